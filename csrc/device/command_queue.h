@@ -1,0 +1,90 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+namespace openhpu::device {
+
+// One unit of work. Created by the host, run once by the worker and destroyed by it.
+class Command {
+ public:
+  Command() = default;
+  virtual ~Command() = default;
+  Command(const Command&) = delete;
+  Command& operator=(const Command&) = delete;
+
+  // Runs on the worker. An exception becomes the queue's pending error.
+  virtual void run() = 0;
+  // Called by the worker when it is done with the command, whether run() threw or not. Commands that are
+  // recycled override it; the default deletes.
+  virtual void retire() { delete this; }
+  // For messages: the operator ("aten::mm") and the identifier of the source line that issued it (0: unknown).
+  virtual const char* name() const { return "command"; }
+  uint32_t site = 0;
+};
+
+// The error of a command, as it is rethrown at the next synchronisation.
+struct CommandError {
+  std::exception_ptr error;
+  std::string name;
+  uint32_t site = 0;
+  uint64_t sequence = 0;
+};
+
+// In-order queue with one worker thread. Any thread may submit; commands run in submission order.
+//
+// Sequence numbers start at 1 and rise by one per command, so "everything before now" is `submitted()`.
+// When a command throws, the first error is kept; later commands still run (their inputs may be garbage, as on
+// other asynchronous devices) and the error is handed out once, by `take_error`.
+class CommandQueue {
+ public:
+  // `capacity`: commands in flight before `submit` blocks (bounds the memory that the host can run ahead).
+  explicit CommandQueue(std::string name, size_t capacity = 4096);
+  ~CommandQueue();  // drains, then joins the worker
+  CommandQueue(const CommandQueue&) = delete;
+  CommandQueue& operator=(const CommandQueue&) = delete;
+
+  // Takes ownership. Returns the command's sequence number.
+  uint64_t submit(Command* command);
+  uint64_t submit(std::string name, std::function<void()> fn, uint32_t site = 0);
+
+  uint64_t submitted() const noexcept { return submitted_.load(std::memory_order_acquire); }
+  uint64_t completed() const noexcept { return completed_.load(std::memory_order_acquire); }
+
+  // Blocks until the command with this number has run. Spins briefly, then sleeps; runs the WaitHook.
+  // Does not throw pending errors. Called on the worker itself it throws std::logic_error.
+  void wait(uint64_t sequence);
+  void drain() { wait(submitted()); }
+
+  // The first error since the last call, if any; clears it.
+  std::unique_ptr<CommandError> take_error();
+  bool has_error() const noexcept { return has_error_.load(std::memory_order_acquire); }
+
+  bool on_worker() const noexcept { return std::this_thread::get_id() == worker_id_; }
+
+  // Microseconds for which an idle worker (or a waiting host) spins before it sleeps. Default 20.
+  void set_spin_us(int us) noexcept;
+
+  // Runs on the worker thread before its first command (thread-local set-up of the layers above).
+  void set_worker_init(std::function<void()> fn);
+
+  // Nanoseconds that the worker has spent inside commands.
+  uint64_t busy_ns() const noexcept { return busy_ns_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Impl;
+  std::atomic<uint64_t> submitted_{0};
+  std::atomic<uint64_t> completed_{0};
+  std::atomic<uint64_t> busy_ns_{0};
+  std::atomic<bool> has_error_{false};
+  std::thread::id worker_id_;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace openhpu::device

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device/command_queue.h"
+#include "device/memory_pool.h"
+#include "device/module_lock.h"
+#include "device/stream.h"
+
+namespace openhpu::device {
+
+// How devices are opened. Filled from the settings table before the first use.
+struct DeviceConfig {
+  std::vector<int> modules{0};     // module number of each device index
+  uint64_t memory_bytes = 0;       // capacity per device; 0: the machine's physical memory
+  bool protect_memory = false;     // debug: device memory inaccessible outside kernels
+  bool lock_modules = true;        // take the inter-process module locks
+  int spin_us = 20;
+};
+
+// One software accelerator: memory, workspace (scratch memory of kernels, in worker order), queue, streams.
+class Device {
+ public:
+  Device(int index, const DeviceConfig& config);
+  ~Device();
+
+  int index() const noexcept { return index_; }
+  int module() const noexcept { return module_; }
+  MemoryPool& memory() noexcept { return *memory_; }
+  MemoryPool& workspace() noexcept { return *workspace_; }
+  CommandQueue& queue() noexcept { return *queue_; }
+
+  Stream& stream(int64_t id);        // throws std::out_of_range for an unknown id; 0 is the default stream
+  Stream& new_stream(int priority);  // lives as long as the device
+  void synchronize() { queue_->drain(); }
+
+ private:
+  int index_;
+  int module_;
+  ModuleLock lock_;
+  std::unique_ptr<MemoryPool> memory_;
+  std::unique_ptr<MemoryPool> workspace_;
+  std::unique_ptr<CommandQueue> queue_;
+  struct Streams;
+  std::unique_ptr<Streams> streams_;
+};
+
+// The devices of this process. Opened one by one, at first use. A forked child that inherits open devices can
+// not use them (their workers do not exist there): `get` throws std::runtime_error, `bad_fork` tells.
+class DeviceRegistry {
+ public:
+  static DeviceRegistry& instance();
+
+  // Throws std::logic_error when a device is already open and the new configuration differs.
+  void configure(DeviceConfig config);
+  const DeviceConfig& config() const noexcept;
+  int count() const noexcept;
+  // Opens device `index` if need be. Throws std::out_of_range "HPU device index 3 is out of range: ..." .
+  Device& get(int index);
+  Device* get_if_open(int index) noexcept;
+  bool bad_fork() const noexcept;
+  // Runs for each device right after it was opened (layers above: worker set-up).
+  void set_on_open(std::function<void(Device&)> fn);
+  // Which open device's memory holds `ptr`; -1 if none.
+  int owner_of(const void* ptr) noexcept;
+  // Drains and closes everything (at exit).
+  void shutdown() noexcept;
+
+ private:
+  DeviceRegistry();
+  ~DeviceRegistry() = delete;  // leaked: workers must outlive static destructors
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace openhpu::device
