@@ -50,15 +50,17 @@ class CommandQueue {
   CommandQueue(const CommandQueue&) = delete;
   CommandQueue& operator=(const CommandQueue&) = delete;
 
-  // Takes ownership. Returns the command's sequence number.
+  // Takes ownership. Returns the command's sequence number. Throws std::runtime_error when the queue is closed or
+  // was inherited in a fork.
   uint64_t submit(Command* command);
   uint64_t submit(std::string name, std::function<void()> fn, uint32_t site = 0);
 
   uint64_t submitted() const noexcept { return submitted_.load(std::memory_order_acquire); }
   uint64_t completed() const noexcept { return completed_.load(std::memory_order_acquire); }
 
-  // Blocks until the command with this number has run. Spins briefly, then sleeps; runs the WaitHook.
-  // Does not throw pending errors. Called on the worker itself it throws std::logic_error.
+  // Blocks until the command with this number has run and is gone. Spins briefly, then sleeps; runs the WaitHook.
+  // Does not throw pending errors. Called on the worker itself it throws std::logic_error; for a number not yet
+  // submitted std::invalid_argument.
   void wait(uint64_t sequence);
   void drain() { wait(submitted()); }
 
@@ -74,13 +76,18 @@ class CommandQueue {
   // Runs on the worker thread before its first command (thread-local set-up of the layers above).
   void set_worker_init(std::function<void()> fn);
 
-  // Nanoseconds that the worker has spent inside commands.
+  // Runs what was submitted, then ends the worker. Submitting is an error from then on. In a forked child, where
+  // the worker does not exist, it does nothing.
+  void close();
+
+  // Nanoseconds that the worker has spent inside commands, brought up to date whenever it has caught up.
   uint64_t busy_ns() const noexcept { return busy_ns_.load(std::memory_order_relaxed); }
 
  private:
   struct Impl;
-  std::atomic<uint64_t> submitted_{0};
-  std::atomic<uint64_t> completed_{0};
+  // Host and worker each write their own cache line.
+  alignas(64) std::atomic<uint64_t> submitted_{0};
+  alignas(64) std::atomic<uint64_t> completed_{0};
   std::atomic<uint64_t> busy_ns_{0};
   std::atomic<bool> has_error_{false};
   std::thread::id worker_id_;

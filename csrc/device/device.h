@@ -21,6 +21,8 @@ struct DeviceConfig {
   bool protect_memory = false;     // debug: device memory inaccessible outside kernels
   bool lock_modules = true;        // take the inter-process module locks
   int spin_us = 20;
+
+  bool operator==(const DeviceConfig&) const = default;
 };
 
 // One software accelerator: memory, workspace (scratch memory of kernels, in worker order), queue, streams.
@@ -38,6 +40,8 @@ class Device {
   Stream& stream(int64_t id);        // throws std::out_of_range for an unknown id; 0 is the default stream
   Stream& new_stream(int priority);  // lives as long as the device
   void synchronize() { queue_->drain(); }
+  // Runs what was submitted, ends the worker and gives the module back. Memory stays, so that late frees are safe.
+  void close();
 
  private:
   int index_;
@@ -68,7 +72,8 @@ class DeviceRegistry {
   void set_on_open(std::function<void(Device&)> fn);
   // Which open device's memory holds `ptr`; -1 if none.
   int owner_of(const void* ptr) noexcept;
-  // Drains and closes everything (at exit).
+  // Drains and closes everything (at exit). From then on `get` throws and no device counts as open; the objects
+  // stay, since tensors may be freed later still. Does nothing in a forked child.
   void shutdown() noexcept;
 
  private:

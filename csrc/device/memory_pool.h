@@ -63,7 +63,8 @@ class MemoryPool {
   void reset_peak();         // max_in_use := in_use, max_alloc_size := 0
   void reset_accumulated();  // num_allocs, num_frees, total_system_* := 0
 
-  // Returns the pages of free blocks to the operating system (torch.hpu.empty_cache).
+  // Returns the pages of free blocks to the operating system (torch.hpu.empty_cache). Drain the queue first: blocks
+  // freed by the host may still be used by commands that wait there.
   void trim();
 
   // Debug mode: while enabled, the range is inaccessible except inside AccessScope, so that a host access

@@ -1,0 +1,322 @@
+#include "device/command_queue.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <condition_variable>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "device/fork_guard.h"
+#include "device/futex.h"
+#include "device/wait_hook.h"
+
+namespace openhpu::device {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// How long a waiting host spins before it runs the hook: giving Python's lock away and taking it back costs more.
+constexpr int kSpinBeforeHookUs = 2;
+
+void pause() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// Spins until `done` or until the time is over. Returns whether it is done.
+template <class Done>
+bool spin(int us, Done done) {
+  if (us <= 0) return done();
+  const auto deadline = Clock::now() + std::chrono::microseconds(us);
+  do {
+    for (int i = 0; i < 16; ++i) {
+      if (done()) return true;
+      pause();
+    }
+  } while (Clock::now() < deadline);
+  return done();
+}
+
+// Signals are for the host's threads: Python handles them on its main thread only, and a blocking call there is
+// not interrupted by a signal that the worker received.
+void block_signals() {
+  sigset_t set;
+  sigfillset(&set);
+  for (int synchronous : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS}) sigdelset(&set, synchronous);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
+
+class FunctionCommand : public Command {
+ public:
+  FunctionCommand(std::string name, std::function<void()> fn) : name_(std::move(name)), fn_(std::move(fn)) {}
+  void run() override { fn_(); }
+  const char* name() const override { return name_.c_str(); }
+
+ private:
+  std::string name_;
+  std::function<void()> fn_;
+};
+
+}  // namespace
+
+// Two handshakes of the same kind connect host and worker: one side publishes its number and then looks whether
+// the other sleeps; the other announces its sleep and then looks at the number again. Sequentially consistent
+// accesses make sure that at least one of them sees the other.
+struct CommandQueue::Impl {
+  Impl(std::string queue_name, size_t commands)
+      : name(std::move(queue_name)), capacity(commands ? commands : 1), ring(std::bit_ceil(capacity)) {}
+
+  const std::string name;
+  const size_t capacity;
+  const uint32_t generation = fork_generation();
+  std::vector<Command*> ring;
+  std::thread worker;
+  std::atomic<int> spin_us{20};
+
+  // Producers. The mutex is never held while blocking: a thread that waits for Python's lock with it would deadlock
+  // with one that has Python's lock and wants to submit.
+  alignas(64) std::mutex submit_mutex;
+  uint64_t known_completed = 0;
+  bool closed = false;
+
+  // 1: the worker sleeps, or is about to.
+  alignas(64) std::atomic<uint32_t> worker_sleeps{0};
+  std::atomic<bool> stop{false};
+  std::atomic<bool> has_worker_init{false};
+
+  // Waiting hosts. `wake_at`: the lowest number that a sleeper waits for.
+  static constexpr uint64_t kNobody = UINT64_MAX;
+  alignas(64) std::atomic<uint64_t> wake_at{kNobody};
+  std::mutex wait_mutex;
+  std::condition_variable wait_condition;
+
+  std::mutex rare_mutex;  // the error and the worker's initialisation
+  std::unique_ptr<CommandError> error;
+  std::function<void()> worker_init;
+
+  // Inherited in a fork: the worker does not exist in this process.
+  bool orphaned() const noexcept { return generation != fork_generation(); }
+
+  void wake_worker() {
+    if (worker_sleeps.load() && worker_sleeps.exchange(0)) futex_wake_one(worker_sleeps);
+  }
+  void loop(CommandQueue& queue);
+  void sleep_until_work(CommandQueue& queue, uint64_t next);
+  void run_worker_init(CommandQueue& queue);
+  void execute(CommandQueue& queue, Command* command, uint64_t sequence);
+  void keep_error(CommandQueue& queue, std::exception_ptr error, const char* name, uint32_t site, uint64_t sequence);
+  void sleep_until_completed(CommandQueue& queue, uint64_t sequence);
+};
+
+void CommandQueue::Impl::keep_error(CommandQueue& queue, std::exception_ptr what, const char* command, uint32_t site,
+                                    uint64_t sequence) {
+  std::lock_guard lock(rare_mutex);
+  if (error) return;
+  error = std::make_unique<CommandError>(CommandError{std::move(what), command, site, sequence});
+  queue.has_error_.store(true, std::memory_order_release);
+}
+
+void CommandQueue::Impl::execute(CommandQueue& queue, Command* command, uint64_t sequence) {
+  try {
+    command->run();
+  } catch (...) {
+    keep_error(queue, std::current_exception(), command->name(), command->site, sequence);
+  }
+  command->retire();
+}
+
+void CommandQueue::Impl::run_worker_init(CommandQueue& queue) {
+  std::function<void()> init;
+  {
+    std::lock_guard lock(rare_mutex);
+    has_worker_init.store(false, std::memory_order_relaxed);
+    init = std::exchange(worker_init, nullptr);
+  }
+  try {
+    if (init) init();
+  } catch (...) {
+    keep_error(queue, std::current_exception(), "worker initialisation", 0, 0);
+  }
+}
+
+void CommandQueue::Impl::sleep_until_work(CommandQueue& queue, uint64_t next) {
+  auto has_work = [&] { return queue.submitted() >= next || stop.load(std::memory_order_relaxed); };
+  if (spin(spin_us.load(std::memory_order_relaxed), has_work)) return;
+  worker_sleeps.store(1);
+  while (worker_sleeps.load() && queue.submitted_.load() < next && !stop.load()) futex_wait(worker_sleeps, 1);
+  worker_sleeps.store(0);
+}
+
+void CommandQueue::Impl::loop(CommandQueue& queue) {
+  block_signals();
+  pthread_setname_np(pthread_self(), ("hpu:" + name).substr(0, 15).c_str());
+  const size_t mask = ring.size() - 1;
+  uint64_t next = 1;
+  for (;;) {
+    uint64_t end = queue.submitted();
+    if (end < next) {
+      if (stop.load(std::memory_order_acquire) && queue.submitted() < next) return;
+      sleep_until_work(queue, next);
+      continue;
+    }
+    auto since = Clock::now();
+    while (next <= end) {
+      // Looked at after every reading of `end`: an initialisation set before a submission is then visible.
+      if (has_worker_init.load(std::memory_order_acquire)) run_worker_init(queue);
+      for (; next <= end; ++next) {
+        execute(queue, ring[next & mask], next);
+        if (next == end) {
+          // The clock is read once per batch, and before the host can see that the batch is done.
+          const auto now = Clock::now();
+          const auto spent = std::chrono::duration_cast<std::chrono::nanoseconds>(now - since).count();
+          queue.busy_ns_.store(queue.busy_ns() + spent, std::memory_order_relaxed);
+          since = now;
+        }
+        queue.completed_.store(next);
+        if (wake_at.load() <= next) {
+          {
+            std::lock_guard lock(wait_mutex);
+            wake_at.store(kNobody);
+          }
+          wait_condition.notify_all();
+        }
+      }
+      end = queue.submitted();
+    }
+  }
+}
+
+void CommandQueue::Impl::sleep_until_completed(CommandQueue& queue, uint64_t sequence) {
+  std::unique_lock lock(wait_mutex);
+  for (;;) {
+    // Set anew after each waking: the worker wakes everybody and forgets when the lowest number is reached.
+    if (wake_at.load() > sequence) wake_at.store(sequence);
+    if (queue.completed_.load() >= sequence) return;
+    wait_condition.wait(lock);
+  }
+}
+
+CommandQueue::CommandQueue(std::string name, size_t capacity)
+    : impl_(std::make_unique<Impl>(std::move(name), capacity)) {
+  // A core that the worker needs is not to be spent on waiting for it.
+  if (std::thread::hardware_concurrency() == 1) impl_->spin_us = 0;
+  impl_->worker = std::thread([this] { impl_->loop(*this); });
+  worker_id_ = impl_->worker.get_id();
+}
+
+CommandQueue::~CommandQueue() {
+  close();
+  // The thread object of a worker that exists in another process can neither be joined nor destroyed.
+  if (impl_->orphaned()) (void)impl_.release();
+}
+
+void CommandQueue::close() {
+  if (impl_->orphaned()) return;
+  {
+    std::lock_guard lock(impl_->submit_mutex);
+    if (impl_->closed) return;
+  }
+  drain();
+  {
+    std::lock_guard lock(impl_->submit_mutex);
+    impl_->closed = true;
+  }
+  impl_->stop.store(true);
+  impl_->wake_worker();
+  BlockingWait waiting;
+  impl_->worker.join();
+  worker_id_ = {};  // the system may give the same identifier to a later thread
+}
+
+uint64_t CommandQueue::submit(Command* command) {
+  Impl& impl = *impl_;
+  for (;;) {
+    if (impl.orphaned()) {
+      // Leaked on purpose: disposing of it may need locks that nobody in this process can release.
+      throw std::runtime_error("HPU " + impl.name +
+                               " cannot be used in a forked subprocess. To use HPU with multiprocessing, "
+                               "use the 'spawn' start method.");
+    }
+    uint64_t sequence;
+    {
+      std::unique_lock lock(impl.submit_mutex);
+      if (impl.closed) {
+        lock.unlock();  // retiring may free memory, and whatever hangs on that
+        command->retire();
+        throw std::runtime_error("HPU " + impl.name + " has been shut down");
+      }
+      sequence = submitted_.load(std::memory_order_relaxed) + 1;
+      // The worker's counter is read only when the last known value no longer suffices: reading it takes the
+      // cache line away from the worker.
+      if (sequence - impl.known_completed > impl.capacity) impl.known_completed = completed();
+      if (sequence - impl.known_completed <= impl.capacity) {
+        impl.ring[sequence & (impl.ring.size() - 1)] = command;
+        submitted_.store(sequence);
+        command = nullptr;
+      }
+    }
+    if (!command) {
+      impl.wake_worker();
+      return sequence;
+    }
+    if (on_worker()) {
+      command->retire();
+      throw std::logic_error("a command cannot submit to its own queue while that is full");
+    }
+    wait(sequence - impl.capacity);
+  }
+}
+
+uint64_t CommandQueue::submit(std::string name, std::function<void()> fn, uint32_t site) {
+  auto command = std::make_unique<FunctionCommand>(std::move(name), std::move(fn));
+  command->site = site;
+  return submit(command.release());
+}
+
+void CommandQueue::wait(uint64_t sequence) {
+  if (on_worker()) throw std::logic_error("a command waits for its own queue, which would never end");
+  if (completed() >= sequence) return;
+  Impl& impl = *impl_;
+  if (impl.orphaned()) {
+    throw std::runtime_error("HPU " + impl.name +
+                             " cannot be waited for in a forked subprocess. To use HPU with multiprocessing, "
+                             "use the 'spawn' start method.");
+  }
+  if (sequence > submitted()) {
+    throw std::invalid_argument("command " + std::to_string(sequence) + " was not submitted yet");
+  }
+  auto done = [&] { return completed() >= sequence; };
+  const int spin_us = impl.spin_us.load(std::memory_order_relaxed);
+  const int before_hook = std::min(spin_us, kSpinBeforeHookUs);
+  if (spin(before_hook, done)) return;
+  BlockingWait waiting;
+  if (spin(spin_us - before_hook, done)) return;
+  impl.sleep_until_completed(*this, sequence);
+}
+
+std::unique_ptr<CommandError> CommandQueue::take_error() {
+  if (!has_error()) return nullptr;
+  std::lock_guard lock(impl_->rare_mutex);
+  has_error_.store(false, std::memory_order_release);
+  return std::move(impl_->error);
+}
+
+void CommandQueue::set_spin_us(int us) noexcept {
+  impl_->spin_us.store(std::thread::hardware_concurrency() == 1 ? 0 : us, std::memory_order_relaxed);
+}
+
+void CommandQueue::set_worker_init(std::function<void()> fn) {
+  std::lock_guard lock(impl_->rare_mutex);
+  impl_->worker_init = std::move(fn);
+  impl_->has_worker_init.store(true, std::memory_order_release);
+}
+
+}  // namespace openhpu::device

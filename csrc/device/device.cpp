@@ -1,0 +1,211 @@
+#include "device/device.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <array>
+#include <deque>
+#include <mutex>
+#include <stdexcept>
+#include <utility>
+
+#include "device/wait_hook.h"
+
+namespace openhpu::device {
+namespace {
+
+// A module's last owner may still be on its way out when the next process starts.
+constexpr double kModuleLockTimeoutS = 1.0;
+
+// Device indices of PyTorch are 8 bits, signed.
+constexpr size_t kMaxDevices = 128;
+
+uint64_t physical_memory() {
+  return static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+ModuleLock lock_of(int module, const DeviceConfig& config) {
+  return config.lock_modules ? ModuleLock(module, kModuleLockTimeoutS) : ModuleLock();
+}
+
+}  // namespace
+
+struct Device::Streams {
+  std::mutex mutex;
+  std::deque<Stream> streams;  // a deque: addresses stay when it grows
+  Stream* default_stream = nullptr;
+};
+
+Device::Device(int index, const DeviceConfig& config)
+    : index_(index),
+      module_(config.modules.at(static_cast<size_t>(index))),
+      lock_(lock_of(module_, config)),
+      streams_(std::make_unique<Streams>()) {
+  const std::string name = "HPU " + std::to_string(index);
+  const size_t capacity = config.memory_bytes ? config.memory_bytes : physical_memory();
+  memory_ = std::make_unique<MemoryPool>(name, capacity);
+  workspace_ = std::make_unique<MemoryPool>(name + " workspace", capacity);
+  memory_->set_protection(config.protect_memory);
+  queue_ = std::make_unique<CommandQueue>(std::to_string(index));
+  queue_->set_spin_us(config.spin_us);
+  streams_->default_stream = &streams_->streams.emplace_back(*queue_, 0, 0);
+}
+
+Device::~Device() {
+  // Before the pools, which its commands use.
+  queue_.reset();
+}
+
+void Device::close() {
+  queue_->close();
+  lock_ = ModuleLock();
+}
+
+Stream& Device::stream(int64_t id) {
+  if (id == 0) return *streams_->default_stream;
+  std::lock_guard lock(streams_->mutex);
+  if (id < 0 || static_cast<size_t>(id) >= streams_->streams.size()) {
+    throw std::out_of_range("HPU " + std::to_string(index_) + " has no stream " + std::to_string(id));
+  }
+  return streams_->streams[static_cast<size_t>(id)];
+}
+
+Stream& Device::new_stream(int priority) {
+  std::lock_guard lock(streams_->mutex);
+  const auto id = static_cast<int64_t>(streams_->streams.size());
+  return streams_->streams.emplace_back(*queue_, id, priority);
+}
+
+struct DeviceRegistry::Impl {
+  // Recursive: `on_open` may ask for the device that is being opened.
+  std::recursive_mutex mutex;
+  DeviceConfig config;
+  std::function<void(Device&)> on_open;
+  std::array<std::unique_ptr<Device>, kMaxDevices> devices;
+  // What `get` may hand out. Emptied at shutdown and in forked children, so that the usual case is one load.
+  std::array<std::atomic<Device*>, kMaxDevices> open{};
+  std::atomic<bool> in_use{false};  // a device is open or just being opened
+  std::atomic<bool> bad_fork{false};
+  std::atomic<bool> closed{false};
+
+  // Taken so that a thread with Python's lock cannot deadlock with one that wants it inside `on_open`.
+  std::unique_lock<std::recursive_mutex> lock() {
+    std::unique_lock lock(mutex, std::try_to_lock);
+    if (!lock) {
+      BlockingWait waiting;
+      lock.lock();
+    }
+    return lock;
+  }
+
+  void check_usable() const {
+    if (bad_fork.load(std::memory_order_acquire)) {
+      throw std::runtime_error(
+          "Cannot use HPU in a forked subprocess: the device was opened before the fork. To use HPU with "
+          "multiprocessing, you must use the 'spawn' start method.");
+    }
+    if (closed.load(std::memory_order_acquire)) throw std::runtime_error("HPU has been shut down");
+  }
+
+  std::string range_error(int index) const {
+    const size_t count = config.modules.size();
+    return "HPU device index " + std::to_string(index) + " is out of range: this process has " +
+           std::to_string(count) + (count == 1 ? " device" : " devices") +
+           " (HABANA_VISIBLE_MODULES names the modules, OPENHPU_DEVICE_COUNT their number)";
+  }
+
+  Device& open_device(int index) {
+    auto& slot = devices[static_cast<size_t>(index)];
+    if (slot) return *slot;  // asked for again by its own `on_open`
+    in_use.store(true, std::memory_order_release);
+    try {
+      slot = std::make_unique<Device>(index, config);
+      if (on_open) on_open(*slot);
+    } catch (...) {
+      slot.reset();
+      bool any = false;
+      for (const auto& device : devices) any = any || device;
+      in_use.store(any, std::memory_order_release);
+      throw;
+    }
+    open[static_cast<size_t>(index)].store(slot.get(), std::memory_order_release);
+    return *slot;
+  }
+};
+
+DeviceRegistry& DeviceRegistry::instance() {
+  static DeviceRegistry* registry = new DeviceRegistry;
+  return *registry;
+}
+
+DeviceRegistry::DeviceRegistry() : impl_(std::make_unique<Impl>()) {
+  pthread_atfork(nullptr, nullptr, [] {
+    // The mutex may be held by a thread that does not exist here. It is not touched: whoever holds it has `in_use`
+    // set, and with `bad_fork` no function asks for it.
+    Impl& impl = *instance().impl_;
+    if (!impl.in_use.load(std::memory_order_acquire)) return;
+    impl.bad_fork.store(true, std::memory_order_release);
+    for (auto& device : impl.open) device.store(nullptr, std::memory_order_release);
+  });
+}
+
+void DeviceRegistry::configure(DeviceConfig config) {
+  impl_->check_usable();
+  if (config.modules.empty() || config.modules.size() > kMaxDevices) {
+    throw std::invalid_argument("the number of HPU devices must lie between 1 and " + std::to_string(kMaxDevices));
+  }
+  auto lock = impl_->lock();
+  if (impl_->in_use.load() && !(config == impl_->config)) {
+    throw std::logic_error("HPU devices are already open: their configuration can no longer change");
+  }
+  if (!impl_->in_use.load()) impl_->config = std::move(config);
+}
+
+const DeviceConfig& DeviceRegistry::config() const noexcept { return impl_->config; }
+
+int DeviceRegistry::count() const noexcept { return static_cast<int>(impl_->config.modules.size()); }
+
+Device& DeviceRegistry::get(int index) {
+  if (Device* device = get_if_open(index)) return *device;
+  impl_->check_usable();
+  if (index < 0 || index >= count()) throw std::out_of_range(impl_->range_error(index));
+  auto lock = impl_->lock();
+  impl_->check_usable();
+  return impl_->open_device(index);
+}
+
+Device* DeviceRegistry::get_if_open(int index) noexcept {
+  if (static_cast<size_t>(index) >= kMaxDevices) return nullptr;
+  return impl_->open[static_cast<size_t>(index)].load(std::memory_order_acquire);
+}
+
+bool DeviceRegistry::bad_fork() const noexcept { return impl_->bad_fork.load(std::memory_order_acquire); }
+
+void DeviceRegistry::set_on_open(std::function<void(Device&)> fn) {
+  auto lock = impl_->lock();
+  impl_->on_open = std::move(fn);
+}
+
+int DeviceRegistry::owner_of(const void* ptr) noexcept {
+  for (int index = 0; index < count(); ++index) {
+    Device* device = get_if_open(index);
+    if (device && device->memory().contains(ptr)) return index;
+  }
+  return -1;
+}
+
+void DeviceRegistry::shutdown() noexcept {
+  if (bad_fork()) return;
+  try {
+    auto lock = impl_->lock();
+    impl_->closed.store(true, std::memory_order_release);
+    for (auto& device : impl_->open) device.store(nullptr, std::memory_order_release);
+    for (auto& device : impl_->devices) {
+      if (device) device->close();
+    }
+  } catch (...) {
+    // At exit there is nobody left to tell.
+  }
+}
+
+}  // namespace openhpu::device

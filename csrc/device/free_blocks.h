@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <utility>
+
+namespace openhpu::device {
+
+// A piece of the pool's range, live or free. Descriptors lie outside the range. `before` and `after` are the
+// neighbours by address; `child`, `sibling` and `back` belong to FreeBlocks.
+struct Block {
+  uintptr_t address = 0;
+  size_t bytes = 0;
+  Block* before = nullptr;
+  Block* after = nullptr;
+  Block* child = nullptr;
+  Block* sibling = nullptr;
+  Block* back = nullptr;
+  bool free = false;
+};
+
+// The free blocks of a pool, ordered by size, then address.
+//
+// Sizes below 32 MiB have a bin each, found through a three-level bitmap; a bin is a pairing heap by address,
+// because a plain list would lose the lowest address and a search tree would cost more than the rest of an
+// allocation. Larger blocks lie in a tree. The block that ends the range is kept apart: it is split and coalesced
+// far more often than any other, and would otherwise move from place to place each time.
+class FreeBlocks {
+ public:
+  explicit FreeBlocks(size_t granularity);
+
+  // A block must keep its size and its place at the end of the range while it is in here.
+  void insert(Block* block);
+  void remove(Block* block);
+
+  // The smallest block of at least `bytes`, the lowest address among equals; null if there is none.
+  Block* best_fit(size_t bytes) const;
+  size_t largest() const;
+
+ private:
+  static constexpr size_t kBins = size_t{1} << 18;
+  static constexpr size_t kNone = kBins;
+
+  size_t first_bin_from(size_t bin) const;
+  size_t last_bin() const;
+  void mark(size_t bin);
+  void unmark(size_t bin);
+
+  struct Freer {
+    void operator()(void* p) const { std::free(p); }
+  };
+  unsigned shift_;
+  std::unique_ptr<Block*[], Freer> heads_;  // from calloc: pages of bins never used stay unbacked
+  uint64_t level0_[kBins / 64] = {};
+  uint64_t level1_[kBins / 64 / 64] = {};
+  uint64_t level2_ = 0;
+  std::map<std::pair<size_t, uintptr_t>, Block*> large_;
+  Block* last_ = nullptr;
+};
+
+}  // namespace openhpu::device
