@@ -1,0 +1,16 @@
+"""Gaudi's PyTorch package. Importing it loads the device, if `import torch` did not, and reads PT_HPU_LAZY_MODE."""
+
+import torch as torch
+
+from openhpu import mode, registration
+
+registration.register()
+registration.alias_submodules("openhpu.hpu", "habana_frameworks.torch.hpu")
+mode.fix()
+
+from habana_frameworks import autoload  # noqa: E402
+from habana_frameworks.torch import core, hpu, internal, utils  # noqa: E402
+
+autoload.is_loaded = True
+
+__all__ = ["core", "hpu", "internal", "torch", "utils"]

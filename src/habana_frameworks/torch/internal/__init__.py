@@ -1,0 +1,1 @@
+"""Names that tools reach for inside Gaudi's package."""

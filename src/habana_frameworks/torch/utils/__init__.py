@@ -1,0 +1,1 @@
+"""Helpers of Gaudi's PyTorch package."""

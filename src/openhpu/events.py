@@ -1,0 +1,124 @@
+"""The one in-process source of events and counters, seen from Python.
+
+The core reports `cpu_fallback`, `blocking_read`, `allocation_peak`, `copy` and `error`; Python code adds kinds of
+its own through `publish`. Callbacks run on the thread on which the event happened. The core is asked for its
+events only while somebody listens to one of its kinds; otherwise an event costs nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+# Kinds that the compiled core reports.
+CORE_KINDS = frozenset({"cpu_fallback", "blocking_read", "allocation_peak", "copy", "error"})
+
+Site: TypeAlias = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event: what (`kind`, `params`), when (`time_ns`, as time.monotonic_ns()), where (file, line) or None."""
+
+    kind: str
+    time_ns: int
+    site: Site | None
+    params: dict[str, Any] = field(default_factory=dict)
+
+
+Callback: TypeAlias = Callable[[Event], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Subscription:
+    """The handle that `subscribe` returns."""
+
+    kind: str | None
+    callback: Callback
+
+
+_lock = threading.Lock()
+_subscriptions: tuple[Subscription, ...] = ()  # replaced, never changed: read without the lock
+_core_is_asked = False
+_before_reset: list[Callable[[], None]] = []
+
+
+def subscribe(kind: str | None, callback: Callback) -> Subscription:
+    """Call `callback(event)` for each event of `kind` (None: of every kind) until `unsubscribe`."""
+    global _subscriptions
+    subscription = Subscription(kind, callback)
+    with _lock:
+        _subscriptions = (*_subscriptions, subscription)
+        _ask_core()
+    return subscription
+
+
+def unsubscribe(subscription: Subscription) -> None:
+    """Stop a subscription. Does nothing if it has been stopped."""
+    global _subscriptions
+    with _lock:
+        _subscriptions = tuple(other for other in _subscriptions if other is not subscription)
+        _ask_core()
+
+
+def publish(kind: str, params: dict[str, Any] | None = None, site: Site | None = None) -> None:
+    """Report an event from Python, now."""
+    if _subscriptions:
+        _dispatch(Event(kind, time.monotonic_ns(), site, params or {}))
+
+
+def counters() -> dict[str, int]:
+    """The core's counters since the start of the process or the last `reset_counters`, by name."""
+    from openhpu import _C
+
+    return _C.counters()
+
+
+def fallback_ops() -> dict[str, int]:
+    """How often each operator fell back to the CPU since the start or the last `reset_counters`."""
+    from openhpu import _C
+
+    return _C.fallback_ops()
+
+
+def reset_counters() -> None:
+    """Set every counter to zero. Metrics keep their values."""
+    from openhpu import _C
+
+    for fold in _before_reset:
+        fold()
+    _C.reset_counters()
+
+
+def before_reset(fold: Callable[[], None]) -> None:
+    """Call `fold` before each `reset_counters`, for those who watch counters by their differences."""
+    _before_reset.append(fold)
+
+
+def _ask_core() -> None:
+    """Install or remove the core's listener, as the subscriptions need. The caller holds the lock."""
+    global _core_is_asked
+    needed = any(subscription.kind is None or subscription.kind in CORE_KINDS for subscription in _subscriptions)
+    if needed != _core_is_asked:
+        from openhpu import _C
+
+        _C.set_event_listener(_from_core if needed else None)
+        _core_is_asked = needed
+
+
+def _from_core(kind: str, time_ns: int, site: Site | None, params: dict[str, Any]) -> None:
+    _dispatch(Event(kind, time_ns, site, params))
+
+
+def _dispatch(event: Event) -> None:
+    """Call who subscribed. A callback's exception is printed, and stops neither the others nor the operator."""
+    for subscription in _subscriptions:
+        if subscription.kind is None or subscription.kind == event.kind:
+            try:
+                subscription.callback(event)
+            except Exception:
+                traceback.print_exc()

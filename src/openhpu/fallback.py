@@ -1,0 +1,25 @@
+"""CPU fallback: which operators Gaudi has, which may fall back, and the log of those that do."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+from openhpu import _C, settings
+
+_TABLE = Path(__file__).parent / "data" / "gaudi-native-ops.csv"
+
+
+def native_ops(generation: str) -> list[tuple[str, str]]:
+    """Rows (aten overload, dtypes) of `generation`; dtypes is "*", a list separated by ";" or "" for none."""
+    with _TABLE.open(newline="", encoding="utf-8") as file:
+        return [(row["aten_op"], row[generation]) for row in csv.DictReader(file)]
+
+
+def install() -> None:
+    """Hand table and policy of the environment to the core, and start logging if the environment asks for it."""
+    _C.set_native_ops(native_ops(settings.get("OPENHPU_GENERATION")))
+    _C.set_fallback_policy(settings.get("PT_HPU_PLACE_ON_CPU"))
+    from openhpu import logs
+
+    logs.install()

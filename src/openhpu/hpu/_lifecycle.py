@@ -1,0 +1,94 @@
+"""From loaded to open: configuring the core from the environment and opening the first device."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+from openhpu import _C, events, mode, settings
+
+# What device_setup() reads; the core is configured again when one of them changed before a device was opened.
+_DEVICE_VARIABLES = (
+    "HABANA_VISIBLE_MODULES",
+    "HLS_MODULE_ID",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "OPENHPU_DEVICE_COUNT",
+    "OPENHPU_MEMORY_GB",
+    "OPENHPU_PROTECT_MEMORY",
+    "OPENHPU_MODULE_LOCKS",
+    "OPENHPU_SPIN_US",
+    "PT_HPU_POOL_MEM_ACQUIRE_PERC",
+    "PT_HABANA_POOL_SIZE",
+)
+
+_lock = threading.RLock()
+_prepared = False
+_configured_from: tuple[str | None, ...] | None = None
+
+_BAD_FORK = (
+    "cannot use an hpu device in a forked process: its parent had opened the device before the fork, and the "
+    "device's worker thread does not exist here. Start processes with the 'spawn' or 'forkserver' method "
+    "(torch.multiprocessing.set_start_method), or fork before the first use of hpu."
+)
+
+
+def configure() -> None:
+    """Hand the environment's devices to the core. Does nothing once a device is open. Raises SettingError."""
+    global _configured_from
+    environment = tuple(map(os.environ.get, _DEVICE_VARIABLES))
+    if environment == _configured_from:
+        return
+    with _lock:
+        if not _C.is_initialized() and not _C.is_in_bad_fork():
+            setup = settings.device_setup()
+            _C.configure(
+                list(setup.modules),
+                setup.memory_bytes,
+                setup.protect_memory,
+                setup.lock_modules,
+                setup.spin_us,
+                setup.visible,
+            )
+        _configured_from = environment
+
+
+def _lazy_init() -> None:
+    """Open the current device, if none is open. PyTorch calls this before it makes an hpu tensor."""
+    global _prepared
+    if _prepared and _C.is_initialized():
+        return
+    if _C.is_in_bad_fork():
+        raise RuntimeError(_BAD_FORK)
+    with _lock:
+        if not _prepared:
+            _prepare()
+            _prepared = True
+        if not _C.is_initialized():
+            _C.init()
+            events.publish("device_acquired", {"device": _C.current_device()})
+
+
+def _prepare() -> None:
+    """What must be in place before the first operator runs."""
+    mode.fix()
+    configure()
+    from openhpu import autocast, fallback
+
+    fallback.install()
+    autocast.install()
+
+
+def init() -> None:
+    """Open the current device. Not needed: the first use does it."""
+    _lazy_init()
+
+
+def is_initialized() -> bool:
+    """Whether a device is open in this process."""
+    return _C.is_initialized() and not _C.is_in_bad_fork()
+
+
+def _is_in_bad_fork() -> bool:
+    """Whether this process was forked from one that had opened a device."""
+    return _C.is_in_bad_fork()

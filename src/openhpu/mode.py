@@ -1,0 +1,62 @@
+"""The execution mode: what PT_HPU_LAZY_MODE asks for, and what runs.
+
+The variable is read once, at the import of habana_frameworks.torch or at the first use of a device, whichever
+comes first; a change after that is an error.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+
+from openhpu import settings
+
+_VARIABLE = "PT_HPU_LAZY_MODE"
+_requested: str | None = None
+_text: str | None = None
+
+
+def fix() -> None:
+    """Read the mode if that has not happened, else check that the variable is as it was.
+
+    Raises SettingError for a value that is not allowed, RuntimeError for a late change.
+    """
+    global _requested, _text
+    if _requested is not None:
+        check()
+        return
+    requested = settings.get(_VARIABLE)
+    _text = os.environ.get(_VARIABLE)
+    _requested = requested
+    if requested == "1":
+        warnings.warn(
+            f"{_VARIABLE}=1: this version of OpenHPU has no lazy mode yet; operators run eagerly, one by one",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    from openhpu import _C
+
+    _C.set_mode("eager")
+
+
+def check() -> None:
+    """Raise RuntimeError if PT_HPU_LAZY_MODE was changed after the mode was read."""
+    if _requested is None or os.environ.get(_VARIABLE) == _text:
+        return
+    now = settings.get(_VARIABLE)
+    if now != _requested:
+        raise RuntimeError(
+            f"{_VARIABLE} was changed to {now} after the mode had been read as {_requested}. Set it before the import "
+            "of habana_frameworks.torch and before the first use of an hpu device."
+        )
+
+
+def is_fixed() -> bool:
+    """Whether the mode has been read."""
+    return _requested is not None
+
+
+def is_lazy() -> bool:
+    """Whether operators are accumulated into graphs until a step: never in this version."""
+    check()
+    return False

@@ -1,0 +1,108 @@
+"""The unavoidable patches of torch, each with its reason. Nothing else in this project changes torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils import _foreach_utils
+
+from openhpu import _C, hpu
+
+
+def apply() -> None:
+    """Apply every patch, once, when the device is registered."""
+    _seeding()
+    _tensor_names()
+    _threads()
+    _foreach()
+    _device_type_probe()
+
+
+def _seeding() -> None:
+    """torch.manual_seed and torch.seed know the devices by name, and hpu is not among them. Both call this."""
+    original = torch.random._seed_custom_device
+
+    def _seed_custom_device(seed: int) -> None:
+        if not hpu._is_in_bad_fork():
+            hpu.manual_seed_all(seed)
+        original(seed)
+
+    torch.random._seed_custom_device = _seed_custom_device
+
+
+def _tensor_names() -> None:
+    """`hpu` and `is_hpu` exist for storages only; Gaudi scripts use them on tensors, modules and sequences."""
+
+    def tensor_hpu(
+        self: torch.Tensor,
+        device: Any = None,
+        non_blocking: bool = False,
+        memory_format: torch.memory_format = torch.preserve_format,
+    ) -> torch.Tensor:
+        """hpu(device=None, non_blocking=False, memory_format=torch.preserve_format) -> Tensor
+
+        A copy of this tensor on `device` (default: the current hpu device), or the tensor itself if it is there.
+        """
+        index = hpu._utils._get_device_index(device, optional=True)
+        return self.to(torch.device("hpu", index), non_blocking=non_blocking, memory_format=memory_format)
+
+    def module_hpu(self: torch.nn.Module, device: Any = None) -> torch.nn.Module:
+        """Move all parameters and buffers to `device` (default: the current hpu device); returns the module."""
+        return self._apply(lambda tensor: tensor.hpu(device))  # type: ignore[no-any-return, no-untyped-call]
+
+    def sequence_hpu(self: Any, *args: Any, **kwargs: Any) -> Any:
+        """The packed sequence on the current hpu device, or on `device`."""
+        if not args and "device" not in kwargs:
+            kwargs["device"] = torch.device("hpu", hpu.current_device())
+        return self.to(*args, **kwargs)
+
+    tensor_hpu.__name__ = module_hpu.__name__ = sequence_hpu.__name__ = "hpu"
+    tensor: Any = torch.Tensor
+    tensor.hpu = tensor_hpu
+    tensor.is_hpu = property(lambda self: self.device.type == "hpu", doc="Whether the tensor is on an hpu device.")
+    module: Any = torch.nn.Module
+    module.hpu = module_hpu
+    sequence: Any = torch.nn.utils.rnn.PackedSequence
+    sequence.hpu = sequence_hpu
+    sequence.is_hpu = property(lambda self: self.data.device.type == "hpu", doc="Whether the data is on an hpu device.")
+
+
+def _threads() -> None:
+    """The device's worker runs kernels with as many threads as torch.set_num_threads allows on the host."""
+    original = torch.set_num_threads
+
+    def set_num_threads(nthreads: int, /) -> None:
+        original(nthreads)
+        _C.set_num_threads(nthreads)
+
+    set_num_threads.__doc__ = original.__doc__
+    torch.set_num_threads = set_num_threads
+
+
+def _foreach() -> None:
+    """The list of devices with foreach kernels lacks hpu: optimizers and gradient clipping would loop."""
+    original = _foreach_utils._get_foreach_kernels_supported_devices
+
+    def _get_foreach_kernels_supported_devices() -> list[str]:
+        return [*original(), "hpu"]
+
+    _foreach_utils._get_foreach_kernels_supported_devices = _get_foreach_kernels_supported_devices
+    optimizer_module: Any = torch.optim.optimizer
+    optimizer_module._get_foreach_kernels_supported_devices = _get_foreach_kernels_supported_devices
+
+
+def _device_type_probe() -> None:
+    """These two know devices by name; without hpu, DistributedDataParallel rejects torch.device("hpu")."""
+    utils: Any = torch._utils
+    probe, attribute = utils._get_available_device_type, utils._get_device_attr
+
+    def _get_available_device_type() -> str | None:
+        found: str | None = probe()
+        return "hpu" if found is None and hpu.is_available() else found
+
+    def _get_device_attr(get_member: Any) -> Any:
+        return get_member(hpu) if _get_available_device_type() == "hpu" else attribute(get_member)
+
+    utils._get_available_device_type = _get_available_device_type
+    utils._get_device_attr = _get_device_attr

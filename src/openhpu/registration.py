@@ -1,0 +1,84 @@
+"""Loading the device into PyTorch: the compiled core, `torch.hpu`, and the patches that PyTorch needs."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+
+_registered = False
+
+_LATE = (
+    "PyTorch was asked for its accelerator before the hpu device was loaded, and keeps the answer it found then, so "
+    "that hpu would stay invisible. Import habana_frameworks.torch directly after torch, before anything asks "
+    "torch.accelerator, pins memory or starts a DataLoader; or leave TORCH_DEVICE_BACKEND_AUTOLOAD and "
+    "PT_HPU_AUTOLOAD unset, so that `import torch` loads the device."
+)
+
+
+class ExtensionError(ImportError):
+    """The compiled core is missing or does not fit the installed PyTorch."""
+
+
+def is_registered() -> bool:
+    """Whether torch.hpu exists in this process."""
+    return _registered
+
+
+def autoload() -> None:
+    """Called by PyTorch at the end of `import torch`.
+
+    Warns, where `import habana_frameworks.torch` would raise, when the compiled core cannot be loaded, so that
+    PyTorch itself stays usable.
+    """
+    try:
+        register()
+    except ExtensionError as error:
+        warnings.warn(f"the hpu device is not available: {error}", RuntimeWarning, stacklevel=2)
+
+
+def register() -> None:
+    """Load the device into PyTorch, once. Opens no device.
+
+    Raises SettingError for an invalid environment variable, ExtensionError when the compiled core cannot be
+    loaded, RuntimeError when PyTorch has been asked for its accelerator already.
+    """
+    global _registered
+    if _registered:
+        return
+    import torch
+
+    from openhpu import settings
+
+    settings.check_environment()
+    core = _load_core(torch.__version__)
+    if core.registration_is_late():
+        raise RuntimeError(_LATE)
+
+    from openhpu import hpu, patches
+
+    torch._register_device_module("hpu", hpu)  # type: ignore[no-untyped-call]
+    alias_submodules("openhpu.hpu", "torch.hpu")
+    patches.apply()
+    _registered = True
+
+
+def alias_submodules(package: str, alias: str) -> None:
+    """Let `alias.x` name the module object `package.x`, for every loaded submodule of `package`."""
+    prefix = package + "."
+    for name in [name for name in sys.modules if name.startswith(prefix)]:
+        sys.modules.setdefault(alias + name[len(package) :], sys.modules[name])
+
+
+def _load_core(torch_version: str):  # type: ignore[no-untyped-def]  # a compiled module
+    try:
+        from openhpu import _C
+    except ImportError as error:
+        if isinstance(error, ModuleNotFoundError) or "cannot import name '_C'" in str(error):
+            raise ExtensionError(
+                "its compiled core, openhpu._C, is missing; build it with `make build` or `pip install .`"
+            ) from error
+        raise ExtensionError(
+            f"its compiled core does not fit the installed PyTorch {torch_version} ({error}); build it again with "
+            "`make build` or `pip install .`, or install the PyTorch that it was built with"
+        ) from error
+    return _C

@@ -1,0 +1,87 @@
+"""Reading the environment through the table."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from openhpu.settings.table import ROWS, find
+
+_overrides: dict[str, Any] = {}
+_warned: set[str] = set()
+_PREFIXES = ("PT_HPU_", "OPENHPU_")
+
+
+def get(name: str) -> Any:
+    """The typed value of the variable `name`: overridden, from the environment, or its default.
+
+    An empty variable counts as unset. KeyError for a name that is not in the table, SettingError for a value
+    that is not allowed.
+    """
+    row = find(name)
+    if row is None:
+        raise KeyError(f"{name} is not an environment variable of OpenHPU; see docs/environment.md")
+    if name in _overrides:
+        return _overrides[name]
+    text = os.environ.get(name, "")
+    return row.parse(text, name) if text.strip() else row.default
+
+
+def is_set(name: str) -> bool:
+    """Whether the variable `name` is overridden or set to a non-empty text."""
+    return name in _overrides or bool(os.environ.get(name, "").strip())
+
+
+def override(name: str, value: Any) -> None:
+    """Let `get(name)` give `value` from now on, whatever the environment says. Validated like a text."""
+    row = find(name)
+    if row is None:
+        raise KeyError(f"{name} is not an environment variable of OpenHPU; see docs/environment.md")
+    text = str(int(value)) if isinstance(value, bool) else str(value)
+    _overrides[name] = row.parse(text, name)
+
+
+@contextmanager
+def overridden(name: str, value: Any) -> Iterator[None]:
+    """`override` for the length of a with block."""
+    missing = object()
+    before = _overrides.get(name, missing)
+    override(name, value)
+    try:
+        yield
+    finally:
+        if before is missing:
+            _overrides.pop(name, None)
+        else:
+            _overrides[name] = before
+
+
+def check_environment() -> None:
+    """Validate every variable of the table that is set; warn once about an unknown PT_HPU_ or OPENHPU_ name.
+
+    Raises SettingError for the first value that is not allowed.
+    """
+    for row in ROWS:
+        if not row.name.endswith("*"):
+            text = os.environ.get(row.name, "")
+            if text.strip():
+                row.parse(text)
+    for name in os.environ:
+        row_of_family = find(name)
+        if row_of_family is not None:
+            if row_of_family.name.endswith("*") and os.environ[name].strip():
+                row_of_family.parse(os.environ[name], name)
+        elif name.startswith(_PREFIXES) and name not in _warned:
+            _warned.add(name)
+            warnings.warn(_unknown(name), RuntimeWarning, stacklevel=2)
+
+
+def _unknown(name: str) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(name, [row.name for row in ROWS], n=1, cutoff=0.6)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    return f"environment variable {name} is unknown and has no effect.{hint}"

@@ -1,0 +1,171 @@
+"""The rows of Gaudi's own environment variables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from openhpu.settings.kinds import Kind, Setting
+
+_IMPORT = "import"
+_MODE = "import of habana_frameworks.torch or first use of a device, whichever comes first"
+_FIRST_USE = "first use of a device"
+_EACH_USE = "each use"
+
+
+def _row(name: str, kind: Kind, default: Any, when: str, meaning: str, **more: Any) -> Setting:
+    return Setting(name, kind, default, when, meaning, **more)
+
+
+def _idle(name: str, kind: Kind, default: Any, meaning: str, **more: Any) -> Setting:
+    """A variable that is parsed and validated, and changes nothing in this version."""
+    return Setting(name, kind, default, "", meaning, effective=False, **more)
+
+
+_LOG_LEVELS = {"low": 0, "high": 6}
+
+_EFFECTIVE = (
+    _row("HABANA_VISIBLE_MODULES", "int list", None, _FIRST_USE,
+         "Module numbers of the process's devices, in the order of their indices."),
+    _row("HLS_MODULE_ID", "int", None, _FIRST_USE,
+         "The one module that this process owns and means by every index.", low=0),
+    _row("LOCAL_RANK", "int", -1, _FIRST_USE,
+         "Set by launchers: the process owns the LOCAL_RANK-th module and means it by every index. "
+         "A negative value means no launcher."),
+    _row("LOCAL_WORLD_SIZE", "int", 1, _FIRST_USE,
+         "Set by launchers: number of processes of this machine; the least number of indices in such a process."),
+    _row("PT_HPU_LAZY_MODE", "choice", "0", _MODE,
+         "0: eager. 1: lazy, which this version announces as missing and runs eagerly.", choices=("0", "1")),
+    _row("PT_HPU_AUTOLOAD", "choice", "-1", _IMPORT,
+         "0: `import torch` does not load the device; `import habana_frameworks.torch` then does. "
+         "1 and -1: it is loaded.", choices=("-1", "0", "1")),
+    _row("PT_HPU_PLACE_ON_CPU", "text", "", _FIRST_USE,
+         "Operators that may fall back to the CPU: unset: all, none: an error for each, else a comma list of names."),
+    _row("PT_HPU_POOL_MEM_ACQUIRE_PERC", "int", 100, _FIRST_USE,
+         "Share of the device's memory that the pool takes, in percent.", low=1, high=100),
+    _row("PT_HABANA_POOL_SIZE", "int", 24, _FIRST_USE,
+         "Largest size of the memory pool in GiB; 24 means the whole device.", low=1, high=65536),
+    _row("PT_HPU_AUTOCAST_LOWER_PRECISION_OPS_LIST", "text", "", _FIRST_USE,
+         "File that replaces the list of operators that autocast runs in lower precision: one per line, # comments."),
+    _row("PT_HPU_AUTOCAST_FP32_OPS_LIST", "text", "", _FIRST_USE,
+         "File that replaces the list of operators that autocast runs in float32: one per line, # comments."),
+    _row("PT_HPU_METRICS_FILE", "text", "", _IMPORT,
+         "File that the metrics are written to; the rank is put before its extension."),
+    _row("PT_HPU_METRICS_FILE_FORMAT", "choice", "json", _IMPORT,
+         "Format of that file.", choices=("json", "text")),
+    _row("PT_HPU_METRICS_DUMP_TRIGGERS", "text", "process_exit", _IMPORT,
+         "When metrics are written: comma list of process_exit, mark_step, metric_change."),
+    _row("PT_HPU_METRICS_GC_DETAILS", "bool", False, _EACH_USE,
+         "Whether the metric graph_compilation lists each recipe with its time."),
+    _row("PT_HPU_ENABLE_CACHE_METRICS", "bool", False, _IMPORT,
+         "Whether the metric recipe_cache exists."),
+    _row("HABANA_LOGS", "text", "", _FIRST_USE,
+         "Folder of pytorch_log.txt; unset means ~/.habana_logs."),
+    _row("ENABLE_CONSOLE", "bool", False, _FIRST_USE,
+         "Whether log messages go to stderr as well."),
+    _row("LOG_LEVEL_ALL", "int", None, _FIRST_USE,
+         "Log level of everything: 0 trace, 1 debug, 2 info, 3 warning, 4 error, 5 critical, 6 off.", **_LOG_LEVELS),
+    _row("LOG_LEVEL_ALL_PT", "int", None, _FIRST_USE,
+         "Log level of the PyTorch loggers; wins over LOG_LEVEL_ALL.", **_LOG_LEVELS),
+    _row("LOG_LEVEL_PT_*", "int", None, _FIRST_USE,
+         "Log level of one PyTorch logger; wins over LOG_LEVEL_ALL_PT. LOG_LEVEL_PT_FALLBACK at 2 or lower logs "
+         "each CPU fallback.", **_LOG_LEVELS),
+)  # fmt: skip
+
+# What these steer, a graph, a compilation or a collective, is not in this version.
+_GRAPHS = (
+    _idle("PT_HPU_RECIPE_CACHE_CONFIG", "text", "", "Recipe cache on disk: path,delete_on_init,max_MB."),
+    _idle("PT_RECIPE_CACHE_PATH", "text", "", "Folder of the recipe cache (older spelling)."),
+    _idle("PT_CACHE_FOLDER_DELETE", "bool", False, "Empty the recipe cache at start (older spelling)."),
+    _idle("PT_CACHE_FOLDER_SIZE_MB", "int", 1024, "Size limit of the recipe cache (older spelling).", low=0),
+    _idle("PT_RECIPE_CACHE_IGNORE_VERSION", "bool", False, "Skip the version check of cached recipes."),
+    _idle("PT_RECIPE_CACHE_DUMP_DEBUG", "bool", False, "Write what each cached recipe's key was made of."),
+    _idle("HABANA_PGM_LRU_MAX", "int", 100000, "Recipes kept in memory.", low=3),
+    _idle("PT_HPU_PGM_ENABLE_CACHE", "bool", True, "Whether recipes are cached."),
+    _idle("PT_HPU_MAX_COMPOUND_OP_SIZE", "int", (1 << 63) - 1, "Operators after which a lazy graph is closed.", low=1),
+    _idle("PT_HPU_MAX_COMPOUND_OP_SIZE_SS", "int", 10, "The same after a synchronisation.", low=1),
+    _idle("PT_HPU_ENABLE_STAGE_SUBMISSION", "bool", True, "Shorter graphs after a synchronisation."),
+    _idle("PT_HPU_STAGE_SUBMISSION_MODE", "text", "0b10", "Which synchronisations shorten graphs."),
+    _idle("PT_HPU_ENABLE_LAZY_COLLECTIVES", "bool", False, "Collectives become part of lazy graphs."),
+    _idle("PT_HPU_ENABLE_REFINE_DYNAMIC_SHAPES", "bool", False, "Graphs for ranges of shapes."),
+    _idle("PT_HPU_WEIGHT_SHARING", "bool", True, "Tied parameters stay tied on the device; here they always do."),
+    _idle("EXPERIMENTAL_WEIGHT_SHARING", "bool", True, "Older spelling of PT_HPU_WEIGHT_SHARING."),
+    _idle("PT_HPU_INFERENCE_MODE", "bool", False, "Graphs are compiled for inference."),
+    _idle("PT_HPUGRAPH_DISABLE_TENSOR_CACHE", "bool", False, "Captured graphs keep no copies of their inputs."),
+    _idle("PT_HPUGRAPH_ENABLE_DRY_RUN", "bool", False, "Graphs are captured without running."),
+    _idle("PT_HPU_DISABLE_HPUGRAPH_REPLAY_HASHCHECK", "bool", True, "Replays do not hash their arguments."),
+    _idle("PT_HPU_GRAPH_DUMP_MODE", "choice", "", "Which graphs are written to files.",
+          choices=("", "eager", "compile", "compile_fx", "all")),
+    _idle("PT_HPU_GRAPH_DUMP_FORMAT", "choice", "pbtxt", "Format of these files.",
+          choices=("pbtxt", "svg", "graphml")),
+    _idle("PT_HPU_GRAPH_DUMP_PREFIX", "text", ".graph_dumps", "Folder of these files."),
+    _idle("PT_HPU_GRAPH_DUMP", "int", 0, "Level of detail of lazy graphs' dumps.", low=0, high=3),
+    _idle("PT_COMPILATION_STATS_PATH", "text", "", "File for statistics of compilations."),
+    _idle("PT_COMPILE_ONLY_MODE", "bool", False, "Compile graphs without running them."),
+    _idle("PT_HPU_OVERRIDE_LINEAR_MATMUL_EAGER", "bool", False, "Keep linear and matmul whole."),
+    _idle("PT_HPU_WRAP_RANDOM_OPS_COMPILE", "bool", True, "Compiled random operators take a seed tensor."),
+    _idle("PT_HPU_ENABLE_COMPILED_AUTOGRAD", "bool", False, "Compiled autograd."),
+    _idle("PT_HPU_COMPILE_USE_RECIPES", "bool", True, "torch.compile: run compiled recipes."),
+    _idle("PT_HPU_COMPILE_DECOMPOSITION_MODE", "choice", "habana", "torch.compile: set of decompositions.",
+          choices=("habana", "core_aten", "none")),
+    _idle("PT_HPU_KEEP_INPUT_MUTATIONS", "bool", True, "torch.compile: mutate inputs inside the graph."),
+    _idle("PT_HPU_USE_EAGER_FALLBACK", "bool", True, "torch.compile: allow operators outside the graph."),
+    _idle("PT_HPU_COMPILE_GRAPH_FREEZE", "bool", False, "torch.compile: freeze parameters."),
+    _idle("PT_HPU_COMPILE_DISCARD_FROZEN_PARAMS", "bool", False, "torch.compile: free frozen parameters."),
+    _idle("PT_HPU_COMPILE_REMOVE_UNNECESSARY_CLONES", "bool", True, "torch.compile: remove needless clones."),
+    _idle("PT_HPU_USE_INPLACE_COLLECTIVE", "bool", True, "torch.compile: collectives in place."),
+    _idle("PT_HPU_USE_INPLACE_INDEX_COPY", "bool", True, "torch.compile: index_copy in place."),
+    _idle("PT_HPU_USE_INFERENCE_COMPILER", "bool", True, "torch.compile: a compiler of its own for inference."),
+    _idle("PT_HPU_ENABLE_SFG", "bool", False, "Signals out of running graphs."),
+    _idle("PT_HPU_USE_CPP_PARTITIONER", "bool", True, "torch.compile: partition in C++."),
+    _idle("PT_HPU_ENABLE_ALLREDUCE_GRAPH_SPLIT", "bool", True, "torch.compile: split graphs at collectives."),
+    _idle("PT_HPU_FORCE_STATIC_COMPILE", "bool", False, "torch.compile: static shapes only."),
+    _idle("PT_HPU_REINPLACE_ADD", "bool", True, "torch.compile: additions in place."),
+    _idle("PT_HPU_REASSIGN_FULL_COPY", "bool", True, "torch.compile: replace full copies."),
+    _idle("PT_HPU_REASSIGN_COPY_", "bool", True, "torch.compile: replace copy_."),
+    _idle("PT_HPU_USE_BOXED_INPUT", "bool", True, "torch.compile: inputs are freed early."),
+    _idle("PT_HPU_DISABLE_*", "bool", False, "Disable one compiler pass by name."),
+    _idle("PT_HPU_GPU_MIGRATION", "bool", False, "Translate CUDA calls of a script into HPU calls."),
+    _idle("PT_HPU_REPLACE_ADAM_ADAMW", "bool", False, "Replace torch.optim's Adam by a variant with mark_step."),
+    _idle("PT_HPU_EMULATE_DISTRIBUTED", "bool", False, "Emulate collectives."),
+    _idle("PT_HPU_EMULATE_DISTRIBUTED_SINGLE_RANK", "bool", False, "Emulate collectives in one process."),
+    _idle("PT_HPU_USE_PT_STORE_SYNC", "bool", False, "Synchronise ranks through PyTorch's store."),
+    _idle("PT_ENABLE_COMM_GROUP_CACHE", "bool", False, "Share process groups of equal ranks."),
+    _idle("PT_HCCL_SLICE_SIZE_MB", "int", 16, "Slice size of collectives.", low=1),
+    _idle("PT_HCCL_MEMORY_ALLOWANCE_MB", "int", 0, "Device memory kept free for collectives.", low=0),
+    _idle("HCCL_COMM_ID", "text", "", "Address of the collectives' coordinator."),
+)  # fmt: skip
+
+# What these steer, hardware or machinery of the vendor's software, does not exist in a software device.
+_HARDWARE = (
+    _idle("PT_ENABLE_INT64_SUPPORT", "bool", True, "64-bit integers keep their width; here they always do."),
+    _idle("PT_HPU_LAZY_ACC_PAR_MODE", "bool", True, "Accumulate lazy operators in a second thread."),
+    _idle("PT_HPU_ENABLE_EXECUTION_THREAD", "bool", True, "Launch from a second thread; here always."),
+    _idle("PT_HPU_QUEUE_SYNLAUNCHES", "bool", True, "Queue launches; here always."),
+    _idle("PT_HPU_ENABLE_HPUGRAPH_THREAD", "bool", True, "Replay graphs from a second thread."),
+    _idle("PT_HPU_POOL_STRATEGY", "choice", "4", "Memory manager; there is one.", choices=("0", "4")),
+    _idle("PT_HPU_INITIAL_WORKSPACE_SIZE", "int", 0, "Workspace at start, in MiB.", low=0),
+    _idle("PT_ENABLE_WORKSPACE_MEMORY_SHRINK", "bool", True, "Shrink the workspace."),
+    _idle("PT_ENABLE_MEMORY_DEFRAGMENTATION", "bool", True, "Defragment memory; the pool coalesces instead."),
+    _idle("PT_ENABLE_DEFRAGMENTATION_INFO", "bool", False, "Report defragmentations."),
+    _idle("PT_HABANA_MEM_LOG_LEVEL", "int", 0, "Memory logs.", low=0, high=7),
+    _idle("PT_HABANA_MEM_LOG_FILENAME", "text", "habana_log.livealloc.log", "File of the memory logs."),
+    _idle("PT_HPU_POOL_LOG_FRAGMENTATION_INFO", "bool", False, "Log the pool's fragmentation."),
+    _idle("PT_HPU_STOCHASTIC_ROUNDING_MODE", "choice", "1", "Stochastic rounding of casts to fp8.",
+          choices=("0", "1")),
+    _idle("PT_HPU_ENABLE_EAGER_CACHE", "bool", False, "Cache of eager operators' programs."),
+    _idle("PT_HPU_ENABLE_EAGER_JIT_CACHE", "bool", True, "Cache of eager operators' graphs."),
+    _idle("PT_HPU_EAGER_PIPELINE_ENABLE", "bool", True, "Run eager operators asynchronously; here always."),
+    _idle("PT_HPU_EAGER_4_STAGE_PIPELINE_ENABLE", "bool", True, "Stages of that pipeline."),
+    _idle("PT_HPU_EAGER_ENABLE_GRADIENT_VIEW_LAYOUT_OPT", "bool", False, "Layout of gradients of vision models."),
+    _idle("PT_HPU_ENABLE_GENERIC_STREAM", "bool", True, "Streams of torch.Stream; here always."),
+    _idle("PT_HPU_FORCE_USE_DEFAULT_STREAM", "bool", False, "Run everything on the default stream."),
+    _idle("PT_HPU_ENABLE_RECORD_STREAM", "bool", False, "Honour record_stream; here always."),
+    _idle("PT_LOG_FILE_AMOUNT", "int", 5, "Log files kept.", low=1),
+    _idle("GRAPH_VISUALIZATION", "bool", False, "Write the device compiler's graphs."),
+    _idle("HABANA_PROFILE", "text", "", "The device's own profiler."),
+    _idle("HABANA_VISIBLE_DEVICES", "text", "", "Devices that a container runtime passes in."),
+    _idle("PT_HPU_MEDIA_PIPE", "bool", True, "HabanaDataLoader uses the media pipe."),
+    _idle("DATALOADER_FALLBACK_EN", "bool", True, "HabanaDataLoader may use PyTorch's loader."),
+)  # fmt: skip
+
+GAUDI_FLAGS: tuple[Setting, ...] = _EFFECTIVE + _GRAPHS + _HARDWARE

@@ -1,0 +1,89 @@
+"""What a row of the table is, and how a variable's text becomes a value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Kind = Literal["bool", "int", "float", "text", "choice", "int list"]
+
+_TRUE = frozenset({"1", "true", "yes", "on", "t", "y"})
+_FALSE = frozenset({"0", "false", "no", "off", "f", "n", ""})
+
+
+class SettingError(ValueError):
+    """An environment variable holds a value that is not allowed; the text names variable, value and remedy."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One environment variable.
+
+    `name` may end in `*`: a family of variables with that prefix. `default` is the typed value of the unset
+    variable. `choices` are the allowed values of a `choice`, `low` and `high` the limits of a number, both
+    inclusive. `effective` says whether the variable changes anything in this version.
+    """
+
+    name: str
+    kind: Kind
+    default: Any
+    when: str
+    meaning: str
+    effective: bool = True
+    choices: tuple[str, ...] = ()
+    low: float | None = None
+    high: float | None = None
+
+    def allowed(self) -> str:
+        """The allowed values, in words."""
+        if self.kind == "bool":
+            return "1, true, yes, on or 0, false, no, off"
+        if self.kind == "choice":
+            return ", ".join(choice or "(empty)" for choice in self.choices)
+        if self.kind == "int list":
+            return "distinct whole numbers from 0 on, separated by commas"
+        if self.kind == "text":
+            return "any text"
+        noun = "a whole number" if self.kind == "int" else "a number"
+        if self.low is not None and self.high is not None:
+            return f"{noun} from {self.low:g} to {self.high:g}"
+        if self.low is not None:
+            return f"{noun} from {self.low:g} on"
+        return noun
+
+    def parse(self, text: str, name: str | None = None) -> Any:
+        """The typed value of `text`; raises SettingError. `name` is the variable's full name in a family."""
+        value = self._convert(text.strip())
+        if value is None:
+            raise SettingError(
+                f"environment variable {name or self.name}={text!r} is not valid; allowed: {self.allowed()}. "
+                "Change it or unset it."
+            )
+        return value
+
+    def _convert(self, text: str) -> Any:
+        if self.kind == "text":
+            return text
+        if self.kind == "bool":
+            lowered = text.lower()
+            return True if lowered in _TRUE else False if lowered in _FALSE else None
+        if self.kind == "choice":
+            return text if text in self.choices else None
+        try:
+            if self.kind == "int list":
+                numbers = [int(part) for part in text.split(",")]
+                good = min(numbers) >= 0 and len(set(numbers)) == len(numbers)
+                return tuple(numbers) if good else None
+            number = int(text) if self.kind == "int" else float(text)
+        except ValueError:
+            return None
+        inside = (self.low is None or number >= self.low) and (self.high is None or number <= self.high)
+        return number if inside else None  # a NaN fails both comparisons of a limited number
+
+    def show_default(self) -> str:
+        """The default as one would write it in a shell."""
+        if self.default is None or self.default == "":
+            return "unset"
+        if isinstance(self.default, bool):
+            return str(int(self.default))
+        return f"{self.default:g}" if isinstance(self.default, float) else str(self.default)

@@ -1,0 +1,52 @@
+"""The one table of environment variables: OpenHPU's own, then those of Gaudi's stack (`gaudi_flags.py`)."""
+
+from __future__ import annotations
+
+from openhpu.settings.gaudi_flags import GAUDI_FLAGS
+from openhpu.settings.kinds import Setting
+
+_FIRST_USE = "first use of a device"
+
+OPENHPU_VARIABLES = (
+    Setting(
+        "OPENHPU_DEVICE_COUNT", "int", 1, _FIRST_USE,
+        "Number of devices where HABANA_VISIBLE_MODULES is unset.", low=1, high=64,
+    ),
+    Setting(
+        "OPENHPU_MEMORY_GB", "float", 0.0, _FIRST_USE,
+        "Capacity of each device in GiB; 0 means the machine's memory.", low=0, high=65536,
+    ),
+    Setting(
+        "OPENHPU_GENERATION", "choice", "gaudi2", _FIRST_USE,
+        "Generation whose native operators, dtypes and names are followed.",
+        choices=("gaudi", "gaudi2", "gaudi3"),
+    ),
+    Setting(
+        "OPENHPU_PROTECT_MEMORY", "bool", False, _FIRST_USE,
+        "Debug mode: device memory is inaccessible outside kernels, so that a host access crashes at the spot.",
+    ),
+    Setting(
+        "OPENHPU_MODULE_LOCKS", "bool", True, _FIRST_USE,
+        "Whether a module belongs to one process at a time.",
+    ),
+    Setting(
+        "OPENHPU_SPIN_US", "int", 20, _FIRST_USE,
+        "Microseconds that a device's worker polls for its next command before it sleeps.", low=0, high=1_000_000,
+    ),
+)  # fmt: skip
+
+ROWS: tuple[Setting, ...] = OPENHPU_VARIABLES + GAUDI_FLAGS
+
+_BY_NAME = {row.name: row for row in ROWS}
+_FAMILIES = tuple(row for row in ROWS if row.name.endswith("*"))
+
+
+def find(name: str) -> Setting | None:
+    """The row of the variable `name`, which may be a member of a family (`LOG_LEVEL_PT_FALLBACK`)."""
+    row = _BY_NAME.get(name)
+    if row is not None:
+        return row
+    for family in _FAMILIES:
+        if name.startswith(family.name[:-1]):
+            return family
+    return None
