@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import torch
@@ -70,14 +71,15 @@ def _tensor_names() -> None:
 
 def _threads() -> None:
     """The device's worker runs kernels with as many threads as torch.set_num_threads allows on the host."""
-    original = torch.set_num_threads
+    module: Any = torch
+    original = module.set_num_threads
 
     def set_num_threads(nthreads: int, /) -> None:
         original(nthreads)
         _C.set_num_threads(nthreads)
 
     set_num_threads.__doc__ = original.__doc__
-    torch.set_num_threads = set_num_threads
+    module.set_num_threads = set_num_threads
 
 
 def _foreach() -> None:
@@ -88,7 +90,7 @@ def _foreach() -> None:
         return [*original(), "hpu"]
 
     _foreach_utils._get_foreach_kernels_supported_devices = _get_foreach_kernels_supported_devices
-    optimizer_module: Any = torch.optim.optimizer
+    optimizer_module: Any = importlib.import_module("torch.optim.optimizer")
     optimizer_module._get_foreach_kernels_supported_devices = _get_foreach_kernels_supported_devices
 
 
