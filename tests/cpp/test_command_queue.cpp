@@ -1,0 +1,350 @@
+#include "device/command_queue.h"
+
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <latch>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "device/wait_hook.h"
+#include "gates.h"
+
+namespace openhpu::device {
+namespace {
+
+using testing::Gate;
+
+std::string text_of(const CommandError& error) {
+  try {
+    std::rethrow_exception(error.error);
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+}
+
+// The hook of a test; WaitHook takes plain functions.
+struct HookCalls {
+  static inline std::atomic<int> entered{0};
+  static inline std::atomic<int> left{0};
+  static inline std::latch* on_enter = nullptr;
+
+  explicit HookCalls(std::latch* latch) {
+    entered = left = 0;
+    on_enter = latch;
+    set_wait_hook({[]() -> void* {
+                     ++entered;
+                     if (on_enter && !on_enter->try_wait()) on_enter->count_down();
+                     return &entered;
+                   },
+                   [](void* state) { left += state == &entered; }});
+  }
+  ~HookCalls() { set_wait_hook({}); }
+};
+
+TEST(CommandQueue, NumbersStartAtOneAndCommandsRunInOrder) {
+  CommandQueue queue("test", 16);
+  EXPECT_EQ(queue.submitted(), 0u);
+  std::vector<int> order;
+  for (int i = 0; i < 1000; ++i) EXPECT_EQ(queue.submit("c", [&order, i] { order.push_back(i); }), uint64_t(i + 1));
+  queue.drain();
+  EXPECT_EQ(queue.completed(), 1000u);
+  ASSERT_EQ(order.size(), 1000u);
+  for (int i = 0; i < 1000; ++i) EXPECT_EQ(order[i], i);
+}
+
+TEST(CommandQueue, WaitingForNothingReturns) {
+  CommandQueue queue("test");
+  queue.wait(0);
+  queue.drain();
+}
+
+TEST(CommandQueue, SeveralProducersKeepTheirOrder) {
+  constexpr int kProducers = 4, kEach = 5000;
+  CommandQueue queue("test", 64);
+  std::vector<std::pair<int, int>> ran;
+  std::vector<std::vector<uint64_t>> numbers(kProducers);
+  std::latch start(kProducers);
+  std::vector<std::thread> threads;
+  for (int p = 0; p < kProducers; ++p) {
+    threads.emplace_back([&, p] {
+      start.arrive_and_wait();
+      for (int i = 0; i < kEach; ++i) {
+        numbers[p].push_back(queue.submit("c", [&ran, p, i] { ran.emplace_back(p, i); }));
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  queue.drain();
+  ASSERT_EQ(ran.size(), size_t(kProducers * kEach));
+  // Each number names the place in which its command ran.
+  for (int p = 0; p < kProducers; ++p) {
+    for (int i = 0; i < kEach; ++i) ASSERT_EQ(ran[numbers[p][i] - 1], std::pair(p, i));
+    EXPECT_TRUE(std::is_sorted(numbers[p].begin(), numbers[p].end()));
+  }
+}
+
+TEST(CommandQueue, AFullQueueHoldsTheProducerBack) {
+  CommandQueue queue("test", 4);
+  Gate gate(queue);
+  std::latch blocked(1);
+  HookCalls hook(&blocked);
+  int ran = 0;
+  std::thread producer([&] {
+    for (int i = 0; i < 20; ++i) queue.submit("c", [&ran] { ++ran; });
+  });
+  blocked.wait();  // the producer runs the hook only when it is about to block
+  EXPECT_EQ(queue.submitted(), 4u);
+  EXPECT_EQ(queue.completed(), 0u);
+  gate.open();
+  producer.join();
+  queue.drain();
+  EXPECT_EQ(ran, 20);
+  EXPECT_EQ(HookCalls::entered, HookCalls::left);
+}
+
+TEST(CommandQueue, SmallestCapacity) {
+  CommandQueue queue("test", 1);
+  int ran = 0;
+  for (int i = 0; i < 100; ++i) queue.submit("c", [&ran] { ++ran; });
+  queue.drain();
+  EXPECT_EQ(ran, 100);
+}
+
+TEST(CommandQueue, CommandIsGoneWhenWaitReturns) {
+  struct Counting : Command {
+    Counting(int& ran, int& gone) : ran(ran), gone(gone) {}
+    ~Counting() override { ++gone; }
+    void run() override { ++ran; }
+    int& ran;
+    int& gone;
+  };
+  CommandQueue queue("test");
+  int ran = 0, gone = 0;  // not atomic: `wait` must order them, and ThreadSanitizer watches
+  for (int i = 1; i <= 2000; ++i) {
+    queue.wait(queue.submit(new Counting(ran, gone)));
+    ASSERT_EQ(ran, i);
+    ASSERT_EQ(gone, i);
+  }
+}
+
+TEST(CommandQueue, RetireIsCalledAlsoAfterAnError) {
+  struct Recycled : Command {
+    void run() override {
+      ++runs;
+      throw std::runtime_error("fails");
+    }
+    void retire() override { ++retirements; }
+    int runs = 0, retirements = 0;
+  };
+  Recycled command;
+  CommandQueue queue("test");
+  for (int i = 0; i < 3; ++i) queue.submit(&command);
+  queue.drain();
+  EXPECT_EQ(command.runs, 3);
+  EXPECT_EQ(command.retirements, 3);
+}
+
+TEST(CommandQueue, FirstErrorIsKeptOnceAndLaterCommandsRun) {
+  CommandQueue queue("test");
+  bool ran_later = false;
+  queue.submit("aten::fine", [] {});
+  const uint64_t failing = queue.submit("aten::mm", [] { throw std::invalid_argument("first"); }, 42);
+  queue.submit("aten::add", [] { throw std::runtime_error("second"); }, 43);
+  queue.submit("aten::relu", [&] { ran_later = true; });
+  queue.drain();  // does not throw
+  EXPECT_TRUE(ran_later);
+  EXPECT_TRUE(queue.has_error());
+  auto error = queue.take_error();
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->name, "aten::mm");
+  EXPECT_EQ(error->site, 42u);
+  EXPECT_EQ(error->sequence, failing);
+  EXPECT_EQ(text_of(*error), "first");
+  EXPECT_THROW(std::rethrow_exception(error->error), std::invalid_argument);
+  EXPECT_FALSE(queue.has_error());
+  EXPECT_EQ(queue.take_error(), nullptr);
+
+  queue.submit("aten::sub", [] { throw std::runtime_error("third"); });
+  queue.drain();
+  error = queue.take_error();
+  ASSERT_TRUE(error);
+  EXPECT_EQ(text_of(*error), "third");
+}
+
+TEST(CommandQueue, WaitingOnTheWorkerIsAnError) {
+  CommandQueue queue("test");
+  EXPECT_FALSE(queue.on_worker());
+  bool on_worker = false;
+  queue.submit("waits", [&] {
+    on_worker = queue.on_worker();
+    queue.drain();
+  });
+  queue.drain();
+  EXPECT_TRUE(on_worker);
+  auto error = queue.take_error();
+  ASSERT_TRUE(error);
+  EXPECT_THROW(std::rethrow_exception(error->error), std::logic_error);
+}
+
+TEST(CommandQueue, WaitingForTheFutureIsAnError) {
+  CommandQueue queue("test");
+  EXPECT_THROW(queue.wait(1), std::invalid_argument);
+}
+
+TEST(CommandQueue, CommandsMaySubmitUntilTheQueueIsFull) {
+  CommandQueue queue("test", 2);
+  int ran = 0;
+  bool refused = false, disposed = false;
+  struct Refused : Command {
+    explicit Refused(bool& disposed) : disposed(disposed) {}
+    ~Refused() override { disposed = true; }
+    void run() override {}
+    bool& disposed;
+  };
+  queue.submit("outer", [&] {
+    queue.submit("inner", [&] { ++ran; });
+    try {
+      queue.submit(new Refused(disposed));
+    } catch (const std::logic_error&) {
+      refused = true;
+    }
+  });
+  queue.wait(1);
+  queue.drain();
+  EXPECT_EQ(ran, 1);
+  EXPECT_TRUE(refused);
+  EXPECT_TRUE(disposed);
+}
+
+TEST(CommandQueue, DestructorDrains) {
+  int ran = 0;
+  {
+    CommandQueue queue("test", 128);
+    for (int i = 0; i < 100; ++i) {
+      queue.submit("outer", [&] {
+        ++ran;
+        if (ran <= 100) queue.submit("inner", [&] { ++ran; });
+      });
+    }
+  }
+  EXPECT_EQ(ran, 200);
+}
+
+TEST(CommandQueue, ClosedQueueRefusesAndDisposes) {
+  CommandQueue queue("test");
+  int ran = 0;
+  queue.submit("c", [&] { ++ran; });
+  queue.close();
+  EXPECT_EQ(ran, 1);
+  auto token = std::make_shared<int>(0);
+  EXPECT_THROW(queue.submit("late", [token] {}), std::runtime_error);
+  EXPECT_EQ(token.use_count(), 1);
+  queue.drain();
+  queue.close();
+}
+
+TEST(CommandQueue, SleepingWorkerAndSleepingHostWakeUp) {
+  CommandQueue queue("test");
+  queue.set_spin_us(0);  // both sides sleep whenever they can
+  int ran = 0;
+  for (int i = 1; i <= 3000; ++i) {
+    queue.wait(queue.submit("c", [&] { ++ran; }));
+    ASSERT_EQ(ran, i);
+  }
+}
+
+TEST(CommandQueue, EachWaiterWakesAtItsOwnNumber) {
+  CommandQueue queue("test");
+  queue.set_spin_us(0);
+  constexpr int kWaiters = 4;
+  std::vector<std::unique_ptr<Gate>> gates;
+  for (int i = 0; i < kWaiters; ++i) gates.push_back(std::make_unique<Gate>(queue));
+  std::vector<std::thread> waiters;
+  for (int i = 0; i < kWaiters; ++i) {
+    waiters.emplace_back([&queue, number = gates[i]->sequence()] {
+      queue.wait(number);
+      EXPECT_GE(queue.completed(), number);
+    });
+  }
+  // With the next gate still closed, only this waiter can have been woken: a lost waking would hang here.
+  for (int i = 0; i < kWaiters; ++i) {
+    gates[i]->open();
+    waiters[i].join();
+    EXPECT_EQ(queue.completed(), gates[i]->sequence());
+  }
+}
+
+TEST(CommandQueue, HookRunsOnlyAroundRealWaiting) {
+  CommandQueue queue("test");
+  queue.wait(queue.submit("c", [] {}));
+  std::latch waiting(1);
+  {
+    HookCalls hook(&waiting);
+    queue.drain();  // nothing to wait for
+    EXPECT_EQ(HookCalls::entered, 0);
+    // Ends only after the host has run the hook, as a command that needs Python's lock would.
+    queue.wait(queue.submit("needs the hook", [&] { waiting.wait(); }));
+    EXPECT_EQ(HookCalls::entered, 1);
+    EXPECT_EQ(HookCalls::left, 1);
+  }
+}
+
+TEST(CommandQueue, WorkerInitRunsFirstAndOnTheWorker) {
+  CommandQueue queue("test");
+  std::vector<std::string> steps;
+  queue.set_worker_init([&] { steps.push_back(queue.on_worker() ? "init on worker" : "init elsewhere"); });
+  for (int i = 0; i < 3; ++i) queue.submit("c", [&] { steps.push_back("command"); });
+  queue.drain();
+  EXPECT_EQ(steps, (std::vector<std::string>{"init on worker", "command", "command", "command"}));
+
+  queue.set_worker_init([] { throw std::runtime_error("no threads"); });
+  queue.submit("c", [&] { steps.push_back("command"); });
+  queue.drain();
+  EXPECT_EQ(steps.size(), 5u);
+  auto error = queue.take_error();
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->name, "worker initialisation");
+}
+
+TEST(CommandQueue, BusyTimeCountsCommandsAndNotIdleness) {
+  using namespace std::chrono;
+  CommandQueue queue("test");
+  const auto begin = steady_clock::now();
+  queue.wait(queue.submit("works for 2 ms", [] {
+    const auto until = steady_clock::now() + milliseconds(2);
+    while (steady_clock::now() < until) {
+    }
+  }));
+  const uint64_t busy = queue.busy_ns();
+  EXPECT_GE(busy, 2000000u);
+  EXPECT_LE(busy, uint64_t(duration_cast<nanoseconds>(steady_clock::now() - begin).count()));
+  // Idle until the clock has visibly moved on.
+  const auto until = steady_clock::now() + milliseconds(2);
+  while (steady_clock::now() < until) {
+  }
+  EXPECT_EQ(queue.busy_ns(), busy);
+}
+
+TEST(CommandQueue, WorkerHasANameAndTakesNoSignals) {
+  CommandQueue queue("a long name of a queue");
+  char name[32] = {};
+  sigset_t blocked;
+  queue.wait(queue.submit("c", [&] {
+    pthread_getname_np(pthread_self(), name, sizeof name);
+    pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
+  }));
+  EXPECT_EQ(std::string(name), "hpu:a long name");
+  EXPECT_TRUE(sigismember(&blocked, SIGINT));
+  EXPECT_TRUE(sigismember(&blocked, SIGTERM));
+  EXPECT_FALSE(sigismember(&blocked, SIGSEGV));
+}
+
+}  // namespace
+}  // namespace openhpu::device

@@ -1,0 +1,313 @@
+#include "device/device.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <latch>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "child_process.h"
+#include "gates.h"
+
+namespace openhpu::device {
+namespace {
+
+using testing::Child;
+using testing::error_of;
+using testing::Gate;
+using testing::in_own_process;
+using testing::require;
+using testing::require_contains;
+using testing::TemporaryFolder;
+
+DeviceConfig small(std::vector<int> modules = {0}) {
+  DeviceConfig config;
+  config.modules = std::move(modules);
+  config.memory_bytes = 16 << 20;
+  config.lock_modules = false;
+  return config;
+}
+
+DeviceRegistry& registry() { return DeviceRegistry::instance(); }
+
+TEST(Device, HasMemoryWorkspaceAndQueue) {
+  Device device(1, small({4, 7}));
+  EXPECT_EQ(device.index(), 1);
+  EXPECT_EQ(device.module(), 7);
+  EXPECT_EQ(device.memory().stats().limit, 16u << 20);
+  EXPECT_EQ(device.workspace().stats().limit, 16u << 20);
+  EXPECT_NE(error_of([&] { device.memory().allocate(1 << 30); }).find("HPU 1:"), std::string::npos);
+  EXPECT_NE(error_of([&] { device.workspace().allocate(1 << 30); }).find("HPU 1 workspace:"), std::string::npos);
+  bool ran = false;
+  device.queue().submit("c", [&] { ran = true; });
+  device.synchronize();
+  EXPECT_TRUE(ran);
+}
+
+TEST(Device, MemoryIsThatOfTheMachineUnlessConfigured) {
+  DeviceConfig config = small();
+  config.memory_bytes = 0;
+  Device device(0, config);
+  EXPECT_EQ(device.memory().stats().limit, uint64_t(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE));
+}
+
+TEST(Device, Streams) {
+  Device device(0, small());
+  Stream& standard = device.stream(0);
+  EXPECT_EQ(standard.id(), 0);
+  Stream& first = device.new_stream(-1);
+  EXPECT_EQ(first.priority(), -1);
+  EXPECT_EQ(&device.stream(first.id()), &first);
+  std::set<int64_t> ids{0, first.id()};
+  for (int i = 0; i < 1000; ++i) ids.insert(device.new_stream(0).id());
+  EXPECT_EQ(ids.size(), 1002u);
+  EXPECT_EQ(&device.stream(0), &standard);
+  EXPECT_EQ(&device.stream(first.id()), &first);  // addresses stay
+  EXPECT_THROW(device.stream(5000), std::out_of_range);
+  EXPECT_THROW(device.stream(-1), std::out_of_range);
+}
+
+TEST(Device, ProtectionFollowsTheConfiguration) {
+  DeviceConfig config = small();
+  EXPECT_FALSE(Device(0, config).memory().protection());
+  config.protect_memory = true;
+  EXPECT_TRUE(Device(0, config).memory().protection());
+}
+
+TEST(Device, AClosedDeviceKeepsItsMemory) {
+  Device device(0, small());
+  void* block = device.memory().allocate(1000);
+  device.close();
+  EXPECT_THROW(device.queue().submit("late", [] {}), std::runtime_error);
+  device.synchronize();
+  device.memory().free(block);
+}
+
+TEST(DeviceRegistry, OpensDevicesAtFirstUse) {
+  in_own_process([] {
+    registry().configure(small({0, 1}));
+    std::vector<int> opened;
+    registry().set_on_open([&](Device& device) {
+      opened.push_back(device.index());
+      require(&registry().get(device.index()) == &device, "the callback may ask for its own device");
+    });
+    require(registry().count() == 2, "two devices");
+    require(registry().get_if_open(1) == nullptr, "none is open yet");
+    Device& device = registry().get(1);
+    require(device.module() == 1, "the index chooses the module");
+    require(registry().get_if_open(1) == &device && &registry().get(1) == &device, "it stays");
+    require(registry().get_if_open(0) == nullptr, "the other one is not opened");
+    require(opened == std::vector{1}, "the callback ran once");
+    registry().shutdown();
+  });
+}
+
+TEST(DeviceRegistry, OneDeviceIsOpenedOnceByManyThreads) {
+  in_own_process([] {
+    registry().configure(small());
+    std::atomic<int> opened{0};
+    registry().set_on_open([&](Device&) { ++opened; });
+    std::vector<Device*> seen(8);
+    std::latch start(8);
+    std::vector<std::thread> threads;
+    for (auto& device : seen) {
+      threads.emplace_back([&] {
+        start.arrive_and_wait();
+        device = &registry().get(0);
+      });
+    }
+    for (auto& thread : threads) thread.join();
+    require(opened == 1, "opened once");
+    for (Device* device : seen) require(device == seen[0], "the same for everybody");
+    registry().shutdown();
+  });
+}
+
+TEST(DeviceRegistry, WrongIndicesAreErrors) {
+  in_own_process([] {
+    registry().configure(small({0, 1}));
+    for (int index : {2, -1, 1000}) {
+      const std::string text = error_of([&] { registry().get(index); });
+      require_contains(text, "HPU device index " + std::to_string(index) + " is out of range");
+      require_contains(text, "2 devices");
+      require(registry().get_if_open(index) == nullptr, "no such device");
+    }
+    try {
+      registry().get(2);
+    } catch (const std::out_of_range&) {
+      return;
+    }
+    require(false, "std::out_of_range");
+  });
+}
+
+TEST(DeviceRegistry, ConfigurationIsFixedOnceADeviceIsOpen) {
+  in_own_process([] {
+    registry().configure(small({0, 1}));
+    registry().configure(small({5}));
+    require(registry().config().modules == std::vector{5}, "the last one counts");
+    registry().get(0);
+    registry().configure(small({5}));  // the same again is fine
+    try {
+      registry().configure(small({6}));
+      require(false, "refused");
+    } catch (const std::logic_error& error) {
+      require_contains(error.what(), "already open");
+    }
+    require_contains(error_of([] { registry().configure(small({})); }), "between 1 and 128");
+    registry().shutdown();
+  });
+}
+
+TEST(DeviceRegistry, AFailedOpeningCanBeRepeated) {
+  TemporaryFolder folder;
+  ::setenv("XDG_RUNTIME_DIR", folder.path().c_str(), 1);
+  Child holder([&](Child& parent) {
+    DeviceConfig config = small();
+    config.lock_modules = true;
+    registry().configure(config);
+    registry().get(0);
+    parent.tell();
+    parent.await();
+    registry().shutdown();
+  });
+  holder.await();
+  Child second([&](Child& parent) {
+    DeviceConfig config = small();
+    config.lock_modules = true;
+    registry().configure(config);
+    require_contains(error_of([] { registry().get(0); }), "in use by process " + std::to_string(holder.pid()));
+    require(registry().get_if_open(0) == nullptr, "not open");
+    registry().configure(config);
+    parent.tell();
+    parent.await();
+    registry().get(0);
+    registry().shutdown();
+  });
+  second.await();
+  holder.tell();
+  EXPECT_EQ(holder.wait(), 0);
+  second.tell();
+  EXPECT_EQ(second.wait(), 0);
+}
+
+TEST(DeviceRegistry, KnowsTheOwnerOfAnAddress) {
+  in_own_process([] {
+    registry().configure(small({0, 1}));
+    int local = 0;
+    require(registry().owner_of(&local) == -1, "nobody's");
+    void* zero = registry().get(0).memory().allocate(100);
+    void* one = registry().get(1).memory().allocate(100);
+    require(registry().owner_of(zero) == 0 && registry().owner_of(one) == 1, "owners");
+    require(registry().owner_of(static_cast<char*>(one) + 50) == 1, "inner addresses too");
+    require(registry().owner_of(nullptr) == -1, "null is nobody's");
+    registry().shutdown();
+  });
+}
+
+TEST(DeviceRegistry, ShutdownDrainsAndCloses) {
+  in_own_process([] {
+    registry().configure(small());
+    Device& device = registry().get(0);
+    void* block = device.memory().allocate(100);
+    int ran = 0;
+    for (int i = 0; i < 100; ++i) device.queue().submit("c", [&] { ++ran; });
+    registry().shutdown();
+    require(ran == 100, "everything has run");
+    require_contains(error_of([] { registry().get(0); }), "HPU has been shut down");
+    require(registry().get_if_open(0) == nullptr, "no device counts as open");
+    device.memory().free(block);  // a tensor that dies late
+    registry().shutdown();
+  });
+}
+
+TEST(DeviceRegistry, AForkedChildCannotUseInheritedDevices) {
+  in_own_process([] {
+    registry().configure(small());
+    Device& device = registry().get(0);
+    char* block = static_cast<char*>(device.memory().allocate(100));
+    *block = 7;
+    require(!registry().bad_fork(), "the parent is fine");
+    Gate gate(device.queue());  // a command in flight: the child's copy can never end
+    Child child([&](Child&) {
+      require(registry().bad_fork(), "the child knows");
+      const std::string text = error_of([] { registry().get(0); });
+      require_contains(text, "forked subprocess");
+      require_contains(text, "'spawn' start method");
+      require_contains(error_of([] { registry().configure(small()); }), "forked subprocess");
+      require(registry().get_if_open(0) == nullptr, "no device is open");
+      require_contains(error_of([&] { device.queue().submit("c", [] {}); }), "'spawn' start method");
+      require_contains(error_of([&] { device.synchronize(); }), "'spawn' start method");
+      require(*block == 7, "memory can be read");
+      device.memory().free(block);  // inherited tensors die here too
+      registry().shutdown();        // neither joins nor hangs
+      require(registry().count() == 1, "counting is allowed");
+    });
+    require(child.wait() == 0, "the child");
+    gate.open();
+    require(!registry().bad_fork() && &registry().get(0) == &device, "the parent works on");
+    device.synchronize();
+    registry().shutdown();
+  });
+}
+
+TEST(DeviceRegistry, AChildForkedBeforeTheFirstUseIsFine) {
+  in_own_process([] {
+    registry().configure(small());
+    Child child([](Child&) {
+      require(!registry().bad_fork(), "nothing was open");
+      bool ran = false;
+      Device& device = registry().get(0);
+      device.queue().submit("c", [&] { ran = true; });
+      device.synchronize();
+      require(ran, "the device works");
+      registry().shutdown();
+    });
+    require(child.wait() == 0, "the child");
+  });
+}
+
+TEST(DeviceRegistry, AForkWhileThreadsAllocateLeavesThePoolUsable) {
+  in_own_process([] {
+    registry().configure(small());
+    Device& device = registry().get(0);
+    void* block = device.memory().allocate(100);
+    std::atomic<bool> stop{false};
+    std::thread busy([&] {
+      while (!stop) device.memory().free(device.memory().allocate(200));
+    });
+    int failures = 0;
+    for (int i = 0; i < 50; ++i) {
+      Child child([&](Child&) {
+        ::alarm(10);
+        device.memory().free(block);
+      });
+      failures += child.wait() != 0;
+    }
+    stop = true;
+    busy.join();
+    require(failures == 0, "no child hung");
+    registry().shutdown();
+  });
+}
+
+TEST(CommandQueue, AnInheritedQueueIsDestroyedWithoutHanging) {
+  CommandQueue queue("test");
+  Gate gate(queue);
+  gate.wait_entered();
+  in_own_process([&] {
+    queue.~CommandQueue();
+    CommandQueue own("own");  // one born in the child works
+    bool ran = false;
+    own.wait(own.submit("c", [&] { ran = true; }));
+    require(ran, "it ran");
+  });
+}
+
+}  // namespace
+}  // namespace openhpu::device

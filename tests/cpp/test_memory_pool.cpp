@@ -1,0 +1,384 @@
+#include "device/memory_pool.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace openhpu::device {
+namespace {
+
+constexpr size_t kMiB = size_t{1} << 20;
+
+char* as_bytes(void* p) { return static_cast<char*>(p); }
+
+// What the pool promises, in the simplest form that can be right.
+class Model {
+ public:
+  explicit Model(size_t capacity) { add(0, capacity); }
+
+  // The offset of the block, -1 if there is none.
+  int64_t allocate(size_t nbytes) {
+    const size_t bytes = std::max<size_t>(1, (nbytes + 127) / 128) * 128;
+    auto it = by_size_.lower_bound({bytes, 0});
+    if (it == by_size_.end()) return -1;
+    const auto [size, offset] = *it;
+    drop(offset, size);
+    if (size > bytes) add(offset + bytes, size - bytes);
+    live_[offset] = bytes;
+    in_use_ += bytes;
+    peak_ = std::max(peak_, in_use_);
+    return static_cast<int64_t>(offset);
+  }
+  void free(size_t offset) {
+    size_t size = live_.at(offset);
+    live_.erase(offset);
+    in_use_ -= size;
+    auto after = free_.find(offset + size);
+    if (after != free_.end()) {
+      size += after->second;
+      drop(after->first, after->second);
+    }
+    auto before = free_.lower_bound(offset);
+    if (before != free_.begin() && std::prev(before)->first + std::prev(before)->second == offset) {
+      --before;
+      const size_t start = before->first;
+      size += before->second;
+      drop(start, before->second);
+      offset = start;
+    }
+    add(offset, size);
+  }
+  size_t in_use() const { return in_use_; }
+  size_t peak() const { return peak_; }
+  size_t live() const { return live_.size(); }
+  size_t bytes_at(size_t offset) const { return live_.at(offset); }
+
+ private:
+  void add(size_t offset, size_t size) {
+    free_[offset] = size;
+    by_size_.insert({size, offset});
+  }
+  void drop(size_t offset, size_t size) {
+    free_.erase(offset);
+    by_size_.erase({size, offset});
+  }
+  std::map<size_t, size_t> free_, live_;
+  std::set<std::pair<size_t, size_t>> by_size_;
+  size_t in_use_ = 0, peak_ = 0;
+};
+
+size_t random_size(std::mt19937_64& random) {
+  switch (random() % 16) {
+    case 0:
+      return random() % 3;
+    case 1:
+      return random() % (96 * kMiB);  // beyond the exact bins
+    case 2:
+    case 3:
+      return random() % (4 * kMiB);
+    case 4:
+    case 5:
+    case 6:
+      return random() % 65536;
+    default:
+      return 128 * (1 + random() % 12);  // many equals
+  }
+}
+
+void fuzz(uint64_t seed, int operations, size_t capacity) {
+  std::mt19937_64 random(seed);
+  MemoryPool pool("fuzz", capacity);
+  Model model(capacity);
+  std::vector<char*> live;
+  const char* base = as_bytes(pool.allocate(1));
+  pool.free(const_cast<char*>(base));
+  uint64_t allocs = 1, frees = 1, failures = 0;
+  int growing = 50;
+  for (int i = 0; i < operations; ++i) {
+    if (i % 5000 == 0) growing = 30 + static_cast<int>(random() % 41);
+    if (live.empty() || static_cast<int>(random() % 100) < growing) {
+      const size_t nbytes = random_size(random);
+      const int64_t expected = model.allocate(nbytes);
+      if (expected < 0) {
+        ++failures;
+        ASSERT_THROW(pool.allocate(nbytes), OutOfMemory);
+        continue;
+      }
+      char* got = as_bytes(pool.allocate(nbytes));
+      // The model's blocks cannot overlap; equal addresses prove best fit, order among equals, and coalescing.
+      ASSERT_EQ(got - base, expected) << "operation " << i << ", " << nbytes << " bytes";
+      ASSERT_EQ(reinterpret_cast<uintptr_t>(got) % MemoryPool::kAlignment, 0u);
+      live.push_back(got);
+      ++allocs;
+    } else {
+      std::swap(live[random() % live.size()], live.back());
+      char* ptr = live.back();
+      live.pop_back();
+      ASSERT_EQ(pool.block_size(ptr), model.bytes_at(ptr - base));
+      pool.free(ptr);
+      model.free(ptr - base);
+      ++frees;
+    }
+    if (i % 1000 == 0) {
+      const MemoryStats stats = pool.stats();
+      ASSERT_EQ(stats.in_use, model.in_use());
+      ASSERT_EQ(stats.max_in_use, std::max<size_t>(model.peak(), 128));
+      ASSERT_EQ(stats.active_allocs, model.live());
+      ASSERT_EQ(stats.num_allocs, allocs);
+      ASSERT_EQ(stats.num_frees, frees);
+    }
+  }
+  for (char* ptr : live) pool.free(ptr);
+  EXPECT_EQ(pool.stats().in_use, 0u);
+  EXPECT_EQ(pool.stats().active_allocs, 0u);
+  EXPECT_EQ(pool.allocate(capacity), base);  // all pieces have grown together again
+  EXPECT_GT(failures, 0u) << "the fuzz never filled the pool";
+}
+
+TEST(MemoryPool, FuzzAgainstTheModel) { fuzz(1, 700000, 4096 * kMiB); }
+TEST(MemoryPool, FuzzAgainstTheModelWhenShortOfMemory) { fuzz(2, 300000, 64 * kMiB); }
+
+TEST(MemoryPool, SizesAreRoundedAndAligned) {
+  MemoryPool pool("test", kMiB);
+  void* none = pool.allocate(0);
+  void* one = pool.allocate(1);
+  void* more = pool.allocate(129);
+  EXPECT_NE(none, one);
+  EXPECT_EQ(pool.block_size(none), 128u);
+  EXPECT_EQ(pool.block_size(one), 128u);
+  EXPECT_EQ(pool.block_size(more), 256u);
+  EXPECT_EQ(pool.block_size(as_bytes(more) + 128), 0u);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(more) % MemoryPool::kAlignment, 0u);
+  EXPECT_TRUE(pool.contains(as_bytes(none) + kMiB - 1));
+  EXPECT_FALSE(pool.contains(as_bytes(none) + kMiB));
+  EXPECT_FALSE(pool.contains(as_bytes(none) - 1));
+  EXPECT_FALSE(pool.contains(nullptr));
+}
+
+TEST(MemoryPool, ChoosesTheSmallestThenTheLowest) {
+  MemoryPool pool("test", kMiB);
+  std::vector<char*> blocks;
+  for (size_t units : {4, 1, 2, 1, 8, 1, 2, 1}) blocks.push_back(as_bytes(pool.allocate(128 * units)));
+  for (int hole : {6, 4, 2, 0}) pool.free(blocks[hole]);  // holes of 2, 8, 2, 4 units
+  EXPECT_EQ(pool.allocate(256), blocks[2]);               // the lower of the two that fit exactly
+  EXPECT_EQ(pool.allocate(256), blocks[6]);
+  EXPECT_EQ(pool.allocate(256), blocks[0]);  // then the smallest that is larger
+  EXPECT_EQ(pool.allocate(256), blocks[0] + 256);
+  EXPECT_EQ(pool.allocate(512), blocks[4]);
+}
+
+TEST(MemoryPool, CoalescesWithBothNeighbours) {
+  MemoryPool pool("test", kMiB);
+  std::vector<char*> blocks;
+  for (int i = 0; i < 4; ++i) blocks.push_back(as_bytes(pool.allocate(128)));
+  pool.free(blocks[0]);
+  pool.free(blocks[2]);
+  pool.free(blocks[1]);
+  EXPECT_EQ(pool.allocate(3 * 128), blocks[0]);
+}
+
+TEST(MemoryPool, OutOfMemorySaysWhatIsInUseAndThePoolStaysUsable) {
+  MemoryPool pool("HPU 0", 4 * kMiB);
+  void* block = pool.allocate(3 * kMiB);
+  try {
+    pool.allocate(2 * kMiB);
+    FAIL() << "more was handed out than there is";
+  } catch (const OutOfMemory& error) {
+    const std::string text = error.what();
+    EXPECT_EQ(text.rfind("FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed", 0), 0u) << text;
+    for (const char* part : {"size::2097152 (2.00 MB)", "HPU 0", "in use 3145728 (3.00 MB) in 1 blocks",
+                             "limit 4194304 (4.00 MB)", "largest free block 1048576 (1.00 MB)"}) {
+      EXPECT_NE(text.find(part), std::string::npos) << part << " is missing in: " << text;
+    }
+  }
+  EXPECT_THROW(pool.allocate(SIZE_MAX), OutOfMemory);
+  EXPECT_THROW(pool.allocate(SIZE_MAX - 64), OutOfMemory);
+  void* rest = pool.allocate(kMiB);
+  EXPECT_THROW(pool.allocate(1), OutOfMemory);
+  pool.free(block);
+  pool.free(rest);
+  EXPECT_EQ(pool.stats().num_allocs, 2u);  // failures do not count
+  std::memset(pool.allocate(4 * kMiB), 1, 4 * kMiB);
+}
+
+TEST(MemoryPool, ForeignAddressesAreRefused) {
+  MemoryPool pool("test", kMiB), other("other", kMiB);
+  char* block = as_bytes(pool.allocate(256));
+  int local = 0;
+  EXPECT_THROW(pool.free(nullptr), std::invalid_argument);
+  EXPECT_THROW(pool.free(&local), std::invalid_argument);
+  EXPECT_THROW(pool.free(block + 128), std::invalid_argument);
+  EXPECT_THROW(other.free(block), std::invalid_argument);
+  pool.free(block);
+  EXPECT_THROW(pool.free(block), std::invalid_argument);
+  EXPECT_EQ(pool.block_size(block), 0u);
+  EXPECT_EQ(pool.stats().num_frees, 1u);
+  EXPECT_EQ(pool.allocate(kMiB), block);
+}
+
+TEST(MemoryPool, Statistics) {
+  MemoryPool pool("test", kMiB);
+  EXPECT_EQ(pool.stats().limit, kMiB);
+  EXPECT_EQ(pool.stats().total_system_allocs, 1u);
+  EXPECT_EQ(pool.stats().total_active_allocs, 1u);
+  void* small = pool.allocate(100);
+  void* large = pool.allocate(1000);
+  pool.free(large);
+  MemoryStats stats = pool.stats();
+  EXPECT_EQ(stats.in_use, 128u);
+  EXPECT_EQ(stats.max_in_use, 128u + 1024u);
+  EXPECT_EQ(stats.max_alloc_size, 1024u);
+  EXPECT_EQ(stats.num_allocs, 2u);
+  EXPECT_EQ(stats.num_frees, 1u);
+  EXPECT_EQ(stats.active_allocs, 1u);
+  pool.reset_peak();
+  EXPECT_EQ(pool.stats().max_in_use, 128u);
+  EXPECT_EQ(pool.stats().max_alloc_size, 0u);
+  EXPECT_EQ(pool.stats().num_allocs, 2u);
+  pool.reset_accumulated();
+  stats = pool.stats();
+  EXPECT_EQ(stats.num_allocs, 0u);
+  EXPECT_EQ(stats.num_frees, 0u);
+  EXPECT_EQ(stats.total_system_allocs, 0u);
+  EXPECT_EQ(stats.total_active_allocs, 1u);
+  EXPECT_EQ(stats.active_allocs, 1u);
+  pool.free(small);
+}
+
+TEST(MemoryPool, CapacityMayExceedTheMachine) {
+  MemoryPool pool("large", size_t{1} << 42);
+  char* block = as_bytes(pool.allocate(size_t{1} << 41));
+  block[(size_t{1} << 41) - 1] = 1;
+  pool.free(block);
+  EXPECT_THROW(MemoryPool("too large", size_t{1} << 60), std::runtime_error);
+  EXPECT_THROW(MemoryPool("too large", SIZE_MAX), std::invalid_argument);
+}
+
+TEST(MemoryPool, TrimGivesFreePagesBackAndKeepsLiveOnes) {
+  MemoryPool pool("test", 16 * kMiB);
+  char* kept = as_bytes(pool.allocate(kMiB + 128));
+  char* freed = as_bytes(pool.allocate(kMiB));
+  char* last = as_bytes(pool.allocate(128));
+  std::memset(kept, 1, kMiB + 128);
+  std::memset(freed, 2, kMiB);
+  *last = 3;
+  pool.free(freed);
+  pool.trim();
+  EXPECT_TRUE(std::all_of(kept, kept + kMiB + 128, [](char c) { return c == 1; }));
+  EXPECT_EQ(*last, 3);
+  ASSERT_EQ(pool.allocate(kMiB), freed);
+  EXPECT_EQ(freed[kMiB / 2], 0);  // a new page
+}
+
+TEST(MemoryPool, SteadyStateHasNoPageFaults) {
+  MemoryPool pool("test", 256 * kMiB);
+  auto step = [&] {
+    void* blocks[6];
+    for (int i = 0; i < 6; ++i) {
+      blocks[i] = pool.allocate(kMiB << (i % 4));
+      std::memset(blocks[i], i, kMiB << (i % 4));
+    }
+    for (int i : {1, 4, 0, 5, 2, 3}) pool.free(blocks[i]);
+  };
+  auto faults = [] {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_minflt;
+  };
+  step();
+  const long before = faults();
+  for (int i = 0; i < 20; ++i) step();
+  EXPECT_LE(faults() - before, 8);  // of 20 * 19 MiB; the system may move a page now and then
+}
+
+TEST(MemoryPool, ThreadsDoNotDisturbEachOther) {
+  MemoryPool pool("test", 64 * kMiB);
+  std::vector<std::thread> threads;
+  std::atomic<int> damaged{0};
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      std::mt19937 random(t);
+      std::vector<std::pair<char*, size_t>> live;
+      for (int i = 0; i < 20000; ++i) {
+        if (live.size() < 50) {
+          const size_t bytes = 1 + random() % 4096;
+          char* p = as_bytes(pool.allocate(bytes));
+          p[0] = p[bytes - 1] = static_cast<char>(t);
+          live.emplace_back(p, bytes);
+        } else {
+          std::swap(live[random() % live.size()], live.back());
+          auto [p, bytes] = live.back();
+          live.pop_back();
+          if (p[0] != t || p[bytes - 1] != t) ++damaged;
+          pool.free(p);
+        }
+      }
+      for (auto [p, bytes] : live) pool.free(p);
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(damaged, 0);
+  EXPECT_EQ(pool.stats().in_use, 0u);
+  EXPECT_EQ(pool.block_size(pool.allocate(64 * kMiB)), 64 * kMiB);
+}
+
+TEST(MemoryPoolDeathTest, ProtectedMemoryIsAccessibleInsideScopesOnly) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  MemoryPool pool("test", 4 * kMiB);
+  volatile char* block = as_bytes(pool.allocate(kMiB));
+  *block = 1;
+  EXPECT_FALSE(pool.protection());
+  pool.set_protection(true);
+  EXPECT_TRUE(pool.protection());
+  EXPECT_EXIT(*block = 2, ::testing::KilledBySignal(SIGSEGV), "");
+  EXPECT_EXIT((void)*block, ::testing::KilledBySignal(SIGSEGV), "");
+  {
+    MemoryPool::AccessScope outer(pool);
+    *block = 3;
+    {
+      MemoryPool::AccessScope inner(pool);
+      *block = 4;
+    }
+    *block = 5;  // the outer scope still counts
+    std::thread([&] {
+      MemoryPool::AccessScope elsewhere(pool);
+      *block = 6;
+    }).join();
+    *block = 7;
+  }
+  EXPECT_EXIT(*block = 8, ::testing::KilledBySignal(SIGSEGV), "");
+  // Bookkeeping does not touch the memory.
+  pool.free(const_cast<char*>(block));
+  pool.trim();
+  EXPECT_EQ(pool.allocate(kMiB), block);
+  pool.set_protection(false);
+  *block = 9;
+  EXPECT_EQ(*block, 9);
+}
+
+TEST(MemoryPool, ScopesOutliveProtection) {
+  MemoryPool pool("test", kMiB);
+  volatile char* block = as_bytes(pool.allocate(128));
+  pool.set_protection(true);
+  {
+    MemoryPool::AccessScope scope(pool);
+    pool.set_protection(false);
+    pool.set_protection(true);  // not while a scope is open
+    *block = 1;
+    pool.set_protection(false);
+  }
+  *block = 2;
+}
+
+}  // namespace
+}  // namespace openhpu::device
