@@ -1,7 +1,8 @@
 """The one in-process source of events and counters, seen from Python.
 
-The core reports `cpu_fallback`, `blocking_read`, `allocation_peak`, `copy` and `error`; Python code adds kinds of
-its own through `publish`. Callbacks run on the thread on which the event happened. The core is asked for its
+The core reports `cpu_fallback`, `blocking_read`, `allocation_peak`, `copy` and `error`. Python code publishes
+`device_acquired`, `mark_step` and `process_exit`; the graph compiler is to publish `graph_compilation`, `cache_hit`
+and `cache_miss`. Callbacks run on the thread on which the event happened. The core is asked for its
 events only while somebody listens to one of its kinds; otherwise an event costs nothing.
 """
 
@@ -10,9 +11,10 @@ from __future__ import annotations
 import threading
 import time
 import traceback
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 # Kinds that the compiled core reports.
 CORE_KINDS = frozenset({"cpu_fallback", "blocking_read", "allocation_peak", "copy", "error"})
@@ -41,10 +43,20 @@ class Subscription:
     callback: Callback
 
 
+class CounterWatcher(Protocol):
+    """Someone who reads counters by their differences."""
+
+    def fold(self) -> None:
+        """Take the difference so far: counters are about to be reset."""
+
+    def rebase(self) -> None:
+        """Start over from the counters as they are now."""
+
+
 _lock = threading.Lock()
 _subscriptions: tuple[Subscription, ...] = ()  # replaced, never changed: read without the lock
 _core_is_asked = False
-_before_reset: list[Callable[[], None]] = []
+_watchers: weakref.WeakSet[CounterWatcher] = weakref.WeakSet()
 
 
 def subscribe(kind: str | None, callback: Callback) -> Subscription:
@@ -89,14 +101,17 @@ def reset_counters() -> None:
     """Set every counter to zero. Metrics keep their values."""
     from openhpu import _C
 
-    for fold in _before_reset:
-        fold()
+    watchers = list(_watchers)
+    for watcher in watchers:
+        watcher.fold()
     _C.reset_counters()
+    for watcher in watchers:
+        watcher.rebase()
 
 
-def before_reset(fold: Callable[[], None]) -> None:
-    """Call `fold` before each `reset_counters`, for those who watch counters by their differences."""
-    _before_reset.append(fold)
+def watch_counters(watcher: CounterWatcher) -> None:
+    """Let `watcher`, which reads counters by their differences, follow each `reset_counters`. Held weakly."""
+    _watchers.add(watcher)
 
 
 def _ask_core() -> None:

@@ -10,10 +10,20 @@ from openhpu import _C, settings
 _TABLE = Path(__file__).parent / "data" / "gaudi-native-ops.csv"
 
 
+# Gaudi runs these as operators of its own (hpu::optimizer_adamw and the like); scripts reach them by torch.optim.
+_FUSED_OPTIMIZERS = tuple(
+    f"_fused_{name}_{overload}" for name in ("adam", "adamw", "sgd", "adagrad") for overload in ("", ".tensor_lr")
+)
+
+
 def native_ops(generation: str) -> list[tuple[str, str]]:
-    """Rows (aten overload, dtypes) of `generation`; dtypes is "*", a list separated by ";" or "" for none."""
+    """Rows (aten overload, dtypes) of `generation`.
+
+    `dtypes` is "*" for every dtype of the device, names of scalar types separated by spaces, or "" for none.
+    """
     with _TABLE.open(newline="", encoding="utf-8") as file:
-        return [(row["aten_op"], row[generation]) for row in csv.DictReader(file)]
+        rows = [(row["aten_op"], row[generation]) for row in csv.DictReader(file)]
+    return rows + [(name, "*") for name in _FUSED_OPTIMIZERS]
 
 
 def install() -> None:

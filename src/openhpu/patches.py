@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.utils import _foreach_utils
 
-from openhpu import _C, hpu
+from openhpu import _C, hpu, optimizers
 
 
 def apply() -> None:
@@ -18,6 +18,7 @@ def apply() -> None:
     _threads()
     _foreach()
     _device_type_probe()
+    optimizers.install()  # a public hook of torch.optim, no patch
 
 
 def _seeding() -> None:

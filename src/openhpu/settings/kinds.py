@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Kind = Literal["bool", "int", "float", "text", "choice", "int list"]
+Kind = Literal["bool", "int", "float", "text", "choice", "choice list", "int list"]
 
 _TRUE = frozenset({"1", "true", "yes", "on", "t", "y"})
 _FALSE = frozenset({"0", "false", "no", "off", "f", "n", ""})
@@ -40,6 +40,8 @@ class Setting:
             return "1, true, yes, on or 0, false, no, off"
         if self.kind == "choice":
             return ", ".join(choice or "(empty)" for choice in self.choices)
+        if self.kind == "choice list":
+            return f"one or more of {', '.join(self.choices)}, separated by commas"
         if self.kind == "int list":
             return "distinct whole numbers from 0 on, separated by commas"
         if self.kind == "text":
@@ -69,6 +71,9 @@ class Setting:
             return True if lowered in _TRUE else False if lowered in _FALSE else None
         if self.kind == "choice":
             return text if text in self.choices else None
+        if self.kind == "choice list":
+            parts = tuple(part.strip() for part in text.split(","))
+            return parts if set(parts) <= set(self.choices) else None
         try:
             if self.kind == "int list":
                 numbers = [int(part) for part in text.split(",")]
@@ -86,4 +91,6 @@ class Setting:
             return "unset"
         if isinstance(self.default, bool):
             return str(int(self.default))
+        if isinstance(self.default, tuple):
+            return ",".join(map(str, self.default))
         return f"{self.default:g}" if isinstance(self.default, float) else str(self.default)

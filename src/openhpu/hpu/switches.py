@@ -1,0 +1,123 @@
+"""Switches that steer how graphs are compiled. Eager operators do not read them, so that here they only hold."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+import torch
+
+from openhpu import settings
+
+_state: dict[str, bool] = {
+    "optim_output_sif": True,
+    "quantization": False,
+    "matmul3d_2d_reshape": False,
+    "recompute_sdp": False,
+}
+
+
+def enable_dynamic_shape() -> None:
+    """Let graphs be compiled for ranges of shapes, as PT_HPU_ENABLE_REFINE_DYNAMIC_SHAPES=1 does."""
+    settings.override("PT_HPU_ENABLE_REFINE_DYNAMIC_SHAPES", True)
+
+
+def disable_dynamic_shape() -> None:
+    """Undo `enable_dynamic_shape`."""
+    settings.override("PT_HPU_ENABLE_REFINE_DYNAMIC_SHAPES", False)
+
+
+def get_dynamic_shape_status() -> bool:
+    """Whether graphs are to be compiled for ranges of shapes."""
+    return bool(settings.get("PT_HPU_ENABLE_REFINE_DYNAMIC_SHAPES"))
+
+
+def enable_inference_mode() -> None:
+    """Let graphs be compiled for inference."""
+    settings.override("PT_HPU_INFERENCE_MODE", True)
+
+
+def disable_inference_mode() -> None:
+    """Undo `enable_inference_mode`."""
+    settings.override("PT_HPU_INFERENCE_MODE", False)
+
+
+def enable_optim_output_sif() -> None:
+    """Let output shapes of dynamic graphs be worked out early."""
+    _state["optim_output_sif"] = True
+
+
+def disable_optim_output_sif() -> None:
+    """Undo `enable_optim_output_sif`."""
+    _state["optim_output_sif"] = False
+
+
+def enable_quantization() -> None:
+    """Let graphs be quantized."""
+    _state["quantization"] = True
+
+
+def disable_quantization() -> None:
+    """Undo `enable_quantization`."""
+    _state["quantization"] = False
+
+
+def enable_matmul3d_2d_reshape() -> None:
+    """Let graphs fold the batch of a 3-D by 2-D matrix product into its rows."""
+    _state["matmul3d_2d_reshape"] = True
+
+
+def disable_matmul3d_2d_reshape() -> None:
+    """Undo `enable_matmul3d_2d_reshape`."""
+    _state["matmul3d_2d_reshape"] = False
+
+
+def enable_recompute_sdp(enabled: bool) -> None:
+    """Whether fused attention recomputes its forward pass in the backward pass by default."""
+    _state["recompute_sdp"] = bool(enabled)
+
+
+def recompute_sdp_enabled() -> bool:
+    """What `enable_recompute_sdp` set."""
+    return _state["recompute_sdp"]
+
+
+@contextmanager
+def sdp_kernel(enable_recompute: bool = True) -> Iterator[None]:
+    """`enable_recompute_sdp(enable_recompute)` for the length of a with block."""
+    before = recompute_sdp_enabled()
+    enable_recompute_sdp(enable_recompute)
+    try:
+        yield
+    finally:
+        enable_recompute_sdp(before)
+
+
+def enable_const_section_serialization(path: str, clear_path: bool = False, use_compression: bool = False) -> NoReturn:
+    """Not available: constant sections belong to compiled recipes."""
+    raise NotImplementedError(
+        "constant sections belong to compiled recipes, which this version of OpenHPU does not have; keep parameters "
+        "in a checkpoint (torch.save) instead"
+    )
+
+
+def disable_const_section_serialization() -> None:
+    """Constant sections are never serialized in this version, so that there is nothing to undo."""
+
+
+def setDeterministic(enabled: bool) -> None:  # noqa: N802  (Gaudi's name)
+    """Deprecated: use torch.use_deterministic_algorithms."""
+    _warn_deterministic("setDeterministic", "torch.use_deterministic_algorithms")
+    torch.use_deterministic_algorithms(bool(enabled))
+
+
+def getDeterministic() -> bool:  # noqa: N802
+    """Deprecated: use torch.are_deterministic_algorithms_enabled."""
+    _warn_deterministic("getDeterministic", "torch.are_deterministic_algorithms_enabled")
+    return torch.are_deterministic_algorithms_enabled()
+
+
+def _warn_deterministic(old: str, new: str) -> None:
+    warnings.warn(f"hpu.{old} is deprecated; use {new}", FutureWarning, stacklevel=3)

@@ -1,0 +1,90 @@
+"""The legacy tensor types, such as torch.hpu.FloatTensor: constructors, and classes for isinstance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+
+class _TensorType(type):
+    dtype: torch.dtype
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, torch.Tensor) and instance.device.type == "hpu" and instance.dtype is cls.dtype
+
+
+class _Legacy(metaclass=_TensorType):
+    """`T(2, 3)` or `T(torch.Size)`: an uninitialised tensor of that shape; `T(data)`: a tensor with that data.
+
+    `device` and `dtype` may be given if they say the same as the type; RuntimeError otherwise, also for a tensor
+    as data that has another dtype.
+    """
+
+    dtype = torch.float32
+
+    def __new__(cls, *args: Any, device: Any = None, dtype: torch.dtype | None = None) -> torch.Tensor:  # type: ignore[misc]
+        if device is not None and torch.device(device).type != "hpu":
+            raise RuntimeError(f"torch.hpu.{cls.__name__} makes tensors on hpu, but device is {device}")
+        if dtype is not None and dtype is not cls.dtype:
+            raise RuntimeError(f"torch.hpu.{cls.__name__} makes tensors of {cls.dtype}, but dtype is {dtype}")
+        where = torch.device("hpu" if device is None else device)
+        if len(args) != 1 or isinstance(args[0], (int, torch.Size)):
+            shape = args[0] if len(args) == 1 and isinstance(args[0], torch.Size) else args or (0,)
+            return torch.empty(shape, dtype=cls.dtype, device=where)
+        data = args[0]
+        if isinstance(data, torch.Tensor):
+            if data.dtype is not cls.dtype:
+                raise RuntimeError(f"torch.hpu.{cls.__name__} takes tensors of {cls.dtype}, but got {data.dtype}")
+            return data.to(where)
+        return torch.tensor(data, dtype=cls.dtype, device=where)
+
+
+class BFloat16Tensor(_Legacy):
+    __doc__ = _Legacy.__doc__
+    dtype = torch.bfloat16
+
+
+class BoolTensor(_Legacy):
+    __doc__ = _Legacy.__doc__
+    dtype = torch.bool
+
+
+class ByteTensor(_Legacy):
+    __doc__ = _Legacy.__doc__
+    dtype = torch.uint8
+
+
+class CharTensor(_Legacy):
+    __doc__ = _Legacy.__doc__
+    dtype = torch.int8
+
+
+class DoubleTensor(_Legacy):
+    __doc__ = _Legacy.__doc__
+    dtype = torch.float64
+
+
+class FloatTensor(_Legacy):
+    __doc__ = _Legacy.__doc__
+    dtype = torch.float32
+
+
+class HalfTensor(_Legacy):
+    __doc__ = _Legacy.__doc__
+    dtype = torch.float16
+
+
+class IntTensor(_Legacy):
+    __doc__ = _Legacy.__doc__
+    dtype = torch.int32
+
+
+class LongTensor(_Legacy):
+    __doc__ = _Legacy.__doc__
+    dtype = torch.int64
+
+
+class ShortTensor(_Legacy):
+    __doc__ = _Legacy.__doc__
+    dtype = torch.int16
