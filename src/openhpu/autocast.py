@@ -1,10 +1,155 @@
-"""Autocast on hpu: which operators run in lower precision, in float32, or in the widest of their inputs' dtypes."""
+"""Autocast on hpu: which operators run in lower precision, in float32, or in the widest of their inputs' dtypes.
+
+The lists are Gaudi's, by names of aten operators. PT_HPU_AUTOCAST_LOWER_PRECISION_OPS_LIST and
+PT_HPU_AUTOCAST_FP32_OPS_LIST name files that replace the first two. An operator in several lists belongs to the
+first of: a file's list, lower precision, float32, widest.
+"""
 
 from __future__ import annotations
 
-from openhpu import _C
+import re
+import warnings
+from pathlib import Path
+
+from openhpu import _C, settings
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+LOWER_PRECISION = tuple(
+    [
+        "addmm",
+        "addbmm",
+        "batch_norm",
+        "baddbmm",
+        "bmm",
+        "conv1d",
+        "conv2d",
+        "conv3d",
+        "conv_transpose1d",
+        "conv_transpose2d",
+        "conv_transpose3d",
+        "dot",
+        "dropout",
+        "feature_dropout",
+        "group_norm",
+        "instance_norm",
+        "layer_norm",
+        "leaky_relu",
+        "linear",
+        "log_softmax",
+        "matmul",
+        "mean",
+        "mm",
+        "mul",
+        "mv",
+        "scaled_dot_product_attention",
+        "softmax",
+    ]
+)
+
+FP32 = tuple(
+    [
+        "acos",
+        "addcdiv",
+        "asin",
+        "atan2",
+        "bilinear",
+        "binary_cross_entropy",
+        "binary_cross_entropy_with_logits",
+        "cdist",
+        "cosh",
+        "cosine_embedding_loss",
+        "cosine_similarity",
+        "cross_entropy_loss",
+        "dist",
+        "div",
+        "divide",
+        "embedding",
+        "embedding_bag",
+        "erfinv",
+        "exp",
+        "expm1",
+        "hinge_embedding_loss",
+        "huber_loss",
+        "kl_div",
+        "l1_loss",
+        "log",
+        "log10",
+        "log1p",
+        "log2",
+        "logsumexp",
+        "margin_ranking_loss",
+        "mse_loss",
+        "multi_margin_loss",
+        "multilabel_margin_loss",
+        "nll_loss",
+        "pdist",
+        "poisson_nll_loss",
+        "pow",
+        "reciprocal",
+        "renorm",
+        "rsqrt",
+        "sinh",
+        "smooth_l1_loss",
+        "soft_margin_loss",
+        "softplus",
+        "tan",
+        "topk",
+        "triplet_margin_loss",
+        "true_divide",
+    ]
+)
+
+PROMOTE = ("add", "addcdiv", "addcmul", "cat", "div", "exp", "mul", "pow", "stack", "sub", "true_divide")
+
+# Python's names of operators, which Gaudi's own lists contain.
+_SPELLINGS = {"iadd": "add", "truediv": "true_divide"}
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+_POLICIES = (
+    ("lower_precision", "PT_HPU_AUTOCAST_LOWER_PRECISION_OPS_LIST", LOWER_PRECISION),
+    ("fp32", "PT_HPU_AUTOCAST_FP32_OPS_LIST", FP32),
+)
 
 
 def install() -> None:
-    """Hand the lists to the core."""
-    _C.register_autocast(["matmul", "linear"], "lower_precision")
+    """Hand the lists to the core, which keeps the first policy that an operator is given.
+
+    Raises SettingError for a file that cannot be read or holds something else than names; warns about names that
+    are no operators.
+    """
+    own = [(policy, variable, names) for policy, variable, names in _POLICIES if not settings.get(variable)]
+    for policy, variable, _ in _POLICIES:
+        file = settings.get(variable)
+        if file:
+            unknown = _C.register_autocast(list(read_list(variable, Path(file))), policy)
+            if unknown:
+                warnings.warn(
+                    f"{variable}: {file} names no operators: {', '.join(unknown)}", RuntimeWarning, stacklevel=2
+                )
+    for policy, _, names in own:
+        _C.register_autocast(list(names), policy)
+    _C.register_autocast(list(PROMOTE), "promote")
+
+
+def read_list(variable: str, file: Path) -> tuple[str, ...]:
+    """The names of operators in `file`: one per line, `#` begins a comment. Raises SettingError."""
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise settings.SettingError(f"environment variable {variable}: cannot read {file}: {error}") from error
+    names = []
+    for number, line in enumerate(lines, start=1):
+        name = line.partition("#")[0].strip()
+        if not name:
+            continue
+        if not _NAME.fullmatch(name):
+            raise settings.SettingError(
+                f"{file}, line {number}: {name!r} is not the name of an operator; {variable} wants one per line, "
+                "without overload, such as matmul"
+            )
+        names.append(_SPELLINGS.get(name, name))
+    return tuple(names)

@@ -8,6 +8,7 @@ events only while somebody listens to one of its kinds; otherwise an event costs
 
 from __future__ import annotations
 
+import atexit
 import threading
 import time
 import traceback
@@ -77,10 +78,12 @@ def unsubscribe(subscription: Subscription) -> None:
         _ask_core()
 
 
-def publish(kind: str, params: dict[str, Any] | None = None, site: Site | None = None) -> None:
-    """Report an event from Python, now."""
+def publish(
+    kind: str, params: dict[str, Any] | None = None, site: Site | None = None, time_ns: int | None = None
+) -> None:
+    """Report an event from Python, of now if `time_ns` is None."""
     if _subscriptions:
-        _dispatch(Event(kind, time.monotonic_ns(), site, params or {}))
+        _dispatch(Event(kind, time.monotonic_ns() if time_ns is None else time_ns, site, params or {}))
 
 
 def counters() -> dict[str, int]:
@@ -137,3 +140,6 @@ def _dispatch(event: Event) -> None:
                 subscription.callback(event)
             except Exception:
                 traceback.print_exc()
+
+
+atexit.register(publish, "process_exit")

@@ -60,7 +60,7 @@ def _add_handlers(logger: logging.Logger) -> None:
 
 def _log_fallback(event: events.Event) -> None:
     dtype = str(event.params.get("dtype", "")).removeprefix("torch.")
-    operator = event.params.get("op", "?")
+    operator = str(event.params.get("op", "?")).removeprefix("aten::")
     where = f" ({os.path.basename(event.site[0])}:{event.site[1]})" if event.site else ""
     message = "CPU fallback %s : self=HABANA%sType%s"
     logging.getLogger("PT_FALLBACK").info(message, operator, _DTYPES.get(dtype, dtype), where)

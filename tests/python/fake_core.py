@@ -22,10 +22,12 @@ def make(**replaced):
 
         setattr(core, name, call)
 
-    for name in ("set_fallback_policy", "set_native_ops", "register_autocast", "set_num_threads", "set_mode",
+    for name in ("set_fallback_policy", "set_native_ops", "set_num_threads", "set_mode",
                  "synchronize", "reset_peak_memory_stats", "reset_accumulated_memory_stats", "empty_cache",
                  "emit_event", "record_stream", "reset_counters"):  # fmt: skip
         record(name)
+
+    record("register_autocast", [])
 
     def configure(modules, memory_bytes, protect_memory, lock_modules, spin_us, visible):
         core.calls.append(("configure", modules, memory_bytes, protect_memory, lock_modules, spin_us, visible))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import threading
 
+import torch
+
 from openhpu import _C, events, mode, settings
 
 # What device_setup() reads; the core is configured again when one of them changed before a device was opened.
@@ -73,6 +75,7 @@ def _prepare() -> None:
     """What must be in place before the first operator runs."""
     mode.fix()
     configure()
+    _C.set_num_threads(torch.get_num_threads())
     from openhpu import autocast, fallback
 
     fallback.install()

@@ -1,1 +1,5 @@
 """Names that tools reach for inside Gaudi's package."""
+
+from habana_frameworks.torch.internal import bridge_config
+
+__all__ = ["bridge_config"]

@@ -35,7 +35,7 @@ class MetricDumpTrigger(Enum):
 
 
 def metrics_dump(metric_file: str | os.PathLike[str], format: MetricDumpFormat | str = MetricDumpFormat.json) -> None:
-    """Write all metrics to `metric_file`, which is replaced; missing folders are made. ValueError for another format."""
+    """Write all metrics to `metric_file`, replacing it; missing folders are made. ValueError for another format."""
     path = Path(metric_file)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)

@@ -1,0 +1,42 @@
+"""`import habana_frameworks.torch.utils.experimental as htexp`."""
+
+from enum import IntEnum
+
+import torch
+
+from openhpu import _C
+from openhpu import hpu as hpu
+
+__all__ = ["hpu", "synDeviceType"]
+
+
+class synDeviceType(IntEnum):  # noqa: N801  (Gaudi's name)
+    """The generations of the device."""
+
+    synDeviceGaudi = 1
+    synDeviceGaudi2 = 4
+    synDeviceGaudi3 = 5
+
+
+_TYPES = {
+    "GAUDI": synDeviceType.synDeviceGaudi,
+    "GAUDI2": synDeviceType.synDeviceGaudi2,
+    "GAUDI3": synDeviceType.synDeviceGaudi3,
+}
+
+
+def _get_device_type() -> synDeviceType:
+    """The generation that this process follows (OPENHPU_GENERATION)."""
+    return _TYPES[hpu.get_device_name()]
+
+
+def _is_fp16_supported() -> bool:
+    """Whether that generation has float16."""
+    return hpu.is_fp16_supported()
+
+
+def _data_ptr(tensor: torch.Tensor) -> int:
+    """The address of the tensor's first element in device memory."""
+    if tensor.device.type != "hpu":
+        raise RuntimeError(f"_data_ptr expects a tensor on hpu, but got one on {tensor.device}")
+    return _C.data_ptr(tensor)
