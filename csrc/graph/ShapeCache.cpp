@@ -1,0 +1,21 @@
+#include "graph/ShapeCache.h"
+
+namespace openhpu {
+
+std::shared_ptr<const ShapeEntry> ShapeCache::find(const Signature& signature, uint64_t hash) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  auto it = slots_.find(hash);
+  if (it == slots_.end() || c10::ArrayRef<uint64_t>(it->second.words) != signature.words()) return nullptr;
+  return it->second.entry;
+}
+
+void ShapeCache::insert(const Signature& signature, uint64_t hash, std::shared_ptr<const ShapeEntry> entry) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  // A program with ever-changing shapes: start over rather than grow for ever.
+  if (slots_.size() >= kMaxEntries) slots_.clear();
+  auto& slot = slots_[hash];
+  slot.words.assign(signature.words().begin(), signature.words().end());
+  slot.entry = std::move(entry);
+}
+
+}  // namespace openhpu

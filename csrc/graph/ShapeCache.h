@@ -1,0 +1,66 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/SmallVector.h>
+
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "graph/Signature.h"
+
+namespace openhpu {
+
+// One output tensor of an operator, as it was seen when the operator ran with a given signature.
+struct OutputSpec {
+  enum class Kind : uint8_t { Fresh, Argument, Undefined };
+  Kind kind = Kind::Fresh;
+  uint32_t index = 0;  // Fresh: which storage; Argument: which tensor operand (in order of appearance)
+  caffe2::TypeMeta dtype;
+  c10::SmallVector<int64_t, 6> sizes;
+  c10::SmallVector<int64_t, 6> strides;
+  int64_t offset = 0;
+};
+
+// Memory that an operator's outputs lie in.
+struct StorageSpec {
+  size_t nbytes = 0;
+  uint32_t ordinal = 0;  // which of the kernel's allocations it is (KernelScope)
+};
+
+// An `out=` operand that arrives empty and is given its size by the operator.
+struct ResizeSpec {
+  uint32_t operand = 0;
+  size_t nbytes = 0;
+  c10::SmallVector<int64_t, 6> sizes;
+  c10::SmallVector<int64_t, 6> strides;
+};
+
+// What the host must know of an operator's results to submit it without waiting.
+struct ShapeEntry {
+  std::vector<OutputSpec> outputs;
+  std::vector<StorageSpec> storages;
+  std::vector<ResizeSpec> resizes;
+  std::vector<int32_t> returns;  // per return value: -1 a tensor, n >= 0 a list of n tensors
+};
+
+// Entries by signature, for one operator. Thread-safe; bounded.
+class ShapeCache {
+ public:
+  static constexpr size_t kMaxEntries = 8192;
+
+  // The pointer stays valid: entries are shared with their users.
+  std::shared_ptr<const ShapeEntry> find(const Signature& signature, uint64_t hash);
+  void insert(const Signature& signature, uint64_t hash, std::shared_ptr<const ShapeEntry> entry);
+
+ private:
+  struct Slot {
+    c10::SmallVector<uint64_t, 32> words;
+    std::shared_ptr<const ShapeEntry> entry;
+  };
+  std::mutex mutex_;
+  std::unordered_map<uint64_t, Slot> slots_;
+};
+
+}  // namespace openhpu

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <c10/util/SmallVector.h>
+
+#include <cstdint>
+
+namespace openhpu {
+
+// Everything on which the metadata of an operator's outputs can depend: the operands' dtypes, sizes, strides and
+// aliasing, the other arguments, and PyTorch's global switches. Numbers that only enter a computation (Scalar,
+// float) count by type, not by value. One pass over the arguments builds it.
+class Signature {
+ public:
+  void clear() noexcept {
+    words_.clear();
+    cacheable_ = true;
+  }
+  void add(uint64_t word) { words_.push_back(word); }
+  void add_tensor(const c10::TensorImpl& t, uint64_t flags);
+  void add_undefined() { add(~uint64_t{0}); }
+  // Any argument that is no tensor. `by_type`: a number whose value does not matter.
+  void add_value(const c10::IValue& value, bool by_type);
+  void add_switches();
+
+  // False when an argument was met whose identity the signature can't express.
+  bool cacheable() const noexcept { return cacheable_; }
+  void forbid() noexcept { cacheable_ = false; }
+
+  uint64_t hash() const noexcept;
+  c10::ArrayRef<uint64_t> words() const noexcept { return words_; }
+
+ private:
+  c10::SmallVector<uint64_t, 64> words_;
+  bool cacheable_ = true;
+};
+
+}  // namespace openhpu

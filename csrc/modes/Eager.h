@@ -1,0 +1,54 @@
+#pragma once
+
+#include <ATen/core/stack.h>
+#include <c10/util/SmallVector.h>
+
+#include "device/device.h"
+#include "ops/OpKernel.h"
+#include "runtime/KernelMemory.h"
+
+namespace openhpu {
+
+// Eager mode: an operator is submitted at once. The command holds CPU aliases of its operands (memory, not tensors,
+// so tensors die when the script drops them) and where each output goes.
+class KernelCommand final : public device::Command {
+ public:
+  KernelCommand(const OpKernel& kernel, device::Device& device) : kernel_(kernel), device_(device) {}
+
+  void run() override;
+  const char* name() const override { return kernel_.name().c_str(); }
+
+  struct Output {
+    PlannedOutput memory;
+    caffe2::TypeMeta dtype;
+    size_t result;      // position among the flattened result tensors
+  };
+  c10::Stack args;
+  c10::SmallVector<PlannedOutput, 2> planned;        // by storage
+  c10::SmallVector<int32_t, 4> fresh;                // by flattened result tensor: its storage, or -1
+
+ private:
+  void deliver(const c10::Stack& results);
+
+  const OpKernel& kernel_;
+  device::Device& device_;
+};
+
+// Sets the calling (worker) thread up for kernels: no autograd, no version counters, warnings kept for the host.
+void set_up_worker();
+// Applies the thread policy to the calling thread.
+void apply_kernel_threads();
+// Emits, on this thread, the warnings that kernels raised on workers since the last call.
+void emit_kernel_warnings();
+
+// Visits the tensors of a list of values, lists included, in order.
+template <class Visit>
+void for_each_tensor(const c10::IValue& value, Visit&& visit) {
+  if (value.isTensor()) {
+    visit(value.toTensor());
+  } else if (value.isList()) {
+    for (const auto& element : value.toListRef()) for_each_tensor(element, visit);
+  }
+}
+
+}  // namespace openhpu

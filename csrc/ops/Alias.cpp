@@ -1,0 +1,65 @@
+#include "ops/Alias.h"
+
+#include <cstring>
+
+#include "ops/Sparse.h"
+#include "runtime/HPUAllocator.h"
+#include "runtime/HPUDevice.h"
+
+namespace openhpu {
+namespace {
+void delete_nothing(void*) {}
+}  // namespace
+
+c10::intrusive_ptr<c10::StorageImpl> companion_storage(const c10::StorageImpl& storage) {
+  if (auto* memory = memory_of(storage)) return memory->alias_storage(storage.nbytes());
+  return c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), storage.nbytes(),
+      c10::DataPtr(const_cast<void*>(storage.data()), nullptr, &delete_nothing, c10::Device(c10::kCPU)), nullptr, false);
+}
+
+at::Tensor cpu_alias_over(const c10::TensorImpl& t, c10::intrusive_ptr<c10::StorageImpl> storage) {
+  auto impl = c10::make_intrusive<c10::TensorImpl>(
+      c10::TensorImpl::VIEW, c10::Storage(std::move(storage)), c10::DispatchKeySet(c10::DispatchKey::CPU), t.dtype());
+  impl->set_sizes_and_strides(t.sizes(), t.strides(), t.storage_offset());
+  if (C10_UNLIKELY(t.is_conj())) impl->_set_conj(true);
+  if (C10_UNLIKELY(t.is_neg())) impl->_set_neg(true);
+  if (C10_UNLIKELY(t.is_wrapped_number())) impl->set_wrapped_number(true);
+  return at::Tensor(std::move(impl));
+}
+
+at::Tensor cpu_alias(const at::Tensor& t) {
+  const auto* impl = t.unsafeGetTensorImpl();
+  return cpu_alias_over(*impl, companion_storage(*impl->unsafe_storage().unsafeGetStorageImpl()));
+}
+
+c10::Storage make_hpu_storage(c10::DeviceIndex index, size_t nbytes) {
+  return c10::Storage(c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), nbytes, allocate_on(index, nbytes), hpu_allocator(), /*resizable=*/true));
+}
+
+at::Tensor make_hpu_tensor(
+    c10::Storage storage, caffe2::TypeMeta dtype, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset) {
+  auto impl = c10::make_intrusive<c10::TensorImpl>(
+      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::HPU), dtype);
+  impl->set_sizes_and_strides(sizes, strides, offset);
+  return at::Tensor(std::move(impl));
+}
+
+at::Tensor to_hpu_now(const at::Tensor& cpu, c10::DeviceIndex index) {
+  if (cpu.is_sparse()) return sparse_to_hpu_now(cpu, index);
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      cpu.layout() == c10::kStrided, "A result of layout ", cpu.layout(), " can't be held on an hpu device.");
+  const auto& storage = cpu.storage();
+  auto out = make_hpu_storage(index, storage.nbytes());
+  if (storage.nbytes() > 0) {
+    device::MemoryPool::AccessScope access(device_of(index).memory());
+    std::memcpy(out.mutable_data(), storage.data(), storage.nbytes());
+  }
+  auto t = make_hpu_tensor(std::move(out), cpu.dtype(), cpu.sizes(), cpu.strides(), cpu.storage_offset());
+  if (cpu.is_conj()) t.unsafeGetTensorImpl()->_set_conj(true);
+  if (cpu.is_neg()) t.unsafeGetTensorImpl()->_set_neg(true);
+  return t;
+}
+
+}  // namespace openhpu

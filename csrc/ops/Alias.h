@@ -1,0 +1,24 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/StorageImpl.h>
+
+namespace openhpu {
+
+// A CPU tensor over the memory of an hpu tensor, with the same sizes, strides and conjugate / negative bits. It is an
+// inference tensor (no version counter, no autograd keys): kernels see only memory.
+at::Tensor cpu_alias(const at::Tensor& t);
+at::Tensor cpu_alias_over(const c10::TensorImpl& t, c10::intrusive_ptr<c10::StorageImpl> storage);
+
+// The CPU storage over an hpu tensor's memory (the shared companion where the memory is ours).
+c10::intrusive_ptr<c10::StorageImpl> companion_storage(const c10::StorageImpl& storage);
+
+// An hpu tensor on `storage` with the given metadata, below autograd.
+at::Tensor make_hpu_tensor(
+    c10::Storage storage, caffe2::TypeMeta dtype, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset);
+c10::Storage make_hpu_storage(c10::DeviceIndex index, size_t nbytes);
+
+// A dense or sparse CPU tensor copied to the device; the queue must have drained what produced it.
+at::Tensor to_hpu_now(const at::Tensor& cpu, c10::DeviceIndex index);
+
+}  // namespace openhpu

@@ -1,0 +1,170 @@
+// Copies between host and device, within a device, and reads of single values.
+#include <ATen/ExpandUtils.h>
+#include <ATen/MemoryOverlap.h>
+#include <ATen/ops/_local_scalar_dense.h>
+#include <ATen/ops/_local_scalar_dense_native.h>
+#include <ATen/ops/clone.h>
+#include <ATen/ops/copy_native.h>
+#include <c10/core/InferenceMode.h>
+
+#include "modes/Eager.h"
+#include "ops/Alias.h"
+#include "runtime/HPUDevice.h"
+#include "runtime/HPUHostAllocator.h"
+#include "runtime/HostReferences.h"
+#include "runtime/events.h"
+#include "runtime/site.h"
+
+namespace openhpu {
+namespace {
+
+// A pageable source up to this size is copied aside, so that the host need not wait for the queue; beyond it the
+// second copy costs more than the wait.
+constexpr size_t kStagingBytes = size_t{1} << 20;
+
+class CopyCommand final : public device::Command {
+ public:
+  CopyCommand(device::Device& device, at::Tensor dst, at::Tensor src)
+      : device_(device), dst_(std::move(dst)), src_(std::move(src)) {}
+  const char* name() const override { return "aten::copy_"; }
+  void run() override {
+    apply_kernel_threads();
+    device::MemoryPool::AccessScope access(device_.memory());
+    KernelScope scope(device_.workspace(), nullptr, 0, false);
+    dst_.copy_(src_);
+  }
+  void retire() override {
+    if (host_) return_to_host(std::move(host_));
+    delete this;
+  }
+  void keep(c10::Storage host) { host_ = std::move(host); }
+
+ private:
+  device::Device& device_;
+  at::Tensor dst_, src_;
+  c10::Storage host_;
+};
+
+// A CPU tensor as kernels on the worker see it: the same storage, no autograd, no Python object.
+at::Tensor plain(const at::Tensor& cpu) {
+  return cpu_alias_over(*cpu.unsafeGetTensorImpl(), c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(cpu.storage().unsafeGetStorageImpl()));
+}
+
+void note_copy(const char* kind, Counter n, std::optional<Counter> bytes, const at::Tensor& t) {
+  count(n);
+  if (bytes) count(*bytes, t.nbytes());
+  if (C10_UNLIKELY(listening()))
+    emit("copy", {{"kind", std::string(kind)}, {"bytes", static_cast<int64_t>(t.nbytes())}}, current_site());
+}
+
+void note_blocking_read(const char* op, size_t bytes) {
+  count(Counter::BlockingReads);
+  if (C10_UNLIKELY(listening()))
+    emit("blocking_read", {{"op", std::string(op)}, {"bytes", static_cast<int64_t>(bytes)}}, current_site());
+}
+
+void check_shapes(const at::Tensor& src, const at::Tensor& dst) {
+  TORCH_CHECK(
+      at::is_expandable_to(src.sizes(), dst.sizes()), "output with shape ", dst.sizes(),
+      " doesn't match the broadcast shape of the source ", src.sizes(), " (aten::copy_)");
+}
+
+void device_to_device(const at::Tensor& src, const at::Tensor& dst) {
+  if (src.is_same(dst)) return;
+  at::assert_no_internal_overlap(dst);
+  at::assert_no_partial_overlap(dst, src);
+  note_copy("d2d", Counter::CopiesD2D, std::nullopt, dst);
+  auto& to = device_of(dst.device());
+  auto& from = device_of(src.device());
+  if (&from != &to) {
+    // Two queues: the source's must have written, and must not reuse the memory before the copy is done.
+    from.queue().drain();
+    raise_pending_error(from);
+    auto* command = new CopyCommand(to, cpu_alias(dst), cpu_alias(src));
+    command->site = current_site();
+    device::MemoryPool::AccessScope access(from.memory());
+    to.queue().wait(submit(to, command));
+    raise_pending_error(to);
+    return;
+  }
+  auto* command = new CopyCommand(to, cpu_alias(dst), cpu_alias(src));
+  command->site = current_site();
+  submit(to, command);
+}
+
+void host_to_device(const at::Tensor& src, const at::Tensor& dst, bool non_blocking) {
+  note_copy("h2d", Counter::CopiesH2D, Counter::BytesH2D, src);
+  auto& d = device_of(dst.device());
+  release_returned();
+  const bool pinned = non_blocking && src.has_storage() && is_pinned_ptr(src.storage().data());
+  const bool staged = !pinned && src.nbytes() <= kStagingBytes;
+  at::Tensor from = src;
+  if (staged) {
+    c10::InferenceMode no_autograd(true);
+    from = plain(src).clone();
+    // Copy-on-write and lazily conjugated sources keep their bits through clone.
+  }
+  auto command = std::make_unique<CopyCommand>(d, cpu_alias(dst), plain(from));
+  command->site = current_site();
+  if (pinned) command->keep(src.storage());
+  const uint64_t sequence = submit(d, command.release());
+  if (!pinned && !staged) d.queue().wait(sequence);
+}
+
+void device_to_host(const at::Tensor& src, const at::Tensor& dst, bool non_blocking) {
+  note_copy("d2h", Counter::CopiesD2H, Counter::BytesD2H, src);
+  auto& d = device_of(src.device());
+  release_returned();
+  const bool pinned = non_blocking && dst.has_storage() && is_pinned_ptr(dst.storage().data());
+  auto command = std::make_unique<CopyCommand>(d, plain(dst), cpu_alias(src));
+  command->site = current_site();
+  if (pinned) command->keep(dst.storage());
+  const uint64_t sequence = submit(d, command.release());
+  if (pinned) return;
+  note_blocking_read("aten::_to_copy", src.nbytes());
+  d.queue().wait(sequence);
+  raise_pending_error(d);
+}
+
+at::Tensor copy_from(const at::Tensor& src, const at::Tensor& dst, bool non_blocking) {
+  TORCH_CHECK(src.defined(), "src is undefined");
+  TORCH_CHECK(dst.defined(), "dst is undefined");
+  check_shapes(src, dst);
+  if (dst.numel() == 0) return dst;
+  if (src._is_zerotensor()) return dst.zero_();
+  const bool from_hpu = src.device().type() == c10::kHPU, to_hpu = dst.device().type() == c10::kHPU;
+  TORCH_CHECK(
+      (from_hpu || src.is_cpu()) && (to_hpu || dst.is_cpu()), "aten::copy_ between ", src.device(), " and ",
+      dst.device(), " is not supported; copy by way of the CPU.");
+  if (from_hpu && to_hpu)
+    device_to_device(src, dst);
+  else if (to_hpu)
+    host_to_device(src, dst, non_blocking);
+  else
+    device_to_host(src, dst, non_blocking);
+  return dst;
+}
+
+at::Tensor copy_from_and_resize(const at::Tensor& src, const at::Tensor& dst) {
+  if (dst.sizes() != src.sizes()) dst.resize_(src.sizes());
+  return copy_from(src, dst, false);
+}
+
+at::Scalar local_scalar_dense(const at::Tensor& self) {
+  auto& d = device_of(self.device());
+  note_blocking_read("aten::item", self.element_size());
+  d.queue().drain();
+  raise_pending_error(d);
+  device::MemoryPool::AccessScope access(d.memory());
+  return at::_local_scalar_dense(cpu_alias(self));
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, HPU, m) {
+  m.impl("_copy_from", TORCH_FN(copy_from));
+  m.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
+  m.impl("_local_scalar_dense", TORCH_FN(local_scalar_dense));
+}
+
+}  // namespace openhpu

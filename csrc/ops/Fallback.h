@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+// What the chosen generation of Gaudi runs natively, and what must happen with the rest: an operator outside the
+// table is executed on the host after a synchronisation ("CPU fallback"), counted, and forbidden on request.
+namespace openhpu {
+
+// Rows of the table: aten overload ("add.Tensor") and dtypes ("*" or names separated by spaces; "" for none).
+void set_native_ops(const std::vector<std::pair<std::string, std::string>>& rows);
+// PT_HPU_PLACE_ON_CPU: "" allows all, "none" forbids all, else a comma-separated list of the allowed operators.
+void set_fallback_policy(const std::string& place_on_cpu);
+
+// Bits (by c10::ScalarType) of the dtypes for which the operator is native. `version` changes with the tables.
+uint64_t native_dtypes(std::string_view qualified_name, std::string_view overload);
+uint64_t fallback_version() noexcept;
+
+// Counts, logs (event "cpu_fallback") or refuses one fallback.
+void note_fallback(const std::string& op, int scalar_type);
+std::map<std::string, uint64_t> fallback_ops();
+void reset_fallback_ops();
+
+}  // namespace openhpu

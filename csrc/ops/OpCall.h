@@ -1,0 +1,52 @@
+#pragma once
+
+#include <c10/util/SmallVector.h>
+
+#include <exception>
+#include <vector>
+
+#include "graph/ShapeCache.h"
+#include "ops/OpKernel.h"
+#include "runtime/HPUDevice.h"
+
+namespace openhpu {
+
+// One call of an operator through the generic kernel: its operands, checked and described, and the ways to run it.
+struct OpCall {
+  OpCall(OpKernel& kernel, c10::Stack& stack);
+
+  // Looks at every operand: device, dtype, aliasing, signature. Throws PyTorch's device errors.
+  void inspect();
+  // Queues the command without waiting, with outputs as described; leaves the results on the stack.
+  void submit(const ShapeEntry& entry);
+  // Runs on the worker (or, for a CPU fallback, on this thread after the queue has drained) and waits. Leaves the
+  // results on the stack and returns what was learned about them; null when it can't be reused.
+  std::shared_ptr<const ShapeEntry> run_and_wait(bool on_host);
+  // Runs at once on this thread, for operators that only look at metadata.
+  void run_on_metadata();
+
+  Signature signature;
+  uint64_t dtypes = 0;         // bits of the operands' dtypes
+  int self_dtype = -1;         // dtype of the first tensor operand
+  bool missing_device = false;
+
+ private:
+  struct Operand {
+    const at::Tensor* tensor;  // into the stack
+    size_t arg;
+    bool written;
+  };
+  void inspect_tensor(const at::Tensor& t, size_t arg, bool written);
+  [[noreturn]] void wrong_device(const at::Tensor& t, size_t arg) const;
+  template <class MakeAlias>
+  void alias_arguments(c10::Stack& out, MakeAlias&& make);
+
+  OpKernel& kernel_;
+  c10::Stack& stack_;
+  size_t arg_count_;
+  c10::IValue* args_;
+  c10::SmallVector<Operand, 8> operands_;
+  c10::Device device_{c10::kHPU, -1};
+};
+
+}  // namespace openhpu

@@ -1,0 +1,89 @@
+#include "ops/OpKernel.h"
+
+#include "ops/Fallback.h"
+#include "ops/OpCall.h"
+#include "runtime/events.h"
+
+namespace openhpu {
+namespace {
+
+OpKernel::ArgKind kind_of(const c10::Argument& argument) {
+  using Kind = OpKernel::ArgKind;
+  auto type = argument.real_type();
+  bool optional = false;
+  if (type->kind() == c10::TypeKind::OptionalType) {
+    type = type->expectRef<c10::OptionalType>().getElementType();
+    optional = true;
+  }
+  (void)optional;
+  switch (type->kind()) {
+    case c10::TypeKind::TensorType: return Kind::Tensor;
+    case c10::TypeKind::NumberType:
+    case c10::TypeKind::FloatType: return Kind::Number;
+    case c10::TypeKind::DeviceObjType: return Kind::Device;
+    case c10::TypeKind::GeneratorType: return Kind::Generator;
+    case c10::TypeKind::ListType: {
+      auto element = type->expectRef<c10::ListType>().getElementType();
+      if (element->kind() == c10::TypeKind::TensorType) return Kind::TensorList;
+      if (element->kind() == c10::TypeKind::NumberType) return Kind::Number;
+      if (element->kind() == c10::TypeKind::OptionalType &&
+          element->expectRef<c10::OptionalType>().getElementType()->kind() == c10::TypeKind::TensorType)
+        return Kind::OptionalTensorList;
+      return Kind::Other;
+    }
+    default: return Kind::Other;
+  }
+}
+
+}  // namespace
+
+OpKernel::OpKernel(const c10::OperatorHandle& op)
+    : handle_(op), name_(c10::toString(op.operator_name())), traits_(traits_of(name_)) {
+  for (const auto& argument : op.schema().arguments()) {
+    const bool written = argument.alias_info() && argument.alias_info()->isWrite();
+    any_written_ |= written;
+    args_.push_back({kind_of(argument), written});
+  }
+  if (op.hasTag(at::Tag::dynamic_output_shape) || op.hasTag(at::Tag::data_dependent_output))
+    traits_.always_wait = true;
+}
+
+bool OpKernel::is_native(uint64_t dtypes) {
+  if (traits_.native) return true;
+  const uint64_t version = fallback_version();
+  if (policy_version_.load(std::memory_order_acquire) != version) {
+    const auto& name = handle_.operator_name();
+    native_dtypes_.store(native_dtypes(name.name, name.overload_name), std::memory_order_relaxed);
+    policy_version_.store(version, std::memory_order_release);
+  }
+  return (dtypes & ~native_dtypes_.load(std::memory_order_relaxed)) == 0;
+}
+
+void OpKernel::operator()(const c10::OperatorHandle&, c10::DispatchKeySet, c10::Stack* stack) {
+  OpCall call(*this, *stack);
+  call.inspect();
+  if (C10_UNLIKELY(traits_.host_metadata)) {
+    call.run_on_metadata();
+    return;
+  }
+  if (C10_UNLIKELY(!is_native(call.dtypes))) {
+    note_fallback(name_, call.self_dtype);
+    call.run_and_wait(/*on_host=*/true);
+    return;
+  }
+  if (traits_.always_wait || !call.signature.cacheable()) {
+    count(Counter::OpsWaited);
+    call.run_and_wait(/*on_host=*/false);
+    return;
+  }
+  const uint64_t hash = call.signature.hash();
+  if (auto entry = cache_.find(call.signature, hash)) {
+    count(Counter::OpsSubmitted);
+    call.submit(*entry);
+    return;
+  }
+  count(Counter::OpsWaited);
+  if (auto entry = call.run_and_wait(/*on_host=*/false)) cache_.insert(call.signature, hash, std::move(entry));
+}
+
+}  // namespace openhpu

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/op_registration/op_registration.h>
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "graph/ShapeCache.h"
+
+namespace openhpu {
+
+// What distinguishes an operator from the generic case; the table is in OpTable.cpp.
+struct OpTraits {
+  bool always_wait = false;      // results depend on values: the host waits for the metadata
+  bool numbers_matter = false;   // Scalar arguments determine the outputs' sizes (arange)
+  bool cpu_operands = false;     // accepts CPU tensors that are not 0-dim, as PyTorch's CUDA kernels do
+  bool host_metadata = false;    // answers from metadata alone, without device work (is_set_to)
+  bool native = false;           // runs on the device whatever the table of the generation says
+};
+const OpTraits& traits_of(const std::string& name);
+// Operators that PyTorch decomposes for backends without a kernel, and that are queued as one command here.
+bool is_single_operator(const std::string& name);
+
+// The generic kernel: runs an operator's CPU kernel on aliases of device memory, on the device's worker. When the
+// outputs' metadata is known (ShapeCache) the host only assigns memory and queues a command.
+class OpKernel final : public c10::OperatorKernel {
+ public:
+  explicit OpKernel(const c10::OperatorHandle& op);
+
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet ks, c10::Stack* stack);
+
+  const std::string& name() const noexcept { return name_; }
+  // Runs the CPU operator on a stack of aliases, on this thread.
+  void call_cpu(c10::Stack& stack) const { handle_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack); }
+
+  enum class ArgKind : uint8_t { Tensor, TensorList, OptionalTensorList, Number, Device, Generator, Other };
+  struct Arg {
+    ArgKind kind;
+    bool written;
+  };
+  const std::vector<Arg>& args() const noexcept { return args_; }
+  const OpTraits& traits() const noexcept { return traits_; }
+  const c10::FunctionSchema& schema() const { return handle_.schema(); }
+
+ private:
+  bool is_native(uint64_t dtypes);
+  friend struct OpCall;
+
+  c10::OperatorHandle handle_;
+  std::string name_;
+  OpTraits traits_;
+  std::vector<Arg> args_;
+  bool any_written_ = false;
+  std::atomic<uint64_t> policy_version_{0};
+  std::atomic<uint64_t> native_dtypes_{~uint64_t{0}};
+  ShapeCache cache_;
+};
+
+// Registers the generic kernel for every operator that has a CPU kernel and no kernel of its own here, and as the
+// fallback of the HPU key for operators that are registered later.
+void register_op_kernels();
+
+}  // namespace openhpu

@@ -1,0 +1,44 @@
+// The one table of what operators need beyond the generic kernel.
+#include <string>
+#include <unordered_map>
+
+#include "ops/OpKernel.h"
+
+namespace openhpu {
+
+const OpTraits& traits_of(const std::string& name) {
+  static const OpTraits generic{};
+  static const auto* table = new std::unordered_map<std::string, OpTraits>{
+      // Sizes given by Scalar arguments.
+      {"aten::arange.start_out", {.numbers_matter = true}},
+      {"aten::range.out", {.numbers_matter = true}},
+      // Output sizes depend on values, though PyTorch's tags do not say so.
+      {"aten::_ctc_loss", {.always_wait = true}},
+      {"aten::_ctc_loss.Tensor", {.always_wait = true, .cpu_operands = true}},
+      {"aten::linalg_lstsq", {.always_wait = true}},
+      {"aten::linalg_lstsq.out", {.always_wait = true}},
+      {"aten::histogramdd_bin_edges", {.always_wait = true}},
+      {"aten::_histogramdd_bin_edges", {.always_wait = true}},
+      {"aten::segment_reduce", {.always_wait = true}},
+      // Index operands may be CPU tensors of any size.
+      {"aten::index.Tensor", {.cpu_operands = true}},
+      {"aten::index.Tensor_out", {.cpu_operands = true}},
+      {"aten::_index_put_impl_", {.cpu_operands = true}},
+      {"aten::index_put_", {.cpu_operands = true}},
+      {"aten::_pack_padded_sequence", {.always_wait = true, .cpu_operands = true}},
+      // Answers from metadata.
+      {"aten::is_set_to", {.host_metadata = true}},
+      {"aten::_fused_sdp_choice", {.host_metadata = true}},
+      // Composites in PyTorch that are one operator here: the choice among PyTorch's convolutions is the worker's.
+      {"aten::convolution", {.native = true}},
+      {"aten::convolution_backward", {.native = true}},
+  };
+  auto it = table->find(name);
+  return it == table->end() ? generic : it->second;
+}
+
+bool is_single_operator(const std::string& name) {
+  return name == "aten::convolution" || name == "aten::convolution_backward" || name.rfind("aten::_foreach_", 0) == 0;
+}
+
+}  // namespace openhpu

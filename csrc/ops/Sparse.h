@@ -1,0 +1,10 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace openhpu {
+
+// A sparse COO CPU tensor whose indices and values are copied to the device.
+at::Tensor sparse_to_hpu_now(const at::Tensor& cpu, c10::DeviceIndex index);
+
+}  // namespace openhpu

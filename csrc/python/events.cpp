@@ -1,0 +1,78 @@
+#include <torch/csrc/utils/pybind.h>
+
+#include "python/bindings.h"
+#include "python/frames.h"
+#include "runtime/events.h"
+#include "runtime/site.h"
+#include "ops/Fallback.h"
+
+namespace py = pybind11;
+
+namespace openhpu {
+namespace {
+
+py::object as_python(const EventValue& v) {
+  return std::visit([](const auto& x) -> py::object { return py::cast(x); }, v);
+}
+
+py::object site_of(uint32_t site) {
+  auto [file, line] = resolve_site(site);
+  if (line == 0) return py::none();
+  return py::make_tuple(file, line);
+}
+
+void call_listener(const py::object& fn, const Event& event) {
+  py::gil_scoped_acquire gil;
+  py::dict params;
+  for (const auto& [name, value] : event.params) params[name] = as_python(value);
+  try {
+    fn(event.kind, event.time_ns, site_of(event.site), params);
+  } catch (py::error_already_set& e) {
+    // A listener must not change what the program does.
+    e.discard_as_unraisable("an openhpu event listener");
+  }
+}
+
+}  // namespace
+
+void bind_events(py::module& m) {
+  install_site_hooks();
+  m.def("set_event_listener", [](py::object fn) {
+    if (fn.is_none()) {
+      py::gil_scoped_release no_gil;
+      set_event_listener({});
+      return;
+    }
+    // The function object is kept for the process: an event may be on its way when the listener changes.
+    auto* kept = new py::object(std::move(fn));
+    set_event_listener([kept](const Event& e) { call_listener(*kept, e); });
+  });
+  m.def("emit_event", [](const std::string& kind, const py::dict& params) {
+    if (!listening()) return;
+    static auto* names = new std::set<std::string>();  // event names live as long as the process
+    auto keep = [](const std::string& s) { return names->insert(s).first->c_str(); };
+    EventParams out;
+    for (auto item : params) {
+      const char* name = keep(py::cast<std::string>(item.first));
+      if (py::isinstance<py::float_>(item.second))
+        out.emplace_back(name, py::cast<double>(item.second));
+      else if (py::isinstance<py::int_>(item.second))
+        out.emplace_back(name, py::cast<int64_t>(item.second));
+      else
+        out.emplace_back(name, py::cast<std::string>(py::str(item.second)));
+    }
+    emit(keep(kind), std::move(out), current_site());
+  });
+  m.def("counters", [] {
+    py::dict d;
+    for (const auto& [name, value] : counter_values()) d[py::str(name)] = value;
+    return d;
+  });
+  m.def("reset_counters", [] {
+    reset_counters();
+    reset_fallback_ops();
+  });
+  m.def("current_site", [] { return site_of(current_site()); });
+}
+
+}  // namespace openhpu

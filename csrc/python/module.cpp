@@ -1,0 +1,128 @@
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/Generator.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <ATen/Parallel.h>
+
+#include "ops/Autocast.h"
+#include "ops/Fallback.h"
+#include "ops/Registration.h"
+#include "device/wait_hook.h"
+#include "python/bindings.h"
+#include "runtime/HPUAllocator.h"
+#include "runtime/HPUDevice.h"
+#include "runtime/HPUGenerator.h"
+#include "runtime/HostReferences.h"
+#include "runtime/events.h"
+#include <ATen/detail/HPUHooksInterface.h>
+
+namespace py = pybind11;
+
+namespace openhpu {
+namespace {
+
+void* release_gil() {
+  // A thread without Python state (autograd's) holds no lock to release.
+  return PyGILState_Check() ? PyEval_SaveThread() : nullptr;
+}
+void take_gil(void* state) {
+  if (state) PyEval_RestoreThread(static_cast<PyThreadState*>(state));
+}
+
+py::dict memory_stats(int index) {
+  const auto s = device_of(static_cast<c10::DeviceIndex>(index)).memory().stats();
+  py::dict d;
+  d["Limit"] = s.limit;
+  d["InUse"] = s.in_use;
+  d["MaxInUse"] = s.max_in_use;
+  d["NumAllocs"] = s.num_allocs;
+  d["NumFrees"] = s.num_frees;
+  d["ActiveAllocs"] = s.active_allocs;
+  d["MaxAllocSize"] = s.max_alloc_size;
+  d["TotalSystemAllocs"] = s.total_system_allocs;
+  d["TotalSystemFrees"] = s.total_system_frees;
+  d["TotalActiveAllocs"] = s.total_active_allocs;
+  return d;
+}
+
+CastPolicy policy_of(const std::string& name) {
+  if (name == "lower_precision") return CastPolicy::LowerPrecision;
+  if (name == "fp32") return CastPolicy::Float32;
+  TORCH_CHECK(name == "promote", "unknown autocast policy '", name, "'; one of lower_precision, fp32, promote");
+  return CastPolicy::Promote;
+}
+
+void bind_device(py::module& m) {
+  m.def("configure", [](std::vector<int> modules, uint64_t memory_bytes, bool protect_memory, bool lock_modules,
+                        int spin_us, int visible) {
+    device::DeviceConfig config;
+    config.modules = std::move(modules);
+    config.memory_bytes = memory_bytes;
+    config.protect_memory = protect_memory;
+    config.lock_modules = lock_modules;
+    config.spin_us = spin_us;
+    device::DeviceRegistry::instance().configure(std::move(config));
+    set_visible_indices(visible);
+  }, py::arg("modules"), py::arg("memory_bytes"), py::arg("protect_memory"), py::arg("lock_modules"),
+     py::arg("spin_us"), py::arg("visible") = 0);
+  m.def("registration_is_late", [] { return !at::detail::getHPUHooks().hasHPU(); });
+  m.def("device_count", &device_count);
+  m.def("current_device", [] { return static_cast<int>(current_device()); });
+  m.def("set_device", [](int i) { set_device(static_cast<c10::DeviceIndex>(i)); });
+  m.def("exchange_device", [](int i) { return static_cast<int>(exchange_device(static_cast<c10::DeviceIndex>(i))); });
+  m.def("maybe_exchange_device", [](int i) {
+    return i < 0 ? static_cast<int>(current_device())
+                 : static_cast<int>(exchange_device(static_cast<c10::DeviceIndex>(i)));
+  });
+  m.def("init", [] { device_of(-1); });
+  m.def("is_initialized", [] { return hpu_allocator()->initialized(); });
+  m.def("is_in_bad_fork", [] { return device::DeviceRegistry::instance().bad_fork(); });
+  m.def("synchronize", [](int i) {
+    synchronize(static_cast<c10::DeviceIndex>(i));
+    release_returned();
+  }, py::arg("device") = -1);
+  m.def("busy_ns", [](int i) { return device_of(static_cast<c10::DeviceIndex>(i)).queue().busy_ns(); });
+  m.def("set_num_threads", [](int n) { set_kernel_threads(n); });
+  m.def("shutdown", [] {
+    py::gil_scoped_release no_gil;
+    device::DeviceRegistry::instance().shutdown();
+  });
+}
+
+void bind_memory(py::module& m) {
+  m.def("memory_stats", &memory_stats);
+  m.def("reset_peak_memory_stats", [](int i) { hpu_allocator()->resetPeakStats(static_cast<c10::DeviceIndex>(i)); });
+  m.def("reset_accumulated_memory_stats",
+        [](int i) { hpu_allocator()->resetAccumulatedStats(static_cast<c10::DeviceIndex>(i)); });
+  m.def("empty_cache", [](int) { hpu_allocator()->emptyCache(); }, py::arg("device") = -1);
+  m.def("data_ptr", [](const at::Tensor& t) { return reinterpret_cast<uintptr_t>(t.data_ptr()); });
+  m.def("record_stream", [](at::Tensor t, c10::Stream s) { t.record_stream(s); });
+}
+
+void bind_ops(py::module& m) {
+  m.def("set_fallback_policy", &set_fallback_policy);
+  m.def("set_native_ops", &set_native_ops);
+  m.def("fallback_ops", &fallback_ops);
+  m.def("register_autocast", [](const std::vector<std::string>& names, const std::string& policy) {
+    return register_autocast(names, policy_of(policy));
+  });
+  m.def("default_generator", [](int i) {
+    return py::reinterpret_steal<py::object>(
+        THPGenerator_Wrap(default_generator(static_cast<c10::DeviceIndex>(i))));
+  });
+  m.def("set_mode", [](const std::string& mode) {
+    TORCH_CHECK(mode == "eager", "unknown mode '", mode, "'; this version has: eager");
+  });
+}
+
+}  // namespace
+}  // namespace openhpu
+
+PYBIND11_MODULE(_C, m) {
+  openhpu::device::set_wait_hook({&openhpu::release_gil, &openhpu::take_gil});
+  openhpu::load();
+  openhpu::bind_device(m);
+  openhpu::bind_memory(m);
+  openhpu::bind_ops(m);
+  openhpu::bind_events(m);
+}

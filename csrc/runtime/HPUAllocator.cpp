@@ -1,0 +1,153 @@
+#include "runtime/HPUAllocator.h"
+
+#include <c10/util/Exception.h>
+
+#include <atomic>
+#include <cstring>
+
+#include "runtime/HPUDevice.h"
+#include "runtime/events.h"
+#include "runtime/site.h"
+
+namespace openhpu {
+namespace {
+
+void delete_nothing(void*) {}
+
+void delete_memory(void* context) {
+  auto* memory = static_cast<HPUMemory*>(context);
+  // In-order reuse: the block may be handed out again at once, since every command that could still touch it was
+  // queued before any command of its next owner.
+  if (auto* d = device::DeviceRegistry::instance().get_if_open(memory->pool)) {
+    if (memory->data) d->memory().free(memory->data);
+  }
+  delete memory;
+}
+
+std::array<std::atomic<uint64_t>, kMaxDevices> reported_peak{};
+
+void report_peak(device::Device& d) {
+  const uint64_t peak = d.memory().stats().max_in_use;
+  auto& seen = reported_peak[d.index()];
+  if (peak > seen.load(std::memory_order_relaxed)) {
+    seen.store(peak, std::memory_order_relaxed);
+    emit("allocation_peak", {{"device", static_cast<int64_t>(d.index())}, {"bytes", static_cast<int64_t>(peak)}},
+         current_site());
+  }
+}
+
+}  // namespace
+
+const c10::intrusive_ptr<c10::StorageImpl>& HPUMemory::alias_storage(size_t storage_nbytes) {
+  if (C10_UNLIKELY(!cpu_storage || cpu_storage->nbytes() != storage_nbytes)) {
+    cpu_storage = c10::make_intrusive<c10::StorageImpl>(
+        c10::StorageImpl::use_byte_size_t(), storage_nbytes,
+        c10::DataPtr(data, nullptr, &delete_nothing, c10::Device(c10::kCPU)), /*allocator=*/nullptr,
+        /*resizable=*/false);
+  }
+  return cpu_storage;
+}
+
+c10::DataPtr allocate_on(c10::DeviceIndex index, size_t nbytes) {
+  if (index < 0) index = current_device();
+  auto& d = device_of(index);
+  auto memory = std::make_unique<HPUMemory>();
+  memory->device = index;
+  memory->pool = d.index();
+  memory->nbytes = nbytes;
+  memory->data = nullptr;
+  if (nbytes > 0) {
+    try {
+      memory->data = d.memory().allocate(nbytes);
+    } catch (const device::OutOfMemory& e) {
+      if (listening())
+        emit("error", {{"op", std::string("allocate")}, {"message", std::string(e.what())}}, current_site());
+      TORCH_CHECK_WITH(OutOfMemoryError, false, e.what());
+    }
+    if (C10_UNLIKELY(listening())) report_peak(d);
+  }
+  void* data = memory->data;
+  return c10::DataPtr(data, memory.release(), &delete_memory, c10::Device(c10::kHPU, index));
+}
+
+HPUMemory* memory_of(const c10::StorageImpl& storage) {
+  const auto& ptr = storage.data_ptr();
+  return ptr.get_deleter() == &delete_memory ? static_cast<HPUMemory*>(ptr.get_context()) : nullptr;
+}
+
+c10::DataPtr HPUAllocator::allocate(size_t nbytes) { return allocate_on(-1, nbytes); }
+// The context is not the data pointer, so raw allocation is not offered.
+c10::DeleterFnPtr HPUAllocator::raw_deleter() const { return nullptr; }
+
+void HPUAllocator::copy_data(void* dest, const void* src, std::size_t nbytes) const {
+  auto& registry = device::DeviceRegistry::instance();
+  const int owner = registry.owner_of(dest);
+  auto& d = registry.get(owner < 0 ? 0 : owner);
+  d.queue().submit("copy_data", [=] { std::memcpy(dest, src, nbytes); }, current_site());
+}
+
+bool HPUAllocator::initialized() {
+  auto& registry = device::DeviceRegistry::instance();
+  for (int i = 0; i < registry.count(); ++i)
+    if (registry.get_if_open(i)) return true;
+  return false;
+}
+
+void HPUAllocator::emptyCache(c10::MempoolId_t) {
+  auto& registry = device::DeviceRegistry::instance();
+  for (int i = 0; i < registry.count(); ++i) {
+    if (auto* d = registry.get_if_open(i)) {
+      d->queue().drain();
+      d->memory().trim();
+      d->workspace().trim();
+    }
+  }
+}
+
+// One in-order queue per device: memory is never reused ahead of the commands that use it.
+void HPUAllocator::recordStream(const c10::DataPtr&, c10::Stream) {}
+
+c10::CachingDeviceAllocator::DeviceStats HPUAllocator::getDeviceStats(c10::DeviceIndex index) {
+  using c10::CachingAllocator::StatType;
+  const auto s = device_of(index).memory().stats();
+  c10::CachingDeviceAllocator::DeviceStats out;
+  const auto all = static_cast<size_t>(StatType::AGGREGATE);
+  auto set = [&](auto& stats, int64_t current, int64_t peak) {
+    stats[all].current = current;
+    stats[all].peak = peak;
+    stats[all].allocated = current;
+  };
+  set(out.allocated_bytes, static_cast<int64_t>(s.in_use), static_cast<int64_t>(s.max_in_use));
+  set(out.active_bytes, static_cast<int64_t>(s.in_use), static_cast<int64_t>(s.max_in_use));
+  set(out.requested_bytes, static_cast<int64_t>(s.in_use), static_cast<int64_t>(s.max_in_use));
+  set(out.reserved_bytes, static_cast<int64_t>(s.limit), static_cast<int64_t>(s.limit));
+  set(out.allocation, static_cast<int64_t>(s.active_allocs), static_cast<int64_t>(s.active_allocs));
+  out.allocation[all].allocated = static_cast<int64_t>(s.num_allocs);
+  out.allocation[all].freed = static_cast<int64_t>(s.num_frees);
+  return out;
+}
+
+void HPUAllocator::resetAccumulatedStats(c10::DeviceIndex index) { device_of(index).memory().reset_accumulated(); }
+
+void HPUAllocator::resetPeakStats(c10::DeviceIndex index) {
+  auto& d = device_of(index);
+  d.memory().reset_peak();
+  reported_peak[d.index()].store(0, std::memory_order_relaxed);
+}
+
+std::pair<size_t, size_t> HPUAllocator::getMemoryInfo(c10::DeviceIndex index) {
+  const auto s = device_of(index).memory().stats();
+  return {s.limit - s.in_use, s.limit};
+}
+
+namespace {
+// Leaked: storages may be freed after static destructors have run.
+HPUAllocator* const the_allocator = new HPUAllocator();
+}  // namespace
+HPUAllocator* hpu_allocator() { return the_allocator; }
+
+namespace {
+REGISTER_ALLOCATOR(c10::kHPU, the_allocator);
+}
+
+}  // namespace openhpu

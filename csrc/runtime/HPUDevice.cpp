@@ -1,0 +1,108 @@
+#include "runtime/HPUDevice.h"
+
+#include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
+
+#include <array>
+#include <atomic>
+
+#include "runtime/events.h"
+#include "runtime/site.h"
+
+namespace openhpu {
+namespace {
+
+thread_local c10::DeviceIndex tls_device = 0;
+// Stream ids by device; thread-local as in PyTorch's other accelerators.
+thread_local std::array<int64_t, kMaxDevices> tls_stream{};
+std::atomic<int> visible_indices{0};
+std::atomic<int> threads{0};
+
+device::DeviceRegistry& registry() { return device::DeviceRegistry::instance(); }
+
+c10::DeviceIndex normalize(c10::DeviceIndex index) {
+  if (index < 0) return tls_device;
+  TORCH_CHECK(
+      index < device_count(), "HPU device index ", static_cast<int>(index), " is out of range: this process sees ",
+      device_count(), " device(s), indices 0 to ", device_count() - 1,
+      ". Set OPENHPU_DEVICE_COUNT or HABANA_VISIBLE_MODULES for more.");
+  return index;
+}
+
+}  // namespace
+
+int device_count() noexcept {
+  const int visible = visible_indices.load(std::memory_order_relaxed);
+  return visible > 0 ? visible : registry().count();
+}
+
+void set_visible_indices(int visible) noexcept { visible_indices.store(visible, std::memory_order_relaxed); }
+
+c10::DeviceIndex current_device() noexcept { return tls_device; }
+c10::DeviceIndex exchange_device(c10::DeviceIndex index) {
+  const auto old = tls_device;
+  tls_device = normalize(index);
+  return old;
+}
+void set_device(c10::DeviceIndex index) { tls_device = normalize(index); }
+void unchecked_set_device(c10::DeviceIndex index) noexcept {
+  if (index >= 0) tls_device = index;
+}
+
+device::Device& device_of(c10::DeviceIndex index) {
+  index = normalize(index);
+  // A process started by a launcher owns one module and means it by every index.
+  const int own = index < registry().count() ? index : 0;
+  return registry().get(own);
+}
+
+c10::Stream current_stream(c10::DeviceIndex index) {
+  index = normalize(index);
+  return c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::kHPU, index), tls_stream[index]);
+}
+
+c10::Stream exchange_stream(c10::Stream stream) {
+  const auto index = normalize(stream.device_index());
+  const auto old = current_stream(index);
+  tls_stream[index] = stream.id();
+  return old;
+}
+
+device::Stream& stream_of(const c10::Stream& stream) { return device_of(stream.device_index()).stream(stream.id()); }
+
+void raise_pending_error(device::Device& d) {
+  if (!d.queue().has_error()) return;
+  auto pending = d.queue().take_error();
+  if (!pending) return;
+  std::string where = describe_site(pending->site);
+  std::string context = "The operator " + pending->name + " failed on the device" +
+      (where.empty() ? "" : "; it was issued at " + where) +
+      ". (HPU runs asynchronously: the error is reported at the first synchronisation after it.)";
+  if (listening()) emit("error", {{"op", pending->name}, {"message", context}}, pending->site);
+  try {
+    std::rethrow_exception(pending->error);
+  } catch (c10::Error& e) {
+    e.add_context(context);
+    throw;
+  } catch (const std::exception& e) {
+    TORCH_CHECK(false, e.what(), "\n", context);
+  }
+}
+
+void synchronize(c10::DeviceIndex index) {
+  auto& d = device_of(index);
+  count(Counter::Synchronizations);
+  d.queue().drain();
+  raise_pending_error(d);
+}
+
+uint64_t submit(device::Device& d, device::Command* command) {
+  const uint64_t sequence = d.queue().submit(command);
+  d.stream(tls_stream[d.index()]).note(sequence);
+  return sequence;
+}
+
+void set_kernel_threads(int n) noexcept { threads.store(n, std::memory_order_relaxed); }
+int kernel_threads() noexcept { return threads.load(std::memory_order_relaxed); }
+
+}  // namespace openhpu

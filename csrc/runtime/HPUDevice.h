@@ -1,0 +1,42 @@
+#pragma once
+
+#include <c10/core/Device.h>
+#include <c10/core/Stream.h>
+
+#include "device/device.h"
+
+// Current device and stream of a thread, and the way from a c10::Device to the software device.
+namespace openhpu {
+
+constexpr int kMaxDevices = 64;
+
+int device_count() noexcept;
+c10::DeviceIndex current_device() noexcept;
+c10::DeviceIndex exchange_device(c10::DeviceIndex index);  // throws for an index out of range
+void set_device(c10::DeviceIndex index);
+void unchecked_set_device(c10::DeviceIndex index) noexcept;
+
+// The number of indices scripts may use; in a process that owns one module every index means it.
+void set_visible_indices(int visible) noexcept;
+
+// Opens the device at first use. Index -1 is the current device.
+device::Device& device_of(c10::DeviceIndex index);
+inline device::Device& device_of(c10::Device d) { return device_of(d.index()); }
+
+c10::Stream current_stream(c10::DeviceIndex index);
+c10::Stream exchange_stream(c10::Stream stream);
+device::Stream& stream_of(const c10::Stream& stream);
+
+// Throws the pending error of the device's queue, if any, with the operator and the line that issued it.
+void raise_pending_error(device::Device& d);
+// Waits for all commands, then raises what went wrong.
+void synchronize(c10::DeviceIndex index);
+
+// Queues a command on the current stream of the device.
+uint64_t submit(device::Device& d, device::Command* command);
+
+// Threads that kernels use: the worker takes over the last value before each command.
+void set_kernel_threads(int n) noexcept;
+int kernel_threads() noexcept;
+
+}  // namespace openhpu

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "device/memory_pool.h"
+
+// Where kernels' memory comes from. Kernels are PyTorch's CPU kernels; they allocate through PyTorch's CPU
+// allocator. While a kernel runs, this thread's allocations are answered here: an allocation that is known to become
+// an output gets the device memory that the host assigned when the command was submitted, so that no output is ever
+// copied; all others (temporaries) come from the device's workspace, which is reused and therefore free of page
+// faults.
+namespace openhpu {
+
+struct PlannedOutput {
+  void* ptr;         // assigned by the host
+  size_t nbytes;
+  uint32_t ordinal;  // which of the kernel's allocations becomes this output
+};
+
+class KernelScope {
+ public:
+  KernelScope(device::MemoryPool& workspace, const PlannedOutput* planned, size_t count, bool record);
+  ~KernelScope();
+  KernelScope(const KernelScope&) = delete;
+  KernelScope& operator=(const KernelScope&) = delete;
+
+  // The last allocation that returned `ptr` (only when recording); -1 if none.
+  int64_t ordinal_of(const void* ptr) const;
+
+  void* allocate(size_t nbytes);
+
+ private:
+  device::MemoryPool& workspace_;
+  const PlannedOutput* planned_;
+  size_t planned_count_;
+  uint32_t next_ = 0;
+  bool record_;
+  std::vector<void*> log_;
+  KernelScope* outer_;
+};
+
+// Puts the answering allocator in front of PyTorch's. Called once, at load.
+void install_kernel_allocator();
+// Frees of addresses in this pool go to it; device memory is only ever assigned, so its frees do nothing.
+void register_kernel_pools(device::MemoryPool& memory, device::MemoryPool& workspace);
+
+}  // namespace openhpu

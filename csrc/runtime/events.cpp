@@ -1,0 +1,58 @@
+#include "runtime/events.h"
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+
+namespace openhpu {
+
+std::array<std::atomic<uint64_t>, static_cast<size_t>(Counter::kCount)> g_counters{};
+std::atomic<bool> g_listening{false};
+
+namespace {
+
+constexpr const char* kCounterNames[] = {
+    "ops_submitted", "ops_waited", "ops_fallback", "outputs_copied", "copies_h2d",       "copies_d2h",
+    "copies_d2d",    "bytes_h2d",  "bytes_d2h",    "blocking_reads", "synchronizations",
+};
+static_assert(std::size(kCounterNames) == static_cast<size_t>(Counter::kCount));
+
+std::mutex listener_mutex;
+std::shared_ptr<EventListener> listener;
+
+}  // namespace
+
+std::vector<std::pair<std::string, uint64_t>> counter_values() {
+  std::vector<std::pair<std::string, uint64_t>> out;
+  for (size_t i = 0; i < g_counters.size(); ++i)
+    out.emplace_back(kCounterNames[i], g_counters[i].load(std::memory_order_relaxed));
+  return out;
+}
+
+void reset_counters() {
+  for (auto& c : g_counters) c.store(0, std::memory_order_relaxed);
+}
+
+void set_event_listener(EventListener fn) {
+  std::lock_guard<std::mutex> lock(listener_mutex);
+  listener = fn ? std::make_shared<EventListener>(std::move(fn)) : nullptr;
+  g_listening.store(listener != nullptr, std::memory_order_relaxed);
+}
+
+void emit(const char* kind, EventParams params, uint32_t site) {
+  std::shared_ptr<EventListener> current;
+  {
+    // The listener is called outside the lock: it may take Python's lock, whose holder may be emitting.
+    std::lock_guard<std::mutex> lock(listener_mutex);
+    current = listener;
+  }
+  if (current) (*current)(Event{kind, now_ns(), site, std::move(params)});
+}
+
+uint64_t now_ns() noexcept {
+  return static_cast<uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+          .count());
+}
+
+}  // namespace openhpu

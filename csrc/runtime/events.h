@@ -1,0 +1,54 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+// The one in-process source of events and counters. Every mode and tool reports through it.
+namespace openhpu {
+
+// Counters are always on: one relaxed increment each.
+enum class Counter : int {
+  OpsSubmitted,      // operators queued without waiting, because their outputs' metadata was known
+  OpsWaited,         // operators run on the worker while the host waited (first sight, data-dependent shapes)
+  OpsFallback,       // operators executed on the host (CPU fallback)
+  OutputsCopied,     // outputs that a kernel did not write in place and that had to be copied
+  CopiesH2D,
+  CopiesD2H,
+  CopiesD2D,
+  BytesH2D,
+  BytesD2H,
+  BlockingReads,     // item(), cpu(), ...: the host waited for a value
+  Synchronizations,
+  kCount
+};
+extern std::array<std::atomic<uint64_t>, static_cast<size_t>(Counter::kCount)> g_counters;
+inline void count(Counter c, uint64_t n = 1) noexcept {
+  g_counters[static_cast<size_t>(c)].fetch_add(n, std::memory_order_relaxed);
+}
+std::vector<std::pair<std::string, uint64_t>> counter_values();
+void reset_counters();
+
+// Events exist only while somebody listens; `listening()` is one relaxed load.
+using EventValue = std::variant<int64_t, double, std::string>;
+using EventParams = std::vector<std::pair<const char*, EventValue>>;
+struct Event {
+  const char* kind;
+  uint64_t time_ns;  // CLOCK_MONOTONIC
+  uint32_t site;     // see site.h
+  EventParams params;
+};
+using EventListener = std::function<void(const Event&)>;
+
+extern std::atomic<bool> g_listening;
+inline bool listening() noexcept { return g_listening.load(std::memory_order_relaxed); }
+void set_event_listener(EventListener listener);  // empty: stop listening
+void emit(const char* kind, EventParams params, uint32_t site);
+uint64_t now_ns() noexcept;
+
+}  // namespace openhpu

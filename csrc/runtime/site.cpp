@@ -1,0 +1,61 @@
+#include "runtime/site.h"
+
+#include <ATen/SequenceNumber.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/function.h>
+
+#include <array>
+#include <atomic>
+
+namespace openhpu {
+namespace {
+
+SiteHooks hooks;
+
+// Lines of recent forward operators by autograd sequence number. A fixed ring: an entry that was overwritten is
+// recognised by its tag, and the backward operator then has no line rather than a wrong one.
+struct ForwardSite {
+  std::atomic<uint64_t> tag{0};
+  std::atomic<uint32_t> site{0};
+};
+constexpr size_t kRing = 1 << 14;
+std::array<ForwardSite, kRing> ring;
+
+uint64_t tag_of(uint64_t sequence, uint64_t thread) { return (sequence << 8 | (thread & 0xff)) + 1; }
+
+}  // namespace
+
+void set_site_hooks(SiteHooks h) { hooks = h; }
+
+uint32_t current_site() {
+  if (!hooks.current) return 0;
+  if (uint32_t site = hooks.current()) {
+    if (c10::GradMode::is_enabled()) {
+      // The autograd node of this operator was created just before its kernel was called.
+      const uint64_t sequence = at::sequence_number::peek() - 1;
+      auto& slot = ring[sequence % kRing];
+      slot.site.store(site, std::memory_order_relaxed);
+      slot.tag.store(tag_of(sequence, at::RecordFunction::currentThreadId()), std::memory_order_release);
+    }
+    return site;
+  }
+  if (auto node = torch::autograd::get_current_node()) {
+    auto& slot = ring[node->sequence_nr() % kRing];
+    if (slot.tag.load(std::memory_order_acquire) == tag_of(node->sequence_nr(), node->thread_id()))
+      return slot.site.load(std::memory_order_relaxed);
+  }
+  return 0;
+}
+
+std::pair<std::string, int> resolve_site(uint32_t site) {
+  if (site == 0 || !hooks.resolve) return {"", 0};
+  return hooks.resolve(site);
+}
+
+std::string describe_site(uint32_t site) {
+  auto [file, line] = resolve_site(site);
+  return line == 0 ? "" : "\"" + file + "\", line " + std::to_string(line);
+}
+
+}  // namespace openhpu

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+// Source lines of the user's script. The core knows a line only as a number; the bindings, which know Python, give
+// the number for the calling thread and resolve it later.
+namespace openhpu {
+
+struct SiteHooks {
+  uint32_t (*current)() = nullptr;                                // 0: no Python frame on this thread
+  std::pair<std::string, int> (*resolve)(uint32_t) = nullptr;     // file and line
+};
+void set_site_hooks(SiteHooks hooks);
+
+// The line that is issuing an operator on this thread. On autograd's device thread, which has no Python frame, it is
+// the line of the forward operator, found by the sequence number of the autograd node.
+uint32_t current_site();
+std::pair<std::string, int> resolve_site(uint32_t site);
+std::string describe_site(uint32_t site);  // `"file", line N`, or "" when unknown
+
+}  // namespace openhpu
