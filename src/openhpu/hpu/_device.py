@@ -117,7 +117,7 @@ class DeviceProperties:
 def get_device_properties(device: DeviceArgument = None) -> DeviceProperties:
     """The properties of `device`. Does not open it."""
     index = _get_device_index(device, optional=True)
-    setup = settings.device_setup()
+    setup = _lifecycle.configure()
     name = str(settings.get("OPENHPU_GENERATION"))
     generation = _GENERATIONS[name]
     return DeviceProperties(

@@ -27,6 +27,7 @@ _DEVICE_VARIABLES = (
 _lock = threading.RLock()
 _prepared = False
 _configured_from: tuple[str | None, ...] | None = None
+_setup: settings.DeviceSetup | None = None
 
 _BAD_FORK = (
     "cannot use an hpu device in a forked process: its parent had opened the device before the fork, and the "
@@ -35,14 +36,17 @@ _BAD_FORK = (
 )
 
 
-def configure() -> None:
-    """Hand the environment's devices to the core. Does nothing once a device is open. Raises SettingError."""
-    global _configured_from
+def configure() -> settings.DeviceSetup:
+    """Hand the environment's devices to the core; what is in force. Changes nothing once a device is open.
+
+    Raises SettingError.
+    """
+    global _configured_from, _setup
     environment = tuple(map(os.environ.get, _DEVICE_VARIABLES))
-    if environment == _configured_from:
-        return
+    if _setup is not None and environment == _configured_from:
+        return _setup
     with _lock:
-        if not _C.is_initialized() and not _C.is_in_bad_fork():
+        if _setup is None or not (_C.is_initialized() or _C.is_in_bad_fork()):
             setup = settings.device_setup()
             _C.configure(
                 list(setup.modules),
@@ -52,7 +56,9 @@ def configure() -> None:
                 setup.spin_us,
                 setup.visible,
             )
+            _setup = setup
         _configured_from = environment
+        return _setup
 
 
 def _lazy_init() -> None:

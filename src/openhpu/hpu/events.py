@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from openhpu.hpu import _lifecycle
+from openhpu.hpu._utils import DeviceArgument, _get_device_index
 
 
 class Event(torch.Event):
@@ -20,11 +19,12 @@ class Event(torch.Event):
         enable_timing: bool = False,
         blocking: bool = False,
         interprocess: bool = False,
-        device: Any = "hpu",
+        device: DeviceArgument = None,
     ) -> Event:
         _lifecycle._lazy_init()
+        where = torch.device("hpu", _get_device_index(device, optional=True))
         return super().__new__(
-            cls, device=device, enable_timing=enable_timing, blocking=blocking, interprocess=interprocess
+            cls, device=where, enable_timing=enable_timing, blocking=blocking, interprocess=interprocess
         )
 
     def __repr__(self) -> str:

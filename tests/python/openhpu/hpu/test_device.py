@@ -1,0 +1,100 @@
+import pytest
+import torch
+
+
+def test_functions_before_a_device_is_open(script):
+    result = script(
+        """
+        import torch, habana_frameworks.torch
+        h = torch.hpu
+        print(h.is_available(), h.device_count(), h.current_device(), h.get_device_name(), h.memory_allocated())
+        h.set_device(0); h.reset_peak_memory_stats(); h.empty_cache(); torch.manual_seed(3); h.get_rng_state()
+        print(h.is_initialized(), h._initialized)
+        h.init()
+        print(h.is_initialized(), h._initialized)
+        """
+    )
+    assert result.out.splitlines() == ["True 1 0 GAUDI2 0", "False False", "True True"]
+
+
+@pytest.mark.parametrize("where", [7, "hpu:7", torch.device("hpu", 7), -1])
+def test_an_index_that_does_not_exist(hpu, where):
+    with pytest.raises(RuntimeError, match=r"HPU device index -?\d is out of range: this process has 1 device"):
+        hpu.set_device(where)
+
+
+@pytest.mark.parametrize(("where", "error"), [("cpu", ValueError), (1.5, TypeError), (True, TypeError)])
+def test_what_is_no_hpu_device(hpu, where, error):
+    with pytest.raises(error, match="expected"):
+        hpu.synchronize(where)
+
+
+def test_an_hpu_device_without_an_index_is_the_current_one(hpu):
+    assert hpu._utils._get_device_index("hpu", optional=True) == 0
+    with pytest.raises(ValueError, match="with an index"):
+        hpu._utils._get_device_index("hpu")
+    assert hpu._utils._get_device_index("cpu", allow_cpu=True) == -1
+
+
+def test_contexts(script):
+    result = script(
+        """
+        import torch, habana_frameworks.torch
+        h = torch.hpu
+        with h.device(1):
+            print(h.current_device(), torch.ones(1, device="hpu").device)
+            with h.device(None), h.device(-1):
+                print(h.current_device())
+        x = torch.ones(1, device="hpu:1")
+        with h.device_of(x):
+            print(h.current_device())
+        with h.device_of(x.cpu()):
+            print(h.current_device())
+        h.set_device("hpu:1")
+        print(h.current_device(), h.can_device_access_peer(0, 1), h.can_device_access_peer(1, 1))
+        """,
+        OPENHPU_DEVICE_COUNT="2",
+    )
+    assert result.out.splitlines() == ["1 hpu:1", "1", "1", "0", "1 True False"]
+
+
+def test_properties(hpu):
+    properties = hpu.get_device_properties()
+    assert properties.name == "GAUDI2"
+    assert properties.total_memory == hpu.mem_get_info()[1]
+    text = str(properties)
+    assert text.startswith("(sramBaseAddress=")
+    for name in ("dramBaseAddress", "sramSize", "dramSize", "tpcEnabledMask", "dramEnabled", "fd", "device_id"):
+        assert f"{name}=" in text
+    assert hpu.get_device_capability() == "1.24.0"
+
+
+@pytest.mark.parametrize(("generation", "half"), [("gaudi", False), ("gaudi2", True), ("gaudi3", True)])
+def test_generations(hpu, environment, generation, half):
+    environment(OPENHPU_GENERATION=generation)
+    assert hpu.get_device_name() == generation.upper()
+    assert hpu.get_arch_list() == [generation]
+    assert (torch.float16 in hpu.get_amp_supported_dtype()) is half
+    assert torch.bfloat16 in hpu.get_amp_supported_dtype()
+    assert hpu.is_bf16_supported()
+
+
+def test_a_forked_process_is_told_to_spawn(script):
+    result = script(
+        """
+        import os, torch, habana_frameworks.torch
+        torch.ones(1, device="hpu")
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                torch.manual_seed(1)
+                assert torch.hpu._is_in_bad_fork() and not torch.hpu.is_initialized()
+                torch.ones(1, device="hpu")
+            except RuntimeError as error:
+                status = 0 if "spawn" in str(error) else 2
+            os._exit(status)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), torch.ones(1, device="hpu").item())
+        """
+    )
+    assert result.out == "0 1.0"

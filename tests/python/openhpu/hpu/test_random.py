@@ -1,0 +1,63 @@
+import struct
+
+import pytest
+import torch
+
+
+def test_manual_seed_of_torch_reaches_the_device(hpu):
+    torch.manual_seed(7)
+    assert hpu.initial_seed() == 7
+    first = torch.rand(5, device="hpu")
+    torch.manual_seed(7)
+    assert torch.equal(first, torch.rand(5, device="hpu"))
+    assert torch.seed() == hpu.initial_seed()
+
+
+def test_states_restore(hpu):
+    state = hpu.get_rng_state()
+    assert state.device.type == "cpu"
+    assert state.dtype == torch.uint8
+    first = torch.rand(5, device="hpu")
+    hpu.set_rng_state(state)
+    assert torch.equal(first, torch.rand(5, device="hpu"))
+    hpu.set_rng_state_all(hpu.get_rng_state_all())
+
+
+def test_seeds(hpu):
+    hpu.manual_seed_all(11)
+    assert [generator.initial_seed() for generator in hpu.default_generators] == [11]
+    assert hpu.random.default_generators[0].initial_seed() == 11
+    assert hpu.seed() == hpu.initial_seed()
+    assert hpu.seed_all() == hpu.initial_seed()
+    hpu.manual_seed(3)
+    assert hpu.initial_seed() == 3
+
+
+def test_fork_rng(hpu):
+    torch.manual_seed(1)
+    with torch.random.fork_rng():
+        inside = torch.rand(3, device="hpu")
+    assert torch.equal(inside, torch.rand(3, device="hpu"))
+
+
+def test_philox_states(hpu):
+    torch.manual_seed(5)
+    hpu.set_rng_ctx("philox")
+    try:
+        state = hpu.get_rng_state()
+        assert struct.unpack("<QQ", bytes(state.tolist())) == (5, 0)
+        moved = torch.frombuffer(bytearray(struct.pack("<QQ", 5, 8)), dtype=torch.uint8)
+        hpu.set_rng_state(moved)
+        assert torch.equal(hpu.get_rng_state(), moved)
+        first = torch.rand(3, device="hpu")
+        hpu.set_rng_state(moved)
+        assert torch.equal(first, torch.rand(3, device="hpu"))
+        torch.manual_seed(9)
+        assert struct.unpack("<QQ", bytes(hpu.get_rng_state().tolist())) == (9, 0)
+        with pytest.raises(RuntimeError, match="16 bytes"):
+            hpu.set_rng_state(torch.zeros(3, dtype=torch.uint8))
+    finally:
+        hpu.unset_rng_ctx("philox")
+    assert hpu.get_rng_state().numel() > 16
+    with pytest.raises(ValueError, match="philox"):
+        hpu.set_rng_ctx("mt19937")

@@ -1,0 +1,84 @@
+import warnings
+
+import pytest
+
+from openhpu import settings
+
+
+def test_default_of_an_unset_and_of_an_empty_variable(environment):
+    assert settings.get("PT_HPU_LAZY_MODE") == "0"
+    environment(OPENHPU_SPIN_US=" ")
+    assert settings.get("OPENHPU_SPIN_US") == 20
+    assert not settings.is_set("OPENHPU_SPIN_US")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("OPENHPU_DEVICE_COUNT", "4", 4),
+        ("OPENHPU_MEMORY_GB", "0.5", 0.5),
+        ("OPENHPU_PROTECT_MEMORY", "True", True),
+        ("OPENHPU_MODULE_LOCKS", "off", False),
+        ("HABANA_VISIBLE_MODULES", "3, 1", (3, 1)),
+        ("PT_HPU_METRICS_DUMP_TRIGGERS", "mark_step,process_exit", ("mark_step", "process_exit")),
+        ("LOG_LEVEL_PT_FALLBACK", "1", 1),
+        ("PT_HPU_PLACE_ON_CPU", "none", "none"),
+    ],
+)
+def test_typed_values(environment, name, text, value):
+    environment(**{name: text})
+    assert settings.get(name) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "allowed"),
+    [
+        ("OPENHPU_GENERATION", "gaudi4", "gaudi, gaudi2, gaudi3"),
+        ("OPENHPU_DEVICE_COUNT", "0", "a whole number from 1 to 64"),
+        ("OPENHPU_DEVICE_COUNT", "two", "a whole number from 1 to 64"),
+        ("OPENHPU_MEMORY_GB", "nan", "a number from 0 to 65536"),
+        ("OPENHPU_PROTECT_MEMORY", "maybe", "1, true, yes, on or 0, false, no, off"),
+        ("HABANA_VISIBLE_MODULES", "0,0", "distinct whole numbers"),
+        ("HABANA_VISIBLE_MODULES", "-1", "distinct whole numbers"),
+        ("PT_HPU_LAZY_MODE", "2", "0, 1"),
+        ("PT_HPU_METRICS_DUMP_TRIGGERS", "never", "one or more of process_exit, mark_step, metric_change"),
+        ("LOG_LEVEL_PT_FALLBACK", "7", "a whole number from 0 to 6"),
+    ],
+)
+def test_a_bad_value_names_variable_value_and_what_is_allowed(environment, name, text, allowed):
+    environment(**{name: text})
+    with pytest.raises(settings.SettingError) as error:
+        settings.check_environment()
+    assert name in str(error.value)
+    assert repr(text) in str(error.value)
+    assert allowed in str(error.value)
+
+
+def test_an_unknown_variable_warns_once_with_the_nearest_known_one(environment):
+    environment(PT_HPU_LAZY_MODES="1")
+    with pytest.warns(RuntimeWarning, match="PT_HPU_LAZY_MODES is unknown.*PT_HPU_LAZY_MODE"):
+        settings.check_environment()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        settings.check_environment()
+
+
+def test_members_of_a_family_are_known(environment):
+    environment(PT_HPU_DISABLE_pass_eagerize_leaf_views="1")
+    settings.check_environment()
+    assert settings.get("PT_HPU_DISABLE_pass_eagerize_leaf_views") is True
+
+
+def test_overridden_wins_over_the_environment_and_ends(environment):
+    environment(PT_COMPILE_ONLY_MODE="0")
+    with settings.overridden("PT_COMPILE_ONLY_MODE", True):
+        assert settings.get("PT_COMPILE_ONLY_MODE") is True
+        with pytest.raises(settings.SettingError), settings.overridden("PT_COMPILE_ONLY_MODE", "perhaps"):
+            pass
+        assert settings.get("PT_COMPILE_ONLY_MODE") is True
+    assert settings.get("PT_COMPILE_ONLY_MODE") is False
+
+
+def test_an_unknown_name_is_a_key_error():
+    with pytest.raises(KeyError, match=r"docs/environment\.md"):
+        settings.get("PT_HPU_NO_SUCH_FLAG")

@@ -1,0 +1,123 @@
+"""Loading: each test in a process of its own."""
+
+LOAD = "import torch; import habana_frameworks.torch; "
+
+
+def test_autoload_registers_and_opens_nothing(script):
+    result = script(
+        """
+        import sys, torch
+        before = set(sys.modules)
+        import habana_frameworks.autoload as autoload
+        getattr(autoload, "__autoload")()
+        new = set(sys.modules) - before
+        heavy = [m for m in ("numpy", "torch._dynamo", "torch.distributed", "torch.fx.experimental") if m in new]
+        print(autoload.is_loaded, torch.hpu.is_available(), torch.hpu.is_initialized(), heavy)
+        print(torch.accelerator.current_accelerator())
+        """
+    )
+    assert result.out.splitlines() == ["True True False []", "hpu"]
+
+
+def test_the_entry_point_is_declared():
+    from importlib.metadata import entry_points
+
+    points = [point.value for point in entry_points(group="torch.backends")]
+    assert "habana_frameworks.autoload:__autoload" in points
+
+
+def test_autoload_can_be_forbidden_and_the_import_still_loads(script):
+    result = script(
+        """
+        import torch
+        import habana_frameworks.autoload as autoload
+        getattr(autoload, "__autoload")()
+        print(hasattr(torch, "hpu"))
+        import habana_frameworks.torch.hpu as hthpu
+        print(hthpu is torch.hpu, autoload.is_loaded)
+        """,
+        PT_HPU_AUTOLOAD="0",
+    )
+    assert result.out.splitlines() == ["False", "True True"]
+
+
+def test_habana_before_torch(script):
+    result = script("import habana_frameworks.torch as ht; print(ht.torch.ones(2, device='hpu').sum().item())")
+    assert result.out == "2.0"
+
+
+def test_finding_the_package_loads_nothing(script):
+    result = script(
+        """
+        import sys
+        from importlib.util import find_spec
+        print(find_spec("habana_frameworks") is not None, find_spec("habana_frameworks.torch") is not None)
+        print([m for m in sys.modules if m.startswith(("torch", "openhpu"))])
+        """
+    )
+    assert result.out.splitlines() == ["True True", "[]"]
+
+
+def test_a_late_load_is_an_error_that_says_what_to_do(script):
+    result = script("import torch; torch.accelerator.current_accelerator(); import habana_frameworks.torch", fails=True)
+    assert result.last.startswith(
+        "RuntimeError: PyTorch was asked for its accelerator before the hpu device was loaded"
+    )
+    assert "Import habana_frameworks.torch directly after torch" in result.last
+
+
+def test_a_missing_core_is_an_error_and_for_autoload_a_warning(script):
+    hide = "import sys; sys.modules['openhpu._C'] = None; import torch; "
+    result = script(hide + "import habana_frameworks.torch", fails=True)
+    assert "openhpu._C, is missing; build it with `make build`" in result.last
+    result = script(
+        hide + "import habana_frameworks.autoload as a; getattr(a, '__autoload')(); print(a.is_loaded)",
+        warnings="default",
+    )
+    assert result.out == "False"
+    assert "RuntimeWarning: the hpu device is not available" in result.err
+
+
+def test_an_invalid_variable_is_an_error_at_import(script):
+    result = script("import habana_frameworks.torch", fails=True, OPENHPU_GENERATION="gaudi9")
+    assert "OPENHPU_GENERATION='gaudi9' is not valid; allowed: gaudi, gaudi2, gaudi3" in result.last
+
+
+def test_one_module_object_under_all_names(script):
+    result = script(
+        LOAD
+        + """import habana_frameworks.torch.core as htcore, habana_frameworks.torch.utils.experimental as htexp
+import habana_frameworks.torch.hpu.random as r1, torch.hpu.random as r2, openhpu.hpu.random as r3
+import habana_frameworks.torch.hpu.metrics as m1, torch.hpu.metrics as m2
+from habana_frameworks.torch.hpu.memory import memory_stats
+print(htcore.hpu is htexp.hpu is torch.hpu is torch.hpu.hpu is habana_frameworks.torch.hpu, r1 is r2 is r3, m1 is m2)
+print(torch.get_device_module("hpu") is torch.get_device_module() is torch.hpu)
+"""
+    )
+    assert result.out.splitlines() == ["True True True", "True"]
+
+
+def test_an_environment_set_before_the_first_use_counts(script):
+    result = script(
+        LOAD
+        + """
+import os
+print(torch.hpu.device_count())
+os.environ["HABANA_VISIBLE_MODULES"] = "4,5,6"
+print(torch.hpu.device_count())
+x = torch.ones(1, device="hpu:2")
+os.environ["HABANA_VISIBLE_MODULES"] = "4"
+print(torch.hpu.device_count(), torch.hpu.get_device_properties(2).module, x.device)
+"""
+    )
+    assert result.out.splitlines() == ["1", "3", "3 6 hpu:2"]
+
+
+def test_a_launched_process_means_its_module_by_every_index(script):
+    result = script(
+        LOAD + "print(torch.hpu.device_count(), torch.ones(2, device='hpu:1').sum().item(), "
+        "[torch.hpu.get_device_properties(i).module for i in range(2)])",
+        LOCAL_RANK="1",
+        LOCAL_WORLD_SIZE="2",
+    )
+    assert result.out == "2 2.0 [1, 1]"
