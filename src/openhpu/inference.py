@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from typing import Any, TypeVar, overload
 
 import torch
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from openhpu import hpu
 
@@ -73,17 +75,38 @@ def _warn(old: str, new: str) -> None:
     warnings.warn(f"htcore.{old} is deprecated; use htcore.{new}", FutureWarning, stacklevel=3)
 
 
+_CONVOLUTIONS = (torch.nn.Conv1d, torch.nn.Conv2d, torch.nn.Conv3d)
+_BATCH_NORMS = (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d, torch.nn.BatchNorm3d)
+
+
 def _fold(model: torch.nn.Module) -> torch.nn.Module:
     if model.training:
         raise RuntimeError("batch norms can be folded into an evaluating model only: call model.eval() first")
-    if not any(isinstance(module, torch.nn.modules.batchnorm._BatchNorm) for module in model.modules()):
+    if not any(isinstance(module, _BATCH_NORMS) for module in model.modules()):
         return model
-    from torch.fx.experimental.optimization import fuse
+    import torch.fx
 
     try:
-        return fuse(model)
+        traced = torch.fx.symbolic_trace(copy.deepcopy(model))
     except Exception as error:
         warnings.warn(
             f"batch norms are not folded, torch.fx cannot trace the model: {error}", UserWarning, stacklevel=3
         )
         return model
+    modules = dict(traced.named_modules())
+    for node in list(traced.graph.nodes):
+        if node.op != "call_module" or not isinstance(modules[node.target], _BATCH_NORMS):
+            continue
+        source = node.args[0]
+        if source.op != "call_module" or not isinstance(modules[source.target], _CONVOLUTIONS):
+            continue
+        calls = [other for other in traced.graph.nodes if other.op == "call_module" and other.target == source.target]
+        if len(source.users) > 1 or len(calls) > 1 or modules[node.target].running_mean is None:
+            continue  # somebody else needs the convolution as it is
+        folded = fuse_conv_bn_eval(modules[source.target], modules[node.target])
+        traced.set_submodule(source.target, folded)
+        node.replace_all_uses_with(source)
+        traced.graph.erase_node(node)
+    traced.delete_all_unused_submodules()
+    traced.recompile()
+    return traced

@@ -1,0 +1,96 @@
+"""The names that scripts and libraries import."""
+
+import importlib
+import importlib.metadata
+import sys
+
+import pytest
+import torch
+
+
+def test_the_packages_and_their_attributes(hpu):
+    import habana_frameworks.torch as ht
+
+    assert ht.torch is torch
+    assert ht.core.hpu is ht.hpu is torch.hpu
+    for name in ("mark_step", "iter_mark_step", "add_step_closure", "hpu_inference_initialize"):
+        assert callable(getattr(ht.core, name))
+    assert callable(ht.core.quantization.hpu_set_inference_env)
+    assert ht.core.step_closure._mark_step_if_lazy() is None
+
+
+def test_the_imports_of_gaudi_scripts(hpu):
+    for name in (
+        "habana_frameworks.torch.core",
+        "habana_frameworks.torch.core.step_closure",
+        "habana_frameworks.torch.hpu.metrics",
+        "habana_frameworks.torch.hpu.random",
+        "habana_frameworks.torch.internal.bridge_config",
+        "habana_frameworks.torch.utils.debug",
+        "habana_frameworks.torch.utils.event_dispatcher",
+        "habana_frameworks.torch.utils.experimental",
+        "habana_frameworks.torch.utils.internal",
+        "habana_frameworks.torch.utils.library_loader",
+    ):
+        assert importlib.import_module(name) is sys.modules[name]
+
+
+def test_experimental(hpu):
+    from habana_frameworks.torch.utils import debug, experimental
+
+    assert experimental._get_device_type() == experimental.synDeviceType.synDeviceGaudi2
+    assert experimental._is_fp16_supported()
+    x = torch.ones(4, device="hpu")
+    assert experimental._data_ptr(x) == x.data_ptr() != 0
+    assert debug.get_tensor_info(x) == (x.data_ptr(), 16)
+    for function in (experimental._data_ptr, debug.get_tensor_info):
+        with pytest.raises(RuntimeError, match="got one on cpu"):
+            function(x.cpu())
+
+
+def test_loading(hpu):
+    from habana_frameworks.torch.utils.library_loader import is_habana_available, load_habana_module
+
+    load_habana_module()
+    assert is_habana_available()
+
+
+def test_lazy_only(hpu):
+    from habana_frameworks.torch.utils.internal import Timer, lazy_only
+
+    assert lazy_only(lambda: 1)() is None
+    with Timer() as timer:
+        pass
+    assert timer.elapsed >= 0
+
+
+def test_bridge_config(hpu, environment):
+    from habana_frameworks.torch.internal import bridge_config
+
+    environment(PT_HPU_MAX_COMPOUND_OP_SIZE="5")
+    assert bridge_config.get_pt_hpu_max_compound_op_size() == 5
+    assert bridge_config.get_pt_compile_only_mode() is False
+    with bridge_config.env_setting("PT_COMPILE_ONLY_MODE", True):
+        assert bridge_config.get_pt_compile_only_mode() is True
+    assert bridge_config.get_pt_compile_only_mode() is False
+    with pytest.raises(KeyError, match="PT_HPU_LAZY_MODE"), bridge_config.env_setting("PT_HPU_LAZY_MODE", 1):
+        pass
+    assert "get_pt_hpu_lazy_mode" in dir(bridge_config)
+    for name in ("get_no_such_flag", "set_pt_hpu_lazy_mode"):
+        with pytest.raises(AttributeError, match=name):
+            getattr(bridge_config, name)
+
+
+def test_the_old_top_level_package(hpu):
+    import torch_hpu
+
+    with pytest.warns(FutureWarning, match=r"use torch\.hpu\.is_available"):
+        assert torch_hpu.is_available()
+    with pytest.warns(FutureWarning):
+        assert torch_hpu.device_count() == 1
+    with pytest.warns(FutureWarning):
+        assert torch_hpu.get_device_name() == "GAUDI2"
+
+
+def test_the_distribution_that_libraries_look_for():
+    assert importlib.metadata.version("habana-torch-plugin").startswith("1.24.")
