@@ -74,6 +74,7 @@ TEST_P(EventTest, BlockOrdersStreamsOfDifferentQueues) {
   Event event(GetParam());
   event.record(stream_);
   event.block(other);
+  EXPECT_EQ(other_queue.submitted(), 1u);  // the command that waits
   int seen = -1;
   other.note(other_queue.submit("read", [&] { seen = value; }));
   EXPECT_FALSE(other.query());
