@@ -1,14 +1,17 @@
 #include "modes/Eager.h"
 
-#include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/util/Exception.h>
+
+#include <omp.h>
 
 #include <cstring>
 #include <mutex>
 
+#include "ops/Fallback.h"
 #include "runtime/HPUDevice.h"
 #include "runtime/events.h"
+#include "runtime/site.h"
 
 namespace openhpu {
 namespace {
@@ -45,17 +48,72 @@ void emit_kernel_warnings() {
   for (auto& w : taken) c10::warn(w);
 }
 
-void apply_kernel_threads() {
+void apply_kernel_threads(size_t bytes) {
+  constexpr size_t kOneThreadBytes = size_t{192} << 10;
   static thread_local int applied = 0;
-  const int wanted = kernel_threads();
+  const int wanted = bytes <= kOneThreadBytes ? 1 : kernel_threads();
   if (wanted > 0 && wanted != applied) {
-    at::set_num_threads(wanted);
+    // Not at::set_num_threads: that also changes the default of threads that start later.
+    omp_set_num_threads(wanted);
     applied = wanted;
   }
 }
 
+size_t bytes_of(const c10::Stack& values) {
+  size_t bytes = 0;
+  for (const auto& value : values)
+    for_each_tensor(value, [&](const at::Tensor& t) {
+      if (t.defined()) bytes += static_cast<size_t>(t.unsafeGetTensorImpl()->numel()) * t.itemsize();
+    });
+  return bytes;
+}
+
+namespace {
+
+class FunctionCommand final : public device::Command {
+ public:
+  FunctionCommand(const char* name, device::Device& device, size_t bytes, std::function<void()> kernel)
+      : name_(name), device_(device), bytes_(bytes), kernel_(std::move(kernel)) {}
+  const char* name() const override { return name_; }
+  void run() override {
+    apply_kernel_threads(bytes_);
+    device::MemoryPool::AccessScope access(device_.memory());
+    KernelScope scope(device_.workspace(), nullptr, 0, false);
+    kernel_();
+    kernel_ = nullptr;  // aliases die inside the scope
+  }
+
+ private:
+  const char* name_;
+  device::Device& device_;
+  size_t bytes_;
+  std::function<void()> kernel_;
+};
+
+}  // namespace
+
+void submit_function(const char* name, const at::Tensor& self, std::function<void()> kernel) {
+  auto& d = device_of(self.device());
+  const std::string text(name);
+  const auto dot = text.find('.');
+  const auto dtype = static_cast<int>(self.scalar_type());
+  const uint64_t native = native_dtypes(text.substr(0, dot), dot == std::string::npos ? "" : text.substr(dot + 1));
+  if (!(native >> dtype & 1)) {
+    note_fallback(text, dtype);
+    synchronize(d.index());
+    c10::InferenceMode no_autograd(true);
+    device::MemoryPool::AccessScope access(d.memory());
+    kernel();
+    return;
+  }
+  count(Counter::OpsSubmitted);
+  auto* command = new FunctionCommand(name, d, self.nbytes(), std::move(kernel));
+  command->site = current_site();
+  submit(d, command);
+}
+
 void KernelCommand::run() {
-  apply_kernel_threads();
+  apply_kernel_threads(bytes);
   device::MemoryPool::AccessScope access(device_.memory());
   KernelScope scope(device_.workspace(), planned.data(), planned.size(), /*record=*/false);
   kernel_.call_cpu(args);

@@ -18,12 +18,8 @@ class KernelCommand final : public device::Command {
   void run() override;
   const char* name() const override { return kernel_.name().c_str(); }
 
-  struct Output {
-    PlannedOutput memory;
-    caffe2::TypeMeta dtype;
-    size_t result;      // position among the flattened result tensors
-  };
   c10::Stack args;
+  size_t bytes = 0;                                  // memory that operands and outputs take, for the thread policy
   c10::SmallVector<PlannedOutput, 2> planned;        // by storage
   c10::SmallVector<int32_t, 4> fresh;                // by flattened result tensor: its storage, or -1
 
@@ -34,10 +30,17 @@ class KernelCommand final : public device::Command {
   device::Device& device_;
 };
 
+// Queues `kernel`, which holds aliases, as the operator `name` on the device of `self`. An operator that is not native
+// for the dtype of `self` runs on this thread after a synchronisation, as every CPU fallback.
+void submit_function(const char* name, const at::Tensor& self, std::function<void()> kernel);
+
 // Sets the calling (worker) thread up for kernels: no autograd, no version counters, warnings kept for the host.
 void set_up_worker();
-// Applies the thread policy to the calling thread.
-void apply_kernel_threads();
+// Applies the thread policy to the calling (worker) thread: one thread for a kernel that touches few bytes, since on a
+// machine whose other core issues the next operators a second thread costs more than it gives; else the script's
+// torch.set_num_threads.
+void apply_kernel_threads(size_t bytes);
+size_t bytes_of(const c10::Stack& values);
 // Emits, on this thread, the warnings that kernels raised on workers since the last call.
 void emit_kernel_warnings();
 

@@ -178,11 +178,14 @@ void OpCall::submit(const ShapeEntry& entry) {
   }
   auto command = std::make_unique<KernelCommand>(kernel_, device);
   command->site = current_site();
+  for (const auto& o : operands_)
+    command->bytes += static_cast<size_t>(o.tensor->unsafeGetTensorImpl()->numel()) * o.tensor->itemsize();
   alias_arguments(command->args, [](const at::Tensor& t) { return cpu_alias(t); });
 
   c10::SmallVector<c10::Storage, 4> storages;
   for (const auto& s : entry.storages) {
     storages.push_back(make_hpu_storage(device_.index(), s.nbytes));
+    command->bytes += s.nbytes;
     command->planned.push_back({const_cast<void*>(storages.back().data()), s.nbytes, s.ordinal});
   }
   c10::SmallVector<at::Tensor, 4> tensors;
@@ -222,7 +225,7 @@ class WaitedCommand final : public device::Command {
   const char* name() const override { return kernel_.name().c_str(); }
   void run() override {
     try {
-      apply_kernel_threads();
+      apply_kernel_threads(bytes_of(stack_));
       device::MemoryPool::AccessScope access(device_.memory());
       KernelScope scope(device_.workspace(), nullptr, 0, /*record=*/true);
       kernel_.call_cpu(stack_);

@@ -1,0 +1,54 @@
+# Two commands: `make demo` and `make test`. Each does whatever set-up is missing; a second run rebuilds nothing.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/pip --disable-pip-version-check -q
+# An open range would take PyTorch's CUDA build; this exact version is the CPU build's.
+TORCH  := torch==2.13.0
+MODE   ?= eager
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.PHONY: all setup build test test-cpp test-python demo lint conformance bench docs clean
+all: build
+
+$(VENV)/.torch: Makefile
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install "$(TORCH)" numpy
+	touch $@
+
+$(VENV)/.dev: pyproject.toml setup.py $(VENV)/.torch
+	$(PIP) install "setuptools>=77" wheel cmake ninja
+	$(PIP) install --no-build-isolation -e ".[dev]"
+	touch $@
+
+setup: $(VENV)/.dev
+
+# Ninja decides what is out of date.
+build: $(VENV)/.dev
+	@cmake --build build/ext
+
+test: build test-cpp test-python
+
+test-cpp: $(VENV)/.torch
+	@$(BIN)/python tests/cpp/run.py
+
+test-python: build
+	$(BIN)/python -m tests.run
+
+demo: build
+	$(BIN)/python -m examples.demo
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+
+conformance: build
+	$(BIN)/python -m tests.conformance.run --mode $(MODE)
+
+bench: build
+	$(BIN)/python -m benchmarks
+
+docs: build
+	$(BIN)/python -m openhpu.settings > docs/environment.md
+
+clean:
+	rm -rf build dist

@@ -1,0 +1,364 @@
+// Random operators. Each draws one 32-bit seed from the device's generator when it is issued; the seed is an operand
+// of the command, the numbers a function of it (philox.h). So the same torch.manual_seed gives the same numbers at
+// any thread count and in every mode.
+#include <ATen/ExpandUtils.h>
+#include <ATen/Functions.h>
+#include <ATen/native/Resize.h>
+
+#include "modes/Eager.h"
+#include "ops/Alias.h"
+#include "ops/Fallback.h"
+#include "ops/RandomKernels.h"
+#include "runtime/HPUDevice.h"
+#include "runtime/HPUGenerator.h"
+
+namespace openhpu {
+namespace {
+
+using at::Tensor;
+using Gen = std::optional<at::Generator>;
+
+// Runs `kernel` on aliases of `written` and `read`, in queue order; on the host when the dtype is not native.
+template <class Kernel>
+void run(const char* name, const Tensor& main, Kernel kernel) {
+  submit_function(name, main, std::move(kernel));
+}
+
+template <class Fill>
+Tensor& fill(const char* name, Tensor& self, const Gen& generator, Fill&& kernel) {
+  const uint32_t seed = draw_seed(generator, self.device().index());
+  if (self.numel() == 0) return self;
+  run(name, self, [out = cpu_alias(self), seed, kernel] { kernel(out, seed); });
+  return self;
+}
+
+Tensor operand(const Tensor& t, const Tensor& like) {
+  TORCH_CHECK(
+      t.device() == like.device() || (t.is_cpu() && t.dim() == 0),
+      "Expected all tensors to be on the same device, but found at least two devices, ", like.device(), " and ",
+      t.device(), "!");
+  return t.device().type() == c10::kHPU ? cpu_alias(t) : t.clone();
+}
+
+void check_floating(const char* name, const Tensor& self) {
+  TORCH_CHECK(
+      at::isFloatingType(self.scalar_type()), name, " on hpu expects a floating-point tensor, got ", self.scalar_type());
+}
+
+Tensor& uniform_(Tensor& self, double from, double to, Gen g) {
+  if (self.is_complex()) {
+    auto parts = at::view_as_real(self);
+    uniform_(parts, from, to, g);
+    return self;
+  }
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      at::isFloatingType(self.scalar_type()), "\"uniform_\" not implemented for '", self.scalar_type(), "'");
+  TORCH_CHECK(from <= to, "uniform_ expects to return a [from, to) range, but found from=", from, " > to=", to);
+  return fill("aten::uniform_", self, g, [=](const Tensor& out, uint32_t s) { random::uniform(out, s, from, to); });
+}
+
+Tensor& normal_(Tensor& self, double mean, double std, Gen g) {
+  TORCH_CHECK(std >= 0.0, "normal expects std >= 0.0, but found std ", std);
+  if (self.is_complex()) {
+    auto parts = at::view_as_real(self);
+    normal_(parts, 0.0, std / std::sqrt(2.0), g);
+    if (mean != 0.0) self.add_(mean);
+    return self;
+  }
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      at::isFloatingType(self.scalar_type()), "\"normal_kernel_cpu\" not implemented for '", self.scalar_type(), "'");
+  return fill("aten::normal_", self, g, [=](const Tensor& out, uint32_t s) { random::normal(out, s, mean, std); });
+}
+
+Tensor& bernoulli_float(Tensor& self, double p, Gen g) {
+  TORCH_CHECK(0 <= p && p <= 1, "bernoulli_ expects p to be in [0, 1], but got p=", p);
+  return fill("aten::bernoulli_.float", self, g, [=](const Tensor& out, uint32_t s) { random::bernoulli(out, s, p); });
+}
+
+Tensor& bernoulli_tensor(Tensor& self, const Tensor& p, Gen g) {
+  TORCH_CHECK(at::isFloatingType(p.scalar_type()), "expected probabilities tensor to have floating type, got ", p.scalar_type());
+  TORCH_CHECK(
+      at::is_expandable_to(p.sizes(), self.sizes()), "bernoulli_: probabilities of shape ", p.sizes(),
+      " can't be expanded to ", self.sizes());
+  return fill("aten::bernoulli_.Tensor", self, g, [p = operand(p, self)](const Tensor& out, uint32_t s) {
+    random::bernoulli_tensor(out, s, p);
+  });
+}
+
+Tensor& bernoulli_out(const Tensor& self, Gen g, Tensor& out) {
+  at::native::resize_output(out, self.sizes());
+  return bernoulli_tensor(out, self, g);
+}
+
+// The largest integer range of a dtype that holds every integer exactly.
+uint64_t exact_range(at::ScalarType t) {
+  switch (t) {
+    case at::kBool: return 2;
+    case at::kByte: return 1u << 8;
+    case at::kChar: return 1u << 7;
+    case at::kShort: return 1u << 15;
+    case at::kInt: return 1u << 31;
+    case at::kLong: return uint64_t{1} << 63;
+    case at::kUInt16: return 1u << 16;
+    case at::kUInt32: return uint64_t{1} << 32;
+    case at::kUInt64: return 0;
+    case at::kBFloat16: return (1u << 8) + 1;
+    case at::kHalf: return (1u << 11) + 1;
+    case at::kFloat: return (1u << 24) + 1;
+    case at::kDouble: return (uint64_t{1} << 53) + 1;
+    default: TORCH_CHECK_NOT_IMPLEMENTED(false, "\"random_\" not implemented for '", t, "'");
+  }
+}
+
+Tensor& random_from(Tensor& self, int64_t from, std::optional<int64_t> to, Gen g) {
+  uint64_t range = 0;
+  if (to.has_value()) {
+    TORCH_CHECK(from < *to, "random_ expects 'from' to be less than 'to', but got from=", from, " >= to=", *to);
+    range = static_cast<uint64_t>(*to) - static_cast<uint64_t>(from);
+    if (at::isIntegralType(self.scalar_type(), true)) {
+      const uint64_t limit = exact_range(self.scalar_type());
+      const bool fits = limit == 0 || *to - 1 <= static_cast<int64_t>(limit - 1);
+      const bool is_unsigned = self.scalar_type() == at::kByte || self.scalar_type() == at::kBool;
+      TORCH_CHECK(fits, "to - 1 is out of bounds for ", self.dtype());
+      TORCH_CHECK(
+          is_unsigned ? from >= 0 : (limit == 0 || limit == uint64_t{1} << 63 || from >= -static_cast<int64_t>(limit)),
+          "from is out of bounds for ", self.dtype());
+    }
+  } else if (from != std::numeric_limits<int64_t>::lowest()) {
+    const uint64_t limit = exact_range(self.scalar_type());
+    range = limit ? limit - static_cast<uint64_t>(from) : 0 - static_cast<uint64_t>(from);
+  }
+  return fill("aten::random_.from", self, g, [=](const Tensor& out, uint32_t s) { random::integers(out, s, from, range); });
+}
+
+Tensor& random_to(Tensor& self, int64_t to, Gen g) { return random_from(self, 0, to, std::move(g)); }
+
+Tensor& random_all(Tensor& self, Gen g) {
+  const uint64_t range = exact_range(self.scalar_type());
+  return fill("aten::random_", self, g, [=](const Tensor& out, uint32_t s) { random::integers(out, s, 0, range); });
+}
+
+Tensor& exponential_(Tensor& self, double lambda, Gen g) {
+  TORCH_CHECK(lambda > 0.0, "exponential_ expects lambda > 0.0, but found lambda=", lambda);
+  check_floating("exponential_", self);
+  return fill("aten::exponential_", self, g, [=](const Tensor& out, uint32_t s) { random::exponential(out, s, lambda); });
+}
+
+Tensor& cauchy_(Tensor& self, double median, double sigma, Gen g) {
+  TORCH_CHECK(sigma > 0.0, "cauchy_ expects sigma > 0.0, but found sigma=", sigma);
+  TORCH_CHECK(at::isFloatingType(self.scalar_type()), "Cauchy distribution is a continuous probability distribution. dtype must be a floating point but you specified ", self.dtype());
+  return fill("aten::cauchy_", self, g, [=](const Tensor& out, uint32_t s) { random::cauchy(out, s, median, sigma); });
+}
+
+Tensor& log_normal_(Tensor& self, double mean, double std, Gen g) {
+  TORCH_CHECK(std > 0.0, "log_normal_ expects std > 0.0, but found std=", std);
+  check_floating("log_normal_", self);
+  return fill("aten::log_normal_", self, g, [=](const Tensor& out, uint32_t s) { random::log_normal(out, s, mean, std); });
+}
+
+Tensor& geometric_(Tensor& self, double p, Gen g) {
+  TORCH_CHECK(0 < p && p < 1, "geometric_ expects p to be in (0, 1), but got p=", p);
+  return fill("aten::geometric_", self, g, [=](const Tensor& out, uint32_t s) { random::geometric(out, s, p); });
+}
+
+Tensor& normal_tensor_float_out(const Tensor& mean, double std, Gen g, Tensor& out) {
+  TORCH_CHECK(std >= 0.0, "normal expects std >= 0.0, but found std ", std);
+  at::native::resize_output(out, mean.sizes());
+  normal_(out, 0, std, g);
+  return out.add_(mean);
+}
+Tensor& normal_float_tensor_out(double mean, const Tensor& std, Gen g, Tensor& out) {
+  TORCH_CHECK(!std.is_complex(), "normal expects standard deviation to be non-complex");
+  at::native::resize_output(out, std.sizes());
+  TORCH_CHECK(std.numel() == 0 || std.min().ge(0).item<bool>(), "normal expects all elements of std >= 0.0");
+  normal_(out, 0, 1, g);
+  return out.mul_(std).add_(mean);
+}
+Tensor& normal_tensor_tensor_out(const Tensor& mean, const Tensor& std, Gen g, Tensor& out) {
+  TORCH_CHECK(!std.is_complex(), "normal expects standard deviation to be non-complex");
+  TORCH_CHECK(std.numel() == 0 || std.min().ge(0).item<bool>(), "normal expects all elements of std >= 0.0");
+  at::native::resize_output(out, at::infer_size(mean.sizes(), std.sizes()));
+  normal_(out, 0, 1, g);
+  return out.mul_(std).add_(mean);
+}
+Tensor normal_tensor_float(const Tensor& mean, double std, Gen g) {
+  auto out = at::empty_like(mean, at::MemoryFormat::Contiguous);
+  return normal_tensor_float_out(mean, std, std::move(g), out);
+}
+Tensor normal_float_tensor(double mean, const Tensor& std, Gen g) {
+  auto out = at::empty_like(std, at::MemoryFormat::Contiguous);
+  return normal_float_tensor_out(mean, std, std::move(g), out);
+}
+Tensor normal_tensor_tensor(const Tensor& mean, const Tensor& std, Gen g) {
+  auto out = at::empty(at::infer_size(mean.sizes(), std.sizes()), mean.options());
+  return normal_tensor_tensor_out(mean, std, std::move(g), out);
+}
+
+Tensor& randperm_out(int64_t n, Gen g, Tensor& out) {
+  TORCH_CHECK(n >= 0, "n must be non-negative, got", n);
+  at::native::resize_output(out, {n});
+  return fill("aten::randperm.generator_out", out, g,
+              [=](const Tensor& o, uint32_t s) { random::permutation(o, s, n); });
+}
+
+std::tuple<Tensor, Tensor> native_dropout(const Tensor& input, double p, std::optional<bool> train) {
+  if (input.numel() == 0 || (train.has_value() && !*train) || p == 0)
+    return {input.clone(), at::ones_like(input, input.options().dtype(at::kBool))};
+  if (p == 1) return {at::zeros_like(input), at::zeros_like(input, input.options().dtype(at::kBool))};
+  auto out = at::empty_like(input);
+  auto mask = at::empty_like(input, input.options().dtype(at::kBool));
+  const uint32_t seed = draw_seed(std::nullopt, input.device().index());
+  run("aten::native_dropout", input,
+      [o = cpu_alias(out), m = cpu_alias(mask), x = cpu_alias(input), seed, p] { random::dropout(o, m, x, seed, p); });
+  return {out, mask};
+}
+
+// PyTorch's dropout is one operator where a backend has native_dropout, but its list of such backends is fixed.
+Tensor dropout(const Tensor& input, double p, bool train) {
+  TORCH_CHECK(p >= 0 && p <= 1, "dropout probability has to be between 0 and 1, but got ", p);
+  if (p == 0 || !train || input.numel() == 0) return input;
+  if (p == 1) return input.mul(at::zeros({}, input.options()));
+  return std::get<0>(at::native_dropout(input, p, train));
+}
+Tensor& dropout_(Tensor& input, double p, bool train) {
+  TORCH_CHECK(p >= 0 && p <= 1, "dropout probability has to be between 0 and 1, but got ", p);
+  if (p == 0 || !train || input.numel() == 0) return input;
+  if (p == 1) return input.mul_(at::zeros({}, input.options()));
+  auto noise = at::empty_like(input).bernoulli_(1 - p).div_(1 - p);
+  return input.mul_(noise);
+}
+
+void rrelu_into(const Tensor& out, const Tensor& noise, const Tensor& self, const at::Scalar& lower,
+                const at::Scalar& upper, const Gen& g) {
+  TORCH_CHECK(self.sym_sizes() == noise.sym_sizes(), "noise tensor shape must match self tensor shape. Got self.shape = ",
+              self.sizes(), " noise.shape = ", noise.sizes());
+  const double lo = lower.toDouble(), hi = upper.toDouble();
+  TORCH_CHECK(lo <= hi, "Lower bound should be less than or equal to the upper bound");
+  const uint32_t seed = draw_seed(g, self.device().index());
+  run("aten::rrelu_with_noise", self, [o = cpu_alias(out), n = cpu_alias(noise), x = cpu_alias(self), seed, lo, hi] {
+    random::rrelu(o, n, x, seed, lo, hi);
+  });
+}
+Tensor& rrelu_out(const Tensor& self, Tensor& noise, const at::Scalar& lower, const at::Scalar& upper, bool training,
+                  Gen g, Tensor& out) {
+  if (!training) return at::leaky_relu_out(out, self, (lower.toDouble() + upper.toDouble()) / 2);
+  at::native::resize_output(out, self.sizes());
+  rrelu_into(out, noise, self, lower, upper, g);
+  return out;
+}
+Tensor rrelu(const Tensor& self, Tensor& noise, const at::Scalar& lower, const at::Scalar& upper, bool training, Gen g) {
+  auto out = at::empty_like(self);
+  return rrelu_out(self, noise, lower, upper, training, std::move(g), out);
+}
+Tensor& rrelu_(Tensor& self, Tensor& noise, const at::Scalar& lower, const at::Scalar& upper, bool training, Gen g) {
+  if (!training) return at::leaky_relu_(self, (lower.toDouble() + upper.toDouble()) / 2);
+  rrelu_into(self, noise, self, lower, upper, g);
+  return self;
+}
+
+Tensor poisson(const Tensor& self, Gen g) {
+  auto out = at::empty_like(self, at::MemoryFormat::Contiguous);
+  fill("aten::poisson", out, g, [r = cpu_alias(self)](const Tensor& o, uint32_t s) { random::poisson(o, s, r); });
+  return out;
+}
+Tensor binomial(const Tensor& count, const Tensor& prob, Gen g) {
+  auto out = at::empty(at::infer_size(count.sizes(), prob.sizes()), count.options());
+  fill("aten::binomial", out, g, [c = operand(count, out), p = operand(prob, out)](const Tensor& o, uint32_t s) {
+    random::binomial(o, s, c, p);
+  });
+  return out;
+}
+Tensor standard_gamma(const Tensor& self, Gen g) {
+  auto out = at::empty_like(self, at::MemoryFormat::Contiguous);
+  fill("aten::_standard_gamma", out, g, [a = cpu_alias(self)](const Tensor& o, uint32_t s) { random::gamma(o, s, a); });
+  return out;
+}
+Tensor sample_dirichlet(const Tensor& self, Gen g) {
+  auto gammas = standard_gamma(self.to(at::kDouble), std::move(g));
+  const auto sum = gammas.sum(-1, true);
+  const double tiny = self.scalar_type() == at::kDouble ? std::numeric_limits<double>::min()
+                                                        : static_cast<double>(std::numeric_limits<float>::min());
+  return at::div(gammas, sum).clamp_min(tiny).to(self.scalar_type());
+}
+
+Tensor& multinomial_out(const Tensor& self, int64_t n, bool replacement, Gen g, Tensor& out) {
+  TORCH_CHECK(out.scalar_type() == at::kLong, "multinomial expects Long tensor out, got: ", out.scalar_type());
+  TORCH_CHECK(n > 0, "cannot sample n_sample <= 0 samples");
+  TORCH_CHECK(self.dim() > 0 && self.dim() <= 2, "prob_dist must be 1 or 2 dim");
+  TORCH_CHECK(at::isFloatingType(self.scalar_type()), "multinomial only supports floating-point dtypes for input, got: ", self.scalar_type());
+  const int64_t categories = self.size(-1);
+  TORCH_CHECK(replacement || n <= categories, "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
+  if (self.dim() == 1) {
+    at::native::resize_output(out, {n});
+  } else {
+    at::native::resize_output(out, {self.size(0), n});
+  }
+  if (out.numel() == 0) return out;
+  const auto valid = at::isfinite(self).all().logical_and_(self.ge(0).all()).logical_and_(self.sum(-1).gt(0).all());
+  if (!valid.item<bool>()) {
+    TORCH_CHECK(at::isfinite(self).all().item<bool>() && self.ge(0).all().item<bool>(),
+                "probability tensor contains either `inf`, `nan` or element < 0");
+    TORCH_CHECK(false, "invalid multinomial distribution (sum of probabilities <= 0)");
+  }
+  if (!replacement || n == 1) {
+    // The largest of p / Exponential(1) is a draw from p; the n largest are n draws without replacement.
+    auto q = at::empty_like(self, at::MemoryFormat::Contiguous);
+    exponential_(q, 1.0, std::move(g));
+    q = at::div(self, q);
+    return out.copy_(n == 1 ? q.argmax(-1, true) : std::get<1>(q.topk(n, -1, true, true)));
+  }
+  auto cdf = self.to(at::kDouble).cumsum(-1);
+  cdf = at::div(cdf, cdf.narrow(-1, categories - 1, 1));
+  auto u = at::empty(out.sizes(), out.options().dtype(at::kDouble));
+  uniform_(u, 0, 1, std::move(g));
+  return out.copy_(at::searchsorted(cdf, u, /*out_int32=*/false, /*right=*/true));
+}
+Tensor multinomial(const Tensor& self, int64_t n, bool replacement, Gen g) {
+  auto out = at::empty({0}, self.options().dtype(at::kLong));
+  return multinomial_out(self, n, replacement, std::move(g), out);
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, HPU, m) {
+  m.impl("uniform_", TORCH_FN(uniform_));
+  m.impl("normal_", TORCH_FN(normal_));
+  m.impl("bernoulli_.float", TORCH_FN(bernoulli_float));
+  m.impl("bernoulli_.Tensor", TORCH_FN(bernoulli_tensor));
+  m.impl("bernoulli.out", TORCH_FN(bernoulli_out));
+  m.impl("random_.from", TORCH_FN(random_from));
+  m.impl("random_.to", TORCH_FN(random_to));
+  m.impl("random_", TORCH_FN(random_all));
+  m.impl("exponential_", TORCH_FN(exponential_));
+  m.impl("cauchy_", TORCH_FN(cauchy_));
+  m.impl("log_normal_", TORCH_FN(log_normal_));
+  m.impl("geometric_", TORCH_FN(geometric_));
+  m.impl("normal.Tensor_float_out", TORCH_FN(normal_tensor_float_out));
+  m.impl("normal.float_Tensor_out", TORCH_FN(normal_float_tensor_out));
+  m.impl("normal.Tensor_Tensor_out", TORCH_FN(normal_tensor_tensor_out));
+  m.impl("normal.Tensor_float", TORCH_FN(normal_tensor_float));
+  m.impl("normal.float_Tensor", TORCH_FN(normal_float_tensor));
+  m.impl("normal.Tensor_Tensor", TORCH_FN(normal_tensor_tensor));
+  m.impl("randperm.generator_out", TORCH_FN(randperm_out));
+  m.impl("native_dropout", TORCH_FN(native_dropout));
+  m.impl("rrelu_with_noise", TORCH_FN(rrelu));
+  m.impl("rrelu_with_noise_", TORCH_FN(rrelu_));
+  m.impl("rrelu_with_noise.out", TORCH_FN(rrelu_out));
+  m.impl("poisson", TORCH_FN(poisson));
+  m.impl("binomial", TORCH_FN(binomial));
+  m.impl("_standard_gamma", TORCH_FN(standard_gamma));
+  m.impl("_sample_dirichlet", TORCH_FN(sample_dirichlet));
+  m.impl("multinomial", TORCH_FN(multinomial));
+  m.impl("multinomial.out", TORCH_FN(multinomial_out));
+}
+
+TORCH_LIBRARY_IMPL(aten, AutogradHPU, m) {
+  m.impl("dropout", TORCH_FN(dropout));
+  m.impl("dropout_", TORCH_FN(dropout_));
+}
+TORCH_LIBRARY_IMPL(aten, HPU, m) {
+  m.impl("dropout", TORCH_FN(dropout));
+  m.impl("dropout_", TORCH_FN(dropout_));
+}
+
+}  // namespace openhpu
