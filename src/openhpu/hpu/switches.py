@@ -107,13 +107,13 @@ def disable_const_section_serialization() -> None:
     """Constant sections are never serialized in this version, so that there is nothing to undo."""
 
 
-def setDeterministic(enabled: bool) -> None:  # noqa: N802  (Gaudi's name)
+def setDeterministic(enabled: bool) -> None:
     """Deprecated: use torch.use_deterministic_algorithms."""
     _warn_deterministic("setDeterministic", "torch.use_deterministic_algorithms")
     torch.use_deterministic_algorithms(bool(enabled))
 
 
-def getDeterministic() -> bool:  # noqa: N802
+def getDeterministic() -> bool:
     """Deprecated: use torch.are_deterministic_algorithms_enabled."""
     _warn_deterministic("getDeterministic", "torch.are_deterministic_algorithms_enabled")
     return torch.are_deterministic_algorithms_enabled()

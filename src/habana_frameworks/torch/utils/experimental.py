@@ -10,7 +10,7 @@ from openhpu import hpu as hpu
 __all__ = ["hpu", "synDeviceType"]
 
 
-class synDeviceType(IntEnum):  # noqa: N801  (Gaudi's name)
+class synDeviceType(IntEnum):
     """The generations of the device."""
 
     synDeviceGaudi = 1

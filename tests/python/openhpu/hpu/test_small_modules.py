@@ -58,7 +58,7 @@ def test_legacy_tensor_types(hpu):
     for arguments in ({"device": "cpu"}, {"dtype": torch.float64}):
         with pytest.raises(RuntimeError, match="FloatTensor"):
             hpu.FloatTensor(2, **arguments)
-    with pytest.raises(RuntimeError, match="takes tensors of torch.float32"):
+    with pytest.raises(RuntimeError, match=r"takes tensors of torch\.float32"):
         hpu.FloatTensor(torch.ones(2, dtype=torch.int32))
 
 
@@ -88,7 +88,7 @@ def test_blocking_reads_can_warn(hpu):
     finally:
         hpu.set_sync_debug_mode("default")
     x.item()
-    with pytest.raises(ValueError, match="'default' .0. or 'warn' .1."):
+    with pytest.raises(ValueError, match=r"'default' .0. or 'warn' .1."):
         hpu.set_sync_debug_mode("error")
 
 
