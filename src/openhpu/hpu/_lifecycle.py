@@ -84,8 +84,8 @@ def _prepare() -> None:
     _C.set_num_threads(torch.get_num_threads())
     from openhpu import autocast, fallback
 
-    fallback.install()
     autocast.install()
+    fallback.install()
 
 
 def init() -> None:
