@@ -1,6 +1,7 @@
 #include "device/command_queue.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -32,17 +33,25 @@ void pause() {
 }
 
 // Spins until `done` or until the time is over. Returns whether it is done.
+// `other_cpu`: where the thread that we wait for ran last. On our own core it cannot run as long as we spin; where
+// other processes keep the cores busy the two meet there often, and a hand-over would cost both spinning times.
 template <class Done>
-bool spin(int us, Done done) {
+bool spin(int us, const std::atomic<int>& other_cpu, Done done) {
   if (us <= 0) return done();
   const auto deadline = Clock::now() + std::chrono::microseconds(us);
   do {
+    if (other_cpu.load(std::memory_order_relaxed) == ::sched_getcpu()) break;
     for (int i = 0; i < 16; ++i) {
       if (done()) return true;
       pause();
     }
   } while (Clock::now() < deadline);
   return done();
+}
+
+void note_cpu(std::atomic<int>& cpu) {
+  const int now = ::sched_getcpu();
+  if (cpu.load(std::memory_order_relaxed) != now) cpu.store(now, std::memory_order_relaxed);
 }
 
 // Signals are for the host's threads: Python handles them on its main thread only, and a blocking call there is
@@ -86,11 +95,13 @@ struct CommandQueue::Impl {
   alignas(64) std::mutex submit_mutex;
   uint64_t known_completed = 0;
   bool closed = false;
+  std::atomic<int> producer_cpu{-1};
 
   // 1: the worker sleeps, or is about to.
   alignas(64) std::atomic<uint32_t> worker_sleeps{0};
   std::atomic<bool> stop{false};
   std::atomic<bool> has_worker_init{false};
+  std::atomic<int> worker_cpu{-1};
 
   // Waiting hosts. `wake_at`: the lowest number that a sleeper waits for.
   static constexpr uint64_t kNobody = UINT64_MAX;
@@ -149,7 +160,7 @@ void CommandQueue::Impl::run_worker_init(CommandQueue& queue) {
 
 void CommandQueue::Impl::sleep_until_work(CommandQueue& queue, uint64_t next) {
   auto has_work = [&] { return queue.submitted() >= next || stop.load(std::memory_order_relaxed); };
-  if (spin(spin_us.load(std::memory_order_relaxed), has_work)) return;
+  if (spin(spin_us.load(std::memory_order_relaxed), producer_cpu, has_work)) return;
   worker_sleeps.store(1);
   while (worker_sleeps.load() && queue.submitted_.load() < next && !stop.load()) futex_wait(worker_sleeps, 1);
   worker_sleeps.store(0);
@@ -169,6 +180,7 @@ void CommandQueue::Impl::loop(CommandQueue& queue) {
     }
     auto since = Clock::now();
     while (next <= end) {
+      note_cpu(worker_cpu);
       // Looked at after every reading of `end`: an initialisation set before a submission is then visible.
       if (has_worker_init.load(std::memory_order_acquire)) run_worker_init(queue);
       for (; next <= end; ++next) {
@@ -259,6 +271,7 @@ uint64_t CommandQueue::submit(Command* command) {
       if (sequence - impl.known_completed > impl.capacity) impl.known_completed = completed();
       if (sequence - impl.known_completed <= impl.capacity) {
         impl.ring[sequence & (impl.ring.size() - 1)] = command;
+        note_cpu(impl.producer_cpu);
         submitted_.store(sequence);
         command = nullptr;
       }
@@ -296,9 +309,9 @@ void CommandQueue::wait(uint64_t sequence) {
   auto done = [&] { return completed() >= sequence; };
   const int spin_us = impl.spin_us.load(std::memory_order_relaxed);
   const int before_hook = std::min(spin_us, kSpinBeforeHookUs);
-  if (spin(before_hook, done)) return;
+  if (spin(before_hook, impl.worker_cpu, done)) return;
   BlockingWait waiting;
-  if (spin(spin_us - before_hook, done)) return;
+  if (spin(spin_us - before_hook, impl.worker_cpu, done)) return;
   impl.sleep_until_completed(*this, sequence);
 }
 
