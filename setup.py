@@ -17,7 +17,10 @@ PLUGIN = "habana_torch_plugin-1.24.0.egg-info"
 
 class CMakeBuild(build_ext):
     def build_extension(self, ext: Extension) -> None:
-        output = pathlib.Path(self.get_ext_fullpath(ext.name)).resolve().parent
+        # Always built in place, so that an editable install and `make build` share one build; then copied to where
+        # setuptools expects it.
+        output = ROOT / "src" / "openhpu"
+        expected = pathlib.Path(self.get_ext_fullpath(ext.name)).resolve()
         build = ROOT / "build" / "ext"
         for tool in ("cmake", "ninja"):
             if shutil.which(tool) is None:
@@ -30,6 +33,9 @@ class CMakeBuild(build_ext):
             check=True,
         )  # fmt: skip
         subprocess.run(["cmake", "--build", str(build)], check=True)
+        if expected.parent != output:
+            expected.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(output / expected.name, expected)
 
 
 class BuildPy(build_py):
