@@ -56,6 +56,7 @@ def register() -> None:
 
     from openhpu import hpu, patches
 
+    hpu._lifecycle.configure()  # PyTorch may open a device without asking Python
     torch._register_device_module("hpu", hpu)  # type: ignore[no-untyped-call]
     alias_submodules("openhpu.hpu", "torch.hpu")
     patches.apply()

@@ -121,3 +121,13 @@ def test_a_launched_process_means_its_module_by_every_index(script):
         LOCAL_WORLD_SIZE="2",
     )
     assert result.out == "2 2.0 [1, 1]"
+
+
+def test_a_device_that_pytorch_opens_by_itself_is_configured(script):
+    result = script(
+        LOAD + "event = torch.Event(device='hpu'); event.record(); "
+        "print(torch.accelerator.device_count(), torch.ones(2, device='hpu:1').device, torch.hpu.mem_get_info()[1])",
+        OPENHPU_DEVICE_COUNT="2",
+        OPENHPU_MEMORY_GB="1",
+    )
+    assert result.out == f"2 hpu:1 {2**30}"

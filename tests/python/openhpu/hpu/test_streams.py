@@ -46,12 +46,25 @@ def test_a_stream_of_another_device(hpu):
 
 
 def test_events(hpu):
-    start, end = hpu.Event(enable_timing=True), hpu.Event(enable_timing=True)
-    assert isinstance(start, torch.Event)
-    assert start.device.type == "hpu"
+    start, end = hpu.Event(enable_timing=True), torch.Event(device="hpu", enable_timing=True)
+    for event in (start, end):
+        assert isinstance(event, torch.Event)
+        assert isinstance(event, hpu.Event)
+        assert event.device.type == "hpu"
     start.record()
     torch.ones(1000, device="hpu").sum()
     end.record(hpu.current_stream())
     end.synchronize()
     assert start.elapsed_time(end) >= 0
-    end.wait()
+    assert torch.Stream(device="hpu").record_event(start) is start
+    start.wait()
+    assert issubclass(hpu.Event, torch.Event)
+    assert not isinstance(torch.Event(device="cpu"), hpu.Event)
+
+
+def test_a_subclass_of_event(hpu):
+    class Mine(hpu.Event):
+        pass
+
+    assert type(Mine()) is Mine
+    assert not isinstance(hpu.Event(), Mine)
