@@ -3,7 +3,7 @@
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ops/_local_scalar_dense.h>
 #include <ATen/ops/_local_scalar_dense_native.h>
-#include <ATen/ops/clone.h>
+#include <ATen/Functions.h>
 #include <ATen/ops/copy_native.h>
 #include <c10/core/InferenceMode.h>
 
@@ -53,14 +53,14 @@ at::Tensor plain(const at::Tensor& cpu) {
 void note_copy(const char* kind, Counter n, std::optional<Counter> bytes, const at::Tensor& t) {
   count(n);
   if (bytes) count(*bytes, t.nbytes());
-  if (C10_UNLIKELY(listening()))
-    emit("copy", {{"kind", std::string(kind)}, {"bytes", static_cast<int64_t>(t.nbytes())}}, current_site());
+  if (C10_UNLIKELY(listening(kCopy)))
+    emit(kCopy, {{"kind", std::string(kind)}, {"bytes", static_cast<int64_t>(t.nbytes())}}, current_site());
 }
 
 void note_blocking_read(const char* op, size_t bytes) {
   count(Counter::BlockingReads);
-  if (C10_UNLIKELY(listening()))
-    emit("blocking_read", {{"op", std::string(op)}, {"bytes", static_cast<int64_t>(bytes)}}, current_site());
+  if (C10_UNLIKELY(listening(kBlockingRead)))
+    emit(kBlockingRead, {{"op", std::string(op)}, {"bytes", static_cast<int64_t>(bytes)}}, current_site());
 }
 
 void check_shapes(const at::Tensor& src, const at::Tensor& dst) {
@@ -145,6 +145,13 @@ at::Tensor copy_from(const at::Tensor& src, const at::Tensor& dst, bool non_bloc
   return dst;
 }
 
+at::Tensor& copy_(at::Tensor& self, const at::Tensor& src, bool non_blocking) {
+  // A tensor of another layout knows how to make itself dense.
+  if (src.layout() != c10::kStrided) return self.copy_(src.to_dense(), non_blocking);
+  copy_from(src, self, non_blocking);
+  return self;
+}
+
 at::Tensor copy_from_and_resize(const at::Tensor& src, const at::Tensor& dst) {
   if (dst.sizes() != src.sizes()) dst.resize_(src.sizes());
   return copy_from(src, dst, false);
@@ -162,9 +169,14 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, HPU, m) {
+  m.impl("copy_", TORCH_FN(copy_));
   m.impl("_copy_from", TORCH_FN(copy_from));
   m.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
   m.impl("_local_scalar_dense", TORCH_FN(local_scalar_dense));
 }
+
+// The copy itself resolves conjugation and negation, as copy_ does; resolving them by a clone first would copy again.
+TORCH_LIBRARY_IMPL(aten, Conjugate, m) { m.impl("_copy_from", torch::CppFunction::makeFallthrough()); }
+TORCH_LIBRARY_IMPL(aten, Negative, m) { m.impl("_copy_from", torch::CppFunction::makeFallthrough()); }
 
 }  // namespace openhpu

@@ -21,12 +21,7 @@ namespace {
 c10::DeviceIndex index_of(std::optional<at::Device> device) {
   const auto d = c10::device_or_default(device);
   TORCH_CHECK(d.type() == c10::kHPU, "Expected an hpu device, got ", d);
-  const auto index = d.index() < 0 ? current_device() : d.index();
-  TORCH_CHECK(
-      index < device_count(), "HPU device index ", static_cast<int>(index), " is out of range: this process sees ",
-      device_count(), " device(s), indices 0 to ", device_count() - 1,
-      ". Set OPENHPU_DEVICE_COUNT or HABANA_VISIBLE_MODULES for more.");
-  return index;
+  return normalize_index(d.index());
 }
 
 void check_options(std::optional<at::Layout> layout, std::optional<bool> pin_memory) {

@@ -102,8 +102,8 @@ void note_fallback(const std::string& op, int scalar_type) {
     n = ++t.counts[op];
   }
   count(Counter::OpsFallback);
-  if (listening()) {
-    emit("cpu_fallback",
+  if (listening(kCpuFallback)) {
+    emit(kCpuFallback,
          {{"op", op},
           {"dtype", std::string(scalar_type >= 0 ? c10::toString(static_cast<ScalarType>(scalar_type)) : "")},
           {"count", static_cast<int64_t>(n)}},

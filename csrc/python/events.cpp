@@ -36,19 +36,33 @@ void call_listener(const py::object& fn, const Event& event) {
 }  // namespace
 
 void bind_events(py::module& m) {
-  install_site_hooks();
-  m.def("set_event_listener", [](py::object fn) {
+  // The folders of torch and of the packages beside this module (src/ or site-packages).
+  auto dirname = py::module_::import("os.path").attr("dirname");
+  const auto torch = py::cast<std::string>(dirname(py::module_::import("torch").attr("__file__")));
+  const auto own = py::cast<std::string>(dirname(m.attr("__spec__").attr("origin")));
+  const auto beside = py::cast<std::string>(dirname(own));
+  install_site_hooks({torch + "/", own + "/", beside + "/habana_frameworks/", beside + "/lightning_habana/"});
+  m.def("set_event_listener", [](py::object fn, const std::optional<std::vector<std::string>>& kinds) {
     if (fn.is_none()) {
       py::gil_scoped_release no_gil;
-      set_event_listener({});
+      set_event_listener({}, 0);
       return;
+    }
+    uint32_t mask = kinds ? 0u : static_cast<uint32_t>(kAllEvents);
+    if (kinds) {
+      for (const auto& name : *kinds) {
+        uint32_t bit = kOther;
+        for (uint32_t b = 1; b < kOther; b <<= 1)
+          if (name == kind_name(static_cast<EventKind>(b))) bit = b;
+        mask |= bit;
+      }
     }
     // The function object is kept for the process: an event may be on its way when the listener changes.
     auto* kept = new py::object(std::move(fn));
-    set_event_listener([kept](const Event& e) { call_listener(*kept, e); });
-  });
+    set_event_listener([kept](const Event& e) { call_listener(*kept, e); }, mask);
+  }, py::arg("listener"), py::arg("kinds") = py::none());
   m.def("emit_event", [](const std::string& kind, const py::dict& params) {
-    if (!listening()) return;
+    if (!listening(kOther)) return;
     static auto* names = new std::set<std::string>();  // event names live as long as the process
     auto keep = [](const std::string& s) { return names->insert(s).first->c_str(); };
     EventParams out;

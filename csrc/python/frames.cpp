@@ -36,13 +36,20 @@ std::vector<Site>& sites() {
   return *all;
 }
 
-#if OPENHPU_FAST_FRAMES
+// Folders whose frames are skipped: PyTorch's and this project's packages. The user wrote neither.
+std::vector<std::string>& library_folders() {
+  static auto* all = new std::vector<std::string>();
+  return *all;
+}
 
 bool is_library(const std::string& file) {
-  // Frames of PyTorch and of this package are skipped: the user wrote neither.
-  return file.find("/torch/") != std::string::npos || file.find("/openhpu/") != std::string::npos ||
-      file.find("/habana_frameworks/") != std::string::npos || file.rfind("<frozen", 0) == 0;
+  for (const auto& folder : library_folders())
+    if (file.compare(0, folder.size(), folder) == 0) return true;
+  return file.rfind("<frozen", 0) == 0;
 }
+
+#if OPENHPU_FAST_FRAMES
+
 
 // What is known of code objects and instructions, per thread so that reading needs no lock.
 struct Known {
@@ -110,7 +117,7 @@ uint32_t current() {
     PyCodeObject* code = PyFrame_GetCode(frame);
     const char* file = PyUnicode_AsUTF8(code->co_filename);
     const std::string name = file ? file : "?";
-    const bool skip = name.find("/torch/") != std::string::npos || name.find("/openhpu/") != std::string::npos;
+    const bool skip = is_library(name);
     const int line = PyFrame_GetLineNumber(frame);
     Py_DECREF(code);
     PyFrameObject* back = skip ? PyFrame_GetBack(frame) : nullptr;
@@ -137,6 +144,9 @@ std::pair<std::string, int> resolve(uint32_t site) {
 
 }  // namespace
 
-void install_site_hooks() { set_site_hooks({&current, &resolve}); }
+void install_site_hooks(std::vector<std::string> folders) {
+  library_folders() = std::move(folders);
+  set_site_hooks({&current, &resolve});
+}
 
 }  // namespace openhpu

@@ -31,7 +31,7 @@ void report_peak(device::Device& d) {
   auto& seen = reported_peak[d.index()];
   if (peak > seen.load(std::memory_order_relaxed)) {
     seen.store(peak, std::memory_order_relaxed);
-    emit("allocation_peak", {{"device", static_cast<int64_t>(d.index())}, {"bytes", static_cast<int64_t>(peak)}},
+    emit(kAllocationPeak, {{"device", static_cast<int64_t>(d.index())}, {"bytes", static_cast<int64_t>(peak)}},
          current_site());
   }
 }
@@ -49,7 +49,7 @@ const c10::intrusive_ptr<c10::StorageImpl>& HPUMemory::alias_storage(size_t stor
 }
 
 c10::DataPtr allocate_on(c10::DeviceIndex index, size_t nbytes) {
-  if (index < 0) index = current_device();
+  index = normalize_index(index);
   auto& d = device_of(index);
   auto memory = std::make_unique<HPUMemory>();
   memory->device = index;
@@ -60,11 +60,11 @@ c10::DataPtr allocate_on(c10::DeviceIndex index, size_t nbytes) {
     try {
       memory->data = d.memory().allocate(nbytes);
     } catch (const device::OutOfMemory& e) {
-      if (listening())
-        emit("error", {{"op", std::string("allocate")}, {"message", std::string(e.what())}}, current_site());
+      if (listening(kError))
+        emit(kError, {{"op", std::string("allocate")}, {"message", std::string(e.what())}}, current_site());
       TORCH_CHECK_WITH(OutOfMemoryError, false, e.what());
     }
-    if (C10_UNLIKELY(listening())) report_peak(d);
+    if (C10_UNLIKELY(listening(kAllocationPeak))) report_peak(d);
   }
   void* data = memory->data;
   return c10::DataPtr(data, memory.release(), &delete_memory, c10::Device(c10::kHPU, index));

@@ -20,16 +20,17 @@ std::atomic<int> threads{0};
 
 device::DeviceRegistry& registry() { return device::DeviceRegistry::instance(); }
 
-c10::DeviceIndex normalize(c10::DeviceIndex index) {
+}  // namespace
+
+c10::DeviceIndex normalize_index(c10::DeviceIndex index) {
   if (index < 0) return tls_device;
   TORCH_CHECK(
       index < device_count(), "HPU device index ", static_cast<int>(index), " is out of range: this process sees ",
       device_count(), " device(s), indices 0 to ", device_count() - 1,
       ". Set OPENHPU_DEVICE_COUNT or HABANA_VISIBLE_MODULES for more.");
-  return index;
+  // A process started by a launcher owns one module and means it by every index, as on Gaudi.
+  return registry().count() == 1 ? 0 : index;
 }
-
-}  // namespace
 
 int device_count() noexcept {
   const int visible = visible_indices.load(std::memory_order_relaxed);
@@ -41,28 +42,25 @@ void set_visible_indices(int visible) noexcept { visible_indices.store(visible, 
 c10::DeviceIndex current_device() noexcept { return tls_device; }
 c10::DeviceIndex exchange_device(c10::DeviceIndex index) {
   const auto old = tls_device;
-  tls_device = normalize(index);
+  tls_device = normalize_index(index);
   return old;
 }
-void set_device(c10::DeviceIndex index) { tls_device = normalize(index); }
+void set_device(c10::DeviceIndex index) { tls_device = normalize_index(index); }
 void unchecked_set_device(c10::DeviceIndex index) noexcept {
-  if (index >= 0) tls_device = index;
+  if (index >= 0) tls_device = registry().count() == 1 ? 0 : index;
 }
 
 device::Device& device_of(c10::DeviceIndex index) {
-  index = normalize(index);
-  // A process started by a launcher owns one module and means it by every index.
-  const int own = index < registry().count() ? index : 0;
-  return registry().get(own);
+  return registry().get(normalize_index(index));
 }
 
 c10::Stream current_stream(c10::DeviceIndex index) {
-  index = normalize(index);
+  index = normalize_index(index);
   return c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::kHPU, index), tls_stream[index]);
 }
 
 c10::Stream exchange_stream(c10::Stream stream) {
-  const auto index = normalize(stream.device_index());
+  const auto index = normalize_index(stream.device_index());
   const auto old = current_stream(index);
   tls_stream[index] = stream.id();
   return old;
@@ -78,7 +76,7 @@ void raise_pending_error(device::Device& d) {
   std::string context = "The operator " + pending->name + " failed on the device" +
       (where.empty() ? "" : "; it was issued at " + where) +
       ". (HPU runs asynchronously: the error is reported at the first synchronisation after it.)";
-  if (listening()) emit("error", {{"op", pending->name}, {"message", context}}, pending->site);
+  if (listening(kError)) emit(kError, {{"op", pending->name}, {"message", context}}, pending->site);
   try {
     std::rethrow_exception(pending->error);
   } catch (c10::Error& e) {

@@ -12,6 +12,8 @@ constexpr int kMaxDevices = 64;
 
 int device_count() noexcept;
 c10::DeviceIndex current_device() noexcept;
+// The index that a tensor created with `index` reports (-1: the current device). Throws for one out of range.
+c10::DeviceIndex normalize_index(c10::DeviceIndex index);
 c10::DeviceIndex exchange_device(c10::DeviceIndex index);  // throws for an index out of range
 void set_device(c10::DeviceIndex index);
 void unchecked_set_device(c10::DeviceIndex index) noexcept;

@@ -21,10 +21,7 @@ HPUGeneratorImpl* HPUGeneratorImpl::clone_impl() const {
 }
 
 const at::Generator& default_generator(c10::DeviceIndex index) {
-  if (index < 0) index = current_device();
-  TORCH_CHECK(
-      index < device_count(), "HPU device index ", static_cast<int>(index), " is out of range: this process sees ",
-      device_count(), " device(s).");
+  index = normalize_index(index);
   static auto* generators = [] {
     auto* all = new std::array<at::Generator, kMaxDevices>();
     for (int i = 0; i < kMaxDevices; ++i)
@@ -35,7 +32,7 @@ const at::Generator& default_generator(c10::DeviceIndex index) {
 }
 
 at::Generator new_generator(c10::DeviceIndex index) {
-  return at::make_generator<HPUGeneratorImpl>(index < 0 ? current_device() : index);
+  return at::make_generator<HPUGeneratorImpl>(normalize_index(index));
 }
 
 uint32_t draw_seed(const std::optional<at::Generator>& generator, c10::DeviceIndex index) {

@@ -7,7 +7,7 @@
 namespace openhpu {
 
 std::array<std::atomic<uint64_t>, static_cast<size_t>(Counter::kCount)> g_counters{};
-std::atomic<bool> g_listening{false};
+std::atomic<uint32_t> g_listening{0};
 
 namespace {
 
@@ -33,11 +33,24 @@ void reset_counters() {
   for (auto& c : g_counters) c.store(0, std::memory_order_relaxed);
 }
 
-void set_event_listener(EventListener fn) {
+const char* kind_name(EventKind kind) {
+  switch (kind) {
+    case kCpuFallback: return "cpu_fallback";
+    case kBlockingRead: return "blocking_read";
+    case kAllocationPeak: return "allocation_peak";
+    case kCopy: return "copy";
+    case kError: return "error";
+    default: return "other";
+  }
+}
+
+void set_event_listener(EventListener fn, uint32_t kinds) {
   std::lock_guard<std::mutex> lock(listener_mutex);
   listener = fn ? std::make_shared<EventListener>(std::move(fn)) : nullptr;
-  g_listening.store(listener != nullptr, std::memory_order_relaxed);
+  g_listening.store(listener ? kinds : 0, std::memory_order_relaxed);
 }
+
+void emit(EventKind kind, EventParams params, uint32_t site) { emit(kind_name(kind), std::move(params), site); }
 
 void emit(const char* kind, EventParams params, uint32_t site) {
   std::shared_ptr<EventListener> current;

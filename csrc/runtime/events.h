@@ -34,7 +34,17 @@ inline void count(Counter c, uint64_t n = 1) noexcept {
 std::vector<std::pair<std::string, uint64_t>> counter_values();
 void reset_counters();
 
-// Events exist only while somebody listens; `listening()` is one relaxed load.
+// Events exist only while somebody listens for their kind; `listening` is one relaxed load.
+enum EventKind : uint32_t {
+  kCpuFallback = 1,
+  kBlockingRead = 2,
+  kAllocationPeak = 4,
+  kCopy = 8,
+  kError = 16,
+  kOther = 32,  // events that Python code emits
+  kAllEvents = 63
+};
+const char* kind_name(EventKind kind);
 using EventValue = std::variant<int64_t, double, std::string>;
 using EventParams = std::vector<std::pair<const char*, EventValue>>;
 struct Event {
@@ -45,9 +55,10 @@ struct Event {
 };
 using EventListener = std::function<void(const Event&)>;
 
-extern std::atomic<bool> g_listening;
-inline bool listening() noexcept { return g_listening.load(std::memory_order_relaxed); }
-void set_event_listener(EventListener listener);  // empty: stop listening
+extern std::atomic<uint32_t> g_listening;
+inline bool listening(EventKind kind) noexcept { return g_listening.load(std::memory_order_relaxed) & kind; }
+void set_event_listener(EventListener listener, uint32_t kinds);  // empty: stop listening
+void emit(EventKind kind, EventParams params, uint32_t site);
 void emit(const char* kind, EventParams params, uint32_t site);
 uint64_t now_ns() noexcept;
 
