@@ -8,6 +8,7 @@
 
 #include "modes/Eager.h"
 #include "ops/OpKernel.h"
+#include "ops/Sparse.h"
 #include "runtime/HPUDevice.h"
 #include "runtime/KernelMemory.h"
 
@@ -63,6 +64,7 @@ void register_op_kernels() {
 void load() {
   install_kernel_allocator();
   register_op_kernels();
+  register_sparse_kernels();
   device::DeviceRegistry::instance().set_on_open([](device::Device& d) {
     register_kernel_pools(d.memory(), d.workspace());
     if (kernel_threads() <= 0) set_kernel_threads(at::get_num_threads());

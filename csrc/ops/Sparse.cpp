@@ -104,7 +104,6 @@ void sparse_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, c10::St
   synchronize(index);
   auto& d = device_of(index);
   device::MemoryPool::AccessScope access(d.memory());
-  c10::InferenceMode no_autograd(true);
   c10::Stack cpu;
   for (size_t i = 0; i < n; ++i) {
     const auto& v = args[i];
@@ -120,7 +119,10 @@ void sparse_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, c10::St
       cpu.emplace_back(v);
     }
   }
-  op.callBoxed(cpu);
+  {
+    c10::InferenceMode no_autograd(true);
+    op.callBoxed(cpu);
+  }
   for (size_t i = 0; i < n; ++i) {
     const auto& alias = op.schema().arguments()[i].alias_info();
     if (!alias || !alias->isWrite() || !args[i].isTensor() || !args[i].toTensor().is_sparse()) continue;
@@ -149,6 +151,22 @@ void sparse_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, c10::St
 }
 
 }  // namespace
+
+void register_sparse_kernels() {
+  // An operator with a composite kernel would not reach the fallback of the key, so those that PyTorch implements for
+  // sparse CPU tensors are registered one by one.
+  auto& dispatcher = c10::Dispatcher::singleton();
+  static auto* handles = new std::vector<c10::RegistrationHandleRAII>();
+  for (const auto& name : dispatcher.getAllOpNames()) {
+    auto op = dispatcher.findSchema(name);
+    if (!op || !op->hasKernelForDispatchKey(c10::DispatchKey::SparseCPU) ||
+        op->hasKernelForDispatchKey(c10::DispatchKey::SparseHPU))
+      continue;
+    handles->push_back(dispatcher.registerImpl(
+        name, c10::DispatchKey::SparseHPU, c10::KernelFunction::makeFromBoxedFunction<&sparse_fallback>(),
+        std::nullopt, nullptr, "openhpu sparse fallback"));
+  }
+}
 
 Tensor sparse_to_hpu_now(const Tensor& cpu, c10::DeviceIndex index) {
   auto* impl = get_sparse_impl(cpu);

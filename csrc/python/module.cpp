@@ -29,6 +29,11 @@ void take_gil(void* state) {
   if (state) PyEval_RestoreThread(static_cast<PyThreadState*>(state));
 }
 
+std::array<std::atomic<bool>, kMaxDevices>& gates() {
+  static auto* all = new std::array<std::atomic<bool>, kMaxDevices>();
+  return *all;
+}
+
 py::dict memory_stats(int index) {
   const auto s = device_of(static_cast<c10::DeviceIndex>(index)).memory().stats();
   py::dict d;
@@ -81,6 +86,16 @@ void bind_device(py::module& m) {
     synchronize(static_cast<c10::DeviceIndex>(i));
     release_returned();
   }, py::arg("device") = -1);
+  // For tests: the worker waits at a gate, so that what is queued behind it stays queued.
+  m.def("block_queue", [](int i) {
+    auto& gate = gates()[i];
+    gate.store(true);
+    device_of(static_cast<c10::DeviceIndex>(i)).queue().submit("gate", [&gate] { gate.wait(true); });
+  });
+  m.def("unblock_queue", [](int i) {
+    gates()[i].store(false);
+    gates()[i].notify_all();
+  });
   m.def("busy_ns", [](int i) { return device_of(static_cast<c10::DeviceIndex>(i)).queue().busy_ns(); });
   m.def("set_num_threads", [](int n) { set_kernel_threads(n); });
   m.def("shutdown", [] {

@@ -56,7 +56,7 @@ class CounterWatcher(Protocol):
 
 _lock = threading.Lock()
 _subscriptions: tuple[Subscription, ...] = ()  # replaced, never changed: read without the lock
-_core_is_asked = False
+_asked_kinds: frozenset[str | None] = frozenset()
 _watchers: weakref.WeakSet[CounterWatcher] = weakref.WeakSet()
 
 
@@ -118,14 +118,15 @@ def watch_counters(watcher: CounterWatcher) -> None:
 
 
 def _ask_core() -> None:
-    """Install or remove the core's listener, as the subscriptions need. The caller holds the lock."""
-    global _core_is_asked
-    needed = any(subscription.kind is None or subscription.kind in CORE_KINDS for subscription in _subscriptions)
-    if needed != _core_is_asked:
+    """Tell the core which of its events somebody wants. The caller holds the lock."""
+    global _asked_kinds
+    wanted = {subscription.kind for subscription in _subscriptions}
+    kinds = CORE_KINDS if None in wanted else CORE_KINDS & wanted
+    if kinds != _asked_kinds:
         from openhpu import _C
 
-        _C.set_event_listener(_from_core if needed else None)
-        _core_is_asked = needed
+        _C.set_event_listener(_from_core if kinds else None, sorted(kinds))
+        _asked_kinds = kinds
 
 
 def _from_core(kind: str, time_ns: int, site: Site | None, params: dict[str, Any]) -> None:

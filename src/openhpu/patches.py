@@ -18,6 +18,7 @@ def apply() -> None:
     _threads()
     _foreach()
     _device_type_probe()
+    _sparse_new()
     optimizers.install()  # a public hook of torch.optim, no patch
 
 
@@ -109,3 +110,19 @@ def _device_type_probe() -> None:
 
     utils._get_available_device_type = _get_available_device_type
     utils._get_device_attr = _get_device_attr
+
+
+def _sparse_new() -> None:
+    """Tensor.new, which sparse optimizers use, knows sparse tensors by device name and refuses hpu's."""
+    tensor: Any = torch.Tensor
+    original = tensor.new
+
+    def new(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        if self.layout is torch.sparse_coo and self.device.type == "hpu" and not kwargs:
+            if not args:
+                return torch.sparse_coo_tensor(size=(0,), dtype=self.dtype, device=self.device)
+            return torch.sparse_coo_tensor(*args, dtype=self.dtype, device=self.device)
+        return original(self, *args, **kwargs)  # type: ignore[no-any-return]
+
+    new.__doc__ = original.__doc__
+    tensor.new = new
