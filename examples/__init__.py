@@ -1,0 +1,1 @@
+"""Training scripts as a Gaudi user writes them; `python -m examples.demo` runs and compares them."""
