@@ -1,16 +1,18 @@
 #include "graph/ShapeCache.h"
 
+#include <mutex>
+
 namespace openhpu {
 
 std::shared_ptr<const ShapeEntry> ShapeCache::find(const Signature& signature, uint64_t hash) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard<SpinLock> lock(lock_);
   auto it = slots_.find(hash);
   if (it == slots_.end() || c10::ArrayRef<uint64_t>(it->second.words) != signature.words()) return nullptr;
   return it->second.entry;
 }
 
 void ShapeCache::insert(const Signature& signature, uint64_t hash, std::shared_ptr<const ShapeEntry> entry) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard<SpinLock> lock(lock_);
   // A program with ever-changing shapes: start over rather than grow for ever.
   if (slots_.size() >= kMaxEntries) slots_.clear();
   auto& slot = slots_[hash];

@@ -4,11 +4,11 @@
 #include <c10/util/SmallVector.h>
 
 #include <memory>
-#include <mutex>
 #include <unordered_map>
 #include <vector>
 
 #include "graph/Signature.h"
+#include "graph/SpinLock.h"
 
 namespace openhpu {
 
@@ -59,7 +59,7 @@ class ShapeCache {
     c10::SmallVector<uint64_t, 32> words;
     std::shared_ptr<const ShapeEntry> entry;
   };
-  std::mutex mutex_;
+  SpinLock lock_;
   std::unordered_map<uint64_t, Slot> slots_;
 };
 

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "ops/Alias.h"
 #include "ops/Fallback.h"
 #include "runtime/HPUDevice.h"
 #include "runtime/events.h"
@@ -112,13 +113,88 @@ void submit_function(const char* name, const at::Tensor& self, std::function<voi
   submit(d, command);
 }
 
+// Finished commands: pushed by workers, taken all at once by a host thread.
+struct Finished {
+  std::atomic<KernelCommand*> head{nullptr};
+  void push(KernelCommand* c) {
+    c->next_ = head.load(std::memory_order_relaxed);
+    while (!head.compare_exchange_weak(c->next_, c, std::memory_order_release, std::memory_order_relaxed)) {
+    }
+  }
+  static KernelCommand* next(KernelCommand* c) { return c->next_; }
+};
+
+namespace {
+Finished finished;
+// Commands that this thread took back. Left behind when a thread ends: they are few, and the process may be ending.
+thread_local KernelCommand* reusable = nullptr;
+constexpr size_t kKeptAliases = 32;
+}  // namespace
+
+KernelCommand* KernelCommand::acquire(const OpKernel& kernel, device::Device& device) {
+  if (!reusable) reusable = finished.head.exchange(nullptr, std::memory_order_acquire);
+  KernelCommand* c = reusable;
+  if (c) {
+    reusable = c->next_;
+    c->reset();
+  } else {
+    c = new KernelCommand();
+  }
+  c->kernel_ = &kernel;
+  c->device_ = &device;
+  return c;
+}
+
+void KernelCommand::reset() {
+  args.clear();
+  kept_.clear();
+  planned.clear();
+  fresh.clear();
+  bytes = 0;
+  used_ = 0;
+  if (aliases_.size() > kKeptAliases) aliases_.resize(kKeptAliases);
+}
+
+at::Tensor KernelCommand::alias(const at::Tensor& t) {
+  const auto& source = *t.unsafeGetTensorImpl();
+  auto storage = companion_storage(*source.unsafe_storage().unsafeGetStorageImpl());
+  const bool special = source.is_conj() || source.is_neg() || source.is_wrapped_number();
+  if (C10_LIKELY(used_ < aliases_.size() && !special)) {
+    auto& slot = aliases_[used_];
+    if (slot.unique()) {
+      ++used_;
+      slot->set_storage_and_dtype(c10::Storage(std::move(storage)), source.dtype());
+      slot->set_sizes_and_strides(source.sizes(), source.strides(), source.storage_offset());
+      return at::Tensor(slot);
+    }
+    // A kernel kept the alias: leave it to that kernel.
+    slot = cpu_alias_over(source, std::move(storage)).unsafeReleaseIntrusivePtr();
+    ++used_;
+    return at::Tensor(slot);
+  }
+  auto fresh_alias = cpu_alias_over(source, std::move(storage));
+  if (special) {
+    keep(fresh_alias);
+  } else {
+    aliases_.push_back(fresh_alias.getIntrusivePtr());
+    ++used_;
+  }
+  return fresh_alias;
+}
+
 void KernelCommand::run() {
   apply_kernel_threads(bytes);
-  device::MemoryPool::AccessScope access(device_.memory());
-  KernelScope scope(device_.workspace(), planned.data(), planned.size(), /*record=*/false);
-  kernel_.call_cpu(args);
+  device::MemoryPool::AccessScope access(device_->memory());
+  KernelScope scope(device_->workspace(), planned.data(), planned.size(), /*record=*/false);
+  kernel_->call_cpu(args);
   deliver(args);
   args.clear();
+}
+
+void KernelCommand::retire() {
+  // After an error the stack still holds what the kernel was given or made.
+  args.clear();
+  finished.push(this);
 }
 
 void KernelCommand::deliver(const c10::Stack& results) {
@@ -131,7 +207,7 @@ void KernelCommand::deliver(const c10::Stack& results) {
     if (storage < 0) return;
     const auto& plan = planned[storage];
     TORCH_INTERNAL_ASSERT(
-        t.defined() && t.storage().nbytes() == plan.nbytes, kernel_.name(), " returned ",
+        t.defined() && t.storage().nbytes() == plan.nbytes, kernel_->name(), " returned ",
         t.defined() ? t.storage().nbytes() : 0, " bytes where ", plan.nbytes, " were expected from its operands");
     missed |= t.storage().data() != plan.ptr && plan.nbytes > 0;
   };

@@ -11,12 +11,22 @@ namespace openhpu {
 
 // Eager mode: an operator is submitted at once. The command holds CPU aliases of its operands (memory, not tensors,
 // so tensors die when the script drops them) and where each output goes.
+//
+// Commands are recycled with their aliases: the worker hands a finished command back to the host, which points the
+// aliases at the next operands. So in a steady state a submission allocates nothing but its outputs, and the worker
+// never frees what the host allocated (their allocator arenas would contend).
 class KernelCommand final : public device::Command {
  public:
-  KernelCommand(const OpKernel& kernel, device::Device& device) : kernel_(kernel), device_(device) {}
+  static KernelCommand* acquire(const OpKernel& kernel, device::Device& device);
 
   void run() override;
-  const char* name() const override { return kernel_.name().c_str(); }
+  void retire() override;
+  const char* name() const override { return kernel_->name().c_str(); }
+
+  // A CPU alias of an hpu tensor, valid for this submission.
+  at::Tensor alias(const at::Tensor& t);
+  // Keeps a value that the kernel will drop, so that it is freed on the host.
+  void keep(c10::IValue value) { kept_.push_back(std::move(value)); }
 
   c10::Stack args;
   size_t bytes = 0;                                  // memory that operands and outputs take, for the thread policy
@@ -24,10 +34,17 @@ class KernelCommand final : public device::Command {
   c10::SmallVector<int32_t, 4> fresh;                // by flattened result tensor: its storage, or -1
 
  private:
+  KernelCommand() = default;
   void deliver(const c10::Stack& results);
+  void reset();
 
-  const OpKernel& kernel_;
-  device::Device& device_;
+  const OpKernel* kernel_ = nullptr;
+  device::Device* device_ = nullptr;
+  std::vector<c10::intrusive_ptr<c10::TensorImpl>> aliases_;
+  size_t used_ = 0;
+  std::vector<c10::IValue> kept_;
+  KernelCommand* next_ = nullptr;                    // in the list of finished commands
+  friend struct Finished;
 };
 
 // Queues `kernel`, which holds aliases, as the operator `name` on the device of `self`. An operator that is not native

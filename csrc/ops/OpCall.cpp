@@ -176,11 +176,17 @@ void OpCall::submit(const ShapeEntry& entry) {
     storage->set_nbytes(r.nbytes);
     impl->set_sizes_and_strides(r.sizes, r.strides, 0);
   }
-  auto command = std::make_unique<KernelCommand>(kernel_, device);
+  // Handed to the queue at the end; until then an exception must give it back.
+  struct GiveBack {
+    void operator()(KernelCommand* c) const { c->retire(); }
+  };
+  std::unique_ptr<KernelCommand, GiveBack> command(KernelCommand::acquire(kernel_, device));
   command->site = current_site();
   for (const auto& o : operands_)
     command->bytes += static_cast<size_t>(o.tensor->unsafeGetTensorImpl()->numel()) * o.tensor->itemsize();
-  alias_arguments(command->args, [](const at::Tensor& t) { return cpu_alias(t); });
+  alias_arguments(command->args, [&](const at::Tensor& t) { return command->alias(t); });
+  for (const auto& value : command->args)
+    if (C10_UNLIKELY(value.isList() || value.isString())) command->keep(value);
 
   c10::SmallVector<c10::Storage, 4> storages;
   for (const auto& s : entry.storages) {

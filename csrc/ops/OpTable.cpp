@@ -32,6 +32,9 @@ const OpTraits& traits_of(const std::string& name) {
       // Composites in PyTorch that are one operator here: the choice among PyTorch's convolutions is the worker's.
       {"aten::convolution", {.native = true}},
       {"aten::convolution_backward", {.native = true}},
+      // Gaudi's fused attention, by the name of PyTorch's CPU kernel for it.
+      {"aten::_scaled_dot_product_flash_attention_for_cpu", {.native = true}},
+      {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", {.native = true}},
   };
   auto it = table->find(name);
   return it == table->end() ? generic : it->second;
