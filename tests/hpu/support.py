@@ -1,0 +1,147 @@
+"""What several files of tests need: running the same code on both devices, and small models."""
+
+import inspect
+
+import torch
+from torch import nn
+from torch.utils._pytree import tree_map
+
+
+def line():
+    """The number of the calling line."""
+    return inspect.currentframe().f_back.f_lineno
+
+
+def to_hpu(values):
+    """A copy of nested `values` with every tensor on hpu, strides and requires_grad kept."""
+
+    def move(value):
+        if not isinstance(value, torch.Tensor):
+            return value
+        moved = torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device="hpu")
+        moved.copy_(value.detach())
+        return moved.requires_grad_(value.requires_grad)
+
+    return tree_map(move, values)
+
+
+def to_cpu(values):
+    """A copy of nested `values` with every tensor on the CPU."""
+    return tree_map(lambda value: value.detach().cpu() if isinstance(value, torch.Tensor) else value, values)
+
+
+def agree(function, *arguments, exact=True):
+    """`function` gives the same on hpu as on the CPU, and changes its tensor arguments in the same way."""
+    on_hpu = to_hpu(arguments)
+    on_cpu = tree_map(lambda value: value.clone() if isinstance(value, torch.Tensor) else value, arguments)
+    expected = function(*on_cpu)
+    actual = function(*on_hpu)
+    tolerance = {"rtol": 0, "atol": 0} if exact else {}
+    torch.testing.assert_close(to_cpu(actual), to_cpu(expected), equal_nan=True, **tolerance)
+    torch.testing.assert_close(to_cpu(on_hpu), to_cpu(on_cpu), equal_nan=True, **tolerance)
+    return actual
+
+
+def agree_on_error(function, *arguments):
+    """`function` raises the same class of error on both devices; returns hpu's."""
+    errors = []
+    for values in (arguments, to_hpu(arguments)):
+        try:
+            function(*values)
+            torch.hpu.synchronize()
+        except Exception as error:
+            errors.append(error)
+        else:
+            errors.append(None)
+    assert errors[0] is not None, "no error on the CPU"
+    assert type(errors[0]) is type(errors[1]), f"{errors[0]!r} on the CPU, {errors[1]!r} on hpu"
+    return errors[1]
+
+
+class Mlp(nn.Sequential):
+    """Three layers; `batch` makes its input and target."""
+
+    def __init__(self):
+        super().__init__(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 32), nn.GELU(), nn.Linear(32, 4))
+
+    def batch(self):
+        return torch.linspace(-1, 1, 8 * 16).view(8, 16), torch.arange(8) % 4
+
+
+class ConvNet(nn.Module):
+    """Two convolutions with batch norm, pooling, a classifier."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Conv2d(8, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1),
+        )  # fmt: skip
+        self.head = nn.Linear(8, 4)
+
+    def forward(self, x):
+        return self.head(self.body(x).flatten(1))
+
+    def batch(self):
+        return torch.linspace(-1, 1, 4 * 3 * 8 * 8).view(4, 3, 8, 8), torch.arange(4)
+
+
+class Gpt(nn.Module):
+    """Two blocks of causal attention over tokens."""
+
+    def __init__(self, width=16, heads=2, vocabulary=11, length=12):
+        super().__init__()
+        self.heads = heads
+        self.tokens, self.places = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
+        self.blocks = nn.ModuleList(
+            nn.ModuleDict(
+                {
+                    "norm": nn.LayerNorm(width), "attention": nn.Linear(width, 3 * width),
+                    "join": nn.Linear(width, width), "norm2": nn.LayerNorm(width),
+                    "mlp": nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)),
+                }
+            )
+            for _ in range(2)
+        )  # fmt: skip
+        self.head = nn.Linear(width, vocabulary)
+
+    def forward(self, tokens):
+        batch, length = tokens.shape
+        x = self.tokens(tokens) + self.places(torch.arange(length, device=tokens.device))
+        for block in self.blocks:
+            parts = block["attention"](block["norm"](x)).view(batch, length, 3, self.heads, -1)
+            q, k, v = parts.permute(2, 0, 3, 1, 4)
+            mixed = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+            x = x + block["join"](mixed.transpose(1, 2).reshape(batch, length, -1))
+            x = x + block["mlp"](block["norm2"](x))
+        return self.head(x)
+
+    def batch(self):
+        tokens = torch.arange(4 * 12).view(4, 12) % 11
+        return tokens, tokens.roll(-1, 1)
+
+
+MODELS = {"mlp": Mlp, "convnet": ConvNet, "gpt": Gpt}
+
+
+def loss_of(model, x, target):
+    """Cross entropy over the last dimension of what the model returns."""
+    return nn.functional.cross_entropy(model(x).flatten(0, -2), target.flatten())
+
+
+def train_step(model, optimizer, x, target):
+    """One step of training; returns the loss, still on the device."""
+    optimizer.zero_grad()
+    loss = loss_of(model, x, target)
+    loss.backward()
+    optimizer.step()
+    return loss.detach()
+
+
+def make(name, optimizer=torch.optim.AdamW, device="hpu", **settings):
+    """(model, optimizer, x, target) of a small model, with the same weights on every device."""
+    torch.manual_seed(1)
+    model = MODELS[name]()
+    x, target = model.batch()
+    model.to(device)
+    return model, optimizer(model.parameters(), lr=0.01, **settings), x.to(device), target.to(device)

@@ -1,0 +1,245 @@
+"""Eager mode is asynchronous: the host does not wait for a kernel whose outputs' metadata it knows."""
+
+import pytest
+import torch
+from torch import nn
+
+from .support import MODELS, make, train_step
+
+F = nn.functional
+
+
+def rows(*shape, dtype=torch.float32):
+    """Numbers that depend on their place."""
+    count = torch.Size(shape).numel()
+    return (torch.arange(count) % 13 - 6).view(shape).to("hpu", dtype)
+
+
+# What must be queued without waiting once its shapes have been seen.
+QUEUED = {
+    "add": lambda: rows(8, 8) + rows(8, 8),
+    "add number": lambda: rows(8, 8) + 1.5,
+    "in place": lambda: rows(8, 8).mul_(2).add_(1),
+    "mm": lambda: rows(8, 8) @ rows(8, 8),
+    "bmm": lambda: rows(2, 8, 8) @ rows(2, 8, 8),
+    "linear": lambda: F.linear(rows(4, 8), rows(3, 8), rows(3)),
+    "conv2d": lambda: F.conv2d(rows(1, 2, 6, 6), rows(3, 2, 3, 3), rows(3)),
+    "conv_transpose2d": lambda: F.conv_transpose2d(rows(1, 2, 6, 6), rows(2, 3, 3, 3)),
+    "softmax": lambda: rows(4, 8).softmax(-1),
+    "layer_norm": lambda: F.layer_norm(rows(4, 8), [8], rows(8), rows(8)),
+    "batch_norm": lambda: F.batch_norm(rows(4, 8), rows(8), rows(8).abs(), training=True),
+    "embedding": lambda: F.embedding(rows(5, dtype=torch.long).abs(), rows(13, 4)),
+    "cross_entropy": lambda: F.cross_entropy(rows(4, 8), rows(4, dtype=torch.long).abs()),
+    "attention": lambda: F.scaled_dot_product_attention(rows(1, 2, 4, 8), rows(1, 2, 4, 8), rows(1, 2, 4, 8)),
+    "max_pool2d": lambda: F.max_pool2d(rows(1, 2, 8, 8), 2),
+    "sum": lambda: rows(4, 8).sum(0),
+    "mean": lambda: rows(4, 8).mean(),
+    "argmax": lambda: rows(4, 8).argmax(1),
+    "max with indices": lambda: rows(4, 8).max(1),
+    "topk": lambda: rows(4, 8).topk(2),
+    "sort": lambda: rows(4, 8).sort(),
+    "cumsum": lambda: rows(4, 8).cumsum(0),
+    "cat": lambda: torch.cat([rows(2, 3), rows(4, 3)]),
+    "stack": lambda: torch.stack([rows(3), rows(3)]),
+    "split": lambda: rows(6, 3).split(2),
+    "where": lambda: torch.where(rows(4, 8) > 0, rows(4, 8), 0.0),
+    "gather": lambda: rows(4, 8).gather(1, rows(4, 2, dtype=torch.long).abs()),
+    "index_select": lambda: rows(13, 4).index_select(0, rows(3, dtype=torch.long).abs()),
+    "integer index": lambda: rows(13, 4)[rows(3, dtype=torch.long).abs()],
+    "index_put": lambda: rows(13, 4).index_put_((rows(3, dtype=torch.long).abs(),), rows(3, 4)),
+    "index_add": lambda: rows(13, 4).index_add_(0, rows(3, dtype=torch.long).abs(), rows(3, 4)),
+    "scatter": lambda: rows(4, 8).scatter_(1, rows(4, 2, dtype=torch.long).abs(), 1.0),
+    "masked_fill": lambda: rows(4, 8).masked_fill(rows(4, 8) > 0, 0.0),
+    "to dtype": lambda: rows(4, 8).to(torch.bfloat16),
+    "clone": lambda: rows(4, 8).t().clone(),
+    "contiguous": lambda: rows(4, 8).t().contiguous(),
+    "copy": lambda: torch.empty(4, 8, device="hpu").copy_(rows(8)),
+    "strided assignment": lambda: rows(4, 8)[:, ::2].copy_(rows(4, 4)),
+    "zeros": lambda: torch.zeros(4, 8, device="hpu"),
+    "full": lambda: torch.full((4, 8), 3.0, device="hpu"),
+    "arange": lambda: torch.arange(10, device="hpu"),
+    "ones_like": lambda: torch.ones_like(rows(4, 8)),
+    "fill": lambda: rows(4, 8).fill_(2),
+    "rand": lambda: torch.rand(4, 8, device="hpu"),
+    "randn": lambda: torch.randn(4, 8, device="hpu"),
+    "dropout": lambda: F.dropout(rows(4, 8), 0.5),
+    "foreach": lambda: torch._foreach_add([rows(3), rows(4, 2)], 1.0),
+    "norm": lambda: torch.linalg.vector_norm(rows(4, 8)),
+    "interpolate": lambda: F.interpolate(rows(1, 2, 4, 4), scale_factor=2.0),
+    "host tensor": lambda: rows(4, 8) + torch.tensor(2.0),
+    "host list": lambda: torch.tensor([1.0, 2.0, 3.0], device="hpu"),
+    "set_ and views": lambda: rows(4, 8).view(8, 4)[2:].transpose(0, 1) + 1,
+}
+
+
+@pytest.mark.parametrize("name", QUEUED)
+def test_an_operator_seen_before_is_queued_without_waiting(name, gate):
+    function = QUEUED[name]
+    torch.manual_seed(3)
+    expected = function()
+    torch.hpu.synchronize()
+    done = torch.Event(device="hpu")
+    torch.manual_seed(3)
+    with gate:
+        actual = function()
+        done.record()
+        assert not done.query()
+    done.synchronize()
+    assert done.query()
+    torch.testing.assert_close(actual, expected, rtol=0, atol=0)
+
+
+def test_metadata_is_known_before_the_kernel_has_run(gate):
+    def program():
+        return (rows(4, 8) @ rows(8, 3)).t()
+
+    program()
+    with gate:
+        result = program()
+        assert (result.shape, result.stride(), result.dtype) == ((3, 4), (1, 3), torch.float32)
+        assert result.device == torch.device("hpu", 0)
+
+
+def test_first_sight_waits_and_second_sight_does_not(counted):
+    x, y = rows(3, 17), rows(3, 17)
+    with counted() as first:
+        torch.hypot(x, y)
+    with counted() as second:
+        torch.hypot(x, y)
+    assert (first["ops_waited"], first["ops_submitted"]) == (1, 0)
+    assert (second["ops_waited"], second["ops_submitted"]) == (0, 1)
+
+
+def test_another_number_is_no_first_sight(counted):
+    x = rows(3, 19)
+    x * 2.0
+    with counted() as again:
+        x * 3.0
+    assert again["ops_waited"] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [
+        ("nonzero", torch.nonzero),
+        ("unique", torch.unique),
+        ("masked_select", lambda x: x[x > 0]),
+        ("bincount", lambda x: x.long().abs().bincount()),
+        ("repeat_interleave", lambda x: x.repeat_interleave(x.long().abs())),
+    ],
+)
+def test_sizes_that_depend_on_values_follow_the_values(name, function):
+    for values in ([0.0, 1, 2, 0], [3.0, 1, 1, 1], [0.0, 0, 0, 0]):
+        x = torch.tensor(values)
+        torch.testing.assert_close(function(x.to("hpu")).cpu(), function(x))
+
+
+def test_commands_run_in_the_order_of_submission(gate):
+    def program():
+        x = torch.zeros(5, device="hpu")
+        for i in range(50):
+            x.mul_(2 if i % 2 else 3).add_(1).remainder_(1000)
+        return x
+
+    expected = program().cpu()
+    with gate:
+        actual = program()
+    assert torch.equal(actual.cpu(), expected)
+
+
+def test_a_chain_longer_than_the_host_can_see_ends_right():
+    x = torch.zeros(4, device="hpu")
+    for _ in range(20_000):
+        x.add_(1)
+    assert x.tolist() == [20_000.0] * 4
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_training_step_is_submitted_without_waiting(name, gate, counted):
+    model, optimizer, x, target = make(name)
+    for _ in range(3):
+        train_step(model, optimizer, x, target)
+    torch.hpu.synchronize()
+    with gate, counted() as step:
+        loss = train_step(model, optimizer, x, target)
+    assert step["ops_waited"] == step["ops_fallback"] == step["blocking_reads"] == 0
+    assert step["outputs_copied"] == 0
+    assert step["ops_submitted"] > 20
+    assert loss.isfinite().item()
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW])
+def test_training_gives_the_numbers_of_the_cpu(name, optimizer):
+    losses = {}
+    for device in ("cpu", "hpu"):
+        model, chosen, x, target = make(name, optimizer, device)
+        losses[device] = [train_step(model, chosen, x, target).item() for _ in range(5)]
+    torch.testing.assert_close(losses["hpu"], losses["cpu"], rtol=1e-4, atol=1e-5)
+    assert losses["hpu"][-1] < losses["hpu"][0]
+
+
+def test_a_host_value_is_taken_at_submission(gate):
+    def program(number):
+        y = torch.zeros(3, device="hpu") + number
+        number.fill_(99.0)
+        return y
+
+    program(torch.tensor(1.0))
+    with gate:
+        y = program(torch.tensor(2.0))
+    assert y.tolist() == [2.0] * 3
+
+
+def test_a_pageable_source_may_change_after_the_copy_was_submitted(gate):
+    x = torch.arange(4.0)
+    x.to("hpu")
+    with gate:
+        y = x.to("hpu", non_blocking=True)
+        x.zero_()
+    assert y.tolist() == [0, 1, 2, 3]
+
+
+def test_a_large_pageable_source_may_change_after_the_copy():
+    x = torch.ones(1 << 20)
+    y = x.to("hpu", non_blocking=True)
+    x.zero_()
+    assert y.sum().item() == 1 << 20
+
+
+def test_an_index_on_the_host_may_change_after_submission(gate):
+    x, index = rows(13, 4), torch.tensor([1, 2])
+    expected = x[index].cpu()
+    with gate:
+        y = x[index]
+        index.zero_()
+    assert torch.equal(y.cpu(), expected)
+
+
+def test_reading_a_value_waits_for_what_produced_it():
+    x = torch.full((300, 300), 1.0, device="hpu")
+    for _ in range(10):
+        x = (x @ x) / 300
+    assert x.sum().item() == pytest.approx(300 * 300, rel=1e-4)
+    assert x.cpu()[0, 0] == pytest.approx(1, rel=1e-4)
+    assert x.tolist()[0][0] == pytest.approx(1, rel=1e-4)
+    assert bool(x[0, 0] > 0.5)
+    assert x.cpu().numpy()[0, 0] == pytest.approx(1, rel=1e-4)
+
+
+def test_blocking_reads_are_counted(counted):
+    x = rows(4)
+    with counted() as reads:
+        x.sum().item()
+        x.cpu()
+        x.tolist()
+    assert reads["blocking_reads"] == 3
+
+
+def test_a_first_sight_with_the_worker_busy_waits_until_it_is_free(gate):
+    x = rows(4, 21)
+    torch.hpu.synchronize()
+    with pytest.raises(AssertionError, match="the host waited"):
+        gate.patience = 0.2
+        with gate:
+            torch.hypot(x, x)

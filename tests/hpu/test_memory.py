@@ -1,0 +1,320 @@
+"""Device memory: reuse in queue order, statistics, capacity."""
+
+import gc
+
+import pytest
+import torch
+
+from .support import make, train_step
+
+KEYS = {
+    "Limit", "InUse", "MaxInUse", "NumAllocs", "NumFrees", "ActiveAllocs", "MaxAllocSize", "TotalSystemAllocs",
+    "TotalSystemFrees", "TotalActiveAllocs",
+}  # fmt: skip
+
+
+def in_use():
+    """Bytes that live tensors hold."""
+    return torch.hpu.memory_allocated()
+
+
+def test_memory_freed_while_queued_is_reused_in_queue_order(gate):
+    def program():
+        x = torch.full((256,), 3.0, device="hpu")
+        y = x * 2  # reads x's memory later than the host frees it
+        address = x.data_ptr()
+        del x
+        z = torch.full((256,), 5.0, device="hpu")  # takes that memory, written after y was computed
+        return address, y, z
+
+    program()
+    with gate:
+        address, y, z = program()
+        assert z.data_ptr() == address
+    assert y.tolist() == [6.0] * 256
+    assert z.tolist() == [5.0] * 256
+
+
+def test_reuse_through_many_generations_keeps_every_value(gate):
+    def program():
+        kept = []
+        for i in range(100):
+            x = torch.full((64,), float(i), device="hpu")
+            kept.append((x + 1).sum())
+            del x
+        return kept
+
+    program()
+    with gate:
+        sums = program()
+    assert [s.item() for s in sums] == [64.0 * (i + 1) for i in range(100)]
+
+
+def test_statistics_follow_the_host_not_the_worker(gate):
+    def program():
+        return torch.ones(1024, device="hpu") * 2
+
+    program()
+    before = in_use()
+    with gate:
+        x = program()
+        assert in_use() == before + 4096
+        del x
+        assert in_use() == before
+
+
+def test_an_address_is_real_and_belongs_to_the_storage():
+    x = torch.ones(64, device="hpu")
+    assert x.data_ptr() != 0
+    assert x[4:].data_ptr() == x.data_ptr() + 16
+    assert x.untyped_storage().data_ptr() == x.data_ptr()
+    y = torch.ones(64, device="hpu")
+    assert x.data_ptr() != y.data_ptr()
+
+
+def test_the_ten_statistics_have_gaudis_names():
+    assert set(torch.hpu.memory_stats()) == KEYS
+    assert all(isinstance(value, int) for value in torch.hpu.memory_stats().values())
+
+
+def test_statistics_count_allocations_and_frees():
+    before = torch.hpu.memory_stats()
+    x = torch.empty(1000, device="hpu")
+    during = torch.hpu.memory_stats()
+    assert during["NumAllocs"] - before["NumAllocs"] == 1
+    assert during["ActiveAllocs"] - before["ActiveAllocs"] == 1
+    assert during["InUse"] - before["InUse"] == 4096
+    del x
+    after = torch.hpu.memory_stats()
+    assert after["NumFrees"] - before["NumFrees"] == 1
+    assert after["InUse"] == before["InUse"]
+
+
+def test_the_peak_is_kept_until_it_is_reset():
+    torch.hpu.reset_peak_memory_stats()
+    base = torch.hpu.max_memory_allocated()
+    assert base == in_use()
+    x = torch.empty(1 << 20, device="hpu")
+    del x
+    assert torch.hpu.max_memory_allocated() == base + (4 << 20)
+    torch.hpu.reset_peak_memory_stats()
+    assert torch.hpu.max_memory_allocated() == base
+
+
+def test_torch_accelerator_sees_the_same_numbers():
+    x = torch.empty(1 << 16, device="hpu")
+    assert torch.accelerator.memory_allocated() == in_use() >= x.nbytes
+    assert torch.accelerator.max_memory_allocated() == torch.hpu.max_memory_allocated()
+    free, total = torch.accelerator.get_memory_info()
+    assert (free, total) == torch.hpu.mem_get_info()
+    assert total - free == in_use()
+
+
+def test_a_tensor_without_elements_takes_no_memory():
+    before = in_use()
+    x = torch.empty(0, 7, device="hpu")
+    assert in_use() == before
+    assert x.data_ptr() == 0
+
+
+def test_views_share_one_block():
+    x = torch.ones(1000, device="hpu")
+    before = in_use()
+    views = [x[i:] for i in range(10)] + [x.view(10, 100), x.detach(), x.expand(5, 1000)]
+    assert in_use() == before
+    del x
+    assert in_use() == before  # the views keep it
+    del views
+    assert in_use() == before - 4096
+
+
+def test_an_operator_that_fails_leaks_nothing():
+    x, y = torch.ones(100, 3, device="hpu"), torch.ones(100, 4, device="hpu")
+    before = in_use()
+    for _ in range(3):
+        with pytest.raises(RuntimeError):
+            x + y
+        with pytest.raises(RuntimeError):
+            x @ y
+    assert in_use() == before
+
+
+def test_a_reference_cycle_is_freed_by_the_garbage_collector():
+    before = in_use()
+    cycle = [torch.ones(1000, device="hpu")]
+    cycle.append(cycle)
+    del cycle
+    gc.collect()
+    assert in_use() == before
+
+
+def test_empty_cache_keeps_live_tensors():
+    x = torch.arange(1 << 16, device="hpu")
+    torch.hpu.empty_cache()
+    torch.accelerator.empty_cache()
+    assert x.sum().item() == (1 << 16) * ((1 << 16) - 1) // 2
+
+
+@pytest.mark.parametrize("name", ["mlp", "gpt"])
+def test_two_thousand_training_steps_do_not_grow(name):
+    model, optimizer, x, target = make(name)
+    for _ in range(3):
+        train_step(model, optimizer, x, target)
+    before = torch.hpu.memory_stats()
+    for _ in range(2000 if name == "mlp" else 200):
+        train_step(model, optimizer, x, target)
+    after = torch.hpu.memory_stats()
+    for key in ("InUse", "ActiveAllocs", "TotalActiveAllocs"):
+        assert after[key] == before[key], key
+
+
+def test_dropping_model_and_optimizer_frees_everything():
+    gc.collect()
+    before = torch.hpu.memory_stats()
+    model, optimizer, x, target = make("convnet")
+    train_step(model, optimizer, x, target)
+    assert in_use() > before["InUse"]
+    del model, optimizer, x, target
+    gc.collect()
+    torch.hpu.synchronize()
+    after = torch.hpu.memory_stats()
+    assert (after["InUse"], after["ActiveAllocs"]) == (before["InUse"], before["ActiveAllocs"])
+
+
+def test_activations_are_freed_during_backward():
+    x = torch.ones(1 << 18, device="hpu", requires_grad=True)
+    y = x
+    for _ in range(10):
+        y = y.sin()
+    loss = y.sum()
+    held = in_use()
+    del y
+    torch.hpu.reset_peak_memory_stats()
+    loss.backward()
+    assert in_use() < held
+    assert torch.hpu.max_memory_allocated() <= held + 3 * x.nbytes
+
+
+def test_the_peak_of_a_training_step_is_that_of_the_cpu(script):
+    # The CPU's peak is measured by PyTorch's own profiler of allocations.
+    result = script(
+        """
+        import torch, sys
+        from torch.profiler import profile, ProfilerActivity
+        from torch import nn
+
+        def step(model, x):
+            model(x).square().mean().backward()
+
+        def build(device):
+            torch.manual_seed(0)
+            layers = [m for _ in range(6) for m in (nn.Linear(256, 256), nn.ReLU())]
+            return nn.Sequential(*layers).to(device), torch.ones(256, 256, device=device)
+
+        model, x = build("hpu")
+        step(model, x)
+        model.zero_grad()
+        torch.hpu.synchronize()
+        base = torch.hpu.memory_allocated()
+        torch.hpu.reset_peak_memory_stats()
+        step(model, x)
+        peak_hpu = torch.hpu.max_memory_allocated() - base
+
+        model, x = build("cpu")
+        step(model, x)
+        model.zero_grad()
+        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as prof:
+            step(model, x)
+        now = peak = 0
+        for event in sorted(prof.profiler.kineto_results.events(), key=lambda e: e.start_ns()):
+            if event.name() == "[memory]":
+                now += event.nbytes()
+                peak = max(peak, now)
+        print(peak_hpu, peak)
+        """,
+        warnings="default",  # the profiler's own warnings
+    )
+    hpu, cpu = map(int, result.out.split())
+    assert cpu > 1 << 20
+    assert hpu <= 1.05 * cpu
+
+
+OUT_OF_MEMORY = """
+    import torch
+    x = torch.ones(1 << 20, device="hpu")
+    try:
+        torch.empty(1 << 30, device="hpu")
+    except torch.OutOfMemoryError as error:
+        assert isinstance(error, RuntimeError)
+        assert len(error.args) == 1
+        print(error)
+    {more}
+"""
+
+
+def test_out_of_memory_says_what_is_in_use(script):
+    text = script(OUT_OF_MEMORY.format(more=""), OPENHPU_MEMORY_GB="0.25").out
+    assert "FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed" in text
+    assert "in use" in text.lower()
+
+
+def test_the_device_is_usable_after_out_of_memory(script):
+    more = "y = x + 1; print(torch.hpu.memory_allocated() == 2 * x.nbytes, y.sum().item())"
+    assert script(OUT_OF_MEMORY.format(more=more), OPENHPU_MEMORY_GB="0.25").out.endswith("True 2097152.0")
+
+
+def test_an_operator_whose_output_does_not_fit_raises_where_it_is_called(script):
+    out = script(
+        """
+        import torch
+        x = torch.ones(4096, 1, device="hpu")
+        for size in (1024, 4096, 4096):
+            try:
+                y = x * torch.ones(1, 4 * size, device="hpu")
+            except torch.OutOfMemoryError as error:
+                print("Allocation failed" in str(error))
+            else:
+                print(y.shape[1])
+                del y
+        torch.hpu.synchronize()
+        print(torch.hpu.memory_allocated() == x.nbytes)
+        """,
+        OPENHPU_MEMORY_GB="0.125",
+    ).out
+    assert out.split() == ["4096", "True", "True", "True"]
+
+
+def test_out_of_memory_in_backward_reaches_the_script(script):
+    out = script(
+        """
+        import torch
+        x = torch.ones(4 << 20, device="hpu", requires_grad=True)
+        try:
+            y = x
+            for _ in range(20):
+                y = y.sin()
+            y.sum().backward()
+        except torch.OutOfMemoryError as error:
+            print("caught", len(error.args))
+        y = None
+        x.grad = None
+        print(torch.hpu.memory_allocated() == x.nbytes, x.detach().sum().item())
+        """,
+        OPENHPU_MEMORY_GB="0.25",
+    ).out
+    assert out.splitlines() == ["caught 1", "True 4194304.0"]
+
+
+def test_the_capacity_is_what_the_environment_says(script):
+    code = "import torch; print(torch.hpu.mem_get_info()[1] / 2**30, torch.hpu.memory_stats()['Limit'] / 2**30)"
+    assert script(code, OPENHPU_MEMORY_GB="0.5").out == "0.5 0.5"
+
+
+def test_temporaries_of_kernels_do_not_count_as_tensors():
+    x = torch.ones(64, 64, device="hpu")
+    torch.linalg.inv(x + torch.eye(64, device="hpu") * 100)
+    torch.hpu.synchronize()
+    before = in_use()
+    y = torch.linalg.inv(x + torch.eye(64, device="hpu") * 100)
+    torch.hpu.synchronize()
+    assert in_use() == before + y.nbytes

@@ -1,0 +1,235 @@
+"""Python threads and the device: waits release the interpreter lock, any thread may submit and free."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+
+from .support import make, train_step
+
+WAITS = {
+    "synchronize": lambda x: torch.hpu.synchronize(),
+    "accelerator.synchronize": lambda x: torch.accelerator.synchronize(),
+    "item": lambda x: x.sum().item(),
+    "cpu": lambda x: x.cpu(),
+    "tolist": lambda x: x.tolist(),
+    "event": lambda x: torch.hpu.current_stream().record_event().synchronize(),
+    "stream": lambda x: torch.hpu.current_stream().synchronize(),
+    "first sight": lambda x: torch.ldexp(x, x.int()),
+    "nonzero": lambda x: x.nonzero(),
+    "large copy": lambda x: torch.zeros(1 << 20).to("hpu"),
+    "empty_cache": lambda x: torch.hpu.empty_cache(),
+    "repr": lambda x: repr(x),
+    "bool": lambda x: bool(x[0] == 0),
+}
+
+
+@pytest.mark.parametrize("name", WAITS)
+def test_a_wait_lets_other_python_threads_run(name, gate):
+    x = torch.zeros(5, device="hpu")
+    x.sum()
+    torch.hpu.synchronize()
+    opened = []
+
+    def open_later():
+        # Runs only if the main thread gives up the interpreter lock while it waits.
+        opened.append(True)
+        gate.open()
+
+    other = threading.Timer(0.05, open_later)
+    with gate:
+        x.sum()  # something to wait for
+        other.start()
+        WAITS[name](x)
+        assert opened
+    other.join()
+
+
+def test_backward_lets_other_python_threads_run_while_it_waits(gate):
+    x = torch.ones(5, device="hpu", requires_grad=True)
+    seen = []
+
+    def read(grad):
+        seen.append(grad.sum().item())  # waits on autograd's thread
+
+    loss = (x * 2).sum()
+    loss.backward()
+    loss = (x * 2).sum()
+    x.register_hook(read)
+    other = threading.Timer(0.05, gate.open)
+    with gate:
+        other.start()
+        loss.backward()
+    other.join()
+    assert seen == [10.0]
+
+
+def test_a_wait_on_one_thread_does_not_stop_another_from_submitting(gate):
+    x = torch.zeros(5, device="hpu")
+    x + 1
+    started, results = threading.Event(), []
+
+    def wait():
+        started.set()
+        torch.hpu.synchronize()
+        results.append("waited")
+
+    with gate:
+        waiter = threading.Thread(target=wait)
+        waiter.start()
+        started.wait()
+        y = x + 1
+        assert results == []
+    waiter.join()
+    assert y.tolist() == [1.0] * 5
+
+
+def test_tensors_may_be_freed_on_other_threads(gate):
+    def program():
+        x = torch.full((1000,), 3.0, device="hpu")
+        box = [x]
+        y = x * 2
+        del x
+        return box, y
+
+    program()
+    before = torch.hpu.memory_allocated()
+    with gate:
+        box, y = program()
+        thread = threading.Thread(target=box.clear)
+        thread.start()
+        thread.join()
+        assert torch.hpu.memory_allocated() == before + 4096
+    assert y.sum().item() == 6000
+
+
+def test_many_threads_compute_at_once():
+    def work(seed):
+        x = torch.full((64, 64), float(seed), device="hpu")
+        for i in range(50):
+            x = x + i
+            x = x.relu()
+        return x.sum().item()
+
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(work, range(32)))
+    assert results == [64 * 64 * (seed + 1225) for seed in range(32)]
+
+
+def test_threads_may_meet_an_operator_for_the_first_time_together():
+    barrier = threading.Barrier(8)
+
+    def work(n):
+        barrier.wait()
+        return torch.logaddexp2(torch.zeros(3, 23, device="hpu"), torch.zeros(3, 23, device="hpu")).sum().item()
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(work, range(8))) == [69.0] * 8
+
+
+def test_threads_may_train_models_side_by_side():
+    def work(name):
+        model, optimizer, x, target = build[name]
+        return [train_step(model, optimizer, x, target).item() for _ in range(5)]
+
+    names = ["mlp", "convnet", "gpt"]
+    build = {name: make(name) for name in names}
+    alone = {name: work(name) for name in names}
+    build = {name: make(name) for name in names}
+    with ThreadPoolExecutor(3) as pool:
+        together = dict(zip(names, pool.map(work, names), strict=True))
+    for name in names:
+        torch.testing.assert_close(together[name], alone[name], rtol=0, atol=0)
+
+
+def test_a_new_thread_starts_on_the_first_device_and_the_default_stream():
+    seen = []
+
+    def work():
+        seen.append((torch.hpu.current_device(), torch.hpu.current_stream().id()))
+
+    with torch.hpu.stream(torch.hpu.Stream()):
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    assert seen == [(0, 0)]
+
+
+def test_a_kernel_that_is_implemented_in_python_does_not_deadlock(script):
+    # The worker then needs the interpreter lock while the main thread waits for the worker.
+    out = script(
+        """
+        import torch, warnings
+        import habana_frameworks.torch
+        warnings.filterwarnings("ignore", message="Warning only once for all operators")  # the override is the point
+        library = torch.library.Library("aten", "IMPL")
+        threads = set()
+
+        def trunc(x):
+            import threading
+            threads.add(threading.get_ident())
+            return torch.full_like(x, 7.0)
+
+        library.impl("trunc", trunc, "CPU", allow_override=True)
+        x = torch.ones(4, device="hpu")
+        for _ in range(100):
+            y = torch.trunc(x)
+        torch.hpu.synchronize()
+        import threading
+        print(y.tolist(), threading.get_ident() in threads, torch.trunc(x).sum().item())
+        """
+    ).out
+    assert out == "[7.0, 7.0, 7.0, 7.0] False 28.0"
+
+
+def test_an_exception_in_a_python_kernel_reaches_the_script(script):
+    out = script(
+        """
+        import torch, warnings
+        import habana_frameworks.torch
+        warnings.filterwarnings("ignore", message="Warning only once for all operators")  # the override is the point
+        library = torch.library.Library("aten", "IMPL")
+        fail = False
+
+        def trunc(x):
+            if fail:
+                raise ValueError("from python")
+            return torch.full_like(x, 7.0)
+
+        library.impl("trunc", trunc, "CPU", allow_override=True)
+        x = torch.ones(4, device="hpu")
+        torch.trunc(x)
+        fail = True
+        torch.trunc(x)
+        try:
+            torch.hpu.synchronize()
+        except (RuntimeError, ValueError) as error:
+            print("from python" in str(error), "aten::trunc" in str(error))
+        fail = False
+        print(torch.trunc(x).sum().item())
+        """
+    ).out
+    assert out.split() == ["True", "True", "28.0"]
+
+
+def test_a_program_may_end_with_work_in_the_queue(script):
+    script(
+        """
+        import torch
+        x = torch.ones(500, 500, device="hpu")
+        for _ in range(50):
+            x = x @ x / 500
+        """
+    )
+
+
+def test_a_program_may_end_with_an_error_nobody_asked_for(script):
+    script(
+        """
+        import torch
+        table, index = torch.ones(3, 2, device="hpu"), torch.zeros(2, dtype=torch.long, device="hpu")
+        torch.nn.functional.embedding(index, table)
+        torch.nn.functional.embedding(index + 9, table)
+        """
+    )
