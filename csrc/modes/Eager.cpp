@@ -49,10 +49,12 @@ void emit_kernel_warnings() {
   for (auto& w : taken) c10::warn(w);
 }
 
-void apply_kernel_threads(size_t bytes) {
-  constexpr size_t kOneThreadBytes = size_t{192} << 10;
+void apply_kernel_threads(size_t largest_bytes) {
+  // PyTorch's own grain of 32,768 elements, in float32. Below it elementwise kernels use one thread anyway, while
+  // others (oneDNN's, fused optimizers over many small tensors) would start a team that costs more than their work.
+  constexpr size_t kOneThreadBytes = size_t{128} << 10;
   static thread_local int applied = 0;
-  const int wanted = bytes <= kOneThreadBytes ? 1 : kernel_threads();
+  const int wanted = largest_bytes <= kOneThreadBytes ? 1 : kernel_threads();
   if (wanted > 0 && wanted != applied) {
     // Not at::set_num_threads: that also changes the default of threads that start later.
     omp_set_num_threads(wanted);
@@ -60,13 +62,14 @@ void apply_kernel_threads(size_t bytes) {
   }
 }
 
-size_t bytes_of(const c10::Stack& values) {
-  size_t bytes = 0;
+size_t largest_tensor(const c10::Stack& values) {
+  size_t largest = 0;
   for (const auto& value : values)
     for_each_tensor(value, [&](const at::Tensor& t) {
-      if (t.defined()) bytes += static_cast<size_t>(t.unsafeGetTensorImpl()->numel()) * t.itemsize();
+      if (t.defined())
+        largest = std::max(largest, static_cast<size_t>(t.unsafeGetTensorImpl()->numel()) * t.itemsize());
     });
-  return bytes;
+  return largest;
 }
 
 namespace {
@@ -150,7 +153,7 @@ void KernelCommand::reset() {
   kept_.clear();
   planned.clear();
   fresh.clear();
-  bytes = 0;
+  largest = 0;
   used_ = 0;
   if (aliases_.size() > kKeptAliases) aliases_.resize(kKeptAliases);
 }
@@ -183,7 +186,7 @@ at::Tensor KernelCommand::alias(const at::Tensor& t) {
 }
 
 void KernelCommand::run() {
-  apply_kernel_threads(bytes);
+  apply_kernel_threads(largest);
   device::MemoryPool::AccessScope access(device_->memory());
   KernelScope scope(device_->workspace(), planned.data(), planned.size(), /*record=*/false);
   kernel_->call_cpu(args);

@@ -29,7 +29,7 @@ class KernelCommand final : public device::Command {
   void keep(c10::IValue value) { kept_.push_back(std::move(value)); }
 
   c10::Stack args;
-  size_t bytes = 0;                                  // memory that operands and outputs take, for the thread policy
+  size_t largest = 0;                                // bytes of the largest operand or output, for the thread policy
   c10::SmallVector<PlannedOutput, 2> planned;        // by storage
   c10::SmallVector<int32_t, 4> fresh;                // by flattened result tensor: its storage, or -1
 
@@ -53,11 +53,11 @@ void submit_function(const char* name, const at::Tensor& self, std::function<voi
 
 // Sets the calling (worker) thread up for kernels: no autograd, no version counters, warnings kept for the host.
 void set_up_worker();
-// Applies the thread policy to the calling (worker) thread: one thread for a kernel that touches few bytes, since on a
-// machine whose other core issues the next operators a second thread costs more than it gives; else the script's
+// Applies the thread policy to the calling (worker) thread: one thread for a kernel whose largest tensor is small, since
+// on a machine whose other core issues the next operators a second thread costs more than it gives; else the script's
 // torch.set_num_threads.
-void apply_kernel_threads(size_t bytes);
-size_t bytes_of(const c10::Stack& values);
+void apply_kernel_threads(size_t largest_bytes);
+size_t largest_tensor(const c10::Stack& values);
 // Emits, on this thread, the warnings that kernels raised on workers since the last call.
 void emit_kernel_warnings();
 

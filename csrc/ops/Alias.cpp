@@ -12,7 +12,7 @@ void delete_nothing(void*) {}
 }  // namespace
 
 c10::intrusive_ptr<c10::StorageImpl> companion_storage(const c10::StorageImpl& storage) {
-  if (auto* memory = memory_of(storage)) return memory->alias_storage(storage.nbytes());
+  if (auto* memory = memory_of(storage); memory && memory->nbytes == storage.nbytes()) return memory->cpu_storage;
   return c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), storage.nbytes(),
       c10::DataPtr(const_cast<void*>(storage.data()), nullptr, &delete_nothing, c10::Device(c10::kCPU)), nullptr, false);

@@ -87,9 +87,10 @@ void device_to_device(const at::Tensor& src, const at::Tensor& dst) {
     raise_pending_error(to);
     return;
   }
-  auto* command = new CopyCommand(to, cpu_alias(dst), cpu_alias(src));
-  command->site = current_site();
-  submit(to, command);
+  // Within a device a copy is an operator like any other.
+  static auto* kernel = new OpKernel(c10::Dispatcher::singleton().findSchemaOrThrow("aten::copy_", ""));
+  c10::Stack stack{dst, src, false};
+  kernel->call(stack);
 }
 
 void host_to_device(const at::Tensor& src, const at::Tensor& dst, bool non_blocking) {

@@ -53,7 +53,9 @@ void OpCall::inspect_tensor(const at::Tensor& t, size_t arg, bool written) {
     }
     flags |= 8;
   }
-  dtypes |= uint64_t{1} << static_cast<int>(c10::typeMetaToScalarType(impl->dtype()));
+  // A number in a tensor's clothes (2.0 * x) does not decide whether the operator is native.
+  if (!(flags & 8) && !impl->is_wrapped_number())
+    dtypes |= uint64_t{1} << static_cast<int>(c10::typeMetaToScalarType(impl->dtype()));
   if (self_dtype < 0) self_dtype = static_cast<int>(c10::typeMetaToScalarType(impl->dtype()));
   operands_.push_back({&t, arg, written});
   signature.add_tensor(*impl, flags);
@@ -183,7 +185,8 @@ void OpCall::submit(const ShapeEntry& entry) {
   std::unique_ptr<KernelCommand, GiveBack> command(KernelCommand::acquire(kernel_, device));
   command->site = current_site();
   for (const auto& o : operands_)
-    command->bytes += static_cast<size_t>(o.tensor->unsafeGetTensorImpl()->numel()) * o.tensor->itemsize();
+    command->largest =
+        std::max(command->largest, static_cast<size_t>(o.tensor->unsafeGetTensorImpl()->numel()) * o.tensor->itemsize());
   alias_arguments(command->args, [&](const at::Tensor& t) { return command->alias(t); });
   for (const auto& value : command->args)
     if (C10_UNLIKELY(value.isList() || value.isString())) command->keep(value);
@@ -191,7 +194,7 @@ void OpCall::submit(const ShapeEntry& entry) {
   c10::SmallVector<c10::Storage, 4> storages;
   for (const auto& s : entry.storages) {
     storages.push_back(make_hpu_storage(device_.index(), s.nbytes));
-    command->bytes += s.nbytes;
+    command->largest = std::max(command->largest, s.nbytes);
     command->planned.push_back({const_cast<void*>(storages.back().data()), s.nbytes, s.ordinal});
   }
   c10::SmallVector<at::Tensor, 4> tensors;
@@ -231,7 +234,7 @@ class WaitedCommand final : public device::Command {
   const char* name() const override { return kernel_.name().c_str(); }
   void run() override {
     try {
-      apply_kernel_threads(bytes_of(stack_));
+      apply_kernel_threads(largest_tensor(stack_));
       device::MemoryPool::AccessScope access(device_.memory());
       KernelScope scope(device_.workspace(), nullptr, 0, /*record=*/true);
       kernel_.call_cpu(stack_);
@@ -267,6 +270,9 @@ c10::SmallVector<int64_t, 6> copy_of(c10::IntArrayRef a) { return {a.begin(), a.
 
 std::shared_ptr<const ShapeEntry> OpCall::run_and_wait(bool on_host) {
   auto& device = device_of(device_);
+  TORCH_CHECK(
+      on_host || !device.queue().on_worker(), kernel_.name(), " was called on hpu tensors inside a kernel that runs on ",
+      "the device's worker, which can't wait for itself. Use CPU tensors in CPU kernels.");
   c10::Stack cpu;
   // One CPU storage per hpu storage, so that kernels see who overlaps whom.
   ska::flat_hash_map<const c10::StorageImpl*, c10::intrusive_ptr<c10::StorageImpl>> storages;

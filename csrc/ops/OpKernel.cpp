@@ -59,8 +59,10 @@ bool OpKernel::is_native(uint64_t dtypes) {
   return (dtypes & ~native_dtypes_.load(std::memory_order_relaxed)) == 0;
 }
 
-void OpKernel::operator()(const c10::OperatorHandle&, c10::DispatchKeySet, c10::Stack* stack) {
-  OpCall call(*this, *stack);
+void OpKernel::operator()(const c10::OperatorHandle&, c10::DispatchKeySet, c10::Stack* stack) { call(*stack); }
+
+void OpKernel::call(c10::Stack& stack) {
+  OpCall call(*this, stack);
   call.inspect();
   if (C10_UNLIKELY(traits_.host_metadata)) {
     call.run_on_metadata();

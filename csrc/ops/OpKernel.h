@@ -31,6 +31,9 @@ class OpKernel final : public c10::OperatorKernel {
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet ks, c10::Stack* stack);
 
+  // The same without dispatch: the results replace the arguments on the stack.
+  void call(c10::Stack& stack);
+
   const std::string& name() const noexcept { return name_; }
   // Runs the CPU operator on a stack of aliases, on this thread.
   void call_cpu(c10::Stack& stack) const { handle_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack); }

@@ -32,10 +32,16 @@ const OpTraits& traits_of(const std::string& name) {
       // Composites in PyTorch that are one operator here: the choice among PyTorch's convolutions is the worker's.
       {"aten::convolution", {.native = true}},
       {"aten::convolution_backward", {.native = true}},
+      // Copies need no row in the table of native operators.
+      {"aten::copy_", {.native = true}},
       // Gaudi's fused attention, by the name of PyTorch's CPU kernel for it.
       {"aten::_scaled_dot_product_flash_attention_for_cpu", {.native = true}},
       {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", {.native = true}},
   };
+  // torchvision's operators are native on Gaudi; how many boxes nms keeps depends on the boxes.
+  static const OpTraits vision{.native = true};
+  static const OpTraits nms{.always_wait = true, .native = true};
+  if (name.rfind("torchvision::", 0) == 0) return name == "torchvision::nms" ? nms : vision;
   auto it = table->find(name);
   return it == table->end() ? generic : it->second;
 }

@@ -38,16 +38,6 @@ void report_peak(device::Device& d) {
 
 }  // namespace
 
-const c10::intrusive_ptr<c10::StorageImpl>& HPUMemory::alias_storage(size_t storage_nbytes) {
-  if (C10_UNLIKELY(!cpu_storage || cpu_storage->nbytes() != storage_nbytes)) {
-    cpu_storage = c10::make_intrusive<c10::StorageImpl>(
-        c10::StorageImpl::use_byte_size_t(), storage_nbytes,
-        c10::DataPtr(data, nullptr, &delete_nothing, c10::Device(c10::kCPU)), /*allocator=*/nullptr,
-        /*resizable=*/false);
-  }
-  return cpu_storage;
-}
-
 c10::DataPtr allocate_on(c10::DeviceIndex index, size_t nbytes) {
   index = normalize_index(index);
   auto& d = device_of(index);
@@ -67,6 +57,9 @@ c10::DataPtr allocate_on(c10::DeviceIndex index, size_t nbytes) {
     if (C10_UNLIKELY(listening(kAllocationPeak))) report_peak(d);
   }
   void* data = memory->data;
+  memory->cpu_storage = c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), nbytes, c10::DataPtr(data, nullptr, &delete_nothing, c10::Device(c10::kCPU)),
+      /*allocator=*/nullptr, /*resizable=*/false);
   return c10::DataPtr(data, memory.release(), &delete_memory, c10::Device(c10::kHPU, index));
 }
 

@@ -12,10 +12,8 @@ struct HPUMemory {
   size_t nbytes;
   c10::DeviceIndex device;                             // index the tensor reports
   int pool;                                            // index of the software device whose memory it is
-  c10::intrusive_ptr<c10::StorageImpl> cpu_storage;    // made at first use
-
-  // The CPU storage; its size follows the hpu storage's.
-  const c10::intrusive_ptr<c10::StorageImpl>& alias_storage(size_t storage_nbytes);
+  // Made with the memory, not at first use: several threads may use a tensor for the first time at once.
+  c10::intrusive_ptr<c10::StorageImpl> cpu_storage;
 };
 
 class HPUAllocator final : public c10::DeviceAllocator {
