@@ -1,0 +1,60 @@
+"""The command line of the benchmarks."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from benchmarks import event_cost, import_time, memory, operators, report, timing, training
+from benchmarks.report import Table
+
+# Name to (what measures it, rounds).
+BENCHMARKS: dict[str, tuple[Callable[[int], list[Table]], int]] = {
+    "dispatch": (operators.dispatch, 25),
+    "large": (operators.large, 15),
+    "linear100": (training.linear100, 25),
+    "steps": (training.steps, 20),
+    "memory": (memory.memory, 15),
+    "events": (event_cost.event_cost, 25),
+    "import": (import_time.import_time, 10),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run benchmarks and print their tables; the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Times of hpu beside the CPU device's.")
+    parser.add_argument("names", nargs="*", metavar="name", help=f"some of {', '.join(BENCHMARKS)}; all if none")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there too")
+    parser.add_argument("--results", action="store_true", help=f"write {report.RESULTS.name} beside the benchmarks")
+    parser.add_argument("--quick", action="store_true", help="few rounds: to see that it runs, not to quote")
+    parser.add_argument("--stock-malloc", action="store_true", help="leave glibc's malloc of the CPU device as it is")
+    args = parser.parse_args(argv)
+    unknown = [name for name in args.names if name not in BENCHMARKS]
+    if unknown:
+        parser.error(f"unknown benchmark {unknown[0]!r}; one of {', '.join(BENCHMARKS)}")
+    if args.results and (args.quick or args.names):
+        parser.error("--results is for a whole run, not for --quick or some of the benchmarks")
+
+    described = report.machine()
+    calm = not args.stock_malloc and timing.calm_malloc()
+    described["malloc"] = "keeps freed memory" if calm else "as the system has it"
+    print("\n".join(f"{name}: {value}" for name, value in described.items()), flush=True)
+    tables: dict[str, list[Table]] = {}
+    for name in args.names or BENCHMARKS:
+        measure, rounds = BENCHMARKS[name]
+        tables[name] = measure(3 if args.quick else rounds)
+        for table in tables[name]:
+            print(f"\n{name}: {table.title}\n{table.as_text()}", flush=True)
+    if args.json:
+        results = {name: [table.as_data() for table in own] for name, own in tables.items()}
+        args.json.write_text(json.dumps({"machine": described, "benchmarks": results}, indent=2) + "\n")
+    if args.results:
+        report.write_results(described, tables)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,137 @@
+"""The one place where time is measured.
+
+Peers are measured in one process and in turns, a batch of calls each per round, because machines change their speed
+from second to second: what is compared lies milliseconds apart. Reported are medians over the rounds, with the
+fastest and slowest; a ratio is the median of the rounds' own ratios. Page faults are counted beside each time. The
+CPU device gets them out of its way first (`calm_malloc`), since otherwise its large outputs would be timed together
+with the kernel's clearing of fresh pages, which the device's pool does not need.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import resource
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import repeat
+from typing import Any
+
+import torch
+
+from openhpu import hpu
+
+# Two threads of one team of OpenMP poll for a while after a kernel; the next peer shall not meet them.
+_PAUSE = 0.005
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_LARGEST_MMAP_THRESHOLD = 32 << 20
+
+
+def calm_malloc() -> bool:
+    """Let glibc keep freed memory up to 32 MiB a block instead of returning it; whether that succeeded."""
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):
+        return False
+    kept = mallopt(_M_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD)
+    return bool(kept and mallopt(_M_TRIM_THRESHOLD, 2**31 - 1))
+
+
+def page_faults() -> int:
+    """Minor page faults of this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
+@dataclass(frozen=True)
+class Peer:
+    """One of those that are compared: a call, on which device it runs, and what surrounds its turns."""
+
+    name: str
+    call: Callable[..., Any]
+    args: tuple[Any, ...] = ()
+    on_hpu: bool = False
+    before: Callable[[], Any] | None = None  # called ahead of each turn, not timed
+    after: Callable[[], Any] | None = None
+
+    def wait(self) -> None:
+        """Wait until everything that was issued is done."""
+        if self.on_hpu:
+            hpu.synchronize()
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Median, fastest and slowest of several measurements."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread:
+        """The spread of `values`."""
+        return cls(statistics.median(values), min(values), max(values))
+
+
+@dataclass
+class Samples:
+    """What was measured of one peer: per round, seconds per call and page faults per call."""
+
+    host: list[float] = field(default_factory=list)  # until the calls returned
+    done: list[float] = field(default_factory=list)  # until their work was done
+    faults: list[float] = field(default_factory=list)
+
+    def ratio_to(self, other: Samples, kind: str = "done") -> Spread:
+        """The rounds' ratios of this peer's time to the other's, which ran beside it."""
+        mine, others = getattr(self, kind), other.done
+        return Spread.of([a / b for a, b in zip(mine, others, strict=True)])
+
+
+def in_turns(peers: Sequence[Peer], rounds: int, calls: int, warm_up: int = 3) -> dict[str, Samples]:
+    """Measure the peers: in each round each makes `calls` calls, starting with another peer each time."""
+    samples = {peer.name: Samples() for peer in peers}
+    for peer in peers:
+        _turn(peer, max(warm_up, 1))
+    # One full turn each besides, so that memory has been touched to the depth that a turn needs.
+    for peer in peers:
+        _turn(peer, calls)
+    for number in range(rounds):
+        first = number % len(peers)
+        for peer in [*peers[first:], *peers[:first]]:
+            time.sleep(_PAUSE)
+            host, done, faults = _turn(peer, calls)
+            samples[peer.name].host.append(host / calls)
+            samples[peer.name].done.append(done / calls)
+            samples[peer.name].faults.append(faults / calls)
+    return samples
+
+
+def _turn(peer: Peer, calls: int) -> tuple[float, float, int]:
+    """Seconds until the calls returned, seconds until they were done, page faults."""
+    if peer.before:
+        peer.before()
+    call, args, clock = peer.call, peer.args, time.perf_counter
+    peer.wait()
+    faults = page_faults()
+    start = clock()
+    for _ in repeat(None, calls):
+        call(*args)
+    returned = clock()
+    peer.wait()
+    done = clock()
+    faults = page_faults() - faults
+    if peer.after:
+        peer.after()
+    return returned - start, done - start, faults
+
+
+def check_equal(first: Any, second: Any, what: str) -> None:
+    """Compare two peers' results at PyTorch's tolerances. Raises AssertionError naming `what` on a difference."""
+    torch.testing.assert_close(_on_cpu(first), _on_cpu(second), msg=lambda text: f"{what}: peers differ\n{text}")
+
+
+def _on_cpu(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.detach().cpu()
+    return type(value)(_on_cpu(v) for v in value) if isinstance(value, list | tuple) else value
