@@ -1,0 +1,169 @@
+"""Events: points in a stream, with the time at which the device reached them."""
+
+import pytest
+import torch
+
+import openhpu
+from openhpu import events
+
+from .support import line
+
+
+@pytest.fixture
+def x():
+    """A tensor on which `add_` has been seen."""
+    x = torch.zeros(8, device="hpu")
+    x.add_(1)
+    torch.hpu.synchronize()
+    return x
+
+
+@pytest.mark.parametrize("make", [lambda: torch.Event(device="hpu"), torch.hpu.Event, torch.Event])
+def test_an_event_is_reached_when_the_work_before_it_is_done(make, x, gate):
+    event = make()
+    with gate:
+        x.add_(1)
+        event.record()
+        assert not event.query()
+    event.synchronize()
+    assert event.query()
+
+
+def test_work_after_an_event_does_not_hold_it_back(x, gate):
+    event = torch.hpu.Event()
+    x.add_(1)
+    event.record()
+    torch.hpu.synchronize()
+    with gate:
+        x.add_(1)
+        assert event.query()
+        event.synchronize()  # must not wait
+
+
+def test_an_event_that_was_never_recorded_is_reached():
+    event = torch.hpu.Event()
+    assert event.query()
+    event.synchronize()
+
+
+def test_recording_again_moves_the_point(x, gate):
+    event = torch.hpu.Event()
+    event.record()
+    torch.hpu.synchronize()
+    assert event.query()
+    with gate:
+        x.add_(1)
+        event.record()
+        assert not event.query()
+
+
+def test_an_event_takes_the_stream_that_it_is_given(x, gate):
+    stream, event = torch.hpu.Stream(), torch.hpu.Event()
+    with gate:
+        x.add_(1)
+        with torch.hpu.stream(stream):
+            x.add_(1)
+        event.record(stream)
+        assert not event.query()
+    event.wait(torch.hpu.current_stream())
+    event.wait()
+    event.synchronize()
+
+
+def test_elapsed_time_is_the_devices():
+    begin, end = torch.hpu.Event(enable_timing=True), torch.hpu.Event(enable_timing=True)
+    x = torch.ones(256, 256, device="hpu")
+    begin.record()
+    for _ in range(20):
+        x = x @ x / 256
+    end.record()
+    end.synchronize()
+    assert begin.elapsed_time(end) > 0
+    assert end.elapsed_time(begin) == -begin.elapsed_time(end)
+
+
+def test_elapsed_time_needs_timing_and_recording():
+    plain, timed = torch.hpu.Event(), torch.hpu.Event(enable_timing=True)
+    plain.record()
+    timed.record()
+    torch.hpu.synchronize()
+    with pytest.raises((RuntimeError, ValueError)):
+        timed.elapsed_time(plain)
+    with pytest.raises((RuntimeError, ValueError)):
+        timed.elapsed_time(torch.hpu.Event(enable_timing=True))
+
+
+def test_an_event_may_die_before_it_is_reached(x, gate):
+    with gate:
+        x.add_(1)
+        event = torch.hpu.Event()
+        event.record()
+        del event
+    assert x.tolist() == [2.0] * 8
+
+
+# The event source of the project: what happened, when, and on which line.
+
+
+@pytest.fixture
+def seen():
+    """Events of every kind, as they happen."""
+    found = []
+    subscription = events.subscribe(None, found.append)
+    yield found
+    events.unsubscribe(subscription)
+
+
+def test_a_blocking_read_is_reported_with_its_line(seen):
+    torch.ones(3, device="hpu").sum().item()
+    number = line() - 1
+    (event,) = [event for event in seen if event.kind == "blocking_read"]
+    assert event.site == (__file__, number)
+
+
+def test_copies_are_reported_with_kind_and_size(seen):
+    torch.ones(10).to("hpu").cpu()
+    copies = [(event.params["kind"], event.params["bytes"]) for event in seen if event.kind == "copy"]
+    assert copies == [("h2d", 40), ("d2h", 40)]
+
+
+def test_a_fallback_is_reported_with_its_operator(seen):
+    torch.ones(3, dtype=torch.float64, device="hpu") + 1
+    (event,) = [event for event in seen if event.kind == "cpu_fallback" and "add" in event.params["op"]]
+    assert event.params["dtype"] == "Double"
+
+
+def test_times_rise(seen):
+    for _ in range(3):
+        torch.ones(2, device="hpu").cpu()
+    times = [event.time_ns for event in seen]
+    assert times == sorted(times)
+    assert len(times) >= 3
+
+
+def test_a_listener_that_raises_does_not_change_the_program(capsys):
+    def broken(event):
+        raise ValueError("listener")
+
+    subscription = events.subscribe("copy", broken)
+    try:
+        assert torch.ones(2).to("hpu").tolist() == [1.0, 1.0]
+    finally:
+        events.unsubscribe(subscription)
+    assert "listener" in capsys.readouterr().err
+
+
+def test_a_listener_may_use_the_device():
+    found = []
+    subscription = events.subscribe("blocking_read", lambda event: found.append(torch.ones(2, device="hpu") + 1))
+    try:
+        torch.ones(3, device="hpu").sum().item()
+    finally:
+        events.unsubscribe(subscription)
+    assert found[0].tolist() == [2.0, 2.0]
+
+
+def test_counters_start_again_after_a_reset():
+    torch.ones(3, device="hpu").cpu()
+    openhpu.reset_counters()
+    assert set(openhpu.counters().values()) == {0}

@@ -1,0 +1,286 @@
+"""Random numbers are a function of a seed: Philox4x32-10, the element's number as counter, one seed per operator."""
+
+import math
+import struct
+
+import pytest
+import torch
+
+MASK = 0xFFFFFFFF
+
+
+def philox(seed, element):
+    """The first two words of Philox4x32-10, in plain Python from its definition."""
+    counter, key = [element & MASK, element >> 32, 0, 0], [seed, 0]
+    for _ in range(10):
+        a, b = 0xD2511F53 * counter[0], 0xCD9E8D57 * counter[2]
+        counter = [(b >> 32) ^ counter[1] ^ key[0], b & MASK, (a >> 32) ^ counter[3] ^ key[1], a & MASK]
+        key = [(key[0] + 0x9E3779B9) & MASK, (key[1] + 0xBB67AE85) & MASK]
+    return counter[0], counter[1]
+
+
+def float32(x):
+    """The nearest float32."""
+    return struct.unpack("f", struct.pack("f", x))[0]
+
+
+def mt19937_first(seed):
+    """The first 32-bit word of mt19937, in plain Python from its definition."""
+    state = [seed & MASK]
+    for i in range(1, 624):
+        state.append((1812433253 * (state[-1] ^ state[-1] >> 30) + i) & MASK)
+    mixed = state[0] & 0x80000000 | state[1] & 0x7FFFFFFF
+    word = state[397] ^ mixed >> 1 ^ (0x9908B0DF if mixed & 1 else 0)
+    word ^= word >> 11
+    word ^= word << 7 & 0x9D2C5680
+    word ^= word << 15 & 0xEFC60000
+    return (word ^ word >> 18) & MASK
+
+
+def test_philox_has_the_published_values():
+    # Known answers of the Random123 library for a counter of zeros and a key of zeros.
+    assert philox(0, 0) == (0x6627E8D5, 0xE169C58D)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 1234])
+def test_rand_is_philox(seed):
+    key = mt19937_first(seed)
+    torch.manual_seed(seed)
+    actual = torch.rand(300, device="hpu").tolist()
+    expected = [min(float32(float32(philox(key, i)[0] & 0x7FFFFFFF) * 2.0**-31), 1 - 2.0**-24) for i in range(300)]
+    assert actual == pytest.approx(expected, rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 1234])
+def test_randn_is_box_muller_of_philox(seed):
+    key = mt19937_first(seed)
+    torch.manual_seed(seed)
+    actual = torch.randn(300, device="hpu").tolist()
+    expected = []
+    for i in range(300):
+        a, b = philox(key, i)
+        u1, u2 = (1 - float32(float32(word & 0x7FFFFFFF) * 2.0**-31) for word in (a, b))
+        expected.append(math.sqrt(-2 * math.log(u1)) * math.cos(2 * math.pi * u2))
+    assert actual == pytest.approx(expected, rel=1e-4, abs=1e-5)
+
+
+# Every random operator, as a function that draws on the device.
+DRAWS = {
+    "rand": lambda: torch.rand(70, 70, device="hpu"),
+    "rand double": lambda: torch.rand(70, 70, device="hpu", dtype=torch.float64),
+    "rand bfloat16": lambda: torch.rand(70, 70, device="hpu", dtype=torch.bfloat16),
+    "randn": lambda: torch.randn(70, 70, device="hpu"),
+    "randint": lambda: torch.randint(-5, 100, (70, 70), device="hpu"),
+    "randperm": lambda: torch.randperm(1000, device="hpu"),
+    "normal_": lambda: torch.empty(70, 70, device="hpu").normal_(1, 2),
+    "uniform_": lambda: torch.empty(70, 70, device="hpu").uniform_(-1, 3),
+    "bernoulli": lambda: torch.full((70, 70), 0.3, device="hpu").bernoulli(),
+    "bernoulli_": lambda: torch.empty(70, 70, device="hpu").bernoulli_(0.3),
+    "exponential_": lambda: torch.empty(70, 70, device="hpu").exponential_(2.0),
+    "geometric_": lambda: torch.empty(70, 70, device="hpu").geometric_(0.3),
+    "cauchy_": lambda: torch.empty(70, 70, device="hpu").cauchy_(),
+    "log_normal_": lambda: torch.empty(70, 70, device="hpu").log_normal_(),
+    "random_": lambda: torch.empty(70, 70, device="hpu", dtype=torch.int64).random_(),
+    "dropout": lambda: torch.nn.functional.dropout(torch.ones(70, 70, device="hpu"), 0.3),
+    "rrelu": lambda: torch.nn.functional.rrelu(torch.full((70, 70), -1.0, device="hpu"), training=True),
+    "multinomial": lambda: torch.multinomial(torch.ones(30, 100, device="hpu"), 5),
+    "multinomial with replacement": lambda: torch.multinomial(torch.ones(30, 100, device="hpu"), 500, True),
+    "poisson": lambda: torch.poisson(torch.full((70, 70), 4.0, device="hpu")),
+    "binomial": lambda: torch.binomial(torch.full((70, 70), 9.0, device="hpu"), torch.tensor(0.4, device="hpu")),
+    "gamma": lambda: torch._standard_gamma(torch.full((70, 70), 2.0, device="hpu")),
+    "normal of tensors": lambda: torch.normal(torch.zeros(70, 70, device="hpu"), torch.ones(70, 70, device="hpu")),
+    "alpha_dropout": lambda: torch.nn.functional.alpha_dropout(torch.ones(70, 70, device="hpu"), 0.3, training=True),
+    "attention dropout": lambda: torch.nn.functional.scaled_dot_product_attention(
+        *[torch.ones(1, 2, 20, 8, device="hpu")] * 3, dropout_p=0.3
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_the_same_seed_gives_the_same_numbers(name):
+    torch.manual_seed(11)
+    first, second = DRAWS[name](), DRAWS[name]()
+    torch.manual_seed(11)
+    assert torch.equal(DRAWS[name](), first)
+    assert not torch.equal(first, second)
+    assert torch.equal(DRAWS[name](), second)
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_numbers_do_not_depend_on_the_number_of_threads(name):
+    results = []
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            torch.manual_seed(11)
+            results.append(DRAWS[name]().cpu())
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(results[0], results[1])
+    assert torch.equal(results[0], results[2])
+
+
+def test_large_draws_do_not_depend_on_the_number_of_threads():
+    results = []
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            torch.manual_seed(11)
+            results.append(torch.rand(1_000_003, device="hpu").cpu())
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(*results)
+
+
+@pytest.mark.parametrize("fill", ["uniform_", "normal_", "exponential_", "bernoulli_", "random_", "cauchy_"])
+def test_numbers_do_not_depend_on_strides(fill):
+    layouts = {
+        "contiguous": torch.empty(30, 40, device="hpu"),
+        "transposed": torch.empty(40, 30, device="hpu").t(),
+        "strided": torch.empty(60, 80, device="hpu")[::2, ::2],
+        "offset": torch.empty(1201, device="hpu")[1:].view(30, 40),
+    }
+    results = []
+    for x in layouts.values():
+        torch.manual_seed(3)
+        results.append(getattr(x, fill)().cpu())
+    for result in results[1:]:
+        assert torch.equal(result, results[0])
+
+
+def test_a_longer_draw_starts_with_the_shorter():
+    torch.manual_seed(9)
+    short = torch.rand(100, device="hpu").cpu()
+    torch.manual_seed(9)
+    assert torch.equal(torch.rand(1000, device="hpu")[:100].cpu(), short)
+
+
+def test_drawing_does_not_wait(gate):
+    torch.rand(10, device="hpu")
+    torch.manual_seed(4)
+    expected = torch.rand(10, device="hpu").cpu()
+    torch.manual_seed(4)
+    with gate:
+        x = torch.rand(10, device="hpu")
+        torch.manual_seed(4)  # the seed was drawn at submission: this changes nothing
+        y = torch.rand(10, device="hpu")
+    assert torch.equal(x.cpu(), expected)
+    assert torch.equal(y.cpu(), expected)
+
+
+# The generator.
+
+
+def test_manual_seed_gives_both_devices_the_same_state():
+    torch.manual_seed(123)
+    assert torch.equal(torch.get_rng_state(), torch.hpu.get_rng_state())
+    assert torch.hpu.initial_seed() == 123
+
+
+def test_drawing_on_one_device_leaves_the_other_alone():
+    torch.manual_seed(123)
+    host = torch.get_rng_state()
+    torch.rand(5, device="hpu")
+    assert torch.equal(torch.get_rng_state(), host)
+    assert not torch.equal(torch.hpu.get_rng_state(), host)
+
+
+def test_the_state_can_be_kept_and_restored():
+    state = torch.hpu.get_rng_state()
+    assert state.device.type == "cpu"
+    assert state.dtype == torch.uint8
+    first = torch.rand(5, device="hpu").cpu()
+    torch.hpu.set_rng_state(state)
+    assert torch.equal(torch.rand(5, device="hpu").cpu(), first)
+
+
+def test_a_generator_of_its_own():
+    generator = torch.Generator(device="hpu").manual_seed(77)
+    assert generator.device.type == "hpu"
+    assert generator.initial_seed() == 77
+    state = torch.hpu.get_rng_state()
+    first = torch.rand(5, device="hpu", generator=generator).cpu()
+    assert torch.equal(torch.hpu.get_rng_state(), state)  # the default one was not used
+    again = torch.Generator(device="hpu").manual_seed(77)
+    assert torch.equal(torch.rand(5, device="hpu", generator=again).cpu(), first)
+    kept = again.get_state()
+    second = torch.rand(5, device="hpu", generator=again).cpu()
+    again.set_state(kept)
+    assert torch.equal(torch.rand(5, device="hpu", generator=again).cpu(), second)
+    assert not torch.equal(first, second)
+
+
+def test_a_generator_can_be_cloned():
+    generator = torch.Generator(device="hpu").manual_seed(7)
+    other = generator.clone_state()
+    assert torch.equal(
+        torch.rand(5, device="hpu", generator=other).cpu(), torch.rand(5, device="hpu", generator=generator).cpu()
+    )
+
+
+def test_a_generator_of_another_device_is_refused():
+    with pytest.raises(RuntimeError, match="generator"):
+        torch.rand(5, device="hpu", generator=torch.Generator())
+    with pytest.raises(RuntimeError, match="generator"):
+        torch.rand(5, generator=torch.Generator(device="hpu"))
+
+
+def test_seed_changes_the_numbers():
+    torch.manual_seed(1)
+    first = torch.rand(5, device="hpu").cpu()
+    torch.seed()
+    assert not torch.equal(torch.rand(5, device="hpu").cpu(), first)
+
+
+def test_fork_rng_restores_the_state():
+    torch.manual_seed(8)
+    expected = torch.rand(5, device="hpu").cpu()
+    torch.manual_seed(8)
+    with torch.random.fork_rng(devices=[0], device_type="hpu"):
+        torch.rand(99, device="hpu")
+        torch.manual_seed(999)
+    assert torch.equal(torch.rand(5, device="hpu").cpu(), expected)
+
+
+def test_distributions_have_their_moments():
+    torch.manual_seed(0)
+    n = 200_000
+    x = torch.empty(n, device="hpu")
+    for fill, mean, variance in (
+        (lambda: x.uniform_(-1, 3), 1.0, 16 / 12),
+        (lambda: x.normal_(1, 2), 1.0, 4.0),
+        (lambda: x.exponential_(2.0), 0.5, 0.25),
+        (lambda: x.geometric_(0.25), 4.0, 12.0),
+        (lambda: x.bernoulli_(0.3), 0.3, 0.21),
+        (lambda: torch.poisson(x.fill_(4.0)), 4.0, 4.0),
+        (lambda: torch.poisson(x.fill_(40.0)), 40.0, 40.0),
+        (lambda: torch._standard_gamma(x.fill_(3.0)), 3.0, 3.0),
+    ):
+        values = fill().cpu()
+        assert values.mean().item() == pytest.approx(mean, rel=0.02)
+        assert values.var().item() == pytest.approx(variance, rel=0.04)
+
+
+def test_rand_is_below_one_in_every_dtype():
+    for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
+        x = torch.rand(500_000, device="hpu", dtype=dtype).cpu()
+        assert x.min() >= 0
+        assert x.max() < 1
+
+
+def test_randperm_is_a_permutation():
+    for n in (0, 1, 2, 1000):
+        assert torch.randperm(n, device="hpu").sort().values.tolist() == list(range(n))
+
+
+def test_philox_contexts_of_dtensor_have_sixteen_bytes():
+    torch.hpu.set_rng_ctx("philox")
+    try:
+        state = torch.hpu.get_rng_state()
+        assert state.numel() == 16
+        torch.hpu.set_rng_state(state)
+        assert torch.equal(torch.hpu.get_rng_state(), state)
+    finally:
+        torch.hpu.unset_rng_ctx("philox")

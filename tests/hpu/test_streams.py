@@ -1,0 +1,138 @@
+"""Streams: exact query and synchronize, order with each other through events."""
+
+import pytest
+import torch
+
+
+def work(x):
+    """A command of known metadata."""
+    return x.add_(1)
+
+
+@pytest.fixture
+def x():
+    """A tensor on which `work` has been seen."""
+    x = torch.zeros(8, device="hpu")
+    work(x)
+    torch.hpu.synchronize()
+    return x
+
+
+def test_a_stream_is_done_when_its_own_commands_are(x, gate):
+    stream = torch.hpu.Stream()
+    assert stream.query()
+    with gate:
+        with torch.hpu.stream(stream):
+            work(x)
+        assert not stream.query()
+    stream.synchronize()
+    assert stream.query()
+    assert x.tolist() == [2.0] * 8
+
+
+def test_a_stream_does_not_ask_about_others(x, gate):
+    used, idle = torch.hpu.Stream(), torch.hpu.Stream()
+    with gate:
+        with torch.hpu.stream(used):
+            work(x)
+        assert idle.query()
+        idle.synchronize()  # must not wait
+        assert not used.query()
+
+
+def test_a_stream_context_is_left_as_it_was_entered():
+    before = torch.hpu.current_stream()
+    a, b = torch.hpu.Stream(), torch.hpu.Stream()
+    with torch.hpu.stream(a):
+        assert torch.hpu.current_stream() == a
+        with torch.hpu.stream(b):
+            assert torch.hpu.current_stream() == b
+        assert torch.hpu.current_stream() == a
+    assert torch.hpu.current_stream() == before == torch.hpu.default_stream()
+
+
+def test_a_stream_context_is_left_on_an_exception():
+    with pytest.raises(KeyError), torch.hpu.stream(torch.hpu.Stream()):
+        raise KeyError
+    assert torch.hpu.current_stream() == torch.hpu.default_stream()
+
+
+def test_generic_streams_and_hpu_streams_are_the_same_thing():
+    generic, own = torch.Stream(device="hpu"), torch.hpu.Stream()
+    assert isinstance(own, torch.Stream)
+    assert generic.device == own.device == torch.device("hpu:0")
+    with generic:
+        assert torch.accelerator.current_stream() == generic
+        assert torch.hpu.current_stream().id() == generic.stream_id
+    torch.accelerator.set_stream(own)
+    assert torch.hpu.current_stream() == own
+    torch.accelerator.set_stream(torch.hpu.default_stream())
+    assert torch.Stream().device.type == "hpu"
+
+
+def test_a_stream_is_named_again_by_its_numbers():
+    stream = torch.hpu.Stream()
+    number, index, kind = torch.hpu.get_stream_info(stream)
+    again = torch.hpu.Stream(stream_id=number, device_index=index, device_type=kind)
+    assert again == stream
+    assert hash(again) == hash(stream)
+    assert torch.hpu.default_stream().id() == 0
+
+
+def test_new_streams_differ():
+    streams = [torch.hpu.Stream() for _ in range(5)]
+    assert len({stream.id() for stream in streams}) == 5
+    assert 0 not in {stream.id() for stream in streams}
+
+
+def test_wait_stream_and_wait_event_order_commands(x, gate):
+    a, b = torch.hpu.Stream(), torch.hpu.Stream()
+    with gate:
+        with torch.hpu.stream(a):
+            work(x)
+        event = a.record_event()
+        b.wait_stream(a)
+        b.wait_event(event)
+        with torch.hpu.stream(b):
+            work(x)
+        assert not event.query()
+    b.synchronize()
+    assert event.query()
+    assert x.tolist() == [3.0] * 8
+
+
+def test_record_stream_keeps_memory_until_the_stream_has_used_it(gate):
+    def program(stream):
+        x = torch.full((512,), 2.0, device="hpu")
+        with torch.hpu.stream(stream):
+            y = x * 3
+        x.record_stream(stream)
+        torch.hpu.record_stream(x, stream)
+        del x
+        return y, torch.full((512,), -1.0, device="hpu")
+
+    stream = torch.hpu.Stream()
+    program(stream)
+    with gate:
+        y, z = program(stream)
+    assert y.sum().item() == 512 * 6
+    assert z.sum().item() == -512
+
+
+def test_autograd_runs_on_the_streams_of_the_forward():
+    stream = torch.hpu.Stream()
+    x = torch.ones(4, device="hpu", requires_grad=True)
+    with torch.hpu.stream(stream):
+        loss = (x * 3).sum()
+    loss.backward()
+    assert x.grad.tolist() == [3.0] * 4
+
+
+def test_an_unknown_stream_number_is_an_error():
+    with pytest.raises((RuntimeError, IndexError), match="stream"):
+        torch.hpu.Stream(stream_id=123456, device_index=0, device_type=15).query()
+
+
+def test_priorities_are_accepted():
+    for priority in (-1, 0):
+        assert torch.hpu.Stream(priority=priority).query()

@@ -1,0 +1,79 @@
+"""Runs the Python tests, a process for each suite: `python -m tests.run [--only SUITE ...] [PYTEST ARGUMENT ...]`.
+
+Suites are kept apart because they load and configure the device differently. Everything is passed on to each pytest.
+The last line is the total, `N passed, N failed, N skipped`; an error outside a test counts as failed. Exit code 0
+means that something ran and nothing failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SUITES = ("python", "hpu", "conformance")
+TIMEOUT_S = 1500  # of one suite: a hang is a failure, not a wait
+NOTHING_COLLECTED = 5
+
+
+def tests_in(folder: Path) -> bool:
+    """Whether a suite has any test file (one may not exist yet)."""
+    return any(folder.rglob("test_*.py"))
+
+
+def read(report: Path) -> Counter[str]:
+    """Numbers of tests by outcome, from pytest's own report. An expected failure counts as skipped."""
+    counts: Counter[str] = Counter()
+    for suite in ElementTree.parse(report).getroot().iter("testsuite"):
+        number = {name: int(suite.get(name, 0)) for name in ("tests", "failures", "errors", "skipped")}
+        counts["failed"] += number["failures"] + number["errors"]
+        counts["skipped"] += number["skipped"]
+        counts["passed"] += number["tests"] - number["failures"] - number["errors"] - number["skipped"]
+    return counts
+
+
+def run_suite(name: str, arguments: list[str]) -> Counter[str]:
+    """Outcomes of one suite. A process that dies counts as one failure more than it reported."""
+    print(f"=== {name}", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.xml"
+        command = [
+            sys.executable, "-m", "pytest", f"tests/{name}", "-q", f"--junit-xml={report}",
+            "-o", "faulthandler_timeout=300", *arguments,
+        ]  # fmt: skip
+        environment = {**os.environ, "OPENHPU_MODULE_LOCKS": "0"}
+        try:
+            code = subprocess.run(command, cwd=ROOT, env=environment, timeout=TIMEOUT_S, check=False).returncode
+        except subprocess.TimeoutExpired:
+            print(f"{name}: not finished after {TIMEOUT_S} s", flush=True)
+            code = -1
+        counts = read(report) if report.exists() else Counter()
+    if code not in (0, NOTHING_COLLECTED) and not counts["failed"]:
+        print(f"{name}: pytest ended with {code}", flush=True)
+        counts["failed"] += 1
+    return counts
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.run", description=__doc__)
+    parser.add_argument("--only", action="append", choices=SUITES, help="run this suite only; may be repeated")
+    options, passed_on = parser.parse_known_args(arguments)
+    started = time.monotonic()
+    total: Counter[str] = Counter()
+    for name in options.only or SUITES:
+        if tests_in(ROOT / "tests" / name):
+            total += run_suite(name, passed_on)
+    print(f"{time.monotonic() - started:.0f} s")
+    print(f"{total['passed']} passed, {total['failed']} failed, {total['skipped']} skipped")
+    return 0 if total["passed"] and not total["failed"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
