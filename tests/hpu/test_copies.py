@@ -1,0 +1,159 @@
+"""Copies between and within devices: every dtype, layout and size."""
+
+import pytest
+import torch
+
+from .support import agree
+
+DTYPES = [
+    torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int16, torch.int32,
+    torch.int64, torch.bool, torch.complex64, torch.complex128, torch.float8_e4m3fn, torch.float8_e5m2, torch.uint16,
+    torch.uint32, torch.uint64,
+]  # fmt: skip
+
+
+def values(dtype):
+    """Small numbers that every dtype can hold."""
+    return (torch.arange(24) % 5).view(4, 6).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_round_trip_keeps_every_bit(dtype):
+    x = values(dtype)
+    assert torch.equal(x.to("hpu").cpu().view(torch.uint8), x.view(torch.uint8))
+
+
+@pytest.mark.parametrize("source", DTYPES, ids=str)
+@pytest.mark.filterwarnings("ignore:Casting complex values to real")  # the CPU warns as well
+def test_every_dtype_converts_to_every_other_as_on_the_cpu(source):
+    x = values(source)
+    for target in DTYPES:
+        expected = x.to(target)
+        for actual in (
+            x.to("hpu", target),  # from the host
+            x.to("hpu").to(target),  # on the device
+            torch.empty_like(x, dtype=target, device="hpu").copy_(x),
+        ):
+            assert actual.dtype == target
+            assert torch.equal(actual.cpu().view(torch.uint8), expected.view(torch.uint8)), (source, target)
+        host = torch.empty_like(x, dtype=target).copy_(x.to("hpu"))  # to the host
+        assert torch.equal(host.view(torch.uint8), expected.view(torch.uint8)), (source, target)
+
+
+LAYOUTS = {
+    "contiguous": lambda x: x,
+    "transposed": lambda x: x.t(),
+    "strided": lambda x: x[::2, 1::2],
+    "offset": lambda x: x[1:, 2:],
+    "expanded": lambda x: x[:1].expand(4, 6),
+    "flipped": lambda x: x.flip(0),
+    "one column": lambda x: x[:, 3],
+    "no elements": lambda x: x[:0],
+    "no dimensions": lambda x: x[1, 1],
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("direction", ["h2d", "d2h", "d2d"])
+def test_every_layout_is_copied(layout, direction):
+    x = LAYOUTS[layout](torch.arange(24.0).view(4, 6))
+    source = LAYOUTS[layout](torch.arange(24.0).view(4, 6).to("cpu" if direction == "h2d" else "hpu"))
+    to = "cpu" if direction == "d2h" else "hpu"
+    assert torch.equal(source.to(to, copy=True).cpu(), x)
+    for shape in (x.shape, (*x.shape, 2)):
+        target = torch.full(shape, -1.0, device=to)
+        view = target if shape == x.shape else target[..., 1]
+        view.copy_(source)
+        assert torch.equal(view.cpu(), x)
+        if shape != x.shape:
+            assert (target[..., 0] == -1).all().item()
+
+
+@pytest.mark.parametrize("direction", ["h2d", "d2h", "d2d"])
+def test_a_source_is_broadcast(direction):
+    source = torch.arange(3.0, device="cpu" if direction == "h2d" else "hpu")
+    target = torch.zeros(2, 3, device="cpu" if direction == "d2h" else "hpu")
+    assert target.copy_(source).cpu().tolist() == [[0, 1, 2], [0, 1, 2]]
+    with pytest.raises(RuntimeError):
+        target.copy_(torch.zeros(4, device=source.device))
+
+
+def test_strides_survive_a_move():
+    for x in (torch.zeros(4, 6).t(), torch.zeros(2, 3, 4, 5).to(memory_format=torch.channels_last)):
+        assert x.to("hpu").stride() == x.stride()
+        assert x.to("hpu").cpu().stride() == x.stride()
+
+
+@pytest.mark.parametrize("memory_format", [torch.channels_last, torch.contiguous_format, torch.preserve_format])
+def test_memory_formats(memory_format):
+    agree(lambda x: x.to(memory_format=memory_format, copy=True), torch.arange(120.0).view(2, 3, 4, 5))
+    agree(lambda x: x.clone(memory_format=memory_format), torch.arange(120.0).view(2, 3, 4, 5).transpose(1, 2))
+
+
+def test_conjugated_and_negated_views_are_resolved():
+    x = torch.tensor([1 + 2j, 3 - 4j])
+    assert torch.equal(x.conj().to("hpu").cpu(), x.conj())
+    assert torch.equal(x.to("hpu").conj().cpu().resolve_conj(), x.conj().resolve_conj())
+    assert torch.equal(x.to("hpu").conj().imag.cpu(), x.conj().imag.resolve_neg())
+    assert torch.equal(torch.zeros(2, dtype=x.dtype, device="hpu").copy_(x.conj()).cpu(), x.conj().resolve_conj())
+
+
+def test_to_the_same_device_is_the_tensor_itself():
+    x = torch.ones(3, device="hpu")
+    assert x.to("hpu") is x
+    assert x.hpu() is x
+    assert x.to("hpu", copy=True) is not x
+
+
+def test_hpu_moves_a_tensor():
+    assert torch.ones(3).hpu().device == torch.device("hpu:0")
+    assert torch.ones(3).hpu().is_hpu
+    assert not torch.ones(3).is_hpu
+
+
+@pytest.mark.parametrize("size", [1, 1000, (1 << 18) - 1, 1 << 18, (1 << 18) + 1, 3_000_000])
+@pytest.mark.parametrize("non_blocking", [False, True])
+def test_copies_of_every_size(size, non_blocking):
+    x = torch.arange(size) % 251
+    y = x.to("hpu", non_blocking=non_blocking)
+    assert torch.equal(y.cpu(), x)
+    y.copy_(x.flip(0), non_blocking=non_blocking)
+    assert torch.equal(y.cpu(), x.flip(0))
+
+
+def test_numbers_and_lists_become_tensors():
+    assert torch.tensor([[1, 2], [3, 4]], device="hpu").tolist() == [[1, 2], [3, 4]]
+    assert torch.tensor(3.5, device="hpu").item() == 3.5
+    assert torch.as_tensor([True, False], device="hpu").tolist() == [True, False]
+    assert torch.ones(2, device="hpu").new_tensor([7.0]).tolist() == [7.0]
+
+
+@pytest.mark.parametrize("dtype", DTYPES[:12], ids=str)
+def test_item_gives_the_exact_value(dtype):
+    x = values(dtype)[1, 1]
+    assert x.to("hpu").item() == x.item()
+    big = torch.tensor(2**62 + 1)
+    assert big.to("hpu").item() == 2**62 + 1
+
+
+def test_swapping_through_a_copy():
+    a, b = torch.zeros(5, device="hpu"), torch.ones(5, device="hpu")
+    kept = a.clone()
+    a.copy_(b)
+    b.copy_(kept)
+    assert (a.tolist(), b.tolist()) == ([1.0] * 5, [0.0] * 5)
+
+
+def test_copying_from_numpy_and_to_numpy():
+    x = torch.arange(6, dtype=torch.float64).numpy()
+    assert (torch.from_numpy(x).to("hpu").cpu().numpy() == x).all()
+
+
+def test_counters_tell_directions_and_bytes(counted):
+    x = torch.ones(10)
+    with counted() as moved:
+        y = x.to("hpu")
+        y.clone()
+        y.cpu()
+    assert (moved["copies_h2d"], moved["bytes_h2d"]) == (1, 40)
+    assert (moved["copies_d2h"], moved["bytes_d2h"]) == (1, 40)

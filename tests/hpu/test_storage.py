@@ -1,0 +1,154 @@
+"""Storages: set_, resize_, sharing, moving."""
+
+import pytest
+import torch
+
+
+def test_a_storage_knows_its_device():
+    storage = torch.ones(4, device="hpu").untyped_storage()
+    assert storage.device == torch.device("hpu:0")
+    assert storage.is_hpu
+    assert storage.nbytes() == 16
+    assert storage.data_ptr() != 0
+
+
+def test_a_storage_can_be_made_and_filled():
+    storage = torch.UntypedStorage(16, device="hpu")
+    x = torch.empty(0, device="hpu").set_(storage, 0, (4,), (1,))
+    x.fill_(2)
+    assert x.tolist() == [2.0] * 4
+    assert torch.empty(0, dtype=torch.float32, device="hpu").set_(storage).tolist() == [2.0] * 4
+
+
+def test_storages_move_between_devices():
+    storage = torch.arange(4.0).untyped_storage()
+    moved = storage.hpu()
+    assert moved.device.type == "hpu"
+    assert list(moved.cpu()) == list(storage)
+    clone = moved.clone()
+    assert clone.data_ptr() != moved.data_ptr()
+    assert list(clone.cpu()) == list(storage)
+
+
+def test_storages_copy():
+    a, b = torch.arange(4.0).to("hpu"), torch.zeros(4, device="hpu")
+    b.untyped_storage().copy_(a.untyped_storage())
+    assert b.tolist() == [0, 1, 2, 3]
+    b.untyped_storage().copy_(torch.ones(4).untyped_storage())
+    assert b.tolist() == [1.0] * 4
+
+
+def test_set_source_tensor_shares():
+    a, b = torch.zeros(4, device="hpu"), torch.ones(6, device="hpu")
+    a.set_(b)
+    assert a.shape == (6,)
+    b.add_(1)
+    assert a.tolist() == [2.0] * 6
+
+
+def test_set_storage_with_offset_shares():
+    b = torch.arange(6.0, device="hpu")
+    a = torch.empty(0, device="hpu").set_(b.untyped_storage(), 2, (2, 2), (2, 1))
+    assert a.tolist() == [[2.0, 3.0], [4.0, 5.0]]
+
+
+def test_set_without_a_source_empties():
+    a = torch.zeros(4, device="hpu")
+    a.set_()
+    assert a.numel() == 0
+    assert a.device.type == "hpu"
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a: a.set_(torch.ones(4)),
+        lambda a: a.set_(torch.ones(4).untyped_storage()),
+        lambda a: a.set_(torch.ones(4, device="hpu").untyped_storage(), -1, (1,), (1,)),
+        lambda a: a.set_(torch.ones(4, dtype=torch.int32, device="hpu")),
+    ],
+)
+def test_a_bad_source_is_refused(function):
+    with pytest.raises((RuntimeError, TypeError)):
+        function(torch.zeros(4, device="hpu"))
+
+
+def test_data_may_be_replaced():
+    p = torch.nn.Parameter(torch.zeros(4, device="hpu"))
+    p.data = torch.ones(6, device="hpu")
+    assert p.shape == (6,)
+    p.data = torch.ones(2)
+    assert p.device.type == "cpu"
+
+
+def test_resizing_to_zero_frees_and_back_allocates():
+    x = torch.ones(1024, device="hpu")
+    storage = x.untyped_storage()
+    before = torch.hpu.memory_allocated()
+    storage.resize_(0)
+    assert storage.nbytes() == 0
+    assert torch.hpu.memory_allocated() == before - 4096
+    assert x.shape == (1024,)  # FSDP keeps the tensor and brings the memory back
+    storage.resize_(4096)
+    x.fill_(3)
+    assert x.sum().item() == 3072
+    assert torch.hpu.memory_allocated() == before
+
+
+def test_resizing_keeps_what_fits():
+    x = torch.arange(8.0, device="hpu")
+    x.untyped_storage().resize_(64)
+    assert x.tolist() == list(map(float, range(8)))
+    x.untyped_storage().resize_(16)
+    assert x[:4].tolist() == [0, 1, 2, 3]
+
+
+def test_resizing_happens_in_queue_order(gate):
+    def program():
+        x = torch.zeros(8, device="hpu")
+        x.add_(1)
+        y = x * 2
+        x.untyped_storage().resize_(64)
+        x.add_(1)
+        x.untyped_storage().resize_(0)
+        return y
+
+    program()
+    with gate:
+        y = program()
+    assert y.tolist() == [2.0] * 8
+
+
+def test_a_storage_freed_by_resize_is_not_freed_under_queued_readers(gate):
+    def program():
+        x = torch.full((256,), 2.0, device="hpu")
+        y = x + 1
+        x.untyped_storage().resize_(0)
+        z = torch.full((256,), 9.0, device="hpu")
+        return y, z
+
+    program()
+    with gate:
+        y, z = program()
+    assert y.sum().item() == 768
+    assert z.sum().item() == 256 * 9
+
+
+def test_element_access_of_a_storage():
+    storage = torch.arange(3, dtype=torch.uint8, device="hpu").untyped_storage()
+    assert [storage[i] for i in range(3)] == [0, 1, 2]
+    storage[1] = 9
+    assert storage.tolist() == [0, 9, 2]
+
+
+def test_typed_storages_and_tensor_types():
+    x = torch.ones(3, device="hpu")
+    assert x.type() == "torch.hpu.FloatTensor"
+    assert torch.hpu.FloatTensor([1.0, 2.0]).device.type == "hpu"
+
+
+def test_memory_of_tensors_on_the_host_is_not_the_devices():
+    before = torch.hpu.memory_allocated()
+    x = torch.ones(1000)
+    assert torch.hpu.memory_allocated() == before
+    assert x.sum() == 1000

@@ -1,0 +1,122 @@
+"""View operators are real views: shared memory, no device work, PyTorch's own sizes and strides."""
+
+import pytest
+import torch
+
+from .support import agree, agree_on_error
+
+VIEWS = {
+    "view": lambda x: x.view(6, 4),
+    "view -1": lambda x: x.view(-1),
+    "view dtype": lambda x: x.view(torch.int32),
+    "view smaller dtype": lambda x: x.view(torch.int16),
+    "reshape": lambda x: x.reshape(2, 12),
+    "transpose": lambda x: x.transpose(0, 1),
+    "t": lambda x: x.t(),
+    "permute": lambda x: x.view(2, 2, 6).permute(2, 0, 1),
+    "select": lambda x: x[2],
+    "slice": lambda x: x[1:3, ::2],
+    "narrow": lambda x: x.narrow(1, 2, 3),
+    "squeeze": lambda x: x[:1].squeeze(0),
+    "unsqueeze": lambda x: x.unsqueeze(1),
+    "expand": lambda x: x[:1].expand(5, 6),
+    "as_strided": lambda x: x.as_strided((3, 3), (2, 1), 4),
+    "unfold": lambda x: x.unfold(1, 3, 2),
+    "diagonal": lambda x: x.diagonal(),
+    "flatten": lambda x: x.flatten(),
+    "unflatten": lambda x: x.unflatten(1, (2, 3)),
+    "detach": lambda x: x.detach(),
+    "alias": lambda x: torch.ops.aten.alias(x),
+    "movedim": lambda x: x.movedim(0, 1),
+    "swapaxes": lambda x: x.swapaxes(0, 1),
+    "real": lambda x: torch.view_as_complex(x.view(12, 2)).real,
+    "imag": lambda x: torch.view_as_complex(x.view(12, 2)).imag,
+    "view_as_real": lambda x: torch.view_as_real(torch.view_as_complex(x.view(12, 2))),
+    "conj imag": lambda x: torch.view_as_complex(x.view(12, 2)).conj().imag,
+    "mT": lambda x: x.mT,
+    "tensor_split": lambda x: x.tensor_split(3)[1],
+    "split": lambda x: x.split(2, 1)[2],
+    "unbind": lambda x: x.unbind(1)[3],
+    "chunk": lambda x: x.chunk(2)[1],
+    "hsplit": lambda x: x.hsplit(2)[1],
+    "broadcast_to": lambda x: x[0].broadcast_to(3, 6),
+    "view_as": lambda x: x.view_as(torch.empty(3, 8)),
+    "ravel": lambda x: x.ravel(),
+    "data": lambda x: x.data,
+}
+
+
+def fresh():
+    return torch.arange(24.0).view(4, 6)
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_view_has_the_metadata_and_values_of_the_cpu(name):
+    expected, x = VIEWS[name](fresh()), fresh().to("hpu")
+    actual = VIEWS[name](x)
+    assert actual.shape == expected.shape
+    assert actual.stride() == expected.stride()
+    assert actual.storage_offset() == expected.storage_offset()
+    assert actual.dtype == expected.dtype
+    assert actual.is_contiguous() == expected.is_contiguous()
+    assert torch.equal(actual.cpu(), expected)
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_view_shares_memory_and_needs_no_device(name, gate, counted):
+    x = fresh().to("hpu")
+    torch.hpu.synchronize()
+    with gate, counted() as work:
+        view = VIEWS[name](x)
+    assert work["ops_submitted"] == work["ops_waited"] == work["ops_fallback"] == 0
+    assert view.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
+
+
+@pytest.mark.parametrize("name", [name for name in VIEWS if name not in ("expand", "broadcast_to", "unfold")])
+def test_a_write_through_a_view_changes_the_base(name):
+    agree(lambda x: VIEWS[name](x).fill_(7), fresh())
+    agree(lambda x: VIEWS[name](x).fill_(7), fresh())
+
+
+def test_a_view_knows_its_base():
+    x = torch.ones(4, device="hpu", requires_grad=True) * 1
+    assert x[1:]._is_view()
+    assert x[1:]._base is x
+    assert not x.clone()._is_view()
+
+
+def test_a_view_outlives_its_base():
+    view = torch.arange(10.0, device="hpu")[4:6]
+    assert view.tolist() == [4.0, 5.0]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.view(5, 5),
+        lambda x: x.t().view(24),
+        lambda x: x.view(-1, -1),
+        lambda x: x[5],
+        lambda x: x.narrow(0, 3, 2),
+        lambda x: x.expand(5, 6),
+        lambda x: x.as_strided((9, 9), (6, 1)),
+        lambda x: x.transpose(0, 2),
+        lambda x: x[:, :3].view(torch.complex128),
+        lambda x: x.permute(0, 0),
+        lambda x: x.diagonal(0, 1, 1),
+    ],
+)
+def test_an_impossible_view_is_refused_as_on_the_cpu(function):
+    agree_on_error(function, fresh())
+
+
+def test_is_set_to_and_storage_identity():
+    x = torch.ones(4, device="hpu")
+    assert x.is_set_to(x.view(4))
+    assert not x.is_set_to(x[1:])
+
+
+def test_the_non_view_copies_are_copies():
+    x = fresh().to("hpu")
+    for copy in (torch.ops.aten.view_copy(x, [24]), torch.ops.aten.t_copy(x), torch.ops.aten.expand_copy(x, [4, 6])):
+        assert copy.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
