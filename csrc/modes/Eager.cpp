@@ -102,18 +102,20 @@ void submit_function(const char* name, const at::Tensor& self, std::function<voi
   const auto dot = text.find('.');
   const auto dtype = static_cast<int>(self.scalar_type());
   const uint64_t native = native_dtypes(text.substr(0, dot), dot == std::string::npos ? "" : text.substr(dot + 1));
-  if (!(native >> dtype & 1)) {
+  const bool fallback = !(native >> dtype & 1);
+  if (fallback) {
     note_fallback(text, dtype);
     synchronize(d.index());
-    c10::InferenceMode no_autograd(true);
-    device::MemoryPool::AccessScope access(d.memory());
-    kernel();
-    return;
+  } else {
+    count(Counter::OpsSubmitted);
   }
-  count(Counter::OpsSubmitted);
   auto* command = new FunctionCommand(name, d, self.nbytes(), std::move(kernel));
   command->site = current_site();
-  submit(d, command);
+  const uint64_t sequence = submit(d, command);
+  if (fallback) {
+    d.queue().wait(sequence);
+    raise_pending_error(d);
+  }
 }
 
 // Finished commands: pushed by workers, taken all at once by a host thread.

@@ -5,6 +5,7 @@
 #include "ops/Sparse.h"
 #include "runtime/HPUAllocator.h"
 #include "runtime/HPUDevice.h"
+#include "runtime/HostReferences.h"
 
 namespace openhpu {
 namespace {
@@ -46,17 +47,50 @@ at::Tensor make_hpu_tensor(
   return at::Tensor(std::move(impl));
 }
 
-at::Tensor to_hpu_now(const at::Tensor& cpu, c10::DeviceIndex index) {
-  if (cpu.is_sparse()) return sparse_to_hpu_now(cpu, index);
+namespace {
+
+class UploadCommand final : public device::Command {
+ public:
+  UploadCommand(device::Device& device, void* to, c10::Storage from) : device_(device), to_(to), from_(std::move(from)) {}
+  const char* name() const override { return "adopt result"; }
+  void run() override {
+    device::MemoryPool::AccessScope access(device_.memory());
+    std::memcpy(to_, from_.data(), from_.nbytes());
+  }
+  void retire() override {
+    return_to_host(std::move(from_));
+    delete this;
+  }
+
+ private:
+  device::Device& device_;
+  void* to_;
+  c10::Storage from_;
+};
+
+}  // namespace
+
+c10::DataPtr upload(const c10::Storage& cpu, c10::DeviceIndex index) {
+  auto memory = allocate_on(index, cpu.nbytes());
+  if (cpu.nbytes() > 0) {
+    auto& d = device_of(index);
+    release_returned();
+    submit(d, new UploadCommand(d, memory.get(), cpu));
+  }
+  return memory;
+}
+
+c10::Storage upload_storage(const c10::Storage& cpu, c10::DeviceIndex index) {
+  auto memory = upload(cpu, index);
+  return c10::Storage(c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), cpu.nbytes(), std::move(memory), hpu_allocator(), /*resizable=*/true));
+}
+
+at::Tensor adopt_result(const at::Tensor& cpu, c10::DeviceIndex index) {
+  if (cpu.is_sparse()) return adopt_sparse_result(cpu, index);
   TORCH_CHECK_NOT_IMPLEMENTED(
       cpu.layout() == c10::kStrided, "A result of layout ", cpu.layout(), " can't be held on an hpu device.");
-  const auto& storage = cpu.storage();
-  auto out = make_hpu_storage(index, storage.nbytes());
-  if (storage.nbytes() > 0) {
-    device::MemoryPool::AccessScope access(device_of(index).memory());
-    std::memcpy(out.mutable_data(), storage.data(), storage.nbytes());
-  }
-  auto t = make_hpu_tensor(std::move(out), cpu.dtype(), cpu.sizes(), cpu.strides(), cpu.storage_offset());
+  auto t = make_hpu_tensor(upload_storage(cpu.storage(), index), cpu.dtype(), cpu.sizes(), cpu.strides(), cpu.storage_offset());
   if (cpu.is_conj()) t.unsafeGetTensorImpl()->_set_conj(true);
   if (cpu.is_neg()) t.unsafeGetTensorImpl()->_set_neg(true);
   return t;

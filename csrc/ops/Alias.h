@@ -18,7 +18,12 @@ at::Tensor make_hpu_tensor(
     c10::Storage storage, caffe2::TypeMeta dtype, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset);
 c10::Storage make_hpu_storage(c10::DeviceIndex index, size_t nbytes);
 
-// A dense or sparse CPU tensor copied to the device; the queue must have drained what produced it.
-at::Tensor to_hpu_now(const at::Tensor& cpu, c10::DeviceIndex index);
+// Device memory with the contents of a CPU storage. The copy is queued: other threads' commands that are still queued
+// may use the block that the new memory was given.
+c10::DataPtr upload(const c10::Storage& cpu, c10::DeviceIndex index);
+c10::Storage upload_storage(const c10::Storage& cpu, c10::DeviceIndex index);
+
+// A result of a CPU operator, dense or sparse, as an hpu tensor.
+at::Tensor adopt_result(const at::Tensor& cpu, c10::DeviceIndex index);
 
 }  // namespace openhpu

@@ -53,9 +53,10 @@ void OpCall::inspect_tensor(const at::Tensor& t, size_t arg, bool written) {
     }
     flags |= 8;
   }
+  const uint64_t dtype = uint64_t{1} << static_cast<int>(c10::typeMetaToScalarType(impl->dtype()));
+  every_dtype |= dtype;
   // A number in a tensor's clothes (2.0 * x) does not decide whether the operator is native.
-  if (!(flags & 8) && !impl->is_wrapped_number())
-    dtypes |= uint64_t{1} << static_cast<int>(c10::typeMetaToScalarType(impl->dtype()));
+  if (!(flags & 8) && !impl->is_wrapped_number()) dtypes |= dtype;
   if (self_dtype < 0) self_dtype = static_cast<int>(c10::typeMetaToScalarType(impl->dtype()));
   operands_.push_back({&t, arg, written});
   signature.add_tensor(*impl, flags);
@@ -319,11 +320,7 @@ std::shared_ptr<const ShapeEntry> OpCall::run_and_wait(bool on_host) {
     if (new_memory && !moved[storage]) {
       moved[storage] = true;
       const bool was_empty = hpu_storage.nbytes() == 0;
-      auto memory = allocate_on(device_.index(), storage->nbytes());
-      if (storage->nbytes() > 0) {
-        device::MemoryPool::AccessScope access(device.memory());
-        std::memcpy(memory.get(), storage->data(), storage->nbytes());
-      }
+      auto memory = upload(alias.storage(), device_.index());
       hpu_storage.set_data_ptr_noswap(std::move(memory));
       hpu_storage.set_nbytes(storage->nbytes());
       size_t operand = 0;
@@ -359,7 +356,7 @@ std::shared_ptr<const ShapeEntry> OpCall::run_and_wait(bool on_host) {
     }
     if (t.layout() != c10::kStrided || t.is_conj() || t.is_neg() || t.is_quantized()) {
       reusable = false;
-      return to_hpu_now(t, device_.index());
+      return adopt_result(t, device_.index());
     }
     const auto* storage = t.storage().unsafeGetStorageImpl();
     if (auto it = origin.find(storage); it != origin.end()) {
@@ -368,11 +365,7 @@ std::shared_ptr<const ShapeEntry> OpCall::run_and_wait(bool on_host) {
     }
     auto it = fresh.find(storage);
     if (it == fresh.end()) {
-      auto hpu_storage = make_hpu_storage(device_.index(), storage->nbytes());
-      if (storage->nbytes() > 0) {
-        device::MemoryPool::AccessScope access(device.memory());
-        std::memcpy(hpu_storage.mutable_data(), storage->data(), storage->nbytes());
-      }
+      auto hpu_storage = upload_storage(t.storage(), device_.index());
       reusable &= ordinal >= 0 || storage->nbytes() == 0;
       entry->storages.push_back({storage->nbytes(), static_cast<uint32_t>(ordinal)});
       it = fresh.emplace(storage, std::make_pair(hpu_storage, static_cast<uint32_t>(entry->storages.size() - 1))).first;

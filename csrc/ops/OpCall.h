@@ -26,7 +26,8 @@ struct OpCall {
   void run_on_metadata();
 
   Signature signature;
-  uint64_t dtypes = 0;         // bits of the operands' dtypes
+  uint64_t dtypes = 0;         // bits of the dtypes of tensors on the device
+  uint64_t every_dtype = 0;    // and of numbers and CPU operands
   int self_dtype = -1;         // dtype of the first tensor operand
   bool missing_device = false;
 

@@ -44,6 +44,7 @@ OpKernel::OpKernel(const c10::OperatorHandle& op)
     any_written_ |= written;
     args_.push_back({kind_of(argument), written});
   }
+  if (traits_.masks_wait) return;
   if (op.hasTag(at::Tag::dynamic_output_shape) || op.hasTag(at::Tag::data_dependent_output))
     traits_.always_wait = true;
 }
@@ -73,7 +74,9 @@ void OpKernel::call(c10::Stack& stack) {
     call.run_and_wait(/*on_host=*/true);
     return;
   }
-  if (traits_.always_wait || !call.signature.cacheable()) {
+  constexpr uint64_t kMasks = uint64_t{1} << static_cast<int>(at::kBool) | uint64_t{1} << static_cast<int>(at::kByte);
+  const bool wait = traits_.always_wait || (traits_.masks_wait && (call.every_dtype & kMasks));
+  if (wait || !call.signature.cacheable()) {
     count(Counter::OpsWaited);
     call.run_and_wait(/*on_host=*/false);
     return;

@@ -14,6 +14,7 @@ namespace openhpu {
 // What distinguishes an operator from the generic case; the table is in OpTable.cpp.
 struct OpTraits {
   bool always_wait = false;      // results depend on values: the host waits for the metadata
+  bool masks_wait = false;       // results depend on values only where an operand is a mask (bool or uint8)
   bool numbers_matter = false;   // Scalar arguments determine the outputs' sizes (arange)
   bool cpu_operands = false;     // accepts CPU tensors that are not 0-dim, as PyTorch's CUDA kernels do
   bool host_metadata = false;    // answers from metadata alone, without device work (is_set_to)

@@ -21,8 +21,8 @@ const OpTraits& traits_of(const std::string& name) {
       {"aten::_histogramdd_bin_edges", {.always_wait = true}},
       {"aten::segment_reduce", {.always_wait = true}},
       // Index operands may be CPU tensors of any size.
-      {"aten::index.Tensor", {.cpu_operands = true}},
-      {"aten::index.Tensor_out", {.cpu_operands = true}},
+      {"aten::index.Tensor", {.masks_wait = true, .cpu_operands = true}},
+      {"aten::index.Tensor_out", {.masks_wait = true, .cpu_operands = true}},
       {"aten::_index_put_impl_", {.cpu_operands = true}},
       {"aten::index_put_", {.cpu_operands = true}},
       {"aten::_pack_padded_sequence", {.always_wait = true, .cpu_operands = true}},

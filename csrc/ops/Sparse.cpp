@@ -128,7 +128,7 @@ void sparse_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, c10::St
     if (!alias || !alias->isWrite() || !args[i].isTensor() || !args[i].toTensor().is_sparse()) continue;
     for (auto& [operand, copy] : twins) {
       if (!operand.is_same(args[i].toTensor())) continue;
-      auto fresh = sparse_to_hpu_now(copy, index);
+      auto fresh = adopt_sparse_result(copy, index);
       auto* to = get_sparse_impl(operand);
       auto* from = get_sparse_impl(fresh);
       to->raw_resize_(from->sparse_dim(), from->dense_dim(), fresh.sizes());
@@ -146,7 +146,7 @@ void sparse_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, c10::St
     const Tensor* same = nullptr;
     for (auto& [operand, copy] : twins)
       if (result.defined() && copy.is_same(result)) same = &operand;
-    stack->emplace_back(same ? *same : result.defined() ? to_hpu_now(result, index) : result);
+    stack->emplace_back(same ? *same : result.defined() ? adopt_result(result, index) : result);
   }
 }
 
@@ -168,11 +168,11 @@ void register_sparse_kernels() {
   }
 }
 
-Tensor sparse_to_hpu_now(const Tensor& cpu, c10::DeviceIndex index) {
+Tensor adopt_sparse_result(const Tensor& cpu, c10::DeviceIndex index) {
   auto* impl = get_sparse_impl(cpu);
   return make_sparse(
-      impl->sparse_dim(), impl->dense_dim(), cpu.sizes(), to_hpu_now(impl->indices(), index),
-      to_hpu_now(impl->values(), index), impl->coalesced());
+      impl->sparse_dim(), impl->dense_dim(), cpu.sizes(), adopt_result(impl->indices(), index),
+      adopt_result(impl->values(), index), impl->coalesced());
 }
 
 TORCH_LIBRARY_IMPL(aten, SparseHPU, m) {

@@ -5,7 +5,7 @@
 namespace openhpu {
 
 // A sparse COO CPU tensor whose indices and values are copied to the device.
-at::Tensor sparse_to_hpu_now(const at::Tensor& cpu, c10::DeviceIndex index);
+at::Tensor adopt_sparse_result(const at::Tensor& cpu, c10::DeviceIndex index);
 
 void register_sparse_kernels();
 
