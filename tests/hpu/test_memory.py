@@ -7,6 +7,8 @@ import torch
 
 from .support import make, train_step
 
+pytestmark = pytest.mark.usefixtures("collected")
+
 KEYS = {
     "Limit", "InUse", "MaxInUse", "NumAllocs", "NumFrees", "ActiveAllocs", "MaxAllocSize", "TotalSystemAllocs",
     "TotalSystemFrees", "TotalActiveAllocs",

@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+pytestmark = pytest.mark.usefixtures("collected")
+
 
 def test_a_storage_knows_its_device():
     storage = torch.ones(4, device="hpu").untyped_storage()

@@ -1,0 +1,95 @@
+"""The device as PyTorch sees it."""
+
+import pytest
+import torch
+
+
+def test_hpu_is_the_accelerator():
+    assert torch.accelerator.is_available()
+    assert torch.accelerator.current_accelerator() == torch.device("hpu")
+    assert torch.accelerator.device_count() == torch.hpu.device_count() == 1
+    assert torch.accelerator.current_device_index() == 0
+    assert torch.get_device_module("hpu") is torch.hpu
+    assert torch.get_device_module() is torch.hpu
+
+
+def test_numbers_mean_hpu_devices():
+    assert torch.device(0) == torch.device("hpu:0")
+    assert torch.ones(1).to(0).device == torch.device("hpu:0")
+    assert torch.empty(1, device=torch.device("hpu")).device == torch.device("hpu:0")
+
+
+def test_the_default_device_can_be_hpu():
+    with torch.device("hpu"):
+        assert torch.ones(2).device.type == "hpu"
+        assert torch.nn.Linear(2, 2).weight.device.type == "hpu"
+    assert torch.ones(2).device.type == "cpu"
+    torch.set_default_device("hpu")
+    try:
+        assert torch.rand(2).device.type == "hpu"
+    finally:
+        torch.set_default_device(None)
+
+
+def test_contexts_restore_the_current_device():
+    with torch.hpu.device(0), torch.hpu.device_of(torch.ones(1, device="hpu")):
+        assert torch.hpu.current_device() == 0
+    with torch.hpu.device(None), torch.accelerator.device_index(0):
+        assert torch.hpu.current_device() == 0
+
+
+def test_modules_move_to_hpu_and_back():
+    model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
+    for moved in (model.hpu(), model.to("hpu"), model.hpu(0)):
+        assert {value.device.type for value in moved.state_dict().values()} == {"hpu"}
+    assert {value.device.type for value in model.cpu().state_dict().values()} == {"cpu"}
+
+
+def test_factories_make_hpu_tensors():
+    for made in (
+        torch.empty(2, 3, device="hpu"), torch.zeros(2, device="hpu"), torch.ones(2, device="hpu"),
+        torch.full((2,), 3, device="hpu"), torch.eye(2, device="hpu"), torch.arange(3, device="hpu"),
+        torch.linspace(0, 1, 3, device="hpu"), torch.logspace(0, 1, 3, device="hpu"), torch.tril_indices(2, 2, device="hpu"),
+        torch.empty_strided((2, 2), (1, 2), device="hpu"), torch.hann_window(4, device="hpu"),
+        torch.scalar_tensor(2, device="hpu"), torch.ones(2).to("hpu").new_zeros(3), torch.complex(*[torch.ones(2).hpu()] * 2),
+    ):  # fmt: skip
+        assert made.device == torch.device("hpu:0")
+
+
+def test_printing_a_tensor():
+    assert repr(torch.arange(3, device="hpu")) == "tensor([0, 1, 2], device='hpu:0')"
+    assert "requires_grad" in repr(torch.ones(2, device="hpu", requires_grad=True))
+
+
+def test_synchronize_accepts_every_way_to_name_a_device():
+    for device in (None, 0, "hpu", "hpu:0", torch.device("hpu"), torch.device("hpu", 0)):
+        torch.hpu.synchronize(device)
+    with pytest.raises(ValueError, match="hpu"):
+        torch.hpu.synchronize("cpu")
+
+
+def test_tensors_compare_and_hash_by_identity():
+    x = torch.ones(2, device="hpu")
+    assert {x: 1}[x] == 1
+    assert torch.equal(x, x.clone())
+
+
+def test_deterministic_mode_fills_new_memory():
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert torch.empty(4, device="hpu").isnan().all().item()
+        assert (torch.empty(4, dtype=torch.int32, device="hpu") == torch.iinfo(torch.int32).max).all().item()
+        assert torch.empty(2, device="hpu").resize_(5)[2:].isnan().all().item()
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def test_pickles_and_deep_copies():
+    import copy
+    import pickle
+
+    x = torch.arange(3.0, device="hpu")
+    for again in (pickle.loads(pickle.dumps(x)), copy.deepcopy(x)):
+        assert again.device == x.device
+        assert torch.equal(again, x)
+        assert again.data_ptr() != x.data_ptr()

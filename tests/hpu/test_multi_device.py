@@ -1,0 +1,180 @@
+"""Several devices in one process, and the processes of launchers, which own one module each."""
+
+
+def two(script, code, **environment):
+    return script("import torch\n" + code, OPENHPU_DEVICE_COUNT="2", **environment)
+
+
+def test_indices_address_devices(script):
+    out = two(
+        script,
+        """
+a, b = torch.ones(3, device="hpu:0"), torch.ones(3, device="hpu:1")
+print(torch.hpu.device_count(), a.device, b.device, (b + 1).device, torch.empty(1, device="hpu").device)
+print(torch.hpu.memory_allocated(0) > 0, torch.hpu.memory_allocated(1) > 0)
+torch.hpu.set_device(1)
+print(torch.ones(1, device="hpu").device, torch.hpu.current_device(), torch.hpu.current_stream().device)
+with torch.hpu.device(0):
+    print(torch.ones(1, device="hpu").device)
+print(torch.hpu.current_device())
+""",
+    ).out
+    assert out.splitlines() == [
+        "2 hpu:0 hpu:1 hpu:1 hpu:0", "True True", "hpu:1 1 hpu:1", "hpu:0", "1",
+    ]  # fmt: skip
+
+
+def test_tensors_move_between_devices_in_the_order_of_both_queues(script):
+    out = two(
+        script,
+        """
+x = torch.arange(6.0, device="hpu:0").view(2, 3)
+for _ in range(3):
+    y = (x * 2).to("hpu:1")
+    z = (y.t() + 1).to("hpu:0", non_blocking=True)
+    y.add_(100)
+print(z.tolist(), y.device, torch.equal(y.cpu(), x.cpu() * 2 + 100))
+big = torch.ones(1 << 20, device="hpu:0")
+for _ in range(5):
+    copy = (big + 1).to("hpu:1")
+    del big
+    big = torch.ones(1 << 20, device="hpu:0")
+    print(copy.sum().item() == 2 << 20)
+""",
+    ).out
+    assert out.splitlines() == ["[[1.0, 7.0], [3.0, 9.0], [5.0, 11.0]] hpu:1 True"] + ["True"] * 5
+
+
+def test_operands_on_two_devices_are_refused(script):
+    out = two(
+        script,
+        """
+a, b = torch.ones(2, 2, device="hpu:0"), torch.ones(2, 2, device="hpu:1")
+for function in (lambda: a + b, lambda: a @ b, lambda: a.add_(b), lambda: torch.cat([a, b]), lambda: torch.add(a, a, out=b)):
+    try:
+        function()
+    except RuntimeError as error:
+        print("hpu:0" in str(error) and "hpu:1" in str(error))
+print(torch.equal(a + torch.tensor(1.0), a + 1))
+""",
+    ).out
+    assert out.split() == ["True"] * 6
+
+
+def test_streams_and_events_work_across_devices(script):
+    out = two(
+        script,
+        """
+from openhpu import _C
+a, b = torch.zeros(4, device="hpu:0"), torch.zeros(4, device="hpu:1")
+a.add_(1); b.add_(1)
+torch.hpu.synchronize(0); torch.hpu.synchronize(1)
+_C.block_queue(0)
+a.add_(1)
+event = torch.hpu.current_stream(0).record_event()
+torch.hpu.current_stream(1).wait_event(event)
+with torch.hpu.device(1):
+    b.add_(1)
+    done = torch.hpu.current_stream(1).record_event()
+print(event.query(), done.query())
+_C.unblock_queue(0)
+torch.hpu.synchronize(1)
+print(event.query(), done.query(), a.tolist(), b.tolist())
+""",
+    ).out
+    assert out.splitlines() == ["False False", "True True [2.0, 2.0, 2.0, 2.0] [2.0, 2.0, 2.0, 2.0]"]
+
+
+def test_one_device_does_not_wait_for_another(script):
+    out = two(
+        script,
+        """
+from openhpu import _C
+b = torch.zeros(4, device="hpu:1")
+torch.ones(1, device="hpu:0")
+_C.block_queue(0)
+print(b.add_(1).tolist())
+_C.unblock_queue(0)
+""",
+    ).out
+    assert out == "[1.0, 1.0, 1.0, 1.0]"
+
+
+def test_each_device_has_its_own_generator(script):
+    out = two(
+        script,
+        """
+torch.manual_seed(3)
+a, b = torch.rand(4, device="hpu:0"), torch.rand(4, device="hpu:1")
+print(torch.equal(a.cpu(), b.cpu()))
+state = torch.hpu.get_rng_state(1)
+torch.rand(4, device="hpu:0")
+print(torch.equal(torch.hpu.get_rng_state(1), state), len(torch.hpu.get_rng_state_all()))
+""",
+    ).out
+    assert out.split() == ["True", "True", "2"]
+
+
+def test_an_error_belongs_to_its_device(script):
+    out = two(
+        script,
+        """
+table, index = torch.ones(3, 2, device="hpu:1"), torch.zeros(2, dtype=torch.long, device="hpu:1")
+torch.ones(1, device="hpu:0")
+torch.nn.functional.embedding(index, table)
+torch.nn.functional.embedding(index + 9, table)
+torch.hpu.synchronize(0)
+try:
+    torch.hpu.synchronize(1)
+except IndexError:
+    print("caught")
+""",
+    ).out
+    assert out == "caught"
+
+
+def test_autograd_across_devices(script):
+    out = two(
+        script,
+        """
+w = torch.ones(3, device="hpu:0", requires_grad=True)
+v = torch.full((3,), 2.0, device="hpu:1", requires_grad=True)
+((w * 3).to("hpu:1") * v).sum().backward()
+print(w.grad.device, w.grad.tolist(), v.grad.device, v.grad.tolist())
+""",
+    ).out
+    assert out == "hpu:0 [6.0, 6.0, 6.0] hpu:1 [3.0, 3.0, 3.0]"
+
+
+def test_data_parallel_models_replicate(script):
+    out = two(
+        script,
+        """
+model = torch.nn.Linear(3, 2)
+copies = [torch.nn.Linear(3, 2).to(f"hpu:{i}") for i in range(2)]
+for copy in copies:
+    copy.load_state_dict(model.state_dict())
+x = torch.ones(4, 3)
+print(torch.allclose(copies[0](x.to("hpu:0")).cpu(), copies[1](x.to("hpu:1")).cpu()))
+""",
+    ).out
+    assert out == "True"
+
+
+def test_visible_modules_are_the_devices(script):
+    code = "import torch; print(torch.hpu.device_count(), torch.ones(1, device='hpu:2').device)"
+    assert script(code, HABANA_VISIBLE_MODULES="5,1,3").out == "3 hpu:2"
+
+
+def test_a_launchers_process_means_its_module_by_every_index(script):
+    code = """
+        import torch
+        print(torch.hpu.device_count(), torch.hpu.current_device())
+        a, b = torch.ones(2, device="hpu:0"), torch.ones(2, device="hpu:1")
+        print((a + b).device, a.device == b.device, torch.ones(1, device="hpu").device)
+        torch.hpu.set_device(1)
+        print(torch.hpu.current_device())
+        torch.nn.Linear(2, 2).to("hpu:1")(torch.ones(1, 2, device="hpu:0"))
+    """
+    out = script(code, LOCAL_RANK="1", LOCAL_WORLD_SIZE="2").out
+    assert out.splitlines() == ["2 0", "hpu:0 True hpu:0", "0"]
