@@ -6,47 +6,18 @@
 #include <omp.h>
 
 #include <cstring>
-#include <mutex>
 
 #include "ops/Alias.h"
 #include "ops/Fallback.h"
 #include "runtime/HPUDevice.h"
+#include "runtime/KernelWarnings.h"
 #include "runtime/events.h"
 #include "runtime/site.h"
 
 namespace openhpu {
-namespace {
-
-std::mutex warnings_mutex;
-std::vector<c10::Warning> warnings;
-std::atomic<bool> has_warnings{false};
-
-// Warnings of kernels belong to the script, not to the worker's stderr.
-struct CollectWarnings final : c10::WarningHandler {
-  void process(const c10::Warning& w) override {
-    std::lock_guard<std::mutex> lock(warnings_mutex);
-    if (warnings.size() < 64) warnings.push_back(w);
-    has_warnings.store(true, std::memory_order_release);
-  }
-};
-
-}  // namespace
-
 void set_up_worker() {
-  static CollectWarnings collect;
   static thread_local c10::InferenceMode no_autograd(true);
-  c10::WarningUtils::set_warning_handler(&collect);
-}
-
-void emit_kernel_warnings() {
-  if (!has_warnings.load(std::memory_order_acquire)) return;
-  std::vector<c10::Warning> taken;
-  {
-    std::lock_guard<std::mutex> lock(warnings_mutex);
-    taken.swap(warnings);
-    has_warnings.store(false, std::memory_order_release);
-  }
-  for (auto& w : taken) c10::warn(w);
+  collect_kernel_warnings();
 }
 
 void apply_kernel_threads(size_t largest_bytes) {

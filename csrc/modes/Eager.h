@@ -58,8 +58,6 @@ void set_up_worker();
 // torch.set_num_threads.
 void apply_kernel_threads(size_t largest_bytes);
 size_t largest_tensor(const c10::Stack& values);
-// Emits, on this thread, the warnings that kernels raised on workers since the last call.
-void emit_kernel_warnings();
 
 // Visits the tensors of a list of values, lists included, in order.
 template <class Visit>

@@ -7,6 +7,7 @@
 #include "ops/Alias.h"
 #include "runtime/HPUAllocator.h"
 #include "runtime/KernelMemory.h"
+#include "runtime/KernelWarnings.h"
 #include "runtime/events.h"
 #include "runtime/site.h"
 
@@ -102,6 +103,10 @@ void OpCall::inspect() {
       case ArgKind::Other: signature.add_value(value, false); break;
     }
   }
+  TORCH_CHECK(
+      !kernel_.traits().masks_wait || operands_.empty() || operands_[0].tensor->device().type() == c10::kHPU,
+      "indices should be either on cpu or on the same device as the indexed tensor (",
+      operands_[0].tensor->device(), "), but an index is on ", device_);
   if (device_.index() < 0) device_ = c10::Device(c10::kHPU, current_device());
   if (C10_UNLIKELY(missing_device)) {
     for (const auto& o : operands_) {

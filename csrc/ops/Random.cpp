@@ -26,6 +26,10 @@ void run(const char* name, const Tensor& main, Kernel kernel) {
 
 template <class Fill>
 Tensor& fill(const char* name, Tensor& self, const Gen& generator, Fill&& kernel) {
+  // An hpu generator brings tensors of other devices here.
+  TORCH_CHECK(
+      self.device().type() == c10::kHPU, "Expected a '", self.device().type(),
+      "' device type for generator but found 'hpu'");
   const uint32_t seed = draw_seed(generator, self.device().index());
   if (self.numel() == 0) return self;
   run(name, self, [out = cpu_alias(self), seed, kernel] { kernel(out, seed); });

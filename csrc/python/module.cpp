@@ -82,10 +82,11 @@ void bind_device(py::module& m) {
   m.def("init", [] { device_of(-1); });
   m.def("is_initialized", [] { return hpu_allocator()->initialized(); });
   m.def("is_in_bad_fork", [] { return device::DeviceRegistry::instance().bad_fork(); });
-  m.def("synchronize", [](int i) {
+  // Wrapped as PyTorch wraps its own functions, so that kernels' warnings become Python warnings.
+  m.def("synchronize", torch::wrap_pybind_function([](int i) {
     synchronize(static_cast<c10::DeviceIndex>(i));
     release_returned();
-  }, py::arg("device") = -1);
+  }), py::arg("device") = -1);
   // For tests: the worker waits at a gate, so that what is queued behind it stays queued.
   m.def("block_queue", [](int i) {
     auto& gate = gates()[i];

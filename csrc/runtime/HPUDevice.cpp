@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 
+#include "runtime/KernelWarnings.h"
 #include "runtime/events.h"
 #include "runtime/site.h"
 
@@ -69,6 +70,7 @@ c10::Stream exchange_stream(c10::Stream stream) {
 device::Stream& stream_of(const c10::Stream& stream) { return device_of(stream.device_index()).stream(stream.id()); }
 
 void raise_pending_error(device::Device& d) {
+  emit_kernel_warnings();
   if (!d.queue().has_error()) return;
   auto pending = d.queue().take_error();
   if (!pending) return;
@@ -85,6 +87,11 @@ void raise_pending_error(device::Device& d) {
   } catch (const std::exception& e) {
     TORCH_CHECK(false, e.what(), "\n", context);
   }
+}
+
+void raise_pending_errors() {
+  for (int i = 0; i < registry().count(); ++i)
+    if (auto* d = registry().get_if_open(i)) raise_pending_error(*d);
 }
 
 void synchronize(c10::DeviceIndex index) {

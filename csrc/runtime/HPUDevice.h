@@ -29,8 +29,10 @@ c10::Stream current_stream(c10::DeviceIndex index);
 c10::Stream exchange_stream(c10::Stream stream);
 device::Stream& stream_of(const c10::Stream& stream);
 
-// Throws the pending error of the device's queue, if any, with the operator and the line that issued it.
+// After a wait: emits kernels' warnings and throws the pending error of the device's queue, if any, with the operator and
+// the line that issued it.
 void raise_pending_error(device::Device& d);
+void raise_pending_errors();  // of all open devices
 // Waits for all commands, then raises what went wrong.
 void synchronize(c10::DeviceIndex index);
 

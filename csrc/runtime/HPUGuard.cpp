@@ -61,6 +61,7 @@ void HPUGuardImpl::synchronizeEvent(void* event) const {
   if (!event) return;
   count(Counter::Synchronizations);
   as_event(event)->synchronize();
+  raise_pending_errors();
 }
 double HPUGuardImpl::elapsedTime(void* begin, void* end, const c10::DeviceIndex) const {
   TORCH_CHECK(begin && end, "Both events must be recorded before calculating elapsed time.");

@@ -35,8 +35,12 @@ uint32_t current_site() {
       // The autograd node of this operator was created just before its kernel was called.
       const uint64_t sequence = at::sequence_number::peek() - 1;
       auto& slot = ring[sequence % kRing];
-      slot.site.store(site, std::memory_order_relaxed);
-      slot.tag.store(tag_of(sequence, at::RecordFunction::currentThreadId()), std::memory_order_release);
+      const uint64_t tag = tag_of(sequence, at::RecordFunction::currentThreadId());
+      // Later operators that make no node see the same number: the first is the one.
+      if (slot.tag.load(std::memory_order_relaxed) != tag) {
+        slot.site.store(site, std::memory_order_relaxed);
+        slot.tag.store(tag, std::memory_order_release);
+      }
     }
     return site;
   }
