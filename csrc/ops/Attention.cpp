@@ -11,12 +11,15 @@ int64_t choose(
     const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const std::optional<at::Tensor>& mask,
     double dropout_p, bool is_causal, std::optional<double> scale, bool enable_gqa) {
   auto alias = [](const at::Tensor& t) {
-    auto a = t.device().type() == c10::kHPU && !t.is_nested() ? cpu_alias(t) : t;
+    if (t.device().type() != c10::kHPU || t.is_nested()) return t;
+    if (!t.requires_grad()) return cpu_alias(t);
     // The choice also asks whether gradients will be needed.
-    if (t.requires_grad() && at::isFloatingType(t.scalar_type())) {
-      a = at::Tensor(a.unsafeGetTensorImpl()->shallow_copy_and_detach(c10::VariableVersion(0), true));
-    }
-    return a;
+    auto impl = c10::make_intrusive<c10::TensorImpl>(
+        c10::Storage(companion_storage(*t.storage().unsafeGetStorageImpl())),
+        c10::DispatchKeySet(c10::DispatchKey::CPU), t.dtype());
+    impl->set_sizes_and_strides(t.sizes(), t.strides(), t.storage_offset());
+    impl->set_requires_grad(true);
+    return at::Tensor(std::move(impl));
   };
   std::optional<at::Tensor> mask_alias;
   if (mask.has_value() && mask->defined()) mask_alias = alias(*mask);

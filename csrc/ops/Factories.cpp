@@ -83,12 +83,10 @@ at::Tensor efficient_zero_tensor(
     for (int i = 0; i < kMaxDevices; ++i) all->emplace_back(static_cast<c10::DeviceIndex>(i));
     return all;
   }();
-  auto out = at::Tensor(at::detail::empty_generic(
+  return at::Tensor(at::detail::empty_generic(
       size, &(*allocators)[index_of(device)],
       c10::DispatchKeySet(c10::DispatchKey::HPU) | c10::DispatchKeySet(c10::DispatchKey::ZeroTensor),
       c10::dtype_or_default(dtype), std::nullopt));
-  out._set_zero(true);
-  return out;
 }
 
 const at::Tensor& resize_(

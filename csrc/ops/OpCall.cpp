@@ -123,7 +123,8 @@ void OpCall::inspect() {
       const auto* storage = operands_[i].tensor->unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
       for (size_t j = 0; j < i; ++j) {
         if (operands_[j].tensor->unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() != storage) continue;
-        signature.add(i << 32 | j);
+        const bool same = operands_[i].tensor->unsafeGetTensorImpl() == operands_[j].tensor->unsafeGetTensorImpl();
+        signature.add(static_cast<uint64_t>(same) << 63 | i << 32 | j);
         signature.add(static_cast<uint64_t>(operands_[i].tensor->storage_offset()));
         signature.add(static_cast<uint64_t>(operands_[j].tensor->storage_offset()));
         break;
@@ -138,8 +139,9 @@ template <class MakeAlias>
 void OpCall::alias_arguments(c10::Stack& out, MakeAlias&& make) {
   const auto& args = kernel_.args();
   out.reserve(arg_count_ + 1);
-  auto alias = [&](const at::Tensor& t) -> at::Tensor {
-    if (!t.defined()) return t;
+  // An operand given twice is one tensor for the kernel too: in-place composites pass self as input and as output.
+  c10::SmallVector<std::pair<const c10::TensorImpl*, at::Tensor>, 4> seen;
+  auto alias_new = [&](const at::Tensor& t) -> at::Tensor {
     // A CPU operand's value is taken now: the script may change it before the command runs.
     if (t.device().type() == c10::kCPU) {
       auto copy = t.clone();
@@ -147,6 +149,13 @@ void OpCall::alias_arguments(c10::Stack& out, MakeAlias&& make) {
       return copy;
     }
     return make(t);
+  };
+  auto alias = [&](const at::Tensor& t) -> at::Tensor {
+    if (!t.defined() || !kernel_.any_written_) return t.defined() ? alias_new(t) : t;
+    for (const auto& [impl, made] : seen)
+      if (impl == t.unsafeGetTensorImpl()) return made;
+    seen.emplace_back(t.unsafeGetTensorImpl(), alias_new(t));
+    return seen.back().second;
   };
   for (size_t i = 0; i < arg_count_; ++i) {
     auto& value = args_[i];

@@ -47,7 +47,9 @@ const OpTraits& traits_of(const std::string& name) {
 }
 
 bool is_single_operator(const std::string& name) {
-  return name == "aten::convolution" || name == "aten::convolution_backward" || name.rfind("aten::_foreach_", 0) == 0;
+  // mode.values names the devices it accepts.
+  return name == "aten::convolution" || name == "aten::convolution_backward" || name == "aten::mode.values" ||
+      name.rfind("aten::_foreach_", 0) == 0;
 }
 
 }  // namespace openhpu

@@ -292,6 +292,7 @@ Tensor& multinomial_out(const Tensor& self, int64_t n, bool replacement, Gen g, 
   TORCH_CHECK(at::isFloatingType(self.scalar_type()), "multinomial only supports floating-point dtypes for input, got: ", self.scalar_type());
   const int64_t categories = self.size(-1);
   TORCH_CHECK(replacement || n <= categories, "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
+  TORCH_CHECK(categories <= int64_t{1} << 24, "number of categories cannot exceed 2^24");
   if (self.dim() == 1) {
     at::native::resize_output(out, {n});
   } else {
