@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.memory_probe import WORKLOADS
 from benchmarks.report import Table
-from benchmarks.timing import Spread
+from benchmarks.timing import ROUNDS_TO_QUOTE, Spread
 
 _AIM = "<= 1.05"
 _MIB = 2**20
@@ -55,7 +55,7 @@ def memory(rounds: int) -> list[Table]:
         "resident: growth of the process's largest resident memory, everything included, from an opened device with "
         "warm kernels to the fifth step. The device's memory is backed by huge pages where the system has them.",
     ]
-    steps = 10_000 if rounds >= 10 else 1_000
+    steps = 10_000 if rounds >= ROUNDS_TO_QUOTE else 1_000
     left = Table(
         f"What {steps:,} steps of the MLP on hpu leave behind (from a tenth of them to all)",
         ["device bytes", "device blocks", "resident KiB", "page faults a step", "aim"],

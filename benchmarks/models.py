@@ -96,3 +96,4 @@ CONVNET = Workload(
     "ConvNet 5 conv+bn, batch 32 x 3 x 32 x 32", convnet, lambda: (_random(32, 3, 32, 32), _labels(32, 10))
 )
 LINEAR100 = Workload("100 Linear of 32 x 32, batch 32", hundred_linears, lambda: (_random(32, 32), _random(32, 32)))
+WORKLOADS = (MLP, GPT_SMALL, CONVNET, LINEAR100)

@@ -1,10 +1,10 @@
 """The one place where time is measured.
 
-Peers are measured in one process and in turns, a batch of calls each per round, because machines change their speed
-from second to second: what is compared lies milliseconds apart. Reported are medians over the rounds, with the
-fastest and slowest; a ratio is the median of the rounds' own ratios. Page faults are counted beside each time. The
-CPU device gets them out of its way first (`calm_malloc`), since otherwise its large outputs would be timed together
-with the kernel's clearing of fresh pages, which the device's pool does not need.
+Peers are measured in turns, a batch of calls each per round, because machines change their speed from second to second:
+what is compared lies milliseconds apart. All are in one process, but for those of `alone.py`. Reported are medians over
+the rounds, with the fastest and slowest; a ratio is the median of the rounds' own ratios. Page faults are counted
+beside each time. The CPU device gets them out of its way first (`calm_malloc`), since otherwise its large outputs would
+be timed together with the kernel's clearing of fresh pages, which the device's pool does not need.
 """
 
 from __future__ import annotations
@@ -22,20 +22,33 @@ import torch
 
 from openhpu import hpu
 
-# Two threads of one team of OpenMP poll for a while after a kernel; the next peer shall not meet them.
-_PAUSE = 0.005
+# A team of OpenMP threads polls for some milliseconds after a kernel; the next peer shall not meet it.
+_PAUSE = 0.01
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _LARGEST_MMAP_THRESHOLD = 32 << 20
+
+# Seconds until the calls returned, seconds until they were done, page faults.
+Turn = tuple[float, float, int]
+# Fewer rounds show that a benchmark runs and leave out what takes long.
+ROUNDS_TO_QUOTE = 10
+_calm = False
 
 
 def calm_malloc() -> bool:
     """Let glibc keep freed memory up to 32 MiB a block instead of returning it; whether that succeeded."""
+    global _calm
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
         return False
     kept = mallopt(_M_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD)
-    return bool(kept and mallopt(_M_TRIM_THRESHOLD, 2**31 - 1))
+    _calm = bool(kept and mallopt(_M_TRIM_THRESHOLD, 2**31 - 1))
+    return _calm
+
+
+def is_calm() -> bool:
+    """Whether `calm_malloc` succeeded in this process."""
+    return _calm
 
 
 def page_faults() -> int:
@@ -45,19 +58,44 @@ def page_faults() -> int:
 
 @dataclass(frozen=True)
 class Peer:
-    """One of those that are compared: a call, on which device it runs, and what surrounds its turns."""
+    """One of those that are compared: a call, on which device it runs, and what surrounds its turns.
+
+    Or, with `turn`, someone who measures a number of calls elsewhere.
+    """
 
     name: str
-    call: Callable[..., Any]
+    call: Callable[..., Any] | None = None
     args: tuple[Any, ...] = ()
     on_hpu: bool = False
     before: Callable[[], Any] | None = None  # called ahead of each turn, not timed
     after: Callable[[], Any] | None = None
+    turn: Callable[[int], Turn] | None = None
 
     def wait(self) -> None:
         """Wait until everything that was issued is done."""
         if self.on_hpu:
             hpu.synchronize()
+
+    def take_turn(self, calls: int) -> Turn:
+        """Measure `calls` calls in a row."""
+        if self.turn:
+            return self.turn(calls)
+        assert self.call
+        if self.before:
+            self.before()
+        call, args, clock = self.call, self.args, time.perf_counter
+        self.wait()
+        faults = page_faults()
+        start = clock()
+        for _ in repeat(None, calls):
+            call(*args)
+        returned = clock()
+        self.wait()
+        done = clock()
+        faults = page_faults() - faults
+        if self.after:
+            self.after()
+        return returned - start, done - start, faults
 
 
 @dataclass(frozen=True)
@@ -92,38 +130,19 @@ def in_turns(peers: Sequence[Peer], rounds: int, calls: int, warm_up: int = 3) -
     """Measure the peers: in each round each makes `calls` calls, starting with another peer each time."""
     samples = {peer.name: Samples() for peer in peers}
     for peer in peers:
-        _turn(peer, max(warm_up, 1))
+        peer.take_turn(max(warm_up, 1))
     # One full turn each besides, so that memory has been touched to the depth that a turn needs.
     for peer in peers:
-        _turn(peer, calls)
+        peer.take_turn(calls)
     for number in range(rounds):
         first = number % len(peers)
         for peer in [*peers[first:], *peers[:first]]:
             time.sleep(_PAUSE)
-            host, done, faults = _turn(peer, calls)
+            host, done, faults = peer.take_turn(calls)
             samples[peer.name].host.append(host / calls)
             samples[peer.name].done.append(done / calls)
             samples[peer.name].faults.append(faults / calls)
     return samples
-
-
-def _turn(peer: Peer, calls: int) -> tuple[float, float, int]:
-    """Seconds until the calls returned, seconds until they were done, page faults."""
-    if peer.before:
-        peer.before()
-    call, args, clock = peer.call, peer.args, time.perf_counter
-    peer.wait()
-    faults = page_faults()
-    start = clock()
-    for _ in repeat(None, calls):
-        call(*args)
-    returned = clock()
-    peer.wait()
-    done = clock()
-    faults = page_faults() - faults
-    if peer.after:
-        peer.after()
-    return returned - start, done - start, faults
 
 
 def check_equal(first: Any, second: Any, what: str) -> None:
