@@ -106,9 +106,7 @@ def script(tmp_path):
 
     def run(code, *, fails=False, warnings="error", **environment):
         clean = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
-        clean.update(
-            PYTHONPATH=str(Path(openhpu.__file__).parents[1]), OPENHPU_MODULE_LOCKS="0", HOME=str(tmp_path)
-        )
+        clean.update(PYTHONPATH=str(Path(openhpu.__file__).parents[1]), OPENHPU_MODULE_LOCKS="0", HOME=str(tmp_path))
         clean.update(environment)
         process = subprocess.run(
             [sys.executable, "-X", "faulthandler", "-W", warnings, "-c", textwrap.dedent(code)],

@@ -49,9 +49,10 @@ def test_factories_make_hpu_tensors():
     for made in (
         torch.empty(2, 3, device="hpu"), torch.zeros(2, device="hpu"), torch.ones(2, device="hpu"),
         torch.full((2,), 3, device="hpu"), torch.eye(2, device="hpu"), torch.arange(3, device="hpu"),
-        torch.linspace(0, 1, 3, device="hpu"), torch.logspace(0, 1, 3, device="hpu"), torch.tril_indices(2, 2, device="hpu"),
+        torch.linspace(0, 1, 3, device="hpu"), torch.logspace(0, 1, 3, device="hpu"),
+        torch.tril_indices(2, 2, device="hpu"), torch.complex(*[torch.ones(2).hpu()] * 2),
         torch.empty_strided((2, 2), (1, 2), device="hpu"), torch.hann_window(4, device="hpu"),
-        torch.scalar_tensor(2, device="hpu"), torch.ones(2).to("hpu").new_zeros(3), torch.complex(*[torch.ones(2).hpu()] * 2),
+        torch.scalar_tensor(2, device="hpu"), torch.ones(2).to("hpu").new_zeros(3),
     ):  # fmt: skip
         assert made.device == torch.device("hpu:0")
 

@@ -62,7 +62,12 @@ def test_importing_takes_no_module(tmp_path):
         assert first.stdout.readline() == "held\n"
         code = "import torch; print(torch.hpu.device_count(), torch.hpu.is_available())"
         done = subprocess.run(
-            [sys.executable, "-c", code], env=locking(tmp_path), capture_output=True, text=True, timeout=120, check=False
+            [sys.executable, "-c", code],
+            env=locking(tmp_path),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
         )
         assert done.stdout == "1 True\n", done.stderr
     finally:

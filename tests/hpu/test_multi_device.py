@@ -50,7 +50,9 @@ def test_operands_on_two_devices_are_refused(script):
         script,
         """
 a, b = torch.ones(2, 2, device="hpu:0"), torch.ones(2, 2, device="hpu:1")
-for function in (lambda: a + b, lambda: a @ b, lambda: a.add_(b), lambda: torch.cat([a, b]), lambda: torch.add(a, a, out=b)):
+for function in (
+    lambda: a + b, lambda: a @ b, lambda: a.add_(b), lambda: torch.cat([a, b]), lambda: torch.add(a, a, out=b)
+):
     try:
         function()
     except RuntimeError as error:

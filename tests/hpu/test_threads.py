@@ -156,6 +156,52 @@ def test_a_new_thread_starts_on_the_first_device_and_the_default_stream():
     assert seen == [(0, 0)]
 
 
+def test_a_full_queue_lets_other_python_threads_run(gate):
+    x = torch.zeros(5, device="hpu")
+    x.add_(1)
+    torch.hpu.synchronize()
+    other = threading.Timer(0.05, gate.open)
+    with gate:
+        other.start()
+        for _ in range(10_000):  # more than the queue holds: the host must wait for the worker
+            x.add_(1)
+    other.join()
+    assert x.tolist() == [10_001.0] * 5
+
+
+class Marker:
+    """Notes the thread on which it dies."""
+
+    def __init__(self, deaths):
+        self.deaths = deaths
+
+    def __del__(self):
+        self.deaths.append(threading.get_ident())
+
+
+def test_python_objects_die_on_threads_of_the_script(gate):
+    deaths = []
+
+    def program():
+        source = torch.ones(1000).pin_memory()
+        source.marker = Marker(deaths)
+        source.untyped_storage().marker = Marker(deaths)
+        x = source.to("hpu", non_blocking=True)
+        x.marker = Marker(deaths)
+        y = x + 1
+        y.untyped_storage().marker = Marker(deaths)
+        return y.sum()
+
+    program()
+    torch.hpu.synchronize()
+    with gate:
+        total = program()
+    assert total.item() == 2000
+    torch.hpu.synchronize()
+    assert len(deaths) == 8
+    assert set(deaths) == {threading.get_ident()}
+
+
 def test_a_kernel_that_is_implemented_in_python_does_not_deadlock(script):
     # The worker then needs the interpreter lock while the main thread waits for the worker.
     out = script(

@@ -1,0 +1,96 @@
+"""Saving and loading, between devices and processes."""
+
+import io
+
+import pytest
+import torch
+
+from .support import make, train_step
+
+
+def through_a_file(value, **options):
+    buffer = io.BytesIO()
+    torch.save(value, buffer)
+    buffer.seek(0)
+    return torch.load(buffer, **options)
+
+
+@pytest.mark.parametrize("location", [None, "hpu", "hpu:0", torch.device("hpu"), lambda storage, place: storage.hpu()])
+def test_a_tensor_comes_back_on_its_device(location):
+    x = torch.arange(6.0, device="hpu").view(2, 3).t()
+    again = through_a_file(x, map_location=location)
+    assert again.device == torch.device("hpu:0")
+    assert again.stride() == x.stride()
+    assert torch.equal(again, x)
+
+
+def test_map_location_moves():
+    assert through_a_file(torch.ones(2, device="hpu"), map_location="cpu").device.type == "cpu"
+    assert through_a_file(torch.ones(2), map_location="hpu").device.type == "hpu"
+
+
+def test_saving_waits_for_the_queue():
+    x = torch.zeros(1000, device="hpu")
+    for _ in range(100):
+        x.add_(1)
+    assert through_a_file(x).unique().tolist() == [100.0]
+
+
+def test_shared_storages_stay_shared():
+    x = torch.arange(6.0, device="hpu")
+    a, b = through_a_file([x, x[2:]])
+    a.add_(1)
+    assert b.tolist() == [3.0, 4.0, 5.0, 6.0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.int8, torch.bool, torch.complex64])
+def test_every_dtype(dtype):
+    x = torch.tensor([0, 1, 1]).to(dtype).to("hpu")
+    assert torch.equal(through_a_file(x).cpu(), x.cpu())
+
+
+def test_files_can_be_mapped(tmp_path):
+    torch.save({"x": torch.arange(1000.0, device="hpu")}, tmp_path / "x.pt")
+    loaded = torch.load(tmp_path / "x.pt", map_location="cpu", mmap=True)
+    assert loaded["x"].sum().item() == 499500
+
+
+def test_the_old_format_too(tmp_path):
+    torch.save(torch.arange(3.0, device="hpu"), tmp_path / "x.pt", _use_new_zipfile_serialization=False)
+    assert torch.load(tmp_path / "x.pt").tolist() == [0.0, 1.0, 2.0]
+
+
+def test_training_continues_from_a_checkpoint():
+    model, optimizer, x, target = make("mlp")
+    for _ in range(3):
+        train_step(model, optimizer, x, target)
+    state = through_a_file({"model": model.state_dict(), "optimizer": optimizer.state_dict()})
+    expected = [train_step(model, optimizer, x, target).item() for _ in range(3)]
+    other, again, _, _ = make("mlp")
+    other.load_state_dict(state["model"])
+    again.load_state_dict(state["optimizer"])
+    assert [train_step(other, again, x, target).item() for _ in range(3)] == expected
+
+
+def test_a_checkpoint_of_hpu_loads_where_there_is_no_hpu(script, tmp_path):
+    torch.save(torch.nn.Linear(3, 2).to("hpu").state_dict(), tmp_path / "x.pt")
+    code = f"""
+        import torch
+        assert not hasattr(torch, "hpu")
+        print(torch.load({str(tmp_path / "x.pt")!r}, map_location="cpu")["weight"].shape)
+    """
+    assert script(code, TORCH_DEVICE_BACKEND_AUTOLOAD="0").out == "torch.Size([2, 3])"
+
+
+def test_an_index_that_does_not_exist_is_an_error(script, tmp_path):
+    script(
+        f"import torch; torch.save(torch.ones(2, device='hpu:1'), {str(tmp_path / 'x.pt')!r})", OPENHPU_DEVICE_COUNT="2"
+    )
+    with pytest.raises(RuntimeError, match=r"hpu|HPU"):
+        torch.load(tmp_path / "x.pt")
+    assert torch.load(tmp_path / "x.pt", map_location="hpu:0").device.index == 0
+
+
+def test_generators_states_are_saved():
+    state = through_a_file(torch.hpu.get_rng_state())
+    torch.hpu.set_rng_state(state)

@@ -1,0 +1,106 @@
+"""The line of the script that issued an operator: in errors and events, through libraries, in backward."""
+
+import pytest
+import torch
+
+from openhpu import _C, events
+
+from .support import line
+
+
+@pytest.fixture
+def reads():
+    """The lines of blocking reads, as they happen."""
+    lines = []
+    subscription = events.subscribe("blocking_read", lambda event: lines.append(event.site))
+    yield lines
+    events.unsubscribe(subscription)
+
+
+def test_the_line_is_the_callers(reads):
+    x = torch.ones(3, device="hpu")
+    x.sum().item()
+    expected = line() - 1
+    assert reads == [(__file__, expected)]
+
+
+def test_frames_of_torch_are_skipped(reads):
+    x = torch.ones(3, device="hpu", requires_grad=True)
+    x.sum().backward()
+    reads.clear()
+    repr(x)  # reads inside torch/_tensor_str.py
+    expected = line() - 1
+    assert reads
+    assert set(reads) == {(__file__, expected)}
+
+
+def test_a_helper_of_the_script_is_the_line_not_its_caller(reads):
+    def helper(x):
+        return x.cpu(), line()
+
+    _, expected = helper(torch.ones(3, device="hpu"))
+    assert reads == [(__file__, expected)]
+
+
+def test_each_iteration_and_each_line_is_told_apart(reads):
+    x = torch.ones(3, device="hpu")
+    for _ in range(2):
+        x.cpu()
+        x.tolist()
+    start = line() - 2
+    assert [number for _, number in reads] == [start, start + 1] * 2
+
+
+def test_operators_in_backward_carry_the_line_of_their_forward():
+    found = []
+    subscription = events.subscribe("cpu_fallback", lambda event: found.append((event.params["op"], event.site)))
+    try:
+        x = torch.ones(3, dtype=torch.float64, device="hpu", requires_grad=True)
+        y = x.sin()
+        sine = line() - 1
+        z = y.exp()
+        exponential = line() - 1
+        found.clear()
+        z.sum().backward()
+    finally:
+        events.unsubscribe(subscription)
+    lines = {op: site for op, site in found if site is not None}
+    assert lines["aten::cos"] == (__file__, sine)
+    products = [site for op, site in found if op == "aten::mul.Tensor"]
+    assert products == [(__file__, exponential), (__file__, sine)]
+
+
+def test_an_error_in_the_second_of_two_equal_lines_names_the_second():
+    table = torch.ones(3, 2, device="hpu")
+    good, bad = torch.zeros(2, dtype=torch.long, device="hpu"), torch.full((2,), 9, device="hpu")
+    table[0], torch.nn.functional.embedding(good, table)
+    torch.nn.functional.embedding(good, table)
+    torch.nn.functional.embedding(bad, table)
+    expected = line() - 1
+    with pytest.raises(IndexError, match=f"line {expected}\\b"):
+        torch.hpu.synchronize()
+
+
+def test_code_from_a_string_has_its_own_name(reads):
+    code = compile("x.cpu()\n\nx.tolist()", "<made up>", "exec")
+    exec(code, {"x": torch.ones(2, device="hpu")})
+    assert reads == [("<made up>", 1), ("<made up>", 3)]
+
+
+def test_a_thread_of_the_script_has_its_own_line(reads):
+    import threading
+
+    x, expected = torch.ones(2, device="hpu"), []
+
+    def work():
+        expected.append((__file__, line() + 1))
+        x.cpu()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert reads == expected
+
+
+def test_no_line_is_made_up_where_there_is_none():
+    assert _C.current_site() == (__file__, line())
