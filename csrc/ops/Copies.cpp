@@ -28,7 +28,7 @@ class CopyCommand final : public device::Command {
       : device_(device), dst_(std::move(dst)), src_(std::move(src)) {}
   const char* name() const override { return "aten::copy_"; }
   void run() override {
-    apply_kernel_threads(dst_.nbytes());
+    apply_kernel_threads(device_, dst_.nbytes());
     device::MemoryPool::AccessScope access(device_.memory());
     KernelScope scope(device_.workspace(), nullptr, 0, false);
     dst_.copy_(src_);
