@@ -10,8 +10,8 @@ const OpTraits& traits_of(const std::string& name) {
   static const OpTraits generic{};
   static const auto* table = new std::unordered_map<std::string, OpTraits>{
       // Sizes given by Scalar arguments.
-      {"aten::arange.start_out", {.numbers_matter = true}},
-      {"aten::range.out", {.numbers_matter = true}},
+      {"aten::arange.start_out", {.numbers_matter = true, .native = true}},
+      {"aten::range.out", {.numbers_matter = true, .native = true}},
       // Output sizes depend on values, though PyTorch's tags do not say so.
       {"aten::_ctc_loss", {.always_wait = true}},
       {"aten::_ctc_loss.Tensor", {.always_wait = true, .cpu_operands = true}},
@@ -32,8 +32,19 @@ const OpTraits& traits_of(const std::string& name) {
       // Composites in PyTorch that are one operator here: the choice among PyTorch's convolutions is the worker's.
       {"aten::convolution", {.native = true}},
       {"aten::convolution_backward", {.native = true}},
-      // Copies need no row in the table of native operators.
+      // Copies and factories need no row in the table of native operators.
       {"aten::copy_", {.native = true}},
+      {"aten::_foreach_copy_", {.native = true}},
+      {"aten::_foreach_zero_", {.native = true}},
+      {"aten::fill_.Scalar", {.native = true}},
+      {"aten::fill_.Tensor", {.native = true}},
+      {"aten::zero_", {.native = true}},
+      {"aten::eye.out", {.native = true}},
+      {"aten::eye.m_out", {.native = true}},
+      {"aten::linspace.out", {.native = true}},
+      {"aten::logspace.out", {.native = true}},
+      {"aten::tril_indices", {.native = true}},
+      {"aten::triu_indices", {.native = true}},
       // Gaudi's fused attention, by the name of PyTorch's CPU kernel for it.
       {"aten::_scaled_dot_product_flash_attention_for_cpu", {.native = true}},
       {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", {.native = true}},
@@ -47,9 +58,9 @@ const OpTraits& traits_of(const std::string& name) {
 }
 
 bool is_single_operator(const std::string& name) {
-  // mode.values names the devices it accepts.
+  // mode.values names the devices it accepts; conj_physical_ calls a kernel that exists per device.
   return name == "aten::convolution" || name == "aten::convolution_backward" || name == "aten::mode.values" ||
-      name.rfind("aten::_foreach_", 0) == 0;
+      name == "aten::conj_physical_" || name.rfind("aten::_foreach_", 0) == 0;
 }
 
 }  // namespace openhpu
