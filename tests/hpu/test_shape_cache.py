@@ -1,0 +1,157 @@
+"""Metadata learned at first sight: all that changes it is part of the key, so that a second sight is never wrong."""
+
+import pytest
+import torch
+
+from .support import agree
+
+F = torch.nn.functional
+INTEGERS = torch.arange(12).view(3, 4)
+FLOATS = torch.arange(12.0).view(3, 4)
+
+
+def alternate(*cases):
+    """Runs all cases twice, in turns, so that each one meets what the others have taught."""
+    for _ in range(2):
+        for function, *operands in cases:
+            agree(function, *operands, exact=False)
+
+
+def test_the_type_of_a_number_decides_the_dtype():
+    alternate(*[(lambda x, n=n: x + n, INTEGERS) for n in (1, 1.5, True, 2j)])
+    alternate(*[(lambda x, n=n: x * n, INTEGERS > 3) for n in (1, 1.5, True)])
+    alternate(*[(lambda x, n=n: torch.where(x > 2, x, n), INTEGERS) for n in (1, 1.5)])
+    alternate(*[(lambda x, n=n: torch.full((2,), n, device=x.device), INTEGERS) for n in (1, 1.5, True, 1j)])
+
+
+def test_the_value_of_a_number_may_decide_the_size():
+    alternate(*[(lambda x, n=n: torch.arange(n, device=x.device), INTEGERS) for n in (3, 5, 7.5, 0)])
+    alternate(*[(lambda x, n=n: torch.arange(0, 10, n, device=x.device), INTEGERS) for n in (1, 3, 0.5)])
+    alternate(*[(lambda x, n=n: torch.linspace(0, 1, n, device=x.device), INTEGERS) for n in (3, 5)])
+
+
+def test_numbers_that_are_operands_do_their_work():
+    alternate(*[(lambda x, n=n: torch.clamp(x, n, n + 3), FLOATS) for n in (0, 2, 5)])
+    alternate(*[(lambda x, n=n: x.add_(x, alpha=n), FLOATS) for n in (1, 2, 0.5)])
+    alternate(*[(lambda x, n=n: F.leaky_relu(x - 5, n), FLOATS) for n in (0.1, 0.2)])
+    alternate(*[(lambda x, n=n: torch.linalg.vector_norm(x, n), FLOATS) for n in (1, 2, float("inf"), 0)])
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "amax", "cumsum", "softmax", "argmax", "prod"])
+def test_dimensions_and_flags(name):
+    flags = [{"dim": 0}, {"dim": 1}, {"dim": -1}]
+    if name in ("sum", "mean", "amax", "argmax"):
+        flags += [{"dim": 0, "keepdim": True}, {"dim": 1, "keepdim": True}]
+    if name in ("sum", "cumsum", "softmax", "prod"):
+        flags += [{"dim": 0, "dtype": torch.float64}]
+    alternate(*[(lambda x, f=f: getattr(torch, name)(x, **f), FLOATS) for f in flags])
+
+
+def test_strides_of_operands_decide_strides_of_results():
+    square = torch.arange(16.0).view(4, 4)
+    layouts = (
+        lambda x: x,
+        lambda x: x.t(),
+        lambda x: x[:, :1].expand(4, 4),
+        lambda x: x.as_strided((4, 4), (1, 4)),
+        lambda x: x.as_strided((4, 4), (2, 1)),
+    )
+    for _ in range(2):
+        for layout in layouts:
+            expected, actual = layout(square) * 2, layout(square.to("hpu")) * 2
+            assert actual.stride() == expected.stride()
+            assert torch.equal(actual.cpu(), expected)
+    image = torch.arange(120.0).view(2, 3, 4, 5)
+    for _ in range(2):
+        for x in (image, image.to(memory_format=torch.channels_last)):
+            assert (x.to("hpu") + 1).stride() == (x + 1).stride()
+            assert F.max_pool2d(x.to("hpu"), 2).stride() == F.max_pool2d(x, 2).stride()
+
+
+def test_dtypes_of_operands():
+    kinds = [torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.bool]
+    alternate(*[(lambda x, y: x + y, FLOATS.to(a), FLOATS.to(b)) for a in kinds for b in kinds])
+
+
+def test_tensors_without_dimensions_promote_differently():
+    zero = torch.tensor(2.0, dtype=torch.float64)
+    alternate(
+        (lambda x, y: x + y, FLOATS, zero),
+        (lambda x, y: x + y, FLOATS, zero[None]),
+        (lambda x, y: x + y, INTEGERS, zero),
+        (lambda x: x + torch.tensor(2.0, dtype=torch.float64), FLOATS),
+        (lambda x: x + torch.tensor(2), FLOATS),
+        (lambda x: x + torch.tensor(2.5), INTEGERS),
+    )
+
+
+def test_the_default_dtype_is_a_switch():
+    for _ in range(2):
+        for dtype in (torch.float32, torch.float64):
+            torch.set_default_dtype(dtype)
+            try:
+                agree(lambda x: (x / 2, x + 1.5, x.float().mean(), torch.sin(x)), INTEGERS, exact=False)
+                assert torch.ones(2, device="hpu").dtype == dtype
+            finally:
+                torch.set_default_dtype(torch.float32)
+
+
+def test_optional_operands_that_are_missing():
+    w, b = torch.arange(8.0).view(2, 4), torch.arange(2.0)
+    alternate(
+        (lambda x, w: F.linear(x, w), FLOATS, w),
+        (lambda x, w, b: F.linear(x, w, b), FLOATS, w, b),
+        (lambda x: F.layer_norm(x, [4]), FLOATS),
+        (lambda x, b: F.layer_norm(x, [4], b), FLOATS, torch.ones(4)),
+        (lambda x, m: torch.clamp(x, min=m), FLOATS, torch.tensor(3.0)),
+        (lambda x, m: torch.clamp(x, max=m), FLOATS, torch.tensor(3.0)),
+    )
+
+
+def test_lists_of_other_lengths():
+    alternate(*[(lambda x, n=n: torch.cat([x] * n), FLOATS) for n in (1, 2, 3)])
+    alternate(*[(lambda x, n=n: torch.stack([x[0], x[1], x[2]][:n]), FLOATS) for n in (1, 2, 3)])
+    alternate(*[(lambda x, n=n: torch._foreach_add([x] * n, [1.0] * n), FLOATS) for n in (1, 2, 3)])
+    alternate(*[(lambda x, n=n: torch.einsum("ij,kj->ik", x, x[:n]), FLOATS) for n in (1, 2)])
+
+
+def test_which_operand_of_a_list_is_which():
+    a, b = torch.ones(2, 3), torch.zeros(1, 3)
+    alternate((lambda a, b: torch.cat([a, b]), a, b), (lambda a, b: torch.cat([b, a]), a, b))
+
+
+def test_conjugation_is_part_of_the_key():
+    x = torch.tensor([1 + 2j, 3 - 1j])
+    alternate(
+        (lambda x: x * 2, x), (lambda x: x.conj() * 2, x), (lambda x: x.conj().imag + 1, x), (lambda x: x.imag + 1, x)
+    )
+
+
+def test_gradients_do_not_change_a_result():
+    x = FLOATS.clone().requires_grad_()
+    alternate((lambda x: (x * 2).detach(), x), (lambda x: x * 2, FLOATS))
+
+
+def test_sizes_of_zero_and_one():
+    for shape in [(0,), (1,), (0, 3), (3, 0), (1, 1), ()]:
+        x = torch.ones(shape)
+        alternate((lambda x: x + 1, x), (lambda x: x.sum(), x), (lambda x: x.clone(), x), (lambda x: x.relu_(), x))
+    alternate((lambda x: x @ x.t(), torch.ones(0, 3)), (lambda x: x @ x.t(), torch.ones(3, 0)))
+
+
+def test_many_shapes_of_one_operator():
+    for n in list(range(1, 200)) * 2:
+        assert (torch.ones(n, device="hpu") + 1).shape == (n,)
+    assert (torch.ones(150, device="hpu") + 1).sum().item() == 300
+
+
+def test_threads_and_deterministic_mode_are_switches():
+    index = torch.tensor([0, 0, 2])
+    for _ in range(2):
+        for deterministic in (False, True):
+            torch.use_deterministic_algorithms(deterministic)
+            try:
+                agree(lambda x, i: x.index_add(0, i, x), FLOATS, index)
+                agree(lambda x, i: x.index_put((i,), x, accumulate=True), FLOATS, index)
+            finally:
+                torch.use_deterministic_algorithms(False)
