@@ -1,0 +1,111 @@
+"""Optimizers of torch.optim: several steps on the device against the CPU, in every form that the optimizer has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from tests.conformance.compare import Tolerance
+from tests.conformance.database import Case, optimizers
+from tests.conformance.execute import DEVICE, Arguments, Checks, Program, check
+
+STEPS = 4
+# After a few steps of momentum and division the last bits of a sum in another order have grown.
+_TOLERANCES = {
+    torch.float32: Tolerance(1e-5, 1e-5),
+    torch.float64: Tolerance(1e-10, 1e-10),
+    torch.bfloat16: Tolerance(1e-2, 1.6e-2),
+}
+# Numbers of the state that PyTorch keeps on the CPU or on the device, depending on the form.
+_NUMBERS = frozenset({"step", "mu_product", "mu", "eta"})
+_SHAPES = ((4, 3), (5, 4), (3, 3))
+
+
+def _parameters(info: Any, dtype: torch.dtype) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(5)
+    shapes = _SHAPES if info.name == "Muon" else (*_SHAPES, (7,), ())
+    return [torch.randn(s, generator=generator, dtype=torch.float64).to(dtype) for s in shapes]
+
+
+def _gradient(p: torch.Tensor, step: int, i: int, sparse: bool, device: str) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(100 * step + i)
+    dense = torch.randn(p.shape, generator=generator, dtype=torch.float64).to(p.dtype)
+    if sparse and dense.dim() == 2:
+        rows = torch.tensor([[0, 2]])
+        return torch.sparse_coo_tensor(rows, dense[[0, 2]], dense.shape).to(device)
+    return dense.to(device)
+
+
+def _program(info: Any, sparse: bool) -> Program:
+    def program(arguments: Arguments, device: str) -> Any:
+        params = [torch.nn.Parameter(p) for p in arguments[0]]
+        options = arguments[2]
+        optimizer = info.optim_cls(params, **options)
+
+        def closure() -> torch.Tensor:
+            # A quadratic bowl: its value and gradients depend on the parameters, as line searches need it.
+            optimizer.zero_grad()
+            loss = torch.stack([((p - 0.5) ** 2).sum() for p in params]).sum()
+            loss.backward()
+            return loss.detach()
+
+        losses = []
+        for step in range(STEPS):
+            if info.step_requires_closure:
+                losses.append(optimizer.step(closure))
+                continue
+            for i, p in enumerate(params):
+                p.grad = _gradient(p, step, i, sparse, device)
+            optimizer.step()
+        state = [dict(sorted(optimizer.state[p].items())) for p in params if p in optimizer.state]
+        tensors = [{k: v for k, v in s.items() if isinstance(v, torch.Tensor) and k not in _NUMBERS} for s in state]
+        numbers = [{k: float(v) for k, v in s.items() if k in _NUMBERS} for s in state]
+        return [p.detach() for p in params], losses, tensors, numbers
+
+    return program
+
+
+def _forms(info: Any) -> list[tuple[str, dict[str, Any]]]:
+    forms: list[tuple[str, dict[str, Any]]] = [("default", {})]
+    forms += [("for-loop", {"foreach": False}), ("foreach", {"foreach": True})] * ("foreach" in info.supported_impls)
+    if "fused" in info.supported_impls:
+        forms.append(("fused", {"fused": True}))
+    if "capturable" in info.supported_impls or info.has_capturable_arg:
+        forms.append(("capturable", {"capturable": True}))
+    return forms
+
+
+def run(case: Case, checks: Checks, part: str) -> None:
+    info = optimizers()[case.name]
+    dtype = case.torch_dtype
+    tolerance = _TOLERANCES[dtype]
+    only_sparse = info.only_supports_sparse_grads
+    for name, form in _forms(info):
+        for entry in info.optim_inputs_func(device="cpu"):
+            kwargs = {**entry.kwargs, **form}
+            if name == "fused" and any(kwargs.get(k) for k in ("foreach", "differentiable")):
+                continue
+            checks.samples += 1
+            where = f"{name} {entry.desc}"
+            params = _parameters(info, dtype)
+            if only_sparse:
+                params = [p for p in params if p.dim() == 2]
+            arguments: Arguments = (params, (), kwargs)
+            if name == "capturable":
+                _capturable(checks, where, info, arguments, tolerance)
+            else:
+                check(checks, where, _program(info, only_sparse), arguments, tolerance, strides=False)
+
+
+def _capturable(checks: Checks, where: str, info: Any, arguments: Arguments, tolerance: Tolerance) -> None:
+    """The CPU has no capturable form: the device's is compared with the CPU's plain one."""
+    inner = _program(info, False)
+
+    def program(given: Arguments, device: str) -> Any:
+        options = dict(given[2])
+        if device != DEVICE:
+            options.pop("capturable")
+        return inner((given[0], given[1], options), device)
+
+    check(checks, where, program, arguments, tolerance, strides=False)

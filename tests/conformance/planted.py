@@ -1,0 +1,28 @@
+"""Faults on purpose, for the test of this suite: a wrong result and a crash."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+
+import torch
+
+
+@functools.cache
+def plant(kind: str) -> None:
+    """From now on torch.sin is wrong, or ends the process, for operands on the device."""
+    from tests.conformance.database import operators
+
+    op = operators()["sin"]
+    right = op.op
+
+    def wrong(x: torch.Tensor, *args: object, **kwargs: object) -> torch.Tensor:
+        result = right(x, *args, **kwargs)
+        if x.device.type != "hpu":
+            return result
+        if kind == "crash":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return result + 1 if result.numel() else result
+
+    op.op = wrong

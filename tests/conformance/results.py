@@ -1,0 +1,103 @@
+"""What a run found: kept in a file as it is found, so that an interrupted run can go on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.conformance.pool import ROOT, Result
+
+FOLDER = ROOT / "build" / "conformance"
+
+
+def fingerprint() -> dict[str, str]:
+    """What the results depend on: a run is resumed only with the same extension, suite and torch."""
+    import torch
+
+    from openhpu import _C
+
+    suite = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        suite.update(path.read_bytes())
+    return {
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "extension": hashlib.sha256(Path(_C.__file__).read_bytes()).hexdigest()[:16],
+        "suite": suite.hexdigest()[:16],
+    }
+
+
+@dataclass
+class Run:
+    """The results of one mode and part, by case."""
+
+    mode: str
+    part: str
+    marks: dict[str, str]
+    results: dict[str, Result] = field(default_factory=dict)
+    wall_s: float = 0.0
+
+    @property
+    def path(self) -> Path:
+        return FOLDER / f"{self.mode}-{self.part}.jsonl"
+
+    def start(self) -> None:
+        """Begins the file anew."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.write_text(json.dumps({"fingerprint": self.marks}) + "\n")
+
+    def add(self, result: Result) -> None:
+        self.results[result["case"]] = result
+        self._append(result)
+
+    def finish(self, wall_s: float) -> None:
+        self.wall_s += wall_s
+        self._append({"wall_s": wall_s})
+
+    def _append(self, row: dict[str, Any]) -> None:
+        with self.path.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+
+
+def read(mode: str, part: str) -> Run | None:
+    """The results of an earlier run, if there are any. A last line cut short by a kill is left out."""
+    run = Run(mode, part, {})
+    if not run.path.exists():
+        return None
+    for line in run.path.read_text().splitlines():
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        if "fingerprint" in row:
+            run.marks = row["fingerprint"]
+        elif "wall_s" in row:
+            run.wall_s += row["wall_s"]
+        else:
+            run.results[row["case"]] = row
+    return run
+
+
+def verdict(result: Result, reasons: dict[str, str], strict: bool) -> str:
+    """passed, failed or skipped. Under `strict` a skip that passes is a failure of the list."""
+    expected = result["case"] in reasons
+    if result["ok"]:
+        return "failed" if expected and strict else ("skipped" if expected else "passed")
+    return "skipped" if expected else "failed"
+
+
+def problem(result: Result, reasons: dict[str, str]) -> list[str]:
+    """What to print for a failed case."""
+    if result["ok"]:
+        return [f"passes, but tests/expectations/skips.toml expects it to fail: {reasons[result['case']]}"]
+    more = result["count"] - len(result["failures"])
+    return [*result["failures"], *([f"and {more} more"] if more > 0 else [])]
+
+
+def count_line(verdicts: Counter[str]) -> str:
+    return f"{verdicts['passed']} passed, {verdicts['failed']} failed, {verdicts['skipped']} skipped"

@@ -1,0 +1,123 @@
+"""The suite itself: a wrong result, a crash, a stale skip and a wrong choice are reported, never passed over."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from tests.conformance import expectations, pool, results, run
+from tests.conformance.compare import Demand, Mismatch, Tolerance, aliasing, compare
+from tests.conformance.pool import ROOT
+from tests.conformance.transfer import Transfer
+
+CASES = ["op_forward:sin:float32", "op_forward:cos:float32"]
+
+
+def test_a_wrong_result_fails_its_case_and_the_command():
+    """The plant is in sin: of the three cases that the choice names, one fails."""
+    command = [sys.executable, "-m", "tests.conformance.run", "--mode", "eager", "--part", "ci", "--jobs", "1"]
+    command += ["-k", "op_forward:sin", "--family", "op_forward", "--plant", "wrong"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    assert "FAILED op_forward:sin:float32\n    sample 0: result: values" in done.stdout
+    passed, rest = done.stdout.splitlines()[-1].split(" passed, ")
+    assert int(passed) >= 2
+    assert int(rest.split(" failed")[0]) >= 1
+    assert "FAILED op_forward:sinh" not in done.stdout
+    assert done.stdout.splitlines()[-2] == f"op_forward: {done.stdout.splitlines()[-1]}"
+
+
+def test_a_crash_is_a_failure_and_the_run_goes_on():
+    found = {}
+    pool.run_cases(CASES, "ci", 1, 1, lambda r: found.update({r["case"]: r}), plant="crash")
+    assert "crash: SIGSEGV" in found[CASES[0]]["failures"][0]
+    assert found[CASES[1]]["ok"]
+    assert found[CASES[1]]["checked"] > 0
+
+
+def test_a_hang_is_a_failure():
+    worker = pool.Worker("ci", 1, None)
+    try:
+        result = worker.run(CASES[0], hang_s=0.0)  # the worker is still importing torch
+    finally:
+        worker.close()
+    assert not result["ok"]
+    assert "hangs" in result["failures"][0]
+
+
+@pytest.mark.parametrize(
+    "options", [("--mode", "lazy"), ("--mode", "compile"), ("--mode", "eager", "-k", "no such case")]
+)
+def test_what_cannot_run_is_an_error(options, capsys):
+    assert run.main(list(options)) == 2
+    assert capsys.readouterr().err.strip()
+
+
+def test_a_skip_that_passes_is_a_failure_of_the_full_run():
+    result = {"case": CASES[0], "ok": True, "failures": [], "count": 0}
+    reasons = {CASES[0]: "because of the test"}
+    assert results.verdict(result, reasons, strict=True) == "failed"
+    assert "expects it to fail" in results.problem(result, reasons)[0]
+    assert results.verdict(result, reasons, strict=False) == "skipped"
+    assert results.verdict({**result, "ok": False}, reasons, strict=True) == "skipped"
+    assert results.verdict(result, {}, strict=True) == "passed"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[[skip]]\ncase = "op_forward:sin:float32"\n',
+        '[[skip]]\ncase = "op_forward:sin:float32"\nreason = "short"\n',
+        '[[skip]]\ncase = "op_forward:nothing:float32"\nreason = "a reason that is long enough"\n',
+        '[[skip]]\ncase = "op_forward:sin:float32"\nreason = "a reason that is long enough"\n' * 2,
+        "[other]\n",
+    ],
+)
+def test_the_list_of_skips_keeps_its_rules(tmp_path, text):
+    path = tmp_path / "skips.toml"
+    path.write_text(text)
+    with pytest.raises(expectations.BadExpectation):
+        expectations.load(CASES, path)
+
+
+def test_the_list_of_skips_has_an_upper_limit(tmp_path):
+    known = [f"op_forward:op{i}:float32" for i in range(expectations.LIMIT + 1)]
+    entries = [f'[[skip]]\ncase = "{name}"\nreason = "a reason that is long enough"\n' for name in known]
+    path = tmp_path / "skips.toml"
+    path.write_text("".join(entries[:-1]))
+    assert len(expectations.load(known, path)) == expectations.LIMIT
+    path.write_text("".join(entries))
+    with pytest.raises(expectations.BadExpectation, match="at most"):
+        expectations.load(known, path)
+
+
+def test_copies_keep_strides_offsets_and_aliasing():
+    base = torch.arange(24.0).reshape(4, 6)
+    sample = (base[1:, ::2], [base.t(), torch.tensor([1 + 2j]).conj()], {"x": torch.ones(1).expand(3), "device": "cpu"})
+    first, (second, conjugated), rest = Transfer("hpu")(sample)
+    assert first.stride() == (6, 2)
+    assert first.storage_offset() == 6
+    assert aliasing([first], [second]) == [0]
+    assert conjugated.is_conj()
+    assert rest["x"].stride() == (0,)
+    assert rest["device"] == "hpu"
+    compare(sample, (first, [second, conjugated], rest), Demand(Tolerance(), placed=False))
+
+
+@pytest.mark.parametrize(
+    "actual",
+    [
+        torch.ones(2, 3, device="hpu") + 1,
+        torch.ones(3, 2, device="hpu"),
+        torch.ones(2, 3, device="hpu", dtype=torch.float64),
+        torch.ones(3, 2, device="hpu").t(),
+        torch.ones(2, 3),
+        1.0,
+        None,
+    ],
+    ids=["values", "shape", "dtype", "strides", "device", "number", "none"],
+)
+def test_each_difference_is_seen(actual):
+    with pytest.raises((Mismatch, AssertionError)):
+        compare(torch.ones(2, 3), actual, Demand(Tolerance()))
