@@ -19,6 +19,7 @@ def apply() -> None:
     _foreach()
     _device_type_probe()
     _sparse_new()
+    _printing()
     optimizers.install()  # a public hook of torch.optim, no patch
 
 
@@ -120,9 +121,22 @@ def _sparse_new() -> None:
     def new(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         if self.layout is torch.sparse_coo and self.device.type == "hpu" and not kwargs:
             if not args:
-                return torch.sparse_coo_tensor(size=(0,), dtype=self.dtype, device=self.device)
+                return torch.sparse_coo_tensor(size=(0,), dtype=self.dtype, device=self.device)  # type: ignore[call-arg]
             return torch.sparse_coo_tensor(*args, dtype=self.dtype, device=self.device)
         return original(self, *args, **kwargs)  # type: ignore[no-any-return]
 
     new.__doc__ = original.__doc__
     tensor.new = new
+
+
+def _printing() -> None:
+    """A tensor's text is made by double operators on its device: CPU fallbacks, and a wait for each. Read it once."""
+    module: Any = importlib.import_module("torch._tensor_str")
+    original = module._tensor_str
+
+    def _tensor_str(self: torch.Tensor, indent: int) -> str:
+        if self.device.type == "hpu" and self.layout is torch.strided and not self.is_nested:
+            self = self.detach().cpu()
+        return original(self, indent)  # type: ignore[no-any-return]
+
+    module._tensor_str = _tensor_str
