@@ -100,7 +100,17 @@ def test_non_blocking_to_pageable_memory_is_complete_when_it_returns():
     x = torch.full((1000,), 3.0, device="hpu")
     for _ in range(20):
         x = x + 1
-    assert x.to("cpu", non_blocking=True).tolist() == [23.0] * 1000
+    assert torch.empty(1000).copy_(x, non_blocking=True).tolist() == [23.0] * 1000
+
+
+def test_a_non_blocking_move_to_the_host_is_pinned_and_needs_a_synchronisation(gate):
+    x = torch.full((1000,), 3.0, device="hpu")
+    x.to("cpu", non_blocking=True)
+    with gate:  # as on CUDA: PyTorch chooses a pinned result
+        y = x.to("cpu", non_blocking=True)
+        assert y.is_pinned()
+    torch.hpu.synchronize()
+    assert y.tolist() == [3.0] * 1000
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.int64, torch.bool, torch.complex64])
