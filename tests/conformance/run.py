@@ -19,7 +19,7 @@ from tests.conformance.pool import Result
 MODES = ("eager", "lazy", "compile")
 AVAILABLE = ("eager",)
 # The part for every change: float32 of everything, and this share of the other dtypes, chosen by the case's name.
-CI_SHARE = 0.2
+CI_SHARE = 0.4
 
 
 def arguments(argv: list[str] | None) -> argparse.Namespace:
