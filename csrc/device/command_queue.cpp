@@ -315,10 +315,6 @@ void CommandQueue::wait(uint64_t sequence) {
   impl.sleep_until_completed(*this, sequence);
 }
 
-bool CommandQueue::host_sleeps() const noexcept {
-  return impl_->wake_at.load(std::memory_order_relaxed) != Impl::kNobody;
-}
-
 std::unique_ptr<CommandError> CommandQueue::take_error() {
   if (!has_error()) return nullptr;
   std::lock_guard lock(impl_->rare_mutex);

@@ -64,9 +64,6 @@ class CommandQueue {
   void wait(uint64_t sequence);
   void drain() { wait(submitted()); }
 
-  // Whether a host thread sleeps until a command has run. Its core is then free for the worker's kernels.
-  bool host_sleeps() const noexcept;
-
   // The first error since the last call, if any; clears it.
   std::unique_ptr<CommandError> take_error();
   bool has_error() const noexcept { return has_error_.load(std::memory_order_acquire); }

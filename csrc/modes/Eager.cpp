@@ -20,19 +20,12 @@ void set_up_worker() {
   collect_kernel_warnings();
 }
 
-void apply_kernel_threads(device::Device& device, size_t largest_bytes) {
+void apply_kernel_threads(size_t largest_bytes) {
   // PyTorch's own grain of 32,768 elements, in float32. Below it elementwise kernels use one thread anyway, while
   // others (oneDNN's, fused optimizers over many small tensors) would start a team that costs more than their work.
-  constexpr size_t kSmall = size_t{128} << 10;
-  // From here on a kernel takes long enough for the host to run out of things to do.
-  constexpr size_t kLarge = size_t{2} << 20;
+  constexpr size_t kOneThreadBytes = size_t{128} << 10;
   static thread_local int applied = 0;
-  const int all = kernel_threads();
-  int wanted = all;
-  if (largest_bytes <= kSmall)
-    wanted = 1;
-  else if (largest_bytes < kLarge && !device.queue().host_sleeps())
-    wanted = std::max(1, all - 1);
+  const int wanted = largest_bytes <= kOneThreadBytes ? 1 : kernel_threads();
   if (wanted > 0 && wanted != applied) {
     // Not at::set_num_threads: that also changes the default of threads that start later.
     omp_set_num_threads(wanted);
@@ -58,7 +51,7 @@ class FunctionCommand final : public device::Command {
       : name_(name), device_(device), bytes_(bytes), kernel_(std::move(kernel)) {}
   const char* name() const override { return name_; }
   void run() override {
-    apply_kernel_threads(device_, bytes_);
+    apply_kernel_threads(bytes_);
     device::MemoryPool::AccessScope access(device_.memory());
     KernelScope scope(device_.workspace(), nullptr, 0, false);
     kernel_();
@@ -166,7 +159,7 @@ at::Tensor KernelCommand::alias(const at::Tensor& t) {
 }
 
 void KernelCommand::run() {
-  apply_kernel_threads(*device_, largest);
+  apply_kernel_threads(largest);
   device::MemoryPool::AccessScope access(device_->memory());
   KernelScope scope(device_->workspace(), planned.data(), planned.size(), /*record=*/false);
   kernel_->call_cpu(args);

@@ -53,10 +53,11 @@ void submit_function(const char* name, const at::Tensor& self, std::function<voi
 
 // Sets the calling (worker) thread up for kernels: no autograd, no version counters, warnings kept for the host.
 void set_up_worker();
-// Applies the thread policy to the calling (worker) thread, by the size of the kernel's largest tensor. Small: one
-// thread. Large: all that the script allows (torch.set_num_threads). In between: all while the host sleeps; else one
-// less, because a team with a member on the core where the host runs is as slow as that member.
-void apply_kernel_threads(device::Device& device, size_t largest_bytes);
+// Applies the thread policy to the calling (worker) thread: one thread for a kernel whose largest tensor is small, since
+// on a machine whose other core issues the next operators a second thread costs more than it gives; else the script's
+// torch.set_num_threads. The number of threads decides how reductions are split, so it is a function of the command
+// alone and never of what the host happens to do.
+void apply_kernel_threads(size_t largest_bytes);
 size_t largest_tensor(const c10::Stack& values);
 
 // Visits the tensors of a list of values, lists included, in order.

@@ -249,7 +249,7 @@ class WaitedCommand final : public device::Command {
   const char* name() const override { return kernel_.name().c_str(); }
   void run() override {
     try {
-      apply_kernel_threads(device_, largest_tensor(stack_));
+      apply_kernel_threads(largest_tensor(stack_));
       device::MemoryPool::AccessScope access(device_.memory());
       KernelScope scope(device_.workspace(), nullptr, 0, /*record=*/true);
       kernel_.call_cpu(stack_);
