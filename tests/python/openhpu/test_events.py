@@ -44,14 +44,14 @@ def test_only_the_subscribed_kind_and_only_while_subscribed(hpu):
     assert len(found) == number
 
 
-def test_the_core_is_asked_only_while_somebody_listens_to_its_kinds(hpu):
-    assert not events._core_is_asked
+def test_the_asked_kinds_only_while_somebody_listens_to_its_kinds(hpu):
+    assert not events._asked_kinds
     mine = events.subscribe("mark_step", lambda event: None)
-    assert not events._core_is_asked
+    assert not events._asked_kinds
     copies = events.subscribe("copy", lambda event: None)
-    assert events._core_is_asked
+    assert events._asked_kinds
     events.unsubscribe(copies)
-    assert not events._core_is_asked
+    assert not events._asked_kinds
     events.unsubscribe(mine)
 
 

@@ -59,7 +59,7 @@ def test_changes_are_told(hpu):
         fall_back()
     assert changes
     assert set(changes) == {local}
-    assert not events._core_is_asked
+    assert not events._asked_kinds
 
 
 def test_compilations_are_counted_from_events(hpu, environment):
