@@ -247,14 +247,7 @@ def test_a_first_sight_with_the_worker_busy_waits_until_it_is_free(gate):
             torch.hypot(x, x)
 
 
-THREADS_FOLLOW_THE_HOST = pytest.mark.xfail(
-    strict=True, reason="mid-sized kernels run with one thread less while the host is awake (apply_kernel_threads)"
-)
-
-
-@pytest.mark.parametrize(
-    "size", [1_000, 30_000, 100_000, pytest.param(300_000, marks=THREADS_FOLLOW_THE_HOST), 1_000_000]
-)
+@pytest.mark.parametrize("size", [1_000, 30_000, 100_000, 300_000, 1_000_000])
 def test_a_result_does_not_depend_on_what_the_host_does_meanwhile(size, gate):
     # A kernel's number of threads decides how a reduction is split, so it must not follow the host's activity.
     torch.manual_seed(0)
@@ -275,8 +268,6 @@ def test_a_result_does_not_depend_on_what_the_host_does_meanwhile(size, gate):
     assert busy.item() == asleep.item()
 
 
-# Not strict: whether the host sleeps at second sight is a matter of timing. To be removed with the mark above.
-@pytest.mark.xfail(strict=False, reason=THREADS_FOLLOW_THE_HOST.kwargs["reason"])
 @pytest.mark.parametrize("size", [36_000, 60_000, 100_000, 300_000])
 def test_first_and_second_sight_give_the_same_bits(size):
     torch.manual_seed(0)
