@@ -348,6 +348,12 @@ std::shared_ptr<const ShapeEntry> OpCall::run_and_wait(bool on_host) {
     if (impl->sizes() != alias.sizes() || impl->strides() != alias.strides() ||
         impl->storage_offset() != alias.storage_offset())
       impl->set_sizes_and_strides(alias.sizes(), alias.strides(), alias.storage_offset());
+    // Some linear algebra leaves its output conjugated lazily.
+    if (impl->is_conj() != alias.is_conj() || impl->is_neg() != alias.is_neg()) {
+      impl->_set_conj(alias.is_conj());
+      impl->_set_neg(alias.is_neg());
+      reusable = false;
+    }
   }
 
   ska::flat_hash_map<const c10::StorageImpl*, std::pair<c10::Storage, uint32_t>> fresh;
