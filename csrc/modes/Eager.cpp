@@ -97,7 +97,6 @@ struct Finished {
     while (!head.compare_exchange_weak(c->next_, c, std::memory_order_release, std::memory_order_relaxed)) {
     }
   }
-  static KernelCommand* next(KernelCommand* c) { return c->next_; }
 };
 
 namespace {

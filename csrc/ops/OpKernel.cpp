@@ -10,12 +10,7 @@ namespace {
 OpKernel::ArgKind kind_of(const c10::Argument& argument) {
   using Kind = OpKernel::ArgKind;
   auto type = argument.real_type();
-  bool optional = false;
-  if (type->kind() == c10::TypeKind::OptionalType) {
-    type = type->expectRef<c10::OptionalType>().getElementType();
-    optional = true;
-  }
-  (void)optional;
+  if (type->kind() == c10::TypeKind::OptionalType) type = type->expectRef<c10::OptionalType>().getElementType();
   switch (type->kind()) {
     case c10::TypeKind::TensorType: return Kind::Tensor;
     case c10::TypeKind::NumberType:
