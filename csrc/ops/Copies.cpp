@@ -11,6 +11,7 @@
 #include "ops/Alias.h"
 #include "runtime/HPUDevice.h"
 #include "runtime/HPUHostAllocator.h"
+#include "runtime/HostTeam.h"
 #include "runtime/HostReferences.h"
 #include "runtime/events.h"
 #include "runtime/site.h"
@@ -108,6 +109,8 @@ void host_to_device(const at::Tensor& src, const at::Tensor& dst, bool non_block
   command->site = current_site();
   if (pinned) command->keep(src.storage());
   const uint64_t sequence = submit(d, command.release());
+  // A batch arrives, made by the host; from here on the work is the device's.
+  release_host_team();
   if (!pinned && !staged) d.queue().wait(sequence);
 }
 

@@ -10,6 +10,7 @@
 #include "ops/OpKernel.h"
 #include "ops/Sparse.h"
 #include "runtime/HPUDevice.h"
+#include "runtime/HostTeam.h"
 #include "runtime/KernelMemory.h"
 
 namespace openhpu {
@@ -68,6 +69,7 @@ void load() {
   device::DeviceRegistry::instance().set_on_open([](device::Device& d) {
     register_kernel_pools(d.memory(), d.workspace());
     if (kernel_threads() <= 0) set_kernel_threads(at::get_num_threads());
+    release_host_team();
     d.queue().set_worker_init([] { set_up_worker(); });
   });
 }

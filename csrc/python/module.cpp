@@ -12,6 +12,7 @@
 #include "runtime/HPUAllocator.h"
 #include "runtime/HPUDevice.h"
 #include "runtime/HPUGenerator.h"
+#include "runtime/HostTeam.h"
 #include "runtime/HostReferences.h"
 #include "runtime/events.h"
 #include <ATen/detail/HPUHooksInterface.h>
@@ -22,6 +23,7 @@ namespace openhpu {
 namespace {
 
 void* release_gil() {
+  release_host_team();
   // A thread without Python state (autograd's) holds no lock to release.
   return PyGILState_Check() ? PyEval_SaveThread() : nullptr;
 }
