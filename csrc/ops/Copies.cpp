@@ -78,6 +78,7 @@ void device_to_device(const at::Tensor& src, const at::Tensor& dst) {
   auto& from = device_of(src.device());
   if (&from != &to) {
     // Two queues: the source's must have written, and must not reuse the memory before the copy is done.
+    flush(from);
     from.queue().drain();
     raise_pending_error(from);
     auto* command = new CopyCommand(to, cpu_alias(dst), cpu_alias(src));
@@ -164,6 +165,7 @@ at::Tensor copy_from_and_resize(const at::Tensor& src, const at::Tensor& dst) {
 at::Scalar local_scalar_dense(const at::Tensor& self) {
   auto& d = device_of(self.device());
   note_blocking_read("aten::item", self.element_size());
+  flush(d);
   d.queue().drain();
   raise_pending_error(d);
   device::MemoryPool::AccessScope access(d.memory());

@@ -1,5 +1,6 @@
 #include "ops/OpKernel.h"
 
+#include "modes/Lazy.h"
 #include "ops/Fallback.h"
 #include "ops/OpCall.h"
 #include "runtime/events.h"
@@ -77,12 +78,18 @@ void OpKernel::call(c10::Stack& stack) {
     return;
   }
   const uint64_t hash = call.signature.hash();
+  const bool lazy = lazy_mode();
   if (auto entry = cache_.find(call.signature, hash)) {
-    count(Counter::OpsSubmitted);
-    call.submit(*entry);
-    return;
+    if (!lazy) {
+      count(Counter::OpsSubmitted);
+      call.submit(*entry);
+      return;
+    }
+    if (call.record(entry)) return;
   }
   count(Counter::OpsWaited);
+  // A graph that is cut here is cut because this operator is new, and won't be next time.
+  LearningScope learning;
   if (auto entry = call.run_and_wait(/*on_host=*/false)) cache_.insert(call.signature, hash, std::move(entry));
 }
 

@@ -128,9 +128,6 @@ void bind_ops(py::module& m) {
     return py::reinterpret_steal<py::object>(
         THPGenerator_Wrap(default_generator(static_cast<c10::DeviceIndex>(i))));
   });
-  m.def("set_mode", [](const std::string& mode) {
-    TORCH_CHECK(mode == "eager", "unknown mode '", mode, "'; this version has: eager");
-  });
 }
 
 }  // namespace
@@ -143,4 +140,5 @@ PYBIND11_MODULE(_C, m) {
   openhpu::bind_memory(m);
   openhpu::bind_ops(m);
   openhpu::bind_events(m);
+  openhpu::bind_graph(m);
 }

@@ -14,8 +14,14 @@ namespace {
 
 void delete_nothing(void*) {}
 
+MemoryHooks hooks;
+
 void delete_memory(void* context) {
   auto* memory = static_cast<HPUMemory*>(context);
+  if (memory->graph.load(std::memory_order_relaxed) != 0 && hooks.forget && hooks.forget(*memory)) {
+    delete memory;
+    return;
+  }
   // In-order reuse: the block may be handed out again at once, since every command that could still touch it was
   // queued before any command of its next owner.
   if (auto* d = device::DeviceRegistry::instance().get_if_open(memory->pool)) {
@@ -38,29 +44,94 @@ void report_peak(device::Device& d) {
 
 }  // namespace
 
-c10::DataPtr allocate_on(c10::DeviceIndex index, size_t nbytes) {
-  index = normalize_index(index);
-  auto& d = device_of(index);
+namespace {
+
+std::unique_ptr<HPUMemory> new_memory(c10::DeviceIndex index, device::Device& d, size_t nbytes) {
   auto memory = std::make_unique<HPUMemory>();
   memory->device = index;
   memory->pool = d.index();
   memory->nbytes = nbytes;
   memory->data = nullptr;
-  if (nbytes > 0) {
+  return memory;
+}
+
+void make_companion(HPUMemory& memory) {
+  memory.cpu_storage = c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), memory.nbytes,
+      c10::DataPtr(memory.data, nullptr, &delete_nothing, c10::Device(c10::kCPU)),
+      /*allocator=*/nullptr, /*resizable=*/false);
+}
+
+}  // namespace
+
+void set_memory_hooks(MemoryHooks h) { hooks = h; }
+
+void* allocate_block(device::Device& d, size_t nbytes) {
+  if (nbytes == 0) return nullptr;
+  for (bool again = true;; again = false) {
     try {
-      memory->data = d.memory().allocate(nbytes);
+      void* data = d.memory().allocate(nbytes);
+      if (C10_UNLIKELY(listening(kAllocationPeak))) report_peak(d);
+      return data;
     } catch (const device::OutOfMemory& e) {
+      if (again && hooks.out_of_memory && hooks.out_of_memory(d.index())) continue;
       if (listening(kError))
         emit(kError, {{"op", std::string("allocate")}, {"message", std::string(e.what())}}, current_site());
       TORCH_CHECK_WITH(OutOfMemoryError, false, e.what());
     }
-    if (C10_UNLIKELY(listening(kAllocationPeak))) report_peak(d);
   }
+}
+
+c10::DataPtr allocate_on(c10::DeviceIndex index, size_t nbytes) {
+  index = normalize_index(index);
+  auto& d = device_of(index);
+  auto memory = new_memory(index, d, nbytes);
+  memory->data = allocate_block(d, nbytes);
+  make_companion(*memory);
   void* data = memory->data;
-  memory->cpu_storage = c10::make_intrusive<c10::StorageImpl>(
-      c10::StorageImpl::use_byte_size_t(), nbytes, c10::DataPtr(data, nullptr, &delete_nothing, c10::Device(c10::kCPU)),
-      /*allocator=*/nullptr, /*resizable=*/false);
   return c10::DataPtr(data, memory.release(), &delete_memory, c10::Device(c10::kHPU, index));
+}
+
+void require_memory(const c10::StorageImpl& storage) {
+  if (!hooks.require) return;
+  if (auto* memory = memory_of(storage)) hooks.require(*memory);
+}
+
+namespace {
+void materialize(c10::StorageImpl* storage) { require_memory(*storage); }
+}  // namespace
+
+void make_pending(c10::StorageImpl& storage, c10::DeviceIndex index, size_t nbytes) {
+  auto* memory = new_memory(index, device_of(index), nbytes).release();
+  memory->owner = &storage;
+  storage.set_data_ptr_noswap(c10::DataPtr(nullptr, memory, &delete_memory, c10::Device(c10::kHPU, index)));
+  storage.set_nbytes(nbytes);
+  if (nbytes == 0)
+    make_companion(*memory);
+  else if (!storage.has_materializer())
+    storage.set_materializer(&materialize);
+}
+
+c10::intrusive_ptr<c10::StorageImpl> make_pending_storage(c10::DeviceIndex index, size_t nbytes) {
+  auto storage = c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), 0, c10::DataPtr(nullptr, c10::Device(c10::kHPU, index)), hpu_allocator(),
+      /*resizable=*/true);
+  make_pending(*storage, index, nbytes);
+  return storage;
+}
+
+void assign_memory(HPUMemory& memory) {
+  if (memory.pending()) assign_memory(memory, allocate_block(device_of(memory.device), memory.nbytes));
+}
+
+void assign_memory(HPUMemory& memory, void* data) noexcept {
+  memory.data = data;
+  make_companion(memory);
+  auto& ptr = memory.owner->_mutable_data_ptr_no_checks();
+  const auto device = ptr.device();
+  (void)ptr.release_context();
+  ptr = c10::DataPtr(data, &memory, &delete_memory, device);
+  memory.owner->clear_materializer();
 }
 
 HPUMemory* memory_of(const c10::StorageImpl& storage) {
