@@ -184,13 +184,23 @@ void NodeRunner::run(const Graph& graph, const std::vector<SlotMemory>& slots) {
       runner.storages_.clear();
     }
   } clear{*this};
+  std::exception_ptr error;
   for (uint32_t n = 0; n < graph.nodes.size(); ++n) {
-    failed = n;
-    run_node(graph, graph.nodes[n]);
+    try {
+      run_node(graph, graph.nodes[n]);
+    } catch (...) {
+      // As in eager mode the operators after it still run, if on garbage.
+      if (!error) {
+        error = std::current_exception();
+        failed = n;
+      }
+      stack_.clear();
+    }
     each_slot(graph.nodes[n], [&](uint32_t slot) {
       if (last_use_[slot] == n && !slots[slot].assigned) storages_[slot].reset();
     });
   }
+  if (error) std::rethrow_exception(error);
 }
 
 }  // namespace openhpu

@@ -8,6 +8,8 @@
 #include "ops/Fallback.h"
 #include "ops/Registration.h"
 #include "device/wait_hook.h"
+#include <torch/csrc/DynamicTypes.h>
+
 #include "python/bindings.h"
 #include "runtime/HPUAllocator.h"
 #include "runtime/HPUDevice.h"
@@ -37,7 +39,7 @@ std::array<std::atomic<bool>, kMaxDevices>& gates() {
 }
 
 py::dict memory_stats(int index) {
-  const auto s = device_of(static_cast<c10::DeviceIndex>(index)).memory().stats();
+  const auto s = memory_stats_of(device_of(static_cast<c10::DeviceIndex>(index)));
   py::dict d;
   d["Limit"] = s.limit;
   d["InUse"] = s.in_use;
@@ -114,6 +116,11 @@ void bind_memory(py::module& m) {
         [](int i) { hpu_allocator()->resetAccumulatedStats(static_cast<c10::DeviceIndex>(i)); });
   m.def("empty_cache", [](int) { hpu_allocator()->emptyCache(); }, py::arg("device") = -1);
   m.def("data_ptr", [](const at::Tensor& t) { return reinterpret_cast<uintptr_t>(t.data_ptr()); });
+  m.def("require_storage", [](const py::object& storage) {
+    TORCH_CHECK(torch::isStorage(storage.ptr()), "expected a storage");
+    auto s = torch::createStorage(storage.ptr());
+    require_memory(*s.unsafeGetStorageImpl());
+  });
   m.def("record_stream", [](at::Tensor t, c10::Stream s) { t.record_stream(s); });
 }
 

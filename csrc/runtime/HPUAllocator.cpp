@@ -15,9 +15,22 @@ namespace {
 void delete_nothing(void*) {}
 
 MemoryHooks hooks;
+// Bytes of pending storages, and how many there are, by device.
+std::array<std::atomic<uint64_t>, kMaxDevices> promised_bytes{};
+std::array<std::atomic<uint64_t>, kMaxDevices> promised_blocks{};
+
+void promise(const HPUMemory& memory) {
+  promised_bytes[memory.pool].fetch_add(memory.nbytes, std::memory_order_relaxed);
+  promised_blocks[memory.pool].fetch_add(1, std::memory_order_relaxed);
+}
+void unpromise(const HPUMemory& memory) {
+  promised_bytes[memory.pool].fetch_sub(memory.nbytes, std::memory_order_relaxed);
+  promised_blocks[memory.pool].fetch_sub(1, std::memory_order_relaxed);
+}
 
 void delete_memory(void* context) {
   auto* memory = static_cast<HPUMemory*>(context);
+  if (memory->pending()) unpromise(*memory);
   if (memory->graph.load(std::memory_order_relaxed) != 0 && hooks.forget && hooks.forget(*memory)) {
     delete memory;
     return;
@@ -106,6 +119,7 @@ void make_pending(c10::StorageImpl& storage, c10::DeviceIndex index, size_t nbyt
   memory->owner = &storage;
   storage.set_data_ptr_noswap(c10::DataPtr(nullptr, memory, &delete_memory, c10::Device(c10::kHPU, index)));
   storage.set_nbytes(nbytes);
+  if (nbytes > 0) promise(*memory);
   if (nbytes == 0)
     make_companion(*memory);
   else if (!storage.has_materializer())
@@ -125,6 +139,8 @@ void assign_memory(HPUMemory& memory) {
 }
 
 void assign_memory(HPUMemory& memory, void* data) noexcept {
+  if (memory.nbytes == 0) return;
+  unpromise(memory);
   memory.data = data;
   make_companion(memory);
   auto& ptr = memory.owner->_mutable_data_ptr_no_checks();
@@ -161,6 +177,7 @@ void HPUAllocator::emptyCache(c10::MempoolId_t) {
   auto& registry = device::DeviceRegistry::instance();
   for (int i = 0; i < registry.count(); ++i) {
     if (auto* d = registry.get_if_open(i)) {
+      flush(*d);
       d->queue().drain();
       d->memory().trim();
       d->workspace().trim();
@@ -171,9 +188,23 @@ void HPUAllocator::emptyCache(c10::MempoolId_t) {
 // One in-order queue per device: memory is never reused ahead of the commands that use it.
 void HPUAllocator::recordStream(const c10::DataPtr&, c10::Stream) {}
 
+device::MemoryStats memory_stats_of(device::Device& d) {
+  flush(d);
+  auto s = d.memory().stats();
+  constexpr uint64_t kAlign = device::MemoryPool::kAlignment;
+  if (const uint64_t bytes = promised_bytes[d.index()].load(std::memory_order_relaxed)) {
+    const uint64_t blocks = promised_blocks[d.index()].load(std::memory_order_relaxed);
+    s.in_use += (bytes + kAlign - 1) / kAlign * kAlign;
+    s.max_in_use = std::max(s.max_in_use, s.in_use);
+    s.active_allocs += blocks;
+    s.num_allocs += blocks;
+  }
+  return s;
+}
+
 c10::CachingDeviceAllocator::DeviceStats HPUAllocator::getDeviceStats(c10::DeviceIndex index) {
   using c10::CachingAllocator::StatType;
-  const auto s = device_of(index).memory().stats();
+  const auto s = memory_stats_of(device_of(index));
   c10::CachingDeviceAllocator::DeviceStats out;
   const auto all = static_cast<size_t>(StatType::AGGREGATE);
   auto set = [&](auto& stats, int64_t current, int64_t peak) {
@@ -195,12 +226,13 @@ void HPUAllocator::resetAccumulatedStats(c10::DeviceIndex index) { device_of(ind
 
 void HPUAllocator::resetPeakStats(c10::DeviceIndex index) {
   auto& d = device_of(index);
+  flush(d);
   d.memory().reset_peak();
   reported_peak[d.index()].store(0, std::memory_order_relaxed);
 }
 
 std::pair<size_t, size_t> HPUAllocator::getMemoryInfo(c10::DeviceIndex index) {
-  const auto s = device_of(index).memory().stats();
+  const auto s = memory_stats_of(device_of(index));
   return {s.limit - s.in_use, s.limit};
 }
 

@@ -67,6 +67,9 @@ void assign_memory(HPUMemory& memory);
 // The same with memory that was allocated before.
 void assign_memory(HPUMemory& memory, void* data) noexcept;
 void* allocate_block(device::Device& d, size_t nbytes);
+// Statistics of the device's memory in the script's order: what was recorded is handed over first, and memory that is
+// promised to a storage counts as in use.
+device::MemoryStats memory_stats_of(device::Device& d);
 // The memory behind a storage; null when its DataPtr is not ours (external memory, no memory).
 HPUMemory* memory_of(const c10::StorageImpl& storage);
 
