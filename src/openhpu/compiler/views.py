@@ -188,8 +188,10 @@ def _assembled(
         elif spare:
             order.append(spare.pop(0))
             shape.append(1)
-    order += spare
-    shape += [1] * len(spare)
+    if spare:  # the view below drops them, wherever they are
+        used = [axis for axis in order if axis in axis_of.values()]
+        order = sorted(order + spare) if used == sorted(used) else order + spare
+        shape = [next((wanted.sizes[dim] for dim in axis_of if axis_of[dim] == axis), 1) for axis in order]
     steps += _permuted([kept.index(axis) for axis in order])
     unexpanded = [n if stride or n == 1 else 1 for n, stride in zip(wanted.sizes, wanted.strides, strict=True)]
     missing = len(unexpanded) - len(shape)
