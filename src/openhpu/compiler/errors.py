@@ -1,0 +1,22 @@
+"""Errors of the compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class CannotCompile(Exception):
+    """A graph that has no recipe. It still runs node by node.
+
+    `op` is the operator at fault ("aten::sort", "" if none is), `scalars` the indices of the variable numbers without
+    which the graph could be compiled: as constants they may work.
+    """
+
+    def __init__(self, reason: str, op: str = "", scalars: Iterable[int] = ()) -> None:
+        super().__init__(f"{op}: {reason}" if op else reason)
+        self.op = op
+        self.scalars = tuple(scalars)
+        self._reason = reason
+
+    def __reduce__(self) -> tuple[type, tuple[str, str, tuple[int, ...]]]:
+        return type(self), (self._reason, self.op, self.scalars)

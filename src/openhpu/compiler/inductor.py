@@ -1,0 +1,115 @@
+"""Inductor, driven directly: from a functional graph to a shared library for the CPU (AOTInductor)."""
+
+from __future__ import annotations
+
+import functools
+import re
+import shutil
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from openhpu.compiler.stored import register_lowering
+
+# What a generated wrapper calls that is neither a kernel nor work: bookkeeping of handles and memory.
+_BOOKKEEPING = re.compile(
+    r"aoti_torch_(get|new|delete|empty|create|assign|item|device|dtype|check|reinterpret|view|zero_)|_strided$"
+)
+_CALL = re.compile(r"\b(aoti_torch_cpu_\w+|aoti_torch_proxy_executor_call_function)\(")
+_KERNEL = re.compile(r'^extern "C" +void +(?:\w+ +)*(\w+)\(', re.MULTILINE)
+_PROXY = re.compile(r"^\s*// (?:Calling|Call) (.*)$")
+
+
+@dataclass(frozen=True)
+class Library:
+    """A compiled graph: the files that belong together, the kernels generated, and calls of PyTorch's own by name."""
+
+    files: dict[str, Path]  # by suffix: ".so", and ".json" if operators are called through PyTorch's dispatcher
+    kernels: int
+    external_kernels: dict[str, int]
+
+
+def decompositions() -> dict[Any, Callable[..., Any]]:
+    """Inductor's table of operators that it has no lowering for, as simpler ones."""
+    from torch._inductor.decomposition import select_decomp_table
+
+    return dict(select_decomp_table())
+
+
+def options(threads: int, output: Path) -> dict[str, Any]:
+    """Inductor's configuration for one recipe."""
+    return {
+        "cpp_wrapper": True,
+        "aot_inductor.output_path": str(output),
+        "cpp.threads": threads,
+        "compile_threads": 1,
+        "keep_output_stride": True,
+        "aot_inductor.enable_frame_pointer": False,
+        "aot_inductor.enable_line_tables": False,
+    }
+
+
+def build(graph: GraphModule, inputs: Sequence[torch.Tensor], threads: int, directory: Path) -> Library:
+    """Compile the graph (flat, functional but for copies into inputs) into `directory`, which must exist.
+
+    `inputs` are the fake tensors that it was traced with. Raises what Inductor and the C++ compiler raise.
+    """
+    from torch._dynamo.utils import get_metrics_context
+    from torch._inductor import config, metrics
+    from torch._inductor.compile_fx import (
+        compile_fx_forward,
+        compile_fx_inner,
+        create_compiler_config_extra,
+        get_cpp_wrapper_config,
+        get_num_model_outputs,
+    )
+    from torch._inductor.virtualized import V
+    from torch._subclasses import FakeTensorMode
+
+    fake_mode = next((t.fake_mode for t in inputs if hasattr(t, "fake_mode")), None) or FakeTensorMode()
+    metrics.reset()
+    register_lowering()
+    output = directory / "recipe.so"
+    with (
+        V.set_aot_compilation(True),
+        config.patch(options(threads, output)),
+        config.patch(get_cpp_wrapper_config()),
+        V.set_real_inputs(inputs),
+        V.set_fake_mode(fake_mode),
+        get_metrics_context(),
+        torch.no_grad(),
+    ):
+        outputs = get_num_model_outputs(graph)
+        compiled = compile_fx_forward(
+            graph,
+            inputs,
+            num_orig_model_outputs=outputs,
+            num_example_inputs=len(inputs),
+            compiler_config_extra=create_compiler_config_extra(graph),
+            inner_compile=functools.partial(compile_fx_inner, cpp_wrapper=True),
+            is_inference=True,
+        )
+    library = Path(compiled.filename)  # type: ignore[attr-defined]
+    if library != output:
+        shutil.move(library, output)
+    files = {".so": output}
+    nodes = output.with_suffix(".json")
+    if nodes.exists():
+        files[".json"] = nodes
+    return Library(files, *_counted(directory))
+
+
+def _counted(directory: Path) -> tuple[int, dict[str, int]]:
+    """Generated kernels, and external calls by operator, out of the generated sources."""
+    kernels = sum(len(set(_KERNEL.findall(path.read_text()))) for path in directory.glob("*.kernel.cpp"))
+    external: Counter[str] = Counter()
+    for path in directory.glob("*.wrapper.cpp"):
+        for name in _CALL.findall(path.read_text()):
+            if not _BOOKKEEPING.search(name):
+                external[name.removeprefix("aoti_torch_cpu_").removesuffix("_out")] += 1
+    return kernels, dict(external)

@@ -1,0 +1,21 @@
+"""Operators that are traced as a Python function of simpler ones. All others are traced as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from openhpu.compiler import optimizers
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "aten::_fused_adam_": optimizers.fused_adam_,
+    "aten::_fused_adamw_": optimizers.fused_adamw_,
+    "aten::_fused_sgd_": optimizers.fused_sgd_,
+    "aten::_fused_adagrad_": optimizers.fused_adagrad_,
+}
+
+
+def lowering(op: str) -> Callable[..., Any] | None:
+    """The function for an operator ("aten::_fused_adamw_.tensor_lr"), which takes the same arguments and returns as
+    many results; None if it is traced as it is."""
+    return _FUNCTIONS.get(op) or _FUNCTIONS.get(op.partition(".")[0])

@@ -1,0 +1,17 @@
+"""Passes over the functional graph between tracing and Inductor, one per file, in the order in which they run."""
+
+from __future__ import annotations
+
+from torch.fx import GraphModule
+
+from openhpu.compiler.passes.distinct_outputs import distinct_outputs
+
+_PASSES = (distinct_outputs,)
+
+
+def run(graph: GraphModule) -> None:
+    """All passes, in place."""
+    for each in _PASSES:
+        each(graph)
+    graph.graph.lint()
+    graph.recompile()

@@ -1,0 +1,39 @@
+"""A returned tensor that is another returned tensor, an input, or a view of one, becomes a copy.
+
+The device adopts what a recipe returns as a slot of its own.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch.fx import GraphModule, Node
+
+
+def distinct_outputs(graph: GraphModule) -> int:
+    """Insert the copies; returns how many. Strides of the results stay."""
+    output = graph.graph.output_node()
+    taken: set[Node] = set(graph.graph.find_nodes(op="placeholder"))
+    results = list(output.args[0])  # type: ignore[arg-type]
+    copies = 0
+    for i, result in enumerate(results):
+        if not isinstance(result, Node):
+            continue
+        root = _root(result)
+        if root in taken:
+            with graph.graph.inserting_before(output):
+                copy = graph.graph.call_function(torch.ops.aten.clone.default, (result,))
+            copy.meta = dict(result.meta)
+            results[i] = copy
+            copies += 1
+        else:
+            taken.add(root)
+    if copies:
+        output.args = (tuple(results),)
+    return copies
+
+
+def _root(node: Node) -> Node:
+    """The node whose memory this one is a view of."""
+    while node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload) and node.target.is_view:
+        node = node.args[0]  # type: ignore[assignment]
+    return node

@@ -1,0 +1,128 @@
+"""Compiles a described graph: `compile_recipe`."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import shutil
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+from openhpu.compiler import inductor, passes
+from openhpu.compiler.description import Description
+from openhpu.compiler.errors import CannotCompile
+from openhpu.compiler.identity import recipe_key, torch_build, vector_isa
+from openhpu.compiler.manifest import Manifest, ScalarInput, SlotTensor
+from openhpu.compiler.program import Program
+from openhpu.compiler.trace import trace
+
+LIBRARY, PROGRAM, MANIFEST = "recipe.so", "program.py", "manifest.json"
+
+
+def compile_recipe(
+    description: Description, directory: Path | str, *, key: str | None = None, keep_sources: bool = False
+) -> Manifest:
+    """Compile a graph into `directory/<key>/` (recipe.so, program.py, manifest.json) and return its manifest.
+
+    `key` defaults to `recipe_key(description)`. The folder appears at once and complete; what was there under that name
+    is replaced. With `keep_sources` Inductor's C++ stays beside it. A recipe.json that may be among the files belongs
+    to the library and has to stay beside it. Raises CannotCompile (the graph) or OSError (the disk). Takes seconds to
+    minutes, and sets the number of PyTorch's threads meanwhile.
+    """
+    started = time.monotonic()
+    key = key or recipe_key(description)
+    directory = Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    program = Program(description)
+    work = Path(tempfile.mkdtemp(prefix=".building-", dir=directory))
+    try:
+        with _threads(description["threads"]), _quiet():
+            graph, inputs = trace(program, inductor.decompositions())
+            passes.run(graph)
+            try:
+                library = inductor.build(graph, inputs, description["threads"], work)
+            except OSError:
+                raise
+            except Exception as error:  # Inductor's and the C++ compiler's are of many kinds
+                raise CannotCompile(f"Inductor: {_reason(error)}") from error
+        kept = {path.name for path in library.files.values()}
+        for path in work.iterdir():
+            if path.name not in kept and not (keep_sources and path.suffix == ".cpp"):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        (work / PROGRAM).write_text(program.text)
+        manifest = Manifest(
+            key=key,
+            inputs=tuple(SlotTensor.of(s.index, s.base) for s in program.plan.inputs if s.base),
+            scalar_inputs=tuple(ScalarInput(i, program.scalar_dtype(i)) for i in program.plan.scalars),
+            outputs=tuple(SlotTensor.of(s.index, s.base) for s in program.plan.outputs if s.base),
+            mutated=tuple(program.plan.mutated),
+            nodes=len(description["nodes"]),
+            kernels=library.kernels,
+            external_kernels=library.external_kernels,
+            compile_seconds=round(time.monotonic() - started, 3),
+            torch=torch_build(),
+            isa=vector_isa(),
+            threads=description["threads"],
+            files={path.name: sha256(path) for path in sorted(work.iterdir())},
+        )
+        (work / MANIFEST).write_text(manifest.to_json())
+        _publish(work, directory / key)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return manifest
+
+
+def sha256(path: Path) -> str:
+    """The file's digest, in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _publish(work: Path, target: Path) -> None:
+    """Rename, after making way: a folder that has contents cannot be replaced in one step."""
+    try:
+        os.rename(work, target)
+    except OSError:
+        if not target.is_dir():
+            raise
+        aside = Path(tempfile.mkdtemp(prefix=".replaced-", dir=target.parent))
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(target, aside / "old")
+        os.rename(work, target)
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _reason(error: Exception) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return " / ".join([type(error).__name__, *lines[:3]])
+
+
+@contextlib.contextmanager
+def _threads(number: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Inductor's warnings say nothing to somebody who did not ask for Inductor."""
+    logger = logging.getLogger("torch")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,37 @@
+"""The operator `openhpu_compiler::stored`: a copy, and for Inductor the order to compute its operand only once.
+
+Inductor computes a small tensor anew inside every loop that reads it. That is right for a sum of two numbers and wrong
+for a power: the optimizers' bias corrections would be computed for each element of each parameter.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+
+_library = torch.library.Library("openhpu_compiler", "DEF")
+_library.define("stored(Tensor x) -> Tensor")
+
+
+@torch.library.impl(_library, "stored", "CompositeExplicitAutograd")
+def _stored(x: torch.Tensor) -> torch.Tensor:
+    return x.clone()
+
+
+def stored(x: torch.Tensor) -> torch.Tensor:
+    """A copy of `x` that a recipe keeps in memory."""
+    result: torch.Tensor = torch.ops.openhpu_compiler.stored.default(x)
+    return result
+
+
+@functools.cache
+def register_lowering() -> None:
+    """Tell Inductor what `stored` means."""
+    from torch._inductor.lowering import register_lowering as register
+
+    @register(torch.ops.openhpu_compiler.stored.default, type_promotion_kind=None)
+    def _(x: Any) -> Any:
+        x.realize()
+        return x

@@ -1,0 +1,92 @@
+"""Records what a script does to CPU tensors, below autograd, as a description for the compiler."""
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten
+
+_VIEWS = {"aten::detach", "aten::_reshape_alias", "aten::lift_fresh", "aten::_unsafe_view", "aten::alias"}
+
+
+class Recorder(TorchDispatchMode):
+    """`with Recorder() as r: step()`, then `r.description(live=[tensors])`.
+
+    Tensors that the block did not make are inputs. `inputs` and `slot_of` lead from slots to tensors.
+    """
+
+    def __init__(self, variable=()):
+        super().__init__()
+        self.slots, self.nodes, self.scalars = [], [], []
+        self.storages = []  # by slot; keeps addresses unique
+        self._slot_by_address = {}
+        self._variable = set(variable)
+
+    def slot_of(self, tensor, kind="input"):
+        storage = tensor.untyped_storage()
+        slot = self._slot_by_address.get(storage._cdata)
+        if slot is None:
+            slot = self._slot_by_address[storage._cdata] = len(self.slots)
+            self.slots.append({"kind": kind, "nbytes": storage.nbytes()})
+            self.storages.append(storage)
+        return slot
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        schema = func._schema
+        formal = [*args, *(a.default_value for a in schema.arguments[len(args) :] if not a.kwarg_only)]
+        values = dict(zip((a.name for a in schema.arguments if not a.kwarg_only), formal, strict=True))
+        values = {a.name: kwargs.get(a.name, values.get(a.name, a.default_value)) for a in schema.arguments}
+        is_view = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
+        if is_view or schema.name in _VIEWS:
+            return func(*args, **kwargs)
+        if schema.name == "aten::_local_scalar_dense" or func.namespace == "profiler":
+            return func(*args, **kwargs)
+        operands = []
+        recorded = [self._argument(values[a.name], a, operands) for a in schema.arguments]
+        result = func(*args, **kwargs)
+        outputs = []
+        for out in tree_flatten(result)[0]:
+            if not isinstance(out, torch.Tensor):
+                outputs.append(("undefined",))
+                continue
+            same = [k for k, operand in enumerate(operands) if operand is out]
+            outputs.append(("argument", same[0]) if same else ("fresh", *self._place(out, "fresh")))
+        name = schema.name + (f".{schema.overload_name}" if schema.overload_name else "")
+        self.nodes.append({"op": name, "args": recorded, "outputs": outputs, "site": 0})
+        return result
+
+    def _place(self, tensor, kind):
+        return (
+            self.slot_of(tensor, kind), tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()),
+            tensor.storage_offset(),
+        )  # fmt: skip
+
+    def _number(self, value):
+        self.scalars.append(value)
+        return len(self.scalars) - 1
+
+    def _argument(self, value, formal, operands):
+        kind = str(formal.real_type)
+        if isinstance(value, torch.Tensor):
+            operands.append(value)
+            return ("tensor", *self._place(value, "input"), value.is_conj() + 2 * value.is_neg())
+        if isinstance(value, (list, tuple)) and "Tensor" in kind:
+            return ("list", [self._argument(item, formal, operands) for item in value])
+        if isinstance(value, (bool, int, float, complex)) and "Tensor" in kind:
+            dtype = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}[type(value)]
+            return ("cpu_scalar", self._number(value), dtype, True)
+        if isinstance(value, (bool, int, float, complex)) and (
+            "number" in kind or "Scalar]" in kind or "float" in kind
+        ):
+            return ("scalar", self._number(value))
+        return ("const", value)
+
+    def description(self, live=(), threads=None, variable=lambda value: False):
+        live = sorted({self._slot_by_address[t.untyped_storage()._cdata] for t in live})
+        return {
+            "slots": self.slots,
+            "nodes": self.nodes,
+            "live": [slot for slot in live if self.slots[slot]["kind"] == "fresh"],
+            "scalars": self.scalars,
+            "variable": [bool(variable(value)) for value in self.scalars],
+            "threads": threads or torch.get_num_threads(),
+        }
