@@ -429,6 +429,14 @@ std::shared_ptr<const ShapeEntry> OpCall::run_and_wait(bool on_host) {
   return reusable ? entry : nullptr;
 }
 
+std::shared_ptr<const ShapeEntry> OpCall::describe_fill() const {
+  auto entry = std::make_shared<ShapeEntry>();
+  entry->outputs.emplace_back().kind = OutputSpec::Kind::Argument;
+  entry->returns.push_back(-1);
+  entry->call = std::make_unique<CallTemplate>(describe_call(kernel_, args_));
+  return entry;
+}
+
 void OpCall::run_on_metadata() {
   c10::Stack cpu;
   ska::flat_hash_map<const c10::StorageImpl*, c10::intrusive_ptr<c10::StorageImpl>> storages;

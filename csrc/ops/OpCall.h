@@ -25,6 +25,8 @@ struct OpCall {
   // Runs on the worker (or, for a CPU fallback, on this thread after the queue has drained) and waits. Leaves the
   // results on the stack and returns what was learned about them; null when it can't be reused.
   std::shared_ptr<const ShapeEntry> run_and_wait(bool on_host);
+  // The same for an operator that returns its first operand and leaves its metadata alone: known without a run.
+  std::shared_ptr<const ShapeEntry> describe_fill() const;
   // Runs at once on this thread, for operators that only look at metadata.
   void run_on_metadata();
 

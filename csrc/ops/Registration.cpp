@@ -40,7 +40,7 @@ void late_operator(const c10::OperatorHandle& op, c10::DispatchKeySet ks, c10::S
 
 bool runs_on_aliases(const std::string& ns) {
   // Other namespaces either have kernels of their own for hpu (c10d) or hold CPU-specific packed weights.
-  return ns == "aten" || ns == "torchvision" || ns == "mkldnn" || ns == "quantized_decomposed";
+  return ns == "aten" || ns == "openhpu" || ns == "torchvision" || ns == "mkldnn" || ns == "quantized_decomposed";
 }
 
 TORCH_LIBRARY_IMPL(_, HPU, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&late_operator>()); }

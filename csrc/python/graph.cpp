@@ -142,7 +142,7 @@ class Describe {
       }
     }
     py::dict out;
-    out["op"] = call.kernel->name();
+    out["op"] = c10::toString(call.kernel->schema().operator_name());
     out["args"] = args;
     out["outputs"] = outputs;
     out["site"] = node.site;
