@@ -49,6 +49,12 @@ struct Graph {
   static constexpr int64_t offset_of(uint64_t place) {
     return static_cast<int64_t>(place & ((uint64_t{1} << kOffsetBits) - 1));
   }
+  // Bytes of the largest tensor in the graph, for the thread policy.
+  size_t largest() const {
+    size_t bytes = 0;
+    for (const auto& node : nodes) bytes = std::max(bytes, node.entry->call->largest);
+    return bytes;
+  }
   // The words of a node: its template, one per operand on the device, one per fresh storage.
   const uint64_t* operand_places(const Node& n) const { return words.data() + n.words + 1; }
 };

@@ -102,7 +102,7 @@ void Recipe::run(
     device::Device& device, const std::vector<SlotMemory>& slots, const std::vector<uint64_t>& numbers) {
   std::lock_guard lock(mutex_);
   set_arguments(slots, numbers);
-  apply_kernel_threads(SIZE_MAX);
+  apply_threads(manifest_.threads);
   const bool first = ordinals_.empty();
   planned_.clear();
   for (size_t k = 0; k < ordinals_.size(); ++k) {

@@ -38,6 +38,7 @@ struct RecipeManifest {
   std::vector<TensorSpec> inputs;
   std::vector<NumberSpec> numbers;        // after the inputs
   std::vector<TensorSpec> outputs;
+  int threads = 1;                        // for which it was compiled
   size_t operators = 0;
   size_t external_kernels = 0;            // library calls (mm, convolution) in one run
 };

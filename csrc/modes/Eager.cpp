@@ -18,18 +18,23 @@ void set_up_worker() {
   collect_kernel_warnings();
 }
 
-void apply_kernel_threads(size_t largest_bytes) {
+int threads_for(size_t largest_bytes) noexcept {
   // PyTorch's own grain of 32,768 elements, in float32. Below it elementwise kernels use one thread anyway, while
   // others (oneDNN's, fused optimizers over many small tensors) would start a team that costs more than their work.
   constexpr size_t kOneThreadBytes = size_t{128} << 10;
+  return largest_bytes <= kOneThreadBytes ? 1 : kernel_threads();
+}
+
+void apply_threads(int wanted) noexcept {
   static thread_local int applied = 0;
-  const int wanted = largest_bytes <= kOneThreadBytes ? 1 : kernel_threads();
   if (wanted > 0 && wanted != applied) {
     // Not at::set_num_threads: that also changes the default of threads that start later.
     omp_set_num_threads(wanted);
     applied = wanted;
   }
 }
+
+void apply_kernel_threads(size_t largest_bytes) { apply_threads(threads_for(largest_bytes)); }
 
 size_t largest_tensor(const c10::Stack& values) {
   size_t largest = 0;

@@ -54,6 +54,8 @@ void set_up_worker();
 // torch.set_num_threads. The number of threads decides how reductions are split, so it is a function of the command
 // alone and never of what the host happens to do.
 void apply_kernel_threads(size_t largest_bytes);
+int threads_for(size_t largest_bytes) noexcept;
+void apply_threads(int wanted) noexcept;
 size_t largest_tensor(const c10::Stack& values);
 
 // Visits the tensors of a list of values, lists included, in order.

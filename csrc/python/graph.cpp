@@ -5,6 +5,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "graph/GraphCache.h"
+#include "modes/Eager.h"
 #include "modes/Lazy.h"
 #include "ops/OpKernel.h"
 #include "python/bindings.h"
@@ -54,7 +55,7 @@ class Describe {
     out["live"] = live;
     out["scalars"] = scalars_;
     out["variable"] = variable_;
-    out["threads"] = kernel_threads();
+    out["threads"] = threads_for(graph_.largest());
     out["sites"] = sites_;
     out["scalar_words"] = scalar_words_;
     return out;
@@ -223,6 +224,7 @@ void bind_graph(py::module& m) {
     out.program = py::cast<std::string>(manifest["program"]);
     out.inputs = tensor_specs(manifest["inputs"]);
     out.outputs = tensor_specs(manifest["outputs"]);
+    out.threads = py::cast<int>(manifest["threads"]);
     out.operators = request.graph.nodes.size();
     out.external_kernels = py::cast<size_t>(manifest["external_kernels"]);
     for (const auto& item : py::cast<py::list>(manifest["numbers"])) {

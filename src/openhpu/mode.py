@@ -7,7 +7,6 @@ comes first; a change after that is an error.
 from __future__ import annotations
 
 import os
-import warnings
 
 from openhpu import settings
 
