@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "device/cores.h"
 #include "device/fork_guard.h"
 #include "device/futex.h"
 #include "device/wait_hook.h"
@@ -41,10 +42,11 @@ bool spin(int us, const std::atomic<int>& other_cpu, Done done) {
   const auto deadline = Clock::now() + std::chrono::microseconds(us);
   do {
     if (other_cpu.load(std::memory_order_relaxed) == ::sched_getcpu()) break;
-    for (int i = 0; i < 16; ++i) {
+    for (int i = 0; i < 64; ++i) {
       if (done()) return true;
       pause();
     }
+    ::sched_yield();  // whoever else wants this core has better use for it
   } while (Clock::now() < deadline);
   return done();
 }
@@ -89,6 +91,8 @@ struct CommandQueue::Impl {
   std::vector<Command*> ring;
   std::thread worker;
   std::atomic<int> spin_us{20};
+  static constexpr int kPatienceUs = 1000;
+  int64_t last_pause_us = 0;  // the worker's
 
   // Producers. The mutex is never held while blocking: a thread that waits for Python's lock with it would deadlock
   // with one that has Python's lock and wants to submit.
@@ -102,6 +106,7 @@ struct CommandQueue::Impl {
   std::atomic<bool> stop{false};
   std::atomic<bool> has_worker_init{false};
   std::atomic<int> worker_cpu{-1};
+  std::atomic<int> avoided{-1};  // the core that the worker is kept off
 
   // Waiting hosts. `wake_at`: the lowest number that a sleeper waits for.
   static constexpr uint64_t kNobody = UINT64_MAX;
@@ -117,7 +122,16 @@ struct CommandQueue::Impl {
   bool orphaned() const noexcept { return generation != fork_generation(); }
 
   void wake_worker() {
-    if (worker_sleeps.load() && worker_sleeps.exchange(0)) futex_wake_one(worker_sleeps);
+    if (!worker_sleeps.load() || !worker_sleeps.exchange(0)) return;
+    keep_apart();
+    futex_wake_one(worker_sleeps);
+  }
+  // Called before the worker is woken: keeps it off the core of the thread that feeds it.
+  void keep_apart() {
+    const int core = producer_cpu.load(std::memory_order_relaxed);
+    if (avoided.load(std::memory_order_relaxed) == core) return;
+    avoided.store(core, std::memory_order_relaxed);
+    avoid_core(worker.native_handle(), core);
   }
   void loop(CommandQueue& queue);
   void sleep_until_work(CommandQueue& queue, uint64_t next);
@@ -160,10 +174,17 @@ void CommandQueue::Impl::run_worker_init(CommandQueue& queue) {
 
 void CommandQueue::Impl::sleep_until_work(CommandQueue& queue, uint64_t next) {
   auto has_work = [&] { return queue.submitted() >= next || stop.load(std::memory_order_relaxed); };
-  if (spin(spin_us.load(std::memory_order_relaxed), producer_cpu, has_work)) return;
-  worker_sleeps.store(1);
-  while (worker_sleeps.load() && queue.submitted_.load() < next && !stop.load()) futex_wait(worker_sleeps, 1);
-  worker_sleeps.store(0);
+  const auto since = Clock::now();
+  int patience = spin_us.load(std::memory_order_relaxed);
+  // Waking a sleeping core costs the script tens of microseconds. Where the last pause was short, as between the steps
+  // of a training, this one probably is too.
+  if (patience > 0 && last_pause_us <= kPatienceUs) patience = std::max(patience, kPatienceUs);
+  if (!spin(patience, producer_cpu, has_work)) {
+    worker_sleeps.store(1);
+    while (worker_sleeps.load() && queue.submitted_.load() < next && !stop.load()) futex_wait(worker_sleeps, 1);
+    worker_sleeps.store(0);
+  }
+  last_pause_us = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - since).count();
 }
 
 void CommandQueue::Impl::loop(CommandQueue& queue) {
@@ -218,6 +239,7 @@ void CommandQueue::Impl::sleep_until_completed(CommandQueue& queue, uint64_t seq
 
 CommandQueue::CommandQueue(std::string name, size_t capacity)
     : impl_(std::make_unique<Impl>(std::move(name), capacity)) {
+  (void)process_cores();  // before any thread of ours is bound
   // A core that the worker needs is not to be spent on waiting for it.
   if (std::thread::hardware_concurrency() == 1) impl_->spin_us = 0;
   impl_->worker = std::thread([this] { impl_->loop(*this); });

@@ -7,6 +7,7 @@
 
 #include <cstring>
 
+#include "device/cores.h"
 #include "ops/Alias.h"
 #include "runtime/HPUDevice.h"
 #include "runtime/KernelWarnings.h"
@@ -27,7 +28,16 @@ int threads_for(size_t largest_bytes) noexcept {
 
 void apply_threads(int wanted) noexcept {
   static thread_local int applied = 0;
+  static thread_local int team = 1;
   if (wanted > 0 && wanted != applied) {
+    if (wanted > team) {
+      // The worker is kept off the script's core; the threads of its team must not inherit that.
+      device::AllCores all;
+      std::atomic<int> present{0};  // a region without effect would be optimised away
+#pragma omp parallel num_threads(wanted)
+      present.fetch_add(1);
+      team = wanted;
+    }
     // Not at::set_num_threads: that also changes the default of threads that start later.
     omp_set_num_threads(wanted);
     applied = wanted;
