@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "graph/CallTemplate.h"
 #include "graph/Signature.h"
 #include "graph/SpinLock.h"
 
@@ -43,6 +44,7 @@ struct ShapeEntry {
   std::vector<StorageSpec> storages;
   std::vector<ResizeSpec> resizes;
   std::vector<int32_t> returns;  // per return value: -1 a tensor, n >= 0 a list of n tensors
+  std::unique_ptr<CallTemplate> call;
 };
 
 // Entries by signature, for one operator. Thread-safe; bounded.

@@ -8,11 +8,9 @@
 #include <cstring>
 
 #include "ops/Alias.h"
-#include "ops/Fallback.h"
 #include "runtime/HPUDevice.h"
 #include "runtime/KernelWarnings.h"
 #include "runtime/events.h"
-#include "runtime/site.h"
 
 namespace openhpu {
 void set_up_worker() {
@@ -20,18 +18,23 @@ void set_up_worker() {
   collect_kernel_warnings();
 }
 
-void apply_kernel_threads(size_t largest_bytes) {
+int threads_for(size_t largest_bytes) noexcept {
   // PyTorch's own grain of 32,768 elements, in float32. Below it elementwise kernels use one thread anyway, while
   // others (oneDNN's, fused optimizers over many small tensors) would start a team that costs more than their work.
   constexpr size_t kOneThreadBytes = size_t{128} << 10;
+  return largest_bytes <= kOneThreadBytes ? 1 : kernel_threads();
+}
+
+void apply_threads(int wanted) noexcept {
   static thread_local int applied = 0;
-  const int wanted = largest_bytes <= kOneThreadBytes ? 1 : kernel_threads();
   if (wanted > 0 && wanted != applied) {
     // Not at::set_num_threads: that also changes the default of threads that start later.
     omp_set_num_threads(wanted);
     applied = wanted;
   }
 }
+
+void apply_kernel_threads(size_t largest_bytes) { apply_threads(threads_for(largest_bytes)); }
 
 size_t largest_tensor(const c10::Stack& values) {
   size_t largest = 0;
@@ -41,52 +44,6 @@ size_t largest_tensor(const c10::Stack& values) {
         largest = std::max(largest, static_cast<size_t>(t.unsafeGetTensorImpl()->numel()) * t.itemsize());
     });
   return largest;
-}
-
-namespace {
-
-class FunctionCommand final : public device::Command {
- public:
-  FunctionCommand(const char* name, device::Device& device, size_t bytes, std::function<void()> kernel)
-      : name_(name), device_(device), bytes_(bytes), kernel_(std::move(kernel)) {}
-  const char* name() const override { return name_; }
-  void run() override {
-    apply_kernel_threads(bytes_);
-    device::MemoryPool::AccessScope access(device_.memory());
-    KernelScope scope(device_.workspace(), nullptr, 0, false);
-    kernel_();
-    kernel_ = nullptr;  // aliases die inside the scope
-  }
-
- private:
-  const char* name_;
-  device::Device& device_;
-  size_t bytes_;
-  std::function<void()> kernel_;
-};
-
-}  // namespace
-
-void submit_function(const char* name, const at::Tensor& self, std::function<void()> kernel) {
-  auto& d = device_of(self.device());
-  const std::string text(name);
-  const auto dot = text.find('.');
-  const auto dtype = static_cast<int>(self.scalar_type());
-  const uint64_t native = native_dtypes(text.substr(0, dot), dot == std::string::npos ? "" : text.substr(dot + 1));
-  const bool fallback = !(native >> dtype & 1);
-  if (fallback) {
-    note_fallback(text, dtype);
-    synchronize(d.index());
-  } else {
-    count(Counter::OpsSubmitted);
-  }
-  auto* command = new FunctionCommand(name, d, self.nbytes(), std::move(kernel));
-  command->site = current_site();
-  const uint64_t sequence = submit(d, command);
-  if (fallback) {
-    d.queue().wait(sequence);
-    raise_pending_error(d);
-  }
 }
 
 // Finished commands: pushed by workers, taken all at once by a host thread.

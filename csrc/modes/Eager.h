@@ -47,10 +47,6 @@ class KernelCommand final : public device::Command {
   friend struct Finished;
 };
 
-// Queues `kernel`, which holds aliases, as the operator `name` on the device of `self`. An operator that is not native
-// for the dtype of `self` is a CPU fallback: counted, and waited for before and after.
-void submit_function(const char* name, const at::Tensor& self, std::function<void()> kernel);
-
 // Sets the calling (worker) thread up for kernels: no autograd, no version counters, warnings kept for the host.
 void set_up_worker();
 // Applies the thread policy to the calling (worker) thread: one thread for a kernel whose largest tensor is small, since
@@ -58,6 +54,8 @@ void set_up_worker();
 // torch.set_num_threads. The number of threads decides how reductions are split, so it is a function of the command
 // alone and never of what the host happens to do.
 void apply_kernel_threads(size_t largest_bytes);
+int threads_for(size_t largest_bytes) noexcept;
+void apply_threads(int wanted) noexcept;
 size_t largest_tensor(const c10::Stack& values);
 
 // Visits the tensors of a list of values, lists included, in order.

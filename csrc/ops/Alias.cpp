@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "modes/Lazy.h"
 #include "ops/Sparse.h"
 #include "runtime/HPUAllocator.h"
 #include "runtime/HPUDevice.h"
@@ -13,6 +14,7 @@ void delete_nothing(void*) {}
 }  // namespace
 
 c10::intrusive_ptr<c10::StorageImpl> companion_storage(const c10::StorageImpl& storage) {
+  require_memory(storage);
   if (auto* memory = memory_of(storage); memory && memory->nbytes == storage.nbytes()) return memory->cpu_storage;
   return c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), storage.nbytes(),
@@ -35,6 +37,11 @@ at::Tensor cpu_alias(const at::Tensor& t) {
 }
 
 c10::Storage make_hpu_storage(c10::DeviceIndex index, size_t nbytes) {
+  if (lazy_mode()) {
+    // Found out here rather than when the graph runs.
+    check_capacity(index, nbytes);
+    return c10::Storage(make_pending_storage(normalize_index(index), nbytes));
+  }
   return c10::Storage(c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), nbytes, allocate_on(index, nbytes), hpu_allocator(), /*resizable=*/true));
 }

@@ -2,7 +2,7 @@
 #include <ATen/native/transformers/attention.h>
 #include <ATen/ops/_fused_sdp_choice.h>
 
-#include "ops/Alias.h"
+#include <c10/core/StorageImpl.h>
 
 namespace openhpu {
 namespace {
@@ -10,15 +10,16 @@ namespace {
 int64_t choose(
     const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const std::optional<at::Tensor>& mask,
     double dropout_p, bool is_causal, std::optional<double> scale, bool enable_gqa) {
+  // CPU tensors of the same description, without memory: the choice depends on metadata alone.
+  static auto* nothing = new c10::Storage(c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), 0, c10::DataPtr(nullptr, c10::Device(c10::kCPU)), nullptr, false));
   auto alias = [](const at::Tensor& t) {
     if (t.device().type() != c10::kHPU || t.is_nested()) return t;
-    if (!t.requires_grad()) return cpu_alias(t);
-    // The choice also asks whether gradients will be needed.
     auto impl = c10::make_intrusive<c10::TensorImpl>(
-        c10::Storage(companion_storage(*t.storage().unsafeGetStorageImpl())),
-        c10::DispatchKeySet(c10::DispatchKey::CPU), t.dtype());
+        c10::Storage(*nothing), c10::DispatchKeySet(c10::DispatchKey::CPU), t.dtype());
     impl->set_sizes_and_strides(t.sizes(), t.strides(), t.storage_offset());
-    impl->set_requires_grad(true);
+    // The choice also asks whether gradients will be needed.
+    if (t.requires_grad()) impl->set_requires_grad(true);
     return at::Tensor(std::move(impl));
   };
   std::optional<at::Tensor> mask_alias;

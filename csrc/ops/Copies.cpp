@@ -11,6 +11,7 @@
 #include "ops/Alias.h"
 #include "runtime/HPUDevice.h"
 #include "runtime/HPUHostAllocator.h"
+#include "runtime/HostTeam.h"
 #include "runtime/HostReferences.h"
 #include "runtime/events.h"
 #include "runtime/site.h"
@@ -77,6 +78,7 @@ void device_to_device(const at::Tensor& src, const at::Tensor& dst) {
   auto& from = device_of(src.device());
   if (&from != &to) {
     // Two queues: the source's must have written, and must not reuse the memory before the copy is done.
+    flush(from);
     from.queue().drain();
     raise_pending_error(from);
     auto* command = new CopyCommand(to, cpu_alias(dst), cpu_alias(src));
@@ -108,6 +110,8 @@ void host_to_device(const at::Tensor& src, const at::Tensor& dst, bool non_block
   command->site = current_site();
   if (pinned) command->keep(src.storage());
   const uint64_t sequence = submit(d, command.release());
+  // A batch arrives, made by the host; from here on the work is the device's.
+  release_host_team();
   if (!pinned && !staged) d.queue().wait(sequence);
 }
 
@@ -161,6 +165,7 @@ at::Tensor copy_from_and_resize(const at::Tensor& src, const at::Tensor& dst) {
 at::Scalar local_scalar_dense(const at::Tensor& self) {
   auto& d = device_of(self.device());
   note_blocking_read("aten::item", self.element_size());
+  flush(d);
   d.queue().drain();
   raise_pending_error(d);
   device::MemoryPool::AccessScope access(d.memory());

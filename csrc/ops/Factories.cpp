@@ -161,8 +161,9 @@ void resize_storage(c10::StorageImpl& storage, size_t nbytes) {
   if (storage.nbytes() == nbytes) return;
   TORCH_CHECK(storage.resizable(), "Trying to resize storage that is not resizable");
   const auto index = storage.device().index();
-  auto memory = allocate_on(index, nbytes);
   const size_t kept = std::min(nbytes, storage.nbytes());
+  if (kept > 0) require_memory(storage);
+  auto memory = allocate_on(index, nbytes);
   if (kept > 0) {
     const void* from = storage.data();
     void* to = memory.get();
@@ -174,6 +175,7 @@ void resize_storage(c10::StorageImpl& storage, size_t nbytes) {
   }
   storage.set_data_ptr_noswap(std::move(memory));
   storage.set_nbytes(nbytes);
+  if (storage.has_materializer()) storage.clear_materializer();
 }
 
 void grow_storage(const at::Tensor& self, size_t nbytes) {

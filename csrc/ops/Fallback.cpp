@@ -73,13 +73,11 @@ void set_fallback_policy(const std::string& place_on_cpu) {
   for (std::string name; std::getline(in, name, ',');) t.allowed.insert(name);
 }
 
-uint64_t native_dtypes(std::string_view qualified_name, std::string_view overload) {
+uint64_t native_dtypes(const std::string& op) {
   auto& t = tables();
   std::lock_guard<std::mutex> lock(t.mutex);
   if (!t.loaded) return ~uint64_t{0};
-  std::string name(qualified_name);
-  if (!overload.empty()) name.append(1, '.').append(overload);
-  auto it = t.native.find(name);
+  auto it = t.native.find(op);
   return it == t.native.end() ? 0 : it->second;
 }
 

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -17,7 +16,7 @@ void set_native_ops(const std::vector<std::pair<std::string, std::string>>& rows
 void set_fallback_policy(const std::string& place_on_cpu);
 
 // Bits (by c10::ScalarType) of the dtypes for which the operator is native. `version` changes with the tables.
-uint64_t native_dtypes(std::string_view qualified_name, std::string_view overload);
+uint64_t native_dtypes(const std::string& op);
 uint64_t fallback_version() noexcept;
 
 // Counts, logs (event "cpu_fallback") or refuses one fallback.

@@ -212,9 +212,15 @@ void OpCall::submit(const ShapeEntry& entry) {
     command->largest = std::max(command->largest, s.nbytes);
     command->planned.push_back({const_cast<void*>(storages.back().data()), s.nbytes, s.ordinal});
   }
+  for (const auto& o : entry.outputs)
+    command->fresh.push_back(o.kind == OutputSpec::Kind::Fresh ? static_cast<int32_t>(o.index) : -1);
+  openhpu::submit(device, command.release());
+  leave_results(entry, storages);
+}
+
+void OpCall::leave_results(const ShapeEntry& entry, const c10::SmallVectorImpl<c10::Storage>& storages) {
   c10::SmallVector<at::Tensor, 4> tensors;
   for (const auto& o : entry.outputs) {
-    command->fresh.push_back(o.kind == OutputSpec::Kind::Fresh ? static_cast<int32_t>(o.index) : -1);
     switch (o.kind) {
       case OutputSpec::Kind::Fresh:
         tensors.push_back(make_hpu_tensor(storages[o.index], o.dtype, o.sizes, o.strides, o.offset));
@@ -223,8 +229,6 @@ void OpCall::submit(const ShapeEntry& entry) {
       case OutputSpec::Kind::Undefined: tensors.emplace_back(); break;
     }
   }
-  openhpu::submit(device, command.release());
-
   stack_.resize(stack_.size() - arg_count_);
   size_t next = 0;
   for (int32_t n : entry.returns) {
@@ -297,6 +301,7 @@ std::shared_ptr<const ShapeEntry> OpCall::run_and_wait(bool on_host) {
     const auto& hpu_storage = t.storage();
     auto& storage = storages[hpu_storage.unsafeGetStorageImpl()];
     if (!storage) {
+      require_memory(*hpu_storage.unsafeGetStorageImpl());
       storage = resizable_storage(*hpu_storage.unsafeGetStorageImpl());
       origin[storage.get()] = hpu_storage;
     }
@@ -337,6 +342,7 @@ std::shared_ptr<const ShapeEntry> OpCall::run_and_wait(bool on_host) {
       auto memory = upload(alias.storage(), device_.index());
       hpu_storage.set_data_ptr_noswap(std::move(memory));
       hpu_storage.set_nbytes(storage->nbytes());
+      if (hpu_storage.has_materializer()) hpu_storage.clear_materializer();
       size_t operand = 0;
       while (operand < operands_.size() && operands_[operand].tensor != hpu) ++operand;
       reusable &= was_empty && impl->storage_offset() == 0 && operand < operands_.size();
@@ -414,9 +420,21 @@ std::shared_ptr<const ShapeEntry> OpCall::run_and_wait(bool on_host) {
       results.emplace_back(value);
     }
   }
+  if (reusable) {
+    entry->call = std::make_unique<CallTemplate>(describe_call(kernel_, args_));
+    for (const auto& s : entry->storages) entry->call->largest = std::max(entry->call->largest, s.nbytes);
+  }
   stack_.resize(stack_.size() - arg_count_);
   for (auto& r : results) stack_.emplace_back(std::move(r));
   return reusable ? entry : nullptr;
+}
+
+std::shared_ptr<const ShapeEntry> OpCall::describe_fill() const {
+  auto entry = std::make_shared<ShapeEntry>();
+  entry->outputs.emplace_back().kind = OutputSpec::Kind::Argument;
+  entry->returns.push_back(-1);
+  entry->call = std::make_unique<CallTemplate>(describe_call(kernel_, args_));
+  return entry;
 }
 
 void OpCall::run_on_metadata() {

@@ -19,9 +19,14 @@ struct OpCall {
   void inspect();
   // Queues the command without waiting, with outputs as described; leaves the results on the stack.
   void submit(const ShapeEntry& entry);
+  // Lazy mode: appends the call to the device's graph, leaves results whose memory is still to be assigned. False, and
+  // nothing changed, when the call is none that a graph can hold.
+  bool record(const std::shared_ptr<const ShapeEntry>& entry);
   // Runs on the worker (or, for a CPU fallback, on this thread after the queue has drained) and waits. Leaves the
   // results on the stack and returns what was learned about them; null when it can't be reused.
   std::shared_ptr<const ShapeEntry> run_and_wait(bool on_host);
+  // The same for an operator that returns its first operand and leaves its metadata alone: known without a run.
+  std::shared_ptr<const ShapeEntry> describe_fill() const;
   // Runs at once on this thread, for operators that only look at metadata.
   void run_on_metadata();
 
@@ -39,6 +44,8 @@ struct OpCall {
   };
   void inspect_tensor(const at::Tensor& t, size_t arg, bool written);
   [[noreturn]] void wrong_device(const at::Tensor& t, size_t arg) const;
+  // Replaces the arguments on the stack by results that lie in `storages`.
+  void leave_results(const ShapeEntry& entry, const c10::SmallVectorImpl<c10::Storage>& storages);
   template <class MakeAlias>
   void alias_arguments(c10::Stack& out, MakeAlias&& make);
 

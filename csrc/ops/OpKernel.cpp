@@ -1,5 +1,6 @@
 #include "ops/OpKernel.h"
 
+#include "modes/Lazy.h"
 #include "ops/Fallback.h"
 #include "ops/OpCall.h"
 #include "runtime/events.h"
@@ -34,24 +35,27 @@ OpKernel::ArgKind kind_of(const c10::Argument& argument) {
 
 OpKernel::OpKernel(const c10::OperatorHandle& op)
     : handle_(op), name_(c10::toString(op.operator_name())), traits_(traits_of(name_)) {
+  if (traits_.seeded) name_.replace(0, name_.find("::"), "aten");
   for (const auto& argument : op.schema().arguments()) {
     const bool written = argument.alias_info() && argument.alias_info()->isWrite();
     any_written_ |= written;
     args_.push_back({kind_of(argument), written});
   }
+  fills_ = traits_.seeded && args_[0].written;
   if (traits_.masks_wait) return;
   if (op.hasTag(at::Tag::dynamic_output_shape) || op.hasTag(at::Tag::data_dependent_output))
     traits_.always_wait = true;
 }
 
-bool OpKernel::is_native(uint64_t dtypes) {
+bool OpKernel::is_native(const OpCall& call) {
   if (traits_.native) return true;
   const uint64_t version = fallback_version();
   if (policy_version_.load(std::memory_order_acquire) != version) {
-    const auto& name = handle_.operator_name();
-    native_dtypes_.store(native_dtypes(name.name, name.overload_name), std::memory_order_relaxed);
+    native_dtypes_.store(native_dtypes(name_), std::memory_order_relaxed);
     policy_version_.store(version, std::memory_order_release);
   }
+  // What a random operator draws decides; its probabilities may have any dtype.
+  const uint64_t dtypes = traits_.seeded ? uint64_t{1} << call.self_dtype : call.dtypes;
   return (dtypes & ~native_dtypes_.load(std::memory_order_relaxed)) == 0;
 }
 
@@ -64,7 +68,7 @@ void OpKernel::call(c10::Stack& stack) {
     call.run_on_metadata();
     return;
   }
-  if (C10_UNLIKELY(!is_native(call.dtypes))) {
+  if (C10_UNLIKELY(!is_native(call))) {
     note_fallback(name_, call.self_dtype);
     call.run_and_wait(/*on_host=*/true);
     return;
@@ -77,13 +81,24 @@ void OpKernel::call(c10::Stack& stack) {
     return;
   }
   const uint64_t hash = call.signature.hash();
-  if (auto entry = cache_.find(call.signature, hash)) {
-    count(Counter::OpsSubmitted);
-    call.submit(*entry);
-    return;
+  const bool lazy = lazy_mode();
+  auto entry = cache_.find(call.signature, hash);
+  if (!entry && fills_) {
+    entry = call.describe_fill();
+    cache_.insert(call.signature, hash, entry);
+  }
+  if (entry) {
+    if (!lazy) {
+      count(Counter::OpsSubmitted);
+      call.submit(*entry);
+      return;
+    }
+    if (call.record(entry)) return;
   }
   count(Counter::OpsWaited);
-  if (auto entry = call.run_and_wait(/*on_host=*/false)) cache_.insert(call.signature, hash, std::move(entry));
+  // A graph that is cut here is cut because this operator is new, and won't be next time.
+  LearningScope learning;
+  if ((entry = call.run_and_wait(/*on_host=*/false))) cache_.insert(call.signature, hash, std::move(entry));
 }
 
 }  // namespace openhpu

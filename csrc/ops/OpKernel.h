@@ -11,6 +11,8 @@
 
 namespace openhpu {
 
+struct OpCall;
+
 // What distinguishes an operator from the generic case; the table is in OpTable.cpp.
 struct OpTraits {
   bool always_wait = false;      // results depend on values: the host waits for the metadata
@@ -19,6 +21,7 @@ struct OpTraits {
   bool cpu_operands = false;     // accepts CPU tensors that are not 0-dim, as PyTorch's CUDA kernels do
   bool host_metadata = false;    // answers from metadata alone, without device work (is_set_to)
   bool native = false;           // runs on the device whatever the table of the generation says
+  bool seeded = false;           // the aten operator of the same name with its seed as an operand (SeededOps)
 };
 const OpTraits& traits_of(const std::string& name);
 // Operators that PyTorch decomposes for backends without a kernel, and that are queued as one command here.
@@ -35,6 +38,7 @@ class OpKernel final : public c10::OperatorKernel {
   // The same without dispatch: the results replace the arguments on the stack.
   void call(c10::Stack& stack);
 
+  // As users know the operator.
   const std::string& name() const noexcept { return name_; }
   // Runs the CPU operator on a stack of aliases, on this thread.
   void call_cpu(c10::Stack& stack) const { handle_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack); }
@@ -49,7 +53,7 @@ class OpKernel final : public c10::OperatorKernel {
   const c10::FunctionSchema& schema() const { return handle_.schema(); }
 
  private:
-  bool is_native(uint64_t dtypes);
+  bool is_native(const OpCall& call);
   friend struct OpCall;
 
   c10::OperatorHandle handle_;
@@ -57,6 +61,7 @@ class OpKernel final : public c10::OperatorKernel {
   OpTraits traits_;
   std::vector<Arg> args_;
   bool any_written_ = false;
+  bool fills_ = false;  // a random operator that returns its first operand, refilled: nothing to learn from a run
   std::atomic<uint64_t> policy_version_{0};
   std::atomic<uint64_t> native_dtypes_{~uint64_t{0}};
   ShapeCache cache_;

@@ -53,6 +53,9 @@ const OpTraits& traits_of(const std::string& name) {
   static const OpTraits vision{.native = true};
   static const OpTraits nms{.always_wait = true, .native = true};
   if (name.rfind("torchvision::", 0) == 0) return name == "torchvision::nms" ? nms : vision;
+  // The library of random operators with a seed.
+  static const OpTraits seeded{.seeded = true};
+  if (name.rfind("openhpu::", 0) == 0) return seeded;
   auto it = table->find(name);
   return it == table->end() ? generic : it->second;
 }

@@ -1,15 +1,11 @@
-// Random operators. Each draws one 32-bit seed from the device's generator when it is issued; the seed is an operand
-// of the command, the numbers a function of it (philox.h). So the same torch.manual_seed gives the same numbers at
+// Random operators. Each checks its arguments, draws one 32-bit seed from the device's generator when it is issued, and
+// calls the operator that computes from that seed (SeededOps). So the same torch.manual_seed gives the same numbers at
 // any thread count and in every mode.
 #include <ATen/ExpandUtils.h>
 #include <ATen/Functions.h>
 #include <ATen/native/Resize.h>
 
-#include "modes/Eager.h"
-#include "ops/Alias.h"
-#include "ops/Fallback.h"
-#include "ops/RandomKernels.h"
-#include "runtime/HPUDevice.h"
+#include "ops/SeededOps.h"
 #include "runtime/HPUGenerator.h"
 
 namespace openhpu {
@@ -18,30 +14,33 @@ namespace {
 using at::Tensor;
 using Gen = std::optional<at::Generator>;
 
-// Runs `kernel` on aliases of `written` and `read`, in queue order; on the host when the dtype is not native.
-template <class Kernel>
-void run(const char* name, const Tensor& main, Kernel kernel) {
-  submit_function(name, main, std::move(kernel));
-}
-
-template <class Fill>
-Tensor& fill(const char* name, Tensor& self, const Gen& generator, Fill&& kernel) {
+uint32_t seed_for(const Tensor& self, const Gen& generator) {
   // An hpu generator brings tensors of other devices here.
   TORCH_CHECK(
       self.device().type() == c10::kHPU, "Expected a '", self.device().type(),
       "' device type for generator but found 'hpu'");
-  const uint32_t seed = draw_seed(generator, self.device().index());
-  if (self.numel() == 0) return self;
-  run(name, self, [out = cpu_alias(self), seed, kernel] { kernel(out, seed); });
+  return draw_seed(generator, self.device().index());
+}
+
+// A drawn seed counts even where there is nothing to fill.
+template <class... Args>
+Tensor& fill(const SeededOp& op, Tensor& self, const Gen& generator, Args&&... args) {
+  const uint32_t seed = seed_for(self, generator);
+  if (self.numel() > 0) op.run(self, seed, std::forward<Args>(args)...);
   return self;
 }
 
-Tensor operand(const Tensor& t, const Tensor& like) {
+// Samples of a distribution whose parameter is `self`.
+Tensor sample(const SeededOp& op, const Tensor& self, const Gen& generator) {
+  const uint32_t seed = seed_for(self, generator);
+  return self.numel() > 0 ? op.tensor(self, seed) : at::empty_like(self, at::MemoryFormat::Contiguous);
+}
+
+void check_device(const Tensor& t, const Tensor& like) {
   TORCH_CHECK(
       t.device() == like.device() || (t.is_cpu() && t.dim() == 0),
       "Expected all tensors to be on the same device, but found at least two devices, ", like.device(), " and ",
       t.device(), "!");
-  return t.device().type() == c10::kHPU ? cpu_alias(t) : t.clone();
 }
 
 void check_floating(const char* name, const Tensor& self) {
@@ -58,7 +57,8 @@ Tensor& uniform_(Tensor& self, double from, double to, Gen g) {
   TORCH_CHECK_NOT_IMPLEMENTED(
       at::isFloatingType(self.scalar_type()), "\"uniform_\" not implemented for '", self.scalar_type(), "'");
   TORCH_CHECK(from <= to, "uniform_ expects to return a [from, to) range, but found from=", from, " > to=", to);
-  return fill("aten::uniform_", self, g, [=](const Tensor& out, uint32_t s) { random::uniform(out, s, from, to); });
+  static const SeededOp op("uniform_");
+  return fill(op, self, g, from, to);
 }
 
 Tensor& normal_(Tensor& self, double mean, double std, Gen g) {
@@ -71,12 +71,14 @@ Tensor& normal_(Tensor& self, double mean, double std, Gen g) {
   }
   TORCH_CHECK_NOT_IMPLEMENTED(
       at::isFloatingType(self.scalar_type()), "\"normal_kernel_cpu\" not implemented for '", self.scalar_type(), "'");
-  return fill("aten::normal_", self, g, [=](const Tensor& out, uint32_t s) { random::normal(out, s, mean, std); });
+  static const SeededOp op("normal_");
+  return fill(op, self, g, mean, std);
 }
 
 Tensor& bernoulli_float(Tensor& self, double p, Gen g) {
   TORCH_CHECK(0 <= p && p <= 1, "bernoulli_ expects p to be in [0, 1], but got p=", p);
-  return fill("aten::bernoulli_.float", self, g, [=](const Tensor& out, uint32_t s) { random::bernoulli(out, s, p); });
+  static const SeededOp op("bernoulli_", "float");
+  return fill(op, self, g, p);
 }
 
 Tensor& bernoulli_tensor(Tensor& self, const Tensor& p, Gen g) {
@@ -84,9 +86,9 @@ Tensor& bernoulli_tensor(Tensor& self, const Tensor& p, Gen g) {
   TORCH_CHECK(
       at::is_expandable_to(p.sizes(), self.sizes()), "bernoulli_: probabilities of shape ", p.sizes(),
       " can't be expanded to ", self.sizes());
-  return fill("aten::bernoulli_.Tensor", self, g, [p = operand(p, self)](const Tensor& out, uint32_t s) {
-    random::bernoulli_tensor(out, s, p);
-  });
+  check_device(p, self);
+  static const SeededOp op("bernoulli_", "Tensor");
+  return fill(op, self, g, p);
 }
 
 Tensor& bernoulli_out(const Tensor& self, Gen g, Tensor& out) {
@@ -132,37 +134,43 @@ Tensor& random_from(Tensor& self, int64_t from, std::optional<int64_t> to, Gen g
     const uint64_t limit = exact_range(self.scalar_type());
     range = limit ? limit - static_cast<uint64_t>(from) : 0 - static_cast<uint64_t>(from);
   }
-  return fill("aten::random_.from", self, g, [=](const Tensor& out, uint32_t s) { random::integers(out, s, from, range); });
+  static const SeededOp op("random_", "from");
+  return fill(op, self, g, from, static_cast<int64_t>(range));
 }
 
 Tensor& random_to(Tensor& self, int64_t to, Gen g) { return random_from(self, 0, to, std::move(g)); }
 
 Tensor& random_all(Tensor& self, Gen g) {
   const uint64_t range = exact_range(self.scalar_type());
-  return fill("aten::random_", self, g, [=](const Tensor& out, uint32_t s) { random::integers(out, s, 0, range); });
+  static const SeededOp op("random_");
+  return fill(op, self, g, static_cast<int64_t>(range));
 }
 
 Tensor& exponential_(Tensor& self, double lambda, Gen g) {
   TORCH_CHECK(lambda > 0.0, "exponential_ expects lambda > 0.0, but found lambda=", lambda);
   check_floating("exponential_", self);
-  return fill("aten::exponential_", self, g, [=](const Tensor& out, uint32_t s) { random::exponential(out, s, lambda); });
+  static const SeededOp op("exponential_");
+  return fill(op, self, g, lambda);
 }
 
 Tensor& cauchy_(Tensor& self, double median, double sigma, Gen g) {
   TORCH_CHECK(sigma > 0.0, "cauchy_ expects sigma > 0.0, but found sigma=", sigma);
   TORCH_CHECK(at::isFloatingType(self.scalar_type()), "Cauchy distribution is a continuous probability distribution. dtype must be a floating point but you specified ", self.dtype());
-  return fill("aten::cauchy_", self, g, [=](const Tensor& out, uint32_t s) { random::cauchy(out, s, median, sigma); });
+  static const SeededOp op("cauchy_");
+  return fill(op, self, g, median, sigma);
 }
 
 Tensor& log_normal_(Tensor& self, double mean, double std, Gen g) {
   TORCH_CHECK(std > 0.0, "log_normal_ expects std > 0.0, but found std=", std);
   check_floating("log_normal_", self);
-  return fill("aten::log_normal_", self, g, [=](const Tensor& out, uint32_t s) { random::log_normal(out, s, mean, std); });
+  static const SeededOp op("log_normal_");
+  return fill(op, self, g, mean, std);
 }
 
 Tensor& geometric_(Tensor& self, double p, Gen g) {
   TORCH_CHECK(0 < p && p < 1, "geometric_ expects p to be in (0, 1), but got p=", p);
-  return fill("aten::geometric_", self, g, [=](const Tensor& out, uint32_t s) { random::geometric(out, s, p); });
+  static const SeededOp op("geometric_");
+  return fill(op, self, g, p);
 }
 
 Tensor& normal_tensor_float_out(const Tensor& mean, double std, Gen g, Tensor& out) {
@@ -201,20 +209,16 @@ Tensor normal_tensor_tensor(const Tensor& mean, const Tensor& std, Gen g) {
 Tensor& randperm_out(int64_t n, Gen g, Tensor& out) {
   TORCH_CHECK(n >= 0, "n must be non-negative, got", n);
   at::native::resize_output(out, {n});
-  return fill("aten::randperm.generator_out", out, g,
-              [=](const Tensor& o, uint32_t s) { random::permutation(o, s, n); });
+  static const SeededOp op("randperm", "generator_out");
+  return fill(op, out, g);
 }
 
 std::tuple<Tensor, Tensor> native_dropout(const Tensor& input, double p, std::optional<bool> train) {
   if (input.numel() == 0 || (train.has_value() && !*train) || p == 0)
     return {input.clone(), at::ones_like(input, input.options().dtype(at::kBool))};
   if (p == 1) return {at::zeros_like(input), at::zeros_like(input, input.options().dtype(at::kBool))};
-  auto out = at::empty_like(input);
-  auto mask = at::empty_like(input, input.options().dtype(at::kBool));
-  const uint32_t seed = draw_seed(std::nullopt, input.device().index());
-  run("aten::native_dropout", input,
-      [o = cpu_alias(out), m = cpu_alias(mask), x = cpu_alias(input), seed, p] { random::dropout(o, m, x, seed, p); });
-  return {out, mask};
+  static const SeededOp op("native_dropout");
+  return op.two_tensors(input, seed_for(input, std::nullopt), p);
 }
 
 // PyTorch's dropout is one operator where a backend has native_dropout, but its list of such backends is fixed.
@@ -232,16 +236,15 @@ Tensor& dropout_(Tensor& input, double p, bool train) {
   return input.mul_(noise);
 }
 
-void rrelu_into(const Tensor& out, const Tensor& noise, const Tensor& self, const at::Scalar& lower,
-                const at::Scalar& upper, const Gen& g) {
+void rrelu_into(
+    const Tensor& out, const Tensor& noise, const Tensor& self, const at::Scalar& lower, const at::Scalar& upper,
+    const Gen& g) {
   TORCH_CHECK(self.sym_sizes() == noise.sym_sizes(), "noise tensor shape must match self tensor shape. Got self.shape = ",
               self.sizes(), " noise.shape = ", noise.sizes());
   const double lo = lower.toDouble(), hi = upper.toDouble();
   TORCH_CHECK(lo <= hi, "Lower bound should be less than or equal to the upper bound");
-  const uint32_t seed = draw_seed(g, self.device().index());
-  run("aten::rrelu_with_noise", self, [o = cpu_alias(out), n = cpu_alias(noise), x = cpu_alias(self), seed, lo, hi] {
-    random::rrelu(o, n, x, seed, lo, hi);
-  });
+  static const SeededOp op("rrelu_with_noise");
+  op.run(self, seed_for(self, g), noise, out, lo, hi);
 }
 Tensor& rrelu_out(const Tensor& self, Tensor& noise, const at::Scalar& lower, const at::Scalar& upper, bool training,
                   Gen g, Tensor& out) {
@@ -261,21 +264,20 @@ Tensor& rrelu_(Tensor& self, Tensor& noise, const at::Scalar& lower, const at::S
 }
 
 Tensor poisson(const Tensor& self, Gen g) {
-  auto out = at::empty_like(self, at::MemoryFormat::Contiguous);
-  fill("aten::poisson", out, g, [r = cpu_alias(self)](const Tensor& o, uint32_t s) { random::poisson(o, s, r); });
-  return out;
+  static const SeededOp op("poisson");
+  return sample(op, self, g);
 }
 Tensor binomial(const Tensor& count, const Tensor& prob, Gen g) {
-  auto out = at::empty(at::infer_size(count.sizes(), prob.sizes()), count.options());
-  fill("aten::binomial", out, g, [c = operand(count, out), p = operand(prob, out)](const Tensor& o, uint32_t s) {
-    random::binomial(o, s, c, p);
-  });
-  return out;
+  const auto sizes = at::infer_size(count.sizes(), prob.sizes());
+  check_device(prob, count);
+  const uint32_t seed = seed_for(count, g);
+  if (c10::multiply_integers(sizes) == 0) return at::empty(sizes, count.options());
+  static const SeededOp op("binomial");
+  return op.tensor(count, seed, prob);
 }
 Tensor standard_gamma(const Tensor& self, Gen g) {
-  auto out = at::empty_like(self, at::MemoryFormat::Contiguous);
-  fill("aten::_standard_gamma", out, g, [a = cpu_alias(self)](const Tensor& o, uint32_t s) { random::gamma(o, s, a); });
-  return out;
+  static const SeededOp op("_standard_gamma");
+  return sample(op, self, g);
 }
 Tensor sample_dirichlet(const Tensor& self, Gen g) {
   auto gammas = standard_gamma(self.to(at::kDouble), std::move(g));

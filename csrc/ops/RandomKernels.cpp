@@ -164,7 +164,8 @@ void geometric(const at::Tensor& out, uint32_t seed, double p) {
   });
 }
 
-void permutation(const at::Tensor& out, uint32_t seed, int64_t n) {
+void permutation(const at::Tensor& out, uint32_t seed) {
+  const int64_t n = out.numel();
   with_buffer<int64_t>(out, [&](int64_t* data) {
     for (int64_t i = 0; i < n; ++i) data[i] = i;
     uint32_t a[kBlock], b[kBlock];

@@ -17,7 +17,8 @@ void exponential(const at::Tensor& out, uint32_t seed, double lambda);
 void cauchy(const at::Tensor& out, uint32_t seed, double median, double sigma);
 void log_normal(const at::Tensor& out, uint32_t seed, double mean, double std);
 void geometric(const at::Tensor& out, uint32_t seed, double p);
-void permutation(const at::Tensor& out, uint32_t seed, int64_t n);
+// The integers below the number of elements, in some order.
+void permutation(const at::Tensor& out, uint32_t seed);
 void dropout(const at::Tensor& out, const at::Tensor& mask, const at::Tensor& input, uint32_t seed, double p);
 void rrelu(const at::Tensor& out, const at::Tensor& noise, const at::Tensor& input, uint32_t seed, double lower,
            double upper);

@@ -10,6 +10,7 @@
 #include "ops/OpKernel.h"
 #include "ops/Sparse.h"
 #include "runtime/HPUDevice.h"
+#include "runtime/HostTeam.h"
 #include "runtime/KernelMemory.h"
 
 namespace openhpu {
@@ -39,7 +40,7 @@ void late_operator(const c10::OperatorHandle& op, c10::DispatchKeySet ks, c10::S
 
 bool runs_on_aliases(const std::string& ns) {
   // Other namespaces either have kernels of their own for hpu (c10d) or hold CPU-specific packed weights.
-  return ns == "aten" || ns == "torchvision" || ns == "mkldnn" || ns == "quantized_decomposed";
+  return ns == "aten" || ns == "openhpu" || ns == "torchvision" || ns == "mkldnn" || ns == "quantized_decomposed";
 }
 
 TORCH_LIBRARY_IMPL(_, HPU, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&late_operator>()); }
@@ -68,6 +69,7 @@ void load() {
   device::DeviceRegistry::instance().set_on_open([](device::Device& d) {
     register_kernel_pools(d.memory(), d.workspace());
     if (kernel_threads() <= 0) set_kernel_threads(at::get_num_threads());
+    release_host_team();
     d.queue().set_worker_init([] { set_up_worker(); });
   });
 }

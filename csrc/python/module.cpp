@@ -8,10 +8,13 @@
 #include "ops/Fallback.h"
 #include "ops/Registration.h"
 #include "device/wait_hook.h"
+#include <torch/csrc/DynamicTypes.h>
+
 #include "python/bindings.h"
 #include "runtime/HPUAllocator.h"
 #include "runtime/HPUDevice.h"
 #include "runtime/HPUGenerator.h"
+#include "runtime/HostTeam.h"
 #include "runtime/HostReferences.h"
 #include "runtime/events.h"
 #include <ATen/detail/HPUHooksInterface.h>
@@ -22,6 +25,7 @@ namespace openhpu {
 namespace {
 
 void* release_gil() {
+  release_host_team();
   // A thread without Python state (autograd's) holds no lock to release.
   return PyGILState_Check() ? PyEval_SaveThread() : nullptr;
 }
@@ -35,7 +39,7 @@ std::array<std::atomic<bool>, kMaxDevices>& gates() {
 }
 
 py::dict memory_stats(int index) {
-  const auto s = device_of(static_cast<c10::DeviceIndex>(index)).memory().stats();
+  const auto s = memory_stats_of(device_of(static_cast<c10::DeviceIndex>(index)));
   py::dict d;
   d["Limit"] = s.limit;
   d["InUse"] = s.in_use;
@@ -112,6 +116,11 @@ void bind_memory(py::module& m) {
         [](int i) { hpu_allocator()->resetAccumulatedStats(static_cast<c10::DeviceIndex>(i)); });
   m.def("empty_cache", [](int) { hpu_allocator()->emptyCache(); }, py::arg("device") = -1);
   m.def("data_ptr", [](const at::Tensor& t) { return reinterpret_cast<uintptr_t>(t.data_ptr()); });
+  m.def("require_storage", [](const py::object& storage) {
+    TORCH_CHECK(torch::isStorage(storage.ptr()), "expected a storage");
+    auto s = torch::createStorage(storage.ptr());
+    require_memory(*s.unsafeGetStorageImpl());
+  });
   m.def("record_stream", [](at::Tensor t, c10::Stream s) { t.record_stream(s); });
 }
 
@@ -126,9 +135,6 @@ void bind_ops(py::module& m) {
     return py::reinterpret_steal<py::object>(
         THPGenerator_Wrap(default_generator(static_cast<c10::DeviceIndex>(i))));
   });
-  m.def("set_mode", [](const std::string& mode) {
-    TORCH_CHECK(mode == "eager", "unknown mode '", mode, "'; this version has: eager");
-  });
 }
 
 }  // namespace
@@ -141,4 +147,5 @@ PYBIND11_MODULE(_C, m) {
   openhpu::bind_memory(m);
   openhpu::bind_ops(m);
   openhpu::bind_events(m);
+  openhpu::bind_graph(m);
 }

@@ -14,8 +14,27 @@ namespace {
 
 void delete_nothing(void*) {}
 
+MemoryHooks hooks;
+// Bytes of pending storages, and how many there are, by device.
+std::array<std::atomic<uint64_t>, kMaxDevices> promised_bytes{};
+std::array<std::atomic<uint64_t>, kMaxDevices> promised_blocks{};
+
+void promise(const HPUMemory& memory) {
+  promised_bytes[memory.pool].fetch_add(memory.nbytes, std::memory_order_relaxed);
+  promised_blocks[memory.pool].fetch_add(1, std::memory_order_relaxed);
+}
+void unpromise(const HPUMemory& memory) {
+  promised_bytes[memory.pool].fetch_sub(memory.nbytes, std::memory_order_relaxed);
+  promised_blocks[memory.pool].fetch_sub(1, std::memory_order_relaxed);
+}
+
 void delete_memory(void* context) {
   auto* memory = static_cast<HPUMemory*>(context);
+  if (memory->pending()) unpromise(*memory);
+  if (memory->graph.load(std::memory_order_relaxed) != 0 && hooks.forget && hooks.forget(*memory)) {
+    delete memory;
+    return;
+  }
   // In-order reuse: the block may be handed out again at once, since every command that could still touch it was
   // queued before any command of its next owner.
   if (auto* d = device::DeviceRegistry::instance().get_if_open(memory->pool)) {
@@ -38,29 +57,97 @@ void report_peak(device::Device& d) {
 
 }  // namespace
 
-c10::DataPtr allocate_on(c10::DeviceIndex index, size_t nbytes) {
-  index = normalize_index(index);
-  auto& d = device_of(index);
+namespace {
+
+std::unique_ptr<HPUMemory> new_memory(c10::DeviceIndex index, device::Device& d, size_t nbytes) {
   auto memory = std::make_unique<HPUMemory>();
   memory->device = index;
   memory->pool = d.index();
   memory->nbytes = nbytes;
   memory->data = nullptr;
-  if (nbytes > 0) {
+  return memory;
+}
+
+void make_companion(HPUMemory& memory) {
+  memory.cpu_storage = c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), memory.nbytes,
+      c10::DataPtr(memory.data, nullptr, &delete_nothing, c10::Device(c10::kCPU)),
+      /*allocator=*/nullptr, /*resizable=*/false);
+}
+
+}  // namespace
+
+void set_memory_hooks(MemoryHooks h) { hooks = h; }
+
+void* allocate_block(device::Device& d, size_t nbytes) {
+  if (nbytes == 0) return nullptr;
+  for (bool again = true;; again = false) {
     try {
-      memory->data = d.memory().allocate(nbytes);
+      void* data = d.memory().allocate(nbytes);
+      if (C10_UNLIKELY(listening(kAllocationPeak))) report_peak(d);
+      return data;
     } catch (const device::OutOfMemory& e) {
+      if (again && hooks.out_of_memory && hooks.out_of_memory(d.index())) continue;
       if (listening(kError))
         emit(kError, {{"op", std::string("allocate")}, {"message", std::string(e.what())}}, current_site());
       TORCH_CHECK_WITH(OutOfMemoryError, false, e.what());
     }
-    if (C10_UNLIKELY(listening(kAllocationPeak))) report_peak(d);
   }
+}
+
+c10::DataPtr allocate_on(c10::DeviceIndex index, size_t nbytes) {
+  index = normalize_index(index);
+  auto& d = device_of(index);
+  auto memory = new_memory(index, d, nbytes);
+  memory->data = allocate_block(d, nbytes);
+  make_companion(*memory);
   void* data = memory->data;
-  memory->cpu_storage = c10::make_intrusive<c10::StorageImpl>(
-      c10::StorageImpl::use_byte_size_t(), nbytes, c10::DataPtr(data, nullptr, &delete_nothing, c10::Device(c10::kCPU)),
-      /*allocator=*/nullptr, /*resizable=*/false);
   return c10::DataPtr(data, memory.release(), &delete_memory, c10::Device(c10::kHPU, index));
+}
+
+void require_memory(const c10::StorageImpl& storage) {
+  if (!hooks.require) return;
+  if (auto* memory = memory_of(storage)) hooks.require(*memory);
+}
+
+namespace {
+void materialize(c10::StorageImpl* storage) { require_memory(*storage); }
+}  // namespace
+
+void make_pending(c10::StorageImpl& storage, c10::DeviceIndex index, size_t nbytes) {
+  auto* memory = new_memory(index, device_of(index), nbytes).release();
+  memory->owner = &storage;
+  storage.set_data_ptr_noswap(c10::DataPtr(nullptr, memory, &delete_memory, c10::Device(c10::kHPU, index)));
+  storage.set_nbytes(nbytes);
+  if (nbytes > 0) promise(*memory);
+  if (nbytes == 0)
+    make_companion(*memory);
+  else if (!storage.has_materializer())
+    storage.set_materializer(&materialize);
+}
+
+c10::intrusive_ptr<c10::StorageImpl> make_pending_storage(c10::DeviceIndex index, size_t nbytes) {
+  auto storage = c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), 0, c10::DataPtr(nullptr, c10::Device(c10::kHPU, index)), hpu_allocator(),
+      /*resizable=*/true);
+  make_pending(*storage, index, nbytes);
+  return storage;
+}
+
+void assign_memory(HPUMemory& memory) {
+  if (memory.pending()) assign_memory(memory, allocate_block(device_of(memory.device), memory.nbytes));
+}
+
+void assign_memory(HPUMemory& memory, void* data) noexcept {
+  if (memory.nbytes == 0) return;
+  unpromise(memory);
+  memory.data = data;
+  make_companion(memory);
+  auto& ptr = memory.owner->_mutable_data_ptr_no_checks();
+  const auto device = ptr.device();
+  (void)ptr.release_context();
+  ptr = c10::DataPtr(data, &memory, &delete_memory, device);
+  memory.owner->clear_materializer();
 }
 
 HPUMemory* memory_of(const c10::StorageImpl& storage) {
@@ -90,6 +177,7 @@ void HPUAllocator::emptyCache(c10::MempoolId_t) {
   auto& registry = device::DeviceRegistry::instance();
   for (int i = 0; i < registry.count(); ++i) {
     if (auto* d = registry.get_if_open(i)) {
+      flush(*d);
       d->queue().drain();
       d->memory().trim();
       d->workspace().trim();
@@ -100,9 +188,23 @@ void HPUAllocator::emptyCache(c10::MempoolId_t) {
 // One in-order queue per device: memory is never reused ahead of the commands that use it.
 void HPUAllocator::recordStream(const c10::DataPtr&, c10::Stream) {}
 
+device::MemoryStats memory_stats_of(device::Device& d) {
+  flush(d);
+  auto s = d.memory().stats();
+  constexpr uint64_t kAlign = device::MemoryPool::kAlignment;
+  if (const uint64_t bytes = promised_bytes[d.index()].load(std::memory_order_relaxed)) {
+    const uint64_t blocks = promised_blocks[d.index()].load(std::memory_order_relaxed);
+    s.in_use += (bytes + kAlign - 1) / kAlign * kAlign;
+    s.max_in_use = std::max(s.max_in_use, s.in_use);
+    s.active_allocs += blocks;
+    s.num_allocs += blocks;
+  }
+  return s;
+}
+
 c10::CachingDeviceAllocator::DeviceStats HPUAllocator::getDeviceStats(c10::DeviceIndex index) {
   using c10::CachingAllocator::StatType;
-  const auto s = device_of(index).memory().stats();
+  const auto s = memory_stats_of(device_of(index));
   c10::CachingDeviceAllocator::DeviceStats out;
   const auto all = static_cast<size_t>(StatType::AGGREGATE);
   auto set = [&](auto& stats, int64_t current, int64_t peak) {
@@ -124,12 +226,13 @@ void HPUAllocator::resetAccumulatedStats(c10::DeviceIndex index) { device_of(ind
 
 void HPUAllocator::resetPeakStats(c10::DeviceIndex index) {
   auto& d = device_of(index);
+  flush(d);
   d.memory().reset_peak();
   reported_peak[d.index()].store(0, std::memory_order_relaxed);
 }
 
 std::pair<size_t, size_t> HPUAllocator::getMemoryInfo(c10::DeviceIndex index) {
-  const auto s = device_of(index).memory().stats();
+  const auto s = memory_stats_of(device_of(index));
   return {s.limit - s.in_use, s.limit};
 }
 

@@ -3,6 +3,10 @@
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/StorageImpl.h>
 
+#include <atomic>
+
+#include "device/device.h"
+
 namespace openhpu {
 
 // What stands behind the DataPtr of an hpu storage: its memory, and one CPU storage over the same bytes, shared by
@@ -14,6 +18,13 @@ struct HPUMemory {
   int pool;                                            // index of the software device whose memory it is
   // Made with the memory, not at first use: several threads may use a tensor for the first time at once.
   c10::intrusive_ptr<c10::StorageImpl> cpu_storage;
+
+  // Memory that is assigned when it is needed (lazy mode): until then `data` is null although `nbytes` is not.
+  c10::StorageImpl* owner = nullptr;                   // the storage that this stands behind
+  // The slot that this is in a graph being recorded; valid while that graph has the same number. 0: in none.
+  std::atomic<uint64_t> graph{0};
+  uint32_t slot = 0;
+  bool pending() const noexcept { return data == nullptr && nbytes > 0; }
 };
 
 class HPUAllocator final : public c10::DeviceAllocator {
@@ -33,8 +44,32 @@ class HPUAllocator final : public c10::DeviceAllocator {
 
 HPUAllocator* hpu_allocator();
 
+// What lazy mode adds to the life of memory. `forget`: a storage that takes part in a graph being recorded dies; true when
+// the graph has taken over its memory. `out_of_memory`: called before an allocation fails; true when memory may have
+// been released, so that it is worth another try.
+struct MemoryHooks {
+  bool (*forget)(HPUMemory& memory) = nullptr;
+  bool (*out_of_memory)(int pool) = nullptr;
+  // Before a command is given the address of a storage's memory: its contents are those of the script's order.
+  void (*require)(HPUMemory& memory) = nullptr;
+};
+void set_memory_hooks(MemoryHooks hooks);
+void require_memory(const c10::StorageImpl& storage);
+
 // Memory of `nbytes` on the given device. Throws c10::OutOfMemoryError.
 c10::DataPtr allocate_on(c10::DeviceIndex index, size_t nbytes);
+// A storage whose memory is assigned when something asks for its address (set_memory), by way of the hooks.
+c10::intrusive_ptr<c10::StorageImpl> make_pending_storage(c10::DeviceIndex index, size_t nbytes);
+// The same for a storage that exists; what it had is released.
+void make_pending(c10::StorageImpl& storage, c10::DeviceIndex index, size_t nbytes);
+// Gives a pending storage its memory, from the device's pool. Throws c10::OutOfMemoryError.
+void assign_memory(HPUMemory& memory);
+// The same with memory that was allocated before.
+void assign_memory(HPUMemory& memory, void* data) noexcept;
+void* allocate_block(device::Device& d, size_t nbytes);
+// Statistics of the device's memory in the script's order: what was recorded is handed over first, and memory that is
+// promised to a storage counts as in use.
+device::MemoryStats memory_stats_of(device::Device& d);
 // The memory behind a storage; null when its DataPtr is not ours (external memory, no memory).
 HPUMemory* memory_of(const c10::StorageImpl& storage);
 

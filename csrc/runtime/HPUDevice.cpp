@@ -62,6 +62,10 @@ c10::Stream current_stream(c10::DeviceIndex index) {
 
 c10::Stream exchange_stream(c10::Stream stream) {
   const auto index = normalize_index(stream.device_index());
+  if (tls_stream[index] != stream.id()) {
+    // What was recorded belongs to the stream on which it was recorded.
+    if (auto* d = registry().get_if_open(index)) flush(*d);
+  }
   const auto old = current_stream(index);
   tls_stream[index] = stream.id();
   return old;
@@ -97,8 +101,17 @@ void raise_pending_errors() {
 void synchronize(c10::DeviceIndex index) {
   auto& d = device_of(index);
   count(Counter::Synchronizations);
+  flush(d);
   d.queue().drain();
   raise_pending_error(d);
+}
+
+namespace {
+void (*flush_hook)(device::Device& d) = nullptr;
+}
+void set_flush_hook(void (*hook)(device::Device& d)) { flush_hook = hook; }
+void flush(device::Device& d) {
+  if (flush_hook) flush_hook(d);
 }
 
 uint64_t submit(device::Device& d, device::Command* command) {

@@ -36,6 +36,11 @@ void raise_pending_errors();  // of all open devices
 // Waits for all commands, then raises what went wrong.
 void synchronize(c10::DeviceIndex index);
 
+// Hands over what was recorded for the device and not yet submitted (lazy mode; otherwise there is nothing). Called
+// wherever a script waits for the device or marks a place in its queue.
+void flush(device::Device& d);
+void set_flush_hook(void (*hook)(device::Device& d));
+
 // Queues a command on the current stream of the device.
 uint64_t submit(device::Device& d, device::Command* command);
 

@@ -37,9 +37,13 @@ c10::Stream HPUGuardImpl::getNewStream(c10::Device d, int priority) const {
 }
 c10::Stream HPUGuardImpl::exchangeStream(c10::Stream s) const { return exchange_stream(s); }
 void* HPUGuardImpl::getStreamNativeHandle(const c10::Stream s) const { return &stream_of(s); }
-bool HPUGuardImpl::queryStream(const c10::Stream& s) const { return stream_of(s).query(); }
+bool HPUGuardImpl::queryStream(const c10::Stream& s) const {
+  flush(device_of(s.device_index()));
+  return stream_of(s).query();
+}
 void HPUGuardImpl::synchronizeStream(const c10::Stream& s) const {
   count(Counter::Synchronizations);
+  flush(device_of(s.device_index()));
   stream_of(s).synchronize();
   raise_pending_error(device_of(s.device_index()));
 }
@@ -50,10 +54,12 @@ void HPUGuardImpl::record(
   TORCH_CHECK(
       index == -1 || index == s.device_index(), "An event of device hpu:", static_cast<int>(index),
       " can't be recorded on a stream of device hpu:", static_cast<int>(s.device_index()));
+  flush(device_of(s.device_index()));
   if (!*event) *event = new device::Event(flag == c10::EventFlag::BACKEND_DEFAULT);
   as_event(*event)->record(stream_of(s));
 }
 void HPUGuardImpl::block(void* event, const c10::Stream& s) const {
+  flush(device_of(s.device_index()));
   if (event) as_event(event)->block(stream_of(s));
 }
 bool HPUGuardImpl::queryEvent(void* event) const { return !event || as_event(event)->query(); }

@@ -25,6 +25,15 @@ enum class Counter : int {
   BytesD2H,
   BlockingReads,     // item(), cpu(), ...: the host waited for a value
   Synchronizations,
+  OpsRecorded,       // operators recorded into graphs (lazy mode)
+  OpsInRecipes,      // recorded operators that ran as part of a compiled recipe
+  OpsNodeByNode,     // recorded operators that ran one by one
+  GraphsFlushed,     // graphs handed over to the device
+  GraphsCut,         // of these: cut short because an operator's metadata had to be learned
+  RecipeHits,        // graphs that ran as a recipe
+  RecipeMisses,      // graphs that did not, although they were whole
+  ExternalKernels,   // calls of library kernels (mm, convolution, ...) made inside recipes
+  RecipesCompiled,
   kCount
 };
 extern std::array<std::atomic<uint64_t>, static_cast<size_t>(Counter::kCount)> g_counters;

@@ -7,7 +7,6 @@ comes first; a change after that is an error.
 from __future__ import annotations
 
 import os
-import warnings
 
 from openhpu import settings
 
@@ -28,15 +27,13 @@ def fix() -> None:
     requested = settings.get(_VARIABLE)
     _text = os.environ.get(_VARIABLE)
     _requested = requested
-    if requested == "1":
-        warnings.warn(
-            f"{_VARIABLE}=1: this version of OpenHPU has no lazy mode yet; operators run eagerly, one by one",
-            RuntimeWarning,
-            stacklevel=3,
-        )
     from openhpu import _C
 
-    _C.set_mode("eager")
+    if requested == "1":
+        from openhpu import graphs
+
+        graphs.start()
+    _C.set_mode("lazy" if requested == "1" else "eager")
 
 
 def check() -> None:
@@ -57,6 +54,6 @@ def is_fixed() -> bool:
 
 
 def is_lazy() -> bool:
-    """Whether operators are accumulated into graphs until a step: never in this version."""
+    """Whether operators are accumulated into graphs until a step."""
     check()
-    return False
+    return _requested == "1"

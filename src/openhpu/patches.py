@@ -20,6 +20,7 @@ def apply() -> None:
     _device_type_probe()
     _sparse_new()
     _printing()
+    _storage_addresses()
     optimizers.install()  # a public hook of torch.optim, no patch
 
 
@@ -140,3 +141,22 @@ def _printing() -> None:
         return original(self, indent)  # type: ignore[no-any-return]
 
     module._tensor_str = _tensor_str
+
+
+def _storage_addresses() -> None:
+    """These take a storage without memory for an invalid one, before its materializer is asked (lazy mode)."""
+    storage: Any = torch.UntypedStorage
+
+    def with_memory(name: str) -> None:
+        original = getattr(storage, name)
+
+        def method(self: torch.UntypedStorage, *args: Any) -> Any:
+            if self.device.type == "hpu":
+                _C.require_storage(self)
+            return original(self, *args)
+
+        method.__name__, method.__doc__ = name, original.__doc__
+        setattr(storage, name, method)
+
+    for name in ("data_ptr", "resize_", "_write_file"):
+        with_memory(name)

@@ -152,3 +152,34 @@ def test_the_log_has_gaudis_form(script, tmp_path):
     result = script(code, LOG_LEVEL_PT_FALLBACK="1", HABANA_LOGS=str(tmp_path), ENABLE_CONSOLE="1")
     assert "CPU fallback add.Tensor : self=HABANADoubleType" in result.err
     assert "CPU fallback add.Tensor" in (tmp_path / "pytorch_log.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("draw", "name"),
+    [
+        (lambda: torch.empty(5, device="hpu").cauchy_(), "cauchy_"),
+        (lambda: torch.empty(5, device="hpu", dtype=torch.float64).uniform_(), "uniform_"),
+        (lambda: torch.empty(5, device="hpu", dtype=torch.float64).random_(), "random_"),
+        (lambda: torch.empty(5, device="hpu", dtype=torch.float64).random_(3), "random_.from"),
+        (lambda: torch.randperm(5, device="hpu", dtype=torch.float64), "randperm.generator_out"),
+        (lambda: torch.binomial(torch.ones(5, device="hpu"), torch.tensor(0.5)), "binomial"),
+        (lambda: torch._standard_gamma(torch.ones(5, device="hpu")), "_standard_gamma"),
+    ],
+)
+def test_random_operators_fall_back_under_the_names_that_users_know(draw, name, counted):
+    torch.ones(5, device="hpu")
+    openhpu.reset_counters()
+    with counted() as difference:
+        draw()
+    assert events.fallback_ops() == {f"aten::{name}": 1}
+    assert difference["ops_fallback"] == 1
+    with counted() as difference:
+        draw()
+    assert difference["ops_waited"] == 0
+
+
+def test_probabilities_of_another_dtype_are_no_fallback():
+    x = torch.empty(5, device="hpu")
+    x.bernoulli_(torch.tensor(0.5, dtype=torch.float64))
+    x.bernoulli_(torch.full((5,), 0.5).double().to("hpu"))
+    assert events.fallback_ops() == {}

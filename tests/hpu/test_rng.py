@@ -64,6 +64,71 @@ def test_randn_is_box_muller_of_philox(seed):
     assert actual == pytest.approx(expected, rel=1e-4, abs=1e-5)
 
 
+def unit(word):
+    """[0, 1) of one word, in float32."""
+    return float32(float32(word & 0x7FFFFFFF) * 2.0**-31)
+
+
+def permutation(words):
+    """Fisher and Yates, upwards, with 64-bit words."""
+    order = list(range(len(words)))
+    for i, (a, b) in enumerate(words[:-1]):
+        j = i + (b << 32 | a) % (len(order) - i)
+        order[i], order[j] = order[j], order[i]
+    return order
+
+
+# Draws whose numbers are exact on every machine, and the same in plain Python from the words of each element.
+EXACT = {
+    "rand double": (
+        lambda n: torch.rand(n, device="hpu", dtype=torch.float64),
+        lambda words: [((b << 32 | a) & (1 << 53) - 1) * 2.0**-53 for a, b in words],
+    ),
+    "rand bfloat16": (
+        lambda n: torch.rand(n, device="hpu", dtype=torch.bfloat16),
+        lambda words: [((a & 0x7FFFFFFF) >> 23) * 2.0**-8 for a, _ in words],
+    ),
+    "bernoulli_": (
+        lambda n: torch.empty(n, device="hpu").bernoulli_(0.3),
+        lambda words: [float(unit(a) < 0.3) for a, _ in words],
+    ),
+    "bernoulli_ with a tensor": (
+        lambda n: torch.empty(n, device="hpu").bernoulli_(torch.arange(n, device="hpu") / n),
+        lambda words: [float(unit(a) < float32(i / len(words))) for i, (a, _) in enumerate(words)],
+    ),
+    "dropout": (
+        lambda n: torch.nn.functional.dropout(torch.ones(n, device="hpu"), 0.5),
+        lambda words: [2.0 * (unit(a) > 0.5) for a, _ in words],
+    ),
+    "random_": (
+        lambda n: torch.empty(n, device="hpu", dtype=torch.int64).random_(),
+        lambda words: [(b << 32 | a) & (1 << 63) - 1 for a, b in words],
+    ),
+    "random_ in a range": (
+        lambda n: torch.empty(n, device="hpu", dtype=torch.int64).random_(-7, 100),
+        lambda words: [(b << 32 | a) % 107 - 7 for a, b in words],
+    ),
+    "random_ in a range of more than 63 bits": (
+        lambda n: torch.empty(n, device="hpu", dtype=torch.int64).random_(-(2**63), 2**62),
+        lambda words: [(b << 32 | a) % (2**63 + 2**62) - 2**63 for a, b in words],
+    ),
+    "random_ of all integers": (
+        lambda n: torch.empty(n, device="hpu", dtype=torch.int64).random_(-(2**63), None),
+        lambda words: [(b << 32 | a) - 2**63 for a, b in words],
+    ),
+    "randperm": (lambda n: torch.randperm(n, device="hpu"), permutation),
+}
+
+
+@pytest.mark.parametrize("seed", [0, 1234])
+@pytest.mark.parametrize("name", EXACT)
+def test_draws_are_philox_to_the_bit(name, seed):
+    draw, expected = EXACT[name]
+    key = mt19937_first(seed)
+    torch.manual_seed(seed)
+    assert draw(600).tolist() == expected([philox(key, i) for i in range(600)])
+
+
 # Every random operator, as a function that draws on the device.
 DRAWS = {
     "rand": lambda: torch.rand(70, 70, device="hpu"),
@@ -168,6 +233,101 @@ def test_drawing_does_not_wait(gate):
         y = torch.rand(10, device="hpu")
     assert torch.equal(x.cpu(), expected)
     assert torch.equal(y.cpu(), expected)
+
+
+# Values of the operands are looked at, or the operator is a CPU fallback.
+LOOKING = {"multinomial", "multinomial with replacement", "normal of tensors"}
+NOT_NATIVE = {"binomial", "gamma", "cauchy_", "rand double"}
+
+
+@pytest.mark.parametrize("name", sorted(DRAWS.keys() - LOOKING - NOT_NATIVE))
+def test_draws_do_not_wait_once_their_shapes_were_seen(name, gate, counted):
+    DRAWS[name]()
+    torch.manual_seed(4)
+    expected = [DRAWS[name]().cpu() for _ in range(3)]
+    torch.manual_seed(4)
+    with gate, counted() as difference:
+        drawn = [DRAWS[name]() for _ in range(3)]
+    assert difference["ops_waited"] == 0
+    assert difference["ops_submitted"] >= 3
+    for a, b in zip(drawn, expected, strict=True):
+        assert torch.equal(a.cpu(), b)
+
+
+@pytest.mark.parametrize("name", sorted(DRAWS))
+def test_a_new_seed_is_no_new_signature(name, counted):
+    DRAWS[name]()
+    with counted() as difference:
+        for seed in range(20):
+            torch.manual_seed(seed)
+            DRAWS[name]()
+    assert difference["ops_waited"] == 0
+
+
+def test_new_parameters_are_no_new_signature(gate):
+    x, integers = torch.ones(10, device="hpu"), torch.empty(10, device="hpu", dtype=torch.int64)
+
+    def draw(i):
+        x.uniform_(-i, i)
+        x.normal_(i, 1 / i)
+        x.bernoulli_(1 / i)
+        integers.random_(-i, i)
+        torch.native_dropout(x, 1 / (i + 1), True)
+        torch.nn.functional.rrelu(x, 0.1 / i, 0.2, training=True)
+
+    draw(1)
+    with gate:
+        for i in range(2, 10):
+            draw(i)
+
+
+def test_filling_a_tensor_of_a_new_shape_does_not_wait(gate):
+    torch.empty(1, device="hpu")
+    with gate:
+        tensors = [torch.empty(3, n, device="hpu").uniform_(1, 2) for n in range(91, 95)]
+    assert all(x.min() >= 1 for x in tensors)
+
+
+# Operators with the seed as an operand: the ones that run.
+SEEDED = {
+    "uniform_": lambda op, x, seed: op(x, seed, -1.0, 3.0),
+    "normal_": lambda op, x, seed: op(x, seed, -1.0, 3.0),
+    "bernoulli_.float": lambda op, x, seed: op(x, seed, 0.3),
+    "bernoulli_.Tensor": lambda op, x, seed: op(x, seed, x / 4),
+    "random_.from": lambda op, x, seed: op(x, seed, -5, 100),
+    "random_.default": lambda op, x, seed: op(x, seed, 100),
+    "exponential_": lambda op, x, seed: op(x, seed, 2.0),
+    "cauchy_": lambda op, x, seed: op(x, seed, 1.0, 2.0),
+    "log_normal_": lambda op, x, seed: op(x, seed, 1.0, 2.0),
+    "geometric_": lambda op, x, seed: op(x, seed, 0.3),
+    "randperm.generator_out": lambda op, x, seed: op(x, seed),
+    "native_dropout": lambda op, x, seed: op(x, seed, 0.3),
+    "rrelu_with_noise": lambda op, x, seed: op(-x, seed, x, torch.empty_like(x), 0.1, 0.3),
+    "poisson": lambda op, x, seed: op(x, seed),
+    "binomial": lambda op, x, seed: op(x * 9, seed, x / 4),
+    "_standard_gamma": lambda op, x, seed: op(x, seed),
+}
+
+
+def test_every_operator_with_a_seed_is_tested():
+    names = [name for name in torch._C._dispatch_get_all_op_names() if name.startswith("openhpu::")]
+    assert {name.removeprefix("openhpu::") for name in names} == {name.removesuffix(".default") for name in SEEDED}
+    for name in names:
+        assert torch._C._get_schema(*name.partition(".")[::2]).arguments[1].name == "seed"
+
+
+@pytest.mark.parametrize("name", SEEDED)
+def test_operators_with_a_seed_give_the_same_numbers_on_both_devices(name):
+    def draw(device, seed):
+        base, _, overload = name.partition(".")
+        op = getattr(getattr(torch.ops.openhpu, base), overload or "default")
+        results = SEEDED[name](op, torch.ones(300, device=device), seed)
+        return [t.cpu() for t in (results if isinstance(results, tuple) else [results])]
+
+    for seed in (0, 2**32 - 1):
+        for a, b in zip(draw("hpu", seed), draw("cpu", seed), strict=True):
+            assert torch.equal(a, b)
+    assert not torch.equal(draw("hpu", 1)[0], draw("hpu", 2)[0])
 
 
 # The generator.

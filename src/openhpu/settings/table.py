@@ -33,6 +33,12 @@ OPENHPU_VARIABLES = (
         "OPENHPU_SPIN_US", "int", 20, _FIRST_USE,
         "Microseconds that a device's worker polls for its next command before it sleeps.", low=0, high=1_000_000,
     ),
+    Setting(
+        "OPENHPU_COMPILE", "choice", "background", _FIRST_USE,
+        "Lazy mode: graphs that recur are compiled in the background, at first sight while the script waits (sync), "
+        "or not at all.",
+        choices=("background", "sync", "off"),
+    ),
 )  # fmt: skip
 
 ROWS: tuple[Setting, ...] = OPENHPU_VARIABLES + GAUDI_FLAGS

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "graph/ShapeCache.h"
+
+namespace openhpu {
+
+// A recorded program: operator calls on slots. A slot stands for one storage; an operand is a view of a slot, so views
+// need no nodes, and aliasing is explicit.
+struct Graph {
+  struct Node {
+    std::shared_ptr<const ShapeEntry> entry;  // operator, operands' metadata, outputs' metadata
+    uint32_t site;                            // source line
+    uint32_t words;                           // index into `words`: template id, operands' places, outputs' slots
+    uint32_t numbers;                         // index into `numbers`
+  };
+  enum class SlotKind : uint8_t {
+    Input,  // had contents before
+    Fresh,  // made by the graph
+  };
+  struct Slot {
+    size_t nbytes;
+    SlotKind kind;
+    bool written = false;  // by some node (inputs: changed in place)
+  };
+
+  std::vector<Node> nodes;
+  std::vector<Slot> slots;
+  std::vector<uint64_t> numbers;  // values of numbers that count by type
+  // Everything that makes two graphs the same program, numbers' values aside: what each node appended, then slots and
+  // which of the fresh ones are needed afterwards.
+  std::vector<uint64_t> words;
+
+  void clear() {
+    nodes.clear();
+    slots.clear();
+    numbers.clear();
+    words.clear();
+  }
+  bool empty() const noexcept { return nodes.empty(); }
+
+  // An operand's place: a slot and an offset in elements.
+  static constexpr int kOffsetBits = 40;
+  static constexpr uint64_t place(uint32_t slot, uint64_t offset) { return uint64_t{slot} << kOffsetBits | offset; }
+  static constexpr uint32_t slot_of(uint64_t place) { return static_cast<uint32_t>(place >> kOffsetBits); }
+  static constexpr int64_t offset_of(uint64_t place) {
+    return static_cast<int64_t>(place & ((uint64_t{1} << kOffsetBits) - 1));
+  }
+  // Bytes of the largest tensor in the graph, for the thread policy.
+  size_t largest() const {
+    size_t bytes = 0;
+    for (const auto& node : nodes) bytes = std::max(bytes, node.entry->call->largest);
+    return bytes;
+  }
+  // The words of a node: its template, one per operand on the device, one per fresh storage.
+  const uint64_t* operand_places(const Node& n) const { return words.data() + n.words + 1; }
+};
+
+// Hash of a sequence of words, 64 bits. Equality is decided by the words themselves.
+class WordHash {
+ public:
+  void add(uint64_t w) noexcept {
+    const auto product = static_cast<unsigned __int128>(h_ ^ w) * 0xd6e8feb86659fd93ull;
+    h_ = static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
+  }
+  uint64_t value() const noexcept { return h_; }
+  void reset() noexcept { h_ = kSeed; }
+
+ private:
+  static constexpr uint64_t kSeed = 0x9e3779b97f4a7c15ull;
+  uint64_t h_ = kSeed;
+};
+
+}  // namespace openhpu

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <ATen/core/stack.h>
+#include <c10/core/StorageImpl.h>
+#include <c10/util/SmallVector.h>
+
+#include <vector>
+
+#include "device/device.h"
+#include "graph/Graph.h"
+#include "runtime/KernelMemory.h"
+
+namespace openhpu {
+
+// Where a slot's memory is while a graph runs. The host fills in the memory of inputs and of what is needed afterwards;
+// other slots live in the workspace, from the node that makes them to the last one that reads them.
+struct SlotMemory {
+  void* data = nullptr;
+  size_t nbytes = 0;
+  bool assigned = false;  // by the host
+};
+
+// Runs nodes one by one: PyTorch's CPU kernels on CPU tensors over the slots' memory. Worker thread only.
+class NodeRunner {
+ public:
+  explicit NodeRunner(device::Device& device) : device_(device) {}
+
+  // Runs the whole graph. An exception leaves `failed` at the node that threw.
+  void run(const Graph& graph, const std::vector<SlotMemory>& slots);
+  size_t failed = 0;
+
+ private:
+  at::Tensor operand(const CallTemplate::Operand& o, uint64_t place, const uint64_t* numbers);
+  c10::intrusive_ptr<c10::StorageImpl>& storage_of(uint32_t slot);
+  void run_node(const Graph& graph, const Graph::Node& node);
+  void keep_outputs(const Graph::Node& node, const uint64_t* fresh_slots);
+
+  device::Device& device_;
+  const std::vector<SlotMemory>* slots_ = nullptr;
+  std::vector<c10::intrusive_ptr<c10::StorageImpl>> storages_;
+  std::vector<uint32_t> last_use_;
+  c10::Stack stack_;
+  c10::SmallVector<PlannedOutput, 4> planned_;
+};
+
+}  // namespace openhpu

@@ -1,0 +1,261 @@
+#include "modes/Lazy.h"
+
+#include <c10/util/Exception.h>
+
+#include "device/wait_hook.h"
+#include "graph/GraphCache.h"
+#include "graph/NodeRunner.h"
+#include "graph/Recipe.h"
+#include "modes/Eager.h"
+#include "runtime/events.h"
+
+namespace openhpu {
+
+std::atomic<bool> g_lazy{false};
+
+namespace {
+
+std::atomic<size_t> max_graph_size{size_t{1} << 18};
+thread_local int learning_depth = 0;
+
+std::array<std::atomic<Recorder*>, kMaxDevices> recorders{};
+
+Recorder* recorder_if_any(int pool) { return recorders[pool].load(std::memory_order_acquire); }
+
+// A flushed graph on its way through the queue. Recycled with its buffers.
+class GraphCommand final : public device::Command {
+ public:
+  static GraphCommand* acquire(device::Device& d) {
+    std::lock_guard<SpinLock> lock(free_lock);
+    GraphCommand* c = free_list;
+    if (c)
+      free_list = c->next_;
+    else
+      c = new GraphCommand();
+    c->device_ = &d;
+    return c;
+  }
+
+  Graph graph;                      // when it runs node by node
+  std::vector<SlotMemory> slots;
+  std::shared_ptr<Recipe> recipe;   // when it runs as a recipe
+  std::vector<uint64_t> numbers;
+
+  const char* name() const override { return failed_ ? failed_ : recipe ? "recipe" : "graph"; }
+
+  void run() override {
+    device::MemoryPool::AccessScope access(device_->memory());
+    if (recipe) {
+      recipe->run(*device_, slots, numbers);
+      return;
+    }
+    NodeRunner runner(*device_);
+    try {
+      runner.run(graph, slots);
+    } catch (...) {
+      const auto& node = graph.nodes[runner.failed];
+      failed_ = node.entry->call->kernel->name().c_str();
+      site = node.site;
+      throw;
+    }
+  }
+
+  void retire() override {
+    graph.clear();
+    slots.clear();
+    recipe.reset();
+    numbers.clear();
+    failed_ = nullptr;
+    std::lock_guard<SpinLock> lock(free_lock);
+    next_ = free_list;
+    free_list = this;
+  }
+
+ private:
+  GraphCommand() = default;
+  device::Device* device_ = nullptr;
+  const char* failed_ = nullptr;
+  GraphCommand* next_ = nullptr;
+  static SpinLock free_lock;
+  static GraphCommand* free_list;
+};
+SpinLock GraphCommand::free_lock;
+GraphCommand* GraphCommand::free_list = nullptr;
+
+}  // namespace
+
+LearningScope::LearningScope() { ++learning_depth; }
+LearningScope::~LearningScope() { --learning_depth; }
+
+void set_max_graph_size(size_t operators) { max_graph_size.store(operators, std::memory_order_relaxed); }
+
+void set_lazy_mode(bool lazy) {
+  if (lazy) {
+    set_memory_hooks({
+        [](HPUMemory& m) {
+          auto* r = recorder_if_any(m.pool);
+          return r && r->forget(m);
+        },
+        [](int pool) {
+          auto* r = recorder_if_any(pool);
+          return r && r->make_room();
+        },
+        [](HPUMemory& m) { Recorder::of(device_of(m.device)).require(m); },
+    });
+    set_flush_hook([](device::Device& d) {
+      if (auto* r = recorder_if_any(d.index())) r->flush();
+    });
+  }
+  g_lazy.store(lazy, std::memory_order_relaxed);
+}
+
+void check_capacity(c10::DeviceIndex index, size_t nbytes) {
+  constexpr size_t kSmall = size_t{64} << 20;
+  if (nbytes < kSmall) return;
+  auto& d = device_of(index);
+  if (nbytes > d.memory().stats().limit) allocate_block(d, nbytes);  // throws, with what is in use
+}
+
+Recorder& Recorder::of(device::Device& d) {
+  auto& slot = recorders[d.index()];
+  Recorder* r = slot.load(std::memory_order_acquire);
+  if (C10_LIKELY(r != nullptr)) return *r;
+  auto* fresh = new Recorder(d);  // lives as long as the device: for ever
+  if (slot.compare_exchange_strong(r, fresh)) return *fresh;
+  delete fresh;
+  return *r;
+}
+
+Recorder::Lock::Lock(Recorder& r) : recorder_(r) {
+  if (C10_LIKELY(r.mutex_.try_lock())) return;
+  // Whoever holds it may be waiting for Python's lock.
+  device::BlockingWait waiting;
+  r.mutex_.lock();
+}
+
+uint32_t Recorder::enter(HPUMemory& memory) {
+  const auto slot = static_cast<uint32_t>(graph_.slots.size());
+  graph_.slots.push_back({memory.nbytes, memory.pending() ? Graph::SlotKind::Fresh : Graph::SlotKind::Input});
+  members_.push_back({&memory, memory.data, false});
+  memory.slot = slot;
+  memory.graph.store(number_, std::memory_order_relaxed);
+  return slot;
+}
+
+c10::Storage Recorder::fresh(c10::DeviceIndex index, size_t nbytes, uint32_t& slot) {
+  auto storage = make_pending_storage(index, nbytes);
+  slot = enter(*memory_of(*storage));
+  return c10::Storage(std::move(storage));
+}
+
+void Recorder::begin_node(const std::shared_ptr<const ShapeEntry>& entry, uint32_t site) {
+  graph_.nodes.push_back({entry, site, static_cast<uint32_t>(graph_.words.size()),
+                          static_cast<uint32_t>(graph_.numbers.size())});
+  add_word(entry->call->id);
+}
+
+void Recorder::end_node() {
+  if (C10_UNLIKELY(graph_.nodes.size() >= max_graph_size.load(std::memory_order_relaxed))) flush();
+}
+
+bool Recorder::forget(HPUMemory& memory) {
+  Lock lock(*this);
+  if (memory.graph.load(std::memory_order_relaxed) != number_) return false;
+  auto& member = members_[memory.slot];
+  member.memory = nullptr;
+  member.taken_over = memory.data != nullptr;
+  return true;
+}
+
+void Recorder::require(HPUMemory& memory) {
+  Lock lock(*this);
+  if (memory.graph.load(std::memory_order_relaxed) == number_) flush();
+  assign_memory(memory);
+}
+
+bool Recorder::make_room() {
+  Lock lock(*this);
+  if (flushing_ || graph_.empty()) return false;
+  flush();
+  return true;
+}
+
+void Recorder::flush() {
+  Lock lock(*this);
+  if (graph_.empty() || flushing_) return;
+  struct Flushing {
+    bool& flag;
+    explicit Flushing(bool& f) : flag(f) { flag = true; }
+    ~Flushing() { flag = false; }
+  } flushing(flushing_);
+  hand_over();
+}
+
+void Recorder::hand_over() {
+  // Memory for what is still alive, before anything is changed.
+  const size_t words = graph_.words.size();
+  const auto hash_before = hash_;
+  auto* command = GraphCommand::acquire(device_);
+  struct Undo {
+    GraphCommand* command;
+    ~Undo() {
+      if (command) command->retire();
+    }
+  } undo{command};
+  command->slots.reserve(graph_.slots.size());
+  try {
+    for (size_t i = 0; i < graph_.slots.size(); ++i) {
+      const auto& slot = graph_.slots[i];
+      const bool fresh = slot.kind == Graph::SlotKind::Fresh;
+      const bool alive = fresh && members_[i].memory != nullptr;
+      add_word(uint64_t{slot.nbytes} << 2 | uint64_t{fresh} << 1 | uint64_t{alive});
+      command->slots.push_back(
+          {alive ? allocate_block(device_, slot.nbytes) : members_[i].data, slot.nbytes, alive || !fresh});
+    }
+  } catch (...) {
+    for (size_t i = 0; i < command->slots.size(); ++i)
+      if (graph_.slots[i].kind == Graph::SlotKind::Fresh && command->slots[i].data)
+        device_.memory().free(command->slots[i].data);
+    graph_.words.resize(words);
+    hash_ = hash_before;
+    throw;
+  }
+  for (size_t i = 0; i < members_.size(); ++i)
+    if (graph_.slots[i].kind == Graph::SlotKind::Fresh && members_[i].memory)
+      assign_memory(*members_[i].memory, command->slots[i].data);
+
+  const size_t operators = graph_.nodes.size();
+  const bool cut = learning_depth > 0;
+  count(Counter::GraphsFlushed);
+  if (cut) count(Counter::GraphsCut);
+  command->recipe = cut ? nullptr : GraphCache::instance().recipe_for(graph_, hash_.value());
+  command->site = graph_.nodes.front().site;
+  if (command->recipe) {
+    count(Counter::OpsInRecipes, operators);
+    count(Counter::RecipeHits);
+    command->numbers.swap(graph_.numbers);
+  } else {
+    count(Counter::OpsNodeByNode, operators);
+    if (!cut) count(Counter::RecipeMisses);
+    std::swap(command->graph, graph_);
+  }
+  undo.command = nullptr;
+  // From here on the memory of this graph's storages is like any other: what is queued later comes later.
+  ++number_;
+  hash_.reset();
+  graph_.clear();
+  const uint64_t sequence = openhpu::submit(device_, command);
+  for (const auto& member : members_)
+    if (member.taken_over) device_.memory().free(member.data);
+  members_.clear();
+  limit_steps_in_flight(sequence);
+}
+
+void Recorder::limit_steps_in_flight(uint64_t sequence) {
+  auto& oldest = in_flight_[next_in_flight_];
+  next_in_flight_ = (next_in_flight_ + 1) % kInFlight;
+  const uint64_t wait_for = std::exchange(oldest, sequence);
+  if (wait_for > 0 && !device_.queue().on_worker()) device_.queue().wait(wait_for);
+}
+
+}  // namespace openhpu

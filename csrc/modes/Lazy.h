@@ -1,0 +1,101 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "device/device.h"
+#include "graph/Graph.h"
+#include "runtime/HPUAllocator.h"
+#include "runtime/HPUDevice.h"
+
+// Lazy mode: operators are recorded into the device's graph and run at the next step, or where a script needs a value.
+// Storages get their memory when the graph is flushed, if they are still alive then.
+namespace openhpu {
+
+extern std::atomic<bool> g_lazy;
+inline bool lazy_mode() noexcept { return g_lazy.load(std::memory_order_relaxed); }
+void set_lazy_mode(bool lazy);
+// Graphs are flushed after so many operators (PT_HPU_MAX_COMPOUND_OP_SIZE).
+void set_max_graph_size(size_t operators);
+
+// Throws c10::OutOfMemoryError for a size that the device can never have.
+void check_capacity(c10::DeviceIndex index, size_t nbytes);
+
+// While an operator is run to learn its metadata: a graph flushed meanwhile is a piece of one, not worth compiling.
+class LearningScope {
+ public:
+  LearningScope();
+  ~LearningScope();
+};
+
+// The graph being recorded for one device. Several threads may record (a script's, autograd's).
+class Recorder {
+ public:
+  static Recorder& of(device::Device& d);
+
+  explicit Recorder(device::Device& d) : device_(d) {}
+
+  // Held while an operator is recorded. A thread that finds it taken gives up Python's lock while it waits.
+  class Lock {
+   public:
+    explicit Lock(Recorder& r);
+    ~Lock() { recorder_.mutex_.unlock(); }
+    Lock(const Lock&) = delete;
+    Lock& operator=(const Lock&) = delete;
+
+   private:
+    Recorder& recorder_;
+  };
+
+  // Under the lock: the slot of a storage's memory, entered if need be.
+  uint32_t slot_of(HPUMemory& memory) {
+    if (memory.graph.load(std::memory_order_relaxed) == number_) return memory.slot;
+    return enter(memory);
+  }
+  // Under the lock: a new storage, made by the node that is being recorded.
+  c10::Storage fresh(c10::DeviceIndex index, size_t nbytes, uint32_t& slot);
+  // Under the lock.
+  void begin_node(const std::shared_ptr<const ShapeEntry>& entry, uint32_t site);
+  void add_word(uint64_t word) {
+    graph_.words.push_back(word);
+    hash_.add(word);
+  }
+  std::vector<uint64_t>& numbers() { return graph_.numbers; }
+  // Ends a node; flushes when the graph has reached its maximal size.
+  void end_node();
+
+  // Hands the graph to the device, if there is one. Throws c10::OutOfMemoryError when the results have no room; the
+  // graph is kept then.
+  void flush();
+
+  // Hooks of memory, see MemoryHooks.
+  bool forget(HPUMemory& memory);
+  void require(HPUMemory& memory);
+  bool make_room();
+
+ private:
+  struct Member {
+    HPUMemory* memory;  // null: the storage is gone
+    void* data;         // inputs
+    bool taken_over;    // the storage is gone and left its memory, to be freed once the graph is on its way
+  };
+  uint32_t enter(HPUMemory& memory);
+  void hand_over();
+  void limit_steps_in_flight(uint64_t sequence);
+
+  device::Device& device_;
+  std::recursive_mutex mutex_;
+  Graph graph_;
+  WordHash hash_;
+  std::vector<Member> members_;
+  uint64_t number_ = 1;
+  bool flushing_ = false;
+  static constexpr size_t kInFlight = 3;
+  std::array<uint64_t, kInFlight> in_flight_{};
+  size_t next_in_flight_ = 0;
+};
+
+}  // namespace openhpu

@@ -1,0 +1,51 @@
+// Lazy mode's way to run a call: append it to the device's graph.
+#include "modes/Lazy.h"
+#include "ops/Alias.h"
+#include "ops/OpCall.h"
+#include "runtime/events.h"
+#include "runtime/site.h"
+
+namespace openhpu {
+
+bool OpCall::record(const std::shared_ptr<const ShapeEntry>& entry) {
+  const CallTemplate* call = entry->call.get();
+  if (!call || !call->recordable) return false;
+  auto& device = device_of(device_);
+  auto& recorder = Recorder::of(device);
+  for (const auto& o : operands_) {
+    const auto* impl = o.tensor->unsafeGetTensorImpl();
+    if (impl->device().type() != c10::kHPU) continue;
+    if (!memory_of(*impl->unsafe_storage().unsafeGetStorageImpl()) ||
+        static_cast<uint64_t>(impl->storage_offset()) >> Graph::kOffsetBits)
+      return false;
+  }
+  const uint32_t site = current_site();
+  c10::SmallVector<c10::Storage, 4> storages;
+  {
+    Recorder::Lock lock(recorder);
+    for (const auto& r : entry->resizes) {
+      auto* impl = operands_[r.operand].tensor->unsafeGetTensorImpl();
+      make_pending(*impl->unsafe_storage().unsafeGetStorageImpl(), device_.index(), r.nbytes);
+      impl->set_sizes_and_strides(r.sizes, r.strides, 0);
+    }
+    recorder.begin_node(entry, site);
+    if (call->numbers) append_numbers(*call, args_, recorder.numbers());
+    for (const auto& o : operands_) {
+      const auto* impl = o.tensor->unsafeGetTensorImpl();
+      if (C10_UNLIKELY(impl->device().type() != c10::kHPU)) continue;
+      auto& memory = *memory_of(*impl->unsafe_storage().unsafeGetStorageImpl());
+      recorder.add_word(Graph::place(recorder.slot_of(memory), static_cast<uint64_t>(impl->storage_offset())));
+    }
+    for (const auto& s : entry->storages) {
+      uint32_t slot = 0;
+      storages.push_back(recorder.fresh(device_.index(), s.nbytes, slot));
+      recorder.add_word(slot);
+    }
+    recorder.end_node();
+  }
+  count(Counter::OpsRecorded);
+  leave_results(*entry, storages);
+  return true;
+}
+
+}  // namespace openhpu

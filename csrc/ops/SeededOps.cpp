@@ -1,0 +1,112 @@
+#include "ops/SeededOps.h"
+
+#include <ATen/ExpandUtils.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+
+#include "ops/RandomKernels.h"
+
+namespace openhpu {
+
+SeededOp::SeededOp(const char* name, const char* overload)
+    : kernel_(new OpKernel(
+          c10::Dispatcher::singleton().findSchemaOrThrow((std::string("openhpu::") + name).c_str(), overload))) {}
+
+namespace {
+
+using at::Scalar;
+using at::Tensor;
+
+uint32_t word(const Scalar& seed) { return static_cast<uint32_t>(seed.toLong()); }
+
+// A kernel that fills its first operand, with the signature of its operator.
+template <auto kKernel>
+struct Fill;
+template <class... Args, void (*kKernel)(const Tensor&, uint32_t, Args...)>
+struct Fill<kKernel> {
+  static Tensor& call(Tensor& self, const Scalar& seed, Args... args) {
+    kKernel(self, word(seed), args...);
+    return self;
+  }
+};
+
+// A distribution whose parameter is the first operand.
+template <void (*kKernel)(const Tensor&, uint32_t, const Tensor&)>
+Tensor sample(const Tensor& self, const Scalar& seed) {
+  auto out = at::empty_like(self, at::MemoryFormat::Contiguous);
+  kKernel(out, word(seed), self);
+  return out;
+}
+
+Tensor& random_from(Tensor& self, const Scalar& seed, const Scalar& from, const Scalar& range) {
+  random::integers(self, word(seed), from.toLong(), static_cast<uint64_t>(range.toLong()));
+  return self;
+}
+Tensor& random_all(Tensor& self, const Scalar& seed, const Scalar& range) {
+  return random_from(self, seed, 0, range);
+}
+
+Tensor binomial(const Tensor& count, const Scalar& seed, const Tensor& prob) {
+  auto out = at::empty(at::infer_size(count.sizes(), prob.sizes()), count.options());
+  random::binomial(out, word(seed), count, prob);
+  return out;
+}
+
+std::tuple<Tensor, Tensor> native_dropout(const Tensor& input, const Scalar& seed, double p) {
+  auto out = at::empty_like(input);
+  auto mask = at::empty_like(input, input.options().dtype(at::kBool));
+  random::dropout(out, mask, input, word(seed), p);
+  return {out, mask};
+}
+
+Tensor& rrelu_with_noise(
+    const Tensor& self, const Scalar& seed, Tensor& noise, Tensor& out, double lower, double upper) {
+  random::rrelu(out, noise, self, word(seed), lower, upper);
+  return out;
+}
+
+}  // namespace
+
+// Whatever changes from call to call is a Scalar or a float: the generic kernel's signature counts those by type, so
+// that a new seed is not a new signature. Ranges are the bits of an unsigned 64-bit number, 0 for all 2^64 integers.
+TORCH_LIBRARY_FRAGMENT(openhpu, m) {
+  m.def("uniform_(Tensor(a!) self, Scalar seed, float from, float to) -> Tensor(a!)");
+  m.def("normal_(Tensor(a!) self, Scalar seed, float mean, float std) -> Tensor(a!)");
+  m.def("bernoulli_.float(Tensor(a!) self, Scalar seed, float p) -> Tensor(a!)");
+  m.def("bernoulli_.Tensor(Tensor(a!) self, Scalar seed, Tensor p) -> Tensor(a!)");
+  m.def("random_.from(Tensor(a!) self, Scalar seed, Scalar start, Scalar range) -> Tensor(a!)");
+  m.def("random_(Tensor(a!) self, Scalar seed, Scalar range) -> Tensor(a!)");
+  m.def("exponential_(Tensor(a!) self, Scalar seed, float lambd) -> Tensor(a!)");
+  m.def("cauchy_(Tensor(a!) self, Scalar seed, float median, float sigma) -> Tensor(a!)");
+  m.def("log_normal_(Tensor(a!) self, Scalar seed, float mean, float std) -> Tensor(a!)");
+  m.def("geometric_(Tensor(a!) self, Scalar seed, float p) -> Tensor(a!)");
+  m.def("randperm.generator_out(Tensor(a!) out, Scalar seed) -> Tensor(a!)");
+  m.def("native_dropout(Tensor input, Scalar seed, float p) -> (Tensor, Tensor)");
+  m.def(
+      "rrelu_with_noise(Tensor self, Scalar seed, Tensor(a!) noise, Tensor(b!) out, float lower, float upper) -> "
+      "Tensor(b!)");
+  m.def("poisson(Tensor self, Scalar seed) -> Tensor");
+  m.def("binomial(Tensor count, Scalar seed, Tensor prob) -> Tensor");
+  m.def("_standard_gamma(Tensor self, Scalar seed) -> Tensor");
+}
+
+TORCH_LIBRARY_IMPL(openhpu, CPU, m) {
+  m.impl("uniform_", &Fill<&random::uniform>::call);
+  m.impl("normal_", &Fill<&random::normal>::call);
+  m.impl("bernoulli_.float", &Fill<&random::bernoulli>::call);
+  m.impl("bernoulli_.Tensor", &Fill<&random::bernoulli_tensor>::call);
+  m.impl("random_.from", &random_from);
+  m.impl("random_", &random_all);
+  m.impl("exponential_", &Fill<&random::exponential>::call);
+  m.impl("cauchy_", &Fill<&random::cauchy>::call);
+  m.impl("log_normal_", &Fill<&random::log_normal>::call);
+  m.impl("geometric_", &Fill<&random::geometric>::call);
+  m.impl("randperm.generator_out", &Fill<&random::permutation>::call);
+  m.impl("native_dropout", &native_dropout);
+  m.impl("rrelu_with_noise", &rrelu_with_noise);
+  m.impl("poisson", &sample<&random::poisson>);
+  m.impl("binomial", &binomial);
+  m.impl("_standard_gamma", &sample<&random::gamma>);
+}
+
+}  // namespace openhpu

@@ -1,0 +1,273 @@
+// Lazy mode and the compiler's side of the graph cache.
+#include <torch/csrc/Dtype.h>
+#include <torch/csrc/DynamicTypes.h>
+#include <torch/csrc/jit/python/pybind_utils.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "graph/GraphCache.h"
+#include "modes/Eager.h"
+#include "modes/Lazy.h"
+#include "ops/OpKernel.h"
+#include "python/bindings.h"
+#include "runtime/HPUDevice.h"
+#include "runtime/events.h"
+#include "runtime/site.h"
+
+namespace py = pybind11;
+
+namespace openhpu {
+namespace {
+
+using Kind = CallTemplate::ArgKind;
+
+py::object dtype_object(at::ScalarType type) {
+  return py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(torch::getTHPDtype(type)));
+}
+
+template <class Numbers>
+py::tuple ints(const Numbers& values) {
+  py::tuple out(values.size());
+  for (size_t i = 0; i < values.size(); ++i) out[i] = static_cast<int64_t>(values[i]);
+  return out;
+}
+
+// The graph as the compiler takes it: plain Python data (openhpu/compiler/description.py).
+class Describe {
+ public:
+  explicit Describe(const CompileRequest& request) : request_(request), graph_(request.graph) {}
+
+  py::dict operator()() {
+    py::list nodes;
+    for (const auto& node : graph_.nodes) nodes.append(describe(node));
+    py::list slots, live;
+    const uint64_t* liveness = graph_.words.data() + graph_.words.size() - graph_.slots.size();
+    for (size_t i = 0; i < graph_.slots.size(); ++i) {
+      const bool fresh = graph_.slots[i].kind == Graph::SlotKind::Fresh;
+      py::dict slot;
+      slot["kind"] = fresh ? "fresh" : "input";
+      slot["nbytes"] = graph_.slots[i].nbytes;
+      slots.append(slot);
+      if (liveness[i] & 1) live.append(i);
+    }
+    py::dict out;
+    out["slots"] = slots;
+    out["nodes"] = nodes;
+    out["live"] = live;
+    out["scalars"] = scalars_;
+    out["variable"] = variable_;
+    out["threads"] = threads_for(graph_.largest());
+    out["sites"] = sites_;
+    out["scalar_words"] = scalar_words_;
+    return out;
+  }
+
+ private:
+  int64_t add_scalar(py::object value, size_t word, size_t words, py::tuple where) {
+    bool variable = false;
+    for (size_t i = word; i < word + words; ++i) variable = variable || request_.variable[i];
+    scalars_.append(std::move(value));
+    variable_.append(variable);
+    scalar_words_.append(std::move(where));
+    return static_cast<int64_t>(py::len(scalars_)) - 1;
+  }
+
+  py::object number(Kind kind, size_t word) {
+    const auto value = number_of(kind, graph_.numbers.data() + word);
+    const char* name = kind == Kind::Int ? "int" : kind == Kind::Double ? "double" : kind == Kind::Bool ? "bool" : "complex";
+    const auto index = add_scalar(torch::jit::toPyObject(value), word, kind == Kind::Complex ? 2 : 1,
+                                  py::make_tuple(word, name, py::none()));
+    return py::make_tuple("scalar", index);
+  }
+
+  py::object operand(const CallTemplate& call, int32_t k, const Graph::Node& node) {
+    if (k < 0) return py::make_tuple("const", py::none());
+    const auto& o = call.operands[k];
+    const auto dtype = dtype_object(c10::typeMetaToScalarType(o.dtype));
+    if (o.on_host) {
+      const size_t word = node.numbers + o.number;
+      auto value = host_operand(o, graph_.numbers.data() + word).item();
+      const auto index = add_scalar(torch::jit::toPyObject(c10::IValue(value)), word, 2,
+                                    py::make_tuple(word, "host", dtype));
+      return py::make_tuple("cpu_scalar", index, dtype, o.wrapped_number);
+    }
+    size_t place = 0;
+    for (int32_t i = 0; i < k; ++i) place += !call.operands[i].on_host;
+    const uint64_t where = graph_.operand_places(node)[place];
+    const int flags = static_cast<int>(o.conj) | static_cast<int>(o.neg) << 1 | static_cast<int>(o.wrapped_number) << 2;
+    return py::make_tuple("tensor", Graph::slot_of(where), dtype, ints(o.sizes), ints(o.strides),
+                          Graph::offset_of(where), flags);
+  }
+
+  py::object argument(const CallTemplate& call, size_t i, const Graph::Node& node) {
+    const auto& arg = call.args[i];
+    switch (arg.kind) {
+      case Kind::Constant:
+        if (arg.constant.isDevice()) return py::make_tuple("const", py::cast(c10::Device(c10::kHPU)));
+        if (arg.constant.isTensor()) return py::make_tuple("const", py::none());  // an undefined one
+        return py::make_tuple("const", torch::jit::toPyObject(arg.constant));
+      case Kind::Tensor: return operand(call, static_cast<int32_t>(arg.first), node);
+      case Kind::TensorList:
+      case Kind::OptionalTensorList: {
+        py::list list;
+        for (int32_t k : arg.elements) list.append(operand(call, k, node));
+        return py::make_tuple("list", list);
+      }
+      case Kind::NumberList: {
+        py::list list;
+        size_t word = node.numbers + arg.first;
+        for (auto kind : arg.kinds) {
+          list.append(number(kind, word));
+          word += kind == Kind::Complex ? 2 : 1;
+        }
+        return py::make_tuple("list", list);
+      }
+      default: return number(arg.kind, node.numbers + arg.first);
+    }
+  }
+
+  py::dict describe(const Graph::Node& node) {
+    const auto& call = *node.entry->call;
+    py::list args, outputs;
+    for (size_t i = 0; i < call.args.size(); ++i) args.append(argument(call, i, node));
+    size_t on_device = 0;
+    for (const auto& o : call.operands) on_device += !o.on_host;
+    const uint64_t* fresh = graph_.operand_places(node) + on_device;
+    for (const auto& o : node.entry->outputs) {
+      switch (o.kind) {
+        case OutputSpec::Kind::Fresh:
+          outputs.append(py::make_tuple("fresh", fresh[o.index], dtype_object(c10::typeMetaToScalarType(o.dtype)),
+                                        ints(o.sizes), ints(o.strides), o.offset));
+          break;
+        case OutputSpec::Kind::Argument: outputs.append(py::make_tuple("argument", o.index)); break;
+        case OutputSpec::Kind::Undefined: outputs.append(py::make_tuple("undefined")); break;
+      }
+    }
+    py::dict out;
+    out["op"] = c10::toString(call.kernel->schema().operator_name());
+    out["args"] = args;
+    out["outputs"] = outputs;
+    out["site"] = node.site;
+    if (node.site && !sites_.contains(py::int_(node.site))) {
+      auto [file, line] = resolve_site(node.site);
+      sites_[py::int_(node.site)] = file + ":" + std::to_string(line);
+    }
+    return out;
+  }
+
+  const CompileRequest& request_;
+  const Graph& graph_;
+  py::list scalars_, variable_, scalar_words_;
+  py::dict sites_;
+};
+
+at::ScalarType scalar_type(const py::handle& dtype) {
+  TORCH_CHECK(THPDtype_Check(dtype.ptr()), "expected a torch.dtype");
+  return reinterpret_cast<THPDtype*>(dtype.ptr())->scalar_type;
+}
+
+std::vector<RecipeManifest::TensorSpec> tensor_specs(const py::list& list) {
+  std::vector<RecipeManifest::TensorSpec> out;
+  for (const auto& item : list) {
+    auto d = py::cast<py::dict>(item);
+    out.push_back({py::cast<uint32_t>(d["slot"]), scalar_type(d["dtype"]), py::cast<std::vector<int64_t>>(d["sizes"]),
+                   py::cast<std::vector<int64_t>>(d["strides"]), py::cast<int64_t>(d["offset"])});
+  }
+  return out;
+}
+
+// Requests that the service has taken and not yet answered.
+std::mutex open_mutex;
+std::unordered_map<uint64_t, CompileRequest>& open_requests() {
+  static auto* all = new std::unordered_map<uint64_t, CompileRequest>();
+  return *all;
+}
+
+CompileRequest take_open(uint64_t id) {
+  std::lock_guard lock(open_mutex);
+  auto node = open_requests().extract(id);
+  TORCH_CHECK(!node.empty(), "no compilation ", id, " was asked for");
+  return std::move(node.mapped());
+}
+
+}  // namespace
+
+void bind_graph(py::module& m) {
+  m.def("set_mode", [](const std::string& mode) {
+    TORCH_CHECK(mode == "eager" || mode == "lazy", "unknown mode '", mode, "'; there are: eager, lazy");
+    set_lazy_mode(mode == "lazy");
+  });
+  m.def("configure_graphs", [](const std::string& policy, size_t max_graphs, size_t max_operators) {
+    const auto p = policy == "sync" ? CompilePolicy::Sync
+        : policy == "background"    ? CompilePolicy::Background
+                                    : CompilePolicy::Off;
+    GraphCache::instance().configure(p, max_graphs);
+    set_max_graph_size(max_operators);
+  });
+  m.def("flush", [](int i) { flush(device_of(static_cast<c10::DeviceIndex>(i))); }, py::arg("device") = -1);
+  m.def("next_compile_request", []() -> py::object {
+    CompileRequest request;
+    {
+      py::gil_scoped_release no_gil;
+      if (!GraphCache::instance().next_request(request)) return py::none();
+    }
+    auto description = Describe(request)();
+    const uint64_t id = request.id;
+    std::lock_guard lock(open_mutex);
+    open_requests()[id] = std::move(request);
+    return py::make_tuple(id, description);
+  });
+  m.def("recipe_ready", [](uint64_t id, const py::dict& manifest) {
+    auto request = take_open(id);
+    RecipeManifest out;
+    out.name = py::cast<std::string>(manifest["name"]);
+    out.library = py::cast<std::string>(manifest["library"]);
+    out.program = py::cast<std::string>(manifest["program"]);
+    out.inputs = tensor_specs(manifest["inputs"]);
+    out.outputs = tensor_specs(manifest["outputs"]);
+    out.threads = py::cast<int>(manifest["threads"]);
+    out.operators = request.graph.nodes.size();
+    out.external_kernels = py::cast<size_t>(manifest["external_kernels"]);
+    for (const auto& item : py::cast<py::list>(manifest["numbers"])) {
+      auto d = py::cast<py::dict>(item);
+      RecipeManifest::NumberSpec spec;
+      spec.word = py::cast<uint32_t>(d["word"]);
+      const auto kind = py::cast<std::string>(d["kind"]);
+      spec.kind = kind == "int" ? Kind::Int : kind == "bool" ? Kind::Bool : Kind::Double;
+      if (kind == "host") spec.host = scalar_type(d["host"]);
+      spec.dtype = scalar_type(d["dtype"]);
+      out.numbers.push_back(spec);
+    }
+    py::gil_scoped_release no_gil;
+    try {
+      auto recipe = std::make_shared<Recipe>(std::move(out), request.graph.numbers, request.variable);
+      GraphCache::instance().succeed(id, std::move(recipe));
+    } catch (...) {
+      GraphCache::instance().fail(id, "");
+      throw;
+    }
+  });
+  m.def("recipe_failed", [](uint64_t id, std::string message) {
+    take_open(id);
+    GraphCache::instance().fail(id, std::move(message));
+  });
+  m.def("wait_for_recipes", [](double seconds) { return GraphCache::instance().wait_idle(seconds); });
+  m.def("close_graphs", [] { GraphCache::instance().close(); });
+  m.def("clear_graphs", [] { GraphCache::instance().clear(); });
+  m.def("graphs_seen", [] { return GraphCache::instance().size(); });
+  m.def("recipes", [] {
+    py::list out;
+    for (const auto& recipe : GraphCache::instance().recipes()) {
+      const auto& manifest = recipe->manifest();
+      py::dict d;
+      d["name"] = manifest.name;
+      d["library"] = manifest.library;
+      d["program"] = manifest.program;
+      d["operators"] = manifest.operators;
+      d["external_kernels"] = manifest.external_kernels;
+      out.append(d);
+    }
+    return out;
+  });
+}
+
+}  // namespace openhpu

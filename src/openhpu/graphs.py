@@ -1,0 +1,158 @@
+"""Graphs of lazy mode, as Python sees them: the settings in force, and what becomes of graphs that recur.
+
+The core records graphs and asks for compilations; a thread takes the requests, has the compiler's process make
+recipes, and hands these back. The thread holds no lock of Python while it waits.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import threading
+import time
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from openhpu import events, settings
+
+if TYPE_CHECKING:
+    from openhpu.compiler.manifest import Manifest
+    from openhpu.compiler.service import Service
+
+_log = logging.getLogger("openhpu.graphs")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A compiled graph. `str(recipe)` is a Python program that computes the same."""
+
+    name: str
+    program: str
+    library: Path
+    operators: int
+    external_kernels: int
+
+    def __str__(self) -> str:
+        return self.program
+
+
+class Compilations:
+    """Takes the core's requests to the compile service and its answers back, on a thread of its own."""
+
+    def __init__(self, service: Service):
+        self._service = service
+        self._asked: dict[int, tuple[float, dict[str, Any]]] = {}
+        self._thread = threading.Thread(target=self._serve, name="openhpu-graphs", daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        from openhpu import _C
+
+        while (request := _C.next_compile_request()) is not None:
+            identity, description = request
+            self._asked[identity] = time.monotonic(), description
+            self._service.request(identity, description, self._ready, self._failed)
+
+    def _ready(self, identity: int, manifest: Manifest, folder: Path) -> None:
+        from openhpu import _C
+
+        asked, description = self._asked.pop(identity)
+        try:
+            _C.recipe_ready(identity, _for_core(manifest, folder, description))
+        except Exception as error:
+            _warn_failure(f"the recipe could not be loaded: {error}", description)
+            return
+        duration = time.monotonic() - asked
+        events.publish("graph_compilation", {"recipe": manifest.key[:16], "duration": round(duration * 1e6)})
+
+    def _failed(self, identity: int, message: str) -> None:
+        from openhpu import _C
+
+        _, description = self._asked.pop(identity)
+        _C.recipe_failed(identity, message)
+        _warn_failure(message, description)
+
+    def stop(self) -> None:
+        """Ask no more, and end the compiler's process."""
+        from openhpu import _C
+
+        _C.close_graphs()
+        self._service.close()
+
+
+_compilations: Compilations | None = None
+
+
+def start() -> None:
+    """Apply the settings of lazy mode. Called once, when the mode is read."""
+    global _compilations
+    from openhpu import _C
+
+    policy = settings.get("OPENHPU_COMPILE")
+    _C.configure_graphs(policy, settings.get("HABANA_PGM_LRU_MAX"), settings.get("PT_HPU_MAX_COMPOUND_OP_SIZE"))
+    if policy == "off" or _compilations is not None:
+        return
+    from openhpu.compiler.service import Service
+
+    _compilations = Compilations(Service())
+    atexit.register(_compilations.stop)
+
+
+def wait_for_recipes(timeout: float | None = None) -> bool:
+    """Wait until every graph that was to be compiled is compiled, or could not be.
+
+    `timeout` in seconds. Returns False when it passed first.
+    """
+    from openhpu import _C
+
+    return _C.wait_for_recipes(-1.0 if timeout is None else timeout)
+
+
+def recipes() -> list[Recipe]:
+    """The compiled graphs in memory, the most recently used first."""
+    from openhpu import _C
+
+    return [
+        Recipe(r["name"], r["program"], Path(r["library"]), r["operators"], r["external_kernels"])
+        for r in _C.recipes()
+    ]
+
+
+def _for_core(manifest: Manifest, folder: Path, description: dict[str, Any]) -> dict[str, Any]:
+    """The manifest as the core takes it: numbers by where they stand among the graph's words."""
+
+    def tensor(spec: Any) -> dict[str, Any]:
+        return {
+            "slot": spec.slot,
+            "dtype": spec.dtype,
+            "sizes": list(spec.sizes),
+            "strides": list(spec.strides),
+            "offset": spec.offset,
+        }
+
+    numbers = []
+    for spec in manifest.scalar_inputs:
+        word, kind, host = description["scalar_words"][spec.index]
+        numbers.append({"word": word, "kind": kind, "host": host, "dtype": spec.dtype})
+    return {
+        "name": manifest.key[:16],
+        "library": str(folder / "recipe.so"),
+        "program": (folder / "program.py").read_text(),
+        "inputs": [tensor(spec) for spec in manifest.inputs],
+        "outputs": [tensor(spec) for spec in manifest.outputs],
+        "numbers": numbers,
+        "threads": manifest.threads,
+        "external_kernels": sum(manifest.external_kernels.values()),
+    }
+
+
+def _warn_failure(message: str, description: dict[str, Any]) -> None:
+    first = next(iter(description["sites"].values()), "an unknown line")
+    warnings.warn(
+        f"a graph of {len(description['nodes'])} operators, recorded from {first} on, can't be compiled and runs "
+        f"operator by operator: {message}",
+        RuntimeWarning,
+        stacklevel=2,
+    )
