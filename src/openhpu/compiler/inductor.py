@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import re
 import shutil
 from collections import Counter
@@ -20,9 +21,8 @@ from openhpu.compiler.stored import register_lowering
 _BOOKKEEPING = re.compile(
     r"aoti_torch_(get|new|delete|empty|create|assign|item|device|dtype|check|reinterpret|view|zero_)|_strided$"
 )
-_CALL = re.compile(r"\b(aoti_torch_cpu_\w+|aoti_torch_proxy_executor_call_function)\(")
+_CALL = re.compile(r"\b(aoti_torch_cpu_\w+)\(")
 _KERNEL = re.compile(r'^extern "C" +void +(?:\w+ +)*(\w+)\(', re.MULTILINE)
-_PROXY = re.compile(r"^\s*// (?:Calling|Call) (.*)$")
 
 
 @dataclass(frozen=True)
@@ -98,9 +98,8 @@ def build(graph: GraphModule, inputs: Sequence[torch.Tensor], threads: int, dire
     if library != output:
         shutil.move(library, output)
     files = {".so": output}
-    nodes = output.with_suffix(".json")
-    if nodes.exists():
-        files[".json"] = nodes
+    for nodes in directory.glob("*.wrapper.json"):  # PyTorch looks for it under the library's name
+        files[".json"] = nodes.rename(output.with_suffix(".json"))
     return Library(files, *_counted(directory))
 
 
@@ -112,4 +111,7 @@ def _counted(directory: Path) -> tuple[int, dict[str, int]]:
         for name in _CALL.findall(path.read_text()):
             if not _BOOKKEEPING.search(name):
                 external[name.removeprefix("aoti_torch_cpu_").removesuffix("_out")] += 1
+    for path in directory.glob("recipe.json"):
+        for entry in json.loads(path.read_text())["nodes"]:
+            external[entry["node"]["target"].replace("::", ".").removeprefix("aten.").removesuffix(".default")] += 1
     return kernels, dict(external)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from torch.fx import GraphModule
 
 from openhpu.compiler.passes.distinct_outputs import distinct_outputs
+from openhpu.compiler.passes.float_zeros import float_zeros
 
-_PASSES = (distinct_outputs,)
+_PASSES = (distinct_outputs, float_zeros)
 
 
 def run(graph: GraphModule) -> None:
