@@ -19,6 +19,10 @@
 #include "runtime/events.h"
 #include <ATen/detail/HPUHooksInterface.h>
 
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+
 namespace py = pybind11;
 
 namespace openhpu {
@@ -30,7 +34,13 @@ void* release_gil() {
   return PyGILState_Check() ? PyEval_SaveThread() : nullptr;
 }
 void take_gil(void* state) {
-  if (state) PyEval_RestoreThread(static_cast<PyThreadState*>(state));
+  if (!state) return;
+  // Python ends a thread that asks for its lock while the interpreter is finalised, by unwinding its stack, which from
+  // a destructor means std::terminate. Such a thread stays here until the process is gone.
+  static const auto main_thread = std::this_thread::get_id();
+  while (_Py_IsFinalizing() && std::this_thread::get_id() != main_thread)
+    std::this_thread::sleep_for(std::chrono::hours(1));
+  PyEval_RestoreThread(static_cast<PyThreadState*>(state));
 }
 
 std::array<std::atomic<bool>, kMaxDevices>& gates() {
@@ -143,6 +153,11 @@ void bind_ops(py::module& m) {
 PYBIND11_MODULE(_C, m) {
   openhpu::device::set_wait_hook({&openhpu::release_gil, &openhpu::take_gil});
   openhpu::load();
+  // Before the static objects of PyTorch are destroyed, which a worker may be using. Python is gone by then.
+  std::atexit([] {
+    openhpu::device::set_wait_hook({});
+    openhpu::device::DeviceRegistry::instance().shutdown();
+  });
   openhpu::bind_device(m);
   openhpu::bind_memory(m);
   openhpu::bind_ops(m);

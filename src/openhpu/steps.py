@@ -1,24 +1,28 @@
-"""Steps: where a lazy graph would end. Operators of this version run as they are issued, so that no graph waits."""
+"""Steps: where a lazy graph ends and is handed to the device. In eager mode there is nothing to end."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from openhpu import events, hpu, mode
+from openhpu import _C, events, hpu, mode
 
 _closures: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
 
 
 def mark_step(device_str: str = "", sync: bool = False) -> None:
-    """End the step: run what `add_step_closure` queued; with `sync` wait for the device first.
+    """End the step: hand the recorded graph to the device, without waiting, and run what `add_step_closure` queued.
 
-    `device_str` names the device ("hpu:0"); the current one if empty. Raises RuntimeError when PT_HPU_LAZY_MODE
-    was changed too late.
+    `device_str` names the device ("hpu:0"); the current one if empty. With `sync` the device is waited for before the
+    closures run. Raises RuntimeError when PT_HPU_LAZY_MODE was changed too late, ValueError or RuntimeError for a
+    device that is none.
     """
     mode.check()
-    if sync and hpu.is_initialized():
-        hpu.synchronize(device_str or None)
+    if hpu.is_initialized():
+        if mode.is_lazy():
+            _C.flush(hpu._utils._get_device_index(device_str or None, optional=True))
+        if sync:
+            hpu.synchronize(device_str or None)
     events.publish("mark_step", {"device": device_str, "sync": sync})
     if _closures:
         queued = list(_closures)
@@ -28,8 +32,10 @@ def mark_step(device_str: str = "", sync: bool = False) -> None:
 
 
 def iter_mark_step(device_str: str = "") -> None:
-    """Start a new iteration for the statistics of graphs; without graphs there is nothing to do."""
+    """End the iteration: as `mark_step`, without closures and without an event."""
     mode.check()
+    if hpu.is_initialized() and mode.is_lazy():
+        _C.flush(hpu._utils._get_device_index(device_str or None, optional=True))
 
 
 def add_step_closure(closure: Callable[..., Any], args: Sequence[Any] = ()) -> None:
