@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+import habana_frameworks.torch.core as htcore
 from examples.gpt_chars import GPT
 
 CHARACTERS = 100
@@ -30,6 +31,52 @@ def convnet() -> nn.Module:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 10))
 
 
+class _Residual(nn.Module):
+    """Two convolutions with batch norm beside a shortcut, as in ResNet-18."""
+
+    def __init__(self, before: int, width: int, stride: int):
+        super().__init__()
+        self.path = nn.Sequential(
+            nn.Conv2d(before, width, 3, stride, 1, bias=False),
+            nn.BatchNorm2d(width),
+            nn.ReLU(),
+            nn.Conv2d(width, width, 3, 1, 1, bias=False),
+            nn.BatchNorm2d(width),
+        )
+        self.shortcut: nn.Module = nn.Identity()
+        if stride != 1 or before != width:
+            self.shortcut = nn.Sequential(nn.Conv2d(before, width, 1, stride, bias=False), nn.BatchNorm2d(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(self.path(x) + self.shortcut(x))
+
+
+def resnet() -> nn.Module:
+    """ResNet-18's layers at a quarter of its width, for 3 x 32 x 32."""
+    layers: list[nn.Module] = [nn.Conv2d(3, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU()]
+    before = 16
+    for width, stride in ((16, 1), (32, 2), (64, 2), (128, 2)):
+        layers += [_Residual(before, width, stride), _Residual(width, width, 1)]
+        before = width
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, 10))
+
+
+class Bert(nn.Module):
+    """BERT's encoder: 4 layers, d 256, 4 heads, feed-forward 1024, no dropout; scores of every token."""
+
+    def __init__(self, words: int = 1000, context: int = 64, width: int = 256):
+        super().__init__()
+        self.word, self.position = nn.Embedding(words, width), nn.Embedding(context, width)
+        self.norm = nn.LayerNorm(width)
+        layer = nn.TransformerEncoderLayer(width, 4, 4 * width, dropout=0.0, activation="gelu", batch_first=True)
+        self.layers = nn.TransformerEncoder(layer, 4, enable_nested_tensor=False)
+        self.head = nn.Linear(width, words)
+
+    def forward(self, words: Tensor) -> Tensor:
+        positions = torch.arange(words.shape[1], device=words.device)
+        return self.head(self.layers(self.norm(self.word(words) + self.position(positions))))  # type: ignore[no-any-return]
+
+
 def hundred_linears() -> nn.Module:
     """100 layers of 32 x 32."""
     return nn.Sequential(*(nn.Linear(32, 32) for _ in range(100)))
@@ -45,6 +92,10 @@ def _random(*sizes: int) -> Tensor:
 
 def _text() -> Tensor:
     return torch.randint(CHARACTERS, (8, 64), generator=torch.Generator().manual_seed(3), device="cpu")
+
+
+def _words() -> Tensor:
+    return torch.randint(1000, (4, 64), generator=torch.Generator().manual_seed(4), device="cpu")
 
 
 @dataclass(frozen=True)
@@ -76,7 +127,7 @@ class Training:
         self.model, self.inputs, self.target, self.optimizer = model, inputs, target, optimizer
 
     def step(self) -> Tensor:
-        """One training step; the loss, on the device."""
+        """One training step, as a script for Gaudi has it; the loss, on the device."""
         self.optimizer.zero_grad(set_to_none=True)
         out = self.model(self.inputs)
         if self.target.is_floating_point():
@@ -85,6 +136,7 @@ class Training:
             loss = F.cross_entropy(out.flatten(0, -2), self.target.flatten())
         loss.backward()
         self.optimizer.step()
+        htcore.mark_step()
         return loss.detach()
 
 
@@ -95,5 +147,7 @@ GPT_SMALL = Workload(
 CONVNET = Workload(
     "ConvNet 5 conv+bn, batch 32 x 3 x 32 x 32", convnet, lambda: (_random(32, 3, 32, 32), _labels(32, 10))
 )
+RESNET = Workload("ResNet-18's layers, batch 8 x 3 x 32 x 32", resnet, lambda: (_random(8, 3, 32, 32), _labels(8, 10)))
+BERT = Workload("BERT 4 layers, d 256, batch 4 x 64", Bert, lambda: (_words(), _words().roll(-1, 1)))
 LINEAR100 = Workload("100 Linear of 32 x 32, batch 32", hundred_linears, lambda: (_random(32, 32), _random(32, 32)))
-WORKLOADS = (MLP, GPT_SMALL, CONVNET, LINEAR100)
+WORKLOADS = (MLP, GPT_SMALL, CONVNET, RESNET, BERT, LINEAR100)

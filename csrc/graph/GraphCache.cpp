@@ -52,6 +52,13 @@ void GraphCache::evict() {
 }
 
 void GraphCache::request(Entry& entry, const Graph& graph) {
+  const uint64_t shape_free = shape_free_hash(graph);
+  auto& latest = latest_[shape_free];
+  if (entry.compiled)
+    recompilations_.push_back(compare_graphs(*entry.compiled, graph, /*numbers_only=*/true));
+  else if (latest)
+    recompilations_.push_back(compare_graphs(*latest, graph, /*numbers_only=*/false));
+  entry.compiled = latest = std::make_shared<const Graph>(graph);
   entry.state = State::Compiling;
   ++compiling_;
   requests_.push_back({entry.id, graph, entry.variable});
@@ -76,6 +83,18 @@ void GraphCache::wait_for(std::unique_lock<std::mutex>& lock, uint64_t id) {
 std::shared_ptr<Recipe> GraphCache::recipe_for(const Graph& graph, uint64_t hash) {
   if (policy_ == CompilePolicy::Off) return nullptr;
   std::unique_lock lock(mutex_);
+  const size_t known = recompilations_.size();
+  auto recipe = decide(graph, hash, lock);
+  if (C10_LIKELY(recompilations_.size() <= known) || !listening(kRecompilation)) return recipe;
+  const auto r = recompilations_.back();
+  lock.unlock();  // a listener takes Python's lock
+  emit(kRecompilation, {{"cause", r.cause}, {"op", r.op}, {"argument", r.argument},
+                        {"dimension", static_cast<int64_t>(r.dimension)}, {"before", r.before}, {"after", r.after}},
+       r.site);
+  return recipe;
+}
+
+std::shared_ptr<Recipe> GraphCache::decide(const Graph& graph, uint64_t hash, std::unique_lock<std::mutex>& lock) {
   Entry* entry = find(hash, graph.words);
   if (C10_UNLIKELY(!entry)) {
     auto made = std::make_unique<Entry>();
@@ -181,6 +200,11 @@ std::vector<std::shared_ptr<Recipe>> GraphCache::recipes() const {
   return out;
 }
 
+std::vector<Recompilation> GraphCache::recompilations() const {
+  std::lock_guard lock(mutex_);
+  return recompilations_;
+}
+
 size_t GraphCache::size() const {
   std::lock_guard lock(mutex_);
   return entries_.size();
@@ -191,6 +215,8 @@ void GraphCache::clear() {
   entries_.clear();
   ids_.clear();
   recency_.clear();
+  latest_.clear();
+  recompilations_.clear();
 }
 
 }  // namespace openhpu

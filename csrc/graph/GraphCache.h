@@ -11,6 +11,7 @@
 
 #include "graph/Graph.h"
 #include "graph/Recipe.h"
+#include "graph/Recompilation.h"
 
 namespace openhpu {
 
@@ -45,6 +46,8 @@ class GraphCache {
   // Blocks until nothing waits to be compiled. Returns false at the deadline (seconds; negative: none).
   bool wait_idle(double seconds);
   std::vector<std::shared_ptr<Recipe>> recipes() const;
+  // Compilations of programs that had been compiled for other sizes, numbers, ... before, in order.
+  std::vector<Recompilation> recompilations() const;
   size_t size() const;
   void clear();
 
@@ -60,7 +63,9 @@ class GraphCache {
     State state = State::Seen;
     std::shared_ptr<Recipe> recipe;
     std::list<uint64_t>::iterator recency;
+    std::shared_ptr<const Graph> compiled;  // as it was when it was last sent to the compiler
   };
+  std::shared_ptr<Recipe> decide(const Graph& graph, uint64_t hash, std::unique_lock<std::mutex>& lock);
   void request(Entry& entry, const Graph& graph);
   void wait_for(std::unique_lock<std::mutex>& lock, uint64_t id);
   Entry* find(uint64_t hash, const std::vector<uint64_t>& words);
@@ -72,6 +77,8 @@ class GraphCache {
   std::unordered_multimap<uint64_t, uint64_t> ids_;               // hash -> id
   std::list<uint64_t> recency_;                                   // most recent first
   std::deque<CompileRequest> requests_;
+  std::unordered_map<uint64_t, std::shared_ptr<const Graph>> latest_;  // by shape_free_hash: the last one compiled
+  std::vector<Recompilation> recompilations_;
   size_t compiling_ = 0;
   uint64_t next_id_ = 1;
   bool closed_ = false;

@@ -254,6 +254,23 @@ void bind_graph(py::module& m) {
   m.def("close_graphs", [] { GraphCache::instance().close(); });
   m.def("clear_graphs", [] { GraphCache::instance().clear(); });
   m.def("graphs_seen", [] { return GraphCache::instance().size(); });
+  m.def("recompilations", [] {
+    py::list out;
+    for (const auto& r : GraphCache::instance().recompilations()) {
+      auto [file, line] = resolve_site(r.site);
+      py::dict d;
+      d["cause"] = r.cause;
+      d["op"] = r.op;
+      d["argument"] = r.argument;
+      d["dimension"] = r.dimension < 0 ? py::object(py::none()) : py::cast(r.dimension);
+      d["before"] = r.before;
+      d["after"] = r.after;
+      d["site"] = line == 0 ? py::object(py::none()) : py::make_tuple(file, line);
+      d["time_ns"] = r.time_ns;
+      out.append(d);
+    }
+    return out;
+  });
   m.def("recipes", [] {
     py::list out;
     for (const auto& recipe : GraphCache::instance().recipes()) {

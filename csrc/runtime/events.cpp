@@ -42,6 +42,7 @@ const char* kind_name(EventKind kind) {
     case kAllocationPeak: return "allocation_peak";
     case kCopy: return "copy";
     case kError: return "error";
+    case kRecompilation: return "recompilation";
     default: return "other";
   }
 }

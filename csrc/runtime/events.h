@@ -50,8 +50,9 @@ enum EventKind : uint32_t {
   kAllocationPeak = 4,
   kCopy = 8,
   kError = 16,
-  kOther = 32,  // events that Python code emits
-  kAllEvents = 63
+  kRecompilation = 32,
+  kOther = 64,  // events that Python code emits
+  kAllEvents = 127
 };
 const char* kind_name(EventKind kind);
 using EventValue = std::variant<int64_t, double, std::string>;

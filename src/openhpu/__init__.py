@@ -10,16 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from openhpu.events import counters, reset_counters
+    from openhpu.graphs import recipes, recompilations, wait_for_recipes
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "counters", "reset_counters"]
+__all__ = ["__version__", "counters", "recipes", "recompilations", "reset_counters", "wait_for_recipes"]
 
-_FROM_EVENTS = frozenset({"counters", "reset_counters"})
+_FROM = {
+    "counters": "events",
+    "reset_counters": "events",
+    "recipes": "graphs",
+    "recompilations": "graphs",
+    "wait_for_recipes": "graphs",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _FROM_EVENTS:
-        from openhpu import events
+    if name in _FROM:
+        import importlib
 
-        return getattr(events, name)
+        return getattr(importlib.import_module(f"openhpu.{_FROM[name]}"), name)
     raise AttributeError(f"module 'openhpu' has no attribute {name!r}")

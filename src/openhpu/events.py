@@ -1,8 +1,7 @@
 """The one in-process source of events and counters, seen from Python.
 
-The core reports `cpu_fallback`, `blocking_read`, `allocation_peak`, `copy` and `error`. Python code publishes
-`device_acquired`, `mark_step` and `process_exit`; the graph compiler is to publish `graph_compilation`, `cache_hit`
-and `cache_miss`. Callbacks run on the thread on which the event happened. The core is asked for its
+The core reports `cpu_fallback`, `blocking_read`, `allocation_peak`, `copy`, `error` and `recompilation`. Python code
+publishes `device_acquired`, `mark_step`, `process_exit` and `graph_compilation`. Callbacks run on the thread on which the event happened. The core is asked for its
 events only while somebody listens to one of its kinds; otherwise an event costs nothing.
 """
 
@@ -18,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 # Kinds that the compiled core reports.
-CORE_KINDS = frozenset({"cpu_fallback", "blocking_read", "allocation_peak", "copy", "error"})
+CORE_KINDS = frozenset({"cpu_fallback", "blocking_read", "allocation_peak", "copy", "error", "recompilation"})
 
 Site: TypeAlias = tuple[str, int]
 

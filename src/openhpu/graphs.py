@@ -38,6 +38,25 @@ class Recipe:
         return self.program
 
 
+@dataclass(frozen=True)
+class Recompilation:
+    """A compilation of a program that had been compiled before, and the first difference between the two.
+
+    `cause`: "size", "stride", "dtype", "number" (an argument that counted as a constant), "memory" (offsets, storages'
+    sizes, what is needed after the step) or "graph". `dimension` is that of a size or stride. `site`: file and line of
+    the operator. `time_ns` as time.monotonic_ns().
+    """
+
+    cause: str
+    op: str
+    argument: str
+    dimension: int | None
+    before: str
+    after: str
+    site: tuple[str, int] | None
+    time_ns: int
+
+
 class Compilations:
     """Takes the core's requests to the compile service and its answers back, on a thread of its own."""
 
@@ -118,6 +137,13 @@ def recipes() -> list[Recipe]:
         Recipe(r["name"], r["program"], Path(r["library"]), r["operators"], r["external_kernels"])
         for r in _C.recipes()
     ]
+
+
+def recompilations() -> list[Recompilation]:
+    """Every recompilation so far, in order."""
+    from openhpu import _C
+
+    return [Recompilation(**record) for record in _C.recompilations()]
 
 
 def _for_core(manifest: Manifest, folder: Path, description: dict[str, Any]) -> dict[str, Any]:

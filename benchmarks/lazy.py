@@ -1,0 +1,75 @@
+"""lazy: whole training steps in lazy mode beside everything that PyTorch offers on the CPU.
+
+Each peer trains in a process of its own. "As written" is the best of the peers with the optimizer that the script
+asks for; "tuned" the best whose author also sets fused=True.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+
+from benchmarks import models
+from benchmarks.alone import Child
+from benchmarks.models import Workload
+from benchmarks.report import Table
+from benchmarks.timing import Spread, in_turns
+
+_WARM_UP = 6
+PEERS: dict[str, dict[str, Any]] = {
+    "hpu, lazy": {"device": "hpu", "lazy": True},
+    "hpu, eager": {"device": "hpu"},
+    "CPU": {},
+    "CPU, fused": {"fused": True},
+    "compile": {"compiled": "model"},
+    "compile, fused": {"compiled": "model", "fused": True},
+    "compile both": {"compiled": "both"},
+}
+CASES = (
+    (models.MLP, 200, ">= 1.7 as written, >= 1.3 tuned"),
+    (models.GPT_SMALL, 6, ">= 1.2 as written, >= 1.0 tuned"),
+    (models.BERT, 4, ">= 1.1 as written, >= 1.0 tuned"),
+    (models.CONVNET, 4, ">= 1.0 both"),
+    (models.RESNET, 4, ">= 1.0 both"),
+)
+
+
+def _measure(workload: Workload, rounds: int, calls: int, aim: str) -> Table:
+    with ExitStack() as stack:
+        children = {name: stack.enter_context(Child(workload, **options)) for name, options in PEERS.items()}
+        losses = {name: child.losses(_WARM_UP) for name, child in children.items()}
+        for name in children:
+            torch.testing.assert_close(
+                torch.tensor(losses["hpu, lazy"]), torch.tensor(losses[name]), rtol=1e-4, atol=1e-5
+            )
+        found = in_turns([child.peer(name) for name, child in children.items()], rounds, calls)
+        counters = children["hpu, lazy"].counters(10)
+
+    recorded, in_recipes = counters["ops_recorded"], counters["ops_in_recipes"]
+    share = in_recipes / max(recorded, 1)
+    table = Table(
+        f"{workload.title}: {recorded // 10} operators a step, {share:.1%} of them in recipes, "
+        f"{counters['external_kernels'] // 10} calls of library kernels a step",
+        ["peer", "host ms", "done ms", "this / hpu, lazy", "faults a step"],
+    )
+    lazy = found["hpu, lazy"]
+    for name, samples in found.items():
+        host, done = (Spread.of([value * 1e3 for value in values]) for values in (samples.host, samples.done))
+        table.rows.append([name, host, done, samples.ratio_to(lazy), Spread.of(samples.faults).median])
+
+    def best(names: list[str]) -> str:
+        name = min(names, key=lambda n: Spread.of(found[n].done).median)
+        return f"{found[name].ratio_to(lazy).median:.2f} x ({name})"
+
+    on_cpu = [name for name in PEERS if not name.startswith("hpu")]
+    table.notes.append(
+        f"As written: {best([n for n in on_cpu if 'fused' not in n])}; tuned: {best(on_cpu)}. Aim: {aim}."
+    )
+    return table
+
+
+def lazy(rounds: int) -> list[Table]:
+    """MLP, GPT, BERT, ConvNet and ResNet steps with AdamW."""
+    return [_measure(workload, rounds, calls, aim) for workload, calls, aim in CASES]
