@@ -7,7 +7,7 @@ of its schema; views are not nodes, an operand says where in its slot it lies. N
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NotRequired, TypeAlias, TypedDict
 
 import torch
@@ -111,6 +111,13 @@ def tensors(node: NodeDescription) -> Iterator[tuple[int, Argument]]:
     return ((position, arg) for position, arg in flattened(node["args"]) if arg[0] == "tensor")
 
 
+def with_constants(description: Description, indices: Iterable[int]) -> Description:
+    """The same graph with some of its numbers as constants."""
+    constants = set(indices)
+    variable = [bool(v) and index not in constants for index, v in enumerate(description["variable"])]
+    return {**description, "variable": variable}
+
+
 def key(description: Description, *build: str) -> str:
     """A content address: the graph without its variable numbers and its sites, and whatever else `build` names.
 
@@ -123,8 +130,15 @@ def key(description: Description, *build: str) -> str:
         description["live"],
         # The type of a variable number decides about promotion.
         [type(s).__name__ if v else s for s, v in zip(scalars, variable, strict=True)],
-        variable,
+        [bool(v) for v in variable],
         description["threads"],
         build,
     )
-    return hashlib.sha256(repr(parts).encode()).hexdigest()  # repr tells 1 from True and from 1.0
+    return hashlib.sha256(repr(_plain(parts)).encode()).hexdigest()  # repr tells 1 from True and from 1.0
+
+
+def _plain(value: Any) -> Any:
+    """The same content in tuples only, whatever sequences it came in; a device, whichever it is, becomes the CPU."""
+    if isinstance(value, (tuple, list)):  # torch.Size is a tuple
+        return tuple(map(_plain, value))
+    return torch.device("cpu") if isinstance(value, torch.device) else value

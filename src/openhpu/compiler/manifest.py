@@ -11,7 +11,9 @@ import torch
 
 from openhpu.compiler.geometry import Geometry
 
-FORMAT = 1
+FORMAT = 2
+
+LIBRARY, PROGRAM, MANIFEST = "recipe.so", "program.py", "manifest.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,14 +44,16 @@ class Manifest:
     """A recipe takes `inputs`, then `scalar_inputs`, and returns `outputs`, in order; it writes the slots `mutated`.
 
     `inputs` may share no memory. Outputs are new tensors with exactly these sizes and strides; their `offset` is where
-    in the slot they belong. `files`: names and sha256 of all files of the recipe; recipe.so is the library.
-    `nodes` counts operators of the description, `kernels` generated functions, `external_kernels` calls of PyTorch's
-    kernels by name.
+    in the slot they belong. `variable`: the description's scalars that may have other values than when it was compiled
+    (`scalar_inputs` are those of them that enter the computation); all others are constants of the recipe. `files`:
+    names and sha256 of all files of the recipe; recipe.so is the library. `nodes` counts operators of the description,
+    `kernels` generated functions, `external_kernels` calls of PyTorch's kernels by name.
     """
 
     key: str
     inputs: tuple[SlotTensor, ...]
     scalar_inputs: tuple[ScalarInput, ...]
+    variable: tuple[int, ...]
     outputs: tuple[SlotTensor, ...]
     mutated: tuple[int, ...]
     nodes: int
@@ -76,7 +80,8 @@ class Manifest:
             data["scalar_inputs"] = tuple(
                 ScalarInput(int(entry["index"]), _dtype(entry["dtype"])) for entry in data["scalar_inputs"]
             )
-            data["mutated"] = tuple(data["mutated"])
+            for name in ("variable", "mutated"):
+                data[name] = tuple(data[name])
             return cls(**data)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a manifest: {error!r}") from error

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import logging
-import os
 import shutil
 import tempfile
 import time
@@ -17,13 +15,12 @@ import torch
 
 from openhpu.compiler import inductor, passes
 from openhpu.compiler.description import Description
+from openhpu.compiler.disk_cache import publish, sha256
 from openhpu.compiler.errors import CannotCompile
 from openhpu.compiler.identity import recipe_key, torch_build, vector_isa
-from openhpu.compiler.manifest import Manifest, ScalarInput, SlotTensor
+from openhpu.compiler.manifest import MANIFEST, PROGRAM, Manifest, ScalarInput, SlotTensor
 from openhpu.compiler.program import Program
 from openhpu.compiler.trace import trace
-
-LIBRARY, PROGRAM, MANIFEST = "recipe.so", "program.py", "manifest.json"
 
 
 def compile_recipe(
@@ -51,7 +48,7 @@ def compile_recipe(
             except OSError:
                 raise
             except Exception as error:  # Inductor's and the C++ compiler's are of many kinds
-                raise CannotCompile(f"Inductor: {_reason(error)}") from error
+                raise CannotCompile(f"Inductor: {_reason(error)}", scalars=program.plan.scalars) from error
         kept = {path.name for path in library.files.values()}
         for path in work.iterdir():
             if path.name not in kept and not (keep_sources and path.suffix == ".cpp"):
@@ -61,6 +58,7 @@ def compile_recipe(
             key=key,
             inputs=tuple(SlotTensor.of(s.index, s.base) for s in program.plan.inputs if s.base),
             scalar_inputs=tuple(ScalarInput(i, program.scalar_dtype(i)) for i in program.plan.scalars),
+            variable=tuple(i for i, variable in enumerate(description["variable"]) if variable),
             outputs=tuple(SlotTensor.of(s.index, s.base) for s in program.plan.outputs if s.base),
             mutated=tuple(program.plan.mutated),
             nodes=len(description["nodes"]),
@@ -73,30 +71,10 @@ def compile_recipe(
             files={path.name: sha256(path) for path in sorted(work.iterdir())},
         )
         (work / MANIFEST).write_text(manifest.to_json())
-        _publish(work, directory / key)
+        publish(work, directory / key)
     finally:
         shutil.rmtree(work, ignore_errors=True)
     return manifest
-
-
-def sha256(path: Path) -> str:
-    """The file's digest, in hexadecimal digits."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _publish(work: Path, target: Path) -> None:
-    """Rename, after making way: a folder that has contents cannot be replaced in one step."""
-    try:
-        os.rename(work, target)
-    except OSError:
-        if not target.is_dir():
-            raise
-        aside = Path(tempfile.mkdtemp(prefix=".replaced-", dir=target.parent))
-        with contextlib.suppress(FileNotFoundError):
-            os.rename(target, aside / "old")
-        os.rename(work, target)
-        shutil.rmtree(aside, ignore_errors=True)
 
 
 def _reason(error: Exception) -> str:

@@ -1,0 +1,344 @@
+"""Recipes on disk: a folder with a subfolder for each recipe, shared by all processes of a user.
+
+A recipe is machine code that this process will run, so nothing is believed that another user could have written, and
+every file is compared with its manifest before it is offered. A cache that cannot be used costs a warning, never an
+error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import stat
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from openhpu.compiler.description import Description, with_constants
+from openhpu.compiler.identity import recipe_key
+from openhpu.compiler.manifest import LIBRARY, MANIFEST, PROGRAM, Manifest
+
+DEFAULT_MAX_BYTES = 1024 * 2**20
+
+_RECIPE = re.compile(r"[0-9a-f]{64}")
+_ENTRY = re.compile(r"[0-9a-f]{64}(\.constants)?")
+_TEMPORARY = re.compile(r"\.(adopted|removed|building|replaced)-.*")
+_STALE_S = 3600  # a temporary folder of that age belongs to a process that died
+_LOCKS = ".locks"
+_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+
+
+class _Refused(Exception):
+    """What is on disk is not to be trusted; the text says why."""
+
+
+class CacheConfig(NamedTuple):
+    """The arguments of `DiskCache`."""
+
+    path: Path
+    max_bytes: int
+    delete_on_init: bool
+
+
+def default_path() -> Path:
+    """Where recipes lie if nobody said otherwise."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "openhpu" / "recipes"
+
+
+def parse_config(text: str) -> CacheConfig:
+    """`path[,delete_on_init[,max_MB]]`, the form of PT_HPU_RECIPE_CACHE_CONFIG. A part left empty has its default: the
+    user's cache folder, false, 1024. Raises ValueError."""
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) > 3:
+        raise ValueError(f"{text!r}: expected path,delete_on_init,max_MB, found {len(parts)} parts")
+    path, delete, size = parts + [""] * (3 - len(parts))
+    truth = {"": False, "false": False, "0": False, "true": True, "1": True}.get(delete.lower())
+    if truth is None:
+        raise ValueError(f"{text!r}: delete_on_init is {delete!r}, expected true or false")
+    if size and not (size.isascii() and size.isdigit() and int(size)):
+        raise ValueError(f"{text!r}: max_MB is {size!r}, expected a positive whole number")
+    where = Path(os.path.abspath(os.path.expanduser(path))) if path else default_path()
+    return CacheConfig(where, int(size) * 2**20 if size else DEFAULT_MAX_BYTES, truth)
+
+
+class DiskCache:
+    """The recipes in `path`, at most `max_bytes` of them (None: no limit), the least recently used go first.
+
+    `path` is made if it does not exist, for its owner only. A folder that is a symbolic link, somebody else's, or
+    writable by others is not used. `delete_on_init` removes all recipes, and nothing else. `warn` gets what a person
+    should know; by default it becomes a RuntimeWarning. For one thread at a time.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        max_bytes: int | None = DEFAULT_MAX_BYTES,
+        delete_on_init: bool = False,
+        warn: Callable[[str], None] | None = None,
+    ) -> None:
+        self.path = Path(path)
+        self.max_bytes = max_bytes
+        self._warn = warn or (lambda message: warnings.warn(message, RuntimeWarning, stacklevel=3))
+        self._warned: set[str] = set()
+        if delete_on_init and self._usable():
+            for entry in self._entries():
+                self._remove(entry)
+
+    def find(self, key: str) -> tuple[Manifest, Path] | None:
+        """The recipe with that key and its folder, every file of it verified."""
+        folder = self.path / key
+        if not self._usable(create=False) or f"{key} refused" in self._warned:
+            return None
+        try:
+            manifest = _verified(folder, key)
+        except _Refused as error:
+            self._warn_once(f"{key} refused", f"the cached recipe {folder} is not used: {error}")
+            self._remove(folder)
+            return None
+        except OSError as error:
+            self._warn_once("find", f"the recipe cache {self.path} can't be read: {error}")
+            return None
+        return (manifest, folder) if manifest else None
+
+    def adopt(self, folder: Path, key: str) -> Path | None:
+        """Copy a recipe's folder into the cache, evicting others if it gets too large. The new folder; None if there
+        is no room on the disk, or the disk is read-only."""
+        if not self._usable():
+            return None
+        try:
+            new = Path(tempfile.mkdtemp(prefix=".adopted-", dir=self.path))
+            try:
+                for file in folder.iterdir():
+                    _copy(file, new / file.name)
+                publish(new, self.path / key)
+            finally:
+                shutil.rmtree(new, ignore_errors=True)
+            self._evict(keep=key)
+        except OSError as error:
+            self._warn_once("adopt", f"recipes can't be kept in the recipe cache {self.path}: {error}")
+            return None
+        self._warned.discard(f"{key} refused")
+        return self.path / key
+
+    def constants(self, key: str) -> tuple[int, ...]:
+        """The numbers of the graph `key` that have to be constants, as far as known: see `remember_constants`."""
+        path = self.path / f"{key}.constants"
+        if not self._usable(create=False):
+            return ()
+        try:
+            folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                indices = json.loads(_contents(folder, path.name))
+                with contextlib.suppress(OSError):
+                    os.utime(path.name, dir_fd=folder)
+            finally:
+                os.close(folder)
+            if isinstance(indices, list) and all(type(index) is int and index >= 0 for index in indices):
+                return tuple(indices)
+        except FileNotFoundError:
+            return ()
+        except (OSError, ValueError, _Refused):
+            pass
+        self._remove(path)
+        return ()
+
+    def remember_constants(self, key: str, indices: Sequence[int]) -> None:
+        """The graph `key` cannot be compiled with these numbers as variables: the recipe is that of another key."""
+        if not self._usable():
+            return
+        with contextlib.suppress(OSError):
+            handle, name = tempfile.mkstemp(prefix=".adopted-", dir=self.path)
+            with os.fdopen(handle, "w") as file:
+                json.dump(sorted(indices), file)
+            os.replace(name, self.path / f"{key}.constants")
+
+    @contextlib.contextmanager
+    def lock(self, key: str) -> Iterator[None]:
+        """Held by the one process of all that makes this recipe; a process that dies lets go. Where files cannot be
+        locked, nobody waits."""
+        with contextlib.ExitStack() as stack:
+            if self._usable():
+                with contextlib.suppress(OSError):
+                    (self.path / _LOCKS).mkdir(mode=0o700, exist_ok=True)
+                    # Few files for all keys, since no process can know when a lock's file may be removed.
+                    file = stack.enter_context((self.path / _LOCKS / key[:2]).open("w"))
+                    fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def _usable(self, create: bool = True) -> bool:
+        try:
+            try:
+                found = os.lstat(self.path)
+            except FileNotFoundError:
+                if not create:
+                    return False
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                with contextlib.suppress(FileExistsError):
+                    self.path.mkdir(mode=0o700)
+                found = os.lstat(self.path)
+            if not stat.S_ISDIR(found.st_mode):
+                raise _Refused("it is a symbolic link" if stat.S_ISLNK(found.st_mode) else "it is not a folder")
+            _check_owner(found)
+        except (OSError, _Refused) as error:
+            self._warn_once("usable", f"the recipe cache {self.path} is not used: {error}")
+            return False
+        return True
+
+    def _warn_once(self, what: str, message: str) -> None:
+        if what not in self._warned:
+            self._warned.add(what)
+            self._warn(message)
+
+    def _entries(self) -> list[Path]:
+        """All that is ours; what a process left behind when it died is removed."""
+        found = []
+        with contextlib.suppress(OSError):
+            for path in self.path.iterdir():
+                if _ENTRY.fullmatch(path.name):
+                    found.append(path)
+                elif _TEMPORARY.fullmatch(path.name):
+                    with contextlib.suppress(OSError):
+                        if time.time() - path.lstat().st_mtime > _STALE_S:
+                            _delete(path)
+        return found
+
+    def _evict(self, keep: str) -> None:
+        if self.max_bytes is None:
+            return
+        used = []
+        for path in self._entries():
+            with contextlib.suppress(OSError):  # another process may evict, too
+                if path.is_dir():
+                    size = sum(file.lstat().st_size for file in path.iterdir())
+                    used.append(((path / MANIFEST).lstat().st_mtime_ns, size, path))
+                else:
+                    used.append((path.lstat().st_mtime_ns, path.lstat().st_size, path))
+        total = sum(size for _, size, _ in used)
+        for _, size, path in sorted(used):
+            if total <= self.max_bytes:
+                break
+            if path.name != keep:
+                self._remove(path)
+                total -= size
+
+    def _remove(self, path: Path) -> None:
+        """At once for others, and as far as possible."""
+        with contextlib.suppress(OSError):
+            aside = Path(tempfile.mkdtemp(prefix=".removed-", dir=self.path))
+            with contextlib.suppress(OSError):
+                os.rename(path, aside / path.name)
+            shutil.rmtree(aside, ignore_errors=True)
+
+
+def find(caches: Sequence[DiskCache], description: Description, key: str) -> tuple[Manifest, Path] | None:
+    """The recipe of a graph with this key: as described, or with some of its numbers as constants."""
+    for cache in caches:
+        if found := cache.find(key):
+            return found
+        constants = cache.constants(key)
+        if constants and constants[-1] < len(description["scalars"]):
+            found = cache.find(recipe_key(with_constants(description, constants)))
+            if found:
+                return found
+    return None
+
+
+def sha256(path: Path) -> str:
+    """The file's digest, in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def publish(work: Path, target: Path) -> None:
+    """Rename a complete folder, after making way: a folder that has contents cannot be replaced in one step."""
+    try:
+        os.rename(work, target)
+    except OSError:
+        if not target.is_dir():
+            raise
+        aside = Path(tempfile.mkdtemp(prefix=".replaced-", dir=target.parent))
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(target, aside / "old")
+            os.rename(work, target)
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+
+
+def _verified(folder: Path, key: str) -> Manifest | None:
+    """The manifest of a recipe whose files all are what it says; None if there is no such recipe. Raises _Refused.
+
+    All is read through one handle: the folder may be replaced meanwhile.
+    """
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
+    except NotADirectoryError as error:  # also for a symbolic link
+        raise _Refused("it is not a folder") from error
+    try:
+        _check_owner(os.fstat(handle))
+        manifest = Manifest.from_json(_contents(handle, MANIFEST).decode())
+        if manifest.key != key or not {LIBRARY, PROGRAM} <= manifest.files.keys():
+            raise _Refused("its manifest is another's")
+        if {*manifest.files, MANIFEST} != set(os.listdir(handle)):
+            raise _Refused("files are missing or foreign")
+        for name, digest in manifest.files.items():
+            if hashlib.sha256(_contents(handle, name)).hexdigest() != digest:
+                raise _Refused(f"{name} has changed since it was compiled")
+        with contextlib.suppress(OSError):
+            os.utime(MANIFEST, dir_fd=handle)  # used just now
+        return manifest
+    except ValueError as error:
+        raise _Refused(str(error)) from error
+    except FileNotFoundError as error:
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.lstat(folder), os.fstat(handle)):
+                raise _Refused(f"{error.filename} is missing") from error
+        return None  # removed by another process
+    finally:
+        os.close(handle)
+
+
+def _contents(folder: int, name: str) -> bytes:
+    try:
+        handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise _Refused(f"{name}: {error.strerror}") from error
+    with open(handle, "rb") as file:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            raise _Refused(f"{name} is not a file")
+        _check_owner(found)
+        return file.read()
+
+
+def _check_owner(found: os.stat_result) -> None:
+    if found.st_uid != os.geteuid():
+        raise _Refused(f"it belongs to user {found.st_uid}")
+    if found.st_mode & _WRITABLE_BY_OTHERS:
+        raise _Refused("others may write there")
+
+
+def _copy(source: Path, target: Path) -> None:
+    handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(handle, "wb") as file, source.open("rb") as original:
+        shutil.copyfileobj(original, file)
+
+
+def _delete(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,170 @@
+"""The compile process: `python -m openhpu.compiler.server SOCKET NICE WORK`, started by the service.
+
+It keeps Inductor out of the script's process: its imports, its memory, its crashes and its share of the processor.
+Messages go over the inherited socket as pickles, each after its length; one job at a time. The process ends with its
+parent, in the middle of a job too, and takes the C++ compiler with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import queue
+import shutil
+import signal
+import socket
+import struct
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from openhpu.compiler.description import Description
+    from openhpu.compiler.disk_cache import DiskCache
+    from openhpu.compiler.manifest import Manifest
+
+_LENGTH = struct.Struct("!Q")
+_PR_SET_PDEATHSIG = 1
+
+
+# Messages are plain tuples: what is pickled here is not importable under the same name there.
+class Job(NamedTuple):
+    """To the server: compile a graph. `caches` are paths and size limits, the first is asked and filled first."""
+
+    description: Description
+    key: str
+    caches: list[tuple[Path, int | None]]
+
+
+class Answer(NamedTuple):
+    """From the server: a recipe and its folder, or an error. `notes` are warnings for the user."""
+
+    manifest: Manifest | None
+    folder: Path | None
+    error: str
+    notes: list[str]
+
+
+def send(connection: socket.socket, message: bytes) -> None:
+    connection.sendall(_LENGTH.pack(len(message)) + message)
+
+
+def receive(connection: socket.socket) -> bytes | None:
+    """The next message; None at the end of the connection."""
+    head = _exactly(connection, _LENGTH.size)
+    return None if head is None else _exactly(connection, *_LENGTH.unpack(head))
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes | None:
+    parts = bytearray()
+    while len(parts) < size:
+        try:
+            part = connection.recv(min(size - len(parts), 2**20))
+        except ConnectionError:
+            return None
+        if not part:
+            return None
+        parts += part
+    return bytes(parts)
+
+
+def main(arguments: Sequence[str]) -> None:
+    connection = socket.socket(fileno=int(arguments[0]))
+    connection.set_inheritable(False)  # the C++ compiler shall not keep it open
+    work = Path(arguments[2])
+    os.nice(int(arguments[1]))
+    _die_with_parent()
+    jobs: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(connection, jobs, work), daemon=True).start()
+
+    import openhpu.compiler.recipe  # noqa: F401 - takes seconds: while the first job is on its way
+
+    while True:
+        answer = _answer(Job(*pickle.loads(jobs.get())), work)
+        with contextlib.suppress(ConnectionError):
+            send(connection, pickle.dumps(tuple(answer)))
+
+
+def _listen(connection: socket.socket, jobs: queue.SimpleQueue[bytes], work: Path) -> None:
+    while (message := receive(connection)) is not None:
+        jobs.put(message)
+    shutil.rmtree(work, ignore_errors=True)
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    os._exit(0)
+
+
+def _die_with_parent() -> None:
+    """The end of the connection tells, unless another child of the parent holds its other end."""
+    parent = os.getppid()
+    with contextlib.suppress(OSError, AttributeError):
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(0)
+
+
+def _answer(job: Job, work: Path) -> Answer:
+    from openhpu.compiler.disk_cache import DiskCache
+
+    notes: list[str] = []
+    caches = [DiskCache(path, max_bytes, warn=notes.append) for path, max_bytes in job.caches]
+    try:
+        manifest, folder = _recipe(job.description, job.key, caches, work / "compiled")
+        return Answer(manifest, folder, "", notes)
+    except Exception as error:  # of a graph, the disk, or a defect: the process goes on
+        name = "" if type(error).__name__ == "CannotCompile" else f"{type(error).__name__}: "
+        return Answer(None, None, f"{name}{error}", notes)
+
+
+def _recipe(description: Description, key: str, caches: list[DiskCache], folder: Path) -> tuple[Manifest, Path]:
+    from openhpu.compiler.disk_cache import find
+
+    with _locks(caches, key):
+        if found := find(caches, description, key):  # another process was faster
+            return found
+        known = {index for cache in caches for index in cache.constants(key)}
+        manifest, constants = _compiled(description, key, known, folder)
+        for cache in caches:
+            if constants:
+                cache.remember_constants(key, sorted(constants))
+            if adopted := cache.adopt(folder / manifest.key, manifest.key):
+                shutil.rmtree(folder / manifest.key, ignore_errors=True)
+                return manifest, adopted
+        return manifest, folder / manifest.key
+
+
+def _compiled(description: Description, key: str, constants: set[int], folder: Path) -> tuple[Manifest, set[int]]:
+    """Compile with as many numbers variable as possible. Also returns those that had to be constants: first what is
+    known, then what the compiler names, then all."""
+    from openhpu.compiler.description import with_constants
+    from openhpu.compiler.errors import CannotCompile
+    from openhpu.compiler.recipe import compile_recipe
+
+    every = {index for index, variable in enumerate(description["variable"]) if variable}
+    constants &= every
+    for retry in range(3):
+        try:
+            current = with_constants(description, constants)
+            return compile_recipe(current, folder, key=None if constants else key), constants
+        except CannotCompile as error:
+            if not set(error.scalars) - constants:
+                raise
+            constants = every if retry else constants | set(error.scalars)
+    raise AssertionError("a graph without variable numbers names some")
+
+
+@contextlib.contextmanager
+def _locks(caches: list[DiskCache], key: str) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        for cache in caches[:1]:
+            stack.enter_context(cache.lock(key))
+        yield
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
