@@ -7,7 +7,7 @@ recipes, and hands these back. The thread holds no lock of Python while it waits
 from __future__ import annotations
 
 import atexit
-import logging
+import os
 import threading
 import time
 import warnings
@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING, Any
 from openhpu import events, settings
 
 if TYPE_CHECKING:
+    from openhpu.compiler.disk_cache import DiskCache
     from openhpu.compiler.manifest import Manifest
     from openhpu.compiler.service import Service
 
-_log = logging.getLogger("openhpu.graphs")
+# A script that never ends a step and never reads a value shall not record for ever.
+_MAX_OPERATORS = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -110,13 +112,30 @@ def start() -> None:
     from openhpu import _C
 
     policy = settings.get("OPENHPU_COMPILE")
-    _C.configure_graphs(policy, settings.get("HABANA_PGM_LRU_MAX"), settings.get("PT_HPU_MAX_COMPOUND_OP_SIZE"))
+    longest = min(settings.get("PT_HPU_MAX_COMPOUND_OP_SIZE"), _MAX_OPERATORS)
+    _C.configure_graphs(policy, settings.get("HABANA_PGM_LRU_MAX"), longest)
     if policy == "off" or _compilations is not None:
         return
     from openhpu.compiler.service import Service
 
-    _compilations = Compilations(Service())
+    _compilations = Compilations(Service(_disk_cache()))
     atexit.register(_compilations.stop)
+
+
+def _disk_cache() -> DiskCache | None:
+    """The cache that the environment asks for, by the newer variable or the older ones."""
+    from openhpu.compiler import disk_cache
+
+    text = os.environ.get("PT_HPU_RECIPE_CACHE_CONFIG")
+    if not settings.get("PT_HPU_PGM_ENABLE_CACHE") or (text is not None and not text.split(",")[0].strip()):
+        return None
+    if text is None:
+        delete, size = settings.get("PT_CACHE_FOLDER_DELETE"), settings.get("PT_CACHE_FOLDER_SIZE_MB")
+        text = f"{settings.get('PT_RECIPE_CACHE_PATH')},{delete},{size or ''}"
+    try:
+        return disk_cache.DiskCache(*disk_cache.parse_config(text))
+    except ValueError as error:
+        raise settings.SettingError(f"PT_HPU_RECIPE_CACHE_CONFIG={error}") from error
 
 
 def wait_for_recipes(timeout: float | None = None) -> bool:

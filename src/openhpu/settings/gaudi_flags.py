@@ -24,6 +24,16 @@ def _idle(name: str, kind: Kind, default: Any, meaning: str, **more: Any) -> Set
 _LOG_LEVELS = {"low": 0, "high": 6}
 
 _EFFECTIVE = (
+    _row("PT_HPU_RECIPE_CACHE_CONFIG", "text", "", _MODE,
+         "Lazy mode's recipe cache on disk: path,delete_on_init,max_MB. Unset: openhpu/recipes in the user's cache "
+         "folder, 1,024 MB. Given with an empty path: no cache on disk."),
+    _row("PT_RECIPE_CACHE_PATH", "text", "", _MODE, "Folder of the recipe cache (older spelling)."),
+    _row("PT_CACHE_FOLDER_DELETE", "bool", False, _MODE, "Empty the recipe cache at start (older spelling)."),
+    _row("PT_CACHE_FOLDER_SIZE_MB", "int", 1024, _MODE, "Size limit of the recipe cache (older spelling).", low=0),
+    _row("PT_HPU_PGM_ENABLE_CACHE", "bool", True, _MODE, "Whether recipes are cached on disk."),
+    _row("HABANA_PGM_LRU_MAX", "int", 100000, _MODE, "Graphs, with their recipes, kept in memory.", low=3),
+    _row("PT_HPU_MAX_COMPOUND_OP_SIZE", "int", (1 << 63) - 1, _MODE,
+         "Operators after which a lazy graph is closed; 262,144 at most.", low=1),
     _row("HABANA_VISIBLE_MODULES", "int list", None, _FIRST_USE,
          "Module numbers of the process's devices, in the order of their indices."),
     _row("HLS_MODULE_ID", "int", None, _FIRST_USE,
@@ -73,15 +83,8 @@ _EFFECTIVE = (
 
 # What these steer, a graph, a compilation or a collective, is not in this version.
 _GRAPHS = (
-    _idle("PT_HPU_RECIPE_CACHE_CONFIG", "text", "", "Recipe cache on disk: path,delete_on_init,max_MB."),
-    _idle("PT_RECIPE_CACHE_PATH", "text", "", "Folder of the recipe cache (older spelling)."),
-    _idle("PT_CACHE_FOLDER_DELETE", "bool", False, "Empty the recipe cache at start (older spelling)."),
-    _idle("PT_CACHE_FOLDER_SIZE_MB", "int", 1024, "Size limit of the recipe cache (older spelling).", low=0),
     _idle("PT_RECIPE_CACHE_IGNORE_VERSION", "bool", False, "Skip the version check of cached recipes."),
     _idle("PT_RECIPE_CACHE_DUMP_DEBUG", "bool", False, "Write what each cached recipe's key was made of."),
-    _idle("HABANA_PGM_LRU_MAX", "int", 100000, "Recipes kept in memory.", low=3),
-    _idle("PT_HPU_PGM_ENABLE_CACHE", "bool", True, "Whether recipes are cached."),
-    _idle("PT_HPU_MAX_COMPOUND_OP_SIZE", "int", (1 << 63) - 1, "Operators after which a lazy graph is closed.", low=1),
     _idle("PT_HPU_MAX_COMPOUND_OP_SIZE_SS", "int", 10, "The same after a synchronisation.", low=1),
     _idle("PT_HPU_ENABLE_STAGE_SUBMISSION", "bool", True, "Shorter graphs after a synchronisation."),
     _idle("PT_HPU_STAGE_SUBMISSION_MODE", "text", "0b10", "Which synchronisations shorten graphs."),
