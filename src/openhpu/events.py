@@ -1,8 +1,9 @@
 """The one in-process source of events and counters, seen from Python.
 
 The core reports `cpu_fallback`, `blocking_read`, `allocation_peak`, `copy`, `error` and `recompilation`. Python code
-publishes `device_acquired`, `mark_step`, `process_exit` and `graph_compilation`. Callbacks run on the thread on which the event happened. The core is asked for its
-events only while somebody listens to one of its kinds; otherwise an event costs nothing.
+publishes `device_acquired`, `mark_step`, `process_exit` and `graph_compilation`. Callbacks run on the thread on which
+the event happened. The core is asked for its events only while somebody listens to one of its kinds; otherwise an
+event costs nothing.
 """
 
 from __future__ import annotations
