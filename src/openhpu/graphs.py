@@ -153,8 +153,7 @@ def recipes() -> list[Recipe]:
     from openhpu import _C
 
     return [
-        Recipe(r["name"], r["program"], Path(r["library"]), r["operators"], r["external_kernels"])
-        for r in _C.recipes()
+        Recipe(r["name"], r["program"], Path(r["library"]), r["operators"], r["external_kernels"]) for r in _C.recipes()
     ]
 
 
