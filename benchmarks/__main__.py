@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks import event_cost, import_time, lazy, memory, operators, report, timing, training
+from benchmarks import event_cost, import_time, lazy, memory, operators, recording, report, timing, training
 from benchmarks.report import Table
 
 # Name to (what measures it, rounds).
@@ -17,6 +17,7 @@ BENCHMARKS: dict[str, tuple[Callable[[int], list[Table]], int]] = {
     "large": (operators.large, 15),
     "linear100": (training.linear100, 25),
     "steps": (training.steps, 20),
+    "recording": (recording.recording, 15),
     "lazy": (lazy.lazy, 15),
     "memory": (memory.memory, 15),
     "events": (event_cost.event_cost, 25),

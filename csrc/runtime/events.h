@@ -26,6 +26,7 @@ enum class Counter : int {
   BlockingReads,     // item(), cpu(), ...: the host waited for a value
   Synchronizations,
   OpsRecorded,       // operators recorded into graphs (lazy mode)
+  OpsRehearsed,      // operators run once more, on zeros, to learn their metadata without cutting a graph
   OpsInRecipes,      // recorded operators that ran as part of a compiled recipe
   OpsNodeByNode,     // recorded operators that ran one by one
   GraphsFlushed,     // graphs handed over to the device

@@ -180,6 +180,10 @@ def _for_core(manifest: Manifest, folder: Path, description: dict[str, Any]) -> 
     for spec in manifest.scalar_inputs:
         word, kind, host = description["scalar_words"][spec.index]
         numbers.append({"word": word, "kind": kind, "host": host, "dtype": spec.dtype})
+    variable = []
+    for index in manifest.variable:
+        word, kind, _ = description["scalar_words"][index]
+        variable += [word, word + 1] if kind in ("complex", "host") else [word]
     return {
         "name": manifest.key[:16],
         "library": str(folder / "recipe.so"),
@@ -187,7 +191,9 @@ def _for_core(manifest: Manifest, folder: Path, description: dict[str, Any]) -> 
         "inputs": [tensor(spec) for spec in manifest.inputs],
         "outputs": [tensor(spec) for spec in manifest.outputs],
         "numbers": numbers,
+        "variable": variable,
         "threads": manifest.threads,
+        "guards": [list(guard) for guard in manifest.guards],
         "external_kernels": sum(manifest.external_kernels.values()),
     }
 

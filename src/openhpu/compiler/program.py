@@ -20,6 +20,7 @@ from openhpu.compiler.errors import CannotCompile
 from openhpu.compiler.geometry import Geometry, contiguous_strides, same_strides
 from openhpu.compiler.lowerings import lowering
 from openhpu.compiler.plan import Plan, Slot, make_plan, written_arguments
+from openhpu.compiler.sizes import Symbols
 
 _RESERVED = {*keyword.kwlist, *dir(builtins), "torch", "recipe"}
 _WIDTH = 160  # beyond it, a call gets a line for each argument
@@ -37,9 +38,27 @@ class Program:
     """
 
     def __init__(self, description: Description) -> None:
+        self.symbols = Symbols({name: symbol["hint"] for name, symbol in description.get("symbols", {}).items()})
+        if self.symbols.hints:
+            description = graph.with_sizes(description, self.symbols)
         self.description = description
         self.plan: Plan = make_plan(description)
-        self.text = _Writer(description, self.plan, hooks=False).text()
+        self._definitions = [
+            f"{name} = x{number}.shape[{dim}]" for name, (number, dim) in self._where(self.symbols).items()
+        ]
+        self.text = _Writer(description, self.plan, self._definitions, hooks=False).text()
+
+    def _where(self, symbols: Symbols) -> dict[str, tuple[int, int]]:
+        """For each symbol an input and a dimension with that size."""
+        found: dict[str, tuple[int, int]] = {}
+        for name in symbols.hints:
+            wanted = symbols.size(name)
+            for number, slot in enumerate(self.plan.inputs):
+                if slot.base and wanted in slot.base.sizes:
+                    found.setdefault(name, (number, slot.base.sizes.index(wanted)))
+            if name not in found:
+                raise CannotCompile(f"no input has the size {name}")
+        return found
 
     def scalar_dtype(self, index: int) -> torch.dtype:
         """The dtype in which a variable number comes in: float64 or int64."""
@@ -51,7 +70,7 @@ class Program:
         """`recipe` as a callable. `at_node(number)` is called before each node, `laid_out(tensor, sizes, strides)`
         with each new tensor; its result replaces the tensor."""
         hooked = at_node is not None or laid_out is not None
-        text = _Writer(self.description, self.plan, hooks=True).text() if hooked else self.text
+        text = _Writer(self.description, self.plan, self._definitions, hooks=True).text() if hooked else self.text
         name = f"<recipe {id(self):#x}{' traced' * hooked}>"
         linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)  # for tracebacks
         names: dict[str, Any] = {
@@ -76,11 +95,12 @@ def empty(geometry: Geometry) -> torch.Tensor:
 
 
 class _Writer:
-    def __init__(self, description: Description, plan: Plan, hooks: bool) -> None:
+    def __init__(self, description: Description, plan: Plan, definitions: list[str], hooks: bool) -> None:
         self._description = description
         self._plan = plan
         self._hooks = hooks
-        self._names = set(_RESERVED)
+        self._definitions = definitions
+        self._names = {*_RESERVED, *description.get("symbols", ())}
         self._of_slot: dict[int, str] = {}
         self._last_use = self._last_uses()
         self._lines: list[str] = []
@@ -105,7 +125,8 @@ class _Writer:
             head.append(f"    # {self._of_slot[slot.index]}: {_shape_text(slot.base)}{note}")
         for index in self._plan.scalars:
             head.append(f"    # {self._scalar_name(index)}: a number, 0-dim ({self._description['scalars'][index]!r})")
-        return "\n".join([*head, *(f"    {line}" for line in self._lines), f"    return ({outputs}{comma})", ""])
+        lines = [*self._definitions, *self._lines]
+        return "\n".join([*head, *(f"    {line}" for line in lines), f"    return ({outputs}{comma})", ""])
 
     def _last_uses(self) -> dict[int, int]:
         """Number of the last node that touches a slot; live slots are never done."""

@@ -17,6 +17,7 @@ from openhpu.compiler import inductor, passes
 from openhpu.compiler.description import Description
 from openhpu.compiler.disk_cache import publish, sha256
 from openhpu.compiler.errors import CannotCompile
+from openhpu.compiler.guards import note_guards
 from openhpu.compiler.identity import recipe_key, torch_build, vector_isa
 from openhpu.compiler.manifest import MANIFEST, PROGRAM, Manifest, ScalarInput, SlotTensor
 from openhpu.compiler.program import Program
@@ -49,6 +50,7 @@ def compile_recipe(
                 raise
             except Exception as error:  # Inductor's and the C++ compiler's are of many kinds
                 raise CannotCompile(f"Inductor: {_reason(error)}", scalars=program.plan.scalars) from error
+            note_guards(program, inputs)
         kept = {path.name for path in library.files.values()}
         for path in work.iterdir():
             if path.name not in kept and not (keep_sources and path.suffix == ".cpp"):
@@ -61,6 +63,7 @@ def compile_recipe(
             variable=tuple(i for i, variable in enumerate(description["variable"]) if variable),
             outputs=tuple(SlotTensor.of(s.index, s.base) for s in program.plan.outputs if s.base),
             mutated=tuple(program.plan.mutated),
+            guards=tuple(program.symbols.guards),
             nodes=len(description["nodes"]),
             kernels=library.kernels,
             external_kernels=library.external_kernels,
