@@ -53,6 +53,7 @@ void GraphCache::evict() {
 
 void GraphCache::request(Entry& entry, const Graph& graph) {
   const uint64_t shape_free = shape_free_hash(graph);
+  if (latest_.size() > max_graphs_) latest_.clear();  // only causes of recompilations are lost
   auto& latest = latest_[shape_free];
   if (entry.compiled)
     recompilations_.push_back(compare_graphs(*entry.compiled, graph, /*numbers_only=*/true));
