@@ -115,6 +115,7 @@ void GraphCache::request(const Entry& entry, const Graph& graph) {
     return;
   }
   const uint64_t shape_free = shape_free_hash(graph);
+  if (latest_.size() > max_graphs_) latest_.clear();  // only causes of recompilations are lost
   auto& latest = latest_[shape_free];
   if (c->compiled)
     recompilations_.push_back(compare_graphs(*c->compiled, graph, /*numbers_only=*/true));

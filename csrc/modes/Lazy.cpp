@@ -155,7 +155,12 @@ void Recorder::begin_node(const std::shared_ptr<const ShapeEntry>& entry, uint32
 }
 
 void Recorder::end_node() {
-  if (C10_UNLIKELY(graph_.nodes.size() >= max_graph_size.load(std::memory_order_relaxed))) flush();
+  if (C10_LIKELY(graph_.nodes.size() < max_graph_size.load(std::memory_order_relaxed))) return;
+  try {
+    flush();
+  } catch (const c10::OutOfMemoryError&) {
+    overdue_ = true;
+  }
 }
 
 bool Recorder::forget(HPUMemory& memory) {
@@ -242,6 +247,7 @@ void Recorder::hand_over() {
   undo.command = nullptr;
   // From here on the memory of this graph's storages is like any other: what is queued later comes later.
   ++number_;
+  overdue_ = false;
   hash_.reset();
   graph_.clear();
   const uint64_t sequence = openhpu::submit(device_, command);

@@ -57,6 +57,11 @@ class Recorder {
   }
   // Under the lock: a new storage, made by the node that is being recorded.
   c10::Storage fresh(c10::DeviceIndex index, size_t nbytes, uint32_t& slot);
+  // Under the lock, before anything of a call is changed. Throws c10::OutOfMemoryError when a graph of maximal size could
+  // not be handed over: the call is then none that was recorded.
+  void make_way() {
+    if (C10_UNLIKELY(overdue_)) flush();
+  }
   // Under the lock.
   void begin_node(const std::shared_ptr<const ShapeEntry>& entry, uint32_t site);
   void add_word(uint64_t word) {
@@ -64,7 +69,7 @@ class Recorder {
     hash_.add(word);
   }
   std::vector<uint64_t>& numbers() { return graph_.numbers; }
-  // Ends a node; flushes when the graph has reached its maximal size.
+  // Ends a node; flushes when the graph has reached its maximal size. Where its results have no room, the next call says so.
   void end_node();
 
   // Hands the graph to the device, if there is one. Throws c10::OutOfMemoryError when the results have no room; the
@@ -93,6 +98,7 @@ class Recorder {
   std::vector<Member> members_;
   uint64_t number_ = 1;
   bool flushing_ = false;
+  bool overdue_ = false;  // the graph has its maximal size and found no room
   static constexpr size_t kInFlight = 3;
   std::array<uint64_t, kInFlight> in_flight_{};
   size_t next_in_flight_ = 0;

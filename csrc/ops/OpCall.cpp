@@ -138,6 +138,7 @@ void OpCall::submit(const ShapeEntry& entry) {
     auto* storage = impl->unsafe_storage().unsafeGetStorageImpl();
     storage->set_data_ptr_noswap(allocate_on(device_.index(), r.nbytes));
     storage->set_nbytes(r.nbytes);
+    if (storage->has_materializer()) storage->clear_materializer();
     impl->set_sizes_and_strides(r.sizes, r.strides, 0);
   }
   // Handed to the queue at the end; until then an exception must give it back.
@@ -156,6 +157,7 @@ void OpCall::submit(const ShapeEntry& entry) {
   c10::SmallVector<c10::Storage, 4> storages;
   for (const auto& s : entry.storages) {
     storages.push_back(make_hpu_storage(device_.index(), s.nbytes));
+    require_memory(*storages.back().unsafeGetStorageImpl());
     command->largest = std::max(command->largest, s.nbytes);
     command->planned.push_back({const_cast<void*>(storages.back().data()), s.nbytes, s.ordinal});
   }

@@ -87,17 +87,16 @@ void OpKernel::call(c10::Stack& stack) {
     entry = call.describe_fill();
     cache_.insert(call.signature, hash, entry);
   }
-  if (entry) {
-    if (!lazy) {
-      count(Counter::OpsSubmitted);
-      call.submit(*entry);
-      return;
-    }
-    if (call.record(entry)) return;
-  } else if (lazy && cache_.knows_family(call.family()) && (entry = call.rehearse())) {
+  if (!entry && lazy && cache_.knows_family(call.family()) && (entry = call.rehearse())) {
     cache_.insert(call.signature, hash, entry);
     count(Counter::OpsRehearsed);
-    if (call.record(entry)) return;
+  }
+  if (entry) {
+    if (lazy && call.record(entry)) return;
+    // In lazy mode: a call that no graph can hold (an index on the host) ends the step and is queued behind it.
+    count(Counter::OpsSubmitted);
+    call.submit(*entry);
+    return;
   }
   count(Counter::OpsWaited);
   // A graph that is cut here is cut because this operator is new, and won't be next time.

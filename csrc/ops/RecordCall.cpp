@@ -23,6 +23,7 @@ bool OpCall::record(const std::shared_ptr<const ShapeEntry>& entry) {
   c10::SmallVector<c10::Storage, 4> storages;
   {
     Recorder::Lock lock(recorder);
+    recorder.make_way();
     for (const auto& r : entry->resizes) {
       auto* impl = operands_[r.operand].tensor->unsafeGetTensorImpl();
       make_pending(*impl->unsafe_storage().unsafeGetStorageImpl(), device_.index(), r.nbytes);
