@@ -80,11 +80,11 @@ void GraphCache::wait_for(std::unique_lock<std::mutex>& lock, uint64_t id) {
   lock.lock();
 }
 
-std::shared_ptr<Recipe> GraphCache::recipe_for(const Graph& graph, uint64_t hash) {
+std::shared_ptr<Recipe> GraphCache::recipe_for(const Graph& graph, uint64_t hash, bool& waited) {
   if (policy_ == CompilePolicy::Off) return nullptr;
   std::unique_lock lock(mutex_);
   const size_t known = recompilations_.size();
-  auto recipe = decide(graph, hash, lock);
+  auto recipe = decide(graph, hash, waited, lock);
   if (C10_LIKELY(recompilations_.size() <= known) || !listening(kRecompilation)) return recipe;
   const auto r = recompilations_.back();
   lock.unlock();  // a listener takes Python's lock
@@ -94,7 +94,8 @@ std::shared_ptr<Recipe> GraphCache::recipe_for(const Graph& graph, uint64_t hash
   return recipe;
 }
 
-std::shared_ptr<Recipe> GraphCache::decide(const Graph& graph, uint64_t hash, std::unique_lock<std::mutex>& lock) {
+std::shared_ptr<Recipe> GraphCache::decide(const Graph& graph, uint64_t hash, bool& waited,
+                                           std::unique_lock<std::mutex>& lock) {
   Entry* entry = find(hash, graph.words);
   if (C10_UNLIKELY(!entry)) {
     auto made = std::make_unique<Entry>();
@@ -127,6 +128,7 @@ std::shared_ptr<Recipe> GraphCache::decide(const Graph& graph, uint64_t hash, st
   if (entry->state == State::Compiling &&
       (sync || (at::globalContext().deterministicAlgorithms() && entry->sights >= kDeterministicSight))) {
     const uint64_t id = entry->id;
+    waited = true;
     wait_for(lock, id);
     const auto it = entries_.find(id);
     if (it == entries_.end()) return nullptr;
@@ -138,6 +140,7 @@ std::shared_ptr<Recipe> GraphCache::decide(const Graph& graph, uint64_t hash, st
     request(*entry, graph);
     if (!sync) return nullptr;
     const uint64_t id = entry->id;
+    waited = true;
     wait_for(lock, id);
     const auto it = entries_.find(id);
     if (it == entries_.end() || it->second->state != State::Ready) return nullptr;

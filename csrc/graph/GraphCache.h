@@ -36,7 +36,8 @@ class GraphCache {
   // The recipe to run a whole graph with; null: run it node by node. Asks for a compilation when a graph recurs, or at
   // first sight under CompilePolicy::Sync; then, and under deterministic algorithms, it waits for the result, so
   // that what runs never depends on how fast the compiler is.
-  std::shared_ptr<Recipe> recipe_for(const Graph& graph, uint64_t hash);
+  // `waited`: the recipe was not there, and was waited for.
+  std::shared_ptr<Recipe> recipe_for(const Graph& graph, uint64_t hash, bool& waited);
 
   // The service's side. `next_request` blocks until there is one; false once `close` was called.
   bool next_request(CompileRequest& out);
@@ -65,7 +66,7 @@ class GraphCache {
     std::list<uint64_t>::iterator recency;
     std::shared_ptr<const Graph> compiled;  // as it was when it was last sent to the compiler
   };
-  std::shared_ptr<Recipe> decide(const Graph& graph, uint64_t hash, std::unique_lock<std::mutex>& lock);
+  std::shared_ptr<Recipe> decide(const Graph& graph, uint64_t hash, bool& waited, std::unique_lock<std::mutex>& lock);
   void request(Entry& entry, const Graph& graph);
   void wait_for(std::unique_lock<std::mutex>& lock, uint64_t id);
   Entry* find(uint64_t hash, const std::vector<uint64_t>& words);
