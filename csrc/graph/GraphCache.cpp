@@ -141,11 +141,11 @@ void GraphCache::wait_for(Lock& lock, const Compilation& compilation) {
   lock.lock();
 }
 
-std::shared_ptr<Recipe> GraphCache::recipe_for(const Graph& graph, uint64_t hash) {
+std::shared_ptr<Recipe> GraphCache::recipe_for(const Graph& graph, uint64_t hash, bool& waited) {
   if (policy_ == CompilePolicy::Off) return nullptr;
   std::unique_lock lock(mutex_);
   const size_t known = recompilations_.size();
-  auto recipe = decide(graph, hash, lock);
+  auto recipe = decide(graph, hash, waited, lock);
   if (C10_LIKELY(recompilations_.size() <= known) || !listening(kRecompilation)) return recipe;
   const auto r = recompilations_.back();
   lock.unlock();  // a listener takes Python's lock
@@ -155,7 +155,7 @@ std::shared_ptr<Recipe> GraphCache::recipe_for(const Graph& graph, uint64_t hash
   return recipe;
 }
 
-std::shared_ptr<Recipe> GraphCache::decide(const Graph& graph, uint64_t hash, Lock& lock) {
+std::shared_ptr<Recipe> GraphCache::decide(const Graph& graph, uint64_t hash, bool& waited, Lock& lock) {
   auto entry = find(hash, graph.words);
   if (C10_UNLIKELY(!entry))
     entry = enter(graph, hash);
@@ -188,13 +188,16 @@ std::shared_ptr<Recipe> GraphCache::decide(const Graph& graph, uint64_t hash, Lo
   if (c.state == State::Seen && (sync || for_all_sizes || c.sights >= 2)) request(*entry, graph);
   if (c.state == State::Ready && changed) request(*entry, graph);
   if (c.state == State::Compiling &&
-      (sync || (at::globalContext().deterministicAlgorithms() && c.sights > c.requested_at)))
+      (sync || (at::globalContext().deterministicAlgorithms() && c.sights > c.requested_at))) {
+    waited = true;
     wait_for(lock, c);
+  }
   if (c.state != State::Ready) return nullptr;
   // A recipe that was asked for before this number was seen to change holds it as a constant.
   if (!c.result->accepts(graph.numbers)) {
     request(*entry, graph);
     if (!sync) return nullptr;
+    waited = true;
     wait_for(lock, c);
     if (c.state != State::Ready || !c.result->accepts(graph.numbers)) return nullptr;
   }

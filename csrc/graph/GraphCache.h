@@ -42,7 +42,8 @@ class GraphCache {
   // The recipe to run a whole graph with; null: run it node by node. Asks for a compilation when a graph recurs, or at
   // first sight under CompilePolicy::Sync; then, and under deterministic algorithms, it waits for the result, so
   // that what runs never depends on how fast the compiler is.
-  std::shared_ptr<Recipe> recipe_for(const Graph& graph, uint64_t hash);
+  // `waited`: the recipe was not there, and was waited for.
+  std::shared_ptr<Recipe> recipe_for(const Graph& graph, uint64_t hash, bool& waited);
 
   // The service's side. `next_request` blocks until there is one; false once `close` was called.
   bool next_request(CompileRequest& out);
@@ -89,7 +90,7 @@ class GraphCache {
     std::list<std::shared_ptr<Entry>>::iterator recency;
   };
   using Lock = std::unique_lock<std::mutex>;
-  std::shared_ptr<Recipe> decide(const Graph& graph, uint64_t hash, Lock& lock);
+  std::shared_ptr<Recipe> decide(const Graph& graph, uint64_t hash, bool& waited, Lock& lock);
   std::shared_ptr<Entry> enter(const Graph& graph, uint64_t hash);
   void join_family(Entry& entry, const Graph& graph);
   std::shared_ptr<Compilation> new_compilation(const Graph& graph);

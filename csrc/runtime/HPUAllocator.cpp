@@ -45,13 +45,13 @@ void delete_memory(void* context) {
 
 std::array<std::atomic<uint64_t>, kMaxDevices> reported_peak{};
 
-void report_peak(device::Device& d) {
+void report_peak(device::Device& d, uint32_t site) {
   const uint64_t peak = d.memory().stats().max_in_use;
   auto& seen = reported_peak[d.index()];
   if (peak > seen.load(std::memory_order_relaxed)) {
     seen.store(peak, std::memory_order_relaxed);
     emit(kAllocationPeak, {{"device", static_cast<int64_t>(d.index())}, {"bytes", static_cast<int64_t>(peak)}},
-         current_site());
+         site ? site : current_site());
   }
 }
 
@@ -79,12 +79,12 @@ void make_companion(HPUMemory& memory) {
 
 void set_memory_hooks(MemoryHooks h) { hooks = h; }
 
-void* allocate_block(device::Device& d, size_t nbytes) {
+void* allocate_block(device::Device& d, size_t nbytes, uint32_t site) {
   if (nbytes == 0) return nullptr;
   for (bool again = true;; again = false) {
     try {
       void* data = d.memory().allocate(nbytes);
-      if (C10_UNLIKELY(listening(kAllocationPeak))) report_peak(d);
+      if (C10_UNLIKELY(listening(kAllocationPeak))) report_peak(d, site);
       return data;
     } catch (const device::OutOfMemory& e) {
       if (again && hooks.out_of_memory && hooks.out_of_memory(d.index())) continue;

@@ -66,7 +66,7 @@ void make_pending(c10::StorageImpl& storage, c10::DeviceIndex index, size_t nbyt
 void assign_memory(HPUMemory& memory);
 // The same with memory that was allocated before.
 void assign_memory(HPUMemory& memory, void* data) noexcept;
-void* allocate_block(device::Device& d, size_t nbytes);
+void* allocate_block(device::Device& d, size_t nbytes, uint32_t site = 0);
 // Statistics of the device's memory in the script's order: what was recorded is handed over first, and memory that is
 // promised to a storage counts as in use.
 device::MemoryStats memory_stats_of(device::Device& d);

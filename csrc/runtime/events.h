@@ -35,6 +35,7 @@ enum class Counter : int {
   RecipeMisses,      // graphs that did not, although they were whole
   ExternalKernels,   // calls of library kernels (mm, convolution, ...) made inside recipes
   RecipesCompiled,
+  HostWaitNs,        // nanoseconds that threads of the script were blocked
   kCount
 };
 extern std::array<std::atomic<uint64_t>, static_cast<size_t>(Counter::kCount)> g_counters;
@@ -52,8 +53,11 @@ enum EventKind : uint32_t {
   kCopy = 8,
   kError = 16,
   kRecompilation = 32,
-  kOther = 64,  // events that Python code emits
-  kAllEvents = 127
+  kGraphRecorded = 64,  // a graph was handed over
+  kCacheHit = 128,      // its recipe was there
+  kCacheMiss = 256,
+  kOther = 512,  // events that Python code emits
+  kAllEvents = 1023
 };
 const char* kind_name(EventKind kind);
 using EventValue = std::variant<int64_t, double, std::string>;

@@ -11,11 +11,13 @@ import os
 import threading
 import time
 import warnings
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from openhpu import events, settings
+from openhpu.insight import dumps
 
 if TYPE_CHECKING:
     from openhpu.compiler.disk_cache import DiskCache
@@ -74,19 +76,21 @@ class Compilations:
         while (request := _C.next_compile_request()) is not None:
             identity, description = request
             self._asked[identity] = time.monotonic(), description
+            dumps.write(description)
             self._service.request(identity, description, self._ready, self._failed)
 
     def _ready(self, identity: int, manifest: Manifest, folder: Path) -> None:
         from openhpu import _C
 
         asked, description = self._asked.pop(identity)
+        duration = round((time.monotonic() - asked) * 1e6)
+        kind = "recipe_loaded" if self._service.found_on_disk(identity) else "graph_compilation"
+        # Told before the recipe counts as ready, so that who waits for recipes finds the event told.
+        events.publish(kind, {"recipe": manifest.key[:16], "duration": duration, "ops": operators(description)})
         try:
             _C.recipe_ready(identity, _for_core(manifest, folder, description))
         except Exception as error:
             _warn_failure(f"the recipe could not be loaded: {error}", description)
-            return
-        duration = time.monotonic() - asked
-        events.publish("graph_compilation", {"recipe": manifest.key[:16], "duration": round(duration * 1e6)})
 
     def _failed(self, identity: int, message: str) -> None:
         from openhpu import _C
@@ -196,6 +200,12 @@ def _for_core(manifest: Manifest, folder: Path, description: dict[str, Any]) -> 
         "guards": [list(guard) for guard in manifest.guards],
         "external_kernels": sum(manifest.external_kernels.values()),
     }
+
+
+def operators(description: dict[str, Any]) -> dict[str, int]:
+    """How often each operator stands in a described graph, the most frequent first."""
+    counted = Counter(str(node["op"]).removeprefix("aten::") for node in description["nodes"])
+    return dict(counted.most_common())
 
 
 def _warn_failure(message: str, description: dict[str, Any]) -> None:
