@@ -58,7 +58,7 @@ class Machine:
 
     def draw(self, make: Callable[[str], Tensor]) -> Tensor:
         """Random numbers: the device's own; on the CPU, whose generator is another, those that the device drew."""
-        drawn = make(self.device) if self._replay is None else self._replay[len(self.drawn)].to(self.device)
+        drawn = make(self.device) if self._replay is None else self._replay[len(self.drawn)].clone()
         self.drawn.append(drawn.clone())
         return drawn
 
@@ -177,7 +177,7 @@ def reduce(m: Machine, i: Instruction) -> None:
     elif kind == 2:
         m.keep(wrapped(x.cumsum(dim)))
     elif kind == 3:
-        m.keep(x.sort(dim, stable=True).values)
+        m.keep(x.sort(dim=dim, stable=True).values)
     else:
         m.keep(x.flip(dim))
 
