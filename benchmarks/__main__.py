@@ -8,7 +8,18 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks import event_cost, import_time, lazy, memory, operators, recording, report, timing, training
+from benchmarks import (
+    event_cost,
+    import_time,
+    insight_cost,
+    lazy,
+    memory,
+    operators,
+    recording,
+    report,
+    timing,
+    training,
+)
 from benchmarks.report import Table
 
 # Name to (what measures it, rounds).
@@ -21,6 +32,7 @@ BENCHMARKS: dict[str, tuple[Callable[[int], list[Table]], int]] = {
     "lazy": (lazy.lazy, 15),
     "memory": (memory.memory, 15),
     "events": (event_cost.event_cost, 25),
+    "insight": (insight_cost.insight_cost, 25),
     "import": (import_time.import_time, 10),
 }
 

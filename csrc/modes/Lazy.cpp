@@ -273,7 +273,7 @@ void Recorder::hand_over() {
   command->site = graph_.nodes.front().site;
   GraphReport report{hash_.value(), command->recipe != nullptr, cut, waited, operators, command->site, {}};
   const bool reported = listening(kGraphRecorded) || listening(kCacheHit) || listening(kCacheMiss);
-  if (C10_UNLIKELY(reported) && command->recipe) report.name = command->recipe->manifest().name;
+  if (C10_UNLIKELY(reported) && command->recipe) report.name = command->recipe->compiled()->manifest().name;
   if (command->recipe) {
     count(Counter::OpsInRecipes, operators);
     count(Counter::RecipeHits);

@@ -14,12 +14,13 @@ import warnings
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from openhpu import events, settings
 from openhpu.insight import dumps
 
 if TYPE_CHECKING:
+    from openhpu.compiler.description import Description
     from openhpu.compiler.disk_cache import DiskCache
     from openhpu.compiler.manifest import Manifest
     from openhpu.compiler.service import Service
@@ -76,7 +77,7 @@ class Compilations:
         while (request := _C.next_compile_request()) is not None:
             identity, description = request
             self._asked[identity] = time.monotonic(), description
-            dumps.write(description)
+            dumps.write(cast("Description", description))
             self._service.request(identity, description, self._ready, self._failed)
 
     def _ready(self, identity: int, manifest: Manifest, folder: Path) -> None:

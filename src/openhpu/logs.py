@@ -78,6 +78,17 @@ _MESSAGES = (
 )  # fmt: skip
 
 
+class _TypeFilter(logging.Filter):
+    """Lets the types of messages through that a mask names."""
+
+    def __init__(self, allowed: int) -> None:
+        super().__init__()
+        self._allowed = allowed
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return bool(_type_bit(record.levelno) & self._allowed)
+
+
 def install() -> None:
     """Log what the environment, or the level of one of Python's loggers, asks for."""
     logging.addLevelName(TRACE, "TRACE")
@@ -93,7 +104,7 @@ def install() -> None:
                     logger.addHandler(handler)
                 logger.propagate = logger.propagate and not settings.get("ENABLE_CONSOLE")
             if allowed is not None:
-                logger.addFilter(lambda record, allowed=allowed: bool(_type_bit(record.levelno) & allowed))
+                logger.addFilter(_TypeFilter(allowed))
         for message in _MESSAGES:
             if message.logger == name and logger.level != logging.NOTSET and logger.isEnabledFor(message.level):
                 _subscribe(logger, message)

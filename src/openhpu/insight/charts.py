@@ -61,7 +61,8 @@ def memory(document: Document) -> str:
     if len(points) < 2 or not peak:
         return "<p>Too few measurements to draw.</p>"
     begin, end = points[0][0], max(points[-1][0], points[0][0] + 1)
-    path, height = [], 120
+    path: list[str] = []
+    height = 120
     for time, used in points:
         x, y = _WIDTH * (time - begin) / (end - begin), height - height * used / peak
         path.append(f"H{x:.1f}V{y:.1f}" if path else f"M{x:.1f} {height}V{y:.1f}")

@@ -57,7 +57,14 @@ class Collector:
         self._writer: threading.Thread | None = None
 
     def start(self) -> None:
-        """Listen from now on."""
+        """Listen from now on, and write when the process ends, however it does."""
+        self.listen()
+        atexit.register(self.write, complete=True)
+        os.register_at_fork(after_in_child=self._after_fork)
+        self._write_before_exit()
+
+    def listen(self) -> None:
+        """Count from now on."""
         from torch.optim.optimizer import register_optimizer_step_post_hook
 
         handlers: dict[str, Callable[[events.Event], None]] = {
@@ -72,14 +79,21 @@ class Collector:
             "error": self._on_error,
             "mark_step": lambda event: self._mark("mark_step", event.time_ns),
         }
-        for kind, handler in handlers.items():
-            events.subscribe(kind, handler)
-        register_optimizer_step_post_hook(
+        self._subscriptions = [events.subscribe(kind, handler) for kind, handler in handlers.items()]
+        self._hook = register_optimizer_step_post_hook(
             lambda optimizer, args, kwargs: self._mark(f"optimizer {id(optimizer):x}", time.monotonic_ns())
         )
-        atexit.register(self.write, complete=True)
-        os.register_at_fork(after_in_child=self._after_fork)
-        self._write_before_exit()
+        if _C.is_initialized():
+            self._opened = True
+            self._watch_spans()
+
+    def ignore(self) -> None:
+        """Count no more."""
+        for subscription in self._subscriptions:
+            events.unsubscribe(subscription)
+        self._hook.remove()
+        for index in range(_C.device_count()):
+            _C.record_busy_spans(index, False)
 
     def _after_fork(self) -> None:
         """A forked child is a process of its own, from zero."""

@@ -1,14 +1,22 @@
 import json
 
+import pytest
+
 from openhpu import cli, settings
 from openhpu.settings import in_force
+
+
+@pytest.fixture
+def nothing_overridden(monkeypatch):
+    """Other tests of the process may have overridden variables for good."""
+    monkeypatch.setattr(in_force, "_overrides", {})
 
 
 def states():
     return {row.name: row for row in in_force.in_force()}
 
 
-def test_every_variable_is_there_once(environment):
+def test_every_variable_is_there_once(environment, nothing_overridden):
     names = [row.name for row in in_force.in_force()]
     assert len(names) == len(set(names))
     assert set(names) == {row.name for row in settings.ROWS}
@@ -36,7 +44,7 @@ def test_why_a_variable_is_what_it_is(environment):
     assert "Did you mean PT_HPU_LAZY_MODE?" in found["PT_HPU_LAZY_MODES"].why
 
 
-def test_the_command(environment, capsys):
+def test_the_command(environment, nothing_overridden, capsys):
     assert cli.main(["env", "--set"]) == 0
     assert "everything is at its default" in capsys.readouterr().out
     environment(OPENHPU_COMPILE="sync")
