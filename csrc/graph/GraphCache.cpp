@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "device/wait_hook.h"
+#include "ops/OpKernel.h"
 #include "runtime/events.h"
 
 namespace openhpu {
@@ -13,6 +14,16 @@ namespace {
 
 // The sighting from which a graph is run as a recipe under deterministic algorithms, waiting if need be.
 constexpr uint64_t kDeterministicSight = 3;
+
+// Which of a graph's numbers are variable before any was seen to change: the seeds, which never stay.
+std::vector<bool> seeds_of(const Graph& graph) {
+  std::vector<bool> out(graph.numbers.size(), false);
+  for (const auto& node : graph.nodes) {
+    const auto& call = *node.entry->call;
+    if (call.kernel->traits().seeded) out[node.numbers + call.args[1].first] = true;
+  }
+  return out;
+}
 
 }  // namespace
 
@@ -103,7 +114,7 @@ std::shared_ptr<Recipe> GraphCache::decide(const Graph& graph, uint64_t hash, st
     entry->hash = hash;
     entry->words = graph.words;
     entry->numbers = graph.numbers;
-    entry->variable.assign(graph.numbers.size(), false);
+    entry->variable = seeds_of(graph);
     recency_.push_front(entry->id);
     entry->recency = recency_.begin();
     ids_.emplace(hash, entry->id);
