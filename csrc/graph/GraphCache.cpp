@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "device/wait_hook.h"
+#include "ops/OpKernel.h"
 #include "runtime/events.h"
 
 namespace openhpu {
@@ -17,6 +18,16 @@ constexpr size_t kMostAttempts = 3;
 
 // Compilations of one graph, as more and more of its numbers are seen to change.
 constexpr size_t kMostRequests = 8;
+
+// Which of a graph's numbers are variable before any was seen to change: the seeds, which never stay.
+std::vector<bool> seeds_of(const Graph& graph) {
+  std::vector<bool> out(graph.numbers.size(), false);
+  for (const auto& node : graph.nodes) {
+    const auto& call = *node.entry->call;
+    if (call.kernel->traits().seeded) out[node.numbers + call.args[1].first] = true;
+  }
+  return out;
+}
 
 }  // namespace
 
@@ -53,7 +64,7 @@ std::shared_ptr<GraphCache::Compilation> GraphCache::new_compilation(const Graph
   auto made = std::make_shared<Compilation>();
   made->id = next_id_++;
   made->numbers = graph.numbers;
-  made->variable.assign(graph.numbers.size(), false);
+  made->variable = seeds_of(graph);
   return made;
 }
 

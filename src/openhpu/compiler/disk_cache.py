@@ -33,6 +33,7 @@ _ENTRY = re.compile(r"[0-9a-f]{64}(\.constants)?")
 _TEMPORARY = re.compile(r"\.(adopted|removed|building|replaced)-.*")
 _STALE_S = 3600  # a temporary folder of that age belongs to a process that died
 _LOCKS = ".locks"
+_HEADERS = ".headers"
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -160,6 +161,16 @@ class DiskCache:
             with os.fdopen(handle, "w") as file:
                 json.dump(sorted(indices), file)
             os.replace(name, self.path / f"{key}.constants")
+
+    def headers(self) -> Path | None:
+        """A folder for the C++ compiler's precompiled headers, which do not count as recipes; None if there is none."""
+        if not self._usable():
+            return None
+        try:
+            (self.path / _HEADERS).mkdir(mode=0o700, exist_ok=True)
+            return self.path / _HEADERS if os.access(self.path / _HEADERS, os.W_OK) else None
+        except OSError:
+            return None
 
     @contextlib.contextmanager
     def lock(self, key: str) -> Iterator[None]:

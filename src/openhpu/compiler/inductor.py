@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
+from openhpu.compiler import toolchain, vector_random
 from openhpu.compiler.stored import register_lowering
 
 # What a generated wrapper calls that is neither a kernel nor work: bookkeeping of handles and memory.
@@ -51,13 +52,18 @@ def options(threads: int, output: Path) -> dict[str, Any]:
         "keep_output_stride": True,
         "aot_inductor.enable_frame_pointer": False,
         "aot_inductor.enable_line_tables": False,
+        # The device hands over what the manifest says.
+        "size_asserts": False,
+        "alignment_asserts": False,
+        "scalar_asserts": False,
     }
 
 
-def build(graph: GraphModule, inputs: Sequence[torch.Tensor], threads: int, directory: Path) -> Library:
+def build(graph: GraphModule, inputs: Sequence[torch.Tensor], threads: int, directory: Path, headers: Path) -> Library:
     """Compile the graph (flat, functional but for copies into inputs) into `directory`, which must exist.
 
-    `inputs` are the fake tensors that it was traced with. Raises what Inductor and the C++ compiler raise.
+    `inputs` are the fake tensors that it was traced with, `headers` a folder for precompiled ones. Raises what Inductor
+    and the C++ compiler raise.
     """
     from torch._dynamo.utils import get_metrics_context
     from torch._inductor import config, metrics
@@ -77,6 +83,8 @@ def build(graph: GraphModule, inputs: Sequence[torch.Tensor], threads: int, dire
     output = directory / "recipe.so"
     with (
         V.set_aot_compilation(True),
+        vector_random.vectorised(),
+        toolchain.quick(headers),
         config.patch(options(threads, output)),
         config.patch(get_cpp_wrapper_config()),
         V.set_real_inputs(inputs),

@@ -18,7 +18,7 @@ from openhpu.compiler import views
 from openhpu.compiler.description import Argument, Description, NodeDescription
 from openhpu.compiler.errors import CannotCompile
 from openhpu.compiler.geometry import Geometry, contiguous_strides, same_strides
-from openhpu.compiler.lowerings import lowering
+from openhpu.compiler.lowerings import lowering, takes_tensors
 from openhpu.compiler.plan import Plan, Slot, make_plan, written_arguments
 from openhpu.compiler.sizes import Symbols
 
@@ -262,7 +262,8 @@ class _Writer:
                 return _source(graph.constant(arg[1], formal.real_type))
             case "scalar":
                 if self._description["variable"][arg[1]]:
-                    return f"{self._scalar_name(arg[1])}.item()"
+                    name = self._scalar_name(arg[1])
+                    return name if self._hooks and takes_tensors(node["op"]) else f"{name}.item()"
                 return _source(self._description["scalars"][arg[1]])
             case "cpu_scalar":
                 return self._cpu_scalar(arg, node)

@@ -25,14 +25,20 @@ from openhpu.compiler.trace import trace
 
 
 def compile_recipe(
-    description: Description, directory: Path | str, *, key: str | None = None, keep_sources: bool = False
+    description: Description,
+    directory: Path | str,
+    *,
+    key: str | None = None,
+    headers: Path | None = None,
+    keep_sources: bool = False,
 ) -> Manifest:
     """Compile a graph into `directory/<key>/` (recipe.so, program.py, manifest.json) and return its manifest.
 
     `key` defaults to `recipe_key(description)`. The folder appears at once and complete; what was there under that name
-    is replaced. With `keep_sources` Inductor's C++ stays beside it. A recipe.json that may be among the files belongs
-    to the library and has to stay beside it. Raises CannotCompile (the graph) or OSError (the disk). Takes seconds to
-    minutes, and sets the number of PyTorch's threads meanwhile.
+    is replaced. `headers` (by default `directory/.headers`) keeps precompiled headers from one recipe to the next; only
+    its owner may write there. With `keep_sources` Inductor's C++ stays beside it. A recipe.json that may be among the
+    files belongs to the library and has to stay beside it. Raises CannotCompile (the graph) or OSError (the disk).
+    Takes seconds to minutes, and sets the number of PyTorch's threads meanwhile.
     """
     started = time.monotonic()
     key = key or recipe_key(description)
@@ -45,7 +51,8 @@ def compile_recipe(
             graph, inputs = trace(program, inductor.decompositions())
             passes.run(graph)
             try:
-                library = inductor.build(graph, inputs, description["threads"], work)
+                prepared = headers or directory / ".headers"
+                library = inductor.build(graph, inputs, description["threads"], work, prepared)
             except OSError:
                 raise
             except Exception as error:  # Inductor's and the C++ compiler's are of many kinds
