@@ -69,7 +69,9 @@ def test_node_by_node(worker, program, seed):
         check(reference, (lazy.tensors[0], lazy.events[0]), f"lazy, time {times}")
         assert all(torch.equal(a, b) for a, b in zip(lazy.drawn[0], eager.drawn[0], strict=True)), "random numbers"
     assert lazy.counters["ops_node_by_node"] == lazy.counters["ops_recorded"]
-    assert lazy.counters["ops_in_recipes"] == lazy.counters["ops_submitted"] == lazy.counters["graphs_cut"] == 0
+    assert lazy.counters["ops_in_recipes"] == lazy.counters["ops_submitted"] == 0
+    if not {"RuntimeError", "IndexError"} & {e for e in reference[1] if isinstance(e, str)}:
+        assert lazy.counters["graphs_cut"] == 0  # an operator that was refused is new the next time, too
     assert eager.counters["ops_recorded"] == 0
     totals["recorded"] += lazy.counters["ops_recorded"]
     totals["flushed"] += lazy.counters["graphs_flushed"]

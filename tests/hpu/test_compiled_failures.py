@@ -39,7 +39,7 @@ def warnings_in(result):
 
 
 def test_a_graph_that_cannot_be_compiled_is_one_warning(script):
-    code = COMMON + "print(repeat(first, FIRST), repeat(first, FIRST), openhpu.recipes())"
+    code = COMMON + "    print(repeat(first, FIRST), repeat(first, FIRST), openhpu.recipes())"
     result = script(code, CXX="/bin/false", PT_HPU_RECIPE_CACHE_CONFIG="", **MODE)
     assert result.out == "0 0 []"
     (warning,) = warnings_in(result)
@@ -65,7 +65,7 @@ def test_a_killed_compiler_costs_its_graph_and_the_next_one_is_compiled(script):
     assert "was killed by signal 9" in warning
 
 
-RECIPE = COMMON + "print(repeat(first, FIRST), len(children()))"
+RECIPE = COMMON + "    print(repeat(first, FIRST), len(children()))"
 
 
 def recipes_in(folder):
@@ -94,7 +94,7 @@ def test_the_recipe_cache_between_processes(script, tmp_path):
     (recipe,) = recipes_in(folder)
 
     folder.chmod(0o777)
-    refused = script(COMMON + "print(repeat(first, FIRST))", CXX="/bin/false", **environment)
+    refused = script(COMMON + "    print(repeat(first, FIRST))", CXX="/bin/false", **environment)
     assert refused.out == "0"
     assert any("others may write there" in warning for warning in warnings_in(refused))
 
@@ -104,7 +104,7 @@ def test_a_cache_of_another_user_is_not_used(script, tmp_path):
     folder = tmp_path / "cache"
     folder.mkdir(mode=0o700)
     os.chown(folder, 12345, 12345)
-    result = script(COMMON + "print(repeat(first, FIRST))", CXX="/bin/false", PT_HPU_RECIPE_CACHE_CONFIG=str(folder),
+    result = script(COMMON + "    print(repeat(first, FIRST))", CXX="/bin/false", PT_HPU_RECIPE_CACHE_CONFIG=str(folder),
                     **MODE)  # fmt: skip
     assert result.out == "0"
     assert any("it belongs to user 12345" in warning for warning in warnings_in(result))
