@@ -88,7 +88,7 @@ class DiskCache:
     ) -> None:
         self.path = Path(path)
         self.max_bytes = max_bytes
-        self._warn = warn or (lambda message: warnings.warn(message, RuntimeWarning, stacklevel=3))
+        self.warn = warn or (lambda message: warnings.warn(message, RuntimeWarning, stacklevel=3))
         self._warned: set[str] = set()
         if delete_on_init and self._usable():
             for entry in self._entries():
@@ -207,7 +207,7 @@ class DiskCache:
     def _warn_once(self, what: str, message: str) -> None:
         if what not in self._warned:
             self._warned.add(what)
-            self._warn(message)
+            self.warn(message)
 
     def _entries(self) -> list[Path]:
         """All that is ours; what a process left behind when it died is removed."""

@@ -70,6 +70,8 @@ class Service:
         self._wake_up.setblocking(False)
         self._woken.setblocking(False)
         self._said: set[str] = set()
+        if cache is not None:
+            cache.warn = self._warn  # what both processes find is said once
         _services.add(self)
         atexit.register(self.close)
 
