@@ -267,6 +267,12 @@ std::shared_ptr<const ShapeEntry> OpCall::describe_results(OnHost& call, bool re
   }
   if (!reusable) return nullptr;
   entry->call = std::make_unique<CallTemplate>(describe_call(kernel_, args_));
+  for (const auto& r : entry->resizes) {  // as they are when the call is recorded
+    auto& operand = entry->call->operands[r.operand];
+    operand.sizes.assign(r.sizes.begin(), r.sizes.end());
+    operand.strides.assign(r.strides.begin(), r.strides.end());
+    entry->call->largest = std::max(entry->call->largest, r.nbytes);
+  }
   for (const auto& s : entry->storages) entry->call->largest = std::max(entry->call->largest, s.nbytes);
   return entry;
 }

@@ -23,6 +23,8 @@ from openhpu.compiler.plan import Plan, Slot, make_plan, written_arguments
 from openhpu.compiler.sizes import Symbols
 
 _RESERVED = {*keyword.kwlist, *dir(builtins), "torch", "recipe"}
+# Operators that PyTorch lets take a number for a tensor when they are called by their schema.
+_TAKE_NUMBERS = {"add", "add_", "sub", "sub_", "mul", "mul_", "div", "div_"}
 _WIDTH = 160  # beyond it, a call gets a line for each argument
 
 # Calls that the traced form makes and the readable form does not.
@@ -284,6 +286,8 @@ class _Writer:
         index, dtype, wrapped = arg[1:4]
         value = self._description["scalars"][index]
         if not self._description["variable"][index]:
+            if wrapped and graph.operator(node["op"])._opname not in _TAKE_NUMBERS:
+                return f"torch.scalar_tensor({_source(value)}, dtype={self._promoted(node)})"
             return _source(value) if wrapped else f"torch.scalar_tensor({_source(value)}, dtype={dtype})"
         return f"{self._scalar_name(index)}.to({self._promoted(node) if wrapped else dtype})"
 
