@@ -171,6 +171,8 @@ class _Writer:
         targets, after, notes = self._targets(number, node, overload)
         args = self._arguments(node, overload)
         name = f"torch.ops.{overload.namespace}.{overload._opname}.{overload._overloadname}"
+        if keyword.iskeyword(overload._overloadname):  # random_.from
+            name = f'getattr(torch.ops.{overload.namespace}.{overload._opname}, "{overload._overloadname}")'
         if self._hooks and lowering(node["op"]):
             name = f'{LOWERED}("{node["op"]}")'
         line = f"{targets} = {name}(" if targets else f"{name}("

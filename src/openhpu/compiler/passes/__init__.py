@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from torch.fx import GraphModule
 
-from openhpu.compiler.passes.common_subexpressions import common_subexpressions
 from openhpu.compiler.passes.distinct_outputs import distinct_outputs
 from openhpu.compiler.passes.float_zeros import float_zeros
 
-_PASSES = (float_zeros, common_subexpressions, distinct_outputs)
+_PASSES = (distinct_outputs, float_zeros)
 
 
 def run(graph: GraphModule) -> None:
     """All passes, in place."""
     for each in _PASSES:
         each(graph)
-    graph.graph.eliminate_dead_code()
     graph.graph.lint()
     graph.recompile()
