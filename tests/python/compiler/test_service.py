@@ -93,8 +93,8 @@ def test_a_killed_process_fails_its_request_and_the_next_starts_another(service,
     assert service.wait_all(PATIENCE_S)
     assert "killed by signal 9 (Killed)" in answers.failed.pop(1)
 
+    x = torch.rand(4, 4)
     with Recorder() as recorder:  # two numbers may vary, but Dropout's cannot
-        x = torch.rand(4, 4)
         result = torch.native_dropout(x * 0.75, 0.25, False)[0]
     varied = recorder.description(live=[result], threads=1, variable=lambda value: value in (0.75, 0.25))
     assert varied["scalars"] == [0.75, 0.25]
@@ -255,7 +255,7 @@ def start(tmp_path):
 @pytest.mark.parametrize(
     "ending",
     ["", "raise SystemExit(0)", "os._exit(0)", "os.kill(os.getpid(), 9)",
-     "if os.fork() == 0: time.sleep(100)\nos._exit(0)"],
+     "if os.fork() == 0: time.sleep(15)\nos._exit(0)"],
     ids=["end", "exit", "_exit", "kill", "forked"],
 )  # fmt: skip
 def test_a_script_that_asks_and_ends(start, ending):
