@@ -244,9 +244,8 @@ def test_a_first_sight_with_the_worker_busy_waits_until_it_is_free(gate):
     with pytest.raises(AssertionError, match="the host waited"):
         gate.patience = 0.2
         with gate:
-            torch.nextafter(
-                x, x
-            )  # nowhere else: lazy mode only rehearses an operator that it has seen with other sizes
+            # Used nowhere else: lazy mode only rehearses an operator that it has seen with other sizes.
+            torch.nextafter(x, x)
 
 
 @pytest.mark.parametrize("size", [1_000, 30_000, 100_000, 300_000, 1_000_000])

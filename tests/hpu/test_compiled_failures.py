@@ -104,8 +104,8 @@ def test_a_cache_of_another_user_is_not_used(script, tmp_path):
     folder = tmp_path / "cache"
     folder.mkdir(mode=0o700)
     os.chown(folder, 12345, 12345)
-    result = script(COMMON + "    print(repeat(first, FIRST))", CXX="/bin/false", PT_HPU_RECIPE_CACHE_CONFIG=str(folder),
-                    **MODE)  # fmt: skip
+    code = COMMON + "    print(repeat(first, FIRST))"
+    result = script(code, CXX="/bin/false", PT_HPU_RECIPE_CACHE_CONFIG=str(folder), **MODE)
     assert result.out == "0"
     assert any("it belongs to user 12345" in warning for warning in warnings_in(result))
     assert list(folder.iterdir()) == []
