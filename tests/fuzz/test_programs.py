@@ -78,7 +78,7 @@ def test_node_by_node(worker, program, seed):
 
 
 def test_the_programs_recorded_long_graphs():
-    assert totals["recorded"] > 10 * NODE_BY_NODE
+    assert totals["recorded"] > 5 * NODE_BY_NODE
     assert totals["recorded"] > 3 * totals["flushed"] > 0
 
 
