@@ -1,4 +1,16 @@
-"""The unavoidable patches of torch, each with its reason. Nothing else in this project changes torch."""
+"""The unavoidable patches of torch, each with its reason. Nothing else in this project changes torch.
+
+Below are those of a script's process, which stay. Inductor is patched in the compile process alone, and only while a
+recipe is made; the replacements stand with what they belong to (MOMENTARY):
+
+- `VecISA.check_build` compiles a program for each instruction set to learn whether the compiler knows it. Asking it to
+  parse nothing says the same.
+- `codecache._precompile_header` preprocesses PyTorch's headers each time to see whether their precompiled form is up to
+  date, and keeps that form in Inductor's own cache. Ours is keyed by build and compiler and lies beside the recipes.
+- `CppWrapperCpu.generate_input_output_runtime_checks` writes checks of inputs that take longer to compile than the rest
+  of a wrapper and never run: the device has checked the same integers before.
+- `CppVecOverrides.rand` generates random numbers one at a time, by an object with branches.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +21,8 @@ import torch
 from torch.utils import _foreach_utils
 
 from openhpu import _C, hpu, optimizers
+
+MOMENTARY = ("compiler/toolchain.py", "compiler/vector_random.py")
 
 
 def apply() -> None:

@@ -1,5 +1,10 @@
+from pathlib import Path
+
 import pytest
 import torch
+
+import openhpu
+from openhpu import patches
 
 
 def test_tensors(hpu):
@@ -51,3 +56,14 @@ def test_torch_finds_the_device(hpu):
     assert torch._utils._get_all_device_indices() == [0]
     assert torch._utils._get_device_index(torch.device("hpu"), optional=True) == 0
     assert torch._utils._get_devices_properties([0]) == [hpu.get_device_properties(0)]
+
+
+def test_momentary_patches_are_those_that_are_listed(hpu):
+    source = Path(openhpu.__file__).parent
+    found = [path for path in source.rglob("*.py") if "mock.patch" in path.read_text()]
+    assert sorted(str(path.relative_to(source)) for path in found) == sorted(patches.MOMENTARY)
+    for path in found:
+        for line in path.read_text().splitlines():
+            if "mock.patch.object(" in line:
+                owner, name = line.partition("mock.patch.object(")[2].split(", ")[:2]
+                assert f"`{owner}.{name.strip(chr(34))}`" in patches.__doc__
