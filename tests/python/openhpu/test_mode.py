@@ -18,6 +18,18 @@ def test_lazy_mode_records_and_a_step_flushes(script):
     assert script(code, PT_HPU_LAZY_MODE="1", OPENHPU_COMPILE="off").out == "True 1 4.0"
 
 
+def test_no_thread_of_lazy_mode_outlives_the_exit_handlers(script):
+    """One that did would be ended by Python in the middle of the core, which aborts the process."""
+    code = """
+    import atexit, threading
+    names = lambda: [thread.name for thread in threading.enumerate() if thread.name == "openhpu-graphs"]
+    atexit.register(lambda: print(names()))
+    import torch, habana_frameworks.torch
+    print(names())
+    """
+    assert script(code, PT_HPU_LAZY_MODE="1").out.splitlines() == ["['openhpu-graphs']", "[]"]
+
+
 def test_the_variable_may_be_set_between_torch_and_habana(script):
     code = """
     import os, torch
