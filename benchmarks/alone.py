@@ -8,20 +8,17 @@ device, too, are chosen once per process.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
-from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import torch
 
 from benchmarks import models, timing
 from benchmarks.timing import Peer, Turn
+from examples.peer import Answering
 
 
-class Child:
+class Child(Answering):
     """A process that holds a training. Use with `with`.
 
     `device`: "cpu" or "hpu". `lazy`: PT_HPU_LAZY_MODE of an hpu child. `compiled`: "" (as it is), "model" (with
@@ -31,56 +28,27 @@ class Child:
     def __init__(
         self, workload: models.Workload, device: str = "cpu", lazy: bool = False, compiled: str = "", **optimizer: Any
     ):
-        self._arguments = json.dumps(
-            {
-                "title": workload.title,
-                "device": device,
-                "compiled": compiled,
-                "optimizer": optimizer,
-                "calm": timing.is_calm(),
-            }
-        )
-        self._environment = {**os.environ, "PT_HPU_LAZY_MODE": str(int(lazy)), "OPENHPU_MODULE_LOCKS": "0"}
-
-    def __enter__(self) -> Child:
-        command = [sys.executable, "-m", "benchmarks.alone", self._arguments]
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=Path(__file__).parent.parent,
-            env=self._environment,
-        )
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._process.communicate()  # closes its input, which ends it
-
-    def ask(self, question: str) -> Any:
-        """Send a line, return the answer."""
-        assert self._process.stdin and self._process.stdout
-        self._process.stdin.write(f"{question}\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline()
-        if not answer:
-            raise RuntimeError("a process that takes part in a benchmark ended")
-        return json.loads(answer)
+        asked = {
+            "title": workload.title,
+            "device": device,
+            "compiled": compiled,
+            "optimizer": optimizer,
+            "calm": timing.is_calm(),
+        }
+        super().__init__("benchmarks.alone", [json.dumps(asked)], lazy)
 
     def turn(self, calls: int) -> Turn:
         """Let it make `calls` steps."""
-        host, done, faults = self.ask(str(calls))
+        host, done, faults = self.answer_to(str(calls))
         return host, done, faults
 
     def losses(self, steps: int) -> list[float]:
         """Let it make `steps` steps and wait until what recurs is compiled; the losses."""
-        return [float(loss) for loss in self.ask(f"losses {steps}")]
+        return [float(loss) for loss in self.answer_to(f"losses {steps}")]
 
     def counters(self, steps: int) -> dict[str, int]:
         """The device's counters over `steps` steps."""
-        return dict(self.ask(f"counters {steps}"))
+        return dict(self.answer_to(f"counters {steps}"))
 
     def peer(self, name: str) -> Peer:
         """It, as a peer."""

@@ -9,9 +9,10 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 
 @dataclass(frozen=True)
@@ -24,18 +25,17 @@ class Kind:
     compiled: bool = False
 
 
-class Peer:
-    """A process that trains "digits" or "gpt". Use with `with`."""
+class Answering:
+    """A Python module in a process of its own that answers each line with a line of JSON. Use with `with`."""
 
-    def __init__(self, model: str, kind: Kind):
-        self._command = [
-            sys.executable, "-m", "examples.peer", model, kind.device, str(int(kind.fused)), str(int(kind.compiled)),
-        ]  # fmt: skip
-        self._environment = {**os.environ, "PT_HPU_LAZY_MODE": str(int(kind.lazy)), "OPENHPU_MODULE_LOCKS": "0"}
+    def __init__(self, module: str, arguments: Sequence[str], lazy: bool):
+        self._module = module
+        self._arguments = arguments
+        self._environment = {**os.environ, "PT_HPU_LAZY_MODE": str(int(lazy)), "OPENHPU_MODULE_LOCKS": "0"}
 
-    def __enter__(self) -> Peer:
+    def __enter__(self) -> Self:
         self._process = subprocess.Popen(
-            self._command,
+            [sys.executable, "-m", self._module, *self._arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -47,15 +47,27 @@ class Peer:
     def __exit__(self, *_: object) -> None:
         self._process.communicate()  # closes its input, which ends it
 
-    def ask(self, question: str, *arguments: int) -> Any:
-        """The answer to "train" (mean loss, seconds a step), "wait", "quality", "write" or "report"."""
+    def answer_to(self, line: str) -> Any:
+        """Send a line, return the answer. RuntimeError if the process has ended."""
         assert self._process.stdin and self._process.stdout
-        self._process.stdin.write(json.dumps([question, *arguments]) + "\n")
+        self._process.stdin.write(f"{line}\n")
         self._process.stdin.flush()
         answer = self._process.stdout.readline()
         if not answer:
-            raise RuntimeError("a training of the demo ended before its time")
+            raise RuntimeError(f"the process of {self._module} ended before its time; what it said stands above")
         return json.loads(answer)
+
+
+class Peer(Answering):
+    """A process that trains "digits" or "gpt"."""
+
+    def __init__(self, model: str, kind: Kind):
+        arguments = (model, kind.device, str(int(kind.fused)), str(int(kind.compiled)))
+        super().__init__("examples.peer", arguments, kind.lazy)
+
+    def ask(self, question: str, *arguments: int) -> Any:
+        """The answer to "train" (mean loss, seconds a step), "wait", "quality", "write" or "report"."""
+        return self.answer_to(json.dumps([question, *arguments]))
 
 
 def _answers(model: str, device: str, fused: bool, compiled: bool) -> Any:

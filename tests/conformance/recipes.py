@@ -6,8 +6,6 @@ does it: a line of cases in, a line of JSON out.
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 import time
 import warnings
@@ -223,20 +221,16 @@ def run_batch(names: list[str]) -> list[Result]:
 
 
 def main() -> None:
-    channel = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)
-    import torch
+    from tests.conformance.worker import serve
 
-    from tests.conformance.worker import quiet
-
-    torch.set_num_threads(int(sys.argv[2]))
-    quiet()
-    for line in sys.stdin:
+    def answer(line: str) -> dict[str, Any]:
         start = time.perf_counter()
         results = run_batch(line.split())
         for result in results:
             result["seconds"] = round((time.perf_counter() - start) / len(results), 3)
-        channel.write(json.dumps({"results": results}) + "\n")
+        return {"results": results}
+
+    serve(answer, int(sys.argv[2]))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import sys
 import time
 import traceback
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 
@@ -61,23 +62,31 @@ def quiet() -> None:
     torch.set_warn_always(False)
 
 
-def main() -> None:
-    part = sys.argv[1]
-    faulthandler.enable()
+def serve(answer: Callable[[str], dict[str, Any]], threads: int) -> None:
+    """Answers every line of standard input with a line of JSON, until the input ends."""
     # What operators print goes to the log; the answers have a channel of their own.
     channel = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     import torch
 
-    torch.set_num_threads(int(sys.argv[2]))
+    torch.set_num_threads(threads)
     quiet()
     for line in sys.stdin:
-        text = line.strip()
+        channel.write(json.dumps(answer(line.strip())) + "\n")
+
+
+def main() -> None:
+    part = sys.argv[1]
+    faulthandler.enable()
+
+    def answer(text: str) -> dict[str, Any]:
         if os.environ.get("OPENHPU_CONFORMANCE_PLANT"):
             from tests.conformance import planted
 
             planted.plant(os.environ["OPENHPU_CONFORMANCE_PLANT"])
-        channel.write(json.dumps(run_case(text, part)) + "\n")
+        return run_case(text, part)
+
+    serve(answer, int(sys.argv[2]))
 
 
 if __name__ == "__main__":

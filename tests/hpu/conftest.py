@@ -5,22 +5,15 @@ test_lazy_*.py exist in lazy mode only, test_compiled_*.py only where graphs are
 
 import gc
 import os
-import subprocess
-import sys
-import textwrap
 import threading
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 import torch
 
 import openhpu
 from openhpu import _C
-
-# Variables that would change what a script does; each test names the ones that it is about.
-_OURS = ("PT_", "OPENHPU_", "HABANA_", "HLS_", "LOG_LEVEL_", "LOCAL_", "RANK", "ENABLE_CONSOLE", "TORCH_DEVICE")
-
+from tests.processes import clean_environment, run_code
 
 MODE = {name: os.environ[name] for name in ("PT_HPU_LAZY_MODE", "OPENHPU_COMPILE") if name in os.environ}
 LAZY = MODE.get("PT_HPU_LAZY_MODE") == "1"
@@ -126,37 +119,14 @@ def one_graph(counted):
     return run
 
 
-class Result:
-    """What a script did."""
-
-    def __init__(self, process):
-        self.code = process.returncode
-        self.out = process.stdout.strip()
-        self.err = process.stderr.strip()
-
-    @property
-    def last(self):
-        """The last line of stderr: the error of a script that failed."""
-        return self.err.splitlines()[-1] if self.err else ""
-
-
 @pytest.fixture
 def script(tmp_path):
-    """Run Python code in a process of its own, with warnings as errors and in the mode of the suite.
+    """Run Python code in a process of its own, with warnings as errors and in the mode of the suite; its Result.
 
     Keywords are environment variables.
     """
 
     def run(code, *, fails=False, warnings="error", **environment):
-        clean = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
-        clean.update(PYTHONPATH=str(Path(openhpu.__file__).parents[1]), OPENHPU_MODULE_LOCKS="0", HOME=str(tmp_path))
-        clean.update(MODE)
-        clean.update(environment)
-        process = subprocess.run(
-            [sys.executable, "-X", "faulthandler", "-W", warnings, "-c", textwrap.dedent(code)],
-            env=clean, capture_output=True, text=True, cwd=tmp_path, timeout=240,
-        )  # fmt: skip
-        assert (process.returncode != 0) == fails, process.stdout + process.stderr
-        return Result(process)
+        return run_code(code, tmp_path, clean_environment(tmp_path, **MODE | environment), warnings, fails)
 
     return run

@@ -6,6 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+import habana_frameworks.torch.core as htcore
+
 from .support import agree_on_error, line
 
 F = nn.functional
@@ -98,7 +100,8 @@ def test_a_target_out_of_range_is_an_error():
     assert usable()
 
 
-def test_an_error_of_backward_carries_the_line_of_its_forward():
+@pytest.mark.parametrize("wait", [torch.hpu.synchronize, lambda: htcore.mark_step(sync=True)])
+def test_an_error_of_backward_carries_the_line_of_its_forward(wait):
     # A backward kernel that fails on values: the index of a gather that changes after the forward.
     def program(last):
         x = torch.ones(2, 4, device="hpu", requires_grad=True)
@@ -113,7 +116,7 @@ def test_an_error_of_backward_carries_the_line_of_its_forward():
     torch.hpu.synchronize()
     where = program(77)
     with pytest.raises((RuntimeError, IndexError)) as caught:
-        torch.hpu.synchronize()
+        wait()
     text = str(caught.value)
     assert "aten::scatter_add" in text or "aten::gather_backward" in text
     assert f'{__file__}", line {where}' in text

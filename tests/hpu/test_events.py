@@ -27,6 +27,7 @@ def test_an_event_is_reached_when_the_work_before_it_is_done(make, x, gate):
         assert not event.query()
     event.synchronize()
     assert event.query()
+    assert x.tolist() == [2.0] * 8
 
 
 def test_work_after_an_event_does_not_hold_it_back(x, gate):

@@ -85,24 +85,6 @@ def test_an_error_of_an_earlier_step_keeps_its_line(failing):
     assert x.tolist() == [3.0] * 4
 
 
-def test_an_error_of_backward_carries_the_line_of_its_forward():
-    def program(last):
-        x = torch.ones(2, 4, device="hpu", requires_grad=True)
-        index = torch.tensor([[0, 1], [2, 3]], device="hpu")
-        y, number = x.gather(1, index), line()
-        index.data.fill_(last)  # not seen by autograd
-        y.sum().backward()
-        return number
-
-    program(1)
-    torch.hpu.synchronize()
-    number = program(77)
-    with pytest.raises((RuntimeError, IndexError)) as caught:
-        htcore.mark_step(sync=True)
-    assert f'{__file__}", line {number}' in str(caught.value)
-    torch.hpu.synchronize()
-
-
 def test_a_warning_of_a_recorded_kernel_reaches_the_script():
     x = torch.ones(3, device="hpu")
     for _ in range(2):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
-from openhpu.insight.document import Document, plural, recompilation, size, where
+from openhpu.insight.document import Document, fallback, plural, recompilation, size, where
 
 _MANY_GRAPHS = 10
 
@@ -34,19 +35,19 @@ def _fallbacks(document: Document) -> Iterator[Advice]:
             "Use float32 or bfloat16 instead of doubles and complex numbers",
             "A Gaudi computes neither; such operators run on the host, which waits for the device first. Often a "
             "NumPy array, which is float64, or a default dtype brings them in: convert it before it goes to hpu.",
-            tuple(f"{where(r)}: {r['op']} on {r['dtype']}, {plural(r['count'], 'time')}" for r in doubles[:8]),
+            _places(doubles),
         )
     if others:
         yield Advice(
             "Replace operators that the device does not have, or move them out of the step",
             "They run on the host: the device is waited for, operands are copied to the host and results back. "
             "PT_HPU_PLACE_ON_CPU=none makes each an error, which finds them all.",
-            tuple(f"{where(r)}: {r['op']}{_of(r['dtype'])}, {plural(r['count'], 'time')}" for r in others[:8]),
+            _places(others),
         )
 
 
-def _of(dtype: str) -> str:
-    return f" on {dtype}" if dtype else ""
+def _places(fallbacks: list[dict[str, Any]]) -> tuple[str, ...]:
+    return tuple(f"{where(r)}: {fallback(r)}, {plural(r['count'], 'time')}" for r in fallbacks[:8])
 
 
 def _reads(document: Document) -> Iterator[Advice]:

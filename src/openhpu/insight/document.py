@@ -79,6 +79,11 @@ def bound(steps: dict[str, Any]) -> str:
     return f"host-bound in {1 - share:.0%} of the time"
 
 
+def fallback(record: dict[str, Any]) -> str:
+    """The operator that ran on the host, and on which dtype if it was called with a tensor."""
+    return f"{record['op']} on {record['dtype']}" if record["dtype"] else str(record["op"])
+
+
 def recompilation(record: dict[str, Any]) -> str:
     """What differed, in words."""
     after = ", ".join(record["after"][:6]) + (", ..." if len(record["after"]) > 6 else "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from openhpu.insight.document import Document, bound, plural, recompilation, size, title, where
+from openhpu.insight.document import Document, bound, fallback, plural, recompilation, size, title, where
 
 _MAX_LINES = 10
 
@@ -37,10 +37,7 @@ def _lines(document: Document) -> Iterator[str]:
     )
     yield from _listed(
         "CPU fallbacks",
-        [
-            f"{where(r)}: {r['op']}{' on ' + r['dtype'] if r['dtype'] else ''}, {plural(r['count'], 'time')}"
-            for r in document["fallbacks"]
-        ],
+        [f"{where(r)}: {fallback(r)}, {plural(r['count'], 'time')}" for r in document["fallbacks"]],
     )
     yield from _listed(
         "blocking reads",

@@ -1,14 +1,10 @@
 import json
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-import openhpu
-
-_OURS = ("PT_", "OPENHPU_", "HABANA_", "HLS_", "LOG_LEVEL_", "LOCAL_", "RANK", "ENABLE_CONSOLE")
+from tests.processes import clean_environment
 
 
 class Run:
@@ -25,14 +21,7 @@ class Run:
 @pytest.fixture
 def environment_of_runs(tmp_path):
     """A clean environment, with a home and folders of its own."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
-    return clean | {
-        "PYTHONPATH": str(Path(openhpu.__file__).parents[1]),
-        "OPENHPU_MODULE_LOCKS": "0",
-        "OPENHPU_SMI_FOLDER": "off",
-        "PT_HPU_RECIPE_CACHE_CONFIG": ",,",
-        "HOME": str(tmp_path),
-    }
+    return clean_environment(tmp_path, OPENHPU_SMI_FOLDER="off", PT_HPU_RECIPE_CACHE_CONFIG=",,")
 
 
 @pytest.fixture

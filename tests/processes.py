@@ -1,0 +1,48 @@
+"""Tests' processes: with a clean environment, and what they did."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import openhpu
+
+# Variables that would change what a script does; each test names the ones that it is about.
+OURS = (
+    "PT_", "OPENHPU_", "HABANA_", "HLS_", "LOG_LEVEL_", "LOCAL_", "RANK", "ENABLE_CONSOLE", "GRAPH_VISUALIZATION",
+    "TORCH_DEVICE",
+)  # fmt: skip
+
+
+def clean_environment(home: Path, **variables: str) -> dict[str, str]:
+    """The environment without OURS, with the tested code, no module locks and a home folder of its own."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
+    source = str(Path(openhpu.__file__).parents[1])
+    return {**clean, "PYTHONPATH": source, "OPENHPU_MODULE_LOCKS": "0", "HOME": str(home), **variables}
+
+
+class Result:
+    """What a script did."""
+
+    def __init__(self, process: subprocess.CompletedProcess[str]) -> None:
+        self.code = process.returncode
+        self.out = process.stdout.strip()
+        self.err = process.stderr.strip()
+
+    @property
+    def last(self) -> str:
+        """The last line of stderr: the error of a script that failed."""
+        return self.err.splitlines()[-1] if self.err else ""
+
+
+def run_code(code: str, folder: Path, environment: dict[str, str], warnings: str, fails: bool) -> Result:
+    """Run Python code in `folder`; `fails`: whether it must."""
+    process = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-W", warnings, "-c", textwrap.dedent(code)],
+        env=environment, capture_output=True, text=True, cwd=folder, timeout=300, check=False,
+    )  # fmt: skip
+    assert (process.returncode != 0) == fails, process.stdout + process.stderr
+    return Result(process)
