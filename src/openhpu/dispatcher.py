@@ -14,7 +14,10 @@ Params: TypeAlias = list[tuple[str, str]]
 
 
 class EventId(Enum):
-    """What can be subscribed to; the values are the kinds of `openhpu.events`."""
+    """What can be subscribed to; the values are the kinds of `openhpu.events`.
+
+    MEMORY_DEFRAGMENTATION does not happen: the pool joins free blocks as they are freed.
+    """
 
     GRAPH_COMPILATION = "graph_compilation"
     CPU_FALLBACK = "cpu_fallback"

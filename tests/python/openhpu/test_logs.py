@@ -48,6 +48,29 @@ def test_the_older_masks(script, tmp_path, masks, expected):
     assert loggers(log(tmp_path)) == expected
 
 
+@pytest.mark.parametrize(
+    ("levels", "expected"),
+    [
+        ({"LOG_LEVEL_ALL_PT": "2"}, {"PT_FALLBACK", "PT_DEVICE"}),
+        ({"LOG_LEVEL_ALL": "0", "LOG_LEVEL_ALL_PT": "6"}, set()),
+        ({"LOG_LEVEL_ALL": "6", "LOG_LEVEL_PT_DEVICE": "2"}, {"PT_DEVICE"}),
+        ({"LOG_LEVEL_ALL_PT": "2", "LOG_LEVEL_PT_FALLBACK": "3"}, {"PT_DEVICE"}),
+        ({"LOG_LEVEL_PT_SYNHELPER": "0", "PT_HPU_LOG_MOD_MASK": "80"}, {"PT_SYNHELPER", "PT_FALLBACK"}),
+    ],
+)
+def test_the_narrower_level_wins(script, tmp_path, levels, expected):
+    script(CODE, HABANA_LOGS=str(tmp_path), **levels)
+    assert loggers(log(tmp_path)) == expected
+
+
+def test_without_a_folder_logs_go_to_the_users_and_to_the_console_if_asked(script, tmp_path):
+    result = script(CODE, PT_HPU_LOG_MOD_MASK="80", PT_HPU_LOG_TYPE_MASK="8", ENABLE_CONSOLE="true")
+    text = log(tmp_path / ".habana_logs")
+    assert "CPU fallback" in text
+    assert ": self=HABANAFloatType" in text
+    assert result.err == text.strip()
+
+
 def test_a_mask_that_is_none(script):
     assert "a hexadecimal number" in script("import habana_frameworks.torch", fails=True, PT_HPU_LOG_MOD_MASK="x8").err
 

@@ -1,6 +1,7 @@
 """hl-smi as programs read it. Each run is a process of its own, without torch."""
 
 import csv
+import importlib.metadata
 import io
 import re
 import subprocess
@@ -138,6 +139,13 @@ def test_a_loop_until_its_reader_goes(tmp_path, environment_of_smi):
     process.stdout.close()
     assert process.wait(30) == 0
     assert all(line.endswith(" W\n") for line in lines)
+
+
+@pytest.mark.parametrize(("name", "arguments"), [("hl-smi", ["-v"]), ("openhpu", ["env", "--set"])])
+def test_the_commands_are_installed(name, arguments, environment, capfd):
+    (command,) = importlib.metadata.entry_points(group="console_scripts", name=name)
+    assert command.load()(arguments) == 0
+    assert capfd.readouterr().out
 
 
 def test_it_needs_no_torch(environment_of_smi):
