@@ -21,10 +21,14 @@ def test_lazy_mode_records_and_a_step_flushes(script):
 def test_no_thread_of_lazy_mode_outlives_the_exit_handlers(script):
     """One that did would be ended by Python in the middle of the core, which aborts the process."""
     code = """
-    import atexit, threading
+    import atexit, threading, time
     names = lambda: [thread.name for thread in threading.enumerate() if thread.name == "openhpu-graphs"]
-    atexit.register(lambda: print(names()))
-    import torch, habana_frameworks.torch
+    atexit.register(lambda: print(names()))  # the last of the handlers
+    import torch
+    from openhpu import _C
+    request = _C.next_compile_request
+    _C.next_compile_request = lambda: (request(), time.sleep(0.3))[0]  # a thread that takes its time to end
+    import habana_frameworks.torch
     print(names())
     """
     assert script(code, PT_HPU_LAZY_MODE="1").out.splitlines() == ["['openhpu-graphs']", "[]"]
