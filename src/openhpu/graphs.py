@@ -101,6 +101,11 @@ class Compilations:
         _C.recipe_failed(identity, message)
         _warn_failure(message, description)
 
+    @property
+    def unanswered(self) -> int:
+        """Graphs that were sent to the compiler and have neither a recipe nor a reason why not."""
+        return len(self._asked)
+
     def stop(self) -> None:
         """Ask no more, and end the compiler's process."""
         from openhpu import _C
@@ -154,6 +159,11 @@ def wait_for_recipes(timeout: float | None = None) -> bool:
     from openhpu import _C
 
     return _C.wait_for_recipes(-1.0 if timeout is None else timeout)
+
+
+def unanswered() -> int:
+    """How many graphs are being compiled; after the end of the script: were, when it ended."""
+    return 0 if _compilations is None else _compilations.unanswered
 
 
 def recipes() -> list[Recipe]:

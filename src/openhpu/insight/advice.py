@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from openhpu.insight.document import Document, fallback, plural, recompilation, size, where
+from openhpu.insight.document import Document, by_line, fallback, plural, recompilation, size, where
 
 _MANY_GRAPHS = 10
 
@@ -105,12 +105,14 @@ def _recompilations(document: Document) -> Iterator[Advice]:
 def _graphs(document: Document) -> Iterator[Advice]:
     graphs = document["graphs"]
     if len(graphs["seen_once"]) >= _MANY_GRAPHS:
-        largest = sorted(graphs["seen_once"], key=lambda g: -g["operators"])[:8]
         yield Advice(
             "Few graphs come again",
             f"{plural(len(graphs['seen_once']), 'graph')} of {graphs['distinct']:,} came only once. Here such graphs "
             "run operator by operator; a Gaudi compiles each of them.",
-            tuple(f"{where(g)}: {plural(g['operators'], 'operator')} from here on" for g in largest),
+            tuple(
+                f"{line}: {plural(number, 'graph')} from here on, of {operators}"
+                for line, operators, number in by_line(graphs["seen_once"])[:8]
+            ),
         )
 
 

@@ -288,6 +288,8 @@ class Collector:
         }
 
     def _graph_rows(self) -> dict[str, Any]:
+        from openhpu import graphs
+
         ran: Counter[str] = Counter()
         for graph in self._graphs.values():
             ran += graph["ran"]
@@ -299,6 +301,7 @@ class Collector:
             "as_recipes": ran["recipe"],
             "node_by_node": ran["node by node"],
             "cut": ran["cut"],
+            "compiling": graphs.unanswered(),
             "seen_once": [{"operators": graph["operators"], **place(graph["site"])} for graph in once[:200]],
         }
 

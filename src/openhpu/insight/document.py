@@ -35,7 +35,9 @@ def empty(command: str) -> Document:
         },
         "steps": {"counted_by": None, "count": 0},
         "timeline": {"steps_us": [], "device_us": [], "compilations_us": []},
-        "graphs": {"distinct": 0, "recorded": 0, "as_recipes": 0, "node_by_node": 0, "cut": 0, "seen_once": []},
+        "graphs": {
+            "distinct": 0, "recorded": 0, "as_recipes": 0, "node_by_node": 0, "cut": 0, "compiling": 0, "seen_once": [],
+        },
         "recipes": [], "recompilations": [], "fallbacks": [], "blocking_reads": [],
         "memory": {
             "peak_bytes": 0, "peak_file": None, "peak_line": None, "peak_growth_bytes": 0, "limit_bytes": 0,
@@ -77,6 +79,32 @@ def bound(steps: dict[str, Any]) -> str:
     if share >= 0.5:
         return f"device-bound in {share:.0%} of the time"
     return f"host-bound in {1 - share:.0%} of the time"
+
+
+def by_line(graphs: list[dict[str, Any]]) -> list[tuple[str, str, int]]:
+    """Graphs by the line with which they begin and their operators: line, operators in words, how many such graphs.
+
+    The largest graphs first; of a line whose graphs differ in size, the range of sizes.
+    """
+    sizes: dict[str, list[int]] = {}
+    for graph in graphs:
+        sizes.setdefault(where(graph), []).append(graph["operators"])
+    rows = []
+    for line, found in sorted(sizes.items(), key=lambda item: -max(item[1])):
+        low, high = min(found), max(found)
+        rows.append((line, plural(high, "operator") if low == high else f"{low:,} to {high:,} operators", len(found)))
+    return rows
+
+
+def unfinished(graphs: dict[str, Any]) -> str:
+    """What is to be said where the script was faster than the compiler; empty where it was not."""
+    if not graphs["compiling"]:
+        return ""
+    number = graphs["compiling"]
+    return (
+        f"{plural(number, 'graph')} {'was' if number == 1 else 'were'} still being compiled when the script ended, and "
+        "ran operator by operator until then: let it run longer, or see it with OPENHPU_COMPILE=sync"
+    )
 
 
 def fallback(record: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from html import escape
 
 from openhpu.insight import charts
 from openhpu.insight.advice import advise
-from openhpu.insight.document import Document, bound, plural, recompilation, size, title, where
+from openhpu.insight.document import Document, bound, by_line, plural, recompilation, size, title, unfinished, where
 
 _STYLE = """
 :root { color-scheme: light dark; --ground: #fff; --text: #1b1f24; --faint: #667; --line: #d5d9e0; --soft: #f3f5f8;
@@ -151,13 +151,13 @@ def _recipes(document: Document) -> str:
         shown = f"<details><summary>{plural(recipe['operators'], 'operator')}</summary>{escape(operators)}</details>"
         made = "from disk" if recipe["from_disk"] else f"{recipe['ms'] / 1e3:.1f} s"
         rows.append((recipe["name"], recipe["runs"], made, _Html(shown)))
-    once = [(where(g), plural(g["operators"], "operator")) for g in graphs["seen_once"]]
+    once = by_line(graphs["seen_once"])
     return (
         f"<h2>Recipes</h2><p>{graphs['as_recipes']:,} graphs ran as recipes, {graphs['node_by_node']:,} operator by "
-        f"operator, {graphs['cut']:,} were pieces, run to learn what operators return.</p>"
+        f"operator, {graphs['cut']:,} were pieces, run to learn what operators return. {unfinished(graphs)}</p>"
         + _table(("Recipe", "Runs", "Compiled in", "Operators"), rows)
         + "<h2>Graphs seen only once</h2><p>Here they run operator by operator; a Gaudi compiles each of them.</p>"
-        + _table(("First line", "Size"), once)
+        + _table(("First line", "Size", "Graphs"), once)
     )
 
 

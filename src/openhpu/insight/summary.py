@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from openhpu.insight.document import Document, bound, fallback, plural, recompilation, size, title, where
+from openhpu.insight.document import Document, bound, fallback, plural, recompilation, size, title, unfinished, where
 
 _MAX_LINES = 10
 
@@ -84,6 +84,8 @@ def _graphs(document: Document) -> Iterator[str]:
         f"recipes: {plural(len(recipes), 'recipe')}, {len(compiled)} compiled in "
         f"{sum(recipe['ms'] for recipe in compiled) / 1e3:.1f} s, {len(recipes) - len(compiled)} from disk"
     )
+    if late := unfinished(graphs):
+        yield f"  {late}"
 
 
 def _listed(name: str, rows: list[str], show_none: bool = True) -> Iterator[str]:

@@ -5,6 +5,8 @@ from html.parser import HTMLParser
 
 import pytest
 
+from openhpu.insight import document
+
 PLANTED = """\
 import torch
 import torch.nn.functional as F
@@ -68,6 +70,7 @@ def test_lazy_mode_names_all_four(openhpu_run, tmp_path):
     # The first batch's graph was cut while its operators were learned, so that the smaller batch's was compiled first.
     assert (found["before"], found["after"], found["count"]) == ("8", ["16"], 1)
     assert seen["graphs"]["distinct"] >= 3
+    assert seen["graphs"].keys() == document.empty("")["graphs"].keys()
     for text in (f"script.py:{line(mark)}" for mark in ("RECOMPILATION", "FALLBACK", "READ", "SPIKE")):
         assert text in run.err
     check_page((tmp_path / "page.html").read_text())
@@ -119,6 +122,31 @@ def check_page(html):
         assert text.count(f"script.py:{line(mark)}") >= 2, mark  # in its table and as evidence of an advice
     for heading in ("Advice", "Timeline", "Recompilations", "CPU fallbacks", "Blocking reads", "Memory", "Recipes"):
         assert heading in page.text
+
+
+def test_graphs_that_were_not_compiled_in_time_are_told(openhpu_run, tmp_path):
+    run = openhpu_run(
+        """\
+import time
+import torch
+import habana_frameworks.torch.core as htcore
+from openhpu import graphs
+from openhpu.compiler import service
+service.Service.request = lambda *arguments: None  # a compiler that never answers
+x = torch.ones(4).to("hpu")
+for _ in range(4):
+    y = x + 1
+    htcore.mark_step()
+while not graphs.unanswered():  # the thread that asks has its own time
+    time.sleep(0.01)
+""",
+        "--mode", "lazy", "--json", "--report", "page.html",
+    )  # fmt: skip
+    assert run.seen["graphs"]["compiling"] == 1
+    assert run.seen["graphs"]["as_recipes"] == 0
+    told = "1 graph was still being compiled when the script ended"
+    assert told in run.err
+    assert told in (tmp_path / "page.html").read_text()
 
 
 def test_the_document_is_json_without_anything_special(openhpu_run):
