@@ -9,6 +9,7 @@ from typing import Any
 from openhpu.insight.document import Document, by_line, fallback, plural, recompilation, size, where
 
 _MANY_GRAPHS = 10
+_MUCH_MEMORY = 16 << 20  # a peak below it is small on every device
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ def _graphs(document: Document) -> Iterator[Advice]:
 
 def _memory(document: Document) -> Iterator[Advice]:
     memory = document["memory"]
-    if memory["peak_line"] and 2 * memory["peak_growth_bytes"] >= memory["peak_bytes"] > 0:
+    if memory["peak_line"] and 2 * memory["peak_growth_bytes"] >= memory["peak_bytes"] >= _MUCH_MEMORY:
         yield Advice(
             "One line makes most of the memory peak",
             "Compute in pieces, or free what is not needed any more before it runs.",

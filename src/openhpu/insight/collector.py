@@ -18,7 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from openhpu import _C, events
+# Not at the end: classes that are made then would let Python forget that an interrupt ended the script.
+from openhpu import _C, events, graphs
 from openhpu.insight.marks import Marks, Peaks, choose
 
 _FIRST_WRITE_S, _LONGEST_PAUSE_S = 0.25, 30.0
@@ -263,7 +264,7 @@ class Collector:
             "pid": self._pid,
             "parent": os.getppid(),
             "rank": int(rank) if rank and rank.isdigit() else None,
-            "command": " ".join(sys.argv) or "python",
+            "command": _command(),
             "mode": mode.name(),
             "generation": settings.get("OPENHPU_GENERATION"),
             "started": self._started,
@@ -288,8 +289,6 @@ class Collector:
         }
 
     def _graph_rows(self) -> dict[str, Any]:
-        from openhpu import graphs
-
         ran: Counter[str] = Counter()
         for graph in self._graphs.values():
             ran += graph["ran"]
@@ -337,6 +336,14 @@ class Collector:
 def place(site: events.Site | None) -> dict[str, Any]:
     """A line of the script, as fields of a record."""
     return {"file": site[0], "line": site[1]} if site else {"file": None, "line": None}
+
+
+def _command() -> str:
+    """The script and its arguments; of a module, whose path Python makes absolute, as it is called from here."""
+    script, *arguments = sys.argv or ["python"]
+    with contextlib.suppress(ValueError, OSError):
+        script = str(Path(script).relative_to(Path.cwd()))
+    return " ".join([script or "python", *arguments])
 
 
 _collector: Collector | None = None

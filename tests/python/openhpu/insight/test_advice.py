@@ -62,10 +62,12 @@ def test_only_reads_in_at_least_every_other_step_are_too_many(seen):
     )
 
 
-@pytest.mark.parametrize(("growth", "told"), [(50, True), (49, False)])
-def test_a_line_is_blamed_for_the_peak_if_half_of_it_is_its(seen, growth, told):
+@pytest.mark.parametrize(
+    ("peak", "growth", "told"), [(32 << 20, 16 << 20, True), (32 << 20, (16 << 20) - 1, False), (100, 100, False)]
+)
+def test_a_line_is_blamed_for_a_large_peak_if_half_of_it_is_its(seen, peak, growth, told):
     seen["memory"] |= {
-        "peak_bytes": 100, "peak_growth_bytes": growth, "peak_file": "/somewhere/script.py", "peak_line": 8,
+        "peak_bytes": peak, "peak_growth_bytes": growth, "peak_file": "/somewhere/script.py", "peak_line": 8,
     }  # fmt: skip
     assert [found.title for found in advice.advise(seen)] == ["One line makes most of the memory peak"] * told
 

@@ -37,7 +37,9 @@ def test_a_module(tmp_path, environment_of_runs):
     )  # fmt: skip
     assert process.returncode == 0, process.stderr
     assert process.stdout.splitlines()[1] == "['--steps', '3']"
-    assert json.loads(process.stdout.splitlines()[-1])["blocking_reads"][0]["count"] == 1
+    seen = json.loads(process.stdout.splitlines()[-1])
+    assert seen["blocking_reads"][0]["count"] == 1
+    assert seen["process"]["command"] == "package/__main__.py --steps 3"
 
 
 @pytest.mark.parametrize(
