@@ -96,6 +96,30 @@ def test_a_reader_of_eleven_fields(smi):
         assert re.fullmatch(rf"\d+ {unit}", cell)
 
 
+# Every field that published documentation names.
+FIELDS = (
+    "timestamp", "name", "bus_id", "driver_version", "temperature.aip", "module_id", "utilization.aip", "memory.total",
+    "memory.free", "memory.used", "index", "serial", "uuid", "power.draw", "power.max",
+    "ecc.errors.uncorrected.aggregate.total", "ecc.errors.uncorrected.volatile.total",
+    "ecc.errors.corrected.aggregate.total", "ecc.errors.corrected.volatile.total", "ecc.errors.dram.aggregate.total",
+    "ecc.errors.dram.volatile.total", "ecc.errors.dram-corrected.aggregate.total", "ecc.mode.current",
+    "ecc.mode.pending", "stats.violation.power", "stats.violation.thermal",
+)  # fmt: skip
+
+
+def test_every_field_is_a_cell_without_a_comma(smi):
+    (head, *rows) = csv.reader(io.StringIO(smi("-Q", ",".join(FIELDS), "-f", "csv", OPENHPU_DEVICE_COUNT="3")))
+    assert [name.strip().partition(" [")[0] for name in head] == list(FIELDS)
+    assert [len(row) for row in rows] == [len(FIELDS)] * 3
+    assert all(cell.strip() for row in rows for cell in row)
+    assert len({row[FIELDS.index("uuid")] for row in rows}) == 3
+
+
+def test_a_reader_that_looks_for_a_word_in_the_list(smi):
+    found = [line for line in smi("-L", OPENHPU_DEVICE_COUNT="2").splitlines() if "SPI" in line]
+    assert len(found) == 2
+
+
 def test_a_reader_that_writes_options_with_an_equals_sign(smi):
     assert smi("--query-aip=memory.used,utilization.aip", "--format=csv,noheader,nounits") == "0, 0\n"
     assert smi("-Q", "memory.used,index", "-f", "csv").splitlines()[0] == "memory.used [MiB], index"
