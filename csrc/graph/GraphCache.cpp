@@ -81,10 +81,19 @@ void GraphCache::wait_for(std::unique_lock<std::mutex>& lock, uint64_t id) {
 }
 
 std::shared_ptr<Recipe> GraphCache::recipe_for(const Graph& graph, uint64_t hash) {
+  return look_up(graph, hash, nullptr);
+}
+
+std::shared_ptr<Recipe> GraphCache::recipe_for_captured(
+    const Graph& graph, uint64_t hash, const std::vector<bool>& variable) {
+  return look_up(graph, hash, &variable);
+}
+
+std::shared_ptr<Recipe> GraphCache::look_up(const Graph& graph, uint64_t hash, const std::vector<bool>* variable) {
   if (policy_ == CompilePolicy::Off) return nullptr;
   std::unique_lock lock(mutex_);
   const size_t known = recompilations_.size();
-  auto recipe = decide(graph, hash, lock);
+  auto recipe = decide(graph, hash, variable, lock);
   if (C10_LIKELY(recompilations_.size() <= known) || !listening(kRecompilation)) return recipe;
   const auto r = recompilations_.back();
   lock.unlock();  // a listener takes Python's lock
@@ -94,7 +103,8 @@ std::shared_ptr<Recipe> GraphCache::recipe_for(const Graph& graph, uint64_t hash
   return recipe;
 }
 
-std::shared_ptr<Recipe> GraphCache::decide(const Graph& graph, uint64_t hash, std::unique_lock<std::mutex>& lock) {
+std::shared_ptr<Recipe> GraphCache::decide(
+    const Graph& graph, uint64_t hash, const std::vector<bool>* variable, std::unique_lock<std::mutex>& lock) {
   Entry* entry = find(hash, graph.words);
   if (C10_UNLIKELY(!entry)) {
     auto made = std::make_unique<Entry>();
@@ -112,8 +122,13 @@ std::shared_ptr<Recipe> GraphCache::decide(const Graph& graph, uint64_t hash, st
   } else if (recency_.begin() != entry->recency) {
     recency_.splice(recency_.begin(), recency_, entry->recency);
   }
-  ++entry->sights;
+  entry->sights += variable ? 2 : 1;
   bool changed = false;
+  if (variable)
+    for (size_t i = 0; i < variable->size(); ++i) {
+      changed |= (*variable)[i] && !entry->variable[i];
+      entry->variable[i] = entry->variable[i] || (*variable)[i];
+    }
   if (std::memcmp(entry->numbers.data(), graph.numbers.data(), graph.numbers.size() * sizeof(uint64_t)) != 0) {
     for (size_t i = 0; i < graph.numbers.size(); ++i) {
       if (entry->variable[i] || entry->numbers[i] == graph.numbers[i]) continue;
@@ -162,6 +177,7 @@ void GraphCache::succeed(uint64_t id, std::shared_ptr<Recipe> recipe) {
   if (auto it = entries_.find(id); it != entries_.end()) {
     it->second->state = State::Ready;
     it->second->recipe = std::move(recipe);
+    version_.fetch_add(1, std::memory_order_release);
   }
   states_changed_.notify_all();
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <list>
@@ -38,6 +39,13 @@ class GraphCache {
   // that what runs never depends on how fast the compiler is.
   std::shared_ptr<Recipe> recipe_for(const Graph& graph, uint64_t hash);
 
+  // The same for a captured graph, which will be replayed: its first sight counts as its second, and the numbers of
+  // which `variable` says that they will change are arguments of the recipe from the start.
+  std::shared_ptr<Recipe> recipe_for_captured(
+      const Graph& graph, uint64_t hash, const std::vector<bool>& variable);
+  // Rises whenever a recipe becomes ready.
+  uint64_t version() const noexcept { return version_.load(std::memory_order_acquire); }
+
   // The service's side. `next_request` blocks until there is one; false once `close` was called.
   bool next_request(CompileRequest& out);
   void succeed(uint64_t id, std::shared_ptr<Recipe> recipe);
@@ -65,7 +73,9 @@ class GraphCache {
     std::list<uint64_t>::iterator recency;
     std::shared_ptr<const Graph> compiled;  // as it was when it was last sent to the compiler
   };
-  std::shared_ptr<Recipe> decide(const Graph& graph, uint64_t hash, std::unique_lock<std::mutex>& lock);
+  std::shared_ptr<Recipe> look_up(const Graph& graph, uint64_t hash, const std::vector<bool>* variable);
+  std::shared_ptr<Recipe> decide(
+      const Graph& graph, uint64_t hash, const std::vector<bool>* variable, std::unique_lock<std::mutex>& lock);
   void request(Entry& entry, const Graph& graph);
   void wait_for(std::unique_lock<std::mutex>& lock, uint64_t id);
   Entry* find(uint64_t hash, const std::vector<uint64_t>& words);
@@ -81,6 +91,7 @@ class GraphCache {
   std::vector<Recompilation> recompilations_;
   size_t compiling_ = 0;
   uint64_t next_id_ = 1;
+  std::atomic<uint64_t> version_{1};
   bool closed_ = false;
   CompilePolicy policy_ = CompilePolicy::Off;
   size_t max_graphs_ = 100000;

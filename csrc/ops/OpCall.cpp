@@ -3,6 +3,7 @@
 #include <c10/core/InferenceMode.h>
 #include <c10/util/flat_hash_map.h>
 
+#include "modes/Capture.h"
 #include "modes/Eager.h"
 #include "ops/Alias.h"
 #include "runtime/HPUAllocator.h"
@@ -424,6 +425,7 @@ std::shared_ptr<const ShapeEntry> OpCall::run_and_wait(bool on_host) {
     entry->call = std::make_unique<CallTemplate>(describe_call(kernel_, args_));
     for (const auto& s : entry->storages) entry->call->largest = std::max(entry->call->largest, s.nbytes);
   }
+  if (C10_UNLIKELY(capturing())) record_learned(reusable ? entry : nullptr, results);
   stack_.resize(stack_.size() - arg_count_);
   for (auto& r : results) stack_.emplace_back(std::move(r));
   return reusable ? entry : nullptr;

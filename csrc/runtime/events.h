@@ -34,6 +34,8 @@ enum class Counter : int {
   RecipeMisses,      // graphs that did not, although they were whole
   ExternalKernels,   // calls of library kernels (mm, convolution, ...) made inside recipes
   RecipesCompiled,
+  GraphsCaptured,
+  GraphReplays,
   kCount
 };
 extern std::array<std::atomic<uint64_t>, static_cast<size_t>(Counter::kCount)> g_counters;
