@@ -17,6 +17,10 @@ import torch
 
 import openhpu
 from openhpu import _C
+from tests.hpu.support import memory_in_use
+
+# Captured graphs run operator by operator in this process, exactly as eager mode; recipes have processes of their own.
+os.environ.setdefault("OPENHPU_COMPILE", "off")
 
 # Variables that would change what a script does; each test names the ones that it is about.
 _OURS = ("PT_", "OPENHPU_", "HABANA_", "HLS_", "LOG_LEVEL_", "LOCAL_", "RANK", "ENABLE_CONSOLE", "TORCH_DEVICE")
@@ -43,6 +47,14 @@ def clean_device():
 def collected():
     """No garbage of earlier tests is freed in the middle of this one."""
     gc.collect()
+
+
+@pytest.fixture
+def level():
+    """Device memory is back at its level when the test's tensors and graphs are gone."""
+    before = memory_in_use()
+    yield
+    assert memory_in_use() == before
 
 
 class Gate:
