@@ -10,6 +10,7 @@ from pathlib import Path
 
 from benchmarks import (
     event_cost,
+    graphs,
     import_time,
     insight_cost,
     lazy,
@@ -30,6 +31,7 @@ BENCHMARKS: dict[str, tuple[Callable[[int], list[Table]], int]] = {
     "steps": (training.steps, 20),
     "recording": (recording.recording, 15),
     "lazy": (lazy.lazy, 15),
+    "graphs": (graphs.graphs, 15),
     "memory": (memory.memory, 15),
     "events": (event_cost.event_cost, 25),
     "insight": (insight_cost.insight_cost, 25),

@@ -152,11 +152,11 @@ void GraphCache::wait_for(Lock& lock, const Compilation& compilation) {
   lock.lock();
 }
 
-std::shared_ptr<Recipe> GraphCache::recipe_for(const Graph& graph, uint64_t hash, bool& waited) {
+std::shared_ptr<Recipe> GraphCache::recipe_for(const Graph& graph, uint64_t hash, bool& waited, bool recurs) {
   if (policy_ == CompilePolicy::Off) return nullptr;
   std::unique_lock lock(mutex_);
   const size_t known = recompilations_.size();
-  auto recipe = decide(graph, hash, waited, lock);
+  auto recipe = decide(graph, hash, waited, recurs, lock);
   if (C10_LIKELY(recompilations_.size() <= known) || !listening(kRecompilation)) return recipe;
   const auto r = recompilations_.back();
   lock.unlock();  // a listener takes Python's lock
@@ -166,7 +166,8 @@ std::shared_ptr<Recipe> GraphCache::recipe_for(const Graph& graph, uint64_t hash
   return recipe;
 }
 
-std::shared_ptr<Recipe> GraphCache::decide(const Graph& graph, uint64_t hash, bool& waited, Lock& lock) {
+std::shared_ptr<Recipe> GraphCache::decide(
+    const Graph& graph, uint64_t hash, bool& waited, bool recurs, Lock& lock) {
   auto entry = find(hash, graph.words);
   if (C10_UNLIKELY(!entry))
     entry = enter(graph, hash);
@@ -185,7 +186,7 @@ std::shared_ptr<Recipe> GraphCache::decide(const Graph& graph, uint64_t hash, bo
   const auto compilation = entry->compilation;
   auto& c = *compilation;
   const bool for_all_sizes = !entry->symbols.empty();
-  ++c.sights;
+  c.sights += recurs ? 2 : 1;
   bool changed = false;
   if (std::memcmp(c.numbers.data(), graph.numbers.data(), graph.numbers.size() * sizeof(uint64_t)) != 0) {
     for (size_t i = 0; i < graph.numbers.size(); ++i) {
@@ -232,6 +233,7 @@ void GraphCache::succeed(uint64_t id, std::shared_ptr<CompiledGraph> compiled) {
   if (auto node = open_.extract(id)) {
     node.mapped()->state = State::Ready;
     node.mapped()->result = std::move(compiled);
+    version_.fetch_add(1, std::memory_order_release);
   }
   states_changed_.notify_all();
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <list>
@@ -42,8 +43,11 @@ class GraphCache {
   // The recipe to run a whole graph with; null: run it node by node. Asks for a compilation when a graph recurs, or at
   // first sight under CompilePolicy::Sync; then, and under deterministic algorithms, it waits for the result, so
   // that what runs never depends on how fast the compiler is.
-  // `waited`: the recipe was not there, and was waited for.
-  std::shared_ptr<Recipe> recipe_for(const Graph& graph, uint64_t hash, bool& waited);
+  // `waited`: the recipe was not there, and was waited for. `recurs`: that it does is known at first sight (a captured
+  // graph, which will be replayed).
+  std::shared_ptr<Recipe> recipe_for(const Graph& graph, uint64_t hash, bool& waited, bool recurs = false);
+  // Rises whenever a recipe becomes ready.
+  uint64_t version() const noexcept { return version_.load(std::memory_order_acquire); }
 
   // The service's side. `next_request` blocks until there is one; false once `close` was called.
   bool next_request(CompileRequest& out);
@@ -90,7 +94,7 @@ class GraphCache {
     std::list<std::shared_ptr<Entry>>::iterator recency;
   };
   using Lock = std::unique_lock<std::mutex>;
-  std::shared_ptr<Recipe> decide(const Graph& graph, uint64_t hash, bool& waited, Lock& lock);
+  std::shared_ptr<Recipe> decide(const Graph& graph, uint64_t hash, bool& waited, bool recurs, Lock& lock);
   std::shared_ptr<Entry> enter(const Graph& graph, uint64_t hash);
   void join_family(Entry& entry, const Graph& graph);
   std::shared_ptr<Compilation> new_compilation(const Graph& graph);
@@ -109,6 +113,7 @@ class GraphCache {
   std::unordered_map<uint64_t, std::shared_ptr<const Graph>> latest_;  // by shape_free_hash: the last one compiled
   std::vector<Recompilation> recompilations_;
   uint64_t next_id_ = 1;
+  std::atomic<uint64_t> version_{1};
   bool closed_ = false;
   CompilePolicy policy_ = CompilePolicy::Off;
   size_t max_graphs_ = 100000;

@@ -54,7 +54,7 @@ at::Tensor NodeRunner::operand(const CallTemplate::Operand& o, uint64_t place, c
 void NodeRunner::run_node(const Graph& graph, const Graph::Node& node) {
   const CallTemplate& call = *node.entry->call;
   const uint64_t* places = graph.operand_places(node);
-  const uint64_t* numbers = graph.numbers.data() + node.numbers;
+  const uint64_t* numbers = numbers_ + node.numbers;
   const auto& schema = call.kernel->schema();
   KernelScope empties(device_.workspace(), nullptr, 0, false);
 
@@ -164,8 +164,10 @@ void NodeRunner::keep_outputs(const Graph::Node& node, const uint64_t* fresh) {
   if (!misplaced.empty()) count(Counter::OutputsCopied, misplaced.size());
 }
 
-void NodeRunner::run(const Graph& graph, const std::vector<SlotMemory>& slots) {
+void NodeRunner::run(
+    const Graph& graph, const std::vector<SlotMemory>& slots, const std::vector<uint64_t>& numbers) {
   slots_ = &slots;
+  numbers_ = numbers.data();
   storages_.assign(slots.size(), nullptr);
   last_use_.assign(slots.size(), 0);
   auto each_slot = [&](const Graph::Node& node, auto&& visit) {

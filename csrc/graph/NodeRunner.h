@@ -26,7 +26,8 @@ class NodeRunner {
   explicit NodeRunner(device::Device& device) : device_(device) {}
 
   // Runs the whole graph. An exception leaves `failed` at the node that threw.
-  void run(const Graph& graph, const std::vector<SlotMemory>& slots);
+  // `numbers`: other than the graph's own.
+  void run(const Graph& graph, const std::vector<SlotMemory>& slots, const std::vector<uint64_t>& numbers);
   size_t failed = 0;
 
  private:
@@ -37,6 +38,7 @@ class NodeRunner {
 
   device::Device& device_;
   const std::vector<SlotMemory>* slots_ = nullptr;
+  const uint64_t* numbers_ = nullptr;
   std::vector<c10::intrusive_ptr<c10::StorageImpl>> storages_;
   std::vector<uint32_t> last_use_;
   c10::Stack stack_;

@@ -8,6 +8,7 @@
 #include "graph/GraphCache.h"
 #include "graph/NodeRunner.h"
 #include "graph/Recipe.h"
+#include "modes/Capture.h"
 #include "modes/Eager.h"
 #include "runtime/events.h"
 
@@ -53,7 +54,7 @@ class GraphCommand final : public device::Command {
     }
     NodeRunner runner(*device_);
     try {
-      runner.run(graph, slots);
+      runner.run(graph, slots, graph.numbers);
     } catch (...) {
       const auto& node = graph.nodes[runner.failed];
       failed_ = node.entry->call->kernel->name().c_str();
@@ -123,22 +124,22 @@ LearningScope::~LearningScope() { --learning_depth; }
 void set_max_graph_size(size_t operators) { max_graph_size.store(operators, std::memory_order_relaxed); }
 
 void set_lazy_mode(bool lazy) {
-  if (lazy) {
-    set_memory_hooks({
-        [](HPUMemory& m) {
-          auto* r = recorder_if_any(m.pool);
-          return r && r->forget(m);
-        },
-        [](int pool) {
-          auto* r = recorder_if_any(pool);
-          return r && r->make_room();
-        },
-        [](HPUMemory& m) { Recorder::of(device_of(m.device)).require(m); },
-    });
-    set_flush_hook([](device::Device& d) {
-      if (auto* r = recorder_if_any(d.index())) r->flush();
-    });
-  }
+  // In eager mode, too: captures record.
+  set_memory_hooks({
+      [](HPUMemory& m) {
+        auto* r = recorder_if_any(m.pool);
+        return r && r->forget(m);
+      },
+      [](int pool) {
+        auto* r = recorder_if_any(pool);
+        return r && r->make_room();
+      },
+      [](HPUMemory& m) { Recorder::of(device_of(m.device)).require(m); },
+  });
+  set_flush_hook([](device::Device& d) {
+    if (auto* r = recorder_if_any(d.index())) r->flush();
+  });
+  set_wait_check(&check_not_capturing);
   g_lazy.store(lazy, std::memory_order_relaxed);
 }
 
@@ -169,7 +170,7 @@ Recorder::Lock::Lock(Recorder& r) : recorder_(r) {
 uint32_t Recorder::enter(HPUMemory& memory) {
   const auto slot = static_cast<uint32_t>(graph_.slots.size());
   graph_.slots.push_back({memory.nbytes, memory.pending() ? Graph::SlotKind::Fresh : Graph::SlotKind::Input});
-  members_.push_back({&memory, memory.data, false});
+  members_.push_back({&memory, memory.data, false, captured_ ? capture_->slot_of(memory) : 0, nullptr});
   memory.slot = slot;
   memory.graph.store(number_, std::memory_order_relaxed);
   return slot;
@@ -177,14 +178,46 @@ uint32_t Recorder::enter(HPUMemory& memory) {
 
 c10::Storage Recorder::fresh(c10::DeviceIndex index, size_t nbytes, uint32_t& slot) {
   auto storage = make_pending_storage(index, nbytes);
+  if (C10_UNLIKELY(captured_)) capture_->made_here(*memory_of(*storage));
   slot = enter(*memory_of(*storage));
   return c10::Storage(std::move(storage));
 }
 
 void Recorder::begin_node(const std::shared_ptr<const ShapeEntry>& entry, uint32_t site) {
+  if (C10_UNLIKELY(capture_ != nullptr)) choose_capture();
   graph_.nodes.push_back({entry, site, static_cast<uint32_t>(graph_.words.size()),
                           static_cast<uint32_t>(graph_.numbers.size())});
   add_word(entry->call->id);
+}
+
+void Recorder::choose_capture() {
+  const bool captured = current_capture(device_) == capture_;
+  if (captured == captured_) return;
+  flush();
+  captured_ = captured;
+}
+
+void Recorder::note_seed(uint32_t number) {
+  if (captured_) seeds_.emplace_back(graph_.nodes.back().numbers + number, Capture::last_draw());
+}
+
+bool Recorder::begin_capture(Capture& capture) {
+  if (capture_) return false;
+  flush();
+  capture_ = &capture;
+  return true;
+}
+
+void Recorder::end_capture() {
+  struct Off {
+    Recorder& recorder;
+    ~Off() {
+      recorder.capture_ = nullptr;
+      recorder.captured_ = false;
+      recorder.seeds_.clear();
+    }
+  } off{*this};
+  flush();
 }
 
 void Recorder::end_node() {
@@ -198,10 +231,12 @@ void Recorder::end_node() {
 
 bool Recorder::forget(HPUMemory& memory) {
   Lock lock(*this);
+  if (capture_) capture_->forget(memory);
   if (memory.graph.load(std::memory_order_relaxed) != number_) return false;
   auto& member = members_[memory.slot];
   member.memory = nullptr;
-  member.taken_over = memory.data != nullptr;
+  member.taken_over = memory.data != nullptr && !memory.shared;
+  member.shared = std::move(memory.shared);
   return true;
 }
 
@@ -265,9 +300,16 @@ void Recorder::hand_over() {
       assign_memory(*members_[i].memory, command->slots[i].data);
 
   const size_t operators = graph_.nodes.size();
-  const bool cut = learning_depth > 0;
+  if (C10_UNLIKELY(captured_)) {
+    std::vector<uint32_t> slots;
+    for (const auto& member : members_) slots.push_back(member.capture_slot);
+    capture_->take(graph_, slots, seeds_);
+    seeds_.clear();
+  }
+  // Of a capture it is the whole that may become a recipe.
+  const bool cut = learning_depth > 0 || captured_;
   count(Counter::GraphsFlushed);
-  if (cut) count(Counter::GraphsCut);
+  if (cut && !captured_) count(Counter::GraphsCut);
   bool waited = false;
   command->recipe = cut ? nullptr : GraphCache::instance().recipe_for(graph_, hash_.value(), waited);
   command->site = graph_.nodes.front().site;

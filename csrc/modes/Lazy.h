@@ -25,6 +25,8 @@ void set_max_graph_size(size_t operators);
 void check_capacity(c10::DeviceIndex index, size_t nbytes);
 
 // While an operator is run to learn its metadata: a graph flushed meanwhile is a piece of one, not worth compiling.
+class Capture;
+
 class LearningScope {
  public:
   LearningScope();
@@ -69,12 +71,20 @@ class Recorder {
     hash_.add(word);
   }
   std::vector<uint64_t>& numbers() { return graph_.numbers; }
+  // The number that the next node brings first is the seed that this thread drew last (graph capture).
+  void note_seed(uint32_t number);
   // Ends a node; flushes when the graph has reached its maximal size. Where its results have no room, the next call says so.
   void end_node();
 
   // Hands the graph to the device, if there is one. Throws c10::OutOfMemoryError when the results have no room; the
   // graph is kept then.
   void flush();
+
+  // Until `end_capture` the nodes that the capture's threads record become part of it, beside being run as they are
+  // flushed. What was recorded before is flushed. Under the lock; false when there is a capture already.
+  bool begin_capture(Capture& capture);
+  // Flushes, and captures no more. Under the lock.
+  void end_capture();
 
   // Hooks of memory, see MemoryHooks.
   bool forget(HPUMemory& memory);
@@ -86,9 +96,12 @@ class Recorder {
     HPUMemory* memory;  // null: the storage is gone
     void* data;         // inputs
     bool taken_over;    // the storage is gone and left its memory, to be freed once the graph is on its way
+    uint32_t capture_slot;
+    std::shared_ptr<void> shared;  // memory that the storage, now gone, shared with captured graphs
   };
   uint32_t enter(HPUMemory& memory);
   void hand_over();
+  void choose_capture();
   void limit_steps_in_flight(uint64_t sequence);
 
   device::Device& device_;
@@ -99,6 +112,9 @@ class Recorder {
   uint64_t number_ = 1;
   bool flushing_ = false;
   bool overdue_ = false;  // the graph has its maximal size and found no room
+  Capture* capture_ = nullptr;
+  bool captured_ = false;                               // whether the graph being recorded is part of the capture
+  std::vector<std::pair<uint32_t, uint32_t>> seeds_;    // in numbers, and which draw of the capture it is
   static constexpr size_t kInFlight = 3;
   std::array<uint64_t, kInFlight> in_flight_{};
   size_t next_in_flight_ = 0;

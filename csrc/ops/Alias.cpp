@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "modes/Capture.h"
 #include "modes/Lazy.h"
 #include "ops/Sparse.h"
 #include "runtime/HPUAllocator.h"
@@ -37,10 +38,13 @@ at::Tensor cpu_alias(const at::Tensor& t) {
 }
 
 c10::Storage make_hpu_storage(c10::DeviceIndex index, size_t nbytes) {
-  if (lazy_mode()) {
+  auto* capture = current_capture(index);
+  if (lazy_mode() || C10_UNLIKELY(capture != nullptr)) {
     // Found out here rather than when the graph runs.
     check_capacity(index, nbytes);
-    return c10::Storage(make_pending_storage(normalize_index(index), nbytes));
+    auto storage = make_pending_storage(normalize_index(index), nbytes);
+    if (C10_UNLIKELY(capture != nullptr)) capture->made_here(*memory_of(*storage));
+    return c10::Storage(std::move(storage));
   }
   return c10::Storage(c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), nbytes, allocate_on(index, nbytes), hpu_allocator(), /*resizable=*/true));

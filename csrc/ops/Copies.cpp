@@ -7,8 +7,10 @@
 #include <ATen/ops/copy_native.h>
 #include <c10/core/InferenceMode.h>
 
+#include "modes/Capture.h"
 #include "modes/Eager.h"
 #include "ops/Alias.h"
+#include "runtime/HPUAllocator.h"
 #include "runtime/HPUDevice.h"
 #include "runtime/HPUHostAllocator.h"
 #include "runtime/HostTeam.h"
@@ -77,6 +79,8 @@ void device_to_device(const at::Tensor& src, const at::Tensor& dst) {
   auto& to = device_of(dst.device());
   auto& from = device_of(src.device());
   if (&from != &to) {
+    if (current_capture(dst.device().index()) || current_capture(src.device().index()))
+      refuse_in_capture("aten::copy_ between devices", kOtherDeviceRemedy);
     // Two queues: the source's must have written, and must not reuse the memory before the copy is done.
     flush(from);
     from.queue().drain();
@@ -98,6 +102,19 @@ void host_to_device(const at::Tensor& src, const at::Tensor& dst, bool non_block
   note_copy("h2d", Counter::CopiesH2D, Counter::BytesH2D, src);
   auto& d = device_of(dst.device());
   release_returned();
+  if (C10_UNLIKELY(current_capture(dst.device().index()) != nullptr)) {
+    // The graph keeps what was copied: each replay copies it again.
+    c10::InferenceMode no_autograd(true);
+    const auto from = plain(src).resolve_conj().resolve_neg().clone(at::MemoryFormat::Contiguous);
+    auto kept = make_hpu_tensor(
+        c10::Storage(c10::make_intrusive<c10::StorageImpl>(
+            c10::StorageImpl::use_byte_size_t(), from.nbytes(), allocate_on(dst.device().index(), from.nbytes()),
+            hpu_allocator(), /*resizable=*/true)),
+        from.dtype(), from.sizes(), from.strides(), 0);
+    submit(d, new CopyCommand(d, cpu_alias(kept), from));
+    device_to_device(kept, dst);
+    return;
+  }
   const bool pinned = non_blocking && src.has_storage() && is_pinned_ptr(src.storage().data());
   const bool staged = !pinned && src.nbytes() <= kStagingBytes;
   at::Tensor from = src;
@@ -116,6 +133,8 @@ void host_to_device(const at::Tensor& src, const at::Tensor& dst, bool non_block
 }
 
 void device_to_host(const at::Tensor& src, const at::Tensor& dst, bool non_blocking) {
+  if (C10_UNLIKELY(current_capture(src.device().index()) != nullptr))
+    refuse_in_capture("aten::copy_ to the host", kHostReadRemedy);
   note_copy("d2h", Counter::CopiesD2H, Counter::BytesD2H, src);
   auto& d = device_of(src.device());
   release_returned();
@@ -163,6 +182,8 @@ at::Tensor copy_from_and_resize(const at::Tensor& src, const at::Tensor& dst) {
 }
 
 at::Scalar local_scalar_dense(const at::Tensor& self) {
+  if (C10_UNLIKELY(current_capture(self.device().index()) != nullptr))
+    refuse_in_capture("aten::item", kHostReadRemedy);
   auto& d = device_of(self.device());
   note_blocking_read("aten::item", self.element_size());
   flush(d);

@@ -9,6 +9,7 @@
 
 #include <cstring>
 
+#include "modes/Capture.h"
 #include "ops/Alias.h"
 #include "ops/Resize.h"
 #include "runtime/HPUAllocator.h"
@@ -162,6 +163,7 @@ void resize_storage(c10::StorageImpl& storage, size_t nbytes) {
   TORCH_CHECK(storage.resizable(), "Trying to resize storage that is not resizable");
   const auto index = storage.device().index();
   const size_t kept = std::min(nbytes, storage.nbytes());
+  if (kept > 0 && current_capture(index)) refuse_in_capture("aten::resize_", kResizeRemedy);
   if (kept > 0) require_memory(storage);
   auto memory = allocate_on(index, nbytes);
   if (kept > 0) {

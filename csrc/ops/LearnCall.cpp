@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "graph/Graph.h"
+#include "modes/Capture.h"
 #include "modes/Eager.h"
 #include "ops/Alias.h"
 #include "ops/OpCall-inl.h"
@@ -126,6 +127,7 @@ std::shared_ptr<const ShapeEntry> OpCall::run_and_wait(bool on_host) {
   const bool reusable = !on_host && !kernel_.traits().always_wait && signature.cacheable();
   c10::Stack results;
   auto entry = describe_results(call, reusable, &results);
+  if (C10_UNLIKELY(capturing())) record_learned(entry, results);
   stack_.resize(stack_.size() - arg_count_);
   for (auto& r : results) stack_.emplace_back(std::move(r));
   return entry;

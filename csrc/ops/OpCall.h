@@ -11,6 +11,8 @@
 
 namespace openhpu {
 
+class Capture;
+
 // One call of an operator through the generic kernel: its operands, checked and described, and the ways to run it.
 struct OpCall {
   OpCall(OpKernel& kernel, c10::Stack& stack);
@@ -34,6 +36,14 @@ struct OpCall {
   std::shared_ptr<const ShapeEntry> describe_fill() const;
   // Runs at once on this thread, for operators that only look at metadata.
   void run_on_metadata();
+
+  // Within a graph capture: before an operator is run to learn its metadata, and afterwards, when the call becomes
+  // part of the capture or, if no graph can hold it (`entry` is null), an error.
+  void prepare_to_learn(Capture& capture);
+  void record_learned(const std::shared_ptr<const ShapeEntry>& entry, const c10::Stack& results);
+  // Before the call is recorded: memory for operands that the capture did not make.
+  void require_operands(const Capture& capture);
+  c10::DeviceIndex device_index() const noexcept { return device_.index(); }
 
   Signature signature;
   uint64_t dtypes = 0;         // bits of the dtypes of tensors on the device

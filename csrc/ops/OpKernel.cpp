@@ -1,5 +1,6 @@
 #include "ops/OpKernel.h"
 
+#include "modes/Capture.h"
 #include "modes/Lazy.h"
 #include "ops/Fallback.h"
 #include "ops/OpCall.h"
@@ -68,7 +69,9 @@ void OpKernel::call(c10::Stack& stack) {
     call.run_on_metadata();
     return;
   }
+  auto* capture = current_capture(call.device_index());
   if (C10_UNLIKELY(!is_native(call))) {
+    if (capture) refuse_in_capture(name_, kFallbackRemedy);
     note_fallback(name_, call.self_dtype);
     call.run_and_wait(/*on_host=*/true);
     return;
@@ -76,12 +79,13 @@ void OpKernel::call(c10::Stack& stack) {
   constexpr uint64_t kMasks = uint64_t{1} << static_cast<int>(at::kBool) | uint64_t{1} << static_cast<int>(at::kByte);
   const bool wait = traits_.always_wait || (traits_.masks_wait && (call.every_dtype & kMasks));
   if (wait || !call.signature.cacheable()) {
+    if (C10_UNLIKELY(capture != nullptr)) refuse_in_capture(name_, kDataDependentRemedy);
     count(Counter::OpsWaited);
     call.run_and_wait(/*on_host=*/false);
     return;
   }
   const uint64_t hash = call.signature.hash();
-  const bool lazy = lazy_mode();
+  const bool lazy = lazy_mode() || capture;
   auto entry = cache_.find(call.signature, hash);
   if (!entry && fills_) {
     entry = call.describe_fill();
@@ -93,11 +97,13 @@ void OpKernel::call(c10::Stack& stack) {
   }
   if (entry) {
     if (lazy && call.record(entry)) return;
+    if (C10_UNLIKELY(capture != nullptr)) refuse_in_capture(name_, kUnknownCallRemedy);
     // In lazy mode: a call that no graph can hold (an index on the host) ends the step and is queued behind it.
     count(Counter::OpsSubmitted);
     call.submit(*entry);
     return;
   }
+  if (C10_UNLIKELY(capture != nullptr)) call.prepare_to_learn(*capture);
   count(Counter::OpsWaited);
   // A graph that is cut here is cut because this operator is new, and won't be next time.
   LearningScope learning;

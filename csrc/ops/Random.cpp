@@ -5,6 +5,7 @@
 #include <ATen/Functions.h>
 #include <ATen/native/Resize.h>
 
+#include "modes/Capture.h"
 #include "ops/SeededOps.h"
 #include "runtime/HPUGenerator.h"
 
@@ -19,6 +20,8 @@ uint32_t seed_for(const Tensor& self, const Gen& generator) {
   TORCH_CHECK(
       self.device().type() == c10::kHPU, "Expected a '", self.device().type(),
       "' device type for generator but found 'hpu'");
+  auto* capture = current_capture(self.device().index());
+  if (C10_UNLIKELY(capture != nullptr)) capture->note_draw(generator, self.device().index());
   return draw_seed(generator, self.device().index());
 }
 

@@ -1,4 +1,5 @@
 // Lazy mode's way to run a call: append it to the device's graph.
+#include "modes/Capture.h"
 #include "modes/Lazy.h"
 #include "ops/Alias.h"
 #include "ops/OpCall.h"
@@ -19,6 +20,8 @@ bool OpCall::record(const std::shared_ptr<const ShapeEntry>& entry) {
         static_cast<uint64_t>(impl->storage_offset()) >> Graph::kOffsetBits)
       return false;
   }
+  auto* capture = current_capture(device_.index());
+  if (C10_UNLIKELY(capture != nullptr)) require_operands(*capture);
   const uint32_t site = current_site();
   c10::SmallVector<c10::Storage, 4> storages;
   {
@@ -28,8 +31,11 @@ bool OpCall::record(const std::shared_ptr<const ShapeEntry>& entry) {
       auto* impl = operands_[r.operand].tensor->unsafeGetTensorImpl();
       make_pending(*impl->unsafe_storage().unsafeGetStorageImpl(), device_.index(), r.nbytes);
       impl->set_sizes_and_strides(r.sizes, r.strides, 0);
+      if (C10_UNLIKELY(capture != nullptr))
+        capture->made_here(*memory_of(*impl->unsafe_storage().unsafeGetStorageImpl()));
     }
     recorder.begin_node(entry, site);
+    if (C10_UNLIKELY(capture != nullptr) && kernel_.traits().seeded) recorder.note_seed(call->args[1].first);
     if (call->numbers) append_numbers(*call, args_, recorder.numbers());
     for (const auto& o : operands_) {
       const auto* impl = o.tensor->unsafeGetTensorImpl();

@@ -181,4 +181,5 @@ PYBIND11_MODULE(_C, m) {
   openhpu::bind_ops(m);
   openhpu::bind_events(m);
   openhpu::bind_graph(m);
+  openhpu::bind_capture(m);
 }

@@ -31,14 +31,15 @@ void unpromise(const HPUMemory& memory) {
 void delete_memory(void* context) {
   auto* memory = static_cast<HPUMemory*>(context);
   if (memory->pending()) unpromise(*memory);
-  if (memory->graph.load(std::memory_order_relaxed) != 0 && hooks.forget && hooks.forget(*memory)) {
+  const bool recorded = (memory->graph.load(std::memory_order_relaxed) | memory->capture) != 0;
+  if (recorded && hooks.forget && hooks.forget(*memory)) {
     delete memory;
     return;
   }
   // In-order reuse: the block may be handed out again at once, since every command that could still touch it was
   // queued before any command of its next owner.
   if (auto* d = device::DeviceRegistry::instance().get_if_open(memory->pool)) {
-    if (memory->data) d->memory().free(memory->data);
+    if (memory->data && !memory->shared) d->memory().free(memory->data);
   }
   delete memory;
 }
@@ -107,7 +108,8 @@ c10::DataPtr allocate_on(c10::DeviceIndex index, size_t nbytes) {
 
 void require_memory(const c10::StorageImpl& storage) {
   if (!hooks.require) return;
-  if (auto* memory = memory_of(storage)) hooks.require(*memory);
+  auto* memory = memory_of(storage);
+  if (memory && (memory->graph.load(std::memory_order_relaxed) != 0 || memory->pending())) hooks.require(*memory);
 }
 
 namespace {
@@ -148,6 +150,14 @@ void assign_memory(HPUMemory& memory, void* data) noexcept {
   (void)ptr.release_context();
   ptr = c10::DataPtr(data, &memory, &delete_memory, device);
   memory.owner->clear_materializer();
+}
+
+std::shared_ptr<void> share_memory(HPUMemory& memory) {
+  if (!memory.shared && memory.data)
+    memory.shared = std::shared_ptr<void>(memory.data, [pool = memory.pool](void* data) {
+      if (auto* d = device::DeviceRegistry::instance().get_if_open(pool)) d->memory().free(data);
+    });
+  return memory.shared;
 }
 
 HPUMemory* memory_of(const c10::StorageImpl& storage) {

@@ -4,6 +4,7 @@
 #include <c10/core/StorageImpl.h>
 
 #include <atomic>
+#include <memory>
 
 #include "device/device.h"
 
@@ -24,6 +25,12 @@ struct HPUMemory {
   // The slot that this is in a graph being recorded; valid while that graph has the same number. 0: in none.
   std::atomic<uint64_t> graph{0};
   uint32_t slot = 0;
+  // The last capture that met it, and its slot there; kMadeInCapture: none yet, but its contents are the capture's.
+  static constexpr uint32_t kMadeInCapture = ~uint32_t{0};
+  uint64_t capture = 0;
+  uint32_t capture_slot = 0;
+  // Set when captured graphs need the memory beside this storage; the last holder frees it.
+  std::shared_ptr<void> shared;
   bool pending() const noexcept { return data == nullptr && nbytes > 0; }
 };
 
@@ -70,6 +77,8 @@ void* allocate_block(device::Device& d, size_t nbytes, uint32_t site = 0);
 // Statistics of the device's memory in the script's order: what was recorded is handed over first, and memory that is
 // promised to a storage counts as in use.
 device::MemoryStats memory_stats_of(device::Device& d);
+// The memory with an owner more: whoever holds the result. Under the recorder's lock.
+std::shared_ptr<void> share_memory(HPUMemory& memory);
 // The memory behind a storage; null when its DataPtr is not ours (external memory, no memory).
 HPUMemory* memory_of(const c10::StorageImpl& storage);
 

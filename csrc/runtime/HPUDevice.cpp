@@ -100,6 +100,7 @@ void raise_pending_errors() {
 
 void synchronize(c10::DeviceIndex index) {
   auto& d = device_of(index);
+  check_wait(d, "synchronize");
   count(Counter::Synchronizations);
   flush(d);
   d.queue().drain();
@@ -112,6 +113,14 @@ void (*flush_hook)(device::Device& d) = nullptr;
 void set_flush_hook(void (*hook)(device::Device& d)) { flush_hook = hook; }
 void flush(device::Device& d) {
   if (flush_hook) flush_hook(d);
+}
+
+namespace {
+void (*wait_check)(device::Device& d, const char* what) = nullptr;
+}
+void set_wait_check(void (*check)(device::Device& d, const char* what)) { wait_check = check; }
+void check_wait(device::Device& d, const char* what) {
+  if (wait_check) wait_check(d, what);
 }
 
 uint64_t submit(device::Device& d, device::Command* command) {

@@ -41,6 +41,10 @@ void synchronize(c10::DeviceIndex index);
 void flush(device::Device& d);
 void set_flush_hook(void (*hook)(device::Device& d));
 
+// Called where a script waits for a device, with the name of what waits: throws where that is not allowed.
+void set_wait_check(void (*check)(device::Device& d, const char* what));
+void check_wait(device::Device& d, const char* what);
+
 // Queues a command on the current stream of the device.
 uint64_t submit(device::Device& d, device::Command* command);
 

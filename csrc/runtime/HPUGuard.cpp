@@ -42,6 +42,7 @@ bool HPUGuardImpl::queryStream(const c10::Stream& s) const {
   return stream_of(s).query();
 }
 void HPUGuardImpl::synchronizeStream(const c10::Stream& s) const {
+  check_wait(device_of(s.device_index()), "Stream.synchronize");
   count(Counter::Synchronizations);
   flush(device_of(s.device_index()));
   stream_of(s).synchronize();
@@ -65,6 +66,7 @@ void HPUGuardImpl::block(void* event, const c10::Stream& s) const {
 bool HPUGuardImpl::queryEvent(void* event) const { return !event || as_event(event)->query(); }
 void HPUGuardImpl::synchronizeEvent(void* event) const {
   if (!event) return;
+  check_wait(device_of(-1), "Event.synchronize");
   count(Counter::Synchronizations);
   as_event(event)->synchronize();
   raise_pending_errors();

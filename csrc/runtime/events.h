@@ -36,6 +36,8 @@ enum class Counter : int {
   ExternalKernels,   // calls of library kernels (mm, convolution, ...) made inside recipes
   RecipesCompiled,
   HostWaitNs,        // nanoseconds that threads of the script were blocked
+  GraphsCaptured,
+  GraphReplays,
   kCount
 };
 extern std::array<std::atomic<uint64_t>, static_cast<size_t>(Counter::kCount)> g_counters;

@@ -117,12 +117,15 @@ class Compilations:
 
 
 _compilations: Compilations | None = None
+_started = False
 
 
 def start() -> None:
     """Apply the settings of lazy mode. Called once, when the mode is read."""
-    global _compilations
+    global _compilations, _started
     from openhpu import _C
+
+    _started = True
 
     policy = settings.get("OPENHPU_COMPILE")
     longest = min(settings.get("PT_HPU_MAX_COMPOUND_OP_SIZE"), _MAX_OPERATORS)
@@ -133,6 +136,12 @@ def start() -> None:
 
     _compilations = Compilations(Service(_disk_cache()))
     atexit.register(_compilations.stop)
+
+
+def start_compiling() -> None:
+    """Start what `start` does, if it has not been done: captures have recipes in eager mode, too."""
+    if not _started:
+        start()
 
 
 def _disk_cache() -> DiskCache | None:

@@ -13,7 +13,11 @@ import torch
 
 import openhpu
 from openhpu import _C
+from tests.hpu.support import memory_in_use
 from tests.processes import clean_environment, run_code
+
+# Captured graphs run operator by operator in this process, exactly as eager mode; recipes have processes of their own.
+os.environ.setdefault("OPENHPU_COMPILE", "off")
 
 MODE = {name: os.environ[name] for name in ("PT_HPU_LAZY_MODE", "OPENHPU_COMPILE") if name in os.environ}
 LAZY = MODE.get("PT_HPU_LAZY_MODE") == "1"
@@ -36,6 +40,14 @@ def clean_device():
 def collected():
     """No garbage of earlier tests is freed in the middle of this one."""
     gc.collect()
+
+
+@pytest.fixture
+def level():
+    """Device memory is back at its level when the test's tensors and graphs are gone."""
+    before = memory_in_use()
+    yield
+    assert memory_in_use() == before
 
 
 class Gate:

@@ -1,5 +1,6 @@
 """What several files of tests need: running the same code on both devices, and small models."""
 
+import gc
 import inspect
 
 import torch
@@ -10,6 +11,21 @@ from torch.utils._pytree import tree_map
 def line():
     """The number of the calling line."""
     return inspect.currentframe().f_back.f_lineno
+
+
+def capture(function):
+    """(graph, result) of `function`, captured."""
+    g = torch.hpu.HPUGraph()
+    with torch.hpu.graph(g):
+        result = function()
+    return g, result
+
+
+def memory_in_use():
+    """Bytes of device memory in use, without garbage."""
+    gc.collect()
+    torch.hpu.synchronize()
+    return torch.hpu.memory_stats()["InUse"]
 
 
 def to_hpu(values):

@@ -38,6 +38,16 @@ from openhpu.hpu.autocast import (
     set_autocast_hpu_enabled,
 )
 from openhpu.hpu.events import Event
+from openhpu.hpu.graphs import (
+    CachedParams,
+    HPUGraph,
+    ModuleCacher,
+    graph,
+    is_current_stream_capturing,
+    make_graphed_callables,
+    wrap_in_hpu_graph,
+    wrap_in_hpu_graph_func,
+)
 from openhpu.hpu.memory import (
     empty_cache,
     max_memory_allocated,
@@ -116,14 +126,17 @@ __all__ = [
     "BFloat16Tensor",
     "BoolTensor",
     "ByteTensor",
+    "CachedParams",
     "CharTensor",
     "DeviceProperties",
     "DoubleTensor",
     "Event",
     "FloatTensor",
+    "HPUGraph",
     "HalfTensor",
     "IntTensor",
     "LongTensor",
+    "ModuleCacher",
     "ShortTensor",
     "Stream",
     "StreamContext",
@@ -161,13 +174,16 @@ __all__ = [
     "get_rng_state_all",
     "get_stream_info",
     "get_sync_debug_mode",
+    "graph",
     "init",
     "initial_seed",
     "is_autocast_hpu_enabled",
     "is_available",
     "is_bf16_supported",
+    "is_current_stream_capturing",
     "is_fp16_supported",
     "is_initialized",
+    "make_graphed_callables",
     "manual_seed",
     "manual_seed_all",
     "max_memory_allocated",
@@ -205,6 +221,8 @@ __all__ = [
     "synchronize",
     "unset_rng_ctx",
     "utilization",
+    "wrap_in_hpu_graph",
+    "wrap_in_hpu_graph_func",
 ]
 
 # Libraries also write torch.hpu.hpu and habana_frameworks.torch.core.hpu.

@@ -23,6 +23,7 @@ def test_the_imports_of_gaudi_scripts(hpu):
     for name in (
         "habana_frameworks.torch.core",
         "habana_frameworks.torch.core.step_closure",
+        "habana_frameworks.torch.hpu.graphs",
         "habana_frameworks.torch.hpu.metrics",
         "habana_frameworks.torch.hpu.random",
         "habana_frameworks.torch.internal.bridge_config",

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/Generator.h>
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "device/device.h"
+#include "graph/Graph.h"
+#include "graph/NodeRunner.h"
+#include "graph/Recipe.h"
+
+namespace openhpu {
+
+// Whether a call changes an operand: as the schema says, or as the statistics of batch norm, of which it says nothing.
+bool changes_operand(const CallTemplate& call, size_t operand);
+
+// A captured graph with its memory. Inputs, and what was alive when the capture ended, keep their addresses for as long
+// as this lives; everything else is scratch memory of a run.
+struct CapturedProgram {
+  Graph graph;
+  std::vector<SlotMemory> slots;
+  std::vector<std::shared_ptr<void>> held;  // by slot: the memory, if it is fixed
+  uint64_t hash = 0;
+};
+
+// Replays a captured graph: one command for the device's worker, which runs a recipe when there is one. Thread-safe.
+class CapturedGraph {
+ public:
+  // A seed that an operator drew: from which generator, and which of the graph's numbers it is. Draws that filled
+  // nothing have none.
+  struct Draw {
+    at::Generator generator;
+    std::vector<uint32_t> numbers;
+  };
+  // Memory that takes the place of a slot's for one replay.
+  struct Substitute {
+    uint32_t slot;
+    void* data;
+  };
+
+  CapturedGraph(
+      device::Device& device, c10::DeviceIndex index, CapturedProgram program, std::vector<Draw> draws);
+
+  void replay(const std::vector<Substitute>& substitutes = {});
+  // Asks for the recipe; under the compile policy `sync` waits for it.
+  void compile();
+
+  // Gives up the fixed memory of slots; of those that are made by the graph and of which `scratch` says so, for good: they
+  // become scratch memory, of the others until a replay substitutes them.
+  void release(const std::vector<uint32_t>& slots, bool scratch);
+  // Whether an operator writes into what lies in a slot when it begins.
+  bool writes(uint32_t slot) const;
+  // Slots of results that nothing but this graph holds, other than `kept`.
+  std::vector<uint32_t> unused_results(const std::vector<uint32_t>& kept) const;
+
+  device::Device& device() const noexcept { return device_; }
+  c10::DeviceIndex index() const noexcept { return index_; }
+  const CapturedProgram& program() const noexcept { return *program_; }
+  size_t draws() const noexcept { return draws_.size(); }
+  bool has_recipe() const;
+
+ private:
+  void seal(CapturedProgram& program) const;
+  const std::shared_ptr<Recipe>& recipe();
+
+  device::Device& device_;
+  const c10::DeviceIndex index_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<const CapturedProgram> program_;
+  std::vector<Draw> draws_;
+  std::shared_ptr<Recipe> recipe_;
+  uint64_t seen_version_ = 0;  // of the graph cache, when the recipe was last looked for
+};
+
+}  // namespace openhpu

@@ -1,0 +1,404 @@
+// Graph captures and their replays.
+#include <ATen/ThreadLocalPythonObjects.h>
+#include <ATen/core/boxing/KernelFunction.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/PyInterpreter.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <c10/core/InferenceMode.h>
+
+#include <unordered_map>
+
+#include "modes/Capture.h"
+#include "ops/Alias.h"
+#include "python/bindings.h"
+#include "runtime/HPUDevice.h"
+
+namespace py = pybind11;
+
+namespace openhpu {
+namespace {
+
+constexpr uint32_t kNoSlot = ~uint32_t{0};
+
+// A tensor that a graph reads or leaves, as it was at the capture.
+struct Place {
+  uint32_t slot = kNoSlot;
+  at::Tensor tensor;  // keeps the storage; undefined where the memory is not the graph's
+  caffe2::TypeMeta dtype;
+  std::vector<int64_t> sizes, strides;
+  int64_t offset = 0;
+  size_t storage_bytes = 0;
+  bool written = false;  // by the graph
+
+  bool fills_storage() const {
+    int64_t elements = 1;
+    for (size_t i = sizes.size(); i-- > 0;) {
+      if (sizes[i] != 1 && strides[i] != elements) return false;
+      elements *= sizes[i];
+    }
+    return offset == 0 && static_cast<size_t>(elements) * dtype.itemsize() == storage_bytes;
+  }
+};
+
+class GraphHandle {
+ public:
+  ~GraphHandle() {
+    try {
+      reset();
+    } catch (...) {  // what was recorded could not be flushed; the next flush says so
+    }
+  }
+
+  void capture_begin(bool dry_run) {
+    TORCH_CHECK(!capture_, "capture_begin: this HPUGraph is capturing already; end that with capture_end() first.");
+    TORCH_CHECK(
+        !graph_, "capture_begin: this HPUGraph holds a captured graph. Call reset() first, or capture with another "
+        "HPUGraph.");
+    auto token = py::module_::import("builtins").attr("object")();
+    capture_ = std::make_unique<Capture>(current_device(), token.ptr(), dry_run);
+    at::impl::ThreadLocalPythonObjects::set(
+        kCaptureToken, std::make_shared<c10::SafePyObject>(token.release().ptr(), getPyInterpreter()));
+  }
+
+  void capture_end() {
+    TORCH_CHECK(capture_, "capture_end: no capture has begun with this HPUGraph; call capture_begin() first.");
+    if (capture_->active()) check_same_place();
+    erase_token();
+    // Taken here: what follows may throw, and then the capture is over.
+    auto capture = std::move(capture_);
+    auto marked = std::move(user_inputs_);
+    user_inputs_.clear();
+    auto graph = capture->finish();
+    TORCH_CHECK(graph, "capture_end: the capture failed and nothing can be replayed: ", capture->failure());
+    for (const auto& t : marked) inputs_.push_back(place_of(t, *graph));
+    for (auto& p : inputs_) p.written = p.slot != kNoSlot && graph->writes(p.slot);
+    graph_ = std::move(graph);
+  }
+
+  // Ends a capture without a result; `why` is what capture_end would say.
+  void abandon(const std::string& why) {
+    erase_token();
+    if (capture_) capture_->abandon(why);
+    capture_.reset();
+    user_inputs_.clear();
+  }
+
+  void reset() {
+    abandon("the graph was reset");
+    graph_.reset();
+    inputs_.clear();
+    outputs_.clear();
+    outputs_marked_ = inputs_cleared_ = transient_ = false;
+  }
+
+  bool is_capturing() const { return capture_ && capture_->active(); }
+  bool captured() const { return graph_ != nullptr; }
+
+  CapturedGraph& graph(const char* what) const {
+    TORCH_CHECK(
+        graph_, what, ": nothing has been captured with this HPUGraph. Capture first: capture_begin() ... capture_end(), "
+        "or `with torch.hpu.graph(g):`.");
+    return *graph_;
+  }
+
+  void compile() { graph("compile").compile(); }
+
+  void replay() {
+    auto& g = graph("replay");
+    check_replay(g);
+    TORCH_CHECK(
+        !inputs_cleared_, "replay: this graph's inputs were released by clear_inputs(); give others with replayV3().");
+    TORCH_CHECK(
+        !transient_, "replay: this graph's outputs have no memory of their own (transient); use run().");
+    g.replay();
+  }
+
+  void mark_user_inputs(const std::vector<at::Tensor>& tensors) {
+    TORCH_CHECK(
+        is_capturing(), "mark_user_inputs: call it between capture_begin() and capture_end(), where the graph learns "
+        "which of its inputs they are.");
+    for (const auto& t : tensors) check_tensor("mark_user_inputs", t);
+    user_inputs_ = tensors;
+  }
+
+  void mark_user_outputs(const std::vector<at::Tensor>& tensors, bool transient) {
+    auto& g = graph("mark_user_outputs");
+    TORCH_CHECK(
+        !outputs_marked_, "mark_user_outputs: the outputs of this graph have been marked; call it once after each capture.");
+    std::vector<uint32_t> kept, given_up;
+    for (const auto& t : tensors) {
+      check_tensor("mark_user_outputs", t);
+      outputs_.push_back(place_of(t, g));
+      if (outputs_.back().slot != kNoSlot) kept.push_back(outputs_.back().slot);
+    }
+    outputs_marked_ = true;
+    g.release(g.unused_results(kept), /*scratch=*/true);
+    if (!transient) return;
+    for (auto& p : outputs_) {
+      if (p.slot == kNoSlot || g.program().graph.slots[p.slot].kind != openhpu::Graph::SlotKind::Fresh) continue;
+      p.tensor.reset();
+      given_up.push_back(p.slot);
+    }
+    g.release(given_up, /*scratch=*/false);
+    transient_ = true;
+  }
+
+  std::vector<size_t> matches() const {
+    std::vector<size_t> out;
+    for (size_t i = 0; i < inputs_.size(); ++i)
+      if (inputs_[i].slot != kNoSlot) out.push_back(i);
+    return out;
+  }
+
+  void clear_inputs() {
+    auto& g = graph("clear_inputs");
+    std::vector<uint32_t> slots;
+    for (auto& p : inputs_) {
+      if (p.slot == kNoSlot || !p.fills_storage()) continue;
+      p.tensor.reset();
+      slots.push_back(p.slot);
+      inputs_cleared_ = true;
+    }
+    g.release(slots, /*scratch=*/false);
+  }
+
+  // `tensors` take the place of the marked inputs, in their order.
+  void replay_v3(const std::vector<at::Tensor>& tensors) {
+    auto& g = graph("replayV3");
+    check_replay(g);
+    TORCH_CHECK(!transient_, "replayV3: this graph's outputs have no memory of their own; use run().");
+    Given given(*this, "replayV3", inputs_, tensors);
+    g.replay(given.substitutes);
+    given.copy_back();
+  }
+
+  // `tensors` take the place of `captured`, tensors that the graph read at the capture.
+  void replay_v2(const std::vector<at::Tensor>& captured, const std::vector<at::Tensor>& tensors) {
+    auto& g = graph("replayV2");
+    check_replay(g);
+    std::vector<Place> places;
+    for (const auto& t : captured) {
+      check_tensor("replayV2", t);
+      places.push_back(place_of(t, g));
+    }
+    for (auto& p : places) p.written = p.slot != kNoSlot && g.writes(p.slot);
+    Given given(*this, "replayV2", places, tensors);
+    g.replay(given.substitutes);
+    given.copy_back();
+  }
+
+  // The same as replay_v3; returns the marked outputs. Those that lie in an input lie in what was given for it; those of
+  // a graph whose outputs are transient are new tensors.
+  std::vector<at::Tensor> run(const std::vector<at::Tensor>& tensors) {
+    auto& g = graph("run");
+    check_replay(g);
+    TORCH_CHECK(outputs_marked_, "run: mark the outputs first, with mark_user_outputs().");
+    Given given(*this, "run", inputs_, tensors);
+    std::vector<at::Tensor> out;
+    std::unordered_map<uint32_t, c10::Storage> storages;
+    for (const auto& p : outputs_) out.push_back(output(g, p, given, storages));
+    g.replay(given.substitutes);
+    given.copy_back();
+    return out;
+  }
+
+  // The marked outputs that have memory of their own.
+  std::vector<at::Tensor> outputs() const {
+    std::vector<at::Tensor> out;
+    for (const auto& p : outputs_)
+      if (p.tensor.defined()) out.push_back(p.tensor);
+    return out;
+  }
+
+  py::dict describe() const {
+    const auto& program = graph("describe").program();
+    size_t inputs = 0, results = 0;
+    for (size_t i = 0; i < program.slots.size(); ++i) {
+      const bool fresh = program.graph.slots[i].kind == openhpu::Graph::SlotKind::Fresh;
+      inputs += !fresh;
+      results += fresh && program.slots[i].assigned;
+    }
+    py::dict d;
+    d["operators"] = program.graph.nodes.size();
+    d["slots"] = program.slots.size();
+    d["inputs"] = inputs;
+    d["results"] = results;
+    d["draws"] = graph_->draws();
+    d["recipe"] = graph_->has_recipe();
+    return d;
+  }
+
+ private:
+  static void check_tensor(const char* what, const at::Tensor& t) {
+    TORCH_CHECK_TYPE(
+        t.defined() && t.device().type() == c10::kHPU, what, ": expected tensors on hpu, got one on ",
+        t.defined() ? t.device().str() : "no device", ". Move it to the device first.");
+  }
+
+  void check_same_place() const {
+    const auto now = current_stream(capture_->stream().device_index());
+    if (std::this_thread::get_id() != capture_->thread() || now != capture_->stream()) {
+      const std::string message = std::this_thread::get_id() != capture_->thread()
+          ? "capture_end: the capture began on another thread. End it on the thread that began it."
+          : "capture_end: the capture began on stream " + std::to_string(capture_->stream().id()) +
+              ", but the current stream is " + std::to_string(now.id()) + ". End it on the stream on which it began.";
+      capture_->abandon(message);
+      TORCH_CHECK(false, message);
+    }
+  }
+
+  static void check_replay(CapturedGraph& g) {
+    if (C10_UNLIKELY(current_capture(g.device()) != nullptr))
+      refuse_in_capture("HPUGraph.replay", "Graphs do not nest: replay it before the capture or after it.");
+  }
+
+  void erase_token() {
+    if (capture_ && std::this_thread::get_id() == capture_->thread())
+      at::impl::ThreadLocalPythonObjects::erase(kCaptureToken);
+  }
+
+  static Place place_of(const at::Tensor& t, const CapturedGraph& g) {
+    Place p;
+    const auto& storage = *t.storage().unsafeGetStorageImpl();
+    // The graph holds its memory, so that an address tells whose it is.
+    const auto& slots = g.program().slots;
+    const auto* memory = memory_of(storage);
+    for (uint32_t i = 0; memory && memory->data && i < slots.size(); ++i)
+      if (slots[i].data == memory->data) p.slot = i;
+    p.tensor = t.detach();
+    p.dtype = t.dtype();
+    p.sizes = t.sizes().vec();
+    p.strides = t.strides().vec();
+    p.offset = t.storage_offset();
+    p.storage_bytes = storage.nbytes();
+    return p;
+  }
+
+  // Tensors that take the place of captured inputs for one replay. Their memory does where it is laid out as the input's
+  // is; elsewhere the contents are copied, and copied back if the graph changes them.
+  struct Given {
+    Given(const GraphHandle&, const char* what, const std::vector<Place>& places, const std::vector<at::Tensor>& given)
+        : tensors(given) {
+      TORCH_CHECK(
+          given.size() == places.size(), what, ": expected ", places.size(), " tensors, one for each input that was ",
+          "marked at the capture, got ", given.size(), ".");
+      for (size_t i = 0; i < places.size(); ++i) check(what, places[i], given[i], i);
+      c10::InferenceMode no_autograd(true);
+      for (size_t i = 0; i < places.size(); ++i)
+        if (places[i].slot != kNoSlot) place(places[i], given[i]);
+    }
+
+    void copy_back() const {
+      c10::InferenceMode no_autograd(true);
+      for (const auto& [to, from] : changed) to.detach().copy_(from);
+    }
+
+    const std::vector<at::Tensor>& tensors;
+    std::vector<CapturedGraph::Substitute> substitutes;
+    std::vector<std::pair<at::Tensor, at::Tensor>> changed;  // given, what stands for it
+
+   private:
+    static void check(const char* what, const Place& p, const at::Tensor& t, size_t i) {
+      check_tensor(what, t);
+      TORCH_CHECK(
+          t.sizes() == c10::IntArrayRef(p.sizes) && t.dtype() == p.dtype, what, ": input ", i, " was captured with shape ",
+          c10::IntArrayRef(p.sizes), " and dtype ", p.dtype, " and is now given with shape ", t.sizes(), " and dtype ",
+          t.dtype(), ". A graph is replayed with the shapes and dtypes of its capture; capture another one.");
+    }
+
+    bool substitute(const Place& p, const at::Tensor& t) {
+      if (!p.fills_storage() || t.strides() != c10::IntArrayRef(p.strides) || t.is_conj() || t.is_neg()) return false;
+      auto& storage = *t.storage().unsafeGetStorageImpl();
+      require_memory(storage);
+      auto* first = static_cast<char*>(storage.mutable_data()) + t.storage_offset() * static_cast<int64_t>(t.itemsize());
+      if (reinterpret_cast<uintptr_t>(first) % 64 != 0) return false;
+      substitutes.push_back({p.slot, first});
+      return true;
+    }
+
+    void place(const Place& p, const at::Tensor& t) {
+      if (substitute(p, t)) return;
+      at::Tensor stand_in = p.tensor;
+      if (stand_in.defined()) {
+        stand_in.copy_(t);
+      } else {
+        // The graph keeps no memory for it. In queue order this memory is reused after the replay at the earliest.
+        stand_in = t.clone(at::MemoryFormat::Contiguous);
+        TORCH_INTERNAL_ASSERT(substitute(p, stand_in));
+      }
+      if (p.written) changed.emplace_back(t, stand_in);
+    }
+  };
+
+  static bool in_storage(const void* data, const c10::Storage& storage) {
+    const auto* first = static_cast<const char*>(storage.data());
+    return data >= first && data < first + storage.nbytes();
+  }
+
+  // Where a marked output is after a replay with `given`, to which new memory is added.
+  at::Tensor output(
+      CapturedGraph& g, const Place& p, Given& given, std::unordered_map<uint32_t, c10::Storage>& storages) const {
+    if (p.slot == kNoSlot) return p.tensor;
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      if (inputs_[i].slot != p.slot) continue;
+      const auto& t = given.tensors[i];
+      for (const auto& s : given.substitutes)
+        if (s.slot == p.slot && in_storage(s.data, t.storage()))
+          return make_hpu_tensor(t.storage(), p.dtype, p.sizes, p.strides, p.offset + t.storage_offset());
+    }
+    if (p.tensor.defined()) return p.tensor;
+    auto& storage = storages[p.slot];
+    if (!storage.unsafeGetStorageImpl()) {
+      storage = c10::Storage(c10::make_intrusive<c10::StorageImpl>(
+          c10::StorageImpl::use_byte_size_t(), p.storage_bytes, allocate_on(g.index(), p.storage_bytes),
+          hpu_allocator(), /*resizable=*/true));
+      given.substitutes.push_back({p.slot, storage.mutable_data()});
+    }
+    return make_hpu_tensor(storage, p.dtype, p.sizes, p.strides, p.offset);
+  }
+
+  std::unique_ptr<Capture> capture_;
+  std::unique_ptr<CapturedGraph> graph_;
+  std::vector<at::Tensor> user_inputs_;
+  std::vector<Place> inputs_, outputs_;
+  bool outputs_marked_ = false, inputs_cleared_ = false, transient_ = false;
+};
+
+}  // namespace
+
+void bind_capture(py::module& m) {
+  // Wrapped as PyTorch wraps its own functions, so that errors and kernels' warnings come out as they do there.
+  const auto wrap = [](auto&& f) { return torch::wrap_pybind_function(std::forward<decltype(f)>(f)); };
+  py::class_<GraphHandle>(m, "CapturedGraph")
+      .def(py::init<>())
+      .def("capture_begin", wrap([](GraphHandle& g, bool dry_run) { g.capture_begin(dry_run); }), py::arg("dry_run") = false)
+      .def("capture_end", wrap([](GraphHandle& g) { g.capture_end(); }))
+      .def("abandon", wrap([](GraphHandle& g, const std::string& why) { g.abandon(why); }))
+      .def("reset", wrap([](GraphHandle& g) { g.reset(); }))
+      .def("compile", wrap([](GraphHandle& g) { g.compile(); }))
+      .def("replay", wrap([](GraphHandle& g, bool) { g.replay(); }), py::arg("asynchronous") = false)
+      .def("replayV2", wrap([](GraphHandle& g, const std::vector<at::Tensor>& captured, const std::vector<at::Tensor>& tensors,
+                               bool) { g.replay_v2(captured, tensors); }),
+           py::arg("static_tlist"), py::arg("tlist"), py::arg("asynchronous") = false)
+      .def("replayV3", wrap([](GraphHandle& g, const std::vector<at::Tensor>& tensors, bool) { g.replay_v3(tensors); }),
+           py::arg("tlist"), py::arg("asynchronous") = false)
+      .def("run", wrap([](GraphHandle& g, const std::vector<at::Tensor>& tensors) { return g.run(tensors); }),
+           py::arg("tlist"))
+      .def("outputs", &GraphHandle::outputs)
+      .def("mark_user_inputs", wrap([](GraphHandle& g, const std::vector<at::Tensor>& t) { g.mark_user_inputs(t); }))
+      .def("mark_user_outputs", wrap([](GraphHandle& g, const std::vector<at::Tensor>& t, bool transient) {
+             g.mark_user_outputs(t, transient);
+           }), py::arg("tensors"), py::arg("transient") = false)
+      .def("get_user_input_match_indices", &GraphHandle::matches)
+      .def("clear_inputs", wrap([](GraphHandle& g) { g.clear_inputs(); }))
+      .def("is_capturing", &GraphHandle::is_capturing)
+      .def("captured", &GraphHandle::captured)
+      .def("describe", &GraphHandle::describe);
+  m.def("is_capturing", [] { return current_capture(current_device()) != nullptr; });
+  m.def("check_not_capturing", torch::wrap_pybind_function([](const std::string& op, const std::string& remedy) {
+    if (current_capture(current_device())) refuse_in_capture(op, remedy.c_str());
+  }), py::arg("op"), py::arg("remedy"));
+}
+
+}  // namespace openhpu

@@ -1,0 +1,192 @@
+"""Graphs for inference: a module or function that captures each new kind of input, and replays when it recurs."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from openhpu import settings, steps
+from openhpu.hpu.graphs.capture import HPUGraph
+from openhpu.hpu.graphs.structure import context_key, copies_of, distinct, input_hash, map_tensors, tensors_of
+
+M = TypeVar("M", bound=nn.Module)
+
+
+class CachedParams:
+    """What is kept of one kind of input: the graph, the tensors that it read and what it returned."""
+
+    def __init__(
+        self,
+        graph_inputs: Any,
+        graph_outputs: Any,
+        graph: HPUGraph,
+        out_tinfo_list: Any = None,
+        asynchronous: bool = False,
+    ) -> None:
+        self.graph_inputs = graph_inputs
+        self.graph_outputs = graph_outputs
+        self.graph = graph
+        self.out_tinfo_list = out_tinfo_list
+        self.asynchronous = asynchronous
+
+
+class GraphedFunction:
+    """`function`, run as a graph from the second call with the same kind of arguments on.
+
+    Kinds differ in structure, in the tensors' dtypes, shapes and strides, in every argument that is no tensor, in
+    autocast and inference mode, and in `training()`. Gradients are not recorded. The given tensors themselves take the
+    place of those that were captured; what is written in place is written there. A tensor that lies in memory in
+    another way is copied. Results are the same tensors each time, overwritten by the next call, unless
+    `disable_tensor_cache`: then they are new ones, and the graph keeps no memory for inputs and results.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        asynchronous: bool = False,
+        disable_tensor_cache: bool = False,
+        max_graphs: int | None = None,
+        training: Callable[[], bool] = lambda: False,
+    ) -> None:
+        if max_graphs is not None and max_graphs < 0:
+            raise ValueError(f"max_graphs must be 0 or more, or None for any number, got {max_graphs}")
+        self.function = function
+        self.cache: dict[Hashable, CachedParams] = {}
+        self._asynchronous = asynchronous
+        self._transient = disable_tensor_cache
+        self._max_graphs = max_graphs
+        self._training = training
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        warmup_mode = kwargs.pop("warmup_mode", False)
+        bypass = kwargs.pop("bypass_hpu_graphs", False)
+        kwargs.pop("cache_tensors_list", None)
+        if bypass:
+            return self.function(*args, **kwargs)
+        tensors = distinct(tensors_of((args, kwargs)))
+        if any(tensor.device.type != "hpu" for tensor in tensors):
+            warnings.warn(
+                "wrap_in_hpu_graph: an argument is a tensor on the CPU, whose contents a graph would keep as they were "
+                "at its capture, so this call runs without a graph; move it to hpu first.",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+            return self.function(*args, **kwargs)
+        key = (input_hash((args, kwargs)), context_key(self._training()))
+        cached = self.cache.get(key)
+        if cached is None:
+            if self._max_graphs is not None and len(self.cache) >= self._max_graphs:
+                return self.function(*args, **kwargs)
+            cached = self.cache[key] = self._capture(args, kwargs)
+        elif warmup_mode:
+            steps.mark_step()
+            return cached.graph_outputs
+        results = cached.graph.run(tensors)
+        if not self._transient and all(a is b for a, b in zip(results, cached.out_tinfo_list, strict=True)):
+            return cached.graph_outputs
+        given = iter(results)
+        return map_tensors(lambda _: next(given), cached.graph_outputs)
+
+    def _capture(self, args: Any, kwargs: Any) -> CachedParams:
+        # A call changes nothing but what it changes without a graph: the capture is undone, the replay does the work.
+        inputs = copies_of((args, kwargs))
+        graph = HPUGraph()
+        with torch.no_grad():
+            graph.capture_begin(dry_run=True)
+            try:
+                graph.mark_user_inputs(distinct(tensors_of(inputs)))
+                outputs = self.function(*inputs[0], **inputs[1])
+                graph.capture_end()
+            except BaseException as error:
+                graph.abandon(str(error))
+                raise
+            results = tensors_of(outputs)
+            for result in results:
+                if result.device.type != "hpu":
+                    raise RuntimeError(
+                        f"wrap_in_hpu_graph: a result is on {result.device}, where a replay can't renew it. Return "
+                        "tensors on hpu and move them to the host after the call."
+                    )
+            graph.mark_user_outputs(results, transient=self._transient)
+        if self._transient:
+            graph.clear_inputs()
+            inputs = None
+            outputs = map_tensors(lambda tensor: tensor.new_empty(0), outputs)
+        # The tensors as they come back from each replay.
+        stable = [] if self._transient else graph.outputs()
+        given = iter(stable)
+        if not self._transient:
+            outputs = map_tensors(lambda _: next(given), outputs)
+        return CachedParams(inputs, outputs, graph, stable, self._asynchronous)
+
+    def clear_cache(self) -> None:
+        """Drop all graphs, with their memory."""
+        self.cache.clear()
+
+    def clear_inputs(self) -> None:
+        """Free the memory that graphs keep for inputs; each call brings its own."""
+        for cached in self.cache.values():
+            cached.graph_inputs = None
+            cached.graph.clear_inputs()
+
+
+def wrap_in_hpu_graph(
+    module: M,
+    asynchronous: bool = False,
+    disable_tensor_cache: bool = False,
+    dry_run: bool = False,
+    max_graphs: int | None = None,
+) -> M:
+    """Let `module.forward` run as a graph for each kind of input that recurs; returns `module`.
+
+    The forward takes three more keyword arguments: `bypass_hpu_graphs` runs it without a graph, `warmup_mode` returns
+    what is there without a replay, `cache_tensors_list` is accepted. The module gets `clear_cache()` and
+    `clear_inputs()`. Results are the same tensors in each call unless `disable_tensor_cache` (see `GraphedFunction`).
+    When there are `max_graphs` graphs, other inputs run without one. `dry_run` and `asynchronous` are accepted: a
+    capture never has effects of its own here, and a replay never waits. Weights may change in place; after they were
+    replaced (`load_state_dict(assign=True)`, `.to()`) call `clear_cache()`. Hooks of submodules run at the capture
+    only.
+    """
+    if not isinstance(module, nn.Module):
+        raise TypeError(
+            f"wrap_in_hpu_graph: expected a torch.nn.Module, got {type(module).__name__}; for a function there is "
+            "wrap_in_hpu_graph_func"
+        )
+    transient = disable_tensor_cache or settings.get("PT_HPUGRAPH_DISABLE_TENSOR_CACHE")
+    graphed = GraphedFunction(module.forward, asynchronous, transient, max_graphs, lambda: module.training)
+
+    @functools.wraps(graphed.function)
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        return graphed(*args, **kwargs)
+
+    module.forward = forward
+    module.clear_cache = graphed.clear_cache  # type: ignore[assignment]
+    module.clear_inputs = graphed.clear_inputs  # type: ignore[assignment]
+    return module
+
+
+def wrap_in_hpu_graph_func(
+    func: Callable[..., Any],
+    asynchronous: bool = False,
+    disable_tensor_cache: bool = False,
+    dry_run: bool = False,
+    max_graphs: int | None = None,
+) -> Callable[..., Any]:
+    """`func`, run as a graph for each kind of arguments that recurs, as `wrap_in_hpu_graph` does with a module."""
+    if not callable(func):
+        raise TypeError(f"wrap_in_hpu_graph_func: expected a function, got {type(func).__name__}")
+    transient = disable_tensor_cache or settings.get("PT_HPUGRAPH_DISABLE_TENSOR_CACHE")
+    graphed = GraphedFunction(func, asynchronous, transient, max_graphs)
+
+    @functools.wraps(func)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        return graphed(*args, **kwargs)
+
+    wrapped.clear_cache = graphed.clear_cache  # type: ignore[attr-defined]
+    wrapped.clear_inputs = graphed.clear_inputs  # type: ignore[attr-defined]
+    return wrapped

@@ -1,0 +1,110 @@
+"""Nested arguments and results: their tensors, and the rest as a key by which graphs are found again."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import UserDict
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import torch
+
+
+def tensors_of(value: Any) -> list[torch.Tensor]:
+    """The tensors in nested lists, tuples, dicts and dataclasses, in order; one that occurs twice, twice."""
+    found: list[torch.Tensor] = []
+    map_tensors(found.append, value)
+    return found
+
+
+def map_tensors(function: Callable[[torch.Tensor], Any], value: Any) -> Any:
+    """A copy of nested `value` with `function` applied to each tensor. What is no container is kept as it is."""
+    if isinstance(value, torch.Tensor):
+        return function(value)
+    if isinstance(value, tuple):
+        parts = [map_tensors(function, part) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    if isinstance(value, list):
+        return type(value)([map_tensors(function, part) for part in value])
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {f.name: map_tensors(function, getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}
+        return dataclasses.replace(value, **fields)
+    if isinstance(value, dict | UserDict):
+        items = {key: map_tensors(function, part) for key, part in value.items()}
+        return items if type(value) is dict else type(value)(items)
+    return value
+
+
+def input_hash(value: Any) -> Hashable:
+    """A key of nested arguments: tensors count by dtype, shape, strides and device, everything else by its value.
+
+    Objects that can't be hashed count by their structure (their type and attributes, the bytes of a buffer).
+    """
+    seen: dict[int, int] = {}
+
+    def key(part: Any) -> Hashable:
+        if isinstance(part, torch.Tensor):
+            # Which arguments are one tensor decides what the graph writes where.
+            place = seen.setdefault(id(part), len(seen))
+            return "tensor", place, part.dtype, tuple(part.shape), part.stride(), part.device, part.requires_grad
+        if isinstance(part, list | tuple):
+            return type(part), tuple(map(key, part))
+        if dataclasses.is_dataclass(part) and not isinstance(part, type):
+            return type(part), tuple((f.name, key(getattr(part, f.name))) for f in dataclasses.fields(part))
+        if isinstance(part, dict | UserDict):
+            return type(part), tuple((key(name), key(item)) for name, item in part.items())
+        if isinstance(part, set | frozenset):
+            return type(part), frozenset(map(key, part))
+        try:
+            hash(part)
+        except TypeError:
+            return _structure(part)
+        # 1, 1.0 and True are equal, but not the same argument.
+        return type(part), part
+
+    def _structure(part: Any) -> Hashable:
+        try:
+            view = memoryview(part)
+            return type(part), view.format, view.shape, view.tobytes()
+        except TypeError:
+            pass
+        names = getattr(part, "__dict__", None)
+        if names is None:
+            return type(part), repr(part)
+        return type(part), tuple((name, key(item)) for name, item in names.items())
+
+    return key(value)
+
+
+def context_key(training: bool) -> Hashable:
+    """What decides the operators of a module beside its arguments."""
+    return (
+        training,
+        torch.is_inference_mode_enabled(),
+        torch.is_autocast_enabled("hpu") and torch.get_autocast_dtype("hpu"),
+    )
+
+
+def static_copy(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor with memory of its own, of the same strides where these don't overlap."""
+    dense = torch.empty_like(tensor, memory_format=torch.preserve_format)
+    with torch.no_grad():
+        dense.copy_(tensor)
+    return dense.requires_grad_(tensor.requires_grad)
+
+
+def copies_of(value: Any) -> Any:
+    """A copy of nested `value` with a static copy of each tensor; a tensor that occurs twice is one there, too."""
+    copies: dict[int, torch.Tensor] = {}
+
+    def copy(tensor: torch.Tensor) -> torch.Tensor:
+        if id(tensor) not in copies:
+            copies[id(tensor)] = static_copy(tensor)
+        return copies[id(tensor)]
+
+    return map_tensors(copy, value)
+
+
+def distinct(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Each tensor once, in order of first occurrence."""
+    return list({id(tensor): tensor for tensor in tensors}.values())

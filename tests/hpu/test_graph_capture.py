@@ -1,0 +1,481 @@
+"""Capturing by hand and replaying: values, memory, random numbers, errors. Runs in eager and in lazy mode."""
+
+import threading
+
+import pytest
+import torch
+
+import openhpu
+from openhpu import _C
+from tests.hpu.support import capture, memory_in_use
+
+HPUGraph, graph = torch.hpu.HPUGraph, torch.hpu.graph
+
+
+def test_operators_run_during_the_capture_and_again_in_each_replay(level):
+    x = torch.ones(3, device="hpu")
+    g = HPUGraph()
+    with graph(g):
+        x += 1
+    assert x.tolist() == [2, 2, 2]
+    g.replay()
+    assert x.tolist() == [3, 3, 3]
+    g.replay()
+    g.replay()
+    assert x.tolist() == [5, 5, 5]
+
+
+def test_results_follow_the_inputs(level):
+    x = torch.arange(4.0, device="hpu")
+    g, y = capture(lambda: (x * 2 + 1).relu())
+    assert y.tolist() == [1, 3, 5, 7]
+    x.copy_(torch.tensor([3.0, -2, 0, 1]))
+    assert y.tolist() == [1, 3, 5, 7]
+    g.replay()
+    assert y.tolist() == [7, 0, 1, 3]
+
+
+def test_addresses_stay(level):
+    x = torch.arange(4.0, device="hpu")
+    g, y = capture(lambda: x.exp().sum())
+    places = x.data_ptr(), y.data_ptr()
+    for k in range(5):
+        x.fill_(k)
+        scratch = [torch.full((64,), 3.0, device="hpu") for _ in range(5)]
+        g.replay()
+        assert (x.data_ptr(), y.data_ptr()) == places
+        torch.testing.assert_close(y.cpu(), torch.full((4,), float(k)).exp().sum())
+        del scratch
+
+
+def test_a_replay_runs_nothing_of_the_script(counted):
+    calls = []
+
+    def work(x):
+        calls.append(1)
+        return x.mul(3).sub(1)
+
+    x = torch.ones(4, device="hpu")
+    g, y = capture(lambda: work(x))
+    with counted() as moved:
+        for _ in range(7):
+            g.replay()
+    assert len(calls) == 1
+    assert moved["graph_replays"] == 7
+    assert moved["ops_recorded"] == moved["ops_submitted"] == moved["ops_waited"] == 0
+    assert moved["ops_node_by_node"] + moved["ops_in_recipes"] == 14
+    assert y.tolist() == [2, 2, 2, 2]
+
+
+def test_new_shapes_do_not_split_the_capture(level):
+    # Sizes that nothing else uses: the operators' metadata is learned inside the capture.
+    x = torch.full((3, 37), 2.0, device="hpu")
+    before = openhpu.counters()["ops_waited"]
+    g, y = capture(lambda: torch.cat([x.cumsum(1), x.t().reshape(3, 37)], 1).amax(1))
+    learned = openhpu.counters()["ops_waited"] - before
+    assert learned >= 2
+    assert g.describe()["operators"] >= 4
+    expected = torch.full((3, 37), 2.0)
+    torch.testing.assert_close(y.cpu(), torch.cat([expected.cumsum(1), expected], 1).amax(1))
+    x.fill_(-1.0)
+    g.replay()
+    expected.fill_(-1.0)
+    torch.testing.assert_close(y.cpu(), torch.cat([expected.cumsum(1), expected.t().reshape(3, 37)], 1).amax(1))
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_learned_and_recorded_operators_mix(level, known):
+    size = 53 if known else 59
+    if known:
+        torch.zeros(size, device="hpu").sin().cumprod(0)
+    x = torch.linspace(0, 1, size).to("hpu")
+
+    def work():
+        a = x.sin()
+        b = a.cumprod(0)
+        b.add_(a)
+        a.mul_(2)
+        return b * a
+
+    def expected(v):
+        a = v.sin()
+        b = a.cumprod(0) + a
+        return b * (a * 2)
+
+    g, y = capture(work)
+    torch.testing.assert_close(y.cpu(), expected(x.cpu()))
+    x.copy_(torch.linspace(1, 2, size))
+    g.replay()
+    torch.testing.assert_close(y.cpu(), expected(torch.linspace(1, 2, size)))
+
+
+def test_updates_in_place_of_views(level):
+    x = torch.arange(12.0, device="hpu").view(3, 4)
+
+    def work():
+        x[1] += 10
+        x[:, 1:3].mul_(2)
+        x.t()[0].neg_()
+        return x.view(-1)[::2].sum()
+
+    def on(v):
+        v[1] += 10
+        v[:, 1:3].mul_(2)
+        v.t()[0].neg_()
+        return v.view(-1)[::2].sum()
+
+    cpu = torch.arange(12.0).view(3, 4)
+    g, y = capture(work)
+    for _ in range(3):
+        expected = on(cpu)
+        assert x.tolist() == cpu.tolist()
+        assert y.item() == expected.item()
+        g.replay()
+
+
+def test_results_that_share_memory(level):
+    x = torch.ones(2, 3, device="hpu")
+
+    def work():
+        y = x + 1
+        return y, y.t(), y[0]
+
+    g, (y, turned, first) = capture(work)
+    x.fill_(5)
+    g.replay()
+    assert y.tolist() == [[6] * 3] * 2
+    assert turned.tolist() == [[6] * 2] * 3
+    assert first.tolist() == [6] * 3
+    first.zero_()
+    assert y[0].tolist() == [0] * 3
+
+
+def test_what_died_during_the_capture_has_no_memory(level):
+    x = torch.ones(1 << 16, device="hpu")
+    torch.hpu.synchronize()
+    before = memory_in_use()
+
+    def work():
+        y = x
+        for _ in range(8):
+            y = y * 1.5
+        return y.sum()
+
+    g, total = capture(work)
+    assert memory_in_use() - before <= 1024  # the sum; each of the products takes 256 KiB
+    assert g.describe()["results"] == 1
+    g.replay()
+    assert total.item() == pytest.approx((1.5**8) * (1 << 16))
+
+
+def test_inputs_and_results_may_be_dropped(level):
+    x = torch.ones(1000, device="hpu")
+    total = torch.zeros((), device="hpu")
+    g = HPUGraph()
+    with graph(g):
+        total += (x * 2).sum()
+    del x
+    others = [torch.full((1000,), 7.0, device="hpu") for _ in range(4)]
+    g.replay()
+    assert total.item() == 4000
+    del others
+
+
+def test_results_stay_when_the_graph_goes(level):
+    x = torch.ones(4, device="hpu")
+    g, y = capture(lambda: x * 3)
+    x.fill_(2)
+    g.replay()
+    del g
+    others = [torch.full((4,), 9.0, device="hpu") for _ in range(4)]
+    assert y.tolist() == [6, 6, 6, 6]
+    del others
+
+
+def test_several_graphs_share_tensors(level):
+    x = torch.ones(4, device="hpu")
+    first, y = capture(lambda: x + 1)
+    second, z = capture(lambda y=y: y * 10)
+    third, w = capture(lambda y=y: z - y)
+    x.fill_(4)
+    for g in (first, second, third):
+        g.replay()
+    assert w.tolist() == [45] * 4
+    del first, y
+    x.fill_(0)
+    second.replay()
+    third.replay()
+    assert w.tolist() == [45] * 4
+
+
+def test_factories_inside(level):
+    x = torch.ones(3, device="hpu")
+
+    def work():
+        a = torch.zeros(3, device="hpu")
+        b = torch.empty(3, device="hpu").fill_(2)
+        return x + a + b + torch.arange(3, device="hpu") + torch.full((3,), 0.5, device="hpu")
+
+    g, y = capture(work)
+    assert y.tolist() == [3.5, 4.5, 5.5]
+    x.fill_(10)
+    g.replay()
+    assert y.tolist() == [12.5, 13.5, 14.5]
+
+
+def test_memory_without_contents_before_the_capture_is_an_input(level):
+    x = torch.empty(3, device="hpu")
+    g, y = capture(lambda: x * 2)
+    x.copy_(torch.tensor([1.0, 2, 3]))
+    g.replay()
+    assert y.tolist() == [2, 4, 6]
+
+
+def test_host_values_are_kept_as_they_were(level):
+    x = torch.ones(3, device="hpu")
+    host = torch.tensor([1.0, 2, 3])
+    factor = torch.tensor(2.0)
+
+    def work():
+        x.copy_(host)
+        return x * factor + torch.tensor(0.5, device="hpu")
+
+    g, y = capture(work)
+    host.zero_()
+    factor.zero_()
+    x.zero_()
+    y.zero_()
+    g.replay()
+    assert x.tolist() == [1, 2, 3]
+    assert y.tolist() == [2.5, 4.5, 6.5]
+
+
+def test_out_and_resized_results(level):
+    x = torch.ones(3, device="hpu")
+
+    def work():
+        out = torch.empty(0, device="hpu")
+        torch.add(x, 1, out=out)
+        return out
+
+    g, y = capture(work)
+    x.fill_(5)
+    g.replay()
+    assert y.tolist() == [6, 6, 6]
+
+
+def test_on_a_side_stream_as_in_the_documentation():
+    device = torch.device("hpu")
+    stream = torch.hpu.Stream()
+    g = HPUGraph()
+    with torch.hpu.stream(stream):
+        g.capture_begin()
+        a = torch.full((10,), 1, device=device)
+        b = a
+        b = b + 1
+        g.capture_end()
+    b.zero_()
+    g.replay()
+    assert b.tolist() == [2] * 10
+    assert a.tolist() == [1] * 10
+
+
+def test_other_threads_are_not_captured(level):
+    x = torch.ones(4, device="hpu")
+    done = []
+
+    def other():
+        y = torch.full((4,), 3.0, device="hpu") * 2
+        done.append(y.tolist())
+
+    g = HPUGraph()
+    with graph(g):
+        y = x + 1
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+        y = y * 2
+    assert done == [[6.0] * 4]
+    assert g.describe()["operators"] == 2
+    x.fill_(2)
+    g.replay()
+    assert y.tolist() == [6] * 4
+
+
+def test_replay_from_another_thread(level):
+    x = torch.ones(4, device="hpu")
+    g = HPUGraph()
+    with graph(g):
+        x.mul_(2)
+    threads = [threading.Thread(target=lambda: [g.replay() for _ in range(3)]) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert x.tolist() == [128] * 4
+
+
+def test_backward_is_captured(level):
+    x = torch.tensor([1.0, 2, 3], device="hpu", requires_grad=True)
+    with torch.hpu.stream(torch.hpu.Stream()):
+        (x * x).sum().backward()  # autograd's node for x belongs to another stream than the capture
+    x.grad = None
+    g = HPUGraph()
+    with graph(g):
+        (x**3).sum().backward()
+    assert x.grad.tolist() == [3, 12, 27]
+    with torch.no_grad():
+        x.copy_(torch.tensor([2.0, 0, 1]))
+    g.replay()
+    assert x.grad.tolist() == [12, 0, 3]
+
+
+def test_each_replay_draws_what_an_ungraphed_run_would():
+    def work(x):
+        noise = torch.rand_like(x)
+        kept = torch.nn.functional.dropout(x, 0.5)
+        return noise + kept, torch.randn(5, device="hpu"), torch.randperm(7, device="hpu")
+
+    x = torch.ones(8, device="hpu")
+    torch.manual_seed(5)
+    expected = [[t.tolist() for t in work(x)] for _ in range(4)]
+    after = torch.rand(3, device="hpu").tolist()
+    torch.manual_seed(5)
+    g, results = capture(lambda: work(x))
+    seen = [[t.tolist() for t in results]]
+    for _ in range(3):
+        g.replay()
+        seen.append([t.tolist() for t in results])
+    assert seen == expected
+    assert torch.rand(3, device="hpu").tolist() == after
+
+
+def test_a_generator_of_the_scripts_own():
+    own = torch.Generator("hpu")
+    own.manual_seed(3)
+    expected = [torch.rand(4, device="hpu", generator=own).tolist() for _ in range(3)]
+    own.manual_seed(3)
+    state = torch.hpu.get_rng_state()
+    g, y = capture(lambda: torch.rand(4, device="hpu", generator=own))
+    seen = [y.tolist()]
+    for _ in range(2):
+        g.replay()
+        seen.append(y.tolist())
+    assert seen == expected
+    assert torch.equal(torch.hpu.get_rng_state(), state)
+
+
+def test_a_dry_run_changes_nothing():
+    x = torch.ones(3, device="hpu")
+    total = torch.zeros((), device="hpu")
+    torch.manual_seed(1)
+    state = torch.hpu.get_rng_state()
+    g = HPUGraph()
+    with graph(g, dry_run=True):
+        x.add_(1)
+        total += x.sum()
+        noise = torch.rand(3, device="hpu")
+    assert x.tolist() == [1, 1, 1]
+    assert total.item() == 0
+    assert torch.equal(torch.hpu.get_rng_state(), state)
+    g.replay()
+    assert x.tolist() == [2, 2, 2]
+    assert total.item() == 6
+    torch.manual_seed(1)
+    assert noise.tolist() == torch.rand(3, device="hpu").tolist()
+
+
+def test_the_environment_asks_for_dry_runs(monkeypatch):
+    monkeypatch.setenv("PT_HPUGRAPH_ENABLE_DRY_RUN", "1")
+    x = torch.ones(3, device="hpu")
+    g = HPUGraph()
+    with graph(g):
+        x += 1
+    assert x.tolist() == [1, 1, 1]
+
+
+def test_replays_do_not_wait(gate):
+    x = torch.ones(4, device="hpu")
+    g, y = capture(lambda: x + 1)
+    with gate:
+        for _ in range(100):
+            g.replay()
+    assert y.tolist() == [2] * 4
+
+
+def test_an_error_of_a_replayed_operator_names_its_line():
+    x = torch.arange(6.0, device="hpu").view(3, 2)
+    rows = torch.tensor([0, 1], device="hpu")
+
+    def work():
+        return x.index_select(0, rows)
+
+    g, _ = capture(work)
+    rows.fill_(9)
+    g.replay()
+    with pytest.raises((RuntimeError, IndexError), match=f"index_select.*line {work.__code__.co_firstlineno + 1}"):
+        torch.hpu.synchronize()
+    rows.fill_(0)
+    g.replay()
+    torch.hpu.synchronize()
+
+
+def test_inputs_in_other_memory(level):
+    x, y = torch.ones(4, device="hpu"), torch.full((4,), 2.0, device="hpu")
+    g = HPUGraph()
+    unused = torch.zeros(3, device="hpu")
+    with graph(g):
+        g.mark_user_inputs([x, y, unused])
+        z = x * 10 + y
+    assert g.get_user_input_match_indices() == [0, 1]
+    a, b, c = (
+        torch.full((4,), 3.0, device="hpu"),
+        torch.full((8,), 4.0, device="hpu")[::2],
+        torch.zeros(3, device="hpu"),
+    )
+    g.replayV3([a, b, c])
+    assert z.tolist() == [34] * 4
+    assert x.tolist() == [1] * 4
+    g.replayV2([x], [torch.full((4,), 7.0, device="hpu")])
+    assert z.tolist() == [74] * 4  # b was copied to y, being laid out in another way
+    for wrong in (torch.ones(5, device="hpu"), torch.ones(4, dtype=torch.int32, device="hpu")):
+        with pytest.raises(RuntimeError, match=r"input 0 was captured with shape \[4\] and dtype float"):
+            g.replayV3([wrong, b, c])
+    with pytest.raises(RuntimeError, match="expected 3 tensors"):
+        g.replayV3([a, b])
+    with pytest.raises(TypeError, match="expected tensors on hpu, got one on cpu"):
+        g.replayV3([torch.ones(4), b, c])
+    g.clear_inputs()
+    with pytest.raises(RuntimeError, match="released by clear_inputs"):
+        g.replay()
+    g.replayV3([a, a, c])
+    assert z.tolist() == [33] * 4
+
+
+def test_results_that_nobody_needs_are_given_up(level):
+    x = torch.ones(1 << 14, device="hpu")
+    g, (a, b) = capture(lambda: (x + 1, x + 2))
+    before = memory_in_use()
+    del a
+    assert memory_in_use() == before
+    g.mark_user_outputs([b])
+    assert memory_in_use() == before - (1 << 16)
+    x.fill_(5)
+    g.replay()
+    assert b[0].item() == 7
+    with pytest.raises(RuntimeError, match="have been marked"):
+        g.mark_user_outputs([b])
+
+
+def test_an_empty_graph():
+    g, _ = capture(lambda: None)
+    g.replay()
+    assert g.describe()["operators"] == 0
+
+
+def test_names():
+    assert issubclass(HPUGraph, _C.CapturedGraph)
+    import habana_frameworks.torch as ht
+
+    assert ht.hpu.HPUGraph is HPUGraph
+    assert ht.core.hpu.graph is graph

@@ -1,0 +1,137 @@
+"""What goes wrong in captures and replays: what is refused, wrong uses, exceptions; the device stays usable."""
+
+import threading
+
+import pytest
+import torch
+
+from tests.hpu.support import capture, line
+
+HPUGraph, graph = torch.hpu.HPUGraph, torch.hpu.graph
+
+
+def usable():
+    """The device works, and nothing is being captured."""
+    assert not torch.hpu.is_current_stream_capturing()
+    assert (torch.ones(3, device="hpu") + 1).tolist() == [2, 2, 2]
+
+
+REFUSED = {
+    "aten::item": lambda x: x.sum().item(),
+    "aten::copy_ to the host": lambda x: x.cpu(),
+    "synchronize": lambda x: torch.hpu.synchronize(),
+    "Stream.synchronize": lambda x: torch.hpu.current_stream().synchronize(),
+    "aten::nonzero": lambda x: torch.nonzero(x),
+    "aten::nonzero|aten::index": lambda x: x[x > 0],
+    "aten::resize_": lambda x: x.resize_(50),
+}
+
+
+@pytest.mark.parametrize("op", REFUSED)
+def test_what_a_graph_cannot_hold_is_refused(op):
+    x = torch.eye(4, device="hpu")
+    y = x.clone()
+    g = HPUGraph()
+    g.capture_begin()
+    y.add_(1)
+    with pytest.raises(RuntimeError) as error:
+        REFUSED[op](x)
+    text = str(error.value)
+    assert any(text.startswith(f"{name}") for name in op.split("|")), text
+    assert "is not supported during HPU Graph capturing" in text
+    assert "test_graph_errors.py" in text
+    usable()
+    assert y.tolist() == (torch.eye(4) + 1).tolist()
+    with pytest.raises(RuntimeError, match=r"nothing can be replayed: .* is not supported during HPU Graph capturing"):
+        g.capture_end()
+    assert capture(lambda: x * 2)[1].tolist() == (torch.eye(4) * 2).tolist()
+
+
+def test_the_line_of_what_is_refused():
+    x = torch.ones(2, device="hpu")
+    g = HPUGraph()
+    with pytest.raises(RuntimeError, match=f"line {line() + 1}\\b"), graph(g):
+        print(x)
+    usable()
+
+
+def test_fallback_is_refused():
+    x = torch.ones(2, dtype=torch.float64, device="hpu")
+    with pytest.raises(RuntimeError, match=r"is not supported during HPU Graph capturing.*CPU fallback"):
+        capture(lambda: x + 1)
+    usable()
+
+
+def test_an_exception_inside(level):
+    x = torch.ones(4, device="hpu")
+    g = HPUGraph()
+    with pytest.raises(ZeroDivisionError), graph(g):
+        x += 1
+        1 / 0  # noqa: B018
+    usable()
+    assert x.tolist() == [2] * 4
+    with pytest.raises(RuntimeError, match="nothing has been captured"):
+        g.replay()
+    with graph(g):
+        x += 1
+    g.replay()
+    assert x.tolist() == [4] * 4
+
+
+def test_wrong_uses():
+    g, other = HPUGraph(), HPUGraph()
+    x = torch.ones(2, device="hpu")
+    with pytest.raises(RuntimeError, match="nothing has been captured with this HPUGraph"):
+        g.replay()
+    with pytest.raises(RuntimeError, match="no capture has begun"):
+        g.capture_end()
+    g.capture_begin()
+    assert torch.hpu.is_current_stream_capturing()
+    y = x + 1
+    with pytest.raises(RuntimeError, match="already in progress"):
+        other.capture_begin()
+    with pytest.raises(RuntimeError, match="already in progress"), graph(other):
+        pass
+    with pytest.raises(RuntimeError, match="this HPUGraph is capturing already"):
+        g.capture_begin()
+    g.capture_end()
+    with pytest.raises(RuntimeError, match="holds a captured graph"):
+        g.capture_begin()
+    other.capture_begin()
+    with pytest.raises(RuntimeError, match=r"HPUGraph\.replay is not supported during HPU Graph capturing"):
+        g.replay()
+    other.reset()
+    usable()
+    g.replay()
+    assert y.tolist() == [2, 2]
+    g.reset()
+    with pytest.raises(RuntimeError, match="nothing has been captured"):
+        g.replay()
+
+
+def test_ending_elsewhere():
+    x = torch.ones(2, device="hpu")
+    g = HPUGraph()
+    g.capture_begin()
+    x.add_(1)
+    with (
+        torch.hpu.stream(torch.hpu.Stream()),
+        pytest.raises(RuntimeError, match="End it on the stream on which it began"),
+    ):
+        g.capture_end()
+    usable()
+    g = HPUGraph()
+    g.capture_begin()
+    errors = []
+
+    def end():
+        try:
+            g.capture_end()
+        except RuntimeError as error:
+            errors.append(str(error))
+
+    thread = threading.Thread(target=end)
+    thread.start()
+    thread.join()
+    assert "End it on the thread that began it" in errors[0]
+    usable()

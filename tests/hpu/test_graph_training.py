@@ -1,0 +1,289 @@
+"""Graphs for training: make_graphed_callables, ModuleCacher, whole steps."""
+
+import copy
+import gc
+import logging
+
+import pytest
+import torch
+from torch import nn
+
+from tests.hpu.support import MODELS, loss_of, make, train_step
+
+make_graphed, ModuleCacher = torch.hpu.make_graphed_callables, torch.hpu.ModuleCacher
+
+
+def net(dropout=0.0):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Dropout(dropout), nn.Linear(8, 3)).to("hpu")
+
+
+def data(n, batch=4):
+    torch.manual_seed(9)
+    return [(torch.randn(batch, 6).to("hpu"), torch.randn(batch, 3).to("hpu")) for _ in range(n)]
+
+
+def train(model, pairs, accumulate=1):
+    """Losses and final parameters; gradients are summed over `accumulate` batches."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    losses = []
+    for i, (x, y) in enumerate(pairs):
+        loss = nn.functional.mse_loss(model(x), y)
+        loss.backward()
+        losses.append(loss.item())
+        if (i + 1) % accumulate == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+    return losses, [p.tolist() for p in model.parameters()]
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+@pytest.mark.parametrize("accumulate", [1, 3])
+def test_a_graphed_module_trains_as_it_would_without(dropout, accumulate, counted):
+    reference, graphed = net(dropout), net(dropout)
+    torch.manual_seed(4)
+    expected = train(reference, data(6), accumulate)
+    graphed = make_graphed(graphed, (data(1)[0][0],))
+    with counted() as moved:
+        torch.manual_seed(4)
+        assert train(graphed, data(6), accumulate) == expected
+    assert moved["graph_replays"] == 12
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+@pytest.mark.parametrize("accumulate", [1, 3])
+def test_a_cached_module_trains_as_it_would_without(dropout, accumulate):
+    reference, graphed = net(dropout), net(dropout)
+    pairs = [pair for k in (4, 2, 4, 3, 2, 4) for pair in data(1, k)]
+    torch.manual_seed(4)
+    expected = train(reference, pairs, accumulate)
+    ModuleCacher(4)(graphed)
+    torch.manual_seed(4)
+    assert train(graphed, pairs, accumulate) == expected
+    assert graphed.graph_statistics() == {
+        "calls": 6, "hits": 3, "captures": 3, "evictions": 0, "ungraphed": 0, "graphs": 3,
+    }  # fmt: skip
+
+
+def test_functions_and_tuples():
+    def work(x, y):
+        return x * y, (x + y).sum()
+
+    model = net()
+    x, y = torch.ones(4, 6, device="hpu", requires_grad=True), torch.full((4, 6), 2.0, device="hpu")
+    graphed, graphed_model = make_graphed((work, model), ((x, y), (x,)))
+    assert graphed_model is model
+    given = torch.full((4, 6), 3.0, device="hpu", requires_grad=True)
+    product, total = graphed(given, y)
+    assert product.tolist() == [[6.0] * 6] * 4
+    assert total.item() == 120
+    (product.sum() * 2 + total).backward()
+    assert given.grad.tolist() == [[5.0] * 6] * 4
+    other = torch.full((4, 6), 1.0, device="hpu", requires_grad=True)
+    graphed(other, y)[1].backward()
+    assert other.grad.tolist() == [[1.0] * 6] * 4
+    assert given.grad.tolist() == [[5.0] * 6] * 4  # not the graph's own memory
+
+
+def test_the_other_mode_runs_without_a_graph(counted):
+    graphed = make_graphed(net(0.5), (data(1)[0][0],))
+    graphed.eval()
+    x = data(1)[0][0]
+    with counted() as moved:
+        assert torch.equal(graphed(x), graphed(x))
+        assert graphed(x[:2]).shape == (2, 3)
+    assert moved["graph_replays"] == 0
+    graphed.train()
+    with counted() as moved:
+        graphed(x)
+    assert moved["graph_replays"] == 1
+
+
+def test_buffers_follow():
+    torch.manual_seed(0)
+    reference = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Linear(5, 3)).to("hpu")
+    graphed = copy.deepcopy(reference)
+    expected = train(reference, data(4))
+    graphed = make_graphed(graphed, (data(1)[0][0],), warmups=0)
+    assert train(graphed, data(4)) == expected
+    assert torch.equal(graphed[1].running_mean, reference[1].running_mean)
+    assert graphed[1].num_batches_tracked.item() == 4
+
+
+def test_wrong_samples():
+    model = net()
+    x = data(1)[0][0]
+    with pytest.raises(TypeError, match=r"sample_args must be a tuple of tensors, got Tensor; write \(x,\)"):
+        make_graphed(model, x)
+    with pytest.raises(TypeError, match="must be a tuple of tensors on hpu, but element 1 is dict"):
+        make_graphed(model, (x, {"x": x}))
+    with pytest.raises(TypeError, match="element 0 is a tensor on cpu"):
+        make_graphed(model, (x.cpu(),))
+    with pytest.raises(TypeError, match="sample arguments of each of the 2 callables"):
+        make_graphed((model, model), ((x,),))
+    with pytest.raises(TypeError, match="expected a module or function, got int"):
+        make_graphed(3, (x,))
+    hooked = net()
+    hooked[0].register_forward_hook(lambda *_: None)
+    with pytest.raises(RuntimeError, match="module '0' has hooks"):
+        make_graphed(hooked, (x,))
+    graphed = make_graphed(net(), (x,))
+    with pytest.raises(RuntimeError, match=r"input 0 was captured with shape \(4, 6\)"):
+        graphed(x[:2])
+    with pytest.raises(RuntimeError, match="captured with 1 tensors and is called with 2"):
+        graphed(x, x.clone())
+
+
+def test_unused_inputs():
+    def work(x, y):
+        return x * 2
+
+    x, y = (torch.ones(3, device="hpu", requires_grad=True) for _ in range(2))
+    with pytest.raises(RuntimeError, match="not have been used"):
+        make_graphed(work, (x, y))
+    assert not torch.hpu.is_current_stream_capturing()
+    graphed = make_graphed(work, (x, y), allow_unused_input=True)
+    graphed(x, y).sum().backward()
+    assert x.grad.tolist() == [2.0] * 3
+    assert y.grad is None
+
+
+@pytest.mark.parametrize("use_lfu", [False, True])
+def test_eviction(use_lfu):
+    graphed = ModuleCacher(2)(net(), use_lfu=use_lfu)
+    sizes = [1, 1, 1, 2, 2, 3, 1]
+    for batch in sizes:
+        graphed(data(1, batch)[0][0])
+    statistics = graphed.graph_statistics()
+    # The least recently used is that of size 1, the least frequently used that of size 2.
+    assert statistics["captures"] == (3 if use_lfu else 4)
+    assert statistics["evictions"] == (1 if use_lfu else 2)
+    assert statistics["graphs"] == 2
+    with pytest.raises(ValueError, match="max_graphs must be at least 1"):
+        ModuleCacher(0)
+
+
+def test_without_gradients_or_in_eval_the_cacher_stands_aside(counted):
+    graphed = ModuleCacher()(net())
+    x = data(1)[0][0]
+    with counted() as moved:
+        with torch.no_grad():
+            graphed(x)
+        graphed.eval()(x)
+        graphed.train()
+        graphed.capture_start()
+        graphed(x)
+        graphed.capture_end()
+    assert moved["graphs_captured"] == 0
+    graphed(x)
+    assert graphed.graph_statistics()["ungraphed"] == 3
+    assert graphed.graph_statistics()["captures"] == 1
+
+
+def test_a_copy_leaves_the_model_alone(caplog):
+    model = net()
+    graphed = ModuleCacher(3)(model, inplace=False, verbose=True, log_frequency=2, have_grad_accumulation=True)
+    x = data(1)[0][0]
+    assert graphed is not model
+    assert next(graphed.parameters()) is next(model.parameters())
+    with caplog.at_level(logging.INFO, "openhpu.graphs"):
+        for i in range(2):
+            graphed.set_iteration_count(i)
+            graphed(x)
+    assert graphed.graph_statistics()["captures"] == 2
+    assert "Sequential: {'calls': 2" in caplog.text
+    assert not hasattr(model, "graph_statistics")
+    with pytest.raises(TypeError, match=r"expected a torch\.nn\.Module"):
+        ModuleCacher()(len)
+
+
+def test_nested_results_of_a_cached_module():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(6, 3)
+
+        def forward(self, x, scale=1.0):
+            y = self.linear(x)
+            return {"y": y * scale, "rest": (y.argmax(1), [x])}
+
+    torch.manual_seed(0)
+    model = Net().to("hpu")
+    plain = copy.deepcopy(model)
+    ModuleCacher()(model)
+    x = data(1)[0][0]
+    for scale in (1.0, 2.0, 1.0):
+        got, expected = model(x, scale=scale), plain(x, scale=scale)
+        assert torch.equal(got["y"], expected["y"])
+        assert torch.equal(got["rest"][0], expected["rest"][0])
+        assert torch.equal(got["rest"][1][0], x)
+        got["y"].sum().backward()
+        expected["y"].sum().backward()
+    assert torch.equal(model.linear.weight.grad, plain.linear.weight.grad)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.AdamW])
+def test_a_whole_step(name, optimizer):
+    model, opt, x, y = make(name, optimizer)
+    expected = [train_step(model, opt, x.roll(i, 0), y.roll(i, 0)).item() for i in range(6)]
+    model, opt, x, y = make(name, optimizer)
+    losses = [train_step(model, opt, x, y).item()]  # makes the optimizer's state
+    opt.zero_grad(set_to_none=True)
+    static_x, static_y = x.roll(1, 0), y.roll(1, 0)
+    g = torch.hpu.HPUGraph()
+    with torch.hpu.graph(g):
+        loss = loss_of(model, static_x, static_y)
+        loss.backward()
+        opt.step()
+    losses.append(loss.item())
+    for i in range(2, 6):
+        static_x.copy_(x.roll(i, 0))
+        static_y.copy_(y.roll(i, 0))
+        g.replay()
+        losses.append(loss.item())
+    assert losses == expected
+
+
+def test_a_whole_step_with_dropout_and_zero_grad_inside():
+    def steps(graphed):
+        model = net(0.5)
+        opt = torch.optim.SGD(model.parameters(), lr=0.1)
+        x, y = (t.clone() for t in data(1)[0])
+        g, losses = torch.hpu.HPUGraph(), []
+
+        def step():
+            opt.zero_grad(set_to_none=True)
+            loss = nn.functional.mse_loss(model(x), y)
+            loss.backward()
+            opt.step()
+            return loss.detach()
+
+        torch.manual_seed(11)
+        for i in range(5):
+            if not graphed:
+                losses.append(step().item())
+            elif i == 0:
+                with torch.hpu.graph(g):
+                    loss = step()
+                losses.append(loss.item())
+            else:
+                g.replay()
+                losses.append(loss.item())
+            x.add_(0.1)
+        return losses, [p.tolist() for p in model.parameters()], torch.rand(2, device="hpu").tolist()
+
+    assert steps(True) == steps(False)
+
+
+def test_memory_of_training_graphs_comes_back():
+    gc.collect()
+    torch.hpu.synchronize()
+    before = torch.hpu.memory_stats()["InUse"]
+    graphed = ModuleCacher(2)(net())
+    for batch in (1, 2, 3):
+        graphed(data(1, batch)[0][0]).sum().backward()
+    del graphed
+    gc.collect()
+    torch.hpu.synchronize()
+    assert torch.hpu.memory_stats()["InUse"] == before

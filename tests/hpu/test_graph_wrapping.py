@@ -1,0 +1,283 @@
+"""wrap_in_hpu_graph and wrap_in_hpu_graph_func: keys, memory, arguments that are in the way of a graph."""
+
+import dataclasses
+import gc
+from collections import UserDict, namedtuple
+
+import pytest
+import torch
+from torch import nn
+
+wrap, wrap_function = torch.hpu.wrap_in_hpu_graph, torch.hpu.wrap_in_hpu_graph_func
+
+
+def in_use():
+    gc.collect()
+    torch.hpu.synchronize()
+    return torch.hpu.memory_stats()["InUse"]
+
+
+class Affine(nn.Module):
+    def __init__(self, width=4):
+        super().__init__()
+        self.linear = nn.Linear(width, width)
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        return self.linear(x) * 2
+
+
+def model(width=4):
+    torch.manual_seed(0)
+    return Affine(width).to("hpu")
+
+
+def test_each_kind_of_input_is_captured_once(counted):
+    reference, graphed = model(), wrap(model())
+    with torch.no_grad():
+        for batch in (2, 3, 2, 3, 2):
+            x = torch.randn(batch, 4).to("hpu")
+            assert torch.equal(graphed(x), reference(x))
+        assert graphed.calls == 2
+        with counted() as moved:
+            graphed(torch.ones(2, 4, device="hpu"))
+    assert graphed.calls == 2
+    assert moved["graph_replays"] == 1
+
+
+def test_results_are_the_same_tensors_each_time():
+    graphed = wrap(model())
+    with torch.no_grad():
+        first = graphed(torch.ones(2, 4, device="hpu"))
+        values = first.tolist()
+        second = graphed(torch.zeros(2, 4, device="hpu"))
+    assert second is first
+    assert first.tolist() != values
+
+
+def test_without_tensor_cache_results_are_new_and_their_memory_goes_with_them():
+    width = 256
+    reference, graphed = model(width), wrap(model(width), disable_tensor_cache=True)
+    cached = wrap(model(width))
+    nbytes = 64 * width * 4
+    with torch.no_grad():
+        x = torch.randn(64, width).to("hpu")
+        before = in_use()
+        first = graphed(x)
+        assert in_use() == before + nbytes
+        second = graphed(x * 2)
+        assert first is not second
+        assert torch.equal(first, reference(x))
+        assert torch.equal(second, reference(x * 2))
+        del first, second
+        assert in_use() == before
+        cached(x)
+        assert in_use() == before + 2 * nbytes  # the copy of the input, the result
+        cached.clear_inputs()
+        assert in_use() == before + nbytes
+        assert torch.equal(cached(x), reference(x))
+        cached.clear_cache()
+        assert in_use() == before
+
+
+def test_the_environment_disables_the_tensor_cache(monkeypatch):
+    monkeypatch.setenv("PT_HPUGRAPH_DISABLE_TENSOR_CACHE", "1")
+    graphed = wrap(model())
+    with torch.no_grad():
+        x = torch.ones(2, 4, device="hpu")
+        assert graphed(x) is not graphed(x)
+
+
+def test_weights_change_in_place():
+    reference, graphed = model(), wrap(model())
+    x = torch.randn(2, 4).to("hpu")
+    with torch.no_grad():
+        graphed(x)
+        for m in (reference, graphed):
+            m.linear.weight.add_(1)
+            m.linear.bias.zero_()
+        assert torch.equal(graphed(x), reference(x))
+
+
+def test_inputs_are_updated_in_place_where_the_caller_has_them():
+    graphed = wrap_function(lambda x, y: (x.add_(1), x * y)[1])
+    y = torch.full((3,), 2.0, device="hpu")
+    for expected in (2.0, 3.0, 4.0):
+        x = torch.full((3,), expected - 1, device="hpu")
+        result = graphed(x, y)
+        assert x.tolist() == [expected] * 3
+        assert result.tolist() == [expected * 2] * 3
+
+
+def test_a_result_that_is_an_argument():
+    graphed = wrap_function(lambda x: (x.mul_(2), x[1:]))
+    for k in (1.0, 5.0):
+        x = torch.full((3,), k, device="hpu")
+        whole, part = graphed(x)
+        assert whole.tolist() == [2 * k] * 3 == x.tolist()
+        assert part.data_ptr() == x[1:].data_ptr()
+
+
+def test_inputs_of_any_layout():
+    function = wrap_function(lambda x: x.sum(1))
+    base = torch.arange(24.0, device="hpu").view(4, 6)
+    for x in (base, base.t(), base[:, ::2], base[1:3], base[:, :1].expand(4, 5), base.t(), base[2:4]):
+        torch.testing.assert_close(function(x).cpu(), x.cpu().sum(1))
+
+
+def test_keys_distinguish_dtypes_numbers_flags_and_structure():
+    calls = []
+
+    def work(x, scale=1, options=None):
+        calls.append(1)
+        y = x * scale
+        return y + 1 if options and options["shift"] else y
+
+    graphed = wrap_function(work)
+    x, whole = torch.ones(3, device="hpu"), torch.ones(3, dtype=torch.int32, device="hpu")
+    cases = [
+        ((x,), {}), ((whole,), {}), ((x, 2), {}), ((x, 2.0), {}), ((x, True), {}),
+        ((x,), {"options": {"shift": True}}), ((x,), {"options": {"shift": False}}),
+    ]  # fmt: skip
+    for _ in range(2):
+        for args, kwargs in cases:
+            expected = work(*args, **kwargs)
+            calls.pop()
+            got = graphed(*args, **kwargs)
+            assert got.dtype == expected.dtype
+            assert got.tolist() == expected.tolist()
+    assert len(calls) == len(cases)
+
+
+def test_arguments_that_cannot_be_hashed():
+    class Options:
+        __hash__ = None
+
+        def __init__(self, factor):
+            self.factor = factor
+
+    graphed = wrap_function(lambda x, options, rows: x[rows] * options.factor)
+    x = torch.arange(3.0, device="hpu")
+    for factor in (2, 3, 2):
+        for rows in (slice(0, 2), slice(1, 3)):
+            assert graphed(x, Options(factor), rows).tolist() == [factor * v for v in [0.0, 1.0, 2.0][rows]]
+
+
+Pair = namedtuple("Pair", "first second")
+
+
+@dataclasses.dataclass
+class Output:
+    value: torch.Tensor
+    extra: object = None
+
+
+def test_structures_of_arguments_and_results():
+    def work(pair, more):
+        return Output(pair.first + pair.second, {"list": [more["x"] * 2, None, "text"], "pair": Pair(more["x"], 1)})
+
+    graphed = wrap_function(work)
+    for k in (1.0, 2.0):
+        a, b = torch.full((2,), k, device="hpu"), torch.ones(2, device="hpu")
+        out = graphed(Pair(a, b), UserDict(x=a))
+        assert isinstance(out, Output)
+        assert out.value.tolist() == [k + 1] * 2
+        assert out.extra["list"][0].tolist() == [2 * k] * 2
+        assert out.extra["list"][1:] == [None, "text"]
+        assert out.extra["pair"].first.tolist() == [k] * 2
+        assert out.extra["pair"].second == 1
+
+
+def test_one_tensor_for_two_arguments():
+    graphed = wrap_function(lambda x, y: x.add_(1) + y)
+    for k in (1.0, 2.0):
+        x, y = torch.full((2,), k, device="hpu"), torch.zeros(2, device="hpu")
+        assert graphed(x, y).tolist() == [k + 1] * 2
+        assert graphed(y, y).tolist() == [2.0] * 2
+
+
+def test_max_graphs_then_without():
+    graphed = wrap(model(), max_graphs=1)
+    with torch.no_grad():
+        for batch in (1, 2, 2, 1):
+            graphed(torch.ones(batch, 4, device="hpu"))
+        assert graphed.calls == 3
+    with pytest.raises(ValueError, match="max_graphs must be 0 or more"):
+        wrap(model(), max_graphs=-1)
+
+
+def test_bypass_and_warmup(counted):
+    graphed = wrap(model())
+    with torch.no_grad():
+        x, y = torch.ones(2, 4, device="hpu"), torch.zeros(2, 4, device="hpu")
+        out = graphed(x)
+        values = out.tolist()
+        with counted() as moved:
+            assert graphed(y, warmup_mode=True) is out
+        assert moved["graph_replays"] == 0
+        assert out.tolist() == values
+        other = graphed(y, bypass_hpu_graphs=True)
+        assert graphed.calls == 2
+        assert other is not out
+        graphed(x, cache_tensors_list=[x])
+        assert graphed.calls == 2
+
+
+def test_modes_have_graphs_of_their_own():
+    class Net(nn.Module):
+        def forward(self, x):
+            return nn.functional.dropout(x, 0.5, self.training)
+
+    graphed = wrap(Net())
+    x = torch.ones(64, device="hpu")
+    torch.manual_seed(3)
+    first, second = graphed(x).tolist(), graphed(x).tolist()
+    graphed.eval()
+    assert graphed(x).tolist() == [1.0] * 64
+    torch.manual_seed(3)
+    expected = [nn.functional.dropout(x, 0.5).tolist() for _ in range(2)]
+    assert [first, second] == expected
+    with torch.inference_mode():
+        assert graphed(x).tolist() == [1.0] * 64
+    with torch.autocast("hpu", torch.bfloat16):
+        linear = wrap(model())
+        assert linear(torch.ones(1, 4, device="hpu")).dtype == torch.bfloat16
+    assert linear(torch.ones(1, 4, device="hpu")).dtype == torch.float32
+
+
+def test_an_argument_on_the_cpu_runs_without_a_graph():
+    graphed = wrap_function(lambda x, y: x + y.to("hpu"))
+    x = torch.ones(2, device="hpu")
+    for k in (1.0, 2.0):
+        with pytest.warns(RuntimeWarning, match="an argument is a tensor on the CPU"):
+            assert graphed(x, torch.full((2,), k)).tolist() == [1 + k] * 2
+
+
+def test_errors_leave_no_graph():
+    def work(x):
+        return x * x.sum().item()
+
+    graphed = wrap_function(work)
+    x = torch.ones(3, device="hpu")
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="aten::item is not supported during HPU Graph capturing"):
+            graphed(x)
+    assert not torch.hpu.is_current_stream_capturing()
+    assert graphed(x, bypass_hpu_graphs=True).tolist() == [3.0] * 3
+    with pytest.raises(RuntimeError, match="a result is on cpu"):
+        wrap_function(lambda x: torch.zeros(2))(x)
+    with pytest.raises(TypeError, match=r"expected a torch\.nn\.Module, got function"):
+        wrap(work)
+    with pytest.raises(TypeError, match="expected a function, got int"):
+        wrap_function(3)
+
+
+def test_memory_comes_back():
+    before = in_use()
+    graphed = wrap(model())
+    with torch.no_grad():
+        for batch in range(1, 6):
+            graphed(torch.ones(batch, 4, device="hpu"))
+    del graphed
+    assert in_use() == before
