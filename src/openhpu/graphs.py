@@ -105,6 +105,8 @@ class Compilations:
         from openhpu import _C
 
         _C.close_graphs()
+        # A thread that comes back from the core into an interpreter that has ended takes the process down.
+        self._thread.join()
         self._service.close()
 
 
