@@ -136,7 +136,7 @@ void GraphCache::request(const Entry& entry, const Graph& graph) {
   c->state = State::Compiling;
   open_.emplace(c->id, c);
   c->requested_at = c->sights;
-  requests_.push_back({c->id, graph, c->variable, c->formulas, entry.symbols});
+  requests_.push_back({c->id, graph, c->variable, c->formulas, entry.symbols, {}});
   requests_changed_.notify_one();
 }
 
@@ -218,6 +218,27 @@ std::shared_ptr<Recipe> GraphCache::decide(
   return entry->recipe;
 }
 
+std::shared_ptr<GraphCache::Compilation> GraphCache::compile_with(
+    const Graph& graph, std::vector<std::pair<uint32_t, std::string>> constants) {
+  std::lock_guard lock(mutex_);
+  auto c = new_compilation(graph);
+  c->state = State::Compiling;
+  open_.emplace(c->id, c);
+  requests_.push_back({c->id, graph, c->variable, {}, {}, std::move(constants)});
+  requests_changed_.notify_one();
+  std::erase_if(private_, [](const auto& p) { return p.expired(); });
+  private_.push_back(c);
+  return c;
+}
+
+std::shared_ptr<Recipe> GraphCache::recipe_of(const std::shared_ptr<Compilation>& c, bool& failed) {
+  Lock lock(mutex_);
+  if (c->state == State::Compiling && (policy_ == CompilePolicy::Sync || at::globalContext().deterministicAlgorithms()))
+    wait_for(lock, *c);
+  failed = c->state == State::Failed;
+  return c->state == State::Ready ? std::make_shared<Recipe>(c->result, std::vector<int64_t>{}) : nullptr;
+}
+
 bool GraphCache::next_request(CompileRequest& out) {
   std::unique_lock lock(mutex_);
   requests_changed_.wait(lock, [&] { return closed_ || !requests_.empty(); });
@@ -241,6 +262,7 @@ void GraphCache::succeed(uint64_t id, std::shared_ptr<CompiledGraph> compiled) {
 void GraphCache::fail(uint64_t id, std::string) {
   std::lock_guard lock(mutex_);
   if (auto node = open_.extract(id)) node.mapped()->state = State::Failed;
+  version_.fetch_add(1, std::memory_order_release);
   states_changed_.notify_all();
 }
 
@@ -266,10 +288,12 @@ bool GraphCache::wait_idle(double seconds) {
 std::vector<std::shared_ptr<const CompiledGraph>> GraphCache::recipes() const {
   std::lock_guard lock(mutex_);
   std::vector<std::shared_ptr<const CompiledGraph>> out;
-  for (const auto& entry : recency_) {
-    const auto& result = entry->compilation->result;
+  auto add = [&](const std::shared_ptr<CompiledGraph>& result) {
     if (result && std::find(out.begin(), out.end(), result) == out.end()) out.push_back(result);
-  }
+  };
+  for (const auto& c : private_)
+    if (auto held = c.lock()) add(held->result);
+  for (const auto& entry : recency_) add(entry->compilation->result);
   return out;
 }
 

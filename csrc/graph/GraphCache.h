@@ -28,6 +28,7 @@ struct CompileRequest {
   std::vector<bool> variable;  // by word of graph.numbers
   std::vector<Formula> formulas;
   std::vector<int64_t> symbols;  // values in this graph
+  std::vector<std::pair<uint32_t, std::string>> constants;  // inputs (slots) that the recipe holds, with their contents
 };
 
 // Graphs seen so far, by program, and what became of them: seen once (run node by node), compiling, ready, failed.
@@ -36,6 +37,21 @@ struct CompileRequest {
 class GraphCache {
  public:
   static GraphCache& instance();
+
+  enum class State { Seen, Compiling, Ready, Failed };
+  // Something that was, or may be, compiled: one graph, or a family with sizes as symbols.
+  struct Compilation {
+    uint64_t id = 0;
+    State state = State::Seen;
+    std::vector<uint64_t> numbers;  // as they were at first
+    std::vector<bool> variable;     // which have been seen to change
+    std::vector<Formula> formulas;  // of a family's integers
+    uint64_t sights = 0;
+    uint64_t requested_at = 0;      // the sighting
+    size_t requests = 0;
+    std::shared_ptr<CompiledGraph> result;
+    std::shared_ptr<const Graph> compiled;  // as it was when it was last sent to the compiler
+  };
 
   void configure(CompilePolicy policy, size_t max_graphs);
   CompilePolicy policy() const noexcept { return policy_; }
@@ -46,7 +62,13 @@ class GraphCache {
   // `waited`: the recipe was not there, and was waited for. `recurs`: that it does is known at first sight (a captured
   // graph, which will be replayed).
   std::shared_ptr<Recipe> recipe_for(const Graph& graph, uint64_t hash, bool& waited, bool recurs = false);
-  // Rises whenever a recipe becomes ready.
+  // Asks for a recipe for the caller alone, in which contents of some inputs are constants. Not to be called when the
+  // policy is Off.
+  std::shared_ptr<Compilation> compile_with(
+      const Graph& graph, std::vector<std::pair<uint32_t, std::string>> constants);
+  // Its recipe; null while there is none, `failed` when there will be none.
+  std::shared_ptr<Recipe> recipe_of(const std::shared_ptr<Compilation>& compilation, bool& failed);
+  // Rises whenever a compilation ends.
   uint64_t version() const noexcept { return version_.load(std::memory_order_acquire); }
 
   // The service's side. `next_request` blocks until there is one; false once `close` was called.
@@ -63,20 +85,6 @@ class GraphCache {
   void clear();
 
  private:
-  enum class State { Seen, Compiling, Ready, Failed };
-  // Something that was, or may be, compiled: one graph, or a family with sizes as symbols.
-  struct Compilation {
-    uint64_t id = 0;
-    State state = State::Seen;
-    std::vector<uint64_t> numbers;  // as they were at first
-    std::vector<bool> variable;     // which have been seen to change
-    std::vector<Formula> formulas;  // of a family's integers
-    uint64_t sights = 0;
-    uint64_t requested_at = 0;      // the sighting
-    size_t requests = 0;
-    std::shared_ptr<CompiledGraph> result;
-    std::shared_ptr<const Graph> compiled;  // as it was when it was last sent to the compiler
-  };
   struct Family {
     std::vector<uint64_t> structure;
     std::vector<std::vector<int64_t>> recordings;  // integers of members that no formulas in use cover
@@ -112,6 +120,7 @@ class GraphCache {
   std::deque<CompileRequest> requests_;
   std::unordered_map<uint64_t, std::shared_ptr<const Graph>> latest_;  // by shape_free_hash: the last one compiled
   std::vector<Recompilation> recompilations_;
+  std::vector<std::weak_ptr<Compilation>> private_;  // of compile_with
   uint64_t next_id_ = 1;
   std::atomic<uint64_t> version_{1};
   bool closed_ = false;

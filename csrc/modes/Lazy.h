@@ -97,7 +97,7 @@ class Recorder {
     void* data;         // inputs
     bool taken_over;    // the storage is gone and left its memory, to be freed once the graph is on its way
     uint32_t capture_slot;
-    std::shared_ptr<void> shared;  // memory that the storage, now gone, shared with captured graphs
+    std::shared_ptr<SharedBlock> shared;  // memory that the storage, now gone, shared with captured graphs
   };
   uint32_t enter(HPUMemory& memory);
   void hand_over();

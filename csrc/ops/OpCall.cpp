@@ -69,7 +69,7 @@ void OpCall::inspect() {
         if (value.isNone())
           signature.add_undefined();
         else
-          inspect_tensor(value.toTensor(), i, args[i].written);
+          inspect_tensor(value.toTensor(), i, kernel_.writes(i, args_));
         break;
       case ArgKind::TensorList:
       case ArgKind::OptionalTensorList:
@@ -82,7 +82,7 @@ void OpCall::inspect() {
             if (e.isNone())
               signature.add_undefined();
             else
-              inspect_tensor(e.toTensor(), i, args[i].written);
+              inspect_tensor(e.toTensor(), i, kernel_.writes(i, args_));
           }
         }
         break;
@@ -126,8 +126,12 @@ void OpCall::inspect() {
         break;
       }
     }
-    for (const auto& o : operands_)
-      if (o.written) signature.add(o.tensor->unsafeGetTensorImpl()->unsafe_storage().nbytes() == 0);
+    for (const auto& o : operands_) {
+      if (!o.written) continue;
+      const auto& storage = *o.tensor->unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+      signature.add(storage.nbytes() == 0);
+      note_write(storage);
+    }
   }
 }
 

@@ -41,8 +41,8 @@ struct OpCall {
   // part of the capture or, if no graph can hold it (`entry` is null), an error.
   void prepare_to_learn(Capture& capture);
   void record_learned(const std::shared_ptr<const ShapeEntry>& entry, const c10::Stack& results);
-  // Before the call is recorded: memory for operands that the capture did not make.
-  void require_operands(const Capture& capture);
+  // Before the call is recorded: memory for operands that the capture did not make; and which of them are weights.
+  void prepare_operands(Capture& capture);
   c10::DeviceIndex device_index() const noexcept { return device_.index(); }
 
   Signature signature;

@@ -21,7 +21,7 @@ bool OpCall::record(const std::shared_ptr<const ShapeEntry>& entry) {
       return false;
   }
   auto* capture = current_capture(device_.index());
-  if (C10_UNLIKELY(capture != nullptr)) require_operands(*capture);
+  if (C10_UNLIKELY(capture != nullptr)) prepare_operands(*capture);
   const uint32_t site = current_site();
   c10::SmallVector<c10::Storage, 4> storages;
   {

@@ -61,6 +61,11 @@ class Describe {
       }
       out["symbols"] = symbols;
     }
+    if (!request_.constants.empty()) {
+      py::dict constants;
+      for (const auto& [slot, contents] : request_.constants) constants[py::int_(slot)] = py::bytes(contents);
+      out["constants"] = constants;
+    }
     return out;
   }
 

@@ -152,12 +152,27 @@ void assign_memory(HPUMemory& memory, void* data) noexcept {
   memory.owner->clear_materializer();
 }
 
-std::shared_ptr<void> share_memory(HPUMemory& memory) {
-  if (!memory.shared && memory.data)
-    memory.shared = std::shared_ptr<void>(memory.data, [pool = memory.pool](void* data) {
-      if (auto* d = device::DeviceRegistry::instance().get_if_open(pool)) d->memory().free(data);
-    });
+SharedBlock::~SharedBlock() {
+  if (auto* d = device::DeviceRegistry::instance().get_if_open(pool)) d->memory().free(data);
+}
+
+std::shared_ptr<SharedBlock> share_memory(HPUMemory& memory) {
+  if (!memory.shared && memory.data) memory.shared = std::make_shared<SharedBlock>(memory.data, memory.pool);
   return memory.shared;
+}
+
+void watch_memory(HPUMemory& memory) {
+  if (auto block = share_memory(memory)) {
+    block->watched.store(true, std::memory_order_relaxed);
+    memory.watched.store(block.get(), std::memory_order_relaxed);
+  }
+}
+
+void note_write(const c10::StorageImpl& storage) {
+  const auto* memory = memory_of(storage);
+  if (!memory) return;
+  if (auto* block = memory->watched.load(std::memory_order_relaxed); C10_UNLIKELY(block != nullptr))
+    block->writes.fetch_add(1, std::memory_order_relaxed);
 }
 
 HPUMemory* memory_of(const c10::StorageImpl& storage) {

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 # A script that never ends a step and never reads a value shall not record for ever.
 _MAX_OPERATORS = 1 << 18
-_STOP_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -111,8 +110,8 @@ class Compilations:
         from openhpu import _C
 
         _C.close_graphs()
-        # Python ends a thread that asks for its lock too late by unwinding it, which the core's frames don't survive.
-        self._thread.join(_STOP_S)
+        # A thread that comes back from the core into an interpreter that has ended takes the process down.
+        self._thread.join()
         self._service.close()
 
 

@@ -45,7 +45,8 @@ class Description(TypedDict):
     """A graph. `live`: fresh slots needed afterwards. `scalars`: Python numbers of this run; those marked `variable`
     are inputs of a recipe, the others constants. `threads`: number of threads to compile for. `sites`: number of a
     source line to "file:line". `symbols`: sizes that are left open, with their values in this run; wherever a size,
-    stride, offset or number of bytes is expected there may be a formula, such as "64*n0"."""
+    stride, offset or number of bytes is expected there may be a formula, such as "64*n0". `constants`: contents of
+    input slots that will not change and may be compiled in."""
 
     slots: list[SlotDescription]
     nodes: list[NodeDescription]
@@ -55,6 +56,7 @@ class Description(TypedDict):
     threads: int
     sites: NotRequired[dict[int, str]]
     symbols: NotRequired[dict[str, dict[str, int]]]
+    constants: NotRequired[dict[int, bytes]]
 
 
 # c10's enumerations: what an operator's integer means where its schema says ScalarType, Layout or MemoryFormat.
@@ -158,6 +160,9 @@ def key(description: Description, *build: str) -> str:
         [bool(v) for v in variable],
         description["threads"],
         sorted(description.get("symbols", ())),
+        sorted(
+            (slot, hashlib.sha256(content).hexdigest()) for slot, content in description.get("constants", {}).items()
+        ),
         build,
     )
     return hashlib.sha256(repr(_plain(parts)).encode()).hexdigest()  # repr tells 1 from True and from 1.0

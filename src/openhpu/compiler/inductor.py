@@ -42,7 +42,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     return dict(select_decomp_table())
 
 
-def options(threads: int, output: Path) -> dict[str, Any]:
+def options(threads: int, output: Path, frozen: bool) -> dict[str, Any]:
     """Inductor's configuration for one recipe."""
     return {
         "cpp_wrapper": True,
@@ -56,6 +56,8 @@ def options(threads: int, output: Path) -> dict[str, Any]:
         "size_asserts": False,
         "alignment_asserts": False,
         "scalar_asserts": False,
+        # Kernels that want packed weights find them where weights are constants.
+        "freezing": frozen,
     }
 
 
@@ -85,7 +87,7 @@ def build(graph: GraphModule, inputs: Sequence[torch.Tensor], threads: int, dire
         V.set_aot_compilation(True),
         vector_random.vectorised(),
         toolchain.quick(headers),
-        config.patch(options(threads, output)),
+        config.patch(options(threads, output, bool(graph.graph.find_nodes(op="get_attr")))),
         config.patch(get_cpp_wrapper_config()),
         V.set_real_inputs(inputs),
         V.set_fake_mode(fake_mode),

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from openhpu.compiler import inductor, passes
+from openhpu.compiler import constants, inductor, passes
 from openhpu.compiler.description import Description
 from openhpu.compiler.disk_cache import publish, sha256
 from openhpu.compiler.errors import CannotCompile
@@ -51,13 +51,15 @@ def compile_recipe(
             graph, inputs = trace(program, inductor.decompositions())
             passes.run(graph)
             try:
+                arguments = constants.compile_in(program, graph, inputs)
                 prepared = headers or directory / ".headers"
-                library = inductor.build(graph, inputs, description["threads"], work, prepared)
+                library = inductor.build(graph, arguments, description["threads"], work, prepared)
             except OSError:
                 raise
             except Exception as error:  # Inductor's and the C++ compiler's are of many kinds
                 raise CannotCompile(f"Inductor: {_reason(error)}", scalars=program.plan.scalars) from error
             note_guards(program, inputs)
+        known = constants.slots(program)
         kept = {path.name for path in library.files.values()}
         for path in work.iterdir():
             if path.name not in kept and not (keep_sources and path.suffix == ".cpp"):
@@ -65,7 +67,7 @@ def compile_recipe(
         (work / PROGRAM).write_text(program.text)
         manifest = Manifest(
             key=key,
-            inputs=tuple(SlotTensor.of(s.index, s.base) for s in program.plan.inputs if s.base),
+            inputs=tuple(SlotTensor.of(s.index, s.base) for s in program.plan.inputs if s.base and s not in known),
             scalar_inputs=tuple(ScalarInput(i, program.scalar_dtype(i)) for i in program.plan.scalars),
             variable=tuple(i for i, variable in enumerate(description["variable"]) if variable),
             outputs=tuple(SlotTensor.of(s.index, s.base) for s in program.plan.outputs if s.base),

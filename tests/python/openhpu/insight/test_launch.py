@@ -65,13 +65,19 @@ def test_an_interrupted_script(tmp_path, environment_of_runs, number):
     script.write_text(WORK + "import pathlib, time\npathlib.Path('ready').touch()\ntime.sleep(60)\n")
     process = subprocess.Popen(
         [sys.executable, "-m", "openhpu", "run", "--json", str(script)],
-        env=environment_of_runs, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=environment_of_runs | {"TMPDIR": str(tmp_path)}, cwd=tmp_path,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        # A runner in the background ignores interrupts, and so would its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )  # fmt: skip
     while not (tmp_path / "ready").exists():
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.02)
-    if number == signal.SIGTERM:
-        time.sleep(1)  # no handler runs: what a write before the signal held is what is left
+    # No handler runs on SIGTERM: what a write before it held is what is left.
+    while number == signal.SIGTERM and not any(
+        json.loads(path.read_text())["blocking_reads"] for path in tmp_path.glob("openhpu-run-*/*.json")
+    ):
+        time.sleep(0.02)
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert process.returncode == {signal.SIGINT: 128 + 2, signal.SIGTERM: 128 + 15}[number], err
