@@ -60,10 +60,17 @@ void note_copy(const char* kind, Counter n, std::optional<Counter> bytes, const 
     emit(kCopy, {{"kind", std::string(kind)}, {"bytes", static_cast<int64_t>(t.nbytes())}}, current_site());
 }
 
-void note_blocking_read(const char* op, size_t bytes) {
+// Waits for what the host is about to read, and tells of it.
+template <class Wait>
+void blocking_read(const char* op, size_t bytes, Wait&& wait) {
   count(Counter::BlockingReads);
+  const uint64_t since = now_ns();
+  wait();
   if (C10_UNLIKELY(listening(kBlockingRead)))
-    emit(kBlockingRead, {{"op", std::string(op)}, {"bytes", static_cast<int64_t>(bytes)}}, current_site());
+    emit(kBlockingRead,
+         {{"op", std::string(op)}, {"bytes", static_cast<int64_t>(bytes)},
+          {"wait_ns", static_cast<int64_t>(now_ns() - since)}},
+         current_site());
 }
 
 void check_shapes(const at::Tensor& src, const at::Tensor& dst) {
@@ -146,8 +153,7 @@ void device_to_host(const at::Tensor& src, const at::Tensor& dst, bool non_block
   if (pinned) command->keep(dst.storage());
   const uint64_t sequence = submit(d, command.release());
   if (pinned) return;
-  note_blocking_read("aten::_to_copy", src.nbytes());
-  d.queue().wait(sequence);
+  blocking_read("aten::_to_copy", src.nbytes(), [&] { d.queue().wait(sequence); });
   raise_pending_error(d);
 }
 
@@ -187,9 +193,10 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
   if (C10_UNLIKELY(current_capture(self.device().index()) != nullptr))
     refuse_in_capture("aten::item", kHostReadRemedy);
   auto& d = device_of(self.device());
-  note_blocking_read("aten::item", self.element_size());
-  flush(d);
-  d.queue().drain();
+  blocking_read("aten::item", self.element_size(), [&] {
+    flush(d);
+    d.queue().drain();
+  });
   raise_pending_error(d);
   device::MemoryPool::AccessScope access(d.memory());
   return at::_local_scalar_dense(cpu_alias(self));

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from openhpu.insight.document import Document, by_line, fallback, plural, recompilation, size, where
+from openhpu.insight.document import Document, by_line, fallback, plural, recompilation, size, wait, where
 
 _MANY_GRAPHS = 10
 _MUCH_MEMORY = 16 << 20  # a peak below it is small on every device
@@ -61,7 +61,7 @@ def _reads(document: Document) -> Iterator[Advice]:
             "it, and end the graph in lazy mode. Sum what you log on the device and read it every so many steps.",
             tuple(
                 f"{where(r)}: {r['op']} {plural(r['count'], 'time')} in {plural(steps, 'step')}, "
-                f"{size(r['bytes'])} in all"
+                f"{size(r['bytes'])} in all, waited {wait(r['wait_ns'])}"
                 for r in often[:8]
             ),
         )

@@ -47,6 +47,7 @@ class Collector:
         self._fallbacks: Counter[Key] = Counter()
         self._reads: Counter[Key] = Counter()
         self._read_bytes: Counter[Key] = Counter()
+        self._read_wait_ns: Counter[Key] = Counter()
         self._graphs: dict[str, dict[str, Any]] = {}
         self._recipe_runs: Counter[str] = Counter()
         self._compilations: list[dict[str, Any]] = []
@@ -129,6 +130,7 @@ class Collector:
         with self._lock:
             self._reads[key] += 1
             self._read_bytes[key] += event.params["bytes"]
+            self._read_wait_ns[key] += event.params["wait_ns"]
 
     def _on_peak(self, event: events.Event) -> None:
         with self._lock:
@@ -245,7 +247,8 @@ class Collector:
                 for (op, dtype, site), count in self._fallbacks.most_common()
             ],
             "blocking_reads": [
-                {"op": op, **place(site), "count": count, "bytes": self._read_bytes[(op, site)]}
+                {"op": op, **place(site), "count": count, "bytes": self._read_bytes[(op, site)],
+                 "wait_ns": self._read_wait_ns[(op, site)]}
                 for (op, site), count in self._reads.most_common()
             ],
             "memory": self._memory(marks),

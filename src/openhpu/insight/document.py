@@ -68,6 +68,11 @@ def size(number: float) -> str:
     return f"{number:.0f} B" if unit == "B" else f"{number:.1f} {unit}"
 
 
+def wait(ns: int) -> str:
+    """A time that the host waited, in milliseconds."""
+    return f"{ns / 1e6:,.1f} ms"
+
+
 def plural(number: int, one: str, many: str | None = None) -> str:
     """`3 steps`, `1 step`."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"

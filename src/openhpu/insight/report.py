@@ -8,7 +8,18 @@ from html import escape
 
 from openhpu.insight import charts
 from openhpu.insight.advice import advise
-from openhpu.insight.document import Document, bound, by_line, plural, recompilation, size, title, unfinished, where
+from openhpu.insight.document import (
+    Document,
+    bound,
+    by_line,
+    plural,
+    recompilation,
+    size,
+    title,
+    unfinished,
+    wait,
+    where,
+)
 
 _STYLE = """
 :root { color-scheme: light dark; --ground: #fff; --text: #1b1f24; --faint: #667; --line: #d5d9e0; --soft: #f3f5f8;
@@ -127,12 +138,12 @@ def _recompilations(document: Document) -> str:
 
 def _places(document: Document) -> str:
     fallbacks = [(where(r), r["op"], r["dtype"], r["count"]) for r in document["fallbacks"]]
-    reads = [(where(r), r["op"], size(r["bytes"]), r["count"]) for r in document["blocking_reads"]]
+    reads = [(where(r), r["op"], size(r["bytes"]), r["count"], wait(r["wait_ns"])) for r in document["blocking_reads"]]
     return (
         "<h2>CPU fallbacks</h2>"
         + _table(("Line", "Operator", "Dtype", "Times"), fallbacks)
         + "<h2>Blocking reads</h2>"
-        + _table(("Line", "Operation", "Bytes", "Times"), reads)
+        + _table(("Line", "Operation", "Bytes", "Times", "Waited"), reads)
     )
 
 

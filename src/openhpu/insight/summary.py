@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from openhpu.insight.document import Document, bound, fallback, plural, recompilation, size, title, unfinished, where
+from openhpu.insight.document import (
+    Document,
+    bound,
+    fallback,
+    plural,
+    recompilation,
+    size,
+    title,
+    unfinished,
+    wait,
+    where,
+)
 
 _MAX_LINES = 10
 
@@ -41,7 +52,10 @@ def _lines(document: Document) -> Iterator[str]:
     )
     yield from _listed(
         "blocking reads",
-        [f"{where(r)}: {r['op']}, {plural(r['count'], 'time')}" for r in document["blocking_reads"]],
+        [
+            f"{where(r)}: {r['op']}, {plural(r['count'], 'time')}, waited {wait(r['wait_ns'])}"
+            for r in document["blocking_reads"]
+        ],
     )
     memory = document["memory"]
     yield f"memory peak: {size(memory['peak_bytes'])} of {size(memory['limit_bytes'])}" + (

@@ -52,13 +52,16 @@ def test_a_fallback_on_doubles_is_another_advice_than_a_missing_operator(seen):
 
 def test_only_reads_in_at_least_every_other_step_are_too_many(seen):
     def read(line, count):
-        return {"op": "aten::item", "file": "/somewhere/script.py", "line": line, "count": count, "bytes": 4 * count}
+        return {
+            "op": "aten::item", "file": "/somewhere/script.py", "line": line, "count": count, "bytes": 4 * count,
+            "wait_ns": count * 1_000_000,
+        }  # fmt: skip
 
     seen["blocking_reads"] = [read(1, 10), read(2, 5), read(3, 4)]
     (found,) = advice.advise(seen)
     assert found.evidence == (
-        "script.py:1: aten::item 10 times in 10 steps, 40 B in all",
-        "script.py:2: aten::item 5 times in 10 steps, 20 B in all",
+        "script.py:1: aten::item 10 times in 10 steps, 40 B in all, waited 10.0 ms",
+        "script.py:2: aten::item 5 times in 10 steps, 20 B in all, waited 5.0 ms",
     )
 
 

@@ -25,7 +25,9 @@ def test_arguments_output_and_exit_code_are_the_scripts(openhpu_run):
     assert run.code == 7
     assert run.out.splitlines()[:2] == ["8.0", "['script.py', '--report', '-m', 'x'] __main__"]
     assert run.seen["exit_code"] == 7
-    assert run.seen["blocking_reads"][0]["line"] == 3
+    (read,) = run.seen["blocking_reads"]
+    assert read["line"] == 3
+    assert read["wait_ns"] > 0
 
 
 def test_a_module(tmp_path, environment_of_runs):
