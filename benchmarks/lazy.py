@@ -41,8 +41,14 @@ def _measure(workload: Workload, rounds: int, calls: int, aim: str) -> Table:
         children = {name: stack.enter_context(Child(workload, **options)) for name, options in PEERS.items()}
         losses = {name: child.losses(_WARM_UP) for name, child in children.items()}
         for name in children:
+            # Inductor's convolutions and statistics round in an order of their own, and AdamW's first steps amplify it.
+            rtol = 2e-3 if "compile" in name else 1e-4
             torch.testing.assert_close(
-                torch.tensor(losses["hpu, lazy"]), torch.tensor(losses[name]), rtol=1e-4, atol=1e-5
+                torch.tensor(losses["hpu, lazy"]),
+                torch.tensor(losses[name]),
+                rtol=rtol,
+                atol=1e-5,
+                msg=lambda text, name=name: f"{workload.title}: losses of hpu, lazy and of {name}: {text}",
             )
         found = in_turns([child.peer(name) for name, child in children.items()], rounds, calls)
         counters = children["hpu, lazy"].counters(10)
