@@ -9,6 +9,7 @@ import torch
 from torch.utils import _foreach_utils
 
 from openhpu import _C, hpu, optimizers
+from openhpu.late_imports import after_import
 
 
 def apply() -> None:
@@ -21,6 +22,8 @@ def apply() -> None:
     _sparse_new()
     _printing()
     _storage_addresses()
+    _fake_strides()
+    _compile_support()
     optimizers.install()  # a public hook of torch.optim, no patch
 
 
@@ -160,3 +163,37 @@ def _storage_addresses() -> None:
 
     for name in ("data_ptr", "resize_", "_write_file"):
         with_memory(name)
+
+
+def _fake_strides() -> None:
+    """Fake tensors on hpu have contiguous results only. Here kernels keep strides as on the CPU, and traces must agree."""
+
+    def is_noncontiguous_supported(device: Any) -> bool:
+        return True
+
+    for name in ("torch._subclasses.fake_impls", "torch._refs"):
+        module: Any = importlib.import_module(name)
+        module.is_noncontiguous_supported = is_noncontiguous_supported
+
+
+def _compile_support() -> None:
+    """torch.compile has registries for backends and devices, but scripts that don't compile never import it."""
+
+    def backend() -> None:
+        from openhpu.dynamo import registration
+
+        registration.register_backend()
+
+    def device() -> None:
+        from openhpu.dynamo import registration
+
+        registration.register_device()
+
+    def inductor() -> None:
+        from openhpu.dynamo import registration
+
+        registration.refuse_inductor()
+
+    after_import("torch._dynamo.backends.registry", backend)
+    after_import("torch._dynamo.device_interface", device)
+    after_import("torch._inductor.codegen.common", inductor)

@@ -1,0 +1,45 @@
+"""What torch.compile is told about hpu, when its modules are imported."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+
+def register_backend() -> None:
+    """The name `hpu_backend`."""
+    from torch._dynamo.backends import registry
+
+    def hpu_backend(*args: Any, **kwargs: Any) -> Any:
+        from openhpu.dynamo.backend import hpu_backend
+
+        return hpu_backend(*args, **kwargs)
+
+    registry.register_backend(hpu_backend, name="hpu_backend")  # type: ignore[arg-type]
+
+
+def register_device() -> None:
+    """Dynamo's interface of the device."""
+    from torch._dynamo.device_interface import register_interface_for_device
+
+    from openhpu.dynamo.device_interface import HpuInterface
+
+    register_interface_for_device("hpu", HpuInterface)
+    register_interface_for_device("hpu:0", HpuInterface)
+
+
+def refuse_inductor() -> None:
+    """Inductor has no code for hpu; without these it fails with an assertion that says nothing."""
+    from torch._inductor.codegen import common
+
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(
+            'backend="inductor" has no code for hpu tensors. Use torch.compile(..., backend="hpu_backend"), or move '
+            "the tensors to the CPU."
+        )
+
+    class Wrapper:
+        create = staticmethod(refuse)
+
+    common.register_device_op_overrides("hpu", common.DeviceOpOverrides())
+    common.register_backend_for_device("hpu", refuse, Wrapper)  # type: ignore[arg-type]
