@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -179,21 +180,10 @@ def _fake_strides() -> None:
 def _compile_support() -> None:
     """torch.compile has registries for backends and devices, but scripts that don't compile never import it."""
 
-    def backend() -> None:
-        from openhpu.dynamo import registration
+    def call(name: str) -> Callable[[], None]:
+        return lambda: getattr(importlib.import_module("openhpu.dynamo.registration"), name)()
 
-        registration.register_backend()
-
-    def device() -> None:
-        from openhpu.dynamo import registration
-
-        registration.register_device()
-
-    def inductor() -> None:
-        from openhpu.dynamo import registration
-
-        registration.refuse_inductor()
-
-    after_import("torch._dynamo.backends.registry", backend)
-    after_import("torch._dynamo.device_interface", device)
-    after_import("torch._inductor.codegen.common", inductor)
+    after_import("torch._dynamo.backends.registry", call("register_backend"))
+    after_import("torch._dynamo.device_interface", call("register_device"))
+    after_import("torch._dynamo.trace_rules", call("keep_out"))
+    after_import("torch._inductor.codegen.common", call("refuse_inductor"))

@@ -28,6 +28,13 @@ def register_device() -> None:
     register_interface_for_device("hpu:0", HpuInterface)
 
 
+def keep_out() -> None:
+    """Functions of this project read the device's state through its core; Dynamo calls them, and traces around."""
+    from torch._dynamo import trace_rules
+
+    trace_rules.add("openhpu")
+
+
 def refuse_inductor() -> None:
     """Inductor has no code for hpu; without these it fails with an assertion that says nothing."""
     from torch._inductor.codegen import common
@@ -39,6 +46,7 @@ def refuse_inductor() -> None:
         )
 
     class Wrapper:
+        supports_caching = False
         create = staticmethod(refuse)
 
     common.register_device_op_overrides("hpu", common.DeviceOpOverrides())
