@@ -171,6 +171,7 @@ def test_graph_breaks(compiled_graphs):
     assert seen == [0.0, 4.0, 8.0]
     assert len(compiled_graphs) >= 3
     with pytest.raises(torch._dynamo.exc.Unsupported, match="graph_break"):
+        torch._dynamo.reset()
         compiled(work, fullgraph=True)(torch.ones(2, device="hpu"))
 
 

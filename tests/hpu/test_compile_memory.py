@@ -226,6 +226,16 @@ def test_saved_activations_survive_changes():
     torch.testing.assert_close(to_cpu(actual), to_cpu(expected))
 
 
+def test_a_changed_activation_is_an_error():
+    f = torch.compile(torch.exp, backend="hpu_backend")
+    for _ in range(3):
+        y = f(torch.ones(3, 3, device="hpu", requires_grad=True))
+        with torch.no_grad():
+            y.zero_()
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            y.sum().backward()
+
+
 def test_batch_norm_statistics():
     model, reference = nn.BatchNorm1d(3).to("hpu"), nn.BatchNorm1d(3)
     f = torch.compile(model, backend="hpu_backend")

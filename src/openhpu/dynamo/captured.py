@@ -135,45 +135,47 @@ class Captured:
     ) -> None:
         self.graph = graph
         self._inputs = inputs
-        fresh: list[torch.Tensor] = []
-        results: list[Output] = []
-        plain = True  # each result is the next of the graph's outputs
-        for value in outputs:
-            result, is_fresh = self._result(value, fresh, constants)
-            results.append(result)
-            plain = plain and is_fresh
-        graph.mark_user_outputs(fresh, transient=True)
+        self._fresh: list[torch.Tensor] = []
+        self._positions: dict[int, int] = {}  # address of a storage: where the first result in it is in `_fresh`
+        results = [self._result(value, constants) for value in outputs]
+        graph.mark_user_outputs(self._fresh, transient=True)
         # What is left with memory of its own was never written by an operator: uninitialised tensors.
         idle = {tensor.data_ptr() for tensor in graph.outputs()}
-        if idle:
-            plain = False
-            self._renew(results, fresh, idle)
+        renewed = {k: _empty(t) for k, t in enumerate(self._fresh) if t.data_ptr() in idle}
         graph.clear_inputs()
         inputs.forget()
-        self._results = None if plain else results
         self._run = graph.run
+        self._renewed = renewed
+        # In most graphs each result is the next output, and there is nothing to do.
+        self._results = None if results == list(range(len(self._fresh))) and not renewed else results
+        self._fresh = []
 
-    def _result(self, value: Any, fresh: list[torch.Tensor], constants: frozenset[int]) -> tuple[Output, bool]:
+    def _result(self, value: Any, constants: frozenset[int]) -> int | Output:
+        """How to make a result: which output it is, or a function of the arguments and outputs."""
         if not isinstance(value, torch.Tensor):
-            return _constant(value), False
+            return _constant(value)
         if value.numel() == 0:
-            return _empty(value), False
+            return _empty(value)
         place = self._inputs.owner(value)
         if place is not None:
             view = self._inputs.view_of(place, value)
-            return (lambda args, outputs: view(args)), False
-        if value.device.type != "hpu" or value.untyped_storage().data_ptr() in constants:
-            return _constant(value), False
-        position = len(fresh)
-        fresh.append(value)
-        return _fresh(position), True
-
-    @staticmethod
-    def _renew(results: list[Output], fresh: list[torch.Tensor], idle: set[int]) -> None:
-        for k, result in enumerate(results):
-            position = getattr(result, "position", None)
-            if position is not None and fresh[position].data_ptr() in idle:
-                results[k] = _empty(fresh[position])
+            return lambda args, outputs: view(args)
+        address = value.untyped_storage().data_ptr()
+        if value.device.type != "hpu" or address in constants:
+            return _constant(value)
+        position = self._positions.setdefault(address, len(self._fresh))
+        if position == len(self._fresh):
+            self._fresh.append(value)
+            return position
+        first = self._fresh[position]
+        if value is first:
+            return position
+        size, stride, offset = value.size(), value.stride(), value.storage_offset()
+        if value.dtype == first.dtype:
+            # A view, so that autograd notices a write to one of them in the other.
+            return lambda args, outputs: outputs[position].as_strided(size, stride, offset)
+        self._fresh.append(value)
+        return len(self._fresh) - 1
 
     def __call__(self, args: Sequence[Any]) -> Sequence[Any] | None:
         """The results for `args`, by one command for the device; None if the arguments lie in memory in another way."""
@@ -183,19 +185,13 @@ class Captured:
         outputs = self._run(given)
         if self._results is None:
             return outputs
-        return [result(args, outputs) for result in self._results]
+        for k, make in self._renewed.items():
+            outputs[k] = make(args, outputs)
+        return [outputs[result] if isinstance(result, int) else result(args, outputs) for result in self._results]
 
 
 def _constant(value: Any) -> Output:
     return lambda args, outputs: value
-
-
-def _fresh(position: int) -> Output:
-    def result(args: Sequence[Any], outputs: Sequence[torch.Tensor]) -> torch.Tensor:
-        return outputs[position]
-
-    result.position = position  # type: ignore[attr-defined]
-    return result
 
 
 def _empty(like: torch.Tensor) -> Output:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import torch
@@ -21,14 +21,14 @@ _capturing = threading.Lock()
 class Cluster:
     """`module`, whose nodes all run on one hpu device, and its captures.
 
-    `refused` names nodes that no capture could hold; they ran eagerly. Who asks then cuts the graph elsewhere.
+    `refuse` is called with each node that a capture can't hold, before it runs eagerly.
     """
 
-    def __init__(self, module: fx.GraphModule, max_captures: int) -> None:
+    def __init__(self, module: fx.GraphModule, max_captures: int, refuse: Callable[[fx.Node], None]) -> None:
         self.module = module
         self.calls = 0
-        self.refused: list[fx.Node] = []
         self._max_captures = max_captures
+        self._refuse = refuse
         self._written = nodes.written_placeholders(module)
         self._varies = nodes.is_dynamic(module)
         self._constants = frozenset(
@@ -88,7 +88,7 @@ class Cluster:
             graph.capture_begin()
         except RuntimeError:  # a capture by hand, on another thread
             return self.plain(args)
-        interpreter = _Capturing(self.module, graph)
+        interpreter = _Capturing(self.module, graph, self._refuse)
         try:
             graph.mark_user_inputs(inputs.tensors)
             outputs: Sequence[Any] = interpreter.run(*inputs.static)
@@ -100,7 +100,6 @@ class Cluster:
         finally:
             inputs.copy_back(args)
         if interpreter.refused:
-            self.refused = interpreter.refused
             interpreter.abandon("it holds operators that can't be captured")
             return _for_caller(inputs, args, outputs)
         graph.compile()
@@ -137,10 +136,11 @@ def _can_be_input(tensor: torch.Tensor) -> bool:
 class _Capturing(fx.Interpreter):
     """Runs a module under a capture. After a refused operator it goes on, to find out what else is refused."""
 
-    def __init__(self, module: fx.GraphModule, graph: Any) -> None:
+    def __init__(self, module: fx.GraphModule, graph: Any, refuse: Callable[[fx.Node], None]) -> None:
         super().__init__(module)
-        self.refused: list[fx.Node] = []
+        self.refused = False
         self._graph = graph
+        self._refuse = refuse
 
     def run_node(self, n: fx.Node) -> Any:
         try:
@@ -149,7 +149,8 @@ class _Capturing(fx.Interpreter):
             if self._graph.is_capturing():
                 raise
         # The capture has ended, so the device takes the operator. What ran before it has run for good.
-        self.refused.append(n)
+        self.refused = True
+        self._refuse(n)
         result = super().run_node(n)
         self._graph = _C.CapturedGraph()
         self._graph.capture_begin()

@@ -57,6 +57,7 @@ class CompiledGraph:
         self._options = options
         self._refused: dict[str, str] = {}  # names of nodes: why
         self.device = nodes.device_of(module)
+        self._stale = False
         self._clusters: list[Cluster] = []
         self._run = self._plan()
         _graphs.append(weakref.ref(self))
@@ -71,15 +72,18 @@ class CompiledGraph:
     def __call__(self, args: list[Any]) -> Sequence[Any]:
         results = self._run(args)
         args.clear()
-        if any(cluster.refused for cluster in self._clusters):
-            self._cut_again()
+        if self._stale:
+            self._stale = False
+            self._run = self._plan()
         return results
 
-    def _cut_again(self) -> None:
-        for cluster in self._clusters:
-            for node in cluster.refused:
-                self._refused[node.meta["openhpu_node"]] = "it runs on the CPU for these dtypes, or reads a value"
-        self._run = self._plan()
+    def _refuse(self, node: fx.Node) -> None:
+        """A capture can't hold the node, which its device would not say before. The next call has other clusters."""
+        why = "it runs on the CPU for these dtypes, or reads a value"
+        if not self._options.use_eager_fallback:
+            raise self._error(node, why)
+        self._refused[node.meta["openhpu_node"]] = why
+        self._stale = True
 
     def _plan(self) -> Any:
         """What runs the graph: a cluster, or a module of clusters and eager parts."""
@@ -106,7 +110,7 @@ class CompiledGraph:
             return self._eager()
         if not eager:
             self.layout.clusters = [Counter(map(nodes.name_of, compute))]
-            self._clusters = [Cluster(self._module, self._options.max_captures)]
+            self._clusters = [Cluster(self._module, self._options.max_captures, self._refuse)]
             return self._clusters[0]
         return self._split(order, eager)
 
@@ -146,7 +150,7 @@ class CompiledGraph:
             compute = [node for node in module.graph.nodes if nodes.is_compute(node)]
             if not compute:
                 continue
-            cluster = Cluster(module, self._options.max_captures)
+            cluster = Cluster(module, self._options.max_captures, self._refuse)
             self._clusters.append(cluster)
             self.layout.clusters.append(Counter(map(nodes.name_of, compute)))
             setattr(whole, name, _ClusterModule(cluster))
