@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from benchmarks import compile as compiling
 from benchmarks import event_cost, graphs, import_time, lazy, memory, operators, report, timing, training
 from benchmarks.report import Table
 
@@ -18,6 +19,7 @@ BENCHMARKS: dict[str, tuple[Callable[[int], list[Table]], int]] = {
     "linear100": (training.linear100, 25),
     "steps": (training.steps, 20),
     "lazy": (lazy.lazy, 15),
+    "compile": (compiling.compiled, 15),
     "graphs": (graphs.graphs, 15),
     "memory": (memory.memory, 15),
     "events": (event_cost.event_cost, 25),

@@ -167,7 +167,7 @@ def _storage_addresses() -> None:
 
 
 def _fake_strides() -> None:
-    """Fake tensors on hpu have contiguous results only. Here kernels keep strides as on the CPU, and traces must agree."""
+    """Fake tensors on hpu have contiguous results only. Kernels here keep strides as on the CPU; traces must agree."""
 
     def is_noncontiguous_supported(device: Any) -> bool:
         return True

@@ -280,3 +280,28 @@ def test_the_samples_of_the_documentation():
     with torch.no_grad():
         torch.testing.assert_close(compiled_eval_model(x), model_to_eval(x))
     assert openhpu.counters()["graph_replays"] > 0
+
+
+def test_compiled_autograd(script):
+    script(
+        """
+import torch, openhpu
+from habana_frameworks.torch.dynamo.compile_backend.experimental import enable_compiled_autograd
+from habana_frameworks.torch.dynamo.device_interface import HpuInterface
+from habana_frameworks.torch.utils.dynamo_utils import FxGraphAnalyzer
+assert HpuInterface.device_count() == 1
+enable_compiled_autograd()
+model = torch.nn.Linear(3, 2).to("hpu")
+x = torch.ones(4, 3, device="hpu")
+@torch.compile(backend="hpu_backend")
+def step(x):
+    model(x).sum().backward()
+for k in range(3):
+    model.zero_grad()
+    with FxGraphAnalyzer() as analyzer:
+        step(x * k)
+    assert model.weight.grad.tolist() == [[4.0 * k] * 3] * 2
+""",
+        warnings="ignore",
+        OPENHPU_COMPILE="off",
+    )

@@ -85,9 +85,7 @@ def test_a_scheduler_beside_the_step():
     step = openhpu.compile_step(train_step, max_captures=4)
     for _ in range(10):
         ours = step(model, optimizer, x, target)
-        torch.testing.assert_close(
-            ours.cpu(), train_step(reference, other, x_cpu, target_cpu), rtol=1e-4, atol=1e-5
-        )
+        torch.testing.assert_close(ours.cpu(), train_step(reference, other, x_cpu, target_cpu), rtol=1e-4, atol=1e-5)
         for scheduler in schedulers:
             scheduler.step()
     assert_same_weights(model, reference)
@@ -197,7 +195,7 @@ def test_state_on_the_host_is_an_error():
     step = openhpu.compile_step(train_step)
     step(model, optimizer, x, target)
     before = copy.deepcopy(model.state_dict())
-    with pytest.raises(StepError, match="Adam's state 'step'.*fused=True"):
+    with pytest.raises(StepError, match=r"Adam's state 'step'.*fused=True"):
         step(model, optimizer, x, target)
     torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
 

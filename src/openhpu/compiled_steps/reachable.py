@@ -13,6 +13,7 @@ from torch import nn
 
 Getter = Callable[[], Any]
 _DEPTH = 6
+_LIBRARIES = ("torch", "builtins", "openhpu", "habana_frameworks", "numpy", "functools", "typing", "logging")
 
 
 class Reachable:
@@ -107,4 +108,4 @@ def _global_names(code: types.CodeType) -> Iterator[str]:
 def _is_of_the_script(thing: Any) -> bool:
     """Whether a function or class is the script's own, not one of PyTorch's or Python's, which hold nothing of it."""
     module = (getattr(thing, "__module__", None) or "").partition(".")[0]
-    return module not in ("torch", "builtins", "openhpu", "habana_frameworks", "numpy", "functools", "typing", "logging")
+    return module not in _LIBRARIES

@@ -189,5 +189,3 @@ class Gradients:
     def storages(self) -> set[int]:
         """The addresses of the storages of those that the step leaves."""
         return {grad.untyped_storage().data_ptr() for _, grad in self._set if grad is not None}
-
-

@@ -120,9 +120,7 @@ class CompiledStep:
         before, gradients = HostState(self._reached), Gradients(self._reached)
         # What arguments are written, by operators of any kind, is not known beforehand: none is tied to a copy.
         inputs = Inputs(tensors, frozenset(range(len(tensors))))
-        statics = iter(inputs.static)
-        by_id = {id(t): next(statics).requires_grad_(t.requires_grad) for t in tensors}
-        static_args, static_kwargs = map_tensors(lambda t: by_id[id(t)], (args, kwargs))
+        static_args, static_kwargs = _replaced((args, kwargs), tensors, inputs.static)
         graph = _C.CapturedGraph()
         # In a dry run: where the function turns out to be no graph, the device is as it was.
         graph.capture_begin(True)
@@ -144,16 +142,16 @@ class CompiledStep:
         if changed is not None:
             before.restore()
             raise StepError(
-                f"compile_step: {self._name()} changes {changed}, which is on the host, where a replay changes nothing. "
-                "Let schedulers step after the function; give the optimizer fused=True or capturable=True, and keep "
-                "modules on hpu."
+                f"compile_step: {self._name()} changes {changed}, which is on the host, where a replay changes "
+                "nothing. Let schedulers step after the function; give the optimizer fused=True or capturable=True, "
+                "and keep modules on hpu."
             )
         gradients.end()
         places = Places(self._reached)
         results = tensors_of(outputs)
         captured = Captured(graph, inputs, results, frozenset(places.storages() | gradients.storages()))
         step = _CapturedStep(captured, map_tensors(lambda t: t.new_empty(0), outputs), places, gradients)
-        del outputs, results, by_id, static_args, static_kwargs
+        del outputs, results, static_args, static_kwargs
         self._captures[key] = step
         if len(self._captures) > self._max_captures:
             self._captures.popitem(last=False)
@@ -166,6 +164,12 @@ class CompiledStep:
 
     def _name(self) -> str:
         return getattr(self._function, "__qualname__", repr(self._function))
+
+
+def _replaced(value: Any, tensors: list[torch.Tensor], others: list[Any]) -> Any:
+    """Nested `value` with `others` in place of `tensors`."""
+    found = {id(t): other.requires_grad_(t.requires_grad) for t, other in zip(tensors, others, strict=True)}
+    return map_tensors(lambda t: found[id(t)], value)
 
 
 @overload

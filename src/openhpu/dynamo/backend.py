@@ -71,3 +71,14 @@ def _without_view_checks(module: fx.GraphModule) -> fx.GraphModule:
             node.target = aten.reshape.default
     module.recompile()
     return module
+
+
+def enable_compiled_autograd(**kwargs: Any) -> None:
+    """Let Dynamo trace the backward passes that compiled functions start as a whole, accumulation included.
+
+    `kwargs` override those of the function's torch.compile; PyTorch allows `fullgraph`.
+    """
+    import torch._dynamo
+
+    torch._dynamo.config.compiled_autograd = True
+    torch._dynamo.config.compiled_autograd_kwargs_override = kwargs

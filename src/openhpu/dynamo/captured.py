@@ -100,7 +100,7 @@ class Inputs:
         """Let go of the tensors of the capture."""
         self.static, self.tensors, self._copied = [], [], []
 
-    def given(self, args: Sequence[Any]) -> Sequence[torch.Tensor] | None:
+    def given(self, args: Sequence[Any]) -> Any:
         """The tensors that take the inputs' place in a later call with `args`; None if those lie otherwise."""
         if self.identity:
             return args

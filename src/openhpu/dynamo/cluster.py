@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from openhpu import _C, graphs
+from openhpu import _C, graphs, hpu
 from openhpu.dynamo import nodes
 from openhpu.dynamo.captured import Captured, Inputs
 
@@ -21,15 +21,20 @@ _capturing = threading.Lock()
 class Cluster:
     """`module`, whose nodes all run on one hpu device, and its captures.
 
-    `refuse` is called with each node that a capture can't hold, before it runs eagerly.
+    `whole`: not a part of a graph. `refuse` is called with each node that a capture can't hold, before it runs eagerly.
     """
 
-    def __init__(self, module: fx.GraphModule, max_captures: int, refuse: Callable[[fx.Node], None]) -> None:
+    def __init__(
+        self, module: fx.GraphModule, max_captures: int, refuse: Callable[[fx.Node], None], whole: bool = True
+    ) -> None:
         self.module = module
         self.calls = 0
         self._max_captures = max_captures
         self._refuse = refuse
         self._written = nodes.written_placeholders(module)
+        # AOTAutograd sees to it that no argument shares memory with one that is written; a part of its graph may get
+        # such a pair, and a recipe would not keep the order of reads and writes between two of its inputs.
+        self._check_sharing = bool(self._written) and not whole
         self._varies = nodes.is_dynamic(module)
         self._constants = frozenset(
             tensor.untyped_storage().data_ptr() for tensor in nodes.constants(module) if tensor.device.type == "hpu"
@@ -46,6 +51,8 @@ class Cluster:
         self.calls += 1
         if _C.is_capturing():
             return self.plain(args)  # becomes part of the graph around
+        if self._check_sharing and _share_memory(args, self._written):
+            return self.plain(args)
         captured: Captured | None
         if self._varies:
             key = tuple(_kind(arg) for arg in args)
@@ -71,7 +78,7 @@ class Cluster:
         try:
             graphs.start_compiling()
             device = self._device(tensors)
-            with torch.hpu.device(device), torch.no_grad():
+            with hpu.device(device), torch.no_grad():
                 return self._capture_here(args, key)
         finally:
             _capturing.release()
@@ -79,7 +86,7 @@ class Cluster:
     def _device(self, tensors: Sequence[torch.Tensor]) -> torch.device:
         if tensors:
             return tensors[0].device
-        return nodes.device_of(self.module) or torch.device("hpu", torch.hpu.current_device())
+        return nodes.device_of(self.module) or torch.device("hpu", hpu.current_device())
 
     def _capture_here(self, args: Sequence[Any], key: Hashable) -> Sequence[Any]:
         inputs = Inputs(args, self._written)
@@ -121,6 +128,12 @@ def _for_caller(inputs: Inputs, args: Sequence[Any], outputs: Sequence[Any]) -> 
         place = inputs.owner(value) if isinstance(value, torch.Tensor) else None
         results.append(value if place is None else inputs.view_of(place, value)(args))
     return results
+
+
+def _share_memory(args: Sequence[Any], written: frozenset[int]) -> bool:
+    """Whether an argument lies in the storage of one that is written."""
+    storages = [arg.untyped_storage().data_ptr() if isinstance(arg, torch.Tensor) else 0 for arg in args]
+    return any(storages[i] and storages.count(storages[i]) > 1 for i in written)
 
 
 def _kind(arg: Any) -> Hashable:

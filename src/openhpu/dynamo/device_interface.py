@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch._dynamo.device_interface import DeviceInterface
+from torch._dynamo.device_interface import DeviceInterface, register_interface_for_device
 
 from openhpu import _C, hpu
 
@@ -74,3 +74,7 @@ class HpuInterface(DeviceInterface):
     def is_triton_capable(device: Any = None) -> bool:
         """Never."""
         return False
+
+
+register_interface_for_device("hpu", HpuInterface)
+register_interface_for_device("hpu:0", HpuInterface)

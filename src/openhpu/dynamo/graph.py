@@ -135,22 +135,24 @@ class CompiledGraph:
         for node in order:
             if node.op in ("placeholder", "output"):
                 continue
-            if node.target is operator.getitem and node.args[0] in part_of:
-                part_of[node] = part_of[node.args[0]]
+            source = node.args[0] if node.target is operator.getitem else None
+            if isinstance(source, fx.Node) and source in part_of:
+                part_of[node] = part_of[source]  # between parts go tensors, not tuples of them
                 continue
             if (node in eager) != bool(part % 2) and (node in eager or nodes.is_compute(node)):
                 part += 1
             part_of[node] = part
         whole = split_module(
-            self._module, None, part_of.__getitem__, keep_original_order=True, tuple_return=True,
-        )  # type: ignore[arg-type]  # fmt: skip
+            self._module, self._module, part_of.__getitem__, keep_original_order=True, tuple_return=True
+        )
         for name, module in list(whole.named_children()):
-            if not name.startswith("submod_") or int(name.removeprefix("submod_")) % 2:
+            number = name.removeprefix("submod_")
+            if not isinstance(module, fx.GraphModule) or number == name or int(number) % 2:
                 continue
             compute = [node for node in module.graph.nodes if nodes.is_compute(node)]
             if not compute:
                 continue
-            cluster = Cluster(module, self._options.max_captures, self._refuse)
+            cluster = Cluster(module, self._options.max_captures, self._refuse, whole=False)
             self._clusters.append(cluster)
             self.layout.clusters.append(Counter(map(nodes.name_of, compute)))
             setattr(whole, name, _ClusterModule(cluster))

@@ -108,9 +108,7 @@ def host_constants(module: fx.GraphModule) -> frozenset[fx.Node]:
     """
     fixed: set[fx.Node] = set()
     for node in module.graph.nodes:
-        if node.op == "get_attr":
-            fixed.add(node)
-        elif (
+        if node.op == "get_attr" or (
             isinstance(node.target, OpOverload)
             and all(isinstance(k, fx.Node) and k in fixed for k in node.all_input_nodes)
             and torch.Tag.nondeterministic_seeded not in node.target.tags

@@ -41,7 +41,6 @@ class Options:
     decomposition_mode: str
     keep_input_mutations: bool
     use_eager_fallback: bool
-    force_static_compile: bool
     max_captures: int = 64  # of one graph, for inputs of different metadata
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
-
 
 
 def register_backend() -> None:
@@ -19,13 +19,8 @@ def register_backend() -> None:
 
 
 def register_device() -> None:
-    """Dynamo's interface of the device."""
-    from torch._dynamo.device_interface import register_interface_for_device
-
-    from openhpu.dynamo.device_interface import HpuInterface
-
-    register_interface_for_device("hpu", HpuInterface)
-    register_interface_for_device("hpu:0", HpuInterface)
+    """Dynamo's interface of the device. The module registers it at its end: it may be the one that imports Dynamo."""
+    importlib.import_module("openhpu.dynamo.device_interface")
 
 
 def keep_out() -> None:
