@@ -8,7 +8,7 @@ TORCH  := torch==2.13.0
 MODE   ?= eager
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: all setup build test test-cpp test-python demo lint conformance bench docs clean
+.PHONY: all setup build test test-cpp test-python demo lint conformance fuzz bench docs clean
 all: build
 
 $(VENV)/.torch: Makefile
@@ -40,6 +40,10 @@ demo: build
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+
+# Random programs: 2,000 node by node and 200 compiled, where every change runs 100 and 10.
+fuzz: build
+	FUZZ=nightly $(BIN)/python -m tests.run --only fuzz
 
 conformance: build
 	$(BIN)/python -m tests.conformance.run --mode $(MODE)

@@ -9,7 +9,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks import compile as compiling
-from benchmarks import event_cost, graphs, import_time, lazy, memory, operators, report, timing, training
+from benchmarks import (
+    event_cost,
+    graphs,
+    import_time,
+    insight_cost,
+    lazy,
+    memory,
+    operators,
+    recording,
+    report,
+    timing,
+    training,
+)
 from benchmarks.report import Table
 
 # Name to (what measures it, rounds).
@@ -18,11 +30,13 @@ BENCHMARKS: dict[str, tuple[Callable[[int], list[Table]], int]] = {
     "large": (operators.large, 15),
     "linear100": (training.linear100, 25),
     "steps": (training.steps, 20),
+    "recording": (recording.recording, 15),
     "lazy": (lazy.lazy, 15),
     "compile": (compiling.compiled, 15),
     "graphs": (graphs.graphs, 15),
     "memory": (memory.memory, 15),
     "events": (event_cost.event_cost, 25),
+    "insight": (insight_cost.insight_cost, 25),
     "import": (import_time.import_time, 10),
 }
 

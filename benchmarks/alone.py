@@ -117,7 +117,7 @@ def main(arguments: str) -> None:
     if asked["compiled"]:
         training.model = torch.compile(training.model)  # type: ignore[assignment]
     if asked["compiled"] == "both":
-        training.optimizer.step = torch.compile(training.optimizer.step)  # type: ignore[method-assign]
+        training.optimizer.step = torch.compile(training.optimizer.step)  # type: ignore[method-assign,assignment]
     peer = Peer("alone", training.step, on_hpu=asked["device"] == "hpu")
     answers, sys.stdout = sys.stdout, sys.stderr  # libraries print
     for line in sys.stdin:

@@ -117,6 +117,9 @@ struct CommandQueue::Impl {
   std::mutex rare_mutex;  // the error and the worker's initialisation
   std::unique_ptr<CommandError> error;
   std::function<void()> worker_init;
+  std::vector<std::pair<uint64_t, uint64_t>> spans;  // under rare_mutex
+  static constexpr size_t kMaxSpans = 65536;
+  static constexpr uint64_t kSpanGapNs = 20000;
 
   // Inherited in a fork: the worker does not exist in this process.
   bool orphaned() const noexcept { return generation != fork_generation(); }
@@ -139,7 +142,21 @@ struct CommandQueue::Impl {
   void execute(CommandQueue& queue, Command* command, uint64_t sequence);
   void keep_error(CommandQueue& queue, std::exception_ptr error, const char* name, uint32_t site, uint64_t sequence);
   void sleep_until_completed(CommandQueue& queue, uint64_t sequence);
+  void note_span(Clock::time_point begin, Clock::time_point end);
 };
+
+void CommandQueue::Impl::note_span(Clock::time_point begin, Clock::time_point end) {
+  auto ns = [](Clock::time_point t) {
+    return static_cast<uint64_t>(
+        std::chrono::duration_cast<std::chrono::nanoseconds>(t.time_since_epoch()).count());
+  };
+  const uint64_t from = ns(begin), to = ns(end);
+  std::lock_guard lock(rare_mutex);
+  if (!spans.empty() && from <= spans.back().second + kSpanGapNs)
+    spans.back().second = to;
+  else if (spans.size() < kMaxSpans)
+    spans.emplace_back(from, to);
+}
 
 void CommandQueue::Impl::keep_error(CommandQueue& queue, std::exception_ptr what, const char* command, uint32_t site,
                                     uint64_t sequence) {
@@ -211,6 +228,7 @@ void CommandQueue::Impl::loop(CommandQueue& queue) {
           const auto now = Clock::now();
           const auto spent = std::chrono::duration_cast<std::chrono::nanoseconds>(now - since).count();
           queue.busy_ns_.store(queue.busy_ns() + spent, std::memory_order_relaxed);
+          if (queue.record_spans_.load(std::memory_order_relaxed)) note_span(since, now);
           since = now;
         }
         queue.completed_.store(next);
@@ -335,6 +353,11 @@ void CommandQueue::wait(uint64_t sequence) {
   BlockingWait waiting;
   if (spin(spin_us - before_hook, impl.worker_cpu, done)) return;
   impl.sleep_until_completed(*this, sequence);
+}
+
+std::vector<std::pair<uint64_t, uint64_t>> CommandQueue::take_spans() {
+  std::lock_guard lock(impl_->rare_mutex);
+  return std::exchange(impl_->spans, {});
 }
 
 std::unique_ptr<CommandError> CommandQueue::take_error() {

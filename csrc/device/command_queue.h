@@ -8,6 +8,8 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 namespace openhpu::device {
 
@@ -83,6 +85,11 @@ class CommandQueue {
   // Nanoseconds that the worker has spent inside commands, brought up to date whenever it has caught up.
   uint64_t busy_ns() const noexcept { return busy_ns_.load(std::memory_order_relaxed); }
 
+  // When the worker was busy: spans of CLOCK_MONOTONIC nanoseconds, those that lie close together as one. Nothing is
+  // kept unless asked for, and at most the first 65,536 between two calls of `take_spans`.
+  void record_spans(bool on) noexcept { record_spans_.store(on, std::memory_order_relaxed); }
+  std::vector<std::pair<uint64_t, uint64_t>> take_spans();
+
  private:
   struct Impl;
   // Host and worker each write their own cache line.
@@ -90,6 +97,7 @@ class CommandQueue {
   alignas(64) std::atomic<uint64_t> completed_{0};
   std::atomic<uint64_t> busy_ns_{0};
   std::atomic<bool> has_error_{false};
+  std::atomic<bool> record_spans_{false};
   std::thread::id worker_id_;
   std::unique_ptr<Impl> impl_;
 };

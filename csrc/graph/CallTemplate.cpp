@@ -111,7 +111,7 @@ CallTemplate describe_call(const OpKernel& kernel, const c10::IValue* args) {
       case OpKernel::ArgKind::Tensor:
         if (value.isTensor() && value.toTensor().defined()) {
           arg.kind = Kind::Tensor;
-          arg.first = static_cast<uint32_t>(add_operand(value.toTensor(), schema[i].written));
+          arg.first = static_cast<uint32_t>(add_operand(value.toTensor(), kernel.writes(i, args)));
         } else {
           arg.constant = value;
         }
@@ -121,7 +121,7 @@ CallTemplate describe_call(const OpKernel& kernel, const c10::IValue* args) {
         if (value.isNone()) break;
         arg.kind = schema[i].kind == OpKernel::ArgKind::TensorList ? Kind::TensorList : Kind::OptionalTensorList;
         for (const auto& e : value.toListRef())
-          arg.elements.push_back(e.isNone() ? -1 : add_operand(e.toTensor(), schema[i].written));
+          arg.elements.push_back(e.isNone() ? -1 : add_operand(e.toTensor(), kernel.writes(i, args)));
         break;
       case OpKernel::ArgKind::Number:
         if (kernel.traits().numbers_matter || value.isNone()) {

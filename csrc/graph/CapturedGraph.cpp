@@ -15,6 +15,9 @@
 namespace openhpu {
 namespace {
 
+// Weights of more bytes together stay inputs: a recipe that holds them is a copy of them.
+constexpr size_t kMostConstantBytes = size_t{64} << 20;
+
 // A replay on its way through the queue. Recycled with its buffers.
 class ReplayCommand final : public device::Command {
  public:
@@ -78,6 +81,19 @@ class ReplayCommand final : public device::Command {
 SpinLock ReplayCommand::free_lock;
 ReplayCommand* ReplayCommand::free_list = nullptr;
 
+std::vector<bool> written_slots(const Graph& graph) {
+  std::vector<bool> out(graph.slots.size(), false);
+  for (const auto& node : graph.nodes) {
+    const uint64_t* place = graph.operand_places(node);
+    for (const auto& o : node.entry->call->operands) {
+      if (o.on_host) continue;
+      if (o.written) out[Graph::slot_of(*place)] = true;
+      ++place;
+    }
+  }
+  return out;
+}
+
 // A thread that finds it taken gives up Python's lock, which the holder may be waiting for.
 std::unique_lock<std::mutex> lock_patiently(std::mutex& mutex) {
   std::unique_lock lock(mutex, std::try_to_lock);
@@ -90,23 +106,20 @@ std::unique_lock<std::mutex> lock_patiently(std::mutex& mutex) {
 
 }  // namespace
 
-bool changes_operand(const CallTemplate& call, size_t operand) {
-  if (call.operands[operand].written) return true;
-  constexpr size_t kMean = 3, kVariance = 4;
-  if (call.kernel->name() != "aten::native_batch_norm") return false;
-  for (size_t i : {kMean, kVariance})
-    if (call.args[i].kind == CallTemplate::ArgKind::Tensor && call.args[i].first == operand) return true;
-  return false;
-}
-
 CapturedGraph::CapturedGraph(
     device::Device& device, c10::DeviceIndex index, CapturedProgram program, std::vector<Draw> draws)
     : device_(device), index_(index), draws_(std::move(draws)) {
-  program.variable.assign(program.graph.numbers.size(), false);
-  for (const auto& draw : draws_)
-    for (uint32_t number : draw.numbers) program.variable[number] = true;
   seal(program);
+  list_changed(program);
   program_ = std::make_shared<const CapturedProgram>(std::move(program));
+}
+
+void CapturedGraph::list_changed(CapturedProgram& program) {
+  const auto written = written_slots(program.graph);
+  program.changed.clear();
+  for (size_t i = 0; i < program.held.size(); ++i)
+    if (program.held[i] && (written[i] || program.graph.slots[i].kind == Graph::SlotKind::Fresh))
+      program.changed.push_back(program.held[i].get());
 }
 
 void CapturedGraph::seal(CapturedProgram& program) const {
@@ -122,14 +135,61 @@ void CapturedGraph::seal(CapturedProgram& program) const {
 }
 
 const std::shared_ptr<Recipe>& CapturedGraph::recipe() {
+  if (C10_UNLIKELY(!fixed_.empty()) && !weights_intact()) thaw();
   if (C10_LIKELY(recipe_ != nullptr)) return recipe_;
   auto& cache = GraphCache::instance();
   const uint64_t version = cache.version();
-  if (version != seen_version_) {
-    recipe_ = cache.recipe_for_captured(program_->graph, program_->hash, program_->variable);
-    seen_version_ = version;
-  }
+  if (version == seen_version_) return recipe_;
+  seen_version_ = version;
+  if (!fixed_.empty() && !with_weights_ && cache.policy() != CompilePolicy::Off) compile_fixed();
+  bool failed = false;
+  if (with_weights_) recipe_ = cache.recipe_of(with_weights_, failed);
+  if (failed) thaw();
+  bool waited = false;
+  if (!with_weights_) recipe_ = cache.recipe_for(program_->graph, program_->hash, waited, /*recurs=*/true);
   return recipe_;
+}
+
+void CapturedGraph::fix(std::vector<uint32_t> weights) {
+  auto lock = lock_patiently(mutex_);
+  size_t total = 0;
+  fixed_.clear();
+  for (uint32_t slot : weights) {
+    total += program_->graph.slots[slot].nbytes;
+    const auto& block = program_->held[slot];
+    fixed_.push_back({slot, block, block->writes.load(std::memory_order_relaxed)});
+  }
+  if (total > kMostConstantBytes) fixed_.clear();
+}
+
+void CapturedGraph::compile_fixed() {
+  device_.queue().drain();
+  std::vector<std::pair<uint32_t, std::string>> contents;
+  {
+    device::MemoryPool::AccessScope access(device_.memory());
+    for (const auto& w : fixed_)
+      contents.emplace_back(
+          w.slot, std::string(static_cast<const char*>(w.block->data), program_->graph.slots[w.slot].nbytes));
+  }
+  with_weights_ = GraphCache::instance().compile_with(program_->graph, std::move(contents));
+}
+
+bool CapturedGraph::weights_intact() const noexcept {
+  for (const auto& w : fixed_)
+    if (w.block->writes.load(std::memory_order_relaxed) != w.writes) return false;
+  return true;
+}
+
+void CapturedGraph::thaw() noexcept {
+  fixed_.clear();
+  with_weights_.reset();
+  recipe_.reset();
+  seen_version_ = 0;
+}
+
+size_t CapturedGraph::constants() const {
+  auto lock = lock_patiently(mutex_);
+  return weights_intact() ? fixed_.size() : 0;
 }
 
 bool CapturedGraph::has_recipe() const {
@@ -138,6 +198,7 @@ bool CapturedGraph::has_recipe() const {
 }
 
 void CapturedGraph::compile() {
+  flush(device_);
   auto lock = lock_patiently(mutex_);
   if (!program_->graph.empty()) recipe();
 }
@@ -150,7 +211,13 @@ void CapturedGraph::replay(const std::vector<Substitute>& substitutes) {
     for (const auto& draw : draws_) draw_seed(draw.generator, index_);
     return;
   }
+  const bool replaced = std::any_of(substitutes.begin(), substitutes.end(), [&](const auto& s) {
+    return std::any_of(fixed_.begin(), fixed_.end(), [&](const auto& w) { return w.slot == s.slot; });
+  });
+  if (C10_UNLIKELY(replaced)) thaw();
   const auto& found = recipe();
+  for (auto* block : program_->changed)
+    if (C10_UNLIKELY(block->watched.load(std::memory_order_relaxed))) block->writes.fetch_add(1);
   auto* command = ReplayCommand::acquire();
   struct Undo {
     ReplayCommand* command;
@@ -198,22 +265,17 @@ void CapturedGraph::release(const std::vector<uint32_t>& slots, bool scratch) {
     auto& words = changed->graph.words;
     words.resize(words.size() - changed->graph.slots.size());
     seal(*changed);
+    with_weights_.reset();
     recipe_.reset();
     seen_version_ = 0;
   }
+  list_changed(*changed);
   program_ = std::move(changed);
 }
 
 bool CapturedGraph::writes(uint32_t slot) const {
   auto lock = lock_patiently(mutex_);
-  const auto& graph = program_->graph;
-  for (const auto& node : graph.nodes) {
-    const uint64_t* place = graph.operand_places(node);
-    const auto& call = *node.entry->call;
-    for (size_t k = 0; k < call.operands.size(); ++k)
-      if (!call.operands[k].on_host && Graph::slot_of(*place++) == slot && changes_operand(call, k)) return true;
-  }
-  return false;
+  return written_slots(program_->graph)[slot];
 }
 
 std::vector<uint32_t> CapturedGraph::unused_results(const std::vector<uint32_t>& kept) const {

@@ -9,21 +9,21 @@
 
 #include "device/device.h"
 #include "graph/Graph.h"
+#include "graph/GraphCache.h"
 #include "graph/NodeRunner.h"
 #include "graph/Recipe.h"
+#include "runtime/HPUAllocator.h"
 
 namespace openhpu {
-
-// Whether a call changes an operand: as the schema says, or as the statistics of batch norm, of which it says nothing.
-bool changes_operand(const CallTemplate& call, size_t operand);
 
 // A captured graph with its memory. Inputs, and what was alive when the capture ended, keep their addresses for as long
 // as this lives; everything else is scratch memory of a run.
 struct CapturedProgram {
   Graph graph;
   std::vector<SlotMemory> slots;
-  std::vector<std::shared_ptr<void>> held;  // by slot: the memory, if it is fixed
-  std::vector<bool> variable;               // by number: whether replays change it
+  std::vector<std::shared_ptr<SharedBlock>> held;  // by slot: the memory, if it is fixed
+  std::vector<uint32_t> weights;                  // slots of inputs that may count as constants
+  std::vector<SharedBlock*> changed;              // of `held`: what a replay changes
   uint64_t hash = 0;
 };
 
@@ -45,6 +45,9 @@ class CapturedGraph {
   CapturedGraph(
       device::Device& device, c10::DeviceIndex index, CapturedProgram program, std::vector<Draw> draws);
 
+  // Weights that count as constants of the recipe, which is faster for it. A write to one of them ends that: from then
+  // on all weights are inputs. Before `compile`.
+  void fix(std::vector<uint32_t> weights);
   void replay(const std::vector<Substitute>& substitutes = {});
   // Asks for the recipe; under the compile policy `sync` waits for it.
   void compile();
@@ -62,10 +65,16 @@ class CapturedGraph {
   const CapturedProgram& program() const noexcept { return *program_; }
   size_t draws() const noexcept { return draws_.size(); }
   bool has_recipe() const;
+  // Weights that count as constants now.
+  size_t constants() const;
 
  private:
   void seal(CapturedProgram& program) const;
+  static void list_changed(CapturedProgram& program);
   const std::shared_ptr<Recipe>& recipe();
+  void compile_fixed();
+  bool weights_intact() const noexcept;
+  void thaw() noexcept;
 
   device::Device& device_;
   const c10::DeviceIndex index_;
@@ -74,6 +83,13 @@ class CapturedGraph {
   std::vector<Draw> draws_;
   std::shared_ptr<Recipe> recipe_;
   uint64_t seen_version_ = 0;  // of the graph cache, when the recipe was last looked for
+  struct Weight {
+    uint32_t slot;
+    std::shared_ptr<SharedBlock> block;
+    uint64_t writes;
+  };
+  std::vector<Weight> fixed_;
+  std::shared_ptr<GraphCache::Compilation> with_weights_;
 };
 
 }  // namespace openhpu

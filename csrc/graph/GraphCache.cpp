@@ -2,17 +2,32 @@
 
 #include <ATen/Context.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 
 #include "device/wait_hook.h"
+#include "ops/OpKernel.h"
 #include "runtime/events.h"
 
 namespace openhpu {
 namespace {
 
-// The sighting from which a graph is run as a recipe under deterministic algorithms, waiting if need be.
-constexpr uint64_t kDeterministicSight = 3;
+// A family's recipes for all sizes: after so many a size that they don't cover gets a recipe of its own.
+constexpr size_t kMostAttempts = 3;
+
+// Compilations of one graph, as more and more of its numbers are seen to change.
+constexpr size_t kMostRequests = 8;
+
+// Which of a graph's numbers are variable before any was seen to change: the seeds, which never stay.
+std::vector<bool> seeds_of(const Graph& graph) {
+  std::vector<bool> out(graph.numbers.size(), false);
+  for (const auto& node : graph.nodes) {
+    const auto& call = *node.entry->call;
+    if (call.kernel->traits().seeded) out[node.numbers + call.args[1].first] = true;
+  }
+  return out;
+}
 
 }  // namespace
 
@@ -27,73 +42,121 @@ void GraphCache::configure(CompilePolicy policy, size_t max_graphs) {
   max_graphs_ = max_graphs;
 }
 
-GraphCache::Entry* GraphCache::find(uint64_t hash, const std::vector<uint64_t>& words) {
-  const auto [first, last] = ids_.equal_range(hash);
-  for (auto it = first; it != last; ++it) {
-    auto& entry = *entries_.at(it->second);
-    if (entry.words == words) return &entry;
-  }
+std::shared_ptr<GraphCache::Entry> GraphCache::find(uint64_t hash, const std::vector<uint64_t>& words) {
+  const auto [first, last] = entries_.equal_range(hash);
+  for (auto it = first; it != last; ++it)
+    if (it->second->words == words) return it->second;
   return nullptr;
 }
 
 void GraphCache::evict() {
+  if (entries_.size() <= max_graphs_) return;
   while (entries_.size() > max_graphs_) {
-    const uint64_t id = recency_.back();
+    const auto oldest = recency_.back();
     recency_.pop_back();
-    const auto it = entries_.find(id);
-    const auto [first, last] = ids_.equal_range(it->second->hash);
-    for (auto k = first; k != last; ++k) {
-      if (k->second != id) continue;
-      ids_.erase(k);
-      break;
-    }
-    entries_.erase(it);
+    const auto [first, last] = entries_.equal_range(oldest->hash);
+    entries_.erase(std::find_if(first, last, [&](const auto& e) { return e.second == oldest; }));
   }
+  std::erase_if(families_, [](const auto& f) { return f.second.expired(); });
 }
 
-void GraphCache::request(Entry& entry, const Graph& graph) {
+std::shared_ptr<GraphCache::Compilation> GraphCache::new_compilation(const Graph& graph) {
+  auto made = std::make_shared<Compilation>();
+  made->id = next_id_++;
+  made->numbers = graph.numbers;
+  made->variable = seeds_of(graph);
+  return made;
+}
+
+std::shared_ptr<GraphCache::Entry> GraphCache::enter(const Graph& graph, uint64_t hash) {
+  auto entry = std::make_shared<Entry>();
+  entry->hash = hash;
+  entry->words = graph.words;
+  join_family(*entry, graph);
+  if (!entry->compilation) entry->compilation = new_compilation(graph);
+  recency_.push_front(entry);
+  entry->recency = recency_.begin();
+  entries_.emplace(hash, entry);
+  evict();
+  return entry;
+}
+
+// Finds or founds the family of a graph at its first sight. From its second member on, sizes become symbols.
+void GraphCache::join_family(Entry& entry, const Graph& graph) {
+  Skeleton skeleton(graph);
+  const uint64_t hash = skeleton.hash();
+  const auto [first, last] = families_.equal_range(hash);
+  for (auto it = first; it != last && !entry.family; ++it) {
+    auto known = it->second.lock();
+    if (known && known->structure == skeleton.structure) entry.family = std::move(known);
+  }
+  if (!entry.family) {
+    entry.family = std::make_shared<Family>();
+    entry.family->structure = std::move(skeleton.structure);
+    families_.emplace(hash, entry.family);
+  }
+  auto& family = *entry.family;
+  auto serve = [&] {
+    if (!family.sizes || family.symbolic->state == State::Failed) return false;
+    entry.symbols = family.sizes->solve(skeleton.integers);
+    if (entry.symbols.empty()) return false;
+    entry.compilation = family.symbolic;
+    return true;
+  };
+  if (serve()) return;
+  if (family.attempts == kMostAttempts) return;
+  family.recordings.push_back(skeleton.integers);
+  if (family.recordings.size() < 2) return;
+  if (auto sizes = SymbolicSizes::find(family.recordings, skeleton.input_sizes)) {
+    family.sizes = std::move(sizes);
+    family.symbolic = new_compilation(graph);
+    family.symbolic->formulas = family.sizes->formulas();
+    serve();
+  } else {
+    family.recordings.pop_back();  // others may fit without it
+  }
+  ++family.attempts;
+}
+
+void GraphCache::request(const Entry& entry, const Graph& graph) {
+  const auto& c = entry.compilation;
+  if (++c->requests > kMostRequests) {
+    // The compiler can't take a number as an argument that changes all the time.
+    c->state = State::Failed;
+    return;
+  }
   const uint64_t shape_free = shape_free_hash(graph);
+  if (latest_.size() > max_graphs_) latest_.clear();  // only causes of recompilations are lost
   auto& latest = latest_[shape_free];
-  if (entry.compiled)
-    recompilations_.push_back(compare_graphs(*entry.compiled, graph, /*numbers_only=*/true));
+  if (c->compiled)
+    recompilations_.push_back(compare_graphs(*c->compiled, graph, /*numbers_only=*/true));
   else if (latest)
     recompilations_.push_back(compare_graphs(*latest, graph, /*numbers_only=*/false));
-  entry.compiled = latest = std::make_shared<const Graph>(graph);
-  entry.state = State::Compiling;
-  ++compiling_;
-  requests_.push_back({entry.id, graph, entry.variable});
+  c->compiled = latest = std::make_shared<const Graph>(graph);
+  c->state = State::Compiling;
+  open_.emplace(c->id, c);
+  c->requested_at = c->sights;
+  requests_.push_back({c->id, graph, c->variable, c->formulas, entry.symbols, {}});
   requests_changed_.notify_one();
 }
 
-void GraphCache::wait_for(std::unique_lock<std::mutex>& lock, uint64_t id) {
+void GraphCache::wait_for(Lock& lock, const Compilation& compilation) {
   // The service needs Python's lock, which the caller may hold. It is taken back without this cache's lock.
   lock.unlock();
   {
     device::BlockingWait waiting;
     lock.lock();
-    states_changed_.wait(lock, [&] {
-      const auto it = entries_.find(id);
-      return closed_ || it == entries_.end() || it->second->state != State::Compiling;
-    });
+    states_changed_.wait(lock, [&] { return closed_ || compilation.state != State::Compiling; });
     lock.unlock();
   }
   lock.lock();
 }
 
-std::shared_ptr<Recipe> GraphCache::recipe_for(const Graph& graph, uint64_t hash) {
-  return look_up(graph, hash, nullptr);
-}
-
-std::shared_ptr<Recipe> GraphCache::recipe_for_captured(
-    const Graph& graph, uint64_t hash, const std::vector<bool>& variable) {
-  return look_up(graph, hash, &variable);
-}
-
-std::shared_ptr<Recipe> GraphCache::look_up(const Graph& graph, uint64_t hash, const std::vector<bool>* variable) {
+std::shared_ptr<Recipe> GraphCache::recipe_for(const Graph& graph, uint64_t hash, bool& waited, bool recurs) {
   if (policy_ == CompilePolicy::Off) return nullptr;
   std::unique_lock lock(mutex_);
   const size_t known = recompilations_.size();
-  auto recipe = decide(graph, hash, variable, lock);
+  auto recipe = decide(graph, hash, waited, recurs, lock);
   if (C10_LIKELY(recompilations_.size() <= known) || !listening(kRecompilation)) return recipe;
   const auto r = recompilations_.back();
   lock.unlock();  // a listener takes Python's lock
@@ -104,61 +167,76 @@ std::shared_ptr<Recipe> GraphCache::look_up(const Graph& graph, uint64_t hash, c
 }
 
 std::shared_ptr<Recipe> GraphCache::decide(
-    const Graph& graph, uint64_t hash, const std::vector<bool>* variable, std::unique_lock<std::mutex>& lock) {
-  Entry* entry = find(hash, graph.words);
-  if (C10_UNLIKELY(!entry)) {
-    auto made = std::make_unique<Entry>();
-    entry = made.get();
-    entry->id = next_id_++;
-    entry->hash = hash;
-    entry->words = graph.words;
-    entry->numbers = graph.numbers;
-    entry->variable.assign(graph.numbers.size(), false);
-    recency_.push_front(entry->id);
-    entry->recency = recency_.begin();
-    ids_.emplace(hash, entry->id);
-    entries_.emplace(entry->id, std::move(made));
-    evict();
-  } else if (recency_.begin() != entry->recency) {
+    const Graph& graph, uint64_t hash, bool& waited, bool recurs, Lock& lock) {
+  auto entry = find(hash, graph.words);
+  if (C10_UNLIKELY(!entry))
+    entry = enter(graph, hash);
+  else if (recency_.begin() != entry->recency)
     recency_.splice(recency_.begin(), recency_, entry->recency);
+
+  const auto& shared = *entry->compilation;
+  if (C10_UNLIKELY(
+          !entry->symbols.empty() &&
+          (shared.state == State::Failed || (shared.state == State::Ready && !shared.result->admits(entry->symbols))))) {
+    // There is no recipe for all sizes, or not for this one, which may have its own.
+    entry->symbols.clear();
+    entry->recipe.reset();
+    entry->compilation = new_compilation(graph);
   }
-  entry->sights += variable ? 2 : 1;
+  const auto compilation = entry->compilation;
+  auto& c = *compilation;
+  const bool for_all_sizes = !entry->symbols.empty();
+  c.sights += recurs ? 2 : 1;
   bool changed = false;
-  if (variable)
-    for (size_t i = 0; i < variable->size(); ++i) {
-      changed |= (*variable)[i] && !entry->variable[i];
-      entry->variable[i] = entry->variable[i] || (*variable)[i];
-    }
-  if (std::memcmp(entry->numbers.data(), graph.numbers.data(), graph.numbers.size() * sizeof(uint64_t)) != 0) {
+  if (std::memcmp(c.numbers.data(), graph.numbers.data(), graph.numbers.size() * sizeof(uint64_t)) != 0) {
     for (size_t i = 0; i < graph.numbers.size(); ++i) {
-      if (entry->variable[i] || entry->numbers[i] == graph.numbers[i]) continue;
-      entry->variable[i] = true;
+      if (c.variable[i] || c.numbers[i] == graph.numbers[i]) continue;
+      c.variable[i] = true;
       changed = true;
     }
   }
   const bool sync = policy_ == CompilePolicy::Sync;
-  if (entry->state == State::Seen && (sync || entry->sights >= 2)) request(*entry, graph);
-  if (entry->state == State::Ready && changed) request(*entry, graph);
-  if (entry->state == State::Compiling &&
-      (sync || (at::globalContext().deterministicAlgorithms() && entry->sights >= kDeterministicSight))) {
-    const uint64_t id = entry->id;
-    wait_for(lock, id);
-    const auto it = entries_.find(id);
-    if (it == entries_.end()) return nullptr;
-    entry = it->second.get();
+  // A family has been seen before.
+  if (c.state == State::Seen && (sync || for_all_sizes || c.sights >= 2)) request(*entry, graph);
+  if (c.state == State::Ready && changed) request(*entry, graph);
+  if (c.state == State::Compiling &&
+      (sync || (at::globalContext().deterministicAlgorithms() && c.sights > c.requested_at))) {
+    waited = true;
+    wait_for(lock, c);
   }
-  if (entry->state != State::Ready) return nullptr;
+  if (c.state != State::Ready) return nullptr;
   // A recipe that was asked for before this number was seen to change holds it as a constant.
-  if (!entry->recipe->accepts(graph.numbers)) {
+  if (!c.result->accepts(graph.numbers)) {
     request(*entry, graph);
     if (!sync) return nullptr;
-    const uint64_t id = entry->id;
-    wait_for(lock, id);
-    const auto it = entries_.find(id);
-    if (it == entries_.end() || it->second->state != State::Ready) return nullptr;
-    entry = it->second.get();
+    waited = true;
+    wait_for(lock, c);
+    if (c.state != State::Ready || !c.result->accepts(graph.numbers)) return nullptr;
   }
+  if (C10_UNLIKELY(!entry->recipe || entry->recipe->compiled() != c.result))
+    entry->recipe = std::make_shared<Recipe>(c.result, entry->symbols);
   return entry->recipe;
+}
+
+std::shared_ptr<GraphCache::Compilation> GraphCache::compile_with(
+    const Graph& graph, std::vector<std::pair<uint32_t, std::string>> constants) {
+  std::lock_guard lock(mutex_);
+  auto c = new_compilation(graph);
+  c->state = State::Compiling;
+  open_.emplace(c->id, c);
+  requests_.push_back({c->id, graph, c->variable, {}, {}, std::move(constants)});
+  requests_changed_.notify_one();
+  std::erase_if(private_, [](const auto& p) { return p.expired(); });
+  private_.push_back(c);
+  return c;
+}
+
+std::shared_ptr<Recipe> GraphCache::recipe_of(const std::shared_ptr<Compilation>& c, bool& failed) {
+  Lock lock(mutex_);
+  if (c->state == State::Compiling && (policy_ == CompilePolicy::Sync || at::globalContext().deterministicAlgorithms()))
+    wait_for(lock, *c);
+  failed = c->state == State::Failed;
+  return c->state == State::Ready ? std::make_shared<Recipe>(c->result, std::vector<int64_t>{}) : nullptr;
 }
 
 bool GraphCache::next_request(CompileRequest& out) {
@@ -170,13 +248,12 @@ bool GraphCache::next_request(CompileRequest& out) {
   return true;
 }
 
-void GraphCache::succeed(uint64_t id, std::shared_ptr<Recipe> recipe) {
+void GraphCache::succeed(uint64_t id, std::shared_ptr<CompiledGraph> compiled) {
   std::lock_guard lock(mutex_);
-  --compiling_;
   count(Counter::RecipesCompiled);
-  if (auto it = entries_.find(id); it != entries_.end()) {
-    it->second->state = State::Ready;
-    it->second->recipe = std::move(recipe);
+  if (auto node = open_.extract(id)) {
+    node.mapped()->state = State::Ready;
+    node.mapped()->result = std::move(compiled);
     version_.fetch_add(1, std::memory_order_release);
   }
   states_changed_.notify_all();
@@ -184,8 +261,8 @@ void GraphCache::succeed(uint64_t id, std::shared_ptr<Recipe> recipe) {
 
 void GraphCache::fail(uint64_t id, std::string) {
   std::lock_guard lock(mutex_);
-  --compiling_;
-  if (auto it = entries_.find(id); it != entries_.end()) it->second->state = State::Failed;
+  if (auto node = open_.extract(id)) node.mapped()->state = State::Failed;
+  version_.fetch_add(1, std::memory_order_release);
   states_changed_.notify_all();
 }
 
@@ -200,7 +277,7 @@ void GraphCache::close() {
 bool GraphCache::wait_idle(double seconds) {
   device::BlockingWait waiting;
   std::unique_lock lock(mutex_);
-  auto idle = [&] { return closed_ || compiling_ == 0; };
+  auto idle = [&] { return closed_ || open_.empty(); };
   if (seconds < 0) {
     states_changed_.wait(lock, idle);
     return true;
@@ -208,11 +285,15 @@ bool GraphCache::wait_idle(double seconds) {
   return states_changed_.wait_for(lock, std::chrono::duration<double>(seconds), idle);
 }
 
-std::vector<std::shared_ptr<Recipe>> GraphCache::recipes() const {
+std::vector<std::shared_ptr<const CompiledGraph>> GraphCache::recipes() const {
   std::lock_guard lock(mutex_);
-  std::vector<std::shared_ptr<Recipe>> out;
-  for (uint64_t id : recency_)
-    if (const auto& recipe = entries_.at(id)->recipe) out.push_back(recipe);
+  std::vector<std::shared_ptr<const CompiledGraph>> out;
+  auto add = [&](const std::shared_ptr<CompiledGraph>& result) {
+    if (result && std::find(out.begin(), out.end(), result) == out.end()) out.push_back(result);
+  };
+  for (const auto& c : private_)
+    if (auto held = c.lock()) add(held->result);
+  for (const auto& entry : recency_) add(entry->compilation->result);
   return out;
 }
 
@@ -229,7 +310,7 @@ size_t GraphCache::size() const {
 void GraphCache::clear() {
   std::lock_guard lock(mutex_);
   entries_.clear();
-  ids_.clear();
+  families_.clear();
   recency_.clear();
   latest_.clear();
   recompilations_.clear();

@@ -6,6 +6,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -13,23 +14,44 @@
 #include "graph/Graph.h"
 #include "graph/Recipe.h"
 #include "graph/Recompilation.h"
+#include "graph/Symbols.h"
 
 namespace openhpu {
 
 enum class CompilePolicy { Background, Sync, Off };
 
-// A graph to compile: a copy of what was recorded, and which numbers are to be inputs of the recipe.
+// A graph to compile: a copy of what was recorded, which numbers are to be inputs of the recipe, and, for a recipe that
+// serves many sizes, the graph's integers as formulas.
 struct CompileRequest {
   uint64_t id = 0;
   Graph graph;
   std::vector<bool> variable;  // by word of graph.numbers
+  std::vector<Formula> formulas;
+  std::vector<int64_t> symbols;  // values in this graph
+  std::vector<std::pair<uint32_t, std::string>> constants;  // inputs (slots) that the recipe holds, with their contents
 };
 
 // Graphs seen so far, by program, and what became of them: seen once (run node by node), compiling, ready, failed.
+// Programs that differ in sizes only are a family; from its second member on it gets one recipe for all sizes.
 // Thread-safe. Requests go to whoever calls `next_request` (the compiler's service, in Python).
 class GraphCache {
  public:
   static GraphCache& instance();
+
+  enum class State { Seen, Compiling, Ready, Failed };
+  // Something that was, or may be, compiled: one graph, or a family with sizes as symbols.
+  struct Compilation {
+    uint64_t id = 0;
+    State state = State::Seen;
+    std::vector<uint64_t> numbers;  // as they were at first
+    std::vector<bool> variable;     // which have been seen to change
+    std::vector<Formula> formulas;  // of a family's integers
+    uint64_t sights = 0;
+    uint64_t requested_at = 0;      // the sighting
+    size_t requests = 0;
+    std::shared_ptr<CompiledGraph> result;
+    std::shared_ptr<const Graph> compiled;  // as it was when it was last sent to the compiler
+  };
 
   void configure(CompilePolicy policy, size_t max_graphs);
   CompilePolicy policy() const noexcept { return policy_; }
@@ -37,59 +59,68 @@ class GraphCache {
   // The recipe to run a whole graph with; null: run it node by node. Asks for a compilation when a graph recurs, or at
   // first sight under CompilePolicy::Sync; then, and under deterministic algorithms, it waits for the result, so
   // that what runs never depends on how fast the compiler is.
-  std::shared_ptr<Recipe> recipe_for(const Graph& graph, uint64_t hash);
-
-  // The same for a captured graph, which will be replayed: its first sight counts as its second, and the numbers of
-  // which `variable` says that they will change are arguments of the recipe from the start.
-  std::shared_ptr<Recipe> recipe_for_captured(
-      const Graph& graph, uint64_t hash, const std::vector<bool>& variable);
-  // Rises whenever a recipe becomes ready.
+  // `waited`: the recipe was not there, and was waited for. `recurs`: that it does is known at first sight (a captured
+  // graph, which will be replayed).
+  std::shared_ptr<Recipe> recipe_for(const Graph& graph, uint64_t hash, bool& waited, bool recurs = false);
+  // Asks for a recipe for the caller alone, in which contents of some inputs are constants. Not to be called when the
+  // policy is Off.
+  std::shared_ptr<Compilation> compile_with(
+      const Graph& graph, std::vector<std::pair<uint32_t, std::string>> constants);
+  // Its recipe; null while there is none, `failed` when there will be none.
+  std::shared_ptr<Recipe> recipe_of(const std::shared_ptr<Compilation>& compilation, bool& failed);
+  // Rises whenever a compilation ends.
   uint64_t version() const noexcept { return version_.load(std::memory_order_acquire); }
 
   // The service's side. `next_request` blocks until there is one; false once `close` was called.
   bool next_request(CompileRequest& out);
-  void succeed(uint64_t id, std::shared_ptr<Recipe> recipe);
+  void succeed(uint64_t id, std::shared_ptr<CompiledGraph> compiled);
   void fail(uint64_t id, std::string message);
   void close();
   // Blocks until nothing waits to be compiled. Returns false at the deadline (seconds; negative: none).
   bool wait_idle(double seconds);
-  std::vector<std::shared_ptr<Recipe>> recipes() const;
+  std::vector<std::shared_ptr<const CompiledGraph>> recipes() const;
   // Compilations of programs that had been compiled for other sizes, numbers, ... before, in order.
   std::vector<Recompilation> recompilations() const;
   size_t size() const;
   void clear();
 
  private:
-  enum class State { Seen, Compiling, Ready, Failed };
+  struct Family {
+    std::vector<uint64_t> structure;
+    std::vector<std::vector<int64_t>> recordings;  // integers of members that no formulas in use cover
+    std::optional<SymbolicSizes> sizes;
+    std::shared_ptr<Compilation> symbolic;  // together with `sizes`
+    size_t attempts = 0;
+  };
   struct Entry {
-    uint64_t id = 0;
     uint64_t hash = 0;
     std::vector<uint64_t> words;
-    std::vector<uint64_t> numbers;
-    std::vector<bool> variable;
-    uint64_t sights = 0;
-    State state = State::Seen;
-    std::shared_ptr<Recipe> recipe;
-    std::list<uint64_t>::iterator recency;
-    std::shared_ptr<const Graph> compiled;  // as it was when it was last sent to the compiler
+    std::shared_ptr<Compilation> compilation;  // its own, or the family's
+    std::vector<int64_t> symbols;              // the family's: values for this graph
+    std::shared_ptr<Recipe> recipe;            // bound to this graph
+    std::shared_ptr<Family> family;
+    std::list<std::shared_ptr<Entry>>::iterator recency;
   };
-  std::shared_ptr<Recipe> look_up(const Graph& graph, uint64_t hash, const std::vector<bool>* variable);
-  std::shared_ptr<Recipe> decide(
-      const Graph& graph, uint64_t hash, const std::vector<bool>* variable, std::unique_lock<std::mutex>& lock);
-  void request(Entry& entry, const Graph& graph);
-  void wait_for(std::unique_lock<std::mutex>& lock, uint64_t id);
-  Entry* find(uint64_t hash, const std::vector<uint64_t>& words);
+  using Lock = std::unique_lock<std::mutex>;
+  std::shared_ptr<Recipe> decide(const Graph& graph, uint64_t hash, bool& waited, bool recurs, Lock& lock);
+  std::shared_ptr<Entry> enter(const Graph& graph, uint64_t hash);
+  void join_family(Entry& entry, const Graph& graph);
+  std::shared_ptr<Compilation> new_compilation(const Graph& graph);
+  void request(const Entry& entry, const Graph& graph);
+  void wait_for(Lock& lock, const Compilation& compilation);
+  std::shared_ptr<Entry> find(uint64_t hash, const std::vector<uint64_t>& words);
   void evict();
 
   mutable std::mutex mutex_;
   std::condition_variable requests_changed_, states_changed_;
-  std::unordered_map<uint64_t, std::unique_ptr<Entry>> entries_;  // by id
-  std::unordered_multimap<uint64_t, uint64_t> ids_;               // hash -> id
-  std::list<uint64_t> recency_;                                   // most recent first
+  std::unordered_multimap<uint64_t, std::shared_ptr<Entry>> entries_;  // by hash
+  std::list<std::shared_ptr<Entry>> recency_;                          // most recent first
+  std::unordered_multimap<uint64_t, std::weak_ptr<Family>> families_;  // by hash of the structure
+  std::unordered_map<uint64_t, std::shared_ptr<Compilation>> open_;    // being compiled, by id
   std::deque<CompileRequest> requests_;
   std::unordered_map<uint64_t, std::shared_ptr<const Graph>> latest_;  // by shape_free_hash: the last one compiled
   std::vector<Recompilation> recompilations_;
-  size_t compiling_ = 0;
+  std::vector<std::weak_ptr<Compilation>> private_;  // of compile_with
   uint64_t next_id_ = 1;
   std::atomic<uint64_t> version_{1};
   bool closed_ = false;

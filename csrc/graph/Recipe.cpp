@@ -4,6 +4,7 @@
 #include <c10/util/Exception.h>
 #include <torch/csrc/inductor/aoti_runner/model_container_runner_cpu.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -23,41 +24,58 @@ double as_double(const RecipeManifest::NumberSpec& spec, const uint64_t* words) 
 
 }  // namespace
 
-Recipe::Recipe(RecipeManifest manifest, std::vector<uint64_t> constants, std::vector<bool> variable)
+CompiledGraph::CompiledGraph(RecipeManifest manifest, std::vector<uint64_t> constants, std::vector<bool> variable)
     : manifest_(std::move(manifest)), constants_(std::move(constants)) {
   for (size_t i = 0; i < constants_.size(); ++i)
     if (!variable[i]) fixed_.push_back(i);
   model_ = std::make_unique<torch::inductor::AOTIModelContainerRunnerCpu>(manifest_.library, 1);
-  for (const auto& spec : manifest_.inputs) {
-    auto storage = c10::make_intrusive<c10::StorageImpl>(
-        c10::StorageImpl::use_byte_size_t(), 0, c10::DataPtr(nullptr, c10::Device(c10::kCPU)), nullptr, false);
-    auto impl = c10::make_intrusive<c10::TensorImpl>(
-        c10::Storage(std::move(storage)), c10::DispatchKeySet(c10::DispatchKey::CPU),
-        c10::scalarTypeToTypeMeta(spec.dtype));
-    impl->set_sizes_and_strides(spec.sizes, spec.strides, spec.offset);
-    arguments_.emplace_back(std::move(impl));
-  }
-  for (const auto& spec : manifest_.numbers)
-    arguments_.push_back(at::empty({}, at::TensorOptions().dtype(spec.dtype).device(c10::kCPU)));
 }
 
-Recipe::~Recipe() = default;
+CompiledGraph::~CompiledGraph() = default;
 
-bool Recipe::accepts(const std::vector<uint64_t>& numbers) const noexcept {
+bool CompiledGraph::accepts(const std::vector<uint64_t>& numbers) const noexcept {
   for (size_t i : fixed_)
     if (numbers[i] != constants_[i]) return false;
   return true;
 }
 
+bool CompiledGraph::admits(const std::vector<int64_t>& symbols) const {
+  return std::all_of(manifest_.guards.begin(), manifest_.guards.end(),
+                     [&](const auto& guard) { return guard.first(symbols) < guard.second(symbols); });
+}
+
+Recipe::Recipe(std::shared_ptr<CompiledGraph> compiled, const std::vector<int64_t>& symbols)
+    : compiled_(std::move(compiled)) {
+  auto values = [&](const std::vector<Formula>& formulas) {
+    std::vector<int64_t> out;
+    for (const auto& f : formulas) out.push_back(f(symbols));
+    return out;
+  };
+  const auto& manifest = compiled_->manifest_;
+  for (const auto& spec : manifest.inputs) {
+    auto storage = c10::make_intrusive<c10::StorageImpl>(
+        c10::StorageImpl::use_byte_size_t(), 0, c10::DataPtr(nullptr, c10::Device(c10::kCPU)), nullptr, false);
+    auto impl = c10::make_intrusive<c10::TensorImpl>(
+        c10::Storage(std::move(storage)), c10::DispatchKeySet(c10::DispatchKey::CPU),
+        c10::scalarTypeToTypeMeta(spec.dtype));
+    impl->set_sizes_and_strides(values(spec.sizes), values(spec.strides), spec.offset(symbols));
+    arguments_.emplace_back(std::move(impl));
+  }
+  for (const auto& spec : manifest.numbers)
+    arguments_.push_back(at::empty({}, at::TensorOptions().dtype(spec.dtype).device(c10::kCPU)));
+  for (const auto& spec : manifest.outputs)
+    outputs_.push_back({spec.slot, spec.dtype, values(spec.sizes), values(spec.strides), spec.offset(symbols), -1});
+}
+
 void Recipe::set_arguments(const std::vector<SlotMemory>& slots, const std::vector<uint64_t>& numbers) {
   size_t i = 0;
-  for (const auto& spec : manifest_.inputs) {
+  for (const auto& spec : compiled_->manifest_.inputs) {
     const auto& memory = slots[spec.slot];
     auto* storage = arguments_[i++].unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
     storage->set_data_ptr_noswap(c10::DataPtr(memory.data, nullptr, &delete_nothing, c10::Device(c10::kCPU)));
     storage->set_nbytes(memory.nbytes);
   }
-  for (const auto& spec : manifest_.numbers) {
+  for (const auto& spec : compiled_->manifest_.numbers) {
     auto& argument = arguments_[i++];
     const uint64_t* words = numbers.data() + spec.word;
     if (spec.host == spec.dtype) {
@@ -80,7 +98,7 @@ void Recipe::set_arguments(const std::vector<SlotMemory>& slots, const std::vect
 void Recipe::deliver(const std::vector<at::Tensor>& results, const std::vector<SlotMemory>& slots) {
   size_t copied = 0;
   for (size_t k = 0; k < results.size(); ++k) {
-    const auto& spec = manifest_.outputs[k];
+    const auto& spec = outputs_[k];
     const auto& memory = slots[spec.slot];
     if (memory.nbytes == 0) continue;
     const auto& result = results[k];
@@ -100,29 +118,30 @@ void Recipe::deliver(const std::vector<at::Tensor>& results, const std::vector<S
 
 void Recipe::run(
     device::Device& device, const std::vector<SlotMemory>& slots, const std::vector<uint64_t>& numbers) {
-  std::lock_guard lock(mutex_);
+  const auto& manifest = compiled_->manifest_;
+  std::lock_guard lock(compiled_->mutex_);
   set_arguments(slots, numbers);
-  apply_threads(manifest_.threads);
-  const bool first = ordinals_.empty();
+  apply_threads(manifest.threads);
   planned_.clear();
-  for (size_t k = 0; k < ordinals_.size(); ++k) {
-    const auto& memory = slots[manifest_.outputs[k].slot];
-    if (ordinals_[k] >= 0) planned_.push_back({memory.data, memory.nbytes, static_cast<uint32_t>(ordinals_[k])});
+  for (const auto& output : outputs_) {
+    const auto& memory = slots[output.slot];
+    if (output.ordinal >= 0) planned_.push_back({memory.data, memory.nbytes, static_cast<uint32_t>(output.ordinal)});
   }
-  KernelScope scope(device.workspace(), planned_.data(), planned_.size(), /*record=*/first);
-  const auto results = model_->run(arguments_);
+  KernelScope scope(device.workspace(), planned_.data(), planned_.size(), /*record=*/!ordinals_known_);
+  const auto results = compiled_->model_->run(arguments_);
   TORCH_CHECK(
-      results.size() == manifest_.outputs.size(), "recipe ", manifest_.name, " returned ", results.size(),
-      " tensors where its manifest names ", manifest_.outputs.size());
-  if (first)
-    for (const auto& t : results) {
+      results.size() == outputs_.size(), "recipe ", manifest.name, " returned ", results.size(),
+      " tensors where its manifest names ", outputs_.size());
+  if (!std::exchange(ordinals_known_, true))
+    for (size_t k = 0; k < results.size(); ++k) {
       // Only a result that fills its allocation as the slot's storage does can be written there directly.
-      const auto& spec = manifest_.outputs[ordinals_.size()];
-      const bool whole = t.storage_offset() == 0 && spec.offset == 0 && t.storage().nbytes() == slots[spec.slot].nbytes;
-      ordinals_.push_back(whole ? scope.ordinal_of(t.storage().data()) : -1);
+      const auto& t = results[k];
+      auto& output = outputs_[k];
+      if (t.storage_offset() == 0 && output.offset == 0 && t.storage().nbytes() == slots[output.slot].nbytes)
+        output.ordinal = scope.ordinal_of(t.storage().data());
     }
   deliver(results, slots);
-  count(Counter::ExternalKernels, manifest_.external_kernels);
+  count(Counter::ExternalKernels, manifest.external_kernels);
 }
 
 }  // namespace openhpu

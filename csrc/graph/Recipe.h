@@ -11,6 +11,7 @@
 #include "device/device.h"
 #include "graph/CallTemplate.h"
 #include "graph/NodeRunner.h"
+#include "graph/Symbols.h"
 
 namespace torch::inductor {
 class AOTIModelContainerRunnerCpu;
@@ -23,8 +24,8 @@ struct RecipeManifest {
   struct TensorSpec {
     uint32_t slot = 0;
     at::ScalarType dtype = at::kFloat;
-    std::vector<int64_t> sizes, strides;
-    int64_t offset = 0;
+    std::vector<Formula> sizes, strides;
+    Formula offset;
   };
   struct NumberSpec {
     uint32_t word = 0;                    // in the graph's numbers
@@ -38,38 +39,62 @@ struct RecipeManifest {
   std::vector<TensorSpec> inputs;
   std::vector<NumberSpec> numbers;        // after the inputs
   std::vector<TensorSpec> outputs;
+  std::vector<std::pair<Formula, Formula>> guards;  // it holds for symbols with first < second
   int threads = 1;                        // for which it was compiled
   size_t operators = 0;
   size_t external_kernels = 0;            // library calls (mm, convolution) in one run
 };
 
-// A compiled graph: native code that PyTorch's Inductor made, run by the worker without Python.
-class Recipe {
+// A compiled graph: native code that PyTorch's Inductor made.
+class CompiledGraph {
  public:
   // `constants`: the numbers that were compiled in, by word; `variable`: those that are arguments. Throws when the library
-  // can't be loaded or does not fit the manifest.
-  Recipe(RecipeManifest manifest, std::vector<uint64_t> constants, std::vector<bool> variable);
-  ~Recipe();
+  // can't be loaded.
+  CompiledGraph(RecipeManifest manifest, std::vector<uint64_t> constants, std::vector<bool> variable);
+  ~CompiledGraph();
 
   const RecipeManifest& manifest() const noexcept { return manifest_; }
   // Whether the numbers are what was compiled in, where they are not arguments.
   bool accepts(const std::vector<uint64_t>& numbers) const noexcept;
+  // Whether it holds for these values of its symbols.
+  bool admits(const std::vector<int64_t>& symbols) const;
+
+ private:
+  friend class Recipe;
+  RecipeManifest manifest_;
+  std::vector<uint64_t> constants_;
+  std::vector<size_t> fixed_;  // words that must be as compiled
+  std::unique_ptr<torch::inductor::AOTIModelContainerRunnerCpu> model_;
+  std::mutex mutex_;           // it may be used by the workers of several devices
+};
+
+// A compiled graph for certain sizes. The worker runs it without Python.
+class Recipe {
+ public:
+  // `symbols`: values of the symbols in the manifest's formulas.
+  Recipe(std::shared_ptr<CompiledGraph> compiled, const std::vector<int64_t>& symbols);
+
+  const std::shared_ptr<CompiledGraph>& compiled() const noexcept { return compiled_; }
 
   // Worker thread. Reads inputs and writes results in the slots' memory.
   void run(device::Device& device, const std::vector<SlotMemory>& slots, const std::vector<uint64_t>& numbers);
 
  private:
+  struct Output {
+    uint32_t slot;
+    at::ScalarType dtype;
+    std::vector<int64_t> sizes, strides;
+    int64_t offset;
+    int64_t ordinal;  // which of the code's allocations it is, known after the first run; negative: to be copied
+  };
   void set_arguments(const std::vector<SlotMemory>& slots, const std::vector<uint64_t>& numbers);
   void deliver(const std::vector<at::Tensor>& results, const std::vector<SlotMemory>& slots);
 
-  RecipeManifest manifest_;
-  std::vector<uint64_t> constants_;
-  std::vector<size_t> fixed_;  // words that must be as compiled
-  std::unique_ptr<torch::inductor::AOTIModelContainerRunnerCpu> model_;
-  std::mutex mutex_;           // a recipe may be used by the workers of several devices
+  std::shared_ptr<CompiledGraph> compiled_;
   std::vector<at::Tensor> arguments_;
+  std::vector<Output> outputs_;
+  bool ordinals_known_ = false;
   std::vector<PlannedOutput> planned_;
-  std::vector<int64_t> ordinals_;  // by output: which of the code's allocations it is; empty before the first run
 };
 
 }  // namespace openhpu

@@ -20,4 +20,14 @@ void ShapeCache::insert(const Signature& signature, uint64_t hash, std::shared_p
   slot.entry = std::move(entry);
 }
 
+bool ShapeCache::knows_family(uint64_t family) {
+  std::lock_guard<SpinLock> lock(lock_);
+  return families_.contains(family);
+}
+
+void ShapeCache::add_family(uint64_t family) {
+  std::lock_guard<SpinLock> lock(lock_);
+  families_.insert(family);
+}
+
 }  // namespace openhpu

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "graph/CallTemplate.h"
@@ -56,6 +57,10 @@ class ShapeCache {
   std::shared_ptr<const ShapeEntry> find(const Signature& signature, uint64_t hash);
   void insert(const Signature& signature, uint64_t hash, std::shared_ptr<const ShapeEntry> entry);
 
+  // Whether calls that differ in sizes only have been learned before (OpCall::family).
+  bool knows_family(uint64_t family);
+  void add_family(uint64_t family);
+
  private:
   struct Slot {
     c10::SmallVector<uint64_t, 32> words;
@@ -63,6 +68,7 @@ class ShapeCache {
   };
   SpinLock lock_;
   std::unordered_map<uint64_t, Slot> slots_;
+  std::unordered_set<uint64_t> families_;
 };
 
 }  // namespace openhpu

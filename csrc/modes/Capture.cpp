@@ -127,6 +127,7 @@ uint32_t Capture::slot_of(HPUMemory& memory) {
 }
 
 void Capture::forget(HPUMemory& memory) {
+  weights_.erase(&memory);
   if (memory.capture == id_ && memory.capture_slot != HPUMemory::kMadeInCapture)
     members_[memory.capture_slot].memory = nullptr;
 }
@@ -143,7 +144,7 @@ void Capture::take(
     for (size_t k = 0; k < call.operands.size(); ++k) {
       if (call.operands[k].on_host) continue;
       const uint32_t slot = slots[Graph::slot_of(*word)];
-      if (dry_run_ && changes_operand(call, k)) back_up(slot);
+      if (dry_run_ && call.operands[k].written) back_up(slot);
       graph_.words.push_back(Graph::place(slot, static_cast<uint64_t>(Graph::offset_of(*word++))));
     }
     for (; word < end; ++word) graph_.words.push_back(slots[*word]);
@@ -203,6 +204,10 @@ std::unique_ptr<CapturedGraph> Capture::finish() {
     const auto& slot = graph_.slots[i];
     const bool fresh = slot.kind == Graph::SlotKind::Fresh;
     const bool alive = fresh && member.memory;
+    if (!fresh && weights_.count(member.memory) && member.held) {
+      watch_memory(*member.memory);
+      program.weights.push_back(static_cast<uint32_t>(i));
+    }
     if (alive) {
       member.data = member.memory->data;
       member.held = share_memory(*member.memory);

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <unordered_set>
 #include <vector>
 
 #include "device/device.h"
@@ -62,6 +63,8 @@ class Capture {
       const Graph& piece, const std::vector<uint32_t>& slots, const std::vector<std::pair<uint32_t, uint32_t>>& seeds);
   // The same for a piece whose slots are the capture's.
   void append(const Graph& piece, const std::vector<std::pair<uint32_t, uint32_t>>& seeds);
+  // What this holds does not change from replay to replay, unless something else writes to it.
+  void note_weight(HPUMemory& memory) { weights_.insert(&memory); }
   // In a dry run: keeps the contents that an operator is about to overwrite.
   void back_up(uint32_t slot);
 
@@ -77,7 +80,7 @@ class Capture {
   struct Member {
     HPUMemory* memory;  // null: the storage is gone
     void* data;         // of inputs
-    std::shared_ptr<void> held;
+    std::shared_ptr<SharedBlock> held;
     std::shared_ptr<void> backup;
   };
   struct State {
@@ -96,6 +99,7 @@ class Capture {
   std::string failure_;
   Graph graph_;
   std::vector<Member> members_;
+  std::unordered_set<const HPUMemory*> weights_;
   std::vector<CapturedGraph::Draw> draws_;
   std::vector<State> states_;
 };

@@ -2,6 +2,8 @@
 
 #include <c10/util/Exception.h>
 
+#include <cstdio>
+
 #include "device/wait_hook.h"
 #include "graph/GraphCache.h"
 #include "graph/NodeRunner.h"
@@ -82,6 +84,37 @@ class GraphCommand final : public device::Command {
 };
 SpinLock GraphCommand::free_lock;
 GraphCommand* GraphCommand::free_list = nullptr;
+
+// By slot: the line of the operator that made its storage.
+std::vector<uint32_t> lines_of_slots(const Graph& graph) {
+  std::vector<uint32_t> lines(graph.slots.size());
+  for (const auto& node : graph.nodes) {
+    const uint64_t* place = graph.operand_places(node);
+    for (const auto& operand : node.entry->call->operands) place += !operand.on_host;
+    for (size_t k = 0; k < node.entry->storages.size(); ++k) lines[place[k]] = node.site;
+  }
+  return lines;
+}
+
+// What becomes of a flushed graph, as events.
+struct GraphReport {
+  uint64_t hash;
+  bool compiled, cut, waited;
+  size_t operators;
+  uint32_t site;
+  std::string name;
+
+  void operator()() const {
+    char id[17];
+    std::snprintf(id, sizeof id, "%016llx", static_cast<unsigned long long>(hash));
+    if (listening(kGraphRecorded))
+      emit(kGraphRecorded, {{"recipe_id", std::string(id)}, {"recipe", name},
+                            {"operators", static_cast<int64_t>(operators)},
+                            {"ran", std::string(cut ? "cut" : compiled ? "recipe" : "node by node")}}, site);
+    const auto kind = compiled && !waited ? kCacheHit : kCacheMiss;
+    if (!cut && listening(kind)) emit(kind, {{"recipe_id", std::string(id)}, {"recipe", name}}, site);
+  }
+};
 
 }  // namespace
 
@@ -188,7 +221,12 @@ void Recorder::end_capture() {
 }
 
 void Recorder::end_node() {
-  if (C10_UNLIKELY(graph_.nodes.size() >= max_graph_size.load(std::memory_order_relaxed))) flush();
+  if (C10_LIKELY(graph_.nodes.size() < max_graph_size.load(std::memory_order_relaxed))) return;
+  try {
+    flush();
+  } catch (const c10::OutOfMemoryError&) {
+    overdue_ = true;
+  }
 }
 
 bool Recorder::forget(HPUMemory& memory) {
@@ -238,6 +276,7 @@ void Recorder::hand_over() {
     }
   } undo{command};
   command->slots.reserve(graph_.slots.size());
+  const auto made_at = C10_UNLIKELY(listening(kAllocationPeak)) ? lines_of_slots(graph_) : std::vector<uint32_t>();
   try {
     for (size_t i = 0; i < graph_.slots.size(); ++i) {
       const auto& slot = graph_.slots[i];
@@ -245,7 +284,8 @@ void Recorder::hand_over() {
       const bool alive = fresh && members_[i].memory != nullptr;
       add_word(uint64_t{slot.nbytes} << 2 | uint64_t{fresh} << 1 | uint64_t{alive});
       command->slots.push_back(
-          {alive ? allocate_block(device_, slot.nbytes) : members_[i].data, slot.nbytes, alive || !fresh});
+          {alive ? allocate_block(device_, slot.nbytes, made_at.empty() ? 0 : made_at[i]) : members_[i].data,
+           slot.nbytes, alive || !fresh});
     }
   } catch (...) {
     for (size_t i = 0; i < command->slots.size(); ++i)
@@ -270,8 +310,12 @@ void Recorder::hand_over() {
   const bool cut = learning_depth > 0 || captured_;
   count(Counter::GraphsFlushed);
   if (cut && !captured_) count(Counter::GraphsCut);
-  command->recipe = cut ? nullptr : GraphCache::instance().recipe_for(graph_, hash_.value());
+  bool waited = false;
+  command->recipe = cut ? nullptr : GraphCache::instance().recipe_for(graph_, hash_.value(), waited);
   command->site = graph_.nodes.front().site;
+  GraphReport report{hash_.value(), command->recipe != nullptr, cut, waited, operators, command->site, {}};
+  const bool reported = listening(kGraphRecorded) || listening(kCacheHit) || listening(kCacheMiss);
+  if (C10_UNLIKELY(reported) && command->recipe) report.name = command->recipe->compiled()->manifest().name;
   if (command->recipe) {
     count(Counter::OpsInRecipes, operators);
     count(Counter::RecipeHits);
@@ -284,6 +328,7 @@ void Recorder::hand_over() {
   undo.command = nullptr;
   // From here on the memory of this graph's storages is like any other: what is queued later comes later.
   ++number_;
+  overdue_ = false;
   hash_.reset();
   graph_.clear();
   const uint64_t sequence = openhpu::submit(device_, command);
@@ -291,6 +336,7 @@ void Recorder::hand_over() {
     if (member.taken_over) device_.memory().free(member.data);
   members_.clear();
   limit_steps_in_flight(sequence);
+  if (C10_UNLIKELY(reported)) report();  // last, since a listener may use the device
 }
 
 void Recorder::limit_steps_in_flight(uint64_t sequence) {

@@ -59,6 +59,11 @@ class Recorder {
   }
   // Under the lock: a new storage, made by the node that is being recorded.
   c10::Storage fresh(c10::DeviceIndex index, size_t nbytes, uint32_t& slot);
+  // Under the lock, before anything of a call is changed. Throws c10::OutOfMemoryError when a graph of maximal size could
+  // not be handed over: the call is then none that was recorded.
+  void make_way() {
+    if (C10_UNLIKELY(overdue_)) flush();
+  }
   // Under the lock.
   void begin_node(const std::shared_ptr<const ShapeEntry>& entry, uint32_t site);
   void add_word(uint64_t word) {
@@ -68,7 +73,7 @@ class Recorder {
   std::vector<uint64_t>& numbers() { return graph_.numbers; }
   // The number that the next node brings first is the seed that this thread drew last (graph capture).
   void note_seed(uint32_t number);
-  // Ends a node; flushes when the graph has reached its maximal size.
+  // Ends a node; flushes when the graph has reached its maximal size. Where its results have no room, the next call says so.
   void end_node();
 
   // Hands the graph to the device, if there is one. Throws c10::OutOfMemoryError when the results have no room; the
@@ -92,7 +97,7 @@ class Recorder {
     void* data;         // inputs
     bool taken_over;    // the storage is gone and left its memory, to be freed once the graph is on its way
     uint32_t capture_slot;
-    std::shared_ptr<void> shared;  // memory that the storage, now gone, shared with captured graphs
+    std::shared_ptr<SharedBlock> shared;  // memory that the storage, now gone, shared with captured graphs
   };
   uint32_t enter(HPUMemory& memory);
   void hand_over();
@@ -106,6 +111,7 @@ class Recorder {
   std::vector<Member> members_;
   uint64_t number_ = 1;
   bool flushing_ = false;
+  bool overdue_ = false;  // the graph has its maximal size and found no room
   Capture* capture_ = nullptr;
   bool captured_ = false;                               // whether the graph being recorded is part of the capture
   std::vector<std::pair<uint32_t, uint32_t>> seeds_;    // in numbers, and which draw of the capture it is

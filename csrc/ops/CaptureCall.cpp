@@ -11,26 +11,37 @@ HPUMemory* memory_behind(const at::Tensor& t) {
   return memory_of(*t.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
 }
 
+// A parameter, or a view of one.
+bool is_weight(const at::Tensor& t) {
+  const auto& base = t.is_view() ? t._base() : t;
+  return base.requires_grad() && base.is_leaf();
+}
+
 }  // namespace
 
-void OpCall::require_operands(const Capture& capture) {
+void OpCall::prepare_operands(Capture& capture) {
+  const bool inference = !at::GradMode::is_enabled();
   for (const auto& o : operands_) {
     if (o.tensor->device().type() != c10::kHPU) continue;
-    const auto* memory = memory_behind(*o.tensor);
-    if (memory && memory->pending() && !capture.has_met(*memory))
+    auto* memory = memory_behind(*o.tensor);
+    if (!memory) continue;
+    if (memory->pending() && !capture.has_met(*memory))
       require_memory(*o.tensor->unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
+    if (inference && is_weight(*o.tensor)) {
+      Recorder::Lock lock(Recorder::of(capture.device()));
+      capture.note_weight(*memory);
+    }
   }
 }
 
 void OpCall::prepare_to_learn(Capture& capture) {
-  require_operands(capture);
+  prepare_operands(capture);
   if (!capture.dry_run()) return;
   auto& recorder = Recorder::of(capture.device());
   Recorder::Lock lock(recorder);
   recorder.flush();
-  // All of them: what the operator changes is not certain yet (changes_operand).
   for (const auto& o : operands_)
-    if (o.tensor->device().type() == c10::kHPU)
+    if (o.written && o.tensor->device().type() == c10::kHPU)
       if (auto* memory = memory_behind(*o.tensor)) capture.back_up(capture.slot_of(*memory));
 }
 

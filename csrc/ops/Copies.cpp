@@ -81,6 +81,7 @@ void device_to_device(const at::Tensor& src, const at::Tensor& dst) {
   if (&from != &to) {
     if (current_capture(dst.device().index()) || current_capture(src.device().index()))
       refuse_in_capture("aten::copy_ between devices", kOtherDeviceRemedy);
+    note_write(*dst.storage().unsafeGetStorageImpl());
     // Two queues: the source's must have written, and must not reuse the memory before the copy is done.
     flush(from);
     from.queue().drain();
@@ -101,6 +102,7 @@ void device_to_device(const at::Tensor& src, const at::Tensor& dst) {
 void host_to_device(const at::Tensor& src, const at::Tensor& dst, bool non_blocking) {
   note_copy("h2d", Counter::CopiesH2D, Counter::BytesH2D, src);
   auto& d = device_of(dst.device());
+  note_write(*dst.storage().unsafeGetStorageImpl());
   release_returned();
   if (C10_UNLIKELY(current_capture(dst.device().index()) != nullptr)) {
     // The graph keeps what was copied: each replay copies it again.

@@ -27,6 +27,11 @@ struct OpCall {
   // Runs on the worker (or, for a CPU fallback, on this thread after the queue has drained) and waits. Leaves the
   // results on the stack and returns what was learned about them; null when it can't be reused.
   std::shared_ptr<const ShapeEntry> run_and_wait(bool on_host);
+  // Lazy mode: learns the same from a run on zeros of the operands' sizes, on this thread, so that the graph need not be
+  // cut. Null where that does not work.
+  std::shared_ptr<const ShapeEntry> rehearse();
+  // Calls that differ in sizes, strides and numbers only.
+  uint64_t family() const noexcept;
   // The same for an operator that returns its first operand and leaves its metadata alone: known without a run.
   std::shared_ptr<const ShapeEntry> describe_fill() const;
   // Runs at once on this thread, for operators that only look at metadata.
@@ -36,8 +41,8 @@ struct OpCall {
   // part of the capture or, if no graph can hold it (`entry` is null), an error.
   void prepare_to_learn(Capture& capture);
   void record_learned(const std::shared_ptr<const ShapeEntry>& entry, const c10::Stack& results);
-  // Before the call is recorded: memory for operands that the capture did not make.
-  void require_operands(const Capture& capture);
+  // Before the call is recorded: memory for operands that the capture did not make; and which of them are weights.
+  void prepare_operands(Capture& capture);
   c10::DeviceIndex device_index() const noexcept { return device_.index(); }
 
   Signature signature;
@@ -56,6 +61,12 @@ struct OpCall {
   [[noreturn]] void wrong_device(const at::Tensor& t, size_t arg) const;
   // Replaces the arguments on the stack by results that lie in `storages`.
   void leave_results(const ShapeEntry& entry, const c10::SmallVectorImpl<c10::Storage>& storages);
+  struct OnHost;
+  template <class StorageOver>
+  void alias_on_host(OnHost& call, StorageOver&& storage_over);
+  // What a finished call shows of its results. With `results`, these become tensors of the device, and operands that
+  // were resized follow.
+  std::shared_ptr<const ShapeEntry> describe_results(OnHost& call, bool reusable, c10::Stack* results);
   template <class MakeAlias>
   void alias_arguments(c10::Stack& out, MakeAlias&& make);
 

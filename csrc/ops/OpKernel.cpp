@@ -38,7 +38,8 @@ OpKernel::OpKernel(const c10::OperatorHandle& op)
     : handle_(op), name_(c10::toString(op.operator_name())), traits_(traits_of(name_)) {
   if (traits_.seeded) name_.replace(0, name_.find("::"), "aten");
   for (const auto& argument : op.schema().arguments()) {
-    const bool written = argument.alias_info() && argument.alias_info()->isWrite();
+    const bool written = (argument.alias_info() && argument.alias_info()->isWrite()) ||
+        (traits_.undeclared_writes.arguments >> args_.size() & 1);
     any_written_ |= written;
     args_.push_back({kind_of(argument), written});
   }
@@ -58,6 +59,12 @@ bool OpKernel::is_native(const OpCall& call) {
   // What a random operator draws decides; its probabilities may have any dtype.
   const uint64_t dtypes = traits_.seeded ? uint64_t{1} << call.self_dtype : call.dtypes;
   return (dtypes & ~native_dtypes_.load(std::memory_order_relaxed)) == 0;
+}
+
+bool OpKernel::writes(size_t arg, const c10::IValue* args) const {
+  const auto& undeclared = traits_.undeclared_writes;
+  const bool conditional = undeclared.when >= 0 && (undeclared.arguments >> arg & 1);
+  return args_[arg].written && !(conditional && !args[undeclared.when].toBool());
 }
 
 void OpKernel::operator()(const c10::OperatorHandle&, c10::DispatchKeySet, c10::Stack* stack) { call(*stack); }
@@ -91,19 +98,27 @@ void OpKernel::call(c10::Stack& stack) {
     entry = call.describe_fill();
     cache_.insert(call.signature, hash, entry);
   }
+  if (!entry && lazy && cache_.knows_family(call.family()) && (entry = call.rehearse())) {
+    cache_.insert(call.signature, hash, entry);
+    count(Counter::OpsRehearsed);
+  }
   if (entry) {
-    if (!lazy) {
-      count(Counter::OpsSubmitted);
-      call.submit(*entry);
-      return;
-    }
-    if (call.record(entry)) return;
+    if (lazy && call.record(entry)) return;
+    if (C10_UNLIKELY(capture != nullptr)) refuse_in_capture(name_, kUnknownCallRemedy);
+    // In lazy mode: a call that no graph can hold (an index on the host) ends the step and is queued behind it.
+    count(Counter::OpsSubmitted);
+    call.submit(*entry);
+    return;
   }
   if (C10_UNLIKELY(capture != nullptr)) call.prepare_to_learn(*capture);
   count(Counter::OpsWaited);
   // A graph that is cut here is cut because this operator is new, and won't be next time.
   LearningScope learning;
-  if ((entry = call.run_and_wait(/*on_host=*/false))) cache_.insert(call.signature, hash, std::move(entry));
+  const uint64_t family = call.family();
+  if ((entry = call.run_and_wait(/*on_host=*/false))) {
+    cache_.insert(call.signature, hash, std::move(entry));
+    cache_.add_family(family);
+  }
 }
 
 }  // namespace openhpu

@@ -22,6 +22,12 @@ struct OpTraits {
   bool host_metadata = false;    // answers from metadata alone, without device work (is_set_to)
   bool native = false;           // runs on the device whatever the table of the generation says
   bool seeded = false;           // the aten operator of the same name with its seed as an operand (SeededOps)
+  // Arguments (bits) that the kernel changes although the schema does not say so: when the boolean argument of the given
+  // position is true; -1: always.
+  struct {
+    uint32_t arguments = 0;
+    int when = -1;
+  } undeclared_writes{};
 };
 const OpTraits& traits_of(const std::string& name);
 // Operators that PyTorch decomposes for backends without a kernel, and that are queued as one command here.
@@ -49,6 +55,8 @@ class OpKernel final : public c10::OperatorKernel {
     bool written;
   };
   const std::vector<Arg>& args() const noexcept { return args_; }
+  // Whether a call with these arguments changes one of them.
+  bool writes(size_t arg, const c10::IValue* args) const;
   const OpTraits& traits() const noexcept { return traits_; }
   const c10::FunctionSchema& schema() const { return handle_.schema(); }
 

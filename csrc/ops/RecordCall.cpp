@@ -21,11 +21,12 @@ bool OpCall::record(const std::shared_ptr<const ShapeEntry>& entry) {
       return false;
   }
   auto* capture = current_capture(device_.index());
-  if (C10_UNLIKELY(capture != nullptr)) require_operands(*capture);
+  if (C10_UNLIKELY(capture != nullptr)) prepare_operands(*capture);
   const uint32_t site = current_site();
   c10::SmallVector<c10::Storage, 4> storages;
   {
     Recorder::Lock lock(recorder);
+    recorder.make_way();
     for (const auto& r : entry->resizes) {
       auto* impl = operands_[r.operand].tensor->unsafeGetTensorImpl();
       make_pending(*impl->unsafe_storage().unsafeGetStorageImpl(), device_.index(), r.nbytes);

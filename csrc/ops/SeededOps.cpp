@@ -4,6 +4,9 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
+#include <string_view>
+#include <unordered_map>
+
 #include "ops/RandomKernels.h"
 
 namespace openhpu {
@@ -65,6 +68,63 @@ Tensor& rrelu_with_noise(
   return out;
 }
 
+using Parameters = at::TensorList;
+
+// A distribution with numbers as parameters, given as 0-dim tensors.
+template <auto kKernel>
+struct Draw;
+template <class... Args, void (*kKernel)(const Tensor&, uint32_t, Args...)>
+struct Draw<kKernel> {
+  static void call(const Tensor& out, uint32_t seed, Parameters p) {
+    // At least one: recipes cannot pass an empty list.
+    TORCH_CHECK(p.size() == std::max<size_t>(sizeof...(Args), 1), "wrong number of parameters: ", p.size());
+    draw(out, seed, p, std::index_sequence_for<Args...>());
+  }
+  template <size_t... I>
+  static void draw(const Tensor& out, uint32_t seed, [[maybe_unused]] Parameters p, std::index_sequence<I...>) {
+    kKernel(out, seed, value<Args>(p[I])...);
+  }
+  template <class T>
+  static decltype(auto) value(const Tensor& t) {
+    if constexpr (std::is_same_v<T, const Tensor&>)
+      return (t);
+    else if constexpr (std::is_same_v<T, uint64_t>)
+      return static_cast<uint64_t>(t.item<int64_t>());
+    else
+      return t.item<T>();
+  }
+};
+
+using Drawing = void (*)(const Tensor&, uint32_t, Parameters);
+Drawing drawing(std::string_view name) {
+  static const std::unordered_map<std::string_view, Drawing> all{
+      {"uniform", &Draw<&random::uniform>::call},
+      {"normal", &Draw<&random::normal>::call},
+      {"bernoulli", &Draw<&random::bernoulli>::call},
+      {"bernoulli_tensor", &Draw<&random::bernoulli_tensor>::call},
+      {"integers", &Draw<&random::integers>::call},
+      {"exponential", &Draw<&random::exponential>::call},
+      {"cauchy", &Draw<&random::cauchy>::call},
+      {"log_normal", &Draw<&random::log_normal>::call},
+      {"geometric", &Draw<&random::geometric>::call},
+      {"permutation", &Draw<&random::permutation>::call},
+      {"poisson", &Draw<&random::poisson>::call},
+      {"binomial", &Draw<&random::binomial>::call},
+      {"gamma", &Draw<&random::gamma>::call},
+  };
+  const auto found = all.find(name);
+  TORCH_CHECK(found != all.end(), "no distribution '", name, "'");
+  return found->second;
+}
+
+Tensor draw(
+    c10::string_view distribution, at::IntArrayRef size, const Tensor& seed, Parameters parameters,
+    at::ScalarType dtype) {
+  auto out = at::empty(size, at::TensorOptions().dtype(dtype));
+  drawing(distribution)(out, static_cast<uint32_t>(seed.item<int64_t>()), parameters);
+  return out;
+}
+
 }  // namespace
 
 // Whatever changes from call to call is a Scalar or a float: the generic kernel's signature counts those by type, so
@@ -88,6 +148,8 @@ TORCH_LIBRARY_FRAGMENT(openhpu, m) {
   m.def("poisson(Tensor self, Scalar seed) -> Tensor");
   m.def("binomial(Tensor count, Scalar seed, Tensor prob) -> Tensor");
   m.def("_standard_gamma(Tensor self, Scalar seed) -> Tensor");
+  // What recipes call where they do not generate the numbers themselves.
+  m.def("draw(str distribution, SymInt[] size, Tensor seed, Tensor[] parameters, ScalarType dtype) -> Tensor");
 }
 
 TORCH_LIBRARY_IMPL(openhpu, CPU, m) {
@@ -107,6 +169,7 @@ TORCH_LIBRARY_IMPL(openhpu, CPU, m) {
   m.impl("poisson", &sample<&random::poisson>);
   m.impl("binomial", &binomial);
   m.impl("_standard_gamma", &sample<&random::gamma>);
+  m.impl("draw", &draw);
 }
 
 }  // namespace openhpu

@@ -7,9 +7,11 @@
 
 #include <c10/core/InferenceMode.h>
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "modes/Capture.h"
+#include "modes/Lazy.h"
 #include "ops/Alias.h"
 #include "python/bindings.h"
 #include "runtime/HPUDevice.h"
@@ -73,6 +75,12 @@ class GraphHandle {
     TORCH_CHECK(graph, "capture_end: the capture failed and nothing can be replayed: ", capture->failure());
     for (const auto& t : marked) inputs_.push_back(place_of(t, *graph));
     for (auto& p : inputs_) p.written = p.slot != kNoSlot && graph->writes(p.slot);
+    std::vector<uint32_t> weights;
+    for (uint32_t slot : graph->program().weights) {
+      const bool given = std::any_of(inputs_.begin(), inputs_.end(), [&](const auto& p) { return p.slot == slot; });
+      if (!given && !graph->writes(slot)) weights.push_back(slot);
+    }
+    graph->fix(std::move(weights));
     graph_ = std::move(graph);
   }
 
@@ -120,6 +128,15 @@ class GraphHandle {
         "which of its inputs they are.");
     for (const auto& t : tensors) check_tensor("mark_user_inputs", t);
     user_inputs_ = tensors;
+  }
+
+  void mark_weights(const std::vector<at::Tensor>& tensors) {
+    TORCH_CHECK(is_capturing(), "mark_weights: call it between capture_begin() and capture_end().");
+    Recorder::Lock lock(Recorder::of(capture_->device()));
+    for (const auto& t : tensors) {
+      check_tensor("mark_weights", t);
+      if (auto* memory = memory_of(*t.storage().unsafeGetStorageImpl())) capture_->note_weight(*memory);
+    }
   }
 
   void mark_user_outputs(const std::vector<at::Tensor>& tensors, bool transient) {
@@ -226,6 +243,7 @@ class GraphHandle {
     d["results"] = results;
     d["draws"] = graph_->draws();
     d["recipe"] = graph_->has_recipe();
+    d["constants"] = graph_->constants();
     return d;
   }
 
@@ -387,6 +405,7 @@ void bind_capture(py::module& m) {
            py::arg("tlist"))
       .def("outputs", &GraphHandle::outputs)
       .def("mark_user_inputs", wrap([](GraphHandle& g, const std::vector<at::Tensor>& t) { g.mark_user_inputs(t); }))
+      .def("mark_weights", wrap([](GraphHandle& g, const std::vector<at::Tensor>& t) { g.mark_weights(t); }))
       .def("mark_user_outputs", wrap([](GraphHandle& g, const std::vector<at::Tensor>& t, bool transient) {
              g.mark_user_outputs(t, transient);
            }), py::arg("tensors"), py::arg("transient") = false)

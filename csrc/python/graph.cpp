@@ -24,13 +24,6 @@ py::object dtype_object(at::ScalarType type) {
   return py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(torch::getTHPDtype(type)));
 }
 
-template <class Numbers>
-py::tuple ints(const Numbers& values) {
-  py::tuple out(values.size());
-  for (size_t i = 0; i < values.size(); ++i) out[i] = static_cast<int64_t>(values[i]);
-  return out;
-}
-
 // The graph as the compiler takes it: plain Python data (openhpu/compiler/description.py).
 class Describe {
  public:
@@ -45,7 +38,7 @@ class Describe {
       const bool fresh = graph_.slots[i].kind == Graph::SlotKind::Fresh;
       py::dict slot;
       slot["kind"] = fresh ? "fresh" : "input";
-      slot["nbytes"] = graph_.slots[i].nbytes;
+      slot["nbytes"] = integer(static_cast<int64_t>(graph_.slots[i].nbytes));
       slots.append(slot);
       if (liveness[i] & 1) live.append(i);
     }
@@ -58,10 +51,43 @@ class Describe {
     out["threads"] = threads_for(graph_.largest());
     out["sites"] = sites_;
     out["scalar_words"] = scalar_words_;
+    if (!request_.formulas.empty()) {
+      TORCH_INTERNAL_ASSERT(next_integer_ == request_.formulas.size());
+      py::dict symbols;
+      for (size_t i = 0; i < request_.symbols.size(); ++i) {
+        py::dict symbol;
+        symbol["hint"] = request_.symbols[i];
+        symbols[py::str("n" + std::to_string(i))] = symbol;
+      }
+      out["symbols"] = symbols;
+    }
+    if (!request_.constants.empty()) {
+      py::dict constants;
+      for (const auto& [slot, contents] : request_.constants) constants[py::int_(slot)] = py::bytes(contents);
+      out["constants"] = constants;
+    }
     return out;
   }
 
  private:
+  // The graph's next integer, or the formula for it. They come in the order of Skeleton.
+  py::object integer(int64_t value) {
+    if (request_.formulas.empty()) return py::int_(value);
+    const auto& formula = request_.formulas.at(next_integer_++);
+    if (formula.is_constant()) return py::int_(formula.term);
+    return py::str(formula.text());
+  }
+  template <class Integers>
+  py::tuple integers(const Integers& values) {
+    py::tuple out(values.size());
+    for (size_t i = 0; i < values.size(); ++i) out[i] = integer(values[i]);
+    return out;
+  }
+
+  static py::object size_argument(py::object value) {
+    return py::make_tuple(py::isinstance<py::str>(value) ? "size" : "const", value);
+  }
+
   int64_t add_scalar(py::object value, size_t word, size_t words, py::tuple where) {
     bool variable = false;
     for (size_t i = word; i < word + words; ++i) variable = variable || request_.variable[i];
@@ -94,8 +120,9 @@ class Describe {
     for (int32_t i = 0; i < k; ++i) place += !call.operands[i].on_host;
     const uint64_t where = graph_.operand_places(node)[place];
     const int flags = static_cast<int>(o.conj) | static_cast<int>(o.neg) << 1 | static_cast<int>(o.wrapped_number) << 2;
-    return py::make_tuple("tensor", Graph::slot_of(where), dtype, ints(o.sizes), ints(o.strides),
-                          Graph::offset_of(where), flags);
+    auto sizes = integers(o.sizes), strides = integers(o.strides);
+    auto offset = integer(Graph::offset_of(where));
+    return py::make_tuple("tensor", Graph::slot_of(where), dtype, sizes, strides, offset, flags);
   }
 
   py::object argument(const CallTemplate& call, size_t i, const Graph::Node& node) {
@@ -104,6 +131,14 @@ class Describe {
       case Kind::Constant:
         if (arg.constant.isDevice()) return py::make_tuple("const", py::cast(c10::Device(c10::kHPU)));
         if (arg.constant.isTensor()) return py::make_tuple("const", py::none());  // an undefined one
+        if (arg.constant.isInt()) return size_argument(integer(arg.constant.toInt()));
+        if (arg.constant.isIntList()) {
+          const auto values = integers(arg.constant.toIntVector());
+          if (request_.formulas.empty()) return py::make_tuple("const", py::list(values));
+          py::list list;
+          for (const auto& value : values) list.append(size_argument(py::reinterpret_borrow<py::object>(value)));
+          return py::make_tuple("list", list);
+        }
         return py::make_tuple("const", torch::jit::toPyObject(arg.constant));
       case Kind::Tensor: return operand(call, static_cast<int32_t>(arg.first), node);
       case Kind::TensorList:
@@ -134,10 +169,13 @@ class Describe {
     const uint64_t* fresh = graph_.operand_places(node) + on_device;
     for (const auto& o : node.entry->outputs) {
       switch (o.kind) {
-        case OutputSpec::Kind::Fresh:
+        case OutputSpec::Kind::Fresh: {
+          auto sizes = integers(o.sizes), strides = integers(o.strides);
+          auto offset = integer(o.offset);
           outputs.append(py::make_tuple("fresh", fresh[o.index], dtype_object(c10::typeMetaToScalarType(o.dtype)),
-                                        ints(o.sizes), ints(o.strides), o.offset));
+                                        sizes, strides, offset));
           break;
+        }
         case OutputSpec::Kind::Argument: outputs.append(py::make_tuple("argument", o.index)); break;
         case OutputSpec::Kind::Undefined: outputs.append(py::make_tuple("undefined")); break;
       }
@@ -158,6 +196,7 @@ class Describe {
   const Graph& graph_;
   py::list scalars_, variable_, scalar_words_;
   py::dict sites_;
+  size_t next_integer_ = 0;
 };
 
 at::ScalarType scalar_type(const py::handle& dtype) {
@@ -165,12 +204,23 @@ at::ScalarType scalar_type(const py::handle& dtype) {
   return reinterpret_cast<THPDtype*>(dtype.ptr())->scalar_type;
 }
 
+Formula formula_of(const py::handle& value) {
+  return py::isinstance<py::str>(value) ? Formula::parse(py::cast<std::string>(value))
+                                        : Formula::constant(py::cast<int64_t>(value));
+}
+
+std::vector<Formula> formulas_of(const py::handle& list) {
+  std::vector<Formula> out;
+  for (const auto& value : py::cast<py::list>(list)) out.push_back(formula_of(value));
+  return out;
+}
+
 std::vector<RecipeManifest::TensorSpec> tensor_specs(const py::list& list) {
   std::vector<RecipeManifest::TensorSpec> out;
   for (const auto& item : list) {
     auto d = py::cast<py::dict>(item);
-    out.push_back({py::cast<uint32_t>(d["slot"]), scalar_type(d["dtype"]), py::cast<std::vector<int64_t>>(d["sizes"]),
-                   py::cast<std::vector<int64_t>>(d["strides"]), py::cast<int64_t>(d["offset"])});
+    out.push_back({py::cast<uint32_t>(d["slot"]), scalar_type(d["dtype"]), formulas_of(d["sizes"]),
+                   formulas_of(d["strides"]), formula_of(d["offset"])});
   }
   return out;
 }
@@ -225,6 +275,10 @@ void bind_graph(py::module& m) {
     out.inputs = tensor_specs(manifest["inputs"]);
     out.outputs = tensor_specs(manifest["outputs"]);
     out.threads = py::cast<int>(manifest["threads"]);
+    for (const auto& guard : py::cast<py::list>(manifest["guards"])) {
+      const auto sides = formulas_of(guard);
+      out.guards.emplace_back(sides.at(0), sides.at(1));
+    }
     out.operators = request.graph.nodes.size();
     out.external_kernels = py::cast<size_t>(manifest["external_kernels"]);
     for (const auto& item : py::cast<py::list>(manifest["numbers"])) {
@@ -237,10 +291,13 @@ void bind_graph(py::module& m) {
       spec.dtype = scalar_type(d["dtype"]);
       out.numbers.push_back(spec);
     }
+    // The compiler may have had to compile numbers in that were seen to change.
+    auto variable = std::vector<bool>(request.variable.size(), false);
+    for (const auto& word : py::cast<py::list>(manifest["variable"])) variable.at(py::cast<size_t>(word)) = true;
     py::gil_scoped_release no_gil;
     try {
-      auto recipe = std::make_shared<Recipe>(std::move(out), request.graph.numbers, request.variable);
-      GraphCache::instance().succeed(id, std::move(recipe));
+      GraphCache::instance().succeed(
+          id, std::make_shared<CompiledGraph>(std::move(out), request.graph.numbers, std::move(variable)));
     } catch (...) {
       GraphCache::instance().fail(id, "");
       throw;
@@ -273,8 +330,8 @@ void bind_graph(py::module& m) {
   });
   m.def("recipes", [] {
     py::list out;
-    for (const auto& recipe : GraphCache::instance().recipes()) {
-      const auto& manifest = recipe->manifest();
+    for (const auto& compiled : GraphCache::instance().recipes()) {
+      const auto& manifest = compiled->manifest();
       py::dict d;
       d["name"] = manifest.name;
       d["library"] = manifest.library;

@@ -28,12 +28,16 @@ namespace py = pybind11;
 namespace openhpu {
 namespace {
 
+thread_local uint64_t waiting_since = 0;
+
 void* release_gil() {
   release_host_team();
+  waiting_since = now_ns();
   // A thread without Python state (autograd's) holds no lock to release.
   return PyGILState_Check() ? PyEval_SaveThread() : nullptr;
 }
 void take_gil(void* state) {
+  count(Counter::HostWaitNs, now_ns() - waiting_since);
   if (!state) return;
   // Python ends a thread that asks for its lock while the interpreter is finalised, by unwinding its stack, which from
   // a destructor means std::terminate. Such a thread stays here until the process is gone.
@@ -112,6 +116,20 @@ void bind_device(py::module& m) {
     gates()[i].notify_all();
   });
   m.def("busy_ns", [](int i) { return device_of(static_cast<c10::DeviceIndex>(i)).queue().busy_ns(); });
+  // What may be asked at any time and on any thread: it opens no device and ends no graph.
+  m.def("device_sample", [](int i) -> py::object {
+    auto* d = device::DeviceRegistry::instance().get_if_open(i);
+    if (!d) return py::none();
+    const auto s = d->memory().stats();
+    return py::make_tuple(s.in_use, s.max_in_use, s.limit, d->queue().busy_ns(), d->module());
+  });
+  m.def("record_busy_spans", [](int i, bool on) {
+    if (auto* d = device::DeviceRegistry::instance().get_if_open(i)) d->queue().record_spans(on);
+  });
+  m.def("take_busy_spans", [](int i) {
+    auto* d = device::DeviceRegistry::instance().get_if_open(i);
+    return d ? d->queue().take_spans() : std::vector<std::pair<uint64_t, uint64_t>>{};
+  });
   m.def("set_num_threads", [](int n) { set_kernel_threads(n); });
   m.def("shutdown", [] {
     py::gil_scoped_release no_gil;

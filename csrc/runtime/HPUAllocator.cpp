@@ -46,13 +46,13 @@ void delete_memory(void* context) {
 
 std::array<std::atomic<uint64_t>, kMaxDevices> reported_peak{};
 
-void report_peak(device::Device& d) {
+void report_peak(device::Device& d, uint32_t site) {
   const uint64_t peak = d.memory().stats().max_in_use;
   auto& seen = reported_peak[d.index()];
   if (peak > seen.load(std::memory_order_relaxed)) {
     seen.store(peak, std::memory_order_relaxed);
     emit(kAllocationPeak, {{"device", static_cast<int64_t>(d.index())}, {"bytes", static_cast<int64_t>(peak)}},
-         current_site());
+         site ? site : current_site());
   }
 }
 
@@ -80,12 +80,12 @@ void make_companion(HPUMemory& memory) {
 
 void set_memory_hooks(MemoryHooks h) { hooks = h; }
 
-void* allocate_block(device::Device& d, size_t nbytes) {
+void* allocate_block(device::Device& d, size_t nbytes, uint32_t site) {
   if (nbytes == 0) return nullptr;
   for (bool again = true;; again = false) {
     try {
       void* data = d.memory().allocate(nbytes);
-      if (C10_UNLIKELY(listening(kAllocationPeak))) report_peak(d);
+      if (C10_UNLIKELY(listening(kAllocationPeak))) report_peak(d, site);
       return data;
     } catch (const device::OutOfMemory& e) {
       if (again && hooks.out_of_memory && hooks.out_of_memory(d.index())) continue;
@@ -152,12 +152,27 @@ void assign_memory(HPUMemory& memory, void* data) noexcept {
   memory.owner->clear_materializer();
 }
 
-std::shared_ptr<void> share_memory(HPUMemory& memory) {
-  if (!memory.shared && memory.data)
-    memory.shared = std::shared_ptr<void>(memory.data, [pool = memory.pool](void* data) {
-      if (auto* d = device::DeviceRegistry::instance().get_if_open(pool)) d->memory().free(data);
-    });
+SharedBlock::~SharedBlock() {
+  if (auto* d = device::DeviceRegistry::instance().get_if_open(pool)) d->memory().free(data);
+}
+
+std::shared_ptr<SharedBlock> share_memory(HPUMemory& memory) {
+  if (!memory.shared && memory.data) memory.shared = std::make_shared<SharedBlock>(memory.data, memory.pool);
   return memory.shared;
+}
+
+void watch_memory(HPUMemory& memory) {
+  if (auto block = share_memory(memory)) {
+    block->watched.store(true, std::memory_order_relaxed);
+    memory.watched.store(block.get(), std::memory_order_relaxed);
+  }
+}
+
+void note_write(const c10::StorageImpl& storage) {
+  const auto* memory = memory_of(storage);
+  if (!memory) return;
+  if (auto* block = memory->watched.load(std::memory_order_relaxed); C10_UNLIKELY(block != nullptr))
+    block->writes.fetch_add(1, std::memory_order_relaxed);
 }
 
 HPUMemory* memory_of(const c10::StorageImpl& storage) {

@@ -10,6 +10,18 @@
 
 namespace openhpu {
 
+// Memory that has several holders: a storage, and captured graphs. Freed with the last of them.
+struct SharedBlock {
+  SharedBlock(void* memory, int of_pool) : data(memory), pool(of_pool) {}
+  ~SharedBlock();
+  SharedBlock(const SharedBlock&) = delete;
+  SharedBlock& operator=(const SharedBlock&) = delete;
+  void* const data;
+  const int pool;
+  std::atomic<bool> watched{false};
+  std::atomic<uint64_t> writes{0};  // commands issued that change it, from when it is watched
+};
+
 // What stands behind the DataPtr of an hpu storage: its memory, and one CPU storage over the same bytes, shared by
 // all aliases that kernels are given, so that an alias costs one small allocation.
 struct HPUMemory {
@@ -30,7 +42,8 @@ struct HPUMemory {
   uint64_t capture = 0;
   uint32_t capture_slot = 0;
   // Set when captured graphs need the memory beside this storage; the last holder frees it.
-  std::shared_ptr<void> shared;
+  std::shared_ptr<SharedBlock> shared;
+  std::atomic<SharedBlock*> watched{nullptr};  // the same, from when it is watched
   bool pending() const noexcept { return data == nullptr && nbytes > 0; }
 };
 
@@ -73,13 +86,17 @@ void make_pending(c10::StorageImpl& storage, c10::DeviceIndex index, size_t nbyt
 void assign_memory(HPUMemory& memory);
 // The same with memory that was allocated before.
 void assign_memory(HPUMemory& memory, void* data) noexcept;
-void* allocate_block(device::Device& d, size_t nbytes);
+void* allocate_block(device::Device& d, size_t nbytes, uint32_t site = 0);
 // Statistics of the device's memory in the script's order: what was recorded is handed over first, and memory that is
 // promised to a storage counts as in use.
 device::MemoryStats memory_stats_of(device::Device& d);
 // The memory with an owner more: whoever holds the result. Under the recorder's lock.
-std::shared_ptr<void> share_memory(HPUMemory& memory);
+std::shared_ptr<SharedBlock> share_memory(HPUMemory& memory);
 // The memory behind a storage; null when its DataPtr is not ours (external memory, no memory).
 HPUMemory* memory_of(const c10::StorageImpl& storage);
+// Counts what is written to it from now on. Under the recorder's lock.
+void watch_memory(HPUMemory& memory);
+// A command that changes a storage's contents is about to be issued.
+void note_write(const c10::StorageImpl& storage);
 
 }  // namespace openhpu

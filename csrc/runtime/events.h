@@ -26,6 +26,7 @@ enum class Counter : int {
   BlockingReads,     // item(), cpu(), ...: the host waited for a value
   Synchronizations,
   OpsRecorded,       // operators recorded into graphs (lazy mode)
+  OpsRehearsed,      // operators run once more, on zeros, to learn their metadata without cutting a graph
   OpsInRecipes,      // recorded operators that ran as part of a compiled recipe
   OpsNodeByNode,     // recorded operators that ran one by one
   GraphsFlushed,     // graphs handed over to the device
@@ -34,6 +35,7 @@ enum class Counter : int {
   RecipeMisses,      // graphs that did not, although they were whole
   ExternalKernels,   // calls of library kernels (mm, convolution, ...) made inside recipes
   RecipesCompiled,
+  HostWaitNs,        // nanoseconds that threads of the script were blocked
   GraphsCaptured,
   GraphReplays,
   kCount
@@ -53,8 +55,11 @@ enum EventKind : uint32_t {
   kCopy = 8,
   kError = 16,
   kRecompilation = 32,
-  kOther = 64,  // events that Python code emits
-  kAllEvents = 127
+  kGraphRecorded = 64,  // a graph was handed over
+  kCacheHit = 128,      // its recipe was there
+  kCacheMiss = 256,
+  kOther = 512,  // events that Python code emits
+  kAllEvents = 1023
 };
 const char* kind_name(EventKind kind);
 using EventValue = std::variant<int64_t, double, std::string>;

@@ -1,9 +1,10 @@
 """The one in-process source of events and counters, seen from Python.
 
-The core reports `cpu_fallback`, `blocking_read`, `allocation_peak`, `copy`, `error` and `recompilation`. Python code
-publishes `device_acquired`, `mark_step`, `process_exit` and `graph_compilation`. Callbacks run on the thread on which
-the event happened. The core is asked for its events only while somebody listens to one of its kinds; otherwise an
-event costs nothing.
+The core reports `cpu_fallback`, `blocking_read`, `allocation_peak`, `copy` and `error`, and of lazy mode
+`graph_recorded` (a graph was handed to the device, and how it ran), `cache_hit` and `cache_miss` (whether its recipe
+was there) and `recompilation`. Python code publishes `device_acquired`, `mark_step`, `process_exit`,
+`graph_compilation` and `recipe_loaded` (from disk). Callbacks run on the thread on which the event happened. The core
+is asked for its events only while somebody listens to one of its kinds; otherwise an event costs nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +19,12 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 # Kinds that the compiled core reports.
-CORE_KINDS = frozenset({"cpu_fallback", "blocking_read", "allocation_peak", "copy", "error", "recompilation"})
+CORE_KINDS = frozenset(
+    {
+        "cpu_fallback", "blocking_read", "allocation_peak", "copy", "error", "recompilation", "graph_recorded",
+        "cache_hit", "cache_miss",
+    }
+)  # fmt: skip
 
 Site: TypeAlias = tuple[str, int]
 

@@ -11,13 +11,16 @@ import os
 import threading
 import time
 import warnings
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from openhpu import events, settings
+from openhpu.insight import dumps
 
 if TYPE_CHECKING:
+    from openhpu.compiler.description import Description
     from openhpu.compiler.disk_cache import DiskCache
     from openhpu.compiler.manifest import Manifest
     from openhpu.compiler.service import Service
@@ -74,19 +77,21 @@ class Compilations:
         while (request := _C.next_compile_request()) is not None:
             identity, description = request
             self._asked[identity] = time.monotonic(), description
+            dumps.write(cast("Description", description))
             self._service.request(identity, description, self._ready, self._failed)
 
     def _ready(self, identity: int, manifest: Manifest, folder: Path) -> None:
         from openhpu import _C
 
         asked, description = self._asked.pop(identity)
+        duration = round((time.monotonic() - asked) * 1e6)
+        kind = "recipe_loaded" if self._service.found_on_disk(identity) else "graph_compilation"
+        # Told before the recipe counts as ready, so that who waits for recipes finds the event told.
+        events.publish(kind, {"recipe": manifest.key[:16], "duration": duration, "ops": operators(description)})
         try:
             _C.recipe_ready(identity, _for_core(manifest, folder, description))
         except Exception as error:
             _warn_failure(f"the recipe could not be loaded: {error}", description)
-            return
-        duration = time.monotonic() - asked
-        events.publish("graph_compilation", {"recipe": manifest.key[:16], "duration": round(duration * 1e6)})
 
     def _failed(self, identity: int, message: str) -> None:
         from openhpu import _C
@@ -100,6 +105,8 @@ class Compilations:
         from openhpu import _C
 
         _C.close_graphs()
+        # A thread that comes back from the core into an interpreter that has ended takes the process down.
+        self._thread.join()
         self._service.close()
 
 
@@ -189,6 +196,10 @@ def _for_core(manifest: Manifest, folder: Path, description: dict[str, Any]) -> 
     for spec in manifest.scalar_inputs:
         word, kind, host = description["scalar_words"][spec.index]
         numbers.append({"word": word, "kind": kind, "host": host, "dtype": spec.dtype})
+    variable = []
+    for index in manifest.variable:
+        word, kind, _ = description["scalar_words"][index]
+        variable += [word, word + 1] if kind in ("complex", "host") else [word]
     return {
         "name": manifest.key[:16],
         "library": str(folder / "recipe.so"),
@@ -196,9 +207,17 @@ def _for_core(manifest: Manifest, folder: Path, description: dict[str, Any]) -> 
         "inputs": [tensor(spec) for spec in manifest.inputs],
         "outputs": [tensor(spec) for spec in manifest.outputs],
         "numbers": numbers,
+        "variable": variable,
         "threads": manifest.threads,
+        "guards": [list(guard) for guard in manifest.guards],
         "external_kernels": sum(manifest.external_kernels.values()),
     }
+
+
+def operators(description: dict[str, Any]) -> dict[str, int]:
+    """How often each operator stands in a described graph, the most frequent first."""
+    counted = Counter(str(node["op"]).removeprefix("aten::") for node in description["nodes"])
+    return dict(counted.most_common())
 
 
 def _warn_failure(message: str, description: dict[str, Any]) -> None:

@@ -53,6 +53,11 @@ def is_fixed() -> bool:
     return _requested is not None
 
 
+def name() -> str | None:
+    """eager or lazy, None as long as it has not been read."""
+    return None if _requested is None else "lazy" if _requested == "1" else "eager"
+
+
 def is_lazy() -> bool:
     """Whether operators are accumulated into graphs until a step."""
     check()

@@ -62,6 +62,14 @@ def register() -> None:
     patches.apply()
     _registered = True
 
+    from openhpu.smi import publisher
+
+    publisher.install()
+    if folder := settings.get("OPENHPU_REPORT_DATA"):
+        from openhpu.insight import collector
+
+        collector.start(folder)
+
 
 def alias_submodules(package: str, alias: str) -> None:
     """Let `alias.x` name the module object `package.x`, for every loaded submodule of `package`."""

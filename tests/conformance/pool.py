@@ -23,10 +23,18 @@ HANG_S = 300.0
 Result = dict[str, Any]
 
 
-def environment(plant: str | None) -> dict[str, str]:
+# What a mode's workers find in their environment. "recipe": samples through compiled recipes, see recipes.py.
+MODES: dict[str, dict[str, str]] = {
+    "eager": {},
+    "lazy": {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "off"},
+    "recipe": {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "sync", "PT_HPU_RECIPE_CACHE_CONFIG": ""},
+}
+
+
+def environment(plant: str | None, mode: str = "eager") -> dict[str, str]:
     """The workers' environment: side by side on one module, without the settings of whoever starts the suite."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("PT_HPU_", "PT_", "OPENHPU_", "HABANA_"))}
-    env |= {"OPENHPU_MODULE_LOCKS": "0", "PYTHONFAULTHANDLER": "1"}
+    env |= {"OPENHPU_MODULE_LOCKS": "0", "PYTHONFAULTHANDLER": "1", **MODES[mode]}
     if plant:
         env["OPENHPU_CONFORMANCE_PLANT"] = plant
     return env
@@ -35,9 +43,11 @@ def environment(plant: str | None) -> dict[str, str]:
 class Worker:
     """One process and its log."""
 
-    def __init__(self, part: str, threads: int, plant: str | None):
-        self._command = [sys.executable, "-m", "tests.conformance.worker", part, str(threads)]
+    def __init__(self, part: str, threads: int, plant: str | None, mode: str = "eager"):
+        module = "tests.conformance." + ("recipes" if mode == "recipe" else "worker")
+        self._command = [sys.executable, "-m", module, part, str(threads)]
         self._plant = plant
+        self._mode = mode
         self._process: subprocess.Popen[str] | None = None
         self._log: IO[bytes] | None = None
 
@@ -50,7 +60,7 @@ class Worker:
             stderr=self._log,
             text=True,
             cwd=ROOT,
-            env=environment(self._plant),
+            env=environment(self._plant, self._mode),
         )
 
     def run(self, case: str, hang_s: float = HANG_S) -> Result:
@@ -119,13 +129,14 @@ def run_cases(
     report: Callable[[Result], None],
     plant: str | None = None,
     refresh: int = 400,
+    mode: str = "eager",
 ) -> None:
     """Runs the cases in `jobs` processes; `report` gets each result, one at a time."""
     pending = iter(list(cases))
     lock = threading.Lock()
 
     def serve() -> None:
-        worker = Worker(part, threads, plant)
+        worker = Worker(part, threads, plant, mode)
         done = 0
         try:
             while True:

@@ -11,13 +11,16 @@ from tests.conformance import results
 from tests.conformance.database import DTYPES, Case
 from tests.conformance.results import Run
 
-DOCUMENT = results.ROOT / "docs" / "conformance.md"
-MODES = ("eager", "lazy", "compile")
+DOCUMENTS = {
+    "eager": results.ROOT / "docs" / "conformance.md",
+    "lazy": results.ROOT / "docs" / "conformance-lazy.md",
+}
 _TITLES = {
     "op_forward": "operators, forward",
     "op_backward": "operators, backward",
     "module": "modules",
     "optimizer": "optimizers",
+    "recipe": "operators, compiled",
 }
 _INTRODUCTION = """\
 Written by `make conformance` (`python -m tests.conformance.run --mode eager`); not edited by hand. Every case of the
@@ -27,6 +30,15 @@ aliasing, changed arguments and the class of errors; operators also non-contiguo
 size, strided, wrong dtype, other device), as a method, in place, and with wrong inputs. Random operators are compared
 by shape, reproducibility and distribution. What is expected to fail stands in `tests/expectations/skips.toml`, with its
 reason."""
+_LAZY = """\
+Written by `make conformance MODE=lazy` (`python -m tests.conformance.run --mode lazy`); not edited by hand. The
+comparisons are those of [conformance.md](conformance.md) with `PT_HPU_LAZY_MODE=1`: every program runs twice on the
+device, the first time to learn its operators' metadata, the second time recorded as a graph that runs node by node
+(`OPENHPU_COMPILE=off`); the second run is the one that is compared. The family recipe takes a sample of each operator
+(float32, bfloat16, int64) through compiled recipes, many operators to a recipe, and compares it with the CPU."""
+_NO_RECIPE = """\
+Operators of which no sample fits into a graph as a whole: CPU fallbacks, results whose sizes depend on values, views
+and factories that run nothing on the device."""
 _MARKS = {"passed": "{}", "failed": "**{}!**", "skipped": "({})"}
 
 
@@ -46,6 +58,8 @@ def _totals(runs: list[Run], reasons: dict[str, str]) -> list[str]:
     for run in runs:
         for family, title in _TITLES.items():
             found = [r for r in run.results.values() if r["case"].startswith(family + ":")]
+            if not found:
+                continue
             verdicts = Counter(results.verdict(r, reasons, strict=True) for r in found)
             numbers = [len(found), verdicts["passed"], verdicts["failed"], verdicts["skipped"]]
             numbers += [sum(r["samples"] for r in found), sum(r["checked"] for r in found)]
@@ -78,12 +92,17 @@ def _rows(runs: list[Run], families: tuple[str, ...], reasons: dict[str, str]) -
 def render(runs: list[Run], reasons: dict[str, str], jobs: int) -> str:
     """The document for runs of one build."""
     run = runs[0]
-    unchecked = [name for r in runs for name, result in r.results.items() if result["ok"] and not result["checked"]]
+    unchecked = [
+        name
+        for r in runs
+        for name, result in r.results.items()
+        if result["ok"] and not result["checked"] and not result.get("outside")
+    ]
     key = ", ".join(f"{short} {str(dtype).removeprefix('torch.')}" for dtype, short in DTYPES.items())
     lines = [
         "# Conformance",
         "",
-        _INTRODUCTION,
+        _LAZY if run.mode == "lazy" else _INTRODUCTION,
         "",
         f"torch {run.marks.get('torch')}, Python {run.marks.get('python')}; "
         + "; ".join(f"{r.mode}: {r.wall_s / 60:.0f} minutes with {jobs} workers" for r in runs)
@@ -96,19 +115,33 @@ def render(runs: list[Run], reasons: dict[str, str], jobs: int) -> str:
     ]
     if unchecked:
         lines += ["No sample to compare, counted as passed: " + ", ".join(f"`{n}`" for n in unchecked) + ".", ""]
+    lines += _recorded(run)
     if reasons:
         lines += ["## Skipped", "", *(f"- `{case}`: {reason}" for case, reason in reasons.items()), ""]
-    lines += ["## Operators", "", *_rows(runs, ("op_forward", "op_backward"), reasons), ""]
+    families = ("op_forward", "op_backward") + (("recipe",) if run.mode == "lazy" else ())
+    lines += ["## Operators", "", *_rows(runs, families, reasons), ""]
     lines += ["## Modules", "", *_rows(runs, ("module",), reasons), ""]
     lines += ["## Optimizers", "", *_rows(runs, ("optimizer",), reasons), ""]
     return "\n".join(lines)
 
 
-def write(run: Run, reasons: dict[str, str], jobs: int, path: Path = DOCUMENT) -> None:
-    """Writes the document, with the other modes' results of the same build beside this run's."""
-    runs = []
-    for mode in MODES:
-        other = run if mode == run.mode else results.read(mode, "all")
-        if other is not None and other.marks == run.marks:
-            runs.append(other)
-    path.write_text(render(runs, reasons, jobs))
+def _recorded(run: Run) -> list[str]:
+    """What lazy mode adds: how much was recorded, and what no recipe holds."""
+    if run.mode != "lazy":
+        return []
+    recorded = sum(r.get("recorded", 0) for r in run.results.values())
+    lines = [f"{recorded:,} operators were recorded.", ""]
+    outside: dict[str, list[str]] = defaultdict(list)
+    for r in run.results.values():
+        if why := r.get("outside"):
+            outside[why].append("`" + r["case"].removeprefix("recipe:") + "`")
+    if outside:
+        lines += ["## In no recipe", "", _NO_RECIPE, ""]
+        lines += [f"- {why}: {', '.join(names)}" for why, names in sorted(outside.items())]
+        lines += [""]
+    return lines
+
+
+def write(run: Run, reasons: dict[str, str], jobs: int, path: Path | None = None) -> None:
+    """Writes the document of the run's mode."""
+    (path or DOCUMENTS[run.mode]).write_text(render([run], reasons, jobs))

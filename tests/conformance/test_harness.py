@@ -47,7 +47,8 @@ def test_a_hang_is_a_failure():
 
 
 @pytest.mark.parametrize(
-    "options", [("--mode", "lazy"), ("--mode", "compile"), ("--mode", "eager", "-k", "no such case")]
+    "options",
+    [("--mode", "compile"), ("--mode", "eager", "-k", "no such case"), ("--mode", "lazy", "-k", "no such case")],
 )
 def test_what_cannot_run_is_an_error(options, capsys):
     assert run.main(list(options)) == 2

@@ -17,6 +17,7 @@ def run_case(text: str, part: str) -> dict[str, Any]:
     import numpy
     import torch
 
+    from openhpu import counters
     from tests.conformance import backward, forward, modules, optimizers
     from tests.conformance.database import Case
     from tests.conformance.execute import DEVICE, Checks, settle
@@ -33,6 +34,7 @@ def run_case(text: str, part: str) -> dict[str, Any]:
     numpy.random.seed(case.seed)
     torch.manual_seed(case.seed)
     start = time.perf_counter()
+    recorded = counters()["ops_recorded"]
     try:
         runners[case.family](case, checks, part)
     except Exception as e:
@@ -46,6 +48,7 @@ def run_case(text: str, part: str) -> dict[str, Any]:
         "count": checks.count,
         "samples": checks.samples,
         "checked": checks.checked,
+        "recorded": counters()["ops_recorded"] - recorded,
         "seconds": round(time.perf_counter() - start, 3),
     }
 

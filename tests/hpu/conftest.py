@@ -1,4 +1,7 @@
-"""Fixtures of the device's tests."""
+"""Fixtures of the device's tests, which run in each mode: see tests/run.py.
+
+test_lazy_*.py exist in lazy mode only, test_compiled_*.py only where graphs are compiled.
+"""
 
 import gc
 import os
@@ -21,6 +24,15 @@ os.environ.setdefault("OPENHPU_COMPILE", "off")
 
 # Variables that would change what a script does; each test names the ones that it is about.
 _OURS = ("PT_", "OPENHPU_", "HABANA_", "HLS_", "LOG_LEVEL_", "LOCAL_", "RANK", "ENABLE_CONSOLE", "TORCH_DEVICE")
+
+
+MODE = {name: os.environ[name] for name in ("PT_HPU_LAZY_MODE", "OPENHPU_COMPILE") if name in os.environ}
+LAZY = MODE.get("PT_HPU_LAZY_MODE") == "1"
+COMPILING = LAZY and MODE.get("OPENHPU_COMPILE") != "off"
+
+collect_ignore_glob = [] if LAZY else ["test_lazy_*.py"]
+if not COMPILING:
+    collect_ignore_glob.append("test_compiled_*.py")
 
 
 @pytest.fixture(autouse=True)
@@ -100,7 +112,10 @@ def gate():
 
 @pytest.fixture
 def counted():
-    """`with counted() as difference:` fills a dict with how far each counter moved inside."""
+    """`with counted() as difference:` fills a dict with how far each counter moved inside.
+
+    `ops_issued` is the sum that holds in both modes: operators for which the host did not wait.
+    """
 
     @contextmanager
     def measure():
@@ -108,8 +123,33 @@ def counted():
         before = openhpu.counters()
         yield difference
         difference.update({name: value - before[name] for name, value in openhpu.counters().items()})
+        difference["ops_issued"] = difference["ops_submitted"] + difference["ops_recorded"]
 
     return measure
+
+
+@pytest.fixture
+def one_graph(counted):
+    """`one_graph(function, *arguments)`: the results of a call that was recorded as one graph and is flushed now.
+
+    The function is called once before, with the same arguments, so that every operator's metadata is known; it must not
+    change them in a way that another call would see.
+    """
+
+    def run(function, *arguments):
+        function(*arguments)
+        torch.hpu.synchronize()
+        with counted() as recorded:
+            result = function(*arguments)
+        assert recorded["ops_recorded"] > 0
+        assert recorded["graphs_flushed"] == recorded["ops_waited"] == recorded["ops_submitted"] == 0
+        with counted() as flushed:
+            torch.hpu.synchronize()
+        assert flushed["graphs_flushed"] == 1 and flushed["graphs_cut"] == 0
+        assert flushed["ops_in_recipes"] + flushed["ops_node_by_node"] == recorded["ops_recorded"]
+        return result
+
+    return run
 
 
 class Result:
@@ -128,11 +168,15 @@ class Result:
 
 @pytest.fixture
 def script(tmp_path):
-    """Run Python code in a process of its own, with warnings as errors. Keywords are environment variables."""
+    """Run Python code in a process of its own, with warnings as errors and in the mode of the suite.
+
+    Keywords are environment variables.
+    """
 
     def run(code, *, fails=False, warnings="error", **environment):
         clean = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
         clean.update(PYTHONPATH=str(Path(openhpu.__file__).parents[1]), OPENHPU_MODULE_LOCKS="0", HOME=str(tmp_path))
+        clean.update(MODE)
         clean.update(environment)
         process = subprocess.run(
             [sys.executable, "-X", "faulthandler", "-W", warnings, "-c", textwrap.dedent(code)],

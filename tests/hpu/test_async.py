@@ -108,8 +108,8 @@ def test_first_sight_waits_and_second_sight_does_not(counted):
         torch.hypot(x, y)
     with counted() as second:
         torch.hypot(x, y)
-    assert (first["ops_waited"], first["ops_submitted"]) == (1, 0)
-    assert (second["ops_waited"], second["ops_submitted"]) == (0, 1)
+    assert (first["ops_waited"], first["ops_issued"]) == (1, 0)
+    assert (second["ops_waited"], second["ops_issued"]) == (0, 1)
 
 
 def test_another_number_is_no_first_sight(counted):
@@ -166,7 +166,7 @@ def test_a_training_step_is_submitted_without_waiting(name, gate, counted):
         loss = train_step(model, optimizer, x, target)
     assert step["ops_waited"] == step["ops_fallback"] == step["blocking_reads"] == 0
     assert step["outputs_copied"] == 0
-    assert step["ops_submitted"] > 20
+    assert step["ops_issued"] > 20
     assert loss.isfinite().item()
 
 
@@ -244,7 +244,8 @@ def test_a_first_sight_with_the_worker_busy_waits_until_it_is_free(gate):
     with pytest.raises(AssertionError, match="the host waited"):
         gate.patience = 0.2
         with gate:
-            torch.hypot(x, x)
+            # Used nowhere else: lazy mode only rehearses an operator that it has seen with other sizes.
+            torch.nextafter(x, x)
 
 
 @pytest.mark.parametrize("size", [1_000, 30_000, 100_000, 300_000, 1_000_000])

@@ -99,7 +99,7 @@ def test_the_mode_can_not_change_after_the_first_use(script):
     code = """
         import torch, os
         torch.ones(2, device="hpu")
-        os.environ["PT_HPU_LAZY_MODE"] = "1"
+        os.environ["PT_HPU_LAZY_MODE"] = "0" if os.environ.get("PT_HPU_LAZY_MODE") == "1" else "1"
         import habana_frameworks.torch.core
     """
     assert "PT_HPU_LAZY_MODE was changed" in script(code, fails=True).err

@@ -249,7 +249,7 @@ def test_draws_do_not_wait_once_their_shapes_were_seen(name, gate, counted):
     with gate, counted() as difference:
         drawn = [DRAWS[name]() for _ in range(3)]
     assert difference["ops_waited"] == 0
-    assert difference["ops_submitted"] >= 3
+    assert difference["ops_issued"] >= 3
     for a, b in zip(drawn, expected, strict=True):
         assert torch.equal(a.cpu(), b)
 
@@ -310,7 +310,8 @@ SEEDED = {
 
 
 def test_every_operator_with_a_seed_is_tested():
-    names = [name for name in torch._C._dispatch_get_all_op_names() if name.startswith("openhpu::")]
+    names = {name for name in torch._C._dispatch_get_all_op_names() if name.startswith("openhpu::")}
+    names.remove("openhpu::draw")  # what recipes call, see tests/python/compiler/test_seeded.py
     assert {name.removeprefix("openhpu::") for name in names} == {name.removesuffix(".default") for name in SEEDED}
     for name in names:
         assert torch._C._get_schema(*name.partition(".")[::2]).arguments[1].name == "seed"

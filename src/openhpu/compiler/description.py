@@ -14,11 +14,12 @@ import torch
 
 from openhpu.compiler.errors import CannotCompile
 from openhpu.compiler.geometry import Geometry
+from openhpu.compiler.sizes import Symbols
 
 CONJUGATED, NEGATED, WRAPPED = 1, 2, 4  # flags of a tensor operand; WRAPPED: counts as a Python number in promotion
 
 # ("tensor", slot, dtype, sizes, strides, offset, flags) | ("scalar", index) | ("cpu_scalar", index, dtype, wrapped)
-# | ("const", value) | ("list", [argument, ...])
+# | ("const", value) | ("size", formula) | ("list", [argument, ...])
 Argument: TypeAlias = tuple[Any, ...]
 # ("fresh", slot, dtype, sizes, strides, offset) | ("argument", k) | ("undefined",)
 Output: TypeAlias = tuple[Any, ...]
@@ -43,7 +44,9 @@ class NodeDescription(TypedDict):
 class Description(TypedDict):
     """A graph. `live`: fresh slots needed afterwards. `scalars`: Python numbers of this run; those marked `variable`
     are inputs of a recipe, the others constants. `threads`: number of threads to compile for. `sites`: number of a
-    source line to "file:line"."""
+    source line to "file:line". `symbols`: sizes that are left open, with their values in this run; wherever a size,
+    stride, offset or number of bytes is expected there may be a formula, such as "64*n0". `constants`: contents of
+    input slots that will not change and may be compiled in."""
 
     slots: list[SlotDescription]
     nodes: list[NodeDescription]
@@ -52,6 +55,8 @@ class Description(TypedDict):
     variable: list[bool]
     threads: int
     sites: NotRequired[dict[int, str]]
+    symbols: NotRequired[dict[str, dict[str, int]]]
+    constants: NotRequired[dict[int, bytes]]
 
 
 # c10's enumerations: what an operator's integer means where its schema says ScalarType, Layout or MemoryFormat.
@@ -97,6 +102,28 @@ def geometry(entry: tuple[Any, ...]) -> Geometry:
     return Geometry(dtype, tuple(sizes), tuple(strides), offset)
 
 
+def with_sizes(description: Description, symbols: Symbols) -> Description:
+    """The same graph with a Size for each formula."""
+
+    def entry(value: tuple[Any, ...]) -> tuple[Any, ...]:
+        match value[0]:
+            case "tensor" | "fresh":
+                sizes, strides = (tuple(map(symbols.size, value[i])) for i in (3, 4))
+                return (*value[:3], sizes, strides, symbols.size(value[5]), *value[6:])
+            case "size":
+                return ("const", symbols.size(value[1]))
+            case "list":
+                return ("list", [entry(item) for item in value[1]])
+        return value
+
+    nodes: list[NodeDescription] = [
+        {**node, "args": [entry(a) for a in node["args"]], "outputs": [entry(o) for o in node["outputs"]]}
+        for node in description["nodes"]
+    ]
+    slots: list[SlotDescription] = [{**slot, "nbytes": symbols.size(slot["nbytes"])} for slot in description["slots"]]
+    return {**description, "slots": slots, "nodes": nodes}
+
+
 def flattened(args: list[Argument]) -> Iterator[tuple[int, Argument]]:
     """Arguments with the members of lists in place of the lists; each with its position in the schema."""
     for position, arg in enumerate(args):
@@ -132,6 +159,10 @@ def key(description: Description, *build: str) -> str:
         [type(s).__name__ if v else s for s, v in zip(scalars, variable, strict=True)],
         [bool(v) for v in variable],
         description["threads"],
+        sorted(description.get("symbols", ())),
+        sorted(
+            (slot, hashlib.sha256(content).hexdigest()) for slot, content in description.get("constants", {}).items()
+        ),
         build,
     )
     return hashlib.sha256(repr(_plain(parts)).encode()).hexdigest()  # repr tells 1 from True and from 1.0

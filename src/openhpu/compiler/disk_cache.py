@@ -33,6 +33,7 @@ _ENTRY = re.compile(r"[0-9a-f]{64}(\.constants)?")
 _TEMPORARY = re.compile(r"\.(adopted|removed|building|replaced)-.*")
 _STALE_S = 3600  # a temporary folder of that age belongs to a process that died
 _LOCKS = ".locks"
+_HEADERS = ".headers"
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -87,7 +88,7 @@ class DiskCache:
     ) -> None:
         self.path = Path(path)
         self.max_bytes = max_bytes
-        self._warn = warn or (lambda message: warnings.warn(message, RuntimeWarning, stacklevel=3))
+        self.warn = warn or (lambda message: warnings.warn(message, RuntimeWarning, stacklevel=3))
         self._warned: set[str] = set()
         if delete_on_init and self._usable():
             for entry in self._entries():
@@ -161,6 +162,16 @@ class DiskCache:
                 json.dump(sorted(indices), file)
             os.replace(name, self.path / f"{key}.constants")
 
+    def headers(self) -> Path | None:
+        """A folder for the C++ compiler's precompiled headers, which do not count as recipes; None if there is none."""
+        if not self._usable():
+            return None
+        try:
+            (self.path / _HEADERS).mkdir(mode=0o700, exist_ok=True)
+            return self.path / _HEADERS if os.access(self.path / _HEADERS, os.W_OK) else None
+        except OSError:
+            return None
+
     @contextlib.contextmanager
     def lock(self, key: str) -> Iterator[None]:
         """Held by the one process of all that makes this recipe; a process that dies lets go. Where files cannot be
@@ -196,7 +207,7 @@ class DiskCache:
     def _warn_once(self, what: str, message: str) -> None:
         if what not in self._warned:
             self._warned.add(what)
-            self._warn(message)
+            self.warn(message)
 
     def _entries(self) -> list[Path]:
         """All that is ours; what a process left behind when it died is removed."""

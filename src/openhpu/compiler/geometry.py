@@ -51,7 +51,11 @@ class Geometry(NamedTuple):
 
     @property
     def is_valid(self) -> bool:
-        return self.offset >= 0 and len(self.sizes) == len(self.strides) and min((*self.sizes, *self.strides, 0)) >= 0
+        return (
+            self.offset >= 0
+            and len(self.sizes) == len(self.strides)
+            and all(n >= 0 for n in (*self.sizes, *self.strides))
+        )
 
 
 def contiguous_strides(sizes: Iterable[int]) -> tuple[int, ...]:

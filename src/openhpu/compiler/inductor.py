@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
+from openhpu.compiler import toolchain, vector_random
 from openhpu.compiler.stored import register_lowering
 
 # What a generated wrapper calls that is neither a kernel nor work: bookkeeping of handles and memory.
@@ -41,7 +42,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     return dict(select_decomp_table())
 
 
-def options(threads: int, output: Path) -> dict[str, Any]:
+def options(threads: int, output: Path, frozen: bool) -> dict[str, Any]:
     """Inductor's configuration for one recipe."""
     return {
         "cpp_wrapper": True,
@@ -51,13 +52,20 @@ def options(threads: int, output: Path) -> dict[str, Any]:
         "keep_output_stride": True,
         "aot_inductor.enable_frame_pointer": False,
         "aot_inductor.enable_line_tables": False,
+        # The device hands over what the manifest says.
+        "size_asserts": False,
+        "alignment_asserts": False,
+        "scalar_asserts": False,
+        # Kernels that want packed weights find them where weights are constants.
+        "freezing": frozen,
     }
 
 
-def build(graph: GraphModule, inputs: Sequence[torch.Tensor], threads: int, directory: Path) -> Library:
+def build(graph: GraphModule, inputs: Sequence[torch.Tensor], threads: int, directory: Path, headers: Path) -> Library:
     """Compile the graph (flat, functional but for copies into inputs) into `directory`, which must exist.
 
-    `inputs` are the fake tensors that it was traced with. Raises what Inductor and the C++ compiler raise.
+    `inputs` are the fake tensors that it was traced with, `headers` a folder for precompiled ones. Raises what Inductor
+    and the C++ compiler raise.
     """
     from torch._dynamo.utils import get_metrics_context
     from torch._inductor import config, metrics
@@ -77,7 +85,9 @@ def build(graph: GraphModule, inputs: Sequence[torch.Tensor], threads: int, dire
     output = directory / "recipe.so"
     with (
         V.set_aot_compilation(True),
-        config.patch(options(threads, output)),
+        vector_random.vectorised(),
+        toolchain.quick(headers),
+        config.patch(options(threads, output, bool(graph.graph.find_nodes(op="get_attr")))),
         config.patch(get_cpp_wrapper_config()),
         V.set_real_inputs(inputs),
         V.set_fake_mode(fake_mode),

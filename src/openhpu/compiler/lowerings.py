@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from openhpu.compiler import optimizers
+from openhpu.compiler import optimizers, seeded
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "aten::_fused_adam_": optimizers.fused_adam_,
     "aten::_fused_adamw_": optimizers.fused_adamw_,
     "aten::_fused_sgd_": optimizers.fused_sgd_,
     "aten::_fused_adagrad_": optimizers.fused_adagrad_,
+    **seeded.FUNCTIONS,
 }
 
 
@@ -19,3 +20,8 @@ def lowering(op: str) -> Callable[..., Any] | None:
     """The function for an operator ("aten::_fused_adamw_.tensor_lr"), which takes the same arguments and returns as
     many results; None if it is traced as it is."""
     return _FUNCTIONS.get(op) or _FUNCTIONS.get(op.partition(".")[0])
+
+
+def takes_tensors(op: str) -> bool:
+    """Whether the function takes a variable number as the 0-dim tensor that brings it, instead of as a symbol."""
+    return op in seeded.FUNCTIONS

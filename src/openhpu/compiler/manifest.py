@@ -10,25 +10,34 @@ from typing import Any
 import torch
 
 from openhpu.compiler.geometry import Geometry
+from openhpu.compiler.sizes import Guard, Size
 
-FORMAT = 2
+FORMAT = 3
 
 LIBRARY, PROGRAM, MANIFEST = "recipe.so", "program.py", "manifest.json"
 
 
 @dataclasses.dataclass(frozen=True)
 class SlotTensor:
-    """A tensor that a recipe takes or returns: a slot and the place in its storage, in elements of `dtype`."""
+    """A tensor that a recipe takes or returns: a slot and the place in its storage, in elements of `dtype`.
+
+    Numbers that depend on the recipe's symbols are formulas ("64*n0").
+    """
 
     slot: int
     dtype: torch.dtype
-    sizes: tuple[int, ...]
-    strides: tuple[int, ...]
-    offset: int
+    sizes: tuple[int | str, ...]
+    strides: tuple[int | str, ...]
+    offset: int | str
 
     @classmethod
     def of(cls, slot: int, geometry: Geometry) -> SlotTensor:
-        return cls(slot, *geometry)
+        dtype, sizes, strides, offset = geometry
+        return cls(slot, dtype, tuple(map(_plain, sizes)), tuple(map(_plain, strides)), _plain(offset))
+
+
+def _plain(number: int) -> int | str:
+    return number.text if isinstance(number, Size) else number
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +54,8 @@ class Manifest:
 
     `inputs` may share no memory. Outputs are new tensors with exactly these sizes and strides; their `offset` is where
     in the slot they belong. `variable`: the description's scalars that may have other values than when it was compiled
-    (`scalar_inputs` are those of them that enter the computation); all others are constants of the recipe. `files`:
+    (`scalar_inputs` are those of them that enter the computation); all others are constants of the recipe. It holds for
+    symbols that satisfy `guards`, each of which says that its first formula is less than its second. `files`:
     names and sha256 of all files of the recipe; recipe.so is the library. `nodes` counts operators of the description,
     `kernels` generated functions, `external_kernels` calls of PyTorch's kernels by name.
     """
@@ -56,6 +66,7 @@ class Manifest:
     variable: tuple[int, ...]
     outputs: tuple[SlotTensor, ...]
     mutated: tuple[int, ...]
+    guards: tuple[Guard, ...]
     nodes: int
     kernels: int
     external_kernels: Mapping[str, int]
@@ -82,6 +93,7 @@ class Manifest:
             )
             for name in ("variable", "mutated"):
                 data[name] = tuple(data[name])
+            data["guards"] = tuple(Guard(*guard) for guard in data["guards"])
             return cls(**data)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a manifest: {error!r}") from error

@@ -18,10 +18,13 @@ from openhpu.compiler import views
 from openhpu.compiler.description import Argument, Description, NodeDescription
 from openhpu.compiler.errors import CannotCompile
 from openhpu.compiler.geometry import Geometry, contiguous_strides, same_strides
-from openhpu.compiler.lowerings import lowering
+from openhpu.compiler.lowerings import lowering, takes_tensors
 from openhpu.compiler.plan import Plan, Slot, make_plan, written_arguments
+from openhpu.compiler.sizes import Symbols
 
 _RESERVED = {*keyword.kwlist, *dir(builtins), "torch", "recipe"}
+# Operators that PyTorch lets take a number for a tensor when they are called by their schema.
+_TAKE_NUMBERS = {"add", "add_", "sub", "sub_", "mul", "mul_", "div", "div_"}
 _WIDTH = 160  # beyond it, a call gets a line for each argument
 
 # Calls that the traced form makes and the readable form does not.
@@ -37,9 +40,27 @@ class Program:
     """
 
     def __init__(self, description: Description) -> None:
+        self.symbols = Symbols({name: symbol["hint"] for name, symbol in description.get("symbols", {}).items()})
+        if self.symbols.hints:
+            description = graph.with_sizes(description, self.symbols)
         self.description = description
         self.plan: Plan = make_plan(description)
-        self.text = _Writer(description, self.plan, hooks=False).text()
+        self._definitions = [
+            f"{name} = x{number}.shape[{dim}]" for name, (number, dim) in self._where(self.symbols).items()
+        ]
+        self.text = _Writer(description, self.plan, self._definitions, hooks=False).text()
+
+    def _where(self, symbols: Symbols) -> dict[str, tuple[int, int]]:
+        """For each symbol an input and a dimension with that size."""
+        found: dict[str, tuple[int, int]] = {}
+        for name in symbols.hints:
+            wanted = symbols.size(name)
+            for number, slot in enumerate(self.plan.inputs):
+                if slot.base and wanted in slot.base.sizes:
+                    found.setdefault(name, (number, slot.base.sizes.index(wanted)))
+            if name not in found:
+                raise CannotCompile(f"no input has the size {name}")
+        return found
 
     def scalar_dtype(self, index: int) -> torch.dtype:
         """The dtype in which a variable number comes in: float64 or int64."""
@@ -51,7 +72,7 @@ class Program:
         """`recipe` as a callable. `at_node(number)` is called before each node, `laid_out(tensor, sizes, strides)`
         with each new tensor; its result replaces the tensor."""
         hooked = at_node is not None or laid_out is not None
-        text = _Writer(self.description, self.plan, hooks=True).text() if hooked else self.text
+        text = _Writer(self.description, self.plan, self._definitions, hooks=True).text() if hooked else self.text
         name = f"<recipe {id(self):#x}{' traced' * hooked}>"
         linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)  # for tracebacks
         names: dict[str, Any] = {
@@ -76,11 +97,12 @@ def empty(geometry: Geometry) -> torch.Tensor:
 
 
 class _Writer:
-    def __init__(self, description: Description, plan: Plan, hooks: bool) -> None:
+    def __init__(self, description: Description, plan: Plan, definitions: list[str], hooks: bool) -> None:
         self._description = description
         self._plan = plan
         self._hooks = hooks
-        self._names = set(_RESERVED)
+        self._definitions = definitions
+        self._names = {*_RESERVED, *description.get("symbols", ())}
         self._of_slot: dict[int, str] = {}
         self._last_use = self._last_uses()
         self._lines: list[str] = []
@@ -105,7 +127,8 @@ class _Writer:
             head.append(f"    # {self._of_slot[slot.index]}: {_shape_text(slot.base)}{note}")
         for index in self._plan.scalars:
             head.append(f"    # {self._scalar_name(index)}: a number, 0-dim ({self._description['scalars'][index]!r})")
-        return "\n".join([*head, *(f"    {line}" for line in self._lines), f"    return ({outputs}{comma})", ""])
+        lines = [*self._definitions, *self._lines]
+        return "\n".join([*head, *(f"    {line}" for line in lines), f"    return ({outputs}{comma})", ""])
 
     def _last_uses(self) -> dict[int, int]:
         """Number of the last node that touches a slot; live slots are never done."""
@@ -148,6 +171,8 @@ class _Writer:
         targets, after, notes = self._targets(number, node, overload)
         args = self._arguments(node, overload)
         name = f"torch.ops.{overload.namespace}.{overload._opname}.{overload._overloadname}"
+        if keyword.iskeyword(overload._overloadname):  # random_.from
+            name = f'getattr(torch.ops.{overload.namespace}.{overload._opname}, "{overload._overloadname}")'
         if self._hooks and lowering(node["op"]):
             name = f'{LOWERED}("{node["op"]}")'
         line = f"{targets} = {name}(" if targets else f"{name}("
@@ -241,7 +266,8 @@ class _Writer:
                 return _source(graph.constant(arg[1], formal.real_type))
             case "scalar":
                 if self._description["variable"][arg[1]]:
-                    return f"{self._scalar_name(arg[1])}.item()"
+                    name = self._scalar_name(arg[1])
+                    return name if self._hooks and takes_tensors(node["op"]) else f"{name}.item()"
                 return _source(self._description["scalars"][arg[1]])
             case "cpu_scalar":
                 return self._cpu_scalar(arg, node)
@@ -262,6 +288,8 @@ class _Writer:
         index, dtype, wrapped = arg[1:4]
         value = self._description["scalars"][index]
         if not self._description["variable"][index]:
+            if wrapped and graph.operator(node["op"])._opname not in _TAKE_NUMBERS:
+                return f"torch.scalar_tensor({_source(value)}, dtype={self._promoted(node)})"
             return _source(value) if wrapped else f"torch.scalar_tensor({_source(value)}, dtype={dtype})"
         return f"{self._scalar_name(index)}.to({self._promoted(node) if wrapped else dtype})"
 

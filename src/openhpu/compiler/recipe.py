@@ -13,10 +13,11 @@ from pathlib import Path
 
 import torch
 
-from openhpu.compiler import inductor, passes
+from openhpu.compiler import constants, inductor, passes
 from openhpu.compiler.description import Description
 from openhpu.compiler.disk_cache import publish, sha256
 from openhpu.compiler.errors import CannotCompile
+from openhpu.compiler.guards import note_guards
 from openhpu.compiler.identity import recipe_key, torch_build, vector_isa
 from openhpu.compiler.manifest import MANIFEST, PROGRAM, Manifest, ScalarInput, SlotTensor
 from openhpu.compiler.program import Program
@@ -24,14 +25,20 @@ from openhpu.compiler.trace import trace
 
 
 def compile_recipe(
-    description: Description, directory: Path | str, *, key: str | None = None, keep_sources: bool = False
+    description: Description,
+    directory: Path | str,
+    *,
+    key: str | None = None,
+    headers: Path | None = None,
+    keep_sources: bool = False,
 ) -> Manifest:
     """Compile a graph into `directory/<key>/` (recipe.so, program.py, manifest.json) and return its manifest.
 
     `key` defaults to `recipe_key(description)`. The folder appears at once and complete; what was there under that name
-    is replaced. With `keep_sources` Inductor's C++ stays beside it. A recipe.json that may be among the files belongs
-    to the library and has to stay beside it. Raises CannotCompile (the graph) or OSError (the disk). Takes seconds to
-    minutes, and sets the number of PyTorch's threads meanwhile.
+    is replaced. `headers` (by default `directory/.headers`) keeps precompiled headers from one recipe to the next; only
+    its owner may write there. With `keep_sources` Inductor's C++ stays beside it. A recipe.json that may be among the
+    files belongs to the library and has to stay beside it. Raises CannotCompile (the graph) or OSError (the disk).
+    Takes seconds to minutes, and sets the number of PyTorch's threads meanwhile.
     """
     started = time.monotonic()
     key = key or recipe_key(description)
@@ -44,11 +51,15 @@ def compile_recipe(
             graph, inputs = trace(program, inductor.decompositions())
             passes.run(graph)
             try:
-                library = inductor.build(graph, inputs, description["threads"], work)
+                arguments = constants.compile_in(program, graph, inputs)
+                prepared = headers or directory / ".headers"
+                library = inductor.build(graph, arguments, description["threads"], work, prepared)
             except OSError:
                 raise
             except Exception as error:  # Inductor's and the C++ compiler's are of many kinds
                 raise CannotCompile(f"Inductor: {_reason(error)}", scalars=program.plan.scalars) from error
+            note_guards(program, inputs)
+        known = constants.slots(program)
         kept = {path.name for path in library.files.values()}
         for path in work.iterdir():
             if path.name not in kept and not (keep_sources and path.suffix == ".cpp"):
@@ -56,11 +67,12 @@ def compile_recipe(
         (work / PROGRAM).write_text(program.text)
         manifest = Manifest(
             key=key,
-            inputs=tuple(SlotTensor.of(s.index, s.base) for s in program.plan.inputs if s.base),
+            inputs=tuple(SlotTensor.of(s.index, s.base) for s in program.plan.inputs if s.base and s not in known),
             scalar_inputs=tuple(ScalarInput(i, program.scalar_dtype(i)) for i in program.plan.scalars),
             variable=tuple(i for i, variable in enumerate(description["variable"]) if variable),
             outputs=tuple(SlotTensor.of(s.index, s.base) for s in program.plan.outputs if s.base),
             mutated=tuple(program.plan.mutated),
+            guards=tuple(program.symbols.guards),
             nodes=len(description["nodes"]),
             kernels=library.kernels,
             external_kernels=library.external_kernels,

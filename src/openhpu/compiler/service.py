@@ -62,6 +62,7 @@ class Service:
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: socket.socket | None = None
         self._open = 0
+        self._found: set[int] = set()  # requests answered from the disk, until their callback has run
         self._closed = False
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -69,6 +70,8 @@ class Service:
         self._wake_up.setblocking(False)
         self._woken.setblocking(False)
         self._said: set[str] = set()
+        if cache is not None:
+            cache.warn = self._warn  # what both processes find is said once
         _services.add(self)
         atexit.register(self.close)
 
@@ -98,6 +101,10 @@ class Service:
         with self._changed:
             self._changed.wait_for(lambda: self._closed or not self._open, timeout)
             return not self._open
+
+    def found_on_disk(self, identity: int) -> bool:
+        """For `on_ready`: whether the recipe was on disk, and nothing was compiled."""
+        return identity in self._found
 
     def close(self) -> None:
         """End the compile process and drop what is open, without callbacks. May be called again."""
@@ -173,7 +180,9 @@ class Service:
         self._prepare_folders()
         key = recipe_key(request.description)
         if found := disk_cache.find(self._caches, request.description, key):
+            self._found.add(request.identity)
             self._ready(request, *found)
+            self._found.discard(request.identity)
             return
         caches = [(cache.path, cache.max_bytes) for cache in self._caches]
         job = server.Job(request.description, key, caches)

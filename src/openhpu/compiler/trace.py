@@ -8,11 +8,17 @@ from typing import Any
 import torch
 from torch._subclasses import FakeTensorMode
 from torch.fx import GraphModule
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
+from torch.fx.experimental.symbolic_shapes import (
+    DimDynamic,
+    GuardOnDataDependentSymNode,
+    ShapeEnv,
+    StatelessSymbolicContext,
+)
 
 from openhpu.compiler.errors import CannotCompile
 from openhpu.compiler.geometry import same_strides
 from openhpu.compiler.program import Program
+from openhpu.compiler.sizes import Size
 
 
 class _Module(torch.nn.Module):
@@ -53,7 +59,7 @@ def trace(program: Program, decompositions: dict[Any, Callable[..., Any]]) -> tu
     function = program.function(at_node=progress.at_node, laid_out=_laid_out)
     # Numbers are read out of tensors while tracing: they become symbols.
     fake_mode = FakeTensorMode(shape_env=ShapeEnv())
-    inputs = [fake_mode.from_tensor(tensor, static_shapes=True) for tensor in program.example_inputs()]
+    inputs = [_fake(fake_mode, program, number, t) for number, t in enumerate(program.example_inputs())]
     module = _Module(function)
     try:
         with torch.no_grad(), fake_mode, functorch_config.patch(unlift_effect_tokens=True):
@@ -66,6 +72,17 @@ def trace(program: Program, decompositions: dict[Any, Callable[..., Any]]) -> tu
         raise progress.error(error) from error
     assert isinstance(exported, GraphModule)
     return _unlift_graph(module, exported, signature), list(inputs)  # type: ignore[arg-type]
+
+
+def _fake(mode: FakeTensorMode, program: Program, number: int, tensor: torch.Tensor) -> torch.Tensor:
+    """The fake of an input, with symbols where its sizes are open."""
+    slots = program.plan.inputs
+    base = slots[number].base if number < len(slots) else None
+    if base is None or not any(isinstance(n, Size) for n in (*base.sizes, *base.strides)):
+        return mode.from_tensor(tensor, static_shapes=True)
+    # Each dimension its own symbol: equal sizes are found equal while tracing, not taken for equal by chance.
+    kinds = [DimDynamic.DYNAMIC if isinstance(n, Size) else DimDynamic.STATIC for n in base.sizes]
+    return mode.from_tensor(tensor, symbolic_context=StatelessSymbolicContext(dynamic_sizes=kinds))
 
 
 def _laid_out(tensor: torch.Tensor, sizes: tuple[int, ...], strides: tuple[int, ...]) -> torch.Tensor:

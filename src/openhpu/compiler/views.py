@@ -7,7 +7,6 @@ store the tensor that `as_strided` stands on, so each view is rebuilt from the f
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -156,10 +155,12 @@ def _along_axes(base: Geometry, wanted: Geometry) -> list[Step] | None:
 def _starts(base: Geometry, distance: int) -> dict[int, int] | None:
     """Index along each axis (longer than 1) of the element `distance` behind the first; None if there is none."""
     starts = {}
-    reach = math.inf
+    reach: int | None = None
     for axis in sorted((axis for axis, n in enumerate(base.sizes) if n > 1), key=lambda axis: -base.strides[axis]):
         n, stride = base.sizes[axis], base.strides[axis]
-        if not stride or n * stride > reach:  # axes that overlap: an address has several indices
+        if not stride or (
+            reach is not None and n * stride > reach
+        ):  # axes that overlap: an address has several indices
             return None
         reach = stride
         starts[axis] = distance // stride

@@ -109,9 +109,9 @@ class Cluster:
         if interpreter.refused:
             interpreter.abandon("it holds operators that can't be captured")
             return _for_caller(inputs, args, outputs)
-        graph.compile()
         results = _for_caller(inputs, args, outputs)
         captured = Captured(graph, inputs, outputs, self._constants)
+        graph.compile()  # now that it is known which results are needed
         if key is None:
             self._only = captured
         else:

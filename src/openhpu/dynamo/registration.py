@@ -24,10 +24,11 @@ def register_device() -> None:
 
 
 def keep_out() -> None:
-    """Functions of this project read the device's state through its core; Dynamo calls them, and traces around."""
+    """Steps, events and graphs act on the device's state; Dynamo calls them between what it traces."""
     from torch._dynamo import trace_rules
 
-    trace_rules.add("openhpu")
+    for name in ("compiled_steps", "dynamo", "events", "hpu.graphs", "mode", "steps"):
+        trace_rules.add(f"openhpu.{name}")
 
 
 def refuse_inductor() -> None:

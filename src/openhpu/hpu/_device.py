@@ -11,8 +11,7 @@ import torch
 from openhpu import _C, settings
 from openhpu.hpu import _lifecycle
 from openhpu.hpu._utils import DeviceArgument, _get_device_index
-
-DRIVER_VERSION = "1.24.0"
+from openhpu.smi.facts import DRIVER_VERSION
 
 
 @dataclass(frozen=True)

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 
-from openhpu import _C, events
+from openhpu import events
 from openhpu.hpu import _lifecycle
 from openhpu.hpu._utils import DeviceArgument, _get_device_index
+from openhpu.smi import publisher
 
-_samples: dict[int, tuple[int, int]] = {}  # device index -> (time, busy time) of the last call, in ns
 _SYNC_MODES = {"default": 0, "warn": 1}
 _sync_mode = 0
 _sync_subscription: events.Subscription | None = None
 
 
 def utilization(device: DeviceArgument = None) -> int:
-    """The share of time, in percent, that `device` ran operators since the last call; 0 at the first call."""
+    """The share of time, in percent, that `device` ran operators in the last half second, as hl-smi shows it."""
     _lifecycle._lazy_init()
-    index = _get_device_index(device, optional=True)
-    now, busy = time.monotonic_ns(), _C.busy_ns(index)
-    before, busy_before = _samples.get(index, (now, busy))
-    _samples[index] = (now, busy)
-    return min(100, round(100 * (busy - busy_before) / (now - before))) if now > before else 0
+    return publisher.utilization(_get_device_index(device, optional=True))
 
 
 def set_sync_debug_mode(debug_mode: int | str) -> None:

@@ -45,7 +45,8 @@ _EFFECTIVE = (
     _row("LOCAL_WORLD_SIZE", "int", 1, _FIRST_USE,
          "Set by launchers: number of processes of this machine; the least number of indices in such a process."),
     _row("PT_HPU_LAZY_MODE", "choice", "0", _MODE,
-         "0: eager. 1: lazy, which this version announces as missing and runs eagerly.", choices=("0", "1")),
+         "0: eager. 1: lazy: operators are recorded into graphs, which run at the next step, compiled if they "
+         "recur.", choices=("0", "1")),
     _row("PT_HPU_AUTOLOAD", "choice", "-1", _IMPORT,
          "0: `import torch` does not load the device; `import habana_frameworks.torch` then does. "
          "1 and -1: it is loaded.", choices=("-1", "0", "1")),
@@ -82,6 +83,15 @@ _EFFECTIVE = (
          "torch.compile: whether inputs are written inside the graph; 0: copied after it."),
     _row("PT_HPU_USE_EAGER_FALLBACK", "bool", True, _COMPILE,
          "torch.compile: operators that can't be part of a recipe run eagerly between recipes; 0: they are an error."),
+    _row("GRAPH_VISUALIZATION", "bool", False, _EACH_USE,
+         "Lazy mode: write each graph that is compiled as a Python program, as SVG and as pbtxt."),
+    _row("PT_HPU_GRAPH_DUMP_MODE", "choice", "", _EACH_USE,
+         "compile, all: write each graph that is compiled as a Python program and in PT_HPU_GRAPH_DUMP_FORMAT. The "
+         "others write nothing: there are no graphs of eager operators.",
+         choices=("", "eager", "compile", "compile_fx", "all")),
+    _row("PT_HPU_GRAPH_DUMP_FORMAT", "choice", "pbtxt", _EACH_USE,
+         "Format of these files beside the program.", choices=("pbtxt", "svg", "graphml")),
+    _row("PT_HPU_GRAPH_DUMP_PREFIX", "text", ".graph_dumps", _EACH_USE, "Folder of these files."),
     _row("HABANA_LOGS", "text", "", _FIRST_USE,
          "Folder of pytorch_log.txt; unset means ~/.habana_logs."),
     _row("ENABLE_CONSOLE", "bool", False, _FIRST_USE,
@@ -91,8 +101,13 @@ _EFFECTIVE = (
     _row("LOG_LEVEL_ALL_PT", "int", None, _FIRST_USE,
          "Log level of the PyTorch loggers; wins over LOG_LEVEL_ALL.", **_LOG_LEVELS),
     _row("LOG_LEVEL_PT_*", "int", None, _FIRST_USE,
-         "Log level of one PyTorch logger; wins over LOG_LEVEL_ALL_PT. LOG_LEVEL_PT_FALLBACK at 2 or lower logs "
-         "each CPU fallback.", **_LOG_LEVELS),
+         "Log level of one PyTorch logger; wins over LOG_LEVEL_ALL_PT. Loggers: FALLBACK (CPU fallbacks, 2), DEVICE, "
+         "BRIDGE, LAZY, DYNAMIC_SHAPE (recompilations), RECIPE_STATS, SYNHELPER (copies), DEVMEM.", **_LOG_LEVELS),
+    _row("PT_HPU_LOG_MOD_MASK", "mask", 0, _FIRST_USE,
+         "Older choice of loggers, where LOG_LEVEL_* is unset: 1 DEVICE, 2 KERNEL, 4 BRIDGE, 8 SYNHELPER, "
+         "10 DISTRIBUTED, 20 LAZY, 40 DEVMEM, 80 FALLBACK."),
+    _row("PT_HPU_LOG_TYPE_MASK", "mask", 0xF, _FIRST_USE,
+         "Which messages of these loggers: 1 errors, 2 warnings, 4 trace, 8 debug and information."),
 )  # fmt: skip
 
 # What these steer, a graph, a compilation or a collective, is not in this version.
@@ -108,11 +123,6 @@ _GRAPHS = (
     _idle("EXPERIMENTAL_WEIGHT_SHARING", "bool", True, "Older spelling of PT_HPU_WEIGHT_SHARING."),
     _idle("PT_HPU_INFERENCE_MODE", "bool", False, "Graphs are compiled for inference."),
     _idle("PT_HPU_DISABLE_HPUGRAPH_REPLAY_HASHCHECK", "bool", True, "Replays do not hash their arguments."),
-    _idle("PT_HPU_GRAPH_DUMP_MODE", "choice", "", "Which graphs are written to files.",
-          choices=("", "eager", "compile", "compile_fx", "all")),
-    _idle("PT_HPU_GRAPH_DUMP_FORMAT", "choice", "pbtxt", "Format of these files.",
-          choices=("pbtxt", "svg", "graphml")),
-    _idle("PT_HPU_GRAPH_DUMP_PREFIX", "text", ".graph_dumps", "Folder of these files."),
     _idle("PT_HPU_GRAPH_DUMP", "int", 0, "Level of detail of lazy graphs' dumps.", low=0, high=3),
     _idle("PT_COMPILATION_STATS_PATH", "text", "", "File for statistics of compilations."),
     _idle("PT_COMPILE_ONLY_MODE", "bool", False, "Compile graphs without running them."),
@@ -171,7 +181,6 @@ _HARDWARE = (
     _idle("PT_HPU_FORCE_USE_DEFAULT_STREAM", "bool", False, "Run everything on the default stream."),
     _idle("PT_HPU_ENABLE_RECORD_STREAM", "bool", False, "Honour record_stream; here always."),
     _idle("PT_LOG_FILE_AMOUNT", "int", 5, "Log files kept.", low=1),
-    _idle("GRAPH_VISUALIZATION", "bool", False, "Write the device compiler's graphs."),
     _idle("HABANA_PROFILE", "text", "", "The device's own profiler."),
     _idle("HABANA_VISIBLE_DEVICES", "text", "", "Devices that a container runtime passes in."),
     _idle("PT_HPU_MEDIA_PIPE", "bool", True, "HabanaDataLoader uses the media pipe."),

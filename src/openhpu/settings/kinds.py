@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Kind = Literal["bool", "int", "float", "text", "choice", "choice list", "int list"]
+Kind = Literal["bool", "int", "float", "text", "choice", "choice list", "int list", "mask"]
 
 _TRUE = frozenset({"1", "true", "yes", "on", "t", "y"})
 _FALSE = frozenset({"0", "false", "no", "off", "f", "n", ""})
@@ -46,6 +46,8 @@ class Setting:
             return "distinct whole numbers from 0 on, separated by commas"
         if self.kind == "text":
             return "any text"
+        if self.kind == "mask":
+            return "a hexadecimal number, with or without 0x"
         noun = "a whole number" if self.kind == "int" else "a number"
         if self.low is not None and self.high is not None:
             return f"{noun} from {self.low:g} to {self.high:g}"
@@ -79,6 +81,9 @@ class Setting:
                 numbers = [int(part) for part in text.split(",")]
                 good = min(numbers) >= 0 and len(set(numbers)) == len(numbers)
                 return tuple(numbers) if good else None
+            if self.kind == "mask":
+                mask = int(text, 16)
+                return mask if mask >= 0 else None
             number = int(text) if self.kind == "int" else float(text)
         except ValueError:
             return None
@@ -91,6 +96,8 @@ class Setting:
             return "unset"
         if isinstance(self.default, bool):
             return str(int(self.default))
+        if self.kind == "mask":
+            return f"{self.default:x}"
         if isinstance(self.default, tuple):
             return ",".join(map(str, self.default))
         return f"{self.default:g}" if isinstance(self.default, float) else str(self.default)

@@ -39,6 +39,15 @@ OPENHPU_VARIABLES = (
         "or not at all.",
         choices=("background", "sync", "off"),
     ),
+    Setting(
+        "OPENHPU_REPORT_DATA", "text", "", "import",
+        "Folder into which each process writes what a report is made of; `openhpu run` sets it.",
+    ),
+    Setting(
+        "OPENHPU_SMI_FOLDER", "text", "", "first use of a device, and by hl-smi",
+        "Folder of the small files through which hl-smi sees this process; off: none. Unset means /dev/shm, or the "
+        "folder for temporary files where there is none.",
+    ),
 )  # fmt: skip
 
 ROWS: tuple[Setting, ...] = OPENHPU_VARIABLES + GAUDI_FLAGS

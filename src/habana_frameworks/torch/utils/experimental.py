@@ -6,8 +6,13 @@ import torch
 
 from openhpu import _C
 from openhpu import hpu as hpu
+from openhpu.insight.dynamicity import (
+    const_shape_dataloader,
+    data_dynamicity,
+    detect_recompilation_auto_model,
+)
 
-__all__ = ["hpu", "synDeviceType"]
+__all__ = ["const_shape_dataloader", "data_dynamicity", "detect_recompilation_auto_model", "hpu", "synDeviceType"]
 
 
 class synDeviceType(IntEnum):

@@ -31,13 +31,16 @@ class HPUGraph(_C.CapturedGraph):
         graphs.start_compiling()
         super().capture_begin(dry_run or settings.get("PT_HPUGRAPH_ENABLE_DRY_RUN"))
 
-    def capture_end(self) -> None:
+    def capture_end(self, compile: bool = True) -> None:
         """End the capture, on the thread and stream on which it began, and ask for the graph's recipe.
+
+        Without `compile` the first replay asks for it.
 
         Raises RuntimeError when an operator was refused meanwhile, with its name and line; nothing is captured then.
         """
         super().capture_end()
-        self.compile()
+        if compile:
+            self.compile()
 
 
 class graph:  # a context manager, named as in torch.cuda

@@ -52,6 +52,7 @@ class GraphedFunction:
         disable_tensor_cache: bool = False,
         max_graphs: int | None = None,
         training: Callable[[], bool] = lambda: False,
+        weights: Callable[[], list[torch.Tensor]] = list,
     ) -> None:
         if max_graphs is not None and max_graphs < 0:
             raise ValueError(f"max_graphs must be 0 or more, or None for any number, got {max_graphs}")
@@ -61,6 +62,7 @@ class GraphedFunction:
         self._transient = disable_tensor_cache
         self._max_graphs = max_graphs
         self._training = training
+        self._weights = weights
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         warmup_mode = kwargs.pop("warmup_mode", False)
@@ -101,7 +103,8 @@ class GraphedFunction:
             try:
                 graph.mark_user_inputs(distinct(tensors_of(inputs)))
                 outputs = self.function(*inputs[0], **inputs[1])
-                graph.capture_end()
+                graph.mark_weights(self._weights())
+                graph.capture_end(compile=False)
             except BaseException as error:
                 graph.abandon(str(error))
                 raise
@@ -113,6 +116,7 @@ class GraphedFunction:
                         "tensors on hpu and move them to the host after the call."
                     )
             graph.mark_user_outputs(results, transient=self._transient)
+        graph.compile()
         if self._transient:
             graph.clear_inputs()
             inputs = None
@@ -158,7 +162,12 @@ def wrap_in_hpu_graph(
             "wrap_in_hpu_graph_func"
         )
     transient = disable_tensor_cache or settings.get("PT_HPUGRAPH_DISABLE_TENSOR_CACHE")
-    graphed = GraphedFunction(module.forward, asynchronous, transient, max_graphs, lambda: module.training)
+
+    def weights() -> list[torch.Tensor]:
+        tensors = [] if module.training else [*module.parameters(), *module.buffers()]
+        return [tensor for tensor in tensors if tensor.device.type == "hpu"]
+
+    graphed = GraphedFunction(module.forward, asynchronous, transient, max_graphs, lambda: module.training, weights)
 
     @functools.wraps(graphed.function)
     def forward(*args: Any, **kwargs: Any) -> Any:

@@ -1,0 +1,105 @@
+"""A training in a process of its own, so that several can take turns: modes of the device are chosen once per process.
+
+`python -m examples.peer MODEL DEVICE FUSED COMPILED` answers questions, a line of JSON each, until its input ends.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How a peer trains: its device, whether in lazy mode, with fused AdamW, with torch.compile of the model."""
+
+    device: str
+    lazy: bool = False
+    fused: bool = False
+    compiled: bool = False
+
+
+class Peer:
+    """A process that trains "digits" or "gpt". Use with `with`."""
+
+    def __init__(self, model: str, kind: Kind):
+        self._command = [
+            sys.executable, "-m", "examples.peer", model, kind.device, str(int(kind.fused)), str(int(kind.compiled)),
+        ]  # fmt: skip
+        self._environment = {**os.environ, "PT_HPU_LAZY_MODE": str(int(kind.lazy)), "OPENHPU_MODULE_LOCKS": "0"}
+
+    def __enter__(self) -> Peer:
+        self._process = subprocess.Popen(
+            self._command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[1],
+            env=self._environment,
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()  # closes its input, which ends it
+
+    def ask(self, question: str, *arguments: int) -> Any:
+        """The answer to "train" (mean loss, seconds a step), "wait", "quality", "write" or "report"."""
+        assert self._process.stdin and self._process.stdout
+        self._process.stdin.write(json.dumps([question, *arguments]) + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise RuntimeError("a training of the demo ended before its time")
+        return json.loads(answer)
+
+
+def _answers(model: str, device: str, fused: bool, compiled: bool) -> Any:
+    import torch
+
+    import openhpu
+    from examples import digits, gpt_chars
+    from openhpu import events, hpu
+
+    module = {"digits": digits, "gpt": gpt_chars}[model]
+    trainer = module.Trainer(device, fused=fused)
+    if compiled:
+        trainer.model.compile()
+    openhpu.reset_counters()
+
+    def report() -> dict[str, Any]:
+        on_hpu = device == "hpu"
+        return {
+            "counters": openhpu.counters(),
+            "fallbacks": events.fallback_ops(),
+            "recipes": len(openhpu.recipes()),
+            "peak": hpu.max_memory_allocated() if on_hpu else 0,
+            "threads": torch.get_num_threads(),
+        }
+
+    return {
+        "train": trainer.train if model == "gpt" else trainer.train_epoch,
+        "steps": lambda: getattr(trainer, "steps_per_epoch", 0),
+        "wait": openhpu.wait_for_recipes,
+        "quality": trainer.validation_loss if model == "gpt" else trainer.accuracy,
+        "baseline": lambda: trainer.text.frequency_loss() if model == "gpt" else 0.0,
+        "write": lambda: trainer.write() if model == "gpt" else "",
+        "report": report,
+    }
+
+
+def main(model: str, device: str, fused: str, compiled: str) -> None:
+    """Serve until the input ends."""
+    output, sys.stdout = sys.stdout, sys.stderr  # libraries print
+    answers = _answers(model, device, bool(int(fused)), bool(int(compiled)))
+    for line in sys.stdin:
+        question, *arguments = json.loads(line)
+        print(json.dumps(answers[question](*arguments)), file=output, flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

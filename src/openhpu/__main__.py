@@ -1,0 +1,5 @@
+import sys
+
+from openhpu.cli import main
+
+sys.exit(main())

@@ -1,0 +1,73 @@
+"""The command `openhpu`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+_EPILOG = "Exit code: the script's; 128 plus the signal's number if a signal ended it; 2 if it was not started."
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a subcommand. Returns the exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    parser = argparse.ArgumentParser(prog="openhpu", description="Intel Gaudi's PyTorch stack in software.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    run = commands.add_parser(
+        "run",
+        help="run a script and say what the accelerator had to do",
+        usage="openhpu run [--mode eager|lazy] [--report FILE] [--json] (SCRIPT | -m MODULE) [ARGUMENT ...]",
+        epilog=_EPILOG,
+    )
+    run.add_argument("--mode", choices=("eager", "lazy"), help="sets PT_HPU_LAZY_MODE; default: as it is")
+    run.add_argument("--report", metavar="FILE", help="write an HTML page; one per rank, its number in the name")
+    run.add_argument("--json", action="store_true", help="print what was seen as the last line of stdout, as JSON")
+    env = commands.add_parser("env", help="what each environment variable is, and why")
+    env.add_argument("--set", action="store_true", help="only those that are set")
+    env.add_argument("--json", action="store_true", help="as JSON")
+    own, script = _split(given) if given[:1] == ["run"] else (given, [])
+    options = parser.parse_args(own)
+    if options.command == "env":
+        return _print_environment(options.set, options.json)
+    if not script:
+        run.error("no script was given")
+    from openhpu.insight import launch
+
+    try:
+        return launch.run(script, options.mode, options.report, options.json)
+    except launch.UsageError as error:
+        print(f"openhpu run: {error}", file=sys.stderr)
+        return 2
+
+
+def _print_environment(only_set: bool, as_json: bool) -> int:
+    """Returns 1 if a value is not allowed: the device would refuse to load."""
+    import dataclasses
+    import json
+
+    from openhpu.settings import in_force
+
+    rows = in_force.in_force()
+    if as_json:
+        print(json.dumps([dataclasses.asdict(row) for row in rows if not only_set or row.state != "default"], indent=1))
+    else:
+        print(in_force.table(rows, only_set))
+    return int(any(row.state == "invalid" for row in rows))
+
+
+def _split(given: list[str]) -> tuple[list[str], list[str]]:
+    """Our options, and from the script's name on what is the script's."""
+    at = 1
+    while at < len(given):
+        word = given[at]
+        if word == "-m" or not word.startswith("-"):
+            break
+        if word == "--":
+            return given[:at], given[at + 1 :]
+        at += 2 if word in ("--mode", "--report") else 1
+    return given[:at], given[at:]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,65 @@
+"""Weights as constants: inputs whose contents are known are folded, and packed for the library's kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch.fx import GraphModule
+
+from openhpu.compiler.plan import Slot
+from openhpu.compiler.program import Program
+
+
+def slots(program: Program) -> list[Slot]:
+    """The program's inputs that are constants of its recipe: known, and not written by it."""
+    known = program.description.get("constants", {})
+    return [slot for slot in program.plan.inputs if slot.index in known and not slot.mutated]
+
+
+def compile_in(program: Program, graph: GraphModule, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Replace these inputs of the traced graph by their contents, and compute what depends on nothing else.
+
+    `inputs` are the fake tensors of all inputs in order; returns those of the inputs that are left.
+    """
+    constants = slots(program)
+    if not constants:
+        return list(inputs)
+    from torch._inductor import config
+    from torch._inductor.constant_folding import constant_fold
+    from torch._inductor.freezing import replace_node_with_constant
+    from torch._inductor.freezing_utils import enter_freezing
+    from torch._inductor.fx_passes.freezing_patterns import freezing_passes
+    from torch._inductor.fx_passes.post_grad import view_to_reshape
+    from torch._inductor.virtualized import V
+
+    contents = program.description["constants"]
+    placeholders = graph.graph.find_nodes(op="placeholder")
+    left = list(inputs)
+    fake_mode = inputs[0].fake_mode  # type: ignore[attr-defined]
+    fake_mode.allow_non_fake_inputs = True  # constants are real
+    with (
+        enter_freezing(),
+        V.set_fake_mode(fake_mode),
+        V.set_aot_compilation(True),  # MKL's packed weights can't be stored, oneDNN's can
+        config.patch(freezing=True),
+        torch.no_grad(),
+    ):
+        view_to_reshape(graph)
+        for number in reversed(range(len(program.plan.inputs))):
+            slot = program.plan.inputs[number]
+            if slot in constants:
+                replace_node_with_constant(graph, placeholders[number], _tensor(slot, contents[slot.index]))
+                del left[number]
+        graph.recompile()
+        freezing_passes(graph, left)
+        constant_fold(graph)
+    return left
+
+
+def _tensor(slot: Slot, content: bytes) -> torch.Tensor:
+    assert slot.base is not None
+    dtype, sizes, strides, offset = slot.base
+    storage = torch.frombuffer(bytearray(content), dtype=torch.uint8).untyped_storage()
+    view = torch.empty(0, dtype=dtype).set_(storage, offset, sizes, strides)
+    return view.clone(memory_format=torch.preserve_format)

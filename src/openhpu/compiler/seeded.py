@@ -1,0 +1,177 @@
+"""hpu's random operators: functions of a seed, which a recipe takes as an input.
+
+Element i, in logical order, is a function of the seed and i: PyTorch's Philox4x32-10 with the seed as the key and i as
+the counter, which is also what Inductor's generated code draws. The common distributions become generated code that
+fuses with what uses the numbers; the others are calls of the device's own kernels (`openhpu::draw`). Both give what
+eager mode gives, bit for bit.
+
+The compile process does not load the core, which registers these operators; there they are declared by their schemas.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_SCHEMAS = (
+    "uniform_(Tensor(a!) self, Scalar seed, float from, float to) -> Tensor(a!)",
+    "normal_(Tensor(a!) self, Scalar seed, float mean, float std) -> Tensor(a!)",
+    "bernoulli_.float(Tensor(a!) self, Scalar seed, float p) -> Tensor(a!)",
+    "bernoulli_.Tensor(Tensor(a!) self, Scalar seed, Tensor p) -> Tensor(a!)",
+    "random_.from(Tensor(a!) self, Scalar seed, Scalar start, Scalar range) -> Tensor(a!)",
+    "random_(Tensor(a!) self, Scalar seed, Scalar range) -> Tensor(a!)",
+    "exponential_(Tensor(a!) self, Scalar seed, float lambd) -> Tensor(a!)",
+    "cauchy_(Tensor(a!) self, Scalar seed, float median, float sigma) -> Tensor(a!)",
+    "log_normal_(Tensor(a!) self, Scalar seed, float mean, float std) -> Tensor(a!)",
+    "geometric_(Tensor(a!) self, Scalar seed, float p) -> Tensor(a!)",
+    "randperm.generator_out(Tensor(a!) out, Scalar seed) -> Tensor(a!)",
+    "native_dropout(Tensor input, Scalar seed, float p) -> (Tensor, Tensor)",
+    "rrelu_with_noise(Tensor self, Scalar seed, Tensor(a!) noise, Tensor(b!) out, float lower, float upper) -> "
+    "Tensor(b!)",
+    "poisson(Tensor self, Scalar seed) -> Tensor",
+    "binomial(Tensor count, Scalar seed, Tensor prob) -> Tensor",
+    "_standard_gamma(Tensor self, Scalar seed) -> Tensor",
+    "draw(str distribution, SymInt[] size, Tensor seed, Tensor[] parameters, ScalarType dtype) -> Tensor",
+)
+_library = torch.library.Library("openhpu", "FRAGMENT")
+if not hasattr(torch.ops.openhpu, "draw"):
+    for _schema in _SCHEMAS:
+        _library.define(_schema)
+
+
+@torch.library.impl(_library, "draw", "Meta")
+def _draw_meta(
+    distribution: str, size: Sequence[int], seed: Tensor, parameters: Sequence[Tensor], dtype: torch.dtype
+) -> Tensor:
+    return torch.empty(size, dtype=dtype, device="meta")
+
+
+Number = Any  # a number, or a 0-dim float64 or int64 tensor for one that changes
+
+
+def _tensor(value: Number) -> Tensor:
+    if isinstance(value, Tensor):
+        return value
+    return torch.scalar_tensor(value, dtype=torch.float64 if isinstance(value, float) else torch.int64)
+
+
+def _float32(value: Number) -> Number:
+    """The number rounded to float32."""
+    if isinstance(value, Tensor):
+        return value.to(torch.float32)
+    return struct.unpack("f", struct.pack("f", value))[0]
+
+
+def _draw(
+    distribution: str, size: Sequence[int], seed: Number, parameters: Sequence[Number], dtype: torch.dtype
+) -> Tensor:
+    """What the device's kernel gives."""
+    tensors = [_tensor(parameter) for parameter in parameters or (0,)]  # a recipe cannot pass an empty list
+    result: Tensor = torch.ops.openhpu.draw.default(distribution, list(size), _tensor(seed), tensors, dtype)
+    return result
+
+
+def _generated(size: Sequence[int], seed: Number, mode: str) -> Tensor:
+    """Numbers that Inductor generates: "rand" (in [0, 1], multiples of 2^-31 rounded to float32) or "randn"."""
+    import torch._inductor.inductor_prims  # registers the operator
+
+    result: Tensor = torch.ops.prims.inductor_random.default(list(size), _tensor(seed), mode)
+    return result
+
+
+def _below_one(values: Tensor) -> Tensor:
+    """31 random bits round to 1 for the top 64 values; those belong to the largest float32 below it."""
+    return torch.clamp_max(values, 1 - 2.0**-24)
+
+
+def _uniform(size: Sequence[int], dtype: torch.dtype, seed: Number, low: Number, high: Number) -> Tensor:
+    if dtype != torch.float32:
+        return _draw("uniform", size, seed, (low, high), dtype)
+    return _below_one(_generated(size, seed, "rand")) * _float32(high - low) + _float32(low)
+
+
+def uniform_(self: Tensor, seed: Number, low: Number, high: Number) -> Tensor:
+    return self.copy_(_uniform(self.shape, self.dtype, seed, low, high))
+
+
+def normal_(self: Tensor, seed: Number, mean: Number, std: Number) -> Tensor:
+    if self.dtype == torch.float64:
+        return self.copy_(_draw("normal", self.shape, seed, (mean, std), self.dtype))
+    return self.copy_(_generated(self.shape, seed, "randn") * _float32(std) + _float32(mean))
+
+
+def bernoulli_(self: Tensor, seed: Number, p: Number) -> Tensor:
+    return self.copy_(_generated(self.shape, seed, "rand").to(torch.float64) < p)
+
+
+def bernoulli_tensor_(self: Tensor, seed: Number, p: Tensor) -> Tensor:
+    return self.copy_(_draw("bernoulli_tensor", self.shape, seed, (p,), self.dtype))
+
+
+def random_from_(self: Tensor, seed: Number, start: Number, size: Number) -> Tensor:
+    import torch._inductor.inductor_prims  # registers the operator
+
+    if isinstance(start, Tensor) or isinstance(size, Tensor) or size <= 0 or start + size >= 2**63:
+        return self.copy_(_draw("integers", self.shape, seed, (start, size), self.dtype))
+    return self.copy_(torch.ops.prims.inductor_randint.default(start, start + size, list(self.shape), _tensor(seed)))
+
+
+def random_(self: Tensor, seed: Number, size: Number) -> Tensor:
+    return random_from_(self, seed, 0, size)
+
+
+def native_dropout(input: Tensor, seed: Number, p: Number) -> tuple[Tensor, Tensor]:
+    mask = _generated(input.shape, seed, "rand") > _float32(p)
+    return mask * input * _float32(1.0 / (1.0 - p)), mask
+
+
+def rrelu_with_noise(self: Tensor, seed: Number, noise: Tensor, out: Tensor, lower: Number, upper: Number) -> Tensor:
+    drawn = _uniform(noise.shape, noise.dtype, seed, lower, upper)
+    slope = torch.where(self <= 0, drawn, torch.ones_like(drawn))
+    result = self * slope
+    noise.copy_(slope)
+    return out.copy_(result)
+
+
+def _filled(distribution: str) -> Callable[..., Tensor]:
+    """A distribution that fills its first operand and takes numbers."""
+
+    def fill(self: Tensor, seed: Number, *parameters: Number) -> Tensor:
+        return self.copy_(_draw(distribution, self.shape, seed, parameters, self.dtype))
+
+    return fill
+
+
+def _sampled(distribution: str) -> Callable[..., Tensor]:
+    """A distribution whose parameters are tensors."""
+
+    def sample(first: Tensor, seed: Number, *others: Tensor) -> Tensor:
+        size = torch.broadcast_shapes(first.shape, *(other.shape for other in others))
+        return _draw(distribution, size, seed, (first, *others), first.dtype)
+
+    return sample
+
+
+# By operator. Each function takes what the operator takes, with 0-dim tensors for the numbers that vary.
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "openhpu::uniform_": uniform_,
+    "openhpu::normal_": normal_,
+    "openhpu::bernoulli_.float": bernoulli_,
+    "openhpu::bernoulli_.Tensor": bernoulli_tensor_,
+    "openhpu::random_.from": random_from_,
+    "openhpu::random_": random_,
+    "openhpu::exponential_": _filled("exponential"),
+    "openhpu::cauchy_": _filled("cauchy"),
+    "openhpu::log_normal_": _filled("log_normal"),
+    "openhpu::geometric_": _filled("geometric"),
+    "openhpu::randperm.generator_out": _filled("permutation"),
+    "openhpu::native_dropout": native_dropout,
+    "openhpu::rrelu_with_noise": rrelu_with_noise,
+    "openhpu::poisson": _sampled("poisson"),
+    "openhpu::binomial": _sampled("binomial"),
+    "openhpu::_standard_gamma": _sampled("gamma"),
+}

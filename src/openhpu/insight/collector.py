@@ -1,0 +1,347 @@
+"""Collects what a process does with its devices, and writes it to a file, at its end and now and then before.
+
+Started by `openhpu run` through the environment, when torch is loaded. The file is complete after every write, so that
+a process that is killed leaves what was written last.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from openhpu import _C, events
+from openhpu.insight.marks import Marks, Peaks, choose
+
+_FIRST_WRITE_S, _LONGEST_PAUSE_S = 0.25, 30.0
+_MAX_SPANS = 20000  # of the device lane; the busy time beyond is still counted
+_DRAIN_EVERY = 16  # steps between two looks at the worker's busy times
+_KEPT_TIMELINE = 2000
+
+Key = tuple[Any, ...]
+
+
+class Collector:
+    """Counts events by their place in the script. Callbacks may come on any thread."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._lock = threading.RLock()  # a signal handler may interrupt a callback
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pid = os.getpid()
+        self._start_ns = time.monotonic_ns()
+        self._started = time.time()
+        self._base = Counter(_C.counters())
+        self._opened = False
+        self._fallbacks: Counter[Key] = Counter()
+        self._reads: Counter[Key] = Counter()
+        self._read_bytes: Counter[Key] = Counter()
+        self._graphs: dict[str, dict[str, Any]] = {}
+        self._recipe_runs: Counter[str] = Counter()
+        self._compilations: list[dict[str, Any]] = []
+        self._recompilations: dict[Key, dict[str, Any]] = {}
+        self._errors: list[dict[str, Any]] = []
+        self._marks: dict[str, Marks] = {}
+        self._peaks = Peaks()
+        self._spans: list[tuple[int, int]] = []
+        self._writer: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Listen from now on, and write when the process ends, however it does."""
+        self.listen()
+        atexit.register(self.write, complete=True)
+        os.register_at_fork(after_in_child=self._after_fork)
+        self._write_before_exit()
+
+    def listen(self) -> None:
+        """Count from now on."""
+        from torch.optim.optimizer import register_optimizer_step_post_hook
+
+        handlers: dict[str, Callable[[events.Event], None]] = {
+            "device_acquired": self._on_device,
+            "cpu_fallback": self._on_fallback,
+            "blocking_read": self._on_read,
+            "allocation_peak": self._on_peak,
+            "graph_recorded": self._on_graph,
+            "graph_compilation": self._on_compilation,
+            "recipe_loaded": self._on_compilation,
+            "recompilation": self._on_recompilation,
+            "error": self._on_error,
+            "mark_step": lambda event: self._mark("mark_step", event.time_ns),
+        }
+        self._subscriptions = [events.subscribe(kind, handler) for kind, handler in handlers.items()]
+        self._hook = register_optimizer_step_post_hook(
+            lambda optimizer, args, kwargs: self._mark(f"optimizer {id(optimizer):x}", time.monotonic_ns())
+        )
+        if _C.is_initialized():
+            self._opened = True
+            self._watch_spans()
+
+    def ignore(self) -> None:
+        """Count no more."""
+        for subscription in self._subscriptions:
+            events.unsubscribe(subscription)
+        self._hook.remove()
+        for index in range(_C.device_count()):
+            _C.record_busy_spans(index, False)
+
+    def _after_fork(self) -> None:
+        """A forked child is a process of its own, from zero."""
+        self._lock = threading.RLock()
+        self._begin()
+
+    def _write_before_exit(self) -> None:
+        """os._exit, with which forked children end, calls no exit handlers."""
+        original = os._exit
+
+        def _exit(status: int) -> NoReturn:
+            with contextlib.suppress(Exception):
+                self.write(complete=True)
+            original(status)
+
+        os._exit = _exit  # type: ignore[assignment]
+
+    # Events
+
+    def _on_device(self, event: events.Event) -> None:
+        self._opened = True
+        self._watch_spans()
+        self._writer = threading.Thread(target=self._write_now_and_then, name="openhpu-insight", daemon=True)
+        self._writer.start()
+
+    def _on_fallback(self, event: events.Event) -> None:
+        with self._lock:
+            self._fallbacks[(event.params["op"], event.params["dtype"], event.site)] += 1
+
+    def _on_read(self, event: events.Event) -> None:
+        key = (event.params["op"], event.site)
+        with self._lock:
+            self._reads[key] += 1
+            self._read_bytes[key] += event.params["bytes"]
+
+    def _on_peak(self, event: events.Event) -> None:
+        with self._lock:
+            steps = max((marks.count for marks in self._marks.values()), default=0)
+            self._peaks.add(event.params["device"], event.params["bytes"], event.site, event.time_ns, steps)
+
+    def _on_graph(self, event: events.Event) -> None:
+        params = event.params
+        with self._lock:
+            graph = self._graphs.get(params["recipe_id"])
+            if graph is None:
+                graph = {"operators": params["operators"], "site": event.site, "ran": Counter()}
+                self._graphs[params["recipe_id"]] = graph
+            graph["ran"][params["ran"]] += 1
+            if params["recipe"]:
+                self._recipe_runs[params["recipe"]] += 1
+
+    def _on_compilation(self, event: events.Event) -> None:
+        with self._lock:
+            self._compilations.append(
+                {
+                    "name": event.params["recipe"],
+                    "from_disk": event.kind == "recipe_loaded",
+                    "end_ns": event.time_ns,
+                    "duration_us": event.params["duration"],
+                    "ops": event.params["ops"],
+                }
+            )
+
+    def _on_recompilation(self, event: events.Event) -> None:
+        params = event.params
+        key = (params["cause"], params["op"], params["argument"], params["dimension"], event.site)
+        with self._lock:
+            found = self._recompilations.setdefault(key, {"count": 0, "before": params["before"], "after": []})
+            found["count"] += 1
+            if params["after"] not in found["after"] and len(found["after"]) < 20:
+                found["after"].append(params["after"])
+
+    def _on_error(self, event: events.Event) -> None:
+        with self._lock:
+            if len(self._errors) < 100:
+                self._errors.append({**event.params, **place(event.site)})
+
+    def _mark(self, source: str, time_ns: int) -> None:
+        """The end of a step, as an optimizer or the script's mark_step sees it."""
+        if not self._opened:
+            return
+        with self._lock:
+            marks = self._marks.get(source)
+            if marks is None:
+                marks = self._marks[source] = Marks()
+            sample = _C.device_sample(0)
+            marks.add(time_ns, _C.counters()["host_wait_ns"], sample[0] if sample else 0)
+            if marks.count % _DRAIN_EVERY == 0:
+                self._take_spans()
+
+    # What the devices' workers did
+
+    def _watch_spans(self) -> None:
+        for index in range(_C.device_count()):
+            _C.record_busy_spans(index, True)
+
+    def _take_spans(self) -> None:
+        self._watch_spans()  # a device may have been opened since
+        for index in range(_C.device_count()):
+            room = _MAX_SPANS - len(self._spans)
+            self._spans += _C.take_busy_spans(index)[:room] if room > 0 else []
+
+    # Writing
+
+    def _write_now_and_then(self) -> None:
+        pause, pid = _FIRST_WRITE_S, os.getpid()
+        while pid == self._pid:
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+            with contextlib.suppress(OSError):
+                self.write()
+
+    def write(self, complete: bool = False) -> None:
+        """Write the document, if this process has opened a device."""
+        if not self._opened:
+            return
+        with self._lock:
+            document = self.document(complete)
+        path = self._folder / f"{self._pid}.json"
+        unfinished = path.with_suffix(".part")
+        unfinished.write_text(json.dumps(document))
+        unfinished.replace(path)
+
+    def document(self, complete: bool) -> dict[str, Any]:
+        """All that was seen so far."""
+        from openhpu.insight.document import FORMAT
+
+        now = time.monotonic_ns()
+        if self._opened and not _C.is_in_bad_fork():
+            self._take_spans()
+        source, marks = choose(self._marks)
+        counters = {name: value - self._base.get(name, 0) for name, value in _C.counters().items()}
+        return {
+            "format": FORMAT,
+            "complete": complete,
+            "process": self._process(now),
+            "steps": {"counted_by": source, **marks.summary(self._spans)},
+            "timeline": self._timeline(marks),
+            "graphs": self._graph_rows(),
+            "recipes": self._recipe_rows(),
+            "recompilations": [
+                {"cause": cause, "op": op, "argument": argument, "dimension": None if dimension < 0 else dimension,
+                 **found, **place(site)}
+                for (cause, op, argument, dimension, site), found in self._recompilations.items()
+            ],
+            "fallbacks": [
+                {"op": op, "dtype": dtype, **place(site), "count": count}
+                for (op, dtype, site), count in self._fallbacks.most_common()
+            ],
+            "blocking_reads": [
+                {"op": op, **place(site), "count": count, "bytes": self._read_bytes[(op, site)]}
+                for (op, site), count in self._reads.most_common()
+            ],
+            "memory": self._memory(marks),
+            "errors": self._errors,
+            "counters": counters,
+        }  # fmt: skip
+
+    def _process(self, now: int) -> dict[str, Any]:
+        import torch
+
+        import openhpu
+        from openhpu import mode, settings
+
+        rank = os.environ.get("RANK") or os.environ.get("OMPI_COMM_WORLD_RANK")
+        return {
+            "pid": self._pid,
+            "parent": os.getppid(),
+            "rank": int(rank) if rank and rank.isdigit() else None,
+            "command": " ".join(sys.argv) or "python",
+            "mode": mode.name(),
+            "generation": settings.get("OPENHPU_GENERATION"),
+            "started": self._started,
+            "seconds": (now - self._start_ns) / 1e9,
+            "openhpu": openhpu.__version__,
+            "torch": torch.__version__,
+        }
+
+    def _since_start_us(self, time_ns: int) -> int:
+        return (time_ns - self._start_ns) // 1000
+
+    def _timeline(self, marks: Marks) -> dict[str, Any]:
+        us = self._since_start_us
+        return {
+            "steps_us": [us(t) for t in marks.times[-_KEPT_TIMELINE:]],
+            "device_us": [[us(a), us(b)] for a, b in self._spans[-_KEPT_TIMELINE:]],
+            "compilations_us": [
+                [us(c["end_ns"]) - c["duration_us"], us(c["end_ns"]), c["name"]]
+                for c in self._compilations[-_KEPT_TIMELINE:]
+                if not c["from_disk"]
+            ],
+        }
+
+    def _graph_rows(self) -> dict[str, Any]:
+        ran: Counter[str] = Counter()
+        for graph in self._graphs.values():
+            ran += graph["ran"]
+        whole = [graph for graph in self._graphs.values() if graph["ran"].total() > graph["ran"]["cut"]]
+        once = [graph for graph in whole if graph["ran"].total() - graph["ran"]["cut"] == 1]
+        return {
+            "distinct": len(whole),
+            "recorded": ran.total(),
+            "as_recipes": ran["recipe"],
+            "node_by_node": ran["node by node"],
+            "cut": ran["cut"],
+            "seen_once": [{"operators": graph["operators"], **place(graph["site"])} for graph in once[:200]],
+        }
+
+    def _recipe_rows(self) -> list[dict[str, Any]]:
+        rows: dict[str, dict[str, Any]] = {}
+        for made in self._compilations:
+            row = rows.setdefault(
+                made["name"], {"name": made["name"], "ops": made["ops"], "compilations": 0, "ms": 0.0}
+            )
+            row["from_disk"] = made["from_disk"]
+            row["operators"] = sum(made["ops"].values())
+            row["compilations"] += not made["from_disk"]
+            row["ms"] += made["duration_us"] / 1e3
+            row["runs"] = self._recipe_runs[made["name"]]
+        return sorted(rows.values(), key=lambda row: -row["runs"])
+
+    def _memory(self, marks: Marks) -> dict[str, Any]:
+        sample = _C.device_sample(0) if self._opened and not _C.is_in_bad_fork() else None
+        site, growth = self._peaks.line()
+        found = place(site)
+        over_time = sorted([*zip(marks.times, marks.memory, strict=True), *self._peaks.over_time()])
+        return {
+            "peak_bytes": self._peaks.highest(),
+            "peak_file": found["file"],
+            "peak_line": found["line"],
+            "peak_growth_bytes": growth,
+            "limit_bytes": sample[2] if sample else 0,
+            "in_use_bytes": sample[0] if sample else 0,
+            "over_time": [[self._since_start_us(t), size] for t, size in over_time[-_KEPT_TIMELINE:]],
+        }
+
+
+def place(site: events.Site | None) -> dict[str, Any]:
+    """A line of the script, as fields of a record."""
+    return {"file": site[0], "line": site[1]} if site else {"file": None, "line": None}
+
+
+_collector: Collector | None = None
+
+
+def start(folder: str) -> None:
+    """Collect in this process, once; `folder` must exist."""
+    global _collector
+    if _collector is None:
+        _collector = Collector(Path(folder))
+        _collector.start()

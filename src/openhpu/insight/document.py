@@ -1,0 +1,96 @@
+"""The documents that a run leaves, one per process, read back and put in order."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+FORMAT = 1
+
+Document = dict[str, Any]
+
+
+def read_all(folder: Path) -> list[Document]:
+    """The documents in `folder`: by rank, then by the time at which the process began."""
+    found = []
+    for path in folder.glob("*.json"):
+        try:
+            document = json.loads(path.read_text())
+        except (OSError, ValueError):  # a process of another kind, or one that could not finish writing
+            continue
+        if document.get("format") == FORMAT:
+            found.append(document)
+    return sorted(found, key=lambda d: (d["process"]["rank"] is None, d["process"]["rank"], d["process"]["started"]))
+
+
+def empty(command: str) -> Document:
+    """What is known of a script that opened no device."""
+    return {
+        "format": FORMAT,
+        "complete": True,
+        "process": {
+            "pid": None, "parent": None, "rank": None, "command": command, "mode": None, "generation": None,
+            "started": None, "seconds": None, "openhpu": None, "torch": None,
+        },
+        "steps": {"counted_by": None, "count": 0},
+        "timeline": {"steps_us": [], "device_us": [], "compilations_us": []},
+        "graphs": {"distinct": 0, "recorded": 0, "as_recipes": 0, "node_by_node": 0, "cut": 0, "seen_once": []},
+        "recipes": [], "recompilations": [], "fallbacks": [], "blocking_reads": [],
+        "memory": {
+            "peak_bytes": 0, "peak_file": None, "peak_line": None, "peak_growth_bytes": 0, "limit_bytes": 0,
+            "in_use_bytes": 0, "over_time": [],
+        },
+        "errors": [], "counters": {},
+    }  # fmt: skip
+
+
+def title(document: Document) -> str:
+    """Which process of the run it is."""
+    process = document["process"]
+    return f"rank {process['rank']}" if process["rank"] is not None else f"process {process['pid']}"
+
+
+def where(record: dict[str, Any], prefix: str = "") -> str:
+    """file:line of a record, the file by its name alone."""
+    file, line = record[f"{prefix}file"], record[f"{prefix}line"]
+    return f"{Path(file).name}:{line}" if file else "no line of the script"
+
+
+def size(number: float) -> str:
+    """Bytes, readable."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(number) < 1024 or unit == "GiB":
+            break
+        number /= 1024
+    return f"{number:.0f} B" if unit == "B" else f"{number:.1f} {unit}"
+
+
+def plural(number: int, one: str, many: str | None = None) -> str:
+    """`3 steps`, `1 step`."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def bound(steps: dict[str, Any]) -> str:
+    """Which side the steps wait for, in words."""
+    share = steps["device_bound_share"]
+    if share >= 0.5:
+        return f"device-bound in {share:.0%} of the time"
+    return f"host-bound in {1 - share:.0%} of the time"
+
+
+def recompilation(record: dict[str, Any]) -> str:
+    """What differed, in words."""
+    after = ", ".join(record["after"][:6]) + (", ..." if len(record["after"]) > 6 else "")
+    dimension = record["dimension"]
+    what = {
+        "size": "number of dimensions" if dimension is None else f"size of dimension {dimension}",
+        "stride": f"stride of dimension {dimension}",
+        "dtype": "dtype",
+        "number": "number that was compiled in",
+        "memory": "memory behind the operators (offsets, storages, or what is still needed after the step)",
+        "graph": "operators",
+    }.get(record["cause"], record["cause"])  # fmt: skip
+    operand = f" of `{record['argument']}`" if record["argument"] else ""
+    values = f": {record['before']} before, then {after}" if record["before"] or after else ""
+    return f"{record['op']}: {what}{operand}{values}"

@@ -1,0 +1,98 @@
+"""`openhpu run`: starts a script in a process of its own, and shows what its processes left.
+
+The script's process is Python's ordinary one, so that its arguments, its exit code and what it spawns are its own, and
+whatever happens to it, this process is there to tell.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from openhpu.insight import document, summary
+
+_SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD}
+_FROM_THE_KERNEL = 128  # si_code of a signal that a terminal sends to all processes of its group
+
+
+class UsageError(Exception):
+    """What was asked for cannot be done; the script has not been started."""
+
+
+def run(command: list[str], mode: str | None, report: str | None, as_json: bool) -> int:
+    """Run `command` (a script or `-m module`, with arguments) and show what was seen. Returns its exit code.
+
+    Raises UsageError when there is no such script, or the report could not be written.
+    """
+    if command[0] != "-m" and not Path(command[0]).exists():
+        raise UsageError(f"there is no script {command[0]!r}; expected a file, or -m and a module")
+    target = _check_writable(Path(report)) if report else None
+    with tempfile.TemporaryDirectory(prefix="openhpu-run-") as folder:
+        code = _run_script(command, _environment(folder, mode))
+        documents = document.read_all(Path(folder)) or [document.empty(" ".join(command))]
+    sys.stderr.write(summary.text(documents, code))
+    if target is not None:
+        _write_reports(target, documents)
+    if as_json:
+        print(json.dumps({**documents[0], "exit_code": code, "other_processes": documents[1:]}), flush=True)
+    return code
+
+
+def _check_writable(target: Path) -> Path:
+    """`target`, if a file can be written there. Leaves no trace. Raises UsageError."""
+    existed = target.exists()
+    try:
+        with target.open("ab"):
+            pass
+        if not existed:
+            target.unlink()
+    except OSError as error:
+        raise UsageError(f"the report cannot be written to {target}: {error.strerror}; choose another path") from error
+    return target.absolute()
+
+
+def _environment(folder: str, mode: str | None) -> dict[str, str]:
+    environment = {**os.environ, "OPENHPU_REPORT_DATA": folder}
+    environment.pop("TORCH_DEVICE_BACKEND_AUTOLOAD", None)
+    if mode is not None:
+        environment["PT_HPU_LAZY_MODE"] = "1" if mode == "lazy" else "0"
+    return environment
+
+
+def _run_script(command: list[str], environment: dict[str, str]) -> int:
+    """Wait for the script. Signals for this process alone are passed on; those of a terminal it gets itself."""
+    interpreter = [sys.executable, *subprocess._args_from_interpreter_flags()]  # type: ignore[attr-defined]
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        process = subprocess.Popen(
+            [*interpreter, *command],
+            env=environment,
+            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before),
+        )
+        while process.poll() is None:
+            info = signal.sigtimedwait(_SIGNALS, 1.0)
+            if info is not None and info.si_signo != signal.SIGCHLD and info.si_code != _FROM_THE_KERNEL:
+                process.send_signal(info.si_signo)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return process.returncode if process.returncode >= 0 else 128 - process.returncode
+
+
+def _write_reports(target: Path, documents: list[document.Document]) -> None:
+    from openhpu.insight import report
+
+    ranked = documents[0]["process"]["rank"] is not None
+    for number, found in enumerate(documents):
+        path = target
+        if ranked or number:
+            path = target.with_name(f"{target.stem}-{document.title(found).replace(' ', '')}{target.suffix}")
+        try:
+            path.write_text(report.page(found), encoding="utf-8")
+            sys.stderr.write(f"report: {path}\n")
+        except OSError as error:
+            sys.stderr.write(f"openhpu: the report could not be written to {path}: {error.strerror}\n")

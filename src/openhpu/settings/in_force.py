@@ -1,0 +1,74 @@
+"""What each variable of the table is in this environment, and why: for `openhpu env`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from openhpu.settings.access import _PREFIXES, _overrides, _unknown
+from openhpu.settings.kinds import Setting, SettingError
+from openhpu.settings.table import ROWS, find
+
+
+@dataclass(frozen=True)
+class InForce:
+    """`state`: default, set, overridden, idle (set, and without effect in this version), invalid or unknown."""
+
+    name: str
+    value: str
+    state: str
+    why: str
+
+
+def in_force() -> list[InForce]:
+    """Every variable of the table, a family's members where they are set, and unknown names that look like ours."""
+    return [*(found for row in ROWS for found in _of(row)), *_unknown_ones()]
+
+
+def _of(row: Setting) -> Iterator[InForce]:
+    names = [row.name]
+    if row.name.endswith("*"):
+        own = sorted(name for name in os.environ if name.startswith(row.name[:-1]) and find(name) is row)
+        names = own or names
+    for name in names:
+        yield _one(row, name)
+
+
+def _one(row: Setting, name: str) -> InForce:
+    text = os.environ.get(name, "")
+    if name in _overrides:
+        return InForce(name, _show(row, _overrides[name]), "overridden", "set by this process")
+    if not text.strip():
+        why = "unset" if name not in os.environ else "empty, which counts as unset"
+        return InForce(name, row.show_default(), "default", why)
+    try:
+        value = row.parse(text, name)
+    except SettingError:
+        return InForce(name, text, "invalid", f"allowed: {row.allowed()}")
+    if not row.effective:
+        return InForce(name, _show(row, value), "idle", "set, and without effect in this version")
+    return InForce(name, _show(row, value), "set", f"from the environment; read at {row.when}")
+
+
+def _show(row: Setting, value: object) -> str:
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return f"{value:x}" if row.kind == "mask" else str(value)
+
+
+def _unknown_ones() -> Iterator[InForce]:
+    for name, text in sorted(os.environ.items()):
+        if name.startswith(_PREFIXES) and find(name) is None:
+            yield InForce(name, text, "unknown", _unknown(name))
+
+
+def table(rows: list[InForce], only_set: bool) -> str:
+    """The rows as text, those that somebody set marked by their state."""
+    shown = [row for row in rows if not only_set or row.state != "default"]
+    if not shown:
+        return "no variable is set: everything is at its default"
+    width = max(len(row.name) for row in shown)
+    return "\n".join(f"{row.name:<{width}}  {row.value or '(empty)'}  [{row.state}: {row.why}]" for row in shown)

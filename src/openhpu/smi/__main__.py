@@ -1,0 +1,5 @@
+import sys
+
+from openhpu.smi.cli import main
+
+sys.exit(main())

@@ -1,0 +1,26 @@
+"""What hl-smi says of a device that is not measured: names, versions, and the constants of a device without sensors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+DRIVER_VERSION = "1.24.0"
+FIRMWARE_VERSION = "61.0.0"
+SMI_VERSION = f"hl-{DRIVER_VERSION}-fw-{FIRMWARE_VERSION}"
+
+
+@dataclass(frozen=True)
+class Product:
+    """A generation's card. `idle_watts`, `max_watts` and `celsius` are constants: a software device has no sensors."""
+
+    name: str
+    idle_watts: int
+    max_watts: int
+    celsius: int = 26
+
+
+PRODUCTS = {
+    "gaudi": Product("HL-205", 60, 350),
+    "gaudi2": Product("HL-225", 87, 600),
+    "gaudi3": Product("HL-325L", 226, 850),
+}

@@ -1,0 +1,60 @@
+"""The modules of this machine, with the processes on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from openhpu import settings
+from openhpu.smi import state
+from openhpu.smi.facts import PRODUCTS, Product
+
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Module:
+    """A device. Memory in MiB."""
+
+    index: int
+    number: int
+    product: Product
+    total: int
+    used: int
+    percent_busy: int
+    processes: tuple[state.State, ...]
+
+    @property
+    def bus_id(self) -> str:
+        """A PCI address in form; the device is on no bus."""
+        return f"0000:{9 + self.number:02x}:00.0"
+
+    @property
+    def serial(self) -> str:
+        """A serial number in form."""
+        return f"OPENHPU{self.number:04d}"
+
+    @property
+    def uuid(self) -> str:
+        """An identifier in form."""
+        return f"00P0-{self.product.name.replace('-', '')}SW-00-OPENHPU-{self.number:02d}"
+
+
+def modules() -> list[Module]:
+    """Those that the environment names, and those on which a process runs."""
+    setup = settings.device_setup()
+    shown: dict[int, list[state.State]] = {}
+    for found in state.read_all(state.folder()):
+        shown.setdefault(found.module, []).append(found)
+    product = PRODUCTS[settings.get("OPENHPU_GENERATION")]
+    rows = []
+    for index, number in enumerate(sorted({*setup.modules, *shown})):
+        processes = shown.get(number, [])
+        capacity = max((process.capacity for process in processes), default=setup.memory_bytes)
+        rows.append(
+            Module(
+                index, number, product, capacity // _MIB,
+                -(-sum(process.used for process in processes) // _MIB),
+                min(100, sum(process.percent_busy for process in processes)), tuple(processes),
+            )
+        )  # fmt: skip
+    return rows

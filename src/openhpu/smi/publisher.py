@@ -1,0 +1,100 @@
+"""Shows this process's open devices to hl-smi, twice a second, from a thread that neither opens nor waits for one."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+from openhpu import _C, events
+from openhpu.smi import state
+
+PERIOD_S = 0.5
+
+
+class Publisher:
+    """One file for each open device, as long as the process lives."""
+
+    def __init__(self, where: Path | None) -> None:
+        self._where = where
+        self._pid = os.getpid()
+        self._files: dict[int, int] = {}  # by module
+        self._before: dict[int, tuple[int, int]] = {}  # by module: time and busy time, ns
+        self._percent: dict[int, int] = {}  # by index
+        self._lock = threading.Lock()
+        self._end = threading.Event()
+
+    def start(self) -> None:
+        """Begin, with a first look."""
+        atexit.register(self.stop)
+        self.look()
+        threading.Thread(target=self._run, name="openhpu-smi", daemon=True).start()
+
+    def _run(self) -> None:
+        while not self._end.wait(PERIOD_S):
+            self.look()
+
+    def utilization(self, index: int) -> int:
+        """The share of time, in percent, that the device was busy in the last period."""
+        return self._percent.get(index, 0)
+
+    def look(self) -> None:
+        """Measure every open device, and write."""
+        with self._lock:
+            if self._end.is_set() or os.getpid() != self._pid:
+                return
+            for index in range(_C.device_count()):
+                sample = _C.device_sample(index)
+                if sample is not None:
+                    self._show(index, *sample)
+
+    def _show(self, index: int, used: int, peak: int, capacity: int, busy: int, module: int) -> None:
+        now = time.monotonic_ns()
+        then, busy_then = self._before.get(module, (now, busy))
+        self._before[module] = (now, busy)
+        percent = min(100, round(100 * (busy - busy_then) / (now - then))) if now > then else 0
+        self._percent[index] = percent
+        if self._where is None:
+            return
+        try:
+            if module not in self._files:
+                self._files[module] = state.create(state.path_of(self._where, module))
+            command = " ".join([Path(sys.executable).name, *sys.argv])
+            state.write(self._files[module], state.State(self._pid, module, percent, used, capacity, command))
+        except OSError:  # a full or forbidden folder: the process is not shown, and works
+            self._where = None
+
+    def stop(self) -> None:
+        """Take the files away."""
+        with self._lock:
+            self._end.set()
+            if os.getpid() != self._pid or self._where is None:
+                return
+            for module, file in self._files.items():
+                with contextlib.suppress(OSError):
+                    os.close(file)
+                    state.path_of(self._where, module).unlink()
+            self._files.clear()
+
+
+_publisher: Publisher | None = None
+
+
+def install() -> None:
+    """Start when a device is opened. A forked child that opens one gets a publisher of its own."""
+    events.subscribe("device_acquired", _on_device)
+
+
+def _on_device(event: events.Event) -> None:
+    global _publisher
+    _publisher = Publisher(state.folder())
+    _publisher.start()
+
+
+def utilization(index: int) -> int:
+    """What hl-smi shows of a device of this process."""
+    return 0 if _publisher is None else _publisher.utilization(index)

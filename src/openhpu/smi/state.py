@@ -1,0 +1,122 @@
+"""The file in which a process shows one of its devices.
+
+A fixed record with a checksum, written in one piece: a reader that comes in the middle of a write sees that, and reads
+again. A file whose process is gone, or whose number belongs to another process by now, does not count.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import struct
+import tempfile
+import time
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from openhpu import settings
+
+_PREFIX = "openhpu-smi-"
+_MAGIC = b"OHPUSMI1"
+# magic, pid, start of the process, module, percent busy, bytes in use, capacity, name
+_RECORD = struct.Struct("<8sIQIIQQ128s")
+_CHECKSUM = struct.Struct("<I")
+
+
+@dataclass(frozen=True)
+class State:
+    """A device of a process: its module's number, the share of time it was busy lately, memory in bytes."""
+
+    pid: int
+    module: int
+    percent_busy: int
+    used: int
+    capacity: int
+    command: str
+
+
+def folder() -> Path | None:
+    """Where the files lie; None if they were switched off."""
+    name = settings.get("OPENHPU_SMI_FOLDER")
+    if name == "off":
+        return None
+    if name:
+        return Path(name)
+    shared = Path("/dev/shm")
+    return shared if os.access(shared, os.W_OK | os.X_OK) else Path(tempfile.gettempdir())
+
+
+def path_of(where: Path, module: int) -> Path:
+    """This process's file for a module."""
+    return where / f"{_PREFIX}{module}-{os.getpid()}"
+
+
+def create(path: Path) -> int:
+    """Open a new file, readable by all; one of that name is a dead process's. Returns its descriptor."""
+    path.unlink(missing_ok=True)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+
+
+def write(file: int, state: State) -> None:
+    """Replace what the file says."""
+    record = _RECORD.pack(
+        _MAGIC, state.pid, _start_of(state.pid), state.module, state.percent_busy, state.used, state.capacity,
+        state.command.encode(errors="replace")[:128],
+    )  # fmt: skip
+    os.pwrite(file, record + _CHECKSUM.pack(zlib.crc32(record)), 0)
+
+
+def read_all(where: Path | None) -> list[State]:
+    """What live processes show, by module and process."""
+    if where is None:
+        return []
+    found = []
+    with contextlib.suppress(OSError):
+        for path in where.glob(f"{_PREFIX}*"):
+            state = _read(path)
+            if state is not None:
+                found.append(state)
+    return sorted(found, key=lambda state: (state.module, state.pid))
+
+
+def _read(path: Path) -> State | None:
+    for _ in range(3):
+        try:
+            file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            info = os.fstat(file)
+            if not stat.S_ISREG(info.st_mode):
+                return None
+            text = os.read(file, _RECORD.size + _CHECKSUM.size)
+        finally:
+            os.close(file)
+        if len(text) == _RECORD.size + _CHECKSUM.size:
+            record = text[: _RECORD.size]
+            if _CHECKSUM.unpack(text[_RECORD.size :])[0] == zlib.crc32(record):
+                return _checked(record, info.st_uid)
+        time.sleep(0.001)
+    return None
+
+
+def _checked(record: bytes, owner: int) -> State | None:
+    """The state, if its process lives and the file is that process's own."""
+    magic, pid, start, module, percent, used, capacity, command = _RECORD.unpack(record)
+    try:
+        belongs = magic == _MAGIC and start == _start_of(pid) and os.stat(f"/proc/{pid}").st_uid == owner
+    except OSError:
+        return None
+    if not belongs:
+        return None
+    # Another user's process may have written anything: nothing that moves a terminal's cursor gets through.
+    name = "".join(c if c.isprintable() else "?" for c in command.rstrip(b"\0").decode(errors="replace"))
+    return State(pid, module, min(percent, 100), used, capacity, name)
+
+
+def _start_of(pid: int) -> int:
+    """When the process began, in ticks since the machine did. OSError if there is none."""
+    text = Path(f"/proc/{pid}/stat").read_bytes()
+    return int(text[text.rindex(b")") + 2 :].split()[19])

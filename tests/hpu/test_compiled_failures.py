@@ -1,0 +1,135 @@
+"""A compiler that fails, dies, or finds a cache that it cannot use: right results, and one warning that says why."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+# A program that recurs, and a second one; `done` waits for the compiler and says what ran.
+COMMON = """
+    import os, signal, time, warnings, torch, openhpu
+    from pathlib import Path
+    x = torch.arange(6.0, device="hpu")
+    def first():
+        y = (x * 2 + 1).view(2, 3)
+        return (y.t() - 1).sum(1).tolist()
+    def second():
+        return ((x - 1).abs() * 3).tolist()
+    FIRST, SECOND = [6.0, 10.0, 14.0], [3.0, 0, 3, 6, 9, 12]
+    def repeat(program, expected):
+        for _ in range(3):
+            assert program() == expected
+        openhpu.wait_for_recipes()
+        before = openhpu.counters()["recipe_hits"]
+        assert program() == expected
+        return openhpu.counters()["recipe_hits"] - before
+    def children():
+        pid = os.getpid()
+        found = []
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            found += (task / "children").read_text().split()
+        return [int(p) for p in found]
+"""
+MODE = {"OPENHPU_COMPILE": "background", "warnings": "always"}
+
+
+def warnings_in(result):
+    return [text for text in result.err.splitlines() if "RuntimeWarning" in text]
+
+
+def test_a_graph_that_cannot_be_compiled_is_one_warning(script):
+    code = COMMON + "    print(repeat(first, FIRST), repeat(first, FIRST), openhpu.recipes())"
+    result = script(code, CXX="/bin/false", PT_HPU_RECIPE_CACHE_CONFIG="", **MODE)
+    assert result.out == "0 0 []"
+    (warning,) = warnings_in(result)
+    assert "can't be compiled and runs operator by operator" in warning
+    assert "<string>:" in warning  # the line from which it was recorded
+
+
+def test_a_killed_compiler_costs_its_graph_and_the_next_one_is_compiled(script):
+    code = (
+        COMMON
+        + """
+    for _ in range(3):
+        first()
+    from openhpu import graphs
+    while graphs._compilations._service._current is None:  # until the process has been given the graph
+        time.sleep(0.01)
+    os.kill(children()[0], signal.SIGKILL)
+    print(repeat(first, FIRST), repeat(second, SECOND), len(openhpu.recipes()))
+    """
+    )
+    result = script(code, PT_HPU_RECIPE_CACHE_CONFIG="", **MODE)
+    assert result.out == "0 1 1"
+    (warning,) = warnings_in(result)
+    assert "was killed by signal 9" in warning
+
+
+RECIPE = COMMON + "    print(repeat(first, FIRST), len(children()))"
+
+
+def recipes_in(folder):
+    return [path for path in folder.iterdir() if len(path.name) == 64]
+
+
+def test_the_recipe_cache_between_processes(script, tmp_path):
+    folder = tmp_path / "cache"
+    environment = {"PT_HPU_RECIPE_CACHE_CONFIG": str(folder), **MODE}
+    made = script(RECIPE, **environment)
+    assert (made.out, warnings_in(made)) == ("1 1", [])
+    (recipe,) = recipes_in(folder)
+    assert folder.stat().st_mode & 0o077 == 0
+
+    found = script(RECIPE, **environment)  # without a compiler's process
+    assert (found.out, warnings_in(found)) == ("1 0", [])
+
+    library = recipe / "recipe.so"
+    content = bytearray(library.read_bytes())
+    content[len(content) // 2] ^= 1
+    library.write_bytes(content)
+    tampered = script(RECIPE, **environment)
+    assert tampered.out == "1 1"
+    (warning,) = warnings_in(tampered)
+    assert "recipe.so has changed since it was compiled" in warning
+    (recipe,) = recipes_in(folder)
+
+    folder.chmod(0o777)
+    refused = script(COMMON + "    print(repeat(first, FIRST))", CXX="/bin/false", **environment)
+    assert refused.out == "0"
+    assert any("others may write there" in warning for warning in warnings_in(refused))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a folder to another user")
+def test_a_cache_of_another_user_is_not_used(script, tmp_path):
+    folder = tmp_path / "cache"
+    folder.mkdir(mode=0o700)
+    os.chown(folder, 12345, 12345)
+    code = COMMON + "    print(repeat(first, FIRST))"
+    result = script(code, CXX="/bin/false", PT_HPU_RECIPE_CACHE_CONFIG=str(folder), **MODE)
+    assert result.out == "0"
+    assert any("it belongs to user 12345" in warning for warning in warnings_in(result))
+    assert list(folder.iterdir()) == []
+
+
+def test_a_cache_that_cannot_be_written_is_one_warning_and_recipes_still_run(script, tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    result = script(RECIPE, PT_HPU_RECIPE_CACHE_CONFIG=str(blocked), **MODE)
+    assert result.out == "1 1"
+    (warning,) = warnings_in(result)
+    assert "is not used: it is not a folder" in warning
+
+
+def test_two_processes_that_want_one_recipe_share_it(tmp_path, script):
+    folder = tmp_path / "cache"
+    code = "\n".join(part[4:] if part.startswith("    ") else part for part in RECIPE.splitlines())
+    environment = {**os.environ, "PT_HPU_RECIPE_CACHE_CONFIG": str(folder), "OPENHPU_COMPILE": "background"}
+    both = [
+        subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    assert [process.communicate()[0].split()[0] for process in both] == ["1", "1"]
+    assert [process.returncode for process in both] == [0, 0]
+    assert len(recipes_in(folder)) == 1
+    assert script(RECIPE, PT_HPU_RECIPE_CACHE_CONFIG=str(folder), **MODE).out == "1 0"

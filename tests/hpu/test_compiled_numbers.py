@@ -1,0 +1,83 @@
+"""What changes between recurrences: numbers become inputs, other changes are recompilations with their cause."""
+
+import torch
+
+import openhpu
+
+from .support import line
+
+SCHEDULE = """
+    import torch, openhpu, habana_frameworks.torch.core as htcore
+    def train(device, mark, compiled=lambda: None):
+        torch.manual_seed(0)
+        layer = torch.nn.Linear(6, 3)
+        layer.to(device)
+        optimizer = torch.optim.SGD(layer.parameters(), lr=0.5, momentum=0.9)
+        schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.95)
+        x = torch.linspace(-1, 1, 24).view(4, 6).to(device)
+        for step in range(30):
+            optimizer.zero_grad()
+            layer(x).square().mean().backward()
+            optimizer.step()
+            schedule.step()
+            mark()
+            if step == 4:
+                compiled()
+        return [p.detach().cpu() for p in layer.parameters()]
+    def compiled():
+        openhpu.wait_for_recipes()
+        global before
+        before = openhpu.counters()
+    actual = train("hpu", htcore.mark_step, compiled)
+    moved = {name: value - before[name] for name, value in openhpu.counters().items()}
+    torch.testing.assert_close(actual, train("cpu", lambda: None), rtol=1e-4, atol=1e-6)
+    print(openhpu.counters()["recipes_compiled"], openhpu.recompilations())
+    print(moved["recipe_hits"], moved["graphs_flushed"], moved["ops_node_by_node"])
+"""
+
+
+def test_a_learning_rate_schedule_is_one_compilation(script):
+    out = script(SCHEDULE, OPENHPU_COMPILE="background").out.splitlines()
+    assert out == ["1 []", "25 25 0"]
+
+
+def test_recompilations_name_cause_operand_values_and_line(counted):
+    def program(x, number):
+        y = x * number
+        return y + 1, line() - 1
+
+    def made_known(*shape):
+        x = torch.arange(float(torch.Size(shape).numel())).view(shape).to("hpu")
+        result = program(x, 2.0)  # alive when the graph ends, as in `run`
+        torch.hpu.synchronize()
+        del result
+        return x
+
+    def run(x, number):
+        """The recompilations that a run through a recipe needed, compilations, and the line of `mul`."""
+        known = len(openhpu.recompilations())
+        with counted() as work:
+            y, where = program(x, number)
+            torch.hpu.synchronize()
+        assert work["ops_in_recipes"] == work["ops_recorded"] == 2
+        assert torch.equal(y.cpu(), x.cpu() * number + 1)
+        return openhpu.recompilations()[known:], work["recipes_compiled"], where
+
+    x = made_known(4, 6)
+    assert run(x, 2.0)[:2] == ([], 1)
+    (record,), compiled, where = run(x, 3.0)
+    assert (record.cause, record.op, record.argument) == ("number", "aten::mul.Tensor", "other")
+    assert (float(record.before), float(record.after), record.dimension) == (2.0, 3.0, None)
+    assert record.site == (__file__, where) and compiled == 1
+    for number in (4.0, -1.5, 0.0):
+        assert run(x, number)[:2] == ([], 0)  # an input from now on
+
+    # A second size: recompiled for all sizes, when it is first seen. Symbols are 2 or more.
+    known = len(openhpu.recompilations())
+    x = made_known(5, 6)
+    (record,) = openhpu.recompilations()[known:]
+    assert (record.cause, record.op, record.argument, record.dimension) == ("size", "aten::mul.Tensor", "self", 0)
+    assert (record.before, record.after, record.site) == ("4", "5", (__file__, where))
+    for rows in (5, 7, 2):
+        assert run(made_known(rows, 6), 2.0)[:2] == ([], 0)
+    assert len(openhpu.recompilations()) == known + 1

@@ -1,0 +1,120 @@
+"""Graphs that ran as recipes: the values of the CPU, whatever aliases what. One compilation for many programs."""
+
+import pytest
+import torch
+
+import openhpu
+
+from .support import to_cpu
+from .test_lazy_aliasing import PROGRAMS, N
+from .test_rng import DRAWS, LOOKING, NOT_NATIVE
+
+
+@pytest.fixture
+def compiled(counted):
+    """`compiled(function)`: what the function gives when its operators are known and it runs as one recipe."""
+
+    def run(function, compilations=1):
+        function()  # node by node, in pieces
+        torch.hpu.synchronize()
+        with counted() as work:
+            result = function()
+            torch.hpu.synchronize()
+        assert work["graphs_flushed"] == work["recipe_hits"] == 1
+        assert work["recipes_compiled"] == compilations
+        assert work["ops_in_recipes"] == work["ops_recorded"] > 0
+        assert work["ops_node_by_node"] == work["ops_waited"] == 0
+        return result
+
+    return run
+
+
+def test_aliases_of_inputs_and_of_what_the_graph_makes(compiled, counted):
+    """All programs of test_lazy_aliasing in one recipe, on memory that is an input and on memory that it makes."""
+
+    def inputs(start):
+        made = [(torch.arange(float(N)) - start).to("hpu") for _ in PROGRAMS]
+        torch.hpu.synchronize()
+        return made
+
+    def everything(given):
+        pending = [program(g.clone()) for program, g in zip(PROGRAMS, given, strict=True)]
+        return pending + [program(g) for program, g in zip(PROGRAMS, given, strict=True)]
+
+    def expected(start):
+        hosts = [torch.arange(float(N)) - start for _ in PROGRAMS]
+        return everything(hosts), hosts
+
+    given = [inputs(4), inputs(4)]
+    left = list(given)
+    actual = compiled(lambda: everything(left.pop()))
+    results, changed = expected(4)
+    torch.testing.assert_close(to_cpu(actual), results, rtol=0, atol=0)
+    torch.testing.assert_close(to_cpu(given[0]), changed, rtol=0, atol=0)
+    # The same recipe on other memory, with other contents.
+    given = inputs(7)
+    with counted() as work:
+        actual = everything(given)
+        torch.hpu.synchronize()
+    assert (work["recipe_hits"], work["recipes_compiled"]) == (1, 0)
+    results, changed = expected(7)
+    torch.testing.assert_close(to_cpu(actual), results, rtol=0, atol=0)
+    torch.testing.assert_close(to_cpu(given), changed, rtol=0, atol=0)
+
+
+def test_random_numbers_are_those_of_the_nodes(compiled):
+    names = sorted(DRAWS.keys() - LOOKING - NOT_NATIVE)
+
+    def draw():
+        torch.manual_seed(4)
+        return [DRAWS[name]() for name in names]
+
+    drawn = []
+
+    def remember():
+        drawn.append([t.clone() for t in draw()])
+        return drawn[-1]
+
+    actual = compiled(remember)
+    by_nodes = drawn[0]
+    for name, a, b in zip(names, to_cpu(actual), to_cpu(by_nodes), strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=0, equal_nan=True, msg=name)
+
+
+def test_a_printed_recipe_is_a_program_that_computes_the_same(compiled):
+    x, y = torch.arange(12.0).view(3, 4), torch.arange(4.0) - 1
+    on_hpu = x.to("hpu"), y.to("hpu")
+
+    def step(a, b):
+        z = (a * 3 + b).relu()
+        z[1:].sub_(b)
+        return z, (z @ a.t()).softmax(1)
+
+    actual = to_cpu(compiled(lambda: step(*on_hpu)))
+    recipe = openhpu.recipes()[0]
+    assert recipe.operators >= 6 and recipe.library.is_file()
+    names = {}
+    exec(compile(str(recipe), "recipe.py", "exec"), names)
+    results = names["recipe"](x.clone(), y.clone())
+    for expected in step(x, y):
+        assert any(r.shape == expected.shape and torch.allclose(r, expected) for r in results)
+    for a in actual:
+        assert any(r.shape == a.shape and torch.allclose(r, a) for r in results)
+
+
+def test_an_error_in_a_recipe_is_raised_and_the_device_goes_on(counted):
+    table = torch.arange(8.0, device="hpu").view(4, 2)
+    good, bad = torch.tensor([1, 2], device="hpu"), torch.tensor([1, 99], device="hpu")
+
+    def look(index):
+        return table.index_select(0, index) * 2 + 1
+
+    look(good)
+    torch.hpu.synchronize()
+    with counted() as work:
+        assert look(good).tolist() == [[5.0, 7], [9, 11]]
+    assert work["recipe_hits"] == 1
+    with pytest.raises((RuntimeError, IndexError), match=r"out of (range|bounds)"):
+        look(bad).tolist()
+    torch.hpu.synchronize()
+    assert look(good).tolist() == [[5.0, 7], [9, 11]]

@@ -1,0 +1,164 @@
+"""Which inputs of a captured graph count as constants, and until when: any write to a weight ends it."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from tests.hpu.support import capture
+
+
+def _model():
+    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(144, 4)).to("hpu").eval()
+
+
+def _constants(graph):
+    return graph.describe()["constants"]
+
+
+def _inference(model, x):
+    with torch.no_grad():
+        return capture(lambda: model(x))
+
+
+@pytest.fixture
+def x():
+    return torch.randn(2, 3, 8, 8, device="hpu")
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_parameters_are_constants_and_inputs_are_not(x, mode):
+    model = _model()
+    with mode():
+        graph, _ = capture(lambda: model(x))
+    assert _constants(graph) == 6  # weight and bias of three layers; not the input, nor the running statistics
+    x.zero_()
+    graph.replay()
+    assert _constants(graph) == 6
+
+
+def test_training_has_none(x):
+    graph, _ = capture(lambda: _model()(x))
+    assert _constants(graph) == 0
+
+
+def test_what_the_graph_writes_is_none(x):
+    model = nn.Linear(8, 8).to("hpu")
+
+    def step():
+        model.weight.mul_(0.5)
+        return model(x)
+
+    with torch.no_grad():
+        graph, _ = capture(step)
+    assert _constants(graph) == 1  # the bias
+
+
+def test_a_weight_that_is_given_with_each_replay_is_none(x):
+    model, graph = nn.Linear(8, 8).to("hpu"), torch.hpu.HPUGraph()
+    with torch.no_grad():
+        graph.capture_begin()
+        graph.mark_user_inputs([model.weight])
+        model(x)
+        graph.capture_end()
+    assert _constants(graph) == 1
+
+
+def test_weights_beyond_the_limit_stay_inputs():
+    weight = nn.Parameter(torch.zeros((64 << 20) // 4 + 1, device="hpu"))
+    with torch.no_grad():
+        graph, _ = capture(lambda: weight + 1)
+    assert _constants(graph) == 0
+
+
+def _data(model):
+    model[0].bias.data.add_(1)
+
+
+def _in_place(model):
+    with torch.no_grad():
+        model[0].weight.mul_(2)
+
+
+def _view(model):
+    with torch.no_grad():
+        model[3].weight[0, :2] = 5
+
+
+def _fill(model):
+    nn.init.normal_(model[3].weight)
+
+
+def _from_the_host(model):
+    with torch.no_grad():
+        model[3].weight.copy_(torch.ones(4, 144))
+
+
+def _out(model):
+    with torch.no_grad():
+        torch.add(torch.ones(4, device="hpu"), 1, out=model[3].bias.detach())
+
+
+def _load(model):
+    model.load_state_dict({name: torch.ones_like(value) for name, value in model.state_dict().items()})
+
+
+def _optimizer(model):
+    for p in model.parameters():
+        p.grad = torch.ones_like(p)
+    torch.optim.AdamW(model.parameters()).step()
+
+
+def _graph(model):
+    with torch.no_grad():
+        graph, _ = capture(lambda: model[3].weight.add_(1))
+    graph.replay()
+
+
+@pytest.mark.parametrize("write", [_data, _in_place, _view, _fill, _from_the_host, _out, _load, _optimizer, _graph])
+def test_after_any_write_weights_are_inputs_again(x, write):
+    model = _model()
+    graph, result = _inference(model, x)
+    assert _constants(graph) == 6
+    write(model)
+    assert _constants(graph) == 0
+    graph.replay()
+    with torch.no_grad():
+        torch.testing.assert_close(result, model(x))
+    assert _constants(graph) == 0
+
+
+def test_reading_a_weight_is_no_write(x):
+    model = _model()
+    graph, _ = _inference(model, x)
+    with torch.no_grad():
+        model(x)
+        copy.deepcopy(model)
+        model[0].weight.sum().item()
+        torch.add(model[3].bias, 1, out=torch.empty(4, device="hpu"))
+    assert _constants(graph) == 6
+
+
+def test_a_replay_of_another_graph_that_writes_a_weight_is_a_write(x):
+    model = _model()
+    with torch.no_grad():
+        step, _ = capture(lambda: model[3].weight.mul_(0.5))
+    graph, result = _inference(model, x)
+    assert _constants(graph) == 6
+    step.replay()
+    assert _constants(graph) == 0
+    graph.replay()
+    with torch.no_grad():
+        torch.testing.assert_close(result, model(x))
+
+
+def test_a_wrapped_module_has_its_buffers_among_them(x):
+    model = _model()
+    wrapped = torch.hpu.wrap_in_hpu_graph(copy.deepcopy(model))
+    graphs = []
+    with torch.no_grad(), pytest.MonkeyPatch.context() as patch:
+        end = torch.hpu.HPUGraph.capture_end
+        patch.setattr(torch.hpu.HPUGraph, "capture_end", lambda g, **kw: graphs.append(g) or end(g, **kw))
+        torch.testing.assert_close(wrapped(x), model(x))
+    assert _constants(graphs[0]) == 8

@@ -1,0 +1,223 @@
+"""Memory that tensors share, while it is only promised: one graph knows who aliases whom."""
+
+import pytest
+import torch
+
+from .support import to_cpu
+
+N = 10
+
+
+def written_between_two_reads(b):
+    """Decision 3 of the architecture: two views of one storage as operands of one graph."""
+    v = b[:4]
+    c = b * 2
+    v.add_(1)
+    return c, b * 2, v * 1
+
+
+def written_through_the_base(b):
+    v = b.view(2, 5)
+    first = v.sum(1)
+    b.mul_(3)
+    return first, v.sum(1), b * 1
+
+
+def view_of_a_pending_storage(b):
+    c = b + 1  # pending
+    v, w = c[2:6], c.view(5, 2).t()
+    v.mul_(10)
+    d = w.clone()
+    w[0].zero_()
+    return c, v, w, d
+
+
+def overlapping_windows(b):
+    windows = (b + 0).unfold(0, 4, 2)
+    sums = windows.sum(1)
+    windows[1].fill_(7)
+    return sums, windows.sum(1)
+
+
+def strided_halves(b):
+    c = b + 0
+    c[::2] = c[1::2] * 100
+    c[1::2].copy_(c[::2])
+    return c
+
+
+def a_view_outlives_its_base(b):
+    v = (b * 3)[4:]
+    v.add_(1)
+    return v
+
+
+def rebound(b):
+    for _ in range(5):
+        b = b * 2
+        b[1:] += b[:-1].clone()
+    return b
+
+
+def out_into_a_view(b):
+    c = torch.zeros(2, N, device=b.device)
+    torch.add(b, 1, out=c[0])
+    torch.mul(c[0], 2, out=c[1])
+    return c
+
+
+def same_storage_by_set(b):
+    c = b + 0
+    v = torch.empty(0, device=b.device).set_(c.untyped_storage(), 3, (4,), (1,))
+    v.zero_()
+    return c, v
+
+
+def resized_out(b):
+    out = torch.empty(0, device=b.device)
+    torch.add(b, 1, out=out)
+    return out[2:] * 2, out
+
+
+def dtype_view(b):
+    bits = (b + 0).view(torch.int32)
+    bits.bitwise_xor_(-(2**31))  # the sign
+    return bits.view(torch.float32)
+
+
+def complex_parts(b):
+    z = torch.view_as_complex((b + 0).view(5, 2))
+    conjugate = z.conj()
+    z.mul_(2)
+    return torch.view_as_real(conjugate.resolve_conj()), z.real, z.imag.clone()
+
+
+PROGRAMS = [
+    written_between_two_reads, written_through_the_base, view_of_a_pending_storage, overlapping_windows,
+    strided_halves, a_view_outlives_its_base, rebound, out_into_a_view, resized_out, dtype_view,
+    same_storage_by_set,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("start", ["contents", "pending"])
+def test_one_graph_gives_the_values_of_the_cpu(program, start, one_graph):
+    """The argument is an input of the graph, or memory that the same graph makes."""
+    host = torch.arange(float(N)) - 4
+    expected = program(host.clone())
+    source = host.to("hpu")
+    if start == "pending":
+        actual = one_graph(lambda: program(source.clone()))
+    else:
+        copies = [source.clone(), source.clone()]
+        torch.hpu.synchronize()
+        left = list(copies)
+        actual = one_graph(lambda: program(left.pop()))
+        changed = host.clone()
+        program(changed)
+        assert torch.equal(copies[0].cpu(), changed)
+    torch.testing.assert_close(to_cpu(actual), expected, rtol=0, atol=0)
+
+
+def test_complex_numbers_are_a_fallback_and_keep_sharing(counted):
+    host = torch.arange(float(N))
+    for _ in range(2):
+        source = host.to("hpu")
+        with counted() as work:
+            actual = complex_parts(source)
+        torch.testing.assert_close(to_cpu(actual), complex_parts(host), rtol=0, atol=0)
+    assert work["ops_fallback"] > 0 and work["ops_recorded"] > 0
+
+
+def test_the_address_of_a_pending_tensor_is_that_of_its_contents(counted):
+    def program():
+        x = torch.full((6,), 2.0, device="hpu")
+        return x, (x * 3)[2:]
+
+    program()
+    torch.hpu.synchronize()
+    x, y = program()
+    with counted() as asked:
+        address = x.data_ptr()
+    assert asked["graphs_flushed"] == 1
+    assert address == x.untyped_storage().data_ptr() != 0
+    assert y.data_ptr() == y.untyped_storage().data_ptr() + 8
+    with counted() as again:
+        assert x.data_ptr() == address
+    assert again["graphs_flushed"] == 0
+    assert y.tolist() == [6.0] * 4
+    assert x.data_ptr() == address
+
+
+def test_what_is_recorded_later_than_the_address_was_read_writes_there():
+    x = torch.zeros(4, device="hpu") + 1
+    address = x.data_ptr()
+    x.add_(1)
+    x[1:].mul_(5)
+    assert x.data_ptr() == address
+    assert x.tolist() == [2.0, 10, 10, 10]
+
+
+def test_an_empty_storage_has_no_address():
+    x = torch.zeros(0, device="hpu") + 1
+    assert (x.data_ptr(), x.untyped_storage().nbytes(), x.tolist()) == (0, 0, [])
+
+
+def test_sizes_of_a_pending_storage_are_known_without_a_step(counted):
+    x = torch.ones(3, 5, device="hpu")
+    x + 1
+    torch.hpu.synchronize()
+    y = x + 1
+    with counted() as asked:
+        assert y.untyped_storage().nbytes() == y.nbytes == 60
+        assert y.untyped_storage().device == torch.device("hpu", 0)
+        assert y[1].storage_offset() == 5 and y.t().stride() == (1, 5)
+        assert y[1]._base is None or y[1]._base is y
+    assert asked["graphs_flushed"] == 0
+
+
+def test_inputs_dropped_before_the_step_are_still_read():
+    def program():
+        parts = [torch.full((64,), float(i), device="hpu") for i in range(8)]
+        torch.hpu.synchronize()
+        return parts
+
+    def consume(parts):
+        total = torch.zeros(64, device="hpu")
+        while parts:
+            total += parts.pop() * 2  # the last reference
+        return total
+
+    consume(program())
+    parts = program()
+    total = consume(parts)
+    others = [torch.full((64,), -1.0, device="hpu") for _ in range(8)]  # would like the same memory
+    assert total.tolist() == [56.0] * 64
+    assert all(other.sum().item() == -64 for other in others)
+
+
+def test_an_input_dropped_and_written_leaves_its_result(counted):
+    def program():
+        x = torch.ones(32, device="hpu")
+        torch.hpu.synchronize()
+        y = x[4:]
+        x.add_(1)
+        del x
+        z = y * 2
+        y.zero_()
+        del y
+        return z
+
+    program()
+    assert program().tolist() == [4.0] * 28
+
+
+def test_swapping_data_keeps_contents():
+    def program(x, y):
+        x.data, y.data = y.data, x.data
+        return x + 1, y + 1
+
+    for _ in range(2):
+        x, y = torch.zeros(4, device="hpu") + 1, torch.zeros(4, device="hpu") + 5
+        a, b = program(x, y)
+        assert (a.tolist(), b.tolist()) == ([6.0] * 4, [2.0] * 4)

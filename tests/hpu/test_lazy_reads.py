@@ -1,0 +1,231 @@
+"""Whatever looks at a value ends the step: reads, copies, data-dependent sizes, events, streams."""
+
+import io
+from contextlib import nullcontext
+
+import pytest
+import torch
+
+import habana_frameworks.torch.core as htcore
+
+
+@pytest.fixture
+def pending(counted):
+    """A tensor that was recorded and not flushed: [3, 1, 4, 2] scaled by 1."""
+    host = torch.tensor([3.0, 1, 4, 2])
+
+    def record():
+        return source * 1 + 0
+
+    source = host.to("hpu")
+    record()
+    torch.hpu.synchronize()
+    with counted() as work:
+        tensor = record()
+    assert (work["ops_recorded"], work["graphs_flushed"]) == (2, 0)
+    return tensor
+
+
+def masked_select(x):
+    return x[x > 2].tolist()
+
+
+def saved(x):
+    buffer = io.BytesIO()
+    torch.save(x, buffer)
+    buffer.seek(0)
+    return torch.load(buffer, map_location="cpu").tolist()
+
+
+# A read and what it gives.
+READS = {
+    "item": (lambda x: x[0].item(), 3.0),
+    "float": (lambda x: float(x[1]), 1.0),
+    "int": (lambda x: int(x[2]), 4),
+    "bool": (lambda x: bool(x[0] > 2), True),
+    "if": (lambda x: "yes" if x.sum() == 10 else "no", "yes"),
+    "index": (lambda x: [10, 20, 30, 40][x[1].long()], 20),
+    "cpu": (lambda x: x.cpu().tolist(), [3.0, 1, 4, 2]),
+    "to": (lambda x: x.to("cpu").tolist(), [3.0, 1, 4, 2]),
+    "copy_ to host": (lambda x: torch.zeros(4).copy_(x).tolist(), [3.0, 1, 4, 2]),
+    "tolist": (lambda x: x.tolist(), [3.0, 1, 4, 2]),
+    "numpy": (lambda x: x.cpu().numpy().sum(), 10.0),
+    "print": (str, "tensor([3., 1., 4., 2.], device='hpu:0')"),
+    "format": (lambda x: f"{x[3]:.1f}", "2.0"),
+    "nonzero": (lambda x: (x > 2).nonzero().flatten().tolist(), [0, 2]),
+    "masked_select": (masked_select, [3.0, 4.0]),
+    "unique": (lambda x: x.unique().tolist(), [1.0, 2, 3, 4]),
+    "equal": (lambda x: torch.equal(x, x.clone()), True),
+    "allclose": (lambda x: torch.allclose(x, x + 0), True),
+    "iteration": (lambda x: [float(e) for e in x], [3.0, 1, 4, 2]),
+    "contains": (lambda x: 4.0 in x, True),
+    "save": (saved, [3.0, 1, 4, 2]),
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_a_read_ends_the_step_and_sees_its_values(name, pending, counted):
+    read, expected = READS[name]
+    with counted() as work:
+        assert read(pending) == expected
+    assert work["graphs_flushed"] > 0
+    assert work["ops_node_by_node"] == work["ops_recorded"] + 2  # what the read itself records is flushed as well
+
+
+FLUSHES = {
+    "synchronize": torch.hpu.synchronize,
+    "accelerator.synchronize": torch.accelerator.synchronize,
+    "stream.synchronize": lambda: torch.hpu.current_stream().synchronize(),
+    "event.record": lambda: torch.hpu.Event().record(),
+    "stream.record_event": lambda: torch.hpu.current_stream().record_event(),
+    "mark_step": htcore.mark_step,
+    "mark_step sync": lambda: htcore.mark_step(sync=True),
+    "iter_mark_step": htcore.step.iter_mark_step if hasattr(htcore, "step") else htcore.mark_step,
+    "memory statistics": torch.hpu.memory_allocated,
+    "stream.query": lambda: torch.hpu.current_stream().query(),
+}
+
+
+@pytest.mark.parametrize("name", FLUSHES)
+def test_what_marks_a_place_in_the_queue_hands_the_graph_over(name, pending, counted):
+    with counted() as work:
+        FLUSHES[name]()
+    assert (work["graphs_flushed"], work["ops_node_by_node"]) == (1, 2)
+    with counted() as again:
+        FLUSHES[name]()
+    assert again["graphs_flushed"] == 0  # nothing is left
+    assert pending.tolist() == [3.0, 1, 4, 2]
+
+
+@pytest.mark.parametrize(
+    "look", [lambda x: x.shape, lambda x: x.stride(), len, lambda x: x.device, lambda x: x.dtype, lambda x: x.numel(),
+             lambda x: x.is_contiguous(), lambda x: x.requires_grad, lambda x: x.view(2, 2).t(), lambda x: x.detach()]
+)  # fmt: skip
+def test_metadata_and_views_are_no_reads(look, pending, counted):
+    with counted() as work:
+        look(pending)
+    assert work["graphs_flushed"] == work["blocking_reads"] == 0
+
+
+def test_an_event_marks_what_was_recorded_before_it(gate):
+    x = torch.zeros(4, device="hpu")
+    x.add_(1)
+    torch.hpu.synchronize()
+    done = torch.hpu.Event()
+    with gate:
+        x.add_(1)
+        done.record()
+        assert not done.query()
+    done.synchronize()
+    assert done.query()
+    assert x.tolist() == [2.0] * 4
+
+
+def test_elapsed_time_lies_between_two_steps():
+    x = torch.ones(64, 64, device="hpu")
+    x @ x
+    start, end = torch.hpu.Event(enable_timing=True), torch.hpu.Event(enable_timing=True)
+    start.record()
+    y = x @ x
+    end.record()
+    end.synchronize()
+    assert start.elapsed_time(end) > 0
+    assert y[0, 0].item() == 64
+
+
+def test_a_switch_of_streams_keeps_the_order(counted):
+    def program(stream):
+        x = torch.zeros(8, device="hpu") + 1
+        with torch.hpu.stream(stream) if stream else nullcontext():
+            x.mul_(3)
+        x.add_(1)
+        return x
+
+    stream = torch.hpu.Stream()
+    for _ in range(2):
+        with counted() as work:
+            x = program(stream)
+    assert work["ops_recorded"] == 4
+    assert x.tolist() == [4.0] * 8
+
+
+def test_work_of_another_stream_is_handed_over_on_that_stream(gate):
+    x = torch.zeros(8, device="hpu")
+    x.add_(1)
+    torch.hpu.synchronize()
+    stream = torch.hpu.Stream()
+    with gate:
+        with torch.hpu.stream(stream):
+            x.add_(1)
+        assert not stream.query()
+    stream.synchronize()
+    assert x.tolist() == [2.0] * 8
+
+
+def test_a_copy_from_the_host_into_a_recorded_tensor_comes_after_what_reads_it(counted):
+    def program():
+        x = torch.ones(4, device="hpu") * 2
+        before = x + 1
+        x.copy_(torch.tensor([9.0, 8, 7, 6]))
+        x[2:].copy_(torch.tensor([1.0, 2]))
+        return before, x + 1
+
+    for _ in range(2):
+        with counted() as work:
+            before, after = program()
+        assert before.tolist() == [3.0] * 4
+        assert after.tolist() == [10.0, 9, 2, 3]
+    assert work["copies_h2d"] == 2 and work["ops_recorded"] >= 4
+
+
+def test_a_source_on_the_host_may_change_after_the_copy():
+    for _ in range(2):
+        source = torch.arange(4.0)
+        x = torch.zeros(4, device="hpu") + 1
+        x.copy_(source)
+        y = x * 2
+        source.fill_(-1)
+        assert y.tolist() == [0.0, 2, 4, 6]
+
+
+def test_pinned_copies_into_and_out_of_graph_members():
+    out = torch.zeros(4).pin_memory()
+    source = torch.arange(4.0).pin_memory()
+    for round_ in range(3):
+        x = torch.zeros(4, device="hpu") + round_
+        x.add_(source.to("hpu", non_blocking=True))
+        out.copy_(x, non_blocking=True)
+        x.zero_()  # recorded later than the copy
+        torch.hpu.synchronize()
+        assert out.tolist() == [round_ + 0.0, round_ + 1, round_ + 2, round_ + 3]
+        assert x.tolist() == [0.0] * 4
+
+
+def test_an_index_on_the_host_is_queued_behind_the_step(counted, gate):
+    """No graph can hold its contents: the step ends, is whole, and the host does not wait."""
+
+    def program():
+        x = table * 2
+        return x[index] + 1, x
+
+    table, index = torch.arange(8.0, device="hpu").view(4, 2), torch.tensor([2, 0])
+    program()
+    torch.hpu.synchronize()
+    with gate, counted() as work:
+        y, x = program()
+        torch.hpu.current_stream().record_event()
+    assert work["graphs_cut"] == work["ops_waited"] == 0
+    assert (work["ops_submitted"], work["ops_recorded"], work["graphs_flushed"]) == (1, 2, 2)
+    assert y.tolist() == [[9.0, 11], [1, 3]]
+    assert x.tolist() == [[0.0, 2], [4, 6], [8, 10], [12, 14]]
+
+
+def test_control_flow_on_values_follows_the_values():
+    def collatz(start):
+        x, steps = torch.tensor([start], device="hpu"), 0
+        while x.item() != 1:
+            x = x // 2 if x % 2 == 0 else x * 3 + 1
+            steps += 1
+        return steps
+
+    assert [collatz(n) for n in (1, 6, 7, 27)] == [0, 8, 16, 111]

@@ -1,0 +1,65 @@
+"""Lazy mode with sizes that change: operators are rehearsed, graphs stay whole, one recipe serves all sizes."""
+
+STEP = """
+import os, torch, openhpu, habana_frameworks.torch.core as htcore
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
+reference = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
+reference.load_state_dict(model.state_dict())
+model.to("hpu")
+optimizers = [torch.optim.SGD(m.parameters(), lr=0.1) for m in (model, reference)]
+generator = torch.Generator().manual_seed(1)
+
+def step(batch):
+    x, y = torch.randn(batch, 8, generator=generator), torch.randint(0, 4, (batch,), generator=generator)
+    losses = []
+    for m, optimizer, device in zip((model, reference), optimizers, ("hpu", "cpu")):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(m(x.to(device)), y.to(device))
+        loss.backward()
+        optimizer.step()
+        if device == "hpu":
+            htcore.mark_step()
+        losses.append(loss)
+    torch.testing.assert_close(losses[0].cpu(), losses[1])
+"""
+
+
+def test_new_sizes_are_rehearsed_and_do_not_cut_graphs(script):
+    code = (
+        STEP
+        + """
+step(4); step(4)
+for batch in (5, 6, 7):
+    openhpu.reset_counters()
+    step(batch)
+    counters = openhpu.counters()
+    print(counters["graphs_cut"], counters["ops_waited"], counters["ops_rehearsed"] > 0, counters["graphs_flushed"])
+"""
+    )
+    assert script(code, PT_HPU_LAZY_MODE="1", OPENHPU_COMPILE="off").out.splitlines() == ["0 0 True 1"] * 3
+
+
+def test_an_operator_that_minds_zeros_is_run_itself(script):
+    code = """
+    import torch, openhpu, habana_frameworks.torch.core as htcore
+    def divide(n):
+        return torch.full((n,), 6, dtype=torch.int32, device="hpu").div(
+            torch.arange(1, n + 1, dtype=torch.int32, device="hpu"), rounding_mode="floor")
+    print(divide(3).tolist(), divide(4).tolist())
+    """
+    assert script(code, PT_HPU_LAZY_MODE="1", OPENHPU_COMPILE="off").out == "[6, 3, 2] [6, 3, 2, 1]"
+
+
+def test_rehearsals_leave_operands_and_generators_alone(script):
+    code = """
+    import torch, openhpu, habana_frameworks.torch.core as htcore
+    def draw(n):
+        x = torch.arange(float(n), device="hpu")
+        x.add_(1)
+        return torch.nn.functional.dropout(x, 0.5).tolist() + torch.rand(n, device="hpu").tolist()
+    torch.manual_seed(3)
+    print([draw(n) for n in (4, 4, 6, 5)])
+    """
+    lazy = script(code, PT_HPU_LAZY_MODE="1", OPENHPU_COMPILE="off").out
+    assert lazy == script(code).out and lazy.count(".") > 30

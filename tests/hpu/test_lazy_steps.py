@@ -1,0 +1,240 @@
+"""Where steps end, how many are on their way, and what happens in the middle of one."""
+
+import threading
+
+import pytest
+import torch
+from torch import nn
+
+import habana_frameworks.torch.core as htcore
+
+from .support import make, train_step
+
+
+def test_a_step_is_one_graph_and_runs_node_by_node(counted):
+    model, optimizer, x, target = make("mlp")
+    for _ in range(2):
+        train_step(model, optimizer, x, target)
+        htcore.mark_step()
+    with counted() as work:
+        loss = train_step(model, optimizer, x, target)
+        htcore.mark_step()
+        torch.hpu.synchronize()
+    assert work["graphs_flushed"] == 1 and work["graphs_cut"] == 0
+    assert work["ops_node_by_node"] == work["ops_recorded"] > 20
+    assert work["ops_in_recipes"] == work["ops_waited"] == work["ops_fallback"] == 0
+    assert loss.isfinite().item()
+
+
+def test_first_sight_cuts_the_graph_and_second_sight_does_not(counted):
+    x = torch.ones(3, 29, device="hpu")
+    torch.hpu.synchronize()
+    x + 1
+    with counted() as first:
+        y = torch.copysign(x, x + 1)
+        torch.hpu.synchronize()
+    with counted() as second:
+        z = torch.copysign(x, x + 1)
+        torch.hpu.synchronize()
+    assert (first["ops_recorded"], first["graphs_cut"], first["ops_waited"]) == (1, 1, 1)
+    assert second["graphs_cut"] == second["ops_waited"] == 0
+    assert (second["ops_recorded"], second["graphs_flushed"]) == (2, 1)
+    assert torch.equal(y, z)
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_steps_return_before_they_ran(steps, gate):
+    x = torch.zeros(16, device="hpu")
+    x.add_(1).mul_(2)
+    torch.hpu.synchronize()
+    with gate:
+        for _ in range(steps):
+            x.add_(1).mul_(2)
+            htcore.mark_step()
+        done = torch.hpu.current_stream().record_event()
+        assert not done.query()
+    expected = 2.0
+    for _ in range(steps):
+        expected = (expected + 1) * 2
+    assert x.tolist() == [expected] * 16
+
+
+def test_the_number_of_steps_on_their_way_is_bounded(gate):
+    x = torch.zeros(16, device="hpu")
+    x.add_(1)
+    torch.hpu.synchronize()
+    gate.patience = 0.5
+    with pytest.raises(AssertionError, match="the host waited"), gate:
+        for _ in range(20):
+            x.add_(1)
+            htcore.mark_step()
+    assert x.tolist() == [21.0] * 16
+
+
+def test_the_script_records_the_next_step_while_the_last_one_waits(gate):
+    x = torch.zeros(16, device="hpu")
+    x.add_(1)
+    x * 10
+    torch.hpu.synchronize()
+    with gate:
+        x.add_(1)
+        htcore.mark_step()
+        y = x * 10
+        x.zero_()
+    assert (y.tolist(), x.tolist()) == ([20.0] * 16, [0.0] * 16)
+
+
+def test_an_empty_step_hands_nothing_over(counted):
+    torch.ones(3, device="hpu")
+    torch.hpu.synchronize()
+    with counted() as work:
+        for _ in range(5):
+            htcore.mark_step()
+    assert work["graphs_flushed"] == 0
+
+
+def test_a_long_graph_ends_by_itself(script):
+    code = """
+        import torch, openhpu
+        x = torch.zeros(4, device="hpu")
+        x.add_(1)
+        torch.hpu.synchronize()
+        before = openhpu.counters()
+        for _ in range(95):
+            x.add_(1)
+        now = openhpu.counters()
+        print(now["graphs_flushed"] - before["graphs_flushed"], now["ops_recorded"] - before["ops_recorded"])
+        print(x.tolist(), openhpu.counters()["graphs_flushed"] - before["graphs_flushed"])
+    """
+    assert script(code, PT_HPU_MAX_COMPOUND_OP_SIZE="10").out.splitlines() == ["9 95", "[96.0, 96.0, 96.0, 96.0] 10"]
+
+
+def test_every_operator_a_graph_of_its_own(script):
+    code = """
+        import torch, openhpu
+        x = torch.arange(6.0, device="hpu")
+        for _ in range(2):
+            before = openhpu.counters()["graphs_flushed"]
+            y = (x.view(2, 3).t() * 2 + 1).sum(1)
+        print(openhpu.counters()["graphs_flushed"] - before, y.tolist())
+    """
+    assert script(code, PT_HPU_MAX_COMPOUND_OP_SIZE="1").out == "3 [8.0, 12.0, 16.0]"
+
+
+def test_mark_step_in_backward_hooks(counted):
+    def program(device, mark):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
+        x = torch.linspace(-1, 1, 24).view(4, 6).to(device)
+        model.to(device)
+        for parameter in model.parameters():
+            parameter.register_hook(lambda grad: (mark(), grad * 2)[1])
+            parameter.register_post_accumulate_grad_hook(lambda parameter: mark())
+        y = model(x)
+        y.register_hook(lambda grad: mark())
+        y.square().sum().backward()
+        return [parameter.grad.cpu() for parameter in model.parameters()]
+
+    expected = program("cpu", lambda: None)
+    program("hpu", htcore.mark_step)
+    with counted() as work:
+        actual = program("hpu", htcore.mark_step)
+    torch.testing.assert_close(actual, expected)
+    assert work["graphs_flushed"] >= 6 and work["graphs_cut"] == 0
+
+
+def test_reads_in_backward_hooks():
+    seen = []
+    for _ in range(2):
+        x = torch.ones(4, device="hpu", requires_grad=True)
+        y = x * 3
+        y.register_hook(lambda grad: seen.append(grad.sum().item()))
+        (y * y).sum().backward()
+        assert x.grad.tolist() == [18.0] * 4
+    assert seen == [24.0, 24.0]
+
+
+def test_an_exception_between_records_loses_nothing(counted):
+    def program(fail):
+        x = torch.zeros(4, device="hpu") + 1
+        try:
+            x.mul_(5)
+            if fail:
+                x + torch.ones(3, device="hpu")  # shapes that do not fit
+        except RuntimeError as error:
+            assert "must match the size" in str(error)
+        return x.add_(2)
+
+    program(False)
+    torch.hpu.synchronize()
+    with counted() as work:
+        x = program(True)
+    assert x.tolist() == [7.0] * 4
+    assert work["ops_recorded"] >= 4
+
+
+def test_closures_of_a_step_run_once_and_may_record():
+    x = torch.zeros(4, device="hpu") + 1
+    seen = []
+    htcore.add_step_closure(lambda t: seen.append((t * 2).tolist()), (x,))
+    htcore.mark_step()
+    htcore.mark_step()
+    assert seen == [[2.0] * 4]
+
+
+@pytest.mark.parametrize("threads", [2, 6])
+def test_threads_record_at_once(threads, counted):
+    """Each thread's values are its own, whoever's operators stand between its own and whoever ends the step."""
+    x = torch.arange(8.0, device="hpu")
+    failures = []
+    start = threading.Barrier(threads)
+
+    def work(number):
+        try:
+            start.wait()
+            y = x + number
+            for i in range(150):
+                y = y * 1.0 + 1
+                if i % 25 == number % 25:
+                    htcore.mark_step()
+                if i % 50 == 49:
+                    expected = [float(v + number + i + 1) for v in range(8)]
+                    assert y.tolist() == expected
+        except BaseException as error:
+            failures.append(error)
+
+    (x + 1) * 1.0 + 1
+    torch.hpu.synchronize()
+    with counted() as done:
+        workers = [threading.Thread(target=work, args=(number,)) for number in range(threads)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        torch.hpu.synchronize()
+    assert not failures
+    assert done["ops_recorded"] == done["ops_node_by_node"] == threads * 301
+
+
+def test_a_thread_may_record_while_another_trains(counted):
+    model, optimizer, x, target = make("mlp")
+    train_step(model, optimizer, x, target)
+    stop, sums = threading.Event(), []
+    ones = torch.ones(16, device="hpu")
+    (ones + 1).sum()
+
+    def background():
+        while not stop.is_set():
+            sums.append((ones + 1).sum().item())
+
+    other = threading.Thread(target=background)
+    other.start()
+    try:
+        losses = [train_step(model, optimizer, x, target).item() for _ in range(10)]
+    finally:
+        stop.set()
+        other.join()
+    assert set(sums) == {32.0}
+    reference = make("mlp", device="cpu")
+    expected = [train_step(*reference).item() for _ in range(11)][1:]
+    torch.testing.assert_close(losses, expected, rtol=1e-4, atol=1e-5)

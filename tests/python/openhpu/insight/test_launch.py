@@ -1,0 +1,164 @@
+"""`openhpu run` with scripts that end in every way."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from openhpu import cli
+
+WORK = """\
+import torch
+x = torch.ones(4).to("hpu")
+print((x + 1).sum().item())
+"""
+
+
+def test_arguments_output_and_exit_code_are_the_scripts(openhpu_run):
+    run = openhpu_run(
+        WORK + "import sys; print(sys.argv, __name__); sys.exit(7)\n", "--json", arguments=["--report", "-m", "x"]
+    )
+    assert run.code == 7
+    assert run.out.splitlines()[:2] == ["8.0", "['script.py', '--report', '-m', 'x'] __main__"]
+    assert run.seen["exit_code"] == 7
+    assert run.seen["blocking_reads"][0]["line"] == 3
+
+
+def test_a_module(tmp_path, environment_of_runs):
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__main__.py").write_text(WORK + "import sys; print(sys.argv[1:])")
+    process = subprocess.run(
+        [sys.executable, "-m", "openhpu", "run", "--json", "-m", "package", "--steps", "3"],
+        env=environment_of_runs, cwd=tmp_path, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.splitlines()[1] == "['--steps', '3']"
+    assert json.loads(process.stdout.splitlines()[-1])["blocking_reads"][0]["count"] == 1
+
+
+@pytest.mark.parametrize(
+    ("ending", "code", "complete"),
+    [
+        ("raise ValueError('planted')", 1, True),
+        ("import os; os._exit(5)", 5, True),
+        ("import os, signal; time.sleep(1.5); os.kill(os.getpid(), signal.SIGKILL)", 128 + 9, False),
+        ("import os; time.sleep(1.5); os.abort()", 128 + 6, False),
+    ],
+)
+def test_what_was_seen_is_told_however_the_script_ends(openhpu_run, ending, code, complete):
+    run = openhpu_run("import time\n" + WORK + ending + "\n", "--json")
+    assert run.code == code
+    assert run.seen["complete"] is complete
+    assert [(r["line"], r["count"]) for r in run.seen["blocking_reads"]] == [(4, 1)]
+    assert f"exit code {code}" in run.err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_script(tmp_path, environment_of_runs, number):
+    script = tmp_path / "script.py"
+    script.write_text(WORK + "import pathlib, time\npathlib.Path('ready').touch()\ntime.sleep(60)\n")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "openhpu", "run", "--json", str(script)],
+        env=environment_of_runs | {"TMPDIR": str(tmp_path)}, cwd=tmp_path,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        # A runner in the background ignores interrupts, and so would its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )  # fmt: skip
+    while not (tmp_path / "ready").exists():
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.02)
+    # No handler runs on SIGTERM: what a write before it held is what is left.
+    while number == signal.SIGTERM and not any(
+        json.loads(path.read_text())["blocking_reads"] for path in tmp_path.glob("openhpu-run-*/*.json")
+    ):
+        time.sleep(0.02)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == {signal.SIGINT: 128 + 2, signal.SIGTERM: 128 + 15}[number], err
+    seen = json.loads(out.splitlines()[-1])
+    assert seen["complete"] is (number == signal.SIGINT)
+    assert seen["blocking_reads"][0]["line"] == 3
+
+
+def test_a_forked_child_is_a_process_of_its_own(openhpu_run):
+    run = openhpu_run(
+        """\
+import os, torch
+pid = os.fork()
+x = torch.ones(4).to("hpu")
+if pid == 0:
+    x.sum().item()
+    x.max().item()
+    os._exit(0)
+os.waitpid(pid, 0)
+x.min().item()
+""",
+        "--json",
+    )
+    assert run.code == 0
+    lines = [sorted(r["line"] for r in seen["blocking_reads"]) for seen in (run.seen, *run.seen["other_processes"])]
+    assert sorted(lines) == [[5, 6], [9]]
+
+
+def test_a_child_forked_after_the_device_was_opened_spoils_nothing(openhpu_run):
+    run = openhpu_run(
+        WORK + "import os\nif (pid := os.fork()) == 0:\n    os._exit(0)\nos.waitpid(pid, 0)\nx.max().item()\n", "--json"
+    )
+    assert run.code == 0
+    assert run.seen["other_processes"] == []
+    assert sorted(r["line"] for r in run.seen["blocking_reads"]) == [3, 8]
+
+
+def test_each_spawned_rank_has_a_page_of_its_own(openhpu_run, tmp_path):
+    run = openhpu_run(
+        """\
+import os, sys, subprocess
+import torch
+
+def work(rank):
+    os.environ["RANK"] = os.environ["LOCAL_RANK"] = str(rank)
+    x = torch.ones(4).to("hpu")
+    for _ in range(rank + 1):
+        x.sum().item()
+
+if __name__ == "__main__":
+    torch.multiprocessing.spawn(work, nprocs=2)
+""",
+        "--json", "--report", "page.html",
+    )  # fmt: skip
+    assert run.code == 0, run.err
+    ranks = [run.seen, *run.seen["other_processes"]]
+    assert [(seen["process"]["rank"], seen["blocking_reads"][0]["count"]) for seen in ranks] == [(0, 1), (1, 2)]
+    assert sorted(path.name for path in tmp_path.glob("*.html")) == ["page-rank0.html", "page-rank1.html"]
+    assert "--- rank 1" in run.err
+
+
+@pytest.mark.parametrize("target", ["missing/page.html", "."])
+def test_an_unwritable_report_is_refused_before_the_script_starts(openhpu_run, tmp_path, target):
+    run = openhpu_run("open('started', 'w')\n", "--report", target)
+    assert run.code == 2
+    assert "the report cannot be written to" in run.err
+    assert not (tmp_path / "started").exists()
+
+
+def test_a_report_that_exists_is_kept_until_there_is_another(openhpu_run, tmp_path):
+    (tmp_path / "page.html").write_text("old")
+    run = openhpu_run("assert open('page.html').read() == 'old'\n" + WORK, "--report", "page.html")
+    assert run.code == 0, run.err
+    assert (tmp_path / "page.html").read_text().startswith("<!DOCTYPE html>")
+
+
+def test_a_missing_script_and_missing_arguments(capsys):
+    assert cli.main(["run", "no_such_script.py"]) == 2
+    assert "there is no script 'no_such_script.py'" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["run", "--mode", "lazy"])
+    assert ended.value.code == 2
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["run", "--mode", "fast", os.devnull])
+    assert ended.value.code == 2
+    assert "invalid choice: 'fast'" in capsys.readouterr().err

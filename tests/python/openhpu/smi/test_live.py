@@ -1,0 +1,124 @@
+"""What hl-smi shows of processes that run."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from openhpu.smi import modules, state
+
+WORK = """
+import sys, torch
+x = torch.zeros(32 << 20, dtype=torch.uint8, device="hpu")
+torch.hpu.synchronize()
+print("ready", flush=True)
+for line in sys.stdin:
+    if line == "compare\\n":
+        from openhpu.smi.publisher import _publisher as publisher
+        publisher.look()
+        print(torch.hpu.memory_usage(), torch.hpu.utilization(), torch.hpu.memory_allocated(), flush=True)
+    elif line == "busy\\n":
+        from openhpu.smi.publisher import _publisher as publisher
+        a = torch.ones(256, 256, device="hpu")
+        publisher.look()
+        for _ in range(300):
+            a = (a @ a).clamp(0, 1)
+        torch.hpu.synchronize()
+        publisher.look()
+        print("done", flush=True)
+"""
+
+
+@pytest.fixture
+def worker(environment_of_smi):
+    """Start a process with 32 MiB on a module; gives the process."""
+    started = []
+
+    def start(**variables):
+        process = subprocess.Popen(
+            [sys.executable, "-c", WORK], env=environment_of_smi | {"OPENHPU_MEMORY_GB": "1"} | variables,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
+        )  # fmt: skip
+        started.append(process)
+        assert process.stdout.readline() == "ready\n"
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+        process.stdin.close()
+        process.stdout.close()
+
+
+def ask(process, what):
+    process.stdin.write(what + "\n")
+    process.stdin.flush()
+    return process.stdout.readline()
+
+
+def test_processes_show_their_memory_and_go_when_they_end(worker, environment, tmp_path):
+    environment(OPENHPU_SMI_FOLDER=str(tmp_path), OPENHPU_MEMORY_GB="1")
+    first, second = worker(), worker(HABANA_VISIBLE_MODULES="3")
+    for process in (first, second):
+        percent, busy, allocated = map(int, ask(process, "compare").split())
+        (module,) = [m for m in modules.modules() if process.pid in [p.pid for p in m.processes]]
+        assert module.total == 1024
+        assert module.used == -(-allocated // 2**20) == 32
+        assert percent == round(100 * module.used / module.total)
+        assert module.percent_busy == busy
+    assert [m.number for m in modules.modules()] == [0, 3]
+    first.stdin.close()
+    first.wait(30)
+    assert [len(m.processes) for m in modules.modules()] == [0, 1]
+    second.send_signal(signal.SIGKILL)
+    second.wait(30)
+    assert list(tmp_path.glob("openhpu-smi-*"))  # it had no time to tidy up
+    assert [(m.number, m.used) for m in modules.modules()] == [(0, 0)]
+
+
+def test_utilization_is_that_of_the_device(worker, environment, tmp_path):
+    environment(OPENHPU_SMI_FOLDER=str(tmp_path))
+    process = worker()
+    assert ask(process, "busy") == "done\n"
+    # The period ended with the work, or the publisher's thread has begun another one since.
+    assert 0 <= modules.modules()[0].percent_busy <= 100
+    assert modules.modules()[0].processes[0].command.startswith(os.path.basename(sys.executable))
+
+
+def test_files_that_are_none_do_not_count(environment, tmp_path):
+    environment(OPENHPU_SMI_FOLDER=str(tmp_path))
+    own = state.State(os.getpid(), 1, 250, 1 << 20, 2 << 20, "a\x1b[2Jname")
+    file = state.create(state.path_of(tmp_path, 1))
+    state.write(file, own)
+    (found,) = state.read_all(tmp_path)
+    assert (found.module, found.percent_busy, found.command) == (1, 100, "a?[2Jname")
+    good = state.path_of(tmp_path, 1).read_bytes()
+    (tmp_path / "openhpu-smi-2-1").write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+    (tmp_path / "openhpu-smi-3-1").write_bytes(good[:40])
+    (tmp_path / "openhpu-smi-4-1").mkdir()
+    (tmp_path / "openhpu-smi-5-1").symlink_to(state.path_of(tmp_path, 1))
+    os.mkfifo(tmp_path / "openhpu-smi-6-1")
+    assert state.read_all(tmp_path) == [found]
+    os.close(file)
+
+
+def test_a_process_whose_number_was_given_to_another_does_not_count(environment, tmp_path, monkeypatch):
+    environment(OPENHPU_SMI_FOLDER=str(tmp_path))
+    file = state.create(state.path_of(tmp_path, 0))
+    with monkeypatch.context() as earlier:
+        earlier.setattr(state, "_start_of", lambda pid: 1)
+        state.write(file, state.State(os.getpid(), 0, 0, 0, 0, "earlier"))
+    os.close(file)
+    assert state.read_all(tmp_path) == []
+
+
+def test_a_folder_that_cannot_be_written_disturbs_nobody(environment_of_smi):
+    code = "import torch; print(torch.ones(2).to('hpu').sum().item())"
+    process = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], env=environment_of_smi | {"OPENHPU_SMI_FOLDER": "/no/such/folder"},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert (process.stdout, process.stderr) == ("2.0\n", "")

@@ -1,0 +1,59 @@
+"""Loggers in Gaudi's form. Each test is a process of its own."""
+
+import pytest
+
+CODE = """
+import torch
+import habana_frameworks.torch.core as htcore
+x = torch.ones(4, device="hpu")
+for _ in range(3):
+    y = x + 1
+    htcore.mark_step()
+torch.linalg.svdvals(torch.eye(2, device="hpu"))
+y.cpu()
+"""
+
+
+def log(tmp_path):
+    file = tmp_path / "pytorch_log.txt"
+    return file.read_text() if file.exists() else ""
+
+
+def loggers(text):
+    return {line.split("][")[1] for line in text.splitlines()}
+
+
+def test_everything_in_lazy_mode(script, tmp_path):
+    script(CODE, LOG_LEVEL_ALL="0", HABANA_LOGS=str(tmp_path), PT_HPU_LAZY_MODE="1", OPENHPU_COMPILE="off")
+    text = log(tmp_path)
+    assert {"PT_DEVICE", "PT_LAZY", "PT_BRIDGE", "PT_SYNHELPER", "PT_FALLBACK", "PT_DEVMEM"} == loggers(text)
+    assert "device 0 acquired" in text
+    assert "[PT_LAZY][TRACE] mark_step" in text
+    assert "ran as node by node (<string>:6)" in text
+    assert "the host waits for 16 bytes in aten::_to_copy (<string>:9)" in text
+
+
+@pytest.mark.parametrize(
+    ("masks", "expected"),
+    [
+        ({"PT_HPU_LOG_MOD_MASK": "80", "PT_HPU_LOG_TYPE_MASK": "8"}, {"PT_FALLBACK"}),
+        ({"PT_HPU_LOG_MOD_MASK": "0x81"}, {"PT_FALLBACK", "PT_DEVICE"}),
+        ({"PT_HPU_LOG_MOD_MASK": "80", "PT_HPU_LOG_TYPE_MASK": "3"}, set()),
+        ({"PT_HPU_LOG_MOD_MASK": "28", "PT_HPU_LOG_TYPE_MASK": "4"}, {"PT_LAZY", "PT_SYNHELPER"}),
+        ({"PT_HPU_LOG_MOD_MASK": "ff", "LOG_LEVEL_ALL": "6"}, set()),
+    ],
+)
+def test_the_older_masks(script, tmp_path, masks, expected):
+    script(CODE, HABANA_LOGS=str(tmp_path), **masks)
+    assert loggers(log(tmp_path)) == expected
+
+
+def test_a_mask_that_is_none(script):
+    assert "a hexadecimal number" in script("import habana_frameworks.torch", fails=True, PT_HPU_LOG_MOD_MASK="x8").err
+
+
+def test_a_folder_that_cannot_be_written(script, tmp_path):
+    (tmp_path / "file").write_text("")
+    result = script(CODE, LOG_LEVEL_ALL="2", HABANA_LOGS=str(tmp_path / "file" / "logs"))
+    assert "cannot write logs to" in result.err
+    assert "set HABANA_LOGS" in result.err
