@@ -185,5 +185,5 @@ def _compile_support() -> None:
 
     after_import("torch._dynamo.backends.registry", call("register_backend"))
     after_import("torch._dynamo.device_interface", call("register_device"))
-    after_import("torch._dynamo.trace_rules", call("keep_out"))
+    after_import("torch._dynamo.decorators", call("keep_out"))
     after_import("torch._inductor.codegen.common", call("refuse_inductor"))

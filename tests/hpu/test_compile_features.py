@@ -305,3 +305,19 @@ for k in range(3):
         warnings="ignore",
         OPENHPU_COMPILE="off",
     )
+
+
+def test_functions_of_the_device_inside(compiled_graphs):
+    def constants(x):
+        return x + torch.hpu.device_count() if torch.hpu.is_available() else x
+
+    def breaks(x):
+        y = x + torch.hpu.current_device()
+        torch.hpu.synchronize()
+        assert torch.hpu.current_stream().query()
+        return y * 2
+
+    x = torch.ones(2, device="hpu")
+    f, g = compiled(constants, fullgraph=True), compiled(breaks)
+    for _ in range(2):
+        assert torch.equal(f(x), constants(x)) and torch.equal(g(x), breaks(x))

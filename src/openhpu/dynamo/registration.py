@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import sys
+import types
 from typing import Any
+
+from openhpu import hpu
+from openhpu.hpu import _device
 
 
 def register_backend() -> None:
@@ -24,11 +29,24 @@ def register_device() -> None:
 
 
 def keep_out() -> None:
-    """Steps, events and graphs act on the device's state; Dynamo calls them between what it traces."""
+    """Dynamo calls what acts on the device's state between what it traces; answers that never change it keeps."""
     from torch._dynamo import trace_rules
+    from torch._dynamo.eval_frame import skip_code
 
-    for name in ("compiled_steps", "dynamo", "events", "hpu.graphs", "mode", "steps"):
-        trace_rules.add(f"openhpu.{name}")
+    modules = [name for name in sys.modules if name.startswith("openhpu.hpu.") and name != "openhpu.hpu._device"]
+    modules += [f"openhpu.{name}" for name in ("compiled_steps", "dynamo", "events", "mode", "steps")]
+    for name in modules:
+        trace_rules.add(name)
+    constant = (hpu.is_available, hpu.device_count, hpu.is_bf16_supported, hpu.get_device_name)
+    for function in vars(_device).values():
+        if not isinstance(function, types.FunctionType):
+            continue
+        # The marks of torch._dynamo.assume_constant_result and torch._dynamo.disable.
+        if function in constant:
+            function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+        else:
+            function._torchdynamo_disable = True  # type: ignore[attr-defined]
+            skip_code(function.__code__)
 
 
 def refuse_inductor() -> None:
