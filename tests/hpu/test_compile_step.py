@@ -161,6 +161,35 @@ def test_checkpoints_see_and_set_the_state():
     torch.testing.assert_close(step(model, optimizer, x, target).cpu(), torch.tensor(4.0).log())
 
 
+def test_one_function_for_two_models():
+    settings = [make("mlp", torch.optim.SGD) for _ in range(2)]
+    references = [make("mlp", torch.optim.SGD, device="cpu") for _ in range(2)]
+    for s in (settings, references):
+        s[1][1].param_groups[0]["lr"] = 0.3
+    step = openhpu.compile_step(train_step)
+    for k in range(4):
+        if k == 2:
+            for s in (settings, references):
+                s[1][1].param_groups[0]["lr"] = 0.1
+        for ours, theirs in zip(settings, references, strict=True):
+            torch.testing.assert_close(step(*ours).cpu(), train_step(*theirs), rtol=1e-4, atol=1e-5)
+    for ours, theirs in zip(settings, references, strict=True):
+        assert_same_weights(ours[0], theirs[0])
+    assert step.statistics()["eager"] == 2 and step.statistics()["captured"] == 3
+
+
+def test_a_variable_that_names_another_model():
+    model, optimizer, x, target = make("mlp", torch.optim.SGD)
+
+    @openhpu.compile_step
+    def step(x, target):
+        return train_step(model, optimizer, x, target)
+
+    losses = [step(x, target).item() for _ in range(3)]
+    model, optimizer, _, _ = make("mlp", torch.optim.SGD)
+    assert [step(x, target).item() for _ in range(3)] == losses
+
+
 def test_dropout_draws_as_in_eager_mode():
     def losses(wrap):
         torch.manual_seed(0)

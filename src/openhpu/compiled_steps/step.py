@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, ParamSpec, TypeVar, overload
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from openhpu import _C, graphs
 from openhpu.compiled_steps.reachable import Reachable
@@ -19,6 +20,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _UNUSED_LIMIT = 3
+_REACHED_LIMIT = 16
+_PLAIN = (torch.Tensor, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
 
 
 class StepError(RuntimeError):
@@ -58,7 +61,8 @@ class CompiledStep:
         functools.update_wrapper(self, function)
         self._function = function
         self._max_captures = max_captures
-        self._reached: Reachable | None = None
+        # By identity of the modules, optimizers and other objects among the arguments, which are kept with it.
+        self._reached: OrderedDict[tuple[int, ...], tuple[Reachable, list[Any]]] = OrderedDict()
         self._captures: OrderedDict[Hashable, _CapturedStep] = OrderedDict()
         self._seen: OrderedDict[Hashable, None] = OrderedDict()
         self._unused = 0  # captures in a row that have not been replayed
@@ -72,7 +76,7 @@ class CompiledStep:
         """Drop all captures, with their memory."""
         self._captures.clear()
         self._seen.clear()
-        self._reached = None
+        self._reached.clear()
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -82,12 +86,18 @@ class CompiledStep:
         tensors = distinct(tensors_of((args, kwargs)))
         if _C.is_capturing() or any(tensor.device.type != "hpu" for tensor in tensors):
             return self._run(args, kwargs)
-        if self._reached is None or not self._reached.is_current():
-            self._reached = Reachable(self._function, (args, kwargs))
-            self._captures.clear()
+        objects = [leaf for leaf in tree_leaves((args, kwargs)) if not isinstance(leaf, _PLAIN)]
+        identity = tuple(map(id, objects))
+        reached = self._reached[identity][0] if identity in self._reached else None
+        if reached is None or not reached.is_current():
+            self._reached[identity] = Reachable(self._function, (args, kwargs)), objects
+            if reached is not None:
+                self._captures.clear()
+            elif len(self._reached) > _REACHED_LIMIT:
+                self._reached.popitem(last=False)
             return self._run(args, kwargs)  # optimizers make their state in their first step
         key = (
-            input_hash((args, kwargs)), hyperparameters(self._reached), torch.is_grad_enabled(),
+            identity, input_hash((args, kwargs)), hyperparameters(reached), torch.is_grad_enabled(),
             torch.is_inference_mode_enabled(), torch.is_autocast_enabled("hpu") and torch.get_autocast_dtype("hpu"),
         )  # fmt: skip
         step = self._captures.get(key)
@@ -101,7 +111,7 @@ class CompiledStep:
                 return done[0]
         if self._unused >= _UNUSED_LIMIT and not self._seen_before(key):
             return self._run(args, kwargs)  # an option that changes in each step: capturing would be for nothing
-        return self._capture(key, args, kwargs, tensors)
+        return self._capture(key, reached, args, kwargs, tensors)
 
     def _run(self, args: Any, kwargs: Any) -> Any:
         self._counts["eager"] += 1
@@ -114,10 +124,9 @@ class CompiledStep:
             self._seen.popitem(last=False)
         return seen
 
-    def _capture(self, key: Hashable, args: Any, kwargs: Any, tensors: list[torch.Tensor]) -> Any:
-        assert self._reached is not None
+    def _capture(self, key: Hashable, reached: Reachable, args: Any, kwargs: Any, tensors: list[torch.Tensor]) -> Any:
         graphs.start_compiling()
-        before, gradients = HostState(self._reached), Gradients(self._reached)
+        before, gradients = HostState(reached), Gradients(reached)
         # What arguments are written, by operators of any kind, is not known beforehand: none is tied to a copy.
         inputs = Inputs(tensors, frozenset(range(len(tensors))))
         static_args, static_kwargs = _replaced((args, kwargs), tensors, inputs.static)
@@ -147,7 +156,7 @@ class CompiledStep:
                 "and keep modules on hpu."
             )
         gradients.end()
-        places = Places(self._reached)
+        places = Places(reached)
         results = tensors_of(outputs)
         captured = Captured(graph, inputs, results, frozenset(places.storages() | gradients.storages()))
         step = _CapturedStep(captured, map_tensors(lambda t: t.new_empty(0), outputs), places, gradients)
