@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from benchmarks import compile as compiling
 from benchmarks import (
     event_cost,
     graphs,
@@ -31,6 +32,7 @@ BENCHMARKS: dict[str, tuple[Callable[[int], list[Table]], int]] = {
     "steps": (training.steps, 20),
     "recording": (recording.recording, 15),
     "lazy": (lazy.lazy, 15),
+    "compile": (compiling.compiled, 15),
     "graphs": (graphs.graphs, 15),
     "memory": (memory.memory, 15),
     "events": (event_cost.event_cost, 25),

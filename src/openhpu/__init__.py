@@ -9,13 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from openhpu.compiled_steps import compile_step
     from openhpu.events import counters, reset_counters
     from openhpu.graphs import recipes, recompilations, wait_for_recipes
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "counters", "recipes", "recompilations", "reset_counters", "wait_for_recipes"]
+__all__ = ["__version__", "compile_step", "counters", "recipes", "recompilations", "reset_counters", "wait_for_recipes"]
 
 _FROM = {
+    "compile_step": "compiled_steps",
     "counters": "events",
     "reset_counters": "events",
     "recipes": "graphs",

@@ -15,6 +15,9 @@ _FUSED_OPTIMIZERS = tuple(
     f"_fused_{name}_{overload}" for name in ("adam", "adamw", "sgd", "adagrad") for overload in ("", ".tensor_lr")
 )
 
+# Gradient clipping calls it, where other devices take the norm of each tensor: foreach forms are chosen for hpu, too.
+_FOREACH_NORM = ("_foreach_norm.Scalar",)
+
 
 def native_ops(generation: str) -> list[tuple[str, str]]:
     """Rows (aten overload, dtypes) of `generation`.
@@ -23,7 +26,8 @@ def native_ops(generation: str) -> list[tuple[str, str]]:
     """
     with _TABLE.open(newline="", encoding="utf-8") as file:
         rows = [(row["aten_op"], row[generation]) for row in csv.DictReader(file)]
-    return rows + [(name, "*") for name in _FUSED_OPTIMIZERS]
+    norms = dict(rows)["linalg_vector_norm"]
+    return rows + [(name, "*") for name in _FUSED_OPTIMIZERS] + [(name, norms) for name in _FOREACH_NORM]
 
 
 def install() -> None:

@@ -15,12 +15,14 @@ recipe is made; the replacements stand with what they belong to (MOMENTARY):
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.utils import _foreach_utils
 
 from openhpu import _C, hpu, optimizers
+from openhpu.late_imports import after_import
 
 MOMENTARY = ("compiler/toolchain.py", "compiler/vector_random.py")
 
@@ -35,6 +37,8 @@ def apply() -> None:
     _sparse_new()
     _printing()
     _storage_addresses()
+    _fake_strides()
+    _compile_support()
     optimizers.install()  # a public hook of torch.optim, no patch
 
 
@@ -174,3 +178,26 @@ def _storage_addresses() -> None:
 
     for name in ("data_ptr", "resize_", "_write_file"):
         with_memory(name)
+
+
+def _fake_strides() -> None:
+    """Fake tensors on hpu have contiguous results only. Kernels here keep strides as on the CPU; traces must agree."""
+
+    def is_noncontiguous_supported(device: Any) -> bool:
+        return True
+
+    for name in ("torch._subclasses.fake_impls", "torch._refs"):
+        module: Any = importlib.import_module(name)
+        module.is_noncontiguous_supported = is_noncontiguous_supported
+
+
+def _compile_support() -> None:
+    """torch.compile has registries for backends and devices, but scripts that don't compile never import it."""
+
+    def call(name: str) -> Callable[[], None]:
+        return lambda: getattr(importlib.import_module("openhpu.dynamo.registration"), name)()
+
+    after_import("torch._dynamo.backends.registry", call("register_backend"))
+    after_import("torch._dynamo.device_interface", call("register_device"))
+    after_import("torch._dynamo.decorators", call("keep_out"))
+    after_import("torch._inductor.codegen.common", call("refuse_inductor"))

@@ -37,6 +37,20 @@ def clean_device():
 
 
 @pytest.fixture
+def compiled_graphs():
+    """The graphs that torch.compile makes in this test, in order. Nothing is compiled at its start, nor after it."""
+    import torch._dynamo
+
+    from openhpu import dynamo
+
+    torch._dynamo.reset()
+    with dynamo.FxGraphAnalyzer() as analyzer:
+        yield analyzer._graphs
+    analyzer._graphs.clear()
+    torch._dynamo.reset()
+
+
+@pytest.fixture
 def collected():
     """No garbage of earlier tests is freed in the middle of this one."""
     gc.collect()

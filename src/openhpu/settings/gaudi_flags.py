@@ -10,6 +10,7 @@ _IMPORT = "import"
 _MODE = "import of habana_frameworks.torch or first use of a device, whichever comes first"
 _FIRST_USE = "first use of a device"
 _EACH_USE = "each use"
+_COMPILE = "compilation of a function"
 
 
 def _row(name: str, kind: Kind, default: Any, when: str, meaning: str, **more: Any) -> Setting:
@@ -73,6 +74,15 @@ _EFFECTIVE = (
          "Captures have no effect beside the graph."),
     _row("PT_HPU_ENABLE_CACHE_METRICS", "bool", False, _IMPORT,
          "Whether the metric recipe_cache exists."),
+    _row("PT_HPU_COMPILE_USE_RECIPES", "bool", True, _COMPILE,
+         "torch.compile: whether graphs are captured and run as recipes; 0: operator by operator."),
+    _row("PT_HPU_COMPILE_DECOMPOSITION_MODE", "choice", "habana", _COMPILE,
+         "torch.compile: operators that are taken apart: habana and none: none, they run natively; core_aten: "
+         "PyTorch's core set.", choices=("habana", "core_aten", "none")),
+    _row("PT_HPU_KEEP_INPUT_MUTATIONS", "bool", True, _COMPILE,
+         "torch.compile: whether inputs are written inside the graph; 0: copied after it."),
+    _row("PT_HPU_USE_EAGER_FALLBACK", "bool", True, _COMPILE,
+         "torch.compile: operators that can't be part of a recipe run eagerly between recipes; 0: they are an error."),
     _row("GRAPH_VISUALIZATION", "bool", False, _EACH_USE,
          "Lazy mode: write each graph that is compiled as a Python program, as SVG and as pbtxt."),
     _row("PT_HPU_GRAPH_DUMP_MODE", "choice", "", _EACH_USE,
@@ -119,11 +129,6 @@ _GRAPHS = (
     _idle("PT_HPU_OVERRIDE_LINEAR_MATMUL_EAGER", "bool", False, "Keep linear and matmul whole."),
     _idle("PT_HPU_WRAP_RANDOM_OPS_COMPILE", "bool", True, "Compiled random operators take a seed tensor."),
     _idle("PT_HPU_ENABLE_COMPILED_AUTOGRAD", "bool", False, "Compiled autograd."),
-    _idle("PT_HPU_COMPILE_USE_RECIPES", "bool", True, "torch.compile: run compiled recipes."),
-    _idle("PT_HPU_COMPILE_DECOMPOSITION_MODE", "choice", "habana", "torch.compile: set of decompositions.",
-          choices=("habana", "core_aten", "none")),
-    _idle("PT_HPU_KEEP_INPUT_MUTATIONS", "bool", True, "torch.compile: mutate inputs inside the graph."),
-    _idle("PT_HPU_USE_EAGER_FALLBACK", "bool", True, "torch.compile: allow operators outside the graph."),
     _idle("PT_HPU_COMPILE_GRAPH_FREEZE", "bool", False, "torch.compile: freeze parameters."),
     _idle("PT_HPU_COMPILE_DISCARD_FROZEN_PARAMS", "bool", False, "torch.compile: free frozen parameters."),
     _idle("PT_HPU_COMPILE_REMOVE_UNNECESSARY_CLONES", "bool", True, "torch.compile: remove needless clones."),

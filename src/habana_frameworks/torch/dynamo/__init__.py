@@ -1,0 +1,1 @@
+"""torch.compile on hpu, under Gaudi's names."""

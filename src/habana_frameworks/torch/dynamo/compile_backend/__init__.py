@@ -1,0 +1,5 @@
+"""The backend `hpu_backend`."""
+
+from openhpu.dynamo import hpu_backend
+
+__all__ = ["hpu_backend"]

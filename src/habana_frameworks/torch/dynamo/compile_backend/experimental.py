@@ -1,0 +1,5 @@
+"""What may change."""
+
+from openhpu.dynamo.backend import enable_compiled_autograd
+
+__all__ = ["enable_compiled_autograd"]

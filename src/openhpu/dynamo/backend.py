@@ -1,0 +1,84 @@
+"""The backend `hpu_backend` of torch.compile."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from openhpu.dynamo import options as options_module
+from openhpu.dynamo.graph import CompiledGraph
+from openhpu.dynamo.options import Options
+
+
+def hpu_backend(
+    module: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    options: Mapping[str, Any] | None = None,
+    mode: str | None = None,
+) -> Callable[..., Any]:
+    """Compile a graph of Dynamo's for hpu: forward and backward become graphs that run as recipes.
+
+    `options` override the environment's (`openhpu.dynamo.options`); `mode` is checked and changes nothing. Graphs
+    without hpu tensors run as they are. Raises ValueError for an unknown option or mode, EagerFallbackError for an
+    operator that can't be compiled where running it eagerly is switched off.
+    """
+    from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+    settings = options_module.read(options, mode)
+
+    def compiler(kind: str) -> Callable[..., Any]:
+        def compile_graph(aten: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+            graph = CompiledGraph(_without_view_checks(aten), kind, settings)
+
+            def run(args: list[Any]) -> Sequence[Any]:
+                return graph(args)
+
+            run._boxed_call = True  # type: ignore[attr-defined]  # AOTAutograd's mark: it takes a list, and empties it
+            return run
+
+        return compile_graph
+
+    backend = aot_autograd(
+        fw_compiler=compiler("forward"),
+        bw_compiler=compiler("backward"),
+        inference_compiler=compiler("inference"),
+        partition_fn=functools.partial(min_cut_rematerialization_partition, compiler="openhpu"),
+        decompositions=_decompositions(settings),
+        keep_inference_input_mutations=settings.keep_input_mutations,
+    )
+    return backend(module, example_inputs)  # type: ignore[no-any-return]
+
+
+def _decompositions(settings: Options) -> dict[Any, Any]:
+    if settings.decomposition_mode == "core_aten":
+        from torch._decomp import core_aten_decompositions
+
+        return core_aten_decompositions()  # type: ignore[no-any-return]
+    return {}  # operators run natively, and the compiler of recipes has decompositions of its own
+
+
+def _without_view_checks(module: fx.GraphModule) -> fx.GraphModule:
+    """The graph with reshapes for views: where a custom operator's strides are not those traced, a view would fail."""
+    aten = torch.ops.aten
+    for node in module.graph.nodes:
+        if node.target is aten.view.default:
+            node.target = aten.reshape.default
+    module.recompile()
+    return module
+
+
+def enable_compiled_autograd(**kwargs: Any) -> None:
+    """Let Dynamo trace the backward passes that compiled functions start as a whole, accumulation included.
+
+    `kwargs` override those of the function's torch.compile; PyTorch allows `fullgraph`.
+    """
+    import torch._dynamo
+
+    torch._dynamo.config.compiled_autograd = True
+    torch._dynamo.config.compiled_autograd_kwargs_override = kwargs

@@ -1,0 +1,199 @@
+"""One capture of one FX graph: how a call's arguments become the capture's inputs, and its outputs the results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+
+from openhpu import _C
+
+Output = Callable[[Sequence[Any], Sequence[torch.Tensor]], Any]
+
+
+def _row_major(tensor: torch.Tensor) -> bool:
+    """Whether the strides are those of a new tensor, also in dimensions of size 1."""
+    expected = 1
+    for size, stride in zip(reversed(tensor.size()), reversed(tensor.stride()), strict=True):
+        if stride != expected:
+            return False
+        expected *= max(size, 1)
+    return True
+
+
+def fills_its_storage(tensor: torch.Tensor) -> bool:
+    """Whether a capture can take other memory in place of this tensor's."""
+    return (
+        tensor.is_contiguous()
+        and tensor.storage_offset() == 0
+        and tensor.numel() * tensor.element_size() == tensor.untyped_storage().nbytes()
+    )
+
+
+class Inputs:
+    """The tensors among a graph's arguments, as a capture reads them.
+
+    A capture is tied to no memory only where an input is all of a storage. So an argument of other strides is given as
+    the flat range of memory that it spans, and viewed again inside. At the capture, one that is part of a storage, or
+    shares it with another argument, is replaced by a copy, which is copied back if the graph writes it.
+    """
+
+    def __init__(self, args: Sequence[Any], written: frozenset[int]) -> None:
+        self.places = [i for i, arg in enumerate(args) if isinstance(arg, torch.Tensor)]
+        self.static = list(args)  # the arguments at the capture
+        self.tensors: list[torch.Tensor] = []  # what the capture calls its inputs
+        self.flat: dict[int, tuple[torch.Size, tuple[int, ...]]] = {}  # by place: sizes and strides
+        self._owners: dict[int, int] = {}  # address of a storage: place
+        self._copied: list[tuple[int, torch.Tensor]] = []
+        seen: set[int] = set()
+        for i in self.places:
+            self._add(i, args[i], seen, i in written)
+        self.identity = not self.flat and len(self.places) == len(args)
+
+    def _add(self, i: int, arg: torch.Tensor, seen: set[int], written: bool) -> None:
+        arg = arg.detach()
+        tensor = arg
+        if not _row_major(arg):
+            self.flat[i] = (arg.size(), arg.stride())
+            tensor = _span(arg)
+        address = tensor.untyped_storage().data_ptr()
+        if not fills_its_storage(tensor) or address in seen:
+            tensor = tensor.clone(memory_format=torch.contiguous_format)
+            if written:
+                self._copied.append((i, tensor))
+        seen.add(address)
+        if i in self.flat:
+            sizes, strides = self.flat[i]
+            self.static[i] = tensor.as_strided(sizes, strides, 0)
+        else:
+            self.static[i] = tensor
+        self._owners[tensor.untyped_storage().data_ptr()] = i
+        self.tensors.append(tensor)
+
+    def copy_back(self, args: Sequence[Any]) -> None:
+        """What the capture wrote into copies goes where it belongs."""
+        for i, tensor in self._copied:
+            target = args[i].detach()
+            target.copy_(tensor.as_strided(target.size(), target.stride(), 0) if i in self.flat else tensor)
+
+    def view_of(self, place: int, value: torch.Tensor) -> Callable[[Sequence[Any]], torch.Tensor]:
+        """What makes of other arguments the view of `place` that `value` is of the captured one."""
+        static = self.static[place]
+        size, stride, offset, dtype = value.size(), value.stride(), value.storage_offset(), value.dtype
+        same = (size, stride, offset, dtype) == (static.size(), static.stride(), 0, static.dtype)
+
+        def view(args: Sequence[Any]) -> torch.Tensor:
+            arg = args[place]
+            if same:
+                return arg
+            arg = arg.detach()
+            first = arg.storage_offset()
+            if dtype != arg.dtype:
+                first = first * arg.element_size() // dtype.itemsize
+                arg = torch.empty(0, dtype=dtype, device=arg.device).set_(arg.untyped_storage())
+            return arg.as_strided(size, stride, offset + first)
+
+        return view
+
+    def forget(self) -> None:
+        """Let go of the tensors of the capture."""
+        self.static, self.tensors, self._copied = [], [], []
+
+    def given(self, args: Sequence[Any]) -> Any:
+        """The tensors that take the inputs' place in a later call with `args`; None if those lie otherwise."""
+        if self.identity:
+            return args
+        found = []
+        for i in self.places:
+            arg = args[i]
+            if i in self.flat:
+                if arg.stride() != self.flat[i][1]:
+                    return None
+                arg = _span(arg.detach())
+            found.append(arg)
+        return found
+
+    def owner(self, tensor: torch.Tensor) -> int | None:
+        """The place of the argument in whose memory `tensor` lies, as returned by the captured graph."""
+        if tensor.numel() == 0:
+            return None
+        return self._owners.get(tensor.untyped_storage().data_ptr())
+
+
+def _span(tensor: torch.Tensor) -> torch.Tensor:
+    """The memory from the first to the last element of `tensor`, as a tensor of one dimension."""
+    length = 1 + sum((n - 1) * s for n, s in zip(tensor.size(), tensor.stride(), strict=True)) if tensor.numel() else 0
+    return tensor.as_strided((length,), (1,), tensor.storage_offset())
+
+
+class Captured:
+    """A captured graph that later calls run, with any arguments of the same metadata."""
+
+    def __init__(
+        self, graph: _C.CapturedGraph, inputs: Inputs, outputs: Iterable[Any], constants: frozenset[int]
+    ) -> None:
+        self.graph = graph
+        self._inputs = inputs
+        self._fresh: list[torch.Tensor] = []
+        self._positions: dict[int, int] = {}  # address of a storage: where the first result in it is in `_fresh`
+        results = [self._result(value, constants) for value in outputs]
+        graph.mark_user_outputs(self._fresh, transient=True)
+        # What is left with memory of its own was never written by an operator: uninitialised tensors.
+        idle = {tensor.data_ptr() for tensor in graph.outputs()}
+        renewed = {k: _empty(t) for k, t in enumerate(self._fresh) if t.data_ptr() in idle}
+        graph.clear_inputs()
+        inputs.forget()
+        self._run = graph.run
+        self._renewed = renewed
+        # In most graphs each result is the next output, and there is nothing to do.
+        self._results = None if results == list(range(len(self._fresh))) and not renewed else results
+        self._fresh = []
+
+    def _result(self, value: Any, constants: frozenset[int]) -> int | Output:
+        """How to make a result: which output it is, or a function of the arguments and outputs."""
+        if not isinstance(value, torch.Tensor):
+            return _constant(value)
+        if value.numel() == 0:
+            return _empty(value)
+        place = self._inputs.owner(value)
+        if place is not None:
+            view = self._inputs.view_of(place, value)
+            return lambda args, outputs: view(args)
+        address = value.untyped_storage().data_ptr()
+        if value.device.type != "hpu" or address in constants:
+            return _constant(value)
+        position = self._positions.setdefault(address, len(self._fresh))
+        if position == len(self._fresh):
+            self._fresh.append(value)
+            return position
+        first = self._fresh[position]
+        if value is first:
+            return position
+        size, stride, offset = value.size(), value.stride(), value.storage_offset()
+        if value.dtype == first.dtype:
+            # A view, so that autograd notices a write to one of them in the other.
+            return lambda args, outputs: outputs[position].as_strided(size, stride, offset)
+        self._fresh.append(value)
+        return len(self._fresh) - 1
+
+    def __call__(self, args: Sequence[Any]) -> Sequence[Any] | None:
+        """The results for `args`, by one command for the device; None if the arguments lie in memory in another way."""
+        given = self._inputs.given(args)
+        if given is None:
+            return None
+        outputs = self._run(given)
+        if self._results is None:
+            return outputs
+        for k, make in self._renewed.items():
+            outputs[k] = make(args, outputs)
+        return [outputs[result] if isinstance(result, int) else result(args, outputs) for result in self._results]
+
+
+def _constant(value: Any) -> Output:
+    return lambda args, outputs: value
+
+
+def _empty(like: torch.Tensor) -> Output:
+    size, stride, dtype, device = like.size(), like.stride(), like.dtype, like.device
+    return lambda args, outputs: torch.empty_strided(size, stride, dtype=dtype, device=device)

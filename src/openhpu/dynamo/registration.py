@@ -1,0 +1,67 @@
+"""What torch.compile is told about hpu, when its modules are imported."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import types
+from typing import Any
+
+from openhpu import hpu
+from openhpu.hpu import _device
+
+
+def register_backend() -> None:
+    """The name `hpu_backend`."""
+    from torch._dynamo.backends import registry
+
+    def hpu_backend(*args: Any, **kwargs: Any) -> Any:
+        from openhpu.dynamo.backend import hpu_backend
+
+        return hpu_backend(*args, **kwargs)
+
+    registry.register_backend(hpu_backend, name="hpu_backend")  # type: ignore[arg-type]
+
+
+def register_device() -> None:
+    """Dynamo's interface of the device. The module registers it at its end: it may be the one that imports Dynamo."""
+    importlib.import_module("openhpu.dynamo.device_interface")
+
+
+def keep_out() -> None:
+    """Dynamo calls what acts on the device's state between what it traces; answers that never change it keeps."""
+    from torch._dynamo import trace_rules
+    from torch._dynamo.eval_frame import skip_code
+
+    modules = [name for name in sys.modules if name.startswith("openhpu.hpu.") and name != "openhpu.hpu._device"]
+    modules += [f"openhpu.{name}" for name in ("compiled_steps", "dynamo", "events", "mode", "steps")]
+    for name in modules:
+        trace_rules.add(name)
+    constant = (hpu.is_available, hpu.device_count, hpu.is_bf16_supported, hpu.get_device_name)
+    for function in vars(_device).values():
+        if not isinstance(function, types.FunctionType):
+            continue
+        # The marks of torch._dynamo.assume_constant_result and torch._dynamo.disable.
+        if function in constant:
+            function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+        else:
+            function._torchdynamo_disable = True  # type: ignore[attr-defined]
+            skip_code(function.__code__)
+
+
+def refuse_inductor() -> None:
+    """Inductor has no code for hpu; without these it fails with an assertion that says nothing."""
+    from torch._inductor.codegen import common
+
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(
+            'backend="inductor" has no code for hpu tensors. Use torch.compile(..., backend="hpu_backend"), or move '
+            "the tensors to the CPU."
+        )
+
+    class Wrapper:
+        supports_caching = False
+        create = staticmethod(refuse)
+
+    common.register_device_op_overrides("hpu", common.DeviceOpOverrides())
+    common.register_backend_for_device("hpu", refuse, Wrapper)  # type: ignore[arg-type]

@@ -1,0 +1,323 @@
+"""torch.compile together with what else PyTorch has: autocast, checkpoints, custom operators, graphs, threads."""
+
+import threading
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+import openhpu
+from tests.hpu.support import capture, make, to_cpu
+
+pytestmark = pytest.mark.usefixtures("compiled_graphs")
+
+
+def compiled(function, **options):
+    return torch.compile(function, backend="hpu_backend", **options)
+
+
+def gradients(function, model, *arguments):
+    model.zero_grad()
+    function(*arguments).square().sum().backward()
+    return [p.grad.clone() for p in model.parameters()]
+
+
+def test_autocast():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 4)).to("hpu")
+    x = torch.randn(5, 8, device="hpu")
+
+    def work(x):
+        with torch.autocast("hpu", torch.bfloat16):
+            return model(x)
+
+    f = compiled(work, fullgraph=True)
+    for _ in range(3):
+        ours, theirs = f(x), work(x)
+        assert ours.dtype is torch.bfloat16
+        torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(gradients(f, model, x), gradients(work, model, x), rtol=2e-2, atol=2e-2)
+    outside = compiled(model)
+    for _ in range(2):
+        with torch.autocast("hpu", torch.bfloat16):
+            assert outside(x).dtype is torch.bfloat16
+        assert outside(x).dtype is torch.float32
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_checkpoints(dropout):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Dropout(dropout), nn.Linear(16, 4)).to("hpu")
+    x = torch.randn(5, 8, device="hpu", requires_grad=True)
+
+    def work(x):
+        return checkpoint(model, x, use_reentrant=False)
+
+    f = compiled(work)
+    results = []
+    for function in (work, f):
+        torch.manual_seed(7)
+        results.append([gradients(function, model, x) for _ in range(3)])
+    torch.testing.assert_close(results[1], results[0])
+
+
+def test_custom_operators():
+    @torch.library.custom_op("openhpu_compile_tests::scaled", mutates_args=())
+    def scaled(x: torch.Tensor, by: float) -> torch.Tensor:
+        return x * by
+
+    scaled.register_fake(lambda x, by: torch.empty_like(x))
+    scaled.register_autograd(
+        lambda ctx, grad: (grad * ctx.by, None), setup_context=lambda ctx, inputs, output: setattr(ctx, "by", inputs[1])
+    )
+
+    @torch.library.custom_op("openhpu_compile_tests::add_into", mutates_args={"total"})
+    def add_into(total: torch.Tensor, x: torch.Tensor) -> None:
+        total.add_(x)
+
+    def work(x, total):
+        y = scaled(x + 1, 3.0)
+        add_into(total, y.detach())
+        return y * total
+
+    f = compiled(work, fullgraph=True)
+    for k in range(3):
+        results = []
+        for function in (work, f):
+            x = torch.full((4,), float(k), device="hpu", requires_grad=True)
+            total = torch.ones(4, device="hpu")
+            y = function(x, total)
+            y.sum().backward()
+            results.append(to_cpu((y, total, x.grad)))
+        torch.testing.assert_close(results[1], results[0])
+
+
+def test_cond():
+    def work(x):
+        return torch.cond(x.sum() > 0, lambda x: x * 2, lambda x: x - 1, (x + 1,))
+
+    f = compiled(work, fullgraph=True)
+    for value in (1.0, -3.0, 2.0, -5.0):
+        x = torch.full((3,), value, device="hpu")
+        torch.testing.assert_close(f(x), work(x))
+
+
+def test_flex_attention():
+    from torch.nn.attention.flex_attention import flex_attention
+
+    def work(q, k, v):
+        return flex_attention(q, k, v, score_mod=lambda score, b, h, i, j: torch.where(i >= j, score, -float("inf")))
+
+    torch.manual_seed(0)
+    q, k, v = torch.randn(3, 1, 2, 16, 8).unbind(0)
+    expected = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    f = compiled(work, fullgraph=True)
+    for _ in range(3):
+        torch.testing.assert_close(f(*(t.to("hpu") for t in (q, k, v))).cpu(), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_an_exported_program_compiles(counted):
+    model, _, x, _ = make("mlp")
+    model.eval()
+    program = torch.export.export(model, (x,))
+    with torch.no_grad():
+        expected = model(x)
+        torch.testing.assert_close(program.module()(x), expected)
+        f = compiled(program.module())
+        for _ in range(2):
+            torch.testing.assert_close(f(x), expected)
+        with counted() as moved:
+            f(x)
+    assert moved["graph_replays"] == 1
+
+
+def test_a_graph_around_a_compiled_model(counted):
+    model, _, x, _ = make("mlp")
+    f = compiled(model.eval())
+    with torch.no_grad():
+        f(x), f(x)
+        g, y = capture(lambda: f(x))
+        x.mul_(2)
+        with counted() as moved:
+            g.replay()
+        assert moved["graph_replays"] == 1
+        torch.testing.assert_close(y, model(x))
+        torch.testing.assert_close(f(x), y)
+
+
+def test_compiled_inside_a_wrapped_graph():
+    model, _, x, _ = make("mlp")
+    f = compiled(model.eval())
+    wrapped = torch.hpu.wrap_in_hpu_graph_func(lambda x: f(x) + 1, disable_tensor_cache=True)
+    with torch.no_grad():
+        for k in range(3):
+            torch.testing.assert_close(wrapped(x * k), model(x * k) + 1)
+
+
+@pytest.mark.filterwarnings("ignore")  # Inductor's and Dynamo's own
+@pytest.mark.parametrize(
+    "optimizer, settings",
+    [
+        (torch.optim.AdamW, {}),
+        (torch.optim.AdamW, {"foreach": True, "capturable": True}),
+        (torch.optim.SGD, {"momentum": 0.9}),
+    ],
+    ids=["adamw", "capturable", "sgd"],
+)
+def test_compiled_optimizers(optimizer, settings):
+    (model, optimizer, x, target), (reference, other, x_cpu, target_cpu) = (
+        make("mlp", optimizer, device=device, **given)
+        for device, given in (("hpu", settings), ("cpu", {k: v for k, v in settings.items() if k != "capturable"}))
+    )
+    step = compiled(optimizer.step)
+    for _ in range(3):
+        for m, given, run in ((model, (x, target), step), (reference, (x_cpu, target_cpu), other.step)):
+            m.zero_grad()
+            nn.functional.cross_entropy(m(given[0]), given[1]).backward()
+            run()
+    for ours, theirs in zip(model.parameters(), reference.parameters(), strict=True):
+        torch.testing.assert_close(ours.detach().cpu(), theirs.detach(), rtol=1e-3, atol=1e-4)
+
+
+def test_threads():
+    """Captures exclude each other; a call that finds one under way runs eagerly."""
+    errors = []
+    functions = [compiled(lambda x, k=k: (x * k).sum() + k, dynamic=True) for k in range(1, 5)]
+
+    def work(k, sizes):
+        try:
+            for n in sizes:
+                for _ in range(3):
+                    x = torch.ones(n, device="hpu", requires_grad=True)
+                    y = functions[k - 1](x)
+                    y.backward()
+                    assert y.item() == n * k + k and x.grad.tolist() == [float(k)] * n
+        except Exception as error:
+            errors.append(error)
+
+    for k in range(1, 5):
+        work(k, (7, 8))  # what follows is not for Dynamo, which compiles on one thread at a time
+    threads = [threading.Thread(target=work, args=(k, range(3, 20))) for k in range(1, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+
+
+def test_on_another_device(script):
+    script(
+        """
+import torch, openhpu
+f = torch.compile(lambda x: x * 2 + torch.ones(3, device=x.device), backend="hpu_backend")
+for index in (1, 0, 1, 1, 0):
+    x = torch.full((3,), float(index), device=f"hpu:{index}")
+    y = f(x)
+    assert y.device == x.device and y.tolist() == [2.0 * index + 1] * 3
+assert torch.hpu.current_device() == 0
+g = torch.compile(lambda a, b: (a + 1).to(b.device) * (b + 2), backend="hpu_backend")
+for k in range(3):
+    assert g(torch.full((2,), float(k), device="hpu:1"), torch.ones(2, device="hpu:0")).tolist() == [3.0 * (k + 1)] * 2
+""",
+        warnings="default",
+        OPENHPU_DEVICE_COUNT="2",
+        OPENHPU_COMPILE="off",
+    )
+
+
+def test_scripts_that_do_not_compile_import_no_dynamo(script):
+    script(
+        """
+import sys, torch
+import habana_frameworks.torch
+torch.ones(3, device="hpu").sum().item()
+assert "torch._dynamo" not in sys.modules
+import torch._dynamo
+assert "hpu_backend" in torch._dynamo.list_backends()
+interface = torch._dynamo.device_interface.get_interface_for_device("hpu")
+assert interface.is_available() and interface.current_device() == 0 and interface.is_bf16_supported()
+"""
+    )
+
+
+def test_the_samples_of_the_documentation():
+    """Training and evaluation, compiled; the shape of MNIST's training function."""
+    import torch.nn.functional as F
+
+    torch.manual_seed(0)
+    device, log_interval, losses = "hpu", 2, []
+    model_to_train = nn.Sequential(nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 4), nn.LogSoftmax(1)).to(device)
+    model_to_eval = nn.Linear(16, 4).to(device).eval()
+    compiled_train_model = torch.compile(model_to_train, backend="hpu_backend")
+    compiled_eval_model = torch.compile(model_to_eval, backend="hpu_backend")
+    optimizer = torch.optim.SGD(model_to_train.parameters(), lr=0.5)
+    train_loader = [(torch.eye(16)[k % 4 :: 4], torch.full((4,), k % 4)) for k in range(24)]
+
+    def train(model, epoch):
+        model.train()
+        model = torch.compile(model, backend="hpu_backend")
+
+        def train_function(data, target):
+            optimizer.zero_grad()
+            output = model(data)
+            loss = F.nll_loss(output, target)
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        for batch_idx, (data, target) in enumerate(train_loader):
+            data, target = data.to(device), target.to(device)
+            loss = train_function(data, target)
+            if batch_idx % log_interval == 0:
+                losses.append(loss.item())
+
+    for epoch in range(4):
+        train(model_to_train, epoch)
+    assert losses[-1] < losses[0] / 2
+    x = torch.eye(16, device=device)
+    torch.testing.assert_close(compiled_train_model(x), model_to_train(x))
+    with torch.no_grad():
+        torch.testing.assert_close(compiled_eval_model(x), model_to_eval(x))
+    assert openhpu.counters()["graph_replays"] > 0
+
+
+def test_compiled_autograd(script):
+    script(
+        """
+import torch, openhpu
+from habana_frameworks.torch.dynamo.compile_backend.experimental import enable_compiled_autograd
+from habana_frameworks.torch.dynamo.device_interface import HpuInterface
+from habana_frameworks.torch.utils.dynamo_utils import FxGraphAnalyzer
+assert HpuInterface.device_count() == 1
+enable_compiled_autograd()
+model = torch.nn.Linear(3, 2).to("hpu")
+x = torch.ones(4, 3, device="hpu")
+@torch.compile(backend="hpu_backend")
+def step(x):
+    model(x).sum().backward()
+for k in range(3):
+    model.zero_grad()
+    with FxGraphAnalyzer() as analyzer:
+        step(x * k)
+    assert model.weight.grad.tolist() == [[4.0 * k] * 3] * 2
+""",
+        warnings="ignore",
+        OPENHPU_COMPILE="off",
+    )
+
+
+def test_functions_of_the_device_inside(compiled_graphs):
+    def constants(x):
+        return x + torch.hpu.device_count() if torch.hpu.is_available() else x
+
+    def breaks(x):
+        y = x + torch.hpu.current_device()
+        torch.hpu.synchronize()
+        assert torch.hpu.current_stream().query()
+        return y * 2
+
+    x = torch.ones(2, device="hpu")
+    f, g = compiled(constants, fullgraph=True), compiled(breaks)
+    for _ in range(2):
+        assert torch.equal(f(x), constants(x)) and torch.equal(g(x), breaks(x))

@@ -1,0 +1,255 @@
+"""torch.compile(backend="hpu_backend"): same results as eager mode, from captured graphs."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+import openhpu
+from tests.hpu.support import agree, make, train_step
+
+pytestmark = pytest.mark.usefixtures("compiled_graphs")
+
+
+def compiled(function, **options):
+    return torch.compile(function, backend="hpu_backend", **options)
+
+
+def assert_one_command(function, counted, graphs=1):
+    """`function()` gives the device `graphs` captured graphs to run and no operators."""
+    with counted() as moved:
+        function()
+    assert moved["graph_replays"] == graphs
+    assert moved["ops_submitted"] == moved["ops_waited"] == moved["graphs_captured"] == 0
+
+
+def test_later_calls_are_one_command(counted):
+    f = torch.compile(lambda x: x + 1, backend="hpu_backend", fullgraph=True)
+    x = torch.ones(3, device="hpu")
+    with counted() as moved:
+        first = f(x)
+    assert moved["graphs_captured"] == 1 and moved["graph_replays"] == 0
+    assert_one_command(lambda: f(x), counted)
+    second, third = f(x), f(torch.full((3,), 5.0, device="hpu"))
+    assert [t.tolist() for t in (first, second, third)] == [[2.0] * 3, [2.0] * 3, [6.0] * 3]
+    assert len({t.data_ptr() for t in (first, second, third)}) == 3
+
+
+def test_the_graphs_python_code_runs_once():
+    calls = []
+
+    @torch.library.custom_op("openhpu_compile_tests::seen", mutates_args=())
+    def seen(x: torch.Tensor) -> torch.Tensor:
+        calls.append(x.shape)
+        return x * 2
+
+    seen.register_fake(lambda x: torch.empty_like(x))
+    f = compiled(lambda x: seen(x) + 1)
+    x = torch.ones(4, device="hpu")
+    for _ in range(4):
+        assert f(x).tolist() == [3.0] * 4
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("name", ["mlp", "convnet", "gpt"])
+def test_training_agrees_with_the_cpu(name, counted, compiled_graphs):
+    model, optimizer, x, target = make(name, torch.optim.SGD)
+    reference, reference_optimizer, x_cpu, target_cpu = make(name, torch.optim.SGD, device="cpu")
+    f = compiled(model)
+    parts = (f, optimizer, x, target)
+    for _ in range(4):
+        loss = train_step(*parts)
+        expected = train_step(reference, reference_optimizer, x_cpu, target_cpu)
+        torch.testing.assert_close(loss.cpu(), expected, rtol=1e-4, atol=1e-5)
+    for ours, theirs in zip(model.parameters(), reference.parameters(), strict=True):
+        torch.testing.assert_close(ours.detach().cpu(), theirs.detach(), rtol=1e-3, atol=1e-4)
+    for ours, theirs in zip(model.buffers(), reference.buffers(), strict=True):
+        torch.testing.assert_close(ours.cpu(), theirs, rtol=1e-4, atol=1e-5)
+    with counted() as moved:
+        train_step(*parts)
+    assert moved["graph_replays"] == 2 and moved["graphs_captured"] == 0
+    assert [graph.kind for graph in compiled_graphs] == ["forward", "backward"]
+
+
+@pytest.mark.parametrize("name", ["mlp", "convnet", "gpt"])
+@pytest.mark.parametrize("guard", [torch.no_grad, torch.inference_mode])
+def test_inference_agrees_with_eager(name, guard, counted):
+    model, _, x, _ = make(name)
+    model.eval()
+    f = compiled(model)
+    with guard():
+        expected = model(x)
+        for _ in range(3):
+            actual = f(x)
+            torch.testing.assert_close(actual, expected)
+            assert actual.is_inference() == expected.is_inference()
+        assert_one_command(lambda: f(x), counted)
+
+
+def test_random_operators_draw_what_eager_mode_draws():
+    def work(x):
+        y = nn.functional.dropout(x, 0.4)
+        z = torch.rand_like(x) + torch.randn(x.shape, device="hpu")
+        return y, z, torch.randint(0, 9, (5,), device="hpu"), torch.bernoulli(torch.sigmoid(x))
+
+    x = torch.randn(40, 7, device="hpu")
+    f = compiled(work)
+    torch.manual_seed(5)
+    expected = [work(x) for _ in range(4)]
+    after = torch.rand(3, device="hpu")
+    torch.manual_seed(5)
+    actual = [f(x) for _ in range(4)]
+    torch.testing.assert_close(actual, expected, rtol=0, atol=0)
+    assert torch.equal(torch.rand(3, device="hpu"), after)
+    assert not torch.equal(actual[2][0], actual[3][0])
+
+
+def test_dropout_in_training():
+    def losses(model, x):
+        torch.manual_seed(2)
+        out = []
+        for _ in range(3):
+            model.zero_grad()
+            model(x).square().sum().backward()
+            out.append([p.grad.clone() for p in model.parameters()])
+        return out
+
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.5), nn.ReLU(), nn.Linear(8, 3), nn.Dropout(0.2)).to("hpu")
+    x = torch.randn(5, 6, device="hpu")
+    expected = losses(model, x)
+    torch.testing.assert_close(losses(compiled(model), x), expected)
+
+
+def test_sizes_that_change(compiled_graphs):
+    f = compiled(lambda x: (x * 2).sum(0) + x.shape[0], dynamic=True)
+    for n in (3, 5, 3, 8, 5):
+        x = torch.arange(n * 2.0, device="hpu").view(n, 2)
+        assert f(x).tolist() == ((x.cpu() * 2).sum(0) + n).tolist()
+    (graph,) = compiled_graphs
+    assert graph.clusters[0].captures == 3
+
+
+def test_a_second_shape_makes_the_graph_dynamic(compiled_graphs):
+    model = nn.Linear(4, 2).to("hpu")
+    f = compiled(model)
+    for n in (2, 3, 4, 5, 3):
+        x = torch.full((n, 4), float(n), device="hpu")
+        model.zero_grad()
+        f(x).sum().backward()
+        torch.testing.assert_close(model.weight.grad, torch.full_like(model.weight, float(n * n)))
+    assert len(compiled_graphs) == 4  # forward and backward: of one size, of any
+
+
+def test_captures_are_bounded(compiled_graphs):
+    from openhpu.dynamo.cluster import Cluster
+
+    f = compiled(lambda x: x + 1, dynamic=True)
+    f(torch.ones(2, device="hpu"))
+    (graph,) = compiled_graphs
+    cluster = graph.clusters[0]
+    assert isinstance(cluster, Cluster)
+    cluster._max_captures = 3
+    for n in range(3, 12):
+        assert f(torch.ones(n, device="hpu")).tolist() == [2.0] * n
+    assert cluster.captures == 3
+
+
+def test_graph_breaks(compiled_graphs):
+    seen = []
+
+    def work(x):
+        y = x * 2
+        torch._dynamo.graph_break()
+        seen.append(y.sum().item())
+        return y + 1
+
+    f = compiled(work)
+    for k in range(3):
+        assert f(torch.full((2,), float(k), device="hpu")).tolist() == [2.0 * k + 1] * 2
+    assert seen == [0.0, 4.0, 8.0]
+    assert len(compiled_graphs) >= 3
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="graph_break"):
+        torch._dynamo.reset()
+        compiled(work, fullgraph=True)(torch.ones(2, device="hpu"))
+
+
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead", "max-autotune"])
+def test_modes_are_accepted(mode):
+    f = compiled(lambda x: x.sin(), mode=mode)
+    x = torch.ones(2, device="hpu")
+    for _ in range(2):
+        assert torch.equal(f(x), x.sin())
+
+
+def test_gradients_of_inputs_and_double_use():
+    def work(x, y):
+        return (x * y).sum() + (x @ y).square().sum()
+
+    f = compiled(work)
+
+    def both(x, y):
+        return torch.autograd.grad((f if x.device.type == "hpu" else work)(x, y), (x, y))
+
+    for k in range(3):
+        x = torch.full((3, 3), 1.0 + k).requires_grad_()
+        y = torch.eye(3).mul(k + 2).requires_grad_()
+        agree(both, x, y, exact=False)
+
+
+def test_two_models_at_once_on_one_graph(compiled_graphs):
+    """Weights are inputs: two models of one class run through one compiled graph."""
+
+    torch.manual_seed(0)
+    models = [nn.Linear(3, 2).to("hpu") for _ in range(2)]
+
+    @torch.compile(backend="hpu_backend")
+    def run(weight, bias, x):
+        return nn.functional.linear(x, weight, bias)
+
+    x = torch.randn(4, 3, device="hpu")
+    for _ in range(2):
+        for model in models:
+            torch.testing.assert_close(run(model.weight, model.bias, x), model(x))
+    assert len(compiled_graphs) == 1
+
+
+def test_weights_that_are_replaced_are_seen():
+    model = nn.Linear(3, 2).to("hpu")
+    f = compiled(model)
+    x = torch.ones(1, 3, device="hpu")
+    f(x), f(x)
+    model.load_state_dict({k: torch.ones_like(v) for k, v in copy.deepcopy(model).state_dict().items()}, assign=True)
+    assert f(x).tolist() == [[4.0, 4.0]]
+    with torch.no_grad():
+        model.bias += 1
+    assert f(x).tolist() == [[5.0, 5.0]]
+
+
+def test_memory_is_back_when_the_function_is_gone(level):
+    f = compiled(lambda x: (x * 2, x.t(), torch.zeros(9, device="hpu")))
+    for _ in range(3):
+        f(torch.ones(64, 3, device="hpu"))
+    del f
+    torch._dynamo.reset()
+
+
+def test_cpu_functions_compile_as_well():
+    f = compiled(lambda x: x * 2 + 1)
+    x = torch.arange(3.0)
+    assert f(x).tolist() == [1.0, 3.0, 5.0]
+    assert openhpu.counters()  # no device was needed for it
+
+
+def test_a_step_inside():
+    import habana_frameworks.torch.core as htcore
+
+    def work(x):
+        y = x * 3
+        htcore.mark_step()
+        return y - 1
+
+    f = compiled(work)
+    for _ in range(3):
+        assert f(torch.ones(2, device="hpu")).tolist() == [2.0, 2.0]

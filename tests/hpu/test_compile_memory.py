@@ -1,0 +1,258 @@
+"""Compiled functions whose arguments and results share memory, are written, or lie in memory in unusual ways."""
+
+import pytest
+import torch
+from torch import nn
+
+from tests.hpu.support import agree, to_cpu, to_hpu
+
+pytestmark = pytest.mark.usefixtures("compiled_graphs")
+
+
+def check(work, *arguments, times=3, exact=True, **options):
+    """`work`, compiled, does to its arguments and returns on hpu what it does on the CPU; in each of several calls."""
+    f = torch.compile(work, backend="hpu_backend", **options)
+
+    def run(*values):
+        return (f if values and torch.utils._pytree.tree_leaves(values)[0].device.type == "hpu" else work)(*values)
+
+    for k in range(times):
+        shifted = [v + k if isinstance(v, torch.Tensor) and v.is_contiguous() else v for v in arguments]
+        agree(run, *shifted, exact=exact)
+    return f
+
+
+def test_inputs_are_written():
+    def work(x, total):
+        total += x.sum()
+        x.mul_(2)
+        return x + 1
+
+    check(work, torch.arange(6.0).view(2, 3), torch.tensor(10.0))
+
+
+def test_views_of_inputs_are_written():
+    def work(x, y):
+        x[1:].zero_()
+        x.t()[0].add_(5)
+        y.view(-1)[::2].mul_(3)
+        return x.sum() + y.sum()
+
+    check(work, torch.arange(6.0).view(3, 2), torch.ones(2, 4))
+
+
+def test_an_input_that_is_a_view_is_written():
+    f = torch.compile(lambda v: v.mul_(3), backend="hpu_backend")
+    base = torch.arange(10.0, device="hpu")
+    expected = base.cpu()
+    for part in (slice(1, 4), slice(3, 6), slice(5, 8), slice(0, 3)):
+        returned = f(base[part])
+        expected[part] *= 3
+        assert base.tolist() == expected.tolist()
+        assert returned.data_ptr() == base[part].data_ptr()
+
+
+def test_a_tensor_of_the_first_call_is_left_alone():
+    """Later calls copy what lies badly, but not over the arguments of the first."""
+    f = torch.compile(lambda v: v + 1, backend="hpu_backend")
+    first = torch.arange(10.0, device="hpu")
+    f(first[2:6])
+    for k in range(3):
+        other = torch.full((10,), float(k), device="hpu")
+        assert f(other[3:7]).tolist() == [k + 1.0] * 4
+    assert first.tolist() == list(range(10))
+
+
+def test_results_that_are_arguments_or_views_of_them():
+    def work(x, y):
+        return x, x.t(), y[1:], x.view(-1)[2:], y * 1, y
+
+    f = torch.compile(work, backend="hpu_backend")
+    for k in range(3):
+        x, y = torch.full((2, 3), float(k), device="hpu"), torch.arange(4.0, device="hpu") + k
+        outs = f(x, y)
+        for ours, theirs in zip(outs, work(x, y), strict=True):
+            assert torch.equal(ours, theirs) and ours.stride() == theirs.stride()
+        assert [o.data_ptr() for o in outs[:4]] == [o.data_ptr() for o in work(x, y)[:4]]
+        assert outs[0] is x and outs[5] is y
+        assert outs[4].data_ptr() != y.data_ptr()
+        outs[1].zero_()
+        assert not x.any()
+
+
+def test_arguments_that_share_memory():
+    f = torch.compile(lambda a, b: a * 10 + b, backend="hpu_backend")
+    base = torch.arange(4.0, device="hpu")
+    assert f(base, base).tolist() == [0, 11, 22, 33]
+    assert f(base, base + 1).tolist() == [1, 12, 23, 34]
+    square = torch.arange(4.0, device="hpu").view(2, 2)
+    for first, second in ((square, square.t()), (square, square.t().clone()), (square.t(), square)):
+        torch.testing.assert_close(f(first, second), first * 10 + second)
+    a, b = torch.arange(4.0, device="hpu"), torch.zeros(4, device="hpu")
+    assert f(a, b).tolist() == [0, 10, 20, 30]
+    assert f(b, a).tolist() == [0, 1, 2, 3]
+
+
+def test_one_written_and_one_that_shares_its_memory():
+    def work(a, b):
+        a.add_(1)
+        return b * 2
+
+    f = torch.compile(work, backend="hpu_backend")
+    for _ in range(3):
+        base = torch.arange(6.0, device="hpu")
+        assert f(base[:4], base[2:]).tolist() == [6.0, 8.0, 8.0, 10.0]
+        assert base.tolist() == [1.0, 2.0, 3.0, 4.0, 4.0, 5.0]
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        torch.arange(6.0).view(2, 3).t(),
+        torch.arange(24.0).view(2, 3, 4).permute(2, 0, 1),
+        torch.arange(24.0).view(4, 6)[:, ::2],
+        torch.arange(16.0).view(1, 2, 2, 4).to(memory_format=torch.channels_last),
+        torch.empty(0, 3),
+        torch.ones(1, 1).as_strided((1, 1), (7, 3)),
+        torch.tensor(3.0),
+    ],
+    ids=["transposed", "permuted", "steps", "channels_last", "empty", "odd_strides", "scalar"],
+)
+def test_layouts(x):
+    def work(x):
+        return x + 1, x.sum(), x.exp().contiguous(), torch.relu(x).transpose(0, -1) if x.dim() else x * 2
+
+    f = torch.compile(work, backend="hpu_backend")
+    for k in range(3):
+        given = to_hpu(x)
+        given = given if k == 0 or x.dim() == 3 else given.mul(k)
+        for ours, theirs in zip(f(given), work(given), strict=True):
+            torch.testing.assert_close(ours, theirs)
+            assert ours.stride() == theirs.stride()
+    expected = work(x)
+    torch.testing.assert_close(to_cpu(f(to_hpu(x))), expected)
+
+
+def test_expanded_arguments():
+    f = torch.compile(lambda x: x * 2 + x.sum(), backend="hpu_backend")
+    for k in range(3):
+        x = torch.full((1, 2), float(k), device="hpu").expand(3, 2)
+        assert f(x).tolist() == [[8.0 * k] * 2] * 3
+
+
+def test_written_in_other_layouts():
+    f = torch.compile(lambda x: x.t().add_(1), backend="hpu_backend")
+    for _ in range(3):
+        x = torch.arange(6.0, device="hpu").view(2, 3)
+        y = x.t()
+        f(y)
+        assert x.tolist() == [[1, 2, 3], [4, 5, 6]]
+        z = torch.zeros(4, 6, device="hpu")
+        f(z[::2, 1:3])
+        assert z.sum().item() == 4
+
+
+def test_results_without_memory_or_contents():
+    def work(x):
+        return torch.empty(3, device="hpu"), x[:0] + 1, x.new_zeros(0, 4), torch.empty_like(x), None, 7, x.shape[0]
+
+    f = torch.compile(work, backend="hpu_backend")
+    x = torch.ones(5, device="hpu")
+    kept = [f(x) for _ in range(3)]
+    for outs in kept:
+        outs[0].fill_(1), outs[3].fill_(2)
+    assert len({o[0].data_ptr() for o in kept}) == len({o[3].data_ptr() for o in kept}) == 3
+    assert [tuple(o.shape) for o in kept[2][:4]] == [(3,), (0,), (0, 4), (5,)]
+    assert kept[2][4:] == (None, 7, 5)
+
+
+def test_results_that_share_memory_with_each_other():
+    def work(x):
+        y = x * 2
+        return y, y.t(), y[0]
+
+    f = torch.compile(work, backend="hpu_backend")
+    for k in range(3):
+        y, transposed, row = f(torch.full((2, 3), float(k), device="hpu"))
+        y.add_(1)
+        assert transposed.tolist() == [[2.0 * k + 1] * 2] * 3 and row.tolist() == [2.0 * k + 1] * 3
+
+
+def test_constants():
+    table = torch.arange(4.0, device="hpu") * 10
+
+    def work(x):
+        return x + torch.tensor([1.0, 2.0, 3.0, 4.0], device="hpu"), torch.tensor(5.0), x * torch.tensor(2.0), x + table
+
+    f = torch.compile(work, backend="hpu_backend")
+    for k in range(3):
+        x = torch.full((4,), float(k), device="hpu")
+        outs = f(x)
+        assert to_cpu(outs[0]).tolist() == [k + 1.0, k + 2.0, k + 3.0, k + 4.0]
+        assert outs[1].device.type == "cpu" and outs[1].item() == 5
+        outs[1].zero_()
+        assert to_cpu(outs[2]).tolist() == [2.0 * k] * 4
+        assert to_cpu(outs[3]).tolist() == [k + 10.0 * j for j in range(4)]
+        table.add_(1)
+        assert f(x)[3].tolist() == [k + 10.0 * j + 1 for j in range(4)]
+        table.sub_(1)
+
+
+def test_saved_activations_survive_changes():
+    """Two forwards before their backwards; the first's activations are not those of the second."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+    xs = [torch.randn(5, 3, requires_grad=True) for _ in range(2)]
+
+    def run(model, xs):
+        losses = [model(x).square().sum() for x in xs]
+        for loss in reversed(losses):
+            loss.backward()
+        return [x.grad for x in xs] + [p.grad for p in model.parameters()]
+
+    expected = run(model, xs)
+    for p in model.parameters():
+        p.grad = None
+    on_hpu = model.to("hpu")
+    f = torch.compile(on_hpu, backend="hpu_backend")
+    f(torch.zeros(5, 3, device="hpu", requires_grad=True)).sum().backward()
+    for p in on_hpu.parameters():
+        p.grad = None
+    moved = [to_hpu(x) for x in xs]
+    losses = [f(x).square().sum() for x in moved]
+    for loss in reversed(losses):
+        loss.backward()
+    actual = [x.grad for x in moved] + [p.grad for p in on_hpu.parameters()]
+    torch.testing.assert_close(to_cpu(actual), to_cpu(expected))
+
+
+def test_a_changed_activation_is_an_error():
+    f = torch.compile(torch.exp, backend="hpu_backend")
+    for _ in range(3):
+        y = f(torch.ones(3, 3, device="hpu", requires_grad=True))
+        with torch.no_grad():
+            y.zero_()
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            y.sum().backward()
+
+
+def test_batch_norm_statistics():
+    model, reference = nn.BatchNorm1d(3).to("hpu"), nn.BatchNorm1d(3)
+    f = torch.compile(model, backend="hpu_backend")
+    for k in range(4):
+        x = torch.arange(12.0).view(4, 3) * (k + 1)
+        torch.testing.assert_close(f(x.to("hpu")).cpu(), reference(x), rtol=1e-4, atol=1e-5)
+    for ours, theirs in zip(model.buffers(), reference.buffers(), strict=True):
+        torch.testing.assert_close(ours.cpu(), theirs)
+
+
+def test_the_size_of_what_is_written_changes():
+    def work(x):
+        x.add_(1)
+        return x[0] * 2
+
+    f = torch.compile(work, backend="hpu_backend", dynamic=True)
+    for n in (2, 3, 5, 3, 2):
+        x = torch.arange(float(n), device="hpu")
+        f(x)
+        assert x.tolist() == [k + 1.0 for k in range(n)]

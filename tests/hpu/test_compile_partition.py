@@ -1,0 +1,218 @@
+"""Graphs that hold operators which can't be part of a recipe: they run eagerly, between clusters."""
+
+import pytest
+import torch
+from torch import nn
+
+from openhpu.dynamo import EagerFallbackError, FxGraphAnalyzer, OpCount
+from tests.hpu.support import line
+
+pytestmark = pytest.mark.usefixtures("compiled_graphs")
+
+
+def compiled(function, **options):
+    return torch.compile(function, backend="hpu_backend", fullgraph=True, **options)
+
+
+def test_a_cpu_fallback_runs_between_clusters(compiled_graphs, counted):
+    def work(x):
+        y = x * 2 + 1
+        z = torch.digamma(y)  # not in Gaudi's table
+        return z.exp() - x
+
+    f = compiled(work)
+    x = torch.linspace(1, 2, 5, device="hpu")
+    expected = work(x)
+    with counted() as moved:
+        torch.testing.assert_close(f(x), expected)  # finds out
+    assert moved["ops_fallback"] == 1
+    (graph,) = compiled_graphs
+    assert [dict(c) for c in graph.layout.clusters] == [
+        {"aten::mul.Tensor": 1, "aten::add.Tensor": 1},
+        {"aten::exp": 1, "aten::sub.Tensor": 1},
+    ]
+    assert dict(graph.layout.eager) == {"aten::digamma": 1}
+    torch.testing.assert_close(f(x), expected)  # captures both
+    with counted() as moved:
+        torch.testing.assert_close(f(x), expected)
+    assert (moved["graph_replays"], moved["ops_fallback"], moved["graphs_captured"]) == (2, 1, 0)
+
+
+def test_random_numbers_and_writes_are_those_of_eager_mode():
+    def work(x, total):
+        y = nn.functional.dropout(x, 0.5)
+        total += y.sum()
+        z = torch.digamma(y + 2)
+        w = nn.functional.dropout(z, 0.5)
+        total *= 2
+        return w + torch.rand_like(w)
+
+    f = compiled(work)
+    x = torch.ones(50, device="hpu")
+    results = []
+    for run in (work, f):
+        torch.manual_seed(4)
+        total = torch.zeros((), device="hpu")
+        results.append(([run(x, total) for _ in range(4)], total.clone()))
+    torch.testing.assert_close(*results, rtol=0, atol=0)
+
+
+def test_training_through_a_fallback():
+    torch.manual_seed(0)
+    weight = torch.rand(4, 4) + 1
+
+    def work(weight, x):
+        return torch.lgamma((x @ weight).sigmoid() + 1).square().sum()
+
+    f = compiled(work)
+    for k in range(3):
+        x = torch.eye(4) * (k + 1)
+        ours, theirs = weight.to("hpu").requires_grad_(), weight.clone().requires_grad_()
+        f(ours, x.to("hpu")).backward()
+        work(theirs, x).backward()
+        torch.testing.assert_close(ours.grad.cpu(), theirs.grad)
+
+
+def test_cpu_tensors_in_a_graph(compiled_graphs, counted):
+    def work(x, c):
+        y = x.sin() + 1
+        d = c * 3
+        return y * d.to("hpu") + c.sum(), d, y.to("cpu") + c
+
+    f = compiled(work)
+    for k in range(3):
+        x, c = torch.full((3,), float(k), device="hpu"), torch.arange(3.0) + k
+        with counted() as moved:
+            actual = f(x, c)
+        torch.testing.assert_close(actual, work(x, c))
+    assert moved["graph_replays"] >= 1
+    (graph,) = compiled_graphs
+    assert graph.layout.eager["aten::_to_copy"] == 2
+
+
+def test_cpu_numbers_change():
+    f = compiled(lambda x, c: x * c + 1)
+    for k in range(4):
+        assert f(torch.ones(2, device="hpu"), torch.tensor(float(k))).tolist() == [k + 1.0] * 2
+
+
+def test_python_numbers_change():
+    f = compiled(lambda x, c: x * c + 1)
+    for k in (0.5, 1.5, 2.5, 3.5, 4.5):
+        assert f(torch.ones(2, device="hpu"), k).tolist() == [k + 1.0] * 2
+
+
+def test_sizes_that_depend_on_values():
+    def work(x):
+        y = x * 2
+        found = y.nonzero().squeeze(1)
+        return y[found] + 1, found * 2
+
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        f = compiled(work)
+        for values in ([1.0, 0.0, 2.0], [0.0, 0.0, 3.0], [1.0, 1.0, 1.0], [0.0, 0.0, 0.0], [4.0, 0.0, 2.0]):
+            x = torch.tensor(values, device="hpu")
+            for ours, theirs in zip(f(x), work(x), strict=True):
+                assert ours.tolist() == theirs.tolist()
+
+
+def test_items():
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        f = compiled(lambda x: (x * 2) * x.sum().item() + 1)
+        for k in range(4):
+            assert f(torch.full((2,), float(k), device="hpu")).tolist() == [4.0 * k * k + 1] * 2
+
+
+def test_without_eager_fallback_an_error_names_operator_and_line():
+    def work(x):
+        y = x + 1
+        return torch.nonzero(y)
+
+    number = line() - 2
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        f = compiled(work, options={"use_eager_fallback": False})
+        with pytest.raises(Exception) as error:
+            f(torch.ones(3, device="hpu"))
+    assert "aten::nonzero can't be part of a compiled graph" in str(error.value)
+    assert f'test_compile_partition.py", line {number}' in str(error.value)
+    assert "torch.nonzero(y)" in str(error.value)
+
+
+def test_without_eager_fallback_a_refused_operator_is_an_error():
+    def work(x):
+        y = x + 1
+        return torch.digamma(y) * 2
+
+    number = line() - 2
+    f = compiled(work, options={"use_eager_fallback": 0})
+    for _ in range(2):
+        with pytest.raises(EagerFallbackError) as error:
+            f(torch.ones(3, device="hpu"))
+        assert "aten::digamma" in str(error.value) and f"line {number}" in str(error.value)
+
+
+def test_double_precision_runs_eagerly(compiled_graphs):
+    f = compiled(lambda x: (x * 2).sin())
+    x = torch.ones(3, dtype=torch.float64, device="hpu")
+    for _ in range(3):
+        assert torch.equal(f(x), (x * 2).sin())
+    assert compiled_graphs[0].layout.eager["aten::sin"] == 1
+
+
+def test_an_operators_own_error_is_raised():
+    def work(x, index):
+        return (x + 1)[index] * 2
+
+    f = compiled(work)
+    x = torch.ones(3, device="hpu")
+    for _ in range(2):
+        f(x, torch.tensor([0], device="hpu"))
+        with pytest.raises(IndexError, match=r"out of range|out of bounds"):
+            f(x, torch.tensor([7], device="hpu"))
+            torch.hpu.synchronize()
+        assert f(x, torch.tensor([1, 2], device="hpu")).tolist() == [4.0, 4.0]
+
+
+def test_the_analyzer():
+    def work(x):
+        return torch.digamma(x + 1) * 2
+
+    x = torch.ones(3, device="hpu")
+    with FxGraphAnalyzer(reset_dynamo=True) as analyzer:
+        f = compiled(work)
+        f(x), f(x)
+        torch.compile(lambda c: c + 1, backend="hpu_backend")(torch.ones(2))
+    assert analyzer.get_ops_summary() == [
+        {"aten::add.Tensor": OpCount(1, 0), "aten::mul.Tensor": OpCount(1, 0), "aten::digamma": OpCount(0, 1)}
+    ]
+    assert analyzer.get_partition_num() == 2
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"no_such": 1}, "there is no option 'no_such'; the options are use_compiled_recipes"),
+        ({"decomposition_mode": "all"}, "option 'decomposition_mode'"),
+    ],
+)
+def test_wrong_options(options, message):
+    with pytest.raises(Exception, match=message):
+        compiled(lambda x: x + 1, options=options)(torch.ones(2, device="hpu"))
+
+
+def test_options(compiled_graphs, counted):
+    x = torch.ones(2, device="hpu")
+    f = compiled(lambda x: nn.functional.gelu(x) + 1, options={"use_compiled_recipes": False})
+    f(x)
+    with counted() as moved:
+        f(x)
+    assert moved["graph_replays"] == 0 and moved["ops_submitted"] + moved["ops_recorded"] == 2
+    f = compiled(lambda x: nn.functional.silu(x) + 1, options={"decomposition_mode": "core_aten"})
+    torch.testing.assert_close(f(x), nn.functional.silu(x) + 1)
+    assert "aten::silu" not in compiled_graphs[-1].layout.clusters[0]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Inductor's own
+def test_inductor_says_what_to_use():
+    with pytest.raises(Exception, match=r'Use torch\.compile\(\.\.\., backend="hpu_backend"\)'):
+        torch.compile(lambda x: x + 1)(torch.ones(2, device="hpu"))

@@ -1,0 +1,137 @@
+"""torch.compile and compile_step through compiled recipes. Few compilations, for which the calls wait."""
+
+import os
+
+import pytest
+import torch
+from torch import nn
+
+import openhpu
+from tests.hpu.support import to_cpu
+
+pytestmark = [
+    pytest.mark.usefixtures("compiled_graphs"),
+    pytest.mark.skipif(os.environ.get("OPENHPU_COMPILE") != "sync", reason="of the suite that compiles recipes"),
+]
+
+
+class Block(nn.Module):
+    """Convolution, batch norm, attention, dropout."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8)
+        self.parts, self.head = nn.Linear(8, 24), nn.Linear(8, 5)
+
+    def forward(self, x):
+        y = torch.relu(self.norm(self.conv(x))).flatten(2).transpose(1, 2)
+        q, k, v = self.parts(y).view(x.shape[0], -1, 3, 2, 4).permute(2, 0, 3, 1, 4)
+        mixed = nn.functional.scaled_dot_product_attention(q, k, v)
+        y = y + mixed.transpose(1, 2).reshape(y.shape)
+        return self.head(nn.functional.dropout(y.mean(1), 0.5, self.training))
+
+
+def setting(device="hpu"):
+    torch.manual_seed(0)
+    model = Block().to(device)
+    x, target = torch.randn(4, 3, 6, 6, device="cpu").to(device), torch.arange(4).to(device)
+    return model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), x, target
+
+
+def step(model, optimizer, x, target):
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(model(x), target)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(optimizer.param_groups[0]["params"], 1.0)
+    optimizer.step()
+    return loss.detach()
+
+
+def losses(wrap_model, wrap_step, calls, after=lambda k: None):
+    model, *rest = setting()
+    call, work = wrap_model(model), wrap_step(step)
+    torch.manual_seed(3)
+    out = []
+    for k in range(calls):
+        out.append(work(call, *rest).item())
+        after(k)
+    return out, to_cpu(list(model.state_dict().values()))
+
+
+def test_training_is_that_of_eager_mode(counted):
+    """A model compiled by torch.compile, and a whole step by compile_step: the same losses, dropout included."""
+    expected = losses(lambda m: m, lambda s: s, 5)
+    with counted() as moved:
+        compiled = losses(lambda m: torch.compile(m, backend="hpu_backend", fullgraph=True), lambda s: s, 5)
+    assert moved["recipes_compiled"] >= 2 and moved["ops_in_recipes"] > 0
+    torch.testing.assert_close(compiled, expected, rtol=1e-3, atol=1e-4)
+    with counted() as moved:
+        whole = losses(lambda m: m, openhpu.compile_step, 5)
+    assert moved["recipes_compiled"] == 1
+    torch.testing.assert_close(whole, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_later_calls_are_recipes_only(counted):
+    def work(x, total):
+        total += x.sum()
+        y = (x * 2).tanh()
+        return y, y.t(), x[1:], (x @ x.t()).softmax(-1)
+
+    f = torch.compile(work, backend="hpu_backend")
+    for k in range(3):
+        x_cpu, total_cpu = torch.full((3, 4), k / 4), torch.tensor(1.0)
+        x, total = x_cpu.to("hpu"), total_cpu.to("hpu")
+        expected = work(x_cpu, total_cpu)
+        torch.hpu.synchronize()
+        with counted() as moved:
+            actual = f(x, total)
+            torch.hpu.synchronize()
+        torch.testing.assert_close(to_cpu(actual), expected)
+        assert total.item() == total_cpu.item()
+        assert actual[1].data_ptr() == actual[0].data_ptr() and actual[2].data_ptr() == x[1:].data_ptr()
+    assert moved["recipe_hits"] == moved["graph_replays"] == 1
+    assert moved["ops_node_by_node"] == moved["ops_submitted"] == moved["ops_recorded"] == 0
+
+
+def test_one_recipe_for_all_sizes(counted):
+    f = torch.compile(lambda x: ((x * 2).exp() + x.shape[0]).sum(0), backend="hpu_backend", dynamic=True)
+    compiled = []
+    for n in (3, 5, 8, 13, 21):
+        x = torch.linspace(0, 1, n * 2).view(n, 2)
+        given = x.to("hpu")
+        torch.hpu.synchronize()
+        with counted() as moved:
+            results = f(given), f(given)
+            torch.hpu.synchronize()
+        compiled.append(moved["recipes_compiled"])
+        for result in results:
+            torch.testing.assert_close(result.cpu(), ((x * 2).exp() + n).sum(0))
+    assert compiled[3:] == [0, 0]  # what differs by size is known by then
+
+
+def test_a_learning_rate_that_changes_is_no_new_recipe(counted):
+    model = nn.Linear(4, 3).to("hpu")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x, target = torch.ones(2, 4, device="hpu"), torch.tensor([0, 1], device="hpu")
+    reference = nn.Linear(4, 3)
+    reference.load_state_dict(to_cpu(model.state_dict()))
+    other = torch.optim.SGD(reference.parameters(), lr=0.1)
+
+    def plain(model, optimizer, x, target):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(x), target)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    work = openhpu.compile_step(plain)
+    compiled = []
+    for k in range(12):
+        if k % 3 == 2:
+            for o in (optimizer, other):
+                o.param_groups[0]["lr"] *= 0.7
+        with counted() as moved:
+            loss = work(model, optimizer, x, target)
+        compiled.append(moved["recipes_compiled"])
+        torch.testing.assert_close(loss.cpu(), plain(reference, other, x.cpu(), target.cpu()), rtol=1e-4, atol=1e-5)
+    assert sum(compiled) <= 2 and not any(compiled[6:])
