@@ -5,5 +5,6 @@
 namespace openhpu {
 void bind_events(pybind11::module& m);  // events, counters and source lines
 void bind_capture(pybind11::module& m); // graph captures and replays
+void register_script_graphs();          // TorchScript's graphs
 void bind_graph(pybind11::module& m);   // lazy mode, and the compiler's side of the graph cache
 }

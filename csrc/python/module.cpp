@@ -182,4 +182,5 @@ PYBIND11_MODULE(_C, m) {
   openhpu::bind_events(m);
   openhpu::bind_graph(m);
   openhpu::bind_capture(m);
+  openhpu::register_script_graphs();
 }

@@ -1,0 +1,183 @@
+"""Traced and scripted modules and functions: their operators run as captured graphs."""
+
+import copy
+import os
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+import openhpu
+from openhpu import _C
+
+# PyTorch runs a graph once or twice to profile it before it optimises it.
+PROFILING = 3
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        yield
+
+
+def _model():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 4)).eval()
+
+
+def _counted(call, *args):
+    before = openhpu.counters()
+    result = call(*args)
+    after = openhpu.counters()
+    return result, {name: after[name] - before[name] for name in after}
+
+
+def _warm(call, *args):
+    for _ in range(PROFILING):
+        call(*args)
+
+
+# In lazy mode the step is the graph, of which the operators become part.
+LAZY = os.environ.get("PT_HPU_LAZY_MODE") == "1"
+
+
+@pytest.mark.parametrize("make", [lambda m, x: torch.jit.trace(m, x), lambda m, x: torch.jit.script(m)])
+@torch.no_grad()
+def test_a_module_is_one_replay(make):
+    model = _model()
+    reference, x = copy.deepcopy(model), torch.randn(5, 8)
+    scripted = make(model.to("hpu"), x.to("hpu"))
+    _warm(scripted, x.to("hpu"))
+    for k in (1, -2):
+        given = (x * k).to("hpu")
+        result, counters = _counted(scripted, given)
+        assert (counters["graph_replays"], counters["graphs_captured"], counters["ops_submitted"]) == (not LAZY, 0, 0)
+        torch.testing.assert_close(result.cpu(), reference(x * k))
+
+
+@torch.no_grad()
+def test_other_sizes_are_captured_once_more():
+    scripted = torch.jit.trace(_model().to("hpu"), torch.randn(5, 8, device="hpu"))
+    _warm(scripted, torch.randn(5, 8, device="hpu"))
+    captured = []
+    for rows in (7, 7, 5, 7):
+        result, counters = _counted(scripted, torch.ones(rows, 8, device="hpu"))
+        captured.append(counters["graphs_captured"])
+        torch.testing.assert_close(result.cpu(), _model()(torch.ones(rows, 8)))
+    assert captured == [not LAZY, 0, 0, 0]
+
+
+def test_a_function_that_writes_into_its_argument():
+    def work(x: torch.Tensor, y: torch.Tensor):
+        x.add_(y)
+        x[0].mul_(2)
+        return x * 3
+
+    scripted = torch.jit.script(work)
+    x, y = torch.ones(4, device="hpu"), torch.arange(4.0, device="hpu")
+    expected_x, expected_y = torch.ones(4), torch.arange(4.0)
+    replays = 0
+    for _ in range(6):
+        result, counters = _counted(scripted, x, y)
+        replays += counters["graph_replays"]
+        expected = work(expected_x, expected_y)
+        assert torch.equal(result.cpu(), expected) and torch.equal(x.cpu(), expected_x)
+    assert (replays >= 2) == (not LAZY)
+
+
+def test_control_flow_on_values():
+    @torch.jit.script
+    def work(x):
+        y = (x * 2 + 1).relu()
+        if bool(y.sum() > 10):
+            return (y - 1).exp()
+        return (y + 1).log()
+
+    for k in (1.0, 5.0, 1.0, 5.0, 5.0):
+        x = torch.full((3,), k)
+        torch.testing.assert_close(work(x.to("hpu")).cpu(), work(x))
+
+
+def test_a_value_that_is_read_inside():
+    @torch.jit.script
+    def work(x):
+        n = int(x.sum().item())
+        return (x * n + 1).relu()
+
+    for k in (1, 2, 3, 4, 5):
+        x = torch.full((3,), float(k))
+        assert torch.equal(work(x.to("hpu")).cpu(), x * (3 * k) + 1)
+
+
+def test_training_sees_every_operator():
+    model = _model().train()
+    reference, x = copy.deepcopy(model), torch.randn(5, 8)
+    scripted = torch.jit.trace(model.to("hpu"), x.to("hpu"))
+    for _ in range(5):
+        for p in (*scripted.parameters(), *reference.parameters()):
+            p.grad = None
+        scripted(x.to("hpu")).square().sum().backward()
+        reference(x).square().sum().backward()
+        for a, b in zip(scripted.parameters(), reference.parameters(), strict=True):
+            torch.testing.assert_close(a.grad.cpu(), b.grad)
+
+
+@torch.no_grad()
+def test_dropout_draws_what_eager_draws():
+    def work(x):
+        return nn.functional.dropout(x * 2, 0.5, True) + nn.functional.dropout(x, 0.25, True)
+
+    x = torch.ones(64, device="hpu")
+    scripted = torch.jit.trace(work, x, check_trace=False)
+    torch.manual_seed(5)
+    expected = [work(x).cpu() for _ in range(6)]
+    torch.manual_seed(5)
+    found = [scripted(x).cpu() for _ in range(6)]
+    assert all(map(torch.equal, found, expected))
+
+
+@torch.no_grad()
+def test_a_frozen_module():
+    model = _model()
+    x = torch.randn(5, 8)
+    expected = model(x)
+    frozen = torch.jit.freeze(torch.jit.script(model.to("hpu")))
+    for _ in range(PROFILING + 2):
+        torch.testing.assert_close(frozen(x.to("hpu")).cpu(), expected)
+
+
+@torch.no_grad()
+def test_inside_a_capture_it_is_part_of_it():
+    scripted = torch.jit.trace(_model().to("hpu"), torch.randn(5, 8, device="hpu"))
+    x = torch.randn(5, 8, device="hpu")
+    _warm(scripted, x)
+    graph = torch.hpu.HPUGraph()
+    with torch.hpu.graph(graph):
+        result = scripted(x)
+    x.zero_()
+    graph.replay()
+    torch.testing.assert_close(result.cpu(), _model()(torch.zeros(5, 8)))
+    assert not _C.is_capturing()
+
+
+@torch.no_grad()
+def test_work_on_the_cpu_is_left_alone():
+    def work(x):
+        return ((x + 1) * 2).tanh()
+
+    scripted, x = torch.jit.script(work), torch.randn(5, 8)
+    _warm(scripted, x)
+    _, counters = _counted(scripted, x)
+    assert counters["graph_replays"] == 0
+    assert "ScriptGraph" not in str(scripted.graph_for(x))
+
+
+@torch.no_grad()
+def test_a_module_on_the_cpu_whose_class_ran_on_hpu():
+    # Modules of one class share their optimised graph.
+    scripted = torch.jit.script(_model().to("hpu"))
+    _warm(scripted, torch.randn(5, 8, device="hpu"))
+    x = torch.randn(5, 8)
+    torch.testing.assert_close(torch.jit.script(_model())(x), _model()(x))
