@@ -98,7 +98,8 @@ class Compilations:
 
         _, description = self._asked.pop(identity)
         _C.recipe_failed(identity, message)
-        _warn_failure(message, description)
+        if not description.get("symbols"):  # where one recipe for all sizes fails, each size gets its own
+            _warn_failure(message, description)
 
     @property
     def unanswered(self) -> int:
