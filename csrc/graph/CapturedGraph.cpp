@@ -6,7 +6,7 @@
 
 #include "device/wait_hook.h"
 #include "graph/GraphCache.h"
-#include "graph/SpinLock.h"
+#include "graph/GraphCommand.h"
 #include "ops/OpKernel.h"
 #include "runtime/HPUDevice.h"
 #include "runtime/HPUGenerator.h"
@@ -17,69 +17,6 @@ namespace {
 
 // Weights of more bytes together stay inputs: a recipe that holds them is a copy of them.
 constexpr size_t kMostConstantBytes = size_t{64} << 20;
-
-// A replay on its way through the queue. Recycled with its buffers.
-class ReplayCommand final : public device::Command {
- public:
-  static ReplayCommand* acquire() {
-    std::lock_guard<SpinLock> lock(free_lock);
-    ReplayCommand* c = free_list;
-    if (c)
-      free_list = c->next_;
-    else
-      c = new ReplayCommand();
-    return c;
-  }
-
-  device::Device* device = nullptr;
-  std::shared_ptr<const CapturedProgram> program;
-  std::shared_ptr<Recipe> recipe;
-  std::vector<SlotMemory> slots;    // empty: the program's
-  std::vector<uint64_t> numbers;    // empty: the graph's
-
-  const char* name() const override { return failed_ ? failed_ : "graph replay"; }
-
-  void run() override {
-    const auto& graph = program->graph;
-    const auto& memory = slots.empty() ? program->slots : slots;
-    const auto& values = numbers.empty() ? graph.numbers : numbers;
-    device::MemoryPool::AccessScope access(device->memory());
-    if (recipe) {
-      recipe->run(*device, memory, values);
-      return;
-    }
-    NodeRunner runner(*device);
-    try {
-      runner.run(graph, memory, values);
-    } catch (...) {
-      const auto& node = graph.nodes[runner.failed];
-      failed_ = node.entry->call->kernel->name().c_str();
-      site = node.site;
-      throw;
-    }
-  }
-
-  void retire() override {
-    program.reset();
-    recipe.reset();
-    slots.clear();
-    numbers.clear();
-    failed_ = nullptr;
-    site = 0;
-    std::lock_guard<SpinLock> lock(free_lock);
-    next_ = free_list;
-    free_list = this;
-  }
-
- private:
-  ReplayCommand() = default;
-  const char* failed_ = nullptr;
-  ReplayCommand* next_ = nullptr;
-  static SpinLock free_lock;
-  static ReplayCommand* free_list;
-};
-SpinLock ReplayCommand::free_lock;
-ReplayCommand* ReplayCommand::free_list = nullptr;
 
 std::vector<bool> written_slots(const Graph& graph) {
   std::vector<bool> out(graph.slots.size(), false);
@@ -218,14 +155,13 @@ void CapturedGraph::replay(const std::vector<Substitute>& substitutes) {
   const auto& found = recipe();
   for (auto* block : program_->changed)
     if (C10_UNLIKELY(block->watched.load(std::memory_order_relaxed))) block->writes.fetch_add(1);
-  auto* command = ReplayCommand::acquire();
+  auto* command = GraphCommand::acquire(device_);
   struct Undo {
-    ReplayCommand* command;
+    GraphCommand* command;
     ~Undo() {
       if (command) command->retire();
     }
   } undo{command};
-  command->device = &device_;
   command->program = program_;
   command->recipe = found;
   command->site = program_->graph.nodes.front().site;

@@ -6,8 +6,7 @@
 
 #include "device/wait_hook.h"
 #include "graph/GraphCache.h"
-#include "graph/NodeRunner.h"
-#include "graph/Recipe.h"
+#include "graph/GraphCommand.h"
 #include "modes/Capture.h"
 #include "modes/Eager.h"
 #include "runtime/events.h"
@@ -24,66 +23,6 @@ thread_local int learning_depth = 0;
 std::array<std::atomic<Recorder*>, kMaxDevices> recorders{};
 
 Recorder* recorder_if_any(int pool) { return recorders[pool].load(std::memory_order_acquire); }
-
-// A flushed graph on its way through the queue. Recycled with its buffers.
-class GraphCommand final : public device::Command {
- public:
-  static GraphCommand* acquire(device::Device& d) {
-    std::lock_guard<SpinLock> lock(free_lock);
-    GraphCommand* c = free_list;
-    if (c)
-      free_list = c->next_;
-    else
-      c = new GraphCommand();
-    c->device_ = &d;
-    return c;
-  }
-
-  Graph graph;                      // when it runs node by node
-  std::vector<SlotMemory> slots;
-  std::shared_ptr<Recipe> recipe;   // when it runs as a recipe
-  std::vector<uint64_t> numbers;
-
-  const char* name() const override { return failed_ ? failed_ : recipe ? "recipe" : "graph"; }
-
-  void run() override {
-    device::MemoryPool::AccessScope access(device_->memory());
-    if (recipe) {
-      recipe->run(*device_, slots, numbers);
-      return;
-    }
-    NodeRunner runner(*device_);
-    try {
-      runner.run(graph, slots, graph.numbers);
-    } catch (...) {
-      const auto& node = graph.nodes[runner.failed];
-      failed_ = node.entry->call->kernel->name().c_str();
-      site = node.site;
-      throw;
-    }
-  }
-
-  void retire() override {
-    graph.clear();
-    slots.clear();
-    recipe.reset();
-    numbers.clear();
-    failed_ = nullptr;
-    std::lock_guard<SpinLock> lock(free_lock);
-    next_ = free_list;
-    free_list = this;
-  }
-
- private:
-  GraphCommand() = default;
-  device::Device* device_ = nullptr;
-  const char* failed_ = nullptr;
-  GraphCommand* next_ = nullptr;
-  static SpinLock free_lock;
-  static GraphCommand* free_list;
-};
-SpinLock GraphCommand::free_lock;
-GraphCommand* GraphCommand::free_list = nullptr;
 
 // By slot: the line of the operator that made its storage.
 std::vector<uint32_t> lines_of_slots(const Graph& graph) {

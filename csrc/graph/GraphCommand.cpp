@@ -1,0 +1,60 @@
+#include "graph/GraphCommand.h"
+
+#include <mutex>
+
+#include "ops/OpKernel.h"
+
+namespace openhpu {
+
+SpinLock GraphCommand::free_lock;
+GraphCommand* GraphCommand::free_list = nullptr;
+
+GraphCommand* GraphCommand::acquire(device::Device& d) {
+  std::lock_guard<SpinLock> lock(free_lock);
+  GraphCommand* c = free_list;
+  if (c)
+    free_list = c->next_;
+  else
+    c = new GraphCommand();
+  c->device_ = &d;
+  return c;
+}
+
+const char* GraphCommand::name() const {
+  return failed_ ? failed_ : program ? "graph replay" : recipe ? "recipe" : "graph";
+}
+
+void GraphCommand::run() {
+  const Graph& whole = program ? program->graph : graph;
+  const auto& memory = program && slots.empty() ? program->slots : slots;
+  const auto& values = numbers.empty() ? whole.numbers : numbers;
+  device::MemoryPool::AccessScope access(device_->memory());
+  if (recipe) {
+    recipe->run(*device_, memory, values);
+    return;
+  }
+  NodeRunner runner(*device_);
+  try {
+    runner.run(whole, memory, values);
+  } catch (...) {
+    const auto& node = whole.nodes[runner.failed];
+    failed_ = node.entry->call->kernel->name().c_str();
+    site = node.site;
+    throw;
+  }
+}
+
+void GraphCommand::retire() {
+  graph.clear();
+  program.reset();
+  recipe.reset();
+  slots.clear();
+  numbers.clear();
+  failed_ = nullptr;
+  site = 0;
+  std::lock_guard<SpinLock> lock(free_lock);
+  next_ = free_list;
+  free_list = this;
+}
+
+}  // namespace openhpu

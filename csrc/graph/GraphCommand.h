@@ -1,0 +1,39 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "device/device.h"
+#include "graph/CapturedGraph.h"
+#include "graph/Graph.h"
+#include "graph/NodeRunner.h"
+#include "graph/Recipe.h"
+#include "graph/SpinLock.h"
+
+namespace openhpu {
+
+// A graph on its way through the queue: a recorded one, or a replay of a captured one. Recycled with its buffers.
+class GraphCommand final : public device::Command {
+ public:
+  static GraphCommand* acquire(device::Device& d);
+
+  Graph graph;                                      // recorded, when it runs node by node
+  std::shared_ptr<const CapturedProgram> program;   // captured
+  std::shared_ptr<Recipe> recipe;                   // when it runs as a recipe
+  std::vector<SlotMemory> slots;                    // empty: the captured program's
+  std::vector<uint64_t> numbers;                    // empty: the graph's
+
+  const char* name() const override;
+  void run() override;
+  void retire() override;
+
+ private:
+  GraphCommand() = default;
+  device::Device* device_ = nullptr;
+  const char* failed_ = nullptr;
+  GraphCommand* next_ = nullptr;
+  static SpinLock free_lock;
+  static GraphCommand* free_list;
+};
+
+}  // namespace openhpu
