@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import importlib
-import io
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -17,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import openhpu
-from benchmarks import models
+from benchmarks import jax_models, models
 from benchmarks.models import Workload
 from benchmarks.report import Table
 from benchmarks.timing import Peer, Spread, in_turns
@@ -94,9 +93,8 @@ def overhead(rounds: int) -> Table:
 
 
 def _onnx(model: nn.Module, x: Tensor) -> bytes:
-    buffer = io.BytesIO()
-    torch.onnx.export(model, (x,), cast(Any, buffer), dynamo=False, input_names=["x"], output_names=["y"])
-    return buffer.getvalue()
+    program = torch.onnx.export(model, (x,), dynamo=True, input_names=["x"], output_names=["y"], verbose=False)
+    return cast(bytes, cast(Any, program).model_proto.SerializeToString())
 
 
 def _onnx_runtime(model: nn.Module, x: Tensor) -> Callable[[], Any]:
@@ -110,25 +108,17 @@ def _onnx_runtime(model: nn.Module, x: Tensor) -> Callable[[], Any]:
 
 def _openvino(model: nn.Module, x: Tensor) -> Callable[[], Any]:
     ov = importlib.import_module("openvino")
-    threads = {"INFERENCE_NUM_THREADS": torch.get_num_threads()}
-    compiled = ov.compile_model(ov.convert_model(model, example_input=x), "CPU", threads)
+    # Where the processor has bfloat16 matrices it would use them.
+    options = {"INFERENCE_NUM_THREADS": torch.get_num_threads(), "INFERENCE_PRECISION_HINT": "f32"}
+    compiled = ov.compile_model(ov.convert_model(model, example_input=x), "CPU", options)
     given = x.numpy()
     return lambda: torch.from_numpy(compiled(given)[0])
-
-
-def _jax(model: nn.Module, x: Tensor) -> Callable[[], Any]:
-    jax = importlib.import_module("jax")
-    torch_xla2 = importlib.import_module("torchax")
-    state, function = torch_xla2.extract_jax(model)
-    run = jax.jit(lambda value: function(state, (value,)))
-    given = jax.numpy.asarray(x.numpy())
-    return lambda: torch.from_numpy(jax.device_get(run(given).block_until_ready()).copy())
 
 
 OTHERS: dict[str, Callable[[nn.Module, Tensor], Callable[[], Any]]] = {
     "ONNX Runtime": _onnx_runtime,
     "OpenVINO": _openvino,
-    "JAX jit": _jax,
+    "JAX jit": jax_models.compiled,
 }
 
 
@@ -149,12 +139,16 @@ def _inference(case: Model, rounds: int) -> Table:
         ]
         notes = ["The replay is a recipe." if graph.describe()["recipe"] else "The replay runs NODE BY NODE."]
         for name, prepare in OTHERS.items():
+            fast = torch.backends.mha.get_fastpath_enabled()
+            torch.backends.mha.set_fastpath_enabled(False)  # translators don't know its operator
             try:
                 call = prepare(model, x)
             except ImportError as error:
                 notes.append(f"{name} left out: {error}.")
                 print(f"graphs: {name} left out: {error}", flush=True)
                 continue
+            finally:
+                torch.backends.mha.set_fastpath_enabled(fast)
             _check_close(call(), expected, f"{title}, {name}")
             peers.append(Peer(name, call))
         _check_close(compiled(x), expected, f"{title}, compile")
