@@ -41,7 +41,7 @@ demo: build
 lint: $(VENV)/.dev
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
-# Random programs: 2,000 node by node and 200 compiled, where every change runs 100 and 10.
+# Random programs: 2,000 node by node, 200 compiled and 1,000 captured; every change runs 100, 10 and 100.
 fuzz: build
 	FUZZ=nightly $(BIN)/python -m tests.run --only fuzz
 

@@ -1,4 +1,7 @@
-"""Random programs: what a graph replays is what the same lines do without one, random numbers included."""
+"""Random programs: what a graph replays is what the same lines do without one, random numbers included.
+
+FUZZ=nightly (`make fuzz`) draws 1,000 new ones.
+"""
 
 import os
 
@@ -6,8 +9,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-# OPENHPU_RANDOM_GRAPHS=1000 is the nightly number.
-EXAMPLES = int(os.environ.get("OPENHPU_RANDOM_GRAPHS", "100"))
+NIGHTLY = os.environ.get("FUZZ") == "nightly"
 SHAPE = (3, 4)
 
 
@@ -87,7 +89,7 @@ def start(k):
 
 
 @settings(
-    max_examples=EXAMPLES, deadline=None, derandomize=True, database=None,
+    max_examples=1000 if NIGHTLY else 100, deadline=None, derandomize=not NIGHTLY, database=None, print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )  # fmt: skip
 @given(st.lists(step, min_size=1, max_size=25), st.booleans())
