@@ -70,10 +70,13 @@ def test_a_replay_runs_nothing_of_the_script(counted):
 def test_new_shapes_do_not_split_the_capture(level):
     # Sizes that nothing else uses: the operators' metadata is learned inside the capture.
     x = torch.full((3, 37), 2.0, device="hpu")
-    before = openhpu.counters()["ops_waited"]
+
+    def learned():  # by running an operator, or, where others of its kind have run, by rehearsing it
+        return openhpu.counters()["ops_waited"] + openhpu.counters()["ops_rehearsed"]
+
+    before = learned()
     g, y = capture(lambda: torch.cat([x.cumsum(1), x.t().reshape(3, 37)], 1).amax(1))
-    learned = openhpu.counters()["ops_waited"] - before
-    assert learned >= 2
+    assert learned() >= before + 2
     assert g.describe()["operators"] >= 4
     expected = torch.full((3, 37), 2.0)
     torch.testing.assert_close(y.cpu(), torch.cat([expected.cumsum(1), expected], 1).amax(1))
