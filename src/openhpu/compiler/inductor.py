@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import re
 import shutil
 from collections import Counter
@@ -42,8 +43,9 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     return dict(select_decomp_table())
 
 
-def options(threads: int, output: Path, frozen: bool) -> dict[str, Any]:
+def options(graph: GraphModule, threads: int, output: Path) -> dict[str, Any]:
     """Inductor's configuration for one recipe."""
+    frozen = bool(graph.graph.find_nodes(op="get_attr"))
     return {
         "cpp_wrapper": True,
         "aot_inductor.output_path": str(output),
@@ -56,9 +58,34 @@ def options(threads: int, output: Path, frozen: bool) -> dict[str, Any]:
         "size_asserts": False,
         "alignment_asserts": False,
         "scalar_asserts": False,
-        # Kernels that want packed weights find them where weights are constants.
+        # Small products with constant weights are generated code: a library call costs more than they do. The choice is
+        # by size, not by trial, so that results do not depend on what else the machine does.
         "freezing": frozen,
+        "max_autotune": frozen and _are_products_small(graph),
+        "max_autotune_gemm_backends": "CPP",
     }
+
+
+# Multiplications of a matrix product up to which generated code beats a library's.
+_SMALL_PRODUCT = 1 << 18
+
+
+def _are_products_small(graph: GraphModule) -> bool:
+    """Whether all matrix products of the graph are, the sizes of which are known."""
+    aten = torch.ops.aten
+    for target, first in ((aten.mm.default, 0), (aten.addmm.default, 1), (aten.bmm.default, 0)):
+        for node in graph.graph.find_nodes(op="call_function", target=target):
+            left, right = (_shape(graph, node.args[k]) for k in (first, first + 1))
+            if not left or not right or not all(isinstance(n, int) for n in (*left, *right)):
+                return False
+            if math.prod(left) * right[-1] > _SMALL_PRODUCT:
+                return False
+    return True
+
+
+def _shape(graph: GraphModule, node: Any) -> tuple[Any, ...]:
+    value = getattr(graph, node.target) if node.op == "get_attr" else node.meta.get("val")
+    return () if value is None else tuple(value.shape)
 
 
 def build(graph: GraphModule, inputs: Sequence[torch.Tensor], threads: int, directory: Path, headers: Path) -> Library:
@@ -87,7 +114,7 @@ def build(graph: GraphModule, inputs: Sequence[torch.Tensor], threads: int, dire
         V.set_aot_compilation(True),
         vector_random.vectorised(),
         toolchain.quick(headers),
-        config.patch(options(threads, output, bool(graph.graph.find_nodes(op="get_attr")))),
+        config.patch(options(graph, threads, output)),
         config.patch(get_cpp_wrapper_config()),
         V.set_real_inputs(inputs),
         V.set_fake_mode(fake_mode),
