@@ -42,7 +42,7 @@ def compile_in(program: Program, graph: GraphModule, inputs: Sequence[torch.Tens
         enter_freezing(),
         V.set_fake_mode(fake_mode),
         V.set_aot_compilation(True),
-        # MKL's packed weights can't be stored, and oneDNN's operators on packed weights take 15 us each for small products.
+        # MKL's packed weights can't be stored; oneDNN's operators on packed ones take 15 us each for small products.
         config.patch({"freezing": True, "cpp.weight_prepack": False}),
         torch.no_grad(),
     ):
