@@ -56,7 +56,7 @@ class Child(Answering):
 
 
 def _answer(question: str, peer: Peer) -> Any:
-    assert peer.call
+    assert peer.call is not None
     kind, _, number = question.strip().rpartition(" ")
     if not kind:
         return peer.take_turn(int(number))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import openhpu
-from benchmarks import models
+from benchmarks import models, report
 from benchmarks.models import Training, Workload
 from benchmarks.report import Table
 from benchmarks.timing import Peer, Samples, Spread, in_turns
@@ -116,7 +116,7 @@ def training(workload: Workload, rounds: int, calls: int) -> Table:
     ]
     found = in_turns(peers, rounds, calls)
     aims = "Aims: torch.compile >= 1.0; compile_step against the best peer: MLP 2.5, GPT 1.05, ConvNet 1.0."
-    return _table(f"training step, {workload.title}", found, "CPU, torch.compile", [note, aims])
+    return _table(f"training step, {workload.title}", found, "CPU, torch.compile", [note, aims, report.ONE_PROCESS])
 
 
 def inference(workload: Workload, rounds: int, calls: int) -> Table:

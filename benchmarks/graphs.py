@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import openhpu
-from benchmarks import jax_models, models
+from benchmarks import jax_models, models, report
 from benchmarks.models import Workload
 from benchmarks.report import Table
 from benchmarks.timing import Peer, Spread, in_turns
@@ -199,6 +199,7 @@ def _training(workload: Workload, rounds: int, calls: int, aim: str) -> Table:
     notes = ["The replay is a recipe." if graph.describe()["recipe"] else "The replay runs NODE BY NODE."]
     peers = [Peer("hpu, replay", graph.replay, on_hpu=True)]
     peers += [Peer(name, training.step) for name, training in trainings.items()]
+    notes.append(report.ONE_PROCESS)
     return _table(f"training step, {workload.title}", in_turns(peers, rounds, calls), notes, aim)
 
 

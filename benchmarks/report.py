@@ -17,6 +17,11 @@ from benchmarks.timing import Spread
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
 Cell = str | int | float | Spread
+# For tables of training steps whose peers are not in processes of their own.
+ONE_PROCESS = (
+    "CPU peers share their process with the device, whose second OpenMP team slows them; alone they take what `lazy` "
+    "shows."
+)
 
 
 @dataclass

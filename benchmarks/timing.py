@@ -80,7 +80,7 @@ class Peer:
         """Measure `calls` calls in a row."""
         if self.turn:
             return self.turn(calls)
-        assert self.call
+        assert self.call is not None
         if self.before:
             self.before()
         call, args, clock = self.call, self.args, time.perf_counter
