@@ -155,13 +155,7 @@ void CapturedGraph::replay(const std::vector<Substitute>& substitutes) {
   const auto& found = recipe();
   for (auto* block : program_->changed)
     if (C10_UNLIKELY(block->watched.load(std::memory_order_relaxed))) block->writes.fetch_add(1);
-  auto* command = GraphCommand::acquire(device_);
-  struct Undo {
-    GraphCommand* command;
-    ~Undo() {
-      if (command) command->retire();
-    }
-  } undo{command};
+  auto command = GraphCommand::acquire(device_);
   command->program = program_;
   command->recipe = found;
   command->site = program_->graph.nodes.front().site;
@@ -181,8 +175,7 @@ void CapturedGraph::replay(const std::vector<Substitute>& substitutes) {
   lock.unlock();
   count(compiled ? Counter::OpsInRecipes : Counter::OpsNodeByNode, operators);
   count(compiled ? Counter::RecipeHits : Counter::RecipeMisses);
-  undo.command = nullptr;
-  openhpu::submit(device_, command);
+  openhpu::submit(device_, command.release());
 }
 
 void CapturedGraph::release(const std::vector<uint32_t>& slots, bool scratch) {

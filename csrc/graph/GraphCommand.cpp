@@ -9,7 +9,7 @@ namespace openhpu {
 SpinLock GraphCommand::free_lock;
 GraphCommand* GraphCommand::free_list = nullptr;
 
-GraphCommand* GraphCommand::acquire(device::Device& d) {
+GraphCommand::Owned GraphCommand::acquire(device::Device& d) {
   std::lock_guard<SpinLock> lock(free_lock);
   GraphCommand* c = free_list;
   if (c)
@@ -17,7 +17,7 @@ GraphCommand* GraphCommand::acquire(device::Device& d) {
   else
     c = new GraphCommand();
   c->device_ = &d;
-  return c;
+  return Owned(c);
 }
 
 const char* GraphCommand::name() const {

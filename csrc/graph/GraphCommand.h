@@ -15,7 +15,12 @@ namespace openhpu {
 // A graph on its way through the queue: a recorded one, or a replay of a captured one. Recycled with its buffers.
 class GraphCommand final : public device::Command {
  public:
-  static GraphCommand* acquire(device::Device& d);
+  // Handed to the queue at the end (`release`); until then an exception gives it back.
+  struct GiveBack {
+    void operator()(GraphCommand* command) const { command->retire(); }
+  };
+  using Owned = std::unique_ptr<GraphCommand, GiveBack>;
+  static Owned acquire(device::Device& d);
 
   Graph graph;                                      // recorded, when it runs node by node
   std::shared_ptr<const CapturedProgram> program;   // captured

@@ -207,13 +207,7 @@ void Recorder::hand_over() {
   // Memory for what is still alive, before anything is changed.
   const size_t words = graph_.words.size();
   const auto hash_before = hash_;
-  auto* command = GraphCommand::acquire(device_);
-  struct Undo {
-    GraphCommand* command;
-    ~Undo() {
-      if (command) command->retire();
-    }
-  } undo{command};
+  auto command = GraphCommand::acquire(device_);
   command->slots.reserve(graph_.slots.size());
   const auto made_at = C10_UNLIKELY(listening(kAllocationPeak)) ? lines_of_slots(graph_) : std::vector<uint32_t>();
   try {
@@ -264,13 +258,12 @@ void Recorder::hand_over() {
     if (!cut) count(Counter::RecipeMisses);
     std::swap(command->graph, graph_);
   }
-  undo.command = nullptr;
   // From here on the memory of this graph's storages is like any other: what is queued later comes later.
   ++number_;
   overdue_ = false;
   hash_.reset();
   graph_.clear();
-  const uint64_t sequence = openhpu::submit(device_, command);
+  const uint64_t sequence = openhpu::submit(device_, command.release());
   for (const auto& member : members_)
     if (member.taken_over) device_.memory().free(member.data);
   members_.clear();

@@ -64,9 +64,10 @@ void note_copy(const char* kind, Counter n, std::optional<Counter> bytes, const 
 template <class Wait>
 void blocking_read(const char* op, size_t bytes, Wait&& wait) {
   count(Counter::BlockingReads);
-  const uint64_t since = now_ns();
+  const bool told = listening(kBlockingRead);
+  const uint64_t since = C10_UNLIKELY(told) ? now_ns() : 0;
   wait();
-  if (C10_UNLIKELY(listening(kBlockingRead)))
+  if (C10_UNLIKELY(told))
     emit(kBlockingRead,
          {{"op", std::string(op)}, {"bytes", static_cast<int64_t>(bytes)},
           {"wait_ns", static_cast<int64_t>(now_ns() - since)}},
