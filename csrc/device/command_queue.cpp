@@ -34,14 +34,14 @@ void pause() {
 }
 
 // Spins until `done` or until the time is over. Returns whether it is done.
-// `other_cpu`: where the thread that we wait for ran last. On our own core it cannot run as long as we spin; where
-// other processes keep the cores busy the two meet there often, and a hand-over would cost both spinning times.
-template <class Done>
-bool spin(int us, const std::atomic<int>& other_cpu, Done done) {
+// `meets(cpu)`: whether the thread that we wait for has to run on our own core, where it cannot as long as we spin; a
+// hand-over would then cost both spinning times.
+template <class Meets, class Done>
+bool spin(int us, Meets meets, Done done) {
   if (us <= 0) return done();
   const auto deadline = Clock::now() + std::chrono::microseconds(us);
   do {
-    if (other_cpu.load(std::memory_order_relaxed) == ::sched_getcpu()) break;
+    if (meets(::sched_getcpu())) break;
     for (int i = 0; i < 64; ++i) {
       if (done()) return true;
       pause();
@@ -107,6 +107,7 @@ struct CommandQueue::Impl {
   std::atomic<bool> has_worker_init{false};
   std::atomic<int> worker_cpu{-1};
   std::atomic<int> avoided{-1};  // the core that the worker is kept off
+  std::mutex place_mutex;        // held while that changes
 
   // Waiting hosts. `wake_at`: the lowest number that a sleeper waits for.
   static constexpr uint64_t kNobody = UINT64_MAX;
@@ -130,12 +131,19 @@ struct CommandQueue::Impl {
     futex_wake_one(worker_sleeps);
   }
   // Called before the worker is woken: keeps it off the core of the thread that feeds it.
-  void keep_apart() {
-    const int core = producer_cpu.load(std::memory_order_relaxed);
-    if (avoided.load(std::memory_order_relaxed) == core) return;
+  void keep_apart() { keep_off(producer_cpu.load(std::memory_order_relaxed)); }
+  // Whether the worker has to run elsewhere.
+  bool keep_off(int core) {
+    if (avoided.load(std::memory_order_relaxed) == core) return true;
+    std::lock_guard lock(place_mutex);
+    if (!avoid_core(worker.native_handle(), core)) return false;
     avoided.store(core, std::memory_order_relaxed);
-    avoid_core(worker.native_handle(), core);
+    return true;
   }
+  // For `spin`. The system moves a host that slept to the core of the worker that woke it, and from then on each would
+  // sleep for the other; moving the worker costs a tenth of one such waking.
+  bool meets_worker(int core) { return worker_cpu.load(std::memory_order_relaxed) == core && !keep_off(core); }
+  bool meets_producer(int core) { return producer_cpu.load(std::memory_order_relaxed) == core && !keep_off(core); }
   void loop(CommandQueue& queue);
   void sleep_until_work(CommandQueue& queue, uint64_t next);
   void run_worker_init(CommandQueue& queue);
@@ -196,7 +204,7 @@ void CommandQueue::Impl::sleep_until_work(CommandQueue& queue, uint64_t next) {
   // Waking a sleeping core costs the script tens of microseconds. Where the last pause was short, as between the steps
   // of a training, this one probably is too.
   if (patience > 0 && last_pause_us <= kPatienceUs) patience = std::max(patience, kPatienceUs);
-  if (!spin(patience, producer_cpu, has_work)) {
+  if (!spin(patience, [&](int core) { return meets_producer(core); }, has_work)) {
     worker_sleeps.store(1);
     while (worker_sleeps.load() && queue.submitted_.load() < next && !stop.load()) futex_wait(worker_sleeps, 1);
     worker_sleeps.store(0);
@@ -349,9 +357,10 @@ void CommandQueue::wait(uint64_t sequence) {
   auto done = [&] { return completed() >= sequence; };
   const int spin_us = impl.spin_us.load(std::memory_order_relaxed);
   const int before_hook = std::min(spin_us, kSpinBeforeHookUs);
-  if (spin(before_hook, impl.worker_cpu, done)) return;
+  auto meets = [&](int core) { return impl.meets_worker(core); };
+  if (spin(before_hook, meets, done)) return;
   BlockingWait waiting;
-  if (spin(spin_us - before_hook, impl.worker_cpu, done)) return;
+  if (spin(spin_us - before_hook, meets, done)) return;
   impl.sleep_until_completed(*this, sequence);
 }
 

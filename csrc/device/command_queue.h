@@ -92,14 +92,14 @@ class CommandQueue {
 
  private:
   struct Impl;
-  // Host and worker each write their own cache line.
+  std::unique_ptr<Impl> impl_;
+  std::thread::id worker_id_;
+  // Host and worker each write their own cache line, in which nothing else lies.
   alignas(64) std::atomic<uint64_t> submitted_{0};
   alignas(64) std::atomic<uint64_t> completed_{0};
   std::atomic<uint64_t> busy_ns_{0};
   std::atomic<bool> has_error_{false};
   std::atomic<bool> record_spans_{false};
-  std::thread::id worker_id_;
-  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace openhpu::device

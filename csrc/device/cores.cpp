@@ -12,10 +12,10 @@ const cpu_set_t& process_cores() {
   return cores;
 }
 
-void avoid_core(pthread_t thread, int core) noexcept {
+bool avoid_core(pthread_t thread, int core) noexcept {
   cpu_set_t set = process_cores();
   if (core >= 0 && core < CPU_SETSIZE) CPU_CLR(core, &set);
-  if (CPU_COUNT(&set) > 0) pthread_setaffinity_np(thread, sizeof(set), &set);
+  return CPU_COUNT(&set) > 0 && pthread_setaffinity_np(thread, sizeof(set), &set) == 0;
 }
 
 AllCores::AllCores() noexcept {

@@ -10,8 +10,8 @@ namespace openhpu::device {
 // The cores that the process may use, as they were when first asked for.
 const cpu_set_t& process_cores();
 
-// Lets `thread` run on all of the process's cores but `core`. Does nothing where it has only one.
-void avoid_core(pthread_t thread, int core) noexcept;
+// Lets `thread` run on all of the process's cores but `core`. Returns false, having done nothing, where it has only one.
+bool avoid_core(pthread_t thread, int core) noexcept;
 
 // While it lives, the calling thread may use all of the process's cores, and threads that it starts inherit that.
 class AllCores {

@@ -1,14 +1,13 @@
 #pragma once
 
-#include <ATen/core/stack.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/util/SmallVector.h>
 
 #include <vector>
 
 #include "device/device.h"
+#include "graph/CallRunner.h"
 #include "graph/Graph.h"
-#include "runtime/KernelMemory.h"
 
 namespace openhpu {
 
@@ -20,7 +19,7 @@ struct SlotMemory {
   bool assigned = false;  // by the host
 };
 
-// Runs nodes one by one: PyTorch's CPU kernels on CPU tensors over the slots' memory. Worker thread only.
+// Runs nodes one by one, over the slots' memory. Worker thread only.
 class NodeRunner {
  public:
   explicit NodeRunner(device::Device& device) : device_(device) {}
@@ -31,18 +30,16 @@ class NodeRunner {
   size_t failed = 0;
 
  private:
-  at::Tensor operand(const CallTemplate::Operand& o, uint64_t place, const uint64_t* numbers);
-  c10::intrusive_ptr<c10::StorageImpl>& storage_of(uint32_t slot);
+  SlotMemory memory_of_slot(uint32_t slot);
   void run_node(const Graph& graph, const Graph::Node& node);
-  void keep_outputs(const Graph::Node& node, const uint64_t* fresh_slots);
 
   device::Device& device_;
   const std::vector<SlotMemory>* slots_ = nullptr;
   const uint64_t* numbers_ = nullptr;
   std::vector<c10::intrusive_ptr<c10::StorageImpl>> storages_;
   std::vector<uint32_t> last_use_;
-  c10::Stack stack_;
-  c10::SmallVector<PlannedOutput, 4> planned_;
+  c10::SmallVector<OperandMemory, 8> operands_;
+  c10::SmallVector<OutputMemory, 4> outputs_;
 };
 
 }  // namespace openhpu

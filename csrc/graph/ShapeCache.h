@@ -48,6 +48,9 @@ struct ShapeEntry {
   std::unique_ptr<CallTemplate> call;
 };
 
+// Its count of references apart from it: hosts count them at each call, and the worker reads the entry.
+inline std::shared_ptr<ShapeEntry> new_entry() { return std::shared_ptr<ShapeEntry>(new ShapeEntry()); }
+
 // Entries by signature, for one operator. Thread-safe; bounded.
 class ShapeCache {
  public:

@@ -9,6 +9,7 @@
 
 #include "device/cores.h"
 #include "ops/Alias.h"
+#include "runtime/HPUAllocator.h"
 #include "runtime/HPUDevice.h"
 #include "runtime/KernelWarnings.h"
 #include "runtime/events.h"
@@ -58,8 +59,8 @@ size_t largest_tensor(const c10::Stack& values) {
 
 // Finished commands: pushed by workers, taken all at once by a host thread.
 struct Finished {
-  std::atomic<KernelCommand*> head{nullptr};
-  void push(KernelCommand* c) {
+  std::atomic<CallCommand*> head{nullptr};
+  void push(CallCommand* c) {
     c->next_ = head.load(std::memory_order_relaxed);
     while (!head.compare_exchange_weak(c->next_, c, std::memory_order_release, std::memory_order_relaxed)) {
     }
@@ -69,106 +70,79 @@ struct Finished {
 namespace {
 Finished finished;
 // Commands that this thread took back. Left behind when a thread ends: they are few, and the process may be ending.
-thread_local KernelCommand* reusable = nullptr;
-constexpr size_t kKeptAliases = 32;
+thread_local CallCommand* reusable = nullptr;
+// How many commands this thread made. It takes finished ones back only when there are so many: they come many at a time
+// then, rather than one by one while the worker puts the next one there.
+thread_local size_t made = 0;
+constexpr size_t kReserve = 16;
+
+// The worker used it last, so it lies in the cache of the worker's core.
+void fetch_to_write(const CallCommand* command) {
+  for (size_t at = 0; at < sizeof(CallCommand); at += 64) {
+    const char* line = reinterpret_cast<const char*>(command) + at;
+#if defined(__x86_64__)
+    asm volatile("prefetchw %0" : : "m"(*line));  // the compiler has it for newer processors only
+#else
+    __builtin_prefetch(line, 1);
+#endif
+  }
+}
 }  // namespace
 
-KernelCommand* KernelCommand::acquire(const OpKernel& kernel, device::Device& device) {
-  if (!reusable) reusable = finished.head.exchange(nullptr, std::memory_order_acquire);
-  KernelCommand* c = reusable;
+CallCommand* CallCommand::acquire(std::shared_ptr<const ShapeEntry> entry, device::Device& device) {
+  if (!reusable && made >= kReserve) reusable = finished.head.exchange(nullptr, std::memory_order_acquire);
+  CallCommand* c = reusable;
   if (c) {
     reusable = c->next_;
-    c->reset();
+    if (reusable) fetch_to_write(reusable);
+    c->operands.clear();
+    c->outputs.clear();
+    c->numbers.clear();
   } else {
-    c = new KernelCommand();
+    c = new CallCommand();
+    ++made;
   }
-  c->kernel_ = &kernel;
+  c->entry_ = std::move(entry);
   c->device_ = &device;
   return c;
 }
 
-void KernelCommand::reset() {
-  args.clear();
-  kept_.clear();
-  planned.clear();
-  fresh.clear();
-  largest = 0;
-  used_ = 0;
-  if (aliases_.size() > kKeptAliases) aliases_.resize(kKeptAliases);
-}
+const char* CallCommand::name() const { return entry_->call->kernel->name().c_str(); }
 
-at::Tensor KernelCommand::alias(const at::Tensor& t) {
-  const auto& source = *t.unsafeGetTensorImpl();
-  auto storage = companion_storage(*source.unsafe_storage().unsafeGetStorageImpl());
-  const bool special = source.is_conj() || source.is_neg() || source.is_wrapped_number();
-  if (C10_LIKELY(used_ < aliases_.size() && !special)) {
-    auto& slot = aliases_[used_];
-    if (slot.unique()) {
-      ++used_;
-      slot->set_storage_and_dtype(c10::Storage(std::move(storage)), source.dtype());
-      slot->set_sizes_and_strides(source.sizes(), source.strides(), source.storage_offset());
-      return at::Tensor(slot);
-    }
-    // A kernel kept the alias: leave it to that kernel.
-    slot = cpu_alias_over(source, std::move(storage)).unsafeReleaseIntrusivePtr();
-    ++used_;
-    return at::Tensor(slot);
-  }
-  auto fresh_alias = cpu_alias_over(source, std::move(storage));
-  if (special) {
-    keep(fresh_alias);
-  } else {
-    aliases_.push_back(fresh_alias.getIntrusivePtr());
-    ++used_;
-  }
-  return fresh_alias;
-}
-
-void KernelCommand::run() {
-  apply_kernel_threads(largest);
+void CallCommand::run() {
   device::MemoryPool::AccessScope access(device_->memory());
-  KernelScope scope(device_->workspace(), planned.data(), planned.size(), /*record=*/false);
-  kernel_->call_cpu(args);
-  deliver(args);
-  args.clear();
+  CallRunner::of_worker(*device_).run(*entry_, operands.data(), numbers.data(), outputs.data());
 }
 
-void KernelCommand::retire() {
-  // After an error the stack still holds what the kernel was given or made.
-  args.clear();
-  finished.push(this);
+void CallCommand::retire() { finished.push(this); }
+
+void BoxedCommand::run() {
+  apply_kernel_threads(largest);
+  device::MemoryPool::AccessScope access(device_.memory());
+  KernelScope scope(device_.workspace(), planned.data(), planned.size(), /*record=*/false);
+  kernel_.call_cpu(args);
+  deliver();
 }
 
-void KernelCommand::deliver(const c10::Stack& results) {
-  if (planned.empty()) return;
+void BoxedCommand::deliver() {
   size_t i = 0;
-  bool missed = false;
-  auto check = [&](const at::Tensor& t) {
-    const int32_t storage = i < fresh.size() ? fresh[i] : -1;
-    ++i;
-    if (storage < 0) return;
-    const auto& plan = planned[storage];
-    TORCH_INTERNAL_ASSERT(
-        t.defined() && t.storage().nbytes() == plan.nbytes, kernel_->name(), " returned ",
-        t.defined() ? t.storage().nbytes() : 0, " bytes where ", plan.nbytes, " were expected from its operands");
-    missed |= t.storage().data() != plan.ptr && plan.nbytes > 0;
-  };
-  for (const auto& value : results) for_each_tensor(value, check);
-  if (C10_LIKELY(!missed)) return;
-  // A kernel whose order of allocations varies: bring every output to its place by way of its own copy, because one
-  // output may lie where another belongs.
-  std::vector<std::pair<const PlannedOutput*, std::vector<char>>> parts;
-  i = 0;
-  auto take = [&](const at::Tensor& t) {
-    const int32_t storage = i < fresh.size() ? fresh[i] : -1;
-    ++i;
-    if (storage < 0 || planned[storage].nbytes == 0) return;
-    const char* data = static_cast<const char*>(t.storage().data());
-    parts.emplace_back(&planned[storage], std::vector<char>(data, data + planned[storage].nbytes));
-  };
-  for (const auto& value : results) for_each_tensor(value, take);
-  for (auto& [plan, bytes] : parts) std::memcpy(plan->ptr, bytes.data(), bytes.size());
-  count(Counter::OutputsCopied, parts.size());
+  // An output that the kernel put elsewhere may lie where another belongs: all leave by way of a copy.
+  std::vector<std::pair<void*, std::vector<char>>> misplaced;
+  for (const auto& value : args) {
+    for_each_tensor(value, [&](const at::Tensor& t) {
+      const int32_t storage = i < fresh.size() ? fresh[i] : -1;
+      ++i;
+      if (storage < 0) return;
+      const auto& plan = planned[storage];
+      TORCH_INTERNAL_ASSERT(
+          t.defined() && t.storage().nbytes() == plan.nbytes, kernel_.name(), " returned ",
+          t.defined() ? t.storage().nbytes() : 0, " bytes where ", plan.nbytes, " were expected from its operands");
+      const char* data = static_cast<const char*>(t.storage().data());
+      if (data != plan.ptr && plan.nbytes > 0) misplaced.emplace_back(plan.ptr, std::vector<char>(data, data + plan.nbytes));
+    });
+  }
+  for (auto& [to, bytes] : misplaced) std::memcpy(to, bytes.data(), bytes.size());
+  if (!misplaced.empty()) count(Counter::OutputsCopied, misplaced.size());
 }
 
 }  // namespace openhpu

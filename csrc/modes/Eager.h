@@ -4,47 +4,56 @@
 #include <c10/util/SmallVector.h>
 
 #include "device/device.h"
+#include "graph/CallRunner.h"
 #include "ops/OpKernel.h"
 #include "runtime/KernelMemory.h"
 
 namespace openhpu {
 
-// Eager mode: an operator is submitted at once. The command holds CPU aliases of its operands (memory, not tensors,
-// so tensors die when the script drops them) and where each output goes.
+// Eager mode: an operator is submitted at once, as what its signature does not say (see CallTemplate): where its
+// operands and outputs lie (memory, not tensors, so tensors die when the script drops them) and numbers.
 //
-// Commands are recycled with their aliases: the worker hands a finished command back to the host, which points the
-// aliases at the next operands. So in a steady state a submission allocates nothing but its outputs, and the worker
-// never frees what the host allocated (their allocator arenas would contend).
-class KernelCommand final : public device::Command {
+// Commands are recycled: the worker hands a finished one back to the host. So in a steady state a submission allocates
+// nothing but its outputs, and the worker never frees what the host allocated (their allocator arenas would contend).
+class CallCommand final : public device::Command {
  public:
-  static KernelCommand* acquire(const OpKernel& kernel, device::Device& device);
+  static CallCommand* acquire(std::shared_ptr<const ShapeEntry> entry, device::Device& device);
 
   void run() override;
   void retire() override;
-  const char* name() const override { return kernel_->name().c_str(); }
+  const char* name() const override;
 
-  // A CPU alias of an hpu tensor, valid for this submission.
-  at::Tensor alias(const at::Tensor& t);
-  // Keeps a value that the kernel will drop, so that it is freed on the host.
-  void keep(c10::IValue value) { kept_.push_back(std::move(value)); }
-
-  c10::Stack args;
-  size_t largest = 0;                                // bytes of the largest operand or output, for the thread policy
-  c10::SmallVector<PlannedOutput, 2> planned;        // by storage
-  c10::SmallVector<int32_t, 4> fresh;                // by flattened result tensor: its storage, or -1
+  c10::SmallVector<OperandMemory, 4> operands;
+  c10::SmallVector<OutputMemory, 2> outputs;  // by storage
+  std::vector<uint64_t> numbers;
 
  private:
-  KernelCommand() = default;
-  void deliver(const c10::Stack& results);
-  void reset();
+  CallCommand() = default;
 
-  const OpKernel* kernel_ = nullptr;
+  std::shared_ptr<const ShapeEntry> entry_;
   device::Device* device_ = nullptr;
-  std::vector<c10::intrusive_ptr<c10::TensorImpl>> aliases_;
-  size_t used_ = 0;
-  std::vector<c10::IValue> kept_;
-  KernelCommand* next_ = nullptr;                    // in the list of finished commands
+  CallCommand* next_ = nullptr;  // in the list of finished commands
   friend struct Finished;
+};
+
+// A call whose arguments its signature can't express (an index on the host): they are queued as they are.
+class BoxedCommand final : public device::Command {
+ public:
+  BoxedCommand(const OpKernel& kernel, device::Device& device) : kernel_(kernel), device_(device) {}
+
+  void run() override;
+  const char* name() const override { return kernel_.name().c_str(); }
+
+  c10::Stack args;                             // on aliases
+  size_t largest = 0;                          // bytes of the largest operand or output, for the thread policy
+  c10::SmallVector<PlannedOutput, 2> planned;  // by storage
+  c10::SmallVector<int32_t, 4> fresh;          // by flattened result tensor: its storage, or -1
+
+ private:
+  void deliver();
+
+  const OpKernel& kernel_;
+  device::Device& device_;
 };
 
 // Sets the calling (worker) thread up for kernels: no autograd, no version counters, warnings kept for the host.

@@ -14,9 +14,8 @@ namespace {
 void delete_nothing(void*) {}
 }  // namespace
 
-c10::intrusive_ptr<c10::StorageImpl> companion_storage(const c10::StorageImpl& storage) {
+c10::intrusive_ptr<c10::StorageImpl> cpu_storage_over(const c10::StorageImpl& storage) {
   require_memory(storage);
-  if (auto* memory = memory_of(storage); memory && memory->nbytes == storage.nbytes()) return memory->cpu_storage;
   return c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), storage.nbytes(),
       c10::DataPtr(const_cast<void*>(storage.data()), nullptr, &delete_nothing, c10::Device(c10::kCPU)), nullptr, false);
@@ -34,7 +33,7 @@ at::Tensor cpu_alias_over(const c10::TensorImpl& t, c10::intrusive_ptr<c10::Stor
 
 at::Tensor cpu_alias(const at::Tensor& t) {
   const auto* impl = t.unsafeGetTensorImpl();
-  return cpu_alias_over(*impl, companion_storage(*impl->unsafe_storage().unsafeGetStorageImpl()));
+  return cpu_alias_over(*impl, cpu_storage_over(*impl->unsafe_storage().unsafeGetStorageImpl()));
 }
 
 c10::Storage make_hpu_storage(c10::DeviceIndex index, size_t nbytes) {

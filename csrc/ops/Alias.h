@@ -10,8 +10,8 @@ namespace openhpu {
 at::Tensor cpu_alias(const at::Tensor& t);
 at::Tensor cpu_alias_over(const c10::TensorImpl& t, c10::intrusive_ptr<c10::StorageImpl> storage);
 
-// The CPU storage over an hpu tensor's memory (the shared companion where the memory is ours).
-c10::intrusive_ptr<c10::StorageImpl> companion_storage(const c10::StorageImpl& storage);
+// A CPU storage over an hpu tensor's memory.
+c10::intrusive_ptr<c10::StorageImpl> cpu_storage_over(const c10::StorageImpl& storage);
 
 // An hpu tensor on `storage` with the given metadata, below autograd.
 at::Tensor make_hpu_tensor(

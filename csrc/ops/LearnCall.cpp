@@ -128,8 +128,7 @@ std::shared_ptr<const ShapeEntry> OpCall::run_and_wait(bool on_host) {
   c10::Stack results;
   auto entry = describe_results(call, reusable, &results);
   if (C10_UNLIKELY(capturing())) record_learned(entry, results);
-  stack_.resize(stack_.size() - arg_count_);
-  for (auto& r : results) stack_.emplace_back(std::move(r));
+  leave_results(std::move(results));
   return entry;
 }
 
@@ -168,7 +167,7 @@ std::shared_ptr<const ShapeEntry> OpCall::rehearse() {
 }
 
 std::shared_ptr<const ShapeEntry> OpCall::describe_results(OnHost& call, bool reusable, c10::Stack* results) {
-  auto entry = std::make_shared<ShapeEntry>();
+  auto entry = new_entry();
   // Operands that the operator resized: the hpu tensor takes over the new size, and the contents.
   ska::flat_hash_map<const c10::StorageImpl*, bool> moved;
   for (auto& [hpu, alias, data, nbytes] : call.aliases) {
@@ -288,8 +287,7 @@ void OpCall::run_on_metadata() {
     return cpu_alias_over(*t.unsafeGetTensorImpl(), storage);
   });
   kernel_.call_cpu(cpu);
-  stack_.resize(stack_.size() - arg_count_);
-  for (auto& r : cpu) stack_.emplace_back(std::move(r));
+  leave_results(std::move(cpu));
 }
 
 }  // namespace openhpu

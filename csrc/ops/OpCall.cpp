@@ -11,11 +11,8 @@ namespace openhpu {
 
 using ArgKind = OpKernel::ArgKind;
 
-OpCall::OpCall(OpKernel& kernel, c10::Stack& stack)
-    : kernel_(kernel),
-      stack_(stack),
-      arg_count_(kernel.args().size()),
-      args_(stack.data() + stack.size() - arg_count_) {}
+OpCall::OpCall(OpKernel& kernel, c10::IValue* args, c10::Stack* results, size_t on_stack)
+    : kernel_(kernel), results_(results), on_stack_(on_stack), arg_count_(kernel.args().size()), args_(args) {}
 
 void OpCall::wrong_device(const at::Tensor& t, size_t arg) const {
   TORCH_CHECK(
@@ -135,7 +132,8 @@ void OpCall::inspect() {
   }
 }
 
-void OpCall::submit(const ShapeEntry& entry) {
+void OpCall::submit(std::shared_ptr<const ShapeEntry> shared) {
+  const auto& entry = *shared;
   auto& device = device_of(device_);
   for (const auto& r : entry.resizes) {
     auto* impl = operands_[r.operand].tensor->unsafeGetTensorImpl();
@@ -145,33 +143,58 @@ void OpCall::submit(const ShapeEntry& entry) {
     if (storage->has_materializer()) storage->clear_materializer();
     impl->set_sizes_and_strides(r.sizes, r.strides, 0);
   }
-  // Handed to the queue at the end; until then an exception must give it back.
-  struct GiveBack {
-    void operator()(KernelCommand* c) const { c->retire(); }
-  };
-  std::unique_ptr<KernelCommand, GiveBack> command(KernelCommand::acquire(kernel_, device));
-  command->site = current_site();
-  for (const auto& o : operands_)
-    command->largest =
-        std::max(command->largest, static_cast<size_t>(o.tensor->unsafeGetTensorImpl()->numel()) * o.tensor->itemsize());
-  alias_arguments(command->args, [&](const at::Tensor& t) { return command->alias(t); });
-  for (const auto& value : command->args)
-    if (C10_UNLIKELY(value.isList() || value.isString())) command->keep(value);
-
   c10::SmallVector<c10::Storage, 4> storages;
   for (const auto& s : entry.storages) {
     storages.push_back(make_hpu_storage(device_.index(), s.nbytes));
     require_memory(*storages.back().unsafeGetStorageImpl());
-    command->largest = std::max(command->largest, s.nbytes);
-    command->planned.push_back({const_cast<void*>(storages.back().data()), s.nbytes, s.ordinal});
   }
+  if (C10_UNLIKELY(!entry.call->recordable)) {
+    submit_boxed(entry, device, storages);
+    leave_results(entry, storages);
+  } else {
+    // Handed to the queue at the end; until then an exception must give it back.
+    struct GiveBack {
+      void operator()(CallCommand* c) const { c->retire(); }
+    };
+    std::unique_ptr<CallCommand, GiveBack> command(CallCommand::acquire(std::move(shared), device));
+    command->site = current_site();
+    if (entry.call->numbers) append_numbers(*entry.call, args_, command->numbers);
+    for (const auto& o : operands_) {
+      const auto* impl = o.tensor->unsafeGetTensorImpl();
+      if (C10_UNLIKELY(impl->device().type() != c10::kHPU)) continue;
+      const auto& storage = *impl->unsafe_storage().unsafeGetStorageImpl();
+      require_memory(storage);
+      command->operands.push_back({const_cast<void*>(storage.data()), storage.nbytes(), impl->storage_offset(),
+                                   reinterpret_cast<uintptr_t>(&storage)});
+    }
+    for (const auto& s : storages) command->outputs.push_back({const_cast<void*>(s.data()), s.nbytes(), nullptr});
+    // First, because the entry is the command's.
+    leave_results(entry, storages);
+    openhpu::submit(device, command.release());
+  }
+}
+
+void OpCall::submit_boxed(
+    const ShapeEntry& entry, device::Device& device, const c10::SmallVectorImpl<c10::Storage>& storages) {
+  auto command = std::make_unique<BoxedCommand>(kernel_, device);
+  command->site = current_site();
+  command->largest = entry.call->largest;
+  alias_arguments(command->args, [](const at::Tensor& t) { return cpu_alias(t); });
+  for (size_t k = 0; k < storages.size(); ++k)
+    command->planned.push_back({const_cast<void*>(storages[k].data()), storages[k].nbytes(), entry.storages[k].ordinal});
   for (const auto& o : entry.outputs)
     command->fresh.push_back(o.kind == OutputSpec::Kind::Fresh ? static_cast<int32_t>(o.index) : -1);
   openhpu::submit(device, command.release());
-  leave_results(entry, storages);
+}
+
+void OpCall::leave_results(c10::Stack&& results) {
+  if (!results_) return;
+  results_->resize(results_->size() - on_stack_);
+  for (auto& r : results) results_->emplace_back(std::move(r));
 }
 
 void OpCall::leave_results(const ShapeEntry& entry, const c10::SmallVectorImpl<c10::Storage>& storages) {
+  if (!results_) return;
   c10::SmallVector<at::Tensor, 4> tensors;
   for (const auto& o : entry.outputs) {
     switch (o.kind) {
@@ -182,21 +205,21 @@ void OpCall::leave_results(const ShapeEntry& entry, const c10::SmallVectorImpl<c
       case OutputSpec::Kind::Undefined: tensors.emplace_back(); break;
     }
   }
-  stack_.resize(stack_.size() - arg_count_);
+  results_->resize(results_->size() - on_stack_);
   size_t next = 0;
   for (int32_t n : entry.returns) {
     if (n < 0) {
-      stack_.emplace_back(std::move(tensors[next++]));
+      results_->emplace_back(std::move(tensors[next++]));
     } else {
       c10::List<at::Tensor> list;
       for (int32_t k = 0; k < n; ++k) list.push_back(std::move(tensors[next++]));
-      stack_.emplace_back(std::move(list));
+      results_->emplace_back(std::move(list));
     }
   }
 }
 
 std::shared_ptr<const ShapeEntry> OpCall::describe_fill() const {
-  auto entry = std::make_shared<ShapeEntry>();
+  auto entry = new_entry();
   entry->outputs.emplace_back().kind = OutputSpec::Kind::Argument;
   entry->returns.push_back(-1);
   entry->call = std::make_unique<CallTemplate>(describe_call(kernel_, args_));

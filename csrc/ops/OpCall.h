@@ -15,17 +15,18 @@ class Capture;
 
 // One call of an operator through the generic kernel: its operands, checked and described, and the ways to run it.
 struct OpCall {
-  OpCall(OpKernel& kernel, c10::Stack& stack);
+  // `results`: where results go, in the place of the `on_stack` arguments that lie at its end; null: nowhere.
+  OpCall(OpKernel& kernel, c10::IValue* args, c10::Stack* results, size_t on_stack);
 
   // Looks at every operand: device, dtype, aliasing, signature. Throws PyTorch's device errors.
   void inspect();
-  // Queues the command without waiting, with outputs as described; leaves the results on the stack.
-  void submit(const ShapeEntry& entry);
+  // Queues the command without waiting, with outputs as described; leaves the results.
+  void submit(std::shared_ptr<const ShapeEntry> entry);
   // Lazy mode: appends the call to the device's graph, leaves results whose memory is still to be assigned. False, and
   // nothing changed, when the call is none that a graph can hold.
   bool record(const std::shared_ptr<const ShapeEntry>& entry);
   // Runs on the worker (or, for a CPU fallback, on this thread after the queue has drained) and waits. Leaves the
-  // results on the stack and returns what was learned about them; null when it can't be reused.
+  // results and returns what was learned about them; null when it can't be reused.
   std::shared_ptr<const ShapeEntry> run_and_wait(bool on_host);
   // Lazy mode: learns the same from a run on zeros of the operands' sizes, on this thread, so that the graph need not be
   // cut. Null where that does not work.
@@ -53,13 +54,18 @@ struct OpCall {
 
  private:
   struct Operand {
-    const at::Tensor* tensor;  // into the stack
+    const at::Tensor* tensor;  // into the arguments
     size_t arg;
     bool written;
   };
   void inspect_tensor(const at::Tensor& t, size_t arg, bool written);
   [[noreturn]] void wrong_device(const at::Tensor& t, size_t arg) const;
-  // Replaces the arguments on the stack by results that lie in `storages`.
+  // The same for a call that no template describes.
+  void submit_boxed(
+      const ShapeEntry& entry, device::Device& device, const c10::SmallVectorImpl<c10::Storage>& storages);
+  // Hands the results over. The arguments may be gone afterwards.
+  void leave_results(c10::Stack&& results);
+  // The same for results that lie in `storages`.
   void leave_results(const ShapeEntry& entry, const c10::SmallVectorImpl<c10::Storage>& storages);
   struct OnHost;
   template <class StorageOver>
@@ -71,7 +77,8 @@ struct OpCall {
   void alias_arguments(c10::Stack& out, MakeAlias&& make);
 
   OpKernel& kernel_;
-  c10::Stack& stack_;
+  c10::Stack* results_;
+  size_t on_stack_;
   size_t arg_count_;
   c10::IValue* args_;
   c10::SmallVector<Operand, 8> operands_;

@@ -70,7 +70,16 @@ bool OpKernel::writes(size_t arg, const c10::IValue* args) const {
 void OpKernel::operator()(const c10::OperatorHandle&, c10::DispatchKeySet, c10::Stack* stack) { call(*stack); }
 
 void OpKernel::call(c10::Stack& stack) {
-  OpCall call(*this, stack);
+  OpCall call(*this, stack.data() + stack.size() - args_.size(), &stack, args_.size());
+  this->call(call);
+}
+
+void OpKernel::call(c10::IValue* args, c10::Stack* results) {
+  OpCall call(*this, args, results, 0);
+  this->call(call);
+}
+
+void OpKernel::call(OpCall& call) {
   call.inspect();
   if (C10_UNLIKELY(traits_.host_metadata)) {
     call.run_on_metadata();
@@ -107,7 +116,7 @@ void OpKernel::call(c10::Stack& stack) {
     if (C10_UNLIKELY(capture != nullptr)) refuse_in_capture(name_, kUnknownCallRemedy);
     // In lazy mode: a call that no graph can hold (an index on the host) ends the step and is queued behind it.
     count(Counter::OpsSubmitted);
-    call.submit(*entry);
+    call.submit(std::move(entry));
     return;
   }
   if (C10_UNLIKELY(capture != nullptr)) call.prepare_to_learn(*capture);

@@ -43,6 +43,9 @@ class OpKernel final : public c10::OperatorKernel {
 
   // The same without dispatch: the results replace the arguments on the stack.
   void call(c10::Stack& stack);
+  // The same for arguments that lie elsewhere and stay there. The results are appended; null: nobody wants them, since
+  // the operator returns what it wrote.
+  void call(c10::IValue* args, c10::Stack* results);
 
   // As users know the operator.
   const std::string& name() const noexcept { return name_; }
@@ -61,6 +64,7 @@ class OpKernel final : public c10::OperatorKernel {
   const c10::FunctionSchema& schema() const { return handle_.schema(); }
 
  private:
+  void call(OpCall& call);
   bool is_native(const OpCall& call);
   friend struct OpCall;
 

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "modes/Eager.h"
+#include "ops/DirectKernel.h"
 #include "ops/OpKernel.h"
 #include "ops/Sparse.h"
 #include "runtime/HPUDevice.h"
@@ -56,6 +57,10 @@ void register_op_kernels() {
     if (op->hasKernelForDispatchKey(kKey)) continue;
     const std::string text = c10::toString(name);
     if (!op->hasKernelForDispatchKey(c10::DispatchKey::CPU) && !is_single_operator(text)) continue;
+    if (auto direct = register_direct_kernel(*op, kKey)) {
+      handles->push_back(std::move(*direct));
+      continue;
+    }
     handles->push_back(dispatcher.registerImpl(
         name, kKey, c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<OpKernel>(*op)), std::nullopt, nullptr,
         "openhpu generic kernel"));

@@ -12,7 +12,6 @@
 namespace openhpu {
 namespace {
 
-void delete_nothing(void*) {}
 
 MemoryHooks hooks;
 // Bytes of pending storages, and how many there are, by device.
@@ -69,13 +68,6 @@ std::unique_ptr<HPUMemory> new_memory(c10::DeviceIndex index, device::Device& d,
   return memory;
 }
 
-void make_companion(HPUMemory& memory) {
-  memory.cpu_storage = c10::make_intrusive<c10::StorageImpl>(
-      c10::StorageImpl::use_byte_size_t(), memory.nbytes,
-      c10::DataPtr(memory.data, nullptr, &delete_nothing, c10::Device(c10::kCPU)),
-      /*allocator=*/nullptr, /*resizable=*/false);
-}
-
 }  // namespace
 
 void set_memory_hooks(MemoryHooks h) { hooks = h; }
@@ -101,7 +93,6 @@ c10::DataPtr allocate_on(c10::DeviceIndex index, size_t nbytes) {
   auto& d = device_of(index);
   auto memory = new_memory(index, d, nbytes);
   memory->data = allocate_block(d, nbytes);
-  make_companion(*memory);
   void* data = memory->data;
   return c10::DataPtr(data, memory.release(), &delete_memory, c10::Device(c10::kHPU, index));
 }
@@ -122,9 +113,7 @@ void make_pending(c10::StorageImpl& storage, c10::DeviceIndex index, size_t nbyt
   storage.set_data_ptr_noswap(c10::DataPtr(nullptr, memory, &delete_memory, c10::Device(c10::kHPU, index)));
   storage.set_nbytes(nbytes);
   if (nbytes > 0) promise(*memory);
-  if (nbytes == 0)
-    make_companion(*memory);
-  else if (!storage.has_materializer())
+  if (nbytes > 0 && !storage.has_materializer())
     storage.set_materializer(&materialize);
 }
 
@@ -144,7 +133,6 @@ void assign_memory(HPUMemory& memory, void* data) noexcept {
   if (memory.nbytes == 0) return;
   unpromise(memory);
   memory.data = data;
-  make_companion(memory);
   auto& ptr = memory.owner->_mutable_data_ptr_no_checks();
   const auto device = ptr.device();
   (void)ptr.release_context();

@@ -22,16 +22,12 @@ struct SharedBlock {
   std::atomic<uint64_t> writes{0};  // commands issued that change it, from when it is watched
 };
 
-// What stands behind the DataPtr of an hpu storage: its memory, and one CPU storage over the same bytes, shared by
-// all aliases that kernels are given, so that an alias costs one small allocation.
+// What stands behind the DataPtr of an hpu storage.
 struct HPUMemory {
   void* data;
   size_t nbytes;
   c10::DeviceIndex device;                             // index the tensor reports
   int pool;                                            // index of the software device whose memory it is
-  // Made with the memory, not at first use: several threads may use a tensor for the first time at once.
-  c10::intrusive_ptr<c10::StorageImpl> cpu_storage;
-
   // Memory that is assigned when it is needed (lazy mode): until then `data` is null although `nbytes` is not.
   c10::StorageImpl* owner = nullptr;                   // the storage that this stands behind
   // The slot that this is in a graph being recorded; valid while that graph has the same number. 0: in none.

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <ATen/core/stack.h>
+#include <c10/core/StorageImpl.h>
+#include <c10/util/SmallVector.h>
+
+#include "device/device.h"
+#include "graph/ShapeCache.h"
+#include "runtime/KernelMemory.h"
+
+namespace openhpu {
+
+// Where an operand lies when its call runs.
+struct OperandMemory {
+  void* data = nullptr;  // of its storage
+  size_t nbytes = 0;
+  int64_t offset = 0;    // in elements
+  uint64_t storage = 0;  // the same number for operands that share a storage
+};
+
+// Where a storage that the call makes belongs.
+struct OutputMemory {
+  void* data = nullptr;
+  size_t nbytes = 0;
+  // Takes the storage that the kernel allocated; null: its contents belong at `data`.
+  c10::intrusive_ptr<c10::StorageImpl>* allocated = nullptr;
+};
+
+// Runs calls: PyTorch's CPU kernels on CPU tensors over their operands' memory. One for each worker, on its thread.
+//
+// The tensors are kept and pointed at the next call's operands, so that in a steady state nothing is allocated. The host
+// only writes addresses into commands: objects whose references both count would travel between the cores' caches at
+// each call.
+class CallRunner {
+ public:
+  explicit CallRunner(device::Device& device) : device_(device) {}
+  static CallRunner& of_worker(device::Device& device);
+
+  // `operands`: of the call's operands those that are not on the host. `outputs`: of the entry's storages.
+  void run(const ShapeEntry& entry, const OperandMemory* operands, const uint64_t* numbers, const OutputMemory* outputs);
+
+ private:
+  // A CPU storage over the memory of one of this call's operands.
+  struct Memory {
+    c10::intrusive_ptr<c10::StorageImpl> over;
+    uint64_t of = 0;
+    uint32_t aliases = 0;  // of aliases_ that lie in it
+  };
+  static constexpr size_t kNone = SIZE_MAX;
+  struct Alias {
+    c10::intrusive_ptr<c10::TensorImpl> tensor;
+    size_t memory = kNone;  // which of memories_
+  };
+  size_t memory_over(const OperandMemory& operand);  // its place in memories_
+  at::Tensor alias(const CallTemplate::Operand& operand, const OperandMemory& memory);
+  void fill_stack(const CallTemplate& call, const OperandMemory* operands, const uint64_t* numbers);
+  void keep_outputs(const ShapeEntry& entry, const OutputMemory* outputs);
+
+  device::Device& device_;
+  c10::Stack stack_;
+  c10::SmallVector<at::Tensor, 8> tensors_;
+  c10::SmallVector<PlannedOutput, 4> planned_;
+  std::vector<Alias> aliases_;
+  std::vector<Memory> memories_;
+  size_t used_ = 0;  // of aliases_
+  size_t used_memories_ = 0;
+};
+
+}  // namespace openhpu

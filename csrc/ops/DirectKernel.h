@@ -1,0 +1,14 @@
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+namespace openhpu {
+
+// Registers the generic kernel for an operator with one of the commonest C++ signatures so that PyTorch calls it with
+// its arguments as they are. Nothing where the operator has another signature: it is then called boxed.
+//
+// Boxing copies every tensor, and the first copy of a tensor that Python holds takes Python's lock, twice (see
+// c10::intrusive_ptr::retain_): a third of what it takes to queue a small operator.
+std::optional<c10::RegistrationHandleRAII> register_direct_kernel(const c10::OperatorHandle& op, c10::DispatchKey key);
+
+}  // namespace openhpu
