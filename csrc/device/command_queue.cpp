@@ -36,8 +36,9 @@ void pause() {
 // Spins until `done` or until the time is over. Returns whether it is done.
 // `meets(cpu)`: whether the thread that we wait for has to run on our own core, where it cannot as long as we spin; a
 // hand-over would then cost both spinning times.
+// `polite`: now and then the core is offered to others, who may keep it until the clock's next tick.
 template <class Meets, class Done>
-bool spin(int us, Meets meets, Done done) {
+bool spin(int us, bool polite, Meets meets, Done done) {
   if (us <= 0) return done();
   const auto deadline = Clock::now() + std::chrono::microseconds(us);
   do {
@@ -46,7 +47,7 @@ bool spin(int us, Meets meets, Done done) {
       if (done()) return true;
       pause();
     }
-    ::sched_yield();  // whoever else wants this core has better use for it
+    if (polite) ::sched_yield();
   } while (Clock::now() < deadline);
   return done();
 }
@@ -64,6 +65,8 @@ void block_signals() {
   for (int synchronous : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS}) sigdelset(&set, synchronous);
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
 }
+
+thread_local CommandQueue* this_worker = nullptr;
 
 class FunctionCommand : public Command {
  public:
@@ -108,6 +111,8 @@ struct CommandQueue::Impl {
   std::atomic<int> worker_cpu{-1};
   std::atomic<int> avoided{-1};  // the core that the worker is kept off
   std::mutex place_mutex;        // held while that changes
+  std::vector<pid_t> team;       // under it
+  std::atomic<bool> team_works{false};
 
   // Waiting hosts. `wake_at`: the lowest number that a sleeper waits for.
   static constexpr uint64_t kNobody = UINT64_MAX;
@@ -136,7 +141,7 @@ struct CommandQueue::Impl {
   bool keep_off(int core) {
     if (avoided.load(std::memory_order_relaxed) == core) return true;
     std::lock_guard lock(place_mutex);
-    if (!avoid_core(worker.native_handle(), core)) return false;
+    if (!avoid_core(worker.native_handle(), team, core)) return false;
     avoided.store(core, std::memory_order_relaxed);
     return true;
   }
@@ -204,7 +209,7 @@ void CommandQueue::Impl::sleep_until_work(CommandQueue& queue, uint64_t next) {
   // Waking a sleeping core costs the script tens of microseconds. Where the last pause was short, as between the steps
   // of a training, this one probably is too.
   if (patience > 0 && last_pause_us <= kPatienceUs) patience = std::max(patience, kPatienceUs);
-  if (!spin(patience, [&](int core) { return meets_producer(core); }, has_work)) {
+  if (!spin(patience, /*polite=*/true, [&](int core) { return meets_producer(core); }, has_work)) {
     worker_sleeps.store(1);
     while (worker_sleeps.load() && queue.submitted_.load() < next && !stop.load()) futex_wait(worker_sleeps, 1);
     worker_sleeps.store(0);
@@ -214,6 +219,7 @@ void CommandQueue::Impl::sleep_until_work(CommandQueue& queue, uint64_t next) {
 
 void CommandQueue::Impl::loop(CommandQueue& queue) {
   block_signals();
+  this_worker = &queue;
   pthread_setname_np(pthread_self(), ("hpu:" + name).substr(0, 15).c_str());
   const size_t mask = ring.size() - 1;
   uint64_t next = 1;
@@ -358,9 +364,11 @@ void CommandQueue::wait(uint64_t sequence) {
   const int spin_us = impl.spin_us.load(std::memory_order_relaxed);
   const int before_hook = std::min(spin_us, kSpinBeforeHookUs);
   auto meets = [&](int core) { return impl.meets_worker(core); };
-  if (spin(before_hook, meets, done)) return;
+  if (spin(before_hook, /*polite=*/false, meets, done)) return;
   BlockingWait waiting;
-  if (spin(spin_us - before_hook, meets, done)) return;
+  // The worker's team needs this core.
+  if (!impl.team_works.load(std::memory_order_relaxed) && spin(spin_us - before_hook, /*polite=*/false, meets, done))
+    return;
   impl.sleep_until_completed(*this, sequence);
 }
 
@@ -378,6 +386,18 @@ std::unique_ptr<CommandError> CommandQueue::take_error() {
 
 void CommandQueue::set_spin_us(int us) noexcept {
   impl_->spin_us.store(std::thread::hardware_concurrency() == 1 ? 0 : us, std::memory_order_relaxed);
+}
+
+CommandQueue* CommandQueue::of_this_worker() noexcept { return this_worker; }
+
+void CommandQueue::note_team(bool works) noexcept { impl_->team_works.store(works, std::memory_order_relaxed); }
+
+void CommandQueue::set_team(std::vector<pid_t> members) {
+  Impl& impl = *impl_;
+  std::lock_guard lock(impl.place_mutex);
+  impl.team = std::move(members);
+  const int core = impl.avoided.load(std::memory_order_relaxed);
+  if (core >= 0) avoid_core(impl.worker.native_handle(), impl.team, core);
 }
 
 void CommandQueue::set_worker_init(std::function<void()> fn) {

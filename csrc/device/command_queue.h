@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <cstdint>
 #include <exception>
@@ -74,6 +76,13 @@ class CommandQueue {
 
   // Microseconds for which an idle worker (or a waiting host) spins before it sleeps. Default 20.
   void set_spin_us(int us) noexcept;
+
+  // The queue whose worker this thread is; null if it is none.
+  static CommandQueue* of_this_worker() noexcept;
+  // On the worker: the threads (their system identifiers) that run kernels together with it.
+  void set_team(std::vector<pid_t> members);
+  // On the worker: whether they take part in what it runs from now on.
+  void note_team(bool works) noexcept;
 
   // Runs on the worker thread before its first command (thread-local set-up of the layers above).
   void set_worker_init(std::function<void()> fn);

@@ -2,16 +2,21 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <sys/types.h>
 
-// On which cores a device's worker runs. A thread that wakes another is often given company on its own core, and then
-// waits while the other works; a worker that is fed by a script is better kept off the script's core.
+#include <vector>
+
+// On which cores a device's worker and its team run. A thread that wakes another is often given company on its own core,
+// and then waits while the other works, on two cores until the next tick of the clock (4 ms) although the other core
+// sleeps. A worker that is fed by a script is better kept off the script's core, and its team off the worker's.
 namespace openhpu::device {
 
 // The cores that the process may use, as they were when first asked for.
 const cpu_set_t& process_cores();
 
-// Lets `thread` run on all of the process's cores but `core`. Returns false, having done nothing, where it has only one.
-bool avoid_core(pthread_t thread, int core) noexcept;
+// Lets the worker run on all of the process's cores but `core`, and the threads with these identifiers on the others if
+// that leaves it only one. Returns false, having done nothing, where the process has only one.
+bool avoid_core(pthread_t worker, const std::vector<pid_t>& team, int core) noexcept;
 
 // While it lives, the calling thread may use all of the process's cores, and threads that it starts inherit that.
 class AllCores {

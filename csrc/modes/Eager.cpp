@@ -4,6 +4,7 @@
 #include <c10/util/Exception.h>
 
 #include <omp.h>
+#include <unistd.h>
 
 #include <cstring>
 
@@ -34,11 +35,14 @@ void apply_threads(int wanted) noexcept {
     if (wanted > team) {
       // The worker is kept off the script's core; the threads of its team must not inherit that.
       device::AllCores all;
-      std::atomic<int> present{0};  // a region without effect would be optimised away
+      std::vector<pid_t> members(wanted, 0);
 #pragma omp parallel num_threads(wanted)
-      present.fetch_add(1);
+      members[omp_get_thread_num()] = gettid();
       team = wanted;
+      std::erase_if(members, [](pid_t member) { return member == 0 || member == gettid(); });
+      if (auto* queue = device::CommandQueue::of_this_worker()) queue->set_team(std::move(members));
     }
+    if (auto* queue = device::CommandQueue::of_this_worker()) queue->note_team(wanted > 1);
     // Not at::set_num_threads: that also changes the default of threads that start later.
     omp_set_num_threads(wanted);
     applied = wanted;

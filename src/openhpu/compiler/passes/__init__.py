@@ -5,9 +5,10 @@ from __future__ import annotations
 from torch.fx import GraphModule
 
 from openhpu.compiler.passes.distinct_outputs import distinct_outputs
+from openhpu.compiler.passes.fast_tanh import fast_tanh
 from openhpu.compiler.passes.float_zeros import float_zeros
 
-_PASSES = (distinct_outputs, float_zeros)
+_PASSES = (distinct_outputs, float_zeros, fast_tanh)
 
 
 def run(graph: GraphModule) -> None:
