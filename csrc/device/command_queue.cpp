@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -36,19 +37,34 @@ void pause() {
 // Spins until `done` or until the time is over. Returns whether it is done.
 // `meets(cpu)`: whether the thread that we wait for has to run on our own core, where it cannot as long as we spin; a
 // hand-over would then cost both spinning times.
-// `polite`: now and then the core is offered to others, who may keep it until the clock's next tick.
 template <class Meets, class Done>
-bool spin(int us, bool polite, Meets meets, Done done) {
-  if (us <= 0) return done();
-  const auto deadline = Clock::now() + std::chrono::microseconds(us);
+bool spin(Clock::time_point deadline, Meets meets, Done done) {
   do {
     if (meets(::sched_getcpu())) break;
     for (int i = 0; i < 64; ++i) {
       if (done()) return true;
       pause();
     }
-    if (polite) ::sched_yield();
   } while (Clock::now() < deadline);
+  return done();
+}
+
+// The same for a long time, offering the core to others. `crowded`: somebody took it, and kept it as long as the system
+// allows (until the clock's next tick, 4 ms). A thread that sleeps instead is given the core when it is woken.
+template <class Meets, class Done>
+bool spin_politely(Clock::time_point deadline, Meets meets, Done done, bool& crowded) {
+  constexpr auto kLong = std::chrono::microseconds(200);
+  for (auto now = Clock::now(); now < deadline;) {
+    if (meets(::sched_getcpu())) break;
+    for (int i = 0; i < 64; ++i) {
+      if (done()) return true;
+      pause();
+    }
+    const auto before = Clock::now();
+    ::sched_yield();
+    now = Clock::now();
+    if ((crowded = now - before > kLong)) break;
+  }
   return done();
 }
 
@@ -96,6 +112,8 @@ struct CommandQueue::Impl {
   std::atomic<int> spin_us{20};
   static constexpr int kPatienceUs = 1000;
   int64_t last_pause_us = 0;  // the worker's
+  static constexpr auto kCrowdedFor = std::chrono::milliseconds(100);
+  Clock::time_point crowded_until{};  // the worker's: others want its core
 
   // Producers. The mutex is never held while blocking: a thread that waits for Python's lock with it would deadlock
   // with one that has Python's lock and wants to submit.
@@ -111,6 +129,7 @@ struct CommandQueue::Impl {
   std::atomic<int> worker_cpu{-1};
   std::atomic<int> avoided{-1};  // the core that the worker is kept off
   std::mutex place_mutex;        // held while that changes
+  pid_t worker_thread = 0;       // under it, from when the worker runs
   std::vector<pid_t> team;       // under it
   std::atomic<bool> team_works{false};
 
@@ -141,7 +160,8 @@ struct CommandQueue::Impl {
   bool keep_off(int core) {
     if (avoided.load(std::memory_order_relaxed) == core) return true;
     std::lock_guard lock(place_mutex);
-    if (!avoid_core(worker.native_handle(), team, core)) return false;
+    if (worker_thread == 0) return false;  // about to start
+    if (!avoid_core(worker_thread, team, core)) return false;
     avoided.store(core, std::memory_order_relaxed);
     return true;
   }
@@ -209,7 +229,11 @@ void CommandQueue::Impl::sleep_until_work(CommandQueue& queue, uint64_t next) {
   // Waking a sleeping core costs the script tens of microseconds. Where the last pause was short, as between the steps
   // of a training, this one probably is too.
   if (patience > 0 && last_pause_us <= kPatienceUs) patience = std::max(patience, kPatienceUs);
-  if (!spin(patience, /*polite=*/true, [&](int core) { return meets_producer(core); }, has_work)) {
+  if (since < crowded_until) patience = 0;
+  bool crowded = false;
+  const auto deadline = since + std::chrono::microseconds(patience);
+  if (!spin_politely(deadline, [&](int core) { return meets_producer(core); }, has_work, crowded)) {
+    if (crowded) crowded_until = Clock::now() + kCrowdedFor;
     worker_sleeps.store(1);
     while (worker_sleeps.load() && queue.submitted_.load() < next && !stop.load()) futex_wait(worker_sleeps, 1);
     worker_sleeps.store(0);
@@ -220,6 +244,10 @@ void CommandQueue::Impl::sleep_until_work(CommandQueue& queue, uint64_t next) {
 void CommandQueue::Impl::loop(CommandQueue& queue) {
   block_signals();
   this_worker = &queue;
+  {
+    std::lock_guard lock(place_mutex);
+    worker_thread = gettid();
+  }
   pthread_setname_np(pthread_self(), ("hpu:" + name).substr(0, 15).c_str());
   const size_t mask = ring.size() - 1;
   uint64_t next = 1;
@@ -362,13 +390,14 @@ void CommandQueue::wait(uint64_t sequence) {
   }
   auto done = [&] { return completed() >= sequence; };
   const int spin_us = impl.spin_us.load(std::memory_order_relaxed);
-  const int before_hook = std::min(spin_us, kSpinBeforeHookUs);
+  const auto since = Clock::now();
+  const auto until = [&](int us) { return since + std::chrono::microseconds(us); };
   auto meets = [&](int core) { return impl.meets_worker(core); };
-  if (spin(before_hook, /*polite=*/false, meets, done)) return;
+  if (spin_us > 0 && spin(until(std::min(spin_us, kSpinBeforeHookUs)), meets, done)) return;
   BlockingWait waiting;
-  // The worker's team needs this core.
-  if (!impl.team_works.load(std::memory_order_relaxed) && spin(spin_us - before_hook, /*polite=*/false, meets, done))
-    return;
+  // Where the worker has a team, that needs this core.
+  const bool alone = !impl.team_works.load(std::memory_order_relaxed);
+  if (spin_us > kSpinBeforeHookUs && alone && spin(until(spin_us), meets, done)) return;
   impl.sleep_until_completed(*this, sequence);
 }
 
@@ -397,7 +426,7 @@ void CommandQueue::set_team(std::vector<pid_t> members) {
   std::lock_guard lock(impl.place_mutex);
   impl.team = std::move(members);
   const int core = impl.avoided.load(std::memory_order_relaxed);
-  if (core >= 0) avoid_core(impl.worker.native_handle(), impl.team, core);
+  if (core >= 0) avoid_core(impl.worker_thread, impl.team, core);
 }
 
 void CommandQueue::set_worker_init(std::function<void()> fn) {

@@ -12,10 +12,10 @@ const cpu_set_t& process_cores() {
   return cores;
 }
 
-bool avoid_core(pthread_t worker, const std::vector<pid_t>& team, int core) noexcept {
+bool avoid_core(pid_t worker, const std::vector<pid_t>& team, int core) noexcept {
   cpu_set_t set = process_cores();
   if (core >= 0 && core < CPU_SETSIZE) CPU_CLR(core, &set);
-  if (CPU_COUNT(&set) == 0 || pthread_setaffinity_np(worker, sizeof(set), &set) != 0) return false;
+  if (CPU_COUNT(&set) == 0 || sched_setaffinity(worker, sizeof(set), &set) != 0) return false;
   cpu_set_t others = process_cores();
   if (CPU_COUNT(&set) == 1) CPU_XOR(&others, &process_cores(), &set);
   if (CPU_COUNT(&others) > 0)

@@ -14,9 +14,9 @@ namespace openhpu::device {
 // The cores that the process may use, as they were when first asked for.
 const cpu_set_t& process_cores();
 
-// Lets the worker run on all of the process's cores but `core`, and the threads with these identifiers on the others if
-// that leaves it only one. Returns false, having done nothing, where the process has only one.
-bool avoid_core(pthread_t worker, const std::vector<pid_t>& team, int core) noexcept;
+// Lets the worker run on all of the process's cores but `core`, and its team on the others if that leaves it only one.
+// Threads by their system identifiers. Returns false, having done nothing, where the process has only one.
+bool avoid_core(pid_t worker, const std::vector<pid_t>& team, int core) noexcept;
 
 // While it lives, the calling thread may use all of the process's cores, and threads that it starts inherit that.
 class AllCores {

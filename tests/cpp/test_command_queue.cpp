@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -344,6 +346,49 @@ TEST(CommandQueue, WorkerHasANameAndTakesNoSignals) {
   EXPECT_TRUE(sigismember(&blocked, SIGINT));
   EXPECT_TRUE(sigismember(&blocked, SIGTERM));
   EXPECT_FALSE(sigismember(&blocked, SIGSEGV));
+}
+
+// A host that is bound to a core, which the worker must leave to it.
+TEST(CommandQueue, WorkerLeavesTheCoreOfTheHostThatFeedsIt) {
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
+  if (CPU_COUNT(&all) < 2) GTEST_SKIP() << "one core";
+  CommandQueue queue("q");
+  std::atomic<bool> leave{false};
+  std::atomic<pid_t> helper{0};
+  std::thread team([&] {
+    helper = gettid();
+    helper.notify_one();
+    leave.wait(false);
+  });
+  helper.wait(0);
+  queue.wait(queue.submit("c", [&] { CommandQueue::of_this_worker()->set_team({helper.load()}); }));
+  EXPECT_EQ(CommandQueue::of_this_worker(), nullptr);
+  for (int core = 0, tried = 0; core < CPU_SETSIZE && tried < 2; ++core) {
+    if (!CPU_ISSET(core, &all)) continue;
+    ++tried;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+    cpu_set_t workers;
+    auto meet = [&] {
+      queue.wait(queue.submit("c", [&] { sched_getaffinity(0, sizeof workers, &workers); }));
+      return CPU_ISSET(core, &workers) != 0;
+    };
+    while (meet()) {
+    }
+    for (int i = 0; i < 100; ++i) EXPECT_FALSE(meet());
+    cpu_set_t teams;
+    ASSERT_EQ(sched_getaffinity(helper, sizeof teams, &teams), 0);
+    EXPECT_TRUE(CPU_ISSET(core, &teams));
+    if (CPU_COUNT(&all) == 2) EXPECT_EQ(CPU_COUNT(&teams), 1);
+  }
+  sched_setaffinity(0, sizeof all, &all);
+  leave = true;
+  leave.notify_one();
+  team.join();
 }
 
 }  // namespace
