@@ -383,7 +383,7 @@ TEST(CommandQueue, WorkerLeavesTheCoreOfTheHostThatFeedsIt) {
     cpu_set_t teams;
     ASSERT_EQ(sched_getaffinity(helper, sizeof teams, &teams), 0);
     EXPECT_TRUE(CPU_ISSET(core, &teams));
-    if (CPU_COUNT(&all) == 2) EXPECT_EQ(CPU_COUNT(&teams), 1);
+    EXPECT_TRUE(CPU_COUNT(&all) > 2 || CPU_COUNT(&teams) == 1);
   }
   sched_setaffinity(0, sizeof all, &all);
   leave = true;
