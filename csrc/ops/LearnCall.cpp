@@ -143,11 +143,13 @@ std::shared_ptr<const ShapeEntry> OpCall::rehearse() {
   } silent;
   c10::WarningUtils::WarningHandlerGuard quiet(&silent);
   c10::InferenceMode no_autograd(true);
-  struct OneThread {
+  // The device's cores, while it has nothing to do.
+  const auto& queue = device_of(device_).queue();
+  struct Threads {
     int before = omp_get_max_threads();
-    OneThread() { omp_set_num_threads(1); }
-    ~OneThread() { omp_set_num_threads(before); }
-  } one_thread;
+    explicit Threads(bool all) { omp_set_num_threads(all ? std::max(kernel_threads(), 1) : 1); }
+    ~Threads() { omp_set_num_threads(before); }
+  } threads(queue.completed() == queue.submitted());
   OnHost call;
   try {
     alias_on_host(call, [](c10::StorageImpl& storage) {

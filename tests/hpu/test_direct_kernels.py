@@ -71,7 +71,9 @@ def test_several_results_and_optional_arguments(pair):
     assert torch.clamp(x, max=1.0).tolist() == [1.0, -2.0, 1.0]
     assert torch.clamp(x, -1.0).tolist() == [1.0, -1.0, 3.0]
     assert torch.sum(x, dtype=torch.float64).dtype == torch.float64
-    assert torch.nn.functional.gelu(x, approximate="tanh").cpu().allclose(
-        torch.nn.functional.gelu(x.cpu(), approximate="tanh")
+    assert (
+        torch.nn.functional.gelu(x, approximate="tanh")
+        .cpu()
+        .allclose(torch.nn.functional.gelu(x.cpu(), approximate="tanh"))
     )
     assert torch.ops.aten.add(x, y).tolist() == (x + y).tolist()

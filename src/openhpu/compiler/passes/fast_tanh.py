@@ -15,7 +15,13 @@ from torch.fx import Graph, GraphModule, Node
 _aten = torch.ops.aten
 _NEAR_ZERO = 0.6
 # tanh(x) = x + x^3 P(x^2): least squares, reweighted towards the smallest largest relative error.
-_COEFFICIENTS = (-0.33333298563957214, 0.13331924378871918, -0.053783826529979706, 0.02079596556723118, -0.005895150359719992)
+_COEFFICIENTS = (
+    -0.33333298563957214,
+    0.13331924378871918,
+    -0.053783826529979706,
+    0.02079596556723118,
+    -0.005895150359719992,
+)
 _NARROW = (torch.float16, torch.bfloat16)
 
 

@@ -7,7 +7,9 @@ from openhpu.compiler.passes.float_zeros import float_zeros
 
 
 def test_zero_becomes_a_float_where_the_product_is_floating():
-    graph = make_fx(lambda x, n: (x * 0, n * 0, x * 2), tracing_mode="fake")(torch.ones(2), torch.ones(2, dtype=torch.int64))
+    graph = make_fx(lambda x, n: (x * 0, n * 0, x * 2), tracing_mode="fake")(
+        torch.ones(2), torch.ones(2, dtype=torch.int64)
+    )
     assert float_zeros(graph) == 1
     graph.recompile()
     factors = [node.args[1] for node in graph.graph.find_nodes(op="call_function", target=torch.ops.aten.mul.Tensor)]
