@@ -240,16 +240,3 @@ def test_cpu_functions_compile_as_well():
     x = torch.arange(3.0)
     assert f(x).tolist() == [1.0, 3.0, 5.0]
     assert openhpu.counters()  # no device was needed for it
-
-
-def test_a_step_inside():
-    import habana_frameworks.torch.core as htcore
-
-    def work(x):
-        y = x * 3
-        htcore.mark_step()
-        return y - 1
-
-    f = compiled(work)
-    for _ in range(3):
-        assert f(torch.ones(2, device="hpu")).tolist() == [2.0, 2.0]
