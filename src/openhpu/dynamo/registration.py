@@ -48,13 +48,14 @@ def keep_out() -> None:
             function._torchdynamo_disable = True  # type: ignore[attr-defined]
             skip_code(function.__code__)
     # `mark_step` itself is traced, and does nothing then.
-    for function in (steps.add_step_closure, steps._end_step):
-        function._torchdynamo_disable = True  # type: ignore[attr-defined]
-        function._torchdynamo_disable_msg = (  # type: ignore[attr-defined]
+    for ends_step in (steps.add_step_closure, steps._end_step):
+        marks: Any = ends_step
+        marks._torchdynamo_disable = True
+        marks._torchdynamo_disable_msg = (
             "functions given to add_step_closure, and a mark_step that has to call them, run between graphs: call "
             "them outside of the compiled function, or leave fullgraph at False"
         )
-        skip_code(function.__code__)
+        skip_code(marks.__code__)
 
 
 def refuse_inductor() -> None:
