@@ -82,7 +82,9 @@ def main(arguments: str) -> None:
     training = workload.training(asked["device"], **asked["optimizer"])
     on_hpu = asked["device"] == "hpu"
     if asked["compiled"] in ("model", "both"):
-        training.model.compile(backend="hpu_backend" if on_hpu else "inductor")
+        # Not `model.compile()`, which compiles no forward of torch.nn's own, such as Sequential's.
+        backend = "hpu_backend" if on_hpu else "inductor"
+        training.model = torch.compile(training.model, backend=backend)  # type: ignore[assignment]
     if asked["compiled"] == "both":
         training.optimizer.step = torch.compile(training.optimizer.step)  # type: ignore[method-assign,assignment]
     step = openhpu.compile_step(training.step) if asked["compiled"] == "step" else training.step

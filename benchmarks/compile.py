@@ -102,9 +102,13 @@ def training(workload: Workload, rounds: int, calls: int) -> Table:
             # Rounding differs from peer to peer, and AdamW's first steps amplify it.
             _check_close(theirs[:4], losses["CPU, torch.compile"][:4], f"{workload.title}, {name}")
         found = in_turns([child.peer(name) for name, child in children.items()], rounds, calls)
-        counters = [child.counters(5) for name, child in children.items() if PEERS[name].get("device") == "hpu"]
+        counters = {name: child.counters(5) for name, child in children.items() if PEERS[name].get("device") == "hpu"}
+    outside = ", ".join(
+        f"{(count['ops_submitted'] + count['ops_waited']) // 5} ({name})" for name, count in counters.items()
+    )
     notes = [
-        _note(sum(count["ops_node_by_node"] for count in counters)),
+        _note(sum(count["ops_node_by_node"] for count in counters.values())),
+        f"Operators a step outside of compiled graphs: {outside}.",
         "Each peer in a process of its own.",
         "Aims: torch.compile >= 1.0; compile_step against the best peer: MLP 2.5, GPT 1.05, ConvNet 1.0.",
     ]

@@ -175,14 +175,6 @@ def test_graph_breaks(compiled_graphs):
         compiled(work, fullgraph=True)(torch.ones(2, device="hpu"))
 
 
-@pytest.mark.parametrize("mode", ["default", "reduce-overhead", "max-autotune"])
-def test_modes_are_accepted(mode):
-    f = compiled(lambda x: x.sin(), mode=mode)
-    x = torch.ones(2, device="hpu")
-    for _ in range(2):
-        assert torch.equal(f(x), x.sin())
-
-
 def test_gradients_of_inputs_and_double_use():
     def work(x, y):
         return (x * y).sum() + (x @ y).square().sum()
