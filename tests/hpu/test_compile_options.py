@@ -1,5 +1,7 @@
 """Options of `hpu_backend`: all of Gaudi's are accepted and checked; those with a meaning here do what they say."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
@@ -59,6 +61,16 @@ def test_which_options_have_an_effect():
     """Those that the backend reads are those that the table of settings calls effective, and no others."""
     read = {name for name in options_module.Options.__dataclass_fields__ if name in OPTIONS}
     assert read == {name for name, variable in OPTIONS.items() if settings.find(variable).effective}
+
+
+def test_the_document_says_so():
+    rows = {}
+    for row in (Path(__file__).parents[2] / "docs" / "compile.md").read_text(encoding="utf-8").splitlines():
+        if row.startswith("| `"):
+            name, variable, default, effect = (cell.strip(" `") for cell in row.strip("|").split(" | "))
+            rows[name] = variable, default, not effect.startswith("None:")
+    found = {name: settings.find(variable) for name, variable in OPTIONS.items()}
+    assert rows == {name: (row.name, row.show_default(), row.effective) for name, row in found.items()}
 
 
 def test_environment_and_argument(monkeypatch):
