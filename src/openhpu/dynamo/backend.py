@@ -69,7 +69,7 @@ def _weights(module: fx.GraphModule) -> frozenset[str]:
     context = torch._guards.TracingContext.try_get()
     places = context.fw_metadata.static_input_indices if context is not None and context.fw_metadata else ()
     placeholders = [node.name for node in module.graph.nodes if node.op == "placeholder"]
-    return frozenset(placeholders[i] for i in places)
+    return frozenset(placeholders[i] for i in places if i < len(placeholders))
 
 
 def _without_view_checks(module: fx.GraphModule) -> fx.GraphModule:
