@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+import openhpu
 from benchmarks import models, timing
 from benchmarks.timing import Peer, Turn
 from examples.peer import Answering
@@ -22,7 +23,7 @@ class Child(Answering):
     """A process that holds a training. Use with `with`.
 
     `device`: "cpu" or "hpu". `lazy`: PT_HPU_LAZY_MODE of an hpu child. `compiled`: "" (as it is), "model" (with
-    torch.compile of the model) or "both" (of the model and of the optimizer's step).
+    torch.compile of the model), "both" (of the model and of the optimizer's step) or "step" (compile_step, on hpu).
     """
 
     def __init__(
@@ -60,13 +61,10 @@ def _answer(question: str, peer: Peer) -> Any:
     kind, _, number = question.strip().rpartition(" ")
     if not kind:
         return peer.take_turn(int(number))
-    import openhpu
-    from openhpu import graphs
-
     if kind == "losses":
         losses = [peer.call().item() for _ in range(int(number))]
         if peer.on_hpu:
-            graphs.wait_for_recipes()
+            openhpu.wait_for_recipes()
         return losses
     openhpu.reset_counters()
     for _ in range(int(number)):
@@ -82,11 +80,15 @@ def main(arguments: str) -> None:
         timing.calm_malloc()
     workload = next(w for w in models.WORKLOADS if w.title == asked["title"])
     training = workload.training(asked["device"], **asked["optimizer"])
-    if asked["compiled"]:
-        training.model = torch.compile(training.model)  # type: ignore[assignment]
+    on_hpu = asked["device"] == "hpu"
+    if asked["compiled"] in ("model", "both"):
+        # Not `model.compile()`, which compiles no forward of torch.nn's own, such as Sequential's.
+        backend = "hpu_backend" if on_hpu else "inductor"
+        training.model = torch.compile(training.model, backend=backend)  # type: ignore[assignment]
     if asked["compiled"] == "both":
         training.optimizer.step = torch.compile(training.optimizer.step)  # type: ignore[method-assign,assignment]
-    peer = Peer("alone", training.step, on_hpu=asked["device"] == "hpu")
+    step = openhpu.compile_step(training.step) if asked["compiled"] == "step" else training.step
+    peer = Peer("alone", step, on_hpu=on_hpu)
     answers, sys.stdout = sys.stdout, sys.stderr  # libraries print
     for line in sys.stdin:
         print(json.dumps(_answer(line, peer)), file=answers, flush=True)

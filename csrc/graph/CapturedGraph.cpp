@@ -78,12 +78,15 @@ const std::shared_ptr<Recipe>& CapturedGraph::recipe() {
   const uint64_t version = cache.version();
   if (version == seen_version_) return recipe_;
   seen_version_ = version;
-  if (!fixed_.empty() && !with_weights_ && cache.policy() != CompilePolicy::Off) compile_fixed();
+  if ((alone_ || !fixed_.empty()) && !own_ && cache.policy() != CompilePolicy::Off) compile_alone();
   bool failed = false;
-  if (with_weights_) recipe_ = cache.recipe_of(with_weights_, failed);
-  if (failed) thaw();
+  if (own_) recipe_ = cache.recipe_of(own_, failed);
+  if (failed) {
+    alone_ = false;
+    thaw();
+  }
   bool waited = false;
-  if (!with_weights_) recipe_ = cache.recipe_for(program_->graph, program_->hash, waited, /*recurs=*/true);
+  if (!own_) recipe_ = cache.recipe_for(program_->graph, program_->hash, waited, /*recurs=*/true);
   return recipe_;
 }
 
@@ -99,16 +102,16 @@ void CapturedGraph::fix(std::vector<uint32_t> weights) {
   if (total > kMostConstantBytes) fixed_.clear();
 }
 
-void CapturedGraph::compile_fixed() {
-  device_.queue().drain();
+void CapturedGraph::compile_alone() {
   std::vector<std::pair<uint32_t, std::string>> contents;
-  {
+  if (!fixed_.empty()) {
+    device_.queue().drain();
     device::MemoryPool::AccessScope access(device_.memory());
     for (const auto& w : fixed_)
       contents.emplace_back(
           w.slot, std::string(static_cast<const char*>(w.block->data), program_->graph.slots[w.slot].nbytes));
   }
-  with_weights_ = GraphCache::instance().compile_with(program_->graph, std::move(contents));
+  own_ = GraphCache::instance().compile_with(program_->graph, std::move(contents));
 }
 
 bool CapturedGraph::weights_intact() const noexcept {
@@ -119,7 +122,7 @@ bool CapturedGraph::weights_intact() const noexcept {
 
 void CapturedGraph::thaw() noexcept {
   fixed_.clear();
-  with_weights_.reset();
+  own_.reset();
   recipe_.reset();
   seen_version_ = 0;
 }
@@ -134,9 +137,10 @@ bool CapturedGraph::has_recipe() const {
   return recipe_ != nullptr;
 }
 
-void CapturedGraph::compile() {
+void CapturedGraph::compile(bool alone) {
   flush(device_);
   auto lock = lock_patiently(mutex_);
+  alone_ = alone;
   if (!program_->graph.empty()) recipe();
 }
 
@@ -194,7 +198,7 @@ void CapturedGraph::release(const std::vector<uint32_t>& slots, bool scratch) {
     auto& words = changed->graph.words;
     words.resize(words.size() - changed->graph.slots.size());
     seal(*changed);
-    with_weights_.reset();
+    own_.reset();
     recipe_.reset();
     seen_version_ = 0;
   }

@@ -49,8 +49,9 @@ class CapturedGraph {
   // on all weights are inputs. Before `compile`.
   void fix(std::vector<uint32_t> weights);
   void replay(const std::vector<Substitute>& substitutes = {});
-  // Asks for the recipe; under the compile policy `sync` waits for it.
-  void compile();
+  // Asks for the recipe; under the compile policy `sync` waits for it. `alone`: for one of its own, for exactly these
+  // sizes, in place of one that graphs of other sizes share.
+  void compile(bool alone = false);
 
   // Gives up the fixed memory of slots; of those that are made by the graph and of which `scratch` says so, for good: they
   // become scratch memory, of the others until a replay substitutes them.
@@ -72,7 +73,7 @@ class CapturedGraph {
   void seal(CapturedProgram& program) const;
   static void list_changed(CapturedProgram& program);
   const std::shared_ptr<Recipe>& recipe();
-  void compile_fixed();
+  void compile_alone();
   bool weights_intact() const noexcept;
   void thaw() noexcept;
 
@@ -89,7 +90,8 @@ class CapturedGraph {
     uint64_t writes;
   };
   std::vector<Weight> fixed_;
-  std::shared_ptr<GraphCache::Compilation> with_weights_;
+  bool alone_ = false;  // wants a recipe of its own, without weights too
+  std::shared_ptr<GraphCache::Compilation> own_;
 };
 
 }  // namespace openhpu

@@ -110,7 +110,7 @@ class GraphHandle {
     return *graph_;
   }
 
-  void compile() { graph("compile").compile(); }
+  void compile(bool alone) { graph("compile").compile(alone); }
 
   void replay() {
     auto& g = graph("replay");
@@ -394,7 +394,7 @@ void bind_capture(py::module& m) {
       .def("capture_end", wrap([](GraphHandle& g) { g.capture_end(); }))
       .def("abandon", wrap([](GraphHandle& g, const std::string& why) { g.abandon(why); }))
       .def("reset", wrap([](GraphHandle& g) { g.reset(); }))
-      .def("compile", wrap([](GraphHandle& g) { g.compile(); }))
+      .def("compile", wrap([](GraphHandle& g, bool alone) { g.compile(alone); }), py::arg("alone") = false)
       .def("replay", wrap([](GraphHandle& g, bool) { g.replay(); }), py::arg("asynchronous") = false)
       .def("replayV2", wrap([](GraphHandle& g, const std::vector<at::Tensor>& captured, const std::vector<at::Tensor>& tensors,
                                bool) { g.replay_v2(captured, tensors); }),

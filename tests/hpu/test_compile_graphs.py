@@ -175,14 +175,6 @@ def test_graph_breaks(compiled_graphs):
         compiled(work, fullgraph=True)(torch.ones(2, device="hpu"))
 
 
-@pytest.mark.parametrize("mode", ["default", "reduce-overhead", "max-autotune"])
-def test_modes_are_accepted(mode):
-    f = compiled(lambda x: x.sin(), mode=mode)
-    x = torch.ones(2, device="hpu")
-    for _ in range(2):
-        assert torch.equal(f(x), x.sin())
-
-
 def test_gradients_of_inputs_and_double_use():
     def work(x, y):
         return (x * y).sum() + (x @ y).square().sum()
@@ -240,16 +232,3 @@ def test_cpu_functions_compile_as_well():
     x = torch.arange(3.0)
     assert f(x).tolist() == [1.0, 3.0, 5.0]
     assert openhpu.counters()  # no device was needed for it
-
-
-def test_a_step_inside():
-    import habana_frameworks.torch.core as htcore
-
-    def work(x):
-        y = x * 3
-        htcore.mark_step()
-        return y - 1
-
-    f = compiled(work)
-    for _ in range(3):
-        assert f(torch.ones(2, device="hpu")).tolist() == [2.0, 2.0]

@@ -123,21 +123,6 @@ def test_items():
             assert f(torch.full((2,), float(k), device="hpu")).tolist() == [4.0 * k * k + 1] * 2
 
 
-def test_without_eager_fallback_an_error_names_operator_and_line():
-    def work(x):
-        y = x + 1
-        return torch.nonzero(y)
-
-    number = line() - 2
-    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
-        f = compiled(work, options={"use_eager_fallback": False})
-        with pytest.raises(Exception) as error:
-            f(torch.ones(3, device="hpu"))
-    assert "aten::nonzero can't be part of a compiled graph" in str(error.value)
-    assert f'test_compile_partition.py", line {number}' in str(error.value)
-    assert "torch.nonzero(y)" in str(error.value)
-
-
 def test_without_eager_fallback_a_refused_operator_is_an_error():
     def work(x):
         y = x + 1
@@ -186,30 +171,6 @@ def test_the_analyzer():
         {"aten::add.Tensor": OpCount(1, 0), "aten::mul.Tensor": OpCount(1, 0), "aten::digamma": OpCount(0, 1)}
     ]
     assert analyzer.get_partition_num() == 2
-
-
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        ({"no_such": 1}, "there is no option 'no_such'; the options are use_compiled_recipes"),
-        ({"decomposition_mode": "all"}, "option 'decomposition_mode'"),
-    ],
-)
-def test_wrong_options(options, message):
-    with pytest.raises(Exception, match=message):
-        compiled(lambda x: x + 1, options=options)(torch.ones(2, device="hpu"))
-
-
-def test_options(compiled_graphs, counted):
-    x = torch.ones(2, device="hpu")
-    f = compiled(lambda x: nn.functional.gelu(x) + 1, options={"use_compiled_recipes": False})
-    f(x)
-    with counted() as moved:
-        f(x)
-    assert moved["graph_replays"] == 0 and moved["ops_submitted"] + moved["ops_recorded"] == 2
-    f = compiled(lambda x: nn.functional.silu(x) + 1, options={"decomposition_mode": "core_aten"})
-    torch.testing.assert_close(f(x), nn.functional.silu(x) + 1)
-    assert "aten::silu" not in compiled_graphs[-1].layout.clusters[0]
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Inductor's own

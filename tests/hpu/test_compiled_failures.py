@@ -47,6 +47,28 @@ def test_a_graph_that_cannot_be_compiled_is_one_warning(script):
     assert "<string>:" in warning  # the line from which it was recorded
 
 
+def test_compiled_functions_without_a_compiler(script):
+    """torch.compile and compile_step go on operator by operator, with a warning for each graph."""
+    code = """
+        import torch, openhpu
+        x = torch.arange(6.0, device="hpu")
+        f = torch.compile(lambda x: (x * 2 + 1).tanh().sum(), backend="hpu_backend")
+        step = openhpu.compile_step(lambda x: (x - 1).abs().sum())
+        for _ in range(2):
+            for k in range(3):
+                y = f(x * k)
+                torch.testing.assert_close(y, (x * k * 2 + 1).tanh().sum())
+                assert step(x).item() == 11
+            openhpu.wait_for_recipes()
+        print(len(openhpu.recipes()), openhpu.counters()["graph_replays"] > 0)
+    """
+    environment = {**MODE, "PT_HPU_LAZY_MODE": "0"}
+    result = script(code, CXX="/bin/false", PT_HPU_RECIPE_CACHE_CONFIG="", **environment)
+    assert result.out == "0 True"
+    found = warnings_in(result)
+    assert len(found) == 2 and all("can't be compiled and runs operator by operator" in text for text in found)
+
+
 def test_a_killed_compiler_costs_its_graph_and_the_next_one_is_compiled(script):
     code = (
         COMMON

@@ -135,3 +135,53 @@ def test_a_learning_rate_that_changes_is_no_new_recipe(counted):
         compiled.append(moved["recipes_compiled"])
         torch.testing.assert_close(loss.cpu(), plain(reference, other, x.cpu(), target.cpu()), rtol=1e-4, atol=1e-5)
     assert sum(compiled) <= 2 and not any(compiled[6:])
+
+
+def test_weights_as_constants(compiled_graphs, counted):
+    """A recipe that holds the weights; after a write to one, a recipe that takes them all."""
+    model, _, x, _ = setting()
+    reference = setting("cpu")[0].eval()
+    f = torch.compile(model.eval(), backend="hpu_backend", options={"use_graph_freezing": True})
+
+    def check(k):
+        given = x * k
+        torch.hpu.synchronize()
+        with torch.no_grad(), counted() as moved:
+            result = f(given)
+            torch.hpu.synchronize()
+        with torch.no_grad():
+            torch.testing.assert_close(result.cpu(), reference(given.cpu()), rtol=1e-3, atol=1e-4)
+        return moved
+
+    check(1.0), check(2.0)
+    moved = check(-1.0)
+    assert moved["graph_replays"] == 1 and moved["ops_node_by_node"] == moved["recipes_compiled"] == 0
+    (graph,) = compiled_graphs
+    captured = graph.clusters[0]._only.graph
+    assert captured.describe()["constants"] > 0
+    with torch.no_grad():
+        for m in (model, reference):
+            m.head.weight.mul_(2)
+    check(1.0)
+    assert captured.describe()["constants"] == 0
+    moved = check(0.5)
+    assert moved["graph_replays"] == 1 and moved["ops_node_by_node"] == moved["recipes_compiled"] == 0
+
+
+def test_a_recipe_for_each_size(counted):
+    f = torch.compile(
+        lambda x: ((x * 3).exp() + x.shape[0]).sum(0),
+        backend="hpu_backend", dynamic=True, options={"force_static_compile": True},
+    )  # fmt: skip
+    compiled = []
+    for n in (3, 5, 8, 13, 5):
+        x = torch.linspace(0, 1, n * 2).view(n, 2)
+        given = x.to("hpu")
+        torch.hpu.synchronize()
+        with counted() as moved:
+            results = f(given), f(given)
+            torch.hpu.synchronize()
+        compiled.append(moved["recipes_compiled"])
+        for result in results:
+            torch.testing.assert_close(result.cpu(), ((x * 3).exp() + n).sum(0))
+    assert compiled[-3:] == [1, 1, 0]

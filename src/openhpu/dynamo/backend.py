@@ -34,7 +34,8 @@ def hpu_backend(
 
     def compiler(kind: str) -> Callable[..., Any]:
         def compile_graph(aten: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
-            graph = CompiledGraph(_without_view_checks(aten), kind, settings)
+            weights = _weights(aten) if kind == "inference" and settings.use_graph_freezing else frozenset()
+            graph = CompiledGraph(_without_view_checks(aten), kind, settings, weights)
 
             def run(args: list[Any]) -> Sequence[Any]:
                 return graph(args)
@@ -47,7 +48,7 @@ def hpu_backend(
     backend = aot_autograd(
         fw_compiler=compiler("forward"),
         bw_compiler=compiler("backward"),
-        inference_compiler=compiler("inference"),
+        inference_compiler=compiler("inference" if settings.inference else "forward"),
         partition_fn=functools.partial(min_cut_rematerialization_partition, compiler="openhpu"),
         decompositions=_decompositions(settings),
         keep_inference_input_mutations=settings.keep_input_mutations,
@@ -61,6 +62,14 @@ def _decompositions(settings: Options) -> dict[Any, Any]:
 
         return core_aten_decompositions()  # type: ignore[no-any-return]
     return {}  # operators run natively, and the compiler of recipes has decompositions of its own
+
+
+def _weights(module: fx.GraphModule) -> frozenset[str]:
+    """Names of the placeholders that stand for parameters and buffers of modules, as Dynamo tells AOTAutograd."""
+    context = torch._guards.TracingContext.try_get()
+    places = context.fw_metadata.static_input_indices if context is not None and context.fw_metadata else ()
+    placeholders = [node.name for node in module.graph.nodes if node.op == "placeholder"]
+    return frozenset(placeholders[i] for i in places if i < len(placeholders))
 
 
 def _without_view_checks(module: fx.GraphModule) -> fx.GraphModule:

@@ -36,17 +36,22 @@ class Inputs:
 
     A capture is tied to no memory only where an input is all of a storage. So an argument of other strides is given as
     the flat range of memory that it spans, and viewed again inside. At the capture, one that is part of a storage, or
-    shares it with another argument, is replaced by a copy, which is copied back if the graph writes it.
+    shares it with another argument, is replaced by a copy, which is copied back if the graph writes it. The arguments
+    at the places `fixed` are no inputs: the capture reads them where they lie.
     """
 
-    def __init__(self, args: Sequence[Any], written: frozenset[int]) -> None:
-        self.places = [i for i, arg in enumerate(args) if isinstance(arg, torch.Tensor)]
+    def __init__(self, args: Sequence[Any], written: frozenset[int], fixed: frozenset[int] = frozenset()) -> None:
+        tensors = [i for i, arg in enumerate(args) if isinstance(arg, torch.Tensor)]
+        self.places = [i for i in tensors if i not in fixed]
+        self.weights = [args[i].detach() for i in tensors if i in fixed]
+        self.addresses = [(i, args[i].data_ptr()) for i in tensors if i in fixed]
         self.static = list(args)  # the arguments at the capture
         self.tensors: list[torch.Tensor] = []  # what the capture calls its inputs
         self.flat: dict[int, tuple[torch.Size, tuple[int, ...]]] = {}  # by place: sizes and strides
         self._owners: dict[int, int] = {}  # address of a storage: place
         self._copied: list[tuple[int, torch.Tensor]] = []
-        seen: set[int] = set()
+        seen = {weight.untyped_storage().data_ptr() for weight in self.weights}
+        self.fixed_storages = frozenset(seen)
         for i in self.places:
             self._add(i, args[i], seen, i in written)
         self.identity = not self.flat and len(self.places) == len(args)
@@ -98,12 +103,14 @@ class Inputs:
 
     def forget(self) -> None:
         """Let go of the tensors of the capture."""
-        self.static, self.tensors, self._copied = [], [], []
+        self.static, self.tensors, self.weights, self._copied = [], [], [], []
 
     def given(self, args: Sequence[Any]) -> Any:
         """The tensors that take the inputs' place in a later call with `args`; None if those lie otherwise."""
         if self.identity:
             return args
+        if self.moved(args):
+            return None
         found = []
         for i in self.places:
             arg = args[i]
@@ -113,6 +120,10 @@ class Inputs:
                 arg = _span(arg.detach())
             found.append(arg)
         return found
+
+    def moved(self, args: Sequence[Any]) -> bool:
+        """Whether one of the fixed arguments lies elsewhere than at the capture."""
+        return any(args[i].data_ptr() != address for i, address in self.addresses)
 
     def owner(self, tensor: torch.Tensor) -> int | None:
         """The place of the argument in whose memory `tensor` lies, as returned by the captured graph."""
@@ -137,6 +148,7 @@ class Captured:
         self._inputs = inputs
         self._fresh: list[torch.Tensor] = []
         self._positions: dict[int, int] = {}  # address of a storage: where the first result in it is in `_fresh`
+        constants |= inputs.fixed_storages
         results = [self._result(value, constants) for value in outputs]
         graph.mark_user_outputs(self._fresh, transient=True)
         # What is left with memory of its own was never written by an operator: uninitialised tensors.
@@ -188,6 +200,10 @@ class Captured:
         for k, make in self._renewed.items():
             outputs[k] = make(args, outputs)
         return [outputs[result] if isinstance(result, int) else result(args, outputs) for result in self._results]
+
+    def weights_moved(self, args: Sequence[Any]) -> bool:
+        """Whether `args` can't be run because weights, which are constants of this graph, lie elsewhere."""
+        return self._inputs.moved(args)
 
 
 def _constant(value: Any) -> Output:

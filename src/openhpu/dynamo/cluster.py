@@ -13,6 +13,7 @@ from torch import fx
 from openhpu import _C, graphs, hpu
 from openhpu.dynamo import nodes
 from openhpu.dynamo.captured import Captured, Inputs
+from openhpu.dynamo.options import Options
 
 # A device has room for one capture at a time. A backward, on its own thread, may find a forward's under way.
 _capturing = threading.Lock()
@@ -22,20 +23,32 @@ class Cluster:
     """`module`, whose nodes all run on one hpu device, and its captures.
 
     `whole`: not a part of a graph. `refuse` is called with each node that a capture can't hold, before it runs eagerly.
+    `weights`: placeholders that are constants of the recipe, for as long as they stay where they are and nothing
+    writes to them. A graph of varying sizes has none, since its one recipe serves all sizes.
     """
 
     def __init__(
-        self, module: fx.GraphModule, max_captures: int, refuse: Callable[[fx.Node], None], whole: bool = True
+        self,
+        module: fx.GraphModule,
+        options: Options,
+        refuse: Callable[[fx.Node], None],
+        weights: frozenset[str] = frozenset(),
+        whole: bool = True,
     ) -> None:
         self.module = module
         self.calls = 0
-        self._max_captures = max_captures
+        self._max_captures = options.max_captures
+        self._alone = options.force_static_compile
         self._refuse = refuse
         self._written = nodes.written_placeholders(module)
         # AOTAutograd sees to it that no argument shares memory with one that is written; a part of its graph may get
         # such a pair, and a recipe would not keep the order of reads and writes between two of its inputs.
         self._check_sharing = bool(self._written) and not whole
         self._varies = nodes.is_dynamic(module)
+        placeholders = [node.name for node in module.graph.nodes if node.op == "placeholder"]
+        self._weights = frozenset(
+            i for i, name in enumerate(placeholders) if name in weights and i not in self._written and not self._varies
+        )
         self._constants = frozenset(
             tensor.untyped_storage().data_ptr() for tensor in nodes.constants(module) if tensor.device.type == "hpu"
         )
@@ -46,6 +59,11 @@ class Cluster:
     def captures(self) -> int:
         """Captures held now."""
         return len(self._captures) + (self._only is not None)
+
+    @property
+    def weights(self) -> frozenset[int]:
+        """Which arguments are constants of what is captured."""
+        return self._weights
 
     def __call__(self, args: Sequence[Any]) -> Sequence[Any]:
         self.calls += 1
@@ -65,7 +83,13 @@ class Cluster:
             if captured is None:
                 return self._capture(args, None)
         results = captured(args)
-        return self.plain(args) if results is None else results
+        if results is not None:
+            return results
+        if captured.weights_moved(args):
+            # They were replaced, or the graph serves several models: from now on they are inputs like others.
+            self._weights = frozenset()
+            return self._capture(args, None)
+        return self.plain(args)
 
     def plain(self, args: Sequence[Any]) -> Sequence[Any]:
         """The results for `args`, operator by operator."""
@@ -89,7 +113,7 @@ class Cluster:
         return nodes.device_of(self.module) or torch.device("hpu", hpu.current_device())
 
     def _capture_here(self, args: Sequence[Any], key: Hashable) -> Sequence[Any]:
-        inputs = Inputs(args, self._written)
+        inputs = Inputs(args, self._written, self._weights)
         graph = _C.CapturedGraph()
         try:
             graph.capture_begin()
@@ -98,6 +122,7 @@ class Cluster:
         interpreter = _Capturing(self.module, graph, self._refuse)
         try:
             graph.mark_user_inputs(inputs.tensors)
+            graph.mark_weights(inputs.weights)
             outputs: Sequence[Any] = interpreter.run(*inputs.static)
             if not interpreter.refused:
                 graph.capture_end()
@@ -111,7 +136,7 @@ class Cluster:
             return _for_caller(inputs, args, outputs)
         results = _for_caller(inputs, args, outputs)
         captured = Captured(graph, inputs, outputs, self._constants)
-        graph.compile()  # now that it is known which results are needed
+        graph.compile(self._alone)  # now that it is known which results are needed
         if key is None:
             self._only = captured
         else:

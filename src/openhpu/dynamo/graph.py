@@ -50,11 +50,14 @@ class CompiledGraph:
     cut where an operator can't be captured: by what is known of it beforehand, and again when a capture refuses one.
     """
 
-    def __init__(self, module: fx.GraphModule, kind: str, options: Options) -> None:
+    def __init__(
+        self, module: fx.GraphModule, kind: str, options: Options, weights: frozenset[str] = frozenset()
+    ) -> None:
         self.kind = kind  # "forward", "backward" or "inference"
         self.layout = Layout()
         self._module = module
         self._options = options
+        self._weights = weights  # placeholders whose contents recipes may hold
         self._refused: dict[str, str] = {}  # names of nodes: why
         self.device = nodes.device_of(module)
         self._stale = False
@@ -110,7 +113,7 @@ class CompiledGraph:
             return self._eager()
         if not eager:
             self.layout.clusters = [Counter(map(nodes.name_of, compute))]
-            self._clusters = [Cluster(self._module, self._options.max_captures, self._refuse)]
+            self._clusters = [Cluster(self._module, self._options, self._refuse, self._weights)]
             return self._clusters[0]
         return self._split(order, eager)
 
@@ -152,7 +155,7 @@ class CompiledGraph:
             compute = [node for node in module.graph.nodes if nodes.is_compute(node)]
             if not compute:
                 continue
-            cluster = Cluster(module, self._options.max_captures, self._refuse, whole=False)
+            cluster = Cluster(module, self._options, self._refuse, self._weights, whole=False)
             self._clusters.append(cluster)
             self.layout.clusters.append(Counter(map(nodes.name_of, compute)))
             setattr(whole, name, _ClusterModule(cluster))

@@ -41,6 +41,9 @@ class Options:
     decomposition_mode: str
     keep_input_mutations: bool
     use_eager_fallback: bool
+    use_graph_freezing: bool
+    inference: bool
+    force_static_compile: bool
     max_captures: int = 64  # of one graph, for inputs of different metadata
 
 

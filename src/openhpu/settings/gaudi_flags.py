@@ -83,6 +83,14 @@ _EFFECTIVE = (
          "torch.compile: whether inputs are written inside the graph; 0: copied after it."),
     _row("PT_HPU_USE_EAGER_FALLBACK", "bool", True, _COMPILE,
          "torch.compile: operators that can't be part of a recipe run eagerly between recipes; 0: they are an error."),
+    _row("PT_HPU_COMPILE_GRAPH_FREEZE", "bool", False, _COMPILE,
+         "torch.compile: weights of inference graphs of fixed sizes are constants of their recipes, until they are "
+         "written or replaced; 64 MiB a graph at most."),
+    _row("PT_HPU_USE_INFERENCE_COMPILER", "bool", True, _COMPILE,
+         "torch.compile: graphs without gradients are compiled as such; 0: as forward graphs, whose weights are "
+         "inputs."),
+    _row("PT_HPU_FORCE_STATIC_COMPILE", "bool", False, _COMPILE,
+         "torch.compile: each size has a recipe of its own, also in graphs whose sizes vary; 0: they share one."),
     _row("GRAPH_VISUALIZATION", "bool", False, _EACH_USE,
          "Lazy mode: write each graph that is compiled as a Python program, as SVG and as pbtxt."),
     _row("PT_HPU_GRAPH_DUMP_MODE", "choice", "", _EACH_USE,
@@ -129,20 +137,24 @@ _GRAPHS = (
     _idle("PT_HPU_OVERRIDE_LINEAR_MATMUL_EAGER", "bool", False, "Keep linear and matmul whole."),
     _idle("PT_HPU_WRAP_RANDOM_OPS_COMPILE", "bool", True, "Compiled random operators take a seed tensor."),
     _idle("PT_HPU_ENABLE_COMPILED_AUTOGRAD", "bool", False, "Compiled autograd."),
-    _idle("PT_HPU_COMPILE_GRAPH_FREEZE", "bool", False, "torch.compile: freeze parameters."),
-    _idle("PT_HPU_COMPILE_DISCARD_FROZEN_PARAMS", "bool", False, "torch.compile: free frozen parameters."),
-    _idle("PT_HPU_COMPILE_REMOVE_UNNECESSARY_CLONES", "bool", True, "torch.compile: remove needless clones."),
-    _idle("PT_HPU_USE_INPLACE_COLLECTIVE", "bool", True, "torch.compile: collectives in place."),
-    _idle("PT_HPU_USE_INPLACE_INDEX_COPY", "bool", True, "torch.compile: index_copy in place."),
-    _idle("PT_HPU_USE_INFERENCE_COMPILER", "bool", True, "torch.compile: a compiler of its own for inference."),
-    _idle("PT_HPU_ENABLE_SFG", "bool", False, "Signals out of running graphs."),
-    _idle("PT_HPU_USE_CPP_PARTITIONER", "bool", True, "torch.compile: partition in C++."),
-    _idle("PT_HPU_ENABLE_ALLREDUCE_GRAPH_SPLIT", "bool", True, "torch.compile: split graphs at collectives."),
-    _idle("PT_HPU_FORCE_STATIC_COMPILE", "bool", False, "torch.compile: static shapes only."),
-    _idle("PT_HPU_REINPLACE_ADD", "bool", True, "torch.compile: additions in place."),
-    _idle("PT_HPU_REASSIGN_FULL_COPY", "bool", True, "torch.compile: replace full copies."),
-    _idle("PT_HPU_REASSIGN_COPY_", "bool", True, "torch.compile: replace copy_."),
-    _idle("PT_HPU_USE_BOXED_INPUT", "bool", True, "torch.compile: inputs are freed early."),
+    _idle("PT_HPU_COMPILE_DISCARD_FROZEN_PARAMS", "bool", False, "torch.compile: free frozen parameters; here they "
+          "stay, since a write to them is seen."),
+    _idle("PT_HPU_COMPILE_REMOVE_UNNECESSARY_CLONES", "bool", True, "torch.compile: remove needless clones; recipes "
+          "never hold any."),
+    _idle("PT_HPU_USE_INPLACE_COLLECTIVE", "bool", True, "torch.compile: collectives in place; no graph holds any "
+          "here."),
+    _idle("PT_HPU_USE_INPLACE_INDEX_COPY", "bool", True, "torch.compile: index_copy in place; a recipe writes where it "
+          "may."),
+    _idle("PT_HPU_ENABLE_SFG", "bool", False, "torch.compile: signals out of running graphs; here one runs to its "
+          "end."),
+    _idle("PT_HPU_USE_CPP_PARTITIONER", "bool", True, "torch.compile: partition in C++; there is one partitioner."),
+    _idle("PT_HPU_ENABLE_ALLREDUCE_GRAPH_SPLIT", "bool", True, "torch.compile: split graphs at collectives; no graph "
+          "holds any here."),
+    _idle("PT_HPU_REINPLACE_ADD", "bool", True, "torch.compile: additions in place; a recipe writes where it may."),
+    _idle("PT_HPU_REASSIGN_FULL_COPY", "bool", True, "torch.compile: replace full copies; recipes hold none that are "
+          "needless."),
+    _idle("PT_HPU_REASSIGN_COPY_", "bool", True, "torch.compile: replace copy_; recipes hold none that are needless."),
+    _idle("PT_HPU_USE_BOXED_INPUT", "bool", True, "torch.compile: inputs are freed early; here always."),
     _idle("PT_HPU_DISABLE_*", "bool", False, "Disable one compiler pass by name."),
     _idle("PT_HPU_GPU_MIGRATION", "bool", False, "Translate CUDA calls of a script into HPU calls."),
     _idle("PT_HPU_REPLACE_ADAM_ADAMW", "bool", False, "Replace torch.optim's Adam by a variant with mark_step."),

@@ -1,0 +1,46 @@
+"""One first start of compiled training in a process of its own: `python -m benchmarks.compile_probe PEER`. Prints JSON.
+
+`PEER`: "model" (torch.compile of the model on hpu), "step" (compile_step) or "cpu" (torch.compile of the model on the
+CPU). Whether it is a cold or a warm start is up to the cache folders that the environment names.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+import torch
+
+import openhpu
+from benchmarks import models
+from openhpu import hpu
+
+
+def main(peer: str) -> None:
+    """Time the first step, and how long it takes until nothing is left to compile, of the GPT, in seconds."""
+    training = models.GPT_SMALL.training("cpu" if peer == "cpu" else "hpu")
+    if peer != "cpu":
+        hpu.synchronize()
+    step = training.step
+    if peer == "step":
+        step = openhpu.compile_step(training.step)
+    else:
+        backend = "inductor" if peer == "cpu" else "hpu_backend"
+        training.model = torch.compile(training.model, backend=backend)  # type: ignore[assignment]
+    start = time.perf_counter()
+    step().item()
+    first = time.perf_counter() - start
+    for _ in range(2):  # backward graphs, and steps that are captured at their second call
+        step().item()
+    openhpu.wait_for_recipes()
+    step().item()
+    ready = time.perf_counter() - start
+    openhpu.reset_counters()
+    step().item()
+    alone = openhpu.counters()["ops_node_by_node"]
+    print(json.dumps({"first": first, "ready": ready, "node by node": alone}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

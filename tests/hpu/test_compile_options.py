@@ -1,0 +1,272 @@
+"""Options of `hpu_backend`: all of Gaudi's are accepted and checked; those with a meaning here do what they say."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from openhpu import settings
+from openhpu.dynamo import OPTIONS
+from openhpu.dynamo import options as options_module
+from tests.hpu.support import line
+
+pytestmark = pytest.mark.usefixtures("compiled_graphs")
+
+
+def compiled(function, **options):
+    return torch.compile(function, backend="hpu_backend", fullgraph=True, **options)
+
+
+def frozen(function, **options):
+    return compiled(function, options={"use_graph_freezing": True, **options})
+
+
+def small_model():
+    torch.manual_seed(0)
+    layers = nn.Linear(6, 8), nn.BatchNorm1d(8), nn.GELU(), nn.Linear(8, 3)
+    return nn.Sequential(*layers).eval().to("hpu")
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"no_such": 1}, "there is no option 'no_such'; the options are use_compiled_recipes"),
+        ({"decomposition_mode": "all"}, "option 'decomposition_mode'"),
+        ({"use_graph_freezing": "perhaps"}, "option 'use_graph_freezing'"),
+        ({"force_static_compile": 3}, "option 'force_static_compile'"),
+    ],
+)
+def test_wrong_options(options, message):
+    with pytest.raises(Exception, match=message):
+        compiled(lambda x: x + 1, options=options)(torch.ones(2, device="hpu"))
+
+
+def test_all_of_gaudis_options_are_accepted():
+    assert len(OPTIONS) == 18
+    given = {name: settings.get(variable) for name, variable in OPTIONS.items()}
+    for flip in (False, True):
+        f = compiled(
+            lambda x: nn.functional.gelu(x) + 1,
+            options={
+                k: not v if flip and isinstance(v, bool) and k != "use_eager_fallback" else v for k, v in given.items()
+            },
+        )
+        x = torch.ones(2, device="hpu")
+        for _ in range(3):
+            torch.testing.assert_close(f(x), nn.functional.gelu(x) + 1)
+
+
+def test_which_options_have_an_effect():
+    """Those that the backend reads are those that the table of settings calls effective, and no others."""
+    read = {name for name in options_module.Options.__dataclass_fields__ if name in OPTIONS}
+    assert read == {name for name, variable in OPTIONS.items() if settings.find(variable).effective}
+
+
+def test_the_document_says_so():
+    rows = {}
+    for row in (Path(__file__).parents[2] / "docs" / "compile.md").read_text(encoding="utf-8").splitlines():
+        if row.startswith("| `"):
+            name, variable, default, effect = (cell.strip(" `") for cell in row.strip("|").split(" | "))
+            rows[name] = variable, default, not effect.startswith("None:")
+    found = {name: settings.find(variable) for name, variable in OPTIONS.items()}
+    assert rows == {name: (row.name, row.show_default(), row.effective) for name, row in found.items()}
+
+
+def test_environment_and_argument(monkeypatch):
+    monkeypatch.setenv("PT_HPU_COMPILE_GRAPH_FREEZE", "1")
+    assert options_module.read().use_graph_freezing
+    assert not options_module.read({"use_graph_freezing": False}).use_graph_freezing
+
+
+def test_without_recipes(counted):
+    x = torch.ones(2, device="hpu")
+    f = compiled(lambda x: nn.functional.gelu(x) + 1, options={"use_compiled_recipes": False})
+    f(x)
+    with counted() as moved:
+        f(x)
+    assert moved["graph_replays"] == 0 and moved["ops_submitted"] + moved["ops_recorded"] == 2
+
+
+def test_decompositions(compiled_graphs):
+    x = torch.ones(2, device="hpu")
+    f = compiled(lambda x: nn.functional.silu(x) + 1, options={"decomposition_mode": "core_aten"})
+    torch.testing.assert_close(f(x), nn.functional.silu(x) + 1)
+    assert "aten::silu" not in compiled_graphs[-1].layout.clusters[0]
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_writes_to_inputs(kept, compiled_graphs):
+    def work(x):
+        x.mul_(2)
+        return x + 1
+
+    f = compiled(work, options={"keep_input_mutations": kept})
+    with torch.no_grad():
+        for k in range(3):
+            x = torch.full((2,), float(k), device="hpu")
+            assert f(x).tolist() == [2.0 * k + 1] * 2 and x.tolist() == [2.0 * k] * 2
+    (graph,) = compiled_graphs
+    assert ("aten::copy_" in graph.layout.clusters[0]) == kept
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_the_inference_compiler(own, compiled_graphs):
+    """Without it graphs of inference are forward graphs, whose weights are inputs."""
+    model = small_model()
+    f = frozen(model, inference=own)
+    x = torch.randn(4, 6, device="hpu")
+    with torch.no_grad():
+        for _ in range(2):
+            torch.testing.assert_close(f(x), model(x))
+    (graph,) = compiled_graphs
+    assert graph.kind == ("inference" if own else "forward")
+    assert bool(graph.clusters[0].weights) == own
+
+
+class TestFreezing:
+    """Weights are constants of the graph as long as they are what they were; then they are inputs again."""
+
+    def test_weights_are_no_inputs(self, compiled_graphs, counted):
+        model = small_model()
+        f, plain = frozen(model), compiled(model)
+        x = torch.randn(4, 6, device="hpu")
+        with torch.no_grad():
+            f(x), plain(x)
+            for k in range(3):
+                torch.testing.assert_close(f(x * k), model(x * k))
+            with counted() as moved:
+                f(x)
+        assert moved["graph_replays"] == 1 and moved["ops_submitted"] == moved["ops_recorded"] == 0
+        first, second = (graph.clusters[0] for graph in compiled_graphs)
+        assert len(first.weights) == 8 and not second.weights  # with the statistics of the batch norm
+
+    def test_weights_that_are_written(self):
+        model = small_model()
+        f = frozen(model)
+        x = torch.randn(4, 6, device="hpu")
+        with torch.no_grad():
+            f(x), f(x)
+            for change in (
+                lambda: model[0].weight.mul_(2),
+                lambda: model[3].bias.data.fill_(1),
+                lambda: model[1].running_mean.add_(1),
+                lambda: model.load_state_dict({k: v + 1 for k, v in model.state_dict().items()}),
+            ):
+                change()
+                for _ in range(2):
+                    torch.testing.assert_close(f(x), model(x))
+
+    def test_weights_that_are_replaced(self, compiled_graphs):
+        model = small_model()
+        f = frozen(model)
+        x = torch.randn(4, 6, device="hpu")
+        with torch.no_grad():
+            f(x), f(x)
+            model[0].weight.data = torch.ones(8, 6, device="hpu")
+            for _ in range(2):
+                torch.testing.assert_close(f(x), model(x))
+            model[3].weight = nn.Parameter(torch.ones(3, 8, device="hpu"))
+            for _ in range(2):
+                torch.testing.assert_close(f(x), model(x))
+        (cluster,) = compiled_graphs[0].clusters
+        assert not cluster.weights and cluster.captures == 1
+
+    def test_one_graph_of_two_models(self):
+        first, second = small_model(), small_model()
+        with torch.no_grad():
+            second[0].weight.neg_()
+            functions = frozen(first), frozen(second)
+            x = torch.randn(4, 6, device="hpu")
+            for _ in range(3):
+                for f, model in zip(functions, (first, second), strict=True):
+                    torch.testing.assert_close(f(x), model(x))
+
+    def test_training_between(self):
+        model = small_model()
+        f = frozen(model)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        x = torch.randn(4, 6, device="hpu")
+        for _ in range(3):
+            with torch.no_grad():
+                torch.testing.assert_close(f(x), model(x))
+            optimizer.zero_grad()
+            f(x).square().sum().backward()
+            optimizer.step()
+
+    def test_tied_weights_and_results_that_are_weights(self):
+        class Tied(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.second = nn.Linear(3, 3), nn.Linear(3, 3)
+                self.second.weight = self.first.weight
+                self.register_buffer("table", torch.arange(3.0))
+
+            def forward(self, x):
+                return self.second(self.first(x)), self.first.weight.t(), self.table
+
+        model = Tied().eval().to("hpu")
+        f = frozen(model)
+        x = torch.randn(2, 3, device="hpu")
+        with torch.no_grad():
+            for _ in range(3):
+                for ours, theirs in zip(f(x), model(x), strict=True):
+                    torch.testing.assert_close(ours, theirs)
+                assert f(x)[1].data_ptr() == model.first.weight.data_ptr()
+                model.first.weight.add_(1)
+
+    def test_parts_of_a_graph(self, compiled_graphs):
+        class Parts(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.second = nn.Linear(3, 4), nn.Linear(4, 2)
+
+            def forward(self, x):
+                return self.second(torch.digamma(self.first(x).sigmoid() + 1))  # not in Gaudi's table
+
+        model = Parts().eval().to("hpu")
+        f = frozen(model)
+        x = torch.randn(2, 3, device="hpu")
+        with torch.no_grad():
+            for _ in range(3):
+                torch.testing.assert_close(f(x), model(x))
+        # The second weight reaches its part as a view that the eager part has made.
+        assert [len(cluster.weights) for cluster in compiled_graphs[0].clusters] == [2, 1]
+
+    def test_sizes_that_change(self, compiled_graphs):
+        """Such a graph has one recipe for all sizes, and its weights stay inputs."""
+        model = small_model()
+        f = frozen(model, force_static_compile=True)
+        with torch.no_grad():
+            for n in (2, 3, 4, 3):
+                x = torch.randn(n, 6, device="hpu")
+                torch.testing.assert_close(f(x), model(x))
+        assert [bool(graph.clusters[0].weights) for graph in compiled_graphs] == [True, False]
+
+
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"])
+def test_modes_are_accepted(mode):
+    f = compiled(lambda x: x.sin(), mode=mode)
+    x = torch.ones(2, device="hpu")
+    for _ in range(2):
+        assert torch.equal(f(x), x.sin())
+
+
+def test_a_mode_that_does_not_exist():
+    with pytest.raises(Exception, match="fastest"):
+        compiled(lambda x: x.sin(), mode="fastest")(torch.ones(2, device="hpu"))
+
+
+def test_without_eager_fallback_an_error_names_operator_and_line():
+    def work(x):
+        y = x + 1
+        return torch.nonzero(y)
+
+    number = line() - 2
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        f = compiled(work, options={"use_eager_fallback": False})
+        with pytest.raises(Exception) as error:
+            f(torch.ones(3, device="hpu"))
+    assert "aten::nonzero can't be part of a compiled graph" in str(error.value)
+    assert f'test_compile_options.py", line {number}' in str(error.value)
+    assert "torch.nonzero(y)" in str(error.value)

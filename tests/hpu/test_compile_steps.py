@@ -1,0 +1,154 @@
+"""`mark_step` and its relatives in functions that torch.compile traces."""
+
+import pytest
+import torch
+from torch import nn
+
+import habana_frameworks.torch.core as htcore
+from habana_frameworks.torch.core import mark_step, step_closure
+from openhpu import events
+from tests.hpu.support import make, train_step
+
+pytestmark = pytest.mark.usefixtures("compiled_graphs")
+
+
+def compiled(function, **options):
+    return torch.compile(function, backend="hpu_backend", **options)
+
+
+class Steps(nn.Module):
+    """Marks a step between its layers, as scripts for lazy mode do."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(3, 4), nn.Linear(4, 2)
+
+    def forward(self, x):
+        y = self.first(x)
+        htcore.mark_step()
+        return self.second(y)
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        lambda: htcore.mark_step(),
+        lambda: htcore.mark_step("hpu:0", sync=True),
+        lambda: htcore.step_closure.mark_step(),
+        lambda: htcore.iter_mark_step(),
+        lambda: step_closure._mark_step_if_lazy(),
+        lambda: mark_step(),
+    ],
+    ids=["core", "arguments", "step_closure", "iter", "if_lazy", "imported"],
+)
+def test_a_step_breaks_no_graph(mark, compiled_graphs):
+    def work(x):
+        y = x * 3
+        mark()
+        return y - 1
+
+    f = compiled(work, fullgraph=True)
+    seen = []
+    subscription = events.subscribe("mark_step", seen.append)
+    for k in range(3):
+        assert f(torch.full((2,), float(k), device="hpu")).tolist() == [3.0 * k - 1] * 2
+    events.unsubscribe(subscription)
+    assert len(compiled_graphs) == 1 and not seen
+
+
+def test_steps_in_modules_and_in_training(compiled_graphs):
+    torch.manual_seed(0)
+    model = Steps().to("hpu")
+    f = compiled(model, fullgraph=True)
+    x = torch.randn(5, 3, device="hpu")
+    for _ in range(3):
+        grads = []
+        for function in (model, f):
+            model.zero_grad()
+            y = function(x)
+            y.square().sum().backward()
+            htcore.mark_step()
+            grads.append([y.detach(), *(p.grad.clone() for p in model.parameters())])
+        torch.testing.assert_close(grads[1], grads[0])
+    assert [graph.kind for graph in compiled_graphs] == ["forward", "backward"]
+
+
+@pytest.mark.filterwarnings("ignore")  # Inductor's and Dynamo's own
+def test_a_training_step_that_marks_its_end():
+    """backward() breaks the graph; what follows it, the step's end too, is compiled or runs as in eager mode."""
+    parts, reference = make("mlp", torch.optim.SGD), make("mlp", torch.optim.SGD, device="cpu")
+
+    def step(*parts):
+        loss = train_step(*parts)
+        htcore.mark_step()
+        return loss
+
+    f = compiled(step)
+    for _ in range(3):
+        torch.testing.assert_close(f(*parts).cpu(), train_step(*reference), rtol=1e-4, atol=1e-5)
+
+
+def test_closures_that_wait_are_called(compiled_graphs):
+    """With closures queued the call ends the step for real, between two graphs; without them it is traced again."""
+    called = []
+
+    def work(x):
+        y = x * 3
+        htcore.mark_step()
+        return y - 1
+
+    f = compiled(work)
+    x = torch.ones(2, device="hpu")
+    f(x)
+    assert len(compiled_graphs) == 1
+    for k in range(3):
+        htcore.add_step_closure(called.append, (k,))
+        assert f(x).tolist() == [2.0, 2.0] and called == list(range(k + 1))
+        assert f(x).tolist() == [2.0, 2.0] and called == list(range(k + 1))
+    assert len(compiled_graphs) == 3  # of the whole; before and after the call
+
+
+def test_closures_queued_in_compiled_code():
+    called = []
+
+    def work(x):
+        y = x * 3
+        htcore.add_step_closure(lambda value: called.append(value.tolist()), (y,))
+        z = y + 1
+        htcore.mark_step()
+        return z * 2
+
+    f = compiled(work)
+    for k in range(4):
+        assert f(torch.full((2,), float(k), device="hpu")).tolist() == [6.0 * k + 2] * 2
+        assert called[-1] == [3.0 * k] * 2 and len(called) == k + 1
+
+
+def test_a_whole_graph_cannot_hold_closures():
+    def queues(x):
+        htcore.add_step_closure(print)
+        return x + 1
+
+    def ends(x):
+        htcore.mark_step()
+        return x + 1
+
+    x = torch.ones(2, device="hpu")
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="call them outside of the compiled function"):
+        compiled(queues, fullgraph=True)(x)
+    called = []
+    htcore.add_step_closure(called.append, (1,))
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="call them outside of the compiled function"):
+        compiled(ends, fullgraph=True)(x)
+    htcore.mark_step()
+    assert called == [1]
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_an_exported_model_holds_no_steps(strict):
+    model = Steps().to("hpu").eval()
+    x = torch.randn(5, 3, device="hpu")
+    program = torch.export.export(model, (x,), strict=strict)
+    assert not any("step" in str(node.target) for node in program.graph.nodes)
+    with torch.no_grad():
+        torch.testing.assert_close(program.module()(x), model(x))
