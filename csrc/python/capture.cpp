@@ -317,6 +317,8 @@ class GraphHandle {
     std::vector<std::pair<at::Tensor, at::Tensor>> changed;  // given, what stands for it
 
    private:
+    std::vector<at::Tensor> stand_ins_;
+
     static void check(const char* what, const Place& p, const at::Tensor& t, size_t i) {
       check_tensor(what, t);
       TORCH_CHECK(
@@ -341,9 +343,11 @@ class GraphHandle {
       if (stand_in.defined()) {
         stand_in.copy_(t);
       } else {
-        // The graph keeps no memory for it. In queue order this memory is reused after the replay at the earliest.
+        // The graph keeps no memory for it. Until the replay is queued nothing else may get this memory: neither
+        // another stand-in nor a result.
         stand_in = t.clone(at::MemoryFormat::Contiguous);
         TORCH_INTERNAL_ASSERT(substitute(p, stand_in));
+        stand_ins_.push_back(stand_in);
       }
       if (p.written) changed.emplace_back(t, stand_in);
     }

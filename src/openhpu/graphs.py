@@ -134,7 +134,8 @@ def start() -> None:
         return
     from openhpu.compiler.service import Service
 
-    _compilations = Compilations(Service(_disk_cache()))
+    # Behind a compilation that the script waits for, there is nothing to keep the cores free for.
+    _compilations = Compilations(Service(_disk_cache(), nice=0 if policy == "sync" else 19))
     atexit.register(_compilations.stop)
 
 

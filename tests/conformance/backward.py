@@ -24,14 +24,19 @@ def cotangent(like: torch.Tensor, seed: int, device: str) -> torch.Tensor:
     return drawn.to(like.dtype).to(device)
 
 
-def gradients(outputs: Any, leaves: list[torch.Tensor], device: str) -> list[torch.Tensor | None]:
-    """The leaves' gradients for fixed cotangents of all differentiable outputs."""
+def ends_of(outputs: Any, device: str) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """All differentiable outputs, and for each its fixed cotangent."""
     ends = [t for t in tensors_of(outputs) if t.requires_grad]
     if not ends:
         raise RuntimeError("no output requires a gradient")
     strided = [t if t.layout is torch.strided else t.to_dense() for t in ends]
-    cotangents = [cotangent(t, i, device) for i, t in enumerate(strided)]
-    return list(torch.autograd.grad(strided, leaves, cotangents, allow_unused=True))
+    return strided, [cotangent(t, i, device) for i, t in enumerate(strided)]
+
+
+def gradients(outputs: Any, leaves: list[torch.Tensor], device: str) -> list[torch.Tensor | None]:
+    """The leaves' gradients for fixed cotangents of all differentiable outputs."""
+    ends, cotangents = ends_of(outputs, device)
+    return list(torch.autograd.grad(ends, leaves, cotangents, allow_unused=True))
 
 
 def _differentiating(function: Any, process: Any, clone: bool) -> Program:

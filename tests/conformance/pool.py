@@ -23,11 +23,14 @@ HANG_S = 300.0
 Result = dict[str, Any]
 
 
-# What a mode's workers find in their environment. "recipe": samples through compiled recipes, see recipes.py.
+# The modules of modes whose cases share compilations; the others' is worker.
+_BATCHES = {"recipe": "recipes", "compile": "compiled"}
+# What a mode's workers find in their environment.
 MODES: dict[str, dict[str, str]] = {
     "eager": {},
     "lazy": {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "off"},
     "recipe": {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "sync", "PT_HPU_RECIPE_CACHE_CONFIG": ""},
+    "compile": {"OPENHPU_COMPILE": "sync", "PT_HPU_RECIPE_CACHE_CONFIG": ""},
 }
 
 
@@ -44,7 +47,7 @@ class Worker:
     """One process and its log."""
 
     def __init__(self, part: str, threads: int, plant: str | None, mode: str = "eager"):
-        module = "tests.conformance." + ("recipes" if mode == "recipe" else "worker")
+        module = "tests.conformance." + _BATCHES.get(mode, "worker")
         self._command = [sys.executable, "-m", module, part, str(threads)]
         self._plant = plant
         self._mode = mode

@@ -41,6 +41,7 @@ class Run:
     marks: dict[str, str]
     results: dict[str, Result] = field(default_factory=dict)
     wall_s: float = 0.0
+    again: bool = False  # what is added now replaces results of the same case, perhaps with another build
 
     @property
     def path(self) -> Path:
@@ -52,6 +53,8 @@ class Run:
         self.path.write_text(json.dumps({"fingerprint": self.marks}) + "\n")
 
     def add(self, result: Result) -> None:
+        if self.again:
+            result = {**result, "again": True}
         self.results[result["case"]] = result
         self._append(result)
 

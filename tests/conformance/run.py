@@ -1,8 +1,9 @@
-"""Runs the conformance suite: `python -m tests.conformance.run --mode eager|lazy`.
+"""Runs the conformance suite: `python -m tests.conformance.run --mode eager|lazy|compile`.
 
 The cases are those of the installed torch's own databases (op_db, module_db, optim_db), compared with the CPU. The last
 line is `N passed, N failed, N skipped`; the exit status is 0 only if nothing failed. Mode lazy records every operator
-and runs it node by node, and takes samples of every operator through compiled recipes (the family recipe).
+and runs it node by node, and takes samples of every operator through compiled recipes (the family recipe). Mode compile
+takes samples through torch.compile, forward and backward.
 """
 
 from __future__ import annotations
@@ -13,12 +14,18 @@ import sys
 import time
 import warnings
 from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from tests.conformance import expectations, pool, recipes, results
+from tests.conformance import batches, compiled, expectations, pool, recipes, results
 from tests.conformance.pool import Result
 
+if TYPE_CHECKING:
+    from tests.conformance.database import Case
+
 MODES = ("eager", "lazy", "compile")
-AVAILABLE = ("eager", "lazy")
+# The families whose cases share compilations, by the kind of worker that runs them.
+BATCHED = {"recipe": (recipes.FAMILY,), "compile": compiled.FAMILIES}
 # The part for every change: float32 of everything, and this share of the other dtypes, chosen by the case's name.
 CI_SHARE = 0.4
 
@@ -26,31 +33,39 @@ CI_SHARE = 0.4
 def arguments(argv: list[str] | None) -> argparse.Namespace:
     from tests.conformance.database import FAMILIES
 
+    families = [*FAMILIES, *BATCHED["recipe"], *BATCHED["compile"]]
     parser = argparse.ArgumentParser(prog="python -m tests.conformance.run", description=__doc__)
     parser.add_argument("--mode", choices=MODES, required=True)
     parser.add_argument("--part", choices=("ci", "all"), default="all", help="ci: a fixed part with few samples")
-    parser.add_argument(
-        "--family", choices=(*FAMILIES, recipes.FAMILY), action="append", help="only this family (may be repeated)"
-    )
+    parser.add_argument("--family", choices=families, action="append", help="only this family (may be repeated)")
     parser.add_argument("-k", metavar="TEXT", default="", help="only cases whose name contains TEXT")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="worker processes")
     parser.add_argument("--threads", type=int, default=1, help="threads of each worker")
-    parser.add_argument("--resume", action="store_true", help="keep what an interrupted run of this build found")
-    parser.add_argument("--failed", action="store_true", help="only the cases that failed in the last run")
+    parser.add_argument("--resume", action="store_true", help="add to what earlier runs of this build found")
+    parser.add_argument(
+        "--failed", action="store_true", help="only the cases that failed in the last run; their results replace those"
+    )
     parser.add_argument("--plant", choices=("wrong", "crash"), help=argparse.SUPPRESS)
     return parser.parse_args(argv)
 
 
-def chosen(options: argparse.Namespace) -> list[str]:
-    """The names of the cases to run, in the databases' order."""
+def families_of(mode: str) -> dict[str, Callable[[tuple[str, ...]], list[Case]]]:
+    """The families of a mode, and what gives their cases."""
     from tests.conformance.database import FAMILIES, cases
 
-    families = tuple(f for f in FAMILIES if not options.family or f in options.family)
-    if options.mode != "lazy" and options.family and recipes.FAMILY in options.family:
-        raise SystemExit("the family recipe belongs to --mode lazy")
-    found = cases(families)
-    if options.mode == "lazy" and (not options.family or recipes.FAMILY in options.family):
-        found += recipes.cases()
+    if mode == "compile":
+        return dict.fromkeys(compiled.FAMILIES, compiled.cases)
+    return dict.fromkeys(FAMILIES, cases) | ({recipes.FAMILY: recipes.cases} if mode == "lazy" else {})
+
+
+def chosen(options: argparse.Namespace) -> list[str]:
+    """The names of the cases to run, in the databases' order."""
+    known = families_of(options.mode)
+    if wrong := set(options.family or ()) - set(known):
+        raise SystemExit(f"mode {options.mode} has no family {', '.join(sorted(wrong))}")
+    found = [
+        c for family, cases in known.items() if not options.family or family in options.family for c in cases((family,))
+    ]
     if options.part == "ci":
         found = [c for c in found if c.dtype == "float32" or c.share() < CI_SHARE]
     names = [str(c) for c in found if options.k in str(c)]
@@ -59,6 +74,10 @@ def chosen(options: argparse.Namespace) -> list[str]:
         failed = {name for name, r in last.results.items() if not r["ok"]} if last else set()
         names = [n for n in names if n in failed]
     return names
+
+
+def family(case: str) -> str:
+    return case.split(":")[0]
 
 
 class Progress:
@@ -72,7 +91,7 @@ class Progress:
 
     def add(self, result: Result) -> None:
         verdict = results.verdict(result, self.reasons, self.strict)
-        self.families.setdefault(result["case"].split(":")[0], Counter())[verdict] += 1
+        self.families.setdefault(family(result["case"]), Counter())[verdict] += 1
         self.done += 1
         if result["ok"] and not result["checked"] and not result.get("outside"):
             self.unchecked.append(result["case"])
@@ -94,18 +113,32 @@ class Progress:
         return 1 if total["failed"] else 0
 
 
+def begun(options: argparse.Namespace) -> tuple[results.Run, bool]:
+    """The record that a run adds to, and whether it does: a choice of cases is recorded only beside earlier results."""
+    run = results.Run(options.mode, options.part, results.fingerprint())
+    earlier = results.read(options.mode, options.part) if options.resume or options.failed else None
+    if options.failed and earlier is not None:
+        earlier.again = True
+        return earlier, not options.plant
+    if options.resume:
+        if earlier is not None and earlier.marks == run.marks:
+            return earlier, not options.plant
+        print("nothing to resume: the last run was of another build")
+    recorded = not (options.plant or ((options.family or options.k) and not options.resume))
+    if recorded:
+        run.start()
+    return run, recorded
+
+
 def main(argv: list[str] | None = None) -> int:
     options = arguments(argv)
-    if options.mode not in AVAILABLE:
-        print(f"mode {options.mode} does not exist yet: available: {', '.join(AVAILABLE)}", file=sys.stderr)
-        return 2
     os.environ["OPENHPU_MODULE_LOCKS"] = "0"  # the workers run side by side on one module
     # The databases build their entries with deprecated names; the suite tests no warnings.
     warnings.simplefilter("ignore")
-    from tests.conformance.database import cases
-
     try:
-        reasons = expectations.load([str(c) for c in [*cases(), *recipes.cases()]])
+        reasons = expectations.load(
+            [str(c) for mode in MODES for f, cases in families_of(mode).items() for c in cases((f,))]
+        )
     except expectations.BadExpectation as e:
         print(e, file=sys.stderr)
         return 2
@@ -113,39 +146,32 @@ def main(argv: list[str] | None = None) -> int:
     if not names:
         print("no case fits this choice", file=sys.stderr)
         return 2
-    whole = not (options.family or options.k or options.failed or options.plant)
-    run = results.Run(options.mode, options.part, results.fingerprint())
-    if options.resume:
-        earlier = results.read(options.mode, options.part)
-        if earlier is not None and earlier.marks == run.marks:
-            run = earlier
-        else:
-            print("nothing to resume: the last run was of another build")
+    run, recorded = begun(options)
     progress = Progress(len(names), reasons, strict=options.part == "all")
-    kept = [n for n in names if n in run.results]
+    kept = [] if options.failed else [n for n in names if n in run.results]
     for name in kept:
         progress.add(run.results[name])
-    if whole and not kept:
-        run.start()
 
     def report(result: Result) -> None:
-        if whole:
+        if recorded:
             run.add(result)
         progress.add(result)
 
     start = time.perf_counter()
-    left = [n for n in names if n not in run.results]
-    compiled = [n for n in left if n.startswith(recipes.FAMILY + ":")]
-    others = [n for n in left if not n.startswith(recipes.FAMILY + ":")]
-    pool.run_cases(others, options.part, options.jobs, options.threads, report, options.plant, mode=options.mode)
-    recipes.run_cases(compiled, options.part, options.threads, report)
+    left = [n for n in names if n not in kept]
+    alone = [n for n in left if not any(family(n) in families for families in BATCHED.values())]
+    pool.run_cases(alone, options.part, options.jobs, options.threads, report, options.plant, mode=options.mode)
+    for kind, families in BATCHED.items():
+        names = [n for n in left if family(n) in families]
+        batches.run_cases(names, kind, options.part, options.jobs, options.threads, report, options.plant)
     wall_s = time.perf_counter() - start
-    if whole:
+    if recorded:
         run.finish(wall_s)
         if options.part == "all":
             from tests.conformance import table
 
-            table.write(run, reasons, options.jobs)
+            total = sum(len(cases((f,))) for f, cases in families_of(options.mode).items())
+            table.write(run, reasons, options.jobs, total)
     print(f"{wall_s:.0f} s with {options.jobs} workers")
     return progress.summary()
 

@@ -14,6 +14,7 @@ from tests.conformance.results import Run
 DOCUMENTS = {
     "eager": results.ROOT / "docs" / "conformance.md",
     "lazy": results.ROOT / "docs" / "conformance-lazy.md",
+    "compile": results.ROOT / "docs" / "conformance-compile.md",
 }
 _TITLES = {
     "op_forward": "operators, forward",
@@ -21,6 +22,13 @@ _TITLES = {
     "module": "modules",
     "optimizer": "optimizers",
     "recipe": "operators, compiled",
+    "compile_forward": "operators, forward",
+    "compile_backward": "operators, backward",
+}
+_FAMILIES = {
+    "eager": ("op_forward", "op_backward"),
+    "lazy": ("op_forward", "op_backward", "recipe"),
+    "compile": ("compile_forward", "compile_backward"),
 }
 _INTRODUCTION = """\
 Written by `make conformance` (`python -m tests.conformance.run --mode eager`); not edited by hand. Every case of the
@@ -36,9 +44,19 @@ comparisons are those of [conformance.md](conformance.md) with `PT_HPU_LAZY_MODE
 device, the first time to learn its operators' metadata, the second time recorded as a graph that runs node by node
 (`OPENHPU_COMPILE=off`); the second run is the one that is compared. The family recipe takes a sample of each operator
 (float32, bfloat16, int64) through compiled recipes, many operators to a recipe, and compares it with the CPU."""
+_COMPILE = """\
+Written by `make conformance MODE=compile` (`python -m tests.conformance.run --mode compile`); not edited by hand. A
+sample of each operator of op_db (float32, bfloat16, int64; backward where it has gradients) is compiled by
+`torch.compile(backend="hpu_backend", fullgraph=True)` and compared with PyTorch's CPU, not compiled: values at
+PyTorch's tolerances (and 1e-5 in float32, 2e-2 in bfloat16, of the result's largest magnitude: fused code rounds
+elsewhere), shapes, dtypes, strides of forward results, changed arguments. First alone, the captured graph running
+operator by operator; then as one function with up to 40 other operators, the graphs running as compiled recipes, which
+the device's counters have to confirm. Random operators are compared with the same program, not compiled, on the
+device. What no compiled graph holds as a whole counts as skipped and is listed with the reason."""
+_INTRODUCTIONS = {"eager": _INTRODUCTION, "lazy": _LAZY, "compile": _COMPILE}
 _NO_RECIPE = """\
 Operators of which no sample fits into a graph as a whole: CPU fallbacks, results whose sizes depend on values, views
-and factories that run nothing on the device."""
+and factories that run nothing on the device, what `torch.compile` itself does not take."""
 _MARKS = {"passed": "{}", "failed": "**{}!**", "skipped": "({})"}
 
 
@@ -53,7 +71,7 @@ def _cell(run: Run, family: str, name: str, dtypes: list[str], reasons: dict[str
 
 
 def _totals(runs: list[Run], reasons: dict[str, str]) -> list[str]:
-    head = ("mode", "family", "cases", "passed", "failed", "skipped", "samples", "comparisons")
+    head = ("mode", "family", "cases", "passed", "failed", "skipped", "in no recipe", "samples", "comparisons")
     lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
     for run in runs:
         for family, title in _TITLES.items():
@@ -61,7 +79,8 @@ def _totals(runs: list[Run], reasons: dict[str, str]) -> list[str]:
             if not found:
                 continue
             verdicts = Counter(results.verdict(r, reasons, strict=True) for r in found)
-            numbers = [len(found), verdicts["passed"], verdicts["failed"], verdicts["skipped"]]
+            outside = sum(bool(r.get("outside")) for r in found)
+            numbers = [len(found), verdicts["passed"], verdicts["failed"], verdicts["skipped"] - outside, outside]
             numbers += [sum(r["samples"] for r in found), sum(r["checked"] for r in found)]
             lines.append(f"| {run.mode} | {title} | " + " | ".join(f"{n:,}" for n in numbers) + " |")
     return lines
@@ -79,7 +98,7 @@ def _rows(runs: list[Run], families: tuple[str, ...], reasons: dict[str, str]) -
                     dtypes[case.family, case.name].append(case.dtype)
     order = [str(d).removeprefix("torch.") for d in DTYPES]
     columns = [(run, family) for run in runs for family in families]
-    head = [f"{run.mode} {family.removeprefix('op_')}" if len(families) > 1 else run.mode for run, family in columns]
+    head = [f"{run.mode} {family.split('_')[-1]}" if len(families) > 1 else run.mode for run, family in columns]
     lines = ["| name | " + " | ".join(head) + " |", "|---" * (len(head) + 1) + "|"]
     for name in sorted(names, key=str.lower):
         cells = [
@@ -89,9 +108,10 @@ def _rows(runs: list[Run], families: tuple[str, ...], reasons: dict[str, str]) -
     return lines
 
 
-def render(runs: list[Run], reasons: dict[str, str], jobs: int) -> str:
-    """The document for runs of one build."""
+def render(runs: list[Run], reasons: dict[str, str], jobs: int, total: int | None = None) -> str:
+    """The document for runs of one build; `total`: how many cases a whole run has."""
     run = runs[0]
+    reasons = {case: why for case, why in reasons.items() if case in run.results}
     unchecked = [
         name
         for r in runs
@@ -102,11 +122,13 @@ def render(runs: list[Run], reasons: dict[str, str], jobs: int) -> str:
     lines = [
         "# Conformance",
         "",
-        _LAZY if run.mode == "lazy" else _INTRODUCTION,
+        _INTRODUCTIONS[run.mode],
         "",
         f"torch {run.marks.get('torch')}, Python {run.marks.get('python')}; "
         + "; ".join(f"{r.mode}: {r.wall_s / 60:.0f} minutes with {jobs} workers" for r in runs)
-        + ".",
+        + "."
+        + _again(runs)
+        + (f" {len(run.results):,} of {total:,} cases were run." if total and total != len(run.results) else ""),
         "",
         *_totals(runs, reasons),
         "",
@@ -118,23 +140,29 @@ def render(runs: list[Run], reasons: dict[str, str], jobs: int) -> str:
     lines += _recorded(run)
     if reasons:
         lines += ["## Skipped", "", *(f"- `{case}`: {reason}" for case, reason in reasons.items()), ""]
-    families = ("op_forward", "op_backward") + (("recipe",) if run.mode == "lazy" else ())
-    lines += ["## Operators", "", *_rows(runs, families, reasons), ""]
-    lines += ["## Modules", "", *_rows(runs, ("module",), reasons), ""]
-    lines += ["## Optimizers", "", *_rows(runs, ("optimizer",), reasons), ""]
+    lines += ["## Operators", "", *_rows(runs, _FAMILIES[run.mode], reasons), ""]
+    for title, family in (("Modules", "module"), ("Optimizers", "optimizer")):
+        if any(name.startswith(family) for name in run.results):
+            lines += [f"## {title}", "", *_rows(runs, (family,), reasons), ""]
     return "\n".join(lines)
 
 
+def _again(runs: list[Run]) -> str:
+    cases = sum(bool(r.get("again")) for run in runs for r in run.results.values())
+    return f" Of {cases:,} cases that failed, the result is that of a second run, on a later build." if cases else ""
+
+
 def _recorded(run: Run) -> list[str]:
-    """What lazy mode adds: how much was recorded, and what no recipe holds."""
-    if run.mode != "lazy":
+    """What lazy mode and torch.compile add: how much was recorded, and what no recipe holds."""
+    if run.mode == "eager":
         return []
     recorded = sum(r.get("recorded", 0) for r in run.results.values())
-    lines = [f"{recorded:,} operators were recorded.", ""]
+    ran = "recorded" if run.mode == "lazy" else "part of compiled graphs"
+    lines = [f"{recorded:,} operators were {ran}.", ""]
     outside: dict[str, list[str]] = defaultdict(list)
     for r in run.results.values():
         if why := r.get("outside"):
-            outside[why].append("`" + r["case"].removeprefix("recipe:") + "`")
+            outside[why].append("`" + r["case"].removeprefix("recipe:").removeprefix("compile_") + "`")
     if outside:
         lines += ["## In no recipe", "", _NO_RECIPE, ""]
         lines += [f"- {why}: {', '.join(names)}" for why, names in sorted(outside.items())]
@@ -142,6 +170,6 @@ def _recorded(run: Run) -> list[str]:
     return lines
 
 
-def write(run: Run, reasons: dict[str, str], jobs: int, path: Path | None = None) -> None:
+def write(run: Run, reasons: dict[str, str], jobs: int, total: int | None = None, path: Path | None = None) -> None:
     """Writes the document of the run's mode."""
-    (path or DOCUMENTS[run.mode]).write_text(render([run], reasons, jobs))
+    (path or DOCUMENTS[run.mode]).write_text(render([run], reasons, jobs, total))

@@ -6,8 +6,9 @@ import sys
 import pytest
 import torch
 
-from tests.conformance import expectations, pool, results, run
+from tests.conformance import batches, compiled, expectations, pool, results, run, table
 from tests.conformance.compare import Demand, Mismatch, Tolerance, aliasing, compare
+from tests.conformance.database import Case
 from tests.conformance.pool import ROOT
 from tests.conformance.transfer import Transfer
 
@@ -48,11 +49,95 @@ def test_a_hang_is_a_failure():
 
 @pytest.mark.parametrize(
     "options",
-    [("--mode", "compile"), ("--mode", "eager", "-k", "no such case"), ("--mode", "lazy", "-k", "no such case")],
+    [("--mode", mode, "-k", "no such case") for mode in run.MODES],
 )
 def test_what_cannot_run_is_an_error(options, capsys):
     assert run.main(list(options)) == 2
     assert capsys.readouterr().err.strip()
+
+
+def test_a_family_of_another_mode_is_an_error():
+    with pytest.raises(SystemExit, match="mode eager has no family recipe"):
+        run.main(["--mode", "eager", "--family", "recipe"])
+
+
+def test_a_wrong_result_of_compiled_code_fails_its_case_and_the_command(capsys):
+    options = ["--mode", "compile", "-k", "compile_forward:sin:float32", "--jobs", "1", "--plant", "wrong"]
+    assert run.main(options) == 1
+    assert "FAILED compile_forward:sin:float32\n    result: values" in capsys.readouterr().out
+
+
+def test_what_is_compiled_runs_as_a_recipe_and_the_rest_is_named():
+    names = ["compile_forward:cos:float32", "compile_backward:cos:float32", "compile_forward:digamma:float32"]
+    names += ["compile_forward:resize_:float32", "compile_backward:prod:float32"]
+    found = {}
+    batches.run_cases(names, "compile", "ci", 1, 1, lambda r: found.update({r["case"]: r}))
+    assert all(found[name]["ok"] for name in names)
+    assert [found[name]["checked"] for name in names] == [1, 1, 0, 0, 0]
+    assert found[names[1]]["recorded"] > found[names[0]]["recorded"] > 0
+    assert found[names[2]]["outside"] == "a CPU fallback"
+    assert found[names[3]]["outside"] == "torch.compile can't on the CPU either: Unsupported"
+    assert found[names[4]]["outside"]
+
+
+@pytest.fixture
+def chosen():
+    """The case of an operator, as a batch takes it, in this process."""
+    batches.policy("off")
+    yield compiled.choose(Case("compile_forward", "cos", "float32"))
+    batches.policy("background")
+
+
+def test_a_compiled_function_that_no_recipe_runs_fails(chosen, monkeypatch):
+    monkeypatch.setattr(compiled, "policy", lambda name: batches.policy("off"))
+    (result,) = batches.in_halves([chosen], compiled.through_recipes)
+    assert not result["ok"]
+    assert "not compiled" in result["failures"][0]
+
+
+def test_of_a_batch_only_what_is_wrong_fails(chosen):
+    """The third of four cases can't be compiled, the fourth gives a wrong value."""
+    four = [chosen._replace(case=Case("compile_forward", name, "float32")) for name in "abcd"]
+    sizes = []
+
+    def run(batch):
+        sizes.append(len(batch))
+        if any(c.case.name == "c" for c in batch):
+            return "no recipe"
+        value, arguments = chosen.expected.value, chosen.expected.arguments
+        ran = batches.Ran(value.to("hpu"), Transfer("hpu")(arguments), chosen.expected)
+        return [ran._replace(value=ran.value + (c.case.name == "d")) for c in batch]
+
+    found = batches.in_halves(four, run)
+    assert sizes == [4, 2, 2, 1, 1]
+    assert [r["ok"] for r in found] == [True, True, False, False]
+    assert found[2]["failures"] == ["no recipe"]
+    assert "values" in found[3]["failures"][0]
+
+
+def test_batches_hold_one_family_and_dtype():
+    names = [str(c) for c in compiled.cases()]
+    made = batches.split(names)
+    assert sorted(name for batch in made for name in batch) == sorted(names)
+    assert all(len({(name.split(":")[0], name.split(":")[2]) for name in batch}) == 1 for batch in made)
+    assert max(map(len, made)) == batches.SIZE
+    assert made[0][0].endswith(":float32")
+
+
+def test_a_second_run_of_failed_cases_replaces_their_results(tmp_path, monkeypatch):
+    monkeypatch.setattr(results, "FOLDER", tmp_path)
+    first = results.Run("compile", "all", {"torch": "a", "python": "b"})
+    first.start()
+    case = "compile_forward:sin:float32"
+    first.add(batches.failed(case, "wrong"))
+    second = results.read("compile", "all")
+    second.again = True
+    second.add(batches.result(case, checked=1, samples=1))
+    kept = results.read("compile", "all")
+    assert kept.results[case]["ok"]
+    text = table.render([kept], {}, 2, total=3)
+    assert "Of 1 cases that failed, the result is that of a second run" in text
+    assert "1 of 3 cases were run." in text
 
 
 def test_a_skip_that_passes_is_a_failure_of_the_full_run():

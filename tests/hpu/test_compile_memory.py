@@ -256,3 +256,25 @@ def test_the_size_of_what_is_written_changes():
         x = torch.arange(float(n), device="hpu")
         f(x)
         assert x.tolist() == [k + 1.0 for k in range(n)]
+
+
+def test_arguments_in_the_middle_of_storages():
+    """Arguments that are not aligned as memory of their own are copied in each call; the copies live side by side."""
+
+    def work(a, b, c):
+        return a * 2 + b, b @ c, c - a
+
+    f = torch.compile(work, backend="hpu_backend")
+    for k in range(4):
+        base = torch.arange(60.0, device="hpu") * (k + 1)
+        given = [base[1 + 17 * i : 17 + 17 * i].view(4, 4) for i in range(3)]
+        torch.testing.assert_close(f(*given), work(*given), rtol=0, atol=0)
+
+
+def test_gradients_of_zeros():
+    """The gradient of sgn is a tensor that has no memory."""
+    f = torch.compile(torch.sgn, backend="hpu_backend")
+    for _ in range(3):
+        x = torch.ones(3, 3, device="hpu", requires_grad=True)
+        f(x).sum().backward()
+        assert x.grad.tolist() == [[0.0] * 3] * 3

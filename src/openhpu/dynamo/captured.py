@@ -127,7 +127,7 @@ class Inputs:
 
     def owner(self, tensor: torch.Tensor) -> int | None:
         """The place of the argument in whose memory `tensor` lies, as returned by the captured graph."""
-        if tensor.numel() == 0:
+        if tensor.numel() == 0 or tensor._is_zerotensor():
             return None
         return self._owners.get(tensor.untyped_storage().data_ptr())
 
@@ -164,7 +164,7 @@ class Captured:
 
     def _result(self, value: Any, constants: frozenset[int]) -> int | Output:
         """How to make a result: which output it is, or a function of the arguments and outputs."""
-        if not isinstance(value, torch.Tensor):
+        if not isinstance(value, torch.Tensor) or value._is_zerotensor():  # zeros that have no memory
             return _constant(value)
         if value.numel() == 0:
             return _empty(value)

@@ -1,0 +1,215 @@
+"""Cases that share a compilation: a compilation takes seconds, so many operators go into one.
+
+`run_cases` is for the suite: batches to worker processes, in halves where one ends its process. The rest is for those
+processes (`recipes`, `compiled`), which take a line of cases and answer with a line of JSON.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from tests.conformance.database import Case
+
+DTYPES = ("float32", "bfloat16", "int64")
+SIZE = 40
+SAMPLES = 6  # looked at to find one that can be compiled
+HANG_S = 1800.0
+_REFRESH = 8  # batches to a process
+
+Result = dict[str, Any]
+
+
+def cases_like(family: str, own: str) -> list[Case]:
+    """The cases of a family of the databases with each of DTYPES, as cases of the family `own`."""
+    from tests.conformance.database import Case, cases
+
+    return [Case(own, case.name, case.dtype) for case in cases((family,)) if case.dtype in DTYPES]
+
+
+def run_cases(
+    names: list[str],
+    mode: str,
+    part: str,
+    jobs: int,
+    threads: int,
+    report: Callable[[Result], None],
+    plant: str | None = None,
+) -> None:
+    """Runs the cases in batches, in `jobs` processes. A batch that ends its process is run again in halves."""
+    from tests.conformance.pool import Worker
+
+    pending = split(names)
+    lock = threading.Lock()
+
+    def next_batch() -> list[str]:
+        with lock:
+            return pending.pop(0) if pending else []
+
+    def serve() -> None:
+        worker = Worker(part, threads, plant, mode)
+        done = 0
+        halves: list[list[str]] = []
+        try:
+            while batch := halves.pop(0) if halves else next_batch():
+                answer = worker.run(" ".join(batch), HANG_S)
+                done += 1
+                if "results" not in answer and len(batch) > 1:
+                    middle = len(batch) // 2
+                    halves[:0] = [batch[:middle], batch[middle:]]
+                    continue
+                with lock:
+                    for result in answer.get("results", [{**answer, "case": batch[0]}]):
+                        report(result)
+                if done % _REFRESH == 0:
+                    worker.close()
+        finally:
+            worker.close()
+
+    servers = [threading.Thread(target=serve) for _ in range(min(jobs, len(pending)))]
+    for server in servers:
+        server.start()
+    for server in servers:
+        server.join()
+
+
+def split(names: list[str]) -> list[list[str]]:
+    """Cases of one family and dtype together: operators of several dtypes would only make more kinds of kernels."""
+    groups: dict[tuple[int, str], list[str]] = {}
+    for name in sorted(names):
+        family, _, dtype = name.split(":")
+        groups.setdefault((DTYPES.index(dtype), family), []).append(name)
+    return [group[i : i + SIZE] for _, group in sorted(groups.items()) for i in range(0, len(group), SIZE)]
+
+
+class Chosen(NamedTuple):
+    """A case with a sample that can be compiled as a whole."""
+
+    case: Case
+    program: Callable[[Any, str], Any]
+    arguments: Any
+    tolerance: Any
+    content: bool
+    recorded: int  # operators
+    expected: Any  # the CPU's outcome; for random operators the device's own, operator by operator
+
+
+class Ran(NamedTuple):
+    """What a case gave: its value, and its arguments afterwards."""
+
+    value: Any
+    arguments: Any
+    expected: Any
+
+
+def moved(before: dict[str, int]) -> dict[str, int]:
+    """How far the counters have gone since `before`."""
+    from openhpu import counters
+
+    return {name: value - before[name] for name, value in counters().items()}
+
+
+def policy(name: str) -> None:
+    """When graphs are compiled from now on: "sync" or "off"."""
+    import torch
+
+    from openhpu import _C, graphs, settings
+
+    # The first use of the device in lazy mode, and the first capture in eager mode, set the environment's policy.
+    torch.get_device_module("hpu").synchronize()
+    graphs.start_compiling()
+    _C.configure_graphs(name, settings.get("HABANA_PGM_LRU_MAX"), 1 << 18)
+
+
+def wider(op: Any, case: Case) -> Any:
+    """The tolerance of a case in compiled code: that rounds less often than one operator after the other."""
+    from tests.conformance import forward
+    from tests.conformance.compare import Tolerance
+
+    wanted = forward.tolerance(op, case.torch_dtype)
+    share = {"bfloat16": 2e-2, "float32": 1e-5}.get(case.dtype, 0.0)
+    return Tolerance(wanted.atol, max(wanted.rtol or 0.0, share), of_largest=share)
+
+
+def result(case: str, **fields: Any) -> Result:
+    empty = {"ok": True, "failures": [], "count": 0, "samples": 0, "checked": 0, "recorded": 0, "seconds": 0.0}
+    return {"case": case, **empty, **fields}
+
+
+def failed(case: str, message: str) -> Result:
+    return result(case, ok=False, failures=[message], count=1, samples=1, checked=1)
+
+
+def described(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:400]}"
+
+
+def compared(c: Chosen, ran: Ran, device: str = "hpu") -> Result:
+    """The verdict over what a case gave on `device`."""
+    from tests.conformance.compare import Demand, Mismatch, compare
+
+    strides = not c.case.family.endswith("backward")
+    demand = Demand(c.tolerance, content=c.content, strides=strides, device=device)
+    try:
+        compare(on_host(ran.expected.value), ran.value, demand)
+        compare(on_host(ran.expected.arguments), ran.arguments, Demand(c.tolerance, placed=False), "arguments")
+    except Mismatch as error:
+        return failed(str(c.case), " ".join(str(error).split())[:400])
+    except Exception as error:
+        return failed(str(c.case), described(error))
+    return result(str(c.case), samples=1, checked=1, recorded=c.recorded)
+
+
+def on_host(value: Any) -> Any:
+    """The expectation as the comparison wants it: tensors of the CPU, with the same strides."""
+    import torch
+
+    if isinstance(value, torch.Tensor) and value.device.type == "hpu":
+        return torch.empty_strided(value.size(), value.stride(), dtype=value.dtype).copy_(value.detach())
+    if isinstance(value, (tuple, list)) and type(value) in (tuple, list):
+        return type(value)(on_host(v) for v in value)
+    return {k: on_host(v) for k, v in value.items()} if type(value) is dict else value
+
+
+def in_halves(chosen: list[Chosen], run: Callable[[list[Chosen]], list[Ran] | str]) -> list[Result]:
+    """The results of `run`, which says why where it can't compile all of them: then halves of them are tried."""
+    ran = run(chosen)
+    if not isinstance(ran, str):
+        return [compared(c, r) for c, r in zip(chosen, ran, strict=True)]
+    if len(chosen) == 1:
+        return [failed(str(chosen[0].case), ran)]
+    middle = len(chosen) // 2
+    return in_halves(chosen[:middle], run) + in_halves(chosen[middle:], run)
+
+
+def serve(choose: Callable[[Case], Chosen | Result | str], run: Callable[[list[Chosen]], list[Ran] | str]) -> None:
+    """The process: `choose` gives a case's sample, its result at once, or why it has none; `run` compiles a batch."""
+    from tests.conformance import planted, worker
+    from tests.conformance.database import Case
+
+    def answer(line: str) -> dict[str, Any]:
+        start = time.perf_counter()
+        chosen: list[Chosen] = []
+        results: list[Result] = []
+        planted.plant_if_asked()
+        policy("off")
+        for name in line.split():
+            try:
+                found = choose(Case.parse(name))
+            except Exception as error:
+                found = failed(name, described(error))
+            if isinstance(found, Chosen):
+                chosen.append(found)
+            else:
+                results.append(result(name, outside=found) if isinstance(found, str) else found)
+        if chosen:
+            results += in_halves(chosen, run)
+        for r in results:
+            r["seconds"] = round((time.perf_counter() - start) / len(results), 3)
+        return {"results": results}
+
+    worker.serve(answer, int(sys.argv[2]))
