@@ -43,7 +43,8 @@ def dtypes(h, i, m, z, none, scalar):
     scalar.mul_(3)
     masked = torch.where(m, i, i // 3)
     return [halves, masked, m & ~m, z * (1 + 2j), torch.view_as_real(z) * 2, none + 1, torch.cat([none, h.float()]),
-            scalar + 1, i.view(torch.float64) * 0, z.conj() * z]  # fmt: skip
+            scalar + 1, i.view(torch.float64) * 0, z.conj() * z,
+            scalar.to(torch.complex64), torch.empty((), dtype=z.dtype).copy_(z[0]), z[:1].clone().view(())]  # fmt: skip
 
 
 def operators(x, y, index):
