@@ -121,6 +121,8 @@ struct CommandQueue::Impl {
   uint64_t known_completed = 0;
   bool closed = false;
   std::atomic<int> producer_cpu{-1};
+  static constexpr int kStartUs = 150;
+  std::atomic<Clock::rep> patient_until{0};  // of a waiting host
 
   // 1: the worker sleeps, or is about to.
   alignas(64) std::atomic<uint32_t> worker_sleeps{0};
@@ -152,6 +154,7 @@ struct CommandQueue::Impl {
   void wake_worker() {
     if (!worker_sleeps.load() || !worker_sleeps.exchange(0)) return;
     keep_apart();
+    note_start();
     futex_wake_one(worker_sleeps);
   }
   // Called before the worker is woken: keeps it off the core of the thread that feeds it.
@@ -163,7 +166,14 @@ struct CommandQueue::Impl {
     if (worker_thread == 0) return false;  // about to start
     if (!avoid_core(worker_thread, team, core)) return false;
     avoided.store(core, std::memory_order_relaxed);
+    note_start();
     return true;
+  }
+  // The worker is about to begin on a core that sleeps, which takes longer than the host would wait awake. A host that
+  // sleeps meanwhile is woken on the worker's core, and all begins again.
+  void note_start() {
+    const auto until = Clock::now() + std::chrono::microseconds(kStartUs);
+    patient_until.store(until.time_since_epoch().count(), std::memory_order_relaxed);
   }
   // For `spin`. The system moves a host that slept to the core of the worker that woke it, and from then on each would
   // sleep for the other; moving the worker costs a tenth of one such waking.
@@ -397,7 +407,11 @@ void CommandQueue::wait(uint64_t sequence) {
   BlockingWait waiting;
   // Where the worker has a team, that needs this core.
   const bool alone = !impl.team_works.load(std::memory_order_relaxed);
-  if (spin_us > kSpinBeforeHookUs && alone && spin(until(spin_us), meets, done)) return;
+  if (spin_us > kSpinBeforeHookUs && alone) {
+    if (spin(until(spin_us), meets, done)) return;
+    const Clock::time_point patient(Clock::duration(impl.patient_until.load(std::memory_order_relaxed)));
+    if (Clock::now() < patient && spin(patient, meets, done)) return;
+  }
   impl.sleep_until_completed(*this, sequence);
 }
 
