@@ -156,8 +156,12 @@ def _inference(case: Model, rounds: int) -> Table:
     return _table(title, found, notes, aim)
 
 
+def _threads() -> str:
+    return ", one thread" if torch.get_num_threads() == 1 else ""
+
+
 def _table(title: str, found: dict[str, Any], notes: list[str], aim: str) -> Table:
-    table = Table(title, ["peer", "host us", "done us", "CPU / this"])
+    table = Table(title + _threads(), ["peer", "host us", "done us", "CPU / this"])
     for name, samples in found.items():
         host, done = (Spread.of([s * 1e6 for s in values]) for values in (samples.host, samples.done))
         table.rows.append([name, host, done, found["CPU"].ratio_to(samples)])

@@ -143,13 +143,12 @@ std::shared_ptr<const ShapeEntry> OpCall::rehearse() {
   } silent;
   c10::WarningUtils::WarningHandlerGuard quiet(&silent);
   c10::InferenceMode no_autograd(true);
-  // The device's cores, while it has nothing to do.
-  const auto& queue = device_of(device_).queue();
-  struct Threads {
+  // A team of the script's own would spin on the worker's core afterwards: small steps then took twice as long.
+  struct OneThread {
     int before = omp_get_max_threads();
-    explicit Threads(bool all) { omp_set_num_threads(all ? std::max(kernel_threads(), 1) : 1); }
-    ~Threads() { omp_set_num_threads(before); }
-  } threads(queue.completed() == queue.submitted());
+    OneThread() { omp_set_num_threads(1); }
+    ~OneThread() { omp_set_num_threads(before); }
+  } one_thread;
   OnHost call;
   try {
     alias_on_host(call, [](c10::StorageImpl& storage) {
