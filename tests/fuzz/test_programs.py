@@ -7,7 +7,7 @@ import os
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from tests.fuzz.programs import NAMES, RECORDED_NAMES, Instruction, run
@@ -88,6 +88,10 @@ def test_the_programs_recorded_long_graphs():
 )
 def test_compiled(worker, batch, seed):
     """Several programs in one recipe; then the same recipe with other numbers."""
+    # An operator that raises an error ends the graph each time; these programs have no other events.
+    tried = worker("eager").run(batch, seed)
+    batch = [program for program, events in zip(batch, tried.events, strict=True) if not events]
+    assume(batch)
     eager = worker("eager").run(batch, seed)
     compiled = worker("compiled").run(batch, seed, times=2)
     for n, program in enumerate(batch):
