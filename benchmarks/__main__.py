@@ -34,6 +34,7 @@ BENCHMARKS: dict[str, tuple[Callable[[int], list[Table]], int]] = {
     "lazy": (lazy.lazy, 15),
     "compile": (compiling.compiled, 15),
     "graphs": (graphs.graphs, 15),
+    "graphs1": (graphs.one_thread, 15),
     "memory": (memory.memory, 15),
     "events": (event_cost.event_cost, 25),
     "insight": (insight_cost.insight_cost, 25),

@@ -1,4 +1,4 @@
-"""graphs: replays of captured graphs beside everything else that runs the same model on this machine's CPU.
+"""graphs, graphs1 (one thread): replays of captured graphs beside everything else that runs the same model on this machine's CPU.
 
 Peers that are not installed (JAX, ONNX Runtime, OpenVINO: `pip install openhpu[benchmarks]`) are left out, with a note.
 They run the exported or translated model with its weights as constants; outputs are compared before times are taken.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import importlib
+import os
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -215,3 +216,14 @@ def graphs(rounds: int) -> list[Table]:
     tables.append(_training(models.MLP, rounds, 100, ">= 2.5 x the best CPU peer"))
     tables.append(_training(models.GPT_SMALL, rounds, 4, ">= 1.2 x the best peer, >= 1.05 x the best fused one"))
     return tables
+
+
+def one_thread(rounds: int) -> list[Table]:
+    """The same with one thread for each peer. JAX reads its setting once: in a process without the other benchmark."""
+    before = torch.get_num_threads()
+    os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
+    torch.set_num_threads(1)
+    try:
+        return graphs(rounds)
+    finally:
+        torch.set_num_threads(before)
