@@ -1,4 +1,4 @@
-"""graphs, graphs1 (one thread): replays of captured graphs beside everything else that runs the same model on this machine's CPU.
+"""graphs, and graphs1 with one thread: replays of captured graphs beside what else runs the same model on this CPU.
 
 Peers that are not installed (JAX, ONNX Runtime, OpenVINO: `pip install openhpu[benchmarks]`) are left out, with a note.
 They run the exported or translated model with its weights as constants; outputs are compared before times are taken.
