@@ -3,6 +3,8 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/zeros.h>
 
 #include "ops/Autocast.h"
 #include "ops/Fallback.h"
@@ -131,6 +133,22 @@ void bind_device(py::module& m) {
     return d ? d->queue().take_spans() : std::vector<std::pair<uint64_t, uint64_t>>{};
   });
   m.def("set_num_threads", [](int n) { set_kernel_threads(n); });
+  // A backward without any Python object through the thread that autograd has for each device in use: when it returns,
+  // that thread is done with everything before.
+  m.def("settle_autograd", [] {
+    py::gil_scoped_release no_gil;
+    auto& registry = device::DeviceRegistry::instance();
+    if (registry.bad_fork()) return;
+    for (int i = 0; i < registry.count(); ++i) {
+      if (!registry.get_if_open(i)) continue;
+      try {
+        const auto x = at::zeros({}, at::TensorOptions().device(c10::kHPU, static_cast<c10::DeviceIndex>(i)));
+        x.set_requires_grad(true).mul(1).backward();
+      } catch (const std::exception&) {
+        // At the end of a process nobody is left to be told, of an error that was pending above all.
+      }
+    }
+  });
   m.def("shutdown", [] {
     py::gil_scoped_release no_gil;
     device::DeviceRegistry::instance().shutdown();

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import sys
 import warnings
+from pathlib import Path
 
 _registered = False
 
@@ -60,6 +62,7 @@ def register() -> None:
     torch._register_device_module("hpu", hpu)  # type: ignore[no-untyped-call]
     alias_submodules("openhpu.hpu", "torch.hpu")
     patches.apply()
+    atexit.register(_settle_autograd)
     _registered = True
 
     from openhpu.smi import publisher
@@ -69,6 +72,23 @@ def register() -> None:
         from openhpu.insight import collector
 
         collector.start(folder)
+
+
+def _settle_autograd() -> None:
+    """Let autograd's threads finish before Python ends.
+
+    A backward returns before its last thread has dropped what it held, and a thread that drops a tensor of the script's
+    takes Python's lock. In a Python that is ending it would be stopped there, amid C++ code that can't be: an abort.
+    """
+    from openhpu import _C
+
+    tasks = Path("/proc/self/task")
+    try:
+        threads = [(task / "comm").read_text() for task in tasks.iterdir()]
+    except OSError:  # a thread that just ended, or another system
+        threads = ["pt_autograd"]
+    if any(name.startswith("pt_autograd") for name in threads):
+        _C.settle_autograd()
 
 
 def alias_submodules(package: str, alias: str) -> None:
