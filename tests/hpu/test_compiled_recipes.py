@@ -118,3 +118,16 @@ def test_an_error_in_a_recipe_is_raised_and_the_device_goes_on(counted):
         look(bad).tolist()
     torch.hpu.synchronize()
     assert look(good).tolist() == [[5.0, 7], [9, 11]]
+
+
+def test_bfloat16_in_generated_code_and_in_calls(compiled):
+    """What the passes rewrite keeps its dtype, and an operator that Inductor calls gets the numbers that it defaults."""
+    x = torch.linspace(-2, 2, 12).to(torch.bfloat16).view(4, 3)
+    index = torch.tensor([0, 2])
+
+    def program(device):
+        given, rows = x.to(device), index.to(device)
+        return torch.nn.functional.gelu(given.tanh(), approximate="tanh"), given.index_add(0, rows, given[:2])
+
+    actual = compiled(lambda: program("hpu"))
+    torch.testing.assert_close(to_cpu(actual), list(program("cpu")), rtol=2e-2, atol=1e-3)

@@ -6,10 +6,11 @@ from torch.fx import GraphModule
 
 from openhpu.compiler.passes.distinct_outputs import distinct_outputs
 from openhpu.compiler.passes.empty_lists import empty_lists
+from openhpu.compiler.passes.explicit_numbers import explicit_numbers
 from openhpu.compiler.passes.fast_tanh import fast_tanh
 from openhpu.compiler.passes.float_zeros import float_zeros
 
-_PASSES = (empty_lists, distinct_outputs, float_zeros, fast_tanh)
+_PASSES = (empty_lists, distinct_outputs, float_zeros, fast_tanh, explicit_numbers)
 
 
 def run(graph: GraphModule) -> None:

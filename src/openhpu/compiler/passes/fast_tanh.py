@@ -13,6 +13,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 _aten = torch.ops.aten
+_cast = torch.ops.prims.convert_element_type.default  # Inductor has no code for aten._to_copy: decomposed before passes
 _NEAR_ZERO = 0.6
 # tanh(x) = x + x^3 P(x^2): least squares, reweighted towards the smallest largest relative error.
 _COEFFICIENTS = (
@@ -41,14 +42,14 @@ def fast_tanh(graph: GraphModule) -> int:
 
 
 def _expansion(graph: Graph, x: Node, dtype: torch.dtype) -> Node:
-    def call(op: Any, *args: Any, **options: Any) -> Node:
-        made = graph.call_function(op, args, options)
+    def call(op: Any, *args: Any) -> Node:
+        made = graph.call_function(op, args)
         values = [a.meta["val"] if isinstance(a, Node) else a for a in args]
-        made.meta["val"] = op(*values, **options)
+        made.meta["val"] = op(*values)
         return made
 
     if dtype in _NARROW:
-        x = call(_aten._to_copy.default, x, dtype=torch.float32)
+        x = call(_cast, x, torch.float32)
     square = call(_aten.mul.Tensor, x, x)
     series = call(_aten.mul.Tensor, square, _COEFFICIENTS[-1])
     for coefficient in _COEFFICIENTS[-2:0:-1]:
@@ -58,4 +59,4 @@ def _expansion(graph: Graph, x: Node, dtype: torch.dtype) -> Node:
     above_one = call(_aten.add.Tensor, call(_aten.exp.default, call(_aten.add.Tensor, x, x)), 1.0)
     far = call(_aten.add.Tensor, call(_aten.mul.Tensor, call(_aten.reciprocal.default, above_one), -2.0), 1.0)
     result = call(_aten.where.self, call(_aten.lt.Scalar, call(_aten.abs.default, x), _NEAR_ZERO), near, far)
-    return call(_aten._to_copy.default, result, dtype=dtype) if dtype in _NARROW else result
+    return call(_cast, result, dtype) if dtype in _NARROW else result
