@@ -139,8 +139,8 @@ def render(runs: list[Run], reasons: dict[str, str], jobs: int, total: int | Non
         lines += ["No sample to compare, counted as passed: " + ", ".join(f"`{n}`" for n in unchecked) + ".", ""]
     if precise := [f"`{name}`" for r in runs for name, result in r.results.items() if result.get("reference")]:
         lines += [
-            "More precise than the CPU, which computes in bfloat16 what compiled code computes in float32; compared with "
-            f"the CPU's float32: {', '.join(precise)}.",
+            "More precise than the CPU, which computes in bfloat16 what compiled code computes in float32; compared "
+            f"with the CPU's float32: {', '.join(precise)}.",
             "",
         ]
     lines += _recorded(run)

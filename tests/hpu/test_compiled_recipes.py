@@ -121,7 +121,7 @@ def test_an_error_in_a_recipe_is_raised_and_the_device_goes_on(counted):
 
 
 def test_bfloat16_in_generated_code_and_in_calls(compiled):
-    """What the passes rewrite keeps its dtype, and an operator that Inductor calls gets the numbers that it defaults."""
+    """What the passes rewrite keeps its dtype, and an operator that Inductor calls gets all its numbers."""
     x = torch.linspace(-2, 2, 12).to(torch.bfloat16).view(4, 3)
     index = torch.tensor([0, 2])
 
