@@ -131,3 +131,25 @@ def test_bfloat16_in_generated_code_and_in_calls(compiled):
 
     actual = compiled(lambda: program("hpu"))
     torch.testing.assert_close(to_cpu(actual), list(program("cpu")), rtol=2e-2, atol=1e-3)
+
+
+def test_convolutions_among_other_operators(compiled):
+    """Their operands are laid out channels last in a recipe: draws, indices, views and results' strides don't change."""
+    torch.manual_seed(1)
+    image, weight = torch.rand(2, 3, 9, 9).to("hpu"), torch.rand(4, 3, 3, 3).to("hpu").requires_grad_()
+    other = torch.rand(5, 4, 3, 3).to("hpu")
+
+    def function():
+        torch.manual_seed(2)
+        hidden = torch.nn.functional.conv2d(image, weight, padding=1)
+        dropped = torch.nn.functional.dropout(hidden.relu(), 0.4)
+        pooled, indices = torch.nn.functional.max_pool2d(dropped, 2, return_indices=True)
+        last = torch.nn.functional.conv2d(dropped, other)
+        (gradient,) = torch.autograd.grad(last.square().sum() + pooled.sum(), weight)
+        return [t.detach() for t in (hidden, dropped, pooled, indices, last.flatten(2), last.transpose(1, 3), gradient)]
+
+    expected = function()
+    torch.hpu.synchronize()
+    actual = compiled(function)
+    torch.testing.assert_close(to_cpu(actual), to_cpu(expected), rtol=1e-4, atol=1e-5)
+    assert [t.stride() for t in actual] == [t.stride() for t in expected]

@@ -1,0 +1,93 @@
+"""The layout of what convolutions take."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch._subclasses import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+
+from openhpu.compiler import inductor
+from openhpu.compiler.passes.channels_last import channels_last
+
+X, W = torch.rand(2, 3, 6, 6), torch.rand(4, 3, 3, 3)
+
+
+def traced(function, *inputs):
+    return make_fx(function, tracing_mode="fake", decomposition_table=inductor.decompositions())(*inputs)
+
+
+def conversions(graph):
+    import torch._inductor.inductor_prims
+
+    return graph.graph.find_nodes(op="call_function", target=torch.ops.prims.inductor_force_stride_order.default)
+
+
+def training(x, w, v):
+    hidden = F.conv2d(x, w, padding=1).relu()
+    return torch.autograd.grad(F.conv2d(hidden, v).sum(), (w, v))
+
+
+def test_each_operand_is_converted_once_for_forward_and_backward():
+    inputs = X, W.clone().requires_grad_(), torch.rand(5, 4, 3, 3).requires_grad_()
+    graph = traced(training, *inputs)
+    # The image, two weights, the hidden tensor, and the gradients of both convolutions' results.
+    assert channels_last(graph) == 6
+    graph.graph.lint()
+    graph.recompile()
+    converted = [node.args[0] for node in conversions(graph)]
+    assert len(set(converted)) == len(converted) == 6 + 2  # and the two results, back
+    for expected, actual in zip(training(*inputs), graph(*inputs), strict=True):
+        torch.testing.assert_close(actual, expected)
+        assert actual.stride() == expected.stride()
+
+
+def test_generated_code_reads_one_copy():
+    """Users that are no convolutions take the converted tensor, too."""
+    graph = traced(lambda x, w: ((h := x.sin()).sum(), F.conv2d(h, w).sum()), X, W)
+    channels_last(graph)
+    (sine,) = graph.graph.find_nodes(op="call_function", target=torch.ops.aten.sin.default)
+    assert [user.target for user in sine.users] == [torch.ops.prims.inductor_force_stride_order.default]
+
+
+@pytest.mark.parametrize(("dynamic", "converted"), [((0,), 2), ((0, 2, 3), 0)], ids=["batch", "images"])
+def test_sizes_that_change(dynamic, converted):
+    """The layout of images of any size is left to Inductor."""
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+
+    def fake(tensor, dynamic):
+        sizes = [DimDynamic.DYNAMIC if k in dynamic else DimDynamic.STATIC for k in range(4)]
+        return mode.from_tensor(tensor, symbolic_context=StatelessSymbolicContext(dynamic_sizes=sizes))
+
+    graph = traced(lambda x, w: (F.conv2d(x.sin(), w),), fake(X, dynamic), fake(W, ()))
+    assert channels_last(graph) == converted
+    graph.graph.lint()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, w: F.conv2d(x.sin(), w).as_strided((2, 2), (3, 1)),
+        lambda x, w: F.conv_transpose2d(x.sin(), w.transpose(0, 1)),
+        lambda x, w: F.conv2d(x.double().sin(), w.double()),
+        lambda x, w: F.conv1d(x[:, 0].sin(), w[:, :1, 0].expand(4, 6, 3)),
+        lambda x, w: x.sin(),
+    ],
+    ids=["by memory", "transposed", "double", "one dimension", "no convolution"],
+)
+def test_what_is_left_as_it_is(function):
+    graph = traced(lambda x, w: (function(x, w),), X, W)
+    before = graph.code
+    assert channels_last(graph) == 0
+    graph.recompile()
+    assert graph.code == before
+
+
+def test_results_keep_their_strides():
+    function = lambda x, w: (F.conv2d(x, w), F.conv2d(x.sin(), w).flatten(2), x.permute(0, 2, 3, 1))  # noqa: E731
+    graph = traced(function, X, W)
+    assert channels_last(graph) == 3
+    graph.recompile()
+    for expected, actual in zip(function(X, W), graph(X, W), strict=True):
+        torch.testing.assert_close(actual, expected)
+        assert actual.stride() == expected.stride()
