@@ -134,7 +134,7 @@ def test_bfloat16_in_generated_code_and_in_calls(compiled):
 
 
 def test_convolutions_among_other_operators(compiled):
-    """Their operands are laid out channels last in a recipe: draws, indices, views and results' strides don't change."""
+    """Their operands are laid out channels last in a recipe: draws, indices, views and strides don't change."""
     torch.manual_seed(1)
     image, weight = torch.rand(2, 3, 9, 9).to("hpu"), torch.rand(4, 3, 3, 3).to("hpu").requires_grad_()
     other = torch.rand(5, 4, 3, 3).to("hpu")

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from openhpu.compiler import toolchain, vector_random
+from openhpu.compiler import toolchain, vector_exp, vector_random
 from openhpu.compiler.stored import register_lowering
 
 # What a generated wrapper calls that is neither a kernel nor work: bookkeeping of handles and memory.
@@ -112,6 +112,7 @@ def build(graph: GraphModule, inputs: Sequence[torch.Tensor], threads: int, dire
     output = directory / "recipe.so"
     with (
         V.set_aot_compilation(True),
+        vector_exp.inlined(),
         vector_random.vectorised(),
         toolchain.quick(headers),
         config.patch(options(graph, threads, output)),
