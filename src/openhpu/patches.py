@@ -11,6 +11,7 @@ recipe is made; the replacements stand with what they belong to (MOMENTARY):
   of a wrapper and never run: the device has checked the same integers before.
 - `CppVecOverrides.rand` generates random numbers one at a time, by an object with branches.
 - `CppVecOverrides.exp` and `.sigmoid` call a library function for each vector, around which registers are saved.
+- `post_grad.is_gpu` is asked whether a bias may be added by generated code instead of by the product's library.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from torch.utils import _foreach_utils
 from openhpu import _C, hpu, optimizers
 from openhpu.late_imports import after_import
 
-MOMENTARY = ("compiler/toolchain.py", "compiler/vector_exp.py", "compiler/vector_random.py")
+MOMENTARY = ("compiler/inductor.py", "compiler/toolchain.py", "compiler/vector_exp.py", "compiler/vector_random.py")
 
 
 def apply() -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import math
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 from torch.fx import GraphModule
@@ -113,6 +115,7 @@ def build(graph: GraphModule, inputs: Sequence[torch.Tensor], threads: int, dire
     with (
         V.set_aot_compilation(True),
         vector_exp.inlined(),
+        _biases_apart(),
         vector_random.vectorised(),
         toolchain.quick(headers),
         config.patch(options(graph, threads, output)),
@@ -153,3 +156,13 @@ def _counted(directory: Path) -> tuple[int, dict[str, int]]:
         for entry in json.loads(path.read_text())["nodes"]:
             external[entry["node"]["target"].replace("::", ".").removeprefix("aten.").removesuffix(".default")] += 1
     return kernels, dict(external)
+
+
+@contextlib.contextmanager
+def _biases_apart() -> Iterator[None]:
+    """While it lasts, a bias that only generated code uses is added there, as Inductor does for GPUs: the library would
+    first write it into the whole result, in a pass of its own."""
+    from torch._inductor.fx_passes import post_grad
+
+    with mock.patch.object(post_grad, "is_gpu", lambda device: True):  # asked there for this decision alone
+        yield
