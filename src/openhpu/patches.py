@@ -10,7 +10,8 @@ recipe is made; the replacements stand with what they belong to (MOMENTARY):
 - `CppWrapperCpu.generate_input_output_runtime_checks` writes checks of inputs that take longer to compile than the rest
   of a wrapper and never run: the device has checked the same integers before.
 - `CppVecOverrides.rand` generates random numbers one at a time, by an object with branches.
-- `CppVecOverrides.exp` and `.sigmoid` call a library function for each vector, around which registers are saved.
+- `CppVecOverrides.exp` and `CppVecOverrides.sigmoid` call a library function for each
+  vector, around which registers are saved.
 - `post_grad.is_gpu` is asked whether a bias may be added by generated code instead of by the product's library.
 """
 
