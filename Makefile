@@ -24,7 +24,7 @@ $(VENV)/.dev: pyproject.toml setup.py $(VENV)/.torch
 setup: $(VENV)/.dev
 
 # For its tests only, and not among the environment's packages: PyPI has CUDA's build, which fails where it is imported.
-$(VENV)/torchvision: $(VENV)/.torch
+$(VENV)/torchvision: | $(VENV)/.torch
 	$(PIP) install --no-deps --target $@ torchvision==0.28.0 pillow
 
 # Ninja decides what is out of date.

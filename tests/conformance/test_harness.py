@@ -6,7 +6,7 @@ import sys
 import pytest
 import torch
 
-from tests.conformance import batches, compiled, expectations, pool, results, run, table
+from tests.conformance import batches, compiled, execute, expectations, pool, results, run, table
 from tests.conformance.compare import Demand, Mismatch, Tolerance, aliasing, compare
 from tests.conformance.database import Case
 from tests.conformance.pool import ROOT
@@ -207,3 +207,26 @@ def test_copies_keep_strides_offsets_and_aliasing():
 def test_each_difference_is_seen(actual):
     with pytest.raises((Mismatch, AssertionError)):
         compare(torch.ones(2, 3), actual, Demand(Tolerance()))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "argument", "ok"),
+    [
+        ("bfloat16", 4.0, 1.0, True),  # what float32 gives, and bfloat16 does not
+        ("bfloat16", 3.0, 1.0, False),  # neither
+        ("bfloat16", 4.0, 2.0, False),  # an argument was changed
+        ("float32", 4.0, 1.0, False),
+    ],
+    ids=["precise", "wrong", "argument", "float32"],
+)
+def test_float32_is_a_reference_for_values_of_bfloat16_alone(dtype, value, argument, ok):
+    kind = getattr(torch, dtype)
+    given = torch.ones(3, dtype=kind)
+    case = Case.parse(f"recipe:sin:{dtype}")
+    program = lambda arguments, device: arguments * (4 if arguments.dtype is torch.float32 else 2)  # noqa: E731
+    expected = execute.attempt(lambda a, d: a * 2, given, "cpu", case.seed)
+    chosen = batches.Chosen(case, program, given, Tolerance(), True, 1, expected)
+    ran = batches.Ran(torch.full((3,), value, dtype=kind), torch.full((3,), argument, dtype=kind), expected)
+    found = batches.compared(chosen, ran, device="cpu")
+    assert found["ok"] == ok
+    assert found.get("reference") == ("float32" if ok else None)

@@ -3,7 +3,7 @@
 oneDNN wants channels last, and Inductor converts at each use: what a convolution of a training step takes was written
 three times, as it is, for the convolution and for its backward, and generated loops ran over both layouts. Here the
 layout is asked for where a tensor is made, so that all its users find it: the recipe of the benchmarks' ConvNet takes
-0.84 of the time. Weights, which are inputs, are converted once a step for forward and backward; results keep their
+0.85 of the time. Weights, which are inputs, are converted once a step for forward and backward; results keep their
 strides.
 """
 
