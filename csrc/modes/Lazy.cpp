@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <chrono>
 #include <cstdio>
 
 #include "device/wait_hook.h"
@@ -169,11 +170,28 @@ void Recorder::end_node() {
 }
 
 bool Recorder::forget(HPUMemory& memory) {
-  Lock lock(*this);
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (C10_LIKELY(lock.owns_lock())) {
+    if (C10_LIKELY(!flushing_)) return note_death(memory);
+    std::lock_guard deaths(deaths_mutex_);  // this thread's own flush: others may note theirs
+    return note_death(memory);
+  }
+  // Whoever holds it may be waiting for Python's lock, or, now or soon, for a recipe that this thread is to deliver:
+  // Python's collector frees tensors in any thread.
+  device::BlockingWait waiting;
+  while (!lock.try_lock_for(std::chrono::milliseconds(1))) {
+    std::lock_guard deaths(deaths_mutex_);
+    if (deaths_open_) return note_death(memory);
+  }
+  return note_death(memory);
+}
+
+bool Recorder::note_death(HPUMemory& memory) {
   if (capture_) capture_->forget(memory);
   if (memory.graph.load(std::memory_order_relaxed) != number_) return false;
   auto& member = members_[memory.slot];
   member.memory = nullptr;
+  member.data = memory.data;
   member.taken_over = memory.data != nullptr && !memory.shared;
   member.shared = std::move(memory.shared);
   return true;
@@ -244,7 +262,7 @@ void Recorder::hand_over() {
   count(Counter::GraphsFlushed);
   if (cut && !captured_) count(Counter::GraphsCut);
   bool waited = false;
-  command->recipe = cut ? nullptr : GraphCache::instance().recipe_for(graph_, hash_.value(), waited);
+  command->recipe = cut ? nullptr : recipe_for_graph(waited);
   command->site = graph_.nodes.front().site;
   GraphReport report{hash_.value(), command->recipe != nullptr, cut, waited, operators, command->site, {}};
   const bool reported = listening(kGraphRecorded) || listening(kCacheHit) || listening(kCacheMiss);
@@ -269,6 +287,19 @@ void Recorder::hand_over() {
   members_.clear();
   limit_steps_in_flight(sequence);
   if (C10_UNLIKELY(reported)) report();  // last, since a listener may use the device
+}
+
+std::shared_ptr<Recipe> Recorder::recipe_for_graph(bool& waited) {
+  struct Open {
+    Recorder& recorder;
+    explicit Open(Recorder& r) : recorder(r) { set(true); }
+    ~Open() { set(false); }
+    void set(bool open) {
+      std::lock_guard deaths(recorder.deaths_mutex_);
+      recorder.deaths_open_ = open;
+    }
+  } open(*this);
+  return GraphCache::instance().recipe_for(graph_, hash_.value(), waited);
 }
 
 void Recorder::limit_steps_in_flight(uint64_t sequence) {

@@ -15,6 +15,8 @@
 // Storages get their memory when the graph is flushed, if they are still alive then.
 namespace openhpu {
 
+class Recipe;
+
 extern std::atomic<bool> g_lazy;
 inline bool lazy_mode() noexcept { return g_lazy.load(std::memory_order_relaxed); }
 void set_lazy_mode(bool lazy);
@@ -94,18 +96,24 @@ class Recorder {
  private:
   struct Member {
     HPUMemory* memory;  // null: the storage is gone
-    void* data;         // inputs
+    void* data;         // inputs, and memory that was taken over
     bool taken_over;    // the storage is gone and left its memory, to be freed once the graph is on its way
     uint32_t capture_slot;
     std::shared_ptr<SharedBlock> shared;  // memory that the storage, now gone, shared with captured graphs
   };
   uint32_t enter(HPUMemory& memory);
   void hand_over();
+  std::shared_ptr<Recipe> recipe_for_graph(bool& waited);
+  bool note_death(HPUMemory& memory);
   void choose_capture();
   void limit_steps_in_flight(uint64_t sequence);
 
   device::Device& device_;
-  std::recursive_mutex mutex_;
+  std::recursive_timed_mutex mutex_;
+  // Open while a flush, which holds the lock, may be waiting for the compiler and touches no member: memory that dies
+  // meanwhile in another thread is noted under `deaths_mutex_` alone.
+  std::mutex deaths_mutex_;
+  bool deaths_open_ = false;
   Graph graph_;
   WordHash hash_;
   std::vector<Member> members_;

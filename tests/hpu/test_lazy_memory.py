@@ -235,3 +235,57 @@ def test_counters_agree_that_every_operator_ran_once(counted):
     assert work["ops_recorded"] == work["ops_node_by_node"] + work["ops_in_recipes"]
     assert x.tolist() == [100.0] * 4
     assert openhpu.recipes() == []
+
+
+@pytest.mark.parametrize("mode", ["graph", "capture"])
+def test_what_the_collector_frees_while_a_flush_waits_for_its_recipe(script, mode):
+    """The compiler's thread may run Python's collector before it delivers what the flush, with its locks, waits for."""
+    code = """
+        import gc, sys, torch, openhpu
+        from openhpu.compiler.service import Service
+        look_up = Service._look_up
+        def collect_first(self, request):
+            collected.append(gc.collect())
+            look_up(self, request)
+        Service._look_up = collect_first
+        collected = []
+        gc.disable()
+        class Cycle:
+            def __init__(self, *tensors):
+                self.tensors, self.itself = tensors, self
+        def program():
+            x = torch.arange(4096.0, device="hpu")
+            recorded = x * 2
+            Cycle(given, recorded, recorded.view(64, 64).t(), x + 1)
+            return recorded + given
+        given = torch.ones(4096, device="hpu")
+        other = torch.zeros(4096, device="hpu")
+        other += program()  # known operators cut no graph
+        torch.hpu.synchronize()
+        other.zero_()
+        gc.collect()
+        torch.hpu.synchronize()
+        before = torch.hpu.memory_allocated()
+        if sys.argv[1] == "graph":
+            z = program()
+            del given
+            torch.hpu.synchronize()
+        else:
+            given, graph = given + 0, torch.hpu.HPUGraph()
+            with torch.hpu.graph(graph):
+                z = program()
+            del given
+            graph.replay()
+            torch.hpu.synchronize()
+            del graph
+        other += z
+        torch.hpu.synchronize()
+        assert torch.equal(z.cpu(), torch.arange(4096.0) * 2 + 1) and torch.equal(other, z)
+        assert max(collected) >= 1, collected
+        del z
+        gc.collect()
+        torch.hpu.synchronize()
+        assert torch.hpu.memory_allocated() == before - 4096 * 4, (torch.hpu.memory_allocated(), before)
+        assert openhpu.counters()["ops_in_recipes"] >= 4
+    """.replace("sys.argv[1]", repr(mode))
+    script(code, PT_HPU_LAZY_MODE="1", OPENHPU_COMPILE="sync", PT_HPU_RECIPE_CACHE_CONFIG="")
