@@ -203,7 +203,7 @@ std::unique_ptr<CapturedGraph> Capture::finish() {
     auto& member = members_[i];
     const auto& slot = graph_.slots[i];
     const bool fresh = slot.kind == Graph::SlotKind::Fresh;
-    const bool alive = fresh && member.memory;
+    const bool alive = fresh && member.memory && !member.memory->pending();  // pending: another thread is destroying it
     if (!fresh && weights_.count(member.memory) && member.held) {
       watch_memory(*member.memory);
       program.weights.push_back(static_cast<uint32_t>(i));

@@ -197,6 +197,18 @@ bool Recorder::note_death(HPUMemory& memory) {
   return true;
 }
 
+// Another thread may be destroying the storage, and waiting in `forget` to say so: then it is gone. Else it cannot go
+// while it is in `kept_`.
+bool Recorder::keep_alive(Member& member) {
+  if (!member.memory) return false;
+  if (auto storage = member.memory->owner.lock(); C10_LIKELY(storage.defined())) {
+    kept_.emplace_back(std::move(storage));
+    return true;
+  }
+  member.memory = nullptr;
+  return false;
+}
+
 void Recorder::require(HPUMemory& memory) {
   Lock lock(*this);
   if (memory.graph.load(std::memory_order_relaxed) == number_) flush();
@@ -232,7 +244,7 @@ void Recorder::hand_over() {
     for (size_t i = 0; i < graph_.slots.size(); ++i) {
       const auto& slot = graph_.slots[i];
       const bool fresh = slot.kind == Graph::SlotKind::Fresh;
-      const bool alive = fresh && members_[i].memory != nullptr;
+      const bool alive = fresh && keep_alive(members_[i]);
       add_word(uint64_t{slot.nbytes} << 2 | uint64_t{fresh} << 1 | uint64_t{alive});
       command->slots.push_back(
           {alive ? allocate_block(device_, slot.nbytes, made_at.empty() ? 0 : made_at[i]) : members_[i].data,
@@ -244,11 +256,13 @@ void Recorder::hand_over() {
         device_.memory().free(command->slots[i].data);
     graph_.words.resize(words);
     hash_ = hash_before;
+    kept_.clear();
     throw;
   }
   for (size_t i = 0; i < members_.size(); ++i)
     if (graph_.slots[i].kind == Graph::SlotKind::Fresh && members_[i].memory)
       assign_memory(*members_[i].memory, command->slots[i].data);
+  kept_.clear();
 
   const size_t operators = graph_.nodes.size();
   if (C10_UNLIKELY(captured_)) {

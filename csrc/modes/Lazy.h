@@ -105,6 +105,7 @@ class Recorder {
   void hand_over();
   std::shared_ptr<Recipe> recipe_for_graph(bool& waited);
   bool note_death(HPUMemory& memory);
+  bool keep_alive(Member& member);
   void choose_capture();
   void limit_steps_in_flight(uint64_t sequence);
 
@@ -117,6 +118,7 @@ class Recorder {
   Graph graph_;
   WordHash hash_;
   std::vector<Member> members_;
+  std::vector<c10::Storage> kept_;  // while a flush gives them memory
   uint64_t number_ = 1;
   bool flushing_ = false;
   bool overdue_ = false;  // the graph has its maximal size and found no room

@@ -109,7 +109,7 @@ void materialize(c10::StorageImpl* storage) { require_memory(*storage); }
 
 void make_pending(c10::StorageImpl& storage, c10::DeviceIndex index, size_t nbytes) {
   auto* memory = new_memory(index, device_of(index), nbytes).release();
-  memory->owner = &storage;
+  memory->owner = c10::weak_intrusive_ptr<c10::StorageImpl>::reclaim_copy(&storage);
   storage.set_data_ptr_noswap(c10::DataPtr(nullptr, memory, &delete_memory, c10::Device(c10::kHPU, index)));
   storage.set_nbytes(nbytes);
   if (nbytes > 0) promise(*memory);
@@ -133,11 +133,13 @@ void assign_memory(HPUMemory& memory, void* data) noexcept {
   if (memory.nbytes == 0) return;
   unpromise(memory);
   memory.data = data;
-  auto& ptr = memory.owner->_mutable_data_ptr_no_checks();
+  auto& storage = *memory.owner._unsafe_get_target();
+  auto& ptr = storage._mutable_data_ptr_no_checks();
   const auto device = ptr.device();
   (void)ptr.release_context();
   ptr = c10::DataPtr(data, &memory, &delete_memory, device);
-  memory.owner->clear_materializer();
+  storage.clear_materializer();
+  memory.owner.reset();
 }
 
 SharedBlock::~SharedBlock() {

@@ -29,7 +29,9 @@ struct HPUMemory {
   c10::DeviceIndex device;                             // index the tensor reports
   int pool;                                            // index of the software device whose memory it is
   // Memory that is assigned when it is needed (lazy mode): until then `data` is null although `nbytes` is not.
-  c10::StorageImpl* owner = nullptr;                   // the storage that this stands behind
+  // The storage that this stands behind, as long as it is pending. Counted, so that a flush in another thread can tell
+  // whether the storage is being destroyed.
+  c10::weak_intrusive_ptr<c10::StorageImpl> owner = c10::weak_intrusive_ptr<c10::StorageImpl>::reclaim(nullptr);
   // The slot that this is in a graph being recorded; valid while that graph has the same number. 0: in none.
   std::atomic<uint64_t> graph{0};
   uint32_t slot = 0;
@@ -80,7 +82,7 @@ c10::intrusive_ptr<c10::StorageImpl> make_pending_storage(c10::DeviceIndex index
 void make_pending(c10::StorageImpl& storage, c10::DeviceIndex index, size_t nbytes);
 // Gives a pending storage its memory, from the device's pool. Throws c10::OutOfMemoryError.
 void assign_memory(HPUMemory& memory);
-// The same with memory that was allocated before.
+// The same with memory that was allocated before. The storage must not go meanwhile.
 void assign_memory(HPUMemory& memory, void* data) noexcept;
 void* allocate_block(device::Device& d, size_t nbytes, uint32_t site = 0);
 // Statistics of the device's memory in the script's order: what was recorded is handed over first, and memory that is

@@ -289,3 +289,34 @@ def test_what_the_collector_frees_while_a_flush_waits_for_its_recipe(script, mod
         assert openhpu.counters()["ops_in_recipes"] >= 4
     """.replace("sys.argv[1]", repr(mode))
     script(code, PT_HPU_LAZY_MODE="1", OPENHPU_COMPILE="sync", PT_HPU_RECIPE_CACHE_CONFIG="")
+
+
+def test_results_that_die_in_one_thread_while_another_flushes(script):
+    """Promised memory is given back once: not by the thread that destroys a result and by the flush that meets it."""
+    code = """
+        import gc, threading, torch, openhpu
+        import habana_frameworks.torch.core as htcore
+        x = torch.ones(64, 64, device="hpu", requires_grad=True)
+        def steps(n):  # autograd's thread drops results without Python's lock
+            for _ in range(n):
+                y = x
+                for _ in range(8):
+                    y = (y * 2).tanh()
+                y.sum().backward()
+                x.grad = None
+        def level():
+            gc.collect()
+            torch.hpu.synchronize()
+            torch.hpu.reset_peak_memory_stats()
+            stats = torch.hpu.memory_stats()
+            return stats["InUse"], stats["MaxInUse"], stats["ActiveAllocs"]
+        steps(5)
+        before = level()
+        thread = threading.Thread(target=steps, args=(500,))
+        thread.start()
+        while thread.is_alive():
+            htcore.mark_step()
+        thread.join()
+        assert level() == before, (level(), before)
+    """
+    script(code, PT_HPU_LAZY_MODE="1", OPENHPU_COMPILE="off")
