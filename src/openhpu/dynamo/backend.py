@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import fx
 
+from openhpu.dynamo import layouts
 from openhpu.dynamo import options as options_module
 from openhpu.dynamo.graph import CompiledGraph
 from openhpu.dynamo.options import Options
@@ -28,7 +28,6 @@ def hpu_backend(
     operator that can't be compiled where running it eagerly is switched off.
     """
     from torch._dynamo.backends.common import aot_autograd
-    from torch._functorch.partitioners import min_cut_rematerialization_partition
 
     settings = options_module.read(options, mode)
 
@@ -49,7 +48,7 @@ def hpu_backend(
         fw_compiler=compiler("forward"),
         bw_compiler=compiler("backward"),
         inference_compiler=compiler("inference" if settings.inference else "forward"),
-        partition_fn=functools.partial(min_cut_rematerialization_partition, compiler="openhpu"),
+        partition_fn=layouts.partition,
         decompositions=_decompositions(settings),
         keep_inference_input_mutations=settings.keep_input_mutations,
     )

@@ -31,20 +31,21 @@ def channels_last(graph: GraphModule) -> int:
     """Returns how many tensors were given the layout: none where a result's strides could not be kept."""
     if not torch.backends.mkldnn.is_available():
         return 0
-    convolutions = [node for node in graph.graph.nodes if _is_convolution(node)]
+    convolutions = [node for node in graph.graph.nodes if is_convolution(node)]
     operands = list(dict.fromkeys(x for node in convolutions for x in _operands(node)))
     if not operands:
         return 0
-    after = _dependents([*convolutions, *(x for x in operands if x.op != "placeholder")])
+    after = dependents([*convolutions, *(user for x in operands if not _is_given(x) for user in x.users)])
     output = next(iter(graph.graph.find_nodes(op="output")))
-    results = [x for x in output.args[0] if x in after and _value(x).dim() > 1]
-    if any(_is_by_memory(node) for node in after) or not all(_is_dense(_value(x)) for x in results):
+    made_here = after.union(x for x in operands if not _is_given(x))
+    results = [x for x in output.args[0] if x in made_here and _value(x).dim() > 1]
+    if any(is_by_memory(node) for node in after) or not all(_is_dense(_value(x)) for x in results):
         return 0
     first = next(node for node in graph.graph.nodes if node.op != "placeholder")
     for x in operands:
         made = _insert(graph, x, first if x.op == "placeholder" else x.next, _channels_last_strides(_value(x)))
         for user in list(x.users):
-            if user not in (made, output) and (x.op != "placeholder" or user in convolutions):
+            if user not in (made, output) and (not _is_given(x) or user in convolutions):
                 user.replace_input_with(x, made)
     kept = {x: _insert(graph, x, output, _concrete(_value(x).stride())) for x in results}
     output.args = (tuple(kept.get(x, x) for x in output.args[0]), *output.args[1:])
@@ -60,7 +61,7 @@ def _insert(graph: GraphModule, x: Node, before: Node, strides: list[int]) -> No
     return made
 
 
-def _is_convolution(node: Node) -> bool:
+def is_convolution(node: Node) -> bool:
     """Of images, in a dtype for which oneDNN has code, and not a transposed one, whose weights are turned."""
     if node.target not in _CONVOLUTIONS:
         return False
@@ -98,14 +99,20 @@ def _is_dense(value: torch.Tensor) -> bool:
     return bool(strides)
 
 
-def _is_by_memory(node: Node) -> bool:
+def _is_given(x: Node) -> bool:
+    """Inputs, and how they are looked at: others may need them as they lie."""
+    return x.op == "placeholder" or (is_by_memory(x) and x.args[0].op == "placeholder")  # type: ignore[union-attr]
+
+
+def is_by_memory(node: Node) -> bool:
     packet = getattr(node.target, "overloadpacket", None)
     return packet in _BY_MEMORY or node.target is _aten.view.dtype
 
 
-def _dependents(nodes: list[Node]) -> set[Node]:
-    """What is computed from them, and they themselves."""
-    found, left = set(nodes), list(nodes)
+def dependents(nodes: list[Node]) -> set[Node]:
+    """What is computed from them, and they themselves, without the output."""
+    found = {node for node in nodes if node.op != "output"}
+    left = list(found)
     while left:
         for user in left.pop().users:
             if user not in found and user.op != "output":

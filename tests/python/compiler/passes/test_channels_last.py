@@ -83,6 +83,24 @@ def test_what_is_left_as_it_is(function):
     assert graph.code == before
 
 
+def test_inputs_looked_at_by_memory_are_read_in_place():
+    """A recipe's inputs may come as views of their memory; only what is computed from a convolution must not."""
+
+    def function(x, w):
+        image = x.as_strided((2, 3, 6, 5), (90, 1, 15, 3))
+        return F.conv2d(image.relu(), w), F.conv2d(image, w).sum(), image.sum()
+
+    x = torch.rand(200)
+    graph = traced(function, x, W)
+    assert channels_last(graph) == 3
+    graph.recompile()
+    (view,) = graph.graph.find_nodes(op="call_function", target=torch.ops.aten.as_strided.default)
+    assert len(conversions(graph)) == 3 + 1 and len(view.users) == 3  # the conversion, relu and the sum
+    for expected, actual in zip(function(x, W), graph(x, W), strict=True):
+        torch.testing.assert_close(actual, expected)
+        assert actual.stride() == expected.stride()
+
+
 def test_results_keep_their_strides():
     function = lambda x, w: (F.conv2d(x, w), F.conv2d(x.sin(), w).flatten(2), x.permute(0, 2, 3, 1))  # noqa: E731
     graph = traced(function, X, W)
