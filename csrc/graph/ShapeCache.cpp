@@ -20,14 +20,15 @@ void ShapeCache::insert(const Signature& signature, uint64_t hash, std::shared_p
   slot.entry = std::move(entry);
 }
 
-bool ShapeCache::knows_family(uint64_t family) {
+std::shared_ptr<const ShapeEntry> ShapeCache::sibling(uint64_t family) {
   std::lock_guard<SpinLock> lock(lock_);
-  return families_.contains(family);
+  const auto it = families_.find(family);
+  return it == families_.end() ? nullptr : it->second;
 }
 
-void ShapeCache::add_family(uint64_t family) {
+void ShapeCache::add_family(uint64_t family, std::shared_ptr<const ShapeEntry> entry) {
   std::lock_guard<SpinLock> lock(lock_);
-  families_.insert(family);
+  families_.emplace(family, std::move(entry));
 }
 
 }  // namespace openhpu

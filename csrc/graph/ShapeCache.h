@@ -5,7 +5,6 @@
 
 #include <memory>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "graph/CallTemplate.h"
@@ -60,9 +59,9 @@ class ShapeCache {
   std::shared_ptr<const ShapeEntry> find(const Signature& signature, uint64_t hash);
   void insert(const Signature& signature, uint64_t hash, std::shared_ptr<const ShapeEntry> entry);
 
-  // Whether calls that differ in sizes only have been learned before (OpCall::family).
-  bool knows_family(uint64_t family);
-  void add_family(uint64_t family);
+  // What was learned first of calls that differ in sizes, strides and numbers only (OpCall::family); null: nothing yet.
+  std::shared_ptr<const ShapeEntry> sibling(uint64_t family);
+  void add_family(uint64_t family, std::shared_ptr<const ShapeEntry> entry);
 
  private:
   struct Slot {
@@ -71,7 +70,7 @@ class ShapeCache {
   };
   SpinLock lock_;
   std::unordered_map<uint64_t, Slot> slots_;
-  std::unordered_set<uint64_t> families_;
+  std::unordered_map<uint64_t, std::shared_ptr<const ShapeEntry>> families_;
 };
 
 }  // namespace openhpu

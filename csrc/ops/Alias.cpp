@@ -21,14 +21,24 @@ c10::intrusive_ptr<c10::StorageImpl> cpu_storage_over(const c10::StorageImpl& st
       c10::DataPtr(const_cast<void*>(storage.data()), nullptr, &delete_nothing, c10::Device(c10::kCPU)), nullptr, false);
 }
 
-at::Tensor cpu_alias_over(const c10::TensorImpl& t, c10::intrusive_ptr<c10::StorageImpl> storage) {
+namespace {
+at::Tensor alias_over(const c10::TensorImpl& t, c10::intrusive_ptr<c10::StorageImpl> storage, c10::DispatchKey key) {
   auto impl = c10::make_intrusive<c10::TensorImpl>(
-      c10::TensorImpl::VIEW, c10::Storage(std::move(storage)), c10::DispatchKeySet(c10::DispatchKey::CPU), t.dtype());
+      c10::TensorImpl::VIEW, c10::Storage(std::move(storage)), c10::DispatchKeySet(key), t.dtype());
   impl->set_sizes_and_strides(t.sizes(), t.strides(), t.storage_offset());
   if (C10_UNLIKELY(t.is_conj())) impl->_set_conj(true);
   if (C10_UNLIKELY(t.is_neg())) impl->_set_neg(true);
   if (C10_UNLIKELY(t.is_wrapped_number())) impl->set_wrapped_number(true);
   return at::Tensor(std::move(impl));
+}
+}  // namespace
+
+at::Tensor cpu_alias_over(const c10::TensorImpl& t, c10::intrusive_ptr<c10::StorageImpl> storage) {
+  return alias_over(t, std::move(storage), c10::DispatchKey::CPU);
+}
+
+at::Tensor meta_alias_over(const c10::TensorImpl& t, c10::intrusive_ptr<c10::StorageImpl> storage) {
+  return alias_over(t, std::move(storage), c10::DispatchKey::Meta);
 }
 
 at::Tensor cpu_alias(const at::Tensor& t) {

@@ -9,6 +9,8 @@ namespace openhpu {
 // inference tensor (no version counter, no autograd keys): kernels see only memory.
 at::Tensor cpu_alias(const at::Tensor& t);
 at::Tensor cpu_alias_over(const c10::TensorImpl& t, c10::intrusive_ptr<c10::StorageImpl> storage);
+// The same without memory: `storage` is one of the meta device.
+at::Tensor meta_alias_over(const c10::TensorImpl& t, c10::intrusive_ptr<c10::StorageImpl> storage);
 
 // A CPU storage over an hpu tensor's memory.
 c10::intrusive_ptr<c10::StorageImpl> cpu_storage_over(const c10::StorageImpl& storage);

@@ -85,7 +85,7 @@ struct OpCall::OnHost {
 };
 
 template <class StorageOver>
-void OpCall::alias_on_host(OnHost& call, StorageOver&& storage_over) {
+void OpCall::alias_on_host(OnHost& call, StorageOver&& storage_over, AliasOver alias_over) {
   alias_arguments(call.stack, [&](const at::Tensor& t) {
     const auto& hpu_storage = t.storage();
     auto& storage = call.storages[hpu_storage.unsafeGetStorageImpl()];
@@ -93,7 +93,7 @@ void OpCall::alias_on_host(OnHost& call, StorageOver&& storage_over) {
       storage = storage_over(*hpu_storage.unsafeGetStorageImpl());
       call.origin[storage.get()] = hpu_storage;
     }
-    auto alias = cpu_alias_over(*t.unsafeGetTensorImpl(), storage);
+    auto alias = alias_over(*t.unsafeGetTensorImpl(), storage);
     call.aliases.push_back({&t, alias, storage->data(), storage->nbytes()});
     return alias;
   });
@@ -129,6 +129,39 @@ std::shared_ptr<const ShapeEntry> OpCall::run_and_wait(bool on_host) {
   auto entry = describe_results(call, reusable, &results);
   if (C10_UNLIKELY(capturing())) record_learned(entry, results);
   leave_results(std::move(results));
+  return entry;
+}
+
+std::shared_ptr<const ShapeEntry> OpCall::predict(const ShapeEntry& sibling) {
+  // Where dtypes are mixed the CPU's kernels convert operands first, and the results' strides follow those.
+  caffe2::TypeMeta dtype;
+  for (const auto& o : operands_) {
+    const auto& t = *o.tensor;
+    if (o.written || t.is_conj() || t.is_neg()) return nullptr;
+    if (t.device().type() != c10::kHPU) continue;  // a number
+    if (dtype == caffe2::TypeMeta()) dtype = t.dtype();
+    if (t.dtype() != dtype) return nullptr;
+  }
+  c10::InferenceMode no_autograd(true);
+  OnHost call;
+  try {
+    alias_on_host(call, [](c10::StorageImpl& storage) {
+      return c10::make_intrusive<c10::StorageImpl>(
+          c10::StorageImpl::use_byte_size_t(), storage.nbytes(), c10::DataPtr(nullptr, c10::Device(c10::kMeta)),
+          c10::GetAllocator(c10::kMeta), /*resizable=*/true);
+    }, &meta_alias_over);
+    kernel_.structured_->callBoxed(kernel_.handle_, c10::DispatchKeySet(c10::DispatchKey::Meta), &call.stack);
+  } catch (const std::exception&) {
+    return nullptr;  // the script's error: the call itself will tell
+  }
+  // Kernels of one operator allocate in one order; where not, an output is copied to its place.
+  for (const auto& output : sibling.outputs)
+    call.ordinals.push_back(
+        output.kind == OutputSpec::Kind::Fresh ? static_cast<int64_t>(sibling.storages[output.index].ordinal) : -1);
+  auto entry = describe_results(call, /*reusable=*/true, nullptr);
+  if (!entry) return nullptr;
+  for (const auto& output : entry->outputs)
+    if (output.kind == OutputSpec::Kind::Fresh && output.dtype != dtype) return nullptr;
   return entry;
 }
 

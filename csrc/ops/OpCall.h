@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "graph/ShapeCache.h"
+#include "ops/Alias.h"
 #include "ops/OpKernel.h"
 #include "runtime/HPUDevice.h"
 
@@ -28,6 +29,9 @@ struct OpCall {
   // Runs on the worker (or, for a CPU fallback, on this thread after the queue has drained) and waits. Leaves the
   // results and returns what was learned about them; null when it can't be reused.
   std::shared_ptr<const ShapeEntry> run_and_wait(bool on_host);
+  // The same without a run, where PyTorch computes it for meta tensors as for the CPU's. `sibling`: what was learned of a
+  // call of other sizes. Null where that does not hold for this call, or where it is an error.
+  std::shared_ptr<const ShapeEntry> predict(const ShapeEntry& sibling);
   // Lazy mode: learns the same from a run on zeros of the operands' sizes, on this thread, so that the graph need not be
   // cut. Null where that does not work.
   std::shared_ptr<const ShapeEntry> rehearse();
@@ -68,8 +72,9 @@ struct OpCall {
   // The same for results that lie in `storages`.
   void leave_results(const ShapeEntry& entry, const c10::SmallVectorImpl<c10::Storage>& storages);
   struct OnHost;
+  using AliasOver = at::Tensor (*)(const c10::TensorImpl&, c10::intrusive_ptr<c10::StorageImpl>);
   template <class StorageOver>
-  void alias_on_host(OnHost& call, StorageOver&& storage_over);
+  void alias_on_host(OnHost& call, StorageOver&& storage_over, AliasOver alias_over = &cpu_alias_over);
   // What a finished call shows of its results. With `results`, these become tensors of the device, and operands that
   // were resized follow.
   std::shared_ptr<const ShapeEntry> describe_results(OnHost& call, bool reusable, c10::Stack* results);

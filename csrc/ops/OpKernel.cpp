@@ -4,6 +4,7 @@
 #include "modes/Lazy.h"
 #include "ops/Fallback.h"
 #include "ops/OpCall.h"
+#include "ops/StructuredKernels.h"
 #include "runtime/events.h"
 
 namespace openhpu {
@@ -35,7 +36,7 @@ OpKernel::ArgKind kind_of(const c10::Argument& argument) {
 }  // namespace
 
 OpKernel::OpKernel(const c10::OperatorHandle& op)
-    : handle_(op), name_(c10::toString(op.operator_name())), traits_(traits_of(name_)) {
+    : handle_(op), name_(c10::toString(op.operator_name())), traits_(traits_of(name_)), structured_(structured_kernel_of(name_)) {
   if (traits_.seeded) name_.replace(0, name_.find("::"), "aten");
   for (const auto& argument : op.schema().arguments()) {
     const bool written = (argument.alias_info() && argument.alias_info()->isWrite()) ||
@@ -107,9 +108,14 @@ void OpKernel::call(OpCall& call) {
     entry = call.describe_fill();
     cache_.insert(call.signature, hash, entry);
   }
-  if (!entry && lazy && cache_.knows_family(call.family()) && (entry = call.rehearse())) {
-    cache_.insert(call.signature, hash, entry);
-    count(Counter::OpsRehearsed);
+  if (C10_UNLIKELY(!entry) && (lazy || structured_)) {
+    if (const auto sibling = cache_.sibling(call.family())) {
+      if (structured_ && (entry = call.predict(*sibling)))
+        count(Counter::OpsPredicted);
+      else if (lazy && (entry = call.rehearse()))
+        count(Counter::OpsRehearsed);
+      if (entry) cache_.insert(call.signature, hash, entry);
+    }
   }
   if (entry) {
     if (lazy && call.record(entry)) return;
@@ -125,8 +131,8 @@ void OpKernel::call(OpCall& call) {
   LearningScope learning;
   const uint64_t family = call.family();
   if ((entry = call.run_and_wait(/*on_host=*/false))) {
+    cache_.add_family(family, entry);
     cache_.insert(call.signature, hash, std::move(entry));
-    cache_.add_family(family);
   }
 }
 

@@ -51,7 +51,6 @@ class OpKernel final : public c10::OperatorKernel {
   const std::string& name() const noexcept { return name_; }
   // Runs the CPU operator on a stack of aliases, on this thread.
   void call_cpu(c10::Stack& stack) const { handle_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack); }
-
   enum class ArgKind : uint8_t { Tensor, TensorList, OptionalTensorList, Number, Device, Generator, Other };
   struct Arg {
     ArgKind kind;
@@ -71,6 +70,7 @@ class OpKernel final : public c10::OperatorKernel {
   c10::OperatorHandle handle_;
   std::string name_;
   OpTraits traits_;
+  const c10::KernelFunction* structured_;  // null: results are not predicted
   std::vector<Arg> args_;
   bool any_written_ = false;
   bool fills_ = false;  // a random operator that returns its first operand, refilled: nothing to learn from a run

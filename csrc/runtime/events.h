@@ -27,6 +27,7 @@ enum class Counter : int {
   Synchronizations,
   OpsRecorded,       // operators recorded into graphs (lazy mode)
   OpsRehearsed,      // operators run once more, on zeros, to learn their metadata without cutting a graph
+  OpsPredicted,      // operators of new sizes whose metadata PyTorch computed without a run
   OpsInRecipes,      // recorded operators that ran as part of a compiled recipe
   OpsNodeByNode,     // recorded operators that ran one by one
   GraphsFlushed,     // graphs handed over to the device
