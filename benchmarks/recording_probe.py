@@ -130,7 +130,7 @@ def first() -> dict[str, Any]:
             cold = _time(step)
             for _ in range(4):
                 step()
-            openhpu.wait_for_recipes(0)
+            openhpu.wait_for_recipes()
             steady = statistics.median(_time(step) for _ in range(5))
             _batched(training, batch)
             times[device] = [cold * 1e3, steady * 1e3, _time(step) * 1e3]

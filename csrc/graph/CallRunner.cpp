@@ -1,5 +1,6 @@
 #include "graph/CallRunner.h"
 
+#include <ATen/ops/empty_strided.h>
 #include <c10/util/Exception.h>
 
 #include <cstring>
@@ -172,6 +173,20 @@ void CallRunner::keep_outputs(const ShapeEntry& entry, const OutputMemory* outpu
       TORCH_INTERNAL_ASSERT(
           t.defined() && storage.nbytes() == output.nbytes, entry.call->kernel->name(), " returned ",
           t.defined() ? storage.nbytes() : 0, " bytes where ", output.nbytes, " were expected from its operands");
+      if (C10_UNLIKELY(entry.supposed) && t.strides() != c10::IntArrayRef(spec.strides)) {
+        // What readers of the output were told holds.
+        KernelScope of_copy(device_.workspace(), nullptr, 0, false);
+        auto laid_out = at::empty_strided(spec.sizes, spec.strides, t.options());
+        laid_out.copy_(t);
+        if (output.allocated) {
+          *output.allocated = c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(
+              laid_out.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
+        } else {
+          const auto* data = static_cast<const char*>(laid_out.const_data_ptr());
+          misplaced.emplace_back(output.data, std::vector<char>(data, data + output.nbytes));
+        }
+        return;
+      }
       if (output.allocated) {
         *output.allocated = c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage.unsafeGetStorageImpl());
       } else if (C10_UNLIKELY(storage.data() != output.data) && output.nbytes > 0) {

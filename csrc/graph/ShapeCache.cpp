@@ -20,15 +20,21 @@ void ShapeCache::insert(const Signature& signature, uint64_t hash, std::shared_p
   slot.entry = std::move(entry);
 }
 
-std::shared_ptr<const ShapeEntry> ShapeCache::sibling(uint64_t family) {
+bool ShapeCache::knows_family(uint64_t family) {
+  std::lock_guard<SpinLock> lock(lock_);
+  return families_.contains(family);
+}
+
+std::vector<std::shared_ptr<const ShapeEntry>> ShapeCache::siblings(uint64_t family) {
   std::lock_guard<SpinLock> lock(lock_);
   const auto it = families_.find(family);
-  return it == families_.end() ? nullptr : it->second;
+  return it == families_.end() ? std::vector<std::shared_ptr<const ShapeEntry>>() : it->second;
 }
 
 void ShapeCache::add_family(uint64_t family, std::shared_ptr<const ShapeEntry> entry) {
   std::lock_guard<SpinLock> lock(lock_);
-  families_.emplace(family, std::move(entry));
+  auto& siblings = families_[family];
+  if (siblings.size() < kMostSiblings) siblings.push_back(std::move(entry));
 }
 
 }  // namespace openhpu

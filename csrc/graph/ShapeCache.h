@@ -43,6 +43,7 @@ struct ShapeEntry {
   std::vector<OutputSpec> outputs;
   std::vector<StorageSpec> storages;
   std::vector<ResizeSpec> resizes;
+  bool supposed = false;         // strides are those of a call of other sizes; the worker looks whether they are right
   std::vector<int32_t> returns;  // per return value: -1 a tensor, n >= 0 a list of n tensors
   std::unique_ptr<CallTemplate> call;
 };
@@ -59,8 +60,9 @@ class ShapeCache {
   std::shared_ptr<const ShapeEntry> find(const Signature& signature, uint64_t hash);
   void insert(const Signature& signature, uint64_t hash, std::shared_ptr<const ShapeEntry> entry);
 
-  // What was learned first of calls that differ in sizes, strides and numbers only (OpCall::family); null: nothing yet.
-  std::shared_ptr<const ShapeEntry> sibling(uint64_t family);
+  // What was learned of calls with operands of the same dtypes and numbers of dimensions (OpCall::family).
+  bool knows_family(uint64_t family);
+  std::vector<std::shared_ptr<const ShapeEntry>> siblings(uint64_t family);
   void add_family(uint64_t family, std::shared_ptr<const ShapeEntry> entry);
 
  private:
@@ -70,7 +72,8 @@ class ShapeCache {
   };
   SpinLock lock_;
   std::unordered_map<uint64_t, Slot> slots_;
-  std::unordered_map<uint64_t, std::shared_ptr<const ShapeEntry>> families_;
+  static constexpr size_t kMostSiblings = 32;
+  std::unordered_map<uint64_t, std::vector<std::shared_ptr<const ShapeEntry>>> families_;
 };
 
 }  // namespace openhpu

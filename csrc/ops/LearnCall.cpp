@@ -1,6 +1,5 @@
 // What is not known of a call's results is learned by running it.
 #include <c10/core/InferenceMode.h>
-#include <c10/util/flat_hash_map.h>
 
 #include <omp.h>
 
@@ -10,6 +9,7 @@
 #include "modes/Capture.h"
 #include "modes/Eager.h"
 #include "ops/Alias.h"
+#include "ops/OnHost.h"
 #include "ops/OpCall-inl.h"
 #include "runtime/HPUAllocator.h"
 #include "runtime/KernelMemory.h"
@@ -69,36 +69,6 @@ c10::SmallVector<int64_t, 6> copy_of(c10::IntArrayRef a) { return {a.begin(), a.
 
 }  // namespace
 
-struct OpCall::OnHost {
-  struct Alias {
-    const at::Tensor* hpu;
-    at::Tensor cpu;
-    const void* data;  // of its storage, before the call
-    size_t nbytes;
-  };
-  c10::Stack stack;
-  // One CPU storage per hpu storage, so that kernels see who overlaps whom.
-  ska::flat_hash_map<const c10::StorageImpl*, c10::intrusive_ptr<c10::StorageImpl>> storages;
-  ska::flat_hash_map<const c10::StorageImpl*, c10::Storage> origin;  // CPU storage -> hpu storage
-  std::vector<Alias> aliases;
-  c10::SmallVector<int64_t, 4> ordinals;  // by output: which of the kernel's allocations it is
-};
-
-template <class StorageOver>
-void OpCall::alias_on_host(OnHost& call, StorageOver&& storage_over, AliasOver alias_over) {
-  alias_arguments(call.stack, [&](const at::Tensor& t) {
-    const auto& hpu_storage = t.storage();
-    auto& storage = call.storages[hpu_storage.unsafeGetStorageImpl()];
-    if (!storage) {
-      storage = storage_over(*hpu_storage.unsafeGetStorageImpl());
-      call.origin[storage.get()] = hpu_storage;
-    }
-    auto alias = alias_over(*t.unsafeGetTensorImpl(), storage);
-    call.aliases.push_back({&t, alias, storage->data(), storage->nbytes()});
-    return alias;
-  });
-}
-
 std::shared_ptr<const ShapeEntry> OpCall::run_and_wait(bool on_host) {
   auto& device = device_of(device_);
   TORCH_CHECK(
@@ -129,39 +99,6 @@ std::shared_ptr<const ShapeEntry> OpCall::run_and_wait(bool on_host) {
   auto entry = describe_results(call, reusable, &results);
   if (C10_UNLIKELY(capturing())) record_learned(entry, results);
   leave_results(std::move(results));
-  return entry;
-}
-
-std::shared_ptr<const ShapeEntry> OpCall::predict(const ShapeEntry& sibling) {
-  // Where dtypes are mixed the CPU's kernels convert operands first, and the results' strides follow those.
-  caffe2::TypeMeta dtype;
-  for (const auto& o : operands_) {
-    const auto& t = *o.tensor;
-    if (o.written || t.is_conj() || t.is_neg()) return nullptr;
-    if (t.device().type() != c10::kHPU) continue;  // a number
-    if (dtype == caffe2::TypeMeta()) dtype = t.dtype();
-    if (t.dtype() != dtype) return nullptr;
-  }
-  c10::InferenceMode no_autograd(true);
-  OnHost call;
-  try {
-    alias_on_host(call, [](c10::StorageImpl& storage) {
-      return c10::make_intrusive<c10::StorageImpl>(
-          c10::StorageImpl::use_byte_size_t(), storage.nbytes(), c10::DataPtr(nullptr, c10::Device(c10::kMeta)),
-          c10::GetAllocator(c10::kMeta), /*resizable=*/true);
-    }, &meta_alias_over);
-    kernel_.structured_->callBoxed(kernel_.handle_, c10::DispatchKeySet(c10::DispatchKey::Meta), &call.stack);
-  } catch (const std::exception&) {
-    return nullptr;  // the script's error: the call itself will tell
-  }
-  // Kernels of one operator allocate in one order; where not, an output is copied to its place.
-  for (const auto& output : sibling.outputs)
-    call.ordinals.push_back(
-        output.kind == OutputSpec::Kind::Fresh ? static_cast<int64_t>(sibling.storages[output.index].ordinal) : -1);
-  auto entry = describe_results(call, /*reusable=*/true, nullptr);
-  if (!entry) return nullptr;
-  for (const auto& output : entry->outputs)
-    if (output.kind == OutputSpec::Kind::Fresh && output.dtype != dtype) return nullptr;
   return entry;
 }
 
@@ -301,15 +238,19 @@ std::shared_ptr<const ShapeEntry> OpCall::describe_results(OnHost& call, bool re
     }
   }
   if (!reusable) return nullptr;
-  entry->call = std::make_unique<CallTemplate>(describe_call(kernel_, args_));
-  for (const auto& r : entry->resizes) {  // as they are when the call is recorded
-    auto& operand = entry->call->operands[r.operand];
+  describe(*entry);
+  return entry;
+}
+
+void OpCall::describe(ShapeEntry& entry) const {
+  entry.call = std::make_unique<CallTemplate>(describe_call(kernel_, args_));
+  for (const auto& r : entry.resizes) {  // as they are when the call is recorded
+    auto& operand = entry.call->operands[r.operand];
     operand.sizes.assign(r.sizes.begin(), r.sizes.end());
     operand.strides.assign(r.strides.begin(), r.strides.end());
-    entry->call->largest = std::max(entry->call->largest, r.nbytes);
+    entry.call->largest = std::max(entry.call->largest, r.nbytes);
   }
-  for (const auto& s : entry->storages) entry->call->largest = std::max(entry->call->largest, s.nbytes);
-  return entry;
+  for (const auto& s : entry.storages) entry.call->largest = std::max(entry.call->largest, s.nbytes);
 }
 
 void OpCall::run_on_metadata() {

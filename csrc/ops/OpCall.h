@@ -29,9 +29,10 @@ struct OpCall {
   // Runs on the worker (or, for a CPU fallback, on this thread after the queue has drained) and waits. Leaves the
   // results and returns what was learned about them; null when it can't be reused.
   std::shared_ptr<const ShapeEntry> run_and_wait(bool on_host);
-  // The same without a run, where PyTorch computes it for meta tensors as for the CPU's. `sibling`: what was learned of a
-  // call of other sizes. Null where that does not hold for this call, or where it is an error.
-  std::shared_ptr<const ShapeEntry> predict(const ShapeEntry& sibling);
+  // The same without a run, where the operator says what its results look like (StructuredKernels) or how large they
+  // are (ResultSizes), and a call of other sizes was learned. Null where that does not hold for this call, or where it is
+  // an error.
+  std::shared_ptr<const ShapeEntry> predict();
   // Lazy mode: learns the same from a run on zeros of the operands' sizes, on this thread, so that the graph need not be
   // cut. Null where that does not work.
   std::shared_ptr<const ShapeEntry> rehearse();
@@ -62,6 +63,9 @@ struct OpCall {
     size_t arg;
     bool written;
   };
+  std::shared_ptr<const ShapeEntry> predict_by_structure(const ShapeEntry& sibling);
+  bool predict_by_sizes(const ShapeEntry& sibling, ShapeEntry& entry) const;
+  void describe(ShapeEntry& entry) const;
   void inspect_tensor(const at::Tensor& t, size_t arg, bool written);
   [[noreturn]] void wrong_device(const at::Tensor& t, size_t arg) const;
   // The same for a call that no template describes.

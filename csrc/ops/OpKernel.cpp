@@ -36,7 +36,11 @@ OpKernel::ArgKind kind_of(const c10::Argument& argument) {
 }  // namespace
 
 OpKernel::OpKernel(const c10::OperatorHandle& op)
-    : handle_(op), name_(c10::toString(op.operator_name())), traits_(traits_of(name_)), structured_(structured_kernel_of(name_)) {
+    : handle_(op),
+      name_(c10::toString(op.operator_name())),
+      traits_(traits_of(name_)),
+      structured_(structured_kernel_of(name_)),
+      result_sizes_(result_sizes_of(name_)) {
   if (traits_.seeded) name_.replace(0, name_.find("::"), "aten");
   for (const auto& argument : op.schema().arguments()) {
     const bool written = (argument.alias_info() && argument.alias_info()->isWrite()) ||
@@ -108,14 +112,14 @@ void OpKernel::call(OpCall& call) {
     entry = call.describe_fill();
     cache_.insert(call.signature, hash, entry);
   }
-  if (C10_UNLIKELY(!entry) && (lazy || structured_)) {
-    if (const auto sibling = cache_.sibling(call.family())) {
-      if (structured_ && (entry = call.predict(*sibling)))
-        count(Counter::OpsPredicted);
-      else if (lazy && (entry = call.rehearse()))
-        count(Counter::OpsRehearsed);
-      if (entry) cache_.insert(call.signature, hash, entry);
+  if (C10_UNLIKELY(!entry) && (lazy || structured_ || result_sizes_)) {
+    if ((entry = call.predict())) {
+      count(Counter::OpsPredicted);
+    } else if (lazy && cache_.knows_family(call.family()) && (entry = call.rehearse())) {
+      count(Counter::OpsRehearsed);
+      cache_.add_family(call.family(), entry);
     }
+    if (entry) cache_.insert(call.signature, hash, entry);
   }
   if (entry) {
     if (lazy && call.record(entry)) return;

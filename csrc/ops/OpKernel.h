@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "graph/ShapeCache.h"
+#include "ops/ResultSizes.h"
 
 namespace openhpu {
 
@@ -70,7 +71,8 @@ class OpKernel final : public c10::OperatorKernel {
   c10::OperatorHandle handle_;
   std::string name_;
   OpTraits traits_;
-  const c10::KernelFunction* structured_;  // null: results are not predicted
+  const c10::KernelFunction* structured_;  // null: none
+  ResultSizes result_sizes_;                // null: no rule
   std::vector<Arg> args_;
   bool any_written_ = false;
   bool fills_ = false;  // a random operator that returns its first operand, refilled: nothing to learn from a run
