@@ -96,6 +96,7 @@ std::shared_ptr<const ShapeEntry> OpCall::predict() {
   if (!kernel_.result_sizes_) return nullptr;
   auto entry = new_entry();
   describe(*entry);
+  if (!entry->call->recordable) return nullptr;  // CallRunner is who looks at the strides
   for (const auto& sibling : siblings)
     if (are_alike(*sibling->call, *entry->call) && predict_by_sizes(*sibling, *entry)) return entry;
   return nullptr;
