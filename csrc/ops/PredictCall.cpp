@@ -44,6 +44,13 @@ Order channels_last(size_t dimensions) {
   return out;
 }
 
+// The order in which the dimensions of any tensor lie.
+Order by_stride(c10::IntArrayRef strides) {
+  Order out = row_major(strides.size());
+  std::ranges::stable_sort(out, {}, [&](size_t k) { return strides[k]; });
+  return out;
+}
+
 bool lies(c10::IntArrayRef sizes, c10::IntArrayRef strides, const Order& order) {
   return order.size() == sizes.size() && c10::IntArrayRef(dense_strides(sizes, order)) == strides;
 }
@@ -51,11 +58,8 @@ bool lies(c10::IntArrayRef sizes, c10::IntArrayRef strides, const Order& order) 
 // Strides for `sizes` in the order in which the dimensions of a dense tensor lie; empty where that is not one order.
 Strides strides_like(c10::IntArrayRef known_sizes, c10::IntArrayRef known_strides, c10::IntArrayRef sizes) {
   if (known_sizes.size() != sizes.size()) return {};
-  Order by_stride = row_major(sizes.size());
-  std::stable_sort(
-      by_stride.begin(), by_stride.end(), [&](size_t a, size_t b) { return known_strides[a] < known_strides[b]; });
   Strides found;
-  for (const auto& order : {row_major(sizes.size()), channels_last(sizes.size()), by_stride}) {
+  for (const auto& order : {row_major(sizes.size()), channels_last(sizes.size()), by_stride(known_strides)}) {
     if (!lies(known_sizes, known_strides, order)) continue;
     auto strides = dense_strides(sizes, order);
     if (!found.empty() && found != strides) return {};
@@ -81,8 +85,7 @@ bool are_alike(const CallTemplate& one, const CallTemplate& other) {
   for (size_t i = 0; i < one.operands.size(); ++i) {
     const auto &a = one.operands[i], &b = other.operands[i];
     if (a.dtype != b.dtype || a.conj || b.conj || a.neg || b.neg || a.on_host || b.on_host) return false;
-    const auto strides = strides_like(a.sizes, a.strides, b.sizes);
-    if (c10::IntArrayRef(strides) != c10::IntArrayRef(b.strides)) return false;
+    if (a.sizes.size() != b.sizes.size() || by_stride(a.strides) != by_stride(b.strides)) return false;
   }
   return true;
 }
@@ -107,7 +110,7 @@ std::shared_ptr<const ShapeEntry> OpCall::predict_by_structure(const ShapeEntry&
   caffe2::TypeMeta dtype;
   for (const auto& o : operands_) {
     const auto& t = *o.tensor;
-    if (o.written || t.is_conj() || t.is_neg()) return nullptr;
+    if (t.is_conj() || t.is_neg()) return nullptr;
     if (t.device().type() != c10::kHPU) continue;  // a number
     if (dtype == caffe2::TypeMeta()) dtype = t.dtype();
     if (t.dtype() != dtype) return nullptr;

@@ -51,6 +51,7 @@ const c10::KernelFunction* structured_kernel_of(const std::string& name) {
       {"aten::bmm", kernel(TORCH_FN(at::meta::bmm))},
       {"aten::baddbmm", kernel(TORCH_FN(at::meta::baddbmm))},
       {"aten::add.Tensor", kernel(TORCH_FN(at::meta::add))},
+      {"aten::add_.Tensor", kernel(TORCH_FN(at::meta::add_))},
       {"aten::sub.Tensor", kernel(TORCH_FN(at::meta::sub))},
       {"aten::mul.Tensor", kernel(TORCH_FN(at::meta::mul))},
       {"aten::div.Tensor", kernel(TORCH_FN(div_tensors))},

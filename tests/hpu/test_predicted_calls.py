@@ -29,6 +29,7 @@ CALLS = {
     aten.bmm.default: lambda make, n: (make(2, n, 19), make(2, 19, n)),
     aten.baddbmm.default: lambda make, n: (make(2, n, n), make(2, n, 19), make(2, 19, n)),
     aten.add.Tensor: lambda make, n: (make(n, 19), make(3, 1, 1)),
+    aten.add_.Tensor: lambda make, n: (make(n, 19, 3), make(1, 19, 1)),
     aten.sub.Tensor: lambda make, n: (make(n, 19, 3), make(n, 19, 3)),
     aten.mul.Tensor: lambda make, n: (make(n, 19, 3), torch.tensor(2.0)),
     aten.div.Tensor: lambda make, n: (make(n, 19, 3), make(n, 1, 3)),
@@ -82,7 +83,8 @@ def _layer(n, backward=False):
 
 
 def _attention(n, backward=False):
-    query, key, value = (_rand(n, 2, k, 8) for k in (2 * n, 3, 3))
+    # Parts of one tensor, as models make them.
+    query, key, value = (_rand(n, 2 * n, 3, 2, 8)[:, :, k].transpose(1, 2) for k in range(3))
     if not backward:
         return (query, key, value, 0.0, False)
     out, logsumexp = aten._scaled_dot_product_flash_attention_for_cpu(query, key, value)
