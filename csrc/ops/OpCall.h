@@ -31,7 +31,7 @@ struct OpCall {
   std::shared_ptr<const ShapeEntry> run_and_wait(bool on_host);
   // The same without a run, where the operator says what its results look like (StructuredKernels) or how large they
   // are (ResultSizes), and a call of other sizes was learned. Null where that does not hold for this call, or where it is
-  // an error.
+  // an error. Throws c10::OutOfMemoryError for results that the device can never hold.
   std::shared_ptr<const ShapeEntry> predict();
   // Lazy mode: learns the same from a run on zeros of the operands' sizes, on this thread, so that the graph need not be
   // cut. Null where that does not work.
@@ -63,6 +63,7 @@ struct OpCall {
     size_t arg;
     bool written;
   };
+  std::shared_ptr<const ShapeEntry> predict_results();
   std::shared_ptr<const ShapeEntry> predict_by_structure(const ShapeEntry& sibling);
   bool predict_by_sizes(const ShapeEntry& sibling, ShapeEntry& entry) const;
   void describe(ShapeEntry& entry) const;

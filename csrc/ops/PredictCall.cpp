@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "modes/Lazy.h"
 #include "ops/OnHost.h"
 #include "ops/OpCall-inl.h"
 
@@ -93,6 +94,13 @@ bool are_alike(const CallTemplate& one, const CallTemplate& other) {
 }  // namespace
 
 std::shared_ptr<const ShapeEntry> OpCall::predict() {
+  auto entry = predict_results();
+  if (entry)  // where a run would say it, too
+    for (const auto& s : entry->storages) check_capacity(device_.index(), s.nbytes);
+  return entry;
+}
+
+std::shared_ptr<const ShapeEntry> OpCall::predict_results() {
   const auto siblings = kernel_.cache_.siblings(family());
   if (siblings.empty()) return nullptr;
   if (kernel_.structured_) return predict_by_structure(*siblings.front());
