@@ -93,6 +93,16 @@ def test_a_model_that_is_channels_last_is_left_to_the_script():
     assert recorded() == before
 
 
+def test_graphs_without_convolutions_are_left_alone():
+    net = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 2)).to("hpu")
+    alive = {id(graph) for graph in compiled_graphs()}
+    compiled = torch.compile(net, backend="hpu_backend")
+    compiled(torch.rand(3, 4, device="hpu")).sum().backward()
+    made = [graph for graph in compiled_graphs() if id(graph) not in alive]
+    assert {graph.kind for graph in made} == {"forward", "backward"}
+    assert not any("aten.contiguous" in str(graph) for graph in made)
+
+
 def test_what_is_saved_for_backward_lies_channels_last_in_both_recipes(script):
     code = """
         import torch, openhpu

@@ -39,9 +39,9 @@ def keep_channels_last(forward: fx.GraphModule, backward: fx.GraphModule, result
     depend on them, custom ones included, and in results that are not contiguous. None where the script has images
     channels last: of what is computed from those tracing does not tell the strides.
     """
-    if not torch.backends.mkldnn.is_available():
-        return 0
     convolutions = [node for node in forward.graph.nodes if node.target is _CONVOLUTION and is_convolution(node)]
+    if not convolutions or not torch.backends.mkldnn.is_available():
+        return 0
     after = dependents(convolutions)
     (output,), (gradients,) = (graph.find_nodes(op="output") for graph in (forward.graph, backward.graph))
     ours, saved = list(output.args[0][:results]), list(output.args[0][results:])
