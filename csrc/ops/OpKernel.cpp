@@ -115,9 +115,9 @@ void OpKernel::call(OpCall& call) {
   if (C10_UNLIKELY(!entry) && (lazy || structured_ || result_sizes_)) {
     if ((entry = call.predict())) {
       count(Counter::OpsPredicted);
-    } else if (lazy && cache_.knows_family(call.family()) && (entry = call.rehearse())) {
+    } else if (const auto family = call.family(); lazy && cache_.knows_family(family) && (entry = call.rehearse())) {
       count(Counter::OpsRehearsed);
-      cache_.add_family(call.family(), entry);
+      cache_.add_family(family, entry);
     }
     if (entry) cache_.insert(call.signature, hash, entry);
   }

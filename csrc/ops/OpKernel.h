@@ -52,6 +52,7 @@ class OpKernel final : public c10::OperatorKernel {
   const std::string& name() const noexcept { return name_; }
   // Runs the CPU operator on a stack of aliases, on this thread.
   void call_cpu(c10::Stack& stack) const { handle_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack); }
+
   enum class ArgKind : uint8_t { Tensor, TensorList, OptionalTensorList, Number, Device, Generator, Other };
   struct Arg {
     ArgKind kind;

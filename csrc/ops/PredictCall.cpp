@@ -1,5 +1,6 @@
 // What is known of a call's results without running it, from a call of other sizes.
 #include <c10/core/InferenceMode.h>
+#include <c10/util/accumulate.h>
 
 #include <algorithm>
 #include <numeric>
@@ -12,10 +13,6 @@ namespace openhpu {
 namespace {
 
 using Strides = c10::SmallVector<int64_t, 6>;
-
-size_t numel_of(c10::IntArrayRef sizes) {
-  return static_cast<size_t>(std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>()));
-}
 
 // Strides of a dense tensor whose dimensions lie in `order`, the innermost first.
 Strides dense_strides(c10::IntArrayRef sizes, c10::ArrayRef<size_t> order) {
@@ -69,7 +66,7 @@ Strides strides_like(c10::IntArrayRef known_sizes, c10::IntArrayRef known_stride
   return found;
 }
 
-// No tensor may be undefined or None. Others are no constants.
+// A missing tensor is None or an undefined one; those that are there are operands, no constants.
 bool are_same(const c10::IValue& a, const c10::IValue& b) {
   const auto missing = [](const c10::IValue& v) { return v.isNone() || v.isTensor(); };
   return missing(a) || missing(b) ? missing(a) && missing(b) : a == b;
@@ -160,7 +157,8 @@ bool OpCall::predict_by_sizes(const ShapeEntry& sibling, ShapeEntry& entry) cons
     if (known.kind == OutputSpec::Kind::Fresh) {
       const auto& storage = sibling.storages[known.index];
       const size_t item = known.dtype.itemsize();
-      const size_t numel = numel_of(sizes[i]), before = numel_of(known.sizes);
+      const auto numel = static_cast<size_t>(c10::multiply_integers(sizes[i]));
+      const auto before = static_cast<size_t>(c10::multiply_integers(known.sizes));
       if (known.offset != 0 || storage.nbytes != before * item || (numel == 0) != (before == 0)) return false;
       const auto strides = strides_like(known.sizes, known.strides, sizes[i]);
       if (strides.size() != sizes[i].size()) return false;
