@@ -3,7 +3,6 @@
 #include <ATen/Context.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 
 #include "device/wait_hook.h"
@@ -18,6 +17,9 @@ constexpr size_t kMostAttempts = 3;
 
 // Compilations of one graph, as more and more of its numbers are seen to change.
 constexpr size_t kMostRequests = 8;
+
+// A step of a new size shall not share the processor, nor Python's lock, with the compiler; later ones may.
+constexpr std::chrono::milliseconds kRestBeforeRecompiling{50};
 
 // Which of a graph's numbers are variable before any was seen to change: the seeds, which never stay.
 std::vector<bool> seeds_of(const Graph& graph) {
@@ -132,12 +134,28 @@ void GraphCache::request(const Entry& entry, const Graph& graph) {
     recompilations_.push_back(compare_graphs(*c->compiled, graph, /*numbers_only=*/true));
   else if (latest)
     recompilations_.push_back(compare_graphs(*latest, graph, /*numbers_only=*/false));
+  std::chrono::steady_clock::time_point not_before;
+  if (c->compiled || latest) not_before = std::chrono::steady_clock::now() + kRestBeforeRecompiling;
   c->compiled = latest = std::make_shared<const Graph>(graph);
   c->state = State::Compiling;
   open_.emplace(c->id, c);
   c->requested_at = c->sights;
-  requests_.push_back({c->id, graph, c->variable, c->formulas, entry.symbols, {}});
+  requests_.push_back({c->id, graph, c->variable, c->formulas, entry.symbols, {}, not_before});
   requests_changed_.notify_one();
+}
+
+template <class Done>
+bool GraphCache::wait_until(Lock& lock, double seconds, Done&& done) {
+  const auto ended = [&] { return closed_ || done(); };
+  ++waiting_;
+  requests_changed_.notify_all();
+  bool reached = true;
+  if (seconds < 0)
+    states_changed_.wait(lock, ended);
+  else
+    reached = states_changed_.wait_for(lock, std::chrono::duration<double>(seconds), ended);
+  --waiting_;
+  return reached;
 }
 
 void GraphCache::wait_for(Lock& lock, const Compilation& compilation) {
@@ -146,7 +164,7 @@ void GraphCache::wait_for(Lock& lock, const Compilation& compilation) {
   {
     device::BlockingWait waiting;
     lock.lock();
-    states_changed_.wait(lock, [&] { return closed_ || compilation.state != State::Compiling; });
+    wait_until(lock, -1, [&] { return compilation.state != State::Compiling; });
     lock.unlock();
   }
   lock.lock();
@@ -224,7 +242,7 @@ std::shared_ptr<GraphCache::Compilation> GraphCache::compile_with(
   auto c = new_compilation(graph);
   c->state = State::Compiling;
   open_.emplace(c->id, c);
-  requests_.push_back({c->id, graph, c->variable, {}, {}, std::move(constants)});
+  requests_.push_back({c->id, graph, c->variable, {}, {}, std::move(constants), {}});
   requests_changed_.notify_one();
   std::erase_if(private_, [](const auto& p) { return p.expired(); });
   private_.push_back(c);
@@ -242,6 +260,8 @@ std::shared_ptr<Recipe> GraphCache::recipe_of(const std::shared_ptr<Compilation>
 bool GraphCache::next_request(CompileRequest& out) {
   std::unique_lock lock(mutex_);
   requests_changed_.wait(lock, [&] { return closed_ || !requests_.empty(); });
+  while (!closed_ && waiting_ == 0 && std::chrono::steady_clock::now() < requests_.front().not_before)
+    requests_changed_.wait_until(lock, requests_.front().not_before);
   if (closed_) return false;
   out = std::move(requests_.front());
   requests_.pop_front();
@@ -277,12 +297,7 @@ void GraphCache::close() {
 bool GraphCache::wait_idle(double seconds) {
   device::BlockingWait waiting;
   std::unique_lock lock(mutex_);
-  auto idle = [&] { return closed_ || open_.empty(); };
-  if (seconds < 0) {
-    states_changed_.wait(lock, idle);
-    return true;
-  }
-  return states_changed_.wait_for(lock, std::chrono::duration<double>(seconds), idle);
+  return wait_until(lock, seconds, [&] { return open_.empty(); });
 }
 
 std::vector<std::shared_ptr<const CompiledGraph>> GraphCache::recipes() const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <list>
@@ -29,6 +30,7 @@ struct CompileRequest {
   std::vector<Formula> formulas;
   std::vector<int64_t> symbols;  // values in this graph
   std::vector<std::pair<uint32_t, std::string>> constants;  // inputs (slots) that the recipe holds, with their contents
+  std::chrono::steady_clock::time_point not_before;         // unless somebody waits for recipes
 };
 
 // Graphs seen so far, by program, and what became of them: seen once (run node by node), compiling, ready, failed.
@@ -71,7 +73,7 @@ class GraphCache {
   // Rises whenever a compilation ends.
   uint64_t version() const noexcept { return version_.load(std::memory_order_acquire); }
 
-  // The service's side. `next_request` blocks until there is one; false once `close` was called.
+  // The service's side. `next_request` blocks until there is one whose time has come; false once `close` was called.
   bool next_request(CompileRequest& out);
   void succeed(uint64_t id, std::shared_ptr<CompiledGraph> compiled);
   void fail(uint64_t id, std::string message);
@@ -107,6 +109,8 @@ class GraphCache {
   void join_family(Entry& entry, const Graph& graph);
   std::shared_ptr<Compilation> new_compilation(const Graph& graph);
   void request(const Entry& entry, const Graph& graph);
+  template <class Done>
+  bool wait_until(Lock& lock, double seconds, Done&& done);
   void wait_for(Lock& lock, const Compilation& compilation);
   std::shared_ptr<Entry> find(uint64_t hash, const std::vector<uint64_t>& words);
   void evict();
@@ -124,6 +128,7 @@ class GraphCache {
   uint64_t next_id_ = 1;
   std::atomic<uint64_t> version_{1};
   bool closed_ = false;
+  size_t waiting_ = 0;  // threads that wait for recipes
   CompilePolicy policy_ = CompilePolicy::Off;
   size_t max_graphs_ = 100000;
 };

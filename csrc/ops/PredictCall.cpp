@@ -153,7 +153,12 @@ bool OpCall::predict_by_sizes(const ShapeEntry& sibling, ShapeEntry& entry) cons
     const auto& known = sibling.outputs[i];
     OutputSpec spec;
     spec.kind = known.kind;
-    if (known.kind == OutputSpec::Kind::Argument) return false;
+    if (known.kind == OutputSpec::Kind::Argument) {
+      const auto& operand = *operands_[known.index].tensor;
+      // Of parts, a run says whether they may be written to.
+      if (operand.sizes() != c10::IntArrayRef(sizes[i]) || !operand.is_non_overlapping_and_dense()) return false;
+      spec.index = known.index;
+    }
     if (known.kind == OutputSpec::Kind::Fresh) {
       const auto& storage = sibling.storages[known.index];
       const size_t item = known.dtype.itemsize();

@@ -1,5 +1,6 @@
 #include "ops/ResultSizes.h"
 
+#include <ATen/core/Reduction.h>
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
@@ -22,7 +23,43 @@ bool fit(const c10::IValue* args, std::initializer_list<int> positions, const Si
   return true;
 }
 
-Results relu(const c10::IValue* args) { return {sizes(args[0])}; }
+Results as_self(const c10::IValue* args) { return {sizes(args[0])}; }
+
+int64_t from_front(int64_t dim, size_t dimensions) { return dim < 0 ? dim + static_cast<int64_t>(dimensions) : dim; }
+
+Results index_select(const c10::IValue* args) {
+  auto out = sizes(args[0]);
+  const int64_t dim = from_front(args[1].toInt(), out.size());
+  const auto index = sizes(args[2]);
+  if (index.size() != 1 || dim < 0 || dim >= static_cast<int64_t>(out.size())) return {};
+  out[dim] = index[0];
+  return {out};
+}
+
+// Of `grad`, `indices`, `num_weights`.
+Results embedding_dense_backward(const c10::IValue* args) {
+  const auto grad = sizes(args[0]), indices = sizes(args[1]);
+  if (grad.size() != indices.size() + 1 || !std::equal(indices.begin(), indices.end(), grad.begin())) return {};
+  return {{args[2].toInt(), grad.back()}};
+}
+
+// Whether `target` has a class for each row of `self`, `weight` a factor for each class.
+bool classify(const c10::IValue& self, const c10::IValue* target_and_weight) {
+  const auto scores = sizes(self);
+  return scores.size() == 2 && fit(target_and_weight, {0}, {scores[0]}) && fit(target_and_weight, {1}, {scores[1]});
+}
+
+Results nll_loss_forward(const c10::IValue* args) {
+  if (!classify(args[0], args + 1)) return {};
+  const bool each = args[3].toInt() == at::Reduction::None;
+  return {each ? Sizes{sizes(args[0])[0]} : Sizes{}, {}};
+}
+
+Results nll_loss_backward(const c10::IValue* args) {
+  if (!classify(args[1], args + 2)) return {};
+  const bool each = args[4].toInt() == at::Reduction::None;
+  return fit(args, {0}, each ? Sizes{sizes(args[1])[0]} : Sizes{}) ? Results{sizes(args[1])} : Results();
+}
 
 // `args` from the stride on.
 Results convolved(const Sizes& input, const Sizes& weight, const c10::IValue* args) {
@@ -111,7 +148,13 @@ Results attention_backward(const c10::IValue* args) {
 
 ResultSizes result_sizes_of(const std::string& name) {
   static const auto* table = new std::unordered_map<std::string, ResultSizes>{
-      {"aten::relu", &relu},
+      {"aten::relu", &as_self},
+      {"aten::zero_", &as_self},
+      {"aten::copy_", &as_self},
+      {"aten::index_select", &index_select},
+      {"aten::embedding_dense_backward", &embedding_dense_backward},
+      {"aten::nll_loss_forward", &nll_loss_forward},
+      {"aten::nll_loss_backward", &nll_loss_backward},
       {"aten::convolution", &convolution},
       {"aten::convolution_backward", &convolution_backward},
       {"aten::native_batch_norm", &batch_norm},

@@ -9,18 +9,24 @@
 #include <ATen/ops/addmm_meta_dispatch.h>
 #include <ATen/ops/baddbmm_meta_dispatch.h>
 #include <ATen/ops/bmm_meta_dispatch.h>
+#include <ATen/ops/cat_meta_dispatch.h>
+#include <ATen/ops/cos_meta_dispatch.h>
 #include <ATen/ops/div_meta_dispatch.h>
 #include <ATen/ops/exp_meta_dispatch.h>
 #include <ATen/ops/gelu_backward_meta_dispatch.h>
 #include <ATen/ops/gelu_meta_dispatch.h>
 #include <ATen/ops/log_meta_dispatch.h>
+#include <ATen/ops/maximum_meta_dispatch.h>
 #include <ATen/ops/mean_meta_dispatch.h>
 #include <ATen/ops/mm_meta_dispatch.h>
 #include <ATen/ops/mul_meta_dispatch.h>
+#include <ATen/ops/neg_meta_dispatch.h>
+#include <ATen/ops/pow_meta_dispatch.h>
 #include <ATen/ops/rsqrt_meta_dispatch.h>
 #include <ATen/ops/sigmoid_backward_meta_dispatch.h>
 #include <ATen/ops/sigmoid_meta_dispatch.h>
 #include <ATen/ops/silu_meta_dispatch.h>
+#include <ATen/ops/sin_meta_dispatch.h>
 #include <ATen/ops/sqrt_meta_dispatch.h>
 #include <ATen/ops/sub_meta_dispatch.h>
 #include <ATen/ops/sum_meta_dispatch.h>
@@ -41,6 +47,7 @@ c10::KernelFunction kernel(Function function) {
 using Tensor = const at::Tensor&;
 // The overload that is no `out=` variant.
 constexpr at::Tensor (*div_tensors)(Tensor, Tensor) = &at::meta::div;
+constexpr at::Tensor (*pow_scalar)(Tensor, const at::Scalar&) = &at::meta::pow;
 
 }  // namespace
 
@@ -54,6 +61,13 @@ const c10::KernelFunction* structured_kernel_of(const std::string& name) {
       {"aten::add_.Tensor", kernel(TORCH_FN(at::meta::add_))},
       {"aten::sub.Tensor", kernel(TORCH_FN(at::meta::sub))},
       {"aten::mul.Tensor", kernel(TORCH_FN(at::meta::mul))},
+      {"aten::mul_.Tensor", kernel(TORCH_FN(at::meta::mul_))},
+      {"aten::maximum", kernel(TORCH_FN(at::meta::maximum))},
+      {"aten::pow.Tensor_Scalar", kernel(TORCH_FN(pow_scalar))},
+      {"aten::cat", kernel(TORCH_FN(at::meta::cat))},
+      {"aten::neg", kernel(TORCH_FN(at::meta::neg))},
+      {"aten::cos", kernel(TORCH_FN(at::meta::cos))},
+      {"aten::sin", kernel(TORCH_FN(at::meta::sin))},
       {"aten::div.Tensor", kernel(TORCH_FN(div_tensors))},
       {"aten::exp", kernel(TORCH_FN(at::meta::exp))},
       {"aten::log", kernel(TORCH_FN(at::meta::log))},

@@ -41,6 +41,30 @@ def test_a_learning_rate_schedule_is_one_compilation(script):
     assert out == ["1 []", "25 25 0"]
 
 
+def test_a_new_size_is_compiled_without_anybody_waiting_for_it(script):
+    """The compiler leaves the step that met it alone for a moment, then goes to work by itself."""
+    code = """
+        import time, torch, openhpu, habana_frameworks.torch.core as htcore
+        def step(size):
+            x = torch.arange(float(size)).to("hpu")
+            y = (x * 2 + 1).relu()
+            htcore.mark_step()
+            return y
+        for _ in range(3):
+            step(6)
+        openhpu.wait_for_recipes()
+        assert openhpu.counters()["recipes_compiled"] == 1
+        step(7)
+        last = time.monotonic() + 120
+        while openhpu.counters()["recipes_compiled"] < 2 and time.monotonic() < last:
+            time.sleep(0.05)
+        openhpu.reset_counters()
+        assert step(9).tolist() == [2.0 * k + 1 for k in range(9)]
+        print([r.cause for r in openhpu.recompilations()], openhpu.counters()["ops_in_recipes"])
+    """
+    assert script(code, OPENHPU_COMPILE="background", PT_HPU_RECIPE_CACHE_CONFIG="").out.strip() == "['size'] 3"
+
+
 def test_recompilations_name_cause_operand_values_and_line(counted):
     def program(x, number):
         y = x * number

@@ -46,7 +46,11 @@ CALLS = {
     aten.sum.dim_IntList: lambda make, n: (make(n, 19, 3), [0, 2]),
     aten.mean.dim: lambda make, n: (make(n, 19, 3), [1], True),
     **{op.default: lambda make, n: (make(n, 19, 3),) for op in (aten.exp, aten.log, aten.sqrt, aten.rsqrt)},
-    **{op.default: lambda make, n: (make(n, 19, 3),) for op in (aten.sigmoid, aten.tanh)},
+    **{op.default: lambda make, n: (make(n, 19, 3),) for op in (aten.sigmoid, aten.tanh, aten.cos, aten.sin, aten.neg)},
+    aten.cat.default: lambda make, n: ([make(n, 19, 3), make(n, 3, 3)], 1),
+    aten.pow.Tensor_Scalar: lambda make, n: (make(n, 19, 3), 2),
+    aten.maximum.default: lambda make, n: (make(n, 19, 3), make(n, 1, 3)),
+    aten.mul_.Tensor: lambda make, n: (make(n, 19, 3), make(1, 19, 1)),
 }
 
 
@@ -91,9 +95,28 @@ def _attention(n, backward=False):
     return (torch.rand_like(out), query, key, value, out, logsumexp, 0.0, False)
 
 
+def _classes(n, classes):
+    return torch.randint(classes, (n,))
+
+
 # The same for operators of which only sizes are known: of tensors in rows, or channels last.
 BY_SIZES = {
     "relu": (aten.relu.default, lambda make, n: (make(n, 3, 4, 5),)),
+    "zero_": (aten.zero_.default, lambda make, n: (make(n, 3, 4, 5),)),
+    "copy_": (aten.copy_.default, lambda make, n: (make(n, 3, 4, 5), make(n, 3, 1, 5))),
+    "index_select": (aten.index_select.default, lambda make, n: (make(n, 3, 4, 5), 0, _classes(n + 1, n))),
+    "of the last": (aten.index_select.default, lambda _, n: (_rand(n, 5), -1, _classes(n + 1, 5))),
+    "embedding": (aten.embedding.default, lambda _, n: (_rand(7, 5), _classes(n, 7).expand(3, n).contiguous())),
+    "embedding backward": (
+        aten.embedding_dense_backward.default,
+        lambda _, n: (_rand(3, n, 5), _classes(3 * n, 7).view(3, n), 7, -1, False),
+    ),
+    "loss": (aten.nll_loss_forward.default, lambda _, n: (_rand(n, 7), _classes(n, 7), None, 1, -100)),
+    "loss of each": (aten.nll_loss_forward.default, lambda _, n: (_rand(n, 7), _classes(n, 7), _rand(7), 0, 2)),
+    "loss backward": (
+        aten.nll_loss_backward.default,
+        lambda _, n: (_rand(n), _rand(n, 7), _classes(n, 7), None, 0, -100, torch.tensor([0.0])),
+    ),
     "convolution": (aten.convolution.default, _convolution),
     "strided": (aten.convolution.default, partial(_convolution, stride=2, padding=0)),
     "groups": (aten.convolution.default, partial(_convolution, groups=2, channels=2)),
@@ -123,17 +146,22 @@ BY_SIZES = {
 }  # fmt: skip
 
 
-NO_IMAGES = ("line", "volume", "layer norm", "layer norm backward", "attention", "attention backward")
+# Those whose operands may be images, which may lie channels last.
+IMAGES = ("relu", "zero_", "copy_", "index_select", "convolution", "strided", "groups", "transposed", "backward",
+          "first layer", "batch norm", "frozen batch norm", "batch norm backward")  # fmt: skip
 
 
 def moved(values):
     """On the device, lying there as here."""
-    return [
-        torch.empty_strided(v.shape, v.stride(), device="hpu").copy_(v)
-        if isinstance(v, torch.Tensor) and v.dim()
-        else v
-        for v in values
-    ]
+
+    def move(value):
+        if isinstance(value, list):
+            return [move(v) for v in value]
+        if isinstance(value, torch.Tensor) and value.dim():
+            return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="hpu").copy_(value)
+        return value
+
+    return move(list(values))
 
 
 def results(value):
@@ -177,7 +205,7 @@ def test_structured_operators(op, make, counted):
         pytest.param(case, make, id=f"{case}-{order}")
         for order, make in {"rows": _rand, "channels last": _last}.items()
         for case in BY_SIZES
-        if make is _rand or case not in NO_IMAGES
+        if make is _rand or case in IMAGES
     ],
 )
 def test_operators_of_which_sizes_are_known(case, make, counted):
@@ -242,8 +270,9 @@ def test_dtypes_that_are_mixed_are_left_to_a_run(counted):
     x = torch.rand(2, 3, device="hpu")
     x + x.double()
     sizes = torch.rand(4, 3, device="hpu")
+    doubles = sizes.double()
     with counted() as work:
-        y = sizes + sizes.double()
+        y = sizes + doubles
         torch.hpu.synchronize()
     assert work["ops_predicted"] == 0 and y.dtype == torch.float64
     torch.arange(4, device="hpu") * 0.5
