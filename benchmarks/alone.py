@@ -24,15 +24,18 @@ class Child(Answering):
 
     `device`: "cpu" or "hpu". `lazy`: PT_HPU_LAZY_MODE of an hpu child. `compiled`: "" (as it is), "model" (with
     torch.compile of the model), "both" (of the model and of the optimizer's step) or "step" (compile_step, on hpu).
+    `threads`: of kernels; 0: as many as PyTorch takes.
     """
 
     def __init__(
-        self, workload: models.Workload, device: str = "cpu", lazy: bool = False, compiled: str = "", **optimizer: Any
-    ):
+        self, workload: models.Workload, device: str = "cpu", lazy: bool = False, compiled: str = "", threads: int = 0,
+        **optimizer: Any,
+    ):  # fmt: skip
         asked = {
             "title": workload.title,
             "device": device,
             "compiled": compiled,
+            "threads": threads,
             "optimizer": optimizer,
             "calm": timing.is_calm(),
         }
@@ -78,6 +81,8 @@ def main(arguments: str) -> None:
     asked = json.loads(arguments)
     if asked["calm"]:
         timing.calm_malloc()
+    if asked["threads"]:
+        torch.set_num_threads(asked["threads"])
     workload = next(w for w in models.WORKLOADS if w.title == asked["title"])
     training = workload.training(asked["device"], **asked["optimizer"])
     on_hpu = asked["device"] == "hpu"

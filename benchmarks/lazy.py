@@ -1,7 +1,7 @@
 """lazy: whole training steps in lazy mode beside everything that PyTorch offers on the CPU.
 
 Each peer trains in a process of its own. "As written" is the best of the peers with the optimizer that the script
-asks for; "tuned" the best whose author also sets fused=True.
+asks for; "tuned" the best whose author also sets fused=True. With one thread the recipe leaves the host a core of two.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from benchmarks.timing import Spread, in_turns
 _WARM_UP = 6
 PEERS: dict[str, dict[str, Any]] = {
     "hpu, lazy": {"device": "hpu", "lazy": True},
+    "hpu, lazy, one thread": {"device": "hpu", "lazy": True, "threads": 1},
     "hpu, eager": {"device": "hpu"},
     "CPU": {},
     "CPU, fused": {"fused": True},
