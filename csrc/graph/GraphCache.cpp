@@ -260,8 +260,9 @@ std::shared_ptr<Recipe> GraphCache::recipe_of(const std::shared_ptr<Compilation>
 bool GraphCache::next_request(CompileRequest& out) {
   std::unique_lock lock(mutex_);
   requests_changed_.wait(lock, [&] { return closed_ || !requests_.empty(); });
-  while (!closed_ && waiting_ == 0 && std::chrono::steady_clock::now() < requests_.front().not_before)
-    requests_changed_.wait_until(lock, requests_.front().not_before);
+  if (closed_) return false;
+  const auto not_before = requests_.front().not_before;
+  requests_changed_.wait_until(lock, not_before, [&] { return closed_ || waiting_ > 0; });
   if (closed_) return false;
   out = std::move(requests_.front());
   requests_.pop_front();

@@ -40,7 +40,7 @@ Results index_select(const c10::IValue* args) {
 Results embedding_dense_backward(const c10::IValue* args) {
   const auto grad = sizes(args[0]), indices = sizes(args[1]);
   if (grad.size() != indices.size() + 1 || !std::equal(indices.begin(), indices.end(), grad.begin())) return {};
-  return {{args[2].toInt(), grad.back()}};
+  return {Sizes{args[2].toInt(), grad.back()}};
 }
 
 // Whether `target` has a class for each row of `self`, `weight` a factor for each class.
