@@ -42,11 +42,12 @@ def _measure(workload: Workload, rounds: int, calls: int, aim: str) -> Table:
         children = {name: stack.enter_context(Child(workload, **options)) for name, options in PEERS.items()}
         losses = {name: child.losses(_WARM_UP) for name, child in children.items()}
         for name in children:
-            # Inductor's convolutions and statistics round in an order of their own, and AdamW's first steps amplify it.
+            # Inductor's convolutions and statistics round in an order of their own, as another number of threads does,
+            # and AdamW's first steps amplify it.
             ours, theirs = torch.tensor(losses["hpu, lazy"]), torch.tensor(losses[name])
-            alike = 3 if "compile" in name else _WARM_UP
+            alike = 3 if "compile" in name or "thread" in name else _WARM_UP
             close = torch.allclose(ours[:alike], theirs[:alike], rtol=1e-4, atol=1e-5)
-            if not close or not torch.allclose(ours, theirs, rtol=2e-3, atol=1e-5):
+            if not close or not torch.allclose(ours, theirs, rtol=5e-3, atol=1e-5):
                 raise AssertionError(f"{workload.title}: losses {ours} of hpu, lazy and {theirs} of {name}")
         found = in_turns([child.peer(name) for name, child in children.items()], rounds, calls)
         counters = children["hpu, lazy"].counters(10)

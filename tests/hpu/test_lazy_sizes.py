@@ -1,4 +1,4 @@
-"""Lazy mode with sizes that change: operators are predicted or rehearsed, graphs stay whole, one recipe for all sizes."""
+"""Lazy mode with sizes that change: operators are predicted or rehearsed, graphs stay whole, a recipe serves all."""
 
 STEP = """
 import os, torch, openhpu, habana_frameworks.torch.core as htcore
