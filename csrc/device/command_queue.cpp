@@ -1,9 +1,7 @@
 #include "device/command_queue.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -13,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "device/cores.h"
 #include "device/fork_guard.h"
 #include "device/futex.h"
 #include "device/wait_hook.h"
@@ -23,9 +20,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How long a waiting host spins before it runs the hook: giving Python's lock away and taking it back costs more.
-constexpr int kSpinBeforeHookUs = 2;
-
 void pause() {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
@@ -34,43 +28,18 @@ void pause() {
 #endif
 }
 
-// Spins until `done` or until the time is over. Returns whether it is done.
-// `meets(cpu)`: whether the thread that we wait for has to run on our own core, where it cannot as long as we spin; a
-// hand-over would then cost both spinning times.
-template <class Meets, class Done>
-bool spin(Clock::time_point deadline, Meets meets, Done done) {
+// Polls until `done` or until the time is over. Returns whether it is done.
+template <class Done>
+bool spin(int us, Done done) {
+  if (us <= 0) return done();
+  const auto deadline = Clock::now() + std::chrono::microseconds(us);
   do {
-    if (meets(::sched_getcpu())) break;
     for (int i = 0; i < 64; ++i) {
       if (done()) return true;
       pause();
     }
   } while (Clock::now() < deadline);
   return done();
-}
-
-// The same for a long time, offering the core to others. `crowded`: somebody took it, and kept it as long as the system
-// allows (until the clock's next tick, 4 ms). A thread that sleeps instead is given the core when it is woken.
-template <class Meets, class Done>
-bool spin_politely(Clock::time_point deadline, Meets meets, Done done, bool& crowded) {
-  constexpr auto kLong = std::chrono::microseconds(200);
-  for (auto now = Clock::now(); now < deadline;) {
-    if (meets(::sched_getcpu())) break;
-    for (int i = 0; i < 64; ++i) {
-      if (done()) return true;
-      pause();
-    }
-    const auto before = Clock::now();
-    ::sched_yield();
-    now = Clock::now();
-    if ((crowded = now - before > kLong)) break;
-  }
-  return done();
-}
-
-void note_cpu(std::atomic<int>& cpu) {
-  const int now = ::sched_getcpu();
-  if (cpu.load(std::memory_order_relaxed) != now) cpu.store(now, std::memory_order_relaxed);
 }
 
 // Signals are for the host's threads: Python handles them on its main thread only, and a blocking call there is
@@ -82,7 +51,11 @@ void block_signals() {
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
 }
 
-thread_local CommandQueue* this_worker = nullptr;
+// The queue whose commands this thread is running: a worker its own, always; a host thread while it runs some in the
+// worker's place.
+thread_local const CommandQueue* running = nullptr;
+
+std::atomic<CommandQueue::HostScope> host_scope{nullptr};
 
 class FunctionCommand : public Command {
  public:
@@ -97,9 +70,9 @@ class FunctionCommand : public Command {
 
 }  // namespace
 
-// Two handshakes of the same kind connect host and worker: one side publishes its number and then looks whether
-// the other sleeps; the other announces its sleep and then looks at the number again. Sequentially consistent
-// accesses make sure that at least one of them sees the other.
+// Three handshakes of the same kind connect the threads: one side publishes (a number, or that nobody runs commands any
+// more) and then looks whether the other sleeps; the other announces its sleep and then looks again. Sequentially
+// consistent accesses make sure that at least one of them sees the other.
 struct CommandQueue::Impl {
   Impl(std::string queue_name, size_t commands)
       : name(std::move(queue_name)), capacity(commands ? commands : 1), ring(std::bit_ceil(capacity)) {}
@@ -109,31 +82,26 @@ struct CommandQueue::Impl {
   const uint32_t generation = fork_generation();
   std::vector<Command*> ring;
   std::thread worker;
-  std::atomic<int> spin_us{20};
-  static constexpr int kPatienceUs = 1000;
-  int64_t last_pause_us = 0;  // the worker's
-  static constexpr auto kCrowdedFor = std::chrono::milliseconds(100);
-  Clock::time_point crowded_until{};  // the worker's: others want its core
+  std::atomic<int> spin_us{kDefaultSpinUs};
+  std::atomic<bool> workerless{false};
 
   // Producers. The mutex is never held while blocking: a thread that waits for Python's lock with it would deadlock
   // with one that has Python's lock and wants to submit.
   alignas(64) std::mutex submit_mutex;
   uint64_t known_completed = 0;
   bool closed = false;
-  std::atomic<int> producer_cpu{-1};
-  static constexpr int kStartUs = 150;
-  std::atomic<Clock::rep> patient_until{0};  // of a waiting host
+  std::mutex close_mutex;
 
   // 1: the worker sleeps, or is about to.
   alignas(64) std::atomic<uint32_t> worker_sleeps{0};
+  std::atomic<bool> has_worker{false};  // it was started
   std::atomic<bool> stop{false};
   std::atomic<bool> has_worker_init{false};
-  std::atomic<int> worker_cpu{-1};
-  std::atomic<int> avoided{-1};  // the core that the worker is kept off
-  std::mutex place_mutex;        // held while that changes
-  pid_t worker_thread = 0;       // under it, from when the worker runs
-  std::vector<pid_t> team;       // under it
-  std::atomic<bool> team_works{false};
+
+  // Somebody runs commands: the worker, or a host thread in its place.
+  alignas(64) std::atomic<bool> busy{false};
+  // What runs has the cores to itself: a host that waits does not poll.
+  std::atomic<bool> wide{false};
 
   // Waiting hosts. `wake_at`: the lowest number that a sleeper waits for.
   static constexpr uint64_t kNobody = UINT64_MAX;
@@ -141,7 +109,7 @@ struct CommandQueue::Impl {
   std::mutex wait_mutex;
   std::condition_variable wait_condition;
 
-  std::mutex rare_mutex;  // the error and the worker's initialisation
+  std::mutex rare_mutex;  // the error, the worker's initialisation, its start
   std::unique_ptr<CommandError> error;
   std::function<void()> worker_init;
   std::vector<std::pair<uint64_t, uint64_t>> spans;  // under rare_mutex
@@ -151,36 +119,25 @@ struct CommandQueue::Impl {
   // Inherited in a fork: the worker does not exist in this process.
   bool orphaned() const noexcept { return generation != fork_generation(); }
 
-  void wake_worker() {
-    if (!worker_sleeps.load() || !worker_sleeps.exchange(0)) return;
-    keep_apart();
-    note_start();
-    futex_wake_one(worker_sleeps);
+  bool begin() noexcept { return !busy.load(std::memory_order_relaxed) && !busy.exchange(true); }
+  void end(CommandQueue& queue) {
+    busy.store(false);
+    if (queue.submitted_.load() > queue.completed_.load()) wake_worker(queue);
   }
-  // Called before the worker is woken: keeps it off the core of the thread that feeds it.
-  void keep_apart() { keep_off(producer_cpu.load(std::memory_order_relaxed)); }
-  // Whether the worker has to run elsewhere.
-  bool keep_off(int core) {
-    if (avoided.load(std::memory_order_relaxed) == core) return true;
-    std::lock_guard lock(place_mutex);
-    if (worker_thread == 0) return false;  // about to start
-    if (!avoid_core(worker_thread, team, core)) return false;
-    avoided.store(core, std::memory_order_relaxed);
-    note_start();
-    return true;
+  // Whether there is something for the worker to run.
+  bool has_work(const CommandQueue& queue) const {
+    return queue.submitted_.load() > queue.completed_.load() && !busy.load();
   }
-  // The worker is about to begin on a core that sleeps, which takes longer than the host would wait awake. A host that
-  // sleeps meanwhile is woken on the worker's core, and all begins again.
-  void note_start() {
-    const auto until = Clock::now() + std::chrono::microseconds(kStartUs);
-    patient_until.store(until.time_since_epoch().count(), std::memory_order_relaxed);
+
+  void wake_worker(CommandQueue& queue) {
+    if (!has_worker.load(std::memory_order_acquire)) start_worker(queue);
+    if (worker_sleeps.load() && worker_sleeps.exchange(0)) futex_wake_one(worker_sleeps);
   }
-  // For `spin`. The system moves a host that slept to the core of the worker that woke it, and from then on each would
-  // sleep for the other; moving the worker costs a tenth of one such waking.
-  bool meets_worker(int core) { return worker_cpu.load(std::memory_order_relaxed) == core && !keep_off(core); }
-  bool meets_producer(int core) { return producer_cpu.load(std::memory_order_relaxed) == core && !keep_off(core); }
+  void start_worker(CommandQueue& queue);
   void loop(CommandQueue& queue);
-  void sleep_until_work(CommandQueue& queue, uint64_t next);
+  void run_commands(CommandQueue& queue, uint64_t end, bool on_host);
+  void run_here(CommandQueue& queue, uint64_t end);
+  void sleep_until_work(CommandQueue& queue);
   void run_worker_init(CommandQueue& queue);
   void execute(CommandQueue& queue, Command* command, uint64_t sequence);
   void keep_error(CommandQueue& queue, std::exception_ptr error, const char* name, uint32_t site, uint64_t sequence);
@@ -232,67 +189,88 @@ void CommandQueue::Impl::run_worker_init(CommandQueue& queue) {
   }
 }
 
-void CommandQueue::Impl::sleep_until_work(CommandQueue& queue, uint64_t next) {
-  auto has_work = [&] { return queue.submitted() >= next || stop.load(std::memory_order_relaxed); };
-  const auto since = Clock::now();
-  int patience = spin_us.load(std::memory_order_relaxed);
-  // Waking a sleeping core costs the script tens of microseconds. Where the last pause was short, as between the steps
-  // of a training, this one probably is too.
-  if (patience > 0 && last_pause_us <= kPatienceUs) patience = std::max(patience, kPatienceUs);
-  if (since < crowded_until) patience = 0;
-  bool crowded = false;
-  const auto deadline = since + std::chrono::microseconds(patience);
-  if (!spin_politely(deadline, [&](int core) { return meets_producer(core); }, has_work, crowded)) {
-    if (crowded) crowded_until = Clock::now() + kCrowdedFor;
-    worker_sleeps.store(1);
-    while (worker_sleeps.load() && queue.submitted_.load() < next && !stop.load()) futex_wait(worker_sleeps, 1);
-    worker_sleeps.store(0);
+void CommandQueue::Impl::sleep_until_work(CommandQueue& queue) {
+  auto wanted = [&] { return has_work(queue) || stop.load(std::memory_order_relaxed); };
+  if (spin(spin_us.load(std::memory_order_relaxed), wanted)) return;
+  worker_sleeps.store(1);
+  while (worker_sleeps.load() && !has_work(queue) && !stop.load()) futex_wait(worker_sleeps, 1);
+  worker_sleeps.store(0);
+}
+
+// By whoever began: in order, up to `end`; on a host thread only to the first command that is the worker's alone.
+void CommandQueue::Impl::run_commands(CommandQueue& queue, uint64_t end, bool on_host) {
+  const size_t mask = ring.size() - 1;
+  uint64_t next = queue.completed_.load(std::memory_order_relaxed) + 1;
+  auto since = Clock::now();
+  for (; next <= end; ++next) {
+    Command* command = ring[next & mask];
+    const bool anywhere = command->runs_anywhere();
+    if (on_host && !anywhere) return;
+    if (wide.load(std::memory_order_relaxed) == anywhere) wide.store(!anywhere, std::memory_order_relaxed);
+    execute(queue, command, next);
+    if (next == end || on_host) {
+      // The worker reads the clock once per batch, and before the host can see that the batch is done.
+      const auto now = Clock::now();
+      const auto spent = std::chrono::duration_cast<std::chrono::nanoseconds>(now - since).count();
+      queue.busy_ns_.store(queue.busy_ns() + spent, std::memory_order_relaxed);
+      if (queue.record_spans_.load(std::memory_order_relaxed)) note_span(since, now);
+      since = now;
+    }
+    queue.completed_.store(next);
+    if (wake_at.load() <= next) {
+      {
+        std::lock_guard lock(wait_mutex);
+        wake_at.store(kNobody);
+      }
+      wait_condition.notify_all();
+    }
   }
-  last_pause_us = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - since).count();
+}
+
+// On a host thread, in the worker's place, if nobody runs commands.
+void CommandQueue::Impl::run_here(CommandQueue& queue, uint64_t last) {
+  const auto scope = host_scope.load(std::memory_order_acquire);
+  if (!begin()) return;
+  struct Range {
+    Impl& impl;
+    CommandQueue& queue;
+    uint64_t last;
+    const CommandQueue* outer;
+  } range{*this, queue, last, std::exchange(running, &queue)};
+  const auto body = [](void* context) {
+    auto& r = *static_cast<Range*>(context);
+    r.impl.run_commands(r.queue, r.last, /*on_host=*/true);
+  };
+  if (scope)
+    scope(body, &range);
+  else
+    body(&range);
+  running = range.outer;
+  end(queue);
+}
+
+void CommandQueue::Impl::start_worker(CommandQueue& queue) {
+  std::lock_guard lock(rare_mutex);
+  if (worker.joinable() || stop.load()) return;
+  worker = std::thread([this, &queue] { loop(queue); });
+  has_worker.store(true, std::memory_order_release);
 }
 
 void CommandQueue::Impl::loop(CommandQueue& queue) {
   block_signals();
-  this_worker = &queue;
-  {
-    std::lock_guard lock(place_mutex);
-    worker_thread = gettid();
-  }
+  running = &queue;
   pthread_setname_np(pthread_self(), ("hpu:" + name).substr(0, 15).c_str());
-  const size_t mask = ring.size() - 1;
-  uint64_t next = 1;
   for (;;) {
-    uint64_t end = queue.submitted();
-    if (end < next) {
-      if (stop.load(std::memory_order_acquire) && queue.submitted() < next) return;
-      sleep_until_work(queue, next);
-      continue;
-    }
-    auto since = Clock::now();
-    while (next <= end) {
-      note_cpu(worker_cpu);
+    if (has_work(queue) && begin()) {
+      const uint64_t end = queue.submitted();
       // Looked at after every reading of `end`: an initialisation set before a submission is then visible.
       if (has_worker_init.load(std::memory_order_acquire)) run_worker_init(queue);
-      for (; next <= end; ++next) {
-        execute(queue, ring[next & mask], next);
-        if (next == end) {
-          // The clock is read once per batch, and before the host can see that the batch is done.
-          const auto now = Clock::now();
-          const auto spent = std::chrono::duration_cast<std::chrono::nanoseconds>(now - since).count();
-          queue.busy_ns_.store(queue.busy_ns() + spent, std::memory_order_relaxed);
-          if (queue.record_spans_.load(std::memory_order_relaxed)) note_span(since, now);
-          since = now;
-        }
-        queue.completed_.store(next);
-        if (wake_at.load() <= next) {
-          {
-            std::lock_guard lock(wait_mutex);
-            wake_at.store(kNobody);
-          }
-          wait_condition.notify_all();
-        }
-      }
-      end = queue.submitted();
+      run_commands(queue, end, /*on_host=*/false);
+      busy.store(false);
+    } else if (stop.load(std::memory_order_acquire) && queue.submitted() <= queue.completed()) {
+      return;
+    } else {
+      sleep_until_work(queue);
     }
   }
 }
@@ -308,13 +286,7 @@ void CommandQueue::Impl::sleep_until_completed(CommandQueue& queue, uint64_t seq
 }
 
 CommandQueue::CommandQueue(std::string name, size_t capacity)
-    : impl_(std::make_unique<Impl>(std::move(name), capacity)) {
-  (void)process_cores();  // before any thread of ours is bound
-  // A core that the worker needs is not to be spent on waiting for it.
-  if (std::thread::hardware_concurrency() == 1) impl_->spin_us = 0;
-  impl_->worker = std::thread([this] { impl_->loop(*this); });
-  worker_id_ = impl_->worker.get_id();
-}
+    : impl_(std::make_unique<Impl>(std::move(name), capacity)) {}
 
 CommandQueue::~CommandQueue() {
   close();
@@ -324,6 +296,11 @@ CommandQueue::~CommandQueue() {
 
 void CommandQueue::close() {
   if (impl_->orphaned()) return;
+  std::unique_lock closing(impl_->close_mutex, std::defer_lock);
+  {
+    BlockingWait waiting;
+    closing.lock();
+  }
   {
     std::lock_guard lock(impl_->submit_mutex);
     if (impl_->closed) return;
@@ -333,12 +310,17 @@ void CommandQueue::close() {
     std::lock_guard lock(impl_->submit_mutex);
     impl_->closed = true;
   }
-  impl_->stop.store(true);
-  impl_->wake_worker();
+  {
+    std::lock_guard lock(impl_->rare_mutex);  // no worker is started from here on
+    impl_->stop.store(true);
+  }
+  if (!impl_->worker.joinable()) return;
+  impl_->wake_worker(*this);
   BlockingWait waiting;
   impl_->worker.join();
-  worker_id_ = {};  // the system may give the same identifier to a later thread
 }
+
+bool CommandQueue::on_worker() const noexcept { return running == this; }
 
 uint64_t CommandQueue::submit(Command* command) {
   Impl& impl = *impl_;
@@ -349,6 +331,9 @@ uint64_t CommandQueue::submit(Command* command) {
                                " cannot be used in a forked subprocess. To use HPU with multiprocessing, "
                                "use the 'spawn' start method.");
     }
+    // Where it can't be started nothing is queued.
+    if (!impl.has_worker.load(std::memory_order_acquire) && !impl.workerless.load(std::memory_order_relaxed))
+      impl.start_worker(*this);
     uint64_t sequence;
     {
       std::unique_lock lock(impl.submit_mutex);
@@ -363,13 +348,17 @@ uint64_t CommandQueue::submit(Command* command) {
       if (sequence - impl.known_completed > impl.capacity) impl.known_completed = completed();
       if (sequence - impl.known_completed <= impl.capacity) {
         impl.ring[sequence & (impl.ring.size() - 1)] = command;
-        note_cpu(impl.producer_cpu);
         submitted_.store(sequence);
         command = nullptr;
       }
     }
     if (!command) {
-      impl.wake_worker();
+      if (impl.workerless.load(std::memory_order_relaxed) && !on_worker()) {
+        BlockingWait not_python;  // as PyTorch's own calls of kernels
+        impl.run_here(*this, sequence);
+      } else {
+        impl.wake_worker(*this);
+      }
       return sequence;
     }
     if (on_worker()) {
@@ -398,20 +387,10 @@ void CommandQueue::wait(uint64_t sequence) {
   if (sequence > submitted()) {
     throw std::invalid_argument("command " + std::to_string(sequence) + " was not submitted yet");
   }
-  auto done = [&] { return completed() >= sequence; };
-  const int spin_us = impl.spin_us.load(std::memory_order_relaxed);
-  const auto since = Clock::now();
-  const auto until = [&](int us) { return since + std::chrono::microseconds(us); };
-  auto meets = [&](int core) { return impl.meets_worker(core); };
-  if (spin_us > 0 && spin(until(std::min(spin_us, kSpinBeforeHookUs)), meets, done)) return;
   BlockingWait waiting;
-  // Where the worker has a team, that needs this core.
-  const bool alone = !impl.team_works.load(std::memory_order_relaxed);
-  if (spin_us > kSpinBeforeHookUs && alone) {
-    if (spin(until(spin_us), meets, done)) return;
-    const Clock::time_point patient(Clock::duration(impl.patient_until.load(std::memory_order_relaxed)));
-    if (Clock::now() < patient && spin(patient, meets, done)) return;
-  }
+  impl.run_here(*this, sequence);
+  const int spin_us = impl.wide.load(std::memory_order_relaxed) ? 0 : impl.spin_us.load(std::memory_order_relaxed);
+  if (spin(spin_us, [&] { return completed() >= sequence; })) return;
   impl.sleep_until_completed(*this, sequence);
 }
 
@@ -427,21 +406,11 @@ std::unique_ptr<CommandError> CommandQueue::take_error() {
   return std::move(impl_->error);
 }
 
-void CommandQueue::set_spin_us(int us) noexcept {
-  impl_->spin_us.store(std::thread::hardware_concurrency() == 1 ? 0 : us, std::memory_order_relaxed);
-}
+void CommandQueue::set_spin_us(int us) noexcept { impl_->spin_us.store(us, std::memory_order_relaxed); }
 
-CommandQueue* CommandQueue::of_this_worker() noexcept { return this_worker; }
+void CommandQueue::set_workerless(bool on) noexcept { impl_->workerless.store(on, std::memory_order_relaxed); }
 
-void CommandQueue::note_team(bool works) noexcept { impl_->team_works.store(works, std::memory_order_relaxed); }
-
-void CommandQueue::set_team(std::vector<pid_t> members) {
-  Impl& impl = *impl_;
-  std::lock_guard lock(impl.place_mutex);
-  impl.team = std::move(members);
-  const int core = impl.avoided.load(std::memory_order_relaxed);
-  if (core >= 0) avoid_core(impl.worker_thread, impl.team, core);
-}
+void CommandQueue::set_host_scope(HostScope scope) noexcept { host_scope.store(scope, std::memory_order_release); }
 
 void CommandQueue::set_worker_init(std::function<void()> fn) {
   std::lock_guard lock(impl_->rare_mutex);

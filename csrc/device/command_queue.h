@@ -1,7 +1,5 @@
 #pragma once
 
-#include <sys/types.h>
-
 #include <atomic>
 #include <cstdint>
 #include <exception>
@@ -15,7 +13,7 @@
 
 namespace openhpu::device {
 
-// One unit of work. Created by the host, run once by the worker and destroyed by it.
+// One unit of work. Created by the host, run once and destroyed by whoever runs it.
 class Command {
  public:
   Command() = default;
@@ -23,11 +21,14 @@ class Command {
   Command(const Command&) = delete;
   Command& operator=(const Command&) = delete;
 
-  // Runs on the worker. An exception becomes the queue's pending error.
+  // Runs on the worker, or in its place on a host thread. An exception becomes the queue's pending error.
   virtual void run() = 0;
-  // Called by the worker when it is done with the command, whether run() threw or not. Commands that are
-  // recycled override it; the default deletes.
+  // Called when the command was run, whether run() threw or not. Commands that are recycled override it; the default
+  // deletes.
   virtual void retire() { delete this; }
+  // Whether a host thread that submits, or would wait, may run it in the worker's place: it needs one core only, and never
+  // waits for another thread or process.
+  virtual bool runs_anywhere() const noexcept { return false; }
   // For messages: the operator ("aten::mm") and the identifier of the source line that issued it (0: unknown).
   virtual const char* name() const { return "command"; }
   uint32_t site = 0;
@@ -41,7 +42,8 @@ struct CommandError {
   uint64_t sequence = 0;
 };
 
-// In-order queue with one worker thread. Any thread may submit; commands run in submission order.
+// In-order queue with one worker thread. Any thread may submit; commands run in submission order, one at a time: on the
+// worker, or, where they may run anywhere, on a host thread that would otherwise only wait for them.
 //
 // Sequence numbers start at 1 and rise by one per command, so "everything before now" is `submitted()`.
 // When a command throws, the first error is kept; later commands still run (their inputs may be garbage, as on
@@ -49,6 +51,7 @@ struct CommandError {
 class CommandQueue {
  public:
   // `capacity`: commands in flight before `submit` blocks (bounds the memory that the host can run ahead).
+  // The worker starts when it is first needed.
   explicit CommandQueue(std::string name, size_t capacity = 4096);
   ~CommandQueue();  // drains, then joins the worker
   CommandQueue(const CommandQueue&) = delete;
@@ -62,7 +65,8 @@ class CommandQueue {
   uint64_t submitted() const noexcept { return submitted_.load(std::memory_order_acquire); }
   uint64_t completed() const noexcept { return completed_.load(std::memory_order_acquire); }
 
-  // Blocks until the command with this number has run and is gone. Spins briefly, then sleeps; runs the WaitHook.
+  // Blocks until the command with this number has run and is gone. Runs what it may itself, polls briefly, then sleeps;
+  // runs the WaitHook.
   // Does not throw pending errors. Called on the worker itself it throws std::logic_error; for a number not yet
   // submitted std::invalid_argument.
   void wait(uint64_t sequence);
@@ -72,17 +76,20 @@ class CommandQueue {
   std::unique_ptr<CommandError> take_error();
   bool has_error() const noexcept { return has_error_.load(std::memory_order_acquire); }
 
-  bool on_worker() const noexcept { return std::this_thread::get_id() == worker_id_; }
+  // Whether the calling thread is running this queue's commands: the worker, or a host thread in its place.
+  bool on_worker() const noexcept;
 
-  // Microseconds for which an idle worker (or a waiting host) spins before it sleeps. Default 20.
+  // Microseconds for which an idle worker, or a waiting host, polls before it sleeps: about what it costs to be woken.
+  static constexpr int kDefaultSpinUs = 50;
   void set_spin_us(int us) noexcept;
 
-  // The queue whose worker this thread is; null if it is none.
-  static CommandQueue* of_this_worker() noexcept;
-  // On the worker: the threads (their system identifiers) that run kernels together with it.
-  void set_team(std::vector<pid_t> members);
-  // On the worker: whether they take part in what it runs from now on.
-  void note_team(bool works) noexcept;
+  // For a process that has one core: commands run where they are submitted, if they may run anywhere.
+  void set_workerless(bool on) noexcept;
+
+  // What surrounds commands that a host thread runs (thread-local set-up of the layers above): calls `run(context)`,
+  // which does not throw. One for all queues.
+  using HostScope = void (*)(void (*run)(void*), void* context);
+  static void set_host_scope(HostScope scope) noexcept;
 
   // Runs on the worker thread before its first command (thread-local set-up of the layers above).
   void set_worker_init(std::function<void()> fn);
@@ -102,7 +109,6 @@ class CommandQueue {
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
-  std::thread::id worker_id_;
   // Host and worker each write their own cache line, in which nothing else lies.
   alignas(64) std::atomic<uint64_t> submitted_{0};
   alignas(64) std::atomic<uint64_t> completed_{0};

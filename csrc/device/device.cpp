@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "device/usable_cores.h"
 #include "device/wait_hook.h"
 
 namespace openhpu::device {
@@ -39,6 +40,7 @@ struct Device::Streams {
 Device::Device(int index, const DeviceConfig& config)
     : index_(index),
       module_(config.modules.at(static_cast<size_t>(index))),
+      cores_(usable_cores(config.processes)),
       lock_(lock_of(module_, config)),
       streams_(std::make_unique<Streams>()) {
   const std::string name = "HPU " + std::to_string(index);
@@ -47,7 +49,8 @@ Device::Device(int index, const DeviceConfig& config)
   workspace_ = std::make_unique<MemoryPool>(name + " workspace", capacity);
   memory_->set_protection(config.protect_memory);
   queue_ = std::make_unique<CommandQueue>(std::to_string(index));
-  queue_->set_spin_us(config.spin_us);
+  queue_->set_spin_us(cores_ > 1 ? config.spin_us : 0);
+  queue_->set_workerless(cores_ == 1);
   streams_->default_stream = &streams_->streams.emplace_back(*queue_, 0, 0);
 }
 

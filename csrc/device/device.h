@@ -20,7 +20,8 @@ struct DeviceConfig {
   uint64_t memory_bytes = 0;       // capacity per device; 0: the machine's physical memory
   bool protect_memory = false;     // debug: device memory inaccessible outside kernels
   bool lock_modules = true;        // take the inter-process module locks
-  int spin_us = 20;
+  int spin_us = CommandQueue::kDefaultSpinUs;
+  int processes = 1;               // of a launcher on this machine, which share its cores
 
   bool operator==(const DeviceConfig&) const = default;
 };
@@ -36,6 +37,9 @@ class Device {
   MemoryPool& memory() noexcept { return *memory_; }
   MemoryPool& workspace() noexcept { return *workspace_; }
   CommandQueue& queue() noexcept { return *queue_; }
+  // Cores that were usable when the device was opened (usable_cores). With one there is nobody to hand work to:
+  // commands run where they are submitted.
+  int cores() const noexcept { return cores_; }
 
   Stream& stream(int64_t id);        // throws std::out_of_range for an unknown id; 0 is the default stream
   Stream& new_stream(int priority);  // lives as long as the device
@@ -46,6 +50,7 @@ class Device {
  private:
   int index_;
   int module_;
+  int cores_;
   ModuleLock lock_;
   std::unique_ptr<MemoryPool> memory_;
   std::unique_ptr<MemoryPool> workspace_;

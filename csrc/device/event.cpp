@@ -31,6 +31,7 @@ void Event::record(Stream& stream) {
                                std::memory_order_relaxed);
       }
       const char* name() const override { return "event"; }
+      bool runs_anywhere() const noexcept override { return true; }
 
      private:
       std::shared_ptr<Point> point_;

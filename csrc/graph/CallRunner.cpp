@@ -3,10 +3,12 @@
 #include <ATen/ops/empty_strided.h>
 #include <c10/util/Exception.h>
 
+#include <array>
 #include <cstring>
 
 #include "modes/Eager.h"
 #include "ops/OpKernel.h"
+#include "runtime/HPUDevice.h"
 #include "runtime/events.h"
 
 namespace openhpu {
@@ -38,9 +40,11 @@ c10::intrusive_ptr<c10::TensorImpl> tensor_over(
 
 }  // namespace
 
-CallRunner& CallRunner::of_worker(device::Device& device) {
-  static thread_local CallRunner runner(device);
-  return runner;
+CallRunner& CallRunner::of(device::Device& device) {
+  static std::array<CallRunner*, kMaxDevices> runners{};  // left behind: the process may be ending
+  auto& runner = runners[device.index()];
+  if (C10_UNLIKELY(!runner)) runner = new CallRunner(device);
+  return *runner;
 }
 
 size_t CallRunner::memory_over(const OperandMemory& operand) {

@@ -26,7 +26,7 @@ struct OutputMemory {
   c10::intrusive_ptr<c10::StorageImpl>* allocated = nullptr;
 };
 
-// Runs calls: PyTorch's CPU kernels on CPU tensors over their operands' memory. One for each worker, on its thread.
+// Runs calls: PyTorch's CPU kernels on CPU tensors over their operands' memory. One for each device.
 //
 // The tensors are kept and pointed at the next call's operands, so that in a steady state nothing is allocated. The host
 // only writes addresses into commands: objects whose references both count would travel between the cores' caches at
@@ -34,7 +34,8 @@ struct OutputMemory {
 class CallRunner {
  public:
   explicit CallRunner(device::Device& device) : device_(device) {}
-  static CallRunner& of_worker(device::Device& device);
+  // The device's, for whoever runs its commands.
+  static CallRunner& of(device::Device& device);
 
   // `operands`: of the call's operands those that are not on the host. `outputs`: of the entry's storages.
   void run(const ShapeEntry& entry, const OperandMemory* operands, const uint64_t* numbers, const OutputMemory* outputs);

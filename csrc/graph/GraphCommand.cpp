@@ -3,6 +3,7 @@
 #include <mutex>
 
 #include "ops/OpKernel.h"
+#include "runtime/HPUDevice.h"
 
 namespace openhpu {
 
@@ -22,6 +23,10 @@ GraphCommand::Owned GraphCommand::acquire(device::Device& d) {
 
 const char* GraphCommand::name() const {
   return failed_ ? failed_ : program ? "graph replay" : recipe ? "recipe" : "graph";
+}
+
+bool GraphCommand::runs_anywhere() const noexcept {
+  return recipe ? recipe->compiled()->manifest().threads == 1 : kernel_threads() == 1;
 }
 
 void GraphCommand::run() {

@@ -36,7 +36,7 @@ void NodeRunner::run_node(const Graph& graph, const Graph::Node& node) {
     const auto& memory = (*slots_)[slot];
     outputs_.push_back({memory.data, memory.nbytes, memory.assigned ? nullptr : &storages_[slot]});
   }
-  CallRunner::of_worker(device_).run(*node.entry, operands_.data(), numbers_ + node.numbers, outputs_.data());
+  CallRunner::of(device_).run(*node.entry, operands_.data(), numbers_ + node.numbers, outputs_.data());
 }
 
 void NodeRunner::run(

@@ -1,55 +1,15 @@
 #include "modes/Eager.h"
 
-#include <c10/core/InferenceMode.h>
 #include <c10/util/Exception.h>
-
-#include <omp.h>
-#include <unistd.h>
 
 #include <cstring>
 
-#include "device/cores.h"
 #include "ops/Alias.h"
 #include "runtime/HPUAllocator.h"
 #include "runtime/HPUDevice.h"
-#include "runtime/KernelWarnings.h"
 #include "runtime/events.h"
 
 namespace openhpu {
-void set_up_worker() {
-  static thread_local c10::InferenceMode no_autograd(true);
-  collect_kernel_warnings();
-}
-
-int threads_for(size_t largest_bytes) noexcept {
-  // PyTorch's own grain of 32,768 elements, in float32. Below it elementwise kernels use one thread anyway, while
-  // others (oneDNN's, fused optimizers over many small tensors) would start a team that costs more than their work.
-  constexpr size_t kOneThreadBytes = size_t{128} << 10;
-  return largest_bytes <= kOneThreadBytes ? 1 : kernel_threads();
-}
-
-void apply_threads(int wanted) noexcept {
-  static thread_local int applied = 0;
-  static thread_local int team = 1;
-  if (wanted > 0 && wanted != applied) {
-    if (wanted > team) {
-      // The worker is kept off the script's core; the threads of its team must not inherit that.
-      device::AllCores all;
-      std::vector<pid_t> members(wanted, 0);
-#pragma omp parallel num_threads(wanted)
-      members[omp_get_thread_num()] = gettid();
-      team = wanted;
-      std::erase_if(members, [](pid_t member) { return member == 0 || member == gettid(); });
-      if (auto* queue = device::CommandQueue::of_this_worker()) queue->set_team(std::move(members));
-    }
-    if (auto* queue = device::CommandQueue::of_this_worker()) queue->note_team(wanted > 1);
-    // Not at::set_num_threads: that also changes the default of threads that start later.
-    omp_set_num_threads(wanted);
-    applied = wanted;
-  }
-}
-
-void apply_kernel_threads(size_t largest_bytes) { apply_threads(threads_for(largest_bytes)); }
 
 size_t largest_tensor(const c10::Stack& values) {
   size_t largest = 0;
@@ -111,11 +71,13 @@ CallCommand* CallCommand::acquire(std::shared_ptr<const ShapeEntry> entry, devic
   return c;
 }
 
+bool CallCommand::runs_anywhere() const noexcept { return threads_for(entry_->call->largest) == 1; }
+
 const char* CallCommand::name() const { return entry_->call->kernel->name().c_str(); }
 
 void CallCommand::run() {
   device::MemoryPool::AccessScope access(device_->memory());
-  CallRunner::of_worker(*device_).run(*entry_, operands.data(), numbers.data(), outputs.data());
+  CallRunner::of(*device_).run(*entry_, operands.data(), numbers.data(), outputs.data());
 }
 
 void CallCommand::retire() { finished.push(this); }

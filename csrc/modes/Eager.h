@@ -7,6 +7,7 @@
 #include "graph/CallRunner.h"
 #include "ops/OpKernel.h"
 #include "runtime/KernelMemory.h"
+#include "runtime/KernelThreads.h"
 
 namespace openhpu {
 
@@ -22,6 +23,7 @@ class CallCommand final : public device::Command {
   void run() override;
   void retire() override;
   const char* name() const override;
+  bool runs_anywhere() const noexcept override;
 
   c10::SmallVector<OperandMemory, 4> operands;
   c10::SmallVector<OutputMemory, 2> outputs;  // by storage
@@ -43,6 +45,7 @@ class BoxedCommand final : public device::Command {
 
   void run() override;
   const char* name() const override { return kernel_.name().c_str(); }
+  bool runs_anywhere() const noexcept override { return threads_for(largest) == 1; }
 
   c10::Stack args;                             // on aliases
   size_t largest = 0;                          // bytes of the largest operand or output, for the thread policy
@@ -56,15 +59,6 @@ class BoxedCommand final : public device::Command {
   device::Device& device_;
 };
 
-// Sets the calling (worker) thread up for kernels: no autograd, no version counters, warnings kept for the host.
-void set_up_worker();
-// Applies the thread policy to the calling (worker) thread: one thread for a kernel whose largest tensor is small, since
-// on a machine whose other core issues the next operators a second thread costs more than it gives; else the script's
-// torch.set_num_threads. The number of threads decides how reductions are split, so it is a function of the command
-// alone and never of what the host happens to do.
-void apply_kernel_threads(size_t largest_bytes);
-int threads_for(size_t largest_bytes) noexcept;
-void apply_threads(int wanted) noexcept;
 size_t largest_tensor(const c10::Stack& values);
 
 // Visits the tensors of a list of values, lists included, in order.

@@ -73,6 +73,7 @@ class UploadCommand final : public device::Command {
  public:
   UploadCommand(device::Device& device, void* to, c10::Storage from) : device_(device), to_(to), from_(std::move(from)) {}
   const char* name() const override { return "adopt result"; }
+  bool runs_anywhere() const noexcept override { return true; }
   void run() override {
     device::MemoryPool::AccessScope access(device_.memory());
     std::memcpy(to_, from_.data(), from_.nbytes());

@@ -13,7 +13,6 @@
 #include "runtime/HPUAllocator.h"
 #include "runtime/HPUDevice.h"
 #include "runtime/HPUHostAllocator.h"
-#include "runtime/HostTeam.h"
 #include "runtime/HostReferences.h"
 #include "runtime/events.h"
 #include "runtime/site.h"
@@ -30,6 +29,7 @@ class CopyCommand final : public device::Command {
   CopyCommand(device::Device& device, at::Tensor dst, at::Tensor src)
       : device_(device), dst_(std::move(dst)), src_(std::move(src)) {}
   const char* name() const override { return "aten::copy_"; }
+  bool runs_anywhere() const noexcept override { return threads_for(dst_.nbytes()) == 1; }
   void run() override {
     apply_kernel_threads(dst_.nbytes());
     device::MemoryPool::AccessScope access(device_.memory());
@@ -137,8 +137,6 @@ void host_to_device(const at::Tensor& src, const at::Tensor& dst, bool non_block
   command->site = current_site();
   if (pinned) command->keep(src.storage());
   const uint64_t sequence = submit(d, command.release());
-  // A batch arrives, made by the host; from here on the work is the device's.
-  release_host_team();
   if (!pinned && !staged) d.queue().wait(sequence);
 }
 

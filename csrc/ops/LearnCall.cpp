@@ -37,6 +37,7 @@ class WaitedCommand final : public device::Command {
                 std::exception_ptr& error)
       : kernel_(kernel), device_(device), stack_(stack), ordinals_(ordinals), error_(error) {}
   const char* name() const override { return kernel_.name().c_str(); }
+  bool runs_anywhere() const noexcept override { return threads_for(largest_tensor(stack_)) == 1; }
   void run() override {
     try {
       apply_kernel_threads(largest_tensor(stack_));

@@ -11,7 +11,6 @@
 #include "ops/OpKernel.h"
 #include "ops/Sparse.h"
 #include "runtime/HPUDevice.h"
-#include "runtime/HostTeam.h"
 #include "runtime/KernelMemory.h"
 
 namespace openhpu {
@@ -71,10 +70,11 @@ void load() {
   install_kernel_allocator();
   register_op_kernels();
   register_sparse_kernels();
+  device::CommandQueue::set_host_scope(&run_as_worker);
   device::DeviceRegistry::instance().set_on_open([](device::Device& d) {
     register_kernel_pools(d.memory(), d.workspace());
     if (kernel_threads() <= 0) set_kernel_threads(at::get_num_threads());
-    release_host_team();
+    limit_kernel_threads(d.cores());
     d.queue().set_worker_init([] { set_up_worker(); });
   });
 }

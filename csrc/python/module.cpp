@@ -9,6 +9,7 @@
 #include "ops/Autocast.h"
 #include "ops/Fallback.h"
 #include "ops/Registration.h"
+#include "device/usable_cores.h"
 #include "device/wait_hook.h"
 #include <torch/csrc/DynamicTypes.h>
 
@@ -16,7 +17,6 @@
 #include "runtime/HPUAllocator.h"
 #include "runtime/HPUDevice.h"
 #include "runtime/HPUGenerator.h"
-#include "runtime/HostTeam.h"
 #include "runtime/HostReferences.h"
 #include "runtime/events.h"
 #include <ATen/detail/HPUHooksInterface.h>
@@ -33,7 +33,6 @@ namespace {
 thread_local uint64_t waiting_since = 0;
 
 void* release_gil() {
-  release_host_team();
   waiting_since = now_ns();
   // A thread without Python state (autograd's) holds no lock to release.
   return PyGILState_Check() ? PyEval_SaveThread() : nullptr;
@@ -79,17 +78,18 @@ CastPolicy policy_of(const std::string& name) {
 
 void bind_device(py::module& m) {
   m.def("configure", [](std::vector<int> modules, uint64_t memory_bytes, bool protect_memory, bool lock_modules,
-                        int spin_us, int visible) {
+                        int spin_us, int processes, int visible) {
     device::DeviceConfig config;
     config.modules = std::move(modules);
     config.memory_bytes = memory_bytes;
     config.protect_memory = protect_memory;
     config.lock_modules = lock_modules;
     config.spin_us = spin_us;
+    config.processes = processes;
     device::DeviceRegistry::instance().configure(std::move(config));
     set_visible_indices(visible);
   }, py::arg("modules"), py::arg("memory_bytes"), py::arg("protect_memory"), py::arg("lock_modules"),
-     py::arg("spin_us"), py::arg("visible") = 0);
+     py::arg("spin_us"), py::arg("processes") = 1, py::arg("visible") = 0);
   m.def("registration_is_late", [] { return !at::detail::getHPUHooks().hasHPU(); });
   m.def("device_count", &device_count);
   m.def("current_device", [] { return static_cast<int>(current_device()); });
@@ -133,6 +133,9 @@ void bind_device(py::module& m) {
     return d ? d->queue().take_spans() : std::vector<std::pair<uint64_t, uint64_t>>{};
   });
   m.def("set_num_threads", [](int n) { set_kernel_threads(n); });
+  m.def("kernel_threads", &kernel_threads);
+  m.def("usable_cores", [](int processes, const std::string& root) { return device::usable_cores(processes, root); },
+        py::arg("processes") = 1, py::arg("root") = "");
   // A backward without any Python object through the thread that autograd has for each device in use: when it returns,
   // that thread is done with everything before.
   m.def("settle_autograd", [] {

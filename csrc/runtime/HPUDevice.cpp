@@ -3,8 +3,10 @@
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <limits>
 
 #include "runtime/KernelWarnings.h"
 #include "runtime/events.h"
@@ -18,6 +20,7 @@ thread_local c10::DeviceIndex tls_device = 0;
 thread_local std::array<int64_t, kMaxDevices> tls_stream{};
 std::atomic<int> visible_indices{0};
 std::atomic<int> threads{0};
+std::atomic<int> most_threads{std::numeric_limits<int>::max()};
 
 device::DeviceRegistry& registry() { return device::DeviceRegistry::instance(); }
 
@@ -130,6 +133,9 @@ uint64_t submit(device::Device& d, device::Command* command) {
 }
 
 void set_kernel_threads(int n) noexcept { threads.store(n, std::memory_order_relaxed); }
-int kernel_threads() noexcept { return threads.load(std::memory_order_relaxed); }
+void limit_kernel_threads(int cores) noexcept { most_threads.store(cores, std::memory_order_relaxed); }
+int kernel_threads() noexcept {
+  return std::min(threads.load(std::memory_order_relaxed), most_threads.load(std::memory_order_relaxed));
+}
 
 }  // namespace openhpu

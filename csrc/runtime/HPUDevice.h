@@ -48,8 +48,9 @@ void check_wait(device::Device& d, const char* what);
 // Queues a command on the current stream of the device.
 uint64_t submit(device::Device& d, device::Command* command);
 
-// Threads that kernels use: the worker takes over the last value before each command.
+// Threads that kernels use: torch.set_num_threads, but not more than there are usable cores. Looked at for each command.
 void set_kernel_threads(int n) noexcept;
+void limit_kernel_threads(int cores) noexcept;
 int kernel_threads() noexcept;
 
 }  // namespace openhpu

@@ -28,6 +28,11 @@ void collect_kernel_warnings() {
   c10::WarningUtils::set_warning_handler(&collect);
 }
 
+CollectKernelWarnings::CollectKernelWarnings() : before_(c10::WarningUtils::get_warning_handler()) {
+  collect_kernel_warnings();
+}
+CollectKernelWarnings::~CollectKernelWarnings() { c10::WarningUtils::set_warning_handler(before_); }
+
 void emit_kernel_warnings() {
   if (!has_warnings.load(std::memory_order_acquire)) return;
   std::vector<c10::Warning> taken;

@@ -348,47 +348,133 @@ TEST(CommandQueue, WorkerHasANameAndTakesNoSignals) {
   EXPECT_FALSE(sigismember(&blocked, SIGSEGV));
 }
 
-// A host that is bound to a core, which the worker must leave to it.
-TEST(CommandQueue, WorkerLeavesTheCoreOfTheHostThatFeedsIt) {
-  cpu_set_t all;
-  CPU_ZERO(&all);
-  ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
-  if (CPU_COUNT(&all) < 2) GTEST_SKIP() << "one core";
-  CommandQueue queue("q");
-  std::atomic<bool> leave{false};
-  std::atomic<pid_t> helper{0};
-  std::thread team([&] {
-    helper = gettid();
-    helper.notify_one();
-    leave.wait(false);
-  });
-  helper.wait(0);
-  queue.wait(queue.submit("c", [&] { CommandQueue::of_this_worker()->set_team({helper.load()}); }));
-  EXPECT_EQ(CommandQueue::of_this_worker(), nullptr);
-  for (int core = 0, tried = 0; core < CPU_SETSIZE && tried < 2; ++core) {
-    if (!CPU_ISSET(core, &all)) continue;
-    ++tried;
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(core, &one);
-    ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
-    cpu_set_t workers;
-    auto meet = [&] {
-      queue.wait(queue.submit("c", [&] { sched_getaffinity(0, sizeof workers, &workers); }));
-      return CPU_ISSET(core, &workers) != 0;
-    };
-    while (meet()) {
-    }
-    for (int i = 0; i < 100; ++i) EXPECT_FALSE(meet());
-    cpu_set_t teams;
-    ASSERT_EQ(sched_getaffinity(helper, sizeof teams, &teams), 0);
-    EXPECT_TRUE(CPU_ISSET(core, &teams));
-    EXPECT_TRUE(CPU_COUNT(&all) > 2 || CPU_COUNT(&teams) == 1);
+// Runs anywhere, or on the worker alone, and notes on which thread it was.
+class Probe : public Command {
+ public:
+  Probe(bool anywhere, std::vector<std::thread::id>& ran) : anywhere_(anywhere), ran_(ran) {}
+  void run() override { ran_.push_back(std::this_thread::get_id()); }
+  bool runs_anywhere() const noexcept override { return anywhere_; }
+
+ private:
+  const bool anywhere_;
+  std::vector<std::thread::id>& ran_;
+};
+
+TEST(CommandQueue, WorkerlessQueueRunsCommandsWhereTheyAreSubmitted) {
+  CommandQueue queue("test");
+  queue.set_workerless(true);
+  std::vector<std::thread::id> ran;
+  EXPECT_EQ(queue.submit(new Probe(true, ran)), 1u);
+  EXPECT_EQ(queue.completed(), 1u);  // nobody waited
+  EXPECT_EQ(ran, std::vector{std::this_thread::get_id()});
+  EXPECT_FALSE(queue.on_worker());
+  queue.drain();
+  queue.close();
+  EXPECT_THROW(queue.submit(new Probe(true, ran)), std::runtime_error);
+}
+
+TEST(CommandQueue, WhatMayNotRunAnywhereRunsOnTheWorkerInOrder) {
+  CommandQueue queue("test");
+  queue.set_workerless(true);
+  std::vector<std::thread::id> ran;
+  for (bool anywhere : {true, false, true, true, false, true}) queue.submit(new Probe(anywhere, ran));
+  queue.drain();
+  const auto here = std::this_thread::get_id();
+  ASSERT_EQ(ran.size(), 6u);
+  EXPECT_EQ(ran[0], here);
+  EXPECT_NE(ran[1], here);
+  EXPECT_NE(ran[4], here);
+  EXPECT_EQ(ran[1], ran[4]);
+}
+
+// Two ranks in one process: each waits for the other before it sends. Run by the thread that submits they would deadlock.
+TEST(CommandQueue, CommandsThatWaitForEachOtherNeverRunOnTheHost) {
+  CommandQueue first("0"), second("1");
+  for (auto* queue : {&first, &second}) queue->set_workerless(true);
+  std::latch both(2);
+  std::vector<std::thread::id> ran;
+  for (auto* queue : {&first, &second}) queue->submit("receives before it sends", [&] { both.arrive_and_wait(); });
+  for (auto* queue : {&first, &second}) {
+    queue->submit(new Probe(true, ran));
+    queue->drain();
   }
-  sched_setaffinity(0, sizeof all, &all);
-  leave = true;
-  leave.notify_one();
-  team.join();
+  EXPECT_EQ(ran.size(), 2u);
+}
+
+TEST(CommandQueue, HostThatWaitsRunsWhatIsLeft) {
+  CommandQueue queue("test");
+  std::vector<std::thread::id> ran;
+  static thread_local int depth = 0;
+  static std::atomic<int> scopes = 0;
+  scopes = 0;
+  CommandQueue::set_host_scope([](void (*run)(void*), void* context) {
+    ++scopes;
+    ++depth;
+    run(context);
+    --depth;
+  });
+  // Which of the two runs a command depends on who is faster; all run once and in order, those of the host in the scope.
+  std::vector<int> order;
+  class Numbered : public Command {
+   public:
+    Numbered(int number, std::vector<int>& order, std::thread::id host) : number_(number), order_(order), host_(host) {}
+    void run() override {
+      order_.push_back(number_);
+      EXPECT_EQ(depth > 0, std::this_thread::get_id() == host_);
+    }
+    bool runs_anywhere() const noexcept override { return number_ % 7 != 0; }
+
+   private:
+    const int number_;
+    std::vector<int>& order_;
+    const std::thread::id host_;
+  };
+  std::vector<int> expected;
+  for (int i = 0; i < 20000; ++i) {
+    queue.submit(new Numbered(i, order, std::this_thread::get_id()));
+    expected.push_back(i);
+    if (i % 3 == 0) queue.drain();
+  }
+  queue.drain();
+  CommandQueue::set_host_scope(nullptr);
+  EXPECT_EQ(order, expected);
+  EXPECT_GT(scopes, 0);
+}
+
+TEST(CommandQueue, ErrorOfACommandThatAHostRanIsKept) {
+  CommandQueue queue("test");
+  queue.set_workerless(true);
+  class Fails : public Command {
+   public:
+    void run() override { throw std::runtime_error("failed"); }
+    bool runs_anywhere() const noexcept override { return true; }
+    const char* name() const override { return "fails"; }
+  };
+  queue.submit(new Fails());
+  auto error = queue.take_error();
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->name, "fails");
+}
+
+TEST(CommandQueue, TwoThreadsMayCloseIt) {
+  CommandQueue queue("test");
+  int ran = 0;
+  queue.submit("c", [&] { ++ran; });
+  std::thread other([&] { queue.close(); });
+  queue.close();
+  other.join();
+  EXPECT_EQ(ran, 1);
+}
+
+// Whatever the system decides about who runs where: nobody is bound.
+TEST(CommandQueue, NoThreadIsBoundToACore) {
+  cpu_set_t process, worker, after;
+  ASSERT_EQ(sched_getaffinity(0, sizeof process, &process), 0);
+  CommandQueue queue("test");
+  for (int i = 0; i < 1000; ++i) queue.wait(queue.submit("c", [&] { sched_getaffinity(0, sizeof worker, &worker); }));
+  ASSERT_EQ(sched_getaffinity(0, sizeof after, &after), 0);
+  EXPECT_TRUE(CPU_EQUAL(&process, &worker));
+  EXPECT_TRUE(CPU_EQUAL(&process, &after));
 }
 
 }  // namespace

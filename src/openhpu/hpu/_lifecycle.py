@@ -54,6 +54,7 @@ def configure() -> settings.DeviceSetup:
                 setup.protect_memory,
                 setup.lock_modules,
                 setup.spin_us,
+                setup.processes,
                 setup.visible,
             )
             _setup = setup

@@ -19,7 +19,8 @@ class DeviceSetup:
 
     `modules`: module number of each device that the process opens. `visible`: number of indices that
     device_count() reports; when it exceeds len(modules), every index means modules[0]. `memory_bytes`: capacity
-    of each device. `spin_us`: how long the worker polls for the next command before it sleeps.
+    of each device. `spin_us`: how long a worker or a waiting host polls before it sleeps. `processes`: how many of a
+    launcher's share this machine's cores.
     """
 
     modules: tuple[int, ...]
@@ -28,6 +29,7 @@ class DeviceSetup:
     protect_memory: bool
     lock_modules: bool
     spin_us: int
+    processes: int
 
 
 def device_setup() -> DeviceSetup:
@@ -40,6 +42,7 @@ def device_setup() -> DeviceSetup:
         protect_memory=get("OPENHPU_PROTECT_MEMORY"),
         lock_modules=get("OPENHPU_MODULE_LOCKS"),
         spin_us=get("OPENHPU_SPIN_US"),
+        processes=max(1, get("LOCAL_WORLD_SIZE")),
     )
 
 

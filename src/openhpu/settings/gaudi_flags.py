@@ -43,7 +43,8 @@ _EFFECTIVE = (
          "Set by launchers: the process owns the LOCAL_RANK-th module and means it by every index. "
          "A negative value means no launcher."),
     _row("LOCAL_WORLD_SIZE", "int", 1, _FIRST_USE,
-         "Set by launchers: number of processes of this machine; the least number of indices in such a process."),
+         "Set by launchers: number of processes of this machine, which share its cores; the least number of indices in "
+         "such a process."),
     _row("PT_HPU_LAZY_MODE", "choice", "0", _MODE,
          "0: eager. 1: lazy: operators are recorded into graphs, which run at the next step, compiled if they "
          "recur.", choices=("0", "1")),

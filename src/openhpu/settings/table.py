@@ -30,8 +30,8 @@ OPENHPU_VARIABLES = (
         "Whether a module belongs to one process at a time.",
     ),
     Setting(
-        "OPENHPU_SPIN_US", "int", 20, _FIRST_USE,
-        "Microseconds that a device's worker polls for its next command before it sleeps.", low=0, high=1_000_000,
+        "OPENHPU_SPIN_US", "int", 50, _FIRST_USE,
+        "Microseconds that a device's worker, or a host that waits for it, polls before it sleeps; none on one core.", low=0, high=1_000_000,
     ),
     Setting(
         "OPENHPU_COMPILE", "choice", "background", _FIRST_USE,

@@ -1,0 +1,98 @@
+#include "runtime/KernelThreads.h"
+
+#include <ATen/record_function.h>
+#include <c10/core/AutogradState.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <omp.h>
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+#include "runtime/HPUDevice.h"
+#include "runtime/KernelWarnings.h"
+
+// MKL's own number of threads, where torch is built with it: torch.set_num_threads sets one for the process, and a
+// thread's own comes before that. Returns the one before.
+extern "C" __attribute__((weak)) int MKL_Set_Num_Threads_Local(int threads);
+
+namespace openhpu {
+namespace {
+
+thread_local int applied_threads = 0;
+
+// Rounding and denormals as a new thread has them.
+class DefaultFloats {
+ public:
+#if defined(__x86_64__)
+  DefaultFloats() : before_(_mm_getcsr()) {
+    if ((before_ & ~kFlags) != kDefault) _mm_setcsr(kDefault);
+  }
+  ~DefaultFloats() {
+    if ((before_ & ~kFlags) != kDefault) _mm_setcsr(before_);
+  }
+
+ private:
+  static constexpr unsigned kFlags = 0x3f, kDefault = 0x1f80;
+  const unsigned before_;
+#endif
+};
+
+// Gives a host thread its own numbers of threads back.
+class HostThreads {
+ public:
+  HostThreads() : omp_(omp_get_max_threads()) { applied_threads = 0; }
+  ~HostThreads() {
+    applied_threads = 0;
+    if (omp_get_max_threads() != omp_) omp_set_num_threads(omp_);
+    if (MKL_Set_Num_Threads_Local) MKL_Set_Num_Threads_Local(0);
+  }
+
+ private:
+  const int omp_;
+};
+
+}  // namespace
+
+void set_up_worker() {
+  static thread_local c10::InferenceMode no_autograd(true);
+  collect_kernel_warnings();
+}
+
+void run_as_worker(void (*run)(void*), void* context) {
+  struct Keys {
+    const c10::impl::LocalDispatchKeySet before = c10::impl::tls_local_dispatch_key_set();
+    Keys() {
+      c10::impl::PODLocalDispatchKeySet of_a_new_thread{};
+      of_a_new_thread.set_included(c10::default_included_set);
+      of_a_new_thread.set_excluded(c10::default_excluded_set);
+      c10::impl::_force_tls_local_dispatch_key_set(of_a_new_thread);
+    }
+    ~Keys() { c10::impl::_force_tls_local_dispatch_key_set(before); }
+  } keys;
+  c10::InferenceMode no_autograd(true);
+  at::DisableRecordFunctionGuard unprofiled;
+  CollectKernelWarnings warnings;
+  DefaultFloats floats;
+  HostThreads threads;
+  run(context);
+}
+
+int threads_for(size_t largest_bytes) noexcept {
+  // PyTorch's own grain of 32,768 elements, in float32. Below it elementwise kernels use one thread anyway, while
+  // others (oneDNN's, fused optimizers over many small tensors) would start a team that costs more than their work.
+  constexpr size_t kOneThreadBytes = size_t{128} << 10;
+  return largest_bytes <= kOneThreadBytes ? 1 : kernel_threads();
+}
+
+void apply_threads(int wanted) noexcept {
+  if (wanted <= 0 || wanted == applied_threads) return;
+  // Not at::set_num_threads: that also changes the default of threads that start later.
+  omp_set_num_threads(wanted);
+  if (MKL_Set_Num_Threads_Local) MKL_Set_Num_Threads_Local(wanted);
+  applied_threads = wanted;
+}
+
+}  // namespace openhpu
