@@ -80,6 +80,9 @@ void set_lazy_mode(bool lazy) {
     if (auto* r = recorder_if_any(d.index())) r->flush();
   });
   set_wait_check(&check_not_capturing);
+  set_read_hook([](device::Device& d) {
+    if (auto* r = recorder_if_any(d.index())) r->note_wait();
+  });
   g_lazy.store(lazy, std::memory_order_relaxed);
 }
 
@@ -209,6 +212,23 @@ bool Recorder::keep_alive(Member& member) {
   return false;
 }
 
+// Where its results have no room, it stays part of what is handed over later.
+void Recorder::start_early() {
+  if (capture_ || learning_depth > 0 || flushing_ || device_.cores() == 1) return;
+  piece_ = true;
+  try {
+    flush();
+    count(Counter::GraphsStartedEarly);
+  } catch (const c10::OutOfMemoryError&) {
+  }
+  piece_ = false;
+}
+
+void Recorder::note_wait() {
+  Lock lock(*this);
+  early_.waited();
+}
+
 void Recorder::require(HPUMemory& memory) {
   Lock lock(*this);
   if (memory.graph.load(std::memory_order_relaxed) == number_) flush();
@@ -290,6 +310,10 @@ void Recorder::hand_over() {
     if (!cut) count(Counter::RecipeMisses);
     std::swap(command->graph, graph_);
   }
+  if (cut)
+    early_.begin();
+  else if (!piece_)
+    early_.flushed(hash_.value());
   // From here on the memory of this graph's storages is like any other: what is queued later comes later.
   ++number_;
   overdue_ = false;

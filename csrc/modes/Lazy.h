@@ -8,6 +8,7 @@
 
 #include "device/device.h"
 #include "graph/Graph.h"
+#include "modes/EarlyStart.h"
 #include "runtime/HPUAllocator.h"
 #include "runtime/HPUDevice.h"
 
@@ -65,6 +66,7 @@ class Recorder {
   // not be handed over: the call is then none that was recorded.
   void make_way() {
     if (C10_UNLIKELY(overdue_)) flush();
+    if (C10_UNLIKELY(early_.due(hash_.value(), graph_.nodes.size()))) start_early();
   }
   // Under the lock.
   void begin_node(const std::shared_ptr<const ShapeEntry>& entry, uint32_t site);
@@ -92,6 +94,8 @@ class Recorder {
   bool forget(HPUMemory& memory);
   void require(HPUMemory& memory);
   bool make_room();
+  // The script waited for the device, in order to read something.
+  void note_wait();
 
  private:
   struct Member {
@@ -108,6 +112,7 @@ class Recorder {
   bool keep_alive(Member& member);
   void choose_capture();
   void limit_steps_in_flight(uint64_t sequence);
+  void start_early();
 
   device::Device& device_;
   std::recursive_timed_mutex mutex_;
@@ -122,6 +127,8 @@ class Recorder {
   uint64_t number_ = 1;
   bool flushing_ = false;
   bool overdue_ = false;  // the graph has its maximal size and found no room
+  EarlyStart early_;
+  bool piece_ = false;  // what is being handed over is a piece of a step
   Capture* capture_ = nullptr;
   bool captured_ = false;                               // whether the graph being recorded is part of the capture
   std::vector<std::pair<uint32_t, uint32_t>> seeds_;    // in numbers, and which draw of the capture it is

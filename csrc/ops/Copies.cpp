@@ -62,11 +62,12 @@ void note_copy(const char* kind, Counter n, std::optional<Counter> bytes, const 
 
 // Waits for what the host is about to read, and tells of it.
 template <class Wait>
-void blocking_read(const char* op, size_t bytes, Wait&& wait) {
+void blocking_read(device::Device& d, const char* op, size_t bytes, Wait&& wait) {
   count(Counter::BlockingReads);
   const bool told = listening(kBlockingRead);
   const uint64_t since = C10_UNLIKELY(told) ? now_ns() : 0;
   wait();
+  note_read(d);
   if (C10_UNLIKELY(told))
     emit(kBlockingRead,
          {{"op", std::string(op)}, {"bytes", static_cast<int64_t>(bytes)},
@@ -152,7 +153,7 @@ void device_to_host(const at::Tensor& src, const at::Tensor& dst, bool non_block
   if (pinned) command->keep(dst.storage());
   const uint64_t sequence = submit(d, command.release());
   if (pinned) return;
-  blocking_read("aten::_to_copy", src.nbytes(), [&] { d.queue().wait(sequence); });
+  blocking_read(d, "aten::_to_copy", src.nbytes(), [&] { d.queue().wait(sequence); });
   raise_pending_error(d);
 }
 
@@ -192,7 +193,7 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
   if (C10_UNLIKELY(current_capture(self.device().index()) != nullptr))
     refuse_in_capture("aten::item", kHostReadRemedy);
   auto& d = device_of(self.device());
-  blocking_read("aten::item", self.element_size(), [&] {
+  blocking_read(d, "aten::item", self.element_size(), [&] {
     flush(d);
     d.queue().drain();
   });

@@ -107,6 +107,7 @@ void synchronize(c10::DeviceIndex index) {
   count(Counter::Synchronizations);
   flush(d);
   d.queue().drain();
+  note_read(d);
   raise_pending_error(d);
 }
 
@@ -124,6 +125,14 @@ void (*wait_check)(device::Device& d, const char* what) = nullptr;
 void set_wait_check(void (*check)(device::Device& d, const char* what)) { wait_check = check; }
 void check_wait(device::Device& d, const char* what) {
   if (wait_check) wait_check(d, what);
+}
+
+namespace {
+void (*read_hook)(device::Device& d) = nullptr;
+}
+void set_read_hook(void (*hook)(device::Device& d)) { read_hook = hook; }
+void note_read(device::Device& d) {
+  if (read_hook) read_hook(d);
 }
 
 uint64_t submit(device::Device& d, device::Command* command) {

@@ -44,6 +44,9 @@ void set_flush_hook(void (*hook)(device::Device& d));
 // Called where a script waits for a device, with the name of what waits: throws where that is not allowed.
 void set_wait_check(void (*check)(device::Device& d, const char* what));
 void check_wait(device::Device& d, const char* what);
+// Called when a script has waited for a device in order to read what it computed.
+void set_read_hook(void (*hook)(device::Device& d));
+void note_read(device::Device& d);
 
 // Queues a command on the current stream of the device.
 uint64_t submit(device::Device& d, device::Command* command);

@@ -31,6 +31,7 @@ enum class Counter : int {
   OpsInRecipes,      // recorded operators that ran as part of a compiled recipe
   OpsNodeByNode,     // recorded operators that ran one by one
   GraphsFlushed,     // graphs handed over to the device
+  GraphsStartedEarly,  // pieces of a step, handed over before the rest was recorded
   GraphsCut,         // of these: cut short because an operator's metadata had to be learned
   RecipeHits,        // graphs that ran as a recipe
   RecipeMisses,      // graphs that did not, although they were whole

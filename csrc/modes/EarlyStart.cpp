@@ -1,0 +1,67 @@
+#include "modes/EarlyStart.h"
+
+#include <c10/macros/Macros.h>
+
+namespace openhpu {
+namespace {
+thread_local char this_thread;  // its address tells threads apart
+}
+
+bool EarlyStart::due(uint64_t prefix, size_t nodes) {
+  if (C10_LIKELY(thread_ == &this_thread)) return false;
+  thread_ = &this_thread;
+  if (nodes == 0) return false;
+  if (current_) return true;
+  if (first_boundary_ != 0) return false;
+  first_boundary_ = prefix;
+  const auto known = boundaries_.find(prefix);
+  if (known == boundaries_.end()) return false;
+  current_ = known->second;
+  return true;
+}
+
+void EarlyStart::decide(Step& step) {
+  const bool wanted = step.first_boundary != 0 && 2 * step.waits > step.sights;
+  if (wanted == step.in_pieces) return;
+  step.in_pieces = wanted;
+  if (wanted)
+    boundaries_[step.first_boundary] = &step;
+  else if (const auto known = boundaries_.find(step.first_boundary); known != boundaries_.end() && known->second == &step)
+    boundaries_.erase(known);
+}
+
+void EarlyStart::flushed(uint64_t whole) {
+  if (steps_.size() >= kMostSteps) {
+    // Only what was learned of waits is lost.
+    steps_.clear();
+    boundaries_.clear();
+    since_wait_.clear();
+    current_ = nullptr;
+  }
+  Step* step = current_ ? current_ : &steps_[whole];
+  if (!current_ && step->first_boundary == 0) step->first_boundary = first_boundary_;
+  decide(*step);  // by what followed the sights before this one
+  if (++step->sights >= kMemory) {
+    step->sights /= 2;
+    step->waits /= 2;
+  }
+  if (since_wait_.size() <= kMostGraphs) since_wait_.push_back(step);
+  begin();
+}
+
+void EarlyStart::begin() noexcept {
+  current_ = nullptr;
+  first_boundary_ = 0;
+}
+
+void EarlyStart::waited() {
+  // Of many graphs handed over without a wait all but the last had time to begin.
+  if (since_wait_.size() <= kMostGraphs)
+    for (auto* step : since_wait_) {
+      ++step->waits;
+      decide(*step);
+    }
+  since_wait_.clear();
+}
+
+}  // namespace openhpu
