@@ -37,7 +37,7 @@ class EarlyStart {
   void decide(Step& step);
 
   static constexpr size_t kMostSteps = 4096;
-  static constexpr uint32_t kMemory = 16;  // sights after which old ones count half
+  static constexpr uint32_t kMemory = 8;  // sights after which old ones count half
   static constexpr size_t kMostGraphs = 2;
 
   const void* thread_ = nullptr;            // that recorded last

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <limits>
 
+#include "runtime/KernelThreads.h"
 #include "runtime/KernelWarnings.h"
 #include "runtime/events.h"
 #include "runtime/site.h"
@@ -136,6 +137,7 @@ void note_read(device::Device& d) {
 }
 
 uint64_t submit(device::Device& d, device::Command* command) {
+  if (!command->runs_anywhere()) release_host_team();
   const uint64_t sequence = d.queue().submit(command);
   d.stream(tls_stream[d.index()]).note(sequence);
   return sequence;

@@ -87,6 +87,11 @@ int threads_for(size_t largest_bytes) noexcept {
   return largest_bytes <= kOneThreadBytes ? 1 : kernel_threads();
 }
 
+void release_host_team() noexcept {
+  static const bool off = getenv("NOREL") != nullptr;
+  if (!off) omp_pause_resource_all(omp_pause_soft);
+}
+
 void apply_threads(int wanted) noexcept {
   if (wanted <= 0 || wanted == applied_threads) return;
   // Not at::set_num_threads: that also changes the default of threads that start later.

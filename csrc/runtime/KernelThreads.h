@@ -20,4 +20,9 @@ int threads_for(size_t largest_bytes) noexcept;
 void apply_threads(int wanted) noexcept;
 inline void apply_kernel_threads(size_t largest_bytes) noexcept { apply_threads(threads_for(largest_bytes)); }
 
+// A host thread hands over work for a team of threads: its own team, made by what the script computed on the CPU, ends,
+// and comes back with the next such computation. libgomp counts the threads of all teams, and where they are more than the
+// cores, every thread that waits at a barrier goes to sleep at once instead of polling.
+void release_host_team() noexcept;
+
 }  // namespace openhpu

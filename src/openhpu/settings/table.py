@@ -31,7 +31,8 @@ OPENHPU_VARIABLES = (
     ),
     Setting(
         "OPENHPU_SPIN_US", "int", 50, _FIRST_USE,
-        "Microseconds that a device's worker, or a host that waits for it, polls before it sleeps; none on one core.", low=0, high=1_000_000,
+        "Microseconds that a device's worker, or a host that waits for it, polls before it sleeps; none on one core.",
+        low=0, high=1_000_000,
     ),
     Setting(
         "OPENHPU_COMPILE", "choice", "background", _FIRST_USE,

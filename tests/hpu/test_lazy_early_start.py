@@ -1,0 +1,113 @@
+"""Steps that end in a read begin while the rest is still being recorded."""
+
+import pytest
+import torch
+
+import habana_frameworks.torch.core as htcore
+import openhpu
+from openhpu import _C
+
+from .support import make, train_step
+
+# Two pieces ahead of the rest: the forward, and the backward. On one core there is nobody to begin early.
+PIECES = 2 if _C.usable_cores() > 1 else 0
+
+
+def steps(number, read, name="mlp"):
+    """Losses of training steps; `read(i)`: whether the loss of step i is read at once."""
+    model, optimizer, x, target = make(name)
+    losses = []
+    for i in range(number):
+        loss = train_step(model, optimizer, x, target)
+        htcore.mark_step()
+        losses.append(loss.item() if read(i) else loss.detach())
+    return torch.tensor([float(loss) for loss in losses])
+
+
+def test_steps_whose_loss_is_read_run_in_pieces(counted):
+    steps(12, lambda i: True)
+    with counted() as work:
+        steps(5, lambda i: True)
+    assert work["graphs_started_early"] == 5 * PIECES
+    assert work["graphs_flushed"] >= 5 * (PIECES + 1)
+    assert work["graphs_cut"] == 0
+
+
+def test_steps_that_nobody_waits_for_stay_whole(counted):
+    steps(20, lambda i: False)
+    with counted() as work:
+        steps(5, lambda i: False)
+    assert work["graphs_started_early"] == 0
+
+
+@pytest.mark.parametrize("name", ["mlp", "convnet", "gpt"])
+def test_pieces_change_no_value(name):
+    read, unread = steps(6, lambda i: True, name), steps(6, lambda i: False, name)
+    assert torch.equal(read, unread)
+
+
+def test_the_forward_is_on_its_way_when_the_backward_is_recorded(counted):
+    model, optimizer, x, target = make("mlp")
+    flushed = []
+    for _ in range(12):
+        train_step(model, optimizer, x, target).item()
+    next(model.parameters()).register_hook(lambda grad: flushed.append(openhpu.counters()["graphs_flushed"]))
+    before = openhpu.counters()["graphs_flushed"]
+    train_step(model, optimizer, x, target).item()
+    assert flushed[-1] - before == min(PIECES, 1)
+
+
+def test_a_loss_that_is_read_now_and_then_does_not_cut_the_other_steps(counted):
+    steps(30, lambda i: i % 10 == 9)
+    with counted() as work:
+        steps(40, lambda i: i % 10 == 9)
+    # At most the step after a read is in doubt.
+    assert work["graphs_started_early"] <= 4 * PIECES
+
+
+def test_a_loop_that_stops_reading_is_whole_again(counted):
+    steps(6, lambda i: True)
+    steps(20, lambda i: False)
+    with counted() as work:
+        steps(5, lambda i: False)
+    assert work["graphs_started_early"] == 0
+
+
+def test_pieces_hold_no_more_memory_than_eager_mode_does(script):
+    code = """
+        import torch
+        import habana_frameworks.torch.core as htcore
+        from torch import nn
+        import openhpu
+
+        model = nn.Sequential(*(nn.Sequential(nn.Linear(128, 128), nn.GELU()) for _ in range(6))).to("hpu")
+        optimizer = torch.optim.AdamW(model.parameters())
+        x = torch.randn(512, 128, device="hpu")
+
+        def step():
+            optimizer.zero_grad()
+            loss = model(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            htcore.mark_step()
+            return loss.item()
+
+        for _ in range(4):
+            step()
+        torch.hpu.reset_peak_memory_stats()
+        before = openhpu.counters()["graphs_started_early"]
+        step()
+        print(torch.hpu.memory_stats()["MaxInUse"], openhpu.counters()["graphs_started_early"] - before)
+    """
+    peak, started = map(int, script(code).out.split())
+    eager, _ = map(int, script(code, PT_HPU_LAZY_MODE="0").out.split())
+    assert started == PIECES
+    assert peak <= 1.05 * eager
+
+
+def test_deterministic_algorithms_cut_alike():
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert torch.equal(steps(6, lambda i: True), steps(6, lambda i: True))
+    finally:
+        torch.use_deterministic_algorithms(False)

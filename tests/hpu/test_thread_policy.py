@@ -1,0 +1,193 @@
+"""How many threads there are, where they may run, and that it makes no difference which of them runs a command."""
+
+import pytest
+
+from openhpu import _C
+
+ONE_CORE = """
+    import os
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+"""
+
+TRAINING = """
+    import torch
+    from torch import nn
+    import habana_frameworks.torch.core as htcore
+    from openhpu import _C
+
+    def train(steps=4):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(64, 300), nn.ReLU(), nn.Linear(300, 300), nn.ReLU(), nn.Linear(300, 10))
+        model = model.to("hpu")
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+        x, y = torch.randn(256, 64).to("hpu"), torch.randint(10, (256,)).to("hpu")
+        losses = []
+        for _ in range(steps):
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            htcore.mark_step()
+            losses.append(loss.item())
+        return losses
+
+    def tasks():
+        import os
+        found = {}
+        for task in os.listdir("/proc/self/task"):
+            with open(f"/proc/self/task/{task}/status") as file:
+                fields = dict(line.split(":", 1) for line in file)
+            found[task] = (fields["Name"].strip(), fields["Cpus_allowed_list"].strip())
+        return found
+"""
+
+
+def test_every_thread_may_run_where_the_process_may(script):
+    out = script(
+        TRAINING
+        + """
+    train()
+    found = tasks()
+    import os
+    print({cores for _, cores in found.values()} == {found[str(os.getpid())][1]})
+    # Kernels of two sizes, other threads that feed the device, the script's own work on the CPU.
+    import threading
+    other = threading.Thread(target=train)
+    other.start()
+    other.join()
+    torch.randn(400, 400) @ torch.randn(400, 400)
+    train()
+    print({cores for _, cores in tasks().values()} == {found[str(os.getpid())][1]})
+    """
+    ).out
+    assert out.split() == ["True", "True"]
+
+
+def test_the_threads_of_a_device_are_bounded(script):
+    out = script(
+        TRAINING
+        + """
+    torch.randn(400, 400) @ torch.randn(400, 400)  # the script's own team
+    before = tasks()
+    x = torch.ones(600, 600, device="hpu")
+    for _ in range(3):
+        train()
+        (x @ x).sum().item()
+    # Teams take the name of who made them.
+    made = [name for task, (name, _) in tasks().items() if task not in before and name.startswith("hpu:")]
+    print(len(made) <= _C.kernel_threads(), _C.kernel_threads() <= _C.usable_cores())
+    """
+    ).out
+    assert out.split() == ["True", "True"]
+
+
+def test_a_process_of_one_core_has_no_worker_and_computes_the_same(script):
+    code = (
+        TRAINING
+        + """
+    print(*train(), sum(name == "hpu:0" for name, _ in tasks().values()), _C.kernel_threads())
+    """
+    )
+    *alone, workers, threads = script(ONE_CORE + code).out.split()
+    assert (workers, threads) == ("0", "1")
+    *beside, _, threads = script("    import torch\n    torch.set_num_threads(1)\n" + code).out.split()
+    assert threads == "1"
+    assert alone == beside
+
+
+@pytest.mark.parametrize("processes", [1, 2, 64])
+def test_ranks_of_a_launcher_share_the_cores(script, processes):
+    out = script(
+        TRAINING + "    train(1)\n    print(_C.kernel_threads(), _C.usable_cores())",
+        LOCAL_WORLD_SIZE=str(processes), LOCAL_RANK="0", OMP_NUM_THREADS="64",
+    ).out  # fmt: skip
+    cores = _C.usable_cores()
+    assert out.split() == [str(max(1, cores // processes)), str(cores)]
+
+
+def test_more_threads_than_cores_are_not_used(script):
+    out = script(TRAINING + "    train(1)\n    print(_C.kernel_threads())", OMP_NUM_THREADS="64").out
+    assert out == str(_C.usable_cores())
+
+
+def test_the_scripts_own_number_of_threads_stays(script):
+    out = script(
+        ONE_CORE
+        + TRAINING
+        + """
+    torch.set_num_threads(3)
+    train()
+    print(torch.get_num_threads(), _C.kernel_threads())
+    """
+    ).out
+    assert out.split() == ["3", "1"]
+
+
+def test_modes_of_the_host_do_not_reach_commands_that_it_runs(script):
+    # With one core every command runs on the thread that submits it.
+    out = script(
+        ONE_CORE
+        + """
+    import warnings
+    import torch
+    import habana_frameworks.torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    x = torch.full((8, 8), 1e-30, device="hpu")
+    expected = (x * 1e-10).cpu()
+    assert expected[0, 0] > 0
+
+    if torch.set_flush_denormal(True):
+        assert torch.equal((x * 1e-10).cpu() > 0, expected > 0)
+        assert (torch.tensor([1e-30]) * 1e-10).item() == 0  # the script's own setting is as it was
+        torch.set_flush_denormal(False)
+
+    a = torch.full((8, 8), 1.001, device="hpu")
+    exact = (a @ a).cpu()
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal((a @ a).cpu(), exact)
+
+    class Devices(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.extend(v.device.type for v in args if isinstance(v, torch.Tensor))
+            return func(*args, **(kwargs or {}))
+
+    seen = []
+    with Devices():
+        (a @ a).add(1).sum().item()
+    assert set(seen) == {"hpu"}, seen
+
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        (a @ a).sum().item()
+    names = [event.name for event in profile.events()]
+    assert names.count("aten::mm") == 1, names
+
+    y = torch.ones(4, device="hpu", requires_grad=True)
+    (y * 3).sum().backward()
+    assert y.grad.tolist() == [3.0] * 4 and torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
+    with torch.inference_mode():
+        z = (a + 1).cpu()
+    assert z.is_inference()
+    print("same")
+    """
+    ).out
+    assert out == "same"
+
+
+def test_an_error_of_a_command_that_the_host_ran_is_reported_like_any_other(script):
+    out = script(
+        ONE_CORE
+        + """
+    import torch
+    import habana_frameworks.torch
+    table, index = torch.ones(3, 2, device="hpu"), torch.zeros(2, dtype=torch.long, device="hpu")
+    torch.nn.functional.embedding(index, table)
+    torch.nn.functional.embedding(index + 9, table)
+    try:
+        torch.hpu.synchronize()
+    except IndexError as error:
+        print("The operator aten::" in str(error))
+    print((table + 1).sum().item())
+    """
+    ).out
+    assert out.split() == ["True", "12.0"]
