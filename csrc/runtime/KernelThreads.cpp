@@ -88,8 +88,7 @@ int threads_for(size_t largest_bytes) noexcept {
 }
 
 void release_host_team() noexcept {
-  static const bool off = getenv("NOREL") != nullptr;
-  if (!off) omp_pause_resource_all(omp_pause_soft);
+  omp_pause_resource_all(omp_pause_soft);
 }
 
 void apply_threads(int wanted) noexcept {
