@@ -49,10 +49,23 @@ struct MemoryPool::Impl {
   BlockTable live_blocks;
   BlockSlab descriptors;
   MemoryStats stats;
+  uint64_t faults_left = 0;  // allocations that are still to fail, for tests
+  uint64_t sound_left = 0;   // allocations before them
+  uint64_t injected = 0;
 
   std::mutex protection_mutex;
   std::atomic<bool> is_protected{false};
   unsigned scopes = 0;
+
+  bool fails() noexcept {
+    if (sound_left > 0) {
+      --sound_left;
+      return false;
+    }
+    --faults_left;
+    ++injected;
+    return true;
+  }
 
   std::string out_of_memory_text(size_t nbytes) const {
     return "FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::" + with_unit(nbytes) + " on " + name +
@@ -128,6 +141,7 @@ void* MemoryPool::allocate(size_t nbytes) {
   // The first comparison also keeps the rounding from overflowing.
   const size_t bytes = nbytes <= reserved_ ? round_up(std::max<size_t>(nbytes, 1), kAlignment) : 0;
   Block* block = bytes ? impl.free_blocks.best_fit(bytes) : nullptr;
+  if (impl.faults_left > 0 && impl.fails()) [[unlikely]] block = nullptr;
   if (!block) throw OutOfMemory(impl.out_of_memory_text(nbytes));
 
   // What can throw comes before what changes the pool.
@@ -224,6 +238,18 @@ void MemoryPool::trim() {
     const uintptr_t end = (block->address + block->bytes) / page_size() * page_size();
     if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
   }
+}
+
+void MemoryPool::fail_allocations(uint64_t first, uint64_t times) {
+  std::lock_guard lock(impl_->mutex);
+  impl_->sound_left = first > 0 ? first - 1 : 0;
+  impl_->faults_left = first > 0 ? times : 0;
+  impl_->injected = 0;
+}
+
+uint64_t MemoryPool::injected_failures() const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->injected;
 }
 
 void MemoryPool::set_protection(bool enabled) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 
+#include "graph/Misplaced.h"
 #include "modes/Eager.h"
 #include "ops/OpKernel.h"
 #include "runtime/HPUDevice.h"
@@ -39,6 +40,11 @@ c10::intrusive_ptr<c10::TensorImpl> tensor_over(
 }
 
 }  // namespace
+
+void clear_outputs(const PlannedOutput* outputs, size_t count) noexcept {
+  for (size_t i = 0; i < count; ++i)
+    if (outputs[i].nbytes > 0) std::memset(outputs[i].ptr, 0, outputs[i].nbytes);
+}
 
 CallRunner& CallRunner::of(device::Device& device) {
   static std::array<CallRunner*, kMaxDevices> runners{};  // left behind: the process may be ending
@@ -165,9 +171,8 @@ void CallRunner::fill_stack(const CallTemplate& call, const OperandMemory* opera
 
 void CallRunner::keep_outputs(const ShapeEntry& entry, const OutputMemory* outputs) {
   size_t i = 0;
-  // A kernel whose order of allocations varies may put one output where another belongs: copies leave by way of a
-  // buffer, after all have been looked at.
-  std::vector<std::pair<void*, std::vector<char>>> misplaced;
+  // A kernel whose order of allocations varies may put one output where another belongs.
+  Misplaced misplaced;
   for (const auto& value : stack_) {
     for_each_tensor(value, [&](const at::Tensor& t) {
       const auto& spec = entry.outputs[i++];
@@ -186,21 +191,18 @@ void CallRunner::keep_outputs(const ShapeEntry& entry, const OutputMemory* outpu
           *output.allocated = c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(
               laid_out.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
         } else {
-          const auto* data = static_cast<const char*>(laid_out.const_data_ptr());
-          misplaced.emplace_back(output.data, std::vector<char>(data, data + output.nbytes));
+          misplaced.add(output.data, laid_out.storage());
         }
         return;
       }
       if (output.allocated) {
         *output.allocated = c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage.unsafeGetStorageImpl());
       } else if (C10_UNLIKELY(storage.data() != output.data) && output.nbytes > 0) {
-        const auto* data = static_cast<const char*>(storage.data());
-        misplaced.emplace_back(output.data, std::vector<char>(data, data + output.nbytes));
+        misplaced.add(output.data, storage);
       }
     });
   }
-  for (const auto& [to, bytes] : misplaced) std::memcpy(to, bytes.data(), bytes.size());
-  if (!misplaced.empty()) count(Counter::OutputsCopied, misplaced.size());
+  misplaced.deliver(device_);
 }
 
 void CallRunner::run(
@@ -213,17 +215,23 @@ void CallRunner::run(
       runner.stack_.clear();  // after an error it still holds what the kernel was given or made
     }
   } clear{*this};
-  {
-    KernelScope of_operands(device_.workspace(), nullptr, 0, false);
-    fill_stack(call, operands, numbers);
-  }
   planned_.clear();
   for (size_t k = 0; k < entry.storages.size(); ++k)
     if (!outputs[k].allocated) planned_.push_back({outputs[k].data, outputs[k].nbytes, entry.storages[k].ordinal});
-  apply_kernel_threads(call.largest);
-  KernelScope scope(device_.workspace(), planned_.data(), planned_.size(), /*record=*/false);
-  call.kernel->call_cpu(stack_);
-  keep_outputs(entry, outputs);
+  try {
+    {
+      KernelScope of_operands(device_.workspace(), nullptr, 0, false);
+      fill_stack(call, operands, numbers);
+    }
+    apply_kernel_threads(call.largest);
+    KernelScope scope(device_.workspace(), planned_.data(), planned_.size(), /*record=*/false);
+    call.kernel->call_cpu(stack_);
+    keep_outputs(entry, outputs);
+  } catch (...) {
+    // What comes after it runs as well. Zeros are indices that exist; what lay there before could be any.
+    clear_outputs(planned_.data(), planned_.size());
+    throw;
+  }
 }
 
 }  // namespace openhpu

@@ -26,6 +26,9 @@ struct OutputMemory {
   c10::intrusive_ptr<c10::StorageImpl>* allocated = nullptr;
 };
 
+// Zeros in the memory of outputs that a failed kernel should have filled.
+void clear_outputs(const PlannedOutput* outputs, size_t count) noexcept;
+
 // Runs calls: PyTorch's CPU kernels on CPU tensors over their operands' memory. One for each device.
 //
 // The tensors are kept and pointed at the next call's operands, so that in a steady state nothing is allocated. The host

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "device/wait_hook.h"
 #include "ops/OpKernel.h"
@@ -127,21 +128,42 @@ void GraphCache::request(const Entry& entry, const Graph& graph) {
     c->state = State::Failed;
     return;
   }
-  const uint64_t shape_free = shape_free_hash(graph);
-  if (latest_.size() > max_graphs_) latest_.clear();  // only causes of recompilations are lost
-  auto& latest = latest_[shape_free];
+  auto& latest = latest_like(graph);
+  std::optional<Recompilation> recompilation;
   if (c->compiled)
-    recompilations_.push_back(compare_graphs(*c->compiled, graph, /*numbers_only=*/true));
+    recompilation = compare_graphs(*c->compiled, graph, /*numbers_only=*/true);
   else if (latest)
-    recompilations_.push_back(compare_graphs(*latest, graph, /*numbers_only=*/false));
+    recompilation = compare_graphs(*latest, graph, /*numbers_only=*/false);
   std::chrono::steady_clock::time_point not_before;
-  if (c->compiled || latest) not_before = std::chrono::steady_clock::now() + kRestBeforeRecompiling;
-  c->compiled = latest = std::make_shared<const Graph>(graph);
-  c->state = State::Compiling;
-  open_.emplace(c->id, c);
+  if (recompilation) not_before = std::chrono::steady_clock::now() + kRestBeforeRecompiling;
+  auto compared = std::make_shared<Graph>();
+  compared->nodes = graph.nodes;
+  compared->numbers = graph.numbers;
+  send(c, {c->id, graph, c->variable, c->formulas, entry.symbols, {}, not_before});
+  c->compiled = latest = std::move(compared);
   c->requested_at = c->sights;
-  requests_.push_back({c->id, graph, c->variable, c->formulas, entry.symbols, {}, not_before});
+  if (!recompilation) return;
+  count(Counter::Recompilations);
+  ++recompiled_;
+  recompilations_.push_back(std::move(*recompilation));
+  if (recompilations_.size() > kMostRecompilations) recompilations_.pop_front();
+}
+
+// The compilation counts as open only when the request is there that will be answered.
+void GraphCache::send(const std::shared_ptr<Compilation>& c, CompileRequest request) {
+  requests_.push_back(std::move(request));
+  open_.emplace(c->id, c);
+  c->state = State::Compiling;
   requests_changed_.notify_one();
+}
+
+std::shared_ptr<const Graph>& GraphCache::latest_like(const Graph& graph) {
+  auto& latest = latest_[shape_free_hash(graph)];
+  latest.used = ++latest_used_;
+  if (latest_.size() > kMostLatest)  // only the cause of a recompilation is lost
+    latest_.erase(std::min_element(
+        latest_.begin(), latest_.end(), [](const auto& a, const auto& b) { return a.second.used < b.second.used; }));
+  return latest.graph;
 }
 
 template <class Done>
@@ -173,9 +195,9 @@ void GraphCache::wait_for(Lock& lock, const Compilation& compilation) {
 std::shared_ptr<Recipe> GraphCache::recipe_for(const Graph& graph, uint64_t hash, bool& waited, bool recurs) {
   if (policy_ == CompilePolicy::Off) return nullptr;
   std::unique_lock lock(mutex_);
-  const size_t known = recompilations_.size();
+  const uint64_t known = recompiled_;
   auto recipe = decide(graph, hash, waited, recurs, lock);
-  if (C10_LIKELY(recompilations_.size() <= known) || !listening(kRecompilation)) return recipe;
+  if (C10_LIKELY(recompiled_ == known) || !listening(kRecompilation) || recompilations_.empty()) return recipe;
   const auto r = recompilations_.back();
   lock.unlock();  // a listener takes Python's lock
   emit(kRecompilation, {{"cause", r.cause}, {"op", r.op}, {"argument", r.argument},
@@ -240,12 +262,9 @@ std::shared_ptr<GraphCache::Compilation> GraphCache::compile_with(
     const Graph& graph, std::vector<std::pair<uint32_t, std::string>> constants) {
   std::lock_guard lock(mutex_);
   auto c = new_compilation(graph);
-  c->state = State::Compiling;
-  open_.emplace(c->id, c);
-  requests_.push_back({c->id, graph, c->variable, {}, {}, std::move(constants), {}});
-  requests_changed_.notify_one();
   std::erase_if(private_, [](const auto& p) { return p.expired(); });
   private_.push_back(c);
+  send(c, {c->id, graph, c->variable, {}, {}, std::move(constants), {}});
   return c;
 }
 
@@ -315,7 +334,7 @@ std::vector<std::shared_ptr<const CompiledGraph>> GraphCache::recipes() const {
 
 std::vector<Recompilation> GraphCache::recompilations() const {
   std::lock_guard lock(mutex_);
-  return recompilations_;
+  return {recompilations_.begin(), recompilations_.end()};
 }
 
 size_t GraphCache::size() const {

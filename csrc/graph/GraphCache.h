@@ -52,7 +52,7 @@ class GraphCache {
     uint64_t requested_at = 0;      // the sighting
     size_t requests = 0;
     std::shared_ptr<CompiledGraph> result;
-    std::shared_ptr<const Graph> compiled;  // as it was when it was last sent to the compiler
+    std::shared_ptr<const Graph> compiled;  // nodes and numbers, as it was when it was last sent to the compiler
   };
 
   void configure(CompilePolicy policy, size_t max_graphs);
@@ -81,7 +81,9 @@ class GraphCache {
   // Blocks until nothing waits to be compiled. Returns false at the deadline (seconds; negative: none).
   bool wait_idle(double seconds);
   std::vector<std::shared_ptr<const CompiledGraph>> recipes() const;
-  // Compilations of programs that had been compiled for other sizes, numbers, ... before, in order.
+  // Compilations of programs that had been compiled for other sizes, numbers, ... before, in order: the last ones. The
+  // counter `recompilations` is of all.
+  static constexpr size_t kMostRecompilations = 1024;
   std::vector<Recompilation> recompilations() const;
   size_t size() const;
   void clear();
@@ -109,6 +111,8 @@ class GraphCache {
   void join_family(Entry& entry, const Graph& graph);
   std::shared_ptr<Compilation> new_compilation(const Graph& graph);
   void request(const Entry& entry, const Graph& graph);
+  void send(const std::shared_ptr<Compilation>& compilation, CompileRequest request);
+  std::shared_ptr<const Graph>& latest_like(const Graph& graph);
   template <class Done>
   bool wait_until(Lock& lock, double seconds, Done&& done);
   void wait_for(Lock& lock, const Compilation& compilation);
@@ -122,8 +126,16 @@ class GraphCache {
   std::unordered_multimap<uint64_t, std::weak_ptr<Family>> families_;  // by hash of the structure
   std::unordered_map<uint64_t, std::shared_ptr<Compilation>> open_;    // being compiled, by id
   std::deque<CompileRequest> requests_;
-  std::unordered_map<uint64_t, std::shared_ptr<const Graph>> latest_;  // by shape_free_hash: the last one compiled
-  std::vector<Recompilation> recompilations_;
+  // By shape_free_hash: nodes and numbers of the last one compiled. Of so many programs, the most recent ones.
+  static constexpr size_t kMostLatest = 256;
+  struct Latest {
+    std::shared_ptr<const Graph> graph;
+    uint64_t used = 0;
+  };
+  std::unordered_map<uint64_t, Latest> latest_;
+  uint64_t latest_used_ = 0;
+  std::deque<Recompilation> recompilations_;
+  uint64_t recompiled_ = 0;
   std::vector<std::weak_ptr<Compilation>> private_;  // of compile_with
   uint64_t next_id_ = 1;
   std::atomic<uint64_t> version_{1};

@@ -1,5 +1,6 @@
 #include "graph/GraphCommand.h"
 
+#include <cstring>
 #include <mutex>
 
 #include "ops/OpKernel.h"
@@ -35,7 +36,13 @@ void GraphCommand::run() {
   const auto& values = numbers.empty() ? whole.numbers : numbers;
   device::MemoryPool::AccessScope access(device_->memory());
   if (recipe) {
-    recipe->run(*device_, memory, values);
+    try {
+      recipe->run(*device_, memory, values);
+    } catch (...) {
+      for (const auto& slot : memory)  // as an operator that fails, see CallRunner
+        if (slot.fresh && slot.data) std::memset(slot.data, 0, slot.nbytes);
+      throw;
+    }
     return;
   }
   NodeRunner runner(*device_);

@@ -1,24 +1,27 @@
 #include "graph/NodeRunner.h"
 
+#include <cstring>
+
 #include "graph/CallRunner.h"
 
 namespace openhpu {
 
-SlotMemory NodeRunner::memory_of_slot(uint32_t slot) {
+SlotMemory NodeRunner::memory_of_slot(uint32_t slot, bool after_error) {
   auto memory = (*slots_)[slot];
   if (memory.assigned) return memory;
   auto& storage = storages_[slot];
   if (!storage) {
-    // Memory without contents that no operator made (torch.empty).
+    // Memory without contents that no operator made (torch.empty), or that one should have made that failed.
     auto* allocator = c10::GetAllocator(c10::kCPU);
     storage = c10::make_intrusive<c10::StorageImpl>(
         c10::StorageImpl::use_byte_size_t(), memory.nbytes, allocator->allocate(memory.nbytes), nullptr, false);
+    if (after_error && memory.nbytes > 0) std::memset(storage->mutable_data(), 0, memory.nbytes);
   }
   memory.data = storage->mutable_data();
   return memory;
 }
 
-void NodeRunner::run_node(const Graph& graph, const Graph::Node& node) {
+void NodeRunner::run_node(const Graph& graph, const Graph::Node& node, bool after_error) {
   const CallTemplate& call = *node.entry->call;
   const uint64_t* places = graph.operand_places(node);
   KernelScope empties(device_.workspace(), nullptr, 0, false);
@@ -27,7 +30,7 @@ void NodeRunner::run_node(const Graph& graph, const Graph::Node& node) {
     if (o.on_host) continue;
     const uint64_t place = *places++;
     const uint32_t slot = Graph::slot_of(place);
-    const auto memory = memory_of_slot(slot);
+    const auto memory = memory_of_slot(slot, after_error);
     operands_.push_back({memory.data, memory.nbytes, static_cast<int64_t>(Graph::offset_of(place)), slot});
   }
   outputs_.clear();
@@ -61,9 +64,9 @@ void NodeRunner::run(
   std::exception_ptr error;
   for (uint32_t n = 0; n < graph.nodes.size(); ++n) {
     try {
-      run_node(graph, graph.nodes[n]);
+      run_node(graph, graph.nodes[n], error != nullptr);
     } catch (...) {
-      // As in eager mode the operators after it still run, if on garbage.
+      // As in eager mode the operators after it still run, on zeros.
       if (!error) {
         error = std::current_exception();
         failed = n;

@@ -17,6 +17,7 @@ struct SlotMemory {
   void* data = nullptr;
   size_t nbytes = 0;
   bool assigned = false;  // by the host
+  bool fresh = false;     // made by the graph
 };
 
 // Runs nodes one by one, over the slots' memory. Worker thread only.
@@ -30,8 +31,8 @@ class NodeRunner {
   size_t failed = 0;
 
  private:
-  SlotMemory memory_of_slot(uint32_t slot);
-  void run_node(const Graph& graph, const Graph::Node& node);
+  SlotMemory memory_of_slot(uint32_t slot, bool after_error);
+  void run_node(const Graph& graph, const Graph::Node& node, bool after_error);
 
   device::Device& device_;
   const std::vector<SlotMemory>* slots_ = nullptr;

@@ -8,6 +8,7 @@
 #include <bit>
 #include <cstring>
 
+#include "graph/Misplaced.h"
 #include "modes/Eager.h"
 #include "runtime/KernelMemory.h"
 #include "runtime/events.h"
@@ -95,8 +96,9 @@ void Recipe::set_arguments(const std::vector<SlotMemory>& slots, const std::vect
   }
 }
 
-void Recipe::deliver(const std::vector<at::Tensor>& results, const std::vector<SlotMemory>& slots) {
-  size_t copied = 0;
+void Recipe::deliver(
+    device::Device& device, const std::vector<at::Tensor>& results, const std::vector<SlotMemory>& slots) {
+  Misplaced misplaced;
   for (size_t k = 0; k < results.size(); ++k) {
     const auto& spec = outputs_[k];
     const auto& memory = slots[spec.slot];
@@ -110,10 +112,9 @@ void Recipe::deliver(const std::vector<at::Tensor>& results, const std::vector<S
             c10::DataPtr(memory.data, nullptr, &delete_nothing, c10::Device(c10::kCPU)), nullptr, false)),
         c10::DispatchKeySet(c10::DispatchKey::CPU), c10::scalarTypeToTypeMeta(spec.dtype));
     impl->set_sizes_and_strides(spec.sizes, spec.strides, spec.offset);
-    at::Tensor(std::move(impl)).copy_(result);
-    ++copied;
+    misplaced.add(at::Tensor(std::move(impl)), result);
   }
-  if (copied) count(Counter::OutputsCopied, copied);
+  misplaced.deliver(device);
 }
 
 void Recipe::run(
@@ -128,7 +129,15 @@ void Recipe::run(
     if (output.ordinal >= 0) planned_.push_back({memory.data, memory.nbytes, static_cast<uint32_t>(output.ordinal)});
   }
   KernelScope scope(device.workspace(), planned_.data(), planned_.size(), /*record=*/!ordinals_known_);
-  const auto results = compiled_->model_->run(arguments_);
+  const auto results = [&] {
+    try {
+      return compiled_->model_->run(arguments_);
+    } catch (...) {
+      // Its code says only that a call failed.
+      if (scope.out_of_memory()) std::rethrow_exception(scope.out_of_memory());
+      throw;
+    }
+  }();
   TORCH_CHECK(
       results.size() == outputs_.size(), "recipe ", manifest.name, " returned ", results.size(),
       " tensors where its manifest names ", outputs_.size());
@@ -140,7 +149,7 @@ void Recipe::run(
       if (t.storage_offset() == 0 && output.offset == 0 && t.storage().nbytes() == slots[output.slot].nbytes)
         output.ordinal = scope.ordinal_of(t.storage().data());
     }
-  deliver(results, slots);
+  deliver(device, results, slots);
   count(Counter::ExternalKernels, manifest.external_kernels);
 }
 

@@ -88,7 +88,7 @@ class Recipe {
     int64_t ordinal;  // which of the code's allocations it is, known after the first run; negative: to be copied
   };
   void set_arguments(const std::vector<SlotMemory>& slots, const std::vector<uint64_t>& numbers);
-  void deliver(const std::vector<at::Tensor>& results, const std::vector<SlotMemory>& slots);
+  void deliver(device::Device& device, const std::vector<at::Tensor>& results, const std::vector<SlotMemory>& slots);
 
   std::shared_ptr<CompiledGraph> compiled_;
   std::vector<at::Tensor> arguments_;

@@ -51,7 +51,8 @@ struct ShapeEntry {
 // Its count of references apart from it: hosts count them at each call, and the worker reads the entry.
 inline std::shared_ptr<ShapeEntry> new_entry() { return std::shared_ptr<ShapeEntry>(new ShapeEntry()); }
 
-// Entries by signature, for one operator. Thread-safe; bounded.
+// Entries by signature, for one operator. Thread-safe; bounded: when it is full, a new entry takes the place of one that
+// was not found for long. Entries in use keep theirs, since recorded graphs are known by them.
 class ShapeCache {
  public:
   static constexpr size_t kMaxEntries = 8192;
@@ -69,11 +70,19 @@ class ShapeCache {
   struct Slot {
     c10::SmallVector<uint64_t, 32> words;
     std::shared_ptr<const ShapeEntry> entry;
+    bool found = false;  // since the hand came by
   };
+  using Slots = std::unordered_map<uint64_t, Slot>;
+  size_t next_victim() noexcept;
+
   SpinLock lock_;
-  std::unordered_map<uint64_t, Slot> slots_;
+  Slots slots_;
+  std::vector<Slots::value_type*> order_;  // as on a clock, where `hand_` looks for an entry that nobody uses
+  size_t hand_ = 0;
   static constexpr size_t kMostSiblings = 32;
-  std::unordered_map<uint64_t, std::vector<std::shared_ptr<const ShapeEntry>>> families_;
+  static constexpr size_t kMostFamilies = 1024;
+  using Families = std::unordered_map<uint64_t, std::vector<std::shared_ptr<const ShapeEntry>>>;
+  Families families_;
 };
 
 }  // namespace openhpu

@@ -45,7 +45,10 @@ void Signature::add_value(const c10::IValue& v, bool by_type) {
     for (size_t i = 0; i < list.size(); ++i) add(list.get(i));
   } else if (v.isDoubleList()) {
     tag('D');
-    add(v.toDoubleList().size());
+    const auto list = v.toDoubleList();
+    add(list.size());
+    // By value: numbers in a list of floats are no numbers of the call's template.
+    for (size_t i = 0; i < list.size(); ++i) add(std::bit_cast<uint64_t>(list.get(i)));
   } else if (v.isString()) {
     tag('s');
     const auto& s = v.toStringRef();

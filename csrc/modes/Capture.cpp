@@ -5,6 +5,7 @@
 #include <c10/util/Exception.h>
 
 #include <cstring>
+#include <functional>
 #include <numeric>
 
 #include "modes/Lazy.h"
@@ -91,20 +92,30 @@ Capture::Capture(c10::DeviceIndex index, void* token, bool dry_run)
 
 Capture::~Capture() { abandon("it was dropped"); }
 
-void Capture::stop() {
-  if (!active_) return;
+// Ends the capture, and undoes a dry run as soon as all of it is on its way to the device. Returns why that could not be.
+std::exception_ptr Capture::stop() {
   active_ = false;
   actives[device_.index()].capture.store(nullptr, std::memory_order_release);
   g_captures.fetch_sub(1);
-  recorder_.end_capture();
+  std::function<void()> restore;
+  if (dry_run_) {
+    std::vector<std::pair<Member, size_t>> changed;
+    for (size_t i = 0; i < members_.size(); ++i)
+      if (members_[i].backup) changed.emplace_back(members_[i], graph_.slots[i].nbytes);
+    restore = [changed = std::move(changed), &d = device_] {
+      for (const auto& [member, nbytes] : changed) copy_on_device(d, member.data, member.backup.get(), nbytes);
+    };
+  }
+  auto error = recorder_.end_capture(std::move(restore));
+  for (const auto& s : states_) s.generator.unsafeGetGeneratorImpl()->set_state(*s.state);
+  return error;
 }
 
 void Capture::abandon(std::string why) {
   Recorder::Lock lock(recorder_);
   if (!active_) return;
   failure_ = std::move(why);
-  stop();
-  restore();
+  stop();  // what could not be handed over is kept, and the next flush tells
   graph_.clear();
   members_.clear();
   draws_.clear();
@@ -134,23 +145,35 @@ void Capture::forget(HPUMemory& memory) {
 
 void Capture::take(
     const Graph& piece, const std::vector<uint32_t>& slots, const std::vector<std::pair<uint32_t, uint32_t>>& seeds) {
-  const auto numbers = static_cast<uint32_t>(graph_.numbers.size());
-  for (const auto& node : piece.nodes) {
-    const auto& call = *node.entry->call;
-    graph_.nodes.push_back({node.entry, node.site, static_cast<uint32_t>(graph_.words.size()), numbers + node.numbers});
-    const uint64_t* word = piece.words.data() + node.words;
-    const uint64_t* end = word + words_of(node);
-    graph_.words.push_back(*word++);
-    for (size_t k = 0; k < call.operands.size(); ++k) {
-      if (call.operands[k].on_host) continue;
-      const uint32_t slot = slots[Graph::slot_of(*word)];
-      if (dry_run_ && call.operands[k].written) back_up(slot);
-      graph_.words.push_back(Graph::place(slot, static_cast<uint64_t>(Graph::offset_of(*word++))));
+  const size_t nodes = graph_.nodes.size(), words = graph_.words.size(), numbers = graph_.numbers.size();
+  try {
+    for (const auto& node : piece.nodes) {
+      const auto& call = *node.entry->call;
+      graph_.nodes.push_back({node.entry, node.site, static_cast<uint32_t>(graph_.words.size()),
+                              static_cast<uint32_t>(numbers) + node.numbers});
+      const uint64_t* word = piece.words.data() + node.words;
+      const uint64_t* end = word + words_of(node);
+      graph_.words.push_back(*word++);
+      for (size_t k = 0; k < call.operands.size(); ++k) {
+        if (call.operands[k].on_host) continue;
+        const uint32_t slot = slots[Graph::slot_of(*word)];
+        graph_.words.push_back(Graph::place(slot, static_cast<uint64_t>(Graph::offset_of(*word++))));
+      }
+      for (; word < end; ++word) graph_.words.push_back(slots[*word]);
     }
-    for (; word < end; ++word) graph_.words.push_back(slots[*word]);
+    graph_.numbers.insert(graph_.numbers.end(), piece.numbers.begin(), piece.numbers.end());
+    for (const auto& [number, draw] : seeds) draws_[draw].numbers.push_back(static_cast<uint32_t>(numbers) + number);
+  } catch (...) {
+    truncate(nodes, words, numbers);
+    throw;
   }
-  graph_.numbers.insert(graph_.numbers.end(), piece.numbers.begin(), piece.numbers.end());
-  for (const auto& [number, draw] : seeds) draws_[draw].numbers.push_back(numbers + number);
+}
+
+void Capture::truncate(size_t nodes, size_t words, size_t numbers) noexcept {
+  graph_.nodes.erase(graph_.nodes.begin() + static_cast<std::ptrdiff_t>(nodes), graph_.nodes.end());
+  graph_.words.resize(words);
+  graph_.numbers.resize(numbers);
+  for (auto& draw : draws_) std::erase_if(draw.numbers, [&](uint32_t number) { return number >= numbers; });
 }
 
 void Capture::append(const Graph& piece, const std::vector<std::pair<uint32_t, uint32_t>>& seeds) {
@@ -164,15 +187,9 @@ void Capture::back_up(uint32_t slot) {
   const size_t nbytes = graph_.slots[slot].nbytes;
   if (graph_.slots[slot].kind != Graph::SlotKind::Input || member.backup || !member.data) return;
   auto& pool = device_.memory();
-  member.backup = std::shared_ptr<void>(allocate_block(device_, nbytes), [&pool](void* data) { pool.free(data); });
-  copy_on_device(device_, member.backup.get(), member.data, nbytes);
-}
-
-void Capture::restore() {
-  for (size_t i = 0; i < members_.size(); ++i)
-    if (members_[i].backup)
-      copy_on_device(device_, members_[i].data, members_[i].backup.get(), graph_.slots[i].nbytes);
-  for (const auto& s : states_) s.generator.unsafeGetGeneratorImpl()->set_state(*s.state);
+  std::shared_ptr<void> backup(allocate_block(device_, nbytes), [&pool](void* data) { pool.free(data); });
+  copy_on_device(device_, backup.get(), member.data, nbytes);
+  member.backup = std::move(backup);
 }
 
 void Capture::note_draw(const std::optional<at::Generator>& generator, c10::DeviceIndex index) {
@@ -192,11 +209,9 @@ uint32_t Capture::last_draw() noexcept { return tls_last_draw; }
 std::unique_ptr<CapturedGraph> Capture::finish() {
   Recorder::Lock lock(recorder_);
   if (!active_) return nullptr;
-  try {
-    stop();
-  } catch (...) {
+  if (auto error = stop()) {
     failure_ = "the device has no room for its results";
-    throw;
+    std::rethrow_exception(error);
   }
   CapturedProgram program;
   for (size_t i = 0; i < members_.size(); ++i) {
@@ -212,10 +227,9 @@ std::unique_ptr<CapturedGraph> Capture::finish() {
       member.data = member.memory->data;
       member.held = share_memory(*member.memory);
     }
-    program.slots.push_back({member.data, slot.nbytes, alive || !fresh});
+    program.slots.push_back({member.data, slot.nbytes, alive || !fresh, fresh});
     program.held.push_back(std::move(member.held));
   }
-  restore();
   program.graph = std::move(graph_);
   count(Counter::GraphsCaptured);
   return std::make_unique<CapturedGraph>(device_, index_, std::move(program), std::move(draws_));

@@ -3,6 +3,7 @@
 #include <ATen/core/Generator.h>
 
 #include <atomic>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -65,7 +66,7 @@ class Capture {
   void append(const Graph& piece, const std::vector<std::pair<uint32_t, uint32_t>>& seeds);
   // What this holds does not change from replay to replay, unless something else writes to it.
   void note_weight(HPUMemory& memory) { weights_.insert(&memory); }
-  // In a dry run: keeps the contents that an operator is about to overwrite.
+  // In a dry run: keeps the contents that an operator is about to overwrite, before it is recorded.
   void back_up(uint32_t slot);
 
   // Before a seed is drawn.
@@ -74,8 +75,8 @@ class Capture {
   static uint32_t last_draw() noexcept;
 
  private:
-  void stop();
-  void restore();
+  std::exception_ptr stop();
+  void truncate(size_t nodes, size_t words, size_t numbers) noexcept;
 
   struct Member {
     HPUMemory* memory;  // null: the storage is gone

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "graph/Misplaced.h"
 #include "ops/Alias.h"
 #include "runtime/HPUAllocator.h"
 #include "runtime/HPUDevice.h"
@@ -86,14 +87,18 @@ void BoxedCommand::run() {
   apply_kernel_threads(largest);
   device::MemoryPool::AccessScope access(device_.memory());
   KernelScope scope(device_.workspace(), planned.data(), planned.size(), /*record=*/false);
-  kernel_.call_cpu(args);
-  deliver();
+  try {
+    kernel_.call_cpu(args);
+    deliver();
+  } catch (...) {
+    clear_outputs(planned.data(), planned.size());
+    throw;
+  }
 }
 
 void BoxedCommand::deliver() {
   size_t i = 0;
-  // An output that the kernel put elsewhere may lie where another belongs: all leave by way of a copy.
-  std::vector<std::pair<void*, std::vector<char>>> misplaced;
+  Misplaced misplaced;
   for (const auto& value : args) {
     for_each_tensor(value, [&](const at::Tensor& t) {
       const int32_t storage = i < fresh.size() ? fresh[i] : -1;
@@ -103,12 +108,10 @@ void BoxedCommand::deliver() {
       TORCH_INTERNAL_ASSERT(
           t.defined() && t.storage().nbytes() == plan.nbytes, kernel_.name(), " returned ",
           t.defined() ? t.storage().nbytes() : 0, " bytes where ", plan.nbytes, " were expected from its operands");
-      const char* data = static_cast<const char*>(t.storage().data());
-      if (data != plan.ptr && plan.nbytes > 0) misplaced.emplace_back(plan.ptr, std::vector<char>(data, data + plan.nbytes));
+      if (t.storage().data() != plan.ptr && plan.nbytes > 0) misplaced.add(plan.ptr, t.storage());
     });
   }
-  for (auto& [to, bytes] : misplaced) std::memcpy(to, bytes.data(), bytes.size());
-  if (!misplaced.empty()) count(Counter::OutputsCopied, misplaced.size());
+  misplaced.deliver(device_);
 }
 
 }  // namespace openhpu

@@ -21,6 +21,13 @@ namespace {
 std::atomic<size_t> max_graph_size{size_t{1} << 18};
 thread_local int learning_depth = 0;
 
+// The step for which this thread should wait before it goes on.
+struct Owed {
+  const Recorder* recorder = nullptr;
+  uint64_t step = 0;
+};
+thread_local Owed owed;
+
 std::array<std::atomic<Recorder*>, kMaxDevices> recorders{};
 
 Recorder* recorder_if_any(int pool) { return recorders[pool].load(std::memory_order_acquire); }
@@ -127,7 +134,6 @@ c10::Storage Recorder::fresh(c10::DeviceIndex index, size_t nbytes, uint32_t& sl
 }
 
 void Recorder::begin_node(const std::shared_ptr<const ShapeEntry>& entry, uint32_t site) {
-  if (C10_UNLIKELY(capture_ != nullptr)) choose_capture();
   graph_.nodes.push_back({entry, site, static_cast<uint32_t>(graph_.words.size()),
                           static_cast<uint32_t>(graph_.numbers.size())});
   add_word(entry->call->id);
@@ -136,7 +142,7 @@ void Recorder::begin_node(const std::shared_ptr<const ShapeEntry>& entry, uint32
 void Recorder::choose_capture() {
   const bool captured = current_capture(device_) == capture_;
   if (captured == captured_) return;
-  flush();
+  flush_locked();
   captured_ = captured;
 }
 
@@ -146,27 +152,33 @@ void Recorder::note_seed(uint32_t number) {
 
 bool Recorder::begin_capture(Capture& capture) {
   if (capture_) return false;
-  flush();
+  flush_locked();
   capture_ = &capture;
   return true;
 }
 
-void Recorder::end_capture() {
-  struct Off {
-    Recorder& recorder;
-    ~Off() {
-      recorder.capture_ = nullptr;
-      recorder.captured_ = false;
-      recorder.seeds_.clear();
-    }
-  } off{*this};
-  flush();
+std::exception_ptr Recorder::end_capture(std::function<void()> restore) {
+  std::exception_ptr error;
+  try {
+    flush_locked();
+  } catch (...) {
+    error = std::current_exception();
+  }
+  capture_ = nullptr;
+  captured_ = false;
+  seeds_.clear();
+  if (!restore) return error;
+  if (error)
+    after_flush_.push_back(std::move(restore));
+  else
+    restore();
+  return error;
 }
 
 void Recorder::end_node() {
   if (C10_LIKELY(graph_.nodes.size() < max_graph_size.load(std::memory_order_relaxed))) return;
   try {
-    flush();
+    flush_locked();
   } catch (const c10::OutOfMemoryError&) {
     overdue_ = true;
   }
@@ -217,7 +229,7 @@ void Recorder::start_early() {
   if (capture_ || learning_depth > 0 || flushing_ || device_.cores() == 1) return;
   piece_ = true;
   try {
-    flush();
+    flush_locked();
     count(Counter::GraphsStartedEarly);
   } catch (const c10::OutOfMemoryError&) {
   }
@@ -230,20 +242,30 @@ void Recorder::note_wait() {
 }
 
 void Recorder::require(HPUMemory& memory) {
-  Lock lock(*this);
-  if (memory.graph.load(std::memory_order_relaxed) == number_) flush();
-  assign_memory(memory);
+  {
+    Lock lock(*this);
+    if (memory.graph.load(std::memory_order_relaxed) == number_) flush_locked();
+    assign_memory(memory);
+  }
+  settle();
 }
 
 bool Recorder::make_room() {
   Lock lock(*this);
   if (flushing_ || graph_.empty()) return false;
-  flush();
+  flush_locked();
   return true;
 }
 
 void Recorder::flush() {
-  Lock lock(*this);
+  {
+    Lock lock(*this);
+    flush_locked();
+  }
+  settle();
+}
+
+void Recorder::flush_locked() {
   if (graph_.empty() || flushing_) return;
   struct Flushing {
     bool& flag;
@@ -253,57 +275,88 @@ void Recorder::flush() {
   hand_over();
 }
 
-void Recorder::hand_over() {
-  // Memory for what is still alive, before anything is changed.
-  const size_t words = graph_.words.size();
-  const auto hash_before = hash_;
-  auto command = GraphCommand::acquire(device_);
-  command->slots.reserve(graph_.slots.size());
-  const auto made_at = C10_UNLIKELY(listening(kAllocationPeak)) ? lines_of_slots(graph_) : std::vector<uint32_t>();
-  try {
-    for (size_t i = 0; i < graph_.slots.size(); ++i) {
-      const auto& slot = graph_.slots[i];
-      const bool fresh = slot.kind == Graph::SlotKind::Fresh;
-      const bool alive = fresh && keep_alive(members_[i]);
-      add_word(uint64_t{slot.nbytes} << 2 | uint64_t{fresh} << 1 | uint64_t{alive});
-      command->slots.push_back(
-          {alive ? allocate_block(device_, slot.nbytes, made_at.empty() ? 0 : made_at[i]) : members_[i].data,
-           slot.nbytes, alive || !fresh});
+// What a flush takes and gives back again unless the graph goes on its way: memory for the results, the last words of
+// the key, and the storages that are alive.
+class Recorder::Handover {
+ public:
+  explicit Handover(Recorder& r)
+      : recorder_(r), command_(GraphCommand::acquire(r.device_)), words_(r.graph_.words.size()), hash_(r.hash_) {}
+  Handover(const Handover&) = delete;
+  Handover& operator=(const Handover&) = delete;
+  ~Handover() {
+    if (command_) {
+      auto& memory = recorder_.device_.memory();
+      for (size_t i = 0; i < command_->slots.size(); ++i)
+        if (fresh(i) && command_->slots[i].data) memory.free(command_->slots[i].data);
+      recorder_.graph_.words.resize(words_);
+      recorder_.hash_ = hash_;
     }
-  } catch (...) {
-    for (size_t i = 0; i < command->slots.size(); ++i)
-      if (graph_.slots[i].kind == Graph::SlotKind::Fresh && command->slots[i].data)
-        device_.memory().free(command->slots[i].data);
-    graph_.words.resize(words);
-    hash_ = hash_before;
-    kept_.clear();
-    throw;
+    recorder_.kept_.clear();
   }
-  for (size_t i = 0; i < members_.size(); ++i)
-    if (graph_.slots[i].kind == Graph::SlotKind::Fresh && members_[i].memory)
-      assign_memory(*members_[i].memory, command->slots[i].data);
-  kept_.clear();
 
+  void allocate() {
+    auto& graph = recorder_.graph_;
+    auto& slots = command_->slots;
+    slots.reserve(graph.slots.size());
+    recorder_.kept_.reserve(graph.slots.size());
+    const auto made_at = C10_UNLIKELY(listening(kAllocationPeak)) ? lines_of_slots(graph) : std::vector<uint32_t>();
+    for (size_t i = 0; i < graph.slots.size(); ++i) {
+      const size_t nbytes = graph.slots[i].nbytes;
+      const bool alive = fresh(i) && recorder_.keep_alive(recorder_.members_[i]);
+      recorder_.add_word(uint64_t{nbytes} << 2 | uint64_t{fresh(i)} << 1 | uint64_t{alive});
+      void* data = alive ? allocate_block(recorder_.device_, nbytes, made_at.empty() ? 0 : made_at[i])
+          : fresh(i)     ? nullptr
+                         : recorder_.members_[i].data;
+      slots.push_back({data, nbytes, alive || !fresh(i), fresh(i)});
+    }
+  }
+
+  GraphCommand& command() noexcept { return *command_; }
+
+  // Nothing is given back from here on: the storages own their memory.
+  GraphCommand* commit() noexcept {
+    auto& members = recorder_.members_;
+    for (size_t i = 0; i < members.size(); ++i)
+      if (fresh(i) && members[i].memory) assign_memory(*members[i].memory, command_->slots[i].data);
+    return command_.release();
+  }
+
+ private:
+  bool fresh(size_t slot) const noexcept { return recorder_.graph_.slots[slot].kind == Graph::SlotKind::Fresh; }
+
+  Recorder& recorder_;
+  GraphCommand::Owned command_;
+  const size_t words_;
+  const WordHash hash_;
+};
+
+void Recorder::hand_over() {
+  // All that may throw, before anything is changed.
+  Handover handover(*this);
+  handover.allocate();
   const size_t operators = graph_.nodes.size();
+  // Of a capture it is the whole that may become a recipe.
+  const bool cut = learning_depth > 0 || captured_;
+  bool waited = false;
+  auto recipe = cut ? nullptr : recipe_for_graph(waited);
+  GraphReport report{hash_.value(), recipe != nullptr, cut, waited, operators, graph_.nodes.front().site, {}};
+  const bool reported = listening(kGraphRecorded) || listening(kCacheHit) || listening(kCacheMiss);
+  if (C10_UNLIKELY(reported) && recipe) report.name = recipe->compiled()->manifest().name;
   if (C10_UNLIKELY(captured_)) {
     std::vector<uint32_t> slots;
     for (const auto& member : members_) slots.push_back(member.capture_slot);
     capture_->take(graph_, slots, seeds_);
     seeds_.clear();
   }
-  // Of a capture it is the whole that may become a recipe.
-  const bool cut = learning_depth > 0 || captured_;
+
+  auto* command = handover.commit();
   count(Counter::GraphsFlushed);
   if (cut && !captured_) count(Counter::GraphsCut);
-  bool waited = false;
-  command->recipe = cut ? nullptr : recipe_for_graph(waited);
-  command->site = graph_.nodes.front().site;
-  GraphReport report{hash_.value(), command->recipe != nullptr, cut, waited, operators, command->site, {}};
-  const bool reported = listening(kGraphRecorded) || listening(kCacheHit) || listening(kCacheMiss);
-  if (C10_UNLIKELY(reported) && command->recipe) report.name = command->recipe->compiled()->manifest().name;
-  if (command->recipe) {
+  command->site = report.site;
+  if (recipe) {
     count(Counter::OpsInRecipes, operators);
     count(Counter::RecipeHits);
+    command->recipe = std::move(recipe);
     command->numbers.swap(graph_.numbers);
   } else {
     count(Counter::OpsNodeByNode, operators);
@@ -319,11 +372,12 @@ void Recorder::hand_over() {
   overdue_ = false;
   hash_.reset();
   graph_.clear();
-  const uint64_t sequence = openhpu::submit(device_, command.release());
+  const uint64_t sequence = openhpu::submit(device_, command);  // throws at the end of the process only
   for (const auto& member : members_)
     if (member.taken_over) device_.memory().free(member.data);
   members_.clear();
-  limit_steps_in_flight(sequence);
+  if (!piece_) note_step(sequence);
+  for (const auto& act : std::exchange(after_flush_, {})) act();
   if (C10_UNLIKELY(reported)) report();  // last, since a listener may use the device
 }
 
@@ -340,11 +394,19 @@ std::shared_ptr<Recipe> Recorder::recipe_for_graph(bool& waited) {
   return GraphCache::instance().recipe_for(graph_, hash_.value(), waited);
 }
 
-void Recorder::limit_steps_in_flight(uint64_t sequence) {
+void Recorder::note_step(uint64_t sequence) {
   auto& oldest = in_flight_[next_in_flight_];
   next_in_flight_ = (next_in_flight_ + 1) % kInFlight;
-  const uint64_t wait_for = std::exchange(oldest, sequence);
-  if (wait_for > 0 && !device_.queue().on_worker()) device_.queue().wait(wait_for);
+  const uint64_t step = std::exchange(oldest, sequence);
+  if (step == 0 || device_.queue().on_worker()) return;
+  if (std::exchange(owed, {this, step}).recorder != this) owing_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Recorder::wait_for_steps() {
+  if (owed.recorder != this) return;
+  const auto step = std::exchange(owed, {}).step;
+  owing_.fetch_sub(1, std::memory_order_relaxed);
+  device_.queue().wait(step);
 }
 
 }  // namespace openhpu

@@ -2,6 +2,8 @@
 
 #include <array>
 #include <atomic>
+#include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -62,10 +64,12 @@ class Recorder {
   }
   // Under the lock: a new storage, made by the node that is being recorded.
   c10::Storage fresh(c10::DeviceIndex index, size_t nbytes, uint32_t& slot);
-  // Under the lock, before anything of a call is changed. Throws c10::OutOfMemoryError when a graph of maximal size could
-  // not be handed over: the call is then none that was recorded.
+  // Under the lock, before anything of a call is changed. Throws c10::OutOfMemoryError when a graph that must end, because
+  // it has its maximal size or this call belongs to another one, could not be handed over: the call is then none that was
+  // recorded.
   void make_way() {
-    if (C10_UNLIKELY(overdue_)) flush();
+    if (C10_UNLIKELY(capture_ != nullptr)) choose_capture();
+    if (C10_UNLIKELY(overdue_)) flush_locked();
     if (C10_UNLIKELY(early_.due(hash_.value(), graph_.nodes.size()))) start_early();
   }
   // Under the lock.
@@ -80,15 +84,23 @@ class Recorder {
   // Ends a node; flushes when the graph has reached its maximal size. Where its results have no room, the next call says so.
   void end_node();
 
-  // Hands the graph to the device, if there is one. Throws c10::OutOfMemoryError when the results have no room; the
-  // graph is kept then.
+  // Hands the graph to the device, if there is one. After any exception (c10::OutOfMemoryError when the results have no
+  // room) nothing has changed: the graph is kept.
   void flush();
+  // The same under the lock. Who calls it waits afterwards, without the lock, by `settle`.
+  void flush_locked();
+  // Waits until few enough steps are in flight, if this thread has handed one over. Not under the lock: what other threads
+  // record and free would queue behind a step.
+  void settle() {
+    if (C10_UNLIKELY(owing_.load(std::memory_order_relaxed) != 0)) wait_for_steps();
+  }
 
   // Until `end_capture` the nodes that the capture's threads record become part of it, beside being run as they are
   // flushed. What was recorded before is flushed. Under the lock; false when there is a capture already.
   bool begin_capture(Capture& capture);
-  // Flushes, and captures no more. Under the lock.
-  void end_capture();
+  // Flushes, and captures no more. Under the lock. Returns why what was recorded last could not be handed over; it is kept
+  // then. `restore` is called when all that was recorded is on its way: now, or after a later flush.
+  std::exception_ptr end_capture(std::function<void()> restore);
 
   // Hooks of memory, see MemoryHooks.
   bool forget(HPUMemory& memory);
@@ -98,6 +110,7 @@ class Recorder {
   void note_wait();
 
  private:
+  class Handover;
   struct Member {
     HPUMemory* memory;  // null: the storage is gone
     void* data;         // inputs, and memory that was taken over
@@ -111,8 +124,9 @@ class Recorder {
   bool note_death(HPUMemory& memory);
   bool keep_alive(Member& member);
   void choose_capture();
-  void limit_steps_in_flight(uint64_t sequence);
   void start_early();
+  void note_step(uint64_t sequence);
+  void wait_for_steps();
 
   device::Device& device_;
   std::recursive_timed_mutex mutex_;
@@ -132,9 +146,11 @@ class Recorder {
   Capture* capture_ = nullptr;
   bool captured_ = false;                               // whether the graph being recorded is part of the capture
   std::vector<std::pair<uint32_t, uint32_t>> seeds_;    // in numbers, and which draw of the capture it is
+  std::vector<std::function<void()>> after_flush_;      // of captures that ended before
   static constexpr size_t kInFlight = 3;
   std::array<uint64_t, kInFlight> in_flight_{};
   size_t next_in_flight_ = 0;
+  std::atomic<uint32_t> owing_{0};  // threads that are to wait
 };
 
 }  // namespace openhpu

@@ -39,7 +39,12 @@ void OpCall::prepare_to_learn(Capture& capture) {
   if (!capture.dry_run()) return;
   auto& recorder = Recorder::of(capture.device());
   Recorder::Lock lock(recorder);
-  recorder.flush();
+  recorder.flush_locked();
+  back_up_written(capture);
+}
+
+void OpCall::back_up_written(Capture& capture) {
+  if (!capture.dry_run()) return;
   for (const auto& o : operands_)
     if (o.written && o.tensor->device().type() == c10::kHPU)
       if (auto* memory = memory_behind(*o.tensor)) capture.back_up(capture.slot_of(*memory));
@@ -55,7 +60,7 @@ void OpCall::record_learned(const std::shared_ptr<const ShapeEntry>& entry, cons
 
   auto& recorder = Recorder::of(capture->device());
   Recorder::Lock lock(recorder);
-  recorder.flush();
+  recorder.flush_locked();
   for (const auto& r : entry->resizes) capture->made_here(*memory_behind(*operands_[r.operand].tensor));
   // A piece of one node, whose slots are the capture's already.
   Graph piece;

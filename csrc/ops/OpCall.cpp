@@ -135,19 +135,13 @@ void OpCall::inspect() {
 void OpCall::submit(std::shared_ptr<const ShapeEntry> shared) {
   const auto& entry = *shared;
   auto& device = device_of(device_);
-  for (const auto& r : entry.resizes) {
-    auto* impl = operands_[r.operand].tensor->unsafeGetTensorImpl();
-    auto* storage = impl->unsafe_storage().unsafeGetStorageImpl();
-    storage->set_data_ptr_noswap(allocate_on(device_.index(), r.nbytes));
-    storage->set_nbytes(r.nbytes);
-    if (storage->has_materializer()) storage->clear_materializer();
-    impl->set_sizes_and_strides(r.sizes, r.strides, 0);
-  }
+  // All memory before anything is changed: there may be none.
   c10::SmallVector<c10::Storage, 4> storages;
   for (const auto& s : entry.storages) {
     storages.push_back(make_hpu_storage(device_.index(), s.nbytes));
     require_memory(*storages.back().unsafeGetStorageImpl());
   }
+  if (C10_UNLIKELY(!entry.resizes.empty())) resize_operands(entry);
   if (C10_UNLIKELY(!entry.call->recordable)) {
     submit_boxed(entry, device, storages);
     leave_results(entry, storages);
@@ -171,6 +165,22 @@ void OpCall::submit(std::shared_ptr<const ShapeEntry> shared) {
     // First, because the entry is the command's.
     leave_results(entry, storages);
     openhpu::submit(device, command.release());
+  }
+}
+
+void OpCall::resize_operands(const ShapeEntry& entry) {
+  c10::SmallVector<c10::DataPtr, 2> memory;
+  for (const auto& o : operands_)
+    if (o.tensor->device().type() == c10::kHPU) require_memory(*o.tensor->storage().unsafeGetStorageImpl());
+  for (const auto& r : entry.resizes) memory.push_back(allocate_on(device_.index(), r.nbytes));
+  for (size_t k = 0; k < entry.resizes.size(); ++k) {
+    const auto& r = entry.resizes[k];
+    auto* impl = operands_[r.operand].tensor->unsafeGetTensorImpl();
+    auto* storage = impl->unsafe_storage().unsafeGetStorageImpl();
+    storage->set_data_ptr_noswap(std::move(memory[k]));
+    storage->set_nbytes(r.nbytes);
+    if (storage->has_materializer()) storage->clear_materializer();
+    impl->set_sizes_and_strides(r.sizes, r.strides, 0);
   }
 }
 

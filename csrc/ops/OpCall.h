@@ -49,6 +49,8 @@ struct OpCall {
   void record_learned(const std::shared_ptr<const ShapeEntry>& entry, const c10::Stack& results);
   // Before the call is recorded: memory for operands that the capture did not make; and which of them are weights.
   void prepare_operands(Capture& capture);
+  // In a dry run: keeps the contents of what the call writes to. Under the recorder's lock.
+  void back_up_written(Capture& capture);
   c10::DeviceIndex device_index() const noexcept { return device_.index(); }
 
   Signature signature;
@@ -69,6 +71,8 @@ struct OpCall {
   void describe(ShapeEntry& entry) const;
   void inspect_tensor(const at::Tensor& t, size_t arg, bool written);
   [[noreturn]] void wrong_device(const at::Tensor& t, size_t arg) const;
+  // Gives `out=` operands that arrive empty their memory and size.
+  void resize_operands(const ShapeEntry& entry);
   // The same for a call that no template describes.
   void submit_boxed(
       const ShapeEntry& entry, device::Device& device, const c10::SmallVectorImpl<c10::Storage>& storages);

@@ -27,6 +27,7 @@ bool OpCall::record(const std::shared_ptr<const ShapeEntry>& entry) {
   {
     Recorder::Lock lock(recorder);
     recorder.make_way();
+    if (C10_UNLIKELY(capture != nullptr)) back_up_written(*capture);
     for (const auto& r : entry->resizes) {
       auto* impl = operands_[r.operand].tensor->unsafeGetTensorImpl();
       make_pending(*impl->unsafe_storage().unsafeGetStorageImpl(), device_.index(), r.nbytes);
@@ -52,6 +53,7 @@ bool OpCall::record(const std::shared_ptr<const ShapeEntry>& entry) {
   }
   count(Counter::OpsRecorded);
   leave_results(*entry, storages);
+  recorder.settle();
   return true;
 }
 

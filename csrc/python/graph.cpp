@@ -225,6 +225,8 @@ std::vector<RecipeManifest::TensorSpec> tensor_specs(const py::list& list) {
   return out;
 }
 
+std::atomic<bool> break_description{false};
+
 // Requests that the service has taken and not yet answered.
 std::mutex open_mutex;
 std::unordered_map<uint64_t, CompileRequest>& open_requests() {
@@ -254,20 +256,42 @@ void bind_graph(py::module& m) {
     set_max_graph_size(max_operators);
   });
   m.def("flush", [](int i) { flush(device_of(static_cast<c10::DeviceIndex>(i))); }, py::arg("device") = -1);
+  // (identity, description), or (None, (why, number of operators, line)) where a graph could not be described: that request
+  // has failed then. None at the end.
   m.def("next_compile_request", []() -> py::object {
     CompileRequest request;
     {
       py::gil_scoped_release no_gil;
       if (!GraphCache::instance().next_request(request)) return py::none();
     }
-    auto description = Describe(request)();
     const uint64_t id = request.id;
-    std::lock_guard lock(open_mutex);
-    open_requests()[id] = std::move(request);
-    return py::make_tuple(id, description);
+    try {
+      TORCH_CHECK(!break_description.exchange(false), "for a test");
+      py::object answer = py::make_tuple(id, Describe(request)());
+      std::lock_guard lock(open_mutex);
+      open_requests()[id] = std::move(request);
+      return answer;
+    } catch (const std::exception& error) {
+      const std::string why = "it can't be described: " + std::string(error.what());
+      GraphCache::instance().fail(id, why);
+      auto [file, line] = resolve_site(request.graph.nodes.front().site);
+      auto text = py::reinterpret_steal<py::object>(
+          PyUnicode_DecodeUTF8(why.data(), static_cast<Py_ssize_t>(why.size()), "replace"));
+      return py::make_tuple(py::none(), py::make_tuple(text, request.graph.nodes.size(), file + ":" + std::to_string(line)));
+    }
   });
+  // For tests: the next graph can't be described.
+  m.def("break_description", [] { break_description.store(true); });
   m.def("recipe_ready", [](uint64_t id, const py::dict& manifest) {
     auto request = take_open(id);
+    // Whatever is wrong with it, somebody may be waiting for an answer.
+    struct Answer {
+      uint64_t id;
+      bool given = false;
+      ~Answer() {
+        if (!given) GraphCache::instance().fail(id, "its recipe can't be used");
+      }
+    } answer{id};
     RecipeManifest out;
     out.name = py::cast<std::string>(manifest["name"]);
     out.library = py::cast<std::string>(manifest["library"]);
@@ -295,16 +319,16 @@ void bind_graph(py::module& m) {
     auto variable = std::vector<bool>(request.variable.size(), false);
     for (const auto& word : py::cast<py::list>(manifest["variable"])) variable.at(py::cast<size_t>(word)) = true;
     py::gil_scoped_release no_gil;
-    try {
-      GraphCache::instance().succeed(
-          id, std::make_shared<CompiledGraph>(std::move(out), request.graph.numbers, std::move(variable)));
-    } catch (...) {
-      GraphCache::instance().fail(id, "");
-      throw;
-    }
+    GraphCache::instance().succeed(
+        id, std::make_shared<CompiledGraph>(std::move(out), request.graph.numbers, std::move(variable)));
+    answer.given = true;
   });
+  // Of one that was answered before it does nothing.
   m.def("recipe_failed", [](uint64_t id, std::string message) {
-    take_open(id);
+    {
+      std::lock_guard lock(open_mutex);
+      open_requests().erase(id);
+    }
     GraphCache::instance().fail(id, std::move(message));
   });
   m.def("wait_for_recipes", [](double seconds) { return GraphCache::instance().wait_idle(seconds); });

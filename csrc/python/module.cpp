@@ -117,6 +117,15 @@ void bind_device(py::module& m) {
     gates()[i].store(false);
     gates()[i].notify_all();
   });
+  // For tests: allocations that fail as if a device's memory, or its workspace, were full.
+  m.def("fail_allocations", [](int i, bool workspace, uint64_t first, uint64_t times) {
+    auto& d = device_of(static_cast<c10::DeviceIndex>(i));
+    (workspace ? d.workspace() : d.memory()).fail_allocations(first, times);
+  }, py::arg("device"), py::arg("workspace"), py::arg("first"), py::arg("times") = 1);
+  m.def("injected_failures", [](int i, bool workspace) {
+    auto& d = device_of(static_cast<c10::DeviceIndex>(i));
+    return (workspace ? d.workspace() : d.memory()).injected_failures();
+  }, py::arg("device"), py::arg("workspace"));
   m.def("busy_ns", [](int i) { return device_of(static_cast<c10::DeviceIndex>(i)).queue().busy_ns(); });
   // What may be asked at any time and on any thread: it opens no device and ends no graph.
   m.def("device_sample", [](int i) -> py::object {

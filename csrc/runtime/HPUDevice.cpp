@@ -67,8 +67,12 @@ c10::Stream current_stream(c10::DeviceIndex index) {
 c10::Stream exchange_stream(c10::Stream stream) {
   const auto index = normalize_index(stream.device_index());
   if (tls_stream[index] != stream.id()) {
-    // What was recorded belongs to the stream on which it was recorded.
-    if (auto* d = registry().get_if_open(index)) flush(*d);
+    // What was recorded belongs to the stream on which it was recorded. Where it has no room it goes with the new one:
+    // who leaves a stream because of an error must be able to.
+    try {
+      if (auto* d = registry().get_if_open(index)) flush(*d);
+    } catch (const c10::OutOfMemoryError&) {
+    }
   }
   const auto old = current_stream(index);
   tls_stream[index] = stream.id();

@@ -72,7 +72,12 @@ void* KernelScope::allocate(size_t nbytes) {
     try {
       ptr = workspace_.allocate(nbytes);
     } catch (const device::OutOfMemory& e) {
-      TORCH_CHECK_WITH(OutOfMemoryError, false, e.what());
+      try {
+        TORCH_CHECK_WITH(OutOfMemoryError, false, e.what());
+      } catch (...) {
+        out_of_memory_ = std::current_exception();
+        throw;
+      }
     }
   }
   if (record_) log_.push_back(ptr);

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <vector>
 
 #include "device/memory_pool.h"
@@ -30,6 +31,8 @@ class KernelScope {
   int64_t ordinal_of(const void* ptr) const;
 
   void* allocate(size_t nbytes);
+  // The error of an allocation that failed, for code that passes on only that something failed; null: none did.
+  const std::exception_ptr& out_of_memory() const noexcept { return out_of_memory_; }
 
  private:
   device::MemoryPool& workspace_;
@@ -38,6 +41,7 @@ class KernelScope {
   uint32_t next_ = 0;
   bool record_;
   std::vector<void*> log_;
+  std::exception_ptr out_of_memory_;
   KernelScope* outer_;
 };
 

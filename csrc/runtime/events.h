@@ -37,6 +37,7 @@ enum class Counter : int {
   RecipeMisses,      // graphs that did not, although they were whole
   ExternalKernels,   // calls of library kernels (mm, convolution, ...) made inside recipes
   RecipesCompiled,
+  Recompilations,    // of programs that had been compiled before, for other sizes, numbers, ...
   HostWaitNs,        // nanoseconds that threads of the script were blocked
   GraphsCaptured,
   GraphReplays,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
 import time
 import warnings
@@ -76,30 +77,50 @@ class Compilations:
 
         while (request := _C.next_compile_request()) is not None:
             identity, description = request
-            self._asked[identity] = time.monotonic(), description
+            try:
+                if identity is None:
+                    _warn_failure(*description)
+                else:
+                    self._ask(identity, description)
+            except Exception:  # a warning that the script made an error: the next request is served
+                _report()
+
+    def _ask(self, identity: int, description: dict[str, Any]) -> None:
+        """Send a request on. It is answered in any case: somebody may be waiting."""
+        self._asked[identity] = time.monotonic(), description
+        try:
             dumps.write(cast("Description", description))
+        except Exception:  # the graph can be compiled although it can't be written
+            _report()
+        try:
             self._service.request(identity, description, self._ready, self._failed)
+        except Exception as error:
+            self._failed(identity, f"{type(error).__name__}: {error}")
 
     def _ready(self, identity: int, manifest: Manifest, folder: Path) -> None:
         from openhpu import _C
 
         asked, description = self._asked.pop(identity)
-        duration = round((time.monotonic() - asked) * 1e6)
-        kind = "recipe_loaded" if self._service.found_on_disk(identity) else "graph_compilation"
-        # Told before the recipe counts as ready, so that who waits for recipes finds the event told.
-        events.publish(kind, {"recipe": manifest.key[:16], "duration": duration, "ops": operators(description)})
         try:
-            _C.recipe_ready(identity, _for_core(manifest, folder, description))
+            duration = round((time.monotonic() - asked) * 1e6)
+            kind = "recipe_loaded" if self._service.found_on_disk(identity) else "graph_compilation"
+            recipe = _for_core(manifest, folder, description)
+            # Told before the recipe counts as ready, so that who waits for recipes finds the event told.
+            events.publish(kind, {"recipe": manifest.key[:16], "duration": duration, "ops": operators(description)})
+            _C.recipe_ready(identity, recipe)
         except Exception as error:
-            _warn_failure(f"the recipe could not be loaded: {error}", description)
+            message = f"the recipe could not be loaded: {error}"
+            _C.recipe_failed(identity, message)
+            _warn_failure(message, *_identify(description))
 
     def _failed(self, identity: int, message: str) -> None:
         from openhpu import _C
 
-        _, description = self._asked.pop(identity)
+        # The core first: somebody may be waiting for its answer.
         _C.recipe_failed(identity, message)
+        _, description = self._asked.pop(identity)
         if not description.get("symbols"):  # where one recipe for all sizes fails, each size gets its own
-            _warn_failure(message, description)
+            _warn_failure(message, *_identify(description))
 
     @property
     def unanswered(self) -> int:
@@ -186,7 +207,7 @@ def recipes() -> list[Recipe]:
 
 
 def recompilations() -> list[Recompilation]:
-    """Every recompilation so far, in order."""
+    """The last recompilations, 1,024 at most, in order. The counter `recompilations` is of all."""
     from openhpu import _C
 
     return [Recompilation(**record) for record in _C.recompilations()]
@@ -232,11 +253,19 @@ def operators(description: dict[str, Any]) -> dict[str, int]:
     return dict(counted.most_common())
 
 
-def _warn_failure(message: str, description: dict[str, Any]) -> None:
-    first = next(iter(description["sites"].values()), "an unknown line")
+def _identify(description: dict[str, Any]) -> tuple[int, str]:
+    return len(description["nodes"]), next(iter(description["sites"].values()), "an unknown line")
+
+
+def _warn_failure(message: str, operators: int, first: str) -> None:
     warnings.warn(
-        f"a graph of {len(description['nodes'])} operators, recorded from {first} on, can't be compiled and runs "
-        f"operator by operator: {message}",
+        f"a graph of {operators} operators, recorded from {first} on, can't be compiled and runs operator by operator: "
+        f"{message}",
         RuntimeWarning,
         stacklevel=2,
     )
+
+
+def _report() -> None:
+    """An exception that nobody on this thread can handle, as Python reports those of threads."""
+    threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))

@@ -369,6 +369,26 @@ TEST(MemoryPoolDeathTest, ProtectedMemoryIsAccessibleInsideScopesOnly) {
   EXPECT_EQ(*block, 9);
 }
 
+TEST(MemoryPool, FailsTheAllocationsThatATestNames) {
+  MemoryPool pool("test", kMiB);
+  pool.fail_allocations(3, 2);
+  void* first = pool.allocate(128);
+  void* second = pool.allocate(128);
+  EXPECT_EQ(pool.injected_failures(), 0u);
+  EXPECT_THROW(pool.allocate(128), OutOfMemory);
+  EXPECT_THROW(pool.allocate(1), OutOfMemory);
+  EXPECT_EQ(pool.stats().active_allocs, 2u);
+  EXPECT_EQ(pool.stats().in_use, 256u);
+  void* third = pool.allocate(128);
+  EXPECT_EQ(pool.injected_failures(), 2u);
+  pool.fail_allocations(1, 1);
+  EXPECT_EQ(pool.injected_failures(), 0u);
+  pool.fail_allocations(0);  // none
+  for (void* block : {first, second, third}) pool.free(block);
+  EXPECT_EQ(pool.allocate(kMiB), first);
+  EXPECT_EQ(pool.injected_failures(), 0u);
+}
+
 TEST(MemoryPool, ScopesOutliveProtection) {
   MemoryPool pool("test", kMiB);
   volatile char* block = as_bytes(pool.allocate(128));

@@ -320,3 +320,23 @@ def test_results_that_die_in_one_thread_while_another_flushes(script):
         assert level() == before, (level(), before)
     """
     script(code, PT_HPU_LAZY_MODE="1", OPENHPU_COMPILE="off")
+
+
+def test_causes_of_recompilations_are_bounded_and_their_number_is_not(script):
+    code = """
+        import torch, openhpu
+        from openhpu.compiler.service import Service
+        Service.request = lambda self, identity, description, on_ready, on_failed: on_failed(identity, "not now")
+        numbers = torch.zeros(2000, device="hpu")
+        numbers[:4] + 1
+        for n in range(5, 1205):
+            for _ in range(2):
+                numbers[:n] + 1
+                torch.hpu.synchronize()
+        openhpu.wait_for_recipes()
+        found = openhpu.recompilations()
+        assert len(found) == 1024, len(found)
+        assert openhpu.counters()["recompilations"] > 1100
+        assert (found[-1].cause, found[-1].before, found[-1].after) == ("size", "1203", "1204"), found[-1]
+    """
+    script(code, OPENHPU_COMPILE="background", PT_HPU_RECIPE_CACHE_CONFIG="", warnings="ignore")

@@ -1,12 +1,14 @@
 """Where steps end, how many are on their way, and what happens in the middle of one."""
 
 import threading
+import time
 
 import pytest
 import torch
 from torch import nn
 
 import habana_frameworks.torch.core as htcore
+import openhpu
 
 from .support import make, train_step
 
@@ -238,3 +240,29 @@ def test_a_thread_may_record_while_another_trains(counted):
     reference = make("mlp", device="cpu")
     expected = [train_step(*reference).item() for _ in range(11)][1:]
     torch.testing.assert_close(losses, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_who_waits_for_steps_in_flight_holds_nobody_up(gate):
+    """A thread that is far enough ahead waits; others record and free meanwhile."""
+    x = torch.zeros(8, device="hpu")
+
+    def step():
+        y = x + 1
+        htcore.mark_step()
+        return y
+
+    step()
+    torch.hpu.synchronize()
+    freed = x + 1
+    before = openhpu.counters()["graphs_flushed"]
+    with gate:
+        thread = threading.Thread(target=lambda: [step() for _ in range(5)])
+        thread.start()
+        while openhpu.counters()["graphs_flushed"] < before + 4 and not gate.waited:
+            time.sleep(0.001)
+        del freed
+        y = x + 1
+        assert thread.is_alive()  # it waits
+        gate.open()
+        thread.join()
+    assert y.tolist() == [1.0] * 8

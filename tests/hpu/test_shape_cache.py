@@ -155,3 +155,63 @@ def test_threads_and_deterministic_mode_are_switches():
                 agree(lambda x, i: x.index_put((i,), x, accumulate=True), FLOATS, index)
             finally:
                 torch.use_deterministic_algorithms(False)
+
+
+def test_a_list_of_floats_counts_by_value(script):
+    """The recorded call holds it as a constant; PyTorch's own operators of this kind are not Gaudi's, but for one."""
+    code = """
+        import torch, openhpu
+        from openhpu import _C, fallback
+        torch.hpu.init()
+        _C.set_native_ops([*fallback.native_ops("gaudi2"), ("_test_optional_floatlist", "Float")])
+        f = torch.ops.aten._test_optional_floatlist
+        x = torch.zeros(2, device="hpu")
+        for _ in range(2):
+            for given in ([1.0, 2.0], [3.0, 4.0], None):
+                assert f(x, given).tolist() == (given or [0.0, 0.0]), given
+        assert openhpu.counters()["ops_fallback"] == 0
+    """
+    script(code)
+
+
+def test_a_full_cache_keeps_what_is_in_use(counted):
+    """More sizes than it holds: those that come back keep their entries, and with them the keys of their graphs."""
+    numbers = torch.zeros(20_000, device="hpu")
+
+    def used():
+        return (torch.ones(3, 5, 7, device="hpu") + 1).mul(2)
+
+    for _ in range(3):
+        used()
+    with counted() as work:
+        for n in range(1, 20_000):
+            numbers[:n] + 1
+            if n % 500 == 0:
+                with counted() as again:
+                    used()
+                assert again["ops_predicted"] == again["ops_waited"] == again["ops_rehearsed"] == 0
+    assert work["ops_predicted"] > 16_384  # that many were new
+    assert used().sum().item() == 3 * 5 * 7 * 4
+
+
+def test_graphs_keep_their_keys_when_the_cache_is_full(script):
+    code = """
+        import torch
+        from openhpu import _C
+        numbers = torch.zeros(20_000, device="hpu")
+        def step():
+            y = torch.ones(3, 5, device="hpu") + 1
+            torch.hpu.synchronize()
+            return y
+        for _ in range(2):
+            step()
+        seen = _C.graphs_seen()
+        for n in range(1, 20_000):
+            numbers[:n] + 1
+        torch.hpu.synchronize()
+        seen = _C.graphs_seen()
+        step()
+        assert _C.graphs_seen() == seen > 0
+    """
+    environment = {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "background", "PT_HPU_RECIPE_CACHE_CONFIG": ""}
+    script(code, CXX="/bin/false", warnings="ignore", **environment)

@@ -141,7 +141,7 @@ class CompiledStep:
             refused = not graph.is_capturing()
             graph.abandon(f"{type(error).__name__}: {error}")
             before.restore()
-            if refused and isinstance(error, RuntimeError):
+            if refused and isinstance(error, RuntimeError) and not isinstance(error, torch.OutOfMemoryError):
                 raise StepError(f"compile_step: {self._name()} can't run as one graph: {error}") from error
             raise
         if before.new_states():

@@ -1,0 +1,54 @@
+"""Memory that runs out while a graph waits for its recipe, and in a recipe: each allocation in turn."""
+
+CODE = """
+    import itertools, torch, openhpu
+    from openhpu import _C
+    x = torch.linspace(-1, 1, 4096, device="hpu").view(64, 64)
+    x_cpu = torch.linspace(-1, 1, 4096).view(64, 64)
+    def program(x, length):
+        y = x
+        for _ in range(length):
+            y = y * 0.5 + 0.25
+        return y, (y @ y.t()).softmax(1) @ y
+    program(x, 1)
+    torch.hpu.synchronize()
+
+    def attempt(workspace, first, length):
+        live = torch.full((64,), float(first), device="hpu")
+        torch.hpu.synchronize()
+        results = program(x, length)
+        _C.fail_allocations(0, workspace, first, 1)
+        error = None
+        try:
+            torch.hpu.synchronize()
+        except torch.OutOfMemoryError as caught:
+            error = caught
+        injected = _C.injected_failures(0, workspace)
+        _C.fail_allocations(0, workspace, 0)
+        assert (error is not None) == (injected > 0), (error, injected)
+        if error is not None:
+            assert "Allocation failed" in str(error)
+            if workspace:  # the recipe ran, and failed
+                results = program(x, length)
+        for result, expected in zip(results, program(x_cpu, length)):
+            torch.testing.assert_close(result.cpu(), expected, rtol=1e-4, atol=1e-5)
+        assert live.tolist() == [float(first)] * 64
+        return injected
+
+    lengths = itertools.count(2)
+    def walk(workspace, same):
+        length = next(lengths)
+        for first in itertools.count(1):
+            if not attempt(workspace, first, length):
+                return first - 1
+            length = length if same else next(lengths)
+
+    before = openhpu.counters()
+    print(walk(False, same=False), walk(True, same=False) > 0, walk(True, same=True) > 0)
+    moved = {name: value - before[name] for name, value in openhpu.counters().items()}
+    assert moved["ops_node_by_node"] == moved["recipe_misses"] == 0 < moved["recipe_hits"], moved
+"""
+
+
+def test_each_allocation_of_a_compilation_and_of_its_recipe(script):
+    assert script(CODE, PT_HPU_RECIPE_CACHE_CONFIG="").out == "2 True True"

@@ -1,0 +1,388 @@
+"""Memory that runs out at any moment: each allocation of a scenario fails in turn.
+
+The error is torch.OutOfMemoryError, what was computed before keeps its values, and the next step gives the CPU's.
+"""
+
+import itertools
+
+import pytest
+import torch
+from torch import nn
+
+import openhpu
+from openhpu import _C
+
+from .support import capture, loss_of, make, to_cpu, train_step
+
+POOLS = {"memory": False, "workspace": True}
+# One allocation fails, so that a second attempt finds memory; or all do from one on, so that none does.
+TIMES = {"once": 1, "for good": 1 << 40}
+
+
+@pytest.fixture(autouse=True)
+def nothing_fails_afterwards():
+    yield
+    for workspace in POOLS.values():
+        _C.fail_allocations(0, workspace, 0)
+
+
+class Walk:
+    """`for attempt in walk:` with the first, the second, ... allocation failing, until `attempt` needs no more."""
+
+    def __init__(self, workspace, times):
+        self.workspace, self.times = workspace, times
+        self.failures = 0  # attempts in which an allocation was made to fail
+        self.errors = 0
+
+    def __iter__(self):
+        for self.first in itertools.count(1):
+            self.injected = None
+            yield self
+            assert self.injected is not None, "nothing was attempted"
+            if self.injected == 0:
+                break
+        assert self.failures > 0, "the scenario allocates nothing"
+
+    def run(self, action):
+        """What `action` returns; None after the error that is expected of it."""
+        torch.hpu.synchronize()
+        _C.fail_allocations(0, self.workspace, self.first, self.times)
+        result = error = None
+        try:
+            result = action()
+        except torch.OutOfMemoryError as caught:
+            error = caught
+        self.injected = _C.injected_failures(0, self.workspace)
+        _C.fail_allocations(0, self.workspace, 0)
+        self.failures += self.injected > 0
+        if error is not None:
+            assert self.injected > 0, f"an error that nothing caused: {error}"
+            assert "Allocation failed" in str(error)
+            self.errors += 1
+        return result
+
+
+@pytest.fixture(params=TIMES)
+def times(request):
+    return TIMES[request.param]
+
+
+@pytest.fixture(params=POOLS)
+def walk(request, times):
+    return Walk(POOLS[request.param], times)
+
+
+@pytest.fixture
+def memory_walk(times):
+    return Walk(False, times)
+
+
+@pytest.fixture
+def live():
+    """Results of which some have run, and some may only be recorded; checked at the end of each attempt."""
+
+    class Live:
+        def __enter__(self):
+            x = torch.arange(64.0, device="hpu")
+            done = x * 2
+            torch.hpu.synchronize()
+            self.values = [(x, torch.arange(64.0)), (done, torch.arange(64.0) * 2), (done + x, torch.arange(64.0) * 3)]
+            return self
+
+        def __exit__(self, kind, error, trace):
+            if kind is None:
+                for value, expected in self.values:
+                    assert torch.equal(value.cpu(), expected)
+
+    return Live()
+
+
+def agree(actual, expected):
+    torch.testing.assert_close(to_cpu(actual), to_cpu(expected), rtol=1e-4, atol=1e-5)
+
+
+def weights(model):
+    return list(model.parameters())
+
+
+@pytest.mark.parametrize("name", ["mlp", "convnet"])
+def test_a_step_of_training(name, memory_walk, live):
+    def setting(device):
+        model, _, x, target = make(name, device=device)
+        return model, torch.optim.SGD(model.parameters(), lr=0.1), x, target
+
+    cpu = setting("cpu")
+    start = {key: value.clone() for key, value in cpu[0].state_dict().items()}
+    expected = [train_step(*cpu), *weights(cpu[0])]
+    model, optimizer, x, target = setting("hpu")
+    train_step(model, optimizer, x, target)
+    for attempt in memory_walk:
+        optimizer.zero_grad()
+        model.load_state_dict(start)
+        losses = []
+
+        def run():
+            losses.append(train_step(model, optimizer, x, target))  # noqa: B023
+            torch.hpu.synchronize()
+
+        with live:
+            attempt.run(run)
+            if not losses:  # an operator was refused: nothing has been updated, and the step is done again
+                agree(weights(model), [start[key] for key, _ in model.named_parameters()])
+                run()
+        agree([losses[0], *weights(model)], expected)
+
+
+def test_a_step_that_is_synchronised(memory_walk, live):
+    """In lazy mode the error is that of the flush; the graph is kept, and its results are those of one run."""
+    x = torch.linspace(-1, 1, 64, device="hpu")
+
+    def step(count):
+        y = x * 2
+        count.add_(1)
+        z = (y + count).tanh()
+        return y, z.view(8, 8).t() + 1, count
+
+    step(torch.zeros(64, device="hpu"))
+    torch.hpu.synchronize()
+    lazy = bool(openhpu.counters()["ops_recorded"])
+    for attempt in memory_walk:
+        count = torch.zeros(64, device="hpu")
+        torch.hpu.synchronize()
+        results = []
+
+        def run():
+            results.append(step(count))  # noqa: B023
+            torch.hpu.synchronize()
+
+        with live:
+            attempt.run(run)
+            if not results:
+                assert not lazy
+                count.zero_()
+                results.append(step(count))
+        x_cpu = torch.linspace(-1, 1, 64)
+        agree(list(results[0]), [x_cpu * 2, ((x_cpu * 2 + 1).tanh()).view(8, 8).t() + 1, torch.ones(64)])
+    assert memory_walk.errors > 0 or memory_walk.times == 1
+
+
+def test_temporaries_of_kernels(times, live):
+    """What a kernel needs for itself: the error comes at the next synchronisation, as that of any kernel."""
+    walk = Walk(True, times)
+    model, _, x, target = make("convnet")
+    expected = loss_of(*make("convnet", device="cpu")[:1], x.cpu(), target.cpu())
+    loss_of(model, x, target).backward()
+
+    def run():
+        loss = loss_of(model, x, target)
+        loss.backward()
+        torch.hpu.synchronize()
+        return loss
+
+    for attempt in walk:
+        model.zero_grad()
+        with live:
+            attempt.run(run)
+        agree(run(), expected)
+    assert walk.errors > 0
+
+
+def test_operators_that_are_learned(walk, live):
+    """Sizes and operators that are new: the host waits, and makes what the worker left its own."""
+    sizes = itertools.count(3)
+    for attempt in walk:
+        n = next(sizes)
+        x = torch.linspace(-1, 1, n * 7, device="hpu").view(n, 7)
+        written = torch.zeros(n, device="hpu")
+        out = torch.empty(0, device="hpu")
+
+        def run():
+            torch.sum(x, 1, out=out)  # noqa: B023
+            written.add_(1)  # noqa: B023
+            values, indices = torch.sort(x, 1, descending=True)  # noqa: B023
+            result = torch.nn.functional.softmax(values.cumsum(0), 1), indices, out + written  # noqa: B023
+            torch.hpu.synchronize()
+            return result
+
+        with live:
+            result = attempt.run(run)
+            if result is None:
+                written.zero_()
+                out.resize_(0)
+                result = run()
+        x_cpu = torch.linspace(-1, 1, n * 7).view(n, 7)
+        values, indices = torch.sort(x_cpu, 1, descending=True)
+        agree(list(result), [values.cumsum(0).softmax(1), indices, x_cpu.sum(1) + 1])
+
+
+def test_a_result_that_was_to_be_resized_keeps_its_size(memory_walk):
+    x = torch.linspace(-1, 1, 512, device="hpu")
+    values, indices = torch.empty(0, device="hpu"), torch.empty(0, dtype=torch.int64, device="hpu")
+    torch.sort(x, out=(values, indices))
+    for attempt in memory_walk:
+        values, indices = torch.empty(0, device="hpu"), torch.empty(0, dtype=torch.int64, device="hpu")
+
+        done = []
+
+        def run():
+            done.append(torch.sort(x, out=(values, indices)))  # noqa: B023
+            torch.hpu.synchronize()
+
+        attempt.run(run)
+        if not done:
+            assert values.shape == indices.shape == (0,)
+            run()
+        agree(values, torch.linspace(-1, 1, 512))
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_capture_by_hand(walk, live, dry_run):
+    x, count = torch.linspace(-1, 1, 64, device="hpu"), torch.zeros(64, device="hpu")
+
+    def step():
+        y = x * 2
+        count.add_(1)
+        return (y + count).tanh(), y.sum()
+
+    step()
+    for attempt in walk:
+        count.zero_()
+        torch.hpu.synchronize()
+        graph = torch.hpu.HPUGraph()
+        stream = torch.hpu.current_stream()
+
+        def run():
+            with torch.hpu.graph(graph, dry_run=dry_run):  # noqa: B023
+                result = step()
+            torch.hpu.synchronize()
+            return result
+
+        with live:
+            result = attempt.run(run)
+            assert torch.hpu.current_stream() == stream
+            assert not torch.hpu.is_current_stream_capturing()
+            if result is None and not graph.captured():
+                torch.hpu.synchronize()
+                if dry_run:
+                    assert count.tolist() == [0.0] * 64  # nothing was changed by a dry run that failed
+                graph.reset()
+                result = run()
+            before = count[0].item()
+            assert result is not None or attempt.workspace
+            if result is None:  # a kernel failed after it was captured
+                graph.reset()
+                count.zero_()
+                before = 1.0 - dry_run
+                result = run()
+            graph.replay()
+        assert count.tolist() == [before + 1] * 64
+        x_cpu = torch.linspace(-1, 1, 64)
+        agree(list(result), [(x_cpu * 2 + before + 1).tanh(), (x_cpu * 2).sum()])
+
+
+@pytest.mark.parametrize("transient", [False, True])
+def test_a_module_wrapped_in_graphs(walk, live, transient):
+    """Its first call captures in a dry run and replays; what it writes in place is written once."""
+
+    class Counting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(16, 16)
+            self.register_buffer("calls", torch.zeros(16))
+
+        def forward(self, x):
+            self.calls.add_(1)
+            return self.linear(x).tanh() + self.calls, x.sum()
+
+    torch.manual_seed(0)
+    plain = Counting().eval()
+    model = Counting().eval()
+    model.load_state_dict(plain.state_dict())
+    model.to("hpu")
+    x = torch.linspace(-1, 1, 64).view(4, 16)
+    given = x.to("hpu")
+    with torch.no_grad():
+        model(given)
+        for attempt in walk:
+            model.calls.zero_()
+            plain.calls.zero_()
+            graphed = torch.hpu.wrap_in_hpu_graph_func(model.forward, disable_tensor_cache=transient)
+
+            def run():
+                result = graphed(given)  # noqa: B023
+                torch.hpu.synchronize()
+                return result
+
+            with live:
+                result = attempt.run(run)
+                assert not torch.hpu.is_current_stream_capturing()
+                if result is None:
+                    torch.hpu.synchronize()
+                    if not attempt.workspace:
+                        assert model.calls.tolist() == [0.0] * 16
+                    model.calls.zero_()
+                    result = run()
+            agree([*result, model.calls], [*plain(x), plain.calls])
+            agree(graphed(given), plain(x))
+
+
+def test_replays(walk, live):
+    x = torch.linspace(-1, 1, 64, device="hpu")
+    graphed = torch.hpu.wrap_in_hpu_graph_func(lambda x: (x.view(8, 8).t() @ x.view(8, 8), x.sort()[0]),
+                                               disable_tensor_cache=True)  # fmt: skip
+    graph, replayed = capture(lambda: (x * 2, (x * 2).cumsum(0)))
+    graphed(x)
+    strided = torch.linspace(-1, 1, 128, device="hpu")[::2]
+
+    def run():
+        graph.replay()
+        results = [*graphed(x), *graphed(strided)]
+        torch.hpu.synchronize()
+        return results
+
+    run()
+    for attempt in walk:
+        with live:
+            result = attempt.run(run)
+            if result is None:
+                result = run()
+        expected = []
+        for t in (torch.linspace(-1, 1, 64), torch.linspace(-1, 1, 128)[::2]):
+            expected += [t.view(8, 8).t() @ t.view(8, 8), t.sort()[0]]
+        x_cpu = torch.linspace(-1, 1, 64)
+        agree([*result, *replayed], [*expected, x_cpu * 2, (x_cpu * 2).cumsum(0)])
+
+
+def test_a_compiled_step(memory_walk, live):
+    """Capture and replay of a whole training step: parameters and gradients are those of one step, or of none."""
+    start = make("mlp", device="cpu")[0].state_dict()
+    for attempt in memory_walk:
+        model, _, x, target = make("mlp")
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        cpu_model, _, x_cpu, target_cpu = make("mlp", device="cpu")
+        cpu_optimizer = torch.optim.SGD(cpu_model.parameters(), lr=0.1, momentum=0.9)
+
+        @openhpu.compile_step
+        def step(x, target):
+            return train_step(model, optimizer, x, target)  # noqa: B023
+
+        step(x, target)
+        train_step(cpu_model, cpu_optimizer, x_cpu, target_cpu)
+        torch.hpu.synchronize()
+        before = to_cpu(weights(model))
+
+        def run():
+            loss = step(x, target)  # noqa: B023
+            torch.hpu.synchronize()
+            return loss
+
+        with live:
+            loss = attempt.run(run)
+            if loss is None:
+                torch.hpu.synchronize()
+                agree(weights(model), before)
+                loss = run()
+        agree([loss, *weights(model)], [train_step(cpu_model, cpu_optimizer, x_cpu, target_cpu), *weights(cpu_model)])
+        agree([step(x, target), *weights(model)],
+              [train_step(cpu_model, cpu_optimizer, x_cpu, target_cpu), *weights(cpu_model)])  # fmt: skip
+    assert start.keys() == make("mlp", device="cpu")[0].state_dict().keys()
