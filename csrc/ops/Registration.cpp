@@ -68,10 +68,10 @@ void register_op_kernels() {
 }
 
 void load() {
-  install_kernel_allocator();
   register_op_kernels();
   register_sparse_kernels();
   device::DeviceRegistry::instance().set_on_open([](device::Device& d) {
+    install_kernel_allocator();
     register_kernel_pools(d.memory(), d.workspace());
     if (kernel_threads() <= 0) set_kernel_threads(at::get_num_threads());
     release_host_team();
