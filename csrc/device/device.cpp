@@ -3,12 +3,14 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <deque>
 #include <mutex>
 #include <stdexcept>
 #include <utility>
 
+#include "device/host_memory.h"
 #include "device/usable_cores.h"
 #include "device/wait_hook.h"
 
@@ -21,8 +23,21 @@ constexpr double kModuleLockTimeoutS = 1.0;
 // Device indices of PyTorch are 8 bits, signed.
 constexpr size_t kMaxDevices = 128;
 
+// On a machine that is full a device is opened all the same; its allocations then say so.
+constexpr uint64_t kLeastMemory = uint64_t{64} << 20;
+
+// As many as PyTorch's other accelerators have in a pool.
+constexpr size_t kStreamsOfAKind = 32;
+
 uint64_t physical_memory() {
   return static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+// The capacity of a device that is not told: what the machine can give now, and keep running.
+uint64_t available_memory() {
+  const HostMemory host = host_memory();
+  const uint64_t kept = kept_for_host(host.total);
+  return std::clamp(host.available - std::min(host.available, kept), kLeastMemory, physical_memory());
 }
 
 ModuleLock lock_of(int module, const DeviceConfig& config) {
@@ -35,6 +50,9 @@ struct Device::Streams {
   std::mutex mutex;
   std::deque<Stream> streams;  // a deque: addresses stay when it grows
   Stream* default_stream = nullptr;
+  // By whether they have a high priority: streams handed out, and whose turn it is.
+  std::array<std::vector<Stream*>, 2> made;
+  std::array<size_t, 2> turn{};
 };
 
 Device::Device(int index, const DeviceConfig& config)
@@ -44,9 +62,9 @@ Device::Device(int index, const DeviceConfig& config)
       lock_(lock_of(module_, config)),
       streams_(std::make_unique<Streams>()) {
   const std::string name = "HPU " + std::to_string(index);
-  const size_t capacity = config.memory_bytes ? config.memory_bytes : physical_memory();
-  memory_ = std::make_unique<MemoryPool>(name, capacity);
-  workspace_ = std::make_unique<MemoryPool>(name + " workspace", capacity);
+  const size_t capacity = config.memory_bytes ? config.memory_bytes : available_memory();
+  memory_ = std::make_unique<MemoryPool>(name, capacity, /*watchful=*/true);
+  workspace_ = std::make_unique<MemoryPool>(name + " workspace", capacity, /*watchful=*/true);
   memory_->set_protection(config.protect_memory);
   queue_ = std::make_unique<CommandQueue>(std::to_string(index));
   queue_->set_spin_us(cores_ > 1 ? config.spin_us : 0);
@@ -75,8 +93,12 @@ Stream& Device::stream(int64_t id) {
 
 Stream& Device::new_stream(int priority) {
   std::lock_guard lock(streams_->mutex);
+  const size_t kind = priority < 0;
+  auto& made = streams_->made[kind];
+  if (made.size() == kStreamsOfAKind) return *made[streams_->turn[kind]++ % kStreamsOfAKind];
   const auto id = static_cast<int64_t>(streams_->streams.size());
-  return streams_->streams.emplace_back(*queue_, id, priority);
+  made.push_back(&streams_->streams.emplace_back(*queue_, id, priority));
+  return *made.back();
 }
 
 struct DeviceRegistry::Impl {

@@ -17,7 +17,7 @@ namespace openhpu::device {
 // How devices are opened. Filled from the settings table before the first use.
 struct DeviceConfig {
   std::vector<int> modules{0};     // module number of each device index
-  uint64_t memory_bytes = 0;       // capacity per device; 0: the machine's physical memory
+  uint64_t memory_bytes = 0;       // capacity per device; 0: what the machine can give when it is opened
   bool protect_memory = false;     // debug: device memory inaccessible outside kernels
   bool lock_modules = true;        // take the inter-process module locks
   int spin_us = CommandQueue::kDefaultSpinUs;
@@ -42,7 +42,9 @@ class Device {
   int cores() const noexcept { return cores_; }
 
   Stream& stream(int64_t id);        // throws std::out_of_range for an unknown id; 0 is the default stream
-  Stream& new_stream(int priority);  // lives as long as the device
+  // Lives as long as the device. There are 32 of high priority (below 0) and 32 others; then they are handed out again in
+  // turn, as PyTorch's other accelerators do, so that a script that makes one each step doesn't grow.
+  Stream& new_stream(int priority);
   void synchronize() { queue_->drain(); }
   // Runs what was submitted, ends the worker and gives the module back. Memory stays, so that late frees are safe.
   void close();

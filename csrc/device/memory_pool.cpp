@@ -10,8 +10,10 @@
 #include <cstdio>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <vector>
 
+#include "device/backing.h"
 #include "device/block_table.h"
 #include "device/free_blocks.h"
 
@@ -52,6 +54,7 @@ struct MemoryPool::Impl {
   uint64_t faults_left = 0;  // allocations that are still to fail, for tests
   uint64_t sound_left = 0;   // allocations before them
   uint64_t injected = 0;
+  std::optional<Backing> backing;  // of a watchful pool
 
   std::mutex protection_mutex;
   std::atomic<bool> is_protected{false};
@@ -67,11 +70,13 @@ struct MemoryPool::Impl {
     return true;
   }
 
-  std::string out_of_memory_text(size_t nbytes) const {
+  // `machine`: why the machine has no room, if it is that.
+  std::string out_of_memory_text(size_t nbytes, const std::string& machine = {}) const {
     return "FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::" + with_unit(nbytes) + " on " + name +
            ": in use " + with_unit(stats.in_use) + " in " + std::to_string(stats.active_allocs) +
-           " blocks, limit " + with_unit(stats.limit) + ", largest free block " +
-           with_unit(free_blocks.largest()) + ". Use smaller batches, free tensors, or raise OPENHPU_MEMORY_GB.";
+           " blocks, limit " + with_unit(stats.limit) + ", largest free block " + with_unit(free_blocks.largest()) +
+           (machine.empty() ? ". Use smaller batches, free tensors, or raise OPENHPU_MEMORY_GB."
+                            : "; " + machine + ". Use smaller batches, free tensors, or end other programs.");
   }
 
   // A thread may fork while another holds a pool's mutex, which in the child would stay locked for ever: there,
@@ -86,6 +91,7 @@ struct MemoryPool::Impl {
           [] {
             all_pools().mutex.lock();
             for (Impl* pool : all_pools().pools) pool->mutex.lock();
+            Backing::lock_all();
           },
           unlock_all, unlock_all);
       return new AllPools;
@@ -93,12 +99,13 @@ struct MemoryPool::Impl {
     return *all;
   }
   static void unlock_all() {
+    Backing::unlock_all();
     for (Impl* pool : all_pools().pools) pool->mutex.unlock();
     all_pools().mutex.unlock();
   }
 };
 
-MemoryPool::MemoryPool(std::string name, size_t capacity) : impl_(std::make_unique<Impl>(std::move(name))) {
+MemoryPool::MemoryPool(std::string name, size_t capacity, bool watchful) : impl_(std::make_unique<Impl>(std::move(name))) {
   // Aligned to huge pages, which a random mapping address is not.
   if (capacity > SIZE_MAX - 2 * kHugePage) throw std::invalid_argument(impl_->name + ": capacity is too large");
   reserved_ = round_up(std::max<size_t>(capacity, 1), page_size());
@@ -122,6 +129,7 @@ MemoryPool::MemoryPool(std::string name, size_t capacity) : impl_(std::make_uniq
   impl_->stats.limit = reserved_;
   impl_->stats.total_system_allocs = 1;
   impl_->stats.total_active_allocs = 1;
+  if (watchful) impl_->backing.emplace(base_, reserved_);
 
   std::lock_guard lock(Impl::all_pools().mutex);
   Impl::all_pools().pools.push_back(impl_.get());
@@ -145,6 +153,11 @@ void* MemoryPool::allocate(size_t nbytes) {
   if (!block) throw OutOfMemory(impl.out_of_memory_text(nbytes));
 
   // What can throw comes before what changes the pool.
+  const size_t offset = block->address - base_;
+  if (impl.backing && !impl.backing->covers(offset, offset + bytes)) [[unlikely]] {
+    const std::string refusal = impl.backing->promise(offset, offset + bytes);
+    if (!refusal.empty()) throw OutOfMemory(impl.out_of_memory_text(nbytes, refusal), /*machine=*/true);
+  }
   impl.live_blocks.prepare();
   impl.descriptors.prepare();
 
@@ -236,7 +249,9 @@ void MemoryPool::trim() {
     if (!block->free) continue;
     const uintptr_t begin = round_up(block->address, page_size());
     const uintptr_t end = (block->address + block->bytes) / page_size() * page_size();
-    if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+    if (begin >= end) continue;
+    ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+    if (impl_->backing) impl_->backing->forget(begin - base_, end - base_);
   }
 }
 

@@ -25,7 +25,8 @@ struct MemoryStats {
 
 class OutOfMemory : public std::runtime_error {
  public:
-  using std::runtime_error::runtime_error;
+  explicit OutOfMemory(const std::string& text, bool machine = false) : std::runtime_error(text), of_machine(machine) {}
+  const bool of_machine;  // the pool has room, the machine has no memory to put behind it: `trim` may help
 };
 
 // Device memory: one address range, reserved once, handed out as blocks.
@@ -38,14 +39,16 @@ class MemoryPool {
   static constexpr size_t kAlignment = 128;
 
   // Reserves `capacity` bytes (rounded up to pages) of address space; pages are backed when first touched, and
-  // kept for reuse until `trim`. `name` ("HPU 0") is used in messages.
-  MemoryPool(std::string name, size_t capacity);
+  // kept for reuse until `trim`. `name` ("HPU 0") is used in messages. `watchful`: blocks are handed out only where the
+  // machine has memory for their pages, see Backing.
+  MemoryPool(std::string name, size_t capacity, bool watchful = false);
   ~MemoryPool();
   MemoryPool(const MemoryPool&) = delete;
   MemoryPool& operator=(const MemoryPool&) = delete;
 
   // Returns an aligned block of at least `nbytes` (0 is treated as 1). Throws OutOfMemory, whose text starts
-  // "FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed" and says size asked, in use, limit, largest free block.
+  // "FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed" and says size asked, in use, limit, largest free block, or what
+  // the machine has left.
   void* allocate(size_t nbytes);
 
   // Gives the block at `ptr` back. Throws std::invalid_argument for an address that is no live block.

@@ -8,6 +8,8 @@
 #include <limits>
 #include <sstream>
 
+#include "device/control_groups.h"
+
 namespace openhpu::device {
 namespace {
 
@@ -51,39 +53,11 @@ int quota_v1(const std::string& folder) {
   return whole_cores(quota, period);
 }
 
-// The least of a group's and its parents' quotas. In a container the group's path may not exist below the mount point,
-// which then is the group itself.
-template <class Quota>
-int least(const std::string& mount, std::string path, Quota quota) {
-  int cores = quota(mount);
-  while (path.size() > 1) {
-    cores = std::min(cores, quota(mount + path));
-    path.erase(path.find_last_of('/'));
-  }
-  return cores;
-}
-
 int allowed_by_quota(const std::string& root) {
-  std::ifstream groups(root + "/proc/self/cgroup");
   int cores = kUnlimited;
-  // "0::/user.slice" (version 2) or "4:cpu,cpuacct:/user.slice".
-  for (std::string line; std::getline(groups, line);) {
-    const auto first = line.find(':'), second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string path = line.substr(second + 1);
-    std::istringstream controllers(line.substr(first + 1, second - first - 1));
-    bool version2 = true, cpu = false;
-    for (std::string name; std::getline(controllers, name, ',');) {
-      version2 = false;
-      cpu = cpu || name == "cpu";
-    }
-    if (version2)
-      for (const char* mount : {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"})
-        cores = std::min(cores, least(root + mount, path, quota_v2));
-    else if (cpu)
-      for (const char* mount : {"/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"})
-        cores = std::min(cores, least(root + mount, path, quota_v1));
-  }
+  for_each_control_group(root, "cpu", [&](const std::string& folder, int version) {
+    cores = std::min(cores, version == 2 ? quota_v2(folder) : quota_v1(folder));
+  });
   return cores;
 }
 

@@ -1,23 +1,18 @@
 #include "graph/GraphCommand.h"
 
 #include <cstring>
-#include <mutex>
 
 #include "ops/OpKernel.h"
 #include "runtime/HPUDevice.h"
 
 namespace openhpu {
 
-SpinLock GraphCommand::free_lock;
-GraphCommand* GraphCommand::free_list = nullptr;
-
 GraphCommand::Owned GraphCommand::acquire(device::Device& d) {
-  std::lock_guard<SpinLock> lock(free_lock);
-  GraphCommand* c = free_list;
-  if (c)
-    free_list = c->next_;
-  else
+  GraphCommand* c = Commands::take();
+  if (!c) {
     c = new GraphCommand();
+    Commands::note_made();
+  }
   c->device_ = &d;
   return Owned(c);
 }
@@ -64,9 +59,7 @@ void GraphCommand::retire() {
   numbers.clear();
   failed_ = nullptr;
   site = 0;
-  std::lock_guard<SpinLock> lock(free_lock);
-  next_ = free_list;
-  free_list = this;
+  Commands::give(this);
 }
 
 }  // namespace openhpu

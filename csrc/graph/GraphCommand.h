@@ -8,7 +8,7 @@
 #include "graph/Graph.h"
 #include "graph/NodeRunner.h"
 #include "graph/Recipe.h"
-#include "graph/SpinLock.h"
+#include "runtime/Recycler.h"
 
 namespace openhpu {
 
@@ -21,6 +21,8 @@ class GraphCommand final : public device::Command {
   };
   using Owned = std::unique_ptr<GraphCommand, GiveBack>;
   static Owned acquire(device::Device& d);
+  // How many there are in this process.
+  static uint64_t total() noexcept { return Commands::total(); }
 
   Graph graph;                                      // recorded, when it runs node by node
   std::shared_ptr<const CapturedProgram> program;   // captured
@@ -38,8 +40,9 @@ class GraphCommand final : public device::Command {
   device::Device* device_ = nullptr;
   const char* failed_ = nullptr;
   GraphCommand* next_ = nullptr;
-  static SpinLock free_lock;
-  static GraphCommand* free_list;
+  // Each keeps buffers of the size of a graph, so that a thread takes back the first.
+  using Commands = Recycler<GraphCommand, 1>;
+  friend Commands;
 };
 
 }  // namespace openhpu

@@ -112,6 +112,14 @@ std::exception_ptr Capture::stop() {
 }
 
 void Capture::abandon(std::string why) {
+  if (active_ && C10_UNLIKELY(!device::DeviceRegistry::instance().get_if_open(device_.index()))) {
+    // A forked child, or the end of the process: the recorder may stay locked for ever, and nothing is left to undo.
+    active_ = false;
+    actives[device_.index()].capture.store(nullptr, std::memory_order_release);
+    g_captures.fetch_sub(1);
+    failure_ = std::move(why);
+    return;
+  }
   Recorder::Lock lock(recorder_);
   if (!active_) return;
   failure_ = std::move(why);

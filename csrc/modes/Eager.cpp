@@ -22,25 +22,7 @@ size_t largest_tensor(const c10::Stack& values) {
   return largest;
 }
 
-// Finished commands: pushed by workers, taken all at once by a host thread.
-struct Finished {
-  std::atomic<CallCommand*> head{nullptr};
-  void push(CallCommand* c) {
-    c->next_ = head.load(std::memory_order_relaxed);
-    while (!head.compare_exchange_weak(c->next_, c, std::memory_order_release, std::memory_order_relaxed)) {
-    }
-  }
-};
-
 namespace {
-Finished finished;
-// Commands that this thread took back. Left behind when a thread ends: they are few, and the process may be ending.
-thread_local CallCommand* reusable = nullptr;
-// How many commands this thread made. It takes finished ones back only when there are so many: they come many at a time
-// then, rather than one by one while the worker puts the next one there.
-thread_local size_t made = 0;
-constexpr size_t kReserve = 16;
-
 // The worker used it last, so it lies in the cache of the worker's core.
 void fetch_to_write(const CallCommand* command) {
   for (size_t at = 0; at < sizeof(CallCommand); at += 64) {
@@ -55,17 +37,15 @@ void fetch_to_write(const CallCommand* command) {
 }  // namespace
 
 CallCommand* CallCommand::acquire(std::shared_ptr<const ShapeEntry> entry, device::Device& device) {
-  if (!reusable && made >= kReserve) reusable = finished.head.exchange(nullptr, std::memory_order_acquire);
-  CallCommand* c = reusable;
+  CallCommand* c = Commands::take();
   if (c) {
-    reusable = c->next_;
-    if (reusable) fetch_to_write(reusable);
+    if (auto* next = Commands::next()) fetch_to_write(next);
     c->operands.clear();
     c->outputs.clear();
     c->numbers.clear();
   } else {
     c = new CallCommand();
-    ++made;
+    Commands::note_made();
   }
   c->entry_ = std::move(entry);
   c->device_ = &device;
@@ -81,7 +61,7 @@ void CallCommand::run() {
   CallRunner::of(*device_).run(*entry_, operands.data(), numbers.data(), outputs.data());
 }
 
-void CallCommand::retire() { finished.push(this); }
+void CallCommand::retire() { Commands::give(this); }
 
 void BoxedCommand::run() {
   apply_kernel_threads(largest);

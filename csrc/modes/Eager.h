@@ -8,6 +8,7 @@
 #include "ops/OpKernel.h"
 #include "runtime/KernelMemory.h"
 #include "runtime/KernelThreads.h"
+#include "runtime/Recycler.h"
 
 namespace openhpu {
 
@@ -24,6 +25,8 @@ class CallCommand final : public device::Command {
   void retire() override;
   const char* name() const override;
   bool runs_anywhere() const noexcept override;
+  // How many there are in this process.
+  static uint64_t total() noexcept { return Commands::total(); }
 
   c10::SmallVector<OperandMemory, 4> operands;
   c10::SmallVector<OutputMemory, 2> outputs;  // by storage
@@ -34,8 +37,9 @@ class CallCommand final : public device::Command {
 
   std::shared_ptr<const ShapeEntry> entry_;
   device::Device* device_ = nullptr;
-  CallCommand* next_ = nullptr;  // in the list of finished commands
-  friend struct Finished;
+  CallCommand* next_ = nullptr;  // in a list of finished commands
+  using Commands = Recycler<CallCommand, 16>;
+  friend Commands;
 };
 
 // A call whose arguments its signature can't express (an index on the host): they are queued as they are.

@@ -67,11 +67,11 @@ void register_op_kernels() {
 }
 
 void load() {
-  install_kernel_allocator();
   register_op_kernels();
   register_sparse_kernels();
   device::CommandQueue::set_host_scope(&run_as_worker);
   device::DeviceRegistry::instance().set_on_open([](device::Device& d) {
+    install_kernel_allocator();
     register_kernel_pools(d.memory(), d.workspace());
     if (kernel_threads() <= 0) set_kernel_threads(at::get_num_threads());
     limit_kernel_threads(d.cores());

@@ -2,9 +2,15 @@
 
 namespace openhpu::philox {
 
-// Compiled once per instruction set and chosen at load: the loop is ten rounds of two widening multiplications, which
-// the compiler vectorises over elements.
-__attribute__((target_clones("avx512f", "avx2", "default"))) void block(
+// On x86-64 compiled once per instruction set and chosen at load (where the C library can): the loop is ten rounds of two
+// widening multiplications, which the compiler vectorises over elements. Elsewhere the base set has what it takes.
+#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GLIBC__)
+#define OPENHPU_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define OPENHPU_CLONES
+#endif
+
+OPENHPU_CLONES void block(
     uint32_t seed, uint64_t offset, uint32_t* __restrict first, uint32_t* __restrict second) {
   constexpr uint32_t kMultiplyA = 0xD2511F53, kMultiplyB = 0xCD9E8D57, kWeylA = 0x9E3779B9, kWeylB = 0xBB67AE85;
   for (size_t i = 0; i < kBlock; ++i) {

@@ -86,6 +86,7 @@ void bind_events(py::module& m) {
     reset_counters();
     reset_fallback_ops();
   });
+  m.def("site_count", &site_count);
   m.def("current_site", [] { return site_of(current_site()); });
 }
 

@@ -1,12 +1,14 @@
 // The line of the user's script that issues an operator, found in tens of nanoseconds and without Python's lock: the
 // calling thread's own frames are walked (they can't change while the thread is inside our call), and a line is
-// known by its instruction's address. Each address is resolved once, under the lock, and its code object kept alive,
-// so that an address never comes to mean another line.
+// known by its instruction's address. Each address is resolved once, under the lock. When a code object goes, what is
+// known of addresses is forgotten, so that an address never comes to mean another line.
 #include "python/frames.h"
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
-#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030C0000
+// The layout of frames is known for these versions; all others are asked through public functions, under the lock.
+// OPENHPU_PUBLIC_FRAMES chooses those (to try them).
+#if PY_VERSION_HEX < 0x030E0000 && !defined(Py_GIL_DISABLED) && !defined(OPENHPU_PUBLIC_FRAMES)
 #define OPENHPU_FAST_FRAMES 1
 #define Py_BUILD_CORE 1
 #include <internal/pycore_frame.h>
@@ -15,6 +17,9 @@
 #define OPENHPU_FAST_FRAMES 0
 #endif
 
+#include <pthread.h>
+
+#include <atomic>
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -25,14 +30,48 @@
 namespace openhpu {
 namespace {
 
-struct Site {
-  std::string file;
-  int line;
+struct Gil {
+  PyGILState_STATE state = PyGILState_Ensure();
+  ~Gil() { PyGILState_Release(state); }
 };
 
-std::mutex mutex;
-std::vector<Site>& sites() {
-  static auto* all = new std::vector<Site>(1);  // 0: unknown
+// All lines so far. A line is one entry however often, in however many code objects, and in whichever thread it occurs.
+class Sites {
+ public:
+  uint32_t intern(std::string file, int line) {
+    std::string key = file + ':' + std::to_string(line);
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (auto it = numbers_.find(key); it != numbers_.end()) return it->second;
+    if (all_.size() == kMost) return 0;
+    const auto number = static_cast<uint32_t>(all_.size());
+    all_.push_back({std::move(file), line});
+    numbers_.emplace(std::move(key), number);
+    return number;
+  }
+  std::pair<std::string, int> at(uint32_t site) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return all_[site < all_.size() ? site : 0];
+  }
+  size_t size() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return all_.size();
+  }
+  std::mutex& mutex() { return mutex_; }
+
+ private:
+  // Code that is made as the program runs can have names of its own, without end: from here on it has no line.
+  static constexpr size_t kMost = size_t{1} << 18;
+  std::mutex mutex_;
+  std::vector<std::pair<std::string, int>> all_{1};  // 0: unknown
+  std::unordered_map<std::string, uint32_t> numbers_;
+};
+
+Sites& sites() {
+  static auto* all = [] {
+    // Else a child, forked while another thread is in there, would find the lock taken for ever.
+    pthread_atfork([] { sites().mutex().lock(); }, [] { sites().mutex().unlock(); }, [] { sites().mutex().unlock(); });
+    return new Sites;
+  }();
   return *all;
 }
 
@@ -48,8 +87,33 @@ bool is_library(const std::string& file) {
   return file.rfind("<frozen", 0) == 0;
 }
 
-#if OPENHPU_FAST_FRAMES
+// Code objects that were looked at tell when they go, by data that Python keeps with them.
+std::atomic<uint64_t> deaths{0};
+Py_ssize_t mark_index = -1;
+void note_death(void* mark) {
+  if (mark) deaths.fetch_add(1, std::memory_order_relaxed);
+}
 
+#if PY_VERSION_HEX >= 0x030C0000
+const auto request_index = &PyUnstable_Eval_RequestCodeExtraIndex;
+const auto get_extra = &PyUnstable_Code_GetExtra;
+const auto set_extra = &PyUnstable_Code_SetExtra;
+#else
+const auto request_index = &_PyEval_RequestCodeExtraIndex;
+const auto get_extra = &_PyCode_GetExtra;
+const auto set_extra = &_PyCode_SetExtra;
+#endif
+
+void watch(PyCodeObject* code) {
+  static int mark;
+  auto* object = reinterpret_cast<PyObject*>(code);
+  void* found = nullptr;
+  if (mark_index >= 0 && get_extra(object, mark_index, &found) == 0) {
+    if (found || set_extra(object, mark_index, &mark) == 0) return;
+  }
+  PyErr_Clear();
+  Py_INCREF(code);  // where Python has no place left for a mark, the object is kept
+}
 
 // What is known of code objects and instructions, per thread so that reading needs no lock.
 struct Known {
@@ -57,47 +121,120 @@ struct Known {
   std::unordered_map<const void*, uint32_t> address;  // instruction -> site
   const void* last_address = nullptr;
   uint32_t last_site = 0;
+  uint64_t deaths = 0;
+
+  void forget() {
+    library.clear();
+    address.clear();
+    last_address = nullptr;
+  }
 };
 
 bool classify(PyCodeObject* code) {
-  PyGILState_STATE gil = PyGILState_Ensure();
-  Py_INCREF(code);  // kept for ever: its address must not be reused
+  Gil gil;
+  watch(code);
   const char* file = PyUnicode_AsUTF8(code->co_filename);
-  const bool library = !file || is_library(file);
   if (!file) PyErr_Clear();
-  PyGILState_Release(gil);
-  return library;
+  return !file || is_library(file);
 }
 
-uint32_t resolve_now(_PyInterpreterFrame* frame) {
-  PyGILState_STATE gil = PyGILState_Ensure();
-  const char* file = PyUnicode_AsUTF8(frame->f_code->co_filename);
-  const int line = PyCode_Addr2Line(frame->f_code, _PyInterpreterFrame_LASTI(frame) * static_cast<int>(sizeof(_Py_CODEUNIT)));
-  std::string name = file ? file : "?";
+// `offset`: of the instruction, in bytes.
+uint32_t resolve_now(PyCodeObject* code, int offset) {
+  Gil gil;
+  const char* file = PyUnicode_AsUTF8(code->co_filename);
+  const int line = PyCode_Addr2Line(code, offset);
   PyErr_Clear();
-  PyGILState_Release(gil);
-  std::lock_guard<std::mutex> lock(mutex);
-  auto& all = sites();
-  for (size_t i = all.size(); i-- > 1 && all.size() < 100000;)
-    if (all[i].line == line && all[i].file == name) return static_cast<uint32_t>(i);
-  all.push_back({std::move(name), line});
-  return static_cast<uint32_t>(all.size() - 1);
+  return sites().intern(file ? file : "?", line);
 }
+
+#if OPENHPU_FAST_FRAMES
+
+// The frames of this thread, innermost first. Nothing is counted or locked: they live while the thread is in our call.
+class Frames {
+ public:
+  explicit Frames(PyThreadState* state)
+#if PY_VERSION_HEX < 0x030D0000
+      : frame_(state->cframe ? state->cframe->current_frame : nullptr) {
+#else
+      : frame_(state->current_frame) {
+#endif
+    skip();
+  }
+  explicit operator bool() const { return frame_ != nullptr; }
+  void next() {
+    frame_ = frame_->previous;
+    skip();
+  }
+#if PY_VERSION_HEX < 0x030D0000
+  PyCodeObject* code() const { return frame_->f_code; }
+  const void* address() const { return frame_->prev_instr; }
+#else
+  PyCodeObject* code() const { return reinterpret_cast<PyCodeObject*>(frame_->f_executable); }
+  const void* address() const { return frame_->instr_ptr; }
+#endif
+  int offset() const { return _PyInterpreterFrame_LASTI(frame_) * static_cast<int>(sizeof(_Py_CODEUNIT)); }
+
+ private:
+  // Past frames that are none of Python code: where C called the interpreter.
+  void skip() {
+#if PY_VERSION_HEX >= 0x030C0000
+    while (frame_ && frame_->owner == FRAME_OWNED_BY_CSTACK) frame_ = frame_->previous;
+#endif
+#if PY_VERSION_HEX >= 0x030D0000
+    while (frame_ && !PyCode_Check(frame_->f_executable)) frame_ = frame_->previous;
+#endif
+  }
+  _PyInterpreterFrame* frame_;
+};
+
+#else
+
+// The same through public functions, which want Python's lock.
+class Frames {
+ public:
+  explicit Frames(PyThreadState* state) { set(PyThreadState_GetFrame(state)); }
+  ~Frames() { set(nullptr); }
+  Frames(const Frames&) = delete;
+  Frames& operator=(const Frames&) = delete;
+  explicit operator bool() const { return frame_ != nullptr; }
+  void next() { set(PyFrame_GetBack(frame_)); }
+  PyCodeObject* code() const { return code_; }
+  int offset() const { return PyFrame_GetLasti(frame_); }
+  // Instructions lie in the code object, so that this is nothing else's.
+  const void* address() const { return reinterpret_cast<const char*>(code_) + offset(); }
+
+ private:
+  void set(PyFrameObject* frame) {
+    Py_XDECREF(code_);
+    Py_XDECREF(frame_);
+    frame_ = frame;
+    code_ = frame ? PyFrame_GetCode(frame) : nullptr;
+  }
+  Gil gil_;
+  PyFrameObject* frame_ = nullptr;
+  PyCodeObject* code_ = nullptr;
+};
+
+#endif
 
 uint32_t current() {
   PyThreadState* state = PyGILState_GetThisThreadState();
-  if (!state || !state->cframe) return 0;
+  if (!state) return 0;
   static thread_local Known known;
-  for (auto* frame = state->cframe->current_frame; frame; frame = frame->previous) {
-    PyCodeObject* code = frame->f_code;
-    if (!code) continue;
+  for (Frames frames(state); frames; frames.next()) {
+    PyCodeObject* code = frames.code();
+    // A code object in this thread's frames was made after what had its address before was gone.
+    if (const uint64_t now = deaths.load(std::memory_order_relaxed); now != known.deaths) [[unlikely]] {
+      known.forget();
+      known.deaths = now;
+    }
     auto it = known.library.find(code);
     if (it == known.library.end()) it = known.library.emplace(code, classify(code)).first;
     if (it->second) continue;
-    const void* address = frame->prev_instr;
+    const void* address = frames.address();
     if (address == known.last_address) return known.last_site;
     auto found = known.address.find(address);
-    if (found == known.address.end()) found = known.address.emplace(address, resolve_now(frame)).first;
+    if (found == known.address.end()) found = known.address.emplace(address, resolve_now(code, frames.offset())).first;
     known.last_address = address;
     known.last_site = found->second;
     return found->second;
@@ -105,48 +242,16 @@ uint32_t current() {
   return 0;
 }
 
-#else
-
-uint32_t current() {
-  PyThreadState* state = PyGILState_GetThisThreadState();
-  if (!state) return 0;
-  PyGILState_STATE gil = PyGILState_Ensure();
-  uint32_t out = 0;
-  PyFrameObject* frame = PyThreadState_GetFrame(PyThreadState_Get());
-  while (frame) {
-    PyCodeObject* code = PyFrame_GetCode(frame);
-    const char* file = PyUnicode_AsUTF8(code->co_filename);
-    const std::string name = file ? file : "?";
-    const bool skip = is_library(name);
-    const int line = PyFrame_GetLineNumber(frame);
-    Py_DECREF(code);
-    PyFrameObject* back = skip ? PyFrame_GetBack(frame) : nullptr;
-    Py_DECREF(frame);
-    frame = back;
-    if (!skip) {
-      std::lock_guard<std::mutex> lock(mutex);
-      sites().push_back({name, line});
-      out = static_cast<uint32_t>(sites().size() - 1);
-    }
-  }
-  PyErr_Clear();
-  PyGILState_Release(gil);
-  return out;
-}
-
-#endif
-
-std::pair<std::string, int> resolve(uint32_t site) {
-  std::lock_guard<std::mutex> lock(mutex);
-  const auto& s = sites()[site < sites().size() ? site : 0];
-  return {s.file, s.line};
-}
+std::pair<std::string, int> resolve(uint32_t site) { return sites().at(site); }
 
 }  // namespace
 
 void install_site_hooks(std::vector<std::string> folders) {
   library_folders() = std::move(folders);
+  mark_index = request_index(&note_death);
   set_site_hooks({&current, &resolve});
 }
+
+size_t site_count() { return sites().size(); }
 
 }  // namespace openhpu

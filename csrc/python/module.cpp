@@ -3,14 +3,20 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include <ATen/Parallel.h>
+#include <ATen/core/boxing/KernelFunction.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/mul.h>
+#include <ATen/ops/set.h>
 #include <ATen/ops/zeros.h>
 
 #include "ops/Autocast.h"
 #include "ops/Fallback.h"
 #include "ops/Registration.h"
+#include "device/backing.h"
 #include "device/usable_cores.h"
 #include "device/wait_hook.h"
+#include "graph/GraphCommand.h"
+#include "modes/Eager.h"
 #include <torch/csrc/DynamicTypes.h>
 
 #include "python/bindings.h"
@@ -18,8 +24,11 @@
 #include "runtime/HPUDevice.h"
 #include "runtime/HPUGenerator.h"
 #include "runtime/HostReferences.h"
+#include "runtime/KernelMemory.h"
 #include "runtime/events.h"
 #include <ATen/detail/HPUHooksInterface.h>
+
+#include <pthread.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -32,6 +41,23 @@ namespace {
 
 thread_local uint64_t waiting_since = 0;
 
+// Python's main thread, which alone goes on when the interpreter is finalised.
+std::atomic<unsigned long> main_thread{0};
+
+void find_main_thread() {
+  main_thread.store(py::cast<unsigned long>(py::module_::import("threading").attr("main_thread")().attr("ident")));
+  // In a child the thread that forked is the only one.
+  pthread_atfork(nullptr, nullptr, [] { main_thread.store(PyThread_get_thread_ident()); });
+}
+
+bool finalizing() {
+#if PY_VERSION_HEX >= 0x030D0000
+  return Py_IsFinalizing();
+#else
+  return _Py_IsFinalizing();
+#endif
+}
+
 void* release_gil() {
   waiting_since = now_ns();
   // A thread without Python state (autograd's) holds no lock to release.
@@ -42,8 +68,7 @@ void take_gil(void* state) {
   if (!state) return;
   // Python ends a thread that asks for its lock while the interpreter is finalised, by unwinding its stack, which from
   // a destructor means std::terminate. Such a thread stays here until the process is gone.
-  static const auto main_thread = std::this_thread::get_id();
-  while (_Py_IsFinalizing() && std::this_thread::get_id() != main_thread)
+  while (finalizing() && PyThread_get_thread_ident() != main_thread.load(std::memory_order_relaxed))
     std::this_thread::sleep_for(std::chrono::hours(1));
   PyEval_RestoreThread(static_cast<PyThreadState*>(state));
 }
@@ -179,6 +204,18 @@ void bind_memory(py::module& m) {
     auto s = torch::createStorage(storage.ptr());
     require_memory(*s.unsafeGetStorageImpl());
   });
+  // For tests: what the machine has is read below this folder.
+  m.def("set_machine_root", &device::Backing::set_root);
+  // For tests: whether PyTorch's CPU allocator is the one that answers kernels.
+  m.def("kernel_allocator_installed", &kernel_allocator_installed);
+  // For tests: how many commands there are, of operators and of graphs.
+  m.def("commands", [] { return std::make_pair(CallCommand::total(), GraphCommand::total()); });
+  // For tests: the memory behind a tensor, copied by its allocator.
+  m.def("clone_memory", [](const at::Tensor& t) {
+    const size_t nbytes = t.storage().nbytes();
+    return at::empty_like(t).set_(c10::Storage(
+        c10::Storage::use_byte_size_t(), nbytes, hpu_allocator()->clone(t.storage().data(), nbytes), hpu_allocator()));
+  });
   m.def("record_stream", [](at::Tensor t, c10::Stream s) { t.record_stream(s); });
 }
 
@@ -199,6 +236,7 @@ void bind_ops(py::module& m) {
 }  // namespace openhpu
 
 PYBIND11_MODULE(_C, m) {
+  openhpu::find_main_thread();
   openhpu::device::set_wait_hook({&openhpu::release_gil, &openhpu::take_gil});
   openhpu::load();
   // Before the static objects of PyTorch are destroyed, which a worker may be using. Python is gone by then.

@@ -31,15 +31,20 @@ void delete_memory(void* context) {
   auto* memory = static_cast<HPUMemory*>(context);
   if (memory->pending()) unpromise(*memory);
   const bool recorded = (memory->graph.load(std::memory_order_relaxed) | memory->capture) != 0;
+  auto* d = device::DeviceRegistry::instance().get_if_open(memory->pool);
+  if (C10_UNLIKELY(!d)) {
+    // In a forked child, and after the shutdown: the recorder may be locked by a thread that does not exist here or that
+    // never goes on, and it may still point to what it recorded, which is therefore left.
+    if (!recorded) delete memory;
+    return;
+  }
   if (recorded && hooks.forget && hooks.forget(*memory)) {
     delete memory;
     return;
   }
   // In-order reuse: the block may be handed out again at once, since every command that could still touch it was
   // queued before any command of its next owner.
-  if (auto* d = device::DeviceRegistry::instance().get_if_open(memory->pool)) {
-    if (memory->data && !memory->shared) d->memory().free(memory->data);
-  }
+  if (memory->data && !memory->shared) d->memory().free(memory->data);
   delete memory;
 }
 
@@ -80,7 +85,15 @@ void* allocate_block(device::Device& d, size_t nbytes, uint32_t site) {
       if (C10_UNLIKELY(listening(kAllocationPeak))) report_peak(d, site);
       return data;
     } catch (const device::OutOfMemory& e) {
-      if (again && hooks.out_of_memory && hooks.out_of_memory(d.index())) continue;
+      bool more = again && hooks.out_of_memory && hooks.out_of_memory(d.index());
+      if (again && e.of_machine && !d.queue().on_worker()) {
+        // Pages of free blocks may be what is missing elsewhere. They are free once the commands before are done.
+        d.queue().drain();
+        d.memory().trim();
+        d.workspace().trim();
+        more = true;
+      }
+      if (more) continue;
       if (listening(kError))
         emit(kError, {{"op", std::string("allocate")}, {"message", std::string(e.what())}}, current_site());
       TORCH_CHECK_WITH(OutOfMemoryError, false, e.what());
@@ -178,7 +191,10 @@ void HPUAllocator::copy_data(void* dest, const void* src, std::size_t nbytes) co
   auto& registry = device::DeviceRegistry::instance();
   const int owner = registry.owner_of(dest);
   auto& d = registry.get(owner < 0 ? 0 : owner);
-  d.queue().submit("copy_data", [=] { std::memcpy(dest, src, nbytes); }, current_site());
+  d.queue().submit("copy_data", [&d, dest, src, nbytes] {
+    device::MemoryPool::AccessScope access(d.memory());
+    std::memcpy(dest, src, nbytes);
+  }, current_site());
 }
 
 bool HPUAllocator::initialized() {

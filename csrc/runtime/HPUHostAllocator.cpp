@@ -16,7 +16,7 @@ device::MemoryPool& pool() {
   static auto* p = [] {
     auto& config = device::DeviceRegistry::instance().config();
     const uint64_t bytes = config.memory_bytes ? config.memory_bytes : uint64_t{64} << 30;
-    return new device::MemoryPool("HPU pinned host memory", bytes);
+    return new device::MemoryPool("HPU pinned host memory", bytes, /*watchful=*/true);
   }();
   return *p;
 }

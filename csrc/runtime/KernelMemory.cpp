@@ -6,6 +6,7 @@
 
 #include <array>
 #include <atomic>
+#include <mutex>
 
 #include "runtime/HPUDevice.h"
 
@@ -20,8 +21,8 @@ struct Pools {
 };
 std::array<Pools, kMaxDevices> pools;
 std::atomic<int> pool_count{0};
-c10::Allocator* base_allocator = nullptr;
 c10::DeleterFnPtr base_delete = nullptr;
+std::atomic<bool> installed{false};
 
 void release(void* ptr) {
   const int n = pool_count.load(std::memory_order_acquire);
@@ -36,8 +37,11 @@ void release(void* ptr) {
 }
 
 // One deleter for all CPU memory, whichever allocator it came from: PyTorch compares an allocation's deleter with
-// its allocator's raw_deleter() to tell plain memory from wrapped memory.
+// its allocator's raw_deleter() to tell plain memory from wrapped memory. What was allocated before this allocator was
+// there has the base's deleter, and its storage the base allocator.
 struct KernelAllocator final : c10::Allocator {
+  explicit KernelAllocator(c10::Allocator* base) : base_allocator(base) {}
+  c10::Allocator* const base_allocator;
   c10::DataPtr allocate(size_t nbytes) override {
     if (C10_UNLIKELY(tls_scope != nullptr)) {
       if (void* ptr = tls_scope->allocate(nbytes)) return {ptr, ptr, &release, c10::Device(c10::kCPU)};
@@ -52,6 +56,25 @@ struct KernelAllocator final : c10::Allocator {
     base_allocator->copy_data(dest, src, count);
   }
 };
+
+}  // namespace
+
+namespace {
+
+void* allocate_scratch(device::MemoryPool& workspace, size_t nbytes) {
+  for (bool again = true;; again = false) {
+    try {
+      return workspace.allocate(nbytes);
+    } catch (const device::OutOfMemory& e) {
+      // What is free here is free at once: it may lie elsewhere than where the block would.
+      if (again && e.of_machine) {
+        workspace.trim();
+        continue;
+      }
+      TORCH_CHECK_WITH(OutOfMemoryError, false, e.what());
+    }
+  }
+}
 
 }  // namespace
 
@@ -70,14 +93,10 @@ void* KernelScope::allocate(size_t nbytes) {
   }
   if (!ptr && nbytes > 0) {
     try {
-      ptr = workspace_.allocate(nbytes);
-    } catch (const device::OutOfMemory& e) {
-      try {
-        TORCH_CHECK_WITH(OutOfMemoryError, false, e.what());
-      } catch (...) {
-        out_of_memory_ = std::current_exception();
-        throw;
-      }
+      ptr = allocate_scratch(workspace_, nbytes);
+    } catch (...) {
+      out_of_memory_ = std::current_exception();
+      throw;
     }
   }
   if (record_) log_.push_back(ptr);
@@ -91,12 +110,20 @@ int64_t KernelScope::ordinal_of(const void* ptr) const {
 }
 
 void install_kernel_allocator() {
-  base_allocator = c10::GetCPUAllocator();
-  base_delete = base_allocator->raw_deleter();
+  static std::mutex mutex;
+  std::lock_guard<std::mutex> lock(mutex);
+  if (installed.load(std::memory_order_relaxed)) return;
+  auto* base = c10::GetCPUAllocator();
+  base_delete = base->raw_deleter();
   TORCH_CHECK(base_delete, "The CPU allocator in force has no raw deleter; openhpu can't stand in front of it.");
-  static KernelAllocator* allocator = new KernelAllocator();  // leaked: CPU tensors outlive static destructors
+  auto* allocator = new KernelAllocator(base);  // leaked: CPU tensors outlive static destructors
+  // PyTorch keeps a plain pointer, which other threads may be reading: they get either allocator, each complete.
+  std::atomic_thread_fence(std::memory_order_release);
   c10::SetCPUAllocator(allocator, /*priority=*/100);
+  installed.store(true, std::memory_order_release);
 }
+
+bool kernel_allocator_installed() noexcept { return installed.load(std::memory_order_acquire); }
 
 void register_kernel_pools(device::MemoryPool& memory, device::MemoryPool& workspace) {
   const int i = pool_count.load(std::memory_order_relaxed);

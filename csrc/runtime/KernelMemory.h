@@ -45,8 +45,10 @@ class KernelScope {
   KernelScope* outer_;
 };
 
-// Puts the answering allocator in front of PyTorch's. Called once, at load.
+// Puts the answering allocator in front of PyTorch's, when the first device is opened: a process that uses none keeps its
+// own. Later calls do nothing.
 void install_kernel_allocator();
+bool kernel_allocator_installed() noexcept;
 // Frees of addresses in this pool go to it; device memory is only ever assigned, so its frees do nothing.
 void register_kernel_pools(device::MemoryPool& memory, device::MemoryPool& workspace);
 

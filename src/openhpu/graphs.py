@@ -68,6 +68,7 @@ class Compilations:
 
     def __init__(self, service: Service):
         self._service = service
+        self._owner = os.getpid()
         self._asked: dict[int, tuple[float, dict[str, Any]]] = {}
         self._thread = threading.Thread(target=self._serve, name="openhpu-graphs", daemon=True)
         self._thread.start()
@@ -128,9 +129,11 @@ class Compilations:
         return len(self._asked)
 
     def stop(self) -> None:
-        """Ask no more, and end the compiler's process."""
+        """Ask no more, and end the compiler's process. Both are its parent's where this process was forked."""
         from openhpu import _C
 
+        if os.getpid() != self._owner:
+            return
         _C.close_graphs()
         # A thread that comes back from the core into an interpreter that has ended takes the process down.
         self._thread.join()

@@ -134,3 +134,156 @@ def test_a_fork_with_a_busy_queue_does_not_hang(script):
         print(os.waitstatus_to_exitcode(status), x.tolist())
     """
     assert script(code).out == "0 [2.0, 2.0, 2.0, 2.0]"
+
+
+EVERYTHING = """
+    import gc, os, signal, sys, threading, warnings
+    import torch
+    import habana_frameworks.torch.core as htcore
+    from openhpu import _C, counters
+
+    warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads, which is what this is about
+
+    made = torch.ones(1000, device="hpu")
+    for _ in range(2):
+        known = made + 1
+        htcore.mark_step()
+    held = {
+        "view": made[2:5], "pinned": torch.ones(10).pin_memory(), "generator": torch.Generator("hpu"),
+        "stream": torch.hpu.Stream(), "parameter": torch.nn.Parameter(torch.ones(5, device="hpu")),
+    }
+    held["event"] = torch.hpu.Event(enable_timing=True)
+    held["event"].record()
+    weight = torch.ones(4, 4, device="hpu")
+    watched = torch.hpu.wrap_in_hpu_graph(torch.nn.Linear(4, 4).to("hpu").requires_grad_(False))
+    with torch.no_grad():
+        for _ in range(3):
+            watched(weight)
+    held["watched"] = watched
+    graph = torch.hpu.HPUGraph()
+    with torch.hpu.graph(graph):
+        held["shared"] = made * 2
+    graph.replay()
+    held["graph"] = graph
+    torch.hpu.synchronize()
+    # MORE
+    held["backward"] = (held["parameter"] * 2).sum()
+    held["pending"] = made + 1
+
+    def child(leave):
+        signal.alarm(100)  # a child that hangs is ended, and the test fails
+        # FIRST
+        del globals()["made"], globals()["known"], globals()["weight"], globals()["watched"], globals()["graph"]
+        while held:
+            held.popitem()
+        gc.collect()
+        leave(0)
+
+    def ends(leave):
+        pid = os.fork()
+        if pid == 0:
+            child(leave)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+"""
+
+# A thread that waits for the device with the recorder's lock: three flushed graphs are in flight.
+LOCKED = """
+    _C.block_queue(0)
+    before = counters()["graphs_flushed"]
+
+    def flush():
+        for _ in range(4):
+            known = made + 1
+            htcore.mark_step()
+
+    thread = threading.Thread(target=flush)
+    thread.start()
+    while counters()["graphs_flushed"] < before + 4:
+        pass
+    print(ends(os._exit), ends(sys.exit))
+    _C.unblock_queue(0)
+    thread.join()
+    print(held["pending"].sum().item(), held["backward"].item())
+"""
+
+
+@pytest.mark.parametrize("lazy", ["0", "1"])
+def test_a_child_frees_objects_of_each_kind(script, lazy):
+    code = (
+        EVERYTHING
+        + """
+    print(ends(os._exit), ends(sys.exit))
+    print(held["pending"].sum().item(), held["backward"].item())
+    """
+    )
+    assert script(code, PT_HPU_LAZY_MODE=lazy, OPENHPU_COMPILE="off").out.splitlines() == ["0 0", "2000.0 10.0"]
+
+
+def test_a_child_frees_what_was_recorded_while_another_thread_holds_the_recorder(script):
+    code = EVERYTHING + LOCKED
+    assert script(code, PT_HPU_LAZY_MODE="1", OPENHPU_COMPILE="off").out.splitlines() == ["0 0", "2000.0 10.0"]
+
+
+def test_a_child_drops_a_capture_that_its_parent_has_begun(script):
+    more = """
+    held["open"] = torch.hpu.HPUGraph()
+    held["open"].capture_begin()
+    held["captured"] = made * 2
+    """
+    code = (
+        EVERYTHING.replace("    # MORE", more)
+        + """
+    print(ends(os._exit), ends(sys.exit))
+    held["open"].capture_end()
+    held["open"].replay()
+    print(held["captured"].sum().item())
+    """
+    )
+    assert script(code, PT_HPU_LAZY_MODE="1", OPENHPU_COMPILE="off").out.splitlines() == ["0 0", "2000.0"]
+
+
+def test_a_child_drops_a_capture_while_another_thread_holds_the_recorder(script):
+    more = """
+    held["open"] = torch.hpu.HPUGraph()
+    held["open"].capture_begin()
+    held["captured"] = made * 2
+    """
+    code = EVERYTHING.replace("    # MORE", more) + LOCKED.replace(
+        'held["pending"]', 'held["open"].capture_end() or held["pending"]'
+    )
+    assert script(code, PT_HPU_LAZY_MODE="1", OPENHPU_COMPILE="off").out.splitlines() == ["0 0", "2000.0 10.0"]
+
+
+def test_a_child_drops_a_compiled_function(script):
+    more = """
+    torch._dynamo.config.suppress_errors = False
+    held["compiled"] = torch.compile(lambda x: (x * 3).relu(), backend="hpu_backend")
+    held["of compiled"] = held["compiled"](made)
+    torch.hpu.synchronize()
+    """
+    code = (
+        EVERYTHING.replace("    # MORE", more).replace("# FIRST", "torch._dynamo.reset()")
+        + """
+    print(ends(os._exit), ends(sys.exit))
+    print(held["of compiled"].sum().item())
+    """
+    )
+    assert script(code, warnings="ignore", OPENHPU_COMPILE="off").out.splitlines() == ["0 0", "3000.0"]
+
+
+def test_a_child_ends_while_the_publisher_of_its_parent_writes(script):
+    code = """
+        import os, signal, sys, warnings
+        import torch
+        from openhpu.smi import publisher
+
+        warnings.simplefilter("ignore", DeprecationWarning)
+        torch.ones(1, device="hpu")
+        with publisher._publisher._lock:  # as its thread does at each look
+            pid = os.fork()
+            if pid == 0:
+                signal.alarm(100)
+                sys.exit(0)
+            print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    """
+    assert script(code).out == "0"

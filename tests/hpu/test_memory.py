@@ -322,3 +322,83 @@ def test_temporaries_of_kernels_do_not_count_as_tensors():
     y = torch.linalg.inv(x + torch.eye(64, device="hpu") * 100)
     torch.hpu.synchronize()
     assert in_use() == before + y.nbytes
+
+
+MACHINE = """
+    import os, torch
+    from openhpu import _C
+
+    os.makedirs("machine/proc")
+
+    def available(megabytes):
+        with open("machine/proc/meminfo", "w") as file:
+            print("MemTotal: 1048576 kB\\nMemAvailable:", megabytes << 10, "kB", file=file)
+        _C.set_machine_root("machine")
+
+    def zeros(megabytes):
+        x = torch.zeros(megabytes << 20, dtype=torch.uint8, device="hpu")
+        torch.hpu.synchronize()
+        return x
+
+    def refused(function):
+        try:
+            function()
+        except torch.OutOfMemoryError as error:
+            return [part in str(error) for part in ("Allocation failed", "MemAvailable", "128 MB kept")]
+
+    kept = torch.ones(1000, device="hpu")
+    known = (kept + 1).sum().item()
+    available(128 + 64)  # of which 128 are kept for the host
+"""
+
+
+def test_the_device_never_asks_the_machine_for_more_than_it_has(script):
+    code = (
+        MACHINE
+        + """
+    print(refused(lambda: zeros(200)), (kept + 1).sum().item())
+    available(128 + 300)
+    print(zeros(200).sum().item())
+    """
+    )
+    assert script(code, OPENHPU_MEMORY_GB="4").out.splitlines() == ["[True, True, True] 2000.0", "0"]
+
+
+def test_memory_that_was_used_before_is_not_asked_for_again(script):
+    code = (
+        MACHINE
+        + """
+    available(128 + 300)
+    zeros(200)
+    available(0)
+    print(zeros(200).sum().item(), refused(lambda: zeros(400)))
+    """
+    )
+    assert script(code, OPENHPU_MEMORY_GB="4").out == "0 [True, True, True]"
+
+
+def test_scratch_memory_of_kernels_is_bounded_too(script):
+    code = (
+        MACHINE
+        + """
+    available(1000)
+    x = zeros(96)
+    available(128 + 40)
+    found = refused(lambda: torch.median(x).item())  # copies its operand
+    print(found, (kept + 1).sum().item())
+    available(1000)
+    print(torch.median(x).item())
+    """
+    )
+    assert script(code, OPENHPU_MEMORY_GB="4").out.splitlines() == ["[True, True, True] 2000.0", "0"]
+
+
+def test_pinned_memory_is_bounded_too(script):
+    code = (
+        MACHINE
+        + """
+    x = torch.zeros(200 << 20, dtype=torch.uint8)
+    print(refused(x.pin_memory), x.narrow(0, 0, 100).pin_memory().sum().item())
+    """
+    )
+    assert script(code, OPENHPU_MEMORY_GB="4").out == "[True, True, True] 0"

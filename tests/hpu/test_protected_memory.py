@@ -67,3 +67,8 @@ def test_errors_and_copies_between_devices_run_under_it(script):
     """
     out = script(code, OPENHPU_PROTECT_MEMORY="1", OPENHPU_DEVICE_COUNT="2").out
     assert out.splitlines() == ["[1.0, 2.0, 3.0, 4.0]", "caught", "[1.0, 1.0]"]
+
+
+def test_memory_cloned_by_its_allocator(script):
+    code = "import torch; from openhpu import _C; print(_C.clone_memory(torch.arange(3.0, device='hpu')).tolist())"
+    assert script(code, OPENHPU_PROTECT_MEMORY="1").out == "[0.0, 1.0, 2.0]"

@@ -20,6 +20,38 @@ def test_importing_opens_no_device_and_starts_no_thread(script):
     assert script(code).out.splitlines() == ["True 1 False", "True True"]
 
 
+def test_the_cpu_allocator_stays_until_a_device_is_opened(script):
+    code = """
+        import threading, torch
+        from openhpu import _C
+
+        early = [torch.arange(float(n)) for n in range(1, 50)]
+        assert not _C.kernel_allocator_installed()
+        stop, errors = threading.Event(), []
+
+        def on_cpu():
+            while not stop.is_set():
+                x = torch.ones(1000)
+                if (x + x).sum() != 2000:
+                    errors.append("wrong")
+
+        threads = [threading.Thread(target=on_cpu) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        x = torch.ones(1000, device="hpu")
+        assert _C.kernel_allocator_installed()
+        for n, t in enumerate(early, 1):
+            t.resize_(1000 + n)  # memory of before grows
+            assert t[: n].tolist() == list(map(float, range(n)))
+            t.set_(torch.ones(3).untyped_storage())
+        stop.set()
+        for thread in threads:
+            thread.join()
+        print(errors, (x.cumsum(0) + x).sum().item(), torch.linalg.inv(torch.eye(3, device="hpu")).sum().item())
+    """
+    assert script(code).out == "[] 501500.0 3.0"
+
+
 def test_a_late_load_is_an_error_that_says_when_to_load(script):
     result = script(
         """

@@ -104,3 +104,38 @@ def test_a_thread_of_the_script_has_its_own_line(reads):
 
 def test_no_line_is_made_up_where_there_is_none():
     assert _C.current_site() == (__file__, line())
+
+
+def test_a_line_is_known_once(reads):
+    """However often it runs, in however many code objects and threads."""
+    import threading
+
+    x = torch.ones(2, device="hpu")
+
+    def work():
+        for _ in range(50):
+            exec(compile("x.cpu()\n(x + x).cpu()", "<made again>", "exec"), {"x": x})
+
+    work()
+    before = _C.site_count()
+    for _ in range(3):
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    assert _C.site_count() == before
+    assert set(reads) == {("<made again>", 1), ("<made again>", 2)}
+
+
+def test_code_that_is_gone_is_not_kept_and_not_mistaken(reads):
+    """Code objects are made at addresses where others were."""
+    import weakref
+
+    x = torch.ones(2, device="hpu")
+    gone = []
+    for i in range(200):
+        code = compile("\n" * i + "x.cpu()", f"<made {i % 3}>", "exec")
+        exec(code, {"x": x})
+        gone.append(weakref.ref(code))
+        del code
+        assert reads[-1] == (f"<made {i % 3}>", i + 1)
+    assert not any(reference() for reference in gone)

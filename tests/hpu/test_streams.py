@@ -85,6 +85,16 @@ def test_new_streams_differ():
     assert 0 not in {stream.id() for stream in streams}
 
 
+def test_streams_are_used_again():
+    """There are 32 of each priority, as many as PyTorch's other accelerators have: one a step doesn't grow."""
+    for priority in (0, -1):
+        streams = [torch.hpu.Stream(priority=priority) for _ in range(100)]
+        assert len({stream.id() for stream in streams}) == 32
+        assert 0 not in {stream.id() for stream in streams}
+    with torch.hpu.stream(streams[-1]):
+        assert torch.ones(2, device="hpu").sum().item() == 2
+
+
 def test_wait_stream_and_wait_event_order_commands(x, gate):
     a, b = torch.hpu.Stream(), torch.hpu.Stream()
     with gate:

@@ -6,6 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
+from openhpu import _C
+
 from .support import make, train_step
 
 WAITS = {
@@ -275,3 +277,52 @@ def test_a_program_may_end_with_an_error_nobody_asked_for(script):
         torch.nn.functional.embedding(index + 9, table)
         """
     )
+
+
+def test_threads_that_end_leave_their_commands_to_others():
+    """A command is used again, whichever thread issued it: their number doesn't follow the number of threads."""
+    x = torch.ones(4, device="hpu")
+
+    def work():
+        x + 1
+        torch.hpu.synchronize()
+
+    def run(threads):
+        for _ in range(threads):
+            thread = threading.Thread(target=work)
+            thread.start()
+            thread.join()
+
+    run(40)
+    before = sum(_C.commands())
+    run(200)
+    assert sum(_C.commands()) < before + 20
+
+
+def test_the_interpreter_ends_where_its_main_thread_waits_last(script):
+    """The first thread that waited was another one: it is the main thread that has to come back at the end."""
+    code = """
+        import signal, sys, threading
+
+        def work():
+            import torch
+            x = torch.ones(800, 800, device="hpu")
+            y = x @ x
+            torch.hpu.synchronize()
+            return x, y
+
+        class Last:
+            def __del__(self):
+                assert sys.is_finalizing()
+                x, _ = self.tensors
+                for _ in range(20):
+                    y = x.matmul(x)
+                print(y.view(-1)[:2].tolist())
+
+        last = Last()
+        thread = threading.Thread(target=lambda: setattr(last, "tensors", work()))
+        thread.start()
+        thread.join()
+        signal.alarm(100)  # instead of a hang
+    """
+    assert script(code).out == "[800.0, 800.0]"

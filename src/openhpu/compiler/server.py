@@ -77,6 +77,7 @@ def main(arguments: Sequence[str]) -> None:
     work = Path(arguments[2])
     os.nice(int(arguments[1]))
     _die_with_parent()
+    _die_first()
     jobs: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(connection, jobs, work), daemon=True).start()
 
@@ -86,6 +87,12 @@ def main(arguments: Sequence[str]) -> None:
         answer = _answer(Job(*pickle.loads(jobs.get())), work)
         with contextlib.suppress(ConnectionError):
             send(connection, pickle.dumps(tuple(answer)))
+
+
+def _die_first() -> None:
+    """Where the machine runs out of memory, the system ends this process (and its compiler), not the training."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
 
 
 def _listen(connection: socket.socket, jobs: queue.SimpleQueue[bytes], work: Path) -> None:

@@ -36,14 +36,16 @@ _BAD_FORK = (
 )
 
 
-def configure() -> settings.DeviceSetup:
+def configure(again: bool = False) -> settings.DeviceSetup:
     """Hand the environment's devices to the core; what is in force. Changes nothing once a device is open.
+
+    `again`: also where the environment has not changed, since the machine's memory may have.
 
     Raises SettingError.
     """
     global _configured_from, _setup
     environment = tuple(map(os.environ.get, _DEVICE_VARIABLES))
-    if _setup is not None and environment == _configured_from:
+    if _setup is not None and environment == _configured_from and not again:
         return _setup
     with _lock:
         if _setup is None or not (_C.is_initialized() or _C.is_in_bad_fork()):
@@ -81,7 +83,7 @@ def _lazy_init() -> None:
 def _prepare() -> None:
     """What must be in place before the first operator runs."""
     mode.fix()
-    configure()
+    configure(again=True)
     _C.set_num_threads(torch.get_num_threads())
     from openhpu import autocast, fallback
 

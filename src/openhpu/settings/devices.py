@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from pathlib import Path
 
 from openhpu.settings.access import get, is_set
 from openhpu.settings.kinds import SettingError
+from openhpu.settings.machine import device_memory
 
 GIB = 1 << 30
 _WHOLE_POOL = 24  # PT_HABANA_POOL_SIZE's default, which means "as much as there is"
@@ -72,21 +71,8 @@ def _modules() -> tuple[tuple[int, ...], int]:
 
 def _memory_bytes() -> int:
     gigabytes: float = get("OPENHPU_MEMORY_GB")
-    capacity = int(gigabytes * GIB) if gigabytes else _machine_memory()
+    capacity = int(gigabytes * GIB) if gigabytes else device_memory()
     share: int = get("PT_HPU_POOL_MEM_ACQUIRE_PERC")
     capacity = capacity * share // 100
     pool: int = get("PT_HABANA_POOL_SIZE")
     return capacity if pool == _WHOLE_POOL else min(capacity, pool * GIB)
-
-
-def _machine_memory() -> int:
-    """Physical memory in bytes, or the control group's limit where that is lower (a container)."""
-    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            limit = Path(path).read_text().strip()
-        except OSError:
-            continue
-        if limit.isdigit():
-            return min(physical, int(limit))
-    return physical

@@ -14,7 +14,9 @@ OPENHPU_VARIABLES = (
     ),
     Setting(
         "OPENHPU_MEMORY_GB", "float", 0.0, _FIRST_USE,
-        "Capacity of each device in GiB; 0 means the machine's memory.", low=0, high=65536,
+        "Capacity of each device in GiB; 0 means what the machine (or the control group) has available when the first "
+        "device is opened, less a part for the host's side.",
+        low=0, high=65536,
     ),
     Setting(
         "OPENHPU_GENERATION", "choice", "gaudi2", _FIRST_USE,

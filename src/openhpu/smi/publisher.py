@@ -69,10 +69,12 @@ class Publisher:
             self._where = None
 
     def stop(self) -> None:
-        """Take the files away."""
+        """Take the files away. A forked child leaves its parent's, whose thread may have held the lock."""
+        if os.getpid() != self._pid:
+            return
         with self._lock:
             self._end.set()
-            if os.getpid() != self._pid or self._where is None:
+            if self._where is None:
                 return
             for module, file in self._files.items():
                 with contextlib.suppress(OSError):

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace openhpu::device {
+
+// Which parts of a reserved range the machine has been found to have memory for.
+//
+// Pages are backed when they are first touched; if the machine has none left then, the system kills a process. So a part
+// is promised before a block of it is handed out: where that is refused, the script gets an error. A part, once promised,
+// is never looked at again, so that a pool in steady state asks nothing. What was promised and not yet touched, by any
+// range of this process, counts as taken.
+class Backing {
+ public:
+  static constexpr size_t kChunk = size_t{2} << 20;  // a huge page: one touch backs all of it
+
+  Backing(uintptr_t base, size_t bytes);
+  ~Backing();
+  Backing(const Backing&) = delete;
+  Backing& operator=(const Backing&) = delete;
+
+  // Functions of one object are called under one lock (its pool's). Offsets are from the base.
+  bool covers(size_t begin, size_t end) const noexcept {
+    for (size_t chunk = begin / kChunk; chunk <= (end - 1) / kChunk; ++chunk)
+      if (!promised_[chunk]) return false;
+    return true;
+  }
+  // Promises what is not promised yet. Where the machine is short of memory nothing is changed, and the result says why.
+  std::string promise(size_t begin, size_t end);
+  // The pages were given back to the system.
+  void forget(size_t begin, size_t end) noexcept;
+
+  // Held across a fork, after the locks under which the functions are called.
+  static void lock_all();
+  static void unlock_all();
+  // Reads the machine's state below this folder (tests).
+  static void set_root(std::string root);
+
+ private:
+  struct Shared;
+  static Shared& shared();
+  size_t untouched();
+
+  const uintptr_t base_;
+  const size_t bytes_;
+  std::vector<bool> promised_;  // by chunk
+  std::vector<bool> touched_;   // found to be backed as a whole
+  size_t first_open_ = 0, end_ = 0;  // promised chunks that are not in `touched_` lie between
+};
+
+}  // namespace openhpu::device
