@@ -3,7 +3,9 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <deque>
 #include <mutex>
 #include <stdexcept>
@@ -14,18 +16,14 @@
 namespace openhpu::device {
 namespace {
 
-// A module's last owner may still be on its way out when the next process starts.
-constexpr double kModuleLockTimeoutS = 1.0;
-
-// Device indices of PyTorch are 8 bits, signed.
-constexpr size_t kMaxDevices = 128;
+static_assert(kMaxDevices <= 128, "device indices of PyTorch are 8 bits, signed");
 
 uint64_t physical_memory() {
   return static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
-ModuleLock lock_of(int module, const DeviceConfig& config) {
-  return config.lock_modules ? ModuleLock(module, kModuleLockTimeoutS) : ModuleLock();
+ModuleLock lock_of(const std::vector<int>& modules, const DeviceConfig& config) {
+  return config.lock_modules ? ModuleLock(modules, config.module_wait_s) : ModuleLock();
 }
 
 }  // namespace
@@ -37,9 +35,12 @@ struct Device::Streams {
 };
 
 Device::Device(int index, const DeviceConfig& config)
+    : Device(index, config, {config.modules.at(static_cast<size_t>(index))}) {}
+
+Device::Device(int index, const DeviceConfig& config, const std::vector<int>& modules)
     : index_(index),
-      module_(config.modules.at(static_cast<size_t>(index))),
-      lock_(lock_of(module_, config)),
+      lock_(lock_of(modules, config)),
+      module_(lock_.held() ? lock_.module() : modules.at(0)),
       streams_(std::make_unique<Streams>()) {
   const std::string name = "HPU " + std::to_string(index);
   const size_t capacity = config.memory_bytes ? config.memory_bytes : physical_memory();
@@ -114,12 +115,25 @@ struct DeviceRegistry::Impl {
            " (HABANA_VISIBLE_MODULES names the modules, OPENHPU_DEVICE_COUNT their number)";
   }
 
+  // The modules that device `index` may get, in the order in which they are tried.
+  std::vector<int> candidates(int index) const {
+    const auto& all = config.modules;
+    if (!config.floating) return {all[static_cast<size_t>(index)]};
+    auto start = static_cast<size_t>(index);
+    if (devices[0]) {
+      start += static_cast<size_t>(std::find(all.begin(), all.end(), devices[0]->module()) - all.begin());
+    }
+    std::vector<int> turned(all);
+    std::rotate(turned.begin(), turned.begin() + static_cast<std::ptrdiff_t>(start % all.size()), turned.end());
+    return turned;
+  }
+
   Device& open_device(int index) {
     auto& slot = devices[static_cast<size_t>(index)];
     if (slot) return *slot;  // asked for again by its own `on_open`
     in_use.store(true, std::memory_order_release);
     try {
-      slot = std::make_unique<Device>(index, config);
+      slot = std::make_unique<Device>(index, config, candidates(index));
       if (on_open) on_open(*slot);
     } catch (...) {
       slot.reset();
@@ -151,8 +165,19 @@ DeviceRegistry::DeviceRegistry() : impl_(std::make_unique<Impl>()) {
 
 void DeviceRegistry::configure(DeviceConfig config) {
   impl_->check_usable();
-  if (config.modules.empty() || config.modules.size() > kMaxDevices) {
-    throw std::invalid_argument("the number of HPU devices must lie between 1 and " + std::to_string(kMaxDevices));
+  if (config.modules.empty() || config.modules.size() > static_cast<size_t>(kMaxDevices)) {
+    throw std::invalid_argument("the number of HPU devices must lie between 1 and " + std::to_string(kMaxDevices) +
+                                ", but is " + std::to_string(config.modules.size()));
+  }
+  std::array<bool, kMaxDevices> named{};
+  for (const int module : config.modules) {
+    if (module < 0 || module >= kMaxDevices) {
+      throw std::invalid_argument("HPU modules have numbers from 0 to " + std::to_string(kMaxDevices - 1) + ", not " +
+                                  std::to_string(module));
+    }
+    if (std::exchange(named[static_cast<size_t>(module)], true)) {
+      throw std::invalid_argument("HPU module " + std::to_string(module) + " is named twice");
+    }
   }
   auto lock = impl_->lock();
   if (impl_->in_use.load() && !(config == impl_->config)) {
@@ -175,7 +200,7 @@ Device& DeviceRegistry::get(int index) {
 }
 
 Device* DeviceRegistry::get_if_open(int index) noexcept {
-  if (static_cast<size_t>(index) >= kMaxDevices) return nullptr;
+  if (index < 0 || index >= kMaxDevices) return nullptr;
   return impl_->open[static_cast<size_t>(index)].load(std::memory_order_acquire);
 }
 

@@ -78,18 +78,23 @@ CastPolicy policy_of(const std::string& name) {
 }
 
 void bind_device(py::module& m) {
+  m.attr("MAX_DEVICES") = kMaxDevices;
   m.def("configure", [](std::vector<int> modules, uint64_t memory_bytes, bool protect_memory, bool lock_modules,
-                        int spin_us, int visible) {
+                        int spin_us, int visible, bool floating, double module_wait_s) {
+    TORCH_CHECK(visible >= 0 && visible <= kMaxDevices, "cannot show ", visible, " HPU devices: ", kMaxDevices,
+                " at most");
     device::DeviceConfig config;
     config.modules = std::move(modules);
     config.memory_bytes = memory_bytes;
     config.protect_memory = protect_memory;
     config.lock_modules = lock_modules;
     config.spin_us = spin_us;
+    config.floating = floating;
+    config.module_wait_s = module_wait_s;
     device::DeviceRegistry::instance().configure(std::move(config));
     set_visible_indices(visible);
   }, py::arg("modules"), py::arg("memory_bytes"), py::arg("protect_memory"), py::arg("lock_modules"),
-     py::arg("spin_us"), py::arg("visible") = 0);
+     py::arg("spin_us"), py::arg("visible") = 0, py::arg("floating") = false, py::arg("module_wait_s") = 0.0);
   m.def("registration_is_late", [] { return !at::detail::getHPUHooks().hasHPU(); });
   m.def("device_count", &device_count);
   m.def("current_device", [] { return static_cast<int>(current_device()); });
@@ -109,13 +114,15 @@ void bind_device(py::module& m) {
   }), py::arg("device") = -1);
   // For tests: the worker waits at a gate, so that what is queued behind it stays queued.
   m.def("block_queue", [](int i) {
-    auto& gate = gates()[i];
+    auto& queue = device_of(static_cast<c10::DeviceIndex>(i)).queue();
+    auto& gate = gates().at(static_cast<size_t>(i));
     gate.store(true);
-    device_of(static_cast<c10::DeviceIndex>(i)).queue().submit("gate", [&gate] { gate.wait(true); });
+    queue.submit("gate", [&gate] { gate.wait(true); });
   });
   m.def("unblock_queue", [](int i) {
-    gates()[i].store(false);
-    gates()[i].notify_all();
+    auto& gate = gates().at(static_cast<size_t>(i));
+    gate.store(false);
+    gate.notify_all();
   });
   m.def("busy_ns", [](int i) { return device_of(static_cast<c10::DeviceIndex>(i)).queue().busy_ns(); });
   // What may be asked at any time and on any thread: it opens no device and ends no graph.

@@ -5,6 +5,8 @@ from typing import Any
 
 import torch
 
+MAX_DEVICES: int
+
 def configure(
     modules: list[int],
     memory_bytes: int,
@@ -12,6 +14,8 @@ def configure(
     lock_modules: bool,
     spin_us: int,
     visible: int = 0,
+    floating: bool = False,
+    module_wait_s: float = 0.0,
 ) -> None: ...
 def set_fallback_policy(place_on_cpu: str) -> None: ...
 def set_native_ops(rows: list[tuple[str, str]]) -> None: ...

@@ -102,7 +102,7 @@ def test_an_environment_set_before_the_first_use_counts(script):
         LOAD
         + """
 import os
-print(torch.hpu.device_count())
+print(torch.hpu.device_count() == min(8, len(os.sched_getaffinity(0))))
 os.environ["HABANA_VISIBLE_MODULES"] = "4,5,6"
 print(torch.hpu.device_count())
 x = torch.ones(1, device="hpu:2")
@@ -110,7 +110,7 @@ os.environ["HABANA_VISIBLE_MODULES"] = "4"
 print(torch.hpu.device_count(), torch.hpu.get_device_properties(2).module, x.device)
 """
     )
-    assert result.out.splitlines() == ["1", "3", "3 6 hpu:2"]
+    assert result.out.splitlines() == ["True", "3", "3 6 hpu:2"]
 
 
 def test_a_launched_process_means_its_module_by_every_index(script):
