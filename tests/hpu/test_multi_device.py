@@ -184,10 +184,9 @@ def test_a_launchers_process_means_its_module_by_every_index(script):
 
 def test_a_process_that_chose_none_has_the_indices_of_a_node_and_no_more_devices_than_cores(script):
     code = """
-        import os
-        from openhpu import _C, settings
+        import os, torch
+        from openhpu import _C
         cores = len(os.sched_getaffinity(0))
-        import torch
         assert torch.hpu.device_count() == torch.accelerator.device_count() <= min(8, cores)
         w = torch.ones(3, requires_grad=True)
         (w * 2).sum().backward()  # starts autograd's threads
@@ -210,7 +209,8 @@ def test_one_core_is_one_device_for_who_takes_all(script):
         import os
         os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
         import torch
-        print(torch.hpu.device_count(), torch.accelerator.device_count(), len(torch.hpu.get_rng_state_all()))
+        from torch.distributed.run import determine_local_world_size
+        print(torch.hpu.device_count(), determine_local_world_size("auto"), len(torch.hpu.get_rng_state_all()))
     """
     assert script(code).out == "1 1 8"
     assert script(code, OPENHPU_DEVICE_COUNT="3").out == "3 3 3"
