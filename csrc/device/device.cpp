@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <deque>
 #include <mutex>
 #include <stdexcept>
@@ -17,14 +18,7 @@
 namespace openhpu::device {
 namespace {
 
-// A module's last owner may still be on its way out when the next process starts.
-constexpr double kModuleLockTimeoutS = 1.0;
-
-// Device indices of PyTorch are 8 bits, signed.
-constexpr size_t kMaxDevices = 128;
-
-// On a machine that is full a device is opened all the same; its allocations then say so.
-constexpr uint64_t kLeastMemory = uint64_t{64} << 20;
+static_assert(kMaxDevices <= 128, "device indices of PyTorch are 8 bits, signed");
 
 // As many as PyTorch's other accelerators have in a pool.
 constexpr size_t kStreamsOfAKind = 32;
@@ -33,15 +27,8 @@ uint64_t physical_memory() {
   return static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
-// The capacity of a device that is not told: what the machine can give now, and keep running.
-uint64_t available_memory() {
-  const HostMemory host = host_memory();
-  const uint64_t kept = kept_for_host(host.total);
-  return std::clamp(host.available - std::min(host.available, kept), kLeastMemory, physical_memory());
-}
-
-ModuleLock lock_of(int module, const DeviceConfig& config) {
-  return config.lock_modules ? ModuleLock(module, kModuleLockTimeoutS) : ModuleLock();
+ModuleLock lock_of(const std::vector<int>& modules, const DeviceConfig& config) {
+  return config.lock_modules ? ModuleLock(modules, config.module_wait_s) : ModuleLock();
 }
 
 }  // namespace
@@ -56,13 +43,16 @@ struct Device::Streams {
 };
 
 Device::Device(int index, const DeviceConfig& config)
+    : Device(index, config, {config.modules.at(static_cast<size_t>(index))}) {}
+
+Device::Device(int index, const DeviceConfig& config, const std::vector<int>& modules)
     : index_(index),
-      module_(config.modules.at(static_cast<size_t>(index))),
       cores_(usable_cores(config.processes)),
-      lock_(lock_of(module_, config)),
+      lock_(lock_of(modules, config)),
+      module_(lock_.held() ? lock_.module() : modules.at(0)),
       streams_(std::make_unique<Streams>()) {
   const std::string name = "HPU " + std::to_string(index);
-  const size_t capacity = config.memory_bytes ? config.memory_bytes : available_memory();
+  const size_t capacity = config.memory_bytes ? config.memory_bytes : std::min(device_memory(), physical_memory());
   memory_ = std::make_unique<MemoryPool>(name, capacity, /*watchful=*/true);
   workspace_ = std::make_unique<MemoryPool>(name + " workspace", capacity, /*watchful=*/true);
   memory_->set_protection(config.protect_memory);
@@ -139,12 +129,25 @@ struct DeviceRegistry::Impl {
            " (HABANA_VISIBLE_MODULES names the modules, OPENHPU_DEVICE_COUNT their number)";
   }
 
+  // The modules that device `index` may get, in the order in which they are tried.
+  std::vector<int> candidates(int index) const {
+    const auto& all = config.modules;
+    if (!config.floating) return {all[static_cast<size_t>(index)]};
+    auto start = static_cast<size_t>(index);
+    if (devices[0]) {
+      start += static_cast<size_t>(std::find(all.begin(), all.end(), devices[0]->module()) - all.begin());
+    }
+    std::vector<int> turned(all);
+    std::rotate(turned.begin(), turned.begin() + static_cast<std::ptrdiff_t>(start % all.size()), turned.end());
+    return turned;
+  }
+
   Device& open_device(int index) {
     auto& slot = devices[static_cast<size_t>(index)];
     if (slot) return *slot;  // asked for again by its own `on_open`
     in_use.store(true, std::memory_order_release);
     try {
-      slot = std::make_unique<Device>(index, config);
+      slot = std::make_unique<Device>(index, config, candidates(index));
       if (on_open) on_open(*slot);
     } catch (...) {
       slot.reset();
@@ -176,8 +179,19 @@ DeviceRegistry::DeviceRegistry() : impl_(std::make_unique<Impl>()) {
 
 void DeviceRegistry::configure(DeviceConfig config) {
   impl_->check_usable();
-  if (config.modules.empty() || config.modules.size() > kMaxDevices) {
-    throw std::invalid_argument("the number of HPU devices must lie between 1 and " + std::to_string(kMaxDevices));
+  if (config.modules.empty() || config.modules.size() > static_cast<size_t>(kMaxDevices)) {
+    throw std::invalid_argument("the number of HPU devices must lie between 1 and " + std::to_string(kMaxDevices) +
+                                ", but is " + std::to_string(config.modules.size()));
+  }
+  std::array<bool, kMaxDevices> named{};
+  for (const int module : config.modules) {
+    if (module < 0 || module >= kMaxDevices) {
+      throw std::invalid_argument("HPU modules have numbers from 0 to " + std::to_string(kMaxDevices - 1) + ", not " +
+                                  std::to_string(module));
+    }
+    if (std::exchange(named[static_cast<size_t>(module)], true)) {
+      throw std::invalid_argument("HPU module " + std::to_string(module) + " is named twice");
+    }
   }
   auto lock = impl_->lock();
   if (impl_->in_use.load() && !(config == impl_->config)) {
@@ -200,7 +214,7 @@ Device& DeviceRegistry::get(int index) {
 }
 
 Device* DeviceRegistry::get_if_open(int index) noexcept {
-  if (static_cast<size_t>(index) >= kMaxDevices) return nullptr;
+  if (index < 0 || index >= kMaxDevices) return nullptr;
   return impl_->open[static_cast<size_t>(index)].load(std::memory_order_acquire);
 }
 

@@ -14,9 +14,16 @@
 
 namespace openhpu::device {
 
+// Devices of one process, and modules of a machine. Whatever is kept by device index is an array of this size.
+constexpr int kMaxDevices = 64;
+
 // How devices are opened. Filled from the settings table before the first use.
 struct DeviceConfig {
   std::vector<int> modules{0};     // module number of each device index
+  // Nobody chose: these are the machine's modules. Index 0 takes the first free one, index i the next free one from i
+  // behind it, in a circle.
+  bool floating = false;
+  double module_wait_s = 1.0;      // how long to wait for a module while all that may be taken are in use
   uint64_t memory_bytes = 0;       // capacity per device; 0: what the machine can give when it is opened
   bool protect_memory = false;     // debug: device memory inaccessible outside kernels
   bool lock_modules = true;        // take the inter-process module locks
@@ -29,7 +36,8 @@ struct DeviceConfig {
 // One software accelerator: memory, workspace (scratch memory of kernels, in worker order), queue, streams.
 class Device {
  public:
-  Device(int index, const DeviceConfig& config);
+  Device(int index, const DeviceConfig& config);  // on the module of its index
+  Device(int index, const DeviceConfig& config, const std::vector<int>& modules);  // on the first free one of these
   ~Device();
 
   int index() const noexcept { return index_; }
@@ -51,9 +59,9 @@ class Device {
 
  private:
   int index_;
-  int module_;
   int cores_;
   ModuleLock lock_;
+  int module_;
   std::unique_ptr<MemoryPool> memory_;
   std::unique_ptr<MemoryPool> workspace_;
   std::unique_ptr<CommandQueue> queue_;

@@ -75,4 +75,12 @@ uint64_t kept_for_host(uint64_t total) noexcept {
   return std::clamp<uint64_t>(total / 16, uint64_t{128} << 20, uint64_t{2} << 30);
 }
 
+uint64_t device_memory(const std::string& root) {
+  // On a machine that is full a device is opened all the same; its allocations then say so.
+  constexpr uint64_t kLeast = uint64_t{64} << 20;
+  const HostMemory host = host_memory(root);
+  const uint64_t kept = kept_for_host(host.total);
+  return std::max(host.available - std::min(host.available, kept), kLeast);
+}
+
 }  // namespace openhpu::device

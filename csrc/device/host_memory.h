@@ -20,4 +20,7 @@ HostMemory host_memory(const std::string& root = "");
 // the compiler.
 uint64_t kept_for_host(uint64_t total) noexcept;
 
+// The capacity of a device that is not told: what the machine can give now, less what is kept for the host's side.
+uint64_t device_memory(const std::string& root = "");
+
 }  // namespace openhpu::device

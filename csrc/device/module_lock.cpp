@@ -6,16 +6,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
+#include <map>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "device/wait_hook.h"
 
@@ -60,6 +65,29 @@ std::string read_all(int fd, size_t limit) {
   return text;
 }
 
+// A process as /proc/PID/stat shows it.
+struct Status {
+  char state = 0;           // 'T': stopped; 0: there is no such process, or it can't be seen
+  std::string start_ticks;  // when it began; with the pid it names a process for good
+};
+
+Status status_of(const std::string& pid) {
+  const int fd = ::open(("/proc/" + pid + "/stat").c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return {};
+  char text[1024];
+  const ssize_t got = ::read(fd, text, sizeof text);
+  ::close(fd);
+  const std::string line(text, got > 0 ? static_cast<size_t>(got) : 0);
+  // "pid (name) state ...": the name may hold anything, the start is the 20th word behind it.
+  const size_t name_end = line.rfind(')');
+  if (name_end == std::string::npos) return {};
+  std::istringstream words(line.substr(name_end + 1));
+  Status status;
+  words >> status.state;
+  for (int field = 0; field < 19; ++field) words >> status.start_ticks;
+  return words ? status : Status{};
+}
+
 std::string own_command_line() {
   std::string text;
   const int fd = ::open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
@@ -78,8 +106,11 @@ std::string own_command_line() {
   return text;
 }
 
+constexpr const char* kFolderRemedy =
+    ". Let XDG_RUNTIME_DIR name a folder that this user can write to, or do without locks (OPENHPU_MODULE_LOCKS=0).";
+
 [[noreturn]] void fail(const std::string& what, const std::string& path) {
-  throw std::runtime_error("HPU module lock: cannot " + what + " " + path + ": " + std::strerror(errno));
+  throw std::runtime_error("HPU module lock: cannot " + what + " " + path + ": " + std::strerror(errno) + kFolderRemedy);
 }
 
 // Other users may write to /tmp: a folder that somebody else made there must not be trusted.
@@ -88,8 +119,7 @@ void ensure_private_directory(const std::string& path) {
   struct stat info{};
   if (::lstat(path.c_str(), &info) != 0) fail("inspect", path);
   if (!S_ISDIR(info.st_mode) || info.st_uid != ::geteuid()) {
-    throw std::runtime_error("HPU module lock: " + path +
-                             " is not a folder of this user; remove it, or set XDG_RUNTIME_DIR");
+    throw std::runtime_error("HPU module lock: " + path + " is not a folder of this user. Remove it" + (kFolderRemedy + 1));
   }
 }
 
@@ -101,28 +131,81 @@ bool try_lock(int fd, const std::string& path) {
   return true;
 }
 
-bool lock_within(int fd, const std::string& path, double timeout_s) {
-  if (try_lock(fd, path)) return true;
-  if (timeout_s <= 0) return false;
-  BlockingWait waiting;
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(timeout_s);
-  do {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    if (try_lock(fd, path)) return true;
-  } while (std::chrono::steady_clock::now() < deadline);
-  return false;
-}
-
 std::string describe_holder(int fd) {
-  const std::string text = read_all(fd, 1024);
-  const size_t line = text.find('\n');
-  if (line == std::string::npos) return "a process that is just starting";
-  const std::string pid = text.substr(0, line);
-  std::string command = text.substr(line + 1);
-  while (!command.empty() && command.back() == '\n') command.pop_back();
+  std::istringstream text(read_all(fd, 1024));
+  std::string pid, start, command;
+  std::getline(text, pid);
+  std::getline(text, start);
+  std::getline(text, command);
+  const Status status = text && !pid.empty() ? status_of(pid) : Status{};
+  // A killed owner's text stays until the next one has written its own: it must not be blamed for that one.
+  if (!status.state || status.start_ticks != start) {
+    return "a process that can't be seen from here (it is just starting, or runs in another container)";
+  }
   std::string holder = "process " + pid + " (" + command + ")";
   if (pid == std::to_string(::getpid())) holder += ", which is this process";
+  if (status.state == 'T') holder += ", which is stopped (`kill -CONT " + pid + "` lets it go on)";
   return holder;
+}
+
+// The files of the modules that were tried, as long as one is waited for.
+struct Candidates {
+  struct Candidate {
+    int module;
+    int fd;
+    std::string path;
+  };
+  std::vector<Candidate> tried;
+
+  ~Candidates() {
+    for (const auto& candidate : tried) release(candidate.fd);
+  }
+
+  const Candidate& open(int module, const std::string& folder) {
+    std::string path = folder + "/module" + std::to_string(module) + ".lock";
+    const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0) fail("open", path);
+    note_held(fd);  // before it is locked: a child forked while another thread waits here must not share it
+    return tried.emplace_back(Candidate{module, fd, std::move(path)});
+  }
+
+  const Candidate* try_all() const {
+    for (const auto& candidate : tried) {
+      if (try_lock(candidate.fd, candidate.path)) return &candidate;
+    }
+    return nullptr;
+  }
+
+  int take(const Candidate* candidate) {
+    const int fd = candidate->fd;
+    tried.erase(tried.begin() + (candidate - tried.data()));
+    return fd;
+  }
+};
+
+std::string in_use(const Candidates& all, double timeout_s) {
+  const auto& tried = all.tried;
+  if (tried.size() == 1) {
+    return "HPU module " + std::to_string(tried[0].module) + " is in use by " + describe_holder(tried[0].fd) +
+           ". End that process, or choose another module with HABANA_VISIBLE_MODULES.";
+  }
+  std::map<int, std::string> holders;
+  for (const auto& candidate : tried) holders[candidate.module] = describe_holder(candidate.fd);
+  std::ostringstream text;
+  text << "All " << tried.size() << " HPU modules are in use";
+  if (timeout_s > 0) text << ", and none became free within " << timeout_s << " s (OPENHPU_MODULE_WAIT_S)";
+  text << ":";
+  for (auto first = holders.begin(); first != holders.end();) {
+    auto next = first;
+    while (next != holders.end() && next->second == first->second) ++next;
+    const int last = std::prev(next)->first;
+    text << "\n  module" << (last == first->first ? " " : "s ") << first->first;
+    if (last != first->first) text << " to " << last;
+    text << ": " << first->second;
+    first = next;
+  }
+  text << "\nEnd one of these processes, or allow more modules with OPENHPU_DEVICE_COUNT.";
+  return text.str();
 }
 
 }  // namespace
@@ -134,38 +217,46 @@ std::string ModuleLock::default_directory() {
   return "/tmp/openhpu-" + std::to_string(::geteuid());
 }
 
-ModuleLock::ModuleLock(int module, double timeout_s, const std::string& directory) {
+ModuleLock::ModuleLock(const std::vector<int>& modules, double timeout_s, const std::string& directory) {
   const std::string folder = directory.empty() ? default_directory() : directory;
   ensure_private_directory(folder);
-  const std::string path = folder + "/module" + std::to_string(module) + ".lock";
-  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (fd < 0) fail("open", path);
-  try {
-    if (!lock_within(fd, path, timeout_s)) {
-      throw std::runtime_error("HPU module " + std::to_string(module) + " is in use by " + describe_holder(fd) +
-                               ". End that process, or choose another module with HABANA_VISIBLE_MODULES.");
-    }
-  } catch (...) {
-    ::close(fd);
-    throw;
+  Candidates candidates;
+  candidates.tried.reserve(modules.size());
+  const Candidates::Candidate* taken = nullptr;
+  for (size_t i = 0; !taken && i < modules.size(); ++i) {
+    const auto& candidate = candidates.open(modules[i], folder);
+    if (try_lock(candidate.fd, candidate.path)) taken = &candidate;
   }
-  const std::string text = std::to_string(::getpid()) + "\n" + own_command_line() + "\n";
+  if (!taken && timeout_s > 0) {
+    BlockingWait waiting;
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(timeout_s);
+    for (auto pause = std::chrono::milliseconds(5); !taken && std::chrono::steady_clock::now() < deadline;) {
+      std::this_thread::sleep_for(pause);
+      pause = std::min(2 * pause, std::chrono::milliseconds(50));
+      taken = candidates.try_all();
+    }
+  }
+  if (!taken) throw std::runtime_error(in_use(candidates, timeout_s));
+  const std::string pid = std::to_string(::getpid());
+  const std::string text = pid + "\n" + status_of(pid).start_ticks + "\n" + own_command_line() + "\n";
   // The lock holds without its text; only the next process's message would be poorer.
-  if (::ftruncate(fd, 0) != 0 || ::pwrite(fd, text.data(), text.size(), 0) < 0) errno = 0;
-  note_held(fd);
-  fd_ = fd;
+  if (::ftruncate(taken->fd, 0) != 0 || ::pwrite(taken->fd, text.data(), text.size(), 0) < 0) errno = 0;
+  module_ = taken->module;
+  fd_ = candidates.take(taken);
 }
 
 ModuleLock::~ModuleLock() {
   if (fd_ >= 0) release(fd_);
 }
 
-ModuleLock::ModuleLock(ModuleLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+ModuleLock::ModuleLock(ModuleLock&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)), module_(std::exchange(other.module_, -1)) {}
 
 ModuleLock& ModuleLock::operator=(ModuleLock&& other) noexcept {
   if (this != &other) {
     if (fd_ >= 0) release(fd_);
     fd_ = std::exchange(other.fd_, -1);
+    module_ = std::exchange(other.module_, -1);
   }
   return *this;
 }

@@ -1,29 +1,36 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace openhpu::device {
 
 // Exclusive ownership of a module between processes of this machine, as the driver gives it on Gaudi.
-// A lock is an flock()ed file, so it dies with its process, however that ends. The file holds the owner's pid and
-// command line for the error message of the next.
+// A lock is an flock()ed file, so it dies with its process, however that ends, and lives while that is stopped. The file
+// names the owner (pid, when it began, command line) for the error message of the next; what a dead one left there is
+// recognised and not shown.
 class ModuleLock {
  public:
   // An empty lock that owns nothing.
   ModuleLock() = default;
-  // Takes module `module`. Waits up to `timeout_s` for a holder that is ending. Throws std::runtime_error naming
-  // module, holder's pid and command, and the remedy (end it, or choose another by HABANA_VISIBLE_MODULES).
+  // Takes the first free one of `modules`, tried in this order. Where none is, waits up to `timeout_s` for one. Throws
+  // std::runtime_error naming modules, holders' pids and commands, whether they are stopped, and the remedy.
   // Files lie in `directory`, by default a per-user folder under $XDG_RUNTIME_DIR or /tmp (mode 0700).
-  explicit ModuleLock(int module, double timeout_s = 0.0, const std::string& directory = {});
+  explicit ModuleLock(const std::vector<int>& modules, double timeout_s = 0.0, const std::string& directory = {});
+  // The same for one module that was asked for by its number.
+  explicit ModuleLock(int module, double timeout_s = 0.0, const std::string& directory = {})
+      : ModuleLock(std::vector<int>{module}, timeout_s, directory) {}
   ~ModuleLock();
   ModuleLock(ModuleLock&& other) noexcept;
   ModuleLock& operator=(ModuleLock&& other) noexcept;
 
   bool held() const noexcept { return fd_ >= 0; }
+  int module() const noexcept { return module_; }  // -1: none was taken
   static std::string default_directory();
 
  private:
   int fd_ = -1;
+  int module_ = -1;
 };
 
 }  // namespace openhpu::device

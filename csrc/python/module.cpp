@@ -13,6 +13,7 @@
 #include "ops/Fallback.h"
 #include "ops/Registration.h"
 #include "device/backing.h"
+#include "device/host_memory.h"
 #include "device/usable_cores.h"
 #include "device/wait_hook.h"
 #include "graph/GraphCommand.h"
@@ -102,8 +103,11 @@ CastPolicy policy_of(const std::string& name) {
 }
 
 void bind_device(py::module& m) {
+  m.attr("MAX_DEVICES") = kMaxDevices;
   m.def("configure", [](std::vector<int> modules, uint64_t memory_bytes, bool protect_memory, bool lock_modules,
-                        int spin_us, int processes, int visible) {
+                        int spin_us, int processes, int visible, bool floating, double module_wait_s) {
+    TORCH_CHECK(visible >= 0 && visible <= kMaxDevices, "cannot show ", visible, " HPU devices: ", kMaxDevices,
+                " at most");
     device::DeviceConfig config;
     config.modules = std::move(modules);
     config.memory_bytes = memory_bytes;
@@ -111,10 +115,13 @@ void bind_device(py::module& m) {
     config.lock_modules = lock_modules;
     config.spin_us = spin_us;
     config.processes = processes;
+    config.floating = floating;
+    config.module_wait_s = module_wait_s;
     device::DeviceRegistry::instance().configure(std::move(config));
     set_visible_indices(visible);
   }, py::arg("modules"), py::arg("memory_bytes"), py::arg("protect_memory"), py::arg("lock_modules"),
-     py::arg("spin_us"), py::arg("processes") = 1, py::arg("visible") = 0);
+     py::arg("spin_us"), py::arg("processes") = 1, py::arg("visible") = 0, py::arg("floating") = false,
+     py::arg("module_wait_s") = 0.0);
   m.def("registration_is_late", [] { return !at::detail::getHPUHooks().hasHPU(); });
   m.def("device_count", &device_count);
   m.def("current_device", [] { return static_cast<int>(current_device()); });
@@ -134,13 +141,15 @@ void bind_device(py::module& m) {
   }), py::arg("device") = -1);
   // For tests: the worker waits at a gate, so that what is queued behind it stays queued.
   m.def("block_queue", [](int i) {
-    auto& gate = gates()[i];
+    auto& queue = device_of(static_cast<c10::DeviceIndex>(i)).queue();
+    auto& gate = gates().at(static_cast<size_t>(i));
     gate.store(true);
-    device_of(static_cast<c10::DeviceIndex>(i)).queue().submit("gate", [&gate] { gate.wait(true); });
+    queue.submit("gate", [&gate] { gate.wait(true); });
   });
   m.def("unblock_queue", [](int i) {
-    gates()[i].store(false);
-    gates()[i].notify_all();
+    auto& gate = gates().at(static_cast<size_t>(i));
+    gate.store(false);
+    gate.notify_all();
   });
   // For tests: allocations that fail as if a device's memory, or its workspace, were full.
   m.def("fail_allocations", [](int i, bool workspace, uint64_t first, uint64_t times) {
@@ -168,6 +177,7 @@ void bind_device(py::module& m) {
   });
   m.def("set_num_threads", [](int n) { set_kernel_threads(n); });
   m.def("kernel_threads", &kernel_threads);
+  m.def("device_memory", &device::device_memory, py::arg("root") = "");
   m.def("usable_cores", [](int processes, const std::string& root) { return device::usable_cores(processes, root); },
         py::arg("processes") = 1, py::arg("root") = "");
   // A backward without any Python object through the thread that autograd has for each device in use: when it returns,

@@ -8,8 +8,9 @@
 // Current device and stream of a thread, and the way from a c10::Device to the software device.
 namespace openhpu {
 
-constexpr int kMaxDevices = 64;
+using device::kMaxDevices;
 
+// The number of indices that scripts may use. What torch.hpu.device_count() says may be less: see settings/devices.py.
 int device_count() noexcept;
 c10::DeviceIndex current_device() noexcept;
 // The index that a tensor created with `index` reports (-1: the current device). Throws for one out of range.
@@ -18,7 +19,7 @@ c10::DeviceIndex exchange_device(c10::DeviceIndex index);  // throws for an inde
 void set_device(c10::DeviceIndex index);
 void unchecked_set_device(c10::DeviceIndex index) noexcept;
 
-// The number of indices scripts may use; in a process that owns one module every index means it.
+// Sets it; in a process that owns one module every index means that.
 void set_visible_indices(int visible) noexcept;
 
 // Opens the device at first use. Index -1 is the current device.

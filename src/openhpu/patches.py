@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch.utils import _foreach_utils
 
-from openhpu import _C, hpu, optimizers
+from openhpu import _C, checkpoints, hpu, optimizers
 from openhpu.late_imports import after_import
 
 MOMENTARY = ("compiler/inductor.py", "compiler/toolchain.py", "compiler/vector_exp.py", "compiler/vector_random.py")
@@ -43,6 +43,7 @@ def apply() -> None:
     _fake_strides()
     _compile_support()
     optimizers.install()  # a public hook of torch.optim, no patch
+    checkpoints.install()  # and one of torch.load
 
 
 def _seeding() -> None:

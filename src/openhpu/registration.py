@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import sys
 import warnings
 from pathlib import Path
@@ -58,7 +59,8 @@ def register() -> None:
 
     from openhpu import hpu, patches
 
-    hpu._lifecycle.configure()  # PyTorch may open a device without asking Python
+    with contextlib.suppress(settings.SettingError):  # a rank without a module may be a script's that uses none
+        hpu._lifecycle.configure()  # PyTorch may open a device without asking Python
     torch._register_device_module("hpu", hpu)  # type: ignore[no-untyped-call]
     alias_submodules("openhpu.hpu", "torch.hpu")
     patches.apply()

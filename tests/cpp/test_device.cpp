@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <latch>
+#include <numeric>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -169,7 +170,100 @@ TEST(DeviceRegistry, ConfigurationIsFixedOnceADeviceIsOpen) {
     } catch (const std::logic_error& error) {
       require_contains(error.what(), "already open");
     }
-    require_contains(error_of([] { registry().configure(small({})); }), "between 1 and 128");
+    require_contains(error_of([] { registry().configure(small({})); }), "between 1 and 64");
+    registry().shutdown();
+  });
+}
+
+TEST(DeviceRegistry, RefusesModulesThatDoNotFitItsArrays) {
+  in_own_process([] {
+    std::vector<int> all(kMaxDevices);
+    std::iota(all.begin(), all.end(), 0);
+    registry().configure(small(all));
+    require(registry().get(kMaxDevices - 1).module() == kMaxDevices - 1, "as many as there can be");
+    all.push_back(kMaxDevices);
+    require_contains(error_of([&] { registry().configure(small(all)); }), "between 1 and 64, but is 65");
+    require_contains(error_of([] { registry().configure(small({kMaxDevices})); }), "from 0 to 63, not 64");
+    require_contains(error_of([] { registry().configure(small({0, -1})); }), "from 0 to 63, not -1");
+    require_contains(error_of([] { registry().configure(small({3, 1, 3})); }), "module 3 is named twice");
+    require(registry().get_if_open(kMaxDevices) == nullptr, "no such device");
+    registry().shutdown();
+  });
+}
+
+DeviceConfig eight() {
+  DeviceConfig config = small({0, 1, 2, 3, 4, 5, 6, 7});
+  config.floating = true;
+  config.lock_modules = true;
+  config.module_wait_s = 0;
+  return config;
+}
+
+TEST(DeviceRegistry, WhereNobodyChoseADeviceGetsTheFirstFreeModule) {
+  TemporaryFolder folder;
+  ::setenv("XDG_RUNTIME_DIR", folder.path().c_str(), 1);
+  ModuleLock one(1), six(6);
+  in_own_process([] {
+    registry().configure(eight());
+    require(registry().get(0).module() == 0, "the first");
+    require(registry().get(1).module() == 2, "the next free one behind it");
+    require(registry().get(2).module() == 3, "module 2 is taken by index 1");
+    require(registry().get(7).module() == 7, "their own number where it is free");
+    registry().shutdown();
+  });
+  ModuleLock zero(0);
+  in_own_process([] {
+    registry().configure(eight());
+    require(registry().get(1).module() == 2, "before index 0 is open");
+    require(registry().get(0).module() == 3, "which gets what is left");
+    require(registry().get(7).module() == 4, "10 in a circle of 8 is 2, which is taken, as is 3");
+    registry().shutdown();
+  });
+}
+
+TEST(DeviceRegistry, WithoutLocksFloatingDevicesHaveTheirOwnNumber) {
+  in_own_process([] {
+    DeviceConfig config = eight();
+    config.lock_modules = false;
+    registry().configure(config);
+    for (int index : {5, 0, 7}) require(registry().get(index).module() == index, "its own number");
+    registry().shutdown();
+  });
+}
+
+TEST(DeviceRegistry, ThreadsThatOpenDevicesAtOnceGetDifferentModules) {
+  TemporaryFolder folder;
+  ::setenv("XDG_RUNTIME_DIR", folder.path().c_str(), 1);
+  in_own_process([] {
+    registry().configure(eight());
+    std::vector<int> modules(8, -1);
+    std::latch start(8);
+    std::vector<std::thread> threads;
+    for (int index = 0; index < 8; ++index) {
+      threads.emplace_back([&, index] {
+        start.arrive_and_wait();
+        modules[static_cast<size_t>(index)] = registry().get(index).module();
+      });
+    }
+    for (auto& thread : threads) thread.join();
+    require(std::set<int>(modules.begin(), modules.end()).size() == 8, "eight modules");
+    registry().shutdown();
+  });
+}
+
+TEST(DeviceRegistry, AChildForkedBeforeTheFirstUseTakesAModuleOfItsOwn) {
+  TemporaryFolder folder;
+  ::setenv("XDG_RUNTIME_DIR", folder.path().c_str(), 1);
+  in_own_process([] {
+    registry().configure(eight());
+    Child child([](Child& parent) {
+      parent.await();
+      require(registry().get(0).module() == 1, "the next one");
+      registry().shutdown();
+    });
+    require(registry().get(0).module() == 0, "the first");
+    child.tell();
+    require(child.wait() == 0, "the child");
     registry().shutdown();
   });
 }

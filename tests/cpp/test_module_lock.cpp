@@ -2,12 +2,18 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
+#include <atomic>
 #include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "child_process.h"
+#include "device/wait_hook.h"
 
 namespace openhpu::device {
 namespace {
@@ -60,6 +66,148 @@ TEST(ModuleLock, TheSecondProcessIsToldWhoHoldsIt) {
   holder.tell();
   EXPECT_EQ(holder.wait(), 0);
   EXPECT_TRUE(ModuleLock(3, 0, folder.path()).held());
+}
+
+TEST(ModuleLock, TheFirstFreeOneOfSeveralIsTaken) {
+  TemporaryFolder folder;
+  ModuleLock two(2, 0, folder.path());
+  EXPECT_EQ(two.module(), 2);
+  ModuleLock next(std::vector{2, 5, 3}, 0, folder.path());
+  EXPECT_EQ(next.module(), 5);
+  EXPECT_EQ(ModuleLock(std::vector{2, 5, 3}, 0, folder.path()).module(), 3);
+  ModuleLock moved(std::move(next));
+  EXPECT_EQ(moved.module(), 5);
+  EXPECT_EQ(next.module(), -1);
+}
+
+TEST(ModuleLock, WhereAllAreTakenTheErrorNamesEachHolder) {
+  TemporaryFolder folder;
+  Child holder([&](Child& parent) {
+    ModuleLock zero(0, 0, folder.path()), one(1, 0, folder.path());
+    parent.tell();
+    parent.await();
+  });
+  holder.await();
+  ModuleLock own(2, 0, folder.path());
+  const std::string text = error_of([&] { ModuleLock(std::vector{1, 2, 0}, 0, folder.path()); });
+  for (const std::string& part :
+       {std::string("All 3 HPU modules are in use:\n"),
+        "\n  modules 0 to 1: process " + std::to_string(holder.pid()) + " (", std::string("device_tests"),
+        "\n  module 2: process " + std::to_string(::getpid()) + " (", std::string("which is this process\n"),
+        std::string("End one of these processes, or allow more modules with OPENHPU_DEVICE_COUNT")}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << " is missing in: " << text;
+  }
+  // Nothing was kept: the holder's end frees both.
+  holder.tell();
+  EXPECT_EQ(holder.wait(), 0);
+  EXPECT_EQ(ModuleLock(std::vector{0}, 0, folder.path()).module(), 0);
+}
+
+TEST(ModuleLock, OneOfSeveralThatBecomesFreeIsTaken) {
+  TemporaryFolder folder;
+  ModuleLock zero(0, 0, folder.path());
+  Child holder([&](Child& parent) {
+    ModuleLock lock(1, 0, folder.path());
+    parent.tell();
+    parent.await();
+  });
+  holder.await();
+  holder.tell();
+  EXPECT_EQ(ModuleLock(std::vector{0, 1}, 60, folder.path()).module(), 1);
+  EXPECT_EQ(holder.wait(), 0);
+}
+
+TEST(ModuleLock, AStoppedHolderKeepsItAndTheErrorSaysThatItIsStopped) {
+  TemporaryFolder folder;
+  Child holder([&](Child& parent) {
+    ModuleLock lock(0, 0, folder.path());
+    parent.tell();
+    parent.await();
+  });
+  holder.await();
+  ::kill(holder.pid(), SIGSTOP);
+  int status = 0;
+  ASSERT_EQ(::waitpid(holder.pid(), &status, WUNTRACED), holder.pid());  // until it is
+  ASSERT_TRUE(WIFSTOPPED(status));
+  const std::string pid = std::to_string(holder.pid());
+  const std::string text = error_of([&] { ModuleLock(0, 0, folder.path()); });
+  EXPECT_NE(text.find("process " + pid), std::string::npos) << text;
+  EXPECT_NE(text.find("which is stopped (`kill -CONT " + pid + "` lets it go on)"), std::string::npos) << text;
+  EXPECT_EQ(ModuleLock(std::vector{0, 1}, 0, folder.path()).module(), 1);
+  ::kill(holder.pid(), SIGCONT);
+  holder.tell();
+  EXPECT_EQ(holder.wait(), 0);
+  EXPECT_EQ(ModuleLock(0, 0, folder.path()).module(), 0);
+}
+
+TEST(ModuleLock, WhatADeadHolderLeftInTheFileIsNotShown) {
+  TemporaryFolder folder;
+  Child holder([&](Child& parent) {
+    ModuleLock lock(0, 0, folder.path());
+    parent.tell();
+    parent.await();
+  });
+  holder.await();
+  const std::string pid = std::to_string(holder.pid());
+  holder.kill();
+  // The next owner has the lock and has not written its name yet.
+  const int fd = ::open((folder.path() + "/module0.lock").c_str(), O_RDWR);
+  ASSERT_EQ(::flock(fd, LOCK_EX | LOCK_NB), 0);
+  std::string text = error_of([&] { ModuleLock(0, 0, folder.path()); });
+  EXPECT_EQ(text.find(pid), std::string::npos) << text;
+  EXPECT_NE(text.find("a process that can't be seen from here"), std::string::npos) << text;
+  // A process that has the dead one's number by now, such as this one, is another.
+  const std::string other = std::to_string(::getpid()) + "\n1\nsomething else\n";
+  ASSERT_EQ(::pwrite(fd, other.data(), other.size(), 0), static_cast<ssize_t>(other.size()));
+  text = error_of([&] { ModuleLock(0, 0, folder.path()); });
+  EXPECT_EQ(text.find("something else"), std::string::npos) << text;
+  EXPECT_EQ(text.find("this process"), std::string::npos) << text;
+  ::close(fd);
+}
+
+TEST(ModuleLock, AChildForkedWhileAnotherThreadWaitsForItDoesNotKeepIt) {
+  TemporaryFolder folder;
+  Child holder([&](Child& parent) {
+    ModuleLock lock(0, 0, folder.path());
+    parent.tell();
+    parent.await();
+  });
+  holder.await();
+  static std::atomic<bool> waiting{false};
+  set_wait_hook({[]() -> void* {
+                   waiting = true;
+                   return nullptr;
+                 },
+                 [](void*) {}});
+  ModuleLock lock;
+  std::thread waiter([&] { lock = ModuleLock(0, 60, folder.path()); });
+  while (!waiting) std::this_thread::yield();
+  Child survivor([](Child& parent) {
+    parent.tell();
+    parent.await();
+  });
+  survivor.await();
+  holder.tell();
+  EXPECT_EQ(holder.wait(), 0);
+  waiter.join();
+  set_wait_hook({});
+  EXPECT_TRUE(lock.held());
+  lock = ModuleLock();
+  EXPECT_TRUE(ModuleLock(0, 0, folder.path()).held()) << "kept by a child forked while it was waited for";
+  survivor.tell();
+  EXPECT_EQ(survivor.wait(), 0);
+}
+
+TEST(ModuleLock, FilesThatCanNotBeWrittenAreErrorsWithARemedy) {
+  TemporaryFolder folder;
+  ::mkdir((folder.path() + "/module0.lock").c_str(), 0700);
+  for (const std::string& text : {error_of([&] { ModuleLock(0, 0, folder.path()); }),
+                                  error_of([] { ModuleLock(0, 0, "/proc/1/openhpu"); }),
+                                  error_of([&] { ModuleLock(0, 0, folder.path() + "/a/b"); })}) {
+    EXPECT_NE(text.find("HPU module lock: cannot "), std::string::npos) << text;
+    EXPECT_NE(text.find("XDG_RUNTIME_DIR"), std::string::npos) << text;
+    EXPECT_NE(text.find("OPENHPU_MODULE_LOCKS=0"), std::string::npos) << text;
+  }
 }
 
 TEST(ModuleLock, ItsOwnProcessIsToldSo) {

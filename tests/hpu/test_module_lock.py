@@ -1,74 +1,215 @@
-"""Module locks: a module belongs to one process at a time, and the error names the holder."""
+"""Module locks: a module belongs to one process at a time, a process that chose none takes a free one, and errors name
+the holders."""
 
 import os
+import signal
 import subprocess
 import sys
 
+import pytest
+
+# Opens a device, says which module it got, and holds it until its input is closed.
 HOLD = """
 import sys, torch
 torch.ones(1, device="hpu")
-print("held", flush=True)
+print("held", torch.hpu.get_device_properties(0).module, flush=True)
 sys.stdin.readline()
 """
 
 
 def locking(tmp_path, **more):
     """An environment with locks, and a folder of its own for them."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("OPENHPU_", "HABANA_", "HLS_"))}
+    ours = ("OPENHPU_", "HABANA_", "HLS_", "LOCAL_")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     return {**clean, "OPENHPU_MODULE_LOCKS": "1", "XDG_RUNTIME_DIR": str(tmp_path), **more}
 
 
-def start(environment):
-    """A process that holds its module until its input is closed."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLD], env=environment, text=True,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
-    return process
+def run(code, environment):
+    """A process that runs to its end."""
+    command = [sys.executable, "-W", "error", "-c", code]
+    return subprocess.run(command, env=environment, text=True, capture_output=True, timeout=300, check=False)
 
 
-def test_a_second_process_is_told_who_holds_the_module(tmp_path):
-    first = start(locking(tmp_path))
-    try:
-        assert first.stdout.readline() == "held\n"
-        second = start(locking(tmp_path))
-        _, error = second.communicate("\n", timeout=120)
-        assert second.returncode != 0
-        assert str(first.pid) in error
-        assert "HABANA_VISIBLE_MODULES" in error
-        other = start(locking(tmp_path, HABANA_VISIBLE_MODULES="1"))
-        out, error = other.communicate("\n", timeout=120)
-        assert (out, other.returncode) == ("held\n", 0), error
-    finally:
-        first.communicate("\n", timeout=120)
-    third = start(locking(tmp_path))
-    out, error = third.communicate("\n", timeout=120)
-    assert (out, third.returncode) == ("held\n", 0), error
+@pytest.fixture
+def start(tmp_path):
+    """Start a process that holds its module until its input is closed; the process. Keywords are its environment."""
+    started = []
+
+    def hold(**variables):
+        process = subprocess.Popen(
+            [sys.executable, "-c", HOLD], env=locking(tmp_path, **variables), text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        started.append(process)
+        return process
+
+    yield hold
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
 
 
-def test_a_killed_process_gives_its_module_back(tmp_path):
-    first = start(locking(tmp_path))
-    assert first.stdout.readline() == "held\n"
+def module_of(process):
+    """Waits until the process holds its module; the number."""
+    word, number = process.stdout.readline().split()
+    assert word == "held"
+    return int(number)
+
+
+def end(process):
+    """Lets it end by itself."""
+    _, error = process.communicate("\n", timeout=300)
+    assert process.returncode == 0, error
+
+
+def test_processes_that_chose_none_take_the_first_free_module(start):
+    first = start()
+    assert module_of(first) == 0
+    second = start(HABANA_VISIBLE_MODULES="1")
+    assert module_of(second) == 1
+    third = start()
+    assert module_of(third) == 2
+    end(first)
+    fourth = start()
+    assert module_of(fourth) == 0
+    for process in (second, third, fourth):
+        end(process)
+
+
+def test_a_choice_is_exclusive_and_the_error_names_the_holder(start):
+    first = start()
+    assert module_of(first) == 0
+    for choice in ({"HABANA_VISIBLE_MODULES": "0,1"}, {"HLS_MODULE_ID": "0"}, {"LOCAL_RANK": "0"}):
+        second = start(**choice, OPENHPU_MODULE_WAIT_S="0")
+        out, error = second.communicate("\n", timeout=300)
+        assert (out, second.returncode) == ("", 1)
+        assert f"HPU module 0 is in use by process {first.pid} ({sys.executable} -c" in error
+        assert "End that process, or choose another module with HABANA_VISIBLE_MODULES." in error
+    end(first)
+
+
+def test_where_all_are_taken_the_error_names_the_holders_and_who_is_stopped(start):
+    first, second = start(OPENHPU_DEVICE_COUNT="2"), start(OPENHPU_DEVICE_COUNT="2")
+    pids = {module_of(process): process.pid for process in (first, second)}
+    assert set(pids) == {0, 1}
+    first.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, first.pid, os.WSTOPPED | os.WNOWAIT)
+    third = start(OPENHPU_DEVICE_COUNT="2", OPENHPU_MODULE_WAIT_S="0.01")
+    out, error = third.communicate("\n", timeout=300)
+    assert (out, third.returncode) == ("", 1)
+    assert "All 2 HPU modules are in use, and none became free within 0.01 s (OPENHPU_MODULE_WAIT_S):" in error
+    for module, pid in pids.items():
+        (line,) = [line for line in error.splitlines() if line.startswith(f"  module {module}: process {pid} (")]
+        assert (f"which is stopped (`kill -CONT {pid}` lets it go on)" in line) == (pid == first.pid)
+    assert "End one of these processes, or allow more modules with OPENHPU_DEVICE_COUNT." in error
+    fourth = start()  # of eight, there are others
+    assert module_of(fourth) == 2
+    first.send_signal(signal.SIGCONT)
+    for process in (first, second, fourth):
+        end(process)
+
+
+def test_a_killed_process_gives_its_module_back(start):
+    first = start(HABANA_VISIBLE_MODULES="5")
+    assert module_of(first) == 5
     first.kill()
     first.communicate()
-    second = start(locking(tmp_path))
-    out, error = second.communicate("\n", timeout=120)
-    assert (out, second.returncode) == ("held\n", 0), error
+    second = start(HABANA_VISIBLE_MODULES="5", OPENHPU_MODULE_WAIT_S="0")
+    assert module_of(second) == 5
+    end(second)
 
 
-def test_importing_takes_no_module(tmp_path):
-    first = start(locking(tmp_path))
-    try:
-        assert first.stdout.readline() == "held\n"
-        code = "import torch; print(torch.hpu.device_count(), torch.hpu.is_available())"
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            env=locking(tmp_path),
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert done.stdout == "1 True\n", done.stderr
-    finally:
-        first.communicate("\n", timeout=120)
+def test_importing_takes_no_module_and_a_device_takes_one(tmp_path):
+    code = """
+import os, torch
+folder = os.environ["XDG_RUNTIME_DIR"] + "/openhpu"
+print(torch.hpu.is_available(), torch.hpu.device_count() > 0, torch.hpu.get_device_properties(3).module)
+print(os.path.exists(folder))
+torch.ones(1, device="hpu")
+print(os.listdir(folder))
+"""
+    done = run(code, locking(tmp_path))
+    assert done.stdout.splitlines() == ["True True 3", "False", "['module0.lock']"], done.stderr
+
+
+def test_the_next_index_is_the_next_free_module(start, tmp_path):
+    other = start(HABANA_VISIBLE_MODULES="1")
+    assert module_of(other) == 1
+    code = """
+import torch
+x = [torch.ones(2, device=f"hpu:{i}") for i in range(3)]
+print([torch.hpu.get_device_properties(i).module for i in range(3)], sum(t.cpu() for t in x).tolist())
+"""
+    done = run(code, locking(tmp_path))
+    assert done.stdout == "[0, 2, 3] [3.0, 3.0]\n", done.stderr
+    end(other)
+
+
+def test_threads_that_open_devices_at_once_get_different_modules(tmp_path):
+    code = """
+import threading, torch
+start, sums = threading.Barrier(8), {}
+def work(i):
+    start.wait()
+    sums[i] = torch.full((2,), float(i), device=f"hpu:{i}").sum().item()
+threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(sums == {i: 2.0 * i for i in range(8)}, sorted(torch.hpu.get_device_properties(i).module for i in range(8)))
+"""
+    done = run(code, locking(tmp_path))
+    assert done.stdout == f"True {list(range(8))}\n", done.stderr
+
+
+def test_children_forked_before_the_first_use_take_modules_of_their_own(tmp_path):
+    code = """
+import os, torch
+module = lambda: torch.hpu.get_device_properties(torch.ones(1, device="hpu").device).module
+opened, may_open = os.pipe()
+pid = os.fork()
+if pid == 0:
+    os.read(opened, 1)
+    os._exit(module())
+print(module(), flush=True)
+os.write(may_open, b"x")
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+    done = run(code, locking(tmp_path))
+    assert done.stdout.split() == ["0", "1"], done.stderr
+
+
+def test_a_lock_folder_that_cannot_be_used(tmp_path):
+    (tmp_path / "openhpu").write_text("not a folder")
+    done = run("import torch; torch.ones(1, device='hpu')", locking(tmp_path))
+    error = done.stderr.splitlines()[-1]
+    assert error.startswith(f"RuntimeError: HPU module lock: {tmp_path}/openhpu is not a folder of this user")
+    assert "XDG_RUNTIME_DIR" in error and "OPENHPU_MODULE_LOCKS=0" in error
+
+
+SUITE = """
+import os, pathlib, time
+import pytest, torch
+
+@pytest.mark.parametrize("k", range(4))
+def test_four_at_once(k):
+    x = torch.full((3,), float(k), device="hpu")
+    here = pathlib.Path(os.environ["MEETING"])
+    (here / str(torch.hpu.get_device_properties(0).module)).touch(exist_ok=False)
+    while len(list(here.iterdir())) < 4:  # each on a module of its own
+        time.sleep(0.01)
+    assert (x + 1).tolist() == [k + 1.0] * 3
+"""
+
+
+def test_pytest_runs_a_suite_in_four_processes(tmp_path):
+    (tmp_path / "test_suite.py").write_text(SUITE)
+    (tmp_path / "meeting").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-n", "4", "-W", "error", "-p", "no:cacheprovider", "-q", "test_suite.py"],
+        env=locking(tmp_path, MEETING=str(tmp_path / "meeting")), cwd=tmp_path,
+        text=True, capture_output=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "4 passed" in done.stdout
+    assert {path.name for path in (tmp_path / "meeting").iterdir()} == {"0", "1", "2", "3"}

@@ -180,3 +180,37 @@ def test_a_launchers_process_means_its_module_by_every_index(script):
     """
     out = script(code, LOCAL_RANK="1", LOCAL_WORLD_SIZE="2").out
     assert out.splitlines() == ["2 0", "hpu:0 True hpu:0", "0"]
+
+
+def test_a_process_that_chose_none_has_the_indices_of_a_node_and_no_more_devices_than_cores(script):
+    code = """
+        import os, torch
+        from openhpu import _C
+        cores = len(os.sched_getaffinity(0))
+        assert torch.hpu.device_count() == torch.accelerator.device_count() <= min(8, cores)
+        w = torch.ones(3, requires_grad=True)
+        (w * 2).sum().backward()  # starts autograd's threads
+        print([_C.device_sample(i) for i in range(8)].count(None))
+        for i in range(8):
+            x = torch.full((3,), float(i), device=f"hpu:{i}", requires_grad=True)
+            (x * x).sum().backward()
+            assert x.grad.device == torch.device(f"hpu:{i}") and x.grad.tolist() == [2.0 * i] * 3
+            print([_C.device_sample(i) for i in range(8)].count(None), end=" ")
+        try:
+            torch.ones(1, device="hpu:8")
+        except RuntimeError as error:
+            print("\\n", "index 8 is out of range" in str(error), sep="")
+    """
+    assert script(code).out.splitlines() == ["8", "7 6 5 4 3 2 1 0 ", "True"]
+
+
+def test_one_core_is_one_device_for_who_takes_all(script):
+    code = """
+        import os
+        os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
+        import torch
+        from torch.distributed.run import determine_local_world_size
+        print(torch.hpu.device_count(), determine_local_world_size("auto"), len(torch.hpu.get_rng_state_all()))
+    """
+    assert script(code).out == "1 1 8"
+    assert script(code, OPENHPU_DEVICE_COUNT="3").out == "3 3 3"

@@ -29,14 +29,17 @@ _GENERATIONS = {
 
 
 def is_available() -> bool:
-    """Whether there is an hpu device."""
-    return device_count() > 0
+    """Whether there is an hpu device: always."""
+    return _C.device_count() > 0
 
 
 def device_count() -> int:
-    """The number of devices. Does not open one."""
-    _lifecycle.configure()
-    return _C.device_count()
+    """The number of devices, as libraries use it that take all there are. Does not open one.
+
+    Unless the environment names modules or their number, it is not above the number of cores. The indices of a Gaudi
+    node, 0 to 7, can be used all the same.
+    """
+    return _lifecycle.configure().count
 
 
 def current_device() -> int:
@@ -119,10 +122,11 @@ def get_device_properties(device: DeviceArgument = None) -> DeviceProperties:
     setup = _lifecycle.configure()
     name = str(settings.get("OPENHPU_GENERATION"))
     generation = _GENERATIONS[name]
+    opened = _C.device_sample(index)  # by then it is known which module an index got
     return DeviceProperties(
         name=name.upper(),
         index=index,
-        module=setup.modules[index if index < len(setup.modules) else 0],
+        module=opened[-1] if opened else setup.modules[index if index < len(setup.modules) else 0],
         total_memory=setup.memory_bytes,
         sram_size=generation.sram_bytes,
         tpc_count=generation.tpc_count,

@@ -19,6 +19,7 @@ _DEVICE_VARIABLES = (
     "OPENHPU_MEMORY_GB",
     "OPENHPU_PROTECT_MEMORY",
     "OPENHPU_MODULE_LOCKS",
+    "OPENHPU_MODULE_WAIT_S",
     "OPENHPU_SPIN_US",
     "PT_HPU_POOL_MEM_ACQUIRE_PERC",
     "PT_HABANA_POOL_SIZE",
@@ -58,6 +59,8 @@ def configure(again: bool = False) -> settings.DeviceSetup:
                 setup.spin_us,
                 setup.processes,
                 setup.visible,
+                setup.floating,
+                setup.wait_s,
             )
             _setup = setup
         _configured_from = environment

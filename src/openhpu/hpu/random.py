@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Iterable
 
 import torch
 
-from openhpu import _C
+from openhpu import _C, settings
 from openhpu.hpu import _lifecycle
 from openhpu.hpu._utils import DeviceArgument, _get_device_index
 
@@ -24,7 +25,8 @@ def _generator(device: DeviceArgument) -> torch.Generator:
 
 
 def _generators() -> tuple[torch.Generator, ...]:
-    _lifecycle.configure()
+    with contextlib.suppress(settings.SettingError):  # torch.manual_seed is called by scripts that use no hpu, too
+        _lifecycle.configure()
     return tuple(_C.default_generator(index) for index in range(_C.device_count()))
 
 

@@ -11,7 +11,7 @@ from openhpu.settings.access import (
     overridden,
     override,
 )
-from openhpu.settings.devices import DeviceSetup, device_setup
+from openhpu.settings.devices import DeviceSetup, device_setup, machine_modules
 from openhpu.settings.kinds import Setting, SettingError
 from openhpu.settings.table import ROWS, find
 
@@ -25,6 +25,7 @@ __all__ = [
     "find",
     "get",
     "is_set",
+    "machine_modules",
     "overridden",
     "override",
 ]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from openhpu.settings.access import get, is_set
-from openhpu.settings.kinds import SettingError
-from openhpu.settings.machine import device_memory
+from openhpu.settings.kinds import MAX_MODULES, SettingError
+from openhpu.settings.machine import device_memory, usable_cores
 
 GIB = 1 << 30
 _WHOLE_POOL = 24  # PT_HABANA_POOL_SIZE's default, which means "as much as there is"
@@ -16,14 +16,19 @@ _WHOLE_POOL = 24  # PT_HABANA_POOL_SIZE's default, which means "as much as there
 class DeviceSetup:
     """What the core is configured with.
 
-    `modules`: module number of each device that the process opens. `visible`: number of indices that
-    device_count() reports; when it exceeds len(modules), every index means modules[0]. `memory_bytes`: capacity
-    of each device. `spin_us`: how long a worker or a waiting host polls before it sleeps. `processes`: how many of a
+    `modules`: module number of each device that the process opens; `floating`: these are the machine's modules, and
+    each device gets a free one of them when it is opened. `visible`: number of indices that scripts may use; when
+    `modules` is one module, every index means that. `count`: what device_count() reports, by which libraries choose
+    how many devices to use. `wait_s`: how long to wait for a module that is in use. `memory_bytes`: capacity of each
+    device. `spin_us`: how long a worker or a waiting host polls before it sleeps. `processes`: how many of a
     launcher's share this machine's cores.
     """
 
     modules: tuple[int, ...]
+    floating: bool
     visible: int
+    count: int
+    wait_s: float
     memory_bytes: int
     protect_memory: bool
     lock_modules: bool
@@ -33,10 +38,13 @@ class DeviceSetup:
 
 def device_setup() -> DeviceSetup:
     """The devices of this process, from the environment as it is now. Raises SettingError."""
-    modules, visible = _modules()
+    modules, floating, visible, count = _modules()
     return DeviceSetup(
         modules=modules,
-        visible=visible,
+        floating=floating,
+        visible=min(visible, MAX_MODULES),
+        count=min(count, MAX_MODULES),
+        wait_s=get("OPENHPU_MODULE_WAIT_S"),
         memory_bytes=_memory_bytes(),
         protect_memory=get("OPENHPU_PROTECT_MEMORY"),
         lock_modules=get("OPENHPU_MODULE_LOCKS"),
@@ -45,28 +53,41 @@ def device_setup() -> DeviceSetup:
     )
 
 
-def _modules() -> tuple[tuple[int, ...], int]:
+def machine_modules() -> tuple[int, ...]:
+    """The modules that this machine's processes may use, whichever of them a launcher gave to this one."""
     listed: tuple[int, ...] | None = get("HABANA_VISIBLE_MODULES")
-    count: int = get("OPENHPU_DEVICE_COUNT")
+    return listed or tuple(range(get("OPENHPU_DEVICE_COUNT")))
+
+
+def _modules() -> tuple[tuple[int, ...], bool, int, int]:
+    """The first four fields of a DeviceSetup."""
+    modules = machine_modules()
+    listed, chosen = is_set("HABANA_VISIBLE_MODULES"), is_set("OPENHPU_DEVICE_COUNT")
     rank: int = get("LOCAL_RANK")
-    if rank < 0 and not is_set("HLS_MODULE_ID"):
-        modules = listed or tuple(range(count))
-        return modules, len(modules)
-    # A launcher's process owns one module and means it by every index.
     own: int | None = get("HLS_MODULE_ID")
-    if listed is None:
-        module = rank if own is None else own
-        visible = max(count, get("LOCAL_WORLD_SIZE"), rank + 1)
-        return (module,), visible
+    if rank < 0 and own is None:
+        # Libraries start a process, or put a part of a model, on each device that device_count() names. A software
+        # device has no processor of its own: unless somebody chose, there are no more of them than cores. The other
+        # modules' indices are there for scripts that name them.
+        count = len(modules) if listed or chosen else min(len(modules), usable_cores())
+        return modules, not listed, len(modules), count
+    # A launcher's process owns one module and means it by every index.
     if own is None:
-        if rank >= len(listed):
-            text = ",".join(map(str, listed))
-            raise SettingError(
-                f"LOCAL_RANK={rank} has no module: HABANA_VISIBLE_MODULES={text} lists {len(listed)}. "
-                "Start fewer processes or list more modules."
-            )
-        own = listed[rank]
-    return (own,), len(listed)
+        if rank >= len(modules):
+            raise SettingError(_no_module(rank, modules, listed))
+        own = modules[rank]
+    if listed:
+        return (own,), False, len(modules), len(modules)
+    count = max(len(modules) if chosen else 1, get("LOCAL_WORLD_SIZE"), rank + 1)
+    return (own,), False, max(len(modules), count), count
+
+
+def _no_module(rank: int, modules: tuple[int, ...], listed: bool) -> str:
+    if listed:
+        there = f"HABANA_VISIBLE_MODULES={','.join(map(str, modules))} lists {len(modules)}"
+        return f"LOCAL_RANK={rank} has no module: {there}. Start fewer processes or list more modules."
+    there = f"this machine has {len(modules)}, numbers 0 to {len(modules) - 1}"
+    return f"LOCAL_RANK={rank} has no module: {there}. Start fewer processes or raise OPENHPU_DEVICE_COUNT."
 
 
 def _memory_bytes() -> int:

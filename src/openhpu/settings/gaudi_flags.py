@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from openhpu.settings.kinds import Kind, Setting
+from openhpu.settings.kinds import MAX_MODULES, Kind, Setting
 
 _IMPORT = "import"
 _MODE = "import of habana_frameworks.torch or first use of a device, whichever comes first"
@@ -36,9 +36,10 @@ _EFFECTIVE = (
     _row("PT_HPU_MAX_COMPOUND_OP_SIZE", "int", (1 << 63) - 1, _MODE,
          "Operators after which a lazy graph is closed; 262,144 at most.", low=1),
     _row("HABANA_VISIBLE_MODULES", "int list", None, _FIRST_USE,
-         "Module numbers of the process's devices, in the order of their indices."),
+         "Module numbers of the process's devices, in the order of their indices. Unset, and without a launcher: index "
+         "0 takes the machine's first free module, the others the next free ones.", low=0, high=MAX_MODULES - 1),
     _row("HLS_MODULE_ID", "int", None, _FIRST_USE,
-         "The one module that this process owns and means by every index.", low=0),
+         "The one module that this process owns and means by every index.", low=0, high=MAX_MODULES - 1),
     _row("LOCAL_RANK", "int", -1, _FIRST_USE,
          "Set by launchers: the process owns the LOCAL_RANK-th module and means it by every index. "
          "A negative value means no launcher."),

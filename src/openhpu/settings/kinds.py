@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 Kind = Literal["bool", "int", "float", "text", "choice", "choice list", "int list", "mask"]
 
+MAX_MODULES = 64  # of a machine, and devices of a process: kMaxDevices of the core
+
 _TRUE = frozenset({"1", "true", "yes", "on", "t", "y"})
 _FALSE = frozenset({"0", "false", "no", "off", "f", "n", ""})
 
@@ -42,28 +44,42 @@ class Setting:
             return ", ".join(choice or "(empty)" for choice in self.choices)
         if self.kind == "choice list":
             return f"one or more of {', '.join(self.choices)}, separated by commas"
-        if self.kind == "int list":
-            return "distinct whole numbers from 0 on, separated by commas"
         if self.kind == "text":
             return "any text"
         if self.kind == "mask":
             return "a hexadecimal number, with or without 0x"
-        noun = "a whole number" if self.kind == "int" else "a number"
+        if self.kind == "int list":
+            return f"distinct whole numbers{self._range()}, separated by commas"
+        return ("a whole number" if self.kind == "int" else "a number") + self._range()
+
+    def _range(self) -> str:
         if self.low is not None and self.high is not None:
-            return f"{noun} from {self.low:g} to {self.high:g}"
-        if self.low is not None:
-            return f"{noun} from {self.low:g} on"
-        return noun
+            return f" from {self.low:g} to {self.high:g}"
+        return "" if self.low is None else f" from {self.low:g} on"
 
     def parse(self, text: str, name: str | None = None) -> Any:
         """The typed value of `text`; raises SettingError. `name` is the variable's full name in a family."""
         value = self._convert(text.strip())
         if value is None:
             raise SettingError(
-                f"environment variable {name or self.name}={text!r} is not valid; allowed: {self.allowed()}. "
-                "Change it or unset it."
+                f"environment variable {name or self.name}={text!r} is not valid{self._flaw(text)}; "
+                f"allowed: {self.allowed()}. Change it or unset it."
             )
         return value
+
+    def _flaw(self, text: str) -> str:
+        """Which part of a list of numbers is wrong, and why, as part of a sentence."""
+        parts = [part.strip() for part in text.split(",")] if self.kind == "int list" else []
+        for place, part in enumerate(parts):
+            try:
+                number = int(part)
+            except ValueError:
+                return f": {part!r} is not a whole number"
+            if not self._inside(number):
+                return f": {number} is out of range"
+            if number in map(int, parts[:place]):
+                return f": {number} is given twice"
+        return ""
 
     def _convert(self, text: str) -> Any:
         if self.kind == "text":
@@ -79,7 +95,7 @@ class Setting:
         try:
             if self.kind == "int list":
                 numbers = [int(part) for part in text.split(",")]
-                good = min(numbers) >= 0 and len(set(numbers)) == len(numbers)
+                good = all(map(self._inside, numbers)) and len(set(numbers)) == len(numbers)
                 return tuple(numbers) if good else None
             if self.kind == "mask":
                 mask = int(text, 16)
@@ -87,8 +103,11 @@ class Setting:
             number = int(text) if self.kind == "int" else float(text)
         except ValueError:
             return None
-        inside = (self.low is None or number >= self.low) and (self.high is None or number <= self.high)
-        return number if inside else None  # a NaN fails both comparisons of a limited number
+        return number if self._inside(number) else None
+
+    def _inside(self, number: float) -> bool:
+        # A NaN fails both comparisons of a limited number.
+        return (self.low is None or number >= self.low) and (self.high is None or number <= self.high)
 
     def show_default(self) -> str:
         """The default as one would write it in a shell."""

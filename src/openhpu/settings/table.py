@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from openhpu.settings.gaudi_flags import GAUDI_FLAGS
-from openhpu.settings.kinds import Setting
+from openhpu.settings.kinds import MAX_MODULES, Setting
 
 _FIRST_USE = "first use of a device"
 
 OPENHPU_VARIABLES = (
     Setting(
-        "OPENHPU_DEVICE_COUNT", "int", 1, _FIRST_USE,
-        "Number of devices where HABANA_VISIBLE_MODULES is unset.", low=1, high=64,
+        "OPENHPU_DEVICE_COUNT", "int", 8, _FIRST_USE,
+        "Number of this machine's modules, and of a process's indices, where HABANA_VISIBLE_MODULES is unset. Where "
+        "this is unset, too, device_count(), by which libraries choose how many devices to use, is at most the number "
+        "of cores.",
+        low=1, high=MAX_MODULES,
     ),
     Setting(
         "OPENHPU_MEMORY_GB", "float", 0.0, _FIRST_USE,
@@ -30,6 +33,11 @@ OPENHPU_VARIABLES = (
     Setting(
         "OPENHPU_MODULE_LOCKS", "bool", True, _FIRST_USE,
         "Whether a module belongs to one process at a time.",
+    ),
+    Setting(
+        "OPENHPU_MODULE_WAIT_S", "float", 10.0, _FIRST_USE,
+        "Seconds that a process waits for a module while others hold all that it may take. Then an error names the "
+        "holders.", low=0, high=86400,
     ),
     Setting(
         "OPENHPU_SPIN_US", "int", 50, _FIRST_USE,

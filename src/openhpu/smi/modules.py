@@ -40,16 +40,16 @@ class Module:
 
 
 def modules() -> list[Module]:
-    """Those that the environment names, and those on which a process runs."""
-    setup = settings.device_setup()
+    """Those that processes of this machine may use, and those on which one runs."""
+    memory = settings.device_setup().memory_bytes
     shown: dict[int, list[state.State]] = {}
     for found in state.read_all(state.folder()):
         shown.setdefault(found.module, []).append(found)
     product = PRODUCTS[settings.get("OPENHPU_GENERATION")]
     rows = []
-    for index, number in enumerate(sorted({*setup.modules, *shown})):
+    for index, number in enumerate(sorted({*settings.machine_modules(), *shown})):
         processes = shown.get(number, [])
-        capacity = max((process.capacity for process in processes), default=setup.memory_bytes)
+        capacity = max((process.capacity for process in processes), default=memory)
         rows.append(
             Module(
                 index, number, product, capacity // _MIB,

@@ -102,7 +102,7 @@ def test_an_environment_set_before_the_first_use_counts(script):
         LOAD
         + """
 import os
-print(torch.hpu.device_count())
+print(torch.hpu.device_count() == min(8, len(os.sched_getaffinity(0))))
 os.environ["HABANA_VISIBLE_MODULES"] = "4,5,6"
 print(torch.hpu.device_count())
 x = torch.ones(1, device="hpu:2")
@@ -110,7 +110,7 @@ os.environ["HABANA_VISIBLE_MODULES"] = "4"
 print(torch.hpu.device_count(), torch.hpu.get_device_properties(2).module, x.device)
 """
     )
-    assert result.out.splitlines() == ["1", "3", "3 6 hpu:2"]
+    assert result.out.splitlines() == ["True", "3", "3 6 hpu:2"]
 
 
 def test_a_launched_process_means_its_module_by_every_index(script):
@@ -131,3 +131,24 @@ def test_a_device_that_pytorch_opens_by_itself_is_configured(script):
         OPENHPU_MEMORY_GB="1",
     )
     assert result.out == f"2 hpu:1 {2**30}"
+
+
+def test_a_rank_without_a_module_is_told_when_it_uses_the_device(script):
+    result = script(
+        LOAD
+        + """
+torch.manual_seed(0)
+torch.distributed.init_process_group("gloo", init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2))
+for x in torch.utils.data.DataLoader(torch.ones(4, 2), batch_size=2):
+    model(x).sum().backward()
+print(torch.hpu.is_available(), model.module.bias.grad.tolist(), flush=True)
+torch.distributed.destroy_process_group()
+torch.ones(1, device="hpu")
+""",
+        fails=True,
+        LOCAL_RANK="8",
+        LOCAL_WORLD_SIZE="16",
+    )
+    assert result.out == "True [4.0, 4.0]"
+    assert "LOCAL_RANK=8 has no module: this machine has 8, numbers 0 to 7." in result.last

@@ -12,14 +12,15 @@ def test_functions_before_a_device_is_open(script):
         print(h.is_initialized(), h._initialized)
         h.init()
         print(h.is_initialized(), h._initialized)
-        """
+        """,
+        OPENHPU_DEVICE_COUNT="8",
     )
-    assert result.out.splitlines() == ["True 1 0 GAUDI2 0", "False False", "True True"]
+    assert result.out.splitlines() == ["True 8 0 GAUDI2 0", "False False", "True True"]
 
 
-@pytest.mark.parametrize("where", [7, "hpu:7", torch.device("hpu", 7), -1])
+@pytest.mark.parametrize("where", [8, "hpu:8", torch.device("hpu", 8), -1])
 def test_an_index_that_does_not_exist(hpu, where):
-    with pytest.raises(RuntimeError, match=r"HPU device index -?\d is out of range: this process has 1 device"):
+    with pytest.raises(RuntimeError, match=r"HPU device index -?\d is out of range: this process has 8 devices"):
         hpu.set_device(where)
 
 

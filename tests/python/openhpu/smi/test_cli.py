@@ -14,9 +14,10 @@ from openhpu.smi import cli
 
 @pytest.fixture
 def smi(tmp_path, environment, monkeypatch, capfd):
-    """Run hl-smi with arguments, on a machine of its own; its standard output."""
+    """Run hl-smi with arguments, on a machine of its own, with one module if not said otherwise; its output."""
 
     def run(*arguments, code=0, **variables):
+        variables = {"OPENHPU_DEVICE_COUNT": "1"} | variables
         environment(OPENHPU_SMI_FOLDER=str(tmp_path), OPENHPU_MEMORY_GB="96", **variables)
         assert cli.main(list(arguments)) == code
         out, err = capfd.readouterr()
@@ -73,6 +74,19 @@ def test_readers_of_the_version(smi):
 def test_readers_that_count_lines(smi):
     assert smi("-Q", "module_id", "-f", "csv,noheader", OPENHPU_DEVICE_COUNT="4") == "0\n1\n2\n3\n"
     assert smi("-Q", "index,module_id", "-f", "csv", HABANA_VISIBLE_MODULES="5,2") == "index, module_id\n0, 2\n1, 5\n"
+
+
+@pytest.mark.parametrize("variables", [{}, {"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}, {"HLS_MODULE_ID": "6"}])
+def test_a_machine_has_the_modules_of_a_node_whoever_asks(smi, variables):
+    variables = {"OPENHPU_DEVICE_COUNT": "", **variables}
+    numbers = [str(number) for number in range(8)]
+    assert re.findall(r"^\|\s+(\d)  HL-225", smi(**variables), re.MULTILINE) == numbers
+    assert re.findall(r"^\|\s+(\d)\s+N/A +N/A +N/A +N/A", smi(**variables), re.MULTILINE) == numbers
+    assert re.findall(r"Module ID\s+: (\d)$", smi("-L", **variables), re.MULTILINE) == numbers
+    assert smi("-Q", "index,module_id", "-f", "csv,noheader", **variables).split("\n")[:-1] == [
+        f"{number}, {number}" for number in numbers
+    ]
+    assert re.findall(r"^(\d) +all", smi("topo", "-c", **variables), re.MULTILINE) == numbers
 
 
 def test_a_reader_by_the_headers_names(smi):

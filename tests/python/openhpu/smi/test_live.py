@@ -55,6 +55,11 @@ def worker(environment_of_smi):
         process.stdout.close()
 
 
+def processes():
+    """Pids by module, of modules on which there are some."""
+    return {m.number: [p.pid for p in m.processes] for m in modules.modules() if m.processes}
+
+
 def ask(process, what):
     process.stdin.write(what + "\n")
     process.stdin.flush()
@@ -71,14 +76,24 @@ def test_processes_show_their_memory_and_go_when_they_end(worker, environment, t
         assert module.used == -(-allocated // 2**20) == 32
         assert percent == round(100 * module.used / module.total)
         assert module.percent_busy == busy
-    assert [m.number for m in modules.modules()] == [0, 3]
+    assert processes() == {0: [first.pid], 3: [second.pid]}
     first.stdin.close()
     first.wait(30)
-    assert [len(m.processes) for m in modules.modules()] == [0, 1]
+    assert processes() == {3: [second.pid]}
     second.send_signal(signal.SIGKILL)
     second.wait(30)
     assert list(tmp_path.glob("openhpu-smi-*"))  # it had no time to tidy up
-    assert [(m.number, m.used) for m in modules.modules()] == [(0, 0)]
+    assert [(m.number, m.used) for m in modules.modules()] == [(number, 0) for number in range(8)]
+
+
+def test_who_holds_which_module(worker, environment, tmp_path):
+    environment(OPENHPU_SMI_FOLDER=str(tmp_path))
+    locks = {"OPENHPU_MODULE_LOCKS": "1", "XDG_RUNTIME_DIR": str(tmp_path)}
+    first, second = worker(**locks), worker(**locks, HABANA_VISIBLE_MODULES="2")
+    third, fourth = worker(**locks), worker(**locks)
+    first.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, first.pid, os.WSTOPPED | os.WNOWAIT)
+    assert processes() == {0: [first.pid], 1: [third.pid], 2: [second.pid], 3: [fourth.pid]}
 
 
 def test_utilization_is_that_of_the_device(worker, environment, tmp_path):
