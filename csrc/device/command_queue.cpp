@@ -184,7 +184,7 @@ struct CommandQueue::Impl {
   void run_worker_init(CommandQueue& queue);
   void execute(CommandQueue& queue, Command* command, uint64_t sequence);
   void keep_error(CommandQueue& queue, std::exception_ptr error, const char* name, uint32_t site, uint64_t sequence);
-  void sleep_until_completed(CommandQueue& queue, uint64_t sequence);
+  bool sleep_until_completed(CommandQueue& queue, uint64_t sequence, const BlockingWait& waiting, OnInterrupt what);
   void note_span(Clock::time_point begin, Clock::time_point end);
 };
 
@@ -297,13 +297,21 @@ void CommandQueue::Impl::loop(CommandQueue& queue) {
   }
 }
 
-void CommandQueue::Impl::sleep_until_completed(CommandQueue& queue, uint64_t sequence) {
+bool CommandQueue::Impl::sleep_until_completed(CommandQueue& queue, uint64_t sequence, const BlockingWait& waiting,
+                                               OnInterrupt what) {
+  const bool hears = waiting.hears(what);
   std::unique_lock lock(wait_mutex);
   for (;;) {
     // Set anew after each waking: the worker wakes everybody and forgets when the lowest number is reached.
     if (wake_at.load() > sequence) wake_at.store(sequence);
-    if (queue.completed_.load() >= sequence) return;
-    wait_condition.wait(lock);
+    if (queue.completed_.load() >= sequence) return true;
+    if (!hears) {
+      wait_condition.wait(lock);
+    } else if (wait_condition.wait_for(lock, BlockingWait::kAsk) == std::cv_status::timeout) {
+      lock.unlock();
+      if (waiting.interrupted(what)) return queue.completed() >= sequence;
+      lock.lock();
+    }
   }
 }
 
@@ -340,7 +348,7 @@ void CommandQueue::close() {
   worker_id_ = {};  // the system may give the same identifier to a later thread
 }
 
-uint64_t CommandQueue::submit(Command* command) {
+uint64_t CommandQueue::submit(Command* command, OnInterrupt what) {
   Impl& impl = *impl_;
   for (;;) {
     if (impl.orphaned()) {
@@ -376,7 +384,12 @@ uint64_t CommandQueue::submit(Command* command) {
       command->retire();
       throw std::logic_error("a command cannot submit to its own queue while that is full");
     }
-    wait(sequence - impl.capacity);
+    try {
+      wait(sequence - impl.capacity, what);
+    } catch (...) {
+      command->retire();
+      throw;
+    }
   }
 }
 
@@ -386,9 +399,9 @@ uint64_t CommandQueue::submit(std::string name, std::function<void()> fn, uint32
   return submit(command.release());
 }
 
-void CommandQueue::wait(uint64_t sequence) {
+bool CommandQueue::wait(uint64_t sequence, OnInterrupt what) {
   if (on_worker()) throw std::logic_error("a command waits for its own queue, which would never end");
-  if (completed() >= sequence) return;
+  if (completed() >= sequence) return true;
   Impl& impl = *impl_;
   if (impl.orphaned()) {
     throw std::runtime_error("HPU " + impl.name +
@@ -403,16 +416,16 @@ void CommandQueue::wait(uint64_t sequence) {
   const auto since = Clock::now();
   const auto until = [&](int us) { return since + std::chrono::microseconds(us); };
   auto meets = [&](int core) { return impl.meets_worker(core); };
-  if (spin_us > 0 && spin(until(std::min(spin_us, kSpinBeforeHookUs)), meets, done)) return;
+  if (spin_us > 0 && spin(until(std::min(spin_us, kSpinBeforeHookUs)), meets, done)) return true;
   BlockingWait waiting;
   // Where the worker has a team, that needs this core.
   const bool alone = !impl.team_works.load(std::memory_order_relaxed);
   if (spin_us > kSpinBeforeHookUs && alone) {
-    if (spin(until(spin_us), meets, done)) return;
+    if (spin(until(spin_us), meets, done)) return true;
     const Clock::time_point patient(Clock::duration(impl.patient_until.load(std::memory_order_relaxed)));
-    if (Clock::now() < patient && spin(patient, meets, done)) return;
+    if (Clock::now() < patient && spin(patient, meets, done)) return true;
   }
-  impl.sleep_until_completed(*this, sequence);
+  return impl.sleep_until_completed(*this, sequence, waiting, what);
 }
 
 std::vector<std::pair<uint64_t, uint64_t>> CommandQueue::take_spans() {
