@@ -320,7 +320,8 @@ void Recorder::limit_steps_in_flight(uint64_t sequence) {
   auto& oldest = in_flight_[next_in_flight_];
   next_in_flight_ = (next_in_flight_ + 1) % kInFlight;
   const uint64_t wait_for = std::exchange(oldest, sequence);
-  if (wait_for > 0 && !device_.queue().on_worker()) device_.queue().wait(wait_for);
+  // A flush may be in the middle of something: a signal is handled when the script goes on.
+  if (wait_for > 0 && !device_.queue().on_worker()) device_.queue().wait(wait_for, device::OnInterrupt::Return);
 }
 
 }  // namespace openhpu

@@ -13,6 +13,7 @@
 #include <torch/csrc/DynamicTypes.h>
 
 #include "python/bindings.h"
+#include "python/signals.h"
 #include "runtime/HPUAllocator.h"
 #include "runtime/HPUDevice.h"
 #include "runtime/HPUGenerator.h"
@@ -187,7 +188,8 @@ void bind_ops(py::module& m) {
 }  // namespace openhpu
 
 PYBIND11_MODULE(_C, m) {
-  openhpu::device::set_wait_hook({&openhpu::release_gil, &openhpu::take_gil});
+  openhpu::device::set_wait_hook({&openhpu::release_gil, &openhpu::take_gil, &openhpu::hears_signals,
+                                  &openhpu::interrupt_pending, &openhpu::handle_signals});
   openhpu::load();
   // Before the static objects of PyTorch are destroyed, which a worker may be using. Python is gone by then.
   std::atexit([] {

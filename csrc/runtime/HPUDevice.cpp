@@ -103,7 +103,7 @@ void synchronize(c10::DeviceIndex index) {
   check_wait(d, "synchronize");
   count(Counter::Synchronizations);
   flush(d);
-  d.queue().drain();
+  d.queue().drain(device::OnInterrupt::Throw);
   raise_pending_error(d);
 }
 
@@ -123,8 +123,8 @@ void check_wait(device::Device& d, const char* what) {
   if (wait_check) wait_check(d, what);
 }
 
-uint64_t submit(device::Device& d, device::Command* command) {
-  const uint64_t sequence = d.queue().submit(command);
+uint64_t submit(device::Device& d, device::Command* command, device::OnInterrupt what) {
+  const uint64_t sequence = d.queue().submit(command, what);
   d.stream(tls_stream[d.index()]).note(sequence);
   return sequence;
 }

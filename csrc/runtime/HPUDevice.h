@@ -46,7 +46,7 @@ void set_wait_check(void (*check)(device::Device& d, const char* what));
 void check_wait(device::Device& d, const char* what);
 
 // Queues a command on the current stream of the device.
-uint64_t submit(device::Device& d, device::Command* command);
+uint64_t submit(device::Device& d, device::Command* command, device::OnInterrupt what = device::OnInterrupt::GoOn);
 
 // Threads that kernels use: the worker takes over the last value before each command.
 void set_kernel_threads(int n) noexcept;
