@@ -10,6 +10,7 @@ from pathlib import Path
 
 from benchmarks import compile as compiling
 from benchmarks import (
+    deterministic,
     event_cost,
     graphs,
     import_time,
@@ -33,6 +34,7 @@ BENCHMARKS: dict[str, tuple[Callable[[int], list[Table]], int]] = {
     "recording": (recording.recording, 15),
     "lazy": (lazy.lazy, 15),
     "compile": (compiling.compiled, 15),
+    "deterministic": (deterministic.deterministic, 15),
     "graphs": (graphs.graphs, 15),
     "graphs1": (graphs.one_thread, 15),
     "memory": (memory.memory, 15),

@@ -38,11 +38,13 @@ class Result:
         return self.err.splitlines()[-1] if self.err else ""
 
 
-def run_code(code: str, folder: Path, environment: dict[str, str], warnings: str, fails: bool) -> Result:
+def run_code(
+    code: str, folder: Path, environment: dict[str, str], warnings: str, fails: bool, timeout: float = 300
+) -> Result:
     """Run Python code in `folder`; `fails`: whether it must."""
     process = subprocess.run(
         [sys.executable, "-X", "faulthandler", "-W", warnings, "-c", textwrap.dedent(code)],
-        env=environment, capture_output=True, text=True, cwd=folder, timeout=300, check=False,
+        env=environment, capture_output=True, text=True, cwd=folder, timeout=timeout, check=False,
     )  # fmt: skip
     assert (process.returncode != 0) == fails, process.stdout + process.stderr
     return Result(process)

@@ -141,7 +141,7 @@ struct CommandQueue::Impl {
   void run_worker_init(CommandQueue& queue);
   void execute(CommandQueue& queue, Command* command, uint64_t sequence);
   void keep_error(CommandQueue& queue, std::exception_ptr error, const char* name, uint32_t site, uint64_t sequence);
-  void sleep_until_completed(CommandQueue& queue, uint64_t sequence);
+  bool sleep_until_completed(CommandQueue& queue, uint64_t sequence, const BlockingWait& waiting, OnInterrupt what);
   void note_span(Clock::time_point begin, Clock::time_point end);
 };
 
@@ -275,13 +275,21 @@ void CommandQueue::Impl::loop(CommandQueue& queue) {
   }
 }
 
-void CommandQueue::Impl::sleep_until_completed(CommandQueue& queue, uint64_t sequence) {
+bool CommandQueue::Impl::sleep_until_completed(CommandQueue& queue, uint64_t sequence, const BlockingWait& waiting,
+                                               OnInterrupt what) {
+  const bool hears = waiting.hears(what);
   std::unique_lock lock(wait_mutex);
   for (;;) {
     // Set anew after each waking: the worker wakes everybody and forgets when the lowest number is reached.
     if (wake_at.load() > sequence) wake_at.store(sequence);
-    if (queue.completed_.load() >= sequence) return;
-    wait_condition.wait(lock);
+    if (queue.completed_.load() >= sequence) return true;
+    if (!hears) {
+      wait_condition.wait(lock);
+    } else if (wait_condition.wait_for(lock, BlockingWait::kAsk) == std::cv_status::timeout) {
+      lock.unlock();
+      if (waiting.interrupted(what)) return queue.completed() >= sequence;
+      lock.lock();
+    }
   }
 }
 
@@ -322,7 +330,7 @@ void CommandQueue::close() {
 
 bool CommandQueue::on_worker() const noexcept { return running == this; }
 
-uint64_t CommandQueue::submit(Command* command) {
+uint64_t CommandQueue::submit(Command* command, OnInterrupt what) {
   Impl& impl = *impl_;
   for (;;) {
     if (impl.orphaned()) {
@@ -365,7 +373,12 @@ uint64_t CommandQueue::submit(Command* command) {
       command->retire();
       throw std::logic_error("a command cannot submit to its own queue while that is full");
     }
-    wait(sequence - impl.capacity);
+    try {
+      wait(sequence - impl.capacity, what);
+    } catch (...) {
+      command->retire();
+      throw;
+    }
   }
 }
 
@@ -375,9 +388,9 @@ uint64_t CommandQueue::submit(std::string name, std::function<void()> fn, uint32
   return submit(command.release());
 }
 
-void CommandQueue::wait(uint64_t sequence) {
+bool CommandQueue::wait(uint64_t sequence, OnInterrupt what) {
   if (on_worker()) throw std::logic_error("a command waits for its own queue, which would never end");
-  if (completed() >= sequence) return;
+  if (completed() >= sequence) return true;
   Impl& impl = *impl_;
   if (impl.orphaned()) {
     throw std::runtime_error("HPU " + impl.name +
@@ -390,8 +403,8 @@ void CommandQueue::wait(uint64_t sequence) {
   BlockingWait waiting;
   impl.run_here(*this, sequence);
   const int spin_us = impl.wide.load(std::memory_order_relaxed) ? 0 : impl.spin_us.load(std::memory_order_relaxed);
-  if (spin(spin_us, [&] { return completed() >= sequence; })) return;
-  impl.sleep_until_completed(*this, sequence);
+  if (spin(spin_us, [&] { return completed() >= sequence; })) return true;
+  return impl.sleep_until_completed(*this, sequence, waiting, what);
 }
 
 std::vector<std::pair<uint64_t, uint64_t>> CommandQueue::take_spans() {

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "device/wait_hook.h"
+
 namespace openhpu::device {
 
 // One unit of work. Created by the host, run once and destroyed by whoever runs it.
@@ -58,8 +60,9 @@ class CommandQueue {
   CommandQueue& operator=(const CommandQueue&) = delete;
 
   // Takes ownership. Returns the command's sequence number. Throws std::runtime_error when the queue is closed or
-  // was inherited in a fork.
-  uint64_t submit(Command* command);
+  // was inherited in a fork. A full queue is waited for; a signal that ends this wait by an exception (`Throw`) ends the
+  // submission: the command is retired and does not run.
+  uint64_t submit(Command* command, OnInterrupt what = OnInterrupt::GoOn);
   uint64_t submit(std::string name, std::function<void()> fn, uint32_t site = 0);
 
   uint64_t submitted() const noexcept { return submitted_.load(std::memory_order_acquire); }
@@ -68,9 +71,9 @@ class CommandQueue {
   // Blocks until the command with this number has run and is gone. Runs what it may itself, polls briefly, then sleeps;
   // runs the WaitHook.
   // Does not throw pending errors. Called on the worker itself it throws std::logic_error; for a number not yet
-  // submitted std::invalid_argument.
-  void wait(uint64_t sequence);
-  void drain() { wait(submitted()); }
+  // submitted std::invalid_argument. False if a signal ended the wait; what was submitted runs all the same.
+  bool wait(uint64_t sequence, OnInterrupt what = OnInterrupt::GoOn);
+  bool drain(OnInterrupt what = OnInterrupt::GoOn) { return wait(submitted(), what); }
 
   // The first error since the last call, if any; clears it.
   std::unique_ptr<CommandError> take_error();

@@ -48,7 +48,7 @@ void Event::record(Stream& stream) {
 bool Event::query() const { return !point_ || point_->reached(); }
 
 void Event::synchronize() const {
-  if (point_) point_->queue.wait(point_->sequence);
+  if (point_) point_->queue.wait(point_->sequence, OnInterrupt::Throw);
 }
 
 void Event::block(Stream& stream) const {

@@ -14,6 +14,6 @@ void Stream::note(uint64_t sequence) noexcept {
 
 bool Stream::query() const { return queue_.completed() >= last(); }
 
-void Stream::synchronize() const { queue_.wait(last()); }
+void Stream::synchronize() const { queue_.wait(last(), OnInterrupt::Throw); }
 
 }  // namespace openhpu::device

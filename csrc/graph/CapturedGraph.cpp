@@ -76,17 +76,21 @@ const std::shared_ptr<Recipe>& CapturedGraph::recipe() {
   if (C10_LIKELY(recipe_ != nullptr)) return recipe_;
   auto& cache = GraphCache::instance();
   const uint64_t version = cache.version();
-  if (version == seen_version_) return recipe_;
+  if (version == seen_version_ && !ask_again_) return recipe_;
   seen_version_ = version;
-  if ((alone_ || !fixed_.empty()) && !own_ && cache.policy() != CompilePolicy::Off) compile_alone();
+  ask_again_ = false;
+  if ((alone_ || !fixed_.empty()) && !own_ && cache.policy() != CompilePolicy::Off && !compile_alone()) {
+    ask_again_ = true;
+    return recipe_;
+  }
   bool failed = false;
-  if (own_) recipe_ = cache.recipe_of(own_, failed);
+  if (own_) recipe_ = cache.recipe_of(own_, failed, ask_again_);
   if (failed) {
     alone_ = false;
     thaw();
   }
   bool waited = false;
-  if (!own_) recipe_ = cache.recipe_for(program_->graph, program_->hash, waited, /*recurs=*/true);
+  if (!own_) recipe_ = cache.recipe_for(program_->graph, program_->hash, waited, /*recurs=*/true, &ask_again_);
   return recipe_;
 }
 
@@ -102,16 +106,17 @@ void CapturedGraph::fix(std::vector<uint32_t> weights) {
   if (total > kMostConstantBytes) fixed_.clear();
 }
 
-void CapturedGraph::compile_alone() {
+bool CapturedGraph::compile_alone() {
   std::vector<std::pair<uint32_t, std::string>> contents;
   if (!fixed_.empty()) {
-    device_.queue().drain();
+    if (!device_.queue().drain(device::OnInterrupt::Return)) return false;
     device::MemoryPool::AccessScope access(device_.memory());
     for (const auto& w : fixed_)
       contents.emplace_back(
           w.slot, std::string(static_cast<const char*>(w.block->data), program_->graph.slots[w.slot].nbytes));
   }
   own_ = GraphCache::instance().compile_with(program_->graph, std::move(contents));
+  return true;
 }
 
 bool CapturedGraph::weights_intact() const noexcept {
@@ -179,7 +184,7 @@ void CapturedGraph::replay(const std::vector<Substitute>& substitutes) {
   lock.unlock();
   count(compiled ? Counter::OpsInRecipes : Counter::OpsNodeByNode, operators);
   count(compiled ? Counter::RecipeHits : Counter::RecipeMisses);
-  openhpu::submit(device_, command.release());
+  openhpu::submit(device_, command.release(), device::OnInterrupt::Throw);
 }
 
 void CapturedGraph::release(const std::vector<uint32_t>& slots, bool scratch) {

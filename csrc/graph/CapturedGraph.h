@@ -73,7 +73,7 @@ class CapturedGraph {
   void seal(CapturedProgram& program) const;
   static void list_changed(CapturedProgram& program);
   const std::shared_ptr<Recipe>& recipe();
-  void compile_alone();
+  bool compile_alone();  // false: interrupted
   bool weights_intact() const noexcept;
   void thaw() noexcept;
 
@@ -84,6 +84,7 @@ class CapturedGraph {
   std::vector<Draw> draws_;
   std::shared_ptr<Recipe> recipe_;
   uint64_t seen_version_ = 0;  // of the graph cache, when the recipe was last looked for
+  bool ask_again_ = false;     // whatever that is
   struct Weight {
     uint32_t slot;
     std::shared_ptr<SharedBlock> block;

@@ -22,6 +22,24 @@ constexpr size_t kMostRequests = 8;
 // A step of a new size shall not share the processor, nor Python's lock, with the compiler; later ones may.
 constexpr std::chrono::milliseconds kRestBeforeRecompiling{50};
 
+// Under deterministic algorithms recipes take over at a fixed repetition. A graph that occurs a few times, as in a test,
+// is not even sent to the compiler: describing it takes Python's lock. Large ones take long to compile, and a program
+// that repeats them at all repeats them often.
+struct Repetitions {
+  uint64_t ask;  // sights until the compiler is asked
+  uint64_t use;  // sights from then on until the recipe takes over, and is waited for if need be
+};
+constexpr size_t kLargeGraph = 256, kSmallGraph = 32;
+constexpr Repetitions repetitions(size_t operators) {
+  return operators < kLargeGraph ? Repetitions{8, 24} : Repetitions{4, 12};
+}
+
+// `own` sights of a graph, or `family` sights of its family's members together, which count less: for small graphs, of
+// which programs run a few of each of many sizes, not at all.
+bool suffice(size_t operators, uint64_t own, uint64_t family, uint64_t needed) {
+  return own >= needed || (operators > kSmallGraph && family >= 4 * needed);
+}
+
 // Which of a graph's numbers are variable before any was seen to change: the seeds, which never stay.
 std::vector<bool> seeds_of(const Graph& graph) {
   std::vector<bool> out(graph.numbers.size(), false);
@@ -68,6 +86,8 @@ std::shared_ptr<GraphCache::Compilation> GraphCache::new_compilation(const Graph
   made->id = next_id_++;
   made->numbers = graph.numbers;
   made->variable = seeds_of(graph);
+  made->operators = graph.nodes.size();
+  made->site = graph.nodes.empty() ? 0 : graph.nodes.front().site;
   return made;
 }
 
@@ -100,7 +120,8 @@ void GraphCache::join_family(Entry& entry, const Graph& graph) {
   }
   auto& family = *entry.family;
   auto serve = [&] {
-    if (!family.sizes || family.symbolic->state == State::Failed) return false;
+    if (!family.sizes) return false;
+    if (family.symbolic->state == State::Failed && (family.symbolic->settled || !at_fixed_repetition())) return false;
     entry.symbols = family.sizes->solve(skeleton.integers);
     if (entry.symbols.empty()) return false;
     entry.compilation = family.symbolic;
@@ -126,6 +147,7 @@ void GraphCache::request(const Entry& entry, const Graph& graph) {
   if (++c->requests > kMostRequests) {
     // The compiler can't take a number as an argument that changes all the time.
     c->state = State::Failed;
+    c->settled = true;
     return;
   }
   auto& latest = latest_like(graph);
@@ -140,6 +162,7 @@ void GraphCache::request(const Entry& entry, const Graph& graph) {
   compared->nodes = graph.nodes;
   compared->numbers = graph.numbers;
   send(c, {c->id, graph, c->variable, c->formulas, entry.symbols, {}, not_before});
+  c->settled = false;
   c->compiled = latest = std::move(compared);
   c->requested_at = c->sights;
   if (!recompilation) return;
@@ -166,18 +189,54 @@ std::shared_ptr<const Graph>& GraphCache::latest_like(const Graph& graph) {
   return latest.graph;
 }
 
+bool GraphCache::at_fixed_repetition() const {
+  return policy_ == CompilePolicy::Background && at::globalContext().deterministicAlgorithms();
+}
+
 template <class Done>
-bool GraphCache::wait_until(Lock& lock, double seconds, Done&& done) {
+bool GraphCache::wait_until(
+    Lock& lock, const device::BlockingWait& waiting, device::OnInterrupt what, Wait wait, double seconds, Done&& done) {
+  using Clock = std::chrono::steady_clock;
   const auto ended = [&] { return closed_ || done(); };
-  ++waiting_;
+  if (ended()) return true;
+  wait.since = Clock::now();
+  wait.notice.wait = next_wait_++;
+  waits_.push_back(std::move(wait));
+  struct Waiting {  // a handler may throw
+    GraphCache& cache;
+    Lock& lock;
+    std::list<Wait>::iterator self;
+    ~Waiting() {
+      if (!lock.owns_lock()) lock.lock();
+      if (self->told > 0) {
+        self->notice.over = true;
+        self->notice.seconds = std::chrono::duration<double>(Clock::now() - self->since).count();
+        cache.ended_.push_back(self->notice);
+        cache.waits_changed_.notify_all();
+      }
+      cache.waits_.erase(self);
+    }
+  } entered{*this, lock, std::prev(waits_.end())};
   requests_changed_.notify_all();
-  bool reached = true;
-  if (seconds < 0)
-    states_changed_.wait(lock, ended);
-  else
-    reached = states_changed_.wait_for(lock, std::chrono::duration<double>(seconds), ended);
-  --waiting_;
-  return reached;
+  waits_changed_.notify_all();
+  const auto deadline = entered.self->since + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  const bool hears = waiting.hears(what);
+  while (!ended()) {
+    const auto now = Clock::now();
+    if (seconds >= 0 && now >= deadline) return false;
+    if (!hears) {
+      seconds < 0 ? states_changed_.wait(lock) : (void)states_changed_.wait_until(lock, deadline);
+      continue;
+    }
+    const auto ask_at = now + device::BlockingWait::kAsk;
+    if (states_changed_.wait_until(lock, seconds < 0 ? ask_at : std::min(ask_at, deadline)) == std::cv_status::timeout) {
+      lock.unlock();
+      const bool interrupted = waiting.interrupted(what);
+      lock.lock();
+      if (interrupted) return ended();
+    }
+  }
+  return true;
 }
 
 void GraphCache::wait_for(Lock& lock, const Compilation& compilation) {
@@ -186,17 +245,72 @@ void GraphCache::wait_for(Lock& lock, const Compilation& compilation) {
   {
     device::BlockingWait waiting;
     lock.lock();
-    wait_until(lock, -1, [&] { return compilation.state != State::Compiling; });
+    Wait wait;
+    wait.id = compilation.id;
+    wait.notice.operators = compilation.operators;
+    wait.notice.site = compilation.site;
+    // The caller is in the middle of a flush or a replay.
+    wait_until(lock, waiting, device::OnInterrupt::Return, std::move(wait), -1,
+               [&] { return compilation.state != State::Compiling; });
     lock.unlock();
   }
   lock.lock();
 }
 
-std::shared_ptr<Recipe> GraphCache::recipe_for(const Graph& graph, uint64_t hash, bool& waited, bool recurs) {
+std::vector<uint64_t> GraphCache::awaited() const {
+  std::lock_guard lock(mutex_);
+  std::vector<uint64_t> out;
+  for (const auto& wait : waits_)
+    if (wait.id) out.push_back(wait.id);
+  return out;
+}
+
+bool GraphCache::next_notice(const std::vector<double>& after, WaitNotice& out) {
+  using Clock = std::chrono::steady_clock;
+  const auto due = [&](const Wait& wait) {
+    const size_t n = after.size();
+    const double seconds = wait.told < n ? after[wait.told] : after.back() * static_cast<double>(wait.told - n + 2);
+    return wait.since + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  };
+  Lock lock(mutex_);
+  for (;;) {
+    if (closed_) return false;
+    if (!ended_.empty()) {
+      out = ended_.front();
+      ended_.erase(ended_.begin());
+      return true;
+    }
+    const auto now = Clock::now();
+    auto next = Clock::time_point::max();
+    for (auto& wait : waits_) {
+      if (due(wait) <= now) {
+        ++wait.told;
+        out = wait.notice;
+        out.seconds = std::chrono::duration<double>(now - wait.since).count();
+        if (wait.id == 0) {
+          out.graphs = open_.size();
+          for (const auto& [id, c] : open_)
+            if (out.operators < c->operators) out.operators = c->operators, out.site = c->site;
+        }
+        return true;
+      }
+      next = std::min(next, due(wait));
+    }
+    if (waits_.empty())
+      waits_changed_.wait(lock);
+    else
+      waits_changed_.wait_until(lock, next);
+  }
+}
+
+std::shared_ptr<Recipe> GraphCache::recipe_for(
+    const Graph& graph, uint64_t hash, bool& waited, bool recurs, bool* again) {
   if (policy_ == CompilePolicy::Off) return nullptr;
   std::unique_lock lock(mutex_);
   const uint64_t known = recompiled_;
-  auto recipe = decide(graph, hash, waited, recurs, lock);
+  bool unsettled = false;
+  auto recipe = decide(graph, hash, waited, recurs, unsettled, lock);
+  if (again) *again = unsettled;
   if (C10_LIKELY(recompiled_ == known) || !listening(kRecompilation) || recompilations_.empty()) return recipe;
   const auto r = recompilations_.back();
   lock.unlock();  // a listener takes Python's lock
@@ -207,7 +321,8 @@ std::shared_ptr<Recipe> GraphCache::recipe_for(const Graph& graph, uint64_t hash
 }
 
 std::shared_ptr<Recipe> GraphCache::decide(
-    const Graph& graph, uint64_t hash, bool& waited, bool recurs, Lock& lock) {
+    const Graph& graph, uint64_t hash, bool& waited, bool recurs, bool& again, Lock& lock) {
+  const bool fixed = at_fixed_repetition();
   auto entry = find(hash, graph.words);
   if (C10_UNLIKELY(!entry))
     entry = enter(graph, hash);
@@ -216,7 +331,7 @@ std::shared_ptr<Recipe> GraphCache::decide(
 
   const auto& shared = *entry->compilation;
   if (C10_UNLIKELY(
-          !entry->symbols.empty() &&
+          !entry->symbols.empty() && (shared.settled || !fixed) &&
           (shared.state == State::Failed || (shared.state == State::Ready && !shared.result->admits(entry->symbols))))) {
     // There is no recipe for all sizes, or not for this one, which may have its own.
     entry->symbols.clear();
@@ -226,7 +341,12 @@ std::shared_ptr<Recipe> GraphCache::decide(
   const auto compilation = entry->compilation;
   auto& c = *compilation;
   const bool for_all_sizes = !entry->symbols.empty();
-  c.sights += recurs ? 2 : 1;
+  ++c.sights;
+  if (entry->request != c.requests) {
+    entry->request = c.requests;
+    entry->sights = 0;
+  }
+  ++entry->sights;
   bool changed = false;
   if (std::memcmp(c.numbers.data(), graph.numbers.data(), graph.numbers.size() * sizeof(uint64_t)) != 0) {
     for (size_t i = 0; i < graph.numbers.size(); ++i) {
@@ -236,23 +356,41 @@ std::shared_ptr<Recipe> GraphCache::decide(
     }
   }
   const bool sync = policy_ == CompilePolicy::Sync;
-  // A family has been seen before.
-  if (c.state == State::Seen && (sync || for_all_sizes || c.sights >= 2)) request(*entry, graph);
-  if (c.state == State::Ready && changed) request(*entry, graph);
-  if (c.state == State::Compiling &&
-      (sync || (at::globalContext().deterministicAlgorithms() && c.sights > c.requested_at))) {
+  const auto [ask, use] = repetitions(c.operators);
+  if (c.state == State::Seen) {
+    // A family has been seen before.
+    const bool often = fixed ? suffice(c.operators, entry->sights, c.sights, ask) : for_all_sizes || c.sights >= 2;
+    if (sync || recurs || often) request(*entry, graph);
+  }
+  if (c.state == State::Ready && changed && (c.settled || !fixed)) request(*entry, graph);
+  if (c.state == State::Compiling && sync) {
     waited = true;
     wait_for(lock, c);
   }
+  if (C10_UNLIKELY(fixed && !c.settled)) {
+    again = true;
+    const bool asked_before = c.state != State::Seen && entry->request == c.requests;
+    if (!asked_before || !suffice(c.operators, entry->sights, c.sights - c.requested_at, use)) return nullptr;
+    if (c.state == State::Compiling) {
+      waited = true;
+      wait_for(lock, c);
+      if (c.state == State::Compiling) return nullptr;  // interrupted
+    }
+    c.settled = true;
+    again = false;
+  }
+  if (c.state == State::Failed) again = fixed && for_all_sizes;  // it gets one of its own
   if (c.state != State::Ready) return nullptr;
   // A recipe that was asked for before this number was seen to change holds it as a constant.
   if (!c.result->accepts(graph.numbers)) {
     request(*entry, graph);
+    again = fixed;
     if (!sync) return nullptr;
     waited = true;
     wait_for(lock, c);
     if (c.state != State::Ready || !c.result->accepts(graph.numbers)) return nullptr;
   }
+  c.settled = true;
   if (C10_UNLIKELY(!entry->recipe || entry->recipe->compiled() != c.result))
     entry->recipe = std::make_shared<Recipe>(c.result, entry->symbols);
   return entry->recipe;
@@ -268,10 +406,21 @@ std::shared_ptr<GraphCache::Compilation> GraphCache::compile_with(
   return c;
 }
 
-std::shared_ptr<Recipe> GraphCache::recipe_of(const std::shared_ptr<Compilation>& c, bool& failed) {
+std::shared_ptr<Recipe> GraphCache::recipe_of(const std::shared_ptr<Compilation>& c, bool& failed, bool& again) {
   Lock lock(mutex_);
-  if (c->state == State::Compiling && (policy_ == CompilePolicy::Sync || at::globalContext().deterministicAlgorithms()))
+  failed = again = false;
+  ++c->sights;
+  const bool fixed = at_fixed_repetition() && !c->settled;
+  if (fixed) {
+    again = true;
+    if (c->sights < repetitions(c->operators).use) return nullptr;
+  }
+  if (c->state == State::Compiling && (fixed || policy_ == CompilePolicy::Sync)) {
     wait_for(lock, *c);
+    if (c->state == State::Compiling) return nullptr;  // interrupted
+  }
+  if (fixed) c->settled = true;
+  again = false;
   failed = c->state == State::Failed;
   return c->state == State::Ready ? std::make_shared<Recipe>(c->result, std::vector<int64_t>{}) : nullptr;
 }
@@ -281,7 +430,7 @@ bool GraphCache::next_request(CompileRequest& out) {
   requests_changed_.wait(lock, [&] { return closed_ || !requests_.empty(); });
   if (closed_) return false;
   const auto not_before = requests_.front().not_before;
-  requests_changed_.wait_until(lock, not_before, [&] { return closed_ || waiting_ > 0; });
+  requests_changed_.wait_until(lock, not_before, [&] { return closed_ || !waits_.empty(); });
   if (closed_) return false;
   out = std::move(requests_.front());
   requests_.pop_front();
@@ -312,12 +461,14 @@ void GraphCache::close() {
   requests_.clear();
   requests_changed_.notify_all();
   states_changed_.notify_all();
+  waits_changed_.notify_all();
 }
 
 bool GraphCache::wait_idle(double seconds) {
   device::BlockingWait waiting;
   std::unique_lock lock(mutex_);
-  return wait_until(lock, seconds, [&] { return open_.empty(); });
+  return wait_until(
+      lock, waiting, device::OnInterrupt::Throw, Wait{}, seconds, [&] { return open_.empty(); });
 }
 
 std::vector<std::shared_ptr<const CompiledGraph>> GraphCache::recipes() const {

@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "device/wait_hook.h"
 #include "graph/Graph.h"
 #include "graph/Recipe.h"
 #include "graph/Recompilation.h"
@@ -33,6 +34,16 @@ struct CompileRequest {
   std::chrono::steady_clock::time_point not_before;         // unless somebody waits for recipes
 };
 
+// Of a wait for the compiler: who waits for what, and how long by now; `over`: it has ended.
+struct WaitNotice {
+  uint64_t wait = 0;
+  size_t operators = 0;
+  uint32_t site = 0;
+  size_t graphs = 1;  // that are waited for; operators and site are those of one of them
+  double seconds = 0;
+  bool over = false;
+};
+
 // Graphs seen so far, by program, and what became of them: seen once (run node by node), compiling, ready, failed.
 // Programs that differ in sizes only are a family; from its second member on it gets one recipe for all sizes.
 // Thread-safe. Requests go to whoever calls `next_request` (the compiler's service, in Python).
@@ -48,9 +59,14 @@ class GraphCache {
     std::vector<uint64_t> numbers;  // as they were at first
     std::vector<bool> variable;     // which have been seen to change
     std::vector<Formula> formulas;  // of a family's integers
-    uint64_t sights = 0;
+    uint64_t sights = 0;            // a family's: of all its members
     uint64_t requested_at = 0;      // the sighting
     size_t requests = 0;
+    // Under deterministic algorithms: the fixed repetition has come at which what the compiler said counts. Until then
+    // the graph runs node by node whatever that is.
+    bool settled = false;
+    size_t operators = 0;
+    uint32_t site = 0;
     std::shared_ptr<CompiledGraph> result;
     std::shared_ptr<const Graph> compiled;  // nodes and numbers, as it was when it was last sent to the compiler
   };
@@ -59,17 +75,20 @@ class GraphCache {
   CompilePolicy policy() const noexcept { return policy_; }
 
   // The recipe to run a whole graph with; null: run it node by node. Asks for a compilation when a graph recurs, or at
-  // first sight under CompilePolicy::Sync; then, and under deterministic algorithms, it waits for the result, so
-  // that what runs never depends on how fast the compiler is.
+  // first sight under CompilePolicy::Sync; then it waits for the result. Under deterministic algorithms a recipe takes
+  // over at a fixed repetition of the graph, and is waited for there: so what runs never depends on how fast the
+  // compiler is. An interrupt (Ctrl-C) ends the wait: then, too, the graph runs node by node.
   // `waited`: the recipe was not there, and was waited for. `recurs`: that it does is known at first sight (a captured
-  // graph, which will be replayed).
-  std::shared_ptr<Recipe> recipe_for(const Graph& graph, uint64_t hash, bool& waited, bool recurs = false);
+  // graph, which will be replayed). `again`: this repetition counts, so that it is to be asked again at the next one,
+  // whatever `version` says.
+  std::shared_ptr<Recipe> recipe_for(
+      const Graph& graph, uint64_t hash, bool& waited, bool recurs = false, bool* again = nullptr);
   // Asks for a recipe for the caller alone, in which contents of some inputs are constants. Not to be called when the
   // policy is Off.
   std::shared_ptr<Compilation> compile_with(
       const Graph& graph, std::vector<std::pair<uint32_t, std::string>> constants);
-  // Its recipe; null while there is none, `failed` when there will be none.
-  std::shared_ptr<Recipe> recipe_of(const std::shared_ptr<Compilation>& compilation, bool& failed);
+  // Its recipe; null while there is none, `failed` when there will be none. `again`: as above.
+  std::shared_ptr<Recipe> recipe_of(const std::shared_ptr<Compilation>& compilation, bool& failed, bool& again);
   // Rises whenever a compilation ends.
   uint64_t version() const noexcept { return version_.load(std::memory_order_acquire); }
 
@@ -78,8 +97,14 @@ class GraphCache {
   void succeed(uint64_t id, std::shared_ptr<CompiledGraph> compiled);
   void fail(uint64_t id, std::string message);
   void close();
-  // Blocks until nothing waits to be compiled. Returns false at the deadline (seconds; negative: none).
+  // Blocks until nothing waits to be compiled. Returns false at the deadline (seconds; negative: none). Throws what a
+  // signal's handler throws.
   bool wait_idle(double seconds);
+  // What somebody waits for now: these come first.
+  std::vector<uint64_t> awaited() const;
+  // Blocks until some wait has lasted one of these numbers of seconds (beyond the last: a multiple of it), or one that
+  // was told of has ended; false once `close` was called.
+  bool next_notice(const std::vector<double>& after, WaitNotice& out);
   std::vector<std::shared_ptr<const CompiledGraph>> recipes() const;
   // Compilations of programs that had been compiled for other sizes, numbers, ... before, in order: the last ones. The
   // counter `recompilations` is of all.
@@ -102,25 +127,36 @@ class GraphCache {
     std::shared_ptr<Compilation> compilation;  // its own, or the family's
     std::vector<int64_t> symbols;              // the family's: values for this graph
     std::shared_ptr<Recipe> recipe;            // bound to this graph
+    size_t request = 0;                        // of the compilation's: since which the sights are counted
+    uint64_t sights = 0;
     std::shared_ptr<Family> family;
     std::list<std::shared_ptr<Entry>>::iterator recency;
   };
   using Lock = std::unique_lock<std::mutex>;
-  std::shared_ptr<Recipe> decide(const Graph& graph, uint64_t hash, bool& waited, bool recurs, Lock& lock);
+  std::shared_ptr<Recipe> decide(
+      const Graph& graph, uint64_t hash, bool& waited, bool recurs, bool& again, Lock& lock);
+  bool at_fixed_repetition() const;
   std::shared_ptr<Entry> enter(const Graph& graph, uint64_t hash);
   void join_family(Entry& entry, const Graph& graph);
   std::shared_ptr<Compilation> new_compilation(const Graph& graph);
   void request(const Entry& entry, const Graph& graph);
   void send(const std::shared_ptr<Compilation>& compilation, CompileRequest request);
   std::shared_ptr<const Graph>& latest_like(const Graph& graph);
+  struct Wait {
+    WaitNotice notice;
+    uint64_t id = 0;  // of the compilation; 0: all
+    std::chrono::steady_clock::time_point since;
+    size_t told = 0;
+  };
   template <class Done>
-  bool wait_until(Lock& lock, double seconds, Done&& done);
+  bool wait_until(
+      Lock& lock, const device::BlockingWait& waiting, device::OnInterrupt what, Wait wait, double seconds, Done&& done);
   void wait_for(Lock& lock, const Compilation& compilation);
   std::shared_ptr<Entry> find(uint64_t hash, const std::vector<uint64_t>& words);
   void evict();
 
   mutable std::mutex mutex_;
-  std::condition_variable requests_changed_, states_changed_;
+  std::condition_variable requests_changed_, states_changed_, waits_changed_;
   std::unordered_multimap<uint64_t, std::shared_ptr<Entry>> entries_;  // by hash
   std::list<std::shared_ptr<Entry>> recency_;                          // most recent first
   std::unordered_multimap<uint64_t, std::weak_ptr<Family>> families_;  // by hash of the structure
@@ -140,7 +176,9 @@ class GraphCache {
   uint64_t next_id_ = 1;
   std::atomic<uint64_t> version_{1};
   bool closed_ = false;
-  size_t waiting_ = 0;  // threads that wait for recipes
+  std::list<Wait> waits_;           // of threads, for recipes
+  std::vector<WaitNotice> ended_;   // of these, to be told
+  uint64_t next_wait_ = 1;
   CompilePolicy policy_ = CompilePolicy::Off;
   size_t max_graphs_ = 100000;
 };

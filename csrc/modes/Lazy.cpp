@@ -406,7 +406,8 @@ void Recorder::wait_for_steps() {
   if (owed.recorder != this) return;
   const auto step = std::exchange(owed, {}).step;
   owing_.fetch_sub(1, std::memory_order_relaxed);
-  device_.queue().wait(step);
+  // A flush may be in the middle of something: a signal is handled when the script goes on.
+  device_.queue().wait(step, device::OnInterrupt::Return);
 }
 
 }  // namespace openhpu

@@ -7,9 +7,12 @@
 #include <ATen/ops/copy_native.h>
 #include <c10/core/InferenceMode.h>
 
+#include <optional>
+
 #include "modes/Capture.h"
 #include "modes/Eager.h"
 #include "ops/Alias.h"
+#include "runtime/Claim.h"
 #include "runtime/HPUAllocator.h"
 #include "runtime/HPUDevice.h"
 #include "runtime/HPUHostAllocator.h"
@@ -31,6 +34,12 @@ class CopyCommand final : public device::Command {
   const char* name() const override { return "aten::copy_"; }
   bool runs_anywhere() const noexcept override { return threads_for(dst_.nbytes()) == 1; }
   void run() override {
+    if (claim_ && !claim_->take()) {
+      // Taken back: these may now be the last references.
+      return_to_host(dst_.storage());
+      return_to_host(src_.storage());
+      return;
+    }
     apply_kernel_threads(dst_.nbytes());
     device::MemoryPool::AccessScope access(device_.memory());
     KernelScope scope(device_.workspace(), nullptr, 0, false);
@@ -41,11 +50,14 @@ class CopyCommand final : public device::Command {
     delete this;
   }
   void keep(c10::Storage host) { host_ = std::move(host); }
+  // For a copy that is waited for, of memory that is the script's.
+  const Claim& claim() { return claim_ ? *claim_ : claim_.emplace(); }
 
  private:
   device::Device& device_;
   at::Tensor dst_, src_;
   c10::Storage host_;
+  std::optional<Claim> claim_;
 };
 
 // A CPU tensor as kernels on the worker see it: the same storage, no autograd, no Python object.
@@ -93,12 +105,13 @@ void device_to_device(const at::Tensor& src, const at::Tensor& dst) {
     note_write(*dst.storage().unsafeGetStorageImpl());
     // Two queues: the source's must have written, and must not reuse the memory before the copy is done.
     flush(from);
-    from.queue().drain();
+    from.queue().drain(device::OnInterrupt::Throw);
     raise_pending_error(from);
     auto* command = new CopyCommand(to, cpu_alias(dst), cpu_alias(src));
     command->site = current_site();
+    const Claim claim = command->claim();
     device::MemoryPool::AccessScope access(from.memory());
-    to.queue().wait(submit(to, command));
+    wait_or_take_back(to.queue(), submit(to, command), claim);
     raise_pending_error(to);
     return;
   }
@@ -137,8 +150,10 @@ void host_to_device(const at::Tensor& src, const at::Tensor& dst, bool non_block
   auto command = std::make_unique<CopyCommand>(d, cpu_alias(dst), plain(from));
   command->site = current_site();
   if (pinned) command->keep(src.storage());
-  const uint64_t sequence = submit(d, command.release());
-  if (!pinned && !staged) d.queue().wait(sequence);
+  std::optional<Claim> claim;
+  if (!pinned && !staged) claim = command->claim();
+  const uint64_t sequence = submit(d, command.release(), device::OnInterrupt::Throw);
+  if (claim) wait_or_take_back(d.queue(), sequence, *claim);
 }
 
 void device_to_host(const at::Tensor& src, const at::Tensor& dst, bool non_blocking) {
@@ -151,9 +166,11 @@ void device_to_host(const at::Tensor& src, const at::Tensor& dst, bool non_block
   auto command = std::make_unique<CopyCommand>(d, plain(dst), cpu_alias(src));
   command->site = current_site();
   if (pinned) command->keep(dst.storage());
-  const uint64_t sequence = submit(d, command.release());
+  std::optional<Claim> claim;
+  if (!pinned) claim = command->claim();
+  const uint64_t sequence = submit(d, command.release(), device::OnInterrupt::Throw);
   if (pinned) return;
-  blocking_read(d, "aten::_to_copy", src.nbytes(), [&] { d.queue().wait(sequence); });
+  blocking_read(d, "aten::_to_copy", src.nbytes(), [&] { wait_or_take_back(d.queue(), sequence, *claim); });
   raise_pending_error(d);
 }
 
@@ -195,7 +212,7 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
   auto& d = device_of(self.device());
   blocking_read(d, "aten::item", self.element_size(), [&] {
     flush(d);
-    d.queue().drain();
+    d.queue().drain(device::OnInterrupt::Throw);
   });
   raise_pending_error(d);
   device::MemoryPool::AccessScope access(d.memory());

@@ -11,6 +11,7 @@
 #include "ops/Alias.h"
 #include "ops/OnHost.h"
 #include "ops/OpCall-inl.h"
+#include "runtime/Claim.h"
 #include "runtime/HPUAllocator.h"
 #include "runtime/KernelMemory.h"
 #include "runtime/KernelWarnings.h"
@@ -34,11 +35,12 @@ void note_ordinals(const KernelScope& scope, const c10::Stack& results, c10::Sma
 class WaitedCommand final : public device::Command {
  public:
   WaitedCommand(const OpKernel& kernel, device::Device& device, c10::Stack& stack, c10::SmallVectorImpl<int64_t>& ordinals,
-                std::exception_ptr& error)
-      : kernel_(kernel), device_(device), stack_(stack), ordinals_(ordinals), error_(error) {}
+                std::exception_ptr& error, Claim claim)
+      : kernel_(kernel), device_(device), stack_(stack), ordinals_(ordinals), error_(error), claim_(std::move(claim)) {}
   const char* name() const override { return kernel_.name().c_str(); }
   bool runs_anywhere() const noexcept override { return threads_for(largest_tensor(stack_)) == 1; }
   void run() override {
+    if (!claim_.take()) return;
     try {
       apply_kernel_threads(largest_tensor(stack_));
       device::MemoryPool::AccessScope access(device_.memory());
@@ -56,6 +58,7 @@ class WaitedCommand final : public device::Command {
   c10::Stack& stack_;
   c10::SmallVectorImpl<int64_t>& ordinals_;
   std::exception_ptr& error_;
+  Claim claim_;
 };
 
 // A resizable CPU storage over the memory of an hpu storage, for operators whose effect on `out=` is not known yet.
@@ -88,9 +91,10 @@ std::shared_ptr<const ShapeEntry> OpCall::run_and_wait(bool on_host) {
     device::MemoryPool::AccessScope access(device.memory());
     kernel_.call_cpu(call.stack);
   } else {
-    auto* command = new WaitedCommand(kernel_, device, call.stack, call.ordinals, error);
+    const Claim claim;
+    auto* command = new WaitedCommand(kernel_, device, call.stack, call.ordinals, error, claim);
     command->site = current_site();
-    device.queue().wait(openhpu::submit(device, command));
+    wait_or_take_back(device.queue(), openhpu::submit(device, command, device::OnInterrupt::Throw), claim);
     emit_kernel_warnings();
     if (error) std::rethrow_exception(error);
   }

@@ -164,7 +164,9 @@ void OpCall::submit(std::shared_ptr<const ShapeEntry> shared) {
     for (const auto& s : storages) command->outputs.push_back({const_cast<void*>(s.data()), s.nbytes(), nullptr});
     // First, because the entry is the command's.
     leave_results(entry, storages);
-    openhpu::submit(device, command.release());
+    // What was resized has no contents without it.
+    openhpu::submit(device, command.release(),
+                    entry.resizes.empty() ? device::OnInterrupt::Throw : device::OnInterrupt::GoOn);
   }
 }
 

@@ -28,8 +28,11 @@ void call_listener(const py::object& fn, const Event& event) {
   try {
     fn(event.kind, event.time_ns, site_of(event.site), params);
   } catch (py::error_already_set& e) {
-    // A listener must not change what the program does.
-    e.discard_as_unraisable("an openhpu event listener");
+    // A listener must not change what the program does, nor take an interrupt from it that happened to come meanwhile.
+    if (e.matches(PyExc_KeyboardInterrupt))
+      PyErr_SetInterrupt();
+    else
+      e.discard_as_unraisable("an openhpu event listener");
   }
 }
 

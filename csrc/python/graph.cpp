@@ -332,6 +332,24 @@ void bind_graph(py::module& m) {
     GraphCache::instance().fail(id, std::move(message));
   });
   m.def("wait_for_recipes", [](double seconds) { return GraphCache::instance().wait_idle(seconds); });
+  m.def("awaited_recipes", [] { return GraphCache::instance().awaited(); });
+  m.def("next_wait_notice", [](const std::vector<double>& after) -> py::object {
+    TORCH_CHECK(!after.empty(), "next_wait_notice needs a number of seconds");
+    WaitNotice notice;
+    {
+      py::gil_scoped_release no_gil;
+      if (!GraphCache::instance().next_notice(after, notice)) return py::none();
+    }
+    const auto [file, line] = resolve_site(notice.site);
+    py::dict d;
+    d["wait"] = notice.wait;
+    d["operators"] = notice.operators;
+    d["site"] = line == 0 ? py::object(py::none()) : py::make_tuple(file, line);
+    d["graphs"] = notice.graphs;
+    d["seconds"] = notice.seconds;
+    d["over"] = notice.over;
+    return d;
+  });
   m.def("close_graphs", [] { GraphCache::instance().close(); });
   m.def("clear_graphs", [] { GraphCache::instance().clear(); });
   m.def("graphs_seen", [] { return GraphCache::instance().size(); });

@@ -21,6 +21,7 @@
 #include <torch/csrc/DynamicTypes.h>
 
 #include "python/bindings.h"
+#include "python/signals.h"
 #include "runtime/HPUAllocator.h"
 #include "runtime/HPUDevice.h"
 #include "runtime/HPUGenerator.h"
@@ -247,7 +248,8 @@ void bind_ops(py::module& m) {
 
 PYBIND11_MODULE(_C, m) {
   openhpu::find_main_thread();
-  openhpu::device::set_wait_hook({&openhpu::release_gil, &openhpu::take_gil});
+  openhpu::device::set_wait_hook({&openhpu::release_gil, &openhpu::take_gil, &openhpu::hears_signals,
+                                  &openhpu::interrupt_pending, &openhpu::handle_signals});
   openhpu::load();
   // Before the static objects of PyTorch are destroyed, which a worker may be using. Python is gone by then.
   std::atexit([] {

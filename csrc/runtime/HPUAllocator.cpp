@@ -209,7 +209,7 @@ void HPUAllocator::emptyCache(c10::MempoolId_t) {
   for (int i = 0; i < registry.count(); ++i) {
     if (auto* d = registry.get_if_open(i)) {
       flush(*d);
-      d->queue().drain();
+      d->queue().drain(device::OnInterrupt::Throw);
       d->memory().trim();
       d->workspace().trim();
     }

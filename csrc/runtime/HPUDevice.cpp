@@ -111,7 +111,7 @@ void synchronize(c10::DeviceIndex index) {
   check_wait(d, "synchronize");
   count(Counter::Synchronizations);
   flush(d);
-  d.queue().drain();
+  d.queue().drain(device::OnInterrupt::Throw);
   note_read(d);
   raise_pending_error(d);
 }
@@ -140,9 +140,9 @@ void note_read(device::Device& d) {
   if (read_hook) read_hook(d);
 }
 
-uint64_t submit(device::Device& d, device::Command* command) {
+uint64_t submit(device::Device& d, device::Command* command, device::OnInterrupt what) {
   if (!command->runs_anywhere()) release_host_team();
-  const uint64_t sequence = d.queue().submit(command);
+  const uint64_t sequence = d.queue().submit(command, what);
   d.stream(tls_stream[d.index()]).note(sequence);
   return sequence;
 }

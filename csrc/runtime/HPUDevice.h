@@ -50,7 +50,7 @@ void set_read_hook(void (*hook)(device::Device& d));
 void note_read(device::Device& d);
 
 // Queues a command on the current stream of the device.
-uint64_t submit(device::Device& d, device::Command* command);
+uint64_t submit(device::Device& d, device::Command* command, device::OnInterrupt what = device::OnInterrupt::GoOn);
 
 // Threads that kernels use: torch.set_num_threads, but not more than there are usable cores. Looked at for each command.
 void set_kernel_threads(int n) noexcept;

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from openhpu import events, settings
+from openhpu import events, settings, waits
 from openhpu.insight import dumps
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ class Compilations:
         self._service = service
         self._owner = os.getpid()
         self._asked: dict[int, tuple[float, dict[str, Any]]] = {}
+        self._teller = waits.Teller()
         self._thread = threading.Thread(target=self._serve, name="openhpu-graphs", daemon=True)
         self._thread.start()
 
@@ -137,6 +138,7 @@ class Compilations:
         _C.close_graphs()
         # A thread that comes back from the core into an interpreter that has ended takes the process down.
         self._thread.join()
+        self._teller.join()
         self._service.close()
 
 
@@ -159,7 +161,13 @@ def start() -> None:
     from openhpu.compiler.service import Service
 
     # Behind a compilation that the script waits for, there is nothing to keep the cores free for.
-    _compilations = Compilations(Service(_disk_cache(), nice=0 if policy == "sync" else 19))
+    service = Service(
+        _disk_cache(),
+        nice=0 if policy == "sync" else 19,
+        deadline=settings.get("OPENHPU_COMPILE_DEADLINE") or None,
+        urgent=_C.awaited_recipes,
+    )
+    _compilations = Compilations(service)
     atexit.register(_compilations.stop)
 
 

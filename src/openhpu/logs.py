@@ -51,6 +51,12 @@ def _graph(event: events.Event) -> str:
     return f"graph {p['recipe_id']} of {p['operators']} operators handed over, ran as {p['recipe'] or p['ran']}"
 
 
+def _wait(event: events.Event) -> str:
+    p = event.params
+    what = f"{p['graphs']} graphs" if p["graphs"] > 1 else f"a graph of {p['ops']} operators"
+    return f"the script {'waited' if p['over'] else 'waits'} {p['seconds']:.0f} s for the compiler to make {what}"
+
+
 @dataclass(frozen=True)
 class _Message:
     """What becomes of an event."""
@@ -69,6 +75,7 @@ _MESSAGES = (
     _Message("graph_compilation", "RECIPE_STATS", logging.INFO,
              lambda e: f"recipe {e.params['recipe']} compiled in {e.params['duration'] / 1e6:.2f} s"),
     _Message("recipe_loaded", "RECIPE_STATS", logging.INFO, lambda e: f"recipe {e.params['recipe']} loaded from disk"),
+    _Message("compiler_wait", "LAZY", logging.WARNING, _wait),
     _Message("graph_recorded", "LAZY", logging.DEBUG, _graph),
     _Message("mark_step", "LAZY", TRACE, lambda e: "mark_step"),
     _Message("blocking_read", "BRIDGE", logging.DEBUG,

@@ -1,24 +1,26 @@
 """The execution mode: what PT_HPU_LAZY_MODE asks for, and what runs.
 
 The variable is read once, at the import of habana_frameworks.torch or at the first use of a device, whichever
-comes first; a change after that is an error.
+comes first; a change after that is ignored with a warning, as on a Gaudi.
 """
 
 from __future__ import annotations
 
 import os
+import warnings
 
 from openhpu import settings
 
 _VARIABLE = "PT_HPU_LAZY_MODE"
 _requested: str | None = None
 _text: str | None = None
+_warned = False
 
 
 def fix() -> None:
     """Read the mode if that has not happened, else check that the variable is as it was.
 
-    Raises SettingError for a value that is not allowed, RuntimeError for a late change.
+    Raises SettingError for a value that is not allowed.
     """
     global _requested, _text
     if _requested is not None:
@@ -37,15 +39,23 @@ def fix() -> None:
 
 
 def check() -> None:
-    """Raise RuntimeError if PT_HPU_LAZY_MODE was changed after the mode was read."""
-    if _requested is None or os.environ.get(_VARIABLE) == _text:
+    """Warn, once, if PT_HPU_LAZY_MODE was changed after the mode was read."""
+    global _warned
+    if _requested is None or _warned or os.environ.get(_VARIABLE) == _text:
         return
-    now = settings.get(_VARIABLE)
-    if now != _requested:
-        raise RuntimeError(
-            f"{_VARIABLE} was changed to {now} after the mode had been read as {_requested}. Set it before the import "
-            "of habana_frameworks.torch and before the first use of an hpu device."
-        )
+    try:
+        if settings.get(_VARIABLE) == _requested:
+            return
+    except settings.SettingError:
+        pass  # ignored like any other value
+    _warned = True
+    warnings.warn(
+        f"{_VARIABLE} was changed to {os.environ.get(_VARIABLE)} after the mode had been read as {_requested}, and the "
+        f"change is ignored: the process stays in {name()} mode. Set it before the import of habana_frameworks.torch "
+        "and before the first use of an hpu device.",
+        RuntimeWarning,
+        stacklevel=3,
+    )
 
 
 def is_fixed() -> bool:

@@ -19,8 +19,8 @@ def mark_step(device_str: str = "", sync: bool = False) -> None:
 
     `device_str` names the device ("hpu:0"); the current one if empty. With `sync` the device is waited for before the
     closures run. In a function that torch.compile traces the call does nothing, as on a Gaudi, and breaks no graph;
-    only where closures are queued it does what it does elsewhere, between two graphs. Raises RuntimeError when
-    PT_HPU_LAZY_MODE was changed too late, ValueError or RuntimeError for a device that is none.
+    only where closures are queued it does what it does elsewhere, between two graphs. Raises ValueError or RuntimeError
+    for a device that is none.
     """
     if torch.compiler.is_compiling() and not _closures_wait:
         return

@@ -111,6 +111,88 @@ TEST(CommandQueue, AFullQueueHoldsTheProducerBack) {
   EXPECT_EQ(HookCalls::entered, HookCalls::left);
 }
 
+// Of signals: what a hook says, and how often it was asked.
+struct SignalCalls {
+  static inline std::atomic<int> asked{0};
+  static inline std::atomic<bool> hears{true};
+  static inline std::atomic<bool> pending{false};
+  struct Interrupt {};
+
+  SignalCalls() {
+    asked = 0;
+    hears = true;
+    pending = false;
+    set_wait_hook({[]() -> void* { return nullptr; }, [](void*) {}, [] { return hears.load(); },
+                   [] { ++asked; return pending.load(); },
+                   [] {
+                     ++asked;
+                     if (pending) throw Interrupt();
+                   }});
+  }
+  ~SignalCalls() { set_wait_hook({}); }
+};
+
+TEST(CommandQueue, AnInterruptEndsAWaitAndWhatWasSubmittedRuns) {
+  CommandQueue queue("test");
+  SignalCalls signals;
+  Gate gate(queue);
+  bool ran = false;
+  const uint64_t sequence = queue.submit("c", [&] { ran = true; });
+  std::thread sender([] {
+    while (SignalCalls::asked < 2) std::this_thread::yield();  // a wait that goes on asks again
+    SignalCalls::pending = true;
+  });
+  EXPECT_FALSE(queue.wait(sequence, OnInterrupt::Return));
+  sender.join();
+  EXPECT_FALSE(queue.drain(OnInterrupt::Return));  // it stays to be handled
+  EXPECT_THROW(queue.wait(sequence, OnInterrupt::Throw), SignalCalls::Interrupt);
+  EXPECT_LT(queue.completed(), sequence);
+  gate.open();
+  EXPECT_TRUE(queue.wait(sequence));
+  EXPECT_TRUE(ran);
+  EXPECT_TRUE(queue.wait(sequence, OnInterrupt::Throw));  // what is done need not be waited for
+}
+
+TEST(CommandQueue, WhoDoesNotHearIsNotInterrupted) {
+  CommandQueue queue("test");
+  SignalCalls signals;
+  SignalCalls::pending = true;
+  for (const auto& [hears, what] : {std::pair(false, OnInterrupt::Throw), std::pair(false, OnInterrupt::Return),
+                                    std::pair(true, OnInterrupt::GoOn)}) {
+    SignalCalls::hears = hears;
+    Gate gate(queue);
+    std::thread opener([&] {
+      std::this_thread::sleep_for(2 * BlockingWait::kAsk);
+      gate.open();
+    });
+    EXPECT_TRUE(queue.drain(what));
+    opener.join();
+  }
+  EXPECT_EQ(SignalCalls::asked, 0);
+}
+
+TEST(CommandQueue, AnInterruptEndsASubmissionToAFullQueue) {
+  CommandQueue queue("test", 2);
+  SignalCalls signals;
+  Gate gate(queue);
+  int ran = 0;
+  queue.submit("c", [&] { ++ran; });
+  struct Refused : Command {
+    void run() override { ADD_FAILURE() << "it was not submitted"; }
+    void retire() override { ++retirements; }
+    int retirements = 0;
+  } command;
+  SignalCalls::pending = true;
+  EXPECT_THROW(queue.submit(&command, OnInterrupt::Throw), SignalCalls::Interrupt);
+  EXPECT_EQ(command.retirements, 1);
+  EXPECT_EQ(queue.submitted(), 2u);
+  gate.open();
+  queue.submit("c", [&] { ++ran; });
+  queue.drain();
+  EXPECT_EQ(ran, 2);
+  EXPECT_EQ(command.retirements, 1);
+}
+
 TEST(CommandQueue, SmallestCapacity) {
   CommandQueue queue("test", 1);
   int ran = 0;

@@ -152,7 +152,7 @@ def script(tmp_path):
     Keywords are environment variables.
     """
 
-    def run(code, *, fails=False, warnings="error", **environment):
-        return run_code(code, tmp_path, clean_environment(tmp_path, **MODE | environment), warnings, fails)
+    def run(code, *, fails=False, warnings="error", timeout=300, **environment):
+        return run_code(code, tmp_path, clean_environment(tmp_path, **MODE | environment), warnings, fails, timeout)
 
     return run

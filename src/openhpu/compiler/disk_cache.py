@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from openhpu.compiler.description import Description, with_constants
 from openhpu.compiler.identity import recipe_key
-from openhpu.compiler.manifest import LIBRARY, MANIFEST, PROGRAM, Manifest
+from openhpu.compiler.manifest import LIBRARY, MANIFEST, PROGRAM, Manifest, misfit
 
 DEFAULT_MAX_BYTES = 1024 * 2**20
 
@@ -32,6 +32,7 @@ _RECIPE = re.compile(r"[0-9a-f]{64}")
 _ENTRY = re.compile(r"[0-9a-f]{64}(\.constants)?")
 _TEMPORARY = re.compile(r"\.(adopted|removed|building|replaced)-.*")
 _STALE_S = 3600  # a temporary folder of that age belongs to a process that died
+_LOCK_S = 600  # a process that has held a lock for so long hangs
 _LOCKS = ".locks"
 _HEADERS = ".headers"
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
@@ -102,13 +103,17 @@ class DiskCache:
         try:
             manifest = _verified(folder, key)
         except _Refused as error:
-            self._warn_once(f"{key} refused", f"the cached recipe {folder} is not used: {error}")
-            self._remove(folder)
+            self.refuse(key, str(error))
             return None
         except OSError as error:
             self._warn_once("find", f"the recipe cache {self.path} can't be read: {error}")
             return None
         return (manifest, folder) if manifest else None
+
+    def refuse(self, key: str, reason: str) -> None:
+        """Not to be offered again."""
+        self._warn_once(f"{key} refused", f"the cached recipe {self.path / key} is not used: {reason}")
+        self._remove(self.path / key)
 
     def adopt(self, folder: Path, key: str) -> Path | None:
         """Copy a recipe's folder into the cache, evicting others if it gets too large. The new folder; None if there
@@ -158,9 +163,12 @@ class DiskCache:
             return
         with contextlib.suppress(OSError):
             handle, name = tempfile.mkstemp(prefix=".adopted-", dir=self.path)
-            with os.fdopen(handle, "w") as file:
-                json.dump(sorted(indices), file)
-            os.replace(name, self.path / f"{key}.constants")
+            try:
+                with os.fdopen(handle, "w") as file:
+                    json.dump(sorted(indices), file)
+                os.replace(name, self.path / f"{key}.constants")
+            except OSError:
+                Path(name).unlink(missing_ok=True)
 
     def headers(self) -> Path | None:
         """A folder for the C++ compiler's precompiled headers, which do not count as recipes; None if there is none."""
@@ -174,15 +182,15 @@ class DiskCache:
 
     @contextlib.contextmanager
     def lock(self, key: str) -> Iterator[None]:
-        """Held by the one process of all that makes this recipe; a process that dies lets go. Where files cannot be
-        locked, nobody waits."""
+        """Held by the one process of all that makes this recipe; a process that dies lets go, and one that has not for
+        `_LOCK_S` is waited for no longer. Where files cannot be locked, nobody waits."""
         with contextlib.ExitStack() as stack:
             if self._usable():
                 with contextlib.suppress(OSError):
                     (self.path / _LOCKS).mkdir(mode=0o700, exist_ok=True)
                     # Few files for all keys, since no process can know when a lock's file may be removed.
                     file = stack.enter_context((self.path / _LOCKS / key[:2]).open("w"))
-                    fcntl.flock(file, fcntl.LOCK_EX)
+                    _lock_patiently(file.fileno())
             yield
 
     def _usable(self, create: bool = True) -> bool:
@@ -253,14 +261,33 @@ class DiskCache:
 def find(caches: Sequence[DiskCache], description: Description, key: str) -> tuple[Manifest, Path] | None:
     """The recipe of a graph with this key: as described, or with some of its numbers as constants."""
     for cache in caches:
-        if found := cache.find(key):
+        if found := _find_in(cache, description, key):
             return found
         constants = cache.constants(key)
         if constants and constants[-1] < len(description["scalars"]):
-            found = cache.find(recipe_key(with_constants(description, constants)))
+            found = _find_in(cache, description, recipe_key(with_constants(description, constants)))
             if found:
                 return found
     return None
+
+
+def _find_in(cache: DiskCache, description: Description, key: str) -> tuple[Manifest, Path] | None:
+    found = cache.find(key)
+    if found and (wrong := misfit(found[0], description)):
+        cache.refuse(key, wrong)
+        return None
+    return found
+
+
+def _lock_patiently(handle: int) -> None:
+    end = time.monotonic() + _LOCK_S
+    while True:
+        try:
+            return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                return
+            time.sleep(0.02)
 
 
 def sha256(path: Path) -> str:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
-from typing import Any
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from openhpu.compiler.geometry import Geometry
 from openhpu.compiler.sizes import Guard, Size
+
+if TYPE_CHECKING:
+    from openhpu.compiler.description import Description
 
 FORMAT = 3
 
@@ -34,6 +38,60 @@ class SlotTensor:
     def of(cls, slot: int, geometry: Geometry) -> SlotTensor:
         dtype, sizes, strides, offset = geometry
         return cls(slot, dtype, tuple(map(_plain, sizes)), tuple(map(_plain, strides)), _plain(offset))
+
+
+def misfit(manifest: Manifest, description: Description) -> str | None:
+    """Why the recipe cannot be one of this graph; None if it may be. What the core would otherwise believe."""
+    try:
+        return next(_misfits(manifest, description), None)
+    except (TypeError, ValueError, AttributeError) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def _misfits(manifest: Manifest, description: Description) -> Iterator[str]:
+    slots, scalars = description["slots"], description["scalars"]
+    symbols = description.get("symbols", {})
+    if manifest.threads != description["threads"]:
+        yield f"it is for {manifest.threads} threads"
+    for spec in (*manifest.inputs, *manifest.outputs):
+        if not (isinstance(spec, SlotTensor) and isinstance(spec.dtype, torch.dtype) and 0 <= spec.slot < len(slots)):
+            yield f"{spec!r} is no tensor of it"
+        if len(spec.sizes) != len(spec.strides):
+            yield f"{spec!r} has other strides than sizes"
+        numbers = (*spec.sizes, *spec.strides, spec.offset)
+        if not all(_is_number(number, symbols) for number in numbers):
+            yield f"{spec!r} is of unknown size"
+        nbytes = slots[spec.slot]["nbytes"]
+        if all(type(number) is int for number in (*numbers, nbytes)):
+            low, high = Geometry(spec.dtype, spec.sizes, spec.strides, spec.offset).span  # type: ignore[arg-type]
+            if not 0 <= low <= high <= nbytes:
+                yield f"{spec!r} lies outside of its {nbytes} bytes"
+    for index in (*manifest.variable, *(spec.index for spec in manifest.scalar_inputs)):
+        if not (0 <= index < len(scalars) and description["variable"][index]):
+            yield f"number {index} is none that may vary"
+    if not all(isinstance(spec.dtype, torch.dtype) for spec in manifest.scalar_inputs):
+        yield "a number has no dtype"
+    live = set(description["live"])
+    returned = [spec.slot for spec in manifest.outputs]
+    if len(set(returned)) != len(returned) or not live.issuperset(returned):
+        yield "it returns what is not asked for"
+    for node in description["nodes"]:
+        for out in node["outputs"]:
+            if out[0] == "fresh" and out[1] in live and 0 not in out[3] and out[1] not in returned:
+                yield f"it does not return slot {out[1]}"
+    for guard in manifest.guards:
+        if len(guard) != 2 or not all(_is_number(side, symbols) for side in guard):
+            yield f"{guard!r} is no guard"
+    if not all(type(number) is int for number in manifest.external_kernels.values()):
+        yield "its kernels have no numbers"
+
+
+def _is_number(number: object, symbols: Collection[str]) -> bool:
+    if type(number) is int:
+        return True
+    return isinstance(number, str) and all(
+        factor.isdigit() or factor in symbols for factor in re.split(r"[*+-]", number.removeprefix("-"))
+    )
 
 
 def _plain(number: int) -> int | str:

@@ -48,8 +48,23 @@ class Answer(NamedTuple):
     notes: list[str]
 
 
+def framed(message: bytes) -> bytes:
+    """A message as it is sent: after its length."""
+    return _LENGTH.pack(len(message)) + message
+
+
+def unframed(received: bytes | bytearray, longest: int) -> bytes | None:
+    """The first message in what was received; None if it isn't whole yet. Raises ValueError if it is too long."""
+    if len(received) < _LENGTH.size:
+        return None
+    (size,) = _LENGTH.unpack_from(received)
+    if size > longest:
+        raise ValueError(f"a message of {size} bytes")
+    return bytes(received[_LENGTH.size : _LENGTH.size + size]) if len(received) >= _LENGTH.size + size else None
+
+
 def send(connection: socket.socket, message: bytes) -> None:
-    connection.sendall(_LENGTH.pack(len(message)) + message)
+    connection.sendall(framed(message))
 
 
 def receive(connection: socket.socket) -> bytes | None:

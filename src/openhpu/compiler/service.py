@@ -6,7 +6,7 @@ import atexit
 import contextlib
 import os
 import pickle
-import selectors
+import select
 import shutil
 import signal
 import site
@@ -15,10 +15,11 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import warnings
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,9 +28,11 @@ import torch
 from openhpu.compiler import disk_cache, server
 from openhpu.compiler.disk_cache import DiskCache
 from openhpu.compiler.identity import recipe_key
-from openhpu.compiler.manifest import Manifest
+from openhpu.compiler.manifest import LIBRARY, Manifest, misfit
 
 _STOP_S = 10.0  # how long `close` waits for a callback that is running
+_DIE_S = 5.0  # and for a killed process, which the system may hold
+_LONGEST_ANSWER = 2**28
 
 
 class _Request(NamedTuple):
@@ -39,18 +42,33 @@ class _Request(NamedTuple):
     on_failed: Callable[[int, str], object]
 
 
+class _Nonsense(Exception):
+    """The compile process answered what is no answer."""
+
+
 class Service:
     """Recipes for graphs, in the order in which they become available.
 
     A request is looked up in `cache`, then compiled by a process of priority `nice`, which is started when first
     needed and started again if it dies. Callbacks run on the service's thread, one at a time: `on_ready(identity,
     manifest, folder)` or `on_failed(identity, message)`, exactly one of them, unless the service is closed before.
+    A process that takes longer than `deadline` seconds for one graph (None: no limit) is killed. `urgent` names the
+    requests that somebody waits for: they are compiled first.
     `work` is a folder for what the compiler writes, by default a temporary one that goes with the service; recipes that
     no cache takes stay there, too. Belongs to the process that made it: a forked child needs one of its own.
     """
 
-    def __init__(self, cache: DiskCache | None = None, work: Path | None = None, nice: int = 19) -> None:
+    def __init__(
+        self,
+        cache: DiskCache | None = None,
+        work: Path | None = None,
+        nice: int = 19,
+        deadline: float | None = None,
+        urgent: Callable[[], Collection[int]] = tuple,
+    ) -> None:
         self._owner = os.getpid()
+        self._deadline = deadline
+        self._urgent = urgent
         self._nice = nice
         self._cache = cache
         self._given_work = work
@@ -59,6 +77,9 @@ class Service:
         self._new: deque[_Request] = deque()  # not looked up yet
         self._waiting: deque[tuple[_Request, bytes]] = deque()  # for the compile process, as messages
         self._current: _Request | None = None  # what the process is compiling
+        self._until: float | None = None  # by when it has to answer
+        self._outgoing = memoryview(b"")  # of the job, what the process has not taken yet
+        self._incoming = bytearray()  # of its answer
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: socket.socket | None = None
         self._open = 0
@@ -87,11 +108,12 @@ class Service:
         with self._changed:
             if self._closed:
                 raise RuntimeError("the compile service is closed")
+            if self._thread is None:
+                thread = threading.Thread(target=self._serve, name="openhpu-compile", daemon=True)
+                thread.start()  # the system may refuse
+                self._thread = thread
             self._new.append(_Request(identity, description, on_ready, on_failed))
             self._open += 1
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._serve, name="openhpu-compile", daemon=True)
-                self._thread.start()
         self._wake()
 
     def wait_all(self, timeout: float | None = None) -> bool:
@@ -148,26 +170,63 @@ class Service:
     def _serve(self) -> None:
         try:
             while not self._closed:
-                self._wait()
-                while self._new and not self._closed:
-                    self._guarded(self._look_up, self._new.popleft())
-                while self._waiting and self._current is None and not self._closed:
-                    self._guarded(self._start, *self._waiting.popleft())
+                try:
+                    self._turn()
+                except Exception as error:  # a defect of ours, or a system without memory or files
+                    _report()
+                    self._give_up(f"{type(error).__name__}: {error}")
+                    time.sleep(0.1)  # if it comes again at once
         finally:
             self._clean_up()
 
+    def _turn(self) -> None:
+        self._wait()
+        while self._new and not self._closed:
+            self._guarded(self._look_up, self._new.popleft())
+        while self._waiting and self._current is None and not self._closed:
+            self._guarded(self._start, *self._next())
+
+    def _next(self) -> tuple[_Request, bytes]:
+        urgent: Collection[int] = ()
+        with contextlib.suppress(Exception):
+            urgent = self._urgent()
+        place = next((n for n, (request, _) in enumerate(self._waiting) if request.identity in urgent), 0)
+        chosen = self._waiting[place]
+        del self._waiting[place]
+        return chosen
+
     def _wait(self) -> None:
-        """For a request, an answer, the end of the process, or the service's."""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._woken, selectors.EVENT_READ)
-            if self._connection is not None:
-                selector.register(self._connection, selectors.EVENT_READ)
-            ready = [key.fileobj for key, _ in selector.select()]
-        if self._woken in ready:
+        """For a request, an answer, the end of the process, the end of its time, or the service's."""
+        poll = select.poll()
+        poll.register(self._woken, select.POLLIN)
+        connection = self._connection
+        if connection is not None:
+            poll.register(connection, select.POLLIN | (select.POLLOUT if self._outgoing else 0))
+        left = None if self._until is None else max(0.0, self._until - time.monotonic())
+        ready = dict(poll.poll(None if left is None else left * 1e3 + 1))
+        if self._woken.fileno() in ready:
             with contextlib.suppress(BlockingIOError):
                 self._woken.recv(4096)
-        if self._connection in ready and not self._closed:
+        if self._closed:
+            return
+        happened = 0 if connection is None else ready.get(connection.fileno(), 0)
+        if happened & ~select.POLLOUT:
             self._receive()
+        elif happened:
+            with contextlib.suppress(ConnectionError):  # its end is received next
+                self._send()
+        elif self._until is not None and time.monotonic() >= self._until:
+            self._give_up(
+                f"the compile process did not answer within {self._deadline:g} s, the limit that "
+                "OPENHPU_COMPILE_DEADLINE sets, and was killed; the next graph starts another"
+            )
+
+    def _give_up(self, message: str) -> None:
+        """End the process, and the request that it has."""
+        request, self._current = self._current, None
+        self._end_process(patience=0.0)
+        if request is not None:
+            self._failed(request, message)
 
     def _guarded(self, step: Callable[..., None], request: _Request, *arguments: Any) -> None:
         """An error of ours is the request's, and the thread goes on."""
@@ -192,30 +251,73 @@ class Service:
         for attempt in (0, 1):
             if self._connection is None:
                 self._start_process()
-            assert self._connection is not None
+            self._outgoing = memoryview(server.framed(message))
             try:
-                server.send(self._connection, message)
+                self._send()
                 break
             except ConnectionError:  # it died since the last job
                 self._end_process()
                 if attempt:
                     raise
         self._current = request
+        self._until = None if self._deadline is None else time.monotonic() + self._deadline
+
+    def _send(self) -> None:
+        assert self._connection is not None
+        with contextlib.suppress(BlockingIOError):
+            self._outgoing = self._outgoing[self._connection.send(self._outgoing) :]
 
     def _receive(self) -> None:
         assert self._connection is not None
-        message = server.receive(self._connection)
-        request, self._current = self._current, None
-        if message is None:
+        try:
+            part = self._connection.recv(2**20)
+        except BlockingIOError:
+            return
+        except ConnectionError:
+            part = b""
+        if not part:
+            request, self._current = self._current, None
             reason = self._end_process()
             if request is not None:
                 self._failed(request, f"the compile process {reason}")
             return
-        assert request is not None
-        self._guarded(self._answered, request, message)
+        self._incoming += part
+        try:
+            answer = self._whole_answer()
+        except Exception as error:
+            self._give_up(
+                f"the compile process answered nonsense ({error}) and was killed; the next graph starts another"
+            )
+            return
+        if answer is not None:
+            request, self._current, self._until = self._current, None, None
+            assert request is not None
+            self._guarded(self._answered, request, answer)
 
-    def _answered(self, request: _Request, message: bytes) -> None:
+    def _whole_answer(self) -> server.Answer | None:
+        """The answer, if all of it is there. Raises whatever, if it is none."""
+        if self._current is None:
+            raise _Nonsense("nothing was asked")
+        message = server.unframed(self._incoming, _LONGEST_ANSWER)
+        if message is None:
+            return None
+        if len(self._incoming) > len(server.framed(message)):
+            raise _Nonsense("more than an answer")
+        self._incoming = bytearray()
         answer = server.Answer(*pickle.loads(message))
+        if not (isinstance(answer.notes, list) and all(isinstance(note, str) for note in answer.notes)):
+            raise _Nonsense("its notes are no texts")
+        if answer.manifest is None and answer.folder is None and isinstance(answer.error, str):
+            return answer
+        if not (isinstance(answer.manifest, Manifest) and isinstance(answer.folder, Path)):
+            raise _Nonsense("neither a recipe nor an error")
+        if not (answer.folder / LIBRARY).is_file():
+            raise _Nonsense(f"{answer.folder} has no {LIBRARY}")
+        if wrong := misfit(answer.manifest, self._current.description):
+            raise _Nonsense(f"the recipe does not fit the graph: {wrong}")
+        return answer
+
+    def _answered(self, request: _Request, answer: server.Answer) -> None:
         for note in answer.notes:
             self._warn(note)
         if answer.manifest is None or answer.folder is None:
@@ -233,7 +335,7 @@ class Service:
         try:
             if not self._closed:
                 callback(*arguments)
-        except Exception:
+        except BaseException:  # SystemExit, too, would end the thread
             _report()
         finally:
             with self._changed:
@@ -241,7 +343,7 @@ class Service:
                 self._changed.notify_all()
 
     def _prepare_folders(self) -> None:
-        if self._work is not None:
+        if self._caches:
             return
         if self._given_work is None:
             self._work = Path(tempfile.mkdtemp(prefix="openhpu-compile-"))
@@ -263,9 +365,21 @@ class Service:
         assert self._work is not None
         self._work.mkdir(parents=True, exist_ok=True)  # somebody may tidy up temporary folders
         ours, theirs = socket.socketpair()
+        with contextlib.ExitStack() as on_error:
+            on_error.callback(ours.close)
+            self._process = self._popen(theirs)
+            on_error.pop_all()
+        ours.setblocking(False)
         self._connection = ours
-        with theirs, (self._work / "log").open("wb") as log:
-            self._process = subprocess.Popen(
+
+    def _popen(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
+        assert self._work is not None
+        try:
+            opened = (self._work / "log").open("wb")
+        except OSError:  # a full disk
+            opened = open(os.devnull, "wb")  # noqa: SIM115
+        with theirs, opened as log:
+            return subprocess.Popen(
                 [sys.executable or "python3", "-P", "-m", server.__name__,
                  str(theirs.fileno()), str(self._nice), str(self._work)],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(theirs.fileno(),), cwd=self._work,
@@ -273,29 +387,40 @@ class Service:
                 process_group=0,  # no Ctrl-C of the terminal; no session, in which Linux would not heed `nice`
             )  # fmt: skip
 
-    def _end_process(self) -> str:
-        """Kill it, if it is alive. What happened, as the end of a sentence about it."""
+    def _end_process(self, patience: float = 0.2) -> str:
+        """Kill it, if it is alive after `patience` seconds: its connection ends a moment before it. What happened, as
+        the end of a sentence about it."""
         process, self._process = self._process, None
         connection, self._connection = self._connection, None
+        self._outgoing, self._incoming, self._until = memoryview(b""), bytearray(), None
         if connection is not None:
             connection.close()
         if process is None:
             return "was not running"
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(0.2)  # its connection ends a moment before it
+            process.wait(patience)
         self._kill(process)
-        code = process.wait()
+        try:
+            code = process.wait(_DIE_S)
+        except subprocess.TimeoutExpired:
+            return "can't be ended"
         if code < 0:
             return f"was killed by signal {-code} ({signal.strsignal(-code)}); the next graph starts another"
+        return f"ended with exit code {code}: {self._last_words()}"
+
+    def _last_words(self) -> str:
         assert self._work is not None
-        said = (self._work / "log").read_text(errors="replace").strip().splitlines()
-        return f"ended with exit code {code}: {said[-1] if said else 'it said nothing'}"
+        with contextlib.suppress(OSError):
+            if said := (self._work / "log").read_text(errors="replace").strip().splitlines():
+                return said[-1]
+        return "it said nothing"
 
     def _clean_up(self) -> None:
         process, self._process = self._process, None
         if process is not None:
             self._kill(process)
-            process.wait()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_DIE_S)
         for end in (self._connection, self._wake_up, self._woken):
             if end is not None:
                 end.close()

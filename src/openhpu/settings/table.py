@@ -51,6 +51,12 @@ OPENHPU_VARIABLES = (
         choices=("background", "sync", "off"),
     ),
     Setting(
+        "OPENHPU_COMPILE_DEADLINE", "float", 1800.0, _FIRST_USE,
+        "Seconds that the compiler may take for one graph. Then its process is killed, which helps where it hangs, and "
+        "the graph runs operator by operator. 0: no limit.",
+        low=0,
+    ),
+    Setting(
         "OPENHPU_REPORT_DATA", "text", "", "import",
         "Folder into which each process writes what a report is made of; `openhpu run` sets it.",
     ),

@@ -1,0 +1,77 @@
+"""deterministic: what torch.use_deterministic_algorithms costs in lazy mode; recipes then take over at fixed steps.
+
+A suite of small tests meets many graphs a few times each, and shall not wait for the compiler; a training shall wait
+once. Each measurement has a process of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+from benchmarks.report import Table
+from benchmarks.timing import ROUNDS_TO_QUOTE, Spread
+
+_GRAPHS, _TIMES = 500, 3
+_STEPS = 400
+EAGER = {"PT_HPU_LAZY_MODE": "0"}
+LAZY = {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "background", "PT_HPU_RECIPE_CACHE_CONFIG": ""}
+
+
+def _probe(what: str, on: bool, number: int, environment: dict[str, str]) -> dict[str, Any]:
+    command = [sys.executable, "-m", "benchmarks.deterministic_probe", what, str(int(on)), str(number)]
+    done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
+    return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]
+
+
+def _suite(rounds: int) -> Table:
+    table = Table(
+        f"{_GRAPHS} small distinct graphs, {_TIMES} times each, s",
+        ["graphs differ in", "eager", "lazy, deterministic", "lazy / eager"],
+    )
+    for what, title in (("operators", "operators"), ("sizes", "sizes only")):
+        eager, lazy = [], []
+        for _ in range(rounds):
+            eager.append(_probe(what, True, _GRAPHS, EAGER)["seconds"])
+            lazy.append(_probe(what, True, _GRAPHS, LAZY)["seconds"])
+        ratio = Spread.of([mine / theirs for mine, theirs in zip(lazy, eager, strict=True)])
+        table.rows.append([title, Spread.of(eager), Spread.of(lazy), ratio])
+    table.notes.append("Aim: <= 2 times eager mode's time.")
+    return table
+
+
+def _training(rounds: int, steps: int) -> Table:
+    table = Table(
+        f"GPT training, {steps} steps, lazy mode",
+        ["deterministic", "longest step, s", "ms a step, last quarter", "operators in recipes, %", "recipe from step"],
+    )
+    last: dict[bool, list[float]] = {}
+    for on in (False, True):
+        runs = [_probe("training", on, steps, LAZY) for _ in range(rounds)]
+        last[on] = [run["late_ms"] for run in runs]
+        table.rows.append(
+            [
+                "yes" if on else "no",
+                Spread.of([run["longest"] for run in runs]),
+                Spread.of(last[on]),
+                Spread.of([100 * run["in_recipes"] for run in runs]),
+                Spread.of([run["first_recipe"] for run in runs]),
+            ]
+        )
+    ratio = Spread.of([mine / theirs for mine, theirs in zip(last[True], last[False], strict=True)])
+    table.notes.append(
+        f"With the setting, once its wait is over, {ratio.median:.3f} times the time without. Aim: <= 1.1."
+    )
+    table.notes.append("Aim: >= 90 % of the operators in recipes with the setting.")
+    return table
+
+
+def deterministic(rounds: int) -> list[Table]:
+    """A suite of small graphs, and a training."""
+    few = max(1, rounds // 5)
+    return [_suite(few), _training(few, _STEPS if rounds >= ROUNDS_TO_QUOTE else _STEPS // 4)]

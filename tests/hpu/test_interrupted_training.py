@@ -1,0 +1,107 @@
+"""SIGINT at random moments of a training: no hang, no crash, no wrong value.
+
+`FUZZ=nightly` presses Ctrl-C 1,000 times, otherwise it is 100 times; `FUZZ_SEED` sets the seed.
+"""
+
+import os
+
+import pytest
+
+TIMES = int(os.environ.get("FUZZ_TIMES", 1000 if os.environ.get("FUZZ") == "nightly" else 100))
+SEED = os.environ.get("FUZZ_SEED", "20260729")
+
+# Each attempt restores a checkpoint, trains some steps, during which the signal comes, and then repeats them
+# undisturbed, to compare with the same steps on the CPU.
+CODE = """
+    import faulthandler, os, random, signal, sys, threading, time, torch, openhpu
+    import habana_frameworks.torch.core as htcore
+    faulthandler.dump_traceback_later(1200, exit=True)
+    torch.set_num_threads(1)
+    choose = random.Random({seed})
+
+    def make(device):
+        torch.manual_seed(0)
+        nn = torch.nn
+        model = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 4)).to(device)
+        return model, torch.optim.AdamW(model.parameters(), lr=0.01)
+
+    batches = [(torch.randn(8, 16), torch.randint(4, (8,))) for _ in range(4)]
+
+    def train(model, optimizer, device):
+        losses = []
+        for x, target in batches:
+            optimizer.zero_grad()
+            loss = torch.nn.functional.cross_entropy(model(x.to(device)), target.to(device))
+            loss.backward()
+            optimizer.step()
+            htcore.mark_step()
+            losses.append(loss.item())
+        return losses + [p.detach().cpu() for p in model.parameters()]
+
+    model, optimizer = make("cpu")
+    checkpoint = ([p.detach().clone() for p in model.parameters()], optimizer.state_dict())
+    expected = train(model, optimizer, "cpu")
+
+    def restored():
+        model, optimizer = make("hpu")
+        with torch.no_grad():
+            for p, saved in zip(model.parameters(), checkpoint[0]):
+                p.copy_(saved)
+        return model, optimizer
+
+    # A tensor that lives through all attempts: what was submitted has run, once.
+    count, added = torch.zeros(64).to("hpu"), 0
+    for _ in range(3):
+        train(*restored(), "hpu")
+    since = time.monotonic()
+    train(*restored(), "hpu")
+    length = time.monotonic() - since
+
+    interrupted = 0
+    for attempt in range({times}):
+        delay = choose.random() * length * 1.2
+        begun, over = threading.Event(), threading.Event()
+        def press():
+            begun.wait()
+            time.sleep(delay)
+            while not over.is_set():
+                os.kill(os.getpid(), signal.SIGINT)
+                over.wait(30)  # Python drops an interrupt that meets a destructor
+        thread = threading.Thread(target=press)
+        thread.start()
+        state = None
+        try:
+            try:
+                state = restored()
+                begun.set()
+                while True:
+                    before = train(*state, "hpu")
+                    state = restored()
+            finally:
+                begun.set()
+        except KeyboardInterrupt:
+            over.set()
+            interrupted += 1
+        torch.set_grad_enabled(True)  # the interrupt may have come in the end of a `with torch.no_grad()`
+        while thread.is_alive():
+            thread.join()
+        if attempt % 10 == 0:
+            count.add_(1)
+            added += 1
+            torch.testing.assert_close(train(*restored(), "hpu"), expected, rtol=1e-4, atol=1e-5)
+            assert (count == added).all().item()
+    torch.hpu.synchronize()
+    torch.testing.assert_close(train(*restored(), "hpu"), expected, rtol=1e-4, atol=1e-5)
+    print(interrupted)
+"""
+MODES = {
+    "eager": {"PT_HPU_LAZY_MODE": "0", "OPENHPU_COMPILE": "off"},
+    "lazy": {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "off"},
+    "compiled": {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "background", "PT_HPU_RECIPE_CACHE_CONFIG": ""},
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_interrupted_training(script, mode):
+    result = script(CODE.format(seed=int(SEED), times=TIMES), warnings="ignore", timeout=1500, **MODES[mode])
+    assert result.out == str(TIMES), result.err

@@ -1,0 +1,185 @@
+"""Ctrl-C ends any wait for the device or the compiler; what was submitted runs, and the device works on.
+
+A thread sends SIGINT once the script waits for what a gate holds back. Each script runs in a process of its own.
+"""
+
+import pytest
+
+COMMON = """
+    import faulthandler, os, signal, sys, threading, time, torch, openhpu
+    from openhpu import _C
+    faulthandler.dump_traceback_later(120, exit=True)  # a wait that doesn't end
+    x = torch.arange(1000.0).to("hpu")
+    big = torch.arange(400_000.0)
+    for _ in range(2 * (os.environ.get("OPENHPU_COMPILE") in (None, "off"))):
+        assert (x * 2 + 1).sum().item() == 1_000_000
+        y = big.to("hpu").cpu()
+        torch.hpu.synchronize()
+
+    def interrupted(call, progress=lambda: 0):
+        # The call, during which Ctrl-C is pressed once it has come to rest: whether that ended it.
+        begun = threading.Event()
+        def press():
+            begun.wait()
+            rest, before = 0, progress()
+            while rest < 6:
+                time.sleep(0.05)
+                rest, before = (rest + 1, before) if progress() == before else (0, progress())
+            os.kill(os.getpid(), signal.SIGINT)
+        thread = threading.Thread(target=press)
+        thread.start()
+        try:
+            begun.set()
+            call()
+            return False
+        except KeyboardInterrupt:
+            return True
+        finally:
+            thread.join()
+
+    def works():
+        for _ in range(2):
+            assert (x * 2 + 1).sum().item() == 1_000_000
+            torch.testing.assert_close((x.view(10, 100) @ x.view(100, 10)).cpu(),
+                                       torch.arange(1000.0).view(10, 100) @ torch.arange(1000.0).view(100, 10))
+"""
+
+# What waits for the device, while a gate holds its worker.
+WAITS = {
+    "synchronize": "torch.hpu.synchronize()",
+    "item": "total.item()",
+    "to the host": "x.cpu()",
+    "into a host tensor": "host.copy_(x)",
+    "from the host": "target.copy_(big)",
+    "stream": "torch.hpu.current_stream().synchronize()",
+    "event": "event.synchronize()",
+    "first sight": "torch.linalg.det(x.view(10, 100) @ x.view(100, 10))",
+    "data dependent": "x.nonzero()",
+    "empty_cache": "torch.hpu.empty_cache()",
+}
+
+
+@pytest.mark.parametrize("wait", WAITS)
+def test_an_interrupt_ends_a_wait_for_the_device(script, wait):
+    code = (
+        COMMON
+        + f"""
+    host, target, total = torch.zeros(1000), torch.zeros(400_000, device="hpu"), x.sum()
+    torch.hpu.synchronize()
+    event = torch.hpu.Event()
+    _C.block_queue(0)
+    total = x.sum()
+    event.record()
+    assert interrupted(lambda: {WAITS[wait]})
+    before = host.clone()
+    _C.unblock_queue(0)
+    torch.hpu.synchronize()
+    # A copy whose wait was ended does not write later into what the script has again.
+    assert torch.equal(host, before) and (before == 0).all()
+    assert target.sum().item() == 0
+    assert total.item() == 499500
+    works()
+    """
+    )
+    script(code)
+
+
+def test_an_interrupt_ends_a_submission_to_a_full_queue(script):
+    code = (
+        COMMON
+        + """
+    y = torch.zeros(1000, device="hpu")
+    y.add_(1)
+    torch.hpu.synchronize()
+    issued = 0
+    def fill():
+        global issued
+        while True:
+            y.add_(1)
+            issued += 1
+    _C.block_queue(0)
+    assert interrupted(fill, lambda: issued)
+    _C.unblock_queue(0)
+    done = y[0].item() - 1
+    assert issued >= 4000 and done in (issued, issued + 1), (issued, done)  # the interrupt may have come after the last
+    assert (y == done + 1).all().item()
+    works()
+    """
+    )
+    script(code, PT_HPU_LAZY_MODE="0")
+
+
+LAZY_COMPILE = (
+    """
+    import os
+    os.environ["PT_HPU_LAZY_MODE"] = "1"
+"""
+    + COMMON
+    + """
+    import habana_frameworks.torch.core as htcore
+    from openhpu import graphs
+    def stop_compiler():
+        # The compile process hangs with its next graph.
+        service = graphs._compilations._service
+        while service._process is None:
+            time.sleep(0.01)
+        os.killpg(service._process.pid, signal.SIGSTOP)
+"""
+)
+
+
+@pytest.mark.parametrize("policy", ["sync", "background"])
+def test_an_interrupt_ends_a_wait_for_the_compiler(script, policy):
+    """The graph runs operator by operator, and what follows works."""
+    code = (
+        LAZY_COMPILE
+        + f"""
+    torch.use_deterministic_algorithms({policy != "sync"})
+    total, begun = torch.zeros(1000).to("hpu"), 0
+    torch.hpu.synchronize()
+    def train():
+        global begun
+        while begun < 100:
+            begun += 1
+            total.add_((x * 3 - 1).abs() + x)
+            htcore.mark_step()
+    threading.Thread(target=stop_compiler, daemon=True).start()
+    service = graphs._compilations._service
+    waiting = lambda: begun if _C.awaited_recipes() and service._current else time.monotonic()
+    assert interrupted(train, waiting)
+    assert begun < 100
+    assert torch.equal(total.cpu(), begun * ((torch.arange(1000.0) * 3 - 1).abs() + torch.arange(1000.0)))
+    assert interrupted(openhpu.wait_for_recipes)
+    assert interrupted(service.wait_all)
+    os.killpg(service._process.pid, signal.SIGKILL)
+    assert openhpu.wait_for_recipes(60)
+    print("done")
+    """
+    )
+    result = script(code, OPENHPU_COMPILE=policy, PT_HPU_RECIPE_CACHE_CONFIG="", warnings="always")
+    assert result.out == "done"
+
+
+def test_an_interrupt_that_meets_an_event_listener_is_not_lost(script):
+    code = (
+        COMMON
+        + """
+    from openhpu import events
+    def listen(event):
+        signal.raise_signal(signal.SIGINT)
+        for _ in range(1000):
+            pass
+    subscription = events.subscribe("blocking_read", listen)
+    try:
+        x.sum().item()
+        for _ in range(1000):
+            pass
+        ended = False
+    except KeyboardInterrupt:
+        ended = True
+    events.unsubscribe(subscription)
+    assert ended
+    works()
+    """
+    )
+    assert script(code).err == ""
