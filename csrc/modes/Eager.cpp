@@ -6,8 +6,6 @@
 #include <omp.h>
 #include <unistd.h>
 
-#include <cstring>
-
 #include "device/cores.h"
 #include "ops/Alias.h"
 #include "runtime/HPUAllocator.h"
@@ -121,32 +119,8 @@ void CallCommand::run() {
 void CallCommand::retire() { finished.push(this); }
 
 void BoxedCommand::run() {
-  apply_kernel_threads(largest);
   device::MemoryPool::AccessScope access(device_.memory());
-  KernelScope scope(device_.workspace(), planned.data(), planned.size(), /*record=*/false);
-  kernel_.call_cpu(args);
-  deliver();
-}
-
-void BoxedCommand::deliver() {
-  size_t i = 0;
-  // An output that the kernel put elsewhere may lie where another belongs: all leave by way of a copy.
-  std::vector<std::pair<void*, std::vector<char>>> misplaced;
-  for (const auto& value : args) {
-    for_each_tensor(value, [&](const at::Tensor& t) {
-      const int32_t storage = i < fresh.size() ? fresh[i] : -1;
-      ++i;
-      if (storage < 0) return;
-      const auto& plan = planned[storage];
-      TORCH_INTERNAL_ASSERT(
-          t.defined() && t.storage().nbytes() == plan.nbytes, kernel_.name(), " returned ",
-          t.defined() ? t.storage().nbytes() : 0, " bytes where ", plan.nbytes, " were expected from its operands");
-      const char* data = static_cast<const char*>(t.storage().data());
-      if (data != plan.ptr && plan.nbytes > 0) misplaced.emplace_back(plan.ptr, std::vector<char>(data, data + plan.nbytes));
-    });
-  }
-  for (auto& [to, bytes] : misplaced) std::memcpy(to, bytes.data(), bytes.size());
-  if (!misplaced.empty()) count(Counter::OutputsCopied, misplaced.size());
+  CallRunner::of_worker(device_).run(*entry_, args, outputs.data());
 }
 
 }  // namespace openhpu

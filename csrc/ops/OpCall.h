@@ -71,7 +71,8 @@ struct OpCall {
   [[noreturn]] void wrong_device(const at::Tensor& t, size_t arg) const;
   // The same for a call that no template describes.
   void submit_boxed(
-      const ShapeEntry& entry, device::Device& device, const c10::SmallVectorImpl<c10::Storage>& storages);
+      std::shared_ptr<const ShapeEntry> entry, device::Device& device,
+      const c10::SmallVectorImpl<c10::Storage>& storages);
   // Hands the results over. The arguments may be gone afterwards.
   void leave_results(c10::Stack&& results);
   // The same for results that lie in `storages`.
