@@ -1,6 +1,6 @@
 #include "graph/CallRunner.h"
 
-#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 
 #include <array>
@@ -9,6 +9,7 @@
 #include "graph/Misplaced.h"
 #include "modes/Eager.h"
 #include "ops/OpKernel.h"
+#include "runtime/ExactCopy.h"
 #include "runtime/HPUDevice.h"
 #include "runtime/events.h"
 
@@ -39,6 +40,30 @@ c10::intrusive_ptr<c10::TensorImpl> tensor_over(
   return impl;
 }
 
+constexpr const char* kRemedy =
+    "as an earlier call with the same operands' dtypes, sizes and strides and the same other arguments had returned. Give "
+    "an operator whose results depend on more than that the tag torch.Tag.dynamic_output_shape, and each call waits for "
+    "them; if the operator and its kernel are PyTorch's own, this is a defect of openhpu: please report it.";
+
+std::string describe(const caffe2::TypeMeta& dtype, c10::IntArrayRef sizes) {
+  return c10::str(c10::typeMetaToScalarType(dtype), " ", sizes);
+}
+
+[[noreturn]] void not_as_told(const ShapeEntry& entry, size_t result, const at::Tensor& t) {
+  const auto& spec = entry.outputs[result];
+  std::string expected = "nothing";
+  if (spec.kind == OutputSpec::Kind::Argument) {
+    const auto& operand = entry.call->operands[spec.index];
+    expected = c10::str("operand ", spec.index, " itself, ", describe(operand.dtype, operand.sizes), ",");
+  } else if (spec.kind == OutputSpec::Kind::Fresh) {
+    expected = describe(spec.dtype, spec.sizes);
+  }
+  TORCH_CHECK(
+      false, entry.call->kernel->name(), " returned as result ", result, " ",
+      t.defined() ? describe(t.dtype(), t.sizes()) : std::string("nothing"), " where ", expected, " was expected, ",
+      kRemedy);
+}
+
 }  // namespace
 
 void clear_outputs(const PlannedOutput* outputs, size_t count) noexcept {
@@ -54,8 +79,12 @@ CallRunner& CallRunner::of(device::Device& device) {
 }
 
 size_t CallRunner::memory_over(const OperandMemory& operand) {
-  for (size_t i = 0; i < used_memories_; ++i)
-    if (memories_[i].of == operand.storage) return i;
+  if (C10_UNLIKELY(many_)) {
+    if (const size_t known = place_of_.add(operand.storage, used_memories_); known < used_memories_) return known;
+  } else {
+    for (size_t i = 0; i < used_memories_; ++i)
+      if (memories_[i].of == operand.storage) return i;
+  }
   const size_t place = used_memories_++;
   if (place == memories_.size()) memories_.emplace_back();
   auto& memory = memories_[place];
@@ -65,11 +94,12 @@ size_t CallRunner::memory_over(const OperandMemory& operand) {
     memory.over->set_nbytes(operand.nbytes);
     return place;
   }
-  // New, or a kernel kept it: then it is left to that kernel.
+  if (memory.over) {  // a kernel kept it: it is left to that kernel
+    memory.aliases = 0;
+    for (auto& a : aliases_)
+      if (a.memory == place) a.memory = kNone;
+  }
   memory.over = storage_over(operand);
-  memory.aliases = 0;
-  for (auto& a : aliases_)
-    if (a.memory == place) a.memory = kNone;
   return place;
 }
 
@@ -107,9 +137,11 @@ void CallRunner::fill_stack(const CallTemplate& call, const OperandMemory* opera
     aliases_.clear();
     memories_.clear();
   }
+  many_ = call.operands.size() > kCompared;
+  if (C10_UNLIKELY(many_)) place_of_.begin(call.operands.size());
   // Operands on the host have no memory.
   c10::SmallVector<const OperandMemory*, 8> identities;
-  const bool compare = call.any_written && call.operands.size() <= kCompared;
+  const bool compare = call.any_written && !many_;
   for (const auto& o : call.operands) {
     const auto* memory = o.on_host ? nullptr : operands++;
     if (C10_UNLIKELY(o.on_host)) {
@@ -130,6 +162,9 @@ void CallRunner::fill_stack(const CallTemplate& call, const OperandMemory* opera
     }
     if (compare) identities.push_back(memory);
   }
+
+  given_.clear();
+  for (const auto& t : tensors_) given_.push_back(t.unsafeGetTensorImpl());
 
   for (size_t i = 0; i < call.args.size(); ++i) {
     const auto& arg = call.args[i];
@@ -169,32 +204,73 @@ void CallRunner::fill_stack(const CallTemplate& call, const OperandMemory* opera
   tensors_.clear();
 }
 
-void CallRunner::keep_outputs(const ShapeEntry& entry, const OutputMemory* outputs) {
+bool CallRunner::lies_as_told(
+    const ShapeEntry& entry, const c10::Stack& results, const OutputMemory* outputs) const {
+  size_t i = 0, returned = 0;
+  bool as_told = true;
+  for (const auto& value : results) {
+    for_each_tensor(value, [&](const at::Tensor& t) {
+      if (C10_UNLIKELY(++returned > entry.outputs.size())) return;
+      const auto& spec = entry.outputs[i++];
+      if (spec.kind == OutputSpec::Kind::Undefined) {
+        if (C10_UNLIKELY(t.defined())) not_as_told(entry, i - 1, t);
+        return;
+      }
+      const auto& impl = *t.unsafeGetTensorImpl();
+      if (spec.kind == OutputSpec::Kind::Argument) {
+        const auto& operand = entry.call->operands[spec.index];
+        if (C10_UNLIKELY(
+                &impl != given_[spec.index] || impl.sizes() != c10::IntArrayRef(operand.sizes) ||
+                impl.strides() != c10::IntArrayRef(operand.strides)))
+          not_as_told(entry, i - 1, t);
+        return;
+      }
+      if (C10_UNLIKELY(
+              !t.defined() || impl.layout() != c10::kStrided || impl.dtype() != spec.dtype ||
+              impl.sizes() != c10::IntArrayRef(spec.sizes)))
+        not_as_told(entry, i - 1, t);
+      const auto& output = outputs[spec.index];
+      const auto& storage = *impl.unsafe_storage().unsafeGetStorageImpl();
+      // Memory without an allocator is an operand's.
+      as_told &= impl.strides() == c10::IntArrayRef(spec.strides) && impl.storage_offset() == spec.offset &&
+          storage.nbytes() == output.nbytes && !impl.is_conj() && !impl.is_neg() &&
+          (!output.allocated || storage.allocator());
+    });
+  }
+  TORCH_CHECK(
+      returned == entry.outputs.size(), entry.call->kernel->name(), " returned ", returned, " tensors where ",
+      entry.outputs.size(), " were expected, ", kRemedy);
+  if (C10_UNLIKELY(entry.outputs.size() > entry.storages.size() && entry.storages.size() > 0)) {
+    // Results that share memory.
+    c10::SmallVector<const c10::StorageImpl*, 4> storages(entry.storages.size(), nullptr);
+    i = 0;
+    for (const auto& value : results) {
+      for_each_tensor(value, [&](const at::Tensor& t) {
+        const auto& spec = entry.outputs[i++];
+        if (spec.kind != OutputSpec::Kind::Fresh) return;
+        const auto* storage = t.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+        as_told &= !storages[spec.index] || storages[spec.index] == storage;
+        storages[spec.index] = storage;
+      });
+    }
+  }
+  return as_told;
+}
+
+void CallRunner::keep_outputs(const ShapeEntry& entry, const c10::Stack& results, const OutputMemory* outputs) {
+  if (C10_UNLIKELY(!lies_as_told(entry, results, outputs))) {
+    lay_out_outputs(entry, results, outputs);
+    return;
+  }
   size_t i = 0;
   // A kernel whose order of allocations varies may put one output where another belongs.
   Misplaced misplaced;
-  for (const auto& value : stack_) {
+  for (const auto& value : results) {
     for_each_tensor(value, [&](const at::Tensor& t) {
       const auto& spec = entry.outputs[i++];
       if (spec.kind != OutputSpec::Kind::Fresh) return;
       const auto& output = outputs[spec.index];
       const auto& storage = t.unsafeGetTensorImpl()->unsafe_storage();
-      TORCH_INTERNAL_ASSERT(
-          t.defined() && storage.nbytes() == output.nbytes, entry.call->kernel->name(), " returned ",
-          t.defined() ? storage.nbytes() : 0, " bytes where ", output.nbytes, " were expected from its operands");
-      if (C10_UNLIKELY(entry.supposed) && t.strides() != c10::IntArrayRef(spec.strides)) {
-        // What readers of the output were told holds.
-        KernelScope of_copy(device_.workspace(), nullptr, 0, false);
-        auto laid_out = at::empty_strided(spec.sizes, spec.strides, t.options());
-        laid_out.copy_(t);
-        if (output.allocated) {
-          *output.allocated = c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(
-              laid_out.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
-        } else {
-          misplaced.add(output.data, laid_out.storage());
-        }
-        return;
-      }
       if (output.allocated) {
         *output.allocated = c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage.unsafeGetStorageImpl());
       } else if (C10_UNLIKELY(storage.data() != output.data) && output.nbytes > 0) {
@@ -205,9 +281,54 @@ void CallRunner::keep_outputs(const ShapeEntry& entry, const OutputMemory* outpu
   misplaced.deliver(device_);
 }
 
+void CallRunner::lay_out_outputs(const ShapeEntry& entry, const c10::Stack& results, const OutputMemory* outputs) {
+  KernelScope of_copies(device_.workspace(), nullptr, 0, false);
+  std::vector<at::Tensor> buffers;
+  for (const auto& s : entry.storages)
+    buffers.push_back(at::empty({static_cast<int64_t>(s.nbytes)}, at::TensorOptions().dtype(at::kByte)));
+  size_t i = 0;
+  for (const auto& value : results) {
+    for_each_tensor(value, [&](const at::Tensor& t) {
+      const auto& spec = entry.outputs[i++];
+      if (spec.kind != OutputSpec::Kind::Fresh) return;
+      auto place = c10::make_intrusive<c10::TensorImpl>(
+          c10::TensorImpl::VIEW, c10::Storage(buffers[spec.index].storage()),
+          c10::DispatchKeySet(c10::DispatchKey::CPU), spec.dtype);
+      place->set_sizes_and_strides(spec.sizes, spec.strides, spec.offset);
+      exact_copy(at::Tensor(std::move(place)), t);
+    });
+  }
+  for (size_t k = 0; k < buffers.size(); ++k) {
+    if (outputs[k].allocated)
+      *outputs[k].allocated =
+          c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(buffers[k].storage().unsafeGetStorageImpl());
+    else if (outputs[k].nbytes > 0)
+      std::memcpy(outputs[k].data, buffers[k].const_data_ptr(), outputs[k].nbytes);
+  }
+  count(Counter::OutputsCopied, buffers.size());
+}
+
+template <class Fill>
+void CallRunner::run_planned(const ShapeEntry& entry, const OutputMemory* outputs, Fill&& fill) {
+  planned_.clear();
+  for (size_t k = 0; k < entry.storages.size(); ++k)
+    if (!outputs[k].allocated) planned_.push_back({outputs[k].data, outputs[k].nbytes, entry.storages[k].ordinal});
+  order_planned(planned_);
+  try {
+    c10::Stack& stack = fill();
+    apply_kernel_threads(entry.call->largest);
+    KernelScope scope(device_.workspace(), planned_.data(), planned_.size(), /*record=*/false);
+    entry.call->kernel->call_cpu(stack);
+    keep_outputs(entry, stack, outputs);
+  } catch (...) {
+    // What comes after it runs as well. Zeros are indices that exist; what lay there before could be any.
+    clear_outputs(planned_.data(), planned_.size());
+    throw;
+  }
+}
+
 void CallRunner::run(
     const ShapeEntry& entry, const OperandMemory* operands, const uint64_t* numbers, const OutputMemory* outputs) {
-  const CallTemplate& call = *entry.call;
   struct Clear {
     CallRunner& runner;
     ~Clear() {
@@ -215,23 +336,22 @@ void CallRunner::run(
       runner.stack_.clear();  // after an error it still holds what the kernel was given or made
     }
   } clear{*this};
-  planned_.clear();
-  for (size_t k = 0; k < entry.storages.size(); ++k)
-    if (!outputs[k].allocated) planned_.push_back({outputs[k].data, outputs[k].nbytes, entry.storages[k].ordinal});
-  try {
-    {
-      KernelScope of_operands(device_.workspace(), nullptr, 0, false);
-      fill_stack(call, operands, numbers);
-    }
-    apply_kernel_threads(call.largest);
-    KernelScope scope(device_.workspace(), planned_.data(), planned_.size(), /*record=*/false);
-    call.kernel->call_cpu(stack_);
-    keep_outputs(entry, outputs);
-  } catch (...) {
-    // What comes after it runs as well. Zeros are indices that exist; what lay there before could be any.
-    clear_outputs(planned_.data(), planned_.size());
-    throw;
-  }
+  run_planned(entry, outputs, [&]() -> c10::Stack& {
+    KernelScope of_operands(device_.workspace(), nullptr, 0, false);
+    fill_stack(*entry.call, operands, numbers);
+    return stack_;
+  });
+}
+
+void CallRunner::run(const ShapeEntry& entry, c10::Stack& args, const OutputMemory* outputs) {
+  run_planned(entry, outputs, [&]() -> c10::Stack& {
+    given_.clear();
+    for (const auto& value : args)
+      for_each_tensor(value, [&](const at::Tensor& t) {
+        if (t.defined()) given_.push_back(t.unsafeGetTensorImpl());
+      });
+    return args;
+  });
 }
 
 }  // namespace openhpu

@@ -5,6 +5,7 @@
 #include <c10/util/SmallVector.h>
 
 #include "device/device.h"
+#include "device/first_seen.h"
 #include "graph/ShapeCache.h"
 #include "runtime/KernelMemory.h"
 
@@ -42,6 +43,8 @@ class CallRunner {
 
   // `operands`: of the call's operands those that are not on the host. `outputs`: of the entry's storages.
   void run(const ShapeEntry& entry, const OperandMemory* operands, const uint64_t* numbers, const OutputMemory* outputs);
+  // The same for a call that its entry does not describe: on tensors over its operands, which are used up.
+  void run(const ShapeEntry& entry, c10::Stack& args, const OutputMemory* outputs);
 
  private:
   // A CPU storage over the memory of one of this call's operands.
@@ -58,16 +61,29 @@ class CallRunner {
   size_t memory_over(const OperandMemory& operand);  // its place in memories_
   at::Tensor alias(const CallTemplate::Operand& operand, const OperandMemory& memory);
   void fill_stack(const CallTemplate& call, const OperandMemory* operands, const uint64_t* numbers);
-  void keep_outputs(const ShapeEntry& entry, const OutputMemory* outputs);
+  // Calls the kernel on `stack` and puts what it returns where it belongs.
+  // `fill` gives the arguments; outputs are zeros where that, or the kernel, fails.
+  template <class Fill>
+  void run_planned(const ShapeEntry& entry, const OutputMemory* outputs, Fill&& fill);
+  // Compares what the kernel returned with what the host told of it; throws if sizes or dtypes differ. False: it lies in
+  // another way.
+  bool lies_as_told(const ShapeEntry& entry, const c10::Stack& results, const OutputMemory* outputs) const;
+  void keep_outputs(const ShapeEntry& entry, const c10::Stack& results, const OutputMemory* outputs);
+  // The same by way of copies that lie as the host told.
+  void lay_out_outputs(const ShapeEntry& entry, const c10::Stack& results, const OutputMemory* outputs);
 
   device::Device& device_;
   c10::Stack stack_;
   c10::SmallVector<at::Tensor, 8> tensors_;
+  // This call's operands, to be told from new tensors; by then the kernel may have let go of them.
+  c10::SmallVector<const c10::TensorImpl*, 8> given_;
   c10::SmallVector<PlannedOutput, 4> planned_;
   std::vector<Alias> aliases_;
   std::vector<Memory> memories_;
   size_t used_ = 0;  // of aliases_
   size_t used_memories_ = 0;
+  bool many_ = false;          // operands
+  device::FirstSeen place_of_;  // in memories_, by storage, if they are many
 };
 
 }  // namespace openhpu

@@ -128,6 +128,7 @@ void Recipe::run(
     const auto& memory = slots[output.slot];
     if (output.ordinal >= 0) planned_.push_back({memory.data, memory.nbytes, static_cast<uint32_t>(output.ordinal)});
   }
+  order_planned(planned_);
   KernelScope scope(device.workspace(), planned_.data(), planned_.size(), /*record=*/!ordinals_known_);
   const auto results = [&] {
     try {

@@ -43,7 +43,6 @@ struct ShapeEntry {
   std::vector<OutputSpec> outputs;
   std::vector<StorageSpec> storages;
   std::vector<ResizeSpec> resizes;
-  bool supposed = false;         // strides are those of a call of other sizes; the worker looks whether they are right
   std::vector<int32_t> returns;  // per return value: -1 a tensor, n >= 0 a list of n tensors
   std::unique_ptr<CallTemplate> call;
 };

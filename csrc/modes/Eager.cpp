@@ -2,9 +2,6 @@
 
 #include <c10/util/Exception.h>
 
-#include <cstring>
-
-#include "graph/Misplaced.h"
 #include "ops/Alias.h"
 #include "runtime/HPUAllocator.h"
 #include "runtime/HPUDevice.h"
@@ -64,34 +61,8 @@ void CallCommand::run() {
 void CallCommand::retire() { Commands::give(this); }
 
 void BoxedCommand::run() {
-  apply_kernel_threads(largest);
   device::MemoryPool::AccessScope access(device_.memory());
-  KernelScope scope(device_.workspace(), planned.data(), planned.size(), /*record=*/false);
-  try {
-    kernel_.call_cpu(args);
-    deliver();
-  } catch (...) {
-    clear_outputs(planned.data(), planned.size());
-    throw;
-  }
-}
-
-void BoxedCommand::deliver() {
-  size_t i = 0;
-  Misplaced misplaced;
-  for (const auto& value : args) {
-    for_each_tensor(value, [&](const at::Tensor& t) {
-      const int32_t storage = i < fresh.size() ? fresh[i] : -1;
-      ++i;
-      if (storage < 0) return;
-      const auto& plan = planned[storage];
-      TORCH_INTERNAL_ASSERT(
-          t.defined() && t.storage().nbytes() == plan.nbytes, kernel_.name(), " returned ",
-          t.defined() ? t.storage().nbytes() : 0, " bytes where ", plan.nbytes, " were expected from its operands");
-      if (t.storage().data() != plan.ptr && plan.nbytes > 0) misplaced.add(plan.ptr, t.storage());
-    });
-  }
-  misplaced.deliver(device_);
+  CallRunner::of(device_).run(*entry_, args, outputs.data());
 }
 
 }  // namespace openhpu

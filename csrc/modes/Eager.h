@@ -45,21 +45,18 @@ class CallCommand final : public device::Command {
 // A call whose arguments its signature can't express (an index on the host): they are queued as they are.
 class BoxedCommand final : public device::Command {
  public:
-  BoxedCommand(const OpKernel& kernel, device::Device& device) : kernel_(kernel), device_(device) {}
+  BoxedCommand(std::shared_ptr<const ShapeEntry> entry, device::Device& device)
+      : entry_(std::move(entry)), device_(device) {}
 
   void run() override;
-  const char* name() const override { return kernel_.name().c_str(); }
-  bool runs_anywhere() const noexcept override { return threads_for(largest) == 1; }
+  const char* name() const override { return entry_->call->kernel->name().c_str(); }
+  bool runs_anywhere() const noexcept override { return threads_for(entry_->call->largest) == 1; }
 
-  c10::Stack args;                             // on aliases
-  size_t largest = 0;                          // bytes of the largest operand or output, for the thread policy
-  c10::SmallVector<PlannedOutput, 2> planned;  // by storage
-  c10::SmallVector<int32_t, 4> fresh;          // by flattened result tensor: its storage, or -1
+  c10::Stack args;                            // on aliases
+  c10::SmallVector<OutputMemory, 2> outputs;  // by storage
 
  private:
-  void deliver();
-
-  const OpKernel& kernel_;
+  std::shared_ptr<const ShapeEntry> entry_;
   device::Device& device_;
 };
 

@@ -13,6 +13,7 @@
 #include "modes/Eager.h"
 #include "ops/Alias.h"
 #include "runtime/Claim.h"
+#include "runtime/ExactCopy.h"
 #include "runtime/HPUAllocator.h"
 #include "runtime/HPUDevice.h"
 #include "runtime/HPUHostAllocator.h"
@@ -43,7 +44,7 @@ class CopyCommand final : public device::Command {
     apply_kernel_threads(dst_.nbytes());
     device::MemoryPool::AccessScope access(device_.memory());
     KernelScope scope(device_.workspace(), nullptr, 0, false);
-    dst_.copy_(src_);
+    exact_copy(dst_, src_);
   }
   void retire() override {
     if (host_) return_to_host(std::move(host_));
@@ -63,6 +64,10 @@ class CopyCommand final : public device::Command {
 // A CPU tensor as kernels on the worker see it: the same storage, no autograd, no Python object.
 at::Tensor plain(const at::Tensor& cpu) {
   return cpu_alias_over(*cpu.unsafeGetTensorImpl(), c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(cpu.storage().unsafeGetStorageImpl()));
+}
+
+at::Tensor exact_clone(const at::Tensor& t, std::optional<at::MemoryFormat> format = std::nullopt) {
+  return as_bytes(t).clone(format).view(t.scalar_type());
 }
 
 void note_copy(const char* kind, Counter n, std::optional<Counter> bytes, const at::Tensor& t) {
@@ -117,7 +122,8 @@ void device_to_device(const at::Tensor& src, const at::Tensor& dst) {
   }
   // Within a device a copy is an operator like any other.
   static auto* kernel = new OpKernel(c10::Dispatcher::singleton().findSchemaOrThrow("aten::copy_", ""));
-  c10::Stack stack{dst, src, false};
+  const bool bytes = dst.scalar_type() == src.scalar_type();
+  c10::Stack stack{bytes ? as_bytes(dst) : dst, bytes ? as_bytes(src) : src, false};
   kernel->call(stack);
 }
 
@@ -129,7 +135,7 @@ void host_to_device(const at::Tensor& src, const at::Tensor& dst, bool non_block
   if (C10_UNLIKELY(current_capture(dst.device().index()) != nullptr)) {
     // The graph keeps what was copied: each replay copies it again.
     c10::InferenceMode no_autograd(true);
-    const auto from = plain(src).resolve_conj().resolve_neg().clone(at::MemoryFormat::Contiguous);
+    const auto from = exact_clone(plain(src).resolve_conj().resolve_neg(), at::MemoryFormat::Contiguous);
     auto kept = make_hpu_tensor(
         c10::Storage(c10::make_intrusive<c10::StorageImpl>(
             c10::StorageImpl::use_byte_size_t(), from.nbytes(), allocate_on(dst.device().index(), from.nbytes()),
@@ -144,7 +150,7 @@ void host_to_device(const at::Tensor& src, const at::Tensor& dst, bool non_block
   at::Tensor from = src;
   if (staged) {
     c10::InferenceMode no_autograd(true);
-    from = plain(src).clone();
+    from = exact_clone(plain(src));
     // Copy-on-write and lazily conjugated sources keep their bits through clone.
   }
   auto command = std::make_unique<CopyCommand>(d, cpu_alias(dst), plain(from));

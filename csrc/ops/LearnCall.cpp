@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "device/first_seen.h"
 #include "graph/Graph.h"
 #include "modes/Capture.h"
 #include "modes/Eager.h"
@@ -24,7 +25,7 @@ namespace {
 // Operands of more bytes are too dear to make up, see OpCall::rehearse.
 constexpr size_t kMostRehearsed = size_t{64} << 20;
 
-void note_ordinals(const KernelScope& scope, const c10::Stack& results, c10::SmallVectorImpl<int64_t>& ordinals) {
+void note_ordinals(KernelScope& scope, const c10::Stack& results, c10::SmallVectorImpl<int64_t>& ordinals) {
   for (const auto& value : results)
     for_each_tensor(value, [&](const at::Tensor& t) {
       ordinals.push_back(t.defined() && t.has_storage() ? scope.ordinal_of(t.storage().data()) : -1);
@@ -182,6 +183,12 @@ std::shared_ptr<const ShapeEntry> OpCall::describe_results(OnHost& call, bool re
 
   ska::flat_hash_map<const c10::StorageImpl*, std::pair<c10::Storage, uint32_t>> fresh;
   size_t flat = 0;
+  device::FirstSeen alias_of, operand_of;
+  alias_of.begin(call.aliases.size());
+  for (size_t k = 0; k < call.aliases.size(); ++k)
+    alias_of.add(reinterpret_cast<uintptr_t>(call.aliases[k].cpu.unsafeGetTensorImpl()), k);
+  operand_of.begin(operands_.size());
+  for (size_t k = 0; k < operands_.size(); ++k) operand_of.add(reinterpret_cast<uintptr_t>(operands_[k].tensor), k);
   auto adopt = [&](const at::Tensor& t) -> at::Tensor {
     const int64_t ordinal = flat < call.ordinals.size() ? call.ordinals[flat] : -1;
     ++flat;
@@ -191,12 +198,13 @@ std::shared_ptr<const ShapeEntry> OpCall::describe_results(OnHost& call, bool re
       entry->outputs.push_back(spec);
       return t;
     }
-    for (auto& alias : call.aliases) {
-      if (!alias.cpu.is_same(t)) continue;
+    const size_t known = alias_of.find(reinterpret_cast<uintptr_t>(t.unsafeGetTensorImpl()));
+    if (known != device::FirstSeen::kNone) {
+      const auto* hpu = call.aliases[known].hpu;
       spec.kind = OutputSpec::Kind::Argument;
-      while (operands_[spec.index].tensor != alias.hpu) ++spec.index;
+      spec.index = static_cast<uint32_t>(operand_of.find(reinterpret_cast<uintptr_t>(hpu)));
       entry->outputs.push_back(spec);
-      return *alias.hpu;
+      return *hpu;
     }
     if (t.layout() != c10::kStrided || t.is_conj() || t.is_neg() || t.is_quantized()) {
       reusable = false;

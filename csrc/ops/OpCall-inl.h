@@ -1,5 +1,6 @@
 #pragma once
 
+#include "device/first_seen.h"
 #include "ops/OpCall.h"
 
 namespace openhpu {
@@ -9,7 +10,9 @@ void OpCall::alias_arguments(c10::Stack& out, MakeAlias&& make) {
   const auto& args = kernel_.args();
   out.reserve(arg_count_ + 1);
   // An operand given twice is one tensor for the kernel too: in-place composites pass self as input and as output.
-  c10::SmallVector<std::pair<const c10::TensorImpl*, at::Tensor>, 4> seen;
+  device::FirstSeen seen;
+  if (kernel_.any_written_) seen.begin(operands_.size());
+  std::vector<at::Tensor> made;
   auto alias_new = [&](const at::Tensor& t) -> at::Tensor {
     // A CPU operand's value is taken now: the script may change it before the command runs.
     if (t.device().type() == c10::kCPU) {
@@ -21,10 +24,9 @@ void OpCall::alias_arguments(c10::Stack& out, MakeAlias&& make) {
   };
   auto alias = [&](const at::Tensor& t) -> at::Tensor {
     if (!t.defined() || !kernel_.any_written_) return t.defined() ? alias_new(t) : t;
-    for (const auto& [impl, made] : seen)
-      if (impl == t.unsafeGetTensorImpl()) return made;
-    seen.emplace_back(t.unsafeGetTensorImpl(), alias_new(t));
-    return seen.back().second;
+    const size_t first = seen.add(reinterpret_cast<uintptr_t>(t.unsafeGetTensorImpl()), made.size());
+    if (first == made.size()) made.push_back(alias_new(t));
+    return made[first];
   };
   for (size_t i = 0; i < arg_count_; ++i) {
     auto& value = args_[i];

@@ -1,5 +1,6 @@
 #include "ops/OpCall-inl.h"
 
+#include "device/first_seen.h"
 #include "graph/Graph.h"
 #include "modes/Eager.h"
 #include "ops/Alias.h"
@@ -10,6 +11,9 @@
 namespace openhpu {
 
 using ArgKind = OpKernel::ArgKind;
+
+// Up to here operands are compared with each other.
+constexpr size_t kCompared = 32;
 
 OpCall::OpCall(OpKernel& kernel, c10::IValue* args, c10::Stack* results, size_t on_stack)
     : kernel_(kernel), results_(results), on_stack_(on_stack), arg_count_(kernel.args().size()), args_(args) {}
@@ -89,9 +93,12 @@ void OpCall::inspect() {
           device_ = value.toDevice();
         break;
       case ArgKind::Generator:
+        if (value.isNone()) break;
         TORCH_CHECK(
-            value.isNone(), kernel_.name(), " draws random numbers, but has no kernel of its own on hpu: it can't use ",
-            "the given generator.");
+            value.toGenerator().device().type() == c10::kCPU, kernel_.name(),
+            " draws random numbers, but has no kernel of its own on hpu: it can't use the given generator. Give it one ",
+            "of the CPU: torch.Generator().");
+        signature.forbid();  // the host waits: numbers come from the generator in the order of the script
         break;
       case ArgKind::Other: signature.add_value(value, false); break;
     }
@@ -112,15 +119,29 @@ void OpCall::inspect() {
   }
   if (kernel_.any_written_) {
     // Kernels refuse some overlaps of what they write, so who shares memory with whom is part of the signature.
-    for (size_t i = 0; i < operands_.size(); ++i) {
-      const auto* storage = operands_[i].tensor->unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
-      for (size_t j = 0; j < i; ++j) {
-        if (operands_[j].tensor->unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() != storage) continue;
-        const bool same = operands_[i].tensor->unsafeGetTensorImpl() == operands_[j].tensor->unsafeGetTensorImpl();
-        signature.add(static_cast<uint64_t>(same) << 63 | i << 32 | j);
-        signature.add(static_cast<uint64_t>(operands_[i].tensor->storage_offset()));
-        signature.add(static_cast<uint64_t>(operands_[j].tensor->storage_offset()));
-        break;
+    const auto storage_of = [&](size_t i) {
+      return operands_[i].tensor->unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+    };
+    const auto note_shared = [&](size_t i, size_t j) {
+      const bool same = operands_[i].tensor->unsafeGetTensorImpl() == operands_[j].tensor->unsafeGetTensorImpl();
+      signature.add(static_cast<uint64_t>(same) << 63 | i << 32 | j);
+      signature.add(static_cast<uint64_t>(operands_[i].tensor->storage_offset()));
+      signature.add(static_cast<uint64_t>(operands_[j].tensor->storage_offset()));
+    };
+    const size_t count = operands_.size();
+    if (C10_LIKELY(count <= kCompared)) {
+      for (size_t i = 1; i < count; ++i) {
+        const auto* storage = storage_of(i);
+        size_t j = 0;
+        while (j < i && storage_of(j) != storage) ++j;
+        if (j < i) note_shared(i, j);
+      }
+    } else {  // an optimizer over all parameters
+      static thread_local device::FirstSeen first;
+      first.begin(count);
+      for (size_t i = 0; i < count; ++i) {
+        const size_t j = first.add(reinterpret_cast<uintptr_t>(storage_of(i)), i);
+        if (j < i) note_shared(i, j);
       }
     }
     for (const auto& o : operands_) {
@@ -143,7 +164,7 @@ void OpCall::submit(std::shared_ptr<const ShapeEntry> shared) {
   }
   if (C10_UNLIKELY(!entry.resizes.empty())) resize_operands(entry);
   if (C10_UNLIKELY(!entry.call->recordable)) {
-    submit_boxed(entry, device, storages);
+    submit_boxed(shared, device, storages);
     leave_results(entry, storages);
   } else {
     // Handed to the queue at the end; until then an exception must give it back.
@@ -187,15 +208,12 @@ void OpCall::resize_operands(const ShapeEntry& entry) {
 }
 
 void OpCall::submit_boxed(
-    const ShapeEntry& entry, device::Device& device, const c10::SmallVectorImpl<c10::Storage>& storages) {
-  auto command = std::make_unique<BoxedCommand>(kernel_, device);
+    std::shared_ptr<const ShapeEntry> entry, device::Device& device,
+    const c10::SmallVectorImpl<c10::Storage>& storages) {
+  auto command = std::make_unique<BoxedCommand>(std::move(entry), device);
   command->site = current_site();
-  command->largest = entry.call->largest;
   alias_arguments(command->args, [](const at::Tensor& t) { return cpu_alias(t); });
-  for (size_t k = 0; k < storages.size(); ++k)
-    command->planned.push_back({const_cast<void*>(storages[k].data()), storages[k].nbytes(), entry.storages[k].ordinal});
-  for (const auto& o : entry.outputs)
-    command->fresh.push_back(o.kind == OutputSpec::Kind::Fresh ? static_cast<int32_t>(o.index) : -1);
+  for (const auto& s : storages) command->outputs.push_back({const_cast<void*>(s.data()), s.nbytes(), nullptr});
   openhpu::submit(device, command.release());
 }
 

@@ -75,7 +75,8 @@ struct OpCall {
   void resize_operands(const ShapeEntry& entry);
   // The same for a call that no template describes.
   void submit_boxed(
-      const ShapeEntry& entry, device::Device& device, const c10::SmallVectorImpl<c10::Storage>& storages);
+      std::shared_ptr<const ShapeEntry> entry, device::Device& device,
+      const c10::SmallVectorImpl<c10::Storage>& storages);
   // Hands the results over. The arguments may be gone afterwards.
   void leave_results(c10::Stack&& results);
   // The same for results that lie in `storages`.

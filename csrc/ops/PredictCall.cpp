@@ -104,7 +104,6 @@ std::shared_ptr<const ShapeEntry> OpCall::predict_results() {
   if (!kernel_.result_sizes_) return nullptr;
   auto entry = new_entry();
   describe(*entry);
-  if (!entry->call->recordable) return nullptr;  // CallRunner is who looks at the strides
   for (const auto& sibling : siblings)
     if (are_alike(*sibling->call, *entry->call) && predict_by_sizes(*sibling, *entry)) return entry;
   return nullptr;
@@ -178,7 +177,6 @@ bool OpCall::predict_by_sizes(const ShapeEntry& sibling, ShapeEntry& entry) cons
   }
   if (entry.storages.size() != sibling.storages.size()) return false;
   entry.returns = sibling.returns;
-  entry.supposed = true;
   return true;
 }
 

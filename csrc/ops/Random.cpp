@@ -15,28 +15,43 @@ namespace {
 using at::Tensor;
 using Gen = std::optional<at::Generator>;
 
-uint32_t seed_for(const Tensor& self, const Gen& generator) {
+// `use(seed)` with a seed of its own.
+template <class Use>
+auto with_seed(const Tensor& self, const Gen& generator, Use&& use) {
   // An hpu generator brings tensors of other devices here.
   TORCH_CHECK(
       self.device().type() == c10::kHPU, "Expected a '", self.device().type(),
       "' device type for generator but found 'hpu'");
-  auto* capture = current_capture(self.device().index());
-  if (C10_UNLIKELY(capture != nullptr)) capture->note_draw(generator, self.device().index());
-  return draw_seed(generator, self.device().index());
+  const auto index = self.device().index();
+  auto* capture = current_capture(index);
+  if (C10_LIKELY(!capture)) return use(draw_seed(generator, index));
+  auto drawn_from = generator.has_value() && generator->defined() ? *generator : default_generator(index);
+  const auto before = drawn_from.unsafeGetGeneratorImpl()->get_state();
+  capture->note_draw(generator, index);
+  const uint32_t seed = draw_seed(generator, index);
+  try {
+    return use(seed);
+  } catch (...) {
+    // What a graph can't hold is issued again, outside of it: then it draws this seed.
+    drawn_from.unsafeGetGeneratorImpl()->set_state(*before);
+    throw;
+  }
 }
 
 // A drawn seed counts even where there is nothing to fill.
 template <class... Args>
 Tensor& fill(const SeededOp& op, Tensor& self, const Gen& generator, Args&&... args) {
-  const uint32_t seed = seed_for(self, generator);
-  if (self.numel() > 0) op.run(self, seed, std::forward<Args>(args)...);
+  with_seed(self, generator, [&](uint32_t seed) {
+    if (self.numel() > 0) op.run(self, seed, std::forward<Args>(args)...);
+  });
   return self;
 }
 
 // Samples of a distribution whose parameter is `self`.
 Tensor sample(const SeededOp& op, const Tensor& self, const Gen& generator) {
-  const uint32_t seed = seed_for(self, generator);
-  return self.numel() > 0 ? op.tensor(self, seed) : at::empty_like(self, at::MemoryFormat::Contiguous);
+  return with_seed(self, generator, [&](uint32_t seed) {
+    return self.numel() > 0 ? op.tensor(self, seed) : at::empty_like(self, at::MemoryFormat::Contiguous);
+  });
 }
 
 void check_device(const Tensor& t, const Tensor& like) {
@@ -221,19 +236,22 @@ std::tuple<Tensor, Tensor> native_dropout(const Tensor& input, double p, std::op
     return {input.clone(), at::ones_like(input, input.options().dtype(at::kBool))};
   if (p == 1) return {at::zeros_like(input), at::zeros_like(input, input.options().dtype(at::kBool))};
   static const SeededOp op("native_dropout");
-  return op.two_tensors(input, seed_for(input, std::nullopt), p);
+  return with_seed(input, std::nullopt, [&](uint32_t seed) { return op.two_tensors(input, seed, p); });
 }
+
+// The two below run above autograd, hence also on the fake tensors of torch.compile, whose sizes may be symbols.
+bool is_empty(const Tensor& t) { return TORCH_GUARD_OR_FALSE(t.sym_numel().sym_eq(0)); }
 
 // PyTorch's dropout is one operator where a backend has native_dropout, but its list of such backends is fixed.
 Tensor dropout(const Tensor& input, double p, bool train) {
   TORCH_CHECK(p >= 0 && p <= 1, "dropout probability has to be between 0 and 1, but got ", p);
-  if (p == 0 || !train || input.numel() == 0) return input;
+  if (p == 0 || !train || is_empty(input)) return input;
   if (p == 1) return input.mul(at::zeros({}, input.options()));
   return std::get<0>(at::native_dropout(input, p, train));
 }
 Tensor& dropout_(Tensor& input, double p, bool train) {
   TORCH_CHECK(p >= 0 && p <= 1, "dropout probability has to be between 0 and 1, but got ", p);
-  if (p == 0 || !train || input.numel() == 0) return input;
+  if (p == 0 || !train || is_empty(input)) return input;
   if (p == 1) return input.mul_(at::zeros({}, input.options()));
   auto noise = at::empty_like(input).bernoulli_(1 - p).div_(1 - p);
   return input.mul_(noise);
@@ -247,7 +265,7 @@ void rrelu_into(
   const double lo = lower.toDouble(), hi = upper.toDouble();
   TORCH_CHECK(lo <= hi, "Lower bound should be less than or equal to the upper bound");
   static const SeededOp op("rrelu_with_noise");
-  op.run(self, seed_for(self, g), noise, out, lo, hi);
+  with_seed(self, g, [&](uint32_t seed) { op.run(self, seed, noise, out, lo, hi); });
 }
 Tensor& rrelu_out(const Tensor& self, Tensor& noise, const at::Scalar& lower, const at::Scalar& upper, bool training,
                   Gen g, Tensor& out) {
@@ -273,10 +291,10 @@ Tensor poisson(const Tensor& self, Gen g) {
 Tensor binomial(const Tensor& count, const Tensor& prob, Gen g) {
   const auto sizes = at::infer_size(count.sizes(), prob.sizes());
   check_device(prob, count);
-  const uint32_t seed = seed_for(count, g);
-  if (c10::multiply_integers(sizes) == 0) return at::empty(sizes, count.options());
   static const SeededOp op("binomial");
-  return op.tensor(count, seed, prob);
+  return with_seed(count, g, [&](uint32_t seed) {
+    return c10::multiply_integers(sizes) > 0 ? op.tensor(count, seed, prob) : at::empty(sizes, count.options());
+  });
 }
 Tensor standard_gamma(const Tensor& self, Gen g) {
   static const SeededOp op("_standard_gamma");

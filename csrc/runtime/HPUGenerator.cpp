@@ -37,8 +37,14 @@ at::Generator new_generator(c10::DeviceIndex index) {
 
 uint32_t draw_seed(const std::optional<at::Generator>& generator, c10::DeviceIndex index) {
   const at::Generator& g = generator.has_value() && generator->defined() ? *generator : default_generator(index);
+  if (g.device().type() == c10::kCPU) {
+    auto* impl = g.get<at::CPUGeneratorImpl>();
+    std::lock_guard<std::mutex> lock(impl->mutex_);
+    return impl->random();
+  }
   TORCH_CHECK(
-      g.device().type() == c10::kHPU, "Expected a 'hpu' device type for generator but found '", g.device().type(), "'");
+      g.device().type() == c10::kHPU, "Expected a 'hpu' or 'cpu' device type for generator but found '",
+      g.device().type(), "'");
   return static_cast<HPUGeneratorImpl*>(g.unsafeGetGeneratorImpl())->draw_seed();
 }
 

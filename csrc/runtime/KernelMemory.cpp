@@ -88,8 +88,9 @@ KernelScope::~KernelScope() { tls_scope = outer_; }
 void* KernelScope::allocate(size_t nbytes) {
   const uint32_t ordinal = next_++;
   void* ptr = nullptr;
-  for (size_t i = 0; i < planned_count_; ++i) {
-    if (planned_[i].ordinal == ordinal && planned_[i].nbytes == nbytes) ptr = planned_[i].ptr;
+  for (; next_planned_ < planned_count_ && planned_[next_planned_].ordinal <= ordinal; ++next_planned_) {
+    const auto& plan = planned_[next_planned_];
+    if (plan.ordinal == ordinal && plan.nbytes == nbytes) ptr = plan.ptr;
   }
   if (!ptr && nbytes > 0) {
     try {
@@ -103,7 +104,14 @@ void* KernelScope::allocate(size_t nbytes) {
   return ptr;
 }
 
-int64_t KernelScope::ordinal_of(const void* ptr) const {
+int64_t KernelScope::ordinal_of(const void* ptr) {
+  constexpr size_t kSearched = 64;
+  if (log_.size() > kSearched) {
+    if (last_.empty())
+      for (size_t i = 0; i < log_.size(); ++i) last_[log_[i]] = i;
+    const auto found = last_.find(ptr);
+    return found == last_.end() ? -1 : static_cast<int64_t>(found->second);
+  }
   for (size_t i = log_.size(); i-- > 0;)
     if (log_[i] == ptr) return static_cast<int64_t>(i);
   return -1;

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <unordered_map>
 #include <vector>
 
 #include "device/memory_pool.h"
@@ -20,15 +22,23 @@ struct PlannedOutput {
   uint32_t ordinal;  // which of the kernel's allocations becomes this output
 };
 
+// Puts planned outputs in the order that KernelScope expects, which is nearly always theirs.
+template <class Planned>
+void order_planned(Planned& planned) {
+  const auto earlier = [](const PlannedOutput& a, const PlannedOutput& b) { return a.ordinal < b.ordinal; };
+  if (!std::is_sorted(planned.begin(), planned.end(), earlier)) std::stable_sort(planned.begin(), planned.end(), earlier);
+}
+
 class KernelScope {
  public:
+  // `planned`: in the order of ordinals.
   KernelScope(device::MemoryPool& workspace, const PlannedOutput* planned, size_t count, bool record);
   ~KernelScope();
   KernelScope(const KernelScope&) = delete;
   KernelScope& operator=(const KernelScope&) = delete;
 
   // The last allocation that returned `ptr` (only when recording); -1 if none.
-  int64_t ordinal_of(const void* ptr) const;
+  int64_t ordinal_of(const void* ptr);
 
   void* allocate(size_t nbytes);
   // The error of an allocation that failed, for code that passes on only that something failed; null: none did.
@@ -38,10 +48,12 @@ class KernelScope {
   device::MemoryPool& workspace_;
   const PlannedOutput* planned_;
   size_t planned_count_;
+  size_t next_planned_ = 0;
   uint32_t next_ = 0;
   bool record_;
   std::vector<void*> log_;
   std::exception_ptr out_of_memory_;
+  std::unordered_map<const void*, size_t> last_;  // by address, of a log that is long: its last place there
   KernelScope* outer_;
 };
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from .support import agree
+from .support import agree, capture
 
 DTYPES = [
     torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int16, torch.int32,
@@ -167,3 +167,76 @@ def test_an_overlapping_destination_is_refused_at_the_call(direction):
         with pytest.raises(RuntimeError, match="single memory location"):
             target.copy_(source)
     torch.hpu.synchronize()  # nothing is pending
+
+
+# As a script may have them: bytes of other numbers, viewed as bool.
+BYTES = torch.arange(48, dtype=torch.uint8).view(6, 8)
+PARTS = {
+    "contiguous": lambda x: x,
+    "transposed": lambda x: x.t(),
+    "strided": lambda x: x[1::2, ::3],
+    "one column": lambda x: x[:, 5],
+}
+
+
+def byte_for_byte(x, expected):
+    assert x.dtype == torch.bool
+    assert torch.equal(x.view(torch.uint8).cpu(), expected)
+
+
+@pytest.mark.parametrize("non_blocking", [False, True])
+@pytest.mark.parametrize("pinned", [False, True])
+@pytest.mark.parametrize("part", PARTS)
+def test_bools_are_copied_byte_by_byte(part, pinned, non_blocking):
+    cut = PARTS[part]
+    expected = cut(BYTES)
+    host = BYTES.pin_memory() if pinned else BYTES.clone()
+    bools = cut(host).view(torch.bool)
+    there = bools.to("hpu", non_blocking=non_blocking)
+    byte_for_byte(there, expected)  # to the device
+    target = cut(torch.zeros_like(BYTES, device="hpu")).view(torch.bool)
+    byte_for_byte(target.copy_(bools, non_blocking=non_blocking), expected)
+    again = cut(torch.zeros_like(BYTES, device="hpu")).view(torch.bool).copy_(there)
+    byte_for_byte(again, expected)  # on the device
+    byte_for_byte(again.clone(), expected)
+    byte_for_byte(again.contiguous(), expected)
+    byte_for_byte(there.to("hpu", copy=True), expected)
+    back = torch.zeros_like(host, pin_memory=pinned)
+    cut(back).view(torch.bool).copy_(again, non_blocking=non_blocking)  # to the host
+    new = again.to("cpu", non_blocking=non_blocking)
+    torch.hpu.synchronize()
+    assert torch.equal(cut(back), expected)
+    byte_for_byte(new, expected)
+
+
+def test_many_bools_are_copied_byte_by_byte():
+    """More than is copied aside."""
+    x = torch.arange(1 << 19).float()
+    assert torch.equal(x.view(torch.bool).to("hpu").view(torch.float).cpu(), x)
+    assert torch.equal(x.to("hpu").view(torch.bool).cpu().view(torch.float), x)
+
+
+def test_bools_are_converted_as_on_the_cpu():
+    bools = BYTES.view(torch.bool)
+    for dtype in (torch.uint8, torch.float32, torch.int64):
+        assert torch.equal(bools.to("hpu").to(dtype).cpu(), bools.to(dtype))
+        assert torch.equal(BYTES.to("hpu", torch.bool).view(torch.uint8).cpu(), BYTES.to(torch.bool).view(torch.uint8))
+
+
+def test_a_graph_copies_bools_byte_by_byte():
+    host, there = BYTES.view(torch.bool), BYTES.flip(0).contiguous().to("hpu").view(torch.bool)
+    target, other = torch.zeros_like(there), torch.zeros_like(there)
+
+    def work():
+        target.copy_(host)
+        other.copy_(there)
+        return there.t().contiguous()
+
+    graph, result = capture(work)
+    for _ in range(2):
+        byte_for_byte(target, BYTES)
+        byte_for_byte(other, BYTES.flip(0))
+        byte_for_byte(result, BYTES.flip(0).t())
+        for tensor in (target, other, result):
+            tensor.zero_()
+        graph.replay()

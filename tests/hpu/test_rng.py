@@ -6,6 +6,8 @@ import struct
 import pytest
 import torch
 
+from tests.hpu.support import capture
+
 MASK = 0xFFFFFFFF
 
 
@@ -381,11 +383,122 @@ def test_a_generator_can_be_cloned():
     )
 
 
-def test_a_generator_of_another_device_is_refused():
-    with pytest.raises(RuntimeError, match="generator"):
-        torch.rand(5, device="hpu", generator=torch.Generator())
+def test_a_generator_of_the_device_is_refused_on_the_cpu():
     with pytest.raises(RuntimeError, match="generator"):
         torch.rand(5, generator=torch.Generator(device="hpu"))
+
+
+DRAWN = {
+    "rand": lambda g: torch.rand(40, generator=g, device="hpu"),
+    "randn": lambda g: torch.randn(40, generator=g, device="hpu", dtype=torch.bfloat16),
+    "complex": lambda g: torch.randn(40, generator=g, device="hpu", dtype=torch.complex64),
+    "randint": lambda g: torch.randint(-5, 100, (40,), generator=g, device="hpu"),
+    "randperm": lambda g: torch.randperm(40, generator=g, device="hpu"),
+    "rand_like": lambda g: torch.rand_like(torch.ones(40, device="hpu"), generator=g),
+    "uniform_": lambda g: torch.zeros(40, device="hpu").uniform_(2, 3, generator=g),
+    "normal_": lambda g: torch.zeros(40, device="hpu").normal_(2, 3, generator=g),
+    "exponential_": lambda g: torch.zeros(40, device="hpu").exponential_(generator=g),
+    "cauchy_": lambda g: torch.zeros(40, device="hpu").cauchy_(generator=g),
+    "log_normal_": lambda g: torch.zeros(40, device="hpu").log_normal_(generator=g),
+    "geometric_": lambda g: torch.zeros(40, device="hpu").geometric_(0.1, generator=g),
+    "random_": lambda g: torch.zeros(40, device="hpu").random_(generator=g),
+    "random_ to": lambda g: torch.zeros(40, device="hpu").random_(9, generator=g),
+    "bernoulli": lambda g: torch.bernoulli(torch.full((40,), 0.5, device="hpu"), generator=g),
+    "bernoulli p": lambda g: torch.bernoulli(torch.ones(40, device="hpu"), 0.5, generator=g),
+    "bernoulli_": lambda g: torch.zeros(40, device="hpu").bernoulli_(0.5, generator=g),
+    "bernoulli_ of a tensor": lambda g: torch.zeros(40, device="hpu").bernoulli_(
+        torch.full((40,), 0.5, device="hpu"), generator=g
+    ),
+    "normal of a tensor": lambda g: torch.normal(torch.zeros(40, device="hpu"), 2.0, generator=g),
+    "normal of tensors": lambda g: torch.normal(
+        torch.zeros(40, device="hpu"), torch.ones(40, device="hpu"), generator=g
+    ),
+    "poisson": lambda g: torch.poisson(torch.full((40,), 30.0, device="hpu"), generator=g),
+    "binomial": lambda g: torch.binomial(
+        torch.full((40,), 90.0, device="hpu"), torch.full((40,), 0.5, device="hpu"), generator=g
+    ),
+    "gamma": lambda g: torch._standard_gamma(torch.ones(40, device="hpu"), generator=g),
+    "dirichlet": lambda g: torch._sample_dirichlet(torch.ones(4, 10, device="hpu"), generator=g),
+    "multinomial": lambda g: torch.multinomial(torch.ones(90, device="hpu"), 40, generator=g),
+    "multinomial with replacement": lambda g: torch.multinomial(torch.ones(9, device="hpu"), 40, True, generator=g),
+    "rrelu": lambda g: torch.ops.aten.rrelu_with_noise(
+        torch.full((40,), -1.0, device="hpu"), torch.zeros(40, device="hpu"), training=True, generator=g
+    ),
+    "trunc_normal_": lambda g: torch.nn.init.trunc_normal_(torch.zeros(40, device="hpu"), generator=g),
+}
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_a_generator_of_the_cpu_will_do(name):
+    """As on a Gaudi, where generators are the CPU's. Its state moves on, and the device's stays."""
+    draw = DRAWN[name]
+    untouched = torch.hpu.get_rng_state()
+    generator = torch.Generator().manual_seed(3)
+    first, second = draw(generator), draw(generator)
+    state = generator.get_state()
+    assert not torch.equal(first, second)
+    generator.manual_seed(3)
+    assert torch.equal(draw(generator), first)
+    middle = generator.get_state()
+    assert torch.equal(draw(generator), second)
+    assert torch.equal(generator.get_state(), state)
+    generator.set_state(middle)
+    assert torch.equal(draw(generator), second)
+    assert torch.equal(torch.hpu.get_rng_state(), untouched)
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_the_same_seed_gives_the_same_numbers_whichever_device_the_generator_is_of(name):
+    draw = DRAWN[name]
+    assert torch.equal(draw(torch.Generator().manual_seed(5)), draw(torch.Generator(device="hpu").manual_seed(5)))
+
+
+def test_the_default_generator_of_the_cpu_can_be_given():
+    torch.manual_seed(4)
+    first = torch.rand(5, device="hpu", generator=torch.default_generator)
+    following = torch.rand(5)
+    torch.manual_seed(4)
+    assert torch.equal(torch.rand(5, device="hpu", generator=torch.default_generator), first)
+    assert torch.equal(torch.rand(5), following)
+
+
+def test_a_graph_draws_from_a_generator_of_the_cpu_at_each_replay():
+    generator, again = torch.Generator().manual_seed(6), torch.Generator().manual_seed(6)
+    x = torch.zeros(7, device="hpu")
+    graph, y = capture(lambda: x.normal_(generator=generator) + torch.rand(7, device="hpu", generator=generator))
+    for step in range(4):
+        if step:
+            graph.replay()
+        expected = x.clone().normal_(generator=again) + torch.rand(7, device="hpu", generator=again)
+        assert torch.equal(y, expected)
+        assert torch.equal(generator.get_state(), again.get_state())
+
+
+def test_a_dry_run_puts_a_generator_of_the_cpu_back():
+    generator = torch.Generator().manual_seed(6)
+    before = generator.get_state()
+    graph = torch.hpu.HPUGraph()
+    x = torch.zeros(7, device="hpu")
+    graph.capture_begin(dry_run=True)
+    x.normal_(generator=generator)
+    graph.capture_end()
+    assert torch.equal(generator.get_state(), before)
+    graph.replay()
+    assert torch.equal(x, torch.zeros(7, device="hpu").normal_(generator=torch.Generator().manual_seed(6)))
+
+
+def test_an_operator_without_a_kernel_for_hpu_takes_a_generator_of_the_cpu():
+    """Its kernel draws from it, in the order of the script."""
+    with torch.library._scoped_library("openhpu_rng_tests", "FRAGMENT") as library:
+        library.define("noisy(Tensor x, *, Generator? generator) -> Tensor")
+        library.impl("noisy", lambda x, generator: x + torch.rand(x.shape, generator=generator), "CPU")
+        noisy = torch.ops.openhpu_rng_tests.noisy
+        generator, again = torch.Generator().manual_seed(6), torch.Generator().manual_seed(6)
+        x = torch.zeros(5, device="hpu")
+        for _ in range(3):
+            assert torch.equal(noisy(x, generator=generator).cpu(), torch.rand(5, generator=again))
+        with pytest.raises(RuntimeError, match=r"noisy draws random numbers.*torch.Generator\(\)"):
+            noisy(x, generator=torch.Generator(device="hpu"))
 
 
 def test_seed_changes_the_numbers():

@@ -1,4 +1,7 @@
 import copy
+import gc
+import io
+import weakref
 
 import pytest
 import torch
@@ -6,17 +9,26 @@ import torch
 OPTIMIZERS = [torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD, torch.optim.Adagrad]
 
 
-def train(make, device, steps=4, state=None):
+def train(make, device, steps=4, state=None, before=0):
+    """A model after some steps; `before` as many were made and undone when the state was loaded."""
     torch.manual_seed(0)
     model = torch.nn.Linear(4, 3).to(device)
     optimizer = make(model.parameters(), lr=0.1)
-    if state is not None:
-        optimizer.load_state_dict(copy.deepcopy(state))
     data = torch.linspace(-1, 1, 8).reshape(2, 4).to(device)
-    for _ in range(steps):
+
+    def step():
         optimizer.zero_grad()
         model(data).square().sum().backward()
         optimizer.step()
+
+    weights = copy.deepcopy(model.state_dict())
+    for _ in range(before):
+        step()
+    model.load_state_dict(weights)
+    if state is not None:
+        optimizer.load_state_dict(copy.deepcopy(state))
+    for _ in range(steps):
+        step()
     return model, optimizer
 
 
@@ -24,13 +36,117 @@ def same(left, right):
     torch.testing.assert_close(left.weight.detach().cpu(), right.weight.detach().cpu())
 
 
+@pytest.fixture
+def forms(monkeypatch):
+    """How each step was made: the names of the fused operators that ran."""
+    seen = []
+
+    def noted(name, form):
+        return lambda *args, **kwargs: (seen.append(name), form(*args, **kwargs))[1]
+
+    for name in ("_fused_adam_", "_fused_adamw_", "_fused_sgd_", "_fused_adagrad_"):
+        monkeypatch.setattr(torch, name, noted(name, getattr(torch, name)))
+    return seen
+
+
 @pytest.mark.parametrize("make", OPTIMIZERS)
-def test_fused_by_default_and_the_same_numbers(hpu, make):
-    model, optimizer = train(make, "hpu")
-    assert optimizer.param_groups[0]["fused"] is True
-    reference, on_cpu = train(make, "cpu")
-    assert on_cpu.param_groups[0]["fused"] is None
+def test_fused_by_default_and_the_same_numbers(hpu, forms, make):
+    model, _ = train(make, "hpu")
+    assert forms == [f"_fused_{make.__name__.lower()}_"] * 4
+    reference, _ = train(make, "cpu")
+    assert len(forms) == 4
     same(model, reference)
+
+
+@pytest.mark.parametrize("make", OPTIMIZERS)
+def test_nobody_sees_it(hpu, make):
+    """Options, what is saved, and how it prints are those of the same optimizer on the CPU."""
+    _, optimizer = train(make, "hpu")
+    _, on_cpu = train(make, "cpu")
+    assert optimizer.state_dict()["param_groups"] == on_cpu.state_dict()["param_groups"]
+    assert repr(optimizer) == repr(on_cpu) and optimizer.defaults == on_cpu.defaults
+    assert not hasattr(optimizer, "_step_supports_amp_scaling")
+
+
+def test_what_was_saved_goes_on_without_the_device(hpu, forms):
+    _, halfway = train(torch.optim.AdamW, "hpu", steps=2)
+    file = io.BytesIO()
+    torch.save(halfway.state_dict(), file)
+    file.seek(0)
+    forms.clear()
+    model, optimizer = train(torch.optim.AdamW, "cpu", steps=2, state=torch.load(file, map_location="cpu"))
+    assert forms == [] and optimizer.param_groups[0]["fused"] is None
+    _, reference = train(torch.optim.AdamW, "cpu", steps=2)
+    same(model, train(torch.optim.AdamW, "cpu", steps=2, state=reference.state_dict())[0])
+
+
+@pytest.mark.parametrize("option", ["foreach", "fused", "differentiable"])
+def test_an_option_that_is_set_later_holds(hpu, forms, option):
+    model, optimizer = train(torch.optim.SGD, "hpu", steps=1)
+    assert forms == ["_fused_sgd_"]
+    optimizer.param_groups[0][option] = option != "fused"
+    reference, on_cpu = train(torch.optim.SGD, "cpu", steps=1)
+    for one, other in ((model, optimizer), (reference, on_cpu)):
+        other.step()
+        assert one.weight.grad is not None
+    assert forms == ["_fused_sgd_"]
+    same(model, reference)
+
+
+def test_a_step_that_raised_leaves_nothing_behind(hpu, forms):
+    _, optimizer = train(torch.optim.SGD, "hpu", steps=1)
+    forms.clear()
+
+    def fail():
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError):
+        optimizer.step(fail)
+    assert optimizer.state_dict()["param_groups"][0]["fused"] is None
+    optimizer.param_groups[0]["foreach"] = True
+    optimizer.step()
+    assert forms == [] and optimizer.param_groups[0]["fused"] is None
+
+
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")  # in Adagrad's own step
+@pytest.mark.parametrize("make", [torch.optim.SGD, torch.optim.Adagrad])
+def test_gradients_that_turn_out_to_be_sparse(hpu, forms, make):
+    def run(device):
+        torch.manual_seed(0)
+        dense = torch.ones(2, device=device, requires_grad=True)
+        table = torch.nn.Embedding(5, 2, sparse=True).to(device)
+        optimizer = make([dense, table.weight], lr=0.1)
+        for step in range(4):
+            optimizer.zero_grad()
+            (dense.sum() + (table(torch.tensor([1, 3], device=device)).sum() if step > 1 else 0)).backward()
+            optimizer.step()
+        return table
+
+    same(run("hpu"), run("cpu"))
+    assert len(forms) == 2
+
+
+def test_parameters_that_are_added_or_moved(hpu, forms):
+    first, second = (torch.nn.Linear(4, 3).to("hpu") for _ in range(2))
+    optimizer = torch.optim.SGD(first.parameters(), lr=0.1)
+    data = torch.ones(2, 4, device="hpu")
+    first(data).sum().backward()
+    optimizer.step()
+    optimizer.add_param_group({"params": list(second.parameters())})
+    (first(data) + second(data)).sum().backward()
+    optimizer.step()
+    assert len(forms) == 3
+    second.to("cpu")
+    for parameter in second.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    optimizer.step()
+    assert len(forms) == 4
+
+
+def test_an_optimizer_is_not_kept_alive(hpu):
+    gone = weakref.ref(train(torch.optim.AdamW, "hpu")[1])
+    gc.collect()
+    assert gone() is None
 
 
 @pytest.mark.parametrize("choice", [{"fused": False}, {"foreach": True}, {"foreach": False}, {"fused": True}])
@@ -41,37 +157,86 @@ def test_an_explicit_choice_stays(hpu, choice):
     same(model, train(torch.optim.AdamW, "cpu")[0])
 
 
-def test_a_loaded_state_goes_on(hpu):
+@pytest.mark.parametrize("before", [0, 1], ids=["at first", "later"])
+def test_a_loaded_state_goes_on(hpu, forms, before):
     _, halfway = train(torch.optim.AdamW, "cpu", steps=2)
     state = halfway.state_dict()
     expected, _ = train(torch.optim.AdamW, "cpu", steps=2, state=state)
-    model, optimizer = train(torch.optim.AdamW, "hpu", steps=2, state=state)
-    assert optimizer.param_groups[0]["fused"] is True
+    model, optimizer = train(torch.optim.AdamW, "hpu", steps=2, state=state, before=before)
+    forms = forms[before:]
+    assert forms == ["_fused_adamw_"] * 2
     assert all(entry["step"].is_hpu for entry in optimizer.state.values())
     same(model, expected)
 
 
-def test_a_subclass_keeps_its_own_step(hpu):
+def test_a_subclass_keeps_its_own_step(hpu, forms):
     class Mine(torch.optim.AdamW):
         pass
 
-    assert train(Mine, "hpu")[1].param_groups[0]["fused"] is None
+    train(Mine, "hpu")
+    assert forms == []
 
 
-def test_groups_off_the_device_stay(hpu):
+def test_groups_off_the_device_stay(hpu, forms):
     on, off = torch.ones(2, device="hpu", requires_grad=True), torch.ones(2, requires_grad=True)
     optimizer = torch.optim.SGD([{"params": [on]}, {"params": [off]}], lr=0.1)
     (on.sum().cpu() + off.sum()).backward()
     optimizer.step()
-    assert [group["fused"] for group in optimizer.param_groups] == [True, None]
-    assert not getattr(optimizer, "_step_supports_amp_scaling", False)
+    assert forms == ["_fused_sgd_"]
+    assert [group["fused"] for group in optimizer.param_groups] == [None, None]
 
 
-def test_with_a_grad_scaler(hpu):
+class Stepped:
+    """Tells whether GradScaler skipped a step as accelerate 1.15 does: it sees whether `optimizer.step` was called."""
+
+    def __init__(self, scaler, optimizer):
+        self.scaler, self.optimizer, self.step_was_skipped = scaler, optimizer, False
+
+    def step(self):
+        called = []
+        original = self.optimizer.step
+
+        def patched(*args, **kwargs):
+            called.append(True)
+            return original(*args, **kwargs)
+
+        self.optimizer.step = patched
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.optimizer.step = original
+        self.step_was_skipped = not called
+
+
+@pytest.mark.parametrize("make", OPTIMIZERS)
+def test_a_skipped_step_is_noticed(hpu, forms, make):
+    """With the default form, as on the CPU; the parameters and the scale are the same, too."""
+
     def run(device):
         torch.manual_seed(0)
         model = torch.nn.Linear(3, 2).to(device)
-        optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+        optimizer = make(model.parameters(), lr=0.1)
+        scaler = torch.amp.GradScaler(device, init_scale=4.0)
+        stepped, skipped = Stepped(scaler, optimizer), []
+        for step in range(5):
+            optimizer.zero_grad()
+            factor = float("inf") if step in (2, 4) else 1.0
+            scaler.scale((model(torch.ones(2, 3, device=device)) * factor).sum()).backward()
+            stepped.step()
+            skipped.append(stepped.step_was_skipped)
+        return model, scaler.get_scale(), skipped
+
+    model, scale, skipped = run("hpu")
+    reference, *expected = run("cpu")
+    assert [scale, skipped] == expected == [1.0, [False, False, True, False, True]]
+    assert len(forms) == 3
+    same(model, reference)
+
+
+def test_an_explicitly_fused_optimizer_takes_scale_and_overflow(hpu):
+    def run(device):
+        torch.manual_seed(0)
+        model = torch.nn.Linear(3, 2).to(device)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, fused=True)
         scaler = torch.amp.GradScaler(device, init_scale=4.0)
         for step in range(4):
             optimizer.zero_grad()

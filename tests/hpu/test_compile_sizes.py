@@ -1,0 +1,220 @@
+"""torch.compile with sizes that are symbols, and training whose last batch is smaller, in every mode."""
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+
+import openhpu
+from tests.hpu.support import MODELS, make, to_cpu, train_step
+
+pytestmark = pytest.mark.usefixtures("compiled_graphs")
+
+SIZES = (6, 5, 3)  # the first batch of another size makes symbols
+
+
+class Attention(nn.Module):
+    """Self-attention with dropout, by `kind`."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.kind = kind
+        self.qkv = nn.Linear(8, 24)
+        self.whole = nn.MultiheadAttention(8, 2, dropout=0.3, batch_first=True)
+
+    def forward(self, x):
+        if self.kind == "module":
+            return self.whole(x, x, x, need_weights=False)[0]
+        q, k, v = (part.view(*x.shape[:2], 2, 4).transpose(1, 2) for part in self.qkv(x).chunk(3, -1))
+        mask = None if self.kind == "causal" else torch.zeros(4, 4, device=x.device)
+        y = F.scaled_dot_product_attention(q, k, v, mask, dropout_p=0.3, is_causal=mask is None)
+        return y.transpose(1, 2).reshape(x.shape)
+
+
+class Function(nn.Module):
+    """`function` behind a linear layer."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.layer, self.function = nn.Linear(8, 8), function
+
+    def forward(self, x):
+        return self.function(self.layer(x))
+
+
+def _of(function):
+    return lambda: Function(function)
+
+
+# Everything for which csrc/ops has a kernel of its own, and what is made of it.
+CASES = {
+    "dropout": _of(lambda x: F.dropout(x, 0.5)),
+    "dropout in place": _of(lambda x: F.dropout(x * 2, 0.5, inplace=True)),
+    "dropout of nothing": _of(lambda x: F.dropout(x, 0.0) + F.dropout(x, 0.5, training=False)),
+    "dropout of all": _of(lambda x: F.dropout(x, 1.0) + x),
+    "dropout in place of all": _of(lambda x: F.dropout(x * 2, 1.0, inplace=True) + x),
+    "dropout of channels": _of(lambda x: F.dropout1d(x, 0.5) + F.alpha_dropout(x, 0.5)),
+    "dropout under autocast": _of(lambda x: torch.autocast("hpu")(lambda y: F.dropout(y @ y.mT, 0.5))(x)),
+    "causal attention": lambda: Attention("causal"),
+    "masked attention": lambda: Attention("masked"),
+    "attention module": lambda: Attention("module"),
+    "encoder layer": lambda: nn.TransformerEncoderLayer(8, 2, 16, dropout=0.2, batch_first=True),
+    "lstm cell": lambda: Function(lambda x: torch.sigmoid(x).cumsum(1)),
+    "convolution": lambda: nn.Sequential(nn.Conv1d(4, 6, 3, padding=1), nn.BatchNorm1d(6), nn.Dropout(0.1)),
+    "transposed convolution": lambda: nn.ConvTranspose1d(4, 3, 3, stride=2),
+    "randomised relu": _of(lambda x: F.rrelu(x, training=True)),
+    "drawn like it": _of(lambda x: x * torch.rand_like(x) + torch.randn_like(x) + torch.bernoulli(torch.sigmoid(x))),
+    "drawn of its size": _of(lambda x: x + torch.rand(x.shape[0], 1, 8, device="hpu") + torch.randint(
+        3, (x.shape[0], 1, 1), device="hpu")),
+    "drawn in place": _of(lambda x: x + torch.empty_like(x).exponential_() + torch.empty_like(x).uniform_(1, 2)
+                          + torch.empty_like(x).geometric_(0.5) + torch.empty_like(x).log_normal_()
+                          + torch.empty_like(x).cauchy_() + torch.empty_like(x).random_(3)),
+    "drawn normally": _of(lambda x: x + torch.normal(torch.zeros_like(x), 2.0)
+                          + torch.normal(0.0, torch.ones_like(x)) + torch.normal(x.detach(), torch.ones_like(x))),
+    # Not gamma and binomial: the first call of a compiled one draws more numbers than eager mode does.
+    "drawn from parameters": _of(lambda x: x + torch.poisson(x.detach().abs())),
+    "permuted": _of(lambda x: x[torch.randperm(x.shape[0], device="hpu")]),
+    "categories": _of(lambda x: x.sum(-1) + torch.multinomial(torch.softmax(x.detach()[:, 0], -1), 4)),
+    "factories": _of(lambda x: x + torch.full((x.shape[0], 1, 1), 2.0, device="hpu") + torch.arange(
+        x.shape[0], device="hpu")[:, None, None] + torch.empty_strided(x.shape, (8, 1, 0), device="hpu").fill_(1)),
+    "new tensors": _of(lambda x: x + x.new_zeros(x.shape) + torch.ones_like(x) + torch.zeros_like(x).copy_(x.detach())),
+    "views": _of(lambda x: x.view(-1, 8).unfold(1, 2, 2).as_strided((x.shape[0], 2), (8, 1)).unsqueeze(1)),
+    "in place": _of(lambda x: (x * 2).relu().mul(x).add_(1).clamp_(-3, 3)),
+    "an outer product": _of(lambda x: torch.zeros(x.shape[0], 8, device="hpu").addr_(
+        torch.ones(x.shape[0], device="hpu"), x[0, 0].detach()) + x[:, 0]),
+    "joined": _of(lambda x: torch.cat([x, x.new_zeros(x.shape[0], 1, 8)], 1)),
+    "indices": _of(lambda x: x[torch.arange(x.shape[0], device="hpu") // 2]),
+}  # fmt: skip
+
+
+def gradients(model, function, sizes):
+    """Results and gradients of `function`, which computes what `model` does, for batches of these sizes."""
+    torch.manual_seed(3)
+    found = []
+    for size in sizes:
+        model.zero_grad()
+        x = torch.linspace(-1, 1, size * 32, device="hpu").view(size, 4, 8).requires_grad_()
+        y = function(x)
+        y.float().square().sum().backward()
+        found.append((y, x.grad, [None if p.grad is None else p.grad.clone() for p in model.parameters()]))
+    found.append(torch.rand(3, device="hpu"))  # as many numbers were drawn
+    return to_cpu(found)
+
+
+def assert_same_when_compiled(case, sizes, dynamic=None):
+    torch.manual_seed(0)
+    model = CASES[case]().to("hpu")
+    plain = copy.deepcopy(model)
+    compiled = torch.compile(model, backend="hpu_backend", dynamic=dynamic)
+    expected = gradients(plain, plain, sizes)
+    torch.testing.assert_close(gradients(model, compiled, sizes), expected, rtol=1e-4, atol=1e-5, equal_nan=True)
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # Dynamo's, at graph breaks
+@pytest.mark.parametrize("case", CASES)
+def test_sizes_may_change(case):
+    assert_same_when_compiled(case, SIZES)
+
+
+@pytest.mark.parametrize("case", ["dropout", "dropout in place", "encoder layer", "convolution"])
+def test_sizes_may_be_symbols_from_the_first(case):
+    assert_same_when_compiled(case, (6, 5, 1), dynamic=True)
+
+
+# Kernels above autograd run on fake tensors, too.
+ABOVE_AUTOGRAD = {
+    "aten::dropout": lambda x: (torch.dropout(x, 0.5, True), torch.dropout(x, 1.0, True), torch.dropout(x, 0.0, True)),
+    "aten::dropout_": lambda x: (torch.dropout_(x.clone(), 0.5, True), torch.dropout_(x.clone(), 1.0, True)),
+}
+
+
+def test_each_kernel_above_autograd_is_tried():
+    """With PyTorch's own, which are those of all devices."""
+    registered = set(torch._C._dispatch_get_registrations_for_dispatch_key("AutogradHPU"))
+    elsewhere = set(torch._C._dispatch_get_registrations_for_dispatch_key("AutogradXPU"))
+    assert registered - elsewhere == set(ABOVE_AUTOGRAD)
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize("kind", [DimDynamic.DYNAMIC, DimDynamic.STATIC])
+@pytest.mark.parametrize("name", ABOVE_AUTOGRAD)
+def test_kernels_above_autograd_take_symbols(name, kind, requires_grad):
+    environment = ShapeEnv()
+    real = torch.ones(6, 4, device="hpu")
+    with FakeTensorMode(shape_env=environment) as fake:
+        x = fake.from_tensor(real, symbolic_context=StatelessSymbolicContext([kind, DimDynamic.STATIC]))
+        x.requires_grad_(requires_grad)
+        for y in ABOVE_AUTOGRAD[name](x):
+            assert y.shape == x.shape and y.device == real.device
+
+
+def test_kernels_above_autograd_take_sizes_that_are_not_known():
+    environment = ShapeEnv()
+    with FakeTensorMode(shape_env=environment):
+        n = environment.create_unbacked_symint()
+        torch._check(n >= 0)
+        x = torch.empty(n, 4, device="hpu")
+        for function in ABOVE_AUTOGRAD.values():
+            for y in function(x):
+                assert y.shape[1] == 4
+
+
+class Digits(nn.Sequential):
+    """The examples' classifier, at a quarter of its width."""
+
+    def __init__(self):
+        super().__init__(
+            nn.Conv2d(1, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+            nn.Linear(8 * 16, 16), nn.ReLU(), nn.Dropout(0.25), nn.Linear(16, 4),
+        )  # fmt: skip
+
+    def batch(self):
+        return torch.linspace(-1, 1, 4 * 64).view(4, 1, 8, 8), torch.arange(4)
+
+
+def epochs(step, parts, loader):
+    """The losses of two epochs."""
+    return [step(*parts, x, target).item() for _ in range(2) for x, target in loader]
+
+
+def batches(x, target):
+    """Three whole batches, then the rest."""
+    return [(x, target), (x.flip(0), target.flip(0)), (x, target), (x[:-1].contiguous(), target[:-1].contiguous())]
+
+
+@pytest.mark.parametrize("way", ["as written", "torch.compile", "compile_step"])
+@pytest.mark.parametrize("name", MODELS)
+def test_the_last_batch_of_an_epoch_is_smaller(name, way):
+    model, optimizer, x, target = make(name, torch.optim.SGD)
+    reference, reference_optimizer, x_cpu, target_cpu = make(name, torch.optim.SGD, device="cpu")
+    expected = epochs(train_step, (reference, reference_optimizer), batches(x_cpu, target_cpu))
+    step, callee = train_step, model
+    if way == "torch.compile":
+        callee = torch.compile(model, backend="hpu_backend")
+    if way == "compile_step":
+        step = openhpu.compile_step(train_step)
+    found = epochs(step, (callee, optimizer), batches(x, target))
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
+    for ours, theirs in zip(model.state_dict().values(), reference.state_dict().values(), strict=True):
+        torch.testing.assert_close(ours.cpu(), theirs, rtol=1e-2, atol=1e-3)
+
+
+@pytest.mark.parametrize("way", ["torch.compile", "compile_step"])
+def test_the_last_batch_of_an_epoch_with_dropout_is_smaller(way):
+    """The numbers that eager mode draws."""
+
+    def run(compiled):
+        torch.manual_seed(1)
+        model = Digits()
+        loader = [tuple(part.to("hpu") for part in batch) for batch in batches(*model.batch())]
+        model.to("hpu")
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+        step = openhpu.compile_step(train_step) if compiled and way == "compile_step" else train_step
+        callee = torch.compile(model, backend="hpu_backend") if compiled and way == "torch.compile" else model
+        return epochs(step, (callee, optimizer), loader)
+
+    torch.testing.assert_close(run(True), run(False), rtol=1e-4, atol=1e-5)

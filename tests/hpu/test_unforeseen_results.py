@@ -1,0 +1,204 @@
+"""Kernels whose results depend on more than their arguments: what the host told of them holds, or it is an error."""
+
+import warnings
+
+import pytest
+import torch
+
+SWITCH = {}
+# The kernels run on the device's worker, on CPU tensors: a user's own would be CPU fallbacks, torchvision's are native.
+LIBRARY = torch.library.Library("torchvision", "FRAGMENT")
+
+
+def operator(schema):
+    """Decorator: an operator with this kernel for the CPU."""
+    name = "unforeseen_" + schema.partition("(")[0]
+
+    def register(kernel):
+        LIBRARY.define("unforeseen_" + schema)
+        LIBRARY.impl(name, kernel, "CPU")
+        return getattr(torch.ops.torchvision, name)
+
+    return register
+
+
+def laid_out(x, way):
+    """A copy of a matrix, by columns, within something larger, or as it is."""
+    if way == "columns":
+        return x.t().contiguous().t()
+    if way == "part":
+        larger = x.new_full((x.shape[0] + 2, x.shape[1] + 1), -7)
+        larger[1:-1, 1:] = x
+        return larger[1:-1, 1:]
+    if way == "offset":
+        return torch.cat([x.new_zeros(3), x.flatten()])[3:].view(x.shape)
+    if way == "more memory":
+        larger = torch.cat([x.flatten(), x.new_zeros(3)])
+        return larger[: x.numel()].view(x.shape)
+    if way == "expanded":
+        return x[:1].clone().expand(x.shape)
+    if way == "negated":
+        return torch._neg_view(-x)
+    return x.clone()
+
+
+@operator("doubled(Tensor x) -> Tensor")
+def doubled(x):
+    return laid_out(x * 2, SWITCH.get("way"))
+
+
+@operator("two(Tensor x) -> (Tensor, Tensor)")
+def two(x):
+    x = x.clone()
+    if SWITCH.get("way") == "apart":
+        return x[:1].clone(), x[1:].clone()
+    return x[:1], x[1:]
+
+
+@operator("strange(Tensor x) -> Tensor")
+def strange(x):
+    return SWITCH.get("make", lambda x: x + 1)(x)
+
+
+@operator("strange_list(Tensor x) -> Tensor[]")
+def strange_list(x):
+    return [x + 1] * SWITCH.get("number", 2)
+
+
+@operator("strange_(Tensor(a!) x) -> Tensor(a!)")
+def strange_(x):
+    x.add_(1)
+    return x.clone() if SWITCH.get("copy") else x
+
+
+@pytest.fixture(autouse=True)
+def as_at_first():
+    SWITCH.clear()
+    yield
+    torch.hpu.synchronize()
+    SWITCH.clear()
+
+
+WAYS = ["columns", "part", "offset", "more memory", "negated"]
+
+
+@pytest.mark.parametrize("learned", [None, *WAYS[:4]])
+@pytest.mark.parametrize("later", [None, *WAYS])
+def test_strides_are_those_that_the_host_told(learned, later, counted):
+    rows = 4 + [None, *WAYS].index(learned)  # what was learned is kept for each size
+    x = torch.arange(rows * 4.0).view(rows, 4)
+    on_hpu = x.to("hpu")
+    SWITCH["way"] = learned
+    told = doubled(on_hpu)
+    torch.hpu.synchronize()
+    SWITCH["way"] = later
+    with counted() as work:
+        y = doubled(on_hpu)
+        after = y * 1 + y.as_strided(y.shape, y.stride(), y.storage_offset())
+        assert (y.shape, y.stride(), y.storage_offset()) == (told.shape, told.stride(), told.storage_offset())
+        assert y.untyped_storage().nbytes() == told.untyped_storage().nbytes()
+        assert torch.equal(y.cpu(), x * 2) and torch.equal(after.cpu(), x * 4)
+    assert work["outputs_copied"] >= (learned != later)
+
+
+def test_an_expanded_result_is_written_out():
+    x = torch.ones(3, 4, device="hpu")
+    doubled(x)
+    torch.hpu.synchronize()
+    SWITCH["way"] = "expanded"
+    assert doubled(x).tolist() == [[2.0] * 4] * 3
+
+
+@pytest.mark.parametrize(("learned", "later"), [(None, "apart"), ("apart", None)])
+def test_results_that_share_memory_or_not(learned, later):
+    x = torch.arange(6.0).view(3, 2) if learned else torch.arange(8.0).view(4, 2)
+    on_hpu = x.to("hpu")
+    SWITCH["way"] = learned
+    two(on_hpu)
+    torch.hpu.synchronize()
+    SWITCH["way"] = later
+    for _ in range(2):
+        first, second = two(on_hpu)
+        second += 1
+        assert torch.equal(first.cpu(), x[:1]) and torch.equal(second.cpu(), x[1:] + 1)
+
+
+@pytest.mark.parametrize("later", WAYS)
+def test_a_call_that_no_template_describes(later, counted):
+    """It has an index on the host."""
+    x, index = torch.arange(12.0).view(3, 4), torch.tensor([2, 0])
+    on_hpu = x.to("hpu")
+    aten_index = torch.ops.aten.index.Tensor
+    told = aten_index(on_hpu, [index])
+    torch.hpu.synchronize()
+    with torch.library._scoped_library("aten", "IMPL") as library:
+
+        def gather(x, indices):
+            return laid_out(torch.index_select(x, 0, indices[0]), later)
+
+        with warnings.catch_warnings(action="ignore"):  # that it takes the place of PyTorch's
+            library.impl("index.Tensor", gather, "CPU", allow_override=True)
+        with counted() as work:
+            y = aten_index(on_hpu, [index])
+            assert y.stride() == told.stride() and torch.equal(y.cpu(), x[[2, 0]])
+    assert work["ops_submitted"] == 1 and work["outputs_copied"] == 1
+
+
+STRANGE = {
+    "more": (lambda x: torch.cat([x, x]), r"Float \[6, 4\] where Float \[3, 4\] was expected"),
+    "less": (lambda x: x[:2] + 1, r"Float \[2, 4\] where Float \[3, 4\] was expected"),
+    "as large": (lambda x: x.view(4, 3) + 1, r"Float \[4, 3\] where Float \[3, 4\] was expected"),
+    "another dtype": (lambda x: x.int(), r"Int \[3, 4\] where Float \[3, 4\] was expected"),
+    "one dimension": (lambda x: x.flatten() + 1, r"Float \[12\] where Float \[3, 4\] was expected"),
+    "sparse": (lambda x: x.to_sparse(), r"where Float \[3, 4\] was expected"),
+}
+
+
+@pytest.mark.parametrize("kind", STRANGE)
+def test_other_sizes_or_dtypes_are_an_error_that_names_the_operator(kind):
+    make, message = STRANGE[kind]
+    x = torch.zeros(3, 4, device="hpu")
+    strange(x)
+    torch.hpu.synchronize()
+    SWITCH["make"] = make
+    with pytest.raises(RuntimeError, match=rf"torchvision::unforeseen_strange.*{message}") as error:
+        strange(x)
+        torch.hpu.synchronize()
+    assert "torch.Tag.dynamic_output_shape" in str(error.value)
+    SWITCH.clear()
+    assert strange(x).tolist() == [[1.0] * 4] * 3
+
+
+def test_another_number_of_results_is_an_error():
+    x = torch.zeros(3, device="hpu")
+    strange_list(x)
+    torch.hpu.synchronize()
+    for number in (1, 3):
+        SWITCH["number"] = number
+        with pytest.raises(RuntimeError, match=f"strange_list returned {number} tensors where 2 were expected"):
+            strange_list(x)
+            torch.hpu.synchronize()
+    SWITCH.clear()
+    assert [t.tolist() for t in strange_list(x)] == [[1.0] * 3] * 2
+
+
+def test_a_result_that_is_no_longer_the_argument_is_an_error():
+    x = torch.zeros(3, device="hpu")
+    assert strange_(x) is x
+    torch.hpu.synchronize()
+    SWITCH["copy"] = True
+    with pytest.raises(RuntimeError, match=r"strange_ returned .* where operand 0 itself"):
+        strange_(x)
+        torch.hpu.synchronize()
+
+
+def test_an_argument_in_the_place_of_a_new_tensor_is_copied():
+    x = torch.arange(3.0, device="hpu")
+    strange(x)
+    torch.hpu.synchronize()
+    SWITCH["make"] = lambda x: x
+    y = strange(x)
+    z = strange(x) * 2  # in lazy mode y is needed afterwards, this one not
+    y += 1
+    torch.hpu.synchronize()
+    assert x.tolist() == [0, 1, 2] and y.tolist() == [1, 2, 3] and z.tolist() == [0, 2, 4]
