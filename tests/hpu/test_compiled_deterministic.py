@@ -1,0 +1,175 @@
+"""Under deterministic algorithms what runs never depends on how fast the compiler is, and few wait for it.
+
+The programs run twice: with a compiler that takes seconds, for which nobody waits until a recipe takes over, and with
+recipes that lie on disk and are waited for after every step. Which of the graphs ran as recipes must be the same.
+"""
+
+import re
+
+COMMON = """
+    import sys, torch, openhpu, habana_frameworks.torch.core as htcore
+    torch.use_deterministic_algorithms(True)
+    x = torch.arange(12.0).to("hpu")
+    taken = []
+    def did(step, *arguments):
+        before = openhpu.counters()
+        step(*arguments)
+        htcore.mark_step()
+        moved = {name: value - before[name] for name, value in openhpu.counters().items()}
+        taken.append("R" if moved["recipe_hits"] else "n" if moved["ops_node_by_node"] else "-")
+        if PATIENT:
+            openhpu.wait_for_recipes()
+"""
+
+# A program, and what its steps ran as, as a pattern: n node by node, R as a recipe. Where operators are new the first
+# graph is cut (-), or does not count: a recipe takes over at the 32nd that is whole.
+SMALL = "[-n]n{30,31}"
+PROGRAMS = {
+    "a small graph": (
+        """
+        def step():
+            return (x * 2 + 1).relu()
+        for _ in range(40):
+            did(step)
+        """,
+        SMALL + "R{8,9}",
+    ),
+    # From the 36th step on the number counts as one that changes: the recipe that holds it is replaced 24 steps later.
+    "a number that changes": (
+        """
+        def step(number):
+            return (x * number + 1).relu()
+        for k in range(64):
+            did(step, 2.0 if k < 36 else k * 0.5)
+        """,
+        SMALL + "R{4,5}n{24}R{4}",
+    ),
+    # Each size is a graph of its own; small ones of a family do not count together, but share what one of them has.
+    "sizes of a small graph": (
+        """
+        def step(size):
+            return (x[:size] * 2 + 1).relu()
+        for k in range(60):
+            did(step, 4 + k % 6)
+        for k in range(40):
+            did(step, 11)
+        for k in range(6):
+            did(step, 4 + k)
+        """,
+        "[-n]n+R+nR{5}",  # the first size came before there was a family
+    ),
+    # Of larger ones all members' sights count, a fourth each.
+    "sizes of a larger graph": (
+        """
+        big = torch.arange(400.0).to("hpu")
+        def step(size):
+            y = big[:size]
+            for _ in range(20):
+                y = (y + 1).relu()
+            return y
+        for k in range(140):
+            did(step, 200 + k)
+        """,
+        None,
+    ),
+    "a large graph": (
+        """
+        def step():
+            y = x
+            for _ in range(150):
+                y = (y + 1).relu()
+            return y
+        for _ in range(24):
+            did(step)
+        """,
+        "[-n]n{14,15}R{8,9}",
+    ),
+    "a captured graph": (
+        """
+        def step():
+            return (x * 2 + 1).relu().neg().abs()
+        graph = torch.hpu.HPUGraph()
+        with torch.hpu.graph(graph):
+            step()
+        for _ in range(32):
+            did(graph.replay)
+        """,
+        "n{23}R{9}",
+    ),
+    "an inference graph": (
+        """
+        model = torch.nn.Linear(12, 12).to("hpu")
+        with torch.no_grad():
+            wrapped = torch.hpu.wrap_in_hpu_graph(model)
+            for _ in range(40):
+                did(wrapped, x)
+        """,
+        None,
+    ),
+}
+
+
+def run_programs(script, programs, patient, **environment):
+    """What each of them did."""
+    code = f"    PATIENT = {patient}" + COMMON
+    for text in programs:
+        body = "\n".join(line.removeprefix("    ") for line in text.splitlines())
+        code += f"{body}\n    print(''.join(taken))\n    taken.clear()\n    openhpu.wait_for_recipes()\n"
+    environment = {"OPENHPU_COMPILE": "background", "PT_HPU_RECIPE_CACHE_CONFIG": "", **environment}
+    return script(code, warnings="ignore", timeout=900, **environment).out.splitlines()
+
+
+def test_what_runs_does_not_depend_on_the_compilers_speed(script, tmp_path):
+    texts = [text for text, _ in PROGRAMS.values()]
+    cache = {"PT_HPU_RECIPE_CACHE_CONFIG": str(tmp_path / "cache")}
+    slow = dict(zip(PROGRAMS, run_programs(script, texts, False, **cache), strict=True))
+    fast = dict(zip(PROGRAMS, run_programs(script, texts, True, **cache), strict=True))
+    assert slow == fast
+    for program, (_, expected) in PROGRAMS.items():
+        found = slow[program]
+        assert re.fullmatch(expected or ".*n.*RRRRRR", found), (program, found)
+
+
+def test_a_graph_that_cannot_be_compiled(script):
+    """Somebody waits for it once; a family's members are asked for one by one, which fails as well."""
+    programs = [PROGRAMS[name][0] for name in ("a small graph", "sizes of a larger graph")]
+    slow = run_programs(script, programs, False, CXX="/bin/false")
+    assert slow == run_programs(script, programs, True, CXX="/bin/false")
+    assert [re.fullmatch("[-n]n*", found) is not None for found in slow] == [True, True]
+
+
+def test_graphs_that_occur_a_few_times_are_not_compiled(script):
+    """As in a suite of tests: nobody waits, and nobody is asked."""
+    code = (
+        "    PATIENT = False"
+        + COMMON
+        + """
+    operators = ("sin", "cos", "tanh", "abs", "neg", "exp", "relu")
+    def step(k, size):
+        y = x[:size]
+        for _ in range(2):
+            y = getattr(torch, operators[k])(y) + k
+        return y
+    for k in range(len(operators)):
+        for size in range(5, 12):
+            for _ in range(3):
+                did(step, k, size)
+    from openhpu import graphs
+    print(openhpu.counters()["recipes_compiled"], graphs.unanswered(), graphs._compilations._service._process)
+    """
+    )
+    assert script(code, OPENHPU_COMPILE="background", PT_HPU_RECIPE_CACHE_CONFIG="").out == "0 0 None"
+
+
+def test_without_the_setting_recipes_take_over_when_they_are_there(script):
+    code = (
+        "    PATIENT = True"
+        + COMMON
+        + """
+    torch.use_deterministic_algorithms(False)
+    for _ in range(6):
+        did(lambda: (x * 2 + 1).relu())
+    print(''.join(taken))
+    """
+    )
+    assert script(code, OPENHPU_COMPILE="background", PT_HPU_RECIPE_CACHE_CONFIG="").out == "nnnRRR"
