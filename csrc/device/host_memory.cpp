@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fstream>
 #include <limits>
+#include <optional>
 #include <sstream>
 
 #include "device/control_groups.h"
@@ -19,8 +20,8 @@ uint64_t number_in(const std::string& path) {
   return file >> value ? value : kUnlimited;
 }
 
-// The number after a key in a file of lines "key number"; 0 where there is none.
-uint64_t entry_in(const std::string& path, const std::string& key) {
+// The number after a key in a file of lines "key number".
+std::optional<uint64_t> entry_in(const std::string& path, const std::string& key) {
   std::ifstream file(path);
   std::string line, name;
   while (std::getline(file, line)) {
@@ -28,7 +29,7 @@ uint64_t entry_in(const std::string& path, const std::string& key) {
     uint64_t value = 0;
     if (words >> name >> value && name == key) return value;
   }
-  return 0;
+  return std::nullopt;
 }
 
 // Names of the same things in the two versions.
@@ -47,7 +48,8 @@ void bound_by_group(HostMemory& memory, const std::string& folder, const Files& 
   if (usage == kUnlimited) return;
   // Cached files count as used, and give way; of those in active use half, as in the kernel's own estimate.
   const std::string statistics = folder + "/memory.stat";
-  const uint64_t cached = entry_in(statistics, files.inactive) + entry_in(statistics, files.active) / 2;
+  const uint64_t inactive = entry_in(statistics, files.inactive).value_or(0);
+  const uint64_t cached = inactive + entry_in(statistics, files.active).value_or(0) / 2;
   const uint64_t used = usage - std::min(usage, cached);
   const uint64_t available = limit - std::min(limit, used);
   if (available >= memory.available) return;
@@ -60,9 +62,9 @@ void bound_by_group(HostMemory& memory, const std::string& folder, const Files& 
 HostMemory host_memory(const std::string& root) {
   HostMemory memory{kUnlimited, kUnlimited, "nothing"};
   const std::string info = root + "/proc/meminfo";
-  if (const uint64_t kilobytes = entry_in(info, "MemTotal:")) memory.total = kilobytes << 10;
-  if (const uint64_t kilobytes = entry_in(info, "MemAvailable:")) {
-    memory.available = kilobytes << 10;
+  if (const auto kilobytes = entry_in(info, "MemTotal:")) memory.total = *kilobytes << 10;
+  if (const auto kilobytes = entry_in(info, "MemAvailable:")) {
+    memory.available = *kilobytes << 10;
     memory.bound = "MemAvailable in " + info;
   }
   for_each_control_group(root, "memory", [&](const std::string& folder, int version) {
