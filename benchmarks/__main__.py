@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from benchmarks import compile as compiling
@@ -16,6 +17,7 @@ from benchmarks import (
     import_time,
     insight_cost,
     lazy,
+    machines,
     memory,
     operators,
     parameters,
@@ -38,6 +40,7 @@ BENCHMARKS: dict[str, tuple[Callable[[int], list[Table]], int]] = {
     "deterministic": (deterministic.deterministic, 15),
     "graphs": (graphs.graphs, 15),
     "graphs1": (graphs.one_thread, 15),
+    "machines": (machines.machines, 10),
     "memory": (memory.memory, 15),
     "parameters": (parameters.parameters, 15),
     "events": (event_cost.event_cost, 25),
@@ -53,6 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there too")
     parser.add_argument("--results", action="store_true", help=f"put what was measured into {report.RESULTS.name}")
     parser.add_argument("--quick", action="store_true", help="few rounds: to see that it runs, not to quote")
+    parser.add_argument("--seed", type=int, metavar="N", help="machines: the number that draws its fourth model")
     parser.add_argument("--stock-malloc", action="store_true", help="leave glibc's malloc of the CPU device as it is")
     args = parser.parse_args(argv)
     unknown = [name for name in args.names if name not in BENCHMARKS]
@@ -68,6 +72,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     tables: dict[str, list[Table]] = {}
     for name in args.names or BENCHMARKS:
         measure, rounds = BENCHMARKS[name]
+        if name == "machines":
+            measure = partial(machines.machines, seed=args.seed)
         tables[name] = measure(3 if args.quick else rounds)
         for table in tables[name]:
             print(f"\n{name}: {table.title}\n{table.as_text()}", flush=True)

@@ -1,0 +1,509 @@
+"""machines: training steps in each mode under the conditions that machines and scripts have.
+
+Each peer trains in a process of its own, all under the same condition, in turns. A step's time (p50) is the median over
+the rounds, of the round's median where each step ends in a read, elsewhere of the time until a round's steps were done,
+divided by their number: without a read the host is ahead, and steps have no ends that one could see. The tail (p99) is
+of 1,000 steps of the MLP that were waited for one by one, beside the p50 of the same steps. "Best CPU" is the faster
+of the CPU device as written and with fused AdamW. The latter runs in two processes: what three rounds of four of them
+differ is the spread, and a value beyond its aim counts as a miss only where it is beyond that, too.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import os
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+
+from benchmarks import drawn_models, timing
+from benchmarks.children import ChildError, TimedChild
+from benchmarks.report import Cell, Table
+from benchmarks.timing import ROUNDS_TO_QUOTE, Peer, Samples, Spread, in_turns
+from benchmarks.trainer_probe import FIRST
+
+DRAWN = "drawn"
+WORKS = ("MLP", "GPT", "ConvNet", DRAWN)
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What surrounds a training: named so in `machines_probe`, where the script itself makes it."""
+
+    name: str
+    title: str
+    environment: dict[str, str] = field(default_factory=dict)
+    one_core: bool = False
+    at_once: int = 1
+    compiled: bool = False  # whether torch.compile is a peer, which is slow to start
+
+
+ALL, READ = "all cores", "loss read"
+CONDITIONS = (
+    Condition(ALL, "all cores", compiled=True),
+    Condition(READ, "the loss read in each step", compiled=True),
+    Condition("one core", "one core by affinity, as taskset sets it", one_core=True),
+    Condition("1 thread", "torch.set_num_threads(1)"),
+    Condition("CPU product", "a 512 x 512 product on the CPU before each step"),
+    Condition("DataLoader", "batches of a DataLoader with 2 workers, copied to the device in each step"),
+    Condition("CPU before", "a CPU training ran before in the process"),
+    Condition("OMP_PROC_BIND", "OMP_PROC_BIND=true", {"OMP_PROC_BIND": "true"}),
+    Condition("2 at once", "the same script twice at once", at_once=2),
+    Condition("4 at once", "the same script four times at once", at_once=4),
+)
+_BY_NAME = {condition.name: condition for condition in CONDITIONS}
+# The cells of --quick, what matters most first.
+_QUICK = (
+    ("MLP", ALL), ("GPT", ALL), ("MLP", READ), ("GPT", READ), ("ConvNet", ALL), (DRAWN, ALL), ("MLP", "one core"),
+    ("MLP", "1 thread"), ("MLP", "2 at once"), ("MLP", "DataLoader"),
+)  # fmt: skip
+
+EAGER, LAZY, REPLAY = "hpu, eager", "hpu, lazy", "hpu, replay"
+CPU, FUSED, AGAIN, COMPILED = "CPU", "CPU, fused", "CPU, fused, again", "compile, fused"
+_FUSED = {"optimizer": {"fused": True}}
+PEERS: dict[str, dict[str, Any]] = {
+    EAGER: {"device": "hpu", "mode": "eager"},
+    LAZY: {"device": "hpu", "mode": "lazy"},
+    REPLAY: {"device": "hpu", "mode": "replay"},
+    CPU: {},
+    FUSED: _FUSED,
+    AGAIN: _FUSED,
+    COMPILED: {"compiled": True, **_FUSED},
+}
+
+_MINUTES, _QUICK_MINUTES = 28.0, 2.7
+_WARM_UP = 6
+_TURN_S = 0.1
+_SLOWEST = 10.0  # a turn ends after so many times what it should take
+_TAIL_STEPS, _TAIL_TURNS = 1000, 5
+# A start may have to compile recipes; afterwards nothing does.
+_START_S, _LEAST_START_S, _ANSWER_S = 300.0, 120.0, 90.0
+_LEAST_ROUNDS, _LEAST_CELL_S = 2, 5.0
+
+REACHED, WITHIN, MISSED = "reached", "within the spread", "missed"
+
+
+def _say(text: str) -> None:
+    print(f"machines: {text}", file=sys.stderr, flush=True)
+
+
+# Aims
+
+
+@dataclass(frozen=True)
+class Check:
+    """A value beside its aim: an aim of the list below, what it says here, the value, its limit, the spread."""
+
+    aim: str
+    text: str
+    value: float
+    limit: float
+    spread: float = 1.0
+
+    @property
+    def verdict(self) -> str:
+        """Whether the aim is reached; beyond it by no more than the spread counts for neither."""
+        if self.value <= self.limit:
+            return REACHED
+        return WITHIN if self.value <= self.limit * self.spread else MISSED
+
+
+_A_P50 = "lazy and replay, any condition: p50 <= 1.0 of the best of CPU eager and fused"
+_A_P99 = "lazy and replay, MLP: p99 <= 3 x own p50 or CPU's own ratio"
+_A_READ = "lazy, the loss read: MLP 1.2 x, others 1.0 x the best CPU peer as tuned"
+_A_READ_EAGER = "lazy, the loss read: never slower than hpu eager"
+_A_EAGER = "eager, any condition: MLP <= 1.25, others <= 1.05"
+_A_WRITTEN = "lazy, all cores: MLP 1.7 x, GPT 1.1 x, ConvNet 1.0 x the CPU as written"
+_A_TUNED = "lazy, all cores: MLP 1.3 x, others 1.0 x the best CPU peer as tuned"
+_A_TRAINER_CPU = "Hugging Face Trainer, 300 steps: lazy <= 0.6 of CPU"
+_A_TRAINER_EAGER = "Hugging Face Trainer, 300 steps: lazy <= hpu eager"
+_A_TRAINER_FIRST = f"Hugging Face Trainer, first {FIRST} steps: lazy <= 1.2 of hpu eager"
+AIMS = (
+    _A_P50, _A_P99, _A_READ, _A_READ_EAGER, _A_EAGER, _A_WRITTEN, _A_TUNED, _A_TRAINER_CPU, _A_TRAINER_EAGER,
+    _A_TRAINER_FIRST,
+)  # fmt: skip
+_AS_WRITTEN = {"MLP": 1.7, "GPT": 1.1, "ConvNet": 1.0}
+
+
+def spread_of(first: Samples, second: Samples) -> float:
+    """A factor, at least 1, within which three of four rounds' ratios of two equal peers lie, or their inverses."""
+    off = sorted(abs(math.log(a / b)) for a, b in zip(first.done, second.done, strict=True))
+    return math.exp(off[math.ceil(0.75 * len(off)) - 1])
+
+
+def _share(times: Sequence[float], share: float) -> float:
+    ordered = sorted(times)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+# Cells
+
+
+@dataclass
+class Measured:
+    """A cell: a model under a condition. Per peer its rounds, and the times of steps that were waited for."""
+
+    work: str
+    condition: str
+    samples: dict[str, Samples] = field(default_factory=dict)
+    tails: dict[str, list[float]] = field(default_factory=dict)
+    counters: dict[str, int] = field(default_factory=dict)  # of ten lazy steps
+    failed: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.work}, {self.condition}"
+
+    def median(self, peer: str) -> float:
+        return statistics.median(self.samples[peer].done)
+
+    def best(self, peers: Sequence[str]) -> Samples:
+        """The fastest of the peers that ran."""
+        return self.samples[min((p for p in peers if p in self.samples), key=self.median)]
+
+    def ratio(self, peer: str, to: Sequence[str]) -> Spread:
+        return self.samples[peer].ratio_to(self.best(to))
+
+    def spread(self) -> float:
+        return spread_of(self.samples[AGAIN], self.samples[FUSED])
+
+    def tail(self, peer: str) -> float | None:
+        """p99 / p50 of the steps that were waited for; None where they are too few."""
+        times = self.tails.get(peer, [])
+        return _share(times, 0.99) / statistics.median(times) if len(times) >= _TAIL_STEPS else None
+
+    def checks(self, mode: str) -> list[Check]:
+        """The aims of a mode in this cell."""
+        found: list[Check] = []
+
+        def add(aim: str, peers: Sequence[str], limit: float, text: str) -> None:
+            found.append(Check(aim, text, self.ratio(mode, peers).median, limit, self.spread()))
+
+        if mode == EAGER:
+            small = self.work == "MLP" or (self.work == DRAWN and min(self.median(CPU), self.median(FUSED)) < 1e-3)
+            add(_A_EAGER, (CPU, FUSED), 1.25 if small else 1.05, "best CPU")
+            return found
+        add(_A_P50, (CPU, FUSED), 1.0, "best CPU")
+        own, theirs, again = (self.tail(peer) for peer in (mode, FUSED, AGAIN))
+        if own is not None and theirs is not None and again is not None:
+            spread = max(theirs, again) / min(theirs, again)
+            found.append(Check(_A_P99, "p99 / p50", own, max(3.0, theirs), spread))
+        if mode == LAZY and self.condition == READ:
+            add(_A_READ, (FUSED, COMPILED), 1 / 1.2 if self.work == "MLP" else 1.0, "tuned")
+            add(_A_READ_EAGER, (EAGER,), 1.0, "hpu eager")
+        if mode == LAZY and self.condition == ALL:
+            if self.work in _AS_WRITTEN:
+                add(_A_WRITTEN, (CPU,), 1 / _AS_WRITTEN[self.work], "as written")
+            add(_A_TUNED, (FUSED, COMPILED), 1 / 1.3 if self.work == "MLP" else 1.0, "tuned")
+        return found
+
+
+class _Copies:
+    """A peer's process, or several that do the same at once."""
+
+    def __init__(self, name: str, children: list[TimedChild]):
+        self.name, self.children = name, children
+
+    def all(self, within: float, question: str, *numbers: float) -> list[Any]:
+        """Each copy's answer. They begin at once."""
+        for child in self.children:
+            child.ask(question, *numbers)
+        return [child.answer(within) for child in self.children]
+
+
+def _check_losses(what: str, losses: dict[str, list[float]], drawn: bool) -> None:
+    """Losses agree, but for what orders of additions that AdamW's first steps amplify."""
+    early, late = (1e-3, 2e-2) if drawn else (1e-4, 5e-3)
+    expected = torch.tensor(losses[CPU])
+    for name, found in losses.items():
+        theirs = torch.tensor(found)
+        close = torch.allclose(theirs[:3], expected[:3], rtol=early, atol=1e-5)
+        if not close or not torch.allclose(theirs, expected, rtol=late, atol=1e-5):
+            raise AssertionError(f"{what}: losses {found} of {name}, {losses[CPU]} of the CPU")
+
+
+def _measure(work: str, condition: Condition, seed: int, rounds: int, seconds: float) -> Measured:
+    """Measure a cell, in about so many seconds. ChildError, AssertionError."""
+    found, start = Measured(work, condition.name), time.monotonic()
+    start_s = min(_START_S, max(_LEAST_START_S, 4 * seconds))
+    core = min(os.sched_getaffinity(0)) if condition.one_core else None
+    with ExitStack() as stack:
+        groups = []
+        for name, options in PEERS.items():
+            if name == COMPILED and not (condition.compiled and rounds >= ROUNDS_TO_QUOTE):
+                continue
+            asked = {
+                "work": work, "seed": seed, "condition": condition.name, "calm": timing.is_calm(), "device": "cpu",
+                "mode": "eager", "compiled": False, "optimizer": {}, **options,
+            }  # fmt: skip
+            start_one = partial(
+                TimedChild, "benchmarks.machines_probe", [json.dumps(asked)], asked["mode"] == "lazy",
+                condition.environment, core,
+            )  # fmt: skip
+            groups.append(_Copies(name, [stack.enter_context(start_one()) for _ in range(condition.at_once)]))
+        everyone = [child for group in groups for child in group.children]
+        stack.callback(lambda: [child.end() for child in everyone])  # together, before each is waited for
+        for child in everyone:  # all at once: it is imports, mostly
+            child.ask("losses", _WARM_UP)
+        losses: dict[str, list[float]] = {}
+        for group in groups:
+            answers = [child.answer(start_s) for child in group.children]
+            losses |= {group.name if i == 0 else f"{group.name} ({i})": a["losses"] for i, a in enumerate(answers)}
+        _check_losses(found.name, losses, work == DRAWN)
+
+        turn_s = _TURN_S * condition.at_once
+        # The times in these answers were taken while others started.
+        step = max(answer["step"] for answer in groups[list(PEERS).index(CPU)].all(_ANSWER_S, "losses", 0))
+        calls = max(2, min(300, round(turn_s / step)))
+        limit = turn_s * _SLOWEST
+
+        def peer(group: _Copies) -> Peer:
+            def turn(calls: int) -> timing.Turn:
+                times = group.all(limit * len(group.children) + _ANSWER_S, "turn", calls, limit)
+                done = statistics.mean(times) * calls
+                return done, done, 0
+
+            return Peer(group.name, turn=turn)
+
+        peers = [peer(group) for group in groups]
+        before = time.monotonic()
+        for one in peers:
+            one.take_turn(calls)
+        took = time.monotonic() - before
+        left = seconds - (time.monotonic() - start)
+        tails = work == "MLP"
+        affordable = int(left * (0.6 if tails else 0.9) / max(took, 1e-3)) - 2
+        found.samples = in_turns(peers, max(_LEAST_ROUNDS, min(rounds, affordable)), calls)
+        lazy = groups[list(PEERS).index(LAZY)]
+        found.counters = lazy.all(_ANSWER_S, "counters", 10)[0]
+        if tails:
+            lazy.all(start_s, "settle", 1)
+            left = max(_LEAST_CELL_S, seconds - (time.monotonic() - start))
+            number, each = _TAIL_STEPS // _TAIL_TURNS, left / len(groups) / _TAIL_TURNS
+            found.tails = {group.name: [] for group in groups}
+            for _ in range(_TAIL_TURNS):
+                for group in groups:
+                    for times in group.all(each + _ANSWER_S, "tail", number, each):
+                        found.tails[group.name] += times
+    return found
+
+
+# Tables
+
+
+def _ms(samples: Samples) -> Spread:
+    return Spread.of([value * 1e3 for value in samples.done])
+
+
+def _verdict(checks: Sequence[Check]) -> str:
+    for verdict in (MISSED, WITHIN):
+        if texts := [check.text for check in checks if check.verdict == verdict]:
+            return f"{verdict}: {', '.join(texts)}"
+    return REACHED
+
+
+def _aims_of(checks: Sequence[Check]) -> str:
+    return "; ".join(f"{check.value:.2f} of {check.text} (<= {check.limit:.2f})" for check in checks)
+
+
+def _tails_of(cell: Measured, mode: str) -> str:
+    own, theirs = cell.tail(mode), cell.tail(FUSED)
+    if own is None or theirs is None:
+        return "too few steps" if cell.tails else ""
+    return f"{own:.1f} ({theirs:.1f})"
+
+
+def _matrix(work: str, title: str, cells: Sequence[Measured]) -> Table:
+    columns = [
+        "condition", "mode", "p50 ms", "CPU ms", "CPU fused ms", "compile fused ms", "/ best CPU", "aims", "verdict",
+        "p99 / p50 (CPU's)",
+    ]  # fmt: skip
+    table = Table(title, columns if work == "MLP" else columns[:-1])
+    for cell in cells:
+        if cell.failed:
+            table.rows.append([cell.condition, "FAILED", *[""] * (len(table.columns) - 2)])
+            table.notes.append(f"{cell.condition}: FAILED: {cell.failed}")
+            continue
+        for mode in (EAGER, LAZY, REPLAY):
+            checks = cell.checks(mode)
+            row: list[Cell] = [cell.condition, mode]
+            row += [_ms(cell.samples[p]) if p in cell.samples else "" for p in (mode, CPU, FUSED, COMPILED)]
+            row += [cell.ratio(mode, (CPU, FUSED)), _aims_of(checks), _verdict(checks), _tails_of(cell, mode)]
+            table.rows.append(row[: len(table.columns)])
+        recorded, in_recipes = cell.counters["ops_recorded"], cell.counters["ops_in_recipes"]
+        flushed, early = cell.counters["graphs_flushed"], cell.counters.get("graphs_started_early", 0)
+        table.notes.append(
+            f"{cell.condition}: {len(cell.samples[CPU].done)} rounds; CPU fused against itself "
+            f"{_spread_text(cell)}; of lazy operators {in_recipes / max(recorded, 1):.1%} in recipes, {flushed / 10:g} "
+            f"graphs a step, {early / 10:g} of them started early."
+        )
+    return table
+
+
+def _spread_text(cell: Measured) -> str:
+    ratio = cell.samples[AGAIN].ratio_to(cell.samples[FUSED])
+    return f"{ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f}), so that the spread is {cell.spread() - 1:.1%}"
+
+
+def _aims(checks: Sequence[tuple[str, Check]], notes: Sequence[str]) -> Table:
+    table = Table("Aims, over all cells", ["aim", "cells", REACHED, WITHIN, MISSED, "missed in"])
+    for aim in AIMS:
+        mine = [(where, check) for where, check in checks if check.aim == aim]
+        counts = [sum(check.verdict == verdict for _, check in mine) for verdict in (REACHED, WITHIN, MISSED)]
+        missed = "; ".join(f"{where}: {c.value:.2f}, not {c.limit:.2f}" for where, c in mine if c.verdict == MISSED)
+        table.rows.append([aim, len(mine) or "none measured", *counts, missed])
+    table.notes += notes
+    table.notes.append(
+        "Other aims of the graph engine are measured elsewhere: ResNet by `lazy`, the MLP12's replay by `graphs`, the "
+        "recording of x + y by `recording`."
+    )
+    return table
+
+
+# The Trainer
+
+_T_STEPS, _T_ROUNDS, _T_RUN_S, _T_TOTAL_S = 300, 3, 240.0, 300.0
+_T_COLD, _T_WARM = "hpu, lazy, no recipes yet", "hpu, lazy, recipes on disk"
+_T_PEERS = {CPU: "cpu", "CPU, again": "cpu", EAGER: "hpu", _T_COLD: "hpu", _T_WARM: "hpu"}
+
+
+def _trainer_run(model: str, peer: str, folder: str) -> dict[str, float]:
+    environment = {"PT_HPU_RECIPE_CACHE_CONFIG": folder, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+    lazy = peer in (_T_COLD, _T_WARM)
+    arguments = [model, _T_PEERS[peer], str(_T_STEPS)]
+    with TimedChild("benchmarks.trainer_probe", arguments, lazy, environment) as child:
+        found: dict[str, float] = child.answer(_T_RUN_S)
+    return found
+
+
+def _trainer(models: Sequence[str], rounds: int, deadline: float) -> tuple[Table, list[tuple[str, Check]]]:
+    columns = ["model", "peer", "ms a step", f"first {FIRST}, ms", "/ CPU", "/ hpu eager", "first / eager's first"]
+    title = f"Hugging Face Trainer, {_T_STEPS} steps of 8 x 16, fp32, 2 layers of width 64"
+    table = Table(title, [*columns, "verdict"])
+    checks: list[tuple[str, Check]] = []
+    missing = [name for name in ("transformers", "accelerate") if importlib.util.find_spec(name) is None]
+    for number, model in enumerate(models):
+        if missing:
+            table.rows.append([model, f"not installed: {', '.join(missing)}", *[""] * 6])
+            continue
+        steps, firsts = ({peer: Samples() for peer in _T_PEERS} for _ in range(2))
+        losses: dict[str, float] = {}
+        share = time.monotonic() + (deadline - time.monotonic()) / (len(models) - number)
+        took = 0.0
+        try:
+            for turn in range(rounds):
+                start = time.monotonic()
+                if start + took > share:
+                    break
+                with tempfile.TemporaryDirectory() as folder:
+                    # The lazy ones stay in their order: the first writes what the second finds.
+                    for peer in _T_PEERS if turn % 2 == 0 else (*list(_T_PEERS)[3:], *list(_T_PEERS)[:3]):
+                        found = _trainer_run(model, peer, folder)
+                        steps[peer].done.append(found["step"])
+                        firsts[peer].done.append(found["first"])
+                        losses[peer] = found["loss"]
+                took = time.monotonic() - start
+                _say(f"Trainer, {model}: round {turn + 1} of {rounds} in {took:.0f} s")
+            if not losses:
+                table.rows.append([model, "left out: no time", *[""] * 6])
+                continue
+            for peer, loss in losses.items():
+                if not math.isclose(loss, losses[CPU], rel_tol=1e-2):
+                    raise AssertionError(f"loss {loss} of {peer}, {losses[CPU]} of the CPU")
+        except (ChildError, AssertionError, OSError) as error:
+            _say(f"Trainer, {model} FAILED: {error}")
+            table.rows.append([model, "FAILED", *[""] * 6])
+            table.notes.append(f"{model}: FAILED: {error}")
+            continue
+        spread = spread_of(steps["CPU, again"], steps[CPU])
+        spread_first = spread_of(firsts["CPU, again"], firsts[CPU])
+        for peer in _T_PEERS:
+            to_cpu, to_eager = steps[peer].ratio_to(steps[CPU]), steps[peer].ratio_to(steps[EAGER])
+            first = firsts[peer].ratio_to(firsts[EAGER])
+            mine = []
+            if peer in (_T_COLD, _T_WARM):
+                mine = [
+                    Check(_A_TRAINER_CPU, "CPU", to_cpu.median, 0.6, spread),
+                    Check(_A_TRAINER_EAGER, "hpu eager", to_eager.median, 1.0, spread),
+                    Check(_A_TRAINER_FIRST, "first steps", first.median, 1.2, spread_first),
+                ]
+            checks += [(f"{model}, {peer}", check) for check in mine]
+            verdict = _verdict(mine) if mine else ""
+            table.rows.append([model, peer, _ms(steps[peer]), _ms(firsts[peer]), to_cpu, to_eager, first, verdict])
+        table.notes.append(f"{model}: {len(steps[CPU].done)} rounds; the CPU against itself: spread {spread - 1:.1%}.")
+    return table, checks
+
+
+# All
+
+
+def machines(rounds: int, seed: int | None = None, minutes: float | None = None) -> list[Table]:
+    """The matrix, the Trainer, the aims. `seed` draws the fourth model; None: another one each time."""
+    quick = rounds < ROUNDS_TO_QUOTE
+    seed = random.SystemRandom().randrange(1_000_000) if seed is None else seed
+    start = time.monotonic()
+    deadline = start + 60 * (minutes or (_QUICK_MINUTES if quick else _MINUTES))
+    plan = list(_QUICK) if quick else [(work, condition.name) for condition in CONDITIONS for work in WORKS]
+    trainer_models = ("GPT-2",) if quick else ("GPT-2", "BERT")
+    installed = all(importlib.util.find_spec(name) is not None for name in ("transformers", "accelerate"))
+    for_trainer = (min(_T_TOTAL_S, 0.2 * (deadline - start))) if installed else 0.0
+    drawn_title = drawn_models.drawn(seed).title
+    _say(f"seed {seed} (repeat with --seed {seed}): {drawn_title}")
+
+    cells: list[Measured] = []
+    left_out: list[str] = []
+    for number, (work, name) in enumerate(plan):
+        condition = _BY_NAME[name]
+        weights = [_BY_NAME[n].at_once for _, n in plan[number:]]
+        left = deadline - for_trainer - time.monotonic()
+        # What the other cells don't need they leave to those after them.
+        seconds = max(_LEAST_CELL_S, 1.5 * left * condition.at_once / sum(weights))
+        if left < _LEAST_CELL_S * condition.at_once:
+            left_out.append(f"{work}, {name}")
+            continue
+        before = time.monotonic()
+        try:
+            cell = _measure(work, condition, seed, rounds, seconds)
+        except (ChildError, AssertionError, OSError) as error:
+            cell = Measured(work, name, failed=str(error))
+            _say(f"{cell.name} FAILED: {error}")
+        cells.append(cell)
+        _say(f"{number + 1} of {len(plan)}: {cell.name}: {time.monotonic() - before:.0f} s")
+
+    trainer, trainer_checks = _trainer(trainer_models, 1 if quick else _T_ROUNDS, deadline)
+    checks = [
+        (f"{cell.name}, {mode}", check)
+        for cell in cells
+        if not cell.failed
+        for mode in (EAGER, LAZY, REPLAY)
+        for check in cell.checks(mode)
+    ] + trainer_checks
+    notes = [f"The drawn model: --seed {seed}.", *(f"{c.name} ({c.title})." for c in CONDITIONS if c.name != c.title)]
+    if failed := [cell.name for cell in cells if cell.failed]:
+        notes.append(f"FAILED: {'; '.join(failed)}.")
+    if left_out:
+        notes.append(f"Left out, since the time was over: {'; '.join(left_out)}.")
+    if quick:
+        notes.append(
+            f"--quick: only {'; '.join(f'{w}, {c}' for w, c in plan)}; no torch.compile; of the Trainer GPT-2, once."
+        )
+    notes.append(f"Took {(time.monotonic() - start) / 60:.1f} minutes.")
+    titles = {
+        "MLP": "MLP 64-128-128-10, batch 32",
+        "GPT": "GPT 4 layers, d 128, batch 8 x 64",
+        "ConvNet": "ConvNet 5 conv+bn, batch 32 x 3 x 32 x 32",
+        DRAWN: f"Model {drawn_title}",
+    }
+    tables = [_matrix(work, titles[work], own) for work in WORKS if (own := [c for c in cells if c.work == work])]
+    return [*tables, trainer, _aims(checks, notes)]

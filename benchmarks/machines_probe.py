@@ -1,0 +1,199 @@
+"""A training under a condition in a process of its own: `python -m benchmarks.machines_probe QUESTIONS`.
+
+Answers questions, a line of JSON each, until its input ends. The condition's environment and affinity are set by who
+starts it; here is what the script itself does: its number of threads, what it computes beside, whether it reads.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, IterableDataset
+
+import openhpu
+from benchmarks import drawn_models, models, timing
+from benchmarks.models import Training, Workload
+from openhpu import hpu
+
+_CPU_BEFORE_S = 0.5
+_RECIPES_S = 240.0
+# Lazy mode knows a step by its last sixteen sights.
+_SETTLINGS, _SETTLING_STEPS, _SETTLING_S = 2, 20, 3.0
+
+
+class _Batches(IterableDataset[tuple[Tensor, Tensor]]):
+    """The same batch again and again, a new tensor each time, so that losses can be compared."""
+
+    def __init__(self, inputs: Tensor, target: Tensor):
+        self.inputs, self.target = inputs, target
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        while True:
+            yield self.inputs.clone(), self.target.clone()
+
+
+def workload_named(name: str, seed: int) -> Workload:
+    """MLP, GPT, ConvNet, or the one that `seed` draws."""
+    known = {"MLP": models.MLP, "GPT": models.GPT_SMALL, "ConvNet": models.CONVNET}
+    return known.get(name) or drawn_models.drawn(seed)
+
+
+def _replayed(training: Training) -> tuple[Callable[[], Tensor], list[float]]:
+    """The whole step as a captured graph; the losses of the step before the capture and of the capture itself."""
+    losses = [training.step().item()]
+    training.optimizer.zero_grad(set_to_none=True)
+    graph = hpu.HPUGraph()
+    with hpu.graph(graph):
+        loss = training.step()
+    losses.append(loss.item())
+
+    def step() -> Tensor:
+        graph.replay()
+        return loss
+
+    return step, losses
+
+
+class Script:
+    """A training loop as somebody wrote it: mode, and what the loop does beside the step."""
+
+    def __init__(self, asked: dict[str, Any]):
+        condition, workload = asked["condition"], workload_named(asked["work"], asked["seed"])
+        if condition == "1 thread":
+            torch.set_num_threads(1)
+        if condition == "CPU before":
+            before = workload.training("cpu")
+            start = time.perf_counter()
+            while time.perf_counter() - start < _CPU_BEFORE_S:
+                before.step().item()
+        self.on_hpu = asked["device"] == "hpu"
+        self.reads = condition == "loss read"
+        self._losses: list[float] = []
+        self._device = asked["device"]
+        self._replays, self._lazy = asked["mode"] == "replay", asked["mode"] == "lazy"
+        self._training = workload.training(asked["device"], **asked["optimizer"])
+        if asked["compiled"]:
+            # Not `model.compile()`, which compiles no forward of torch.nn's own, such as Sequential's.
+            self._training.model = torch.compile(self._training.model)  # type: ignore[assignment]
+        self._step: Callable[[], Tensor] = self._training.step
+        if self._replays:
+            self._step, self._losses = _replayed(self._training)
+        self._factors = torch.randn(512, 512) if condition == "CPU product" else None
+        self._batches: Iterator[tuple[Tensor, Tensor]] | None = None
+        if condition == "DataLoader":
+            loader = DataLoader(_Batches(*workload.batch()), batch_size=None, num_workers=2)
+            self._batches = iter(loader)
+
+    def step(self) -> Tensor:
+        """One step of the loop; the loss, on the device."""
+        if self._factors is not None:
+            torch.mm(self._factors, self._factors)
+        training = self._training
+        if self._batches is not None:
+            inputs, target = next(self._batches)
+            if self._replays:  # a graph reads where it was captured
+                training.inputs.copy_(inputs)
+                training.target.copy_(target)
+            else:
+                training.inputs, training.target = inputs.to(self._device), target.to(self._device)
+        loss = self._step()
+        if self.reads:
+            loss.item()
+        return loss
+
+    def wait(self) -> None:
+        """Wait until everything that was issued is done."""
+        if self.on_hpu:
+            hpu.synchronize()
+
+    def losses(self, steps: int) -> dict[str, Any]:
+        """Losses of the first `steps` steps; seconds that a step takes once what recurs is compiled."""
+        losses: list[Any] = list(self._losses)
+        while len(losses) < steps:
+            loss = self.step()
+            # A read in a loop that has none would be a habit that lazy mode learns; a graph writes the same tensor.
+            losses.append(loss.item() if self._replays else loss)
+        losses = [float(loss) for loss in losses]
+        self.settle(0)
+        return {"losses": losses, "step": self.turn(3, 1.0)}
+
+    def settle(self, waits: int) -> None:
+        """Step, waiting for each or not, until lazy mode knows how the loop goes, and what recurs is compiled."""
+        for _ in range(_SETTLINGS if self._lazy else 1):
+            start = time.perf_counter()
+            for _ in range(_SETTLING_STEPS):
+                self.step()
+                if waits:
+                    self.wait()
+                if time.perf_counter() - start > _SETTLING_S:
+                    break
+            self.wait()
+            if self.on_hpu:
+                openhpu.wait_for_recipes(_RECIPES_S)
+
+    def turn(self, calls: int, seconds: float) -> float:
+        """Seconds a step over `calls` steps, or fewer where issuing them takes longer than `seconds`.
+
+        Where each step ends in a read a step's time is its own, and the median is taken. Elsewhere the host is ahead of
+        the device: the time until all were done is divided by their number.
+        """
+        clock, times = time.perf_counter, []
+        self.wait()
+        start = before = clock()
+        for _ in range(calls):
+            self.step()
+            now = clock()
+            times.append(now - before)
+            before = now
+            if now - start > seconds:
+                break
+        if self.reads:
+            return statistics.median(times)
+        self.wait()
+        return (clock() - start) / len(times)
+
+    def tail(self, calls: int, seconds: float) -> list[float]:
+        """Seconds of each of `calls` steps, or fewer as above, each waited for: so each has an end that one can see."""
+        clock, times = time.perf_counter, []
+        self.wait()
+        first = clock()
+        for _ in range(calls):
+            start = clock()
+            self.step()
+            self.wait()
+            now = clock()
+            times.append(now - start)
+            if now - first > seconds:
+                break
+        return times
+
+    def counters(self, steps: int) -> dict[str, int]:
+        """The device's counters over `steps` steps."""
+        openhpu.reset_counters()
+        for _ in range(steps):
+            self.step()
+        self.wait()
+        return openhpu.counters()
+
+
+def main(arguments: str) -> None:
+    """Serve questions until the input ends."""
+    answers, sys.stdout = sys.stdout, sys.stderr  # libraries print
+    asked = json.loads(arguments)
+    if asked["calm"]:
+        timing.calm_malloc()
+    script = Script(asked)
+    for line in sys.stdin:
+        question, *numbers = json.loads(line)
+        print(json.dumps(getattr(script, question)(*numbers)), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
