@@ -37,13 +37,19 @@ class WaitedCommand final : public device::Command {
  public:
   WaitedCommand(const OpKernel& kernel, device::Device& device, c10::Stack& stack, c10::SmallVectorImpl<int64_t>& ordinals,
                 std::exception_ptr& error, Claim claim)
-      : kernel_(kernel), device_(device), stack_(stack), ordinals_(ordinals), error_(error), claim_(std::move(claim)) {}
+      : kernel_(kernel),
+        device_(device),
+        stack_(stack),
+        ordinals_(ordinals),
+        error_(error),
+        claim_(std::move(claim)),
+        threads_(threads_for(largest_tensor(stack))) {}
   const char* name() const override { return kernel_.name().c_str(); }
-  bool runs_anywhere() const noexcept override { return threads_for(largest_tensor(stack_)) == 1; }
+  bool runs_anywhere() const noexcept override { return threads_ == 1; }
   void run() override {
     if (!claim_.take()) return;
     try {
-      apply_kernel_threads(largest_tensor(stack_));
+      apply_threads(threads_);
       device::MemoryPool::AccessScope access(device_.memory());
       KernelScope scope(device_.workspace(), nullptr, 0, /*record=*/true);
       kernel_.call_cpu(stack_);
@@ -60,6 +66,7 @@ class WaitedCommand final : public device::Command {
   c10::SmallVectorImpl<int64_t>& ordinals_;
   std::exception_ptr& error_;
   Claim claim_;
+  const int threads_;  // the stack is the submitter's, who may be gone
 };
 
 // A resizable CPU storage over the memory of an hpu storage, for operators whose effect on `out=` is not known yet.
