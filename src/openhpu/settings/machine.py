@@ -35,6 +35,7 @@ def device_memory(root: str = "/") -> int:
 
 def _groups(root: Path) -> list[tuple[Path, tuple[str, str, str, str]]]:
     found = []
+    mounts: tuple[str, ...]
     for line in _lines(root / "proc/self/cgroup"):  # "4:memory:/a/b", "0::/a/b"
         _, controllers, path = [*line.split(":", 2), "", ""][:3]
         if not controllers:
