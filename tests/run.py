@@ -1,8 +1,8 @@
 """Runs the Python tests, a process for each suite: `python -m tests.run [--only SUITE ...] [PYTEST ARGUMENT ...]`.
 
-Suites are kept apart because they load and configure the device differently. Everything is passed on to each pytest.
-The last line is the total, `N passed, N failed, N skipped`; an error outside a test counts as failed. Exit code 0
-means that something ran and nothing failed.
+Suites are kept apart because they load and configure the device differently; two run at a time, and what one prints
+appears when it ends. Everything is passed on to each pytest. The last line is the total, `N passed, N failed,
+N skipped`; an error outside a test counts as failed. Exit code 0 means that something ran and nothing failed.
 """
 
 from __future__ import annotations
@@ -12,17 +12,24 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 TIMEOUT_S = 2400  # of one suite: a hang is a failure, not a wait
+LANES = min(2, os.cpu_count() or 1)
+SLOWEST = 20  # tests whose time is printed, of each suite
 NOTHING_COLLECTED = 5
 LAZY = {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "off"}
 COMPILED = {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "sync", "PT_HPU_RECIPE_CACHE_CONFIG": ""}
+
+
+_printing = threading.Lock()
 
 
 class Suite(NamedTuple):
@@ -37,11 +44,12 @@ class Suite(NamedTuple):
         return [str(path.relative_to(ROOT)) for path in found if path.is_file() or any(path.rglob("test_*.py"))]
 
 
+# In the order in which they begin: the longest first.
 SUITES = {
-    "python": Suite("tests/python"),
-    "hpu": Suite("tests/hpu"),
-    # The device's tests again, with every operator recorded and run node by node; and those of lazy mode alone.
+    # The device's tests with every operator recorded and run node by node; and those of lazy mode alone.
     "lazy": Suite("tests/hpu", LAZY),
+    "hpu": Suite("tests/hpu"),
+    "python": Suite("tests/python"),
     "compiled": Suite("tests/hpu/test_compiled_*.py", COMPILED),
     "fuzz": Suite("tests/fuzz", LAZY),
     "conformance": Suite("tests/conformance"),
@@ -61,23 +69,32 @@ def read(report: Path) -> Counter[str]:
 
 def run_suite(name: str, suite: Suite, arguments: list[str]) -> Counter[str]:
     """Outcomes of one suite. A process that dies counts as one failure more than it reported."""
-    print(f"=== {name}", flush=True)
+    print(f"=== {name} begins", flush=True)
+    started = time.monotonic()
+    note = ""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         command = [
             sys.executable, "-m", "pytest", *suite.paths(), "-q", f"--junit-xml={report}",
-            "-o", "faulthandler_timeout=300", *arguments,
+            "-o", "faulthandler_timeout=300", f"--durations={SLOWEST}", *arguments,
         ]  # fmt: skip
         environment = {**os.environ, "OPENHPU_MODULE_LOCKS": "0", **suite.environment}
-        try:
-            code = subprocess.run(command, cwd=ROOT, env=environment, timeout=TIMEOUT_S, check=False).returncode
-        except subprocess.TimeoutExpired:
-            print(f"{name}: not finished after {TIMEOUT_S} s", flush=True)
-            code = -1
+        output = Path(folder) / "output"
+        with output.open("w") as log:
+            try:
+                code = subprocess.run(
+                    command, cwd=ROOT, env=environment, timeout=TIMEOUT_S, check=False, stdout=log, stderr=log
+                ).returncode
+            except subprocess.TimeoutExpired:
+                note = f"{name}: not finished after {TIMEOUT_S} s\n"
+                code = -1
         counts = read(report) if report.exists() else Counter()
+        printed = output.read_text(errors="replace")
     if code not in (0, NOTHING_COLLECTED) and not counts["failed"]:
-        print(f"{name}: pytest ended with {code}", flush=True)
+        note += f"{name}: pytest ended with {code}\n"
         counts["failed"] += 1
+    with _printing:
+        print(f"{printed}{note}=== {name} ended after {time.monotonic() - started:.0f} s", flush=True)
     return counts
 
 
@@ -87,9 +104,10 @@ def main(arguments: list[str]) -> int:
     options, passed_on = parser.parse_known_args(arguments)
     started = time.monotonic()
     total: Counter[str] = Counter()
-    for name in options.only or SUITES:
-        if SUITES[name].paths():
-            total += run_suite(name, SUITES[name], passed_on)
+    names = [name for name in options.only or SUITES if SUITES[name].paths()]
+    with ThreadPoolExecutor(LANES) as lanes:
+        for counts in lanes.map(lambda name: run_suite(name, SUITES[name], passed_on), names):
+            total += counts
     print(f"{time.monotonic() - started:.0f} s")
     print(f"{total['passed']} passed, {total['failed']} failed, {total['skipped']} skipped")
     return 0 if total["passed"] and not total["failed"] else 1
