@@ -25,7 +25,7 @@ def test_states_restore(hpu):
 
 def test_seeds(hpu):
     hpu.manual_seed_all(11)
-    assert [generator.initial_seed() for generator in hpu.default_generators] == [11]
+    assert [generator.initial_seed() for generator in hpu.default_generators] == [11] * 8  # every index
     assert hpu.random.default_generators[0].initial_seed() == 11
     assert hpu.seed() == hpu.initial_seed()
     assert hpu.seed_all() == hpu.initial_seed()
@@ -35,7 +35,9 @@ def test_seeds(hpu):
 
 def test_fork_rng(hpu):
     torch.manual_seed(1)
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(
+        devices=range(torch.hpu.device_count())
+    ):  # without, PyTorch warns where there are several
         inside = torch.rand(3, device="hpu")
     assert torch.equal(inside, torch.rand(3, device="hpu"))
 
