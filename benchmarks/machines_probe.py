@@ -128,7 +128,7 @@ class Script:
         """Step, waiting for each or not, until lazy mode knows how the loop goes, and what recurs is compiled."""
         for _ in range(_SETTLINGS if self._lazy else 1):
             start = time.perf_counter()
-            for _ in range(_SETTLING_STEPS):
+            for _ in range(_SETTLING_STEPS if self._lazy else 3):
                 self.step()
                 if waits:
                     self.wait()
