@@ -28,7 +28,7 @@ from typing import Any
 import torch
 
 from benchmarks import drawn_models, timing
-from benchmarks.children import ChildError, TimedChild
+from benchmarks.children import TimedChild
 from benchmarks.report import Cell, Table
 from benchmarks.timing import ROUNDS_TO_QUOTE, Peer, Samples, Spread, in_turns
 from benchmarks.trainer_probe import FIRST
@@ -70,6 +70,7 @@ _QUICK = (
 )  # fmt: skip
 
 EAGER, LAZY, REPLAY = "hpu, eager", "hpu, lazy", "hpu, replay"
+MODES = (EAGER, LAZY, REPLAY)
 CPU, FUSED, AGAIN, COMPILED = "CPU", "CPU, fused", "CPU, fused, again", "compile, fused"
 _FUSED = {"optimizer": {"fused": True}}
 PEERS: dict[str, dict[str, Any]] = {
@@ -92,6 +93,11 @@ _START_S, _LEAST_START_S, _ANSWER_S = 300.0, 120.0, 90.0
 _LEAST_ROUNDS, _LEAST_CELL_S = 2, 5.0
 
 REACHED, WITHIN, MISSED = "reached", "within the spread", "missed"
+
+
+def _in_short(error: Exception) -> str:
+    """The last line, which says what it was; all of it is on stderr."""
+    return (str(error).splitlines() or [repr(error)])[-1]
 
 
 def _say(text: str) -> None:
@@ -159,6 +165,7 @@ class Measured:
     samples: dict[str, Samples] = field(default_factory=dict)
     tails: dict[str, list[float]] = field(default_factory=dict)
     counters: dict[str, int] = field(default_factory=dict)  # of ten lazy steps
+    refused: dict[str, str] = field(default_factory=dict)  # peers that can't do it, with the reason
     failed: str = ""
 
     @property
@@ -234,7 +241,7 @@ def _check_losses(what: str, losses: dict[str, list[float]], drawn: bool) -> Non
 
 
 def _measure(work: str, condition: Condition, seed: int, rounds: int, seconds: float) -> Measured:
-    """Measure a cell, in about so many seconds. ChildError, AssertionError."""
+    """Measure a cell, in about so many seconds. Raises ChildError, or AssertionError where losses differ."""
     found, start = Measured(work, condition.name), time.monotonic()
     start_s = min(_START_S, max(_LEAST_START_S, 4 * seconds))
     core = min(os.sched_getaffinity(0)) if condition.one_core else None
@@ -253,18 +260,24 @@ def _measure(work: str, condition: Condition, seed: int, rounds: int, seconds: f
             )  # fmt: skip
             groups.append(_Copies(name, [stack.enter_context(start_one()) for _ in range(condition.at_once)]))
         everyone = [child for group in groups for child in group.children]
-        stack.callback(lambda: [child.end() for child in everyone])  # together, before each is waited for
+        for child in everyone:
+            stack.callback(child.end)  # all of them, before the first is waited for
         for child in everyone:  # all at once: it is imports, mostly
             child.ask("losses", _WARM_UP)
         losses: dict[str, list[float]] = {}
-        for group in groups:
+        for group in list(groups):
             answers = [child.answer(start_s) for child in group.children]
+            if refused := next((a["refused"] for a in answers if "refused" in a), ""):
+                found.refused[group.name] = refused
+                groups.remove(group)
+                continue
             losses |= {group.name if i == 0 else f"{group.name} ({i})": a["losses"] for i, a in enumerate(answers)}
         _check_losses(found.name, losses, work == DRAWN)
 
         turn_s = _TURN_S * condition.at_once
         # The times in these answers were taken while others started.
-        step = max(answer["step"] for answer in groups[list(PEERS).index(CPU)].all(_ANSWER_S, "losses", 0))
+        by_name = {group.name: group for group in groups}
+        step = max(answer["step"] for answer in by_name[CPU].all(_ANSWER_S, "losses", 0))
         calls = max(2, min(300, round(turn_s / step)))
         limit = turn_s * _SLOWEST
 
@@ -285,7 +298,7 @@ def _measure(work: str, condition: Condition, seed: int, rounds: int, seconds: f
         tails = work == "MLP"
         affordable = int(left * (0.6 if tails else 0.9) / max(took, 1e-3)) - 2
         found.samples = in_turns(peers, max(_LEAST_ROUNDS, min(rounds, affordable)), calls)
-        lazy = groups[list(PEERS).index(LAZY)]
+        lazy = by_name[LAZY]
         found.counters = lazy.all(_ANSWER_S, "counters", 10)[0]
         if tails:
             lazy.all(start_s, "settle", 1)
@@ -335,7 +348,11 @@ def _matrix(work: str, title: str, cells: Sequence[Measured]) -> Table:
             table.rows.append([cell.condition, "FAILED", *[""] * (len(table.columns) - 2)])
             table.notes.append(f"{cell.condition}: FAILED: {cell.failed}")
             continue
-        for mode in (EAGER, LAZY, REPLAY):
+        for mode in MODES:
+            if mode in cell.refused:
+                table.rows.append([cell.condition, mode, "can't be captured", *[""] * (len(table.columns) - 3)])
+                table.notes.append(f"{cell.condition}, {mode}: {cell.refused[mode]}")
+                continue
             checks = cell.checks(mode)
             row: list[Cell] = [cell.condition, mode]
             row += [_ms(cell.samples[p]) if p in cell.samples else "" for p in (mode, CPU, FUSED, COMPILED)]
@@ -421,10 +438,10 @@ def _trainer(models: Sequence[str], rounds: int, deadline: float) -> tuple[Table
             for peer, loss in losses.items():
                 if not math.isclose(loss, losses[CPU], rel_tol=1e-2):
                     raise AssertionError(f"loss {loss} of {peer}, {losses[CPU]} of the CPU")
-        except (ChildError, AssertionError, OSError) as error:
-            _say(f"Trainer, {model} FAILED: {error}")
+        except Exception as error:
+            _say(f"Trainer, {model} FAILED: {type(error).__name__}: {error}")
             table.rows.append([model, "FAILED", *[""] * 6])
-            table.notes.append(f"{model}: FAILED: {error}")
+            table.notes.append(f"{model}: FAILED: {_in_short(error)}")
             continue
         spread = spread_of(steps["CPU, again"], steps[CPU])
         spread_first = spread_of(firsts["CPU, again"], firsts[CPU])
@@ -475,9 +492,9 @@ def machines(rounds: int, seed: int | None = None, minutes: float | None = None)
         before = time.monotonic()
         try:
             cell = _measure(work, condition, seed, rounds, seconds)
-        except (ChildError, AssertionError, OSError) as error:
-            cell = Measured(work, name, failed=str(error))
-            _say(f"{cell.name} FAILED: {error}")
+        except Exception as error:  # one cell's failure leaves the others what was measured
+            cell = Measured(work, name, failed=_in_short(error))
+            _say(f"{cell.name} FAILED: {type(error).__name__}: {error}")
         cells.append(cell)
         _say(f"{number + 1} of {len(plan)}: {cell.name}: {time.monotonic() - before:.0f} s")
 
@@ -486,7 +503,8 @@ def machines(rounds: int, seed: int | None = None, minutes: float | None = None)
         (f"{cell.name}, {mode}", check)
         for cell in cells
         if not cell.failed
-        for mode in (EAGER, LAZY, REPLAY)
+        for mode in MODES
+        if mode in cell.samples
         for check in cell.checks(mode)
     ] + trainer_checks
     notes = [f"The drawn model: --seed {seed}.", *(f"{c.name} ({c.title})." for c in CONDITIONS if c.name != c.title)]

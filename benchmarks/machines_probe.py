@@ -76,6 +76,7 @@ class Script:
         self.on_hpu = asked["device"] == "hpu"
         self.reads = condition == "loss read"
         self._losses: list[float] = []
+        self._refusal = ""
         self._device = asked["device"]
         self._replays, self._lazy = asked["mode"] == "replay", asked["mode"] == "lazy"
         self._training = workload.training(asked["device"], **asked["optimizer"])
@@ -84,7 +85,10 @@ class Script:
             self._training.model = torch.compile(self._training.model)  # type: ignore[assignment]
         self._step: Callable[[], Tensor] = self._training.step
         if self._replays:
-            self._step, self._losses = _replayed(self._training)
+            try:
+                self._step, self._losses = _replayed(self._training)
+            except RuntimeError as error:  # operators that fall back can't be captured
+                self._refusal = str(error)
         self._factors = torch.randn(512, 512) if condition == "CPU product" else None
         self._batches: Iterator[tuple[Tensor, Tensor]] | None = None
         if condition == "DataLoader":
@@ -114,7 +118,12 @@ class Script:
             hpu.synchronize()
 
     def losses(self, steps: int) -> dict[str, Any]:
-        """Losses of the first `steps` steps; seconds that a step takes once what recurs is compiled."""
+        """Losses of the first `steps` steps; seconds that a step takes once what recurs is compiled.
+
+        Or why the step can't be captured, after which nothing else can be asked.
+        """
+        if self._refusal:
+            return {"refused": self._refusal}
         losses: list[Any] = list(self._losses)
         while len(losses) < steps:
             loss = self.step()
@@ -128,7 +137,7 @@ class Script:
         """Step, waiting for each or not, until lazy mode knows how the loop goes, and what recurs is compiled."""
         for _ in range(_SETTLINGS if self._lazy else 1):
             start = time.perf_counter()
-            for _ in range(_SETTLING_STEPS):
+            for _ in range(_SETTLING_STEPS if self._lazy else 3):
                 self.step()
                 if waits:
                     self.wait()
