@@ -66,7 +66,7 @@ CODE = """
             time.sleep(delay)
             while not over.is_set():
                 os.kill(os.getpid(), signal.SIGINT)
-                over.wait(30)  # Python drops an interrupt that meets a destructor
+                over.wait(1)  # Python drops an interrupt that meets a destructor
         thread = threading.Thread(target=press)
         thread.start()
         state = None
