@@ -120,7 +120,10 @@ class Compilations:
 
         # The core first: somebody may be waiting for its answer.
         _C.recipe_failed(identity, message)
-        _, description = self._asked.pop(identity)
+        asked = self._asked.pop(identity, None)
+        if asked is None:  # answered before
+            return
+        _, description = asked
         if not description.get("symbols"):  # where one recipe for all sizes fails, each size gets its own
             _warn_failure(message, *_identify(description))
 
