@@ -86,6 +86,8 @@ PEERS: dict[str, dict[str, Any]] = {
 _MINUTES, _QUICK_MINUTES = 28.0, 2.7
 _WARM_UP = 6
 _TURN_S = 0.1
+# A turn ends in a wait: with fewer steps, lazy mode would take that for the loop's habit.
+_LEAST_CALLS = 5
 _SLOWEST = 10.0  # a turn ends after so many times what it should take
 _TAIL_STEPS, _TAIL_TURNS = 1000, 5
 # A start may have to compile recipes; afterwards nothing does.
@@ -96,8 +98,9 @@ REACHED, WITHIN, MISSED = "reached", "within the spread", "missed"
 
 
 def _in_short(error: Exception) -> str:
-    """The last line, which says what it was; all of it is on stderr."""
-    return (str(error).splitlines() or [repr(error)])[-1]
+    """The first line and the last, which say what it was; all of it is on stderr."""
+    lines = str(error).splitlines() or [repr(error)]
+    return " ... ".join(dict.fromkeys((lines[0], lines[-1])))
 
 
 def _say(text: str) -> None:
@@ -278,7 +281,7 @@ def _measure(work: str, condition: Condition, seed: int, rounds: int, seconds: f
         # The times in these answers were taken while others started.
         by_name = {group.name: group for group in groups}
         step = max(answer["step"] for answer in by_name[CPU].all(_ANSWER_S, "losses", 0))
-        calls = max(2, min(300, round(turn_s / step)))
+        calls = max(_LEAST_CALLS, min(300, round(turn_s / step)))
         limit = turn_s * _SLOWEST
 
         def peer(group: _Copies) -> Peer:
