@@ -62,12 +62,12 @@ class TimedChild(Answering):
             os.sched_setaffinity(0, cores)
         return self
 
-    def __exit__(self, kind: object, *_: object) -> None:
+    def __exit__(self, *error: object) -> None:
         child = self._child
         assert child.stdout
         self.end()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(_FAREWELL_S if kind is None else 0)
+            child.wait(_FAREWELL_S if error[0] is None else 0)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
         child.wait()
