@@ -1,5 +1,8 @@
 """Graphs that ran as recipes: the values of the CPU, whatever aliases what. One compilation for many programs."""
 
+import itertools
+import warnings
+
 import pytest
 import torch
 
@@ -153,3 +156,22 @@ def test_convolutions_among_other_operators(compiled):
     actual = compiled(function)
     torch.testing.assert_close(to_cpu(actual), to_cpu(expected), rtol=1e-4, atol=1e-5)
     assert [t.stride() for t in actual] == [t.stride() for t in expected]
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_tensors_that_change_places_get_what_the_others_had(count):
+    given = [torch.full((64, 64), float(k), device="hpu") for k in range(count)]
+    torch.hpu.synchronize()
+
+    def rotate():
+        kept = given[0].clone()
+        for to, source in itertools.pairwise(given):
+            to.copy_(source)
+        given[-1].copy_(kept)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it runs node by node, and says so
+        for turn in range(1, 6):
+            rotate()
+            torch.hpu.synchronize()
+            assert [t.unique().tolist() for t in given] == [[float((k + turn) % count)] for k in range(count)]

@@ -8,11 +8,15 @@ from openhpu.compiler.passes.bool_bytes import bool_bytes
 from openhpu.compiler.passes.channels_last import channels_last
 from openhpu.compiler.passes.distinct_outputs import distinct_outputs
 from openhpu.compiler.passes.empty_lists import empty_lists
+from openhpu.compiler.passes.exchanged_inputs import exchanged_inputs
 from openhpu.compiler.passes.explicit_numbers import explicit_numbers
 from openhpu.compiler.passes.fast_tanh import fast_tanh
 from openhpu.compiler.passes.float_zeros import float_zeros
 
-_PASSES = (bool_bytes, empty_lists, distinct_outputs, float_zeros, fast_tanh, explicit_numbers, channels_last)
+_PASSES = (
+    exchanged_inputs, bool_bytes, empty_lists, distinct_outputs, float_zeros, fast_tanh, explicit_numbers,
+    channels_last,
+)  # fmt: skip
 
 
 def run(graph: GraphModule) -> None:

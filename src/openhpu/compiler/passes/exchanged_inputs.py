@@ -1,0 +1,45 @@
+"""A graph in which inputs change places (a swap, a rotation) is refused, and runs node by node.
+
+What is written into inputs is copied there at the graph's end. Inductor takes a copy of an input for the input itself,
+so that the second of two such copies would read what the first has just written.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch.fx import GraphModule, Node
+
+from openhpu.compiler.errors import CannotCompile
+
+# What is, in other memory, the contents of one of its arguments.
+_COPIES = {
+    torch.ops.aten.clone.default: 0,
+    torch.ops.aten.copy.default: 1,
+    torch.ops.aten.lift_fresh_copy.default: 0,
+    torch.ops.aten._to_copy.default: 0,
+}
+
+
+def exchanged_inputs(graph: GraphModule) -> None:
+    """Raises CannotCompile where an input gets the contents of another that was overwritten before."""
+    written: set[Node] = set()
+    for node in graph.graph.nodes:
+        if node.target is not torch.ops.aten.copy_.default:
+            continue
+        target, source = node.args[0], node.args[1]
+        if isinstance(source, Node) and _origin(source) in written:
+            raise CannotCompile(
+                "tensors exchange their contents in it; what each gets must be kept aside first", "aten::copy_"
+            )
+        assert isinstance(target, Node)
+        written.add(_origin(target))
+
+
+def _origin(node: Node) -> Node:
+    """The node whose contents this one has, as a view or a copy."""
+    while node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload):
+        place = 0 if node.target.is_view else _COPIES.get(node.target)
+        if place is None or not isinstance(node.args[place], Node):
+            break
+        node = node.args[place]  # type: ignore[assignment]
+    return node
