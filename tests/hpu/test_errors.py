@@ -226,32 +226,32 @@ def test_a_cpu_tensor_without_dimensions_is_accepted_as_a_number(function):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: torch.ones(1, device="hpu:7"),
-        lambda: torch.empty(1, device="hpu:7"),
-        lambda: torch.ones(1).to("hpu:7"),
-        lambda: torch.ones(1, device="hpu").to("hpu:7"),
-        lambda: torch.hpu.set_device(7),
-        lambda: torch.hpu.synchronize(7),
-        lambda: torch.hpu.memory_stats(7),
-        lambda: torch.hpu.device(7).__enter__(),
-        lambda: torch.Stream(device="hpu:7"),
-        lambda: torch.Generator(device="hpu:7"),
-        lambda: torch.hpu.get_rng_state(7),
-        lambda: torch.accelerator.set_device_index(7),
-        lambda: torch.nn.Linear(2, 2, device="hpu:7"),
-        lambda: torch.ones(1).hpu(7),
-        lambda: torch.nn.Linear(2, 2).hpu(7),
-        lambda: torch.arange(3, device="hpu:7"),
-        lambda: torch.rand(3, device="hpu:7"),
-        lambda: torch.tensor([1.0], device="hpu:7"),
-        lambda: torch.UntypedStorage(4, device="hpu:7"),
+        lambda: torch.ones(1, device="hpu:8"),
+        lambda: torch.empty(1, device="hpu:8"),
+        lambda: torch.ones(1).to("hpu:8"),
+        lambda: torch.ones(1, device="hpu").to("hpu:8"),
+        lambda: torch.hpu.set_device(8),
+        lambda: torch.hpu.synchronize(8),
+        lambda: torch.hpu.memory_stats(8),
+        lambda: torch.hpu.device(8).__enter__(),
+        lambda: torch.Stream(device="hpu:8"),
+        lambda: torch.Generator(device="hpu:8"),
+        lambda: torch.hpu.get_rng_state(8),
+        lambda: torch.accelerator.set_device_index(8),
+        lambda: torch.nn.Linear(2, 2, device="hpu:8"),
+        lambda: torch.ones(1).hpu(8),
+        lambda: torch.nn.Linear(2, 2).hpu(8),
+        lambda: torch.arange(3, device="hpu:8"),
+        lambda: torch.rand(3, device="hpu:8"),
+        lambda: torch.tensor([1.0], device="hpu:8"),
+        lambda: torch.UntypedStorage(4, device="hpu:8"),
     ],
 )
 def test_a_wrong_device_index_is_an_error_that_says_what_there_is(make):
     with pytest.raises((RuntimeError, AssertionError, ValueError)) as caught:
         make()
     text = str(caught.value)
-    assert "7" in text
+    assert "8" in text
     assert re.search(r"out of range|invalid|1 device", text, re.IGNORECASE), text
     assert torch.hpu.current_device() == 0
     assert usable()
