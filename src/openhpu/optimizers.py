@@ -50,7 +50,7 @@ def _before_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     known = _known.get(optimizer)
     if known is None:
         known = _known[optimizer] = _Known()
-        optimizer.register_state_dict_pre_hook(_before_saving)
+        optimizer.register_state_dict_pre_hook(put_back)
     _put_back(known)
     if known.state != id(optimizer.state) or len(known.groups) > len(optimizer.param_groups):
         known.groups.clear()  # a state was loaded, or groups were replaced
@@ -75,8 +75,8 @@ def _after_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
         _put_back(known)
 
 
-def _before_saving(optimizer: Any) -> None:
-    """What a step that raised has left."""
+def put_back(optimizer: Any) -> None:
+    """Make options what they are outside of a step, where a step has raised."""
     _after_step(optimizer, (), {})
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from openhpu import optimizers
 from openhpu.compiled_steps.reachable import Reachable
 
 Container = dict[Any, Any]
@@ -14,6 +15,8 @@ Container = dict[Any, Any]
 
 def hyperparameters(reached: Reachable) -> Hashable:
     """The values of all options of all optimizers, and which modules are in training mode."""
+    for optimizer in reached.optimizers:
+        optimizers.put_back(optimizer)
     options = tuple(
         (name, _value(value))
         for optimizer in reached.optimizers
