@@ -1,8 +1,7 @@
 """Runs the Python tests, a process for each suite: `python -m tests.run [--only SUITE ...] [PYTEST ARGUMENT ...]`.
 
-Suites are kept apart because they load and configure the device differently; two run at a time, and what one prints
-appears when it ends. Everything is passed on to each pytest. The last line is the total, `N passed, N failed,
-N skipped`; an error outside a test counts as failed. Exit code 0 means that something ran and nothing failed.
+Suites are kept apart because they load and configure the device differently. What one prints appears when it ends.
+Everything is passed on to each pytest. The last line is the total, `N passed, N failed, N skipped`; an error outside a test counts as failed. Exit code 0 means that something ran and nothing failed.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 TIMEOUT_S = 2400  # of one suite: a hang is a failure, not a wait
-LANES = min(2, os.cpu_count() or 1)
+LANES = 1  # two starve the compilers of recipes, whose priority is the lowest
 SLOWEST = 20  # tests whose time is printed, of each suite
 NOTHING_COLLECTED = 5
 LAZY = {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "off"}
