@@ -1,7 +1,8 @@
 """Runs the Python tests, a process for each suite: `python -m tests.run [--only SUITE ...] [PYTEST ARGUMENT ...]`.
 
 Suites are kept apart because they load and configure the device differently. What one prints appears when it ends.
-Everything is passed on to each pytest. The last line is the total, `N passed, N failed, N skipped`; an error outside a test counts as failed. Exit code 0 means that something ran and nothing failed.
+Everything is passed on to each pytest. The last line is the total, `N passed, N failed, N skipped`; an error outside a
+test counts as failed. Exit code 0 means that something ran and nothing failed.
 """
 
 from __future__ import annotations
