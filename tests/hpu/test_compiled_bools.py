@@ -1,5 +1,7 @@
 """Copies of bools in recipes."""
 
+from .test_compiled_graphs import _PRELUDE
+
 
 def test_copies_of_bools_become_part_of_a_recipe(script):
     script(
