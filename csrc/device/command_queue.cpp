@@ -28,19 +28,44 @@ void pause() {
 #endif
 }
 
-// Polls until `done` or until the time is over. Returns whether it is done.
-template <class Done>
-bool spin(int us, Done done) {
-  if (us <= 0) return done();
-  const auto deadline = Clock::now() + std::chrono::microseconds(us);
-  do {
-    for (int i = 0; i < 64; ++i) {
-      if (done()) return true;
-      pause();
-    }
-  } while (Clock::now() < deadline);
-  return done();
-}
+// How long threads poll before they sleep. Polling is worth it while it has a core to itself: a thread that was put aside
+// in the middle of it has seen that somebody else wants the core, and nobody polls for a while.
+class Polling {
+ public:
+  void set_us(int us) noexcept { us_.store(us, std::memory_order_relaxed); }
+
+  bool crowded(Clock::time_point now = Clock::now()) const noexcept {
+    return now.time_since_epoch().count() < crowded_until_.load(std::memory_order_relaxed);
+  }
+
+  // Polls until `done` or until the time is over. Returns whether it is done.
+  template <class Done>
+  bool operator()(Done done) {
+    const int us = us_.load(std::memory_order_relaxed);
+    if (us <= 0) return done();
+    auto now = Clock::now();
+    if (crowded(now)) return done();
+    const auto deadline = now + std::chrono::microseconds(us);
+    do {
+      for (int i = 0; i < 64; ++i) {
+        if (done()) return true;
+        pause();
+      }
+      const auto before = std::exchange(now, Clock::now());
+      if (now - before > kPutAside) {
+        crowded_until_.store((now + kRest).time_since_epoch().count(), std::memory_order_relaxed);
+        break;
+      }
+    } while (now < deadline);
+    return done();
+  }
+
+ private:
+  static constexpr std::chrono::microseconds kPutAside{100};  // a scheduler's slice is longer, an interrupt shorter
+  static constexpr std::chrono::milliseconds kRest{100};
+  std::atomic<int> us_{CommandQueue::kDefaultSpinUs};
+  std::atomic<Clock::rep> crowded_until_{0};
+};
 
 // Signals are for the host's threads: Python handles them on its main thread only, and a blocking call there is
 // not interrupted by a signal that the worker received.
@@ -82,7 +107,7 @@ struct CommandQueue::Impl {
   const uint32_t generation = fork_generation();
   std::vector<Command*> ring;
   std::thread worker;
-  std::atomic<int> spin_us{kDefaultSpinUs};
+  Polling poll;
   std::atomic<bool> workerless{false};
 
   // Producers. The mutex is never held while blocking: a thread that waits for Python's lock with it would deadlock
@@ -191,7 +216,7 @@ void CommandQueue::Impl::run_worker_init(CommandQueue& queue) {
 
 void CommandQueue::Impl::sleep_until_work(CommandQueue& queue) {
   auto wanted = [&] { return has_work(queue) || stop.load(std::memory_order_relaxed); };
-  if (spin(spin_us.load(std::memory_order_relaxed), wanted)) return;
+  if (poll(wanted)) return;
   worker_sleeps.store(1);
   while (worker_sleeps.load() && !has_work(queue) && !stop.load()) futex_wait(worker_sleeps, 1);
   worker_sleeps.store(0);
@@ -361,7 +386,10 @@ uint64_t CommandQueue::submit(Command* command, OnInterrupt what) {
       }
     }
     if (!command) {
-      if (impl.workerless.load(std::memory_order_relaxed) && !on_worker()) {
+      // Where cores are wanted by others, to wake a worker costs more than most commands.
+      const bool here = impl.workerless.load(std::memory_order_relaxed) ||
+          (impl.worker_sleeps.load() && impl.poll.crowded());
+      if (here && !on_worker()) {
         BlockingWait not_python;  // as PyTorch's own calls of kernels
         impl.run_here(*this, sequence);
       } else {
@@ -402,8 +430,7 @@ bool CommandQueue::wait(uint64_t sequence, OnInterrupt what) {
   }
   BlockingWait waiting;
   impl.run_here(*this, sequence);
-  const int spin_us = impl.wide.load(std::memory_order_relaxed) ? 0 : impl.spin_us.load(std::memory_order_relaxed);
-  if (spin(spin_us, [&] { return completed() >= sequence; })) return true;
+  if (!impl.wide.load(std::memory_order_relaxed) && impl.poll([&] { return completed() >= sequence; })) return true;
   return impl.sleep_until_completed(*this, sequence, waiting, what);
 }
 
@@ -419,7 +446,7 @@ std::unique_ptr<CommandError> CommandQueue::take_error() {
   return std::move(impl_->error);
 }
 
-void CommandQueue::set_spin_us(int us) noexcept { impl_->spin_us.store(us, std::memory_order_relaxed); }
+void CommandQueue::set_spin_us(int us) noexcept { impl_->poll.set_us(us); }
 
 void CommandQueue::set_workerless(bool on) noexcept { impl_->workerless.store(on, std::memory_order_relaxed); }
 

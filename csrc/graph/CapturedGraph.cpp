@@ -89,8 +89,12 @@ const std::shared_ptr<Recipe>& CapturedGraph::recipe() {
     alone_ = false;
     thaw();
   }
-  bool waited = false;
-  if (!own_) recipe_ = cache.recipe_for(program_->graph, program_->hash, waited, /*recurs=*/true, &ask_again_);
+  if (!own_) {
+    GraphCache::Sight sight;
+    sight.recurs = true;
+    recipe_ = cache.recipe_for(program_->graph, program_->hash, sight);
+    ask_again_ = sight.again;
+  }
   return recipe_;
 }
 

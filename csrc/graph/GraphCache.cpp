@@ -142,7 +142,7 @@ void GraphCache::join_family(Entry& entry, const Graph& graph) {
   ++family.attempts;
 }
 
-void GraphCache::request(const Entry& entry, const Graph& graph) {
+void GraphCache::request(const Entry& entry, const Graph& graph, Sight& sight) {
   const auto& c = entry.compilation;
   if (++c->requests > kMostRequests) {
     // The compiler can't take a number as an argument that changes all the time.
@@ -166,6 +166,8 @@ void GraphCache::request(const Entry& entry, const Graph& graph) {
   c->compiled = latest = std::move(compared);
   c->requested_at = c->sights;
   if (!recompilation) return;
+  sight.recompiled = true;
+  if (sight.same_cause) return;
   count(Counter::Recompilations);
   ++recompiled_;
   recompilations_.push_back(std::move(*recompilation));
@@ -303,14 +305,11 @@ bool GraphCache::next_notice(const std::vector<double>& after, WaitNotice& out) 
   }
 }
 
-std::shared_ptr<Recipe> GraphCache::recipe_for(
-    const Graph& graph, uint64_t hash, bool& waited, bool recurs, bool* again) {
+std::shared_ptr<Recipe> GraphCache::recipe_for(const Graph& graph, uint64_t hash, Sight& sight) {
   if (policy_ == CompilePolicy::Off) return nullptr;
   std::unique_lock lock(mutex_);
   const uint64_t known = recompiled_;
-  bool unsettled = false;
-  auto recipe = decide(graph, hash, waited, recurs, unsettled, lock);
-  if (again) *again = unsettled;
+  auto recipe = decide(graph, hash, sight, lock);
   if (C10_LIKELY(recompiled_ == known) || !listening(kRecompilation) || recompilations_.empty()) return recipe;
   const auto r = recompilations_.back();
   lock.unlock();  // a listener takes Python's lock
@@ -320,8 +319,7 @@ std::shared_ptr<Recipe> GraphCache::recipe_for(
   return recipe;
 }
 
-std::shared_ptr<Recipe> GraphCache::decide(
-    const Graph& graph, uint64_t hash, bool& waited, bool recurs, bool& again, Lock& lock) {
+std::shared_ptr<Recipe> GraphCache::decide(const Graph& graph, uint64_t hash, Sight& sight, Lock& lock) {
   const bool fixed = at_fixed_repetition();
   auto entry = find(hash, graph.words);
   if (C10_UNLIKELY(!entry))
@@ -360,33 +358,33 @@ std::shared_ptr<Recipe> GraphCache::decide(
   if (c.state == State::Seen) {
     // A family has been seen before.
     const bool often = fixed ? suffice(c.operators, entry->sights, c.sights, ask) : for_all_sizes || c.sights >= 2;
-    if (sync || recurs || often) request(*entry, graph);
+    if (sync || sight.recurs || often) request(*entry, graph, sight);
   }
-  if (c.state == State::Ready && changed && (c.settled || !fixed)) request(*entry, graph);
+  if (c.state == State::Ready && changed && (c.settled || !fixed)) request(*entry, graph, sight);
   if (c.state == State::Compiling && sync) {
-    waited = true;
+    sight.waited = true;
     wait_for(lock, c);
   }
   if (C10_UNLIKELY(fixed && !c.settled)) {
-    again = true;
+    sight.again = true;
     const bool asked_before = c.state != State::Seen && entry->request == c.requests;
     if (!asked_before || !suffice(c.operators, entry->sights, c.sights - c.requested_at, use)) return nullptr;
     if (c.state == State::Compiling) {
-      waited = true;
+      sight.waited = true;
       wait_for(lock, c);
       if (c.state == State::Compiling) return nullptr;  // interrupted
     }
     c.settled = true;
-    again = false;
+    sight.again = false;
   }
-  if (c.state == State::Failed) again = fixed && for_all_sizes;  // it gets one of its own
+  if (c.state == State::Failed) sight.again = fixed && for_all_sizes;  // it gets one of its own
   if (c.state != State::Ready) return nullptr;
   // A recipe that was asked for before this number was seen to change holds it as a constant.
   if (!c.result->accepts(graph.numbers)) {
-    request(*entry, graph);
-    again = fixed;
+    request(*entry, graph, sight);
+    sight.again = fixed;
     if (!sync) return nullptr;
-    waited = true;
+    sight.waited = true;
     wait_for(lock, c);
     if (c.state != State::Ready || !c.result->accepts(graph.numbers)) return nullptr;
   }

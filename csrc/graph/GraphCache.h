@@ -71,6 +71,19 @@ class GraphCache {
     std::shared_ptr<const Graph> compiled;  // nodes and numbers, as it was when it was last sent to the compiler
   };
 
+  // One sight of a graph.
+  struct Sight {
+    // Said by who asks. That it recurs is known at first sight (a captured graph, which will be replayed).
+    bool recurs = false;
+    // It goes on with a step of which an earlier piece was compiled anew: it has no cause of its own.
+    bool same_cause = false;
+    // The answer. The recipe was not there, and was waited for.
+    bool waited = false;
+    // This repetition counts, so that it is to be asked again at the next one, whatever `version` says.
+    bool again = false;
+    bool recompiled = false;
+  };
+
   void configure(CompilePolicy policy, size_t max_graphs);
   CompilePolicy policy() const noexcept { return policy_; }
 
@@ -78,11 +91,7 @@ class GraphCache {
   // first sight under CompilePolicy::Sync; then it waits for the result. Under deterministic algorithms a recipe takes
   // over at a fixed repetition of the graph, and is waited for there: so what runs never depends on how fast the
   // compiler is. An interrupt (Ctrl-C) ends the wait: then, too, the graph runs node by node.
-  // `waited`: the recipe was not there, and was waited for. `recurs`: that it does is known at first sight (a captured
-  // graph, which will be replayed). `again`: this repetition counts, so that it is to be asked again at the next one,
-  // whatever `version` says.
-  std::shared_ptr<Recipe> recipe_for(
-      const Graph& graph, uint64_t hash, bool& waited, bool recurs = false, bool* again = nullptr);
+  std::shared_ptr<Recipe> recipe_for(const Graph& graph, uint64_t hash, Sight& sight);
   // Asks for a recipe for the caller alone, in which contents of some inputs are constants. Not to be called when the
   // policy is Off.
   std::shared_ptr<Compilation> compile_with(
@@ -133,13 +142,12 @@ class GraphCache {
     std::list<std::shared_ptr<Entry>>::iterator recency;
   };
   using Lock = std::unique_lock<std::mutex>;
-  std::shared_ptr<Recipe> decide(
-      const Graph& graph, uint64_t hash, bool& waited, bool recurs, bool& again, Lock& lock);
+  std::shared_ptr<Recipe> decide(const Graph& graph, uint64_t hash, Sight& sight, Lock& lock);
   bool at_fixed_repetition() const;
   std::shared_ptr<Entry> enter(const Graph& graph, uint64_t hash);
   void join_family(Entry& entry, const Graph& graph);
   std::shared_ptr<Compilation> new_compilation(const Graph& graph);
-  void request(const Entry& entry, const Graph& graph);
+  void request(const Entry& entry, const Graph& graph, Sight& sight);
   void send(const std::shared_ptr<Compilation>& compilation, CompileRequest request);
   std::shared_ptr<const Graph>& latest_like(const Graph& graph);
   struct Wait {

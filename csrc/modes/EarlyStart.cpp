@@ -2,15 +2,18 @@
 
 #include <c10/macros/Macros.h>
 
-namespace openhpu {
-namespace {
-thread_local char this_thread;  // its address tells threads apart
+// <torch/csrc/autograd/graph_task.h> declares it, and includes all of autograd.
+namespace torch::autograd {
+TORCH_API int get_current_graph_task_id();
 }
 
+namespace openhpu {
+
 bool EarlyStart::due(uint64_t prefix, size_t nodes) {
-  if (C10_LIKELY(thread_ == &this_thread)) return false;
-  thread_ = &this_thread;
-  if (nodes == 0) return false;
+  const bool in_backward = torch::autograd::get_current_graph_task_id() >= 0;
+  if (C10_LIKELY(in_backward_ == in_backward)) return false;
+  in_backward_ = in_backward;
+  if (nodes < kLeastNodes) return false;
   if (current_) return true;
   if (first_boundary_ != 0) return false;
   first_boundary_ = prefix;

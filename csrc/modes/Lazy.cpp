@@ -337,9 +337,11 @@ void Recorder::hand_over() {
   const size_t operators = graph_.nodes.size();
   // Of a capture it is the whole that may become a recipe.
   const bool cut = learning_depth > 0 || captured_;
-  bool waited = false;
-  auto recipe = cut ? nullptr : recipe_for_graph(waited);
-  GraphReport report{hash_.value(), recipe != nullptr, cut, waited, operators, graph_.nodes.front().site, {}};
+  GraphCache::Sight sight;
+  sight.same_cause = step_recompiled_;
+  auto recipe = cut ? nullptr : recipe_for_graph(sight);
+  step_recompiled_ = piece_ && (step_recompiled_ || sight.recompiled);
+  GraphReport report{hash_.value(), recipe != nullptr, cut, sight.waited, operators, graph_.nodes.front().site, {}};
   const bool reported = listening(kGraphRecorded) || listening(kCacheHit) || listening(kCacheMiss);
   if (C10_UNLIKELY(reported) && recipe) report.name = recipe->compiled()->manifest().name;
   if (C10_UNLIKELY(captured_)) {
@@ -381,7 +383,7 @@ void Recorder::hand_over() {
   if (C10_UNLIKELY(reported)) report();  // last, since a listener may use the device
 }
 
-std::shared_ptr<Recipe> Recorder::recipe_for_graph(bool& waited) {
+std::shared_ptr<Recipe> Recorder::recipe_for_graph(GraphCache::Sight& sight) {
   struct Open {
     Recorder& recorder;
     explicit Open(Recorder& r) : recorder(r) { set(true); }
@@ -391,7 +393,7 @@ std::shared_ptr<Recipe> Recorder::recipe_for_graph(bool& waited) {
       recorder.deaths_open_ = open;
     }
   } open(*this);
-  return GraphCache::instance().recipe_for(graph_, hash_.value(), waited);
+  return GraphCache::instance().recipe_for(graph_, hash_.value(), sight);
 }
 
 void Recorder::note_step(uint64_t sequence) {

@@ -10,6 +10,7 @@
 
 #include "device/device.h"
 #include "graph/Graph.h"
+#include "graph/GraphCache.h"
 #include "modes/EarlyStart.h"
 #include "runtime/HPUAllocator.h"
 #include "runtime/HPUDevice.h"
@@ -120,7 +121,7 @@ class Recorder {
   };
   uint32_t enter(HPUMemory& memory);
   void hand_over();
-  std::shared_ptr<Recipe> recipe_for_graph(bool& waited);
+  std::shared_ptr<Recipe> recipe_for_graph(GraphCache::Sight& sight);
   bool note_death(HPUMemory& memory);
   bool keep_alive(Member& member);
   void choose_capture();
@@ -143,6 +144,7 @@ class Recorder {
   bool overdue_ = false;  // the graph has its maximal size and found no room
   EarlyStart early_;
   bool piece_ = false;  // what is being handed over is a piece of a step
+  bool step_recompiled_ = false;  // an earlier piece of this step was compiled anew
   Capture* capture_ = nullptr;
   bool captured_ = false;                               // whether the graph being recorded is part of the capture
   std::vector<std::pair<uint32_t, uint32_t>> seeds_;    // in numbers, and which draw of the capture it is

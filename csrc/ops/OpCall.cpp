@@ -1,5 +1,7 @@
 #include "ops/OpCall-inl.h"
 
+#include <c10/core/AutogradState.h>
+
 #include "device/first_seen.h"
 #include "graph/Graph.h"
 #include "modes/Eager.h"
@@ -12,8 +14,24 @@ namespace openhpu {
 
 using ArgKind = OpKernel::ArgKind;
 
+namespace {
+
 // Up to here operands are compared with each other.
 constexpr size_t kCompared = 32;
+
+// Backward runs on the thread that calls it, as on the CPU, and not on one thread for each accelerator: who records needs
+// no second thread, and each hand-over costs what it takes to wake one. PyTorch's switch for it is
+// torch.autograd.set_multithreading_enabled; this sets it once in each thread, and a script that sets it again keeps it.
+void backward_on_this_thread() {
+  static thread_local bool decided = false;
+  if (C10_LIKELY(decided)) return;
+  auto& state = c10::AutogradState::get_tls_state();
+  if (!state.get_multithreading_enabled()) return;  // inference mode too says so, and puts its own state back
+  state.set_multithreading_enabled(false);
+  decided = true;
+}
+
+}  // namespace
 
 OpCall::OpCall(OpKernel& kernel, c10::IValue* args, c10::Stack* results, size_t on_stack)
     : kernel_(kernel), results_(results), on_stack_(on_stack), arg_count_(kernel.args().size()), args_(args) {}
@@ -61,6 +79,7 @@ void OpCall::inspect_tensor(const at::Tensor& t, size_t arg, bool written) {
 }
 
 void OpCall::inspect() {
+  backward_on_this_thread();
   const auto& args = kernel_.args();
   signature.add_switches();
   for (size_t i = 0; i < arg_count_; ++i) {

@@ -22,6 +22,7 @@
 #include <atomic>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -87,6 +88,9 @@ bool is_library(const std::string& file) {
   return file.rfind("<frozen", 0) == 0;
 }
 
+// The function of torch/autograd/graph.py in which autograd's engine runs.
+constexpr std::string_view kRunsBackward = "_engine_run_backward";
+
 // Code objects that were looked at tell when they go, by data that Python keeps with them.
 std::atomic<uint64_t> deaths{0};
 Py_ssize_t mark_index = -1;
@@ -115,27 +119,33 @@ void watch(PyCodeObject* code) {
   Py_INCREF(code);  // where Python has no place left for a mark, the object is kept
 }
 
+// What a code object is to somebody who looks for the script's line. Within a backward only frames that belong to it
+// count, hooks and the like: the caller's line issued no operator of its own.
+enum class Code : uint8_t { Script, Library, Backward };
+
 // What is known of code objects and instructions, per thread so that reading needs no lock.
 struct Known {
-  std::unordered_map<const void*, bool> library;      // code object -> skipped?
+  std::unordered_map<const void*, Code> code;
   std::unordered_map<const void*, uint32_t> address;  // instruction -> site
   const void* last_address = nullptr;
   uint32_t last_site = 0;
   uint64_t deaths = 0;
 
   void forget() {
-    library.clear();
+    code.clear();
     address.clear();
     last_address = nullptr;
   }
 };
 
-bool classify(PyCodeObject* code) {
+Code classify(PyCodeObject* code) {
   Gil gil;
   watch(code);
   const char* file = PyUnicode_AsUTF8(code->co_filename);
-  if (!file) PyErr_Clear();
-  return !file || is_library(file);
+  const char* name = PyUnicode_AsUTF8(code->co_name);
+  PyErr_Clear();
+  if (file && !is_library(file)) return Code::Script;
+  return name && std::string_view(name) == kRunsBackward ? Code::Backward : Code::Library;
 }
 
 // `offset`: of the instruction, in bytes.
@@ -228,9 +238,10 @@ uint32_t current() {
       known.forget();
       known.deaths = now;
     }
-    auto it = known.library.find(code);
-    if (it == known.library.end()) it = known.library.emplace(code, classify(code)).first;
-    if (it->second) continue;
+    auto it = known.code.find(code);
+    if (it == known.code.end()) it = known.code.emplace(code, classify(code)).first;
+    if (it->second == Code::Backward) return 0;
+    if (it->second == Code::Library) continue;
     const void* address = frames.address();
     if (address == known.last_address) return known.last_site;
     auto found = known.address.find(address);

@@ -8,13 +8,13 @@
 #include <ATen/ops/mul.h>
 #include <ATen/ops/set.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/AutogradState.h>
 
 #include "ops/Autocast.h"
 #include "ops/Fallback.h"
 #include "ops/Registration.h"
 #include "device/backing.h"
 #include "device/host_memory.h"
-#include "device/usable_cores.h"
 #include "device/wait_hook.h"
 #include "graph/GraphCommand.h"
 #include "modes/Eager.h"
@@ -178,9 +178,6 @@ void bind_device(py::module& m) {
   });
   m.def("set_num_threads", [](int n) { set_kernel_threads(n); });
   m.def("kernel_threads", &kernel_threads);
-  m.def("device_memory", &device::device_memory, py::arg("root") = "");
-  m.def("usable_cores", [](int processes, const std::string& root) { return device::usable_cores(processes, root); },
-        py::arg("processes") = 1, py::arg("root") = "");
   // A backward without any Python object through the thread that autograd has for each device in use: when it returns,
   // that thread is done with everything before.
   m.def("settle_autograd", [] {
@@ -191,6 +188,7 @@ void bind_device(py::module& m) {
       if (!registry.get_if_open(i)) continue;
       try {
         const auto x = at::zeros({}, at::TensorOptions().device(c10::kHPU, static_cast<c10::DeviceIndex>(i)));
+        c10::AutogradState::get_tls_state().set_multithreading_enabled(true);
         x.set_requires_grad(true).mul(1).backward();
       } catch (const std::exception&) {
         // At the end of a process nobody is left to be told, of an error that was pending above all.

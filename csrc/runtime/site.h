@@ -9,13 +9,13 @@
 namespace openhpu {
 
 struct SiteHooks {
-  uint32_t (*current)() = nullptr;                                // 0: no Python frame on this thread
+  uint32_t (*current)() = nullptr;                                // 0: no Python frame
   std::pair<std::string, int> (*resolve)(uint32_t) = nullptr;     // file and line
 };
 void set_site_hooks(SiteHooks hooks);
 
-// The line that is issuing an operator on this thread. On autograd's device thread, which has no Python frame, it is
-// the line of the forward operator, found by the sequence number of the autograd node.
+// The line that is issuing an operator on this thread. In a backward, which has no Python frame of its own, it is the line
+// of the forward operator, found by the sequence number of the autograd node.
 uint32_t current_site();
 std::pair<std::string, int> resolve_site(uint32_t site);
 std::string describe_site(uint32_t site);  // `"file", line N`, or "" when unknown

@@ -1,6 +1,7 @@
-"""Autograd on the device: its thread, errors, hooks, double backward, checkpointing."""
+"""Autograd on the device: threads, errors, hooks, double backward, checkpointing."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -21,15 +22,38 @@ def test_gradients_are_those_of_the_cpu(name):
     torch.testing.assert_close(gradients(name, "hpu"), gradients(name, "cpu"), rtol=1e-4, atol=1e-5)
 
 
-def test_backward_runs_on_a_thread_of_its_own_and_hooks_may_read():
+def thread_of_a_backward():
+    """The thread on which a hook ran; the hook reads a value of the device."""
     seen = []
     x = torch.ones(3, device="hpu", requires_grad=True)
     y = x * 2
     y.register_hook(lambda grad: seen.append((threading.get_ident(), grad.sum().item())))
     y.sum().backward()
     ((thread, value),) = seen
-    assert thread != threading.get_ident()
     assert value == 3.0
+    return thread
+
+
+def test_backward_runs_on_the_thread_that_calls_it_as_on_the_cpu():
+    assert thread_of_a_backward() == threading.get_ident()
+    with ThreadPoolExecutor(1) as other:
+        assert other.submit(thread_of_a_backward).result() == other.submit(threading.get_ident).result()
+
+
+def test_a_script_may_have_threads_for_backward():
+    with torch.autograd.set_multithreading_enabled(True):
+        assert thread_of_a_backward() != threading.get_ident()
+    assert thread_of_a_backward() == threading.get_ident()
+
+
+def test_inference_mode_before_changes_nothing():
+    def first_in_inference_mode():
+        with torch.inference_mode():
+            torch.ones(3, device="hpu").sum().item()
+        return thread_of_a_backward()
+
+    with ThreadPoolExecutor(1) as other:
+        assert other.submit(first_in_inference_mode).result() == other.submit(threading.get_ident).result()
 
 
 def test_a_hook_may_replace_the_gradient():

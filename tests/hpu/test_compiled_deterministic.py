@@ -56,7 +56,7 @@ PROGRAMS = {
         for k in range(6):
             did(step, 4 + k)
         """,
-        "[-n]n+R+nR{5}",  # the first size came before there was a family
+        "n+R{23}",  # the graph before, of twelve numbers, founded the family
     ),
     # Of larger ones all members' sights count, a fourth each.
     "sizes of a larger graph": (

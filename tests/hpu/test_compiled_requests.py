@@ -87,7 +87,7 @@ MODE = {"OPENHPU_COMPILE": "sync", "PT_HPU_RECIPE_CACHE_CONFIG": ""}
 def test_what_fails_is_a_warning_and_the_next_graph_is_compiled(script, warnings):
     result = script(CODE + BROKEN + END, warnings=warnings, **MODE)
     assert result.out == "1 True"
-    found = [text for text in result.err.split("ready\n")[1].splitlines() if "RuntimeWarning: " in text]
+    found = [text for text in result.err.split("ready\n", 1)[1].splitlines() if "RuntimeWarning: " in text]
     assert len(found) == len(TOLD), result.err
     for length, (text, told) in enumerate(zip(found, TOLD, strict=True), 2):
         where = rf"a graph of {length} operators, recorded from <string>:\d+ on, can't be compiled and runs operator by"
@@ -110,5 +110,5 @@ def test_an_error_in_a_dump_costs_the_dump(script):
     code = CODE + '    dumps.write = patch.object(dumps, "write", side_effect=FULL).start()\n' + END
     result = script(code, warnings="always", **MODE)
     assert result.out == "1 True"
-    after = result.err.split("ready\n")[1]
+    after = result.err.split("ready\n", 1)[1]
     assert "OSError: No space left on device" in after and "RuntimeWarning" not in after

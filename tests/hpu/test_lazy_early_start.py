@@ -5,12 +5,12 @@ import torch
 
 import habana_frameworks.torch.core as htcore
 import openhpu
-from openhpu import _C
+from openhpu.settings.machine import usable_cores
 
 from .support import make, train_step
 
 # Two pieces ahead of the rest: the forward, and the backward. On one core there is nobody to begin early.
-PIECES = 2 if _C.usable_cores() > 1 else 0
+PIECES = 2 if usable_cores() > 1 else 0
 
 
 def steps(number, read, name="mlp"):

@@ -3,6 +3,7 @@
 import pytest
 
 from openhpu import _C
+from openhpu.settings.machine import usable_cores
 
 ONE_CORE = """
     import os
@@ -14,6 +15,7 @@ TRAINING = """
     from torch import nn
     import habana_frameworks.torch.core as htcore
     from openhpu import _C
+    from openhpu.settings.machine import usable_cores
 
     def train(steps=4):
         torch.manual_seed(0)
@@ -75,7 +77,7 @@ def test_the_threads_of_a_device_are_bounded(script):
         (x @ x).sum().item()
     # Teams take the name of who made them.
     made = [name for task, (name, _) in tasks().items() if task not in before and name.startswith("hpu:")]
-    print(len(made) <= _C.kernel_threads(), _C.kernel_threads() <= _C.usable_cores())
+    print(len(made) <= _C.kernel_threads(), _C.kernel_threads() <= usable_cores())
     """
     ).out
     assert out.split() == ["True", "True"]
@@ -98,16 +100,16 @@ def test_a_process_of_one_core_has_no_worker_and_computes_the_same(script):
 @pytest.mark.parametrize("processes", [1, 2, 64])
 def test_ranks_of_a_launcher_share_the_cores(script, processes):
     out = script(
-        TRAINING + "    train(1)\n    print(_C.kernel_threads(), _C.usable_cores())",
+        TRAINING + "    train(1)\n    print(_C.kernel_threads(), usable_cores())",
         LOCAL_WORLD_SIZE=str(processes), LOCAL_RANK="0", OMP_NUM_THREADS="64",
     ).out  # fmt: skip
-    cores = _C.usable_cores()
+    cores = usable_cores()
     assert out.split() == [str(max(1, cores // processes)), str(cores)]
 
 
 def test_more_threads_than_cores_are_not_used(script):
     out = script(TRAINING + "    train(1)\n    print(_C.kernel_threads())", OMP_NUM_THREADS="64").out
-    assert out == str(_C.usable_cores())
+    assert out == str(usable_cores())
 
 
 def test_the_scripts_own_number_of_threads_stays(script):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from openhpu import _machine  # not the core: settings are read without PyTorch, too (hl-smi)
+
 
 def device_memory(root: str = "") -> int:
     """Bytes that a device may have: what this process can still get, less what is kept for the host's side.
@@ -9,13 +11,12 @@ def device_memory(root: str = "") -> int:
     That is what the machine has available, or what the control groups of this process leave of their limits. `root`
     stands before all paths.
     """
-    from openhpu import _C  # settings are read without the core, too (hl-smi)
-
-    return _C.device_memory(root)
+    return _machine.device_memory(root)
 
 
-def usable_cores() -> int:
-    """Cores that this process may use: its affinity, and its control groups' quotas in whole cores; 1 at least."""
-    from openhpu import _C
+def usable_cores(processes: int = 1, root: str = "") -> int:
+    """Cores that this process may use: its affinity, and its control groups' quotas in whole cores; 1 at least.
 
-    return _C.usable_cores()
+    Shared among the `processes` that a launcher started on this machine. `root` stands before all paths.
+    """
+    return _machine.usable_cores(processes, root)

@@ -40,7 +40,7 @@ OPENHPU_VARIABLES = (
         "holders.", low=0, high=86400,
     ),
     Setting(
-        "OPENHPU_SPIN_US", "int", 50, _FIRST_USE,
+        "OPENHPU_SPIN_US", "int", 200, _FIRST_USE,
         "Microseconds that a device's worker, or a host that waits for it, polls before it sleeps; none on one core.",
         low=0, high=1_000_000,
     ),

@@ -8,7 +8,7 @@ from openhpu import settings
 def test_default_of_an_unset_and_of_an_empty_variable(environment):
     assert settings.get("PT_HPU_LAZY_MODE") == "0"
     environment(OPENHPU_SPIN_US=" ")
-    assert settings.get("OPENHPU_SPIN_US") == 20
+    assert settings.get("OPENHPU_SPIN_US") == 200
     assert not settings.is_set("OPENHPU_SPIN_US")
 
 

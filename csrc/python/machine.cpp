@@ -1,0 +1,13 @@
+// What the machine has, for programs that do without PyTorch (hl-smi): a module of its own that needs the device library
+// only.
+#include <pybind11/pybind11.h>
+
+#include "device/host_memory.h"
+#include "device/usable_cores.h"
+
+namespace py = pybind11;
+
+PYBIND11_MODULE(_machine, m) {
+  m.def("device_memory", &openhpu::device::device_memory, py::arg("root") = "");
+  m.def("usable_cores", &openhpu::device::usable_cores, py::arg("processes") = 1, py::arg("root") = "");
+}
