@@ -10,6 +10,8 @@ from pathlib import Path
 
 import openhpu
 
+# Made once for all tests: each process would compile them anew, which takes longer than most recipes.
+HEADERS = str(Path(__file__).resolve().parents[1] / "build" / "headers")
 # Variables that would change what a script does; each test names the ones that it is about.
 OURS = (
     "PT_", "OPENHPU_", "HABANA_", "HLS_", "LOG_LEVEL_", "LOCAL_", "RANK", "ENABLE_CONSOLE", "GRAPH_VISUALIZATION",
@@ -18,10 +20,11 @@ OURS = (
 
 
 def clean_environment(home: Path, **variables: str) -> dict[str, str]:
-    """The environment without OURS, with the tested code, no module locks and a home folder of its own."""
+    """The environment without OURS, with the tested code, no module locks, and a home folder of its own."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
     source = str(Path(openhpu.__file__).parents[1])
-    return {**clean, "PYTHONPATH": source, "OPENHPU_MODULE_LOCKS": "0", "HOME": str(home), **variables}
+    ours = {"PYTHONPATH": source, "OPENHPU_MODULE_LOCKS": "0", "OPENHPU_HEADER_CACHE": HEADERS, "HOME": str(home)}
+    return {**clean, **ours, **variables}
 
 
 class Result:

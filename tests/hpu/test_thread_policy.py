@@ -2,7 +2,6 @@
 
 import pytest
 
-from openhpu import _C
 from openhpu.settings.machine import usable_cores
 
 ONE_CORE = """

@@ -34,7 +34,6 @@ _TEMPORARY = re.compile(r"\.(adopted|removed|building|replaced)-.*")
 _STALE_S = 3600  # a temporary folder of that age belongs to a process that died
 _LOCK_S = 600  # a process that has held a lock for so long hangs
 _LOCKS = ".locks"
-_HEADERS = ".headers"
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -50,10 +49,26 @@ class CacheConfig(NamedTuple):
     delete_on_init: bool
 
 
+def user_cache() -> Path:
+    """The user's folder for what can be made again."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "openhpu"
+
+
 def default_path() -> Path:
     """Where recipes lie if nobody said otherwise."""
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "openhpu" / "recipes"
+    return user_cache() / "recipes"
+
+
+def own_folder(path: Path) -> bool:
+    """Whether `path` is a folder, made if it was not there, into which only this process's user writes."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = os.lstat(path)
+        _check_owner(found)
+        return stat.S_ISDIR(found.st_mode) and os.access(path, os.W_OK)
+    except (OSError, _Refused):
+        return False
 
 
 def parse_config(text: str) -> CacheConfig:
@@ -169,16 +184,6 @@ class DiskCache:
                 os.replace(name, self.path / f"{key}.constants")
             except OSError:
                 Path(name).unlink(missing_ok=True)
-
-    def headers(self) -> Path | None:
-        """A folder for the C++ compiler's precompiled headers, which do not count as recipes; None if there is none."""
-        if not self._usable():
-            return None
-        try:
-            (self.path / _HEADERS).mkdir(mode=0o700, exist_ok=True)
-            return self.path / _HEADERS if os.access(self.path / _HEADERS, os.W_OK) else None
-        except OSError:
-            return None
 
     @contextlib.contextmanager
     def lock(self, key: str) -> Iterator[None]:

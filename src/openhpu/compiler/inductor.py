@@ -90,11 +90,10 @@ def _shape(graph: GraphModule, node: Any) -> tuple[Any, ...]:
     return () if value is None else tuple(value.shape)
 
 
-def build(graph: GraphModule, inputs: Sequence[torch.Tensor], threads: int, directory: Path, headers: Path) -> Library:
+def build(graph: GraphModule, inputs: Sequence[torch.Tensor], threads: int, directory: Path) -> Library:
     """Compile the graph (flat, functional but for copies into inputs) into `directory`, which must exist.
 
-    `inputs` are the fake tensors that it was traced with, `headers` a folder for precompiled ones. Raises what Inductor
-    and the C++ compiler raise.
+    `inputs` are the fake tensors that it was traced with. Raises what Inductor and the C++ compiler raise.
     """
     from torch._dynamo.utils import get_metrics_context
     from torch._inductor import config, metrics
@@ -117,7 +116,7 @@ def build(graph: GraphModule, inputs: Sequence[torch.Tensor], threads: int, dire
         vector_exp.inlined(),
         _biases_apart(),
         vector_random.vectorised(),
-        toolchain.quick(headers),
+        toolchain.quick(directory),
         config.patch(options(graph, threads, output)),
         config.patch(get_cpp_wrapper_config()),
         V.set_real_inputs(inputs),

@@ -29,14 +29,12 @@ def compile_recipe(
     directory: Path | str,
     *,
     key: str | None = None,
-    headers: Path | None = None,
     keep_sources: bool = False,
 ) -> Manifest:
     """Compile a graph into `directory/<key>/` (recipe.so, program.py, manifest.json) and return its manifest.
 
     `key` defaults to `recipe_key(description)`. The folder appears at once and complete; what was there under that name
-    is replaced. `headers` (by default `directory/.headers`) keeps precompiled headers from one recipe to the next; only
-    its owner may write there. With `keep_sources` Inductor's C++ stays beside it. A recipe.json that may be among the
+    is replaced. With `keep_sources` Inductor's C++ stays beside it. A recipe.json that may be among the
     files belongs to the library and has to stay beside it. Raises CannotCompile (the graph) or OSError (the disk).
     Takes seconds to minutes, and sets the number of PyTorch's threads meanwhile.
     """
@@ -52,8 +50,7 @@ def compile_recipe(
             passes.run(graph)
             try:
                 arguments = constants.compile_in(program, graph, inputs)
-                prepared = headers or directory / ".headers"
-                library = inductor.build(graph, arguments, description["threads"], work, prepared)
+                library = inductor.build(graph, arguments, description["threads"], work)
             except OSError:
                 raise
             except Exception as error:  # Inductor's and the C++ compiler's are of many kinds

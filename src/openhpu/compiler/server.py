@@ -150,8 +150,7 @@ def _recipe(description: Description, key: str, caches: list[DiskCache], folder:
         if found := find(caches, description, key):  # another process was faster
             return found
         known = {index for cache in caches for index in cache.constants(key)}
-        headers = next(filter(None, (cache.headers() for cache in caches)), None)
-        manifest, constants = _compiled(description, key, known, folder, headers)
+        manifest, constants = _compiled(description, key, known, folder)
         for cache in caches:
             if constants:
                 cache.remember_constants(key, sorted(constants))
@@ -161,9 +160,7 @@ def _recipe(description: Description, key: str, caches: list[DiskCache], folder:
         return manifest, folder / manifest.key
 
 
-def _compiled(
-    description: Description, key: str, constants: set[int], folder: Path, headers: Path | None
-) -> tuple[Manifest, set[int]]:
+def _compiled(description: Description, key: str, constants: set[int], folder: Path) -> tuple[Manifest, set[int]]:
     """Compile with as many numbers variable as possible. Also returns those that had to be constants: first what is
     known, then what the compiler names, then all."""
     from openhpu.compiler.description import with_constants
@@ -175,7 +172,7 @@ def _compiled(
     for retry in range(3):
         try:
             current = with_constants(description, constants)
-            return compile_recipe(current, folder, key=None if constants else key, headers=headers), constants
+            return compile_recipe(current, folder, key=None if constants else key), constants
         except CannotCompile as error:
             if not set(error.scalars) - constants:
                 raise

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import os
 import shutil
 import subprocess
 import tempfile
@@ -19,11 +20,13 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from openhpu.compiler.disk_cache import publish
+from openhpu import settings
+from openhpu.compiler.disk_cache import own_folder, publish, user_cache
 from openhpu.compiler.identity import torch_build, vector_isa
 
 _BUILDING = ".building-"
 _STALE_S = 3600
+_UNUSED_S = 30 * 24 * 3600
 
 _NO_CHECKS = """
 static bool _check_aoti_runtime_check_inputs_env() { return false; }
@@ -32,19 +35,27 @@ AOTI_NOINLINE static void __check_inputs_outputs(AtenTensorHandle*, AtenTensorHa
 
 
 @contextlib.contextmanager
-def quick(headers: Path) -> Iterator[None]:
-    """While it lasts, Inductor takes the short cuts. `headers` keeps precompiled headers, 300 MB for each set of
-    compiler options; only its owner may write there."""
+def quick(work: Path) -> Iterator[None]:
+    """While it lasts, Inductor takes the short cuts. `work` takes precompiled headers where they can't be kept."""
     from torch._inductor import codecache
     from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
     from torch._inductor.cpu_vec_isa import VecISA
 
+    headers = header_folder() or work / ".headers"
     with (
         mock.patch.object(VecISA, "check_build", _is_known),
         mock.patch.object(codecache, "_precompile_header", functools.partial(_precompiled, headers)),
         mock.patch.object(CppWrapperCpu, "generate_input_output_runtime_checks", _without_checks),
     ):
         yield
+
+
+def header_folder() -> Path | None:
+    """Keeps precompiled headers from one recipe to the next, wherever recipes are kept: 300 MB for each set of compiler
+    options. Only its owner may write there; None where that is not so."""
+    chosen = settings.get("OPENHPU_HEADER_CACHE")
+    folder = Path(os.path.abspath(os.path.expanduser(chosen))) if chosen else user_cache() / "headers"
+    return folder if own_folder(folder) else None
 
 
 def _is_known(isa: Any, code: str) -> bool:
@@ -81,14 +92,18 @@ def _precompiled(headers: Path, header: str, command_line: str, **command: Any) 
             publish(work, folder)
         finally:
             shutil.rmtree(work, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            os.utime(folder)
     return str(folder / "header.h")
 
 
 def _tidy(headers: Path) -> None:
-    """Remove what processes left behind that died while they built."""
-    for path in headers.glob(f"{_BUILDING}*"):
+    """Remove what processes left behind that died while they built, and what nobody used for a while."""
+    for path in headers.iterdir():
+        limit = _STALE_S if path.name.startswith(_BUILDING) else _UNUSED_S
         with contextlib.suppress(OSError):
-            if time.time() - path.stat().st_mtime > _STALE_S:
+            if time.time() - path.stat().st_mtime > limit:
                 shutil.rmtree(path, ignore_errors=True)
 
 

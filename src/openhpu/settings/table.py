@@ -57,6 +57,11 @@ OPENHPU_VARIABLES = (
         low=0,
     ),
     Setting(
+        "OPENHPU_HEADER_CACHE", "text", "", "compilation of a recipe",
+        "Folder in which the compiler's precompiled headers are kept, 300 MB for each set of its options. Unset means "
+        "openhpu/headers in the user's cache folder.",
+    ),
+    Setting(
         "OPENHPU_REPORT_DATA", "text", "", "import",
         "Folder into which each process writes what a report is made of; `openhpu run` sets it.",
     ),

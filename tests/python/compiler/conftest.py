@@ -11,19 +11,17 @@ import torch
 
 import openhpu
 from openhpu.compiler import CannotCompile
-from openhpu.compiler.disk_cache import DiskCache, default_path
 from openhpu.compiler.manifest import Manifest
 from openhpu.compiler.program import Program
 
 _COMPILE = """
 import pickle, sys
-from pathlib import Path
 from openhpu.compiler import CannotCompile
 from openhpu.compiler.recipe import compile_recipe
 results = []
 for description in pickle.load(open(sys.argv[1], "rb")):
     try:
-        results.append(compile_recipe(description, sys.argv[2], headers=Path(sys.argv[3]), keep_sources=True))
+        results.append(compile_recipe(description, sys.argv[2], keep_sources=True))
     except CannotCompile as error:
         results.append(error)
 pickle.dump(results, open(sys.argv[1], "wb"))
@@ -89,8 +87,7 @@ def compiled(tmp_path_factory):
             "PYTHONPATH": str(Path(openhpu.__file__).parents[1]),
             "TORCHINDUCTOR_CACHE_DIR": str(tmp_path_factory.getbasetemp() / "inductor"),
         }
-        headers = DiskCache(default_path(), None).headers() or tmp_path_factory.getbasetemp() / "headers"
-        command = [sys.executable, "-c", _COMPILE, str(exchange), str(folder), str(headers)]
+        command = [sys.executable, "-c", _COMPILE, str(exchange), str(folder)]
         process = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, check=False)
         assert process.returncode == 0, process.stderr
         results = pickle.loads(exchange.read_bytes())

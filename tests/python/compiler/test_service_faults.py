@@ -303,7 +303,7 @@ def test_a_full_disk_of_the_compile_process_at_each_write(tmp_path, monkeypatch,
     """Either an error that says so or a recipe that is whole; and one warning for a cache that takes no recipes."""
     recipe = manifest()
 
-    def compile_recipe(_, directory, *, key, headers):  # appears at once and complete, as the real one's
+    def compile_recipe(_, directory, *, key):  # appears at once and complete, as the real one's
         work = directory.parent / "work in progress"
         try:
             write_recipe(work, recipe)

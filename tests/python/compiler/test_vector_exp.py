@@ -24,7 +24,7 @@ SCRIPT = """
     graph = make_fx(program, tracing_mode="fake", decomposition_table=inductor.decompositions())(*inputs)
     mode, folder = FakeTensorMode(), Path("recipe").absolute()
     folder.mkdir()
-    inductor.build(graph, [mode.from_tensor(x) for x in inputs], 1, folder, Path("headers").absolute())
+    inductor.build(graph, [mode.from_tensor(x) for x in inputs], 1, folder)
     runner = torch._C._aoti.AOTIModelContainerRunnerCpu("recipe/recipe.so", 1)
     torch.save(runner.run(inputs), "outputs.pt")
 """
