@@ -2,7 +2,8 @@
 
 Out of the box a first recipe costs more in preparation than in compilation: a dozen programs are compiled to try out
 instruction sets, headers are preprocessed to see whether their precompiled form is up to date, and the generated
-wrapper checks its inputs in code that takes longer to compile than the rest and never runs.
+wrapper checks its inputs in code that takes longer to compile than the rest and never runs. Each wrapper also holds the
+library's interface, always the same, which takes four fifths of the rest: here it is compiled once, and linked.
 """
 
 from __future__ import annotations
@@ -41,10 +42,12 @@ def quick(work: Path) -> Iterator[None]:
     from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
     from torch._inductor.cpu_vec_isa import VecISA
 
-    headers = header_folder() or work / ".headers"
+    prepared = _Prepared(header_folder() or work / ".headers")
     with (
         mock.patch.object(VecISA, "check_build", _is_known),
-        mock.patch.object(codecache, "_precompile_header", functools.partial(_precompiled, headers)),
+        mock.patch.object(codecache, "_precompile_header", prepared.header),
+        mock.patch.object(codecache, "CppBuilder", prepared.builder),
+        mock.patch.object(CppWrapperCpu, "_write_aoti_interface_header", _declare_interface),
         mock.patch.object(CppWrapperCpu, "generate_input_output_runtime_checks", _without_checks),
     ):
         yield
@@ -72,30 +75,68 @@ def _accepts(compiler: str, flags: str) -> bool:
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-def _precompiled(headers: Path, header: str, command_line: str, **command: Any) -> str:
-    """The path of a header that includes `header`, with its precompiled form beside it."""
-    from torch._inductor.cpp_builder import CppBuilder, CppTorchDeviceOptions, get_compiler_version_info
+class _Prepared:
+    """What is the same in all recipes of some compiler options, made once and kept in `folder`."""
 
-    command.pop("extra_flags", None)  # for the linker
-    option = CppTorchDeviceOptions(**command, precompiling=True)
-    text = f"#include <{header}>\n"
-    same = CppBuilder(name="header.h", sources="header.h", BuildOption=option).get_command_line()
-    build = (same, text, get_compiler_version_info(option.get_compiler()), torch_build(), vector_isa())
-    folder = headers / hashlib.sha256(repr(build).encode()).hexdigest()[:32]
-    if not (folder / "header.h.gch").exists():
-        headers.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _tidy(headers)
-        work = Path(tempfile.mkdtemp(prefix=_BUILDING, dir=headers))
-        try:
-            (work / "header.h").write_text(text)
-            CppBuilder(name=str(work / "header.h"), sources=str(work / "header.h"), BuildOption=option).build()
-            publish(work, folder)
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
-    else:
-        with contextlib.suppress(OSError):
-            os.utime(folder)
-    return str(folder / "header.h")
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._interface = ""  # the object file that goes with the wrapper's header
+
+    def header(self, header: str, command_line: str, **command: Any) -> str:
+        """The path of a header that includes `header`, with its precompiled form beside it."""
+        from torch._inductor.cpp_builder import CppBuilder, CppTorchDeviceOptions, get_compiler_version_info
+
+        command.pop("extra_flags", None)  # for the linker
+        option = CppTorchDeviceOptions(**command, precompiling=True)
+        text = f"#include <{header}>\n"
+        of_wrapper = command.get("min_optimize", False)
+        interface = _interface(text) if of_wrapper else ""
+        same = CppBuilder(name="header.h", sources="header.h", BuildOption=option).get_command_line()
+        compiler = get_compiler_version_info(option.get_compiler())
+        build = (same, text, interface, compiler, torch_build(), vector_isa())
+        folder = self._folder / hashlib.sha256(repr(build).encode()).hexdigest()[:32]
+        if not (folder / "header.h").exists():
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _tidy(self._folder)
+            work = Path(tempfile.mkdtemp(prefix=_BUILDING, dir=self._folder))
+            try:
+                (work / "header.h").write_text(text)
+                CppBuilder(name=str(work / "header.h"), sources=str(work / "header.h"), BuildOption=option).build()
+                if interface:
+                    (work / "interface.cpp").write_text(interface)
+                    CppBuilder(
+                        name="interface", sources=str(work / "interface.cpp"), output_dir=str(work),
+                        BuildOption=CppTorchDeviceOptions(**command, compile_only=True),
+                    ).build()  # fmt: skip
+                publish(work, folder)
+            finally:
+                shutil.rmtree(work, ignore_errors=True)
+        else:
+            with contextlib.suppress(OSError):
+                os.utime(folder)
+        if of_wrapper:
+            self._interface = str(folder / "interface.o")
+        return str(folder / "header.h")
+
+    def builder(self, name: str, sources: Any, BuildOption: Any, **options: Any) -> Any:
+        """A CppBuilder; a library is linked with the interface."""
+        from torch._inductor.cpp_builder import CppBuilder
+
+        if isinstance(sources, list):
+            sources = [*sources, self._interface]
+        return CppBuilder(name=name, sources=sources, BuildOption=BuildOption, **options)
+
+
+def _interface(header: str) -> str:
+    """Inductor's C++ of the functions by which a library is called."""
+    from torch._inductor.codegen import cpp_wrapper_cpu
+
+    text = Path(cpp_wrapper_cpu.__file__).parent / "aoti_runtime" / "interface.cpp"
+    return "#include <torch/csrc/inductor/aoti_include/cpu.h>\n" + header + text.read_text()
+
+
+def _declare_interface(wrapper: Any) -> None:
+    wrapper.header.splice("#include <torch/csrc/inductor/aoti_runtime/model_container.h>\n")
 
 
 def _tidy(headers: Path) -> None:
