@@ -21,6 +21,7 @@ from benchmarks import (
     memory,
     operators,
     parameters,
+    quotable,
     recording,
     report,
     timing,
@@ -64,6 +65,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"unknown benchmark {unknown[0]!r}; one of {', '.join(BENCHMARKS)}")
     if args.results and args.quick:
         parser.error("--results is not for --quick")
+    if args.results and (reason := quotable.why_not()):
+        parser.error(f"--results: {reason}")
 
     described = report.machine()
     calm = not args.stock_malloc and timing.calm_malloc()

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 import openhpu
+from benchmarks.quotable import commit
 from benchmarks.timing import Spread
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
@@ -75,6 +76,7 @@ def machine() -> dict[str, str]:
         "torch threads": str(torch.get_num_threads()),
         "instruction set": torch.backends.cpu.get_cpu_capability(),
         "openhpu": openhpu.__version__,
+        "commit": commit(),
         "load average at the start": f"{os.getloadavg()[0]:.2f}",
     }
 

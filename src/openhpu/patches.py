@@ -6,7 +6,9 @@ recipe is made; the replacements stand with what they belong to (MOMENTARY):
 - `VecISA.check_build` compiles a program for each instruction set to learn whether the compiler knows it. Asking it to
   parse nothing says the same.
 - `codecache._precompile_header` preprocesses PyTorch's headers each time to see whether their precompiled form is up to
-  date, and keeps that form in Inductor's own cache. Ours is keyed by build and compiler and lies beside the recipes.
+  date, and keeps that form in Inductor's own cache. Ours is keyed by build and compiler, and kept wherever recipes are.
+- `CppWrapperCpu._write_aoti_interface_header` copies the library's interface into each wrapper, where it takes most of
+  the compiler's time. It is compiled once; `codecache.CppBuilder` links it.
 - `CppWrapperCpu.generate_input_output_runtime_checks` writes checks of inputs that take longer to compile than the rest
   of a wrapper and never run: the device has checked the same integers before.
 - `CppVecOverrides.rand` generates random numbers one at a time, by an object with branches.
