@@ -45,7 +45,7 @@ def why_not(root: Path = ROOT, foreign: Callable[[], float] = foreign_seconds) -
     if not _git(root, "rev-parse", "HEAD"):
         return f"{root} is no git repository, so that nobody could tell which code was measured"
     if (taken := foreign()) > _FOREIGN_S:
-        return f"other processes took {taken:.1f} s of processor time in the last {OBSERVED_S:.0f} s: end them and run again"
+        return f"other processes took {taken:.1f} s of processor time in {OBSERVED_S:.0f} s: end them and run again"
     return ""
 
 

@@ -56,6 +56,7 @@ WAITS = {
     "first sight": "torch.linalg.det(x.view(10, 100) @ x.view(100, 10))",
     "data dependent": "x.nonzero()",
     "empty_cache": "torch.hpu.empty_cache()",
+    "hook of a backward": "read_gradient()",
 }
 
 
@@ -70,6 +71,10 @@ def test_an_interrupt_ends_a_wait_for_the_device(script, wait):
     _C.block_queue(0)
     total = x.sum()
     event.record()
+    def read_gradient():
+        y = torch.ones(1000, device="hpu", requires_grad=True) * 2
+        y.register_hook(lambda gradient: gradient.sum().item())
+        y.sum().backward()
     assert interrupted(lambda: {WAITS[wait]})
     before = host.clone()
     _C.unblock_queue(0)

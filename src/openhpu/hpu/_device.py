@@ -11,7 +11,6 @@ import torch
 from openhpu import _C, settings
 from openhpu.hpu import _lifecycle
 from openhpu.hpu._utils import DeviceArgument, _get_device_index
-from openhpu.hpu.memory import memory_stats
 from openhpu.smi.facts import DRIVER_VERSION
 
 
@@ -128,7 +127,7 @@ def get_device_properties(device: DeviceArgument = None) -> DeviceProperties:
         name=name.upper(),
         index=index,
         module=opened[-1] if opened else setup.modules[index if index < len(setup.modules) else 0],
-        total_memory=memory_stats(index)["Limit"],
+        total_memory=_C.memory_stats(index)["Limit"] if opened else setup.memory_bytes,
         sram_size=generation.sram_bytes,
         tpc_count=generation.tpc_count,
         device_type=generation.number,
