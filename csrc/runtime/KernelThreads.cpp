@@ -1,5 +1,6 @@
 #include "runtime/KernelThreads.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/record_function.h>
 #include <c10/core/AutogradState.h>
 #include <c10/core/InferenceMode.h>
@@ -43,7 +44,8 @@ class DefaultFloats {
 // Gives a host thread its own numbers of threads back.
 class HostThreads {
  public:
-  HostThreads() : omp_(omp_get_max_threads()) { applied_threads = 0; }
+  // A thread that never asked PyTorch for its number would have it set by its first kernel, over what that is to use.
+  HostThreads() : omp_(at::get_num_threads()) { applied_threads = 0; }
   ~HostThreads() {
     applied_threads = 0;
     if (omp_get_max_threads() != omp_) omp_set_num_threads(omp_);

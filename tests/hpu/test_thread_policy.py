@@ -192,3 +192,22 @@ def test_an_error_of_a_command_that_the_host_ran_is_reported_like_any_other(scri
     """
     ).out
     assert out.split() == ["True", "12.0"]
+
+
+def test_a_new_thread_that_runs_a_kernel_in_the_workers_place_gives_it_the_same_threads(script):
+    """PyTorch sets a thread's number at its first kernel: with more threads, sums are rounded otherwise."""
+    out = script(
+        ONE_CORE
+        + """
+    import threading, torch
+    torch.set_num_threads(2)
+    tensors = [torch.rand(1_000_000, device="hpu") for _ in range(8)]
+    here, there = [x.sum().item() for x in tensors], []
+    for x in tensors:
+        thread = threading.Thread(target=lambda: there.append(x.sum().item()))
+        thread.start()
+        thread.join()
+    print(here == there)
+    """
+    ).out
+    assert out == "True"
