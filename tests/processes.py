@@ -20,7 +20,7 @@ OURS = (
 
 
 def clean_environment(home: Path, **variables: str) -> dict[str, str]:
-    """The environment without OURS, with the tested code, no module locks, and a home folder of its own."""
+    """The environment without OURS, with the tested code, HEADERS, no module locks and a home folder of its own."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
     source = str(Path(openhpu.__file__).parents[1])
     ours = {"PYTHONPATH": source, "OPENHPU_MODULE_LOCKS": "0", "OPENHPU_HEADER_CACHE": HEADERS, "HOME": str(home)}

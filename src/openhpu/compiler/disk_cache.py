@@ -63,12 +63,26 @@ def default_path() -> Path:
 def own_folder(path: Path) -> bool:
     """Whether `path` is a folder, made if it was not there, into which only this process's user writes."""
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = os.lstat(path)
-        _check_owner(found)
-        return stat.S_ISDIR(found.st_mode) and os.access(path, os.W_OK)
+        return _is_own(path, create=True) and os.access(path, os.W_OK)
     except (OSError, _Refused):
         return False
+
+
+def _is_own(path: Path, create: bool) -> bool:
+    """Whether the folder is there, or was made. Raises _Refused where others might write into it, and OSError."""
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        if not create:
+            return False
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            path.mkdir(mode=0o700)
+        found = os.lstat(path)
+    if not stat.S_ISDIR(found.st_mode):
+        raise _Refused("it is a symbolic link" if stat.S_ISLNK(found.st_mode) else "it is not a folder")
+    _check_owner(found)
+    return True
 
 
 def parse_config(text: str) -> CacheConfig:
@@ -200,22 +214,10 @@ class DiskCache:
 
     def _usable(self, create: bool = True) -> bool:
         try:
-            try:
-                found = os.lstat(self.path)
-            except FileNotFoundError:
-                if not create:
-                    return False
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                with contextlib.suppress(FileExistsError):
-                    self.path.mkdir(mode=0o700)
-                found = os.lstat(self.path)
-            if not stat.S_ISDIR(found.st_mode):
-                raise _Refused("it is a symbolic link" if stat.S_ISLNK(found.st_mode) else "it is not a folder")
-            _check_owner(found)
+            return _is_own(self.path, create)
         except (OSError, _Refused) as error:
             self._warn_once("usable", f"the recipe cache {self.path} is not used: {error}")
             return False
-        return True
 
     def _warn_once(self, what: str, message: str) -> None:
         if what not in self._warned:

@@ -37,12 +37,13 @@ AOTI_NOINLINE static void __check_inputs_outputs(AtenTensorHandle*, AtenTensorHa
 
 @contextlib.contextmanager
 def quick(work: Path) -> Iterator[None]:
-    """While it lasts, Inductor takes the short cuts. `work` takes precompiled headers where they can't be kept."""
+    """While it lasts, Inductor takes the short cuts. Where precompiled headers can't be kept for the user, they
+    lie beside `work`, for the next recipe there."""
     from torch._inductor import codecache
     from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
     from torch._inductor.cpu_vec_isa import VecISA
 
-    prepared = _Prepared(header_folder() or work / ".headers")
+    prepared = _Prepared(header_folder() or work.parent / ".headers")
     with (
         mock.patch.object(VecISA, "check_build", _is_known),
         mock.patch.object(codecache, "_precompile_header", prepared.header),
