@@ -22,7 +22,6 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 TIMEOUT_S = 2400  # of one suite: a hang is a failure, not a wait
-LANES = 1  # two starve the compilers of recipes, whose priority is the lowest
 SLOWEST = 40  # tests whose time is printed, of each suite
 NOTHING_COLLECTED = 5
 LAZY = {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "off"}
@@ -36,6 +35,7 @@ class Suite(NamedTuple):
     """Files, and the environment of their process."""
 
     files: str  # a folder, or a pattern of files
+    compiles: bool  # whether its time is that of the compilers of recipes
     environment: dict[str, str] = {}  # noqa: RUF012
 
     def paths(self) -> list[str]:
@@ -44,15 +44,16 @@ class Suite(NamedTuple):
         return [str(path.relative_to(ROOT)) for path in found if path.is_file() or any(path.rglob("test_*.py"))]
 
 
-# In the order in which they begin: the longest first.
+# Those that compile run one after another, and so do the others, beside them: two that compile starve each other, as
+# compilers of recipes have the lowest priority. In the order in which they begin: the longest first.
 SUITES = {
     # The device's tests with every operator recorded and run node by node; and those of lazy mode alone.
-    "lazy": Suite("tests/hpu", LAZY),
-    "hpu": Suite("tests/hpu"),
-    "python": Suite("tests/python"),
-    "compiled": Suite("tests/hpu/test_compiled_*.py", COMPILED),
-    "fuzz": Suite("tests/fuzz", LAZY),
-    "conformance": Suite("tests/conformance"),
+    "lazy": Suite("tests/hpu", False, LAZY),
+    "hpu": Suite("tests/hpu", False),
+    "compiled": Suite("tests/hpu/test_compiled_*.py", True, COMPILED),
+    "python": Suite("tests/python", True),
+    "conformance": Suite("tests/conformance", True),
+    "fuzz": Suite("tests/fuzz", False, LAZY),
 }
 
 
@@ -105,8 +106,13 @@ def main(arguments: list[str]) -> int:
     started = time.monotonic()
     total: Counter[str] = Counter()
     names = [name for name in options.only or SUITES if SUITES[name].paths()]
-    with ThreadPoolExecutor(LANES) as lanes:
-        for counts in lanes.map(lambda name: run_suite(name, SUITES[name], passed_on), names):
+    lanes = [[name for name in names if SUITES[name].compiles is compiles] for compiles in (True, False)]
+
+    def run_lane(lane: list[str]) -> Counter[str]:
+        return sum((run_suite(name, SUITES[name], passed_on) for name in lane), Counter())
+
+    with ThreadPoolExecutor(len(lanes)) as pool:
+        for counts in pool.map(run_lane, lanes):
             total += counts
     print(f"{time.monotonic() - started:.0f} s")
     print(f"{total['passed']} passed, {total['failed']} failed, {total['skipped']} skipped")
