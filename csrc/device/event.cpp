@@ -51,8 +51,15 @@ void Event::synchronize() const {
   if (point_) point_->queue.wait(point_->sequence, OnInterrupt::Throw);
 }
 
+bool Event::is_elsewhere(const Stream& stream) const { return point_ && &point_->queue != &stream.queue(); }
+
 void Event::block(Stream& stream) const {
-  if (query() || &point_->queue == &stream.queue()) return;
+  if (query()) return;
+  if (!is_elsewhere(stream)) {
+    // The order is there already; but whoever waits for the stream waits for what the stream waits for.
+    stream.note(point_->sequence);
+    return;
+  }
   // The waiting command was submitted after the point, so that waits between queues cannot form a cycle.
   stream.note(stream.queue().submit("event wait", [point = point_] { point->queue.wait(point->sequence); }));
 }

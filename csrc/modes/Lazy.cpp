@@ -236,6 +236,18 @@ void Recorder::start_early() {
   piece_ = false;
 }
 
+void Recorder::hand_over_piece() {
+  Lock lock(*this);
+  if (graph_.empty() || flushing_) return;
+  piece_ = true;
+  struct Reset {
+    bool& flag;
+    ~Reset() { flag = false; }
+  } reset{piece_};
+  flush_locked();
+  early_.begin();
+}
+
 void Recorder::note_wait() {
   Lock lock(*this);
   early_.waited();

@@ -90,6 +90,8 @@ class Recorder {
   void flush();
   // The same under the lock. Who calls it waits afterwards, without the lock, by `settle`.
   void flush_locked();
+  // The same for a piece of a step that goes on behind something that can't be recorded.
+  void hand_over_piece();
   // Waits until few enough steps are in flight, if this thread has handed one over. Not under the lock: what other threads
   // record and free would queue behind a step.
   void settle() {

@@ -106,11 +106,17 @@ void raise_pending_errors() {
     if (auto* d = registry().get_if_open(i)) raise_pending_error(*d);
 }
 
+namespace {
+void (*drain_hook)(device::Device& d) = nullptr;
+}
+void set_drain_hook(void (*hook)(device::Device& d)) { drain_hook = hook; }
+
 void synchronize(c10::DeviceIndex index) {
   auto& d = device_of(index);
   check_wait(d, "synchronize");
   count(Counter::Synchronizations);
   flush(d);
+  if (drain_hook) drain_hook(d);
   d.queue().drain(device::OnInterrupt::Throw);
   note_read(d);
   raise_pending_error(d);

@@ -42,6 +42,9 @@ void synchronize(c10::DeviceIndex index);
 void flush(device::Device& d);
 void set_flush_hook(void (*hook)(device::Device& d));
 
+// Called before a wait for all that a device does: queues waits for what runs beside its queue (collectives).
+void set_drain_hook(void (*hook)(device::Device& d));
+
 // Called where a script waits for a device, with the name of what waits: throws where that is not allowed.
 void set_wait_check(void (*check)(device::Device& d, const char* what));
 void check_wait(device::Device& d, const char* what);

@@ -60,8 +60,10 @@ void HPUGuardImpl::record(
   as_event(*event)->record(stream_of(s));
 }
 void HPUGuardImpl::block(void* event, const c10::Stream& s) const {
-  flush(device_of(s.device_index()));
-  if (event) as_event(event)->block(stream_of(s));
+  if (!event) return;
+  auto& stream = stream_of(s);
+  if (as_event(event)->is_elsewhere(stream)) flush(device_of(s.device_index()));
+  as_event(event)->block(stream);
 }
 bool HPUGuardImpl::queryEvent(void* event) const { return !event || as_event(event)->query(); }
 void HPUGuardImpl::synchronizeEvent(void* event) const {

@@ -41,6 +41,9 @@ enum class Counter : int {
   HostWaitNs,        // nanoseconds that threads of the script were blocked
   GraphsCaptured,
   GraphReplays,
+  Collectives,       // issued, ends of messages among them
+  CollectiveBytes,   // that this rank contributed or received, whichever was more
+  CollectiveWaitNs,  // nanoseconds that the device waited for collectives to end
   kCount
 };
 extern std::array<std::atomic<uint64_t>, static_cast<size_t>(Counter::kCount)> g_counters;

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -44,6 +45,7 @@ def apply() -> None:
     _storage_addresses()
     _fake_strides()
     _compile_support()
+    _monitored_barrier()
     optimizers.install()  # a public hook of torch.optim, no patch
     checkpoints.install()  # and one of torch.load
 
@@ -207,3 +209,27 @@ def _compile_support() -> None:
     after_import("torch._dynamo.device_interface", call("register_device"))
     after_import("torch._dynamo.decorators", call("keep_out"))
     after_import("torch._inductor.codegen.common", call("refuse_inductor"))
+
+
+def _monitored_barrier() -> None:
+    """torch.distributed refuses it for every backend whose name is not gloo, and asks for the CPU's."""
+    if not torch.distributed.is_available():
+        return
+    c10d: Any = importlib.import_module("torch.distributed.distributed_c10d")
+    original = c10d.monitored_barrier
+
+    def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> Any:
+        if c10d._rank_not_in_group(group) or "hpu:hccl" not in c10d.get_backend_config(group).split(","):
+            return original(group, timeout, wait_all_ranks)
+        if timeout is None:
+            timeout = c10d._get_default_timeout("gloo")
+        elif isinstance(timeout, float):
+            timeout = timedelta(seconds=timeout)
+        c10d._check_valid_timeout(timeout)
+        backend = c10d._group_or_default_group(group)._get_backend(torch.device("hpu"))
+        return backend.monitored_barrier(timeout, wait_all_ranks=wait_all_ranks)
+
+    monitored_barrier.__doc__ = original.__doc__
+    c10d.monitored_barrier = monitored_barrier
+    distributed: Any = torch.distributed
+    distributed.monitored_barrier = monitored_barrier

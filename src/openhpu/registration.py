@@ -65,6 +65,11 @@ def register() -> None:
     alias_submodules("openhpu.hpu", "torch.hpu")
     patches.apply()
     atexit.register(_settle_autograd)
+
+    from openhpu.distributed import process_group
+
+    process_group.register()
+    atexit.register(process_group.leave_after_error)
     _registered = True
 
     from openhpu.smi import publisher

@@ -111,6 +111,17 @@ def test_wait_stream_and_wait_event_order_commands(x, gate):
     assert x.tolist() == [3.0] * 8
 
 
+def test_who_waits_for_a_stream_waits_for_what_it_waits_for(x, gate):
+    a, b = torch.hpu.Stream(), torch.hpu.Stream()
+    with gate:
+        with torch.hpu.stream(a):
+            work(x)
+        b.wait_stream(a)
+        assert not b.query()
+    b.synchronize()
+    assert a.query()
+
+
 def test_record_stream_keeps_memory_until_the_stream_has_used_it(gate):
     def program(stream):
         x = torch.full((512,), 2.0, device="hpu")

@@ -89,9 +89,11 @@ def _prepare() -> None:
     configure(again=True)
     _C.set_num_threads(torch.get_num_threads())
     from openhpu import autocast, fallback
+    from openhpu.distributed import sync_batch_norm
 
     autocast.install()
     fallback.install()
+    sync_batch_norm.install()
 
 
 def init() -> None:

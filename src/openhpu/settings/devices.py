@@ -74,7 +74,7 @@ def _modules() -> tuple[tuple[int, ...], bool, int, int]:
     # A launcher's process owns one module and means it by every index.
     if own is None:
         if rank >= len(modules):
-            raise SettingError(_no_module(rank, modules, listed))
+            raise no_module(rank, modules)
         own = modules[rank]
     if listed:
         return (own,), False, len(modules), len(modules)
@@ -82,12 +82,14 @@ def _modules() -> tuple[tuple[int, ...], bool, int, int]:
     return (own,), False, max(len(modules), count), count
 
 
-def _no_module(rank: int, modules: tuple[int, ...], listed: bool) -> str:
-    if listed:
-        there = f"HABANA_VISIBLE_MODULES={','.join(map(str, modules))} lists {len(modules)}"
-        return f"LOCAL_RANK={rank} has no module: {there}. Start fewer processes or list more modules."
+def no_module(rank: int, modules: tuple[int, ...]) -> SettingError:
+    """The error of a launcher's process for which there is no module."""
     there = f"this machine has {len(modules)}, numbers 0 to {len(modules) - 1}"
-    return f"LOCAL_RANK={rank} has no module: {there}. Start fewer processes or raise OPENHPU_DEVICE_COUNT."
+    remedy = "raise OPENHPU_DEVICE_COUNT"
+    if is_set("HABANA_VISIBLE_MODULES"):
+        there = f"HABANA_VISIBLE_MODULES={','.join(map(str, modules))} lists {len(modules)}"
+        remedy = "list more modules"
+    return SettingError(f"LOCAL_RANK={rank} has no module: {there}. Start fewer processes or {remedy}.")
 
 
 def _memory_bytes() -> int:

@@ -49,6 +49,8 @@ _EFFECTIVE = (
     _row("PT_HPU_LAZY_MODE", "choice", "0", _MODE,
          "0: eager. 1: lazy: operators are recorded into graphs, which run at the next step, compiled if they "
          "recur.", choices=("0", "1")),
+    _row("PT_HPU_ENABLE_LAZY_COLLECTIVES", "bool", True, "creation of a process group",
+         "Lazy mode: whether a collective lies in the middle of a step, or ends one as mark_step does."),
     _row("PT_HPU_AUTOLOAD", "choice", "-1", _IMPORT,
          "0: `import torch` does not load the device; `import habana_frameworks.torch` then does. "
          "1 and -1: it is loaded.", choices=("-1", "0", "1")),
@@ -120,14 +122,13 @@ _EFFECTIVE = (
          "Which messages of these loggers: 1 errors, 2 warnings, 4 trace, 8 debug and information."),
 )  # fmt: skip
 
-# What these steer, a graph, a compilation or a collective, is not in this version.
+# What these steer, a graph, a compilation or a transport, is not in this version.
 _GRAPHS = (
     _idle("PT_RECIPE_CACHE_IGNORE_VERSION", "bool", False, "Skip the version check of cached recipes."),
     _idle("PT_RECIPE_CACHE_DUMP_DEBUG", "bool", False, "Write what each cached recipe's key was made of."),
     _idle("PT_HPU_MAX_COMPOUND_OP_SIZE_SS", "int", 10, "The same after a synchronisation.", low=1),
     _idle("PT_HPU_ENABLE_STAGE_SUBMISSION", "bool", True, "Shorter graphs after a synchronisation."),
     _idle("PT_HPU_STAGE_SUBMISSION_MODE", "text", "0b10", "Which synchronisations shorten graphs."),
-    _idle("PT_HPU_ENABLE_LAZY_COLLECTIVES", "bool", False, "Collectives become part of lazy graphs."),
     _idle("PT_HPU_ENABLE_REFINE_DYNAMIC_SHAPES", "bool", False, "Graphs for ranges of shapes."),
     _idle("PT_HPU_WEIGHT_SHARING", "bool", True, "Tied parameters stay tied on the device; here they always do."),
     _idle("EXPERIMENTAL_WEIGHT_SHARING", "bool", True, "Older spelling of PT_HPU_WEIGHT_SHARING."),

@@ -1,0 +1,358 @@
+#include "distributed/Collective.h"
+
+#include <ATen/core/ivalue.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "device/wait_hook.h"
+#include "runtime/HPUDevice.h"
+#include "runtime/KernelThreads.h"
+#include "runtime/events.h"
+#include "runtime/site.h"
+
+namespace openhpu {
+namespace {
+
+class StartCommand final : public device::Command {
+ public:
+  explicit StartCommand(std::shared_ptr<Collective> collective) : collective_(std::move(collective)) {
+    site = collective_->what().site;
+  }
+  void run() override { collective_->start(); }
+  const char* name() const override { return collective_->what().name.c_str(); }
+
+ private:
+  std::shared_ptr<Collective> collective_;
+};
+
+class AwaitCommand final : public device::Command {
+ public:
+  explicit AwaitCommand(std::shared_ptr<Collective> collective) : collective_(std::move(collective)) {
+    site = collective_->what().site;
+  }
+  void run() override { collective_->await(); }
+  const char* name() const override { return collective_->what().name.c_str(); }
+
+ private:
+  std::shared_ptr<Collective> collective_;
+};
+
+// Completed by the library's threads; none for what ends only in a thread that waits for it.
+c10::intrusive_ptr<c10::ivalue::Future> future_of(c10d::Work& work, c10d::OpType type) {
+  if (c10d::isP2POp(type)) return nullptr;
+  try {
+    return work.getFuture();
+  } catch (const c10::Error&) {
+    return nullptr;
+  }
+}
+
+std::exception_ptr described(const Collective::What& what, std::exception_ptr error) {
+  const auto told = [&](const std::string& text) {
+    return std::make_exception_ptr(C10_BUILD_ERROR(DistBackendError, what.name + " failed on " + what.group + ": " + text));
+  };
+  try {
+    std::rethrow_exception(std::move(error));
+  } catch (const c10::Error& e) {
+    return told(e.what_without_backtrace());
+  } catch (const std::exception& e) {
+    return told(e.what());
+  } catch (...) {
+    return told("unknown error");
+  }
+}
+
+}  // namespace
+
+namespace {
+
+// What is issued and not awaited, with the script's tensors, which only its own threads may drop.
+struct UnderWay {
+  std::shared_ptr<Collective> collective;
+  std::vector<at::Tensor> tensors;
+};
+std::mutex under_way_mutex;
+std::vector<UnderWay>& under_way() {
+  static auto* all = new std::vector<UnderWay>();
+  return *all;
+}
+
+// Takes those out of the list of which `which` says so. They are dropped by the caller, without the lock.
+template <class Which>
+std::vector<UnderWay> take_under_way(Which which) {
+  std::vector<UnderWay> taken;
+  std::lock_guard lock(under_way_mutex);
+  auto& all = under_way();
+  const auto middle = std::stable_partition(all.begin(), all.end(), [&](const UnderWay& u) { return !which(u); });
+  std::move(middle, all.end(), std::back_inserter(taken));
+  all.erase(middle, all.end());
+  return taken;
+}
+
+// Whatever has not ended, for the end of the process.
+std::mutex alive_mutex;
+std::vector<std::weak_ptr<Collective>>& alive() {
+  static auto* all = new std::vector<std::weak_ptr<Collective>>();
+  return *all;
+}
+std::atomic<bool> abandoned{false};
+
+}  // namespace
+
+void Collective::issue(std::vector<at::Tensor> tensors) {
+  count(Counter::Collectives);
+  count(Counter::CollectiveBytes, what_.nbytes);
+  {
+    std::lock_guard lock(alive_mutex);
+    auto& all = alive();
+    std::erase_if(all, [](const auto& other) {
+      auto c = other.lock();
+      return !c || c->done();
+    });
+    all.push_back(weak_from_this());
+  }
+  take_under_way([](const UnderWay& u) { return u.collective->done(); });
+  {
+    std::lock_guard lock(under_way_mutex);
+    under_way().push_back({shared_from_this(), std::move(tensors)});
+  }
+  openhpu::submit(*what_.device, new StartCommand(shared_from_this()));
+}
+
+uint64_t Collective::await_in_order() {
+  std::lock_guard lock(awaiting_);
+  if (awaited_) return awaited_;
+  awaited_ = openhpu::submit(*what_.device, new AwaitCommand(shared_from_this()));
+  // Whatever gets the memory from here on is queued behind the wait.
+  take_under_way([&](const UnderWay& u) { return u.collective.get() == this; });
+  return awaited_;
+}
+
+bool Collective::awaited() {
+  std::lock_guard lock(awaiting_);
+  return awaited_ != 0;
+}
+
+void Collective::start() noexcept {
+  try {
+    TORCH_CHECK(!abandoned.load(), "the process is ending");
+    auto work = start_();
+    start_ = nullptr;
+    auto future = future_of(*work, what_.type);
+    {
+      std::lock_guard lock(mutex_);
+      work_ = std::move(work);
+      ends_by_itself_ = future != nullptr;
+    }
+    changed_.notify_all();
+    if (future)
+      future->addCallback([self = shared_from_this()](c10::ivalue::Future& f) {
+        self->finish(f.hasError() ? f.exception_ptr() : nullptr);
+      });
+  } catch (...) {
+    finish(std::current_exception());
+  }
+}
+
+void Collective::finish(std::exception_ptr error) noexcept {
+  if (!error && after_) {
+    try {
+      apply_threads(1);
+      c10::InferenceMode no_autograd(true);
+      after_();
+    } catch (...) {
+      error = std::current_exception();
+    }
+  }
+  {
+    std::lock_guard lock(mutex_);
+    if (done_.load()) return;
+    if (error) error_ = described(what_, std::move(error));
+    done_.store(true, std::memory_order_release);
+  }
+  after_ = nullptr;
+  changed_.notify_all();
+}
+
+// For what does not end by itself.
+void Collective::end_here() noexcept {
+  c10::intrusive_ptr<c10d::Work> work;
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return work_ || done(); });
+    if (done() || ends_by_itself_) return;
+    work = work_;
+  }
+  try {
+    TORCH_CHECK(work->wait(), "it was aborted");
+    finish(nullptr);
+  } catch (...) {
+    finish(std::current_exception());
+  }
+}
+
+void Collective::watch() {
+  {
+    std::lock_guard lock(mutex_);
+    if (ends_by_itself_ || watched_ || done()) return;
+    watched_ = true;
+  }
+  std::thread([self = shared_from_this()] { self->end_here(); }).detach();
+}
+
+void Collective::await() {
+  const uint64_t since = now_ns();
+  std::unique_lock lock(mutex_);
+  const bool here = !ends_by_itself_ && !std::exchange(watched_, true);
+  if (here) {
+    lock.unlock();
+    end_here();
+    lock.lock();
+  } else {
+    changed_.wait(lock, [&] { return done(); });
+  }
+  count(Counter::CollectiveWaitNs, now_ns() - since);
+  if (error_) std::rethrow_exception(error_);
+}
+
+std::exception_ptr Collective::error() const {
+  std::lock_guard lock(mutex_);
+  return error_;
+}
+
+int Collective::source_rank() const {
+  std::lock_guard lock(mutex_);
+  return work_ ? work_->sourceRank() : -1;
+}
+
+bool Collective::wait_for(std::chrono::milliseconds timeout) {
+  using Clock = std::chrono::steady_clock;
+  const auto end = Clock::now() + timeout;
+  watch();
+  device::BlockingWait waiting;
+  while (true) {
+    auto slice = std::chrono::duration_cast<std::chrono::milliseconds>(device::BlockingWait::kAsk);
+    if (timeout.count() > 0)
+      slice = std::min(slice, std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()) + std::chrono::milliseconds(1));
+    {
+      std::unique_lock lock(mutex_);
+      if (changed_.wait_for(lock, slice, [&] { return done(); })) return true;
+    }
+    if (timeout.count() > 0 && Clock::now() >= end) return false;
+    if (waiting.hears(device::OnInterrupt::Throw) && waiting.interrupted(device::OnInterrupt::Throw)) return false;
+  }
+}
+
+void Collective::abort() noexcept {
+  c10::intrusive_ptr<c10d::Work> work;
+  {
+    std::lock_guard lock(mutex_);
+    work = work_;
+  }
+  try {
+    if (work && !done()) work->abort();
+  } catch (const std::exception&) {
+    // Whoever waits for it is told below.
+  }
+  finish(std::make_exception_ptr(c10::Error({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, "it was aborted")));
+}
+
+void Collective::await_all(device::Device& d) {
+  std::vector<std::shared_ptr<Collective>> all;
+  {
+    std::lock_guard lock(under_way_mutex);
+    for (const auto& u : under_way())
+      if (u.collective->what_.device == &d) all.push_back(u.collective);
+  }
+  for (const auto& collective : all) collective->await_in_order();
+}
+
+void Collective::abandon_all() {
+  abandoned.store(true);
+  std::vector<std::shared_ptr<Collective>> all;
+  {
+    std::lock_guard lock(alive_mutex);
+    for (const auto& other : alive())
+      if (auto collective = other.lock()) all.push_back(std::move(collective));
+  }
+  for (const auto& collective : all) collective->abort();
+}
+
+WorkHCCL::WorkHCCL(
+    int rank, std::vector<std::shared_ptr<Collective>> parts, std::vector<at::Tensor> outputs, uint64_t sequence)
+    : Work(rank, parts.size() == 1 ? parts.front()->what().type : c10d::OpType::COALESCED),
+      parts_(std::move(parts)),
+      outputs_(std::move(outputs)),
+      sequence_(sequence) {}
+
+// A message that nobody waits for ends in a thread of its own: waited for in the queue, it would keep back what the other
+// side may need first.
+WorkHCCL::~WorkHCCL() {
+  try {
+    for (const auto& part : parts_)
+      if (!part->awaited()) part->watch();
+  } catch (const std::exception&) {
+    // No thread to be had: a wait for the device waits for it.
+  }
+}
+
+bool WorkHCCL::isCompleted() {
+  bool all = true;
+  for (const auto& part : parts_) {
+    if (!part->awaited()) part->watch();
+    all = all && part->done();
+  }
+  return all;
+}
+
+std::exception_ptr WorkHCCL::exception() const {
+  for (const auto& part : parts_)
+    if (auto error = part->error()) return error;
+  return nullptr;
+}
+
+bool WorkHCCL::isSuccess() const {
+  return std::all_of(parts_.begin(), parts_.end(), [](const auto& part) { return part->done() && !part->error(); });
+}
+
+int WorkHCCL::sourceRank() const {
+  const auto& part = *parts_.front();
+  part.what().device->queue().wait(parts_.front()->await_in_order(), device::OnInterrupt::Throw);
+  raise_pending_error(*part.what().device);
+  return part.source_rank();
+}
+
+bool WorkHCCL::wait(std::chrono::milliseconds timeout) {
+  uint64_t last = 0;
+  for (const auto& part : parts_) last = part->await_in_order();
+  const bool limited = timeout.count() > 0;
+  if (parts_.empty() || (!limited && opType_ != c10d::OpType::BARRIER)) return true;
+  const auto& what = parts_.back()->what();
+  if (limited)
+    for (const auto& part : parts_)
+      if (!part->wait_for(timeout))
+        C10_THROW_ERROR(
+            DistBackendError, c10::str(part->what().name, " has not ended on ", what.group, " after ", timeout.count(), " ms"));
+  what.device->queue().wait(last, device::OnInterrupt::Throw);
+  raise_pending_error(*what.device);
+  return true;
+}
+
+void WorkHCCL::abort() {
+  for (const auto& part : parts_) part->abort();
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> WorkHCCL::getFuture() {
+  for (const auto& part : parts_) part->await_in_order();
+  std::vector<c10::Device> devices;
+  for (const auto& t : outputs_)
+    if (std::find(devices.begin(), devices.end(), t.device()) == devices.end()) devices.push_back(t.device());
+  auto future = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()), devices);
+  future->markCompleted(c10::IValue(outputs_));
+  return future;
+}
+
+}  // namespace openhpu

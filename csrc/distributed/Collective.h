@@ -1,0 +1,112 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "device/device.h"
+
+namespace openhpu {
+
+// One collective, or one end of a message, in the order of its device's queue. The worker starts it when all that was
+// issued before has run, the communication library's threads run it, and what the script issues after `Work.wait` comes
+// after its end. In between the worker goes on with other commands.
+class Collective : public std::enable_shared_from_this<Collective> {
+ public:
+  struct What {
+    std::string name;   // for messages: "hccl::allreduce"
+    std::string group;  // for messages: rank and group
+    c10d::OpType type;
+    device::Device* device;
+    uint32_t site;
+    size_t nbytes;  // that this rank contributes or receives, whichever is more
+  };
+  using Start = std::function<c10::intrusive_ptr<c10d::Work>()>;
+
+  // `start` hands it to the communication library, `after` completes its results (on one thread, before anybody sees that
+  // it is done). Both work on CPU tensors over the device's memory.
+  Collective(What what, Start start, std::function<void()> after)
+      : what_(std::move(what)), start_(std::move(start)), after_(std::move(after)) {}
+
+  const What& what() const noexcept { return what_; }
+
+  // Queues its start. `tensors`: the script's, kept alive until nothing else can be given their memory.
+  void issue(std::vector<at::Tensor> tensors);
+  // Queues the wait for its end, once; what is queued from then on comes after it. Returns its place in the queue.
+  uint64_t await_in_order();
+  // On the worker.
+  void start() noexcept;
+  void await();
+
+  bool awaited();
+  bool done() const noexcept { return done_.load(std::memory_order_acquire); }
+  std::exception_ptr error() const;
+  int source_rank() const;
+  // Begins to watch what ends only in a thread that waits for it (a message above all), so that `done` becomes true by
+  // itself.
+  void watch();
+  // Blocks the calling host thread until it has ended, or for so long (0: without limit). False: not ended by then.
+  bool wait_for(std::chrono::milliseconds timeout);
+  // Ends it with an error.
+  void abort() noexcept;
+
+  // What is under way on a device and was not awaited: a wait for the device waits for these, too.
+  static void await_all(device::Device& d);
+  // The process ends because of an error: nothing that others should answer is waited for any longer.
+  static void abandon_all();
+
+ private:
+  void finish(std::exception_ptr error) noexcept;
+  void end_here() noexcept;
+
+  What what_;
+  Start start_;
+  std::function<void()> after_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  c10::intrusive_ptr<c10d::Work> work_;
+  std::exception_ptr error_;
+  std::atomic<bool> done_{false};
+  bool ends_by_itself_ = false;
+  bool watched_ = false;
+  std::mutex awaiting_;
+  uint64_t awaited_ = 0;  // place of the wait in the queue; 0: none
+};
+
+// What a script holds of a collective.
+class WorkHCCL final : public c10d::Work {
+ public:
+  WorkHCCL(int rank, std::vector<std::shared_ptr<Collective>> parts, std::vector<at::Tensor> outputs, uint64_t sequence);
+  ~WorkHCCL() override;
+
+  bool isCompleted() override;
+  bool isSuccess() const override;
+  std::exception_ptr exception() const override;
+  int sourceRank() const override;
+  std::vector<at::Tensor> result() override { return outputs_; }
+  // Orders the device's queue; blocks the host for a barrier, or when a time limit is given. Raises
+  // torch.distributed.DistBackendError when the limit has passed.
+  bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
+  void synchronize() override { wait(); }
+  void blockCurrentStream() override { wait(); }
+  void abort() override;
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+  uint64_t getSequencenumber() const override { return sequence_; }
+
+  const std::vector<std::shared_ptr<Collective>>& parts() const noexcept { return parts_; }
+
+ private:
+  std::vector<std::shared_ptr<Collective>> parts_;  // several when coalesced
+  std::vector<at::Tensor> outputs_;
+  uint64_t sequence_;
+};
+
+}  // namespace openhpu

@@ -1,0 +1,620 @@
+#include "distributed/ProcessGroupHCCL.h"
+
+#include <ATen/ops/div.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "modes/Capture.h"
+#include "modes/Lazy.h"
+#include "ops/Alias.h"
+#include "runtime/HPUAllocator.h"
+#include "runtime/HPUDevice.h"
+#include "runtime/site.h"
+
+namespace openhpu {
+namespace {
+
+using c10d::OpType;
+using c10d::ReduceOp;
+using Tensors = ProcessGroupHCCL::Tensors;
+
+std::atomic<bool> part_of_steps{true};
+
+bool reducible(at::ScalarType type) {
+  switch (type) {
+    case at::kFloat:
+    case at::kDouble:
+    case at::kHalf:
+    case at::kBFloat16:
+    case at::kChar:
+    case at::kByte:
+    case at::kInt:
+    case at::kLong:
+    case at::kBool:
+      return true;
+    default:
+      return false;
+  }
+}
+
+const char* name_of(ReduceOp::RedOpType op) {
+  constexpr const char* kNames[] = {"SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "PREMUL_SUM", "UNUSED"};
+  return kNames[op];
+}
+
+// What the transport is asked for, and whether sums are divided afterwards.
+struct Reduction {
+  Reduction(const ReduceOp& op, at::ScalarType type) : asked(op.op_) {
+    TORCH_CHECK(
+        reducible(type), "Input tensor data type is not supported for HCCL process group: ", type,
+        ". Reductions take float32, float64, float16, bfloat16, int8, uint8, int32, int64 and bool: convert it.");
+    TORCH_CHECK(
+        asked < ReduceOp::PREMUL_SUM, "Unsupported ReduceOp for HCCL process group: ", name_of(asked),
+        ". Use SUM, AVG, PRODUCT, MIN, MAX, or BAND, BOR, BXOR on integers.");
+    TORCH_CHECK(
+        !at::isFloatingType(type) || asked < ReduceOp::BAND, "Cannot use ReduceOp.", name_of(asked),
+        " with non-integral dtype ", type, " (hccl)");
+    if (type == at::kBool) {
+      TORCH_CHECK(asked != ReduceOp::AVG, "Cannot use ReduceOp.AVG with boolean inputs");
+      if (asked == ReduceOp::SUM || asked == ReduceOp::BOR) asked = ReduceOp::MAX;
+      if (asked == ReduceOp::PRODUCT || asked == ReduceOp::BAND) asked = ReduceOp::MIN;
+    }
+    divides = asked == ReduceOp::AVG;
+    if (divides) asked = ReduceOp::SUM;
+  }
+  ReduceOp::RedOpType asked;
+  bool divides = false;
+};
+
+void divide(const Tensors& tensors, int ranks) {
+  for (const auto& t : tensors)
+    if (at::isFloatingType(t.scalar_type()))
+      t.div_(ranks);
+    else
+      t.div_(ranks, "trunc");
+}
+
+size_t bytes_of(const Tensors& tensors) {
+  size_t sum = 0;
+  for (const auto& t : tensors) sum += t.nbytes();
+  return sum;
+}
+
+Tensors flat(const std::vector<Tensors>& lists) {
+  Tensors all;
+  for (const auto& list : lists) all.insert(all.end(), list.begin(), list.end());
+  return all;
+}
+
+void check_equal(const char* op, const at::Tensor& t, const at::Tensor& like, const char* what) {
+  TORCH_CHECK_VALUE(
+      t.scalar_type() == like.scalar_type() && t.numel() == like.numel(), "hccl ", op, ": ", what,
+      " must have as many elements of the same dtype on this rank as the others: got ", t.sizes(), " ", t.scalar_type(),
+      " and ", like.sizes(), " ", like.scalar_type());
+}
+
+const at::Tensor& only(const char* op, const Tensors& tensors) {
+  TORCH_CHECK_VALUE(tensors.size() == 1, "hccl ", op, ": expected one tensor, got ", tensors.size());
+  return tensors.front();
+}
+
+const Tensors& only(const char* op, const std::vector<Tensors>& lists) {
+  TORCH_CHECK_VALUE(lists.size() == 1, "hccl ", op, ": expected one list of tensors, got ", lists.size());
+  return lists.front();
+}
+
+}  // namespace
+
+void set_lazy_collectives(bool on) noexcept { part_of_steps.store(on); }
+bool lazy_collectives() noexcept { return part_of_steps.load(); }
+
+void cut_for_collective(device::Device& d) {
+  if (C10_UNLIKELY(current_capture(d) != nullptr))
+    refuse_in_capture("hccl collective", "collective nonSFG is not supported during hpu graph capturing. Leave the collective out of the graph.");
+  if (part_of_steps.load())
+    Recorder::of(d).hand_over_piece();
+  else
+    flush(d);
+}
+
+// One call: checks, the transport's tensors over the device's memory, and the commands.
+class ProcessGroupHCCL::Call {
+ public:
+  Call(ProcessGroupHCCL& group, const char* op, OpType type, const Tensors& tensors)
+      : group_(group), op_(op), type_(type), device_(check(op, tensors)), tensors_(tensors) {
+    cut_for_collective(device_);
+  }
+  Call(ProcessGroupHCCL& group, const char* op, OpType type, device::Device& device)
+      : group_(group), op_(op), type_(type), device_(device) {
+    cut_for_collective(device_);
+  }
+
+  // A tensor as the transport sees it. Those that it only moves may have any dtype: it sees bytes.
+  at::Tensor moved(const at::Tensor& t) const {
+    const auto alias = cpu_alias(t);
+    if (reducible(t.scalar_type()) && t.scalar_type() != at::kBool) return alias;
+    return (alias.dim() < 2 ? alias.view({-1, 1}) : alias).view(at::kByte);
+  }
+  Tensors moved(const Tensors& all) const {
+    Tensors out;
+    for (const auto& t : all) out.push_back(moved(t));
+    return out;
+  }
+  at::Tensor reduced(const at::Tensor& t) const {
+    const auto alias = cpu_alias(t);
+    return t.scalar_type() == at::kBool ? alias.view(at::kByte) : alias;
+  }
+  Tensors reduced(const Tensors& all) const {
+    Tensors out;
+    for (const auto& t : all) out.push_back(reduced(t));
+    return out;
+  }
+
+  WorkPtr issue(Collective::Start start, Tensors outputs, size_t nbytes, std::function<void()> after = nullptr) const {
+    for (const auto& t : outputs) note_write(*t.storage().unsafeGetStorageImpl());
+    auto collective = std::make_shared<Collective>(
+        Collective::What{std::string("hccl::") + op_, group_.described(), type_, &device_, current_site(), nbytes},
+        std::move(start), std::move(after));
+    collective->issue(tensors_);
+    std::erase_if(group_.issued_, [](const auto& other) {
+      auto c = other.lock();
+      return !c || c->done();
+    });
+    group_.issued_.push_back(collective);
+    ++group_.sequence_;
+    if (group_.coalescing_) {
+      group_.coalesced_.push_back(collective);
+      group_.coalesced_outputs_.insert(group_.coalesced_outputs_.end(), outputs.begin(), outputs.end());
+    }
+    return c10::make_intrusive<WorkHCCL>(
+        group_.getRank(), std::vector<std::shared_ptr<Collective>>{collective}, std::move(outputs), group_.sequence_);
+  }
+
+ private:
+  static device::Device& check(const char* op, const Tensors& tensors) {
+    TORCH_CHECK_VALUE(!tensors.empty(), "hccl ", op, ": expected at least one tensor");
+    for (const auto& t : tensors) {
+      TORCH_CHECK_VALUE(
+          t.device().type() == c10::kHPU && t.device() == tensors.front().device(), "hccl ", op,
+          ": expected dense tensors on one hpu device, got one on ", t.device(), " and one on ", tensors.front().device(),
+          ". For tensors of the CPU, too, call init_process_group('cpu:gloo,hpu:hccl').");
+      TORCH_CHECK_VALUE(
+          t.layout() == c10::kStrided, "hccl ", op, ": expected dense tensors, got layout ", t.layout(),
+          ". Call to_dense() first.");
+      TORCH_CHECK_VALUE(
+          t.is_contiguous() || t.is_contiguous(at::MemoryFormat::ChannelsLast) ||
+              t.is_contiguous(at::MemoryFormat::ChannelsLast3d),
+          "hccl ", op, ": Tensors must be contiguous, got sizes ", t.sizes(), " and strides ", t.strides(),
+          ". Call contiguous() first.");
+      TORCH_CHECK_VALUE(!t.is_conj() && !t.is_neg(), "hccl ", op, ": call resolve_conj() or resolve_neg() first.");
+    }
+    return device_of(tensors.front().device());
+  }
+
+  ProcessGroupHCCL& group_;
+  const char* op_;
+  const OpType type_;
+  device::Device& device_;
+  const Tensors tensors_;
+};
+
+ProcessGroupHCCL::ProcessGroupHCCL(c10::intrusive_ptr<c10d::Backend> transport)
+    : Backend(transport->getRank(), transport->getSize()), transport_(std::move(transport)) {
+  init();
+  set_drain_hook(&Collective::await_all);
+}
+
+std::string ProcessGroupHCCL::described() const {
+  const auto& name = getGroupDesc().empty() || getGroupDesc() == "undefined" ? getGroupUid() : getGroupDesc();
+  return c10::str("rank ", getRank(), " of ", getSize(), " (group ", name.empty() ? "default" : name, ")");
+}
+
+c10::intrusive_ptr<c10d::Backend::Options> ProcessGroupHCCL::getBackendOptions() {
+  return c10::make_intrusive<Options>(transport_->getBackendOptions()->timeout);
+}
+
+void ProcessGroupHCCL::setTimeout(std::chrono::milliseconds timeout) { transport_->setTimeout(timeout); }
+
+void ProcessGroupHCCL::setGroupUid(const std::string& uid) {
+  Backend::setGroupUid(uid);
+  transport_->setGroupUid(uid);
+}
+
+void ProcessGroupHCCL::startCoalescing() {
+  TORCH_CHECK(!coalescing_, "hccl: _start_coalescing was called again before _end_coalescing");
+  coalescing_ = true;
+}
+
+c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::endCoalescing() {
+  TORCH_CHECK(coalescing_, "hccl: _end_coalescing was called without _start_coalescing");
+  coalescing_ = false;
+  return c10::make_intrusive<WorkHCCL>(
+      getRank(), std::exchange(coalesced_, {}), std::exchange(coalesced_outputs_, {}), sequence_);
+}
+
+c10::intrusive_ptr<c10d::Backend> ProcessGroupHCCL::split(
+    const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
+    const c10::intrusive_ptr<c10d::Backend::Options>&) {
+  auto part = transport_->split(store, ranks, transport_->getBackendOptions());
+  if (!part) return nullptr;
+  return c10::make_intrusive<ProcessGroupHCCL>(std::move(part));
+}
+
+void ProcessGroupHCCL::shutdown() {
+  for (const auto& other : std::exchange(issued_, {})) {
+    auto collective = other.lock();
+    if (!collective || collective->done()) continue;
+    auto& queue = collective->what().device->queue();
+    queue.wait(collective->await_in_order(), device::OnInterrupt::Throw);
+  }
+}
+
+void ProcessGroupHCCL::abort() {
+  for (const auto& other : std::exchange(issued_, {}))
+    if (auto collective = other.lock()) collective->abort();
+  transport_->abort();
+}
+
+c10d::ErrorType ProcessGroupHCCL::getError() {
+  for (const auto& other : issued_)
+    if (auto collective = other.lock(); collective && collective->error()) return c10d::ErrorType::COMM_ERROR;
+  return c10d::ErrorType::SUCCESS;
+}
+
+c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
+  only("broadcast", tensors);
+  Call call(*this, "broadcast", OpType::BROADCAST, tensors);
+  auto o = options;
+  o.asyncOp = true;
+  return call.issue(
+      [t = transport_, all = call.moved(tensors), o]() mutable { return t->broadcast(all, o); }, tensors, bytes_of(tensors));
+}
+
+c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
+  const Reduction reduction(options.reduceOp, only("allreduce", tensors).scalar_type());
+  Call call(*this, "allreduce", OpType::ALLREDUCE, tensors);
+  auto o = options;
+  o.reduceOp = reduction.asked;
+  o.asyncOp = true;
+  auto all = call.reduced(tensors);
+  std::function<void()> after;
+  if (reduction.divides) after = [all, n = getSize()] { divide(all, n); };
+  return call.issue(
+      [t = transport_, all, o]() mutable { return t->allreduce(all, o); }, tensors, bytes_of(tensors), std::move(after));
+}
+
+c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::allreduce_coalesced(
+    Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
+  TORCH_CHECK_VALUE(!tensors.empty(), "hccl allreduce_coalesced: expected at least one tensor");
+  const Reduction reduction(options.reduceOp, tensors.front().scalar_type());
+  for (const auto& t : tensors)
+    TORCH_CHECK_VALUE(
+        t.scalar_type() == tensors.front().scalar_type(), "hccl allreduce_coalesced: tensors must have one dtype, got ",
+        tensors.front().scalar_type(), " and ", t.scalar_type());
+  Call call(*this, "allreduce_coalesced", OpType::ALLREDUCE_COALESCED, tensors);
+  auto o = options;
+  o.reduceOp = reduction.asked;
+  o.asyncOp = true;
+  auto all = call.reduced(tensors);
+  std::function<void()> after;
+  if (reduction.divides) after = [all, n = getSize()] { divide(all, n); };
+  return call.issue(
+      [t = transport_, all, o]() mutable { return t->allreduce_coalesced(all, o); }, tensors, bytes_of(tensors),
+      std::move(after));
+}
+
+c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
+  const Reduction reduction(options.reduceOp, only("reduce", tensors).scalar_type());
+  Call call(*this, "reduce", OpType::REDUCE, tensors);
+  auto o = options;
+  o.reduceOp = reduction.asked;
+  o.asyncOp = true;
+  auto all = call.reduced(tensors);
+  std::function<void()> after;
+  if (reduction.divides && options.rootRank == getRank()) after = [all, n = getSize()] { divide(all, n); };
+  return call.issue(
+      [t = transport_, all, o]() mutable { return t->reduce(all, o); }, tensors, bytes_of(tensors), std::move(after));
+}
+
+c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::allgather(
+    std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
+  const auto& into = only("allgather", outputs);
+  const auto& from = only("allgather", inputs);
+  TORCH_CHECK_VALUE(
+      static_cast<int>(into.size()) == getSize(), "hccl allgather: expected an output for each of ", getSize(),
+      " ranks, got ", into.size());
+  for (const auto& t : into) check_equal("allgather", t, from, "outputs");
+  Tensors tensors = into;
+  tensors.push_back(from);
+  Call call(*this, "allgather", OpType::ALLGATHER, tensors);
+  auto o = options;
+  o.asyncOp = true;
+  return call.issue(
+      [t = transport_, to = std::vector<Tensors>{call.moved(into)}, in = call.moved(inputs), o]() mutable {
+        return t->allgather(to, in, o);
+      },
+      into, bytes_of(into));
+}
+
+c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::_allgather_base(
+    at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) {
+  TORCH_CHECK_VALUE(
+      output.scalar_type() == input.scalar_type() && output.numel() == input.numel() * getSize(),
+      "hccl _allgather_base: output tensor size must be equal to world_size (", getSize(), ") times input tensor size, of "
+      "the same dtype: got output ", output.sizes(), " ", output.scalar_type(), " and input ", input.sizes(), " ",
+      input.scalar_type());
+  Call call(*this, "_allgather_base", OpType::_ALLGATHER_BASE, {output, input});
+  auto o = options;
+  o.asyncOp = true;
+  return call.issue(
+      [t = transport_, to = call.moved(output).view({-1}), in = call.moved(input).view({-1}), o]() mutable {
+        return t->_allgather_base(to, in, o);
+      },
+      {output}, output.nbytes());
+}
+
+c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::allgather_coalesced(
+    std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
+  TORCH_CHECK_VALUE(
+      static_cast<int>(outputs.size()) == getSize(), "hccl allgather_coalesced: expected a list of outputs for each of ",
+      getSize(), " ranks, got ", outputs.size());
+  auto tensors = flat(outputs);
+  const size_t nbytes = bytes_of(tensors);
+  const Tensors into = tensors;
+  tensors.insert(tensors.end(), inputs.begin(), inputs.end());
+  Call call(*this, "allgather_coalesced", OpType::ALLGATHER_COALESCED, tensors);
+  auto o = options;
+  o.asyncOp = true;
+  std::vector<Tensors> to;
+  for (const auto& list : outputs) to.push_back(call.moved(list));
+  return call.issue(
+      [t = transport_, to, in = call.moved(inputs), o]() mutable { return t->allgather_coalesced(to, in, o); }, into,
+      nbytes);
+}
+
+c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::allgather_into_tensor_coalesced(
+    Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
+  TORCH_CHECK_VALUE(
+      outputs.size() == inputs.size(), "hccl allgather_into_tensor_coalesced: got ", outputs.size(), " outputs and ",
+      inputs.size(), " inputs");
+  Tensors tensors = outputs;
+  tensors.insert(tensors.end(), inputs.begin(), inputs.end());
+  Call call(*this, "allgather_into_tensor_coalesced", OpType::_ALLGATHER_BASE, tensors);
+  auto o = options;
+  o.asyncOp = true;
+  Tensors to, in;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    TORCH_CHECK_VALUE(
+        outputs[i].scalar_type() == inputs[i].scalar_type() && outputs[i].numel() == inputs[i].numel() * getSize(),
+        "hccl allgather_into_tensor_coalesced: output ", i, " must be ", getSize(), " times input ", i, ", got ",
+        outputs[i].sizes(), " and ", inputs[i].sizes());
+    to.push_back(call.moved(outputs[i]).view({-1}));
+    in.push_back(call.moved(inputs[i]).view({-1}));
+  }
+  return call.issue(
+      [t = transport_, to, in, o]() mutable { return t->allgather_into_tensor_coalesced(to, in, o); }, outputs,
+      bytes_of(outputs));
+}
+
+c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::gather(
+    std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) {
+  const auto& from = only("gather", inputs);
+  const bool root = options.rootRank == getRank();
+  TORCH_CHECK_VALUE(
+      outputs.size() == (root ? 1 : 0), "hccl gather: expected ", root ? "one list of outputs on the root" : "no outputs",
+      ", got ", outputs.size());
+  Tensors into, tensors = inputs;
+  if (root) {
+    into = outputs.front();
+    TORCH_CHECK_VALUE(
+        static_cast<int>(into.size()) == getSize(), "hccl gather: expected an output for each of ", getSize(),
+        " ranks, got ", into.size());
+    for (const auto& t : into) check_equal("gather", t, from, "outputs");
+    tensors.insert(tensors.end(), into.begin(), into.end());
+  }
+  Call call(*this, "gather", OpType::GATHER, tensors);
+  auto o = options;
+  o.asyncOp = true;
+  std::vector<Tensors> to;
+  if (root) to.push_back(call.moved(into));
+  return call.issue(
+      [t = transport_, to, in = call.moved(inputs), o]() mutable { return t->gather(to, in, o); }, into,
+      std::max(bytes_of(into), bytes_of(inputs)));
+}
+
+c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::scatter(
+    Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) {
+  const auto& into = only("scatter", outputs);
+  const bool root = options.rootRank == getRank();
+  TORCH_CHECK_VALUE(
+      inputs.size() == (root ? 1 : 0), "hccl scatter: expected ", root ? "one list of inputs on the root" : "no inputs",
+      ", got ", inputs.size());
+  Tensors from, tensors = outputs;
+  if (root) {
+    from = inputs.front();
+    TORCH_CHECK_VALUE(
+        static_cast<int>(from.size()) == getSize(), "hccl scatter: expected an input for each of ", getSize(),
+        " ranks, got ", from.size());
+    for (const auto& t : from) check_equal("scatter", t, into, "inputs");
+    tensors.insert(tensors.end(), from.begin(), from.end());
+  }
+  Call call(*this, "scatter", OpType::SCATTER, tensors);
+  auto o = options;
+  o.asyncOp = true;
+  std::vector<Tensors> in;
+  if (root) in.push_back(call.moved(from));
+  return call.issue(
+      [t = transport_, to = call.moved(outputs), in, o]() mutable { return t->scatter(to, in, o); }, outputs,
+      std::max(bytes_of(outputs), bytes_of(from)));
+}
+
+c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::reduce_scatter(
+    Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ReduceScatterOptions& options) {
+  const auto& into = only("reduce_scatter", outputs);
+  const auto& from = only("reduce_scatter", inputs);
+  TORCH_CHECK_VALUE(
+      static_cast<int>(from.size()) == getSize(), "hccl reduce_scatter: expected an input for each of ", getSize(),
+      " ranks, got ", from.size());
+  for (const auto& t : from) check_equal("reduce_scatter", t, into, "inputs");
+  const Reduction reduction(options.reduceOp, into.scalar_type());
+  Tensors tensors = from;
+  tensors.push_back(into);
+  Call call(*this, "reduce_scatter", OpType::REDUCE_SCATTER, tensors);
+  auto o = options;
+  o.reduceOp = reduction.asked;
+  o.asyncOp = true;
+  auto to = call.reduced(outputs);
+  std::function<void()> after;
+  if (reduction.divides) after = [to, n = getSize()] { divide(to, n); };
+  return call.issue(
+      [t = transport_, to, in = std::vector<Tensors>{call.reduced(from)}, o]() mutable {
+        return t->reduce_scatter(to, in, o);
+      },
+      outputs, bytes_of(from), std::move(after));
+}
+
+c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::_reduce_scatter_base(
+    at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) {
+  TORCH_CHECK_VALUE(
+      output.scalar_type() == input.scalar_type() && input.numel() == output.numel() * getSize(),
+      "hccl _reduce_scatter_base: input tensor must be the same size as output size times world size (", getSize(),
+      "), of the same dtype: got input ", input.sizes(), " ", input.scalar_type(), " and output ", output.sizes(), " ",
+      output.scalar_type());
+  const Reduction reduction(options.reduceOp, input.scalar_type());
+  Call call(*this, "_reduce_scatter_base", OpType::_REDUCE_SCATTER_BASE, {output, input});
+  auto o = options;
+  o.reduceOp = reduction.asked;
+  o.asyncOp = true;
+  auto to = call.reduced(output).view({-1});
+  std::function<void()> after;
+  if (reduction.divides) after = [to, n = getSize()] { divide({to}, n); };
+  return call.issue(
+      [t = transport_, to, in = call.reduced(input).view({-1}), o]() mutable { return t->_reduce_scatter_base(to, in, o); },
+      {output}, input.nbytes(), std::move(after));
+}
+
+c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::reduce_scatter_tensor_coalesced(
+    Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& options) {
+  TORCH_CHECK_VALUE(
+      outputs.size() == inputs.size() && !inputs.empty(), "hccl reduce_scatter_tensor_coalesced: got ", outputs.size(),
+      " outputs and ", inputs.size(), " inputs");
+  const Reduction reduction(options.reduceOp, inputs.front().scalar_type());
+  Tensors tensors = outputs;
+  tensors.insert(tensors.end(), inputs.begin(), inputs.end());
+  Call call(*this, "reduce_scatter_tensor_coalesced", OpType::REDUCE_SCATTER_TENSOR_COALESCED, tensors);
+  auto o = options;
+  o.reduceOp = reduction.asked;
+  o.asyncOp = true;
+  Tensors to, in;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    TORCH_CHECK_VALUE(
+        outputs[i].scalar_type() == inputs[i].scalar_type() && inputs[i].numel() == outputs[i].numel() * getSize() &&
+            inputs[i].scalar_type() == inputs.front().scalar_type(),
+        "hccl reduce_scatter_tensor_coalesced: input ", i, " must be ", getSize(), " times output ", i,
+        ", all of one dtype, got ", inputs[i].sizes(), " ", inputs[i].scalar_type(), " and ", outputs[i].sizes(), " ",
+        outputs[i].scalar_type());
+    to.push_back(call.reduced(outputs[i]).view({-1}));
+    in.push_back(call.reduced(inputs[i]).view({-1}));
+  }
+  std::function<void()> after;
+  if (reduction.divides) after = [to, n = getSize()] { divide(to, n); };
+  return call.issue(
+      [t = transport_, to, in, o]() mutable { return t->reduce_scatter_tensor_coalesced(to, in, o); }, outputs,
+      bytes_of(inputs), std::move(after));
+}
+
+c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::alltoall_base(
+    at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits, std::vector<int64_t>& input_splits,
+    const c10d::AllToAllOptions& options) {
+  TORCH_CHECK_VALUE(
+      output.scalar_type() == input.scalar_type(), "hccl alltoall_base: tensors must have one dtype, got ",
+      output.scalar_type(), " and ", input.scalar_type());
+  const auto check = [&](const char* what, const at::Tensor& t, const std::vector<int64_t>& splits) {
+    const int64_t rows = t.dim() ? t.size(0) : 1;
+    const auto sum = std::accumulate(splits.begin(), splits.end(), int64_t{0});
+    TORCH_CHECK_VALUE(
+        !splits.empty() || rows % getSize() == 0, "hccl alltoall_base: the ", what, "'s first dimension, ", rows,
+        ", does not divide equally across the group's ", getSize(), " ranks; give split sizes");
+    TORCH_CHECK_VALUE(
+        splits.empty() || (static_cast<int>(splits.size()) == getSize() && sum == rows),
+        "hccl alltoall_base: split sizes must be one for each of ", getSize(), " ranks and add up to the ", what,
+        "'s first dimension, ", rows, "; got ", c10::IntArrayRef(splits));
+  };
+  check("output", output, output_splits);
+  check("input", input, input_splits);
+  Call call(*this, "alltoall_base", OpType::ALLTOALL_BASE, {output, input});
+  auto o = options;
+  o.asyncOp = true;
+  return call.issue(
+      [t = transport_, to = call.moved(output), in = call.moved(input), to_splits = output_splits,
+       in_splits = input_splits, o]() mutable { return t->alltoall_base(to, in, to_splits, in_splits, o); },
+      {output}, std::max(output.nbytes(), input.nbytes()));
+}
+
+c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::alltoall(
+    Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
+  TORCH_CHECK_VALUE(
+      static_cast<int>(outputs.size()) == getSize() && static_cast<int>(inputs.size()) == getSize(),
+      "hccl alltoall: expected an input and an output for each of ", getSize(), " ranks, got ", inputs.size(), " and ",
+      outputs.size());
+  Tensors tensors = outputs;
+  tensors.insert(tensors.end(), inputs.begin(), inputs.end());
+  Call call(*this, "alltoall", OpType::ALLTOALL, tensors);
+  auto o = options;
+  o.asyncOp = true;
+  return call.issue(
+      [t = transport_, to = call.moved(outputs), in = call.moved(inputs), o]() mutable { return t->alltoall(to, in, o); },
+      outputs, std::max(bytes_of(outputs), bytes_of(inputs)));
+}
+
+c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::send(Tensors& tensors, int to, int tag) {
+  only("send", tensors);
+  Call call(*this, "send", OpType::SEND, tensors);
+  return call.issue(
+      [t = transport_, all = call.moved(tensors), to, tag]() mutable { return t->send(all, to, tag); }, {},
+      bytes_of(tensors));
+}
+
+c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::recv(Tensors& tensors, int from, int tag) {
+  only("recv", tensors);
+  Call call(*this, "recv", OpType::RECV, tensors);
+  return call.issue(
+      [t = transport_, all = call.moved(tensors), from, tag]() mutable { return t->recv(all, from, tag); }, tensors,
+      bytes_of(tensors));
+}
+
+c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::recvAnysource(Tensors& tensors, int tag) {
+  only("recvAnysource", tensors);
+  Call call(*this, "recvAnysource", OpType::RECVANYSOURCE, tensors);
+  return call.issue(
+      [t = transport_, all = call.moved(tensors), tag]() mutable { return t->recvAnysource(all, tag); }, tensors,
+      bytes_of(tensors));
+}
+
+device::Device& ProcessGroupHCCL::device_of_barrier(const std::vector<int64_t>& ids) const {
+  if (!ids.empty()) return device_of(static_cast<c10::DeviceIndex>(ids.front()));
+  if (const auto bound = getBoundDeviceId(); bound && bound->type() == c10::kHPU) return device_of(*bound);
+  return device_of(-1);
+}
+
+c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::barrier(const c10d::BarrierOptions& options) {
+  Call call(*this, "barrier", OpType::BARRIER, device_of_barrier(options.device_ids));
+  auto o = options;
+  o.device_ids.clear();
+  o.asyncOp = true;
+  return call.issue([t = transport_, o] { return t->barrier(o); }, {}, 0);
+}
+
+void ProcessGroupHCCL::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
+  auto& d = device_of_barrier(options.device_ids);
+  cut_for_collective(d);
+  const uint64_t place = d.queue().submit(
+      "hccl::monitored_barrier",
+      [t = transport_, options, wait_all_ranks] { t->monitoredBarrier(options, wait_all_ranks); }, current_site());
+  d.queue().wait(place, device::OnInterrupt::Throw);
+  raise_pending_error(d);
+}
+
+}  // namespace openhpu

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "distributed/Collective.h"
+
+namespace openhpu {
+
+// The backend `hccl` of torch.distributed: collectives on hpu tensors, in the order of their device's queue. Another
+// backend, Gloo's, communicates: it is given CPU tensors over the device's memory.
+//
+// Beyond what it offers: ReduceOp.AVG, bools in reductions (SUM is "or", PRODUCT "and"), every dtype in collectives that
+// only move data.
+class ProcessGroupHCCL final : public c10d::Backend {
+ public:
+  struct Options final : c10d::Backend::Options {
+    explicit Options(std::chrono::milliseconds timeout) : c10d::Backend::Options("hccl", timeout) {}
+  };
+  explicit ProcessGroupHCCL(c10::intrusive_ptr<c10d::Backend> transport);
+
+  const std::string getBackendName() const override { return "hccl"; }
+  bool supportsCoalescing() const override { return true; }
+  bool supportsSplitting() const override { return true; }
+  c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override;
+  void setTimeout(std::chrono::milliseconds timeout) override;
+  void startCoalescing() override;
+  c10::intrusive_ptr<c10d::Work> endCoalescing() override;
+  void setSequenceNumberForGroup() override {}
+  uint64_t getSequenceNumberForGroup() override { return sequence_; }
+  void setGroupUid(const std::string& uid) override;
+  c10::intrusive_ptr<Backend> split(
+      const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
+      const c10::intrusive_ptr<c10d::Backend::Options>& options) override;
+  // Waits for what was issued.
+  void shutdown() override;
+  void abort() override;
+  c10d::ErrorType getError() override;
+
+  using Tensors = std::vector<at::Tensor>;
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
+  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override;
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
+  WorkPtr allgather(
+      std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override;
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) override;
+  WorkPtr allgather_coalesced(
+      std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override;
+  WorkPtr allgather_into_tensor_coalesced(
+      Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override;
+  WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) override;
+  WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) override;
+  WorkPtr reduce_scatter(
+      Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ReduceScatterOptions& options) override;
+  WorkPtr _reduce_scatter_base(
+      at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) override;
+  WorkPtr reduce_scatter_tensor_coalesced(
+      Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& options) override;
+  WorkPtr alltoall_base(
+      at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits, std::vector<int64_t>& input_splits,
+      const c10d::AllToAllOptions& options) override;
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override;
+  WorkPtr send(Tensors& tensors, int to, int tag) override;
+  WorkPtr recv(Tensors& tensors, int from, int tag) override;
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override;
+  WorkPtr barrier(const c10d::BarrierOptions& options) override;
+  void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
+
+ private:
+  class Call;
+  device::Device& device_of_barrier(const std::vector<int64_t>& ids) const;
+  std::string described() const;
+
+  c10::intrusive_ptr<c10d::Backend> transport_;
+  uint64_t sequence_ = 0;
+  bool coalescing_ = false;
+  std::vector<std::shared_ptr<Collective>> coalesced_;
+  Tensors coalesced_outputs_;
+  std::vector<std::weak_ptr<Collective>> issued_;  // what may not have ended
+};
+
+// Before a collective is issued: hands over what was recorded before it.
+void cut_for_collective(device::Device& d);
+// Whether collectives are part of lazy graphs' steps (PT_HPU_ENABLE_LAZY_COLLECTIVES); else each of them ends a step.
+void set_lazy_collectives(bool on) noexcept;
+bool lazy_collectives() noexcept;
+
+}  // namespace openhpu

@@ -1,0 +1,27 @@
+#include <torch/csrc/utils/pybind.h>
+
+#include "distributed/ProcessGroupHCCL.h"
+#include "python/bindings.h"
+
+namespace py = pybind11;
+
+namespace openhpu {
+
+void bind_distributed(py::module& m) {
+  // A class in Python, too, since split_group asks for `options`, which PyTorch's class Backend lacks.
+  py::class_<ProcessGroupHCCL::Options, c10::intrusive_ptr<ProcessGroupHCCL::Options>, c10d::Backend::Options>(
+      m, "ProcessGroupHCCLOptions")
+      .def("__deepcopy__", [](const ProcessGroupHCCL::Options& self, const py::dict&) {
+        return c10::make_intrusive<ProcessGroupHCCL::Options>(self);
+      });
+  py::class_<ProcessGroupHCCL, c10::intrusive_ptr<ProcessGroupHCCL>, c10d::Backend>(m, "ProcessGroupHCCL")
+      .def(py::init<c10::intrusive_ptr<c10d::Backend>>(), py::arg("transport"))
+      .def_property_readonly("options", &ProcessGroupHCCL::getBackendOptions);
+  m.def("set_lazy_collectives", &set_lazy_collectives);
+  m.def("abandon_collectives", [] {
+    py::gil_scoped_release no_gil;
+    Collective::abandon_all();
+  });
+}
+
+}  // namespace openhpu

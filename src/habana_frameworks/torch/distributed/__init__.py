@@ -1,0 +1,1 @@
+"""Gaudi's distributed package."""

@@ -1,0 +1,42 @@
+"""The backend `hccl` of torch.distributed. Gloo communicates, over the device's memory."""
+
+from __future__ import annotations
+
+import sys
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed as dist
+
+from openhpu import _C, mode, settings
+
+NAME = "hccl"
+
+
+def register() -> None:
+    """Tell torch.distributed of `hccl`, once: `init_process_group()` uses it for tensors on hpu. Creates nothing."""
+    if dist.is_available() and NAME.upper() not in dist.Backend._plugins:
+        dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["hpu"])
+
+
+def _create(options: Any, backend_options: Any) -> dist.Backend:
+    """A group's backend for hpu tensors, from PyTorch's description of the group.
+
+    `backend_options`: not used; `hccl` has none.
+    """
+    mode.fix()
+    _C.set_lazy_collectives(settings.get("PT_HPU_ENABLE_LAZY_COLLECTIVES"))
+    timeout = options.timeout
+    if not isinstance(timeout, timedelta):
+        timeout = timedelta(seconds=timeout)
+    transport = dist.ProcessGroupGloo(options.store, options.group_rank, options.group_size, timeout=timeout)
+    # PyTorch names no ranks for the default group; Gloo reads them where a group is split.
+    transport.options.global_ranks_in_group = options.global_ranks_in_group or list(range(options.group_size))
+    transport.options.group_name = options.group_id
+    return _C.ProcessGroupHCCL(transport)  # type: ignore[no-any-return]
+
+
+def leave_after_error() -> None:
+    """At the end of a process that an exception ends: other ranks may never answer what it has queued."""
+    if getattr(sys, "last_exc", None) is not None or getattr(sys, "last_value", None) is not None:
+        _C.abandon_collectives()

@@ -1,0 +1,173 @@
+"""Tests that run in several processes at once: `@ranks(2)` before a test runs its body in each of them.
+
+The processes are started once for each number of ranks, as torchrun would start them, and serve all tests of a run: a test
+gets a fresh process group. One in which a rank raised, died or did not come back ends them; the next test has new ones.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import importlib
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from datetime import timedelta
+from multiprocessing.connection import Client, Connection, Listener
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE_S = float(os.environ.get("RANKS_PATIENCE_S", "180"))  # for a test that hangs; one that passes never waits for it
+GROUP = "cpu:gloo,hpu:hccl"
+
+_pools: dict[int, Pool] = {}
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])
+
+
+def environment(rank: int, size: int, port: int) -> dict[str, str]:
+    """What torchrun tells a process."""
+    return {
+        **os.environ,
+        "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size),
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(ROOT),
+    }  # fmt: skip
+
+
+class Pool:
+    """The processes of one number of ranks."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        port = free_port()
+        self.folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+        self.connections: list[Connection] = []
+        with Listener(str(Path(self.folder.name) / "socket"), "AF_UNIX", authkey=b"ranks") as listener:
+            self.logs = [(Path(self.folder.name) / f"log{rank}").open("w+") for rank in range(size)]
+            self.processes = [
+                subprocess.Popen(
+                    [sys.executable, "-m", "tests.distributed.ranks", listener.address],
+                    cwd=ROOT, env=environment(rank, size, port), stdout=self.logs[rank], stderr=subprocess.STDOUT,
+                )
+                for rank in range(size)
+            ]  # fmt: skip
+            by_rank: dict[int, Connection] = {}
+            for _ in range(size):
+                connection = listener.accept()
+                by_rank[connection.recv()] = connection
+            self.connections = [by_rank[rank] for rank in range(size)]
+
+    def run(self, module: str, name: str, arguments: tuple[Any, ...], backend: str | None) -> None:
+        """Run a function in every rank. AssertionError with each rank's traceback when one raised or did not answer."""
+        store = tempfile.mktemp(dir=self.folder.name)
+        for connection in self.connections:
+            connection.send((module, name, arguments, backend, store))
+        failures = []
+        end = time.monotonic() + PATIENCE_S
+        for rank, connection in enumerate(self.connections):
+            try:
+                if connection.poll(1.0 if failures else max(0.0, end - time.monotonic())):
+                    answer = connection.recv()
+                else:
+                    answer = "did not come back"
+            except EOFError:
+                answer = f"died: exit code {self.processes[rank].wait(10)}"
+            if answer:
+                failures.append(f"--- rank {rank}: {answer}{self._printed(rank)}")
+        if failures:
+            self.end()
+            raise AssertionError("\n".join(failures))
+
+    def _printed(self, rank: int) -> str:
+        self.logs[rank].seek(0)
+        return "\n--- printed:\n" + self.logs[rank].read()[-4000:]
+
+    def end(self) -> None:
+        _pools.pop(self.size, None)
+        for connection in self.connections:
+            connection.close()
+        for process in self.processes:
+            process.kill()
+            process.wait()
+        for log in self.logs:
+            log.close()
+        self.folder.cleanup()
+
+
+@atexit.register
+def _end_all() -> None:
+    for pool in list(_pools.values()):
+        pool.end()
+
+
+def ranks(size: int, backend: str | None = GROUP) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Run the test's body in `size` processes with a process group of this backend (None: without a group)."""
+
+    def decorate(test: Callable[..., None]) -> Callable[..., None]:
+        # Not by pytest's name of the module, which depends on where it began to look.
+        module = ".".join(Path(test.__code__.co_filename).relative_to(ROOT).with_suffix("").parts)
+
+        @functools.wraps(test)
+        def run(*args: Any, **kwargs: Any) -> None:
+            pool = _pools.get(size)
+            if pool is None:
+                # Only one set of processes at a time: there are few cores.
+                for other in list(_pools.values()):
+                    other.end()
+                pool = _pools[size] = Pool(size)
+            pool.run(module, test.__qualname__, (args, kwargs), backend)
+
+        run.body = test  # type: ignore[attr-defined]
+        return run
+
+    return decorate
+
+
+def serve(address: str) -> None:
+    """A rank: runs the functions that the test process names, until that hangs up."""
+    import torch
+    import torch.distributed as dist
+
+    connection = Client(address, "AF_UNIX", authkey=b"ranks")
+    connection.send(int(os.environ["RANK"]))
+    while True:
+        try:
+            module, name, (args, kwargs), backend, store = connection.recv()
+        except (EOFError, OSError):
+            return
+        answer = None
+        try:
+            if backend is not None:
+                dist.init_process_group(
+                    backend,
+                    store=dist.FileStore(store, int(os.environ["WORLD_SIZE"])),
+                    rank=int(os.environ["RANK"]),
+                    world_size=int(os.environ["WORLD_SIZE"]),
+                    timeout=timedelta(seconds=60),
+                )
+            torch.manual_seed(0)
+            getattr(importlib.import_module(module), name).body(*args, **kwargs)
+            torch.hpu.synchronize()
+            if dist.is_initialized():
+                dist.barrier()
+                dist.destroy_process_group()
+        except BaseException:
+            answer = traceback.format_exc()
+        connection.send(answer)
+        if answer:
+            return
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])

@@ -1,0 +1,149 @@
+"""DistributedDataParallel on hpu trains as on the CPU over Gloo."""
+
+import copy
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.distributed.algorithms.join import Join
+from torch.nn.parallel import DistributedDataParallel
+
+import openhpu
+from openhpu import mode
+from tests.distributed.ranks import ranks
+
+
+def make_model():
+    torch.manual_seed(1)
+    return torch.nn.Sequential(torch.nn.Linear(20, 64), torch.nn.Tanh(), torch.nn.Linear(64, 5))
+
+
+def batches(rank, n=5, rows=8):
+    generator = torch.Generator().manual_seed(100 + rank)
+    return [
+        (torch.randn(rows, 20, generator=generator), torch.randint(0, 5, (rows,), generator=generator))
+        for _ in range(n)
+    ]
+
+
+def train(model, device, rank, steps=5, **options):
+    model = model.to(device)
+    # One process, one card: hpu's index is the process's own.
+    ddp = DistributedDataParallel(model, bucket_cap_mb=0.003, **options)
+    optimizer = torch.optim.AdamW(ddp.parameters(), lr=0.01)
+    losses = []
+    for x, y in batches(rank, steps):
+        loss = torch.nn.functional.cross_entropy(ddp(x.to(device)), y.to(device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if device == "hpu" and mode.is_lazy():
+            openhpu.hpu.synchronize()
+        losses.append(loss.item())
+    return losses, [p.detach().cpu() for p in model.parameters()]
+
+
+def same(found, expected):
+    for a, b in zip(found[0], expected[0], strict=True):
+        assert a == pytest.approx(b, rel=1e-4)
+    for a, b in zip(found[1], expected[1], strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"gradient_as_bucket_view": True}, {"static_graph": True}, {"find_unused_parameters": True}],
+    ids=lambda o: next(iter(o), "plain"),
+)
+@ranks(2)
+def test_trains_as_on_the_cpu(options):
+    rank, model = dist.get_rank(), make_model()
+    expected = train(copy.deepcopy(model), "cpu", rank, **options)
+    before = openhpu.counters()["collectives"]
+    found = train(model, "hpu", rank, **options)
+    same(found, expected)
+    assert openhpu.counters()["collectives"] - before >= 2 * 5
+
+
+@ranks(2)
+def test_device_ids():
+    model = make_model().to("hpu")
+    ddp = DistributedDataParallel(model, device_ids=[torch.hpu.current_device()])
+    ddp(torch.randn(2, 20, device="hpu")).sum().backward()
+    assert all(p.grad is not None for p in model.parameters())
+
+
+@ranks(2)
+def test_unused_parameters():
+    rank = dist.get_rank()
+
+    class Branches(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.parts = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(2))
+
+        def forward(self, x, which):
+            return self.parts[which](x)
+
+    torch.manual_seed(0)
+    model = Branches().to("hpu")
+    ddp = DistributedDataParallel(model, find_unused_parameters=True)
+    x = torch.ones(1, 4, device="hpu")
+    ddp(x, rank).sum().backward()
+    for part in model.parts:  # each was used by one rank of two
+        assert torch.equal(part.weight.grad.cpu(), torch.full((4, 4), 0.5))
+
+
+@ranks(2)
+def test_no_sync_accumulates():
+    rank = dist.get_rank()
+    model = torch.nn.Linear(4, 1, bias=False).to("hpu")
+    ddp = DistributedDataParallel(model)
+    x = torch.full((1, 4), float(rank + 1), device="hpu")
+    with ddp.no_sync():
+        ddp(x).sum().backward()
+        assert torch.equal(model.weight.grad.cpu(), torch.full((1, 4), float(rank + 1)))
+    ddp(x).sum().backward()
+    assert torch.equal(model.weight.grad.cpu(), torch.full((1, 4), 3.0))
+
+
+@pytest.mark.parametrize("hook", ["fp16_compress_hook", "allreduce_hook"])
+@ranks(2)
+def test_communication_hooks(hook):
+    rank = dist.get_rank()
+    model = torch.nn.Linear(4, 1, bias=False).to("hpu")
+    ddp = DistributedDataParallel(model)
+    ddp.register_comm_hook(None, getattr(default_hooks, hook))
+    ddp(torch.full((1, 4), float(rank + 1), device="hpu")).sum().backward()
+    assert torch.equal(model.weight.grad.cpu(), torch.full((1, 4), 1.5))
+
+
+@ranks(2)
+def test_uneven_inputs():
+    rank = dist.get_rank()
+    model = torch.nn.Linear(20, 5).to("hpu")
+    ddp = DistributedDataParallel(model)
+    done = 0
+    with Join([ddp]):
+        for x, _ in batches(rank, 2 + 2 * rank):
+            ddp(x.to("hpu")).sum().backward()
+            done += 1
+    assert done == 2 + 2 * rank
+    grads = [torch.zeros_like(model.weight.grad) for _ in range(2)]
+    dist.all_gather(grads, model.weight.grad)
+
+
+@ranks(2)
+def test_buffers_and_synchronised_batch_norm():
+    rank = dist.get_rank()
+    torch.manual_seed(0)
+    plain = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4))
+    both = torch.randn(4, 3, 8, 8)
+    reference = copy.deepcopy(plain)
+    reference(both)
+    model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(plain).to("hpu")
+    ddp = DistributedDataParallel(model)
+    ddp(both[2 * rank : 2 * rank + 2].to("hpu")).sum().backward()
+    torch.testing.assert_close(model[1].running_mean.cpu(), reference[1].running_mean, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(model[1].running_var.cpu(), reference[1].running_var, rtol=1e-4, atol=1e-5)

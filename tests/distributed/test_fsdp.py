@@ -1,0 +1,271 @@
+"""Sharded training on hpu: FullyShardedDataParallel, fully_shard, tensor parallel, pipelines, checkpoints."""
+
+import copy
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import (
+    CPUOffload,
+    FullOptimStateDictConfig,
+    FullStateDictConfig,
+    FullyShardedDataParallel,
+    LocalStateDictConfig,
+    MixedPrecision,
+    ShardedStateDictConfig,
+    ShardingStrategy,
+    StateDictType,
+    fully_shard,
+)
+from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module
+
+from tests.distributed.ranks import ranks
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(16)
+        self.up = nn.Linear(16, 32)
+        self.down = nn.Linear(32, 16)
+
+    def forward(self, x):
+        return x + self.down(torch.relu(self.up(self.norm(x))))
+
+
+def make_model():
+    torch.manual_seed(1)
+    return nn.Sequential(Block(), Block(), nn.Linear(16, 4))
+
+
+def batches(n, world, rows=4):
+    generator = torch.Generator().manual_seed(7)
+    return [torch.randn(world, rows, 16, generator=generator) for _ in range(n)]
+
+
+def train(model, parameters, inputs):
+    optimizer = torch.optim.AdamW(parameters, lr=0.01)
+    losses = []
+    for x in inputs:
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    return losses
+
+
+def expected_losses(world, steps=4):
+    """The whole batch in one process: the mean over ranks of each rank's loss."""
+    model = make_model()
+    return [loss.item() for loss in train(model, model.parameters(), [x.reshape(-1, 16) for x in batches(steps, world)])]
+
+
+def check_losses(losses, world, rel=1e-4):
+    for loss, expected in zip(losses, expected_losses(world), strict=True):
+        dist.all_reduce(loss)
+        assert (loss / world).item() == pytest.approx(expected, rel=rel)
+
+
+def mine(inputs):
+    return [x[dist.get_rank()].to("hpu") for x in inputs]
+
+
+@pytest.mark.parametrize("strategy", ["FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD"])
+@ranks(2)
+def test_fsdp(strategy):
+    model = FullyShardedDataParallel(
+        make_model(),
+        sharding_strategy=ShardingStrategy[strategy],
+        auto_wrap_policy=ModuleWrapPolicy({Block}),
+        device_id=torch.device("hpu", torch.hpu.current_device()),
+    )
+    check_losses(train(model, model.parameters(), mine(batches(4, 2))), 2)
+
+
+@ranks(4)
+def test_fsdp_hybrid_shard():
+    mesh = init_device_mesh("hpu", (2, 2), mesh_dim_names=("replicate", "shard"))
+    model = FullyShardedDataParallel(
+        make_model(),
+        sharding_strategy=ShardingStrategy.HYBRID_SHARD,
+        auto_wrap_policy=ModuleWrapPolicy({Block}),
+        device_mesh=mesh,
+        device_id=torch.device("hpu", torch.hpu.current_device()),
+    )
+    check_losses(train(model, model.parameters(), mine(batches(4, 4))), 4)
+
+
+@ranks(2)
+def test_fsdp_mixed_precision():
+    model = FullyShardedDataParallel(
+        make_model(),
+        mixed_precision=MixedPrecision(torch.bfloat16, torch.float32, torch.bfloat16),
+        device_id=torch.device("hpu", torch.hpu.current_device()),
+    )
+    losses = [x.float() for x in train(model, model.parameters(), mine(batches(4, 2)))]
+    check_losses(losses, 2, rel=0.05)
+
+
+@ranks(2)
+def test_fsdp_offloads_parameters():
+    model = FullyShardedDataParallel(
+        make_model(),
+        cpu_offload=CPUOffload(offload_params=True),
+        device_id=torch.device("hpu", torch.hpu.current_device()),
+    )
+    losses = train(model, model.parameters(), mine(batches(4, 2)))
+    assert all(p.device.type == "cpu" for p in model.parameters())
+    check_losses(losses, 2)
+
+
+@pytest.mark.parametrize("kind", ["FULL", "SHARDED", "LOCAL"])
+@ranks(2)
+def test_fsdp_state(kind):
+    device = torch.device("hpu", torch.hpu.current_device())
+    model = FullyShardedDataParallel(make_model(), auto_wrap_policy=ModuleWrapPolicy({Block}), device_id=device)
+    train(model, model.parameters(), mine(batches(2, 2)))
+    other = FullyShardedDataParallel(make_model(), auto_wrap_policy=ModuleWrapPolicy({Block}), device_id=device)
+    config = {
+        "FULL": FullStateDictConfig(),
+        "SHARDED": ShardedStateDictConfig(),
+        "LOCAL": LocalStateDictConfig(),
+    }[kind]
+    kinds = StateDictType[f"{kind}_STATE_DICT"], config
+    with FullyShardedDataParallel.state_dict_type(model, *kinds), FullyShardedDataParallel.state_dict_type(other, *kinds):
+        other.load_state_dict(model.state_dict())
+    x = mine(batches(1, 2))[0]
+    torch.testing.assert_close(other(x).cpu(), model(x).cpu())
+
+
+@ranks(2)
+def test_fully_shard():
+    model = make_model().to("hpu")
+    mesh = init_device_mesh("hpu", (2,))
+    for block in model[:2]:
+        fully_shard(block, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    held = sum(p.to_local().numel() for p in model.parameters())
+    assert held <= sum(p.numel() for p in make_model().parameters()) * 0.6
+    check_losses(train(model, model.parameters(), mine(batches(4, 2))), 2)
+
+
+@ranks(2)
+def test_tensor_and_sequence_parallel():
+    mesh = init_device_mesh("hpu", (2,))
+    torch.manual_seed(1)
+    block = Block()
+    expected = block(batches(1, 1)[0][0])
+    parallel = parallelize_module(
+        copy.deepcopy(block).to("hpu"), mesh, {"up": ColwiseParallel(), "down": RowwiseParallel()}
+    )
+    x = batches(1, 1)[0][0].to("hpu")
+    torch.testing.assert_close(parallel(x).cpu(), expected)
+    norm = parallelize_module(nn.LayerNorm(16).to("hpu"), mesh, SequenceParallel(sequence_dim=0))
+    full = norm(x.chunk(2)[dist.get_rank()]).full_tensor()
+    torch.testing.assert_close(full.cpu(), nn.LayerNorm(16)(x.cpu()))
+
+
+@pytest.mark.parametrize("schedule", ["ScheduleGPipe", "Schedule1F1B"])
+@ranks(2)
+def test_pipeline(schedule):
+    from torch.distributed import pipelining
+
+    rank = dist.get_rank()
+    model = make_model()
+    stages = [nn.Sequential(model[0]), nn.Sequential(model[1], model[2])]
+    reference = copy.deepcopy(model)
+    x = batches(1, 1, rows=8)[0][0]
+    expected = reference(x)
+    expected.square().mean().backward()
+    device = torch.device("hpu", torch.hpu.current_device())
+    stage = pipelining.PipelineStage(stages[rank].to(device), rank, 2, device)
+    runner = getattr(pipelining, schedule)(stage, n_microbatches=4, loss_fn=lambda y, _: y.square().mean())
+    if rank == 0:
+        runner.step(x.to(device))
+    else:
+        losses = []
+        out = runner.step(target=torch.zeros(8, 4, device=device), losses=losses)
+        torch.testing.assert_close(out.cpu(), expected.detach())
+    same = reference[0] if rank == 0 else reference[1]
+    torch.testing.assert_close(stages[rank][0].up.weight.grad.cpu(), same.up.weight.grad)
+
+
+@ranks(2)
+def test_checkpoint(tmp_path):
+    mesh = init_device_mesh("hpu", (2,))
+    model = make_model().to("hpu")
+    fully_shard(model, mesh=mesh)
+    train(model, model.parameters(), mine(batches(2, 2)))
+    state = {"model": model.state_dict()}
+    dcp.save(state, checkpoint_id=tmp_path)
+    other = make_model().to("hpu")
+    fully_shard(other, mesh=mesh)
+    loaded = {"model": other.state_dict()}
+    dcp.load(loaded, checkpoint_id=tmp_path)
+    other.load_state_dict(loaded["model"])
+    for a, b in zip(model.parameters(), other.parameters(), strict=True):
+        assert torch.equal(a.full_tensor().cpu(), b.full_tensor().cpu())
+
+
+@ranks(4)
+def save_on_four(folder):
+    model = make_model().to("hpu")
+    fully_shard(model, mesh=init_device_mesh("hpu", (4,)))
+    dcp.save({"model": model.state_dict()}, checkpoint_id=folder)
+
+
+@ranks(2)
+def load_on_two(folder):
+    torch.manual_seed(5)
+    model = nn.Sequential(Block(), Block(), nn.Linear(16, 4)).to("hpu")
+    fully_shard(model, mesh=init_device_mesh("hpu", (2,)))
+    state = {"model": model.state_dict()}
+    dcp.load(state, checkpoint_id=folder)
+    model.load_state_dict(state["model"])
+    for a, b in zip(model.parameters(), make_model().parameters(), strict=True):
+        assert torch.equal(a.full_tensor().cpu(), b)
+
+
+def test_checkpoint_of_four_on_two(tmp_path):
+    save_on_four(tmp_path)
+    load_on_two(tmp_path)
+
+
+@ranks(2)
+def test_zero_redundancy_optimizer():
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+    from torch.nn.parallel import DistributedDataParallel
+
+    model = DistributedDataParallel(make_model().to("hpu"))
+    optimizer = ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.AdamW, lr=0.01)
+    losses = []
+    for x in mine(batches(4, 2)):
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    check_losses(losses, 2)
+    optimizer.consolidate_state_dict()
+
+
+@ranks(2)
+def test_activation_checkpointing_in_fsdp():
+    from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+
+    model = FullyShardedDataParallel(
+        make_model(),
+        auto_wrap_policy=ModuleWrapPolicy({Block}),
+        device_id=torch.device("hpu", torch.hpu.current_device()),
+    )
+    apply_activation_checkpointing(model, check_fn=lambda m: isinstance(m, Block))
+    check_losses(train(model, model.parameters(), mine(batches(4, 2))), 2)
+    with FullyShardedDataParallel.state_dict_type(
+        model, StateDictType.FULL_STATE_DICT, FullStateDictConfig(), FullOptimStateDictConfig()
+    ):
+        assert set(model.state_dict()) == set(make_model().state_dict())

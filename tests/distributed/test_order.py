@@ -1,0 +1,144 @@
+"""Collectives are commands of the device's queue: what the host waits for, what is ordered, what is kept alive."""
+
+import time
+from datetime import timedelta
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from openhpu import _C
+from tests.distributed.ranks import ranks
+
+
+@ranks(2)
+def test_the_host_does_not_wait():
+    x = torch.ones(4, device="hpu")
+    x + 1  # no operator is new from here on
+    torch.hpu.synchronize()
+    dist.barrier()
+    _C.block_queue(0)  # a host that waited would wait for ever
+    work = dist.all_reduce(x, async_op=True)
+    assert not work.is_completed()
+    work.wait()  # orders the queue
+    y = x + 1
+    dist.all_reduce(y)
+    _C.unblock_queue(0)
+    assert y.tolist() == [6.0] * 4
+    assert work.is_completed() and work.is_success()
+
+
+@ranks(2)
+def test_what_comes_before_and_after():
+    rank = dist.get_rank()
+    x = torch.zeros(1000, device="hpu")
+    for step in range(20):
+        x.fill_(rank + step)
+        dist.all_reduce(x)
+        x.mul_(2)
+        assert x[0].item() == 2 * (1 + 2 * step)
+
+
+@ranks(2)
+def test_completion_is_seen_without_waiting():
+    rank = dist.get_rank()
+    x = torch.full((8,), float(rank), device="hpu")
+    work = dist.all_reduce(x, async_op=True)
+    message = dist.isend(x.clone(), 1) if rank == 0 else dist.irecv(torch.zeros(8, device="hpu"), 0)
+    while not (work.is_completed() and message.is_completed()):
+        time.sleep(0.001)
+    work.wait()
+    assert x.tolist() == [1.0] * 8
+
+
+@ranks(2)
+def test_a_wait_for_the_device_waits_for_what_nobody_awaited():
+    rank = dist.get_rank()
+    x = torch.full((8,), float(rank + 1), device="hpu")
+    dist.all_reduce(x, async_op=True)
+    torch.hpu.synchronize()
+    assert x.tolist() == [3.0] * 8
+
+
+@ranks(2)
+def test_tensors_live_as_long_as_their_collective():
+    rank = dist.get_rank()
+    torch.full((1 << 16,), 7.0, device="hpu")  # no operator is new from here on
+    dist.barrier()
+    _C.block_queue(0)
+    work = dist.all_reduce(torch.full((1 << 16,), float(rank + 1), device="hpu"), async_op=True)
+    other = torch.full((1 << 16,), 7.0, device="hpu")  # must not get the same memory
+    _C.unblock_queue(0)
+    work.wait()
+    assert other.sum().item() == 7.0 * (1 << 16)
+    assert work.result()[0].sum().item() == 3.0 * (1 << 16)
+
+
+@ranks(2)
+def test_memory_is_free_again_after_the_wait():
+    torch.hpu.synchronize()
+    before = torch.hpu.memory_allocated()
+    for _ in range(3):
+        x = torch.ones(1 << 16, device="hpu")
+        work = dist.all_reduce(x, async_op=True)
+        work.wait()
+        del x, work
+    assert torch.hpu.memory_allocated() == before
+
+
+@ranks(2)
+def test_futures():
+    rank = dist.get_rank()
+    x = torch.full((4,), float(rank + 1), device="hpu")
+    future = dist.all_reduce(x, async_op=True).get_future()
+    halved = future.then(lambda f: [t / 2 for t in f.value()])
+    assert halved.wait()[0].tolist() == [1.5] * 4
+
+
+@ranks(2)
+def test_a_barrier_holds_the_host():
+    rank = dist.get_rank()
+    if rank == 1:
+        time.sleep(0.3)
+    since = time.monotonic()
+    dist.barrier()
+    assert rank == 1 or time.monotonic() - since > 0.1
+    dist.monitored_barrier()
+
+
+@ranks(2)
+def test_an_error_names_rank_operator_and_line():
+    rank = dist.get_rank()
+    group = dist.new_group(timeout=timedelta(seconds=1), backend="hccl")
+    if rank == 0:
+        x = torch.ones(4, device="hpu")
+        dist.all_reduce(x, group=group)  # nobody answers
+        with pytest.raises(dist.DistBackendError, match=r"hccl::allreduce failed on rank 0 of 2(.|\n)*test_order.py\", line \d+"):
+            torch.hpu.synchronize()
+    dist.barrier()
+
+
+BAD = {
+    "layout": (lambda: dist.all_reduce(torch.ones(4, 4, device="hpu").t()[:2]), "must be contiguous"),
+    "dtype": (lambda: dist.all_reduce(torch.ones(2, dtype=torch.int16, device="hpu")), "not supported for HCCL"),
+    "operation": (
+        lambda: dist.all_reduce(torch.ones(2, device="hpu"), dist.ReduceOp.BAND),
+        "BAND with non-integral",
+    ),
+    "size": (
+        lambda: dist.all_gather_into_tensor(torch.ones(3, device="hpu"), torch.ones(2, device="hpu")),
+        "world_size",
+    ),
+    "splits": (
+        lambda: dist.all_to_all_single(torch.ones(3, device="hpu"), torch.ones(3, device="hpu")),
+        "split sizes",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+@ranks(2)
+def test_bad_arguments_are_told_at_once(what):
+    call, text = BAD[what]
+    with pytest.raises((ValueError, RuntimeError), match=text):
+        call()
