@@ -43,18 +43,35 @@ void Event::record(Stream& stream) {
     point->sequence = stream.last();
   }
   point_ = std::move(point);
+  beside_ = nullptr;
 }
 
-bool Event::query() const { return !point_ || point_->reached(); }
+void Event::record(std::shared_ptr<PointBeside> point) {
+  beside_ = std::move(point);
+  point_ = nullptr;
+}
+
+bool Event::query() const { return beside_ ? beside_->reached() : !point_ || point_->reached(); }
 
 void Event::synchronize() const {
+  if (beside_) beside_->queue().wait(beside_->place(), OnInterrupt::Throw);
   if (point_) point_->queue.wait(point_->sequence, OnInterrupt::Throw);
 }
 
-bool Event::is_elsewhere(const Stream& stream) const { return point_ && &point_->queue != &stream.queue(); }
+bool Event::is_elsewhere(const Stream& stream) const {
+  return beside_ ? !beside_->reached() : point_ && &point_->queue != &stream.queue();
+}
 
 void Event::block(Stream& stream) const {
   if (query()) return;
+  if (beside_) {
+    const uint64_t place = beside_->place();
+    if (&beside_->queue() == &stream.queue())
+      stream.note(place);
+    else
+      stream.note(stream.queue().submit("event wait", [beside = beside_, place] { beside->queue().wait(place); }));
+    return;
+  }
   if (!is_elsewhere(stream)) {
     // The order is there already; but whoever waits for the stream waits for what the stream waits for.
     stream.note(point_->sequence);
@@ -66,7 +83,7 @@ void Event::block(Stream& stream) const {
 
 uint64_t Event::timestamp_ns() const {
   if (!timing_) throw std::invalid_argument("the event has no time: it was created with enable_timing=False");
-  if (!point_) throw std::invalid_argument("the event has no time: it was not recorded");
+  if (!point_) throw std::invalid_argument("the event has no time: it was not recorded in a stream");
   synchronize();
   return point_->stamp_ns.load(std::memory_order_relaxed);
 }

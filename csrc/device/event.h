@@ -8,6 +8,16 @@ namespace openhpu::device {
 class CommandQueue;
 class Stream;
 
+// A point that lies beside the queue (the end of a collective), until it gets a place in it.
+class PointBeside {
+ public:
+  virtual ~PointBeside() = default;
+  virtual bool reached() = 0;
+  // Queues a wait for it, once. Returns the wait's place in the queue.
+  virtual uint64_t place() = 0;
+  virtual CommandQueue& queue() = 0;
+};
+
 // A point in a stream, with the time at which the worker reached it. Copies share the point.
 // An event never recorded counts as reached. Recording again replaces the point.
 class Event {
@@ -15,13 +25,14 @@ class Event {
   explicit Event(bool timing) : timing_(timing) {}
 
   void record(Stream& stream);
-  bool recorded() const noexcept { return point_ != nullptr; }
+  void record(std::shared_ptr<PointBeside> point);
+  bool recorded() const noexcept { return point_ || beside_; }
   bool query() const;        // reached?
   void synchronize() const;  // blocks until reached
   // Makes the stream's later commands run after this point, and waits for the stream end after it. Within one device the
   // queue already orders them; for a stream of another device a command is queued there that waits.
   void block(Stream& stream) const;
-  // Whether the point lies in another queue than the stream.
+  // Whether the stream's queue does not have the order yet.
   bool is_elsewhere(const Stream& stream) const;
   // Nanoseconds of worker time at the point (steady clock); waits until reached. Throws std::invalid_argument
   // when the event was not recorded or was created without timing.
@@ -32,6 +43,7 @@ class Event {
   struct Point;
   bool timing_;
   std::shared_ptr<Point> point_;
+  std::shared_ptr<PointBeside> beside_;
 };
 
 }  // namespace openhpu::device

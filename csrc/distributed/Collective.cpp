@@ -5,10 +5,14 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <optional>
 #include <thread>
 
+#include "device/event.h"
 #include "device/wait_hook.h"
+#include "distributed/cut.h"
 #include "runtime/HPUDevice.h"
+#include "runtime/HPUGuard.h"
 #include "runtime/KernelThreads.h"
 #include "runtime/events.h"
 #include "runtime/site.h"
@@ -22,6 +26,8 @@ class StartCommand final : public device::Command {
     site = collective_->what().site;
   }
   void run() override { collective_->start(); }
+  // It only tells the library's threads.
+  bool runs_anywhere() const noexcept override { return true; }
   const char* name() const override { return collective_->what().name.c_str(); }
 
  private:
@@ -327,6 +333,8 @@ int WorkHCCL::sourceRank() const {
 
 bool WorkHCCL::wait(std::chrono::milliseconds timeout) {
   uint64_t last = 0;
+  // What was issued before the wait runs beside the collective.
+  if (!parts_.empty()) cut_for_collective(*parts_.front()->what().device);
   for (const auto& part : parts_) last = part->await_in_order();
   const bool limited = timeout.count() > 0;
   if (parts_.empty() || (!limited && opType_ != c10d::OpType::BARRIER)) return true;
@@ -346,11 +354,31 @@ void WorkHCCL::abort() {
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> WorkHCCL::getFuture() {
-  for (const auto& part : parts_) part->await_in_order();
+  // Complete at once, as those of other accelerators: who waits for it makes a stream wait, not the host.
+  class End final : public device::PointBeside {
+   public:
+    explicit End(std::vector<std::shared_ptr<Collective>> parts) : parts_(std::move(parts)) {}
+    bool reached() override {
+      return std::all_of(parts_.begin(), parts_.end(), [](const auto& part) { return part->done() && !part->error(); });
+    }
+    uint64_t place() override {
+      cut_for_collective(*parts_.front()->what().device);
+      uint64_t last = 0;
+      for (const auto& part : parts_) last = part->await_in_order();
+      return last;
+    }
+    device::CommandQueue& queue() override { return parts_.front()->what().device->queue(); }
+
+   private:
+    std::vector<std::shared_ptr<Collective>> parts_;
+  };
   std::vector<c10::Device> devices;
   for (const auto& t : outputs_)
     if (std::find(devices.begin(), devices.end(), t.device()) == devices.end()) devices.push_back(t.device());
   auto future = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()), devices);
+  const std::shared_ptr<device::PointBeside> end = std::make_shared<End>(parts_);
+  std::optional<RecordBeside> recording;
+  if (!parts_.empty()) recording.emplace(end);
   future->markCompleted(c10::IValue(outputs_));
   return future;
 }

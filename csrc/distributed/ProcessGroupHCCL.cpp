@@ -6,8 +6,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "modes/Capture.h"
-#include "modes/Lazy.h"
+#include "distributed/cut.h"
 #include "ops/Alias.h"
 #include "runtime/HPUAllocator.h"
 #include "runtime/HPUDevice.h"
@@ -19,8 +18,6 @@ namespace {
 using c10d::OpType;
 using c10d::ReduceOp;
 using Tensors = ProcessGroupHCCL::Tensors;
-
-std::atomic<bool> part_of_steps{true};
 
 bool reducible(at::ScalarType type) {
   switch (type) {
@@ -106,18 +103,6 @@ const Tensors& only(const char* op, const std::vector<Tensors>& lists) {
 }
 
 }  // namespace
-
-void set_lazy_collectives(bool on) noexcept { part_of_steps.store(on); }
-bool lazy_collectives() noexcept { return part_of_steps.load(); }
-
-void cut_for_collective(device::Device& d) {
-  if (C10_UNLIKELY(current_capture(d) != nullptr))
-    refuse_in_capture("hccl collective", "collective nonSFG is not supported during hpu graph capturing. Leave the collective out of the graph.");
-  if (part_of_steps.load())
-    Recorder::of(d).hand_over_piece();
-  else
-    flush(d);
-}
 
 // One call: checks, the transport's tensors over the device's memory, and the commands.
 class ProcessGroupHCCL::Call {

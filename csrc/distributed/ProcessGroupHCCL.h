@@ -84,10 +84,4 @@ class ProcessGroupHCCL final : public c10d::Backend {
   std::vector<std::weak_ptr<Collective>> issued_;  // what may not have ended
 };
 
-// Before a collective is issued: hands over what was recorded before it.
-void cut_for_collective(device::Device& d);
-// Whether collectives are part of lazy graphs' steps (PT_HPU_ENABLE_LAZY_COLLECTIVES); else each of them ends a step.
-void set_lazy_collectives(bool on) noexcept;
-bool lazy_collectives() noexcept;
-
 }  // namespace openhpu

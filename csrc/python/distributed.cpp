@@ -1,6 +1,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "distributed/ProcessGroupHCCL.h"
+#include "distributed/cut.h"
 #include "python/bindings.h"
 
 namespace py = pybind11;

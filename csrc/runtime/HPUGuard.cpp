@@ -11,7 +11,12 @@ c10::Device hpu(c10::DeviceIndex index) { return c10::Device(c10::kHPU, index); 
 c10::DeviceIndex index_of(c10::Device d) { return d.index() < 0 ? current_device() : d.index(); }
 device::Event* as_event(void* p) { return static_cast<device::Event*>(p); }
 
+thread_local const std::shared_ptr<device::PointBeside>* tls_beside = nullptr;
+
 }  // namespace
+
+RecordBeside::RecordBeside(const std::shared_ptr<device::PointBeside>& point) { tls_beside = &point; }
+RecordBeside::~RecordBeside() { tls_beside = nullptr; }
 
 c10::Device HPUGuardImpl::exchangeDevice(c10::Device d) const { return hpu(exchange_device(d.index())); }
 c10::Device HPUGuardImpl::getDevice() const { return hpu(current_device()); }
@@ -55,8 +60,12 @@ void HPUGuardImpl::record(
   TORCH_CHECK(
       index == -1 || index == s.device_index(), "An event of device hpu:", static_cast<int>(index),
       " can't be recorded on a stream of device hpu:", static_cast<int>(s.device_index()));
-  flush(device_of(s.device_index()));
   if (!*event) *event = new device::Event(flag == c10::EventFlag::BACKEND_DEFAULT);
+  if (tls_beside) {
+    as_event(*event)->record(*tls_beside);
+    return;
+  }
+  flush(device_of(s.device_index()));
   as_event(*event)->record(stream_of(s));
 }
 void HPUGuardImpl::block(void* event, const c10::Stream& s) const {

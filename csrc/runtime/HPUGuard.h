@@ -2,7 +2,20 @@
 
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
+#include <memory>
+
+#include "device/event.h"
+
 namespace openhpu {
+
+// While it exists, events that this thread records are this point, whatever the stream.
+class RecordBeside {
+ public:
+  explicit RecordBeside(const std::shared_ptr<device::PointBeside>& point);
+  ~RecordBeside();
+  RecordBeside(const RecordBeside&) = delete;
+  RecordBeside& operator=(const RecordBeside&) = delete;
+};
 
 // Devices, streams and events for PyTorch's generic torch.Stream, torch.Event, torch.accelerator and for autograd.
 struct HPUGuardImpl final : c10::impl::DeviceGuardImplInterface {

@@ -1,7 +1,8 @@
 """Tests that run in several processes at once: `@ranks(2)` before a test runs its body in each of them.
 
-The processes are started once for each number of ranks, as torchrun would start them, and serve all tests of a run: a test
-gets a fresh process group. One in which a rank raised, died or did not come back ends them; the next test has new ones.
+The processes are started once for each number of ranks, as torchrun would start them, and serve all tests of a run: a
+test gets a fresh process group. One in which a rank raised, died or did not come back ends them; the next test has new
+ones.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_S = float(os.environ.get("RANKS_PATIENCE_S", "180"))  # for a test that hangs; one that passes never waits for it
+# For a test that hangs; one that passes never waits for it.
+PATIENCE_S = float(os.environ.get("RANKS_PATIENCE_S", "180"))
 GROUP = "cpu:gloo,hpu:hccl"
 
 _pools: dict[int, Pool] = {}

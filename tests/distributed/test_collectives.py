@@ -59,7 +59,7 @@ def test_all_reduce_of_bools():
         x = on_hpu(rank, torch.bool)
         dist.all_reduce(x, op)
         equal(x, expected)
-    with pytest.raises(RuntimeError, match="Cannot use ReduceOp.AVG with boolean inputs"):
+    with pytest.raises(RuntimeError, match=r"Cannot use ReduceOp\.AVG with boolean inputs"):
         dist.all_reduce(on_hpu(rank, torch.bool), dist.ReduceOp.AVG)
 
 

@@ -61,8 +61,8 @@ def train(model, parameters, inputs):
 
 def expected_losses(world, steps=4):
     """The whole batch in one process: the mean over ranks of each rank's loss."""
-    model = make_model()
-    return [loss.item() for loss in train(model, model.parameters(), [x.reshape(-1, 16) for x in batches(steps, world)])]
+    model, inputs = make_model(), [x.reshape(-1, 16) for x in batches(steps, world)]
+    return [loss.item() for loss in train(model, model.parameters(), inputs)]
 
 
 def check_losses(losses, world, rel=1e-4):
@@ -136,7 +136,8 @@ def test_fsdp_state(kind):
         "LOCAL": LocalStateDictConfig(),
     }[kind]
     kinds = StateDictType[f"{kind}_STATE_DICT"], config
-    with FullyShardedDataParallel.state_dict_type(model, *kinds), FullyShardedDataParallel.state_dict_type(other, *kinds):
+    of = FullyShardedDataParallel.state_dict_type
+    with of(model, *kinds), of(other, *kinds):
         other.load_state_dict(model.state_dict())
     x = mine(batches(1, 2))[0]
     torch.testing.assert_close(other(x).cpu(), model(x).cpu())

@@ -113,7 +113,8 @@ def test_an_error_names_rank_operator_and_line():
     if rank == 0:
         x = torch.ones(4, device="hpu")
         dist.all_reduce(x, group=group)  # nobody answers
-        with pytest.raises(dist.DistBackendError, match=r"hccl::allreduce failed on rank 0 of 2(.|\n)*test_order.py\", line \d+"):
+        told = r"hccl::allreduce failed on rank 0 of 2(.|\n)*test_order\.py\", line \d+"
+        with pytest.raises(dist.DistBackendError, match=told):
             torch.hpu.synchronize()
     dist.barrier()
 

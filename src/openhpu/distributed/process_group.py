@@ -29,7 +29,7 @@ def _create(options: Any, backend_options: Any) -> dist.Backend:
     timeout = options.timeout
     if not isinstance(timeout, timedelta):
         timeout = timedelta(seconds=timeout)
-    transport = dist.ProcessGroupGloo(options.store, options.group_rank, options.group_size, timeout=timeout)
+    transport: Any = dist.ProcessGroupGloo(options.store, options.group_rank, options.group_size, timeout=timeout)
     # PyTorch names no ranks for the default group; Gloo reads them where a group is split.
     transport.options.global_ranks_in_group = options.global_ranks_in_group or list(range(options.group_size))
     transport.options.group_name = options.group_id

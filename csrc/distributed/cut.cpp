@@ -1,0 +1,27 @@
+#include "distributed/cut.h"
+
+#include <atomic>
+
+#include "modes/Capture.h"
+#include "modes/Lazy.h"
+
+namespace openhpu {
+namespace {
+std::atomic<bool> part_of_steps{true};
+}  // namespace
+
+void set_lazy_collectives(bool on) noexcept { part_of_steps.store(on); }
+bool lazy_collectives() noexcept { return part_of_steps.load(); }
+
+void cut_for_collective(device::Device& d) {
+  if (C10_UNLIKELY(current_capture(d) != nullptr))
+    refuse_in_capture(
+        "hccl collective",
+        "collective nonSFG is not supported during hpu graph capturing. Leave the collective out of the graph.");
+  if (part_of_steps.load())
+    Recorder::of(d).hand_over_piece();
+  else
+    flush(d);
+}
+
+}  // namespace openhpu

@@ -1,0 +1,13 @@
+#pragma once
+
+#include "device/device.h"
+
+namespace openhpu {
+
+// Before what lies in the queue between two parts of a step: hands over what was recorded before it.
+void cut_for_collective(device::Device& d);
+// Whether collectives lie in the middle of lazy graphs' steps (PT_HPU_ENABLE_LAZY_COLLECTIVES); else each of them ends one.
+void set_lazy_collectives(bool on) noexcept;
+bool lazy_collectives() noexcept;
+
+}  // namespace openhpu
