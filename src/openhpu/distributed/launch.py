@@ -27,8 +27,7 @@ def initialize_distributed_hpu(
     Source: Gaudi's distributed package (gaudi-api 1.4).
     """
     found = [
-        _number(names, given)
-        for names, given in ((_WORLD_SIZE, world_size), (_RANK, rank), (_LOCAL_RANK, local_rank))
+        _number(names, given) for names, given in ((_WORLD_SIZE, world_size), (_RANK, rank), (_LOCAL_RANK, local_rank))
     ]
     if all(value is None for value in found):
         return 1, 0, 0

@@ -12,10 +12,11 @@ from openhpu.compiler.passes.exchanged_inputs import exchanged_inputs
 from openhpu.compiler.passes.explicit_numbers import explicit_numbers
 from openhpu.compiler.passes.fast_tanh import fast_tanh
 from openhpu.compiler.passes.float_zeros import float_zeros
+from openhpu.compiler.passes.joined_slices import joined_slices
 
 _PASSES = (
     exchanged_inputs, bool_bytes, empty_lists, distinct_outputs, float_zeros, fast_tanh, explicit_numbers,
-    channels_last,
+    channels_last, joined_slices,
 )  # fmt: skip
 
 
