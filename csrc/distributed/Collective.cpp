@@ -145,8 +145,9 @@ bool Collective::awaited() {
 void Collective::start() noexcept {
   try {
     TORCH_CHECK(!abandoned.load(), "the process is ending");
-    auto work = start_();
-    start_ = nullptr;
+    auto work = procedure_.start(aliases_);
+    // It holds the library's group, which must not end on one of its own threads.
+    procedure_.start = nullptr;
     auto future = future_of(*work, what_.type);
     {
       std::lock_guard lock(mutex_);
@@ -164,11 +165,11 @@ void Collective::start() noexcept {
 }
 
 void Collective::finish(std::exception_ptr error) noexcept {
-  if (!error && after_) {
+  if (!error && procedure_.after) {
     try {
       apply_threads(1);
       c10::InferenceMode no_autograd(true);
-      after_();
+      procedure_.after(aliases_);
     } catch (...) {
       error = std::current_exception();
     }
@@ -179,7 +180,6 @@ void Collective::finish(std::exception_ptr error) noexcept {
     if (error) error_ = described(what_, std::move(error));
     done_.store(true, std::memory_order_release);
   }
-  after_ = nullptr;
   changed_.notify_all();
 }
 

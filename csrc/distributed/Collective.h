@@ -29,12 +29,15 @@ class Collective : public std::enable_shared_from_this<Collective> {
     uint32_t site;
     size_t nbytes;  // that this rank contributes or receives, whichever is more
   };
-  using Start = std::function<c10::intrusive_ptr<c10d::Work>()>;
-
-  // `start` hands it to the communication library, `after` completes its results (on one thread, before anybody sees that
-  // it is done). Both work on CPU tensors over the device's memory.
-  Collective(What what, Start start, std::function<void()> after)
-      : what_(std::move(what)), start_(std::move(start)), after_(std::move(after)) {}
+  using Tensors = std::vector<at::Tensor>;
+  // What is done, on CPU tensors over the device's memory: `start` hands it to the communication library, `after` (or
+  // nothing) completes the results, on one thread, before anybody sees that it is done.
+  struct Procedure {
+    std::function<c10::intrusive_ptr<c10d::Work>(Tensors& all)> start;
+    std::function<void(Tensors& all)> after;
+  };
+  Collective(What what, Procedure procedure, Tensors aliases)
+      : what_(std::move(what)), procedure_(std::move(procedure)), aliases_(std::move(aliases)) {}
 
   const What& what() const noexcept { return what_; }
 
@@ -68,8 +71,8 @@ class Collective : public std::enable_shared_from_this<Collective> {
   void end_here() noexcept;
 
   What what_;
-  Start start_;
-  std::function<void()> after_;
+  Procedure procedure_;
+  Tensors aliases_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   c10::intrusive_ptr<c10d::Work> work_;

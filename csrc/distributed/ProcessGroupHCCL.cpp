@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "distributed/captured.h"
 #include "distributed/cut.h"
+#include "modes/Capture.h"
 #include "ops/Alias.h"
 #include "runtime/HPUAllocator.h"
 #include "runtime/HPUDevice.h"
@@ -61,23 +63,44 @@ struct Reduction {
     divides = asked == ReduceOp::AVG;
     if (divides) asked = ReduceOp::SUM;
   }
+  // What completes an average, of the tensors between two positions.
+  std::function<void(Tensors&)> division(size_t begin, size_t end, int ranks) const {
+    if (!divides) return nullptr;
+    return [=](Tensors& all) {
+      for (size_t i = begin; i < end; ++i)
+        if (at::isFloatingType(all[i].scalar_type()))
+          all[i].div_(ranks);
+        else
+          all[i].div_(ranks, "trunc");
+    };
+  }
+
   ReduceOp::RedOpType asked;
   bool divides = false;
 };
-
-void divide(const Tensors& tensors, int ranks) {
-  for (const auto& t : tensors)
-    if (at::isFloatingType(t.scalar_type()))
-      t.div_(ranks);
-    else
-      t.div_(ranks, "trunc");
-}
 
 size_t bytes_of(const Tensors& tensors) {
   size_t sum = 0;
   for (const auto& t : tensors) sum += t.nbytes();
   return sum;
 }
+
+// A tensor as the transport sees it. Those that it only moves may have any dtype: it sees bytes.
+at::Tensor moved(const at::Tensor& alias) {
+  if (reducible(alias.scalar_type()) && alias.scalar_type() != at::kBool) return alias;
+  return (alias.dim() < 2 ? alias.view({-1, 1}) : alias).view(at::kByte);
+}
+at::Tensor reduced(const at::Tensor& alias) { return alias.scalar_type() == at::kBool ? alias.view(at::kByte) : alias; }
+
+using Prepare = at::Tensor (*)(const at::Tensor& alias);
+// Those from one position to another.
+Tensors some(const Tensors& all, Prepare prepare, size_t begin, size_t end) {
+  Tensors out;
+  for (size_t i = begin; i < end; ++i) out.push_back(prepare(all[i]));
+  return out;
+}
+at::Tensor flat_moved(const at::Tensor& alias) { return moved(alias).view({-1}); }
+at::Tensor flat_reduced(const at::Tensor& alias) { return reduced(alias).view({-1}); }
 
 Tensors flat(const std::vector<Tensors>& lists) {
   Tensors all;
@@ -108,53 +131,43 @@ const Tensors& only(const char* op, const std::vector<Tensors>& lists) {
 class ProcessGroupHCCL::Call {
  public:
   Call(ProcessGroupHCCL& group, const char* op, OpType type, const Tensors& tensors)
-      : group_(group), op_(op), type_(type), device_(check(op, tensors)), tensors_(tensors) {
-    cut_for_collective(device_);
-  }
+      : group_(group), op_(op), type_(type), device_(check(op, tensors)), tensors_(tensors) {}
   Call(ProcessGroupHCCL& group, const char* op, OpType type, device::Device& device)
-      : group_(group), op_(op), type_(type), device_(device) {
-    cut_for_collective(device_);
-  }
+      : group_(group), op_(op), type_(type), device_(device) {}
 
-  // A tensor as the transport sees it. Those that it only moves may have any dtype: it sees bytes.
-  at::Tensor moved(const at::Tensor& t) const {
-    const auto alias = cpu_alias(t);
-    if (reducible(t.scalar_type()) && t.scalar_type() != at::kBool) return alias;
-    return (alias.dim() < 2 ? alias.view({-1, 1}) : alias).view(at::kByte);
-  }
-  Tensors moved(const Tensors& all) const {
-    Tensors out;
-    for (const auto& t : all) out.push_back(moved(t));
-    return out;
-  }
-  at::Tensor reduced(const at::Tensor& t) const {
-    const auto alias = cpu_alias(t);
-    return t.scalar_type() == at::kBool ? alias.view(at::kByte) : alias;
-  }
-  Tensors reduced(const Tensors& all) const {
-    Tensors out;
-    for (const auto& t : all) out.push_back(reduced(t));
-    return out;
-  }
-
-  WorkPtr issue(Collective::Start start, Tensors outputs, size_t nbytes, std::function<void()> after = nullptr) const {
-    for (const auto& t : outputs) note_write(*t.storage().unsafeGetStorageImpl());
-    auto collective = std::make_shared<Collective>(
-        Collective::What{std::string("hccl::") + op_, group_.described(), type_, &device_, current_site(), nbytes},
-        std::move(start), std::move(after));
-    collective->issue(tensors_);
-    std::erase_if(group_.issued_, [](const auto& other) {
-      auto c = other.lock();
-      return !c || c->done();
-    });
-    group_.issued_.push_back(collective);
+  // `written`: which of the tensors, by position. Captured, it becomes an operator of the graph.
+  WorkPtr issue(Collective::Procedure procedure, size_t written_from, size_t written_to, size_t nbytes) const {
+    Tensors outputs(tensors_.begin() + static_cast<std::ptrdiff_t>(written_from), tensors_.begin() + static_cast<std::ptrdiff_t>(written_to));
+    std::vector<std::shared_ptr<Collective>> parts;
     ++group_.sequence_;
+    if (C10_UNLIKELY(current_capture(device_) != nullptr)) {
+      if (tensors_.empty() || !lazy_collectives())
+        refuse_in_capture(
+            std::string("hccl::") + op_,
+            "collective nonSFG is not supported during hpu graph capturing. Leave it out of the graph, or, but for a "
+            "barrier, set PT_HPU_ENABLE_LAZY_COLLECTIVES=1.");
+      capture_collective(
+          std::string("hccl::") + op_, group_.described(), std::move(procedure), tensors_, written_from, written_to);
+    } else {
+      cut_for_collective(device_);
+      for (const auto& t : outputs) note_write(*t.storage().unsafeGetStorageImpl());
+      Tensors aliases;
+      for (const auto& t : tensors_) aliases.push_back(cpu_alias(t));
+      parts.push_back(std::make_shared<Collective>(
+          Collective::What{std::string("hccl::") + op_, group_.described(), type_, &device_, current_site(), nbytes},
+          std::move(procedure), std::move(aliases)));
+      parts.front()->issue(tensors_);
+      std::erase_if(group_.issued_, [](const auto& other) {
+        auto c = other.lock();
+        return !c || c->done();
+      });
+      group_.issued_.push_back(parts.front());
+    }
     if (group_.coalescing_) {
-      group_.coalesced_.push_back(collective);
+      group_.coalesced_.insert(group_.coalesced_.end(), parts.begin(), parts.end());
       group_.coalesced_outputs_.insert(group_.coalesced_outputs_.end(), outputs.begin(), outputs.end());
     }
-    return c10::make_intrusive<WorkHCCL>(
-        group_.getRank(), std::vector<std::shared_ptr<Collective>>{collective}, std::move(outputs), group_.sequence_);
+    return c10::make_intrusive<WorkHCCL>(group_.getRank(), std::move(parts), std::move(outputs), group_.sequence_);
   }
 
  private:
@@ -254,7 +267,12 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::broadcast(Tensors& tensors, con
   auto o = options;
   o.asyncOp = true;
   return call.issue(
-      [t = transport_, all = call.moved(tensors), o]() mutable { return t->broadcast(all, o); }, tensors, bytes_of(tensors));
+      {[t = transport_, o](Tensors& all) {
+         auto in = some(all, moved, 0, 1);
+         return t->broadcast(in, o);
+       },
+       nullptr},
+      0, 1, bytes_of(tensors));
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
@@ -263,11 +281,14 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::allreduce(Tensors& tensors, con
   auto o = options;
   o.reduceOp = reduction.asked;
   o.asyncOp = true;
-  auto all = call.reduced(tensors);
-  std::function<void()> after;
-  if (reduction.divides) after = [all, n = getSize()] { divide(all, n); };
+  const size_t n = tensors.size();
   return call.issue(
-      [t = transport_, all, o]() mutable { return t->allreduce(all, o); }, tensors, bytes_of(tensors), std::move(after));
+      {[t = transport_, o, n](Tensors& all) {
+         auto in = some(all, reduced, 0, n);
+         return t->allreduce(in, o);
+       },
+       reduction.division(0, n, getSize())},
+      0, n, bytes_of(tensors));
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::allreduce_coalesced(
@@ -282,12 +303,14 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::allreduce_coalesced(
   auto o = options;
   o.reduceOp = reduction.asked;
   o.asyncOp = true;
-  auto all = call.reduced(tensors);
-  std::function<void()> after;
-  if (reduction.divides) after = [all, n = getSize()] { divide(all, n); };
+  const size_t n = tensors.size();
   return call.issue(
-      [t = transport_, all, o]() mutable { return t->allreduce_coalesced(all, o); }, tensors, bytes_of(tensors),
-      std::move(after));
+      {[t = transport_, o, n](Tensors& all) {
+         auto in = some(all, reduced, 0, n);
+         return t->allreduce_coalesced(in, o);
+       },
+       reduction.division(0, n, getSize())},
+      0, n, bytes_of(tensors));
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
@@ -296,11 +319,13 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::reduce(Tensors& tensors, const 
   auto o = options;
   o.reduceOp = reduction.asked;
   o.asyncOp = true;
-  auto all = call.reduced(tensors);
-  std::function<void()> after;
-  if (reduction.divides && options.rootRank == getRank()) after = [all, n = getSize()] { divide(all, n); };
   return call.issue(
-      [t = transport_, all, o]() mutable { return t->reduce(all, o); }, tensors, bytes_of(tensors), std::move(after));
+      {[t = transport_, o](Tensors& all) {
+         auto in = some(all, reduced, 0, 1);
+         return t->reduce(in, o);
+       },
+       options.rootRank == getRank() ? reduction.division(0, 1, getSize()) : nullptr},
+      0, 1, bytes_of(tensors));
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::allgather(
@@ -317,10 +342,13 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::allgather(
   auto o = options;
   o.asyncOp = true;
   return call.issue(
-      [t = transport_, to = std::vector<Tensors>{call.moved(into)}, in = call.moved(inputs), o]() mutable {
-        return t->allgather(to, in, o);
-      },
-      into, bytes_of(into));
+      {[t = transport_, o, n = into.size()](Tensors& all) {
+         std::vector<Tensors> to{some(all, moved, 0, n)};
+         auto in = some(all, moved, n, n + 1);
+         return t->allgather(to, in, o);
+       },
+       nullptr},
+      0, into.size(), bytes_of(into));
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::_allgather_base(
@@ -334,10 +362,12 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::_allgather_base(
   auto o = options;
   o.asyncOp = true;
   return call.issue(
-      [t = transport_, to = call.moved(output).view({-1}), in = call.moved(input).view({-1}), o]() mutable {
-        return t->_allgather_base(to, in, o);
-      },
-      {output}, output.nbytes());
+      {[t = transport_, o](Tensors& all) {
+         auto to = flat_moved(all[0]), in = flat_moved(all[1]);
+         return t->_allgather_base(to, in, o);
+       },
+       nullptr},
+      0, 1, output.nbytes());
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::allgather_coalesced(
@@ -352,11 +382,17 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::allgather_coalesced(
   Call call(*this, "allgather_coalesced", OpType::ALLGATHER_COALESCED, tensors);
   auto o = options;
   o.asyncOp = true;
-  std::vector<Tensors> to;
-  for (const auto& list : outputs) to.push_back(call.moved(list));
+  std::vector<size_t> ends;
+  for (const auto& list : outputs) ends.push_back((ends.empty() ? 0 : ends.back()) + list.size());
   return call.issue(
-      [t = transport_, to, in = call.moved(inputs), o]() mutable { return t->allgather_coalesced(to, in, o); }, into,
-      nbytes);
+      {[t = transport_, o, ends](Tensors& all) {
+         std::vector<Tensors> to;
+         for (size_t end : ends) to.push_back(some(all, moved, to.empty() ? 0 : ends[to.size() - 1], end));
+         auto in = some(all, moved, ends.back(), all.size());
+         return t->allgather_coalesced(to, in, o);
+       },
+       nullptr},
+      0, into.size(), nbytes);
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::allgather_into_tensor_coalesced(
@@ -369,18 +405,19 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::allgather_into_tensor_coalesced
   Call call(*this, "allgather_into_tensor_coalesced", OpType::_ALLGATHER_BASE, tensors);
   auto o = options;
   o.asyncOp = true;
-  Tensors to, in;
-  for (size_t i = 0; i < outputs.size(); ++i) {
+  const size_t n = outputs.size();
+  for (size_t i = 0; i < n; ++i)
     TORCH_CHECK_VALUE(
         outputs[i].scalar_type() == inputs[i].scalar_type() && outputs[i].numel() == inputs[i].numel() * getSize(),
         "hccl allgather_into_tensor_coalesced: output ", i, " must be ", getSize(), " times input ", i, ", got ",
         outputs[i].sizes(), " and ", inputs[i].sizes());
-    to.push_back(call.moved(outputs[i]).view({-1}));
-    in.push_back(call.moved(inputs[i]).view({-1}));
-  }
   return call.issue(
-      [t = transport_, to, in, o]() mutable { return t->allgather_into_tensor_coalesced(to, in, o); }, outputs,
-      bytes_of(outputs));
+      {[t = transport_, o, n](Tensors& all) {
+         auto to = some(all, flat_moved, 0, n), in = some(all, flat_moved, n, 2 * n);
+         return t->allgather_into_tensor_coalesced(to, in, o);
+       },
+       nullptr},
+      0, n, bytes_of(outputs));
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::gather(
@@ -402,11 +439,15 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::gather(
   Call call(*this, "gather", OpType::GATHER, tensors);
   auto o = options;
   o.asyncOp = true;
-  std::vector<Tensors> to;
-  if (root) to.push_back(call.moved(into));
   return call.issue(
-      [t = transport_, to, in = call.moved(inputs), o]() mutable { return t->gather(to, in, o); }, into,
-      std::max(bytes_of(into), bytes_of(inputs)));
+      {[t = transport_, o, root](Tensors& all) {
+         auto in = some(all, moved, 0, 1);
+         std::vector<Tensors> to;
+         if (root) to.push_back(some(all, moved, 1, all.size()));
+         return t->gather(to, in, o);
+       },
+       nullptr},
+      1, tensors.size(), std::max(bytes_of(into), bytes_of(inputs)));
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::scatter(
@@ -428,11 +469,15 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::scatter(
   Call call(*this, "scatter", OpType::SCATTER, tensors);
   auto o = options;
   o.asyncOp = true;
-  std::vector<Tensors> in;
-  if (root) in.push_back(call.moved(from));
   return call.issue(
-      [t = transport_, to = call.moved(outputs), in, o]() mutable { return t->scatter(to, in, o); }, outputs,
-      std::max(bytes_of(outputs), bytes_of(from)));
+      {[t = transport_, o, root](Tensors& all) {
+         auto to = some(all, moved, 0, 1);
+         std::vector<Tensors> in;
+         if (root) in.push_back(some(all, moved, 1, all.size()));
+         return t->scatter(to, in, o);
+       },
+       nullptr},
+      0, 1, std::max(bytes_of(outputs), bytes_of(from)));
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::reduce_scatter(
@@ -450,14 +495,15 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::reduce_scatter(
   auto o = options;
   o.reduceOp = reduction.asked;
   o.asyncOp = true;
-  auto to = call.reduced(outputs);
-  std::function<void()> after;
-  if (reduction.divides) after = [to, n = getSize()] { divide(to, n); };
+  const size_t n = from.size();
   return call.issue(
-      [t = transport_, to, in = std::vector<Tensors>{call.reduced(from)}, o]() mutable {
-        return t->reduce_scatter(to, in, o);
-      },
-      outputs, bytes_of(from), std::move(after));
+      {[t = transport_, o, n](Tensors& all) {
+         auto to = some(all, reduced, n, n + 1);
+         std::vector<Tensors> in{some(all, reduced, 0, n)};
+         return t->reduce_scatter(to, in, o);
+       },
+       reduction.division(n, n + 1, getSize())},
+      n, n + 1, bytes_of(from));
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::_reduce_scatter_base(
@@ -472,12 +518,13 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::_reduce_scatter_base(
   auto o = options;
   o.reduceOp = reduction.asked;
   o.asyncOp = true;
-  auto to = call.reduced(output).view({-1});
-  std::function<void()> after;
-  if (reduction.divides) after = [to, n = getSize()] { divide({to}, n); };
   return call.issue(
-      [t = transport_, to, in = call.reduced(input).view({-1}), o]() mutable { return t->_reduce_scatter_base(to, in, o); },
-      {output}, input.nbytes(), std::move(after));
+      {[t = transport_, o](Tensors& all) {
+         auto to = flat_reduced(all[0]), in = flat_reduced(all[1]);
+         return t->_reduce_scatter_base(to, in, o);
+       },
+       reduction.division(0, 1, getSize())},
+      0, 1, input.nbytes());
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::reduce_scatter_tensor_coalesced(
@@ -492,22 +539,21 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::reduce_scatter_tensor_coalesced
   auto o = options;
   o.reduceOp = reduction.asked;
   o.asyncOp = true;
-  Tensors to, in;
-  for (size_t i = 0; i < outputs.size(); ++i) {
+  const size_t n = outputs.size();
+  for (size_t i = 0; i < n; ++i)
     TORCH_CHECK_VALUE(
         outputs[i].scalar_type() == inputs[i].scalar_type() && inputs[i].numel() == outputs[i].numel() * getSize() &&
             inputs[i].scalar_type() == inputs.front().scalar_type(),
         "hccl reduce_scatter_tensor_coalesced: input ", i, " must be ", getSize(), " times output ", i,
         ", all of one dtype, got ", inputs[i].sizes(), " ", inputs[i].scalar_type(), " and ", outputs[i].sizes(), " ",
         outputs[i].scalar_type());
-    to.push_back(call.reduced(outputs[i]).view({-1}));
-    in.push_back(call.reduced(inputs[i]).view({-1}));
-  }
-  std::function<void()> after;
-  if (reduction.divides) after = [to, n = getSize()] { divide(to, n); };
   return call.issue(
-      [t = transport_, to, in, o]() mutable { return t->reduce_scatter_tensor_coalesced(to, in, o); }, outputs,
-      bytes_of(inputs), std::move(after));
+      {[t = transport_, o, n](Tensors& all) {
+         auto to = some(all, flat_reduced, 0, n), in = some(all, flat_reduced, n, 2 * n);
+         return t->reduce_scatter_tensor_coalesced(to, in, o);
+       },
+       reduction.division(0, n, getSize())},
+      0, n, bytes_of(inputs));
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::alltoall_base(
@@ -533,9 +579,12 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::alltoall_base(
   auto o = options;
   o.asyncOp = true;
   return call.issue(
-      [t = transport_, to = call.moved(output), in = call.moved(input), to_splits = output_splits,
-       in_splits = input_splits, o]() mutable { return t->alltoall_base(to, in, to_splits, in_splits, o); },
-      {output}, std::max(output.nbytes(), input.nbytes()));
+      {[t = transport_, o, to_splits = output_splits, in_splits = input_splits](Tensors& all) mutable {
+         auto to = moved(all[0]), in = moved(all[1]);
+         return t->alltoall_base(to, in, to_splits, in_splits, o);
+       },
+       nullptr},
+      0, 1, std::max(output.nbytes(), input.nbytes()));
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::alltoall(
@@ -550,32 +599,48 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::alltoall(
   auto o = options;
   o.asyncOp = true;
   return call.issue(
-      [t = transport_, to = call.moved(outputs), in = call.moved(inputs), o]() mutable { return t->alltoall(to, in, o); },
-      outputs, std::max(bytes_of(outputs), bytes_of(inputs)));
+      {[t = transport_, o, n = outputs.size()](Tensors& all) {
+         auto to = some(all, moved, 0, n), in = some(all, moved, n, 2 * n);
+         return t->alltoall(to, in, o);
+       },
+       nullptr},
+      0, outputs.size(), std::max(bytes_of(outputs), bytes_of(inputs)));
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::send(Tensors& tensors, int to, int tag) {
   only("send", tensors);
   Call call(*this, "send", OpType::SEND, tensors);
   return call.issue(
-      [t = transport_, all = call.moved(tensors), to, tag]() mutable { return t->send(all, to, tag); }, {},
-      bytes_of(tensors));
+      {[t = transport_, to, tag](Tensors& all) {
+         auto in = some(all, moved, 0, 1);
+         return t->send(in, to, tag);
+       },
+       nullptr},
+      0, 0, bytes_of(tensors));
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::recv(Tensors& tensors, int from, int tag) {
   only("recv", tensors);
   Call call(*this, "recv", OpType::RECV, tensors);
   return call.issue(
-      [t = transport_, all = call.moved(tensors), from, tag]() mutable { return t->recv(all, from, tag); }, tensors,
-      bytes_of(tensors));
+      {[t = transport_, from, tag](Tensors& all) {
+         auto in = some(all, moved, 0, 1);
+         return t->recv(in, from, tag);
+       },
+       nullptr},
+      0, 1, bytes_of(tensors));
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::recvAnysource(Tensors& tensors, int tag) {
   only("recvAnysource", tensors);
   Call call(*this, "recvAnysource", OpType::RECVANYSOURCE, tensors);
   return call.issue(
-      [t = transport_, all = call.moved(tensors), tag]() mutable { return t->recvAnysource(all, tag); }, tensors,
-      bytes_of(tensors));
+      {[t = transport_, tag](Tensors& all) {
+         auto in = some(all, moved, 0, 1);
+         return t->recvAnysource(in, tag);
+       },
+       nullptr},
+      0, 1, bytes_of(tensors));
 }
 
 device::Device& ProcessGroupHCCL::device_of_barrier(const std::vector<int64_t>& ids) const {
@@ -589,7 +654,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::barrier(const c10d::BarrierOpti
   auto o = options;
   o.device_ids.clear();
   o.asyncOp = true;
-  return call.issue([t = transport_, o] { return t->barrier(o); }, {}, 0);
+  return call.issue({[t = transport_, o](Tensors&) { return t->barrier(o); }, nullptr}, 0, 0, 0);
 }
 
 void ProcessGroupHCCL::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {

@@ -15,9 +15,7 @@ bool lazy_collectives() noexcept { return part_of_steps.load(); }
 
 void cut_for_collective(device::Device& d) {
   if (C10_UNLIKELY(current_capture(d) != nullptr))
-    refuse_in_capture(
-        "hccl collective",
-        "collective nonSFG is not supported during hpu graph capturing. Leave the collective out of the graph.");
+    refuse_in_capture("hccl", "A graph waits only for its own collectives. Wait for others before the capture.");
   if (part_of_steps.load())
     Recorder::of(d).hand_over_piece();
   else

@@ -69,6 +69,9 @@ void CapturedGraph::seal(CapturedProgram& program) const {
   WordHash hash;
   for (uint64_t word : graph.words) hash.add(word);
   program.hash = hash.value();
+  program.collectives = std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const auto& node) {
+    return node.entry->call->kernel->traits().collective;
+  });
 }
 
 const std::shared_ptr<Recipe>& CapturedGraph::recipe() {

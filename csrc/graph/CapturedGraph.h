@@ -25,6 +25,7 @@ struct CapturedProgram {
   std::vector<uint32_t> weights;                  // slots of inputs that may count as constants
   std::vector<SharedBlock*> changed;              // of `held`: what a replay changes
   uint64_t hash = 0;
+  bool collectives = false;  // other processes take part
 };
 
 // Replays a captured graph: one command for the device's worker, which runs a recipe when there is one. Thread-safe.

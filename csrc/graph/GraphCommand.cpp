@@ -22,6 +22,7 @@ const char* GraphCommand::name() const {
 }
 
 bool GraphCommand::runs_anywhere() const noexcept {
+  if (program && program->collectives) return false;
   return recipe ? recipe->compiled()->manifest().threads == 1 : kernel_threads() == 1;
 }
 

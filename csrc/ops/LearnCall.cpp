@@ -45,7 +45,7 @@ class WaitedCommand final : public device::Command {
         claim_(std::move(claim)),
         threads_(threads_for(largest_tensor(stack))) {}
   const char* name() const override { return kernel_.name().c_str(); }
-  bool runs_anywhere() const noexcept override { return threads_ == 1; }
+  bool runs_anywhere() const noexcept override { return threads_ == 1 && !kernel_.traits().collective; }
   void run() override {
     if (!claim_.take()) return;
     try {

@@ -50,6 +50,8 @@ const OpTraits& traits_of(const std::string& name) {
       {"aten::native_batch_norm.out", {.undeclared_writes = {.arguments = 0b11000, .when = 5}}},
       {"aten::batch_norm_update_stats", {.undeclared_writes = {.arguments = 0b110}}},
       {"aten::batch_norm_update_stats.out", {.undeclared_writes = {.arguments = 0b110}}},
+      // Collectives of captured graphs.
+      {"hccl::collective_", {.collective = true, .native = true}},
       // Gaudi's fused attention, by the name of PyTorch's CPU kernel for it.
       {"aten::_scaled_dot_product_flash_attention_for_cpu", {.native = true}},
       {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", {.native = true}},

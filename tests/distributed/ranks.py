@@ -73,9 +73,12 @@ class Pool:
     def run(self, module: str, name: str, arguments: tuple[Any, ...], backend: str | None) -> None:
         """Run a function in every rank. AssertionError with each rank's traceback when one raised or did not answer."""
         store = tempfile.mktemp(dir=self.folder.name)
-        for connection in self.connections:
-            connection.send((module, name, arguments, backend, store))
         failures = []
+        for rank, connection in enumerate(self.connections):
+            try:
+                connection.send((module, name, arguments, backend, store))
+            except OSError:
+                failures.append(f"--- rank {rank}: died after the test before{self._printed(rank)}")
         end = time.monotonic() + PATIENCE_S
         for rank, connection in enumerate(self.connections):
             try:

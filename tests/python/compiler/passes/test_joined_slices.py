@@ -1,8 +1,8 @@
 """Writes into slices of one tensor, as one concatenation."""
 
 import torch
-from torch.fx.experimental.proxy_tensor import make_fx
 from torch.func import functionalize
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from openhpu.compiler.passes.joined_slices import joined_slices
 

@@ -1,0 +1,162 @@
+"""What goes wrong in one rank ends the others with a message, soon; no process and no module is left behind."""
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.distributed.ranks import ROOT, environment, free_port
+
+BEGIN = """
+import os, signal, sys, time
+from datetime import timedelta
+import torch
+import torch.distributed as dist
+
+rank = int(os.environ["RANK"])
+dist.init_process_group("hccl", timeout=timedelta(seconds=20))
+x = torch.ones(4, device="hpu")
+dist.all_reduce(x)
+torch.hpu.synchronize()
+print("ready", flush=True)
+"""
+PATIENCE_S = 90
+
+
+class Job:
+    """Processes that run the same script, each with what torchrun would tell it."""
+
+    def __init__(self, code, size=2, **variables):
+        port = free_port()
+        self.processes = [
+            subprocess.Popen(
+                [sys.executable, "-c", BEGIN + code],
+                cwd=ROOT,
+                env=environment(rank, size, port) | variables,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            for rank in range(size)
+        ]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        for process in self.processes:
+            process.kill()
+            process.wait()
+            process.stdout.close()
+
+    def until_ready(self):
+        for process in self.processes:
+            for line in process.stdout:
+                if line.strip() == "ready":
+                    break
+            else:
+                raise AssertionError("ended before it was ready")
+
+    def ends(self):
+        """Exit codes and what was printed."""
+        printed = [process.communicate(timeout=PATIENCE_S)[0] for process in self.processes]
+        return [process.returncode for process in self.processes], printed
+
+
+def test_a_rank_that_is_killed():
+    with Job("if rank == 1: os.kill(os.getpid(), signal.SIGKILL)\ndist.all_reduce(x)\nprint(x)") as job:
+        codes, printed = job.ends()
+    assert codes[1] == -signal.SIGKILL
+    assert codes[0] == 1
+    assert "hccl::allreduce failed on rank 0 of 2" in printed[0]
+    assert "line 16" in printed[0]
+
+
+def test_a_rank_that_raises():
+    with Job("if rank == 1: raise ValueError('mine')\ndist.all_reduce(x)\nprint(x)") as job:
+        codes, printed = job.ends()
+    assert codes == [1, 1]
+    assert "ValueError: mine" in printed[1]
+    assert "hccl::allreduce failed on rank 0 of 2" in printed[0]
+
+
+def test_a_rank_that_raises_with_collectives_in_flight():
+    code = "if rank == 1:\n    dist.recv(x, 0)\n    raise ValueError('mine')\ntime.sleep(1)\nraise ValueError('too')"
+    with Job(code) as job:
+        begin = time.monotonic()
+        codes, printed = job.ends()
+    assert codes == [1, 1]
+    assert "ValueError: mine" in printed[1]
+    assert time.monotonic() - begin < PATIENCE_S
+
+
+def test_ctrl_c_ends_a_wait_for_ranks_that_do_not_come():
+    with Job("if rank == 1: time.sleep(1000)\ndist.all_reduce(x)\nprint(x)") as job:
+        job.until_ready()
+        time.sleep(0.5)
+        for process in job.processes:
+            process.send_signal(signal.SIGINT)
+        codes, printed = job.ends()
+    assert codes == [-signal.SIGINT, -signal.SIGINT] or codes == [130, 130] or codes == [1, 1]
+    assert "KeyboardInterrupt" in printed[0]
+
+
+def test_shapes_that_differ():
+    code = "dist.all_reduce(torch.ones(2 + rank, device='hpu'))\ntorch.hpu.synchronize()"
+    with Job(code, TORCH_DISTRIBUTED_DEBUG="DETAIL") as job:
+        codes, printed = job.ends()
+    assert codes == [1, 1]
+    assert any("ALLREDUCE" in text and "shape" in text.lower() for text in printed)
+
+
+def test_destroy_with_work_in_flight():
+    code = """
+w = dist.all_reduce(x, async_op=True)
+dist.destroy_process_group()
+print(x.tolist())
+"""
+    with Job(code) as job:
+        codes, printed = job.ends()
+    assert codes == [0, 0]
+    assert "[4.0, 4.0, 4.0, 4.0]" in printed[0]
+
+
+def test_modules_are_free_again():
+    code = "if rank == 1: os.kill(os.getpid(), signal.SIGKILL)\ndist.all_reduce(x)\nprint(x)"
+    for _ in range(2):
+        with Job(code, OPENHPU_MODULE_LOCKS="1", OPENHPU_MODULE_WAIT_S="0", HABANA_VISIBLE_MODULES="6,7") as job:
+            codes, printed = job.ends()
+        assert codes == [1, -signal.SIGKILL], printed
+
+
+def test_too_few_modules():
+    with Job("", HABANA_VISIBLE_MODULES="3") as job:
+        codes, printed = job.ends()
+    assert codes[1] == 1
+    assert "LOCAL_RANK=1 has no module: HABANA_VISIBLE_MODULES=3 lists 1" in printed[1]
+
+
+@pytest.mark.parametrize("modules", [["0,1", "2,3"]])
+def test_two_jobs_at_once(modules):
+    """Seed 000, multiple tenants: each with its modules and its own MASTER_PORT."""
+    code = """
+import habana_frameworks.torch.distributed.hccl
+print("module", os.environ["HLS_MODULE_ID"], x.tolist())
+"""
+    jobs = [Job(code, HABANA_VISIBLE_MODULES=listed, OPENHPU_MODULE_LOCKS="1") for listed in modules]
+    try:
+        for job, listed in zip(jobs, modules, strict=True):
+            codes, printed = job.ends()
+            assert codes == [0, 0], printed
+            for text, module in zip(printed, listed.split(","), strict=True):
+                assert f"module {module} [2.0, 2.0, 2.0, 2.0]" in text
+    finally:
+        for job in jobs:
+            job.__exit__()
+
+
+def test_no_process_is_left():
+    listed = subprocess.run(["ps", "axo", "args"], capture_output=True, text=True, check=True).stdout
+    assert "dist.init_process_group" not in listed

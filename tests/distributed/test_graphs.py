@@ -1,0 +1,123 @@
+"""Collectives in captured graphs, and in what torch.compile compiles."""
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import openhpu
+from tests.distributed.ranks import ranks
+
+
+@ranks(2)
+def test_a_captured_collective_is_replayed():
+    rank = dist.get_rank()
+    x = torch.full((4,), float(rank + 1), device="hpu")
+    graph = torch.hpu.HPUGraph()
+    with torch.hpu.graph(graph):
+        y = x * 2
+        dist.all_reduce(y)
+        z = y + 1
+    assert z.tolist() == [7.0] * 4
+    before = openhpu.counters()
+    for step in range(3):
+        x.fill_(rank + step)
+        graph.replay()
+        assert z.tolist() == [2.0 * (1 + 2 * step) + 1] * 4
+    after = openhpu.counters()
+    assert after["graph_replays"] - before["graph_replays"] == 3
+    assert after["collectives"] == before["collectives"]  # none was issued beside the graph's own
+
+
+@ranks(2)
+def test_each_kind_in_one_graph():
+    rank = dist.get_rank()
+    x = torch.full((2,), float(rank + 1), device="hpu")
+    graph = torch.hpu.HPUGraph()
+    with torch.hpu.graph(graph):
+        together = torch.zeros(4, device="hpu")
+        dist.all_gather_into_tensor(together, x)
+        part = torch.zeros(2, device="hpu")
+        dist.reduce_scatter_tensor(part, together, dist.ReduceOp.AVG)
+        everywhere = [torch.zeros(2, device="hpu") for _ in range(2)]
+        dist.all_gather(everywhere, part)
+        dist.broadcast(part, src=1)
+    for factor in (1.0, 3.0):
+        x.fill_((rank + 1) * factor)
+        graph.replay()
+        assert together.tolist() == [factor, factor, 2 * factor, 2 * factor]
+        assert part.tolist() == [2 * factor] * 2
+        assert everywhere[0].tolist() == [factor] * 2
+
+
+@ranks(2)
+def test_wrapped_modules():
+    rank = dist.get_rank()
+
+    class Parallel(nn.Module):
+        """Tensor parallel, as inference libraries have it."""
+
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(3)
+            whole = nn.Linear(8, 4, bias=False)
+            self.part = nn.Parameter(whole.weight[:, 4 * rank : 4 * rank + 4].detach().clone())
+            self.whole = whole.weight.detach().clone()
+
+        def forward(self, x):
+            y = nn.functional.linear(x[:, 4 * rank : 4 * rank + 4], self.part)
+            dist.all_reduce(y)
+            return torch.relu(y)
+
+    module = Parallel().to("hpu")
+    wrapped = torch.hpu.wrap_in_hpu_graph(module)
+    with torch.no_grad():
+        for seed in range(3):
+            x = torch.randn(2, 8, generator=torch.Generator().manual_seed(seed))
+            expected = torch.relu(nn.functional.linear(x, module.whole))
+            torch.testing.assert_close(wrapped(x.to("hpu")).cpu(), expected)
+
+
+@ranks(2)
+def test_what_a_graph_cannot_hold():
+    graph = torch.hpu.HPUGraph()
+    with (
+        pytest.raises(RuntimeError, match="collective nonSFG is not supported during hpu graph capturing"),
+        torch.hpu.graph(graph),
+    ):
+        dist.barrier(device_ids=[0])
+    x = torch.ones(2, device="hpu")
+    dist.all_reduce(x)
+    assert x.tolist() == [2.0, 2.0]
+
+
+@ranks(2)
+def test_functional_collectives_are_compiled():
+    import torch.distributed._functional_collectives as functional
+
+    rank = dist.get_rank()
+
+    def step(x):
+        y = functional.all_reduce(x * 2, "sum", dist.group.WORLD)
+        return y + 1
+
+    compiled = torch.compile(step, backend="hpu_backend", fullgraph=True)
+    for value in (1.0, 5.0, 7.0):
+        x = torch.full((4,), value + rank, device="hpu")
+        assert compiled(x).tolist() == [2 * (2 * value + 1) + 1] * 4
+
+
+@ranks(2)
+def test_ddp_is_compiled():
+    rank = dist.get_rank()
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2)).to("hpu")
+    ddp = torch.compile(DistributedDataParallel(model), backend="hpu_backend")
+    for step in range(3):
+        x = torch.randn(4, 8, generator=torch.Generator().manual_seed(2 * step + rank)).to("hpu")
+        ddp(x).square().mean().backward()
+    grads = [torch.zeros_like(model[0].weight.grad) for _ in range(2)]
+    dist.all_gather(grads, model[0].weight.grad)
+    assert torch.equal(grads[0].cpu(), grads[1].cpu())
+    assert grads[0].abs().sum().item() > 0
