@@ -53,6 +53,9 @@ SUITES = {
     "compiled": Suite("tests/hpu/test_compiled_*.py", True, COMPILED),
     "python": Suite("tests/python", True),
     "conformance": Suite("tests/conformance", True),
+    # Tests in several processes, which share the cores.
+    "distributed": Suite("tests/distributed", False),
+    "distributed-lazy": Suite("tests/distributed", False, LAZY),
     "fuzz": Suite("tests/fuzz", False, LAZY),
 }
 

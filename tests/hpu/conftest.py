@@ -23,7 +23,8 @@ MODE = {name: os.environ[name] for name in ("PT_HPU_LAZY_MODE", "OPENHPU_COMPILE
 LAZY = MODE.get("PT_HPU_LAZY_MODE") == "1"
 COMPILING = LAZY and MODE.get("OPENHPU_COMPILE") != "off"
 
-collect_ignore_glob = [] if LAZY else ["test_lazy_*.py"]
+# Modules are locked when a device is opened, whatever runs on it.
+collect_ignore_glob = ["test_module_lock.py"] if LAZY else ["test_lazy_*.py"]
 if not COMPILING:
     collect_ignore_glob.append("test_compiled_*.py")
 

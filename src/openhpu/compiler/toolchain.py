@@ -3,7 +3,8 @@
 Out of the box a first recipe costs more in preparation than in compilation: a dozen programs are compiled to try out
 instruction sets, headers are preprocessed to see whether their precompiled form is up to date, and the generated
 wrapper checks its inputs in code that takes longer to compile than the rest and never runs. Each wrapper also holds the
-library's interface, always the same, which takes four fifths of the rest: here it is compiled once, and linked.
+library's interface, always the same, which takes four fifths of the rest: here it is compiled once, and linked, and so
+is what compiles the wrapper's one regular expression.
 """
 
 from __future__ import annotations
@@ -32,6 +33,16 @@ _UNUSED_S = 30 * 24 * 3600
 _NO_CHECKS = """
 static bool _check_aoti_runtime_check_inputs_env() { return false; }
 AOTI_NOINLINE static void __check_inputs_outputs(AtenTensorHandle*, AtenTensorHandle*) {}
+"""
+
+# A wrapper looks at its device's name with a regular expression; compiling what compiles that takes most of the
+# wrapper's time.
+_REGEX = """
+#include <regex>
+#ifdef __GLIBCXX__
+{extern}template class std::__detail::_Compiler<std::regex_traits<char>>;
+{extern}template class std::__detail::_Scanner<char>;
+#endif
 """
 
 
@@ -92,6 +103,8 @@ class _Prepared:
         text = f"#include <{header}>\n"
         of_wrapper = command.get("min_optimize", False)
         interface = _interface(text) if of_wrapper else ""
+        if of_wrapper:
+            text += _REGEX.format(extern="extern ")
         same = CppBuilder(name="header.h", sources="header.h", BuildOption=option).get_command_line()
         compiler = get_compiler_version_info(option.get_compiler())
         build = (same, text, interface, compiler, torch_build(), vector_isa())
@@ -133,7 +146,8 @@ def _interface(header: str) -> str:
     from torch._inductor.codegen import cpp_wrapper_cpu
 
     text = Path(cpp_wrapper_cpu.__file__).parent / "aoti_runtime" / "interface.cpp"
-    return "#include <torch/csrc/inductor/aoti_include/cpu.h>\n" + header + text.read_text()
+    definitions = _REGEX.format(extern="")
+    return "#include <torch/csrc/inductor/aoti_include/cpu.h>\n" + header + text.read_text() + definitions
 
 
 def _declare_interface(wrapper: Any) -> None:
