@@ -12,6 +12,7 @@ from pathlib import Path
 from benchmarks import compile as compiling
 from benchmarks import (
     deterministic,
+    distributed,
     event_cost,
     graphs,
     import_time,
@@ -42,6 +43,7 @@ BENCHMARKS: dict[str, tuple[Callable[[int], list[Table]], int]] = {
     "graphs": (graphs.graphs, 15),
     "graphs1": (graphs.one_thread, 15),
     "machines": (machines.machines, 10),
+    "distributed": (distributed.distributed, 11),
     "memory": (memory.memory, 15),
     "parameters": (parameters.parameters, 15),
     "events": (event_cost.event_cost, 25),

@@ -5,6 +5,7 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <thread>
 
@@ -107,6 +108,33 @@ std::vector<std::weak_ptr<Collective>>& alive() {
 std::atomic<bool> abandoned{false};
 
 }  // namespace
+
+namespace {
+std::mutex times_mutex;
+std::map<std::pair<std::string, uint32_t>, CollectiveTimes>& all_times() {
+  static auto* all = new std::map<std::pair<std::string, uint32_t>, CollectiveTimes>();
+  return *all;
+}
+}  // namespace
+
+void note_collective(const std::string& name, uint32_t site, size_t bytes, uint64_t wait_ns) {
+  count(Counter::CollectiveWaitNs, wait_ns);
+  std::lock_guard lock(times_mutex);
+  auto& times = all_times()[{name, site}];
+  ++times.count;
+  times.bytes += bytes;
+  times.wait_ns += wait_ns;
+}
+
+std::vector<CollectiveTimes> collective_times() {
+  std::lock_guard lock(times_mutex);
+  std::vector<CollectiveTimes> out;
+  for (const auto& [key, times] : all_times()) {
+    out.push_back(times);
+    std::tie(out.back().name, out.back().site) = key;
+  }
+  return out;
+}
 
 void Collective::issue(std::vector<at::Tensor> tensors) {
   count(Counter::Collectives);
@@ -220,7 +248,7 @@ void Collective::await() {
   } else {
     changed_.wait(lock, [&] { return done(); });
   }
-  count(Counter::CollectiveWaitNs, now_ns() - since);
+  note_collective(what_.name, what_.site, what_.nbytes, now_ns() - since);
   if (error_) std::rethrow_exception(error_);
 }
 

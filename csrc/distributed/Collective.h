@@ -84,6 +84,16 @@ class Collective : public std::enable_shared_from_this<Collective> {
   uint64_t awaited_ = 0;  // place of the wait in the queue; 0: none
 };
 
+// What collectives of one operator, issued at one line, took until now.
+struct CollectiveTimes {
+  std::string name;
+  uint32_t site;
+  uint64_t count = 0, bytes = 0;
+  uint64_t wait_ns = 0;  // of the device
+};
+std::vector<CollectiveTimes> collective_times();
+void note_collective(const std::string& name, uint32_t site, size_t bytes, uint64_t wait_ns);
+
 // What a script holds of a collective.
 class WorkHCCL final : public c10d::Work {
  public:

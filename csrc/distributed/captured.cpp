@@ -3,8 +3,12 @@
 
 #include <torch/library.h>
 
+#include <algorithm>
 #include <mutex>
 #include <vector>
+
+#include "runtime/events.h"
+#include "runtime/site.h"
 
 namespace openhpu {
 namespace {
@@ -13,6 +17,7 @@ struct Met {
   std::string name, group;
   Collective::Procedure procedure;
   size_t written_from, written_to;
+  uint32_t site;
 };
 
 // For as long as the process lives: a graph may hold the number.
@@ -31,10 +36,16 @@ void collective(at::TensorList read, at::TensorList written, int64_t number) {
   // In the order in which the group gave them.
   Collective::Tensors all(read.begin(), read.end());
   all.insert(all.begin() + static_cast<std::ptrdiff_t>(met->written_from), written.begin(), written.end());
+  const uint64_t since = now_ns();
+  size_t bytes = 0;
+  for (const auto& t : all) bytes = std::max(bytes, t.nbytes());
   try {
     auto work = met->procedure.start(all);
     if (work) work->wait();
     if (met->procedure.after) met->procedure.after(all);
+    count(Counter::Collectives);
+    count(Counter::CollectiveBytes, bytes);
+    note_collective(met->name, met->site, bytes, now_ns() - since);
   } catch (const c10::Error& e) {
     C10_THROW_ERROR(DistBackendError, met->name + " failed on " + met->group + ": " + e.what_without_backtrace());
   } catch (const std::exception& e) {
@@ -52,7 +63,7 @@ void capture_collective(
     std::lock_guard lock(met_mutex);
     number = static_cast<int64_t>(all_met().size());
     all_met().push_back(std::make_shared<const Met>(
-        Met{std::move(name), std::move(group), std::move(procedure), written_from, written_to}));
+        Met{std::move(name), std::move(group), std::move(procedure), written_from, written_to, current_site()}));
   }
   const auto begin = tensors.begin() + static_cast<std::ptrdiff_t>(written_from);
   const auto end = tensors.begin() + static_cast<std::ptrdiff_t>(written_to);

@@ -3,6 +3,7 @@
 #include "python/bindings.h"
 #include "python/frames.h"
 #include "runtime/events.h"
+#include "distributed/Collective.h"
 #include "runtime/site.h"
 #include "ops/Fallback.h"
 
@@ -88,6 +89,12 @@ void bind_events(py::module& m) {
   m.def("reset_counters", [] {
     reset_counters();
     reset_fallback_ops();
+  });
+  m.def("collective_times", [] {
+    py::list rows;
+    for (const auto& t : collective_times())
+      rows.append(py::make_tuple(t.name, site_of(t.site), t.count, t.bytes, t.wait_ns));
+    return rows;
   });
   m.def("site_count", &site_count);
   m.def("current_site", [] { return site_of(current_site()); });

@@ -43,6 +43,7 @@ class Collector:
         self._start_ns = time.monotonic_ns()
         self._started = time.time()
         self._base = Counter(_C.counters())
+        self._collectives_before = {(op, site): rest for op, site, *rest in _C.collective_times()}
         self._opened = False
         self._fallbacks: Counter[Key] = Counter()
         self._reads: Counter[Key] = Counter()
@@ -251,10 +252,20 @@ class Collector:
                  "wait_ns": self._read_wait_ns[(op, site)]}
                 for (op, site), count in self._reads.most_common()
             ],
+            "collectives": self._collectives(),
             "memory": self._memory(marks),
             "errors": self._errors,
             "counters": counters,
         }  # fmt: skip
+
+    def _collectives(self) -> list[dict[str, Any]]:
+        rows = []
+        for op, site, *numbers in _C.collective_times():
+            before = self._collectives_before.get((op, site), [0, 0, 0])
+            count, size, wait_ns = (now - then for now, then in zip(numbers, before, strict=True))
+            if count:
+                rows.append({"op": op, **place(site), "count": count, "bytes": size, "wait_ns": wait_ns})
+        return sorted(rows, key=lambda row: -row["wait_ns"])
 
     def _process(self, now: int) -> dict[str, Any]:
         import torch

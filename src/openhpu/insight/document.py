@@ -38,13 +38,34 @@ def empty(command: str) -> Document:
         "graphs": {
             "distinct": 0, "recorded": 0, "as_recipes": 0, "node_by_node": 0, "cut": 0, "compiling": 0, "seen_once": [],
         },
-        "recipes": [], "recompilations": [], "fallbacks": [], "blocking_reads": [],
+        "recipes": [], "recompilations": [], "fallbacks": [], "blocking_reads": [], "collectives": [],
         "memory": {
             "peak_bytes": 0, "peak_file": None, "peak_line": None, "peak_growth_bytes": 0, "limit_bytes": 0,
             "in_use_bytes": 0, "over_time": [],
         },
         "errors": [], "counters": {},
     }  # fmt: skip
+
+
+def together(documents: list[Document]) -> list[dict[str, Any]]:
+    """The collectives of all ranks, by operator and line, those that took longest first.
+
+    `wait_ns`: of the rank that waited longest. `skew_ns`: how much less the one waited that waited least; the others
+    waited that long for it.
+    """
+    found: dict[tuple[str, str | None, int | None], list[dict[str, Any]]] = {}
+    for document in documents:
+        for row in document["collectives"]:
+            found.setdefault((row["op"], row["file"], row["line"]), []).append(
+                {**row, "rank": document["process"]["rank"]}
+            )
+    rows = []
+    for rows_of_ranks in found.values():
+        least = min(rows_of_ranks, key=lambda row: row["wait_ns"])
+        most = max(rows_of_ranks, key=lambda row: row["wait_ns"])
+        skew = most["wait_ns"] - least["wait_ns"]
+        rows.append({**most, "skew_ns": skew, "slowest": least["rank"], "ranks": len(rows_of_ranks)})
+    return sorted(rows, key=lambda row: -int(row["wait_ns"]))
 
 
 def title(document: Document) -> str:
@@ -132,3 +153,11 @@ def recompilation(record: dict[str, Any]) -> str:
     operand = f" of `{record['argument']}`" if record["argument"] else ""
     values = f": {record['before']} before, then {after}" if record["before"] or after else ""
     return f"{record['op']}: {what}{operand}{values}"
+
+
+def collective(record: dict[str, Any]) -> str:
+    """What a line's collectives took, in words."""
+    return (
+        f"{where(record)}: {record['op']}, {plural(record['count'], 'time')}, {size(record['bytes'])}, "
+        f"the device waited {wait(record['wait_ns'])}"
+    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,12 +26,12 @@ class UsageError(Exception):
 
 
 def run(command: list[str], mode: str | None, report: str | None, as_json: bool) -> int:
-    """Run `command` (a script or `-m module`, with arguments) and show what was seen. Returns its exit code.
+    """Run `command` (a script, `-m module` or a program such as torchrun, with arguments) and show what was seen.
 
-    Raises UsageError when there is no such script, or the report could not be written.
+    Returns its exit code. Raises UsageError when there is no such script, or the report could not be written.
     """
-    if command[0] != "-m" and not Path(command[0]).exists():
-        raise UsageError(f"there is no script {command[0]!r}; expected a file, or -m and a module")
+    if command[0] != "-m" and not Path(command[0]).exists() and not _program(command):
+        raise UsageError(f"there is no script {command[0]!r}; expected a file, a program, or -m and a module")
     target = _check_writable(Path(report)) if report else None
     with tempfile.TemporaryDirectory(prefix="openhpu-run-") as folder:
         code = _run_script(command, _environment(folder, mode))
@@ -41,6 +42,14 @@ def run(command: list[str], mode: str | None, report: str | None, as_json: bool)
     if as_json:
         print(json.dumps({**documents[0], "exit_code": code, "other_processes": documents[1:]}), flush=True)
     return code
+
+
+def _program(command: list[str]) -> str | None:
+    """The path of a program that is called by its name (torchrun); None for a script."""
+    name = command[0]
+    if name == "-m" or Path(name).exists():
+        return None
+    return shutil.which(name, path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
 
 
 def _check_writable(target: Path) -> Path:
@@ -67,6 +76,8 @@ def _environment(folder: str, mode: str | None) -> dict[str, str]:
 def _run_script(command: list[str], environment: dict[str, str]) -> int:
     """Wait for the script. Signals for this process alone are passed on; those of a terminal it gets itself."""
     interpreter = [sys.executable, *subprocess._args_from_interpreter_flags()]  # type: ignore[attr-defined]
+    if program := _program(command):
+        interpreter, command = [program], command[1:]
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         process = subprocess.Popen(

@@ -88,6 +88,7 @@ def _sections(document: Document) -> Iterable[str]:
     yield f"<h2>Timeline</h2>{charts.timeline(document)}\n"
     yield _recompilations(document)
     yield _places(document)
+    yield _collectives(document)
     yield f"<h2>Memory</h2>{_memory(document)}{charts.memory(document)}\n"
     if process["mode"] == "lazy":
         yield _recipes(document)
@@ -145,6 +146,11 @@ def _places(document: Document) -> str:
         + "<h2>Blocking reads</h2>"
         + _table(("Line", "Operation", "Bytes", "Times", "Waited"), reads)
     )
+
+
+def _collectives(document: Document) -> str:
+    rows = [(where(r), r["op"], size(r["bytes"]), r["count"], wait(r["wait_ns"])) for r in document["collectives"]]
+    return "<h2>Collectives</h2>" + _table(("Line", "Operator", "Bytes", "Times", "Waited"), rows) if rows else ""
 
 
 def _memory(document: Document) -> str:

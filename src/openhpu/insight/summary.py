@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from openhpu.insight.document import (
     Document,
     bound,
+    collective,
     fallback,
     plural,
     recompilation,
     size,
     title,
+    together,
     unfinished,
     wait,
     where,
@@ -29,6 +32,8 @@ def text(documents: list[Document], exit_code: int) -> str:
         if len(documents) > 1:
             lines += ["", f"--- {title(document)}"]
         lines += _lines(document)
+    if rows := together(documents) if len(documents) > 1 else []:
+        lines += ["", "--- all ranks", *_listed("collectives", [_shared(row) for row in rows])]
     return "\n".join(lines) + "\n"
 
 
@@ -57,6 +62,7 @@ def _lines(document: Document) -> Iterator[str]:
             for r in document["blocking_reads"]
         ],
     )
+    yield from _listed("collectives", [collective(c) for c in document["collectives"]], show_none=False)
     memory = document["memory"]
     yield f"memory peak: {size(memory['peak_bytes'])} of {size(memory['limit_bytes'])}" + (
         f"; {size(memory['peak_growth_bytes'])} of it came at {where(memory, 'peak_')}" if memory["peak_line"] else ""
@@ -64,6 +70,11 @@ def _lines(document: Document) -> Iterator[str]:
     yield from _listed(
         "errors", [f"{where(e)}: {e['op']}: {e['message']}" for e in document["errors"]], show_none=False
     )
+
+
+def _shared(row: dict[str, Any]) -> str:
+    late = f", {wait(row['skew_ns'])} of it for rank {row['slowest']}" if row["ranks"] > 1 else ""
+    return f"{collective(row)}{late}"
 
 
 def _steps(document: Document) -> Iterator[str]:

@@ -1,0 +1,112 @@
+"""distributed: two ranks on hpu beside two ranks on the CPU device with Gloo, each rank a process with one thread.
+
+Peers are asked in turns; those that wait do nothing. A peer's time is its slower rank's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from benchmarks.children import TimedChild
+from benchmarks.report import Table
+from benchmarks.timing import Spread
+
+_RANKS = 2
+_PATIENCE_S = 300.0
+_STEPS = {"mlp ddp": 40, "gpt ddp": 4, "gpt fsdp": 4}
+_MESSAGES = {1 << 10: 60, 1 << 22: 10}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How a peer trains."""
+
+    title: str
+    device: str
+    lazy: bool = False
+
+
+_KINDS = (Kind("CPU, Gloo", "cpu"), Kind("hpu, eager", "hpu"), Kind("hpu, lazy", "hpu", lazy=True))
+
+
+class Peer:
+    """The ranks of one kind. Use with `with`."""
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            port = s.getsockname()[1]
+        shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+        sizes = {"WORLD_SIZE": str(_RANKS), "LOCAL_WORLD_SIZE": str(_RANKS)}
+        self._ranks = [
+            TimedChild(
+                "benchmarks.distributed_probe", [kind.device], lazy=kind.lazy,
+                environment={**shared, **sizes, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            )
+            for rank in range(_RANKS)
+        ]  # fmt: skip
+
+    def __enter__(self) -> Self:
+        self._stack = contextlib.ExitStack()
+        for rank in self._ranks:
+            self._stack.enter_context(rank)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def ask(self, question: str, *arguments: Any) -> list[Any]:
+        """What each rank answers."""
+        for rank in self._ranks:
+            rank.ask(question, *arguments)
+        return [rank.answer(_PATIENCE_S) for rank in self._ranks]
+
+
+def distributed(rounds: int) -> list[Table]:
+    """Steps, and all_reduce of a small and a large tensor."""
+    steps = Table("Two ranks, ms a step", ["step", *(kind.title for kind in _KINDS), "eager / CPU", "lazy / CPU"])
+    messages = Table(
+        "Two ranks, us an all_reduce that is waited for",
+        ["size", *(k.title for k in _KINDS), "eager / CPU", "lazy / CPU"],
+    )
+    with contextlib.ExitStack() as stack:
+        peers = [stack.enter_context(Peer(kind)) for kind in _KINDS]
+        for kind, number in _STEPS.items():
+            losses = [peer.ask("start", kind)[0] for peer in peers]
+            apart = max(abs(a - b) / abs(b) for other in losses[1:] for a, b in zip(other, losses[0], strict=True))
+            compiled = peers[-1].ask("prepare", kind)[0]
+            found = _in_turns(peers, rounds, "train", kind, number)
+            steps.rows.append([kind, *_row(found, 1e3)])
+            counted = peers[-1].ask("counters", kind, 4)[0]
+            steps.notes.append(
+                f"{kind}: losses of 50 steps differ by at most {apart:.1e} of their value; in lazy mode "
+                f"{counted['ops_in_recipes']} of {counted['ops_recorded']} operators of four steps ran in recipes"
+                + ("" if compiled else " (not all were compiled after a minute)")
+            )
+        for nbytes, number in _MESSAGES.items():
+            found = _in_turns(peers, rounds, "reduce", nbytes, number)
+            messages.rows.append([f"{nbytes >> 10} KiB", *_row(found, 1e6)])
+    return [steps, messages]
+
+
+def _in_turns(peers: Sequence[Peer], rounds: int, question: str, *arguments: Any) -> list[list[float]]:
+    """For each peer its times, of each round its slower rank's."""
+    times: list[list[float]] = [[] for _ in peers]
+    for number in range(rounds):
+        for position in range(len(peers)):
+            at = (number + position) % len(peers)
+            times[at].append(max(peers[at].ask(question, *arguments)))
+    return times
+
+
+def _row(found: list[list[float]], unit: float) -> list[Spread]:
+    cpu = found[0]
+    return [
+        *(Spread.of([value * unit for value in times]) for times in found),
+        *(Spread.of([a / b for a, b in zip(times, cpu, strict=True)]) for times in found[1:]),
+    ]

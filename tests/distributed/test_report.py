@@ -1,0 +1,47 @@
+"""`openhpu run -- torchrun ...`: each rank's collectives, and those of all ranks together."""
+
+import json
+import os
+import subprocess
+import sys
+
+from tests.distributed.ranks import ROOT
+
+SCRIPT = """
+import os, time
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("hccl")
+x = torch.ones(1024, device="hpu")
+for step in range(3):
+    if dist.get_rank() == 1:
+        time.sleep(0.2)
+    dist.all_reduce(x)
+    x[0].item()
+dist.destroy_process_group()
+"""
+
+
+def test_collectives_by_line_and_who_came_last(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    command = [sys.executable, "-m", "openhpu", "run", "--json", "--report", "page.html", "--"]
+    run = subprocess.run(
+        [*command, "torchrun", "--nproc-per-node", "2", str(script)],
+        cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120, env=_environment(),
+    )  # fmt: skip
+    first = json.loads(run.stdout)
+    documents = [first, *first["other_processes"]]
+    assert [document["process"]["rank"] for document in documents] == [0, 1]
+    for document in documents:
+        (row,) = document["collectives"]
+        assert (row["op"], row["line"], row["count"], row["bytes"]) == ("hccl::allreduce", 11, 3, 3 * 4096)
+    assert "--- all ranks" in run.stderr
+    assert "script.py:11: hccl::allreduce, 3 times, 12.0 KiB" in run.stderr
+    assert "of it for rank 1" in run.stderr  # the one that slept
+    assert "<h2>Collectives</h2>" in (tmp_path / "page-rank0.html").read_text()
+
+
+def _environment():
+    return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
