@@ -31,7 +31,7 @@ class Rank:
         self._trainings: dict[str, models.Training] = {}
 
     def start(self, kind: str) -> list[float]:
-        """Set a training up ("mlp ddp", "gpt fsdp", ...) and make 50 steps, each rank on its half of a batch; losses."""
+        """Set a training up ("mlp ddp", "gpt fsdp", ...) and make 50 steps, each rank on half of a batch; losses."""
         name, wrapped = kind.split()
         training = WORKLOADS[name].training(self._device)
         half = len(training.inputs) // 2

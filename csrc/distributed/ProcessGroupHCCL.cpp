@@ -139,7 +139,6 @@ class ProcessGroupHCCL::Call {
   WorkPtr issue(Collective::Procedure procedure, size_t written_from, size_t written_to, size_t nbytes) const {
     Tensors outputs(tensors_.begin() + static_cast<std::ptrdiff_t>(written_from), tensors_.begin() + static_cast<std::ptrdiff_t>(written_to));
     std::vector<std::shared_ptr<Collective>> parts;
-    ++group_.sequence_;
     if (C10_UNLIKELY(current_capture(device_) != nullptr)) {
       if (tensors_.empty() || !lazy_collectives())
         refuse_in_capture(
@@ -157,12 +156,14 @@ class ProcessGroupHCCL::Call {
           Collective::What{std::string("hccl::") + op_, group_.described(), type_, &device_, current_site(), nbytes},
           std::move(procedure), std::move(aliases)));
       parts.front()->issue(tensors_);
-      std::erase_if(group_.issued_, [](const auto& other) {
-        auto c = other.lock();
-        return !c || c->done();
-      });
-      group_.issued_.push_back(parts.front());
     }
+    std::lock_guard lock(group_.mutex_);
+    ++group_.sequence_;
+    std::erase_if(group_.issued_, [](const auto& other) {
+      auto c = other.lock();
+      return !c || c->done();
+    });
+    group_.issued_.insert(group_.issued_.end(), parts.begin(), parts.end());
     if (group_.coalescing_) {
       group_.coalesced_.insert(group_.coalesced_.end(), parts.begin(), parts.end());
       group_.coalesced_outputs_.insert(group_.coalesced_outputs_.end(), outputs.begin(), outputs.end());
@@ -221,11 +222,13 @@ void ProcessGroupHCCL::setGroupUid(const std::string& uid) {
 }
 
 void ProcessGroupHCCL::startCoalescing() {
+  std::lock_guard lock(mutex_);
   TORCH_CHECK(!coalescing_, "hccl: _start_coalescing was called again before _end_coalescing");
   coalescing_ = true;
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::endCoalescing() {
+  std::lock_guard lock(mutex_);
   TORCH_CHECK(coalescing_, "hccl: _end_coalescing was called without _start_coalescing");
   coalescing_ = false;
   return c10::make_intrusive<WorkHCCL>(
@@ -240,22 +243,28 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupHCCL::split(
   return c10::make_intrusive<ProcessGroupHCCL>(std::move(part));
 }
 
+std::vector<std::shared_ptr<Collective>> ProcessGroupHCCL::take_issued() {
+  std::vector<std::shared_ptr<Collective>> out;
+  std::lock_guard lock(mutex_);
+  for (const auto& other : std::exchange(issued_, {}))
+    if (auto collective = other.lock(); collective && !collective->done()) out.push_back(std::move(collective));
+  return out;
+}
+
 void ProcessGroupHCCL::shutdown() {
-  for (const auto& other : std::exchange(issued_, {})) {
-    auto collective = other.lock();
-    if (!collective || collective->done()) continue;
+  for (const auto& collective : take_issued()) {
     auto& queue = collective->what().device->queue();
     queue.wait(collective->await_in_order(), device::OnInterrupt::Throw);
   }
 }
 
 void ProcessGroupHCCL::abort() {
-  for (const auto& other : std::exchange(issued_, {}))
-    if (auto collective = other.lock()) collective->abort();
+  for (const auto& collective : take_issued()) collective->abort();
   transport_->abort();
 }
 
 c10d::ErrorType ProcessGroupHCCL::getError() {
+  std::lock_guard lock(mutex_);
   for (const auto& other : issued_)
     if (auto collective = other.lock(); collective && collective->error()) return c10d::ErrorType::COMM_ERROR;
   return c10d::ErrorType::SUCCESS;

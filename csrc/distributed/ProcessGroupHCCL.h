@@ -3,6 +3,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -30,7 +31,10 @@ class ProcessGroupHCCL final : public c10d::Backend {
   void startCoalescing() override;
   c10::intrusive_ptr<c10d::Work> endCoalescing() override;
   void setSequenceNumberForGroup() override {}
-  uint64_t getSequenceNumberForGroup() override { return sequence_; }
+  uint64_t getSequenceNumberForGroup() override {
+    std::lock_guard lock(mutex_);
+    return sequence_;
+  }
   void setGroupUid(const std::string& uid) override;
   c10::intrusive_ptr<Backend> split(
       const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
@@ -75,8 +79,10 @@ class ProcessGroupHCCL final : public c10d::Backend {
   class Call;
   device::Device& device_of_barrier(const std::vector<int64_t>& ids) const;
   std::string described() const;
+  std::vector<std::shared_ptr<Collective>> take_issued();
 
   c10::intrusive_ptr<c10d::Backend> transport_;
+  std::mutex mutex_;  // of what follows: autograd may issue from a thread of its own
   uint64_t sequence_ = 0;
   bool coalescing_ = false;
   std::vector<std::shared_ptr<Collective>> coalesced_;

@@ -48,6 +48,7 @@ CapturedGraph::CapturedGraph(
     : device_(device), index_(index), draws_(std::move(draws)) {
   seal(program);
   list_changed(program);
+  if (program.collectives && program.graph.nodes.size() > 1) split(program);
   program_ = std::make_shared<const CapturedProgram>(std::move(program));
 }
 
@@ -74,7 +75,82 @@ void CapturedGraph::seal(CapturedProgram& program) const {
   });
 }
 
+// What lies between two collectives becomes a graph of its own; memory that lives longer than its stage, fixed memory.
+void CapturedGraph::split(CapturedProgram& program) {
+  const auto& whole = program.graph;
+  const auto is_collective = [](const Graph::Node& node) { return node.entry->call->kernel->traits().collective; };
+  std::vector<std::pair<size_t, size_t>> ranges;
+  for (size_t i = 0; i < whole.nodes.size(); ++i)
+    if (i == 0 || is_collective(whole.nodes[i]) || is_collective(whole.nodes[i - 1]))
+      ranges.emplace_back(i, i + 1);
+    else
+      ranges.back().second = i + 1;
+
+  constexpr uint32_t kNever = ~uint32_t{0};
+  std::vector<uint32_t> first(whole.slots.size(), kNever), last(whole.slots.size(), 0);
+  const auto each_slot = [&](const Graph::Node& node, auto&& visit) {
+    const auto& call = *node.entry->call;
+    const uint64_t* place = whole.operand_places(node);
+    for (const auto& o : call.operands)
+      if (!o.on_host) visit(Graph::slot_of(*place++), true);
+    for (size_t k = 0; k < node.entry->storages.size(); ++k) visit(static_cast<uint32_t>(*place++), false);
+  };
+  for (uint32_t stage = 0; stage < ranges.size(); ++stage)
+    for (size_t i = ranges[stage].first; i < ranges[stage].second; ++i)
+      each_slot(whole.nodes[i], [&](uint32_t slot, bool) {
+        if (first[slot] == kNever) first[slot] = stage;
+        last[slot] = stage;
+      });
+  for (size_t slot = 0; slot < whole.slots.size(); ++slot)
+    if (!program.slots[slot].assigned && first[slot] != kNever && first[slot] != last[slot]) {
+      void* data = allocate_block(device_, whole.slots[slot].nbytes);
+      program.held[slot] = std::make_shared<SharedBlock>(data, device_.index());
+      program.slots[slot].data = data;
+      program.slots[slot].assigned = true;
+    }
+
+  for (uint32_t stage = 0; stage < ranges.size(); ++stage) {
+    const auto [begin, end] = ranges[stage];
+    const uint32_t numbers = whole.nodes[begin].numbers;
+    const size_t numbers_end = end < whole.nodes.size() ? whole.nodes[end].numbers : whole.numbers.size();
+    CapturedProgram part;
+    std::vector<uint32_t> slots, of_whole(whole.slots.size(), kNever);
+    const auto enter = [&](uint32_t slot) {
+      if (of_whole[slot] != kNever) return of_whole[slot];
+      of_whole[slot] = static_cast<uint32_t>(slots.size());
+      slots.push_back(slot);
+      const bool fresh = whole.slots[slot].kind == Graph::SlotKind::Fresh && first[slot] == stage;
+      part.graph.slots.push_back(
+          {whole.slots[slot].nbytes, fresh ? Graph::SlotKind::Fresh : Graph::SlotKind::Input, whole.slots[slot].written});
+      auto memory = program.slots[slot];
+      memory.fresh = fresh;
+      memory.assigned = memory.assigned || !fresh;
+      part.slots.push_back(memory);
+      part.held.push_back(program.held[slot]);
+      return of_whole[slot];
+    };
+    for (size_t i = begin; i < end; ++i) {
+      const auto& node = whole.nodes[i];
+      part.graph.nodes.push_back(
+          {node.entry, node.site, static_cast<uint32_t>(part.graph.words.size()), node.numbers - numbers});
+      part.graph.words.push_back(whole.words[node.words]);
+      const uint64_t* place = whole.operand_places(node);
+      each_slot(node, [&](uint32_t slot, bool operand) {
+        const uint32_t own = enter(slot);
+        part.graph.words.push_back(
+            operand ? Graph::place(own, static_cast<uint64_t>(Graph::offset_of(*place))) : own);
+        ++place;
+      });
+    }
+    part.graph.numbers.assign(
+        whole.numbers.begin() + numbers, whole.numbers.begin() + static_cast<std::ptrdiff_t>(numbers_end));
+    stages_.push_back(
+        {std::make_unique<CapturedGraph>(device_, index_, std::move(part), std::vector<Draw>{}), std::move(slots), numbers});
+  }
+}
+
 const std::shared_ptr<Recipe>& CapturedGraph::recipe() {
+  if (C10_UNLIKELY(program_->collectives)) return recipe_;  // the stages have theirs
   if (C10_UNLIKELY(!fixed_.empty()) && !weights_intact()) thaw();
   if (C10_LIKELY(recipe_ != nullptr)) return recipe_;
   auto& cache = GraphCache::instance();
@@ -103,6 +179,7 @@ const std::shared_ptr<Recipe>& CapturedGraph::recipe() {
 
 void CapturedGraph::fix(std::vector<uint32_t> weights) {
   auto lock = lock_patiently(mutex_);
+  if (program_->collectives) return;
   size_t total = 0;
   fixed_.clear();
   for (uint32_t slot : weights) {
@@ -146,7 +223,9 @@ size_t CapturedGraph::constants() const {
 
 bool CapturedGraph::has_recipe() const {
   auto lock = lock_patiently(mutex_);
-  return recipe_ != nullptr;
+  return recipe_ != nullptr || (!stages_.empty() && std::all_of(stages_.begin(), stages_.end(), [](const auto& stage) {
+    return stage.graph->program().collectives || stage.graph->has_recipe();
+  }));
 }
 
 void CapturedGraph::compile(bool alone) {
@@ -154,16 +233,46 @@ void CapturedGraph::compile(bool alone) {
   auto lock = lock_patiently(mutex_);
   alone_ = alone;
   if (!program_->graph.empty()) recipe();
+  for (const auto& stage : stages_) stage.graph->compile();
+}
+
+std::vector<uint64_t> CapturedGraph::drawn_numbers() const {
+  std::vector<uint64_t> numbers;
+  if (draws_.empty()) return numbers;
+  numbers = program_->graph.numbers;
+  for (const auto& draw : draws_) {
+    const uint64_t seed = draw_seed(draw.generator, index_);
+    for (uint32_t number : draw.numbers) numbers[number] = seed;
+  }
+  return numbers;
 }
 
 void CapturedGraph::replay(const std::vector<Substitute>& substitutes) {
   count(Counter::GraphReplays);
   flush(device_);
   auto lock = lock_patiently(mutex_);
-  if (program_->graph.empty()) {
-    for (const auto& draw : draws_) draw_seed(draw.generator, index_);
+  auto numbers = drawn_numbers();
+  if (program_->graph.empty()) return;
+  if (C10_LIKELY(stages_.empty())) {
+    launch(std::move(lock), std::move(numbers), substitutes);
     return;
   }
+  for (const auto& stage : stages_) {
+    std::vector<Substitute> own;
+    for (uint32_t slot = 0; slot < stage.slots.size(); ++slot)
+      for (const auto& s : substitutes)
+        if (s.slot == stage.slots[slot]) own.push_back({slot, s.data});
+    std::vector<uint64_t> drawn;
+    if (!numbers.empty()) {
+      const auto begin = numbers.begin() + stage.numbers;
+      drawn.assign(begin, begin + static_cast<std::ptrdiff_t>(stage.graph->program().graph.numbers.size()));
+    }
+    stage.graph->launch(lock_patiently(stage.graph->mutex_), std::move(drawn), own);
+  }
+}
+
+void CapturedGraph::launch(
+    std::unique_lock<std::mutex> lock, std::vector<uint64_t> numbers, const std::vector<Substitute>& substitutes) {
   const bool replaced = std::any_of(substitutes.begin(), substitutes.end(), [&](const auto& s) {
     return std::any_of(fixed_.begin(), fixed_.end(), [&](const auto& w) { return w.slot == s.slot; });
   });
@@ -175,13 +284,7 @@ void CapturedGraph::replay(const std::vector<Substitute>& substitutes) {
   command->program = program_;
   command->recipe = found;
   command->site = program_->graph.nodes.front().site;
-  if (!draws_.empty()) {
-    command->numbers = program_->graph.numbers;
-    for (const auto& draw : draws_) {
-      const uint64_t seed = draw_seed(draw.generator, index_);
-      for (uint32_t number : draw.numbers) command->numbers[number] = seed;
-    }
-  }
+  command->numbers = std::move(numbers);
   if (!substitutes.empty()) {
     command->slots = program_->slots;
     for (const auto& s : substitutes) command->slots[s.slot].data = s.data;
@@ -196,6 +299,15 @@ void CapturedGraph::replay(const std::vector<Substitute>& substitutes) {
 
 void CapturedGraph::release(const std::vector<uint32_t>& slots, bool scratch) {
   auto lock = lock_patiently(mutex_);
+  if (C10_UNLIKELY(!stages_.empty())) {
+    if (scratch) return;  // a later stage may read it
+    for (const auto& stage : stages_) {
+      std::vector<uint32_t> own;
+      for (uint32_t slot = 0; slot < stage.slots.size(); ++slot)
+        if (std::find(slots.begin(), slots.end(), stage.slots[slot]) != slots.end()) own.push_back(slot);
+      if (!own.empty()) stage.graph->release(own, false);
+    }
+  }
   auto changed = std::make_shared<CapturedProgram>(*program_);
   bool other_program = false;
   for (uint32_t slot : slots) {

@@ -74,6 +74,11 @@ class CapturedGraph {
   void seal(CapturedProgram& program) const;
   static void list_changed(CapturedProgram& program);
   const std::shared_ptr<Recipe>& recipe();
+  // `lock`: of `mutex_`, given back before the command is queued, which may take a while.
+  void launch(
+      std::unique_lock<std::mutex> lock, std::vector<uint64_t> numbers, const std::vector<Substitute>& substitutes);
+  std::vector<uint64_t> drawn_numbers() const;  // empty where nothing is drawn
+  void split(CapturedProgram& program);
   bool compile_alone();  // false: interrupted
   bool weights_intact() const noexcept;
   void thaw() noexcept;
@@ -92,6 +97,13 @@ class CapturedGraph {
     uint64_t writes;
   };
   std::vector<Weight> fixed_;
+  // A graph with collectives is replayed in stages: what lies between two of them, each with its recipe, and they alone.
+  struct Stage {
+    std::unique_ptr<CapturedGraph> graph;
+    std::vector<uint32_t> slots;  // of the whole, by slot of the stage
+    uint32_t numbers;             // of the whole, where the stage's begin
+  };
+  std::vector<Stage> stages_;
   bool alone_ = false;  // wants a recipe of its own, without weights too
   std::shared_ptr<GraphCache::Compilation> own_;
 };

@@ -116,6 +116,62 @@ def _end_all() -> None:
         pool.end()
 
 
+_BEGIN = """
+import os, signal, sys, time
+from datetime import timedelta
+import torch
+import torch.distributed as dist
+
+rank = int(os.environ["RANK"])
+dist.init_process_group("hccl", timeout=timedelta(seconds=20))
+x = torch.ones(4, device="hpu")
+dist.all_reduce(x)
+torch.hpu.synchronize()
+print("ready", flush=True)
+"""
+
+
+class Job:
+    """Processes that run the same script, each with what torchrun would tell it."""
+
+    def __init__(self, code: str, size: int = 2, **variables: str) -> None:
+        port = free_port()
+        self.processes = [
+            subprocess.Popen(
+                [sys.executable, "-c", _BEGIN + code],
+                cwd=ROOT,
+                env=environment(rank, size, port) | variables,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            for rank in range(size)
+        ]
+
+    def __enter__(self) -> Job:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for process in self.processes:
+            process.kill()
+            process.wait()
+            if process.stdout:
+                process.stdout.close()
+
+    def until_ready(self) -> None:
+        for process in self.processes:
+            for line in process.stdout or ():
+                if line.strip() == "ready":
+                    break
+            else:
+                raise AssertionError("ended before it was ready")
+
+    def ends(self) -> tuple[list[int], list[str]]:
+        """Exit codes and what was printed."""
+        printed = [process.communicate(timeout=PATIENCE_S)[0] for process in self.processes]
+        return [process.returncode for process in self.processes], printed
+
+
 def ranks(size: int, backend: str | None = GROUP) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Run the test's body in `size` processes with a process group of this backend (None: without a group)."""
 

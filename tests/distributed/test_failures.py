@@ -2,67 +2,11 @@
 
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
 
-from tests.distributed.ranks import ROOT, environment, free_port
-
-BEGIN = """
-import os, signal, sys, time
-from datetime import timedelta
-import torch
-import torch.distributed as dist
-
-rank = int(os.environ["RANK"])
-dist.init_process_group("hccl", timeout=timedelta(seconds=20))
-x = torch.ones(4, device="hpu")
-dist.all_reduce(x)
-torch.hpu.synchronize()
-print("ready", flush=True)
-"""
-PATIENCE_S = 90
-
-
-class Job:
-    """Processes that run the same script, each with what torchrun would tell it."""
-
-    def __init__(self, code, size=2, **variables):
-        port = free_port()
-        self.processes = [
-            subprocess.Popen(
-                [sys.executable, "-c", BEGIN + code],
-                cwd=ROOT,
-                env=environment(rank, size, port) | variables,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
-            for rank in range(size)
-        ]
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        for process in self.processes:
-            process.kill()
-            process.wait()
-            process.stdout.close()
-
-    def until_ready(self):
-        for process in self.processes:
-            for line in process.stdout:
-                if line.strip() == "ready":
-                    break
-            else:
-                raise AssertionError("ended before it was ready")
-
-    def ends(self):
-        """Exit codes and what was printed."""
-        printed = [process.communicate(timeout=PATIENCE_S)[0] for process in self.processes]
-        return [process.returncode for process in self.processes], printed
+from tests.distributed.ranks import PATIENCE_S, Job
 
 
 def test_a_rank_that_is_killed():
