@@ -57,21 +57,6 @@ c10::intrusive_ptr<c10::ivalue::Future> future_of(c10d::Work& work, c10d::OpType
   }
 }
 
-std::exception_ptr described(const Collective::What& what, std::exception_ptr error) {
-  const auto told = [&](const std::string& text) {
-    return std::make_exception_ptr(C10_BUILD_ERROR(DistBackendError, what.name + " failed on " + what.group + ": " + text));
-  };
-  try {
-    std::rethrow_exception(std::move(error));
-  } catch (const c10::Error& e) {
-    return told(e.what_without_backtrace());
-  } catch (const std::exception& e) {
-    return told(e.what());
-  } catch (...) {
-    return told("unknown error");
-  }
-}
-
 }  // namespace
 
 namespace {
@@ -108,6 +93,21 @@ std::vector<std::weak_ptr<Collective>>& alive() {
 std::atomic<bool> abandoned{false};
 
 }  // namespace
+
+std::exception_ptr failure_of(const std::string& name, const std::string& group, std::exception_ptr error) {
+  const auto told = [&](const std::string& text) {
+    return std::make_exception_ptr(C10_BUILD_ERROR(DistBackendError, name + " failed on " + group + ": " + text));
+  };
+  try {
+    std::rethrow_exception(std::move(error));
+  } catch (const c10::Error& e) {
+    return told(e.what_without_backtrace());
+  } catch (const std::exception& e) {
+    return told(e.what());
+  } catch (...) {
+    return told("unknown error");
+  }
+}
 
 namespace {
 std::mutex times_mutex;
@@ -205,7 +205,7 @@ void Collective::finish(std::exception_ptr error) noexcept {
   {
     std::lock_guard lock(mutex_);
     if (done_.load()) return;
-    if (error) error_ = described(what_, std::move(error));
+    if (error) error_ = failure_of(what_.name, what_.group, std::move(error));
     done_.store(true, std::memory_order_release);
   }
   changed_.notify_all();

@@ -84,6 +84,9 @@ class Collective : public std::enable_shared_from_this<Collective> {
   uint64_t awaited_ = 0;  // place of the wait in the queue; 0: none
 };
 
+// torch.distributed.DistBackendError with what an error says, and of which collective and rank.
+std::exception_ptr failure_of(const std::string& name, const std::string& group, std::exception_ptr error);
+
 // What collectives of one operator, issued at one line, took until now.
 struct CollectiveTimes {
   std::string name;

@@ -46,10 +46,8 @@ void collective(at::TensorList read, at::TensorList written, int64_t number) {
     count(Counter::Collectives);
     count(Counter::CollectiveBytes, bytes);
     note_collective(met->name, met->site, bytes, now_ns() - since);
-  } catch (const c10::Error& e) {
-    C10_THROW_ERROR(DistBackendError, met->name + " failed on " + met->group + ": " + e.what_without_backtrace());
-  } catch (const std::exception& e) {
-    C10_THROW_ERROR(DistBackendError, met->name + " failed on " + met->group + ": " + e.what());
+  } catch (...) {
+    std::rethrow_exception(failure_of(met->name, met->group, std::current_exception()));
   }
 }
 
