@@ -48,13 +48,13 @@ class Rank:
             losses.append(loss.item() / dist.get_world_size())
         return losses
 
-    @staticmethod
-    def _wrapped(model: nn.Module, how: str) -> Any:
+    def _wrapped(self, model: nn.Module, how: str) -> Any:
         if how == "ddp":
             return nn.parallel.DistributedDataParallel(model)
+        from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard
 
-        return fully_shard(model)
+        return fully_shard(model, mesh=init_device_mesh(self._device, (dist.get_world_size(),)))
 
     def prepare(self, kind: str) -> bool:
         """More steps, until all of lazy mode's graphs have recipes, or for a minute. Whether they have."""
