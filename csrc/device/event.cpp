@@ -58,9 +58,7 @@ void Event::synchronize() const {
   if (point_) point_->queue.wait(point_->sequence, OnInterrupt::Throw);
 }
 
-bool Event::is_elsewhere(const Stream& stream) const {
-  return beside_ ? !beside_->reached() : point_ && &point_->queue != &stream.queue();
-}
+bool Event::is_elsewhere(const Stream& stream) const { return point_ && &point_->queue != &stream.queue(); }
 
 void Event::block(Stream& stream) const {
   if (query()) return;

@@ -32,7 +32,7 @@ class Event {
   // Makes the stream's later commands run after this point, and waits for the stream end after it. Within one device the
   // queue already orders them; for a stream of another device a command is queued there that waits.
   void block(Stream& stream) const;
-  // Whether the stream's queue does not have the order yet.
+  // Whether the point lies in another queue than the stream.
   bool is_elsewhere(const Stream& stream) const;
   // Nanoseconds of worker time at the point (steady clock); waits until reached. Throws std::invalid_argument
   // when the event was not recorded or was created without timing.

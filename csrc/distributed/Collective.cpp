@@ -57,10 +57,6 @@ c10::intrusive_ptr<c10::ivalue::Future> future_of(c10d::Work& work, c10d::OpType
   }
 }
 
-}  // namespace
-
-namespace {
-
 // What is issued and not awaited, with the script's tensors, which only its own threads may drop.
 struct UnderWay {
   std::shared_ptr<Collective> collective;
@@ -92,6 +88,12 @@ std::vector<std::weak_ptr<Collective>>& alive() {
 }
 std::atomic<bool> abandoned{false};
 
+std::mutex times_mutex;
+std::map<std::pair<std::string, uint32_t>, CollectiveTimes>& all_times() {
+  static auto* all = new std::map<std::pair<std::string, uint32_t>, CollectiveTimes>();
+  return *all;
+}
+
 }  // namespace
 
 std::exception_ptr failure_of(const std::string& name, const std::string& group, std::exception_ptr error) {
@@ -108,14 +110,6 @@ std::exception_ptr failure_of(const std::string& name, const std::string& group,
     return told("unknown error");
   }
 }
-
-namespace {
-std::mutex times_mutex;
-std::map<std::pair<std::string, uint32_t>, CollectiveTimes>& all_times() {
-  static auto* all = new std::map<std::pair<std::string, uint32_t>, CollectiveTimes>();
-  return *all;
-}
-}  // namespace
 
 void note_collective(const std::string& name, uint32_t site, size_t bytes, uint64_t wait_ns) {
   count(Counter::CollectiveWaitNs, wait_ns);

@@ -43,6 +43,13 @@ const char* name_of(ReduceOp::RedOpType op) {
   return kNames[op];
 }
 
+// What the script asked for; the transport is waited for by the device's worker.
+template <class Options>
+Options asynchronous(Options options) {
+  options.asyncOp = true;
+  return options;
+}
+
 // What the transport is asked for, and whether sums are divided afterwards.
 struct Reduction {
   Reduction(const ReduceOp& op, at::ScalarType type) : asked(op.op_) {
@@ -62,6 +69,11 @@ struct Reduction {
     }
     divides = asked == ReduceOp::AVG;
     if (divides) asked = ReduceOp::SUM;
+  }
+  template <class Options>
+  Options asking(Options options) const {
+    options.reduceOp = asked;
+    return asynchronous(std::move(options));
   }
   // What completes an average, of the tensors between two positions.
   std::function<void(Tensors&)> division(size_t begin, size_t end, int ranks) const {
@@ -108,11 +120,16 @@ Tensors flat(const std::vector<Tensors>& lists) {
   return all;
 }
 
-void check_equal(const char* op, const at::Tensor& t, const at::Tensor& like, const char* what) {
+// A tensor for each rank, each like the one of this rank's own.
+void check_parts(const char* op, const char* what, const Tensors& parts, int ranks, const at::Tensor& like) {
   TORCH_CHECK_VALUE(
-      t.scalar_type() == like.scalar_type() && t.numel() == like.numel(), "hccl ", op, ": ", what,
-      " must have as many elements of the same dtype on this rank as the others: got ", t.sizes(), " ", t.scalar_type(),
-      " and ", like.sizes(), " ", like.scalar_type());
+      static_cast<int>(parts.size()) == ranks, "hccl ", op, ": expected an ", what, " for each of ", ranks,
+      " ranks, got ", parts.size());
+  for (const auto& t : parts)
+    TORCH_CHECK_VALUE(
+        t.scalar_type() == like.scalar_type() && t.numel() == like.numel(), "hccl ", op, ": ", what,
+        "s must have as many elements of the same dtype on this rank as the others: got ", t.sizes(), " ",
+        t.scalar_type(), " and ", like.sizes(), " ", like.scalar_type());
 }
 
 const at::Tensor& only(const char* op, const Tensors& tensors) {
@@ -137,7 +154,9 @@ class ProcessGroupHCCL::Call {
 
   // `written`: which of the tensors, by position. Captured, it becomes an operator of the graph.
   WorkPtr issue(Collective::Procedure procedure, size_t written_from, size_t written_to, size_t nbytes) const {
-    Tensors outputs(tensors_.begin() + static_cast<std::ptrdiff_t>(written_from), tensors_.begin() + static_cast<std::ptrdiff_t>(written_to));
+    Tensors outputs(
+        tensors_.begin() + static_cast<std::ptrdiff_t>(written_from),
+        tensors_.begin() + static_cast<std::ptrdiff_t>(written_to));
     std::vector<std::shared_ptr<Collective>> parts;
     if (C10_UNLIKELY(current_capture(device_) != nullptr)) {
       if (tensors_.empty() || !lazy_collectives())
@@ -273,8 +292,7 @@ c10d::ErrorType ProcessGroupHCCL::getError() {
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
   only("broadcast", tensors);
   Call call(*this, "broadcast", OpType::BROADCAST, tensors);
-  auto o = options;
-  o.asyncOp = true;
+  const auto o = asynchronous(options);
   return call.issue(
       {[t = transport_, o](Tensors& all) {
          auto in = some(all, moved, 0, 1);
@@ -287,9 +305,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::broadcast(Tensors& tensors, con
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
   const Reduction reduction(options.reduceOp, only("allreduce", tensors).scalar_type());
   Call call(*this, "allreduce", OpType::ALLREDUCE, tensors);
-  auto o = options;
-  o.reduceOp = reduction.asked;
-  o.asyncOp = true;
+  const auto o = reduction.asking(options);
   const size_t n = tensors.size();
   return call.issue(
       {[t = transport_, o, n](Tensors& all) {
@@ -309,9 +325,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::allreduce_coalesced(
         t.scalar_type() == tensors.front().scalar_type(), "hccl allreduce_coalesced: tensors must have one dtype, got ",
         tensors.front().scalar_type(), " and ", t.scalar_type());
   Call call(*this, "allreduce_coalesced", OpType::ALLREDUCE_COALESCED, tensors);
-  auto o = options;
-  o.reduceOp = reduction.asked;
-  o.asyncOp = true;
+  const auto o = reduction.asking(options);
   const size_t n = tensors.size();
   return call.issue(
       {[t = transport_, o, n](Tensors& all) {
@@ -325,9 +339,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::allreduce_coalesced(
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
   const Reduction reduction(options.reduceOp, only("reduce", tensors).scalar_type());
   Call call(*this, "reduce", OpType::REDUCE, tensors);
-  auto o = options;
-  o.reduceOp = reduction.asked;
-  o.asyncOp = true;
+  const auto o = reduction.asking(options);
   return call.issue(
       {[t = transport_, o](Tensors& all) {
          auto in = some(all, reduced, 0, 1);
@@ -341,15 +353,11 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::allgather(
     std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
   const auto& into = only("allgather", outputs);
   const auto& from = only("allgather", inputs);
-  TORCH_CHECK_VALUE(
-      static_cast<int>(into.size()) == getSize(), "hccl allgather: expected an output for each of ", getSize(),
-      " ranks, got ", into.size());
-  for (const auto& t : into) check_equal("allgather", t, from, "outputs");
+  check_parts("allgather", "output", into, getSize(), from);
   Tensors tensors = into;
   tensors.push_back(from);
   Call call(*this, "allgather", OpType::ALLGATHER, tensors);
-  auto o = options;
-  o.asyncOp = true;
+  const auto o = asynchronous(options);
   return call.issue(
       {[t = transport_, o, n = into.size()](Tensors& all) {
          std::vector<Tensors> to{some(all, moved, 0, n)};
@@ -368,8 +376,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::_allgather_base(
       "the same dtype: got output ", output.sizes(), " ", output.scalar_type(), " and input ", input.sizes(), " ",
       input.scalar_type());
   Call call(*this, "_allgather_base", OpType::_ALLGATHER_BASE, {output, input});
-  auto o = options;
-  o.asyncOp = true;
+  const auto o = asynchronous(options);
   return call.issue(
       {[t = transport_, o](Tensors& all) {
          auto to = flat_moved(all[0]), in = flat_moved(all[1]);
@@ -389,8 +396,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::allgather_coalesced(
   const Tensors into = tensors;
   tensors.insert(tensors.end(), inputs.begin(), inputs.end());
   Call call(*this, "allgather_coalesced", OpType::ALLGATHER_COALESCED, tensors);
-  auto o = options;
-  o.asyncOp = true;
+  const auto o = asynchronous(options);
   std::vector<size_t> ends;
   for (const auto& list : outputs) ends.push_back((ends.empty() ? 0 : ends.back()) + list.size());
   return call.issue(
@@ -412,8 +418,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::allgather_into_tensor_coalesced
   Tensors tensors = outputs;
   tensors.insert(tensors.end(), inputs.begin(), inputs.end());
   Call call(*this, "allgather_into_tensor_coalesced", OpType::_ALLGATHER_BASE, tensors);
-  auto o = options;
-  o.asyncOp = true;
+  const auto o = asynchronous(options);
   const size_t n = outputs.size();
   for (size_t i = 0; i < n; ++i)
     TORCH_CHECK_VALUE(
@@ -439,15 +444,11 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::gather(
   Tensors into, tensors = inputs;
   if (root) {
     into = outputs.front();
-    TORCH_CHECK_VALUE(
-        static_cast<int>(into.size()) == getSize(), "hccl gather: expected an output for each of ", getSize(),
-        " ranks, got ", into.size());
-    for (const auto& t : into) check_equal("gather", t, from, "outputs");
+    check_parts("gather", "output", into, getSize(), from);
     tensors.insert(tensors.end(), into.begin(), into.end());
   }
   Call call(*this, "gather", OpType::GATHER, tensors);
-  auto o = options;
-  o.asyncOp = true;
+  const auto o = asynchronous(options);
   return call.issue(
       {[t = transport_, o, root](Tensors& all) {
          auto in = some(all, moved, 0, 1);
@@ -469,15 +470,11 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::scatter(
   Tensors from, tensors = outputs;
   if (root) {
     from = inputs.front();
-    TORCH_CHECK_VALUE(
-        static_cast<int>(from.size()) == getSize(), "hccl scatter: expected an input for each of ", getSize(),
-        " ranks, got ", from.size());
-    for (const auto& t : from) check_equal("scatter", t, into, "inputs");
+    check_parts("scatter", "input", from, getSize(), into);
     tensors.insert(tensors.end(), from.begin(), from.end());
   }
   Call call(*this, "scatter", OpType::SCATTER, tensors);
-  auto o = options;
-  o.asyncOp = true;
+  const auto o = asynchronous(options);
   return call.issue(
       {[t = transport_, o, root](Tensors& all) {
          auto to = some(all, moved, 0, 1);
@@ -493,17 +490,12 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::reduce_scatter(
     Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ReduceScatterOptions& options) {
   const auto& into = only("reduce_scatter", outputs);
   const auto& from = only("reduce_scatter", inputs);
-  TORCH_CHECK_VALUE(
-      static_cast<int>(from.size()) == getSize(), "hccl reduce_scatter: expected an input for each of ", getSize(),
-      " ranks, got ", from.size());
-  for (const auto& t : from) check_equal("reduce_scatter", t, into, "inputs");
+  check_parts("reduce_scatter", "input", from, getSize(), into);
   const Reduction reduction(options.reduceOp, into.scalar_type());
   Tensors tensors = from;
   tensors.push_back(into);
   Call call(*this, "reduce_scatter", OpType::REDUCE_SCATTER, tensors);
-  auto o = options;
-  o.reduceOp = reduction.asked;
-  o.asyncOp = true;
+  const auto o = reduction.asking(options);
   const size_t n = from.size();
   return call.issue(
       {[t = transport_, o, n](Tensors& all) {
@@ -524,9 +516,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::_reduce_scatter_base(
       output.scalar_type());
   const Reduction reduction(options.reduceOp, input.scalar_type());
   Call call(*this, "_reduce_scatter_base", OpType::_REDUCE_SCATTER_BASE, {output, input});
-  auto o = options;
-  o.reduceOp = reduction.asked;
-  o.asyncOp = true;
+  const auto o = reduction.asking(options);
   return call.issue(
       {[t = transport_, o](Tensors& all) {
          auto to = flat_reduced(all[0]), in = flat_reduced(all[1]);
@@ -545,9 +535,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::reduce_scatter_tensor_coalesced
   Tensors tensors = outputs;
   tensors.insert(tensors.end(), inputs.begin(), inputs.end());
   Call call(*this, "reduce_scatter_tensor_coalesced", OpType::REDUCE_SCATTER_TENSOR_COALESCED, tensors);
-  auto o = options;
-  o.reduceOp = reduction.asked;
-  o.asyncOp = true;
+  const auto o = reduction.asking(options);
   const size_t n = outputs.size();
   for (size_t i = 0; i < n; ++i)
     TORCH_CHECK_VALUE(
@@ -585,8 +573,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::alltoall_base(
   check("output", output, output_splits);
   check("input", input, input_splits);
   Call call(*this, "alltoall_base", OpType::ALLTOALL_BASE, {output, input});
-  auto o = options;
-  o.asyncOp = true;
+  const auto o = asynchronous(options);
   return call.issue(
       {[t = transport_, o, to_splits = output_splits, in_splits = input_splits](Tensors& all) mutable {
          auto to = moved(all[0]), in = moved(all[1]);
@@ -605,8 +592,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::alltoall(
   Tensors tensors = outputs;
   tensors.insert(tensors.end(), inputs.begin(), inputs.end());
   Call call(*this, "alltoall", OpType::ALLTOALL, tensors);
-  auto o = options;
-  o.asyncOp = true;
+  const auto o = asynchronous(options);
   return call.issue(
       {[t = transport_, o, n = outputs.size()](Tensors& all) {
          auto to = some(all, moved, 0, n), in = some(all, moved, n, 2 * n);
@@ -660,9 +646,8 @@ device::Device& ProcessGroupHCCL::device_of_barrier(const std::vector<int64_t>& 
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::barrier(const c10d::BarrierOptions& options) {
   Call call(*this, "barrier", OpType::BARRIER, device_of_barrier(options.device_ids));
-  auto o = options;
+  auto o = asynchronous(options);
   o.device_ids.clear();
-  o.asyncOp = true;
   return call.issue({[t = transport_, o](Tensors&) { return t->barrier(o); }, nullptr}, 0, 0, 0);
 }
 

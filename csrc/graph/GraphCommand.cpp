@@ -1,9 +1,11 @@
 #include "graph/GraphCommand.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "ops/OpKernel.h"
 #include "runtime/HPUDevice.h"
+#include "runtime/KernelThreads.h"
 
 namespace openhpu {
 
@@ -23,7 +25,9 @@ const char* GraphCommand::name() const {
 
 bool GraphCommand::runs_anywhere() const noexcept {
   if (program && program->collectives) return false;
-  return recipe ? recipe->compiled()->manifest().threads == 1 : kernel_threads() == 1;
+  if (recipe) return recipe->compiled()->manifest().threads == 1;
+  if (!largest_) largest_ = std::max<size_t>(1, (program ? program->graph : graph).largest());
+  return threads_for(largest_) == 1;
 }
 
 void GraphCommand::run() {
@@ -59,6 +63,7 @@ void GraphCommand::retire() {
   slots.clear();
   numbers.clear();
   failed_ = nullptr;
+  largest_ = 0;
   site = 0;
   Commands::give(this);
 }

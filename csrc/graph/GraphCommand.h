@@ -39,6 +39,7 @@ class GraphCommand final : public device::Command {
   GraphCommand() = default;
   device::Device* device_ = nullptr;
   const char* failed_ = nullptr;
+  mutable size_t largest_ = 0;  // bytes of the largest tensor of what runs node by node; 0: not looked at
   GraphCommand* next_ = nullptr;
   // Each keeps buffers of the size of a graph, so that a thread takes back the first.
   using Commands = Recycler<GraphCommand, 1>;

@@ -227,24 +227,26 @@ bool Recorder::keep_alive(Member& member) {
 // Where its results have no room, it stays part of what is handed over later.
 void Recorder::start_early() {
   if (capture_ || learning_depth > 0 || flushing_ || device_.cores() == 1) return;
-  piece_ = true;
   try {
-    flush_locked();
+    flush_piece_locked();
     count(Counter::GraphsStartedEarly);
   } catch (const c10::OutOfMemoryError&) {
   }
-  piece_ = false;
+}
+
+void Recorder::flush_piece_locked() {
+  struct Piece {
+    bool& flag;
+    explicit Piece(bool& f) : flag(f) { flag = true; }
+    ~Piece() { flag = false; }
+  } piece(piece_);
+  flush_locked();
 }
 
 void Recorder::hand_over_piece() {
   Lock lock(*this);
   if (graph_.empty() || flushing_) return;
-  piece_ = true;
-  struct Reset {
-    bool& flag;
-    ~Reset() { flag = false; }
-  } reset{piece_};
-  flush_locked();
+  flush_piece_locked();
   early_.begin();
 }
 

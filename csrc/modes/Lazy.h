@@ -128,6 +128,7 @@ class Recorder {
   bool keep_alive(Member& member);
   void choose_capture();
   void start_early();
+  void flush_piece_locked();
   void note_step(uint64_t sequence);
   void wait_for_steps();
 

@@ -115,7 +115,8 @@ void OpKernel::call(OpCall& call) {
   if (C10_UNLIKELY(!entry) && (lazy || structured_ || result_sizes_)) {
     if ((entry = call.predict())) {
       count(Counter::OpsPredicted);
-    } else if (const auto family = call.family(); lazy && !traits_.collective && cache_.knows_family(family) && (entry = call.rehearse())) {
+    } else if (const auto family = call.family(); lazy && !traits_.collective && cache_.knows_family(family) &&
+                                                  (entry = call.rehearse())) {
       count(Counter::OpsRehearsed);
       cache_.add_family(family, entry);
     }

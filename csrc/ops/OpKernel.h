@@ -21,7 +21,7 @@ struct OpTraits {
   bool numbers_matter = false;   // Scalar arguments determine the outputs' sizes (arange)
   bool cpu_operands = false;     // accepts CPU tensors that are not 0-dim, as PyTorch's CUDA kernels do
   bool host_metadata = false;    // answers from metadata alone, without device work (is_set_to)
-  bool collective = false;       // other processes take part: it runs when they expect it and never on the host's account
+  bool collective = false;       // other processes take part: never rehearsed, and run by the worker alone
   bool native = false;           // runs on the device whatever the table of the generation says
   bool seeded = false;           // the aten operator of the same name with its seed as an operand (SeededOps)
   // Arguments (bits) that the kernel changes although the schema does not say so: when the boolean argument of the given

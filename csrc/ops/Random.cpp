@@ -346,6 +346,12 @@ Tensor multinomial(const Tensor& self, int64_t n, bool replacement, Gen g) {
   return multinomial_out(self, n, replacement, std::move(g), out);
 }
 
+// PyTorch has none for these, and to learn their sizes torch.compile would run them: a draw that eager mode doesn't make.
+Tensor binomial_meta(const Tensor& count, const Tensor& prob, Gen) {
+  return at::empty_symint(at::infer_size_symint(count.sym_sizes(), prob.sym_sizes()), count.options());
+}
+Tensor sample_dirichlet_meta(const Tensor& self, Gen) { return at::empty_like(self, at::MemoryFormat::Contiguous); }
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, HPU, m) {
@@ -378,6 +384,11 @@ TORCH_LIBRARY_IMPL(aten, HPU, m) {
   m.impl("_sample_dirichlet", TORCH_FN(sample_dirichlet));
   m.impl("multinomial", TORCH_FN(multinomial));
   m.impl("multinomial.out", TORCH_FN(multinomial_out));
+}
+
+TORCH_LIBRARY_IMPL(aten, Meta, m) {
+  m.impl("binomial", TORCH_FN(binomial_meta));
+  m.impl("_sample_dirichlet", TORCH_FN(sample_dirichlet_meta));
 }
 
 TORCH_LIBRARY_IMPL(aten, AutogradHPU, m) {

@@ -1,11 +1,11 @@
 #include <torch/csrc/utils/pybind.h>
 
+#include "distributed/Collective.h"
+#include "ops/Fallback.h"
 #include "python/bindings.h"
 #include "python/frames.h"
 #include "runtime/events.h"
-#include "distributed/Collective.h"
 #include "runtime/site.h"
-#include "ops/Fallback.h"
 
 namespace py = pybind11;
 

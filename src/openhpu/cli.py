@@ -17,7 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run = commands.add_parser(
         "run",
         help="run a script and say what the accelerator had to do",
-        usage="openhpu run [--mode eager|lazy] [--report FILE] [--json] (SCRIPT | -m MODULE) [ARGUMENT ...]",
+        usage="openhpu run [--mode eager|lazy] [--report FILE] [--json] (SCRIPT | -m MODULE | -- PROGRAM) [ARG ...]",
         epilog=_EPILOG,
     )
     run.add_argument("--mode", choices=("eager", "lazy"), help="sets PT_HPU_LAZY_MODE; default: as it is")

@@ -28,6 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = float(os.environ.get("RANKS_PATIENCE_S", "180"))
 GROUP = "cpu:gloo,hpu:hccl"
 
+Launcher = Callable[[int, int, int], dict[str, str]]
 _pools: dict[int, Pool] = {}
 
 
@@ -44,6 +45,15 @@ def environment(rank: int, size: int, port: int) -> dict[str, str]:
         "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size),
         "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1",
         "PYTHONPATH": str(ROOT),
+    }  # fmt: skip
+
+
+def open_mpi(rank: int, size: int, port: int) -> dict[str, str]:
+    """What mpirun tells a process, to whom the script's author told where rank 0 is."""
+    torchrun = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"}
+    return {
+        **{name: value for name, value in environment(rank, size, port).items() if name not in torchrun},
+        "OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_LOCAL_RANK": str(rank), "OMPI_COMM_WORLD_SIZE": str(size),
     }  # fmt: skip
 
 
@@ -122,6 +132,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
+import habana_frameworks.torch.distributed.hccl
 rank = int(os.environ["RANK"])
 dist.init_process_group("hccl", timeout=timedelta(seconds=20))
 x = torch.ones(4, device="hpu")
@@ -132,15 +143,15 @@ print("ready", flush=True)
 
 
 class Job:
-    """Processes that run the same script, each with what torchrun would tell it."""
+    """Processes that run the same script, each with what a launcher would tell it."""
 
-    def __init__(self, code: str, size: int = 2, **variables: str) -> None:
+    def __init__(self, code: str, size: int = 2, launcher: Launcher = environment, **variables: str) -> None:
         port = free_port()
         self.processes = [
             subprocess.Popen(
                 [sys.executable, "-c", _BEGIN + code],
                 cwd=ROOT,
-                env=environment(rank, size, port) | variables,
+                env=launcher(rank, size, port) | variables,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,

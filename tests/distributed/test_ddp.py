@@ -122,28 +122,45 @@ def test_communication_hooks(hook):
 @ranks(2)
 def test_uneven_inputs():
     rank = dist.get_rank()
-    model = torch.nn.Linear(20, 5).to("hpu")
-    ddp = DistributedDataParallel(model)
-    done = 0
-    with Join([ddp]):
-        for x, _ in batches(rank, 2 + 2 * rank):
-            ddp(x.to("hpu")).sum().backward()
-            done += 1
-    assert done == 2 + 2 * rank
-    grads = [torch.zeros_like(model.weight.grad) for _ in range(2)]
-    dist.all_gather(grads, model.weight.grad)
+
+    def train(device):
+        torch.manual_seed(1)
+        model = torch.nn.Linear(20, 5).to(device)
+        ddp = DistributedDataParallel(model)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        done = 0
+        with Join([ddp]):
+            for x, y in batches(rank, 2 + 2 * rank):
+                optimizer.zero_grad()
+                torch.nn.functional.cross_entropy(ddp(x.to(device)), y.to(device)).backward()
+                optimizer.step()
+                done += 1
+        assert done == 2 + 2 * rank
+        return model.weight.detach().cpu()
+
+    found = train("hpu")
+    torch.testing.assert_close(found, train("cpu"), rtol=1e-4, atol=1e-5)
+    everywhere = [torch.zeros_like(found) for _ in range(2)]
+    dist.all_gather(everywhere, found)
+    assert torch.equal(*everywhere)
 
 
 @ranks(2)
 def test_buffers_and_synchronised_batch_norm():
     rank = dist.get_rank()
+    mine = slice(2 * rank, 2 * rank + 2)
     torch.manual_seed(0)
     plain = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4))
-    both = torch.randn(4, 3, 8, 8)
+    both = torch.randn(4, 3, 8, 8, requires_grad=True)
+    factors = torch.randn(4, 4, 6, 6)  # without them the gradient of a normalised sum is 0
     reference = copy.deepcopy(plain)
-    reference(both)
+    (reference(both) * factors).sum().backward()
     model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(plain).to("hpu")
     ddp = DistributedDataParallel(model)
-    ddp(both[2 * rank : 2 * rank + 2].to("hpu")).sum().backward()
+    x = both.detach()[mine].to("hpu").requires_grad_()
+    (ddp(x) * factors[mine].to("hpu")).sum().backward()
+    torch.testing.assert_close(x.grad.cpu(), both.grad[mine], rtol=1e-4, atol=1e-4)
+    for ours, theirs in zip(model.parameters(), reference.parameters(), strict=True):
+        torch.testing.assert_close(2 * ours.grad.cpu(), theirs.grad, rtol=1e-3, atol=1e-3)
     torch.testing.assert_close(model[1].running_mean.cpu(), reference[1].running_mean, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(model[1].running_var.cpu(), reference[1].running_var, rtol=1e-4, atol=1e-5)

@@ -14,8 +14,12 @@ import torch.distributed as dist
 
 dist.init_process_group("hccl")
 x = torch.ones(1024, device="hpu")
+store = dist.distributed_c10d._get_default_store()
 for step in range(3):
-    if dist.get_rank() == 1:
+    if dist.get_rank() == 0:
+        store.set(f"{step}", "")
+    else:
+        store.get(f"{step}")  # which waits until the other rank is here
         time.sleep(0.2)
     dist.all_reduce(x)
     x[0].item()
@@ -36,9 +40,9 @@ def test_collectives_by_line_and_who_came_last(tmp_path):
     assert [document["process"]["rank"] for document in documents] == [0, 1]
     for document in documents:
         (row,) = document["collectives"]
-        assert (row["op"], row["line"], row["count"], row["bytes"]) == ("hccl::allreduce", 11, 3, 3 * 4096)
+        assert (row["op"], row["line"], row["count"], row["bytes"]) == ("hccl::allreduce", 15, 3, 3 * 4096)
     assert "--- all ranks" in run.stderr
-    assert "script.py:11: hccl::allreduce, 3 times, 12.0 KiB" in run.stderr
+    assert "script.py:15: hccl::allreduce, 3 times, 12.0 KiB" in run.stderr
     assert "of it for rank 1" in run.stderr  # the one that slept
     assert "<h2>Collectives</h2>" in (tmp_path / "page-rank0.html").read_text()
 

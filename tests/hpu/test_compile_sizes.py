@@ -75,8 +75,9 @@ CASES = {
                           + torch.empty_like(x).cauchy_() + torch.empty_like(x).random_(3)),
     "drawn normally": _of(lambda x: x + torch.normal(torch.zeros_like(x), 2.0)
                           + torch.normal(0.0, torch.ones_like(x)) + torch.normal(x.detach(), torch.ones_like(x))),
-    # Not gamma and binomial: the first call of a compiled one draws more numbers than eager mode does.
-    "drawn from parameters": _of(lambda x: x + torch.poisson(x.detach().abs())),
+    "drawn from parameters": _of(lambda x: x + torch.poisson(x.detach().abs()) + torch._standard_gamma(
+        x.detach().abs() + 0.1) + torch._sample_dirichlet(x.detach().abs() + 0.1) + torch.binomial(
+        torch.full_like(x, 9), torch.sigmoid(x.detach()))),
     "permuted": _of(lambda x: x[torch.randperm(x.shape[0], device="hpu")]),
     "categories": _of(lambda x: x.sum(-1) + torch.multinomial(torch.softmax(x.detach()[:, 0], -1), 4)),
     "factories": _of(lambda x: x + torch.full((x.shape[0], 1, 1), 2.0, device="hpu") + torch.arange(

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from openhpu import _C, mode, settings
+from openhpu import _C, settings
 
 NAME = "hccl"
 
@@ -24,7 +24,6 @@ def _create(options: Any, backend_options: Any) -> dist.Backend:
 
     `backend_options`: not used; `hccl` has none.
     """
-    mode.fix()
     _C.set_lazy_collectives(settings.get("PT_HPU_ENABLE_LAZY_COLLECTIVES"))
     timeout = options.timeout
     if not isinstance(timeout, timedelta):
