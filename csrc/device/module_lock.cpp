@@ -232,6 +232,7 @@ ModuleLock::ModuleLock(const std::vector<int>& modules, double timeout_s, const 
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(timeout_s);
     for (auto pause = std::chrono::milliseconds(5); !taken && std::chrono::steady_clock::now() < deadline;) {
       std::this_thread::sleep_for(pause);
+      if (waiting.hears(OnInterrupt::Throw)) waiting.interrupted(OnInterrupt::Throw);
       pause = std::min(2 * pause, std::chrono::milliseconds(50));
       taken = candidates.try_all();
     }

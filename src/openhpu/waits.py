@@ -40,7 +40,7 @@ class Teller:
             self._clear()
         if not over and _is_terminal(stream):
             columns = shutil.get_terminal_size().columns  # a line that is broken could not be cleared
-            stream.write(f"{text(notice)}; Ctrl-C ends the wait"[: columns - 1])
+            stream.write(f"{text(notice)}; Ctrl-C ends it"[: columns - 1])
             stream.flush()
             self._shown = notice["wait"], stream
         params = {"ops": notice["operators"], "graphs": notice["graphs"], "seconds": notice["seconds"], "over": over}
@@ -60,12 +60,12 @@ class Teller:
 
 def text(notice: dict[str, Any]) -> str:
     """What is waited for, and for how long."""
+    what = f"{notice['operators']} operators"
     if notice["graphs"] > 1:
-        what = f"{notice['graphs']} graphs, one of {notice['operators']} operators"
-    else:
-        what = f"a graph of {notice['operators']} operators"
-    where = f" from {os.path.basename(notice['site'][0])}:{notice['site'][1]} on" if notice["site"] else ""
-    return f"openhpu: waiting for the compiler for {notice['seconds']:.0f} s: {what}{where}"
+        what = f"{notice['graphs']} graphs, one of {what}"
+    where = f" from {os.path.basename(notice['site'][0])}:{notice['site'][1]}" if notice["site"] else ""
+    # Short, and what matters first: a narrow terminal cuts the end off.
+    return f"openhpu: {notice['seconds']:.0f} s: compiling {what}{where}"
 
 
 def _is_terminal(stream: TextIO | None) -> bool:

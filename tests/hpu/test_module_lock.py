@@ -1,10 +1,13 @@
 """Module locks: a module belongs to one process at a time, a process that chose none takes a free one, and errors name
 the holders."""
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -55,6 +58,13 @@ def module_of(process):
     word, number = process.stdout.readline().split()
     assert word == "held"
     return int(number)
+
+
+def open_files(process):
+    """Names of the files that it has open."""
+    for file in Path(f"/proc/{process.pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            yield os.readlink(file)
 
 
 def end(process):
@@ -108,6 +118,18 @@ def test_where_all_are_taken_the_error_names_the_holders_and_who_is_stopped(star
     first.send_signal(signal.SIGCONT)
     for process in (first, second, fourth):
         end(process)
+
+
+def test_an_interrupt_ends_the_wait_for_a_module(start, tmp_path):
+    first = start(HABANA_VISIBLE_MODULES="5")
+    assert module_of(first) == 5
+    second = start(HABANA_VISIBLE_MODULES="5", OPENHPU_MODULE_WAIT_S="3000")
+    while not any(name.startswith(str(tmp_path)) for name in open_files(second)):
+        time.sleep(0.01)
+    second.send_signal(signal.SIGINT)
+    out, error = second.communicate(timeout=300)
+    assert out == "" and error.strip().endswith("KeyboardInterrupt")
+    end(first)
 
 
 def test_a_killed_process_gives_its_module_back(start):

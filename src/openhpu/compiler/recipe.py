@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
+import os
 import shutil
 import tempfile
 import time
@@ -54,6 +56,8 @@ def compile_recipe(
             except OSError:
                 raise
             except Exception as error:  # Inductor's and the C++ compiler's are of many kinds
+                if (full := os.strerror(errno.ENOSPC)) in str(error):  # what a compiler printed
+                    raise OSError(errno.ENOSPC, full, str(directory)) from error
                 raise CannotCompile(f"Inductor: {_reason(error)}", scalars=program.plan.scalars) from error
             note_guards(program, inputs)
         known = constants.slots(program)
@@ -87,7 +91,16 @@ def compile_recipe(
 
 
 def _reason(error: Exception) -> str:
-    lines = [line for line in str(error).splitlines() if line.strip()]
+    """The kind of error and its first lines; of a compiler's, which begins with its command, what it calls errors."""
+    text = str(error)
+    if "\nCommand:\n" in text and "\nOutput:\n" in text:
+        head, printed = text.split("\nOutput:\n", 1)
+        text = (
+            head.split("\nCommand:\n")[0]
+            + "\n"
+            + "\n".join([line for line in printed.splitlines() if "error" in line.lower()] or printed.splitlines())
+        )
+    lines = [line for line in text.splitlines() if line.strip()]
     return " / ".join([type(error).__name__, *lines[:3]])
 
 

@@ -1,9 +1,14 @@
 """Compiled recipes do what the script did. Many cases in few compilations: each takes seconds."""
 
+import re
+
+import pytest
 import torch
 from torch import nn
+from torch._inductor.exc import CppCompileError
 
 from openhpu.compiler import CannotCompile
+from openhpu.compiler.recipe import compile_recipe
 from tests.python.compiler.recorder import Recorder
 
 
@@ -129,3 +134,24 @@ def test_training_step_with_a_variable_rate(compiled):
     weights = {s for s, storage in enumerate(recorder.storages) for p in model.parameters()
                if storage._cdata == p.untyped_storage()._cdata}  # fmt: skip
     assert weights <= set(result.manifest.mutated)
+
+
+@pytest.mark.parametrize(
+    ("printed", "kind", "told"),
+    [
+        ("header.h:1: fatal error: cannot write PCH file: No space left on device", OSError, "No space left on device"),
+        ("In file included from a.cpp:\na.cpp:3:1: error: unknown type", CannotCompile, "a.cpp:3:1: error: unknown"),
+        ("Segmentation fault", CannotCompile, "C++ compile error / Segmentation fault"),
+    ],
+)
+def test_what_the_cpp_compiler_says_is_the_reason(tmp_path, monkeypatch, printed, kind, told):
+    """Not its command, which is longer than a terminal's lines."""
+
+    def fail(*_):
+        raise CppCompileError(["g++", "-O1", *["-I/long/path"] * 50], printed)
+
+    description, _ = record(lambda x: [x + 1], [torch.zeros(2)])
+    monkeypatch.setattr("openhpu.compiler.inductor.build", fail)
+    with pytest.raises(kind, match=re.escape(told)) as caught:
+        compile_recipe(description, tmp_path)
+    assert "long/path" not in str(caught.value) and not list(tmp_path.iterdir())
