@@ -8,7 +8,7 @@ TORCH  := torch==2.13.0
 MODE   ?= eager
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: all setup build test test-cpp test-python demo lint conformance fuzz bench docs clean
+.PHONY: all setup build test test-cpp test-python demo lint conformance fuzz ecosystem bench docs clean
 all: build
 
 $(VENV)/.torch: Makefile
@@ -51,6 +51,10 @@ fuzz: build
 
 conformance: build
 	$(BIN)/python -m tests.conformance.run --mode $(MODE)
+
+# Released libraries' own tests: `make ecosystem SUITE=accelerate`; its page is docs/ecosystem/SUITE.md.
+ecosystem: build
+	$(BIN)/python -m ecosystem $(SUITE)
 
 bench: build
 	$(BIN)/python -m benchmarks

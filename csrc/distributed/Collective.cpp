@@ -365,7 +365,9 @@ bool WorkHCCL::wait(std::chrono::milliseconds timeout) {
     for (const auto& part : parts_)
       if (!part->wait_for(timeout))
         C10_THROW_ERROR(
-            DistBackendError, c10::str(part->what().name, " has not ended on ", what.group, " after ", timeout.count(), " ms"));
+            DistBackendError, c10::str(
+                "caught collective operation timeout: ", part->what().name, " has not ended on ", what.group, " after ",
+                timeout.count(), " ms"));
   what.device->queue().wait(last, device::OnInterrupt::Throw);
   raise_pending_error(*what.device);
   return true;

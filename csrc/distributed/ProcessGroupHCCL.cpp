@@ -1,10 +1,14 @@
 #include "distributed/ProcessGroupHCCL.h"
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/div.h>
+#include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <memory>
 #include <numeric>
+#include <optional>
 
 #include "distributed/captured.h"
 #include "distributed/cut.h"
@@ -120,16 +124,61 @@ Tensors flat(const std::vector<Tensors>& lists) {
   return all;
 }
 
-// A tensor for each rank, each like the one of this rank's own.
-void check_parts(const char* op, const char* what, const Tensors& parts, int ranks, const at::Tensor& like) {
+// A tensor for each rank, of one dtype and size, as this rank's own tensor; where they may differ, this rank's is as large
+// as its own tensor.
+void check_parts(
+    const char* op, const char* what, const Tensors& parts, int ranks, const at::Tensor& own, int rank_if_they_differ = -1) {
   TORCH_CHECK_VALUE(
       static_cast<int>(parts.size()) == ranks, "hccl ", op, ": expected an ", what, " for each of ", ranks,
       " ranks, got ", parts.size());
-  for (const auto& t : parts)
+  for (int i = 0; i < ranks; ++i) {
+    const auto& t = parts[static_cast<size_t>(i)];
+    const bool as_large = rank_if_they_differ < 0 || i == rank_if_they_differ;
     TORCH_CHECK_VALUE(
-        t.scalar_type() == like.scalar_type() && t.numel() == like.numel(), "hccl ", op, ": ", what,
-        "s must have as many elements of the same dtype on this rank as the others: got ", t.sizes(), " ",
-        t.scalar_type(), " and ", like.sizes(), " ", like.scalar_type());
+        t.scalar_type() == own.scalar_type() && (!as_large || t.numel() == own.numel()), "hccl ", op, ": ", what, " ", i,
+        " must have as many elements as this rank's own tensor, of the same dtype: got ", t.sizes(), " ",
+        t.scalar_type(), " and ", own.sizes(), " ", own.scalar_type());
+  }
+}
+
+bool equally_long(const Tensors& tensors) {
+  return std::all_of(tensors.begin(), tensors.end(), [&](const at::Tensor& t) { return t.numel() == tensors[0].numel(); });
+}
+
+// What the transport takes only as one tensor: flat tensors behind each other, and how long each is.
+struct Packed {
+  explicit Packed(const Tensors& parts) {
+    for (const auto& t : parts) lengths.push_back(t.numel());
+  }
+  int64_t length() const { return std::accumulate(lengths.begin(), lengths.end(), int64_t{0}); }
+  // Into the first of these.
+  void unpack(const Tensors& parts) const {
+    int64_t begin = 0;
+    for (size_t i = 0; i < lengths.size(); begin += lengths[i++]) parts[i].copy_(data.narrow(0, begin, lengths[i]));
+  }
+  std::vector<int64_t> lengths;
+  at::Tensor data;
+};
+
+// To each rank a tensor of its own length, over the transport's exchange of one tensor's parts. `to` and `in` take the
+// flat tensors out of all.
+Collective::Procedure exchange(
+    c10::intrusive_ptr<c10d::Backend> transport, std::chrono::milliseconds timeout,
+    std::function<Tensors(const Tensors& all)> to, std::function<Tensors(const Tensors& all)> in) {
+  auto options = asynchronous(c10d::AllToAllOptions());
+  options.timeout = timeout;
+  const auto received = std::make_shared<std::optional<Packed>>();
+  return {
+      [t = std::move(transport), options, to, in = std::move(in), received](Tensors& all) {
+        const Tensors parts = in(all), outputs = to(all);
+        Packed sent(parts);
+        sent.data = at::cat(parts);
+        received->emplace(outputs);
+        (*received)->data = at::empty({(*received)->length()}, sent.data.options());
+        auto to_lengths = (*received)->lengths;  // which the transport takes for itself
+        return t->alltoall_base((*received)->data, sent.data, to_lengths, sent.lengths, options);
+      },
+      [to, received](Tensors& all) { (*received)->unpack(to(all)); }};
 }
 
 const at::Tensor& only(const char* op, const Tensors& tensors) {
@@ -353,10 +402,16 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::allgather(
     std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
   const auto& into = only("allgather", outputs);
   const auto& from = only("allgather", inputs);
-  check_parts("allgather", "output", into, getSize(), from);
+  check_parts("allgather", "output", into, getSize(), from, getRank());
   Tensors tensors = into;
   tensors.push_back(from);
   Call call(*this, "allgather", OpType::ALLGATHER, tensors);
+  if (!equally_long(into))  // which all ranks see
+    return call.issue(
+        exchange(
+            transport_, options.timeout, [n = into.size()](const Tensors& all) { return some(all, flat_moved, 0, n); },
+            [n = into.size()](const Tensors& all) { return Tensors(n, flat_moved(all[n])); }),
+        0, into.size(), bytes_of(into));
   const auto o = asynchronous(options);
   return call.issue(
       {[t = transport_, o, n = into.size()](Tensors& all) {
@@ -490,13 +545,33 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::reduce_scatter(
     Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ReduceScatterOptions& options) {
   const auto& into = only("reduce_scatter", outputs);
   const auto& from = only("reduce_scatter", inputs);
-  check_parts("reduce_scatter", "input", from, getSize(), into);
+  check_parts("reduce_scatter", "input", from, getSize(), into, getRank());
   const Reduction reduction(options.reduceOp, into.scalar_type());
   Tensors tensors = from;
   tensors.push_back(into);
   Call call(*this, "reduce_scatter", OpType::REDUCE_SCATTER, tensors);
   const auto o = reduction.asking(options);
   const size_t n = from.size();
+  if (!equally_long(from)) {  // which all ranks see: everything is reduced, and each takes its part
+    const auto sums = std::make_shared<at::Tensor>();
+    int64_t begin = 0;
+    for (int i = 0; i < getRank(); ++i) begin += from[static_cast<size_t>(i)].numel();
+    const auto divide = reduction.division(n, n + 1, getSize());
+    auto whole = reduction.asking(c10d::AllreduceOptions());
+    whole.timeout = options.timeout;
+    return call.issue(
+        {[t = transport_, o = whole, n, sums](Tensors& all) {
+           *sums = at::cat(some(all, flat_reduced, 0, n));
+           Tensors in{*sums};
+           return t->allreduce(in, o);
+         },
+         [n, begin, sums, divide](Tensors& all) {
+           const auto own = flat_reduced(all[n]);
+           own.copy_(sums->narrow(0, begin, own.numel()));
+           if (divide) divide(all);
+         }},
+        n, n + 1, bytes_of(from));
+  }
   return call.issue(
       {[t = transport_, o, n](Tensors& all) {
          auto to = some(all, reduced, n, n + 1);
@@ -575,8 +650,9 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::alltoall_base(
   Call call(*this, "alltoall_base", OpType::ALLTOALL_BASE, {output, input});
   const auto o = asynchronous(options);
   return call.issue(
-      {[t = transport_, o, to_splits = output_splits, in_splits = input_splits](Tensors& all) mutable {
+      {[t = transport_, o, output_splits, input_splits](Tensors& all) {
          auto to = moved(all[0]), in = moved(all[1]);
+         auto to_splits = output_splits, in_splits = input_splits;  // which the transport takes for itself
          return t->alltoall_base(to, in, to_splits, in_splits, o);
        },
        nullptr},
@@ -591,15 +667,18 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::alltoall(
       outputs.size());
   Tensors tensors = outputs;
   tensors.insert(tensors.end(), inputs.begin(), inputs.end());
+  for (const auto& t : tensors)
+    TORCH_CHECK_VALUE(
+        t.scalar_type() == tensors.front().scalar_type(), "hccl alltoall: tensors must have one dtype, got ",
+        tensors.front().scalar_type(), " and ", t.scalar_type());
   Call call(*this, "alltoall", OpType::ALLTOALL, tensors);
-  const auto o = asynchronous(options);
+  const size_t n = outputs.size();
+  // That all are equally long on this rank says nothing about the others.
   return call.issue(
-      {[t = transport_, o, n = outputs.size()](Tensors& all) {
-         auto to = some(all, moved, 0, n), in = some(all, moved, n, 2 * n);
-         return t->alltoall(to, in, o);
-       },
-       nullptr},
-      0, outputs.size(), std::max(bytes_of(outputs), bytes_of(inputs)));
+      exchange(
+          transport_, options.timeout, [n](const Tensors& all) { return some(all, flat_moved, 0, n); },
+          [n](const Tensors& all) { return some(all, flat_moved, n, 2 * n); }),
+      0, n, std::max(bytes_of(outputs), bytes_of(inputs)));
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::send(Tensors& tensors, int to, int tag) {

@@ -176,6 +176,45 @@ def test_all_to_all_of_unequal_parts(dtype):
     equal(out, torch.cat([from_0[:1], from_1[:2]]) if rank == 0 else torch.cat([from_0[1:], from_1[2:]]))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int16, torch.bool], ids=str)
+@ranks(2)
+def test_tensors_of_a_length_for_each_rank(dtype):
+    rank = dist.get_rank()
+
+    def part(source, to):
+        return values(3 * source + to, dtype, (1 + source + to, 2))
+
+    outputs = [torch.zeros(1 + other + rank, 2, dtype=dtype, device="hpu") for other in range(2)]
+    dist.all_to_all(outputs, [part(rank, other).to("hpu") for other in range(2)])
+    for other in range(2):
+        equal(outputs[other], part(other, rank))
+    outputs = [torch.zeros(1 + other, 2, dtype=dtype, device="hpu") for other in range(2)]
+    dist.all_gather(outputs, part(rank, 0).to("hpu"))
+    for other in range(2):
+        equal(outputs[other], part(other, 0))
+
+
+@pytest.mark.parametrize("op", [dist.ReduceOp.SUM, dist.ReduceOp.AVG, dist.ReduceOp.MAX], ids=str)
+@ranks(2)
+def test_a_reduced_part_of_a_length_for_each_rank(op):
+    rank = dist.get_rank()
+    mine = torch.zeros(1 + rank, 3, device="hpu")
+    dist.reduce_scatter(mine, [on_hpu(rank, shape=(1 + other, 3)) for other in range(2)], op)
+    both = torch.stack([values(other, shape=(1 + rank, 3)) for other in range(2)])
+    equal(mine, {"SUM": both.sum(0), "AVG": both.mean(0), "MAX": both.amax(0)}[str(op).rpartition(".")[2]])
+
+
+@ranks(2)
+def test_parts_that_do_not_fit():
+    whole = torch.zeros(4, device="hpu")
+    for call in (
+        lambda: dist.all_gather([whole[:1], whole[:2]], whole[:3]),
+        lambda: dist.reduce_scatter(whole[:3], [whole[:1], whole[:2]]),
+    ):
+        with pytest.raises(ValueError, match="must have as many elements as this rank's own tensor"):
+            call()
+
+
 @ranks(2)
 def test_coalesced():
     rank = dist.get_rank()
