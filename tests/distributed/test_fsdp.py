@@ -1,6 +1,7 @@
 """Sharded training on hpu: FullyShardedDataParallel, fully_shard, tensor parallel, pipelines, checkpoints."""
 
 import copy
+import gc
 
 import pytest
 import torch
@@ -270,3 +271,43 @@ def test_activation_checkpointing_in_fsdp():
         model, StateDictType.FULL_STATE_DICT, FullStateDictConfig(), FullOptimStateDictConfig()
     ):
         assert set(model.state_dict()) == set(make_model().state_dict())
+
+
+WAYS = ["fully_shard", "FullyShardedDataParallel"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@ranks(2)
+def test_memory_is_a_half(way):
+    memory_is_a_share(way)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@ranks(4)
+def test_memory_is_a_quarter(way):
+    memory_is_a_share(way)
+
+
+def memory_is_a_share(way):
+    """Parameters and gradients between steps, and AdamW's two moments: each rank holds its part of each."""
+    size = dist.get_world_size()
+    torch.hpu.synchronize()
+    gc.collect()
+    before = torch.hpu.memory_allocated()
+    model = nn.Sequential(*(nn.Linear(512, 512) for _ in range(4)))
+    whole = sum(p.nbytes for p in model.parameters())
+    if way == "fully_shard":
+        for layer in model:
+            fully_shard(layer, mesh=init_device_mesh("hpu", (size,)))
+        fully_shard(model, mesh=init_device_mesh("hpu", (size,)))
+    else:
+        policy = ModuleWrapPolicy({nn.Linear})
+        model = FullyShardedDataParallel(model, device_id=torch.device("hpu", 0), auto_wrap_policy=policy)
+    gc.collect()
+    assert torch.hpu.memory_allocated() - before == pytest.approx(whole / size, rel=0.1)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    model(torch.ones(2, 512, device="hpu")).sum().backward()
+    optimizer.step()
+    torch.hpu.synchronize()
+    gc.collect()
+    assert torch.hpu.memory_allocated() - before == pytest.approx(4 * whole / size, rel=0.1)
