@@ -70,4 +70,4 @@ def text(lane: Lane, versions: str, commit: str, date: str, runs: dict[str, list
 
 
 def _expected(lane: Lane, case: Case) -> str:
-    return next((reason for name, reason in lane.expected.items() if name in case.name), "")
+    return next((why for part, why in lane.expected.items() if part in case.name + case.reason), "")
