@@ -10,6 +10,7 @@
 #include "graph/GraphCommand.h"
 #include "modes/Capture.h"
 #include "modes/Eager.h"
+#include "runtime/MemoryHistory.h"
 #include "runtime/events.h"
 
 namespace openhpu {
@@ -297,9 +298,8 @@ class Recorder::Handover {
   Handover& operator=(const Handover&) = delete;
   ~Handover() {
     if (command_) {
-      auto& memory = recorder_.device_.memory();
       for (size_t i = 0; i < command_->slots.size(); ++i)
-        if (fresh(i) && command_->slots[i].data) memory.free(command_->slots[i].data);
+        if (fresh(i) && command_->slots[i].data) free_block(recorder_.device_, command_->slots[i].data);
       recorder_.graph_.words.resize(words_);
       recorder_.hash_ = hash_;
     }
@@ -343,6 +343,7 @@ class Recorder::Handover {
 };
 
 void Recorder::hand_over() {
+  device::SpanScope span("hpuFlush");
   // All that may throw, before anything is changed.
   Handover handover(*this);
   handover.allocate();
@@ -356,6 +357,10 @@ void Recorder::hand_over() {
   GraphReport report{hash_.value(), recipe != nullptr, cut, sight.waited, operators, graph_.nodes.front().site, {}};
   const bool reported = listening(kGraphRecorded) || listening(kCacheHit) || listening(kCacheMiss);
   if (C10_UNLIKELY(reported) && recipe) report.name = recipe->compiled()->manifest().name;
+  if (C10_UNLIKELY(static_cast<bool>(span)))
+    span.set_detail(c10::str(
+        operators, " operators, ",
+        recipe ? "recipe " + recipe->compiled()->manifest().name : std::string(cut ? "cut" : "node by node")));
   if (C10_UNLIKELY(captured_)) {
     std::vector<uint32_t> slots;
     for (const auto& member : members_) slots.push_back(member.capture_slot);
@@ -388,7 +393,7 @@ void Recorder::hand_over() {
   graph_.clear();
   const uint64_t sequence = openhpu::submit(device_, command);  // throws at the end of the process only
   for (const auto& member : members_)
-    if (member.taken_over) device_.memory().free(member.data);
+    if (member.taken_over) free_block(device_, member.data);
   members_.clear();
   if (!piece_) note_step(sequence);
   for (const auto& act : std::exchange(after_flush_, {})) act();
@@ -405,7 +410,10 @@ std::shared_ptr<Recipe> Recorder::recipe_for_graph(GraphCache::Sight& sight) {
       recorder.deaths_open_ = open;
     }
   } open(*this);
-  return GraphCache::instance().recipe_for(graph_, hash_.value(), sight);
+  device::SpanScope span("hpuRecipeLookup");
+  auto recipe = GraphCache::instance().recipe_for(graph_, hash_.value(), sight);
+  if (C10_UNLIKELY(static_cast<bool>(span))) span.set_detail(recipe ? "hit" : "miss");
+  return recipe;
 }
 
 void Recorder::note_step(uint64_t sequence) {
