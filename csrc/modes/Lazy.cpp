@@ -33,12 +33,16 @@ std::array<std::atomic<Recorder*>, kMaxDevices> recorders{};
 
 Recorder* recorder_if_any(int pool) { return recorders[pool].load(std::memory_order_acquire); }
 
-// By slot: the line of the operator that made its storage.
+// By slot: the line of the operator that made its storage, or was the first to use it (torch.ones is an empty tensor first).
 std::vector<uint32_t> lines_of_slots(const Graph& graph) {
   std::vector<uint32_t> lines(graph.slots.size());
   for (const auto& node : graph.nodes) {
     const uint64_t* place = graph.operand_places(node);
-    for (const auto& operand : node.entry->call->operands) place += !operand.on_host;
+    for (const auto& operand : node.entry->call->operands) {
+      if (operand.on_host) continue;
+      auto& line = lines[Graph::slot_of(*place++)];
+      if (line == 0) line = node.site;
+    }
     for (size_t k = 0; k < node.entry->storages.size(); ++k) lines[place[k]] = node.site;
   }
   return lines;
@@ -311,7 +315,8 @@ class Recorder::Handover {
     auto& slots = command_->slots;
     slots.reserve(graph.slots.size());
     recorder_.kept_.reserve(graph.slots.size());
-    const auto made_at = C10_UNLIKELY(listening(kAllocationPeak)) ? lines_of_slots(graph) : std::vector<uint32_t>();
+    const bool lines_wanted = listening(kAllocationPeak) || recording_memory();
+    const auto made_at = C10_UNLIKELY(lines_wanted) ? lines_of_slots(graph) : std::vector<uint32_t>();
     for (size_t i = 0; i < graph.slots.size(); ++i) {
       const size_t nbytes = graph.slots[i].nbytes;
       const bool alive = fresh(i) && recorder_.keep_alive(recorder_.members_[i]);

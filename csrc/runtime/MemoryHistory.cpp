@@ -48,6 +48,8 @@ void record_memory_history(size_t most) {
   recording.store(most > 0, std::memory_order_relaxed);
 }
 
+bool recording_memory() noexcept { return recording.load(std::memory_order_relaxed); }
+
 std::pair<std::vector<MemoryEvent>, std::vector<MemoryBlock>> memory_history() {
   auto& h = history();
   std::lock_guard lock(h.mutex);

@@ -29,6 +29,7 @@ struct MemoryBlock {
 
 // `most`: events that are kept, the last ones; 0: none from now on, and what was kept is dropped.
 void record_memory_history(size_t most);
+bool recording_memory() noexcept;
 // The events in order, and the blocks that are alive of those taken since recording began.
 std::pair<std::vector<MemoryEvent>, std::vector<MemoryBlock>> memory_history();
 

@@ -24,6 +24,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import threading
+import warnings
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -60,6 +62,7 @@ def apply() -> None:
     _profiled_events()
     _profiler_begin_and_end()
     _debug_activities()
+    _nvtx()
     optimizers.install()  # a public hook of torch.optim, no patch
     checkpoints.install()  # and one of torch.load
 
@@ -288,9 +291,10 @@ def _profiled_events() -> None:
 
 def _profiler_begin_and_end() -> None:
     """The end of a profile waits for the device, where an operator's error may come up. PyTorch then leaves the
-    profiler on, and what was recorded is lost. One that begins within another ends that silently."""
+    profiler on, and what was recorded is lost. It is lost silently where one begins within another, or ends in another
+    thread."""
     profile: Any = importlib.import_module("torch.autograd.profiler").profile
-    prepare, original = profile._prepare_trace, profile.__exit__
+    prepare, start, original = profile._prepare_trace, profile._start_trace, profile.__exit__
 
     def _prepare_trace(self: Any) -> None:
         if self.use_device == "hpu" and torch.autograd._profiler_enabled():
@@ -300,7 +304,14 @@ def _profiler_begin_and_end() -> None:
             )
         prepare(self)
 
+    def _start_trace(self: Any) -> None:
+        start(self)
+        self._hpu_thread = threading.get_ident()
+
     def __exit__(self: Any, *exception: Any) -> Any:
+        begun_in = getattr(self, "_hpu_thread", None)
+        if begun_in not in (None, threading.get_ident()) and not torch.autograd._profiler_enabled():
+            raise RuntimeError("The profile was begun in another thread: end it there.")
         try:
             return original(self, *exception)
         except BaseException:
@@ -310,7 +321,7 @@ def _profiler_begin_and_end() -> None:
             raise
 
     __exit__.__doc__ = original.__doc__
-    profile._prepare_trace, profile.__exit__ = _prepare_trace, __exit__
+    profile._prepare_trace, profile._start_trace, profile.__exit__ = _prepare_trace, _start_trace, __exit__
 
 
 def _debug_activities() -> None:
@@ -324,3 +335,21 @@ def _debug_activities() -> None:
         original(self, *args, **kwargs)
 
     profile.__init__ = __init__
+
+
+def _nvtx() -> None:
+    """emit_nvtx writes marks for NVIDIA's tools, and fails without them; scripts have it around a training loop."""
+    nvtx: Any = importlib.import_module("torch.autograd.profiler").emit_nvtx
+    original = nvtx.__enter__
+
+    def __enter__(self: Any) -> Any:
+        if self.enabled and not torch.cuda.is_available():
+            warnings.warn(
+                "torch.autograd.profiler.emit_nvtx marks nothing: there is no CUDA device. Use torch.profiler.profile "
+                "with ProfilerActivity.HPU, or HABANA_PROFILE=1.",
+                stacklevel=2,
+            )
+            self.enabled = False
+        return original(self)
+
+    nvtx.__enter__ = __enter__

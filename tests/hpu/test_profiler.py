@@ -1,7 +1,8 @@
 """torch.profiler with ProfilerActivity.HPU: what the device did, on its own tracks."""
 
-import json
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -256,18 +257,61 @@ def test_nested_profiles_are_an_error(model):
     assert device_events(prof)
 
 
-def test_traces_are_json_with_any_name(tmp_path):
-    name = 'a "quoted" \\ name\nof two lines'
-    with profile(activities=BOTH) as prof, record_function("plain"):
-        torch.ones(3, device="hpu").add_(1)
-        torch.hpu.synchronize()
-    prof.add_metadata("name", json.dumps(name))
-    assert exported(prof, tmp_path)
+def test_started_in_one_thread_and_stopped_in_another(model, tmp_path):
+    prof = profile(activities=BOTH)
+    prof.start()
+    model()
+    torch.hpu.synchronize()
+    with ThreadPoolExecutor(1) as thread, pytest.raises(RuntimeError, match="begun in another thread"):
+        thread.submit(prof.stop).result()
+    prof.stop()
+    assert device_events(prof)
+    with profile(activities=BOTH) as again:
+        model()
+    assert device_events(again)
 
 
-def test_a_full_disk_is_an_error_of_the_export(model):
+def test_other_threads_are_seen(model, tmp_path):
     with profile(activities=BOTH) as prof:
+        thread = threading.Thread(target=model)
+        thread.start()
+        thread.join()
+        torch.hpu.synchronize()
+    events = exported(prof, tmp_path)
+    assert traces.named(events, "kernel")
+    launches = [e for e in traces.named(events, "cuda_runtime") if e["name"].startswith("hpuLaunch")]
+    assert {e["tid"] for e in launches} != {threading.get_native_id()}
+
+
+def test_nvtx_says_what_to_use(model):
+    with pytest.warns(UserWarning, match="emit_nvtx marks nothing"), torch.autograd.profiler.emit_nvtx():
+        model()
+    with torch.autograd.profiler.emit_itt():
+        model()
+
+
+def test_the_time_of_commands_is_the_workers(tmp_path):
+    """The worker's own clock reads once a batch; here a batch is one long command."""
+    from openhpu import _C
+
+    x = torch.randn(512, 512, device="hpu")
+    x @ x
+    torch.hpu.synchronize()
+    with profile(activities=BOTH) as prof:
+        before = _C.busy_ns(0)
+        for _ in range(20):
+            x @ x
+        torch.hpu.synchronize()
+        busy = _C.busy_ns(0) - before
+    total = sum(e["dur"] for e in traces.named(exported(prof, tmp_path), "kernel"))
+    assert 0 < total * 1e3 <= busy
+
+
+def test_debug_activities_of_gaudi(model):
+    from habana_frameworks.torch.activity_profiler import DebugActivity
+
+    with profile(activities=BOTH, debug_activities=list(DebugActivity)) as prof:
         model()
     assert device_events(prof)
-    if os.path.exists("/dev/full"):
-        prof.export_chrome_trace("/nowhere/trace.json")  # kineto only logs it
+    with pytest.raises(TypeError, match="DebugActivity"):
+        profile(activities=BOTH, debug_activities=["bridge"])
