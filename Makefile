@@ -8,7 +8,7 @@ TORCH  := torch==2.13.0
 MODE   ?= eager
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: all setup build test test-cpp test-python demo lint conformance fuzz bench docs clean
+.PHONY: all setup build test test-cpp test-python demo lint conformance fuzz readers bench docs clean
 all: build
 
 $(VENV)/.torch: Makefile
@@ -51,6 +51,15 @@ fuzz: build
 
 conformance: build
 	$(BIN)/python -m tests.conformance.run --mode $(MODE)
+
+# Programs that read traces, beside the environment: HTA and TensorBoard's plugin, with what they import.
+$(VENV)/readers: | $(VENV)/.torch
+	$(PIP) install --no-deps --target $@ HolisticTraceAnalysis torch-tb-profiler "pandas<3" networkx plotly narwhals pydot \
+	  pyparsing python-dateutil pytz tzdata six packaging psutil pyyaml tensorboard absl-py markdown werkzeug markupsafe \
+	  protobuf grpcio
+
+readers: build $(VENV)/readers
+	$(BIN)/python -m pytest -q tests/ecosystem
 
 bench: build
 	$(BIN)/python -m benchmarks
