@@ -22,6 +22,7 @@ from benchmarks import (
     memory,
     operators,
     parameters,
+    profiler,
     quotable,
     recording,
     report,
@@ -48,6 +49,7 @@ BENCHMARKS: dict[str, tuple[Callable[[int], list[Table]], int]] = {
     "parameters": (parameters.parameters, 15),
     "events": (event_cost.event_cost, 25),
     "insight": (insight_cost.insight_cost, 25),
+    "profiler": (profiler.profiler, 15),
     "import": (import_time.import_time, 10),
 }
 

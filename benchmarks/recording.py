@@ -5,14 +5,10 @@ Each measurement runs in a process of its own (benchmarks/recording_probe.py).
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 import tempfile
-from pathlib import Path
 from typing import Any
 
+from benchmarks.children import probe
 from benchmarks.report import Table
 from benchmarks.timing import Spread
 
@@ -20,15 +16,8 @@ _MIB = 2**20
 
 
 def _probe(kind: str, compile_policy: str = "background", **environment: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "benchmarks.recording_probe", kind]
-    changed = {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": compile_policy, "OPENHPU_MODULE_LOCKS": "0", **environment}
-    run = subprocess.run(
-        command, capture_output=True, text=True, cwd=Path(__file__).parent.parent, env={**os.environ, **changed}
-    )
-    if run.returncode:
-        raise RuntimeError(f"{' '.join(command)} failed:\n{run.stderr}")
-    found: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
-    return found
+    lazy = {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": compile_policy, **environment}
+    return probe("benchmarks.recording_probe", kind, **lazy)
 
 
 def _costs() -> Table:

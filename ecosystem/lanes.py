@@ -45,6 +45,11 @@ LANES: dict[str, Lane] = {
             "test_nccl_high_priority_stream": "asks for NCCL's own options",
         },
     ),
+    "readers": Lane(
+        title="Programs that read traces",
+        runs=(Run("eager and lazy", ("test_trace_readers.py",)),),
+        packages=("HolisticTraceAnalysis", "torch-tb-profiler", "pandas<3", "tensorboard"),
+    ),
     "accelerate": Lane(
         title="accelerate's own tests",
         runs=(

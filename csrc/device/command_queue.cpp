@@ -87,11 +87,22 @@ class FunctionCommand : public Command {
   FunctionCommand(std::string name, std::function<void()> fn) : name_(std::move(name)), fn_(std::move(fn)) {}
   void run() override { fn_(); }
   const char* name() const override { return name_.c_str(); }
+  void describe(TraceRecord& record) const override {
+    record.name = trace_name(name_);
+    // What has no operator's name only orders others.
+    record.kind = name_.find("::") == std::string::npos ? TraceKind::Hidden : TraceKind::Kernel;
+  }
 
  private:
   std::string name_;
   std::function<void()> fn_;
 };
+
+// It may be recycled.
+void retire_unrun(Command* command) {
+  command->trace.reset();
+  command->retire();
+}
 
 }  // namespace
 
@@ -192,10 +203,18 @@ void CommandQueue::Impl::keep_error(CommandQueue& queue, std::exception_ptr what
 }
 
 void CommandQueue::Impl::execute(CommandQueue& queue, Command* command, uint64_t sequence) {
-  try {
-    command->run();
-  } catch (...) {
-    keep_error(queue, std::current_exception(), command->name(), command->site, sequence);
+  const auto run = [&] {
+    try {
+      command->run();
+    } catch (...) {
+      keep_error(queue, std::current_exception(), command->name(), command->site, sequence);
+    }
+  };
+  if (command->trace) [[unlikely]] {
+    Trace::Running traced(std::move(command->trace));
+    run();
+  } else {
+    run();
   }
   command->retire();
 }
@@ -357,6 +376,11 @@ bool CommandQueue::on_worker() const noexcept { return running == this; }
 
 uint64_t CommandQueue::submit(Command* command, OnInterrupt what) {
   Impl& impl = *impl_;
+  if (Trace::on() && !impl.orphaned()) [[unlikely]] {
+    auto record = Trace::issue(command->name(), index_, command->site);
+    command->describe(*record);
+    if (record->kind != TraceKind::Hidden) command->trace = std::move(record);
+  }
   for (;;) {
     if (impl.orphaned()) {
       // Leaked on purpose: disposing of it may need locks that nobody in this process can release.
@@ -372,7 +396,7 @@ uint64_t CommandQueue::submit(Command* command, OnInterrupt what) {
       std::unique_lock lock(impl.submit_mutex);
       if (impl.closed) {
         lock.unlock();  // retiring may free memory, and whatever hangs on that
-        command->retire();
+        retire_unrun(command);
         throw std::runtime_error("HPU " + impl.name + " has been shut down");
       }
       sequence = submitted_.load(std::memory_order_relaxed) + 1;
@@ -380,6 +404,7 @@ uint64_t CommandQueue::submit(Command* command, OnInterrupt what) {
       // cache line away from the worker.
       if (sequence - impl.known_completed > impl.capacity) impl.known_completed = completed();
       if (sequence - impl.known_completed <= impl.capacity) {
+        if (command->trace) [[unlikely]] command->trace->launch_end = trace_clock();
         impl.ring[sequence & (impl.ring.size() - 1)] = command;
         submitted_.store(sequence);
         command = nullptr;
@@ -398,13 +423,13 @@ uint64_t CommandQueue::submit(Command* command, OnInterrupt what) {
       return sequence;
     }
     if (on_worker()) {
-      command->retire();
+      retire_unrun(command);
       throw std::logic_error("a command cannot submit to its own queue while that is full");
     }
     try {
       wait(sequence - impl.capacity, what);
     } catch (...) {
-      command->retire();
+      retire_unrun(command);
       throw;
     }
   }
@@ -428,6 +453,7 @@ bool CommandQueue::wait(uint64_t sequence, OnInterrupt what) {
   if (sequence > submitted()) {
     throw std::invalid_argument("command " + std::to_string(sequence) + " was not submitted yet");
   }
+  SpanScope span("hpuSynchronize");
   BlockingWait waiting;
   impl.run_here(*this, sequence);
   if (!impl.wide.load(std::memory_order_relaxed) && impl.poll([&] { return completed() >= sequence; })) return true;

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "device/trace.h"
 #include "device/wait_hook.h"
 
 namespace openhpu::device {
@@ -33,7 +34,10 @@ class Command {
   virtual bool runs_anywhere() const noexcept { return false; }
   // For messages: the operator ("aten::mm") and the identifier of the source line that issued it (0: unknown).
   virtual const char* name() const { return "command"; }
+  // While traces are recorded: completes what a record says of it. On the thread that submits.
+  virtual void describe(TraceRecord&) const {}
   uint32_t site = 0;
+  std::unique_ptr<TraceRecord> trace;
 };
 
 // The error of a command, as it is rethrown at the next synchronisation.
@@ -87,6 +91,9 @@ class CommandQueue {
   static constexpr int kDefaultSpinUs = 200;
   void set_spin_us(int us) noexcept;
 
+  // The device's index, as traces show it.
+  void set_index(int index) noexcept { index_ = index; }
+
   // For a process that has one core: commands run where they are submitted, if they may run anywhere.
   void set_workerless(bool on) noexcept;
 
@@ -113,6 +120,7 @@ class CommandQueue {
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
+  int index_ = 0;
   // Host and worker each write their own cache line, in which nothing else lies.
   alignas(64) std::atomic<uint64_t> submitted_{0};
   alignas(64) std::atomic<uint64_t> completed_{0};

@@ -57,6 +57,7 @@ Device::Device(int index, const DeviceConfig& config, const std::vector<int>& mo
   workspace_ = std::make_unique<MemoryPool>(name + " workspace", capacity, /*watchful=*/true);
   memory_->set_protection(config.protect_memory);
   queue_ = std::make_unique<CommandQueue>(std::to_string(index));
+  queue_->set_index(index);
   queue_->set_spin_us(cores_ > 1 ? config.spin_us : 0);
   queue_->set_workerless(cores_ == 1);
   streams_->default_stream = &streams_->streams.emplace_back(*queue_, 0, 0);

@@ -31,6 +31,7 @@ void Event::record(Stream& stream) {
                                std::memory_order_relaxed);
       }
       const char* name() const override { return "event"; }
+      void describe(TraceRecord& record) const override { record.kind = TraceKind::Hidden; }
       bool runs_anywhere() const noexcept override { return true; }
 
      private:

@@ -27,6 +27,11 @@ class StartCommand final : public device::Command {
     site = collective_->what().site;
   }
   void run() override { collective_->start(); }
+  void describe(device::TraceRecord& record) const override {
+    record.name = device::trace_name(name());
+    record.kind = device::TraceKind::Collective;
+    record.bytes = collective_->what().nbytes;
+  }
   // It only tells the library's threads.
   bool runs_anywhere() const noexcept override { return true; }
   const char* name() const override { return collective_->what().name.c_str(); }
@@ -41,6 +46,10 @@ class AwaitCommand final : public device::Command {
     site = collective_->what().site;
   }
   void run() override { collective_->await(); }
+  void describe(device::TraceRecord& record) const override {
+    record.name = device::trace_name("wait for " + collective_->what().name);
+    record.kind = device::TraceKind::Wait;
+  }
   const char* name() const override { return collective_->what().name.c_str(); }
 
  private:
@@ -165,6 +174,10 @@ bool Collective::awaited() {
 }
 
 void Collective::start() noexcept {
+  if (auto trace = device::Trace::take_current()) {
+    std::lock_guard lock(mutex_);
+    trace_ = std::move(trace);
+  }
   try {
     TORCH_CHECK(!abandoned.load(), "the process is ending");
     auto work = procedure_.start(aliases_);
@@ -199,6 +212,10 @@ void Collective::finish(std::exception_ptr error) noexcept {
   {
     std::lock_guard lock(mutex_);
     if (done_.load()) return;
+    if (trace_) {
+      trace_->end = device::trace_clock();
+      device::Trace::add(std::move(trace_));
+    }
     if (error) error_ = failure_of(what_.name, what_.group, std::move(error));
     done_.store(true, std::memory_order_release);
   }

@@ -73,6 +73,7 @@ class Collective : public std::enable_shared_from_this<Collective> {
   What what_;
   Procedure procedure_;
   Tensors aliases_;
+  std::unique_ptr<device::TraceRecord> trace_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   c10::intrusive_ptr<c10d::Work> work_;

@@ -4,6 +4,7 @@
 #include <ATen/ops/div.h>
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/ParamCommsUtils.hpp>
 
 #include <algorithm>
 #include <memory>
@@ -223,7 +224,10 @@ class ProcessGroupHCCL::Call {
       parts.push_back(std::make_shared<Collective>(
           Collective::What{std::string("hccl::") + op_, group_.described(), type_, &device_, current_site(), nbytes},
           std::move(procedure), std::move(aliases)));
-      parts.front()->issue(tensors_);
+      if (C10_UNLIKELY(at::hasCallbacks()))
+        issue_profiled(*parts.front(), outputs, written_from, written_to);
+      else
+        parts.front()->issue(tensors_);
     }
     std::lock_guard lock(group_.mutex_);
     ++group_.sequence_;
@@ -258,6 +262,31 @@ class ProcessGroupHCCL::Call {
       TORCH_CHECK_VALUE(!t.is_conj() && !t.is_neg(), "hccl ", op, ": call resolve_conj() or resolve_neg() first.");
     }
     return device_of(tensors.front().device());
+  }
+
+  // With the arguments that readers of traces know of collectives. Ranks of a group that is a part are not known here.
+  void issue_profiled(Collective& collective, const Tensors& outputs, size_t written_from, size_t written_to) const {
+    Tensors inputs;
+    for (size_t i = 0; i < tensors_.size(); ++i)
+      if (i < written_from || i >= written_to) inputs.push_back(tensors_[i]);
+    if (inputs.empty()) inputs = outputs;
+    const auto elements = [](const Tensors& tensors) {
+      int64_t sum = 0;
+      for (const auto& t : tensors) sum += t.numel();
+      return sum;
+    };
+    const bool whole = group_.getGroupDesc() == "default_pg";
+    uint64_t sequence = 0;
+    {
+      std::lock_guard lock(group_.mutex_);
+      sequence = group_.sequence_;
+    }
+    RECORD_PARAM_COMMS_DATA(
+        std::make_tuple(static_cast<int64_t>(sequence), c10d::isP2POp(type_)),
+        std::make_tuple(group_.getGroupUid(), group_.getGroupDesc()), inputs, outputs, group_.getRank(), std::string(op_),
+        elements(inputs), elements(outputs), tensors_.empty() ? at::kByte : tensors_.front().scalar_type(),
+        std::vector<int64_t>(), std::vector<int64_t>(), 0, whole ? 1 : 0, group_.getSize());
+    collective.issue(tensors_);
   }
 
   ProcessGroupHCCL& group_;

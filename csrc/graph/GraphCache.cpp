@@ -245,6 +245,7 @@ void GraphCache::wait_for(Lock& lock, const Compilation& compilation) {
   // The service needs Python's lock, which the caller may hold. It is taken back without this cache's lock.
   lock.unlock();
   {
+    device::SpanScope span("hpuWaitForCompiler");
     device::BlockingWait waiting;
     lock.lock();
     Wait wait;
@@ -432,7 +433,22 @@ bool GraphCache::next_request(CompileRequest& out) {
   if (closed_) return false;
   out = std::move(requests_.front());
   requests_.pop_front();
+  if (device::Trace::on()) [[unlikely]] {
+    if (const auto it = open_.find(out.id); it != open_.end()) it->second->compiling_since = device::trace_clock();
+  }
   return true;
+}
+
+void GraphCache::trace_compilation(const Compilation& c, const char* end) {
+  if (!device::Trace::on() || !c.compiling_since) return;
+  device::TraceSpan span;
+  span.name = "hpuCompile";
+  span.detail = c10::str(c.operators, " operators, ", end);
+  span.thread = device::TraceSpan::kCompiler;
+  span.site = c.site;
+  span.begin = c.compiling_since;
+  span.end = device::trace_clock();
+  device::Trace::add(std::move(span));
 }
 
 void GraphCache::succeed(uint64_t id, std::shared_ptr<CompiledGraph> compiled) {
@@ -441,6 +457,7 @@ void GraphCache::succeed(uint64_t id, std::shared_ptr<CompiledGraph> compiled) {
   if (auto node = open_.extract(id)) {
     node.mapped()->state = State::Ready;
     node.mapped()->result = std::move(compiled);
+    trace_compilation(*node.mapped(), "compiled");
     version_.fetch_add(1, std::memory_order_release);
   }
   states_changed_.notify_all();
@@ -448,7 +465,10 @@ void GraphCache::succeed(uint64_t id, std::shared_ptr<CompiledGraph> compiled) {
 
 void GraphCache::fail(uint64_t id, std::string) {
   std::lock_guard lock(mutex_);
-  if (auto node = open_.extract(id)) node.mapped()->state = State::Failed;
+  if (auto node = open_.extract(id)) {
+    node.mapped()->state = State::Failed;
+    trace_compilation(*node.mapped(), "failed");
+  }
   version_.fetch_add(1, std::memory_order_release);
   states_changed_.notify_all();
 }

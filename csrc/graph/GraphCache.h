@@ -67,6 +67,7 @@ class GraphCache {
     bool settled = false;
     size_t operators = 0;
     uint32_t site = 0;
+    uint64_t compiling_since = 0;  // for traces
     std::shared_ptr<CompiledGraph> result;
     std::shared_ptr<const Graph> compiled;  // nodes and numbers, as it was when it was last sent to the compiler
   };
@@ -148,6 +149,7 @@ class GraphCache {
   void join_family(Entry& entry, const Graph& graph);
   std::shared_ptr<Compilation> new_compilation(const Graph& graph);
   void request(const Entry& entry, const Graph& graph, Sight& sight);
+  static void trace_compilation(const Compilation& compilation, const char* end);
   void send(const std::shared_ptr<Compilation>& compilation, CompileRequest request);
   std::shared_ptr<const Graph>& latest_like(const Graph& graph);
   struct Wait {

@@ -23,6 +23,15 @@ const char* GraphCommand::name() const {
   return failed_ ? failed_ : program ? "graph replay" : recipe ? "recipe" : "graph";
 }
 
+void GraphCommand::describe(device::TraceRecord& record) const {
+  record.kind = device::TraceKind::Graph;
+  record.operators = (program ? program->graph : graph).nodes.size();
+  if (!recipe) return;
+  const auto& manifest = recipe->compiled()->manifest();
+  record.name = device::trace_name("recipe " + manifest.name);
+  record.operators = manifest.operators;
+}
+
 bool GraphCommand::runs_anywhere() const noexcept {
   if (program && program->collectives) return false;
   if (recipe) return recipe->compiled()->manifest().threads == 1;

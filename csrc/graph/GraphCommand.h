@@ -31,6 +31,7 @@ class GraphCommand final : public device::Command {
   std::vector<uint64_t> numbers;                    // empty: the graph's
 
   const char* name() const override;
+  void describe(device::TraceRecord& record) const override;
   bool runs_anywhere() const noexcept override;
   void run() override;
   void retire() override;

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "graph/CallRunner.h"
+#include "ops/OpKernel.h"
 
 namespace openhpu {
 
@@ -39,6 +40,7 @@ void NodeRunner::run_node(const Graph& graph, const Graph::Node& node, bool afte
     const auto& memory = (*slots_)[slot];
     outputs_.push_back({memory.data, memory.nbytes, memory.assigned ? nullptr : &storages_[slot]});
   }
+  device::MarkScope mark(trace_, call.kernel->name().c_str(), node.site);
   CallRunner::of(device_).run(*node.entry, operands_.data(), numbers_ + node.numbers, outputs_.data());
 }
 
@@ -46,6 +48,7 @@ void NodeRunner::run(
     const Graph& graph, const std::vector<SlotMemory>& slots, const std::vector<uint64_t>& numbers) {
   slots_ = &slots;
   numbers_ = numbers.data();
+  trace_ = device::Trace::current();
   storages_.assign(slots.size(), nullptr);
   last_use_.assign(slots.size(), 0);
   auto each_slot = [&](const Graph::Node& node, auto&& visit) {

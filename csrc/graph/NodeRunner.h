@@ -39,6 +39,7 @@ class NodeRunner {
   const uint64_t* numbers_ = nullptr;
   std::vector<c10::intrusive_ptr<c10::StorageImpl>> storages_;
   std::vector<uint32_t> last_use_;
+  device::TraceRecord* trace_ = nullptr;
   c10::SmallVector<OperandMemory, 8> operands_;
   c10::SmallVector<OutputMemory, 4> outputs_;
 };

@@ -4,6 +4,8 @@
 #include <c10/util/Exception.h>
 #include <torch/csrc/inductor/aoti_runner/model_container_runner_cpu.h>
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -18,6 +20,16 @@ namespace {
 
 void delete_nothing(void*) {}
 
+// Between the two calls for one kernel: the mark that the first began.
+void mark_kernel(const char* name) {
+  auto* trace = device::Trace::current();
+  if (!trace) return;
+  if (name)
+    trace->marks.push_back({device::trace_name(name), 0, device::trace_clock(), 0});
+  else if (!trace->marks.empty())
+    trace->marks.back().end = device::trace_clock();
+}
+
 double as_double(const RecipeManifest::NumberSpec& spec, const uint64_t* words) {
   const auto value = number_of(spec.kind, words);
   return value.isDouble() ? value.toDouble() : value.isInt() ? static_cast<double>(value.toInt()) : value.toBool();
@@ -30,6 +42,10 @@ CompiledGraph::CompiledGraph(RecipeManifest manifest, std::vector<uint64_t> cons
   for (size_t i = 0; i < constants_.size(); ++i)
     if (!variable[i]) fixed_.push_back(i);
   model_ = std::make_unique<torch::inductor::AOTIModelContainerRunnerCpu>(manifest_.library, 1);
+  if (void* library = dlopen(manifest_.library.c_str(), RTLD_LAZY | RTLD_NOLOAD)) {
+    mark_kernel_ = static_cast<MarkKernel*>(dlsym(library, "openhpu_mark_kernel"));
+    dlclose(library);  // the model holds it
+  }
 }
 
 CompiledGraph::~CompiledGraph() = default;
@@ -130,6 +146,7 @@ void Recipe::run(
   }
   order_planned(planned_);
   KernelScope scope(device.workspace(), planned_.data(), planned_.size(), /*record=*/!ordinals_known_);
+  if (compiled_->mark_kernel_) *compiled_->mark_kernel_ = device::Trace::current() ? &mark_kernel : nullptr;
   const auto results = [&] {
     try {
       return compiled_->model_->run(arguments_);

@@ -65,6 +65,9 @@ class CompiledGraph {
   std::vector<uint64_t> constants_;
   std::vector<size_t> fixed_;  // words that must be as compiled
   std::unique_ptr<torch::inductor::AOTIModelContainerRunnerCpu> model_;
+  // In the library: what its code calls before and after each kernel; null in a recipe that was made without.
+  using MarkKernel = void (*)(const char* name);
+  MarkKernel* mark_kernel_ = nullptr;
   std::mutex mutex_;           // it may be used by the workers of several devices
 };
 

@@ -11,6 +11,7 @@
 
 #include "modes/Lazy.h"
 #include "runtime/HPUGenerator.h"
+#include "runtime/MemoryHistory.h"
 #include "runtime/events.h"
 #include "runtime/site.h"
 
@@ -195,8 +196,8 @@ void Capture::back_up(uint32_t slot) {
   auto& member = members_[slot];
   const size_t nbytes = graph_.slots[slot].nbytes;
   if (graph_.slots[slot].kind != Graph::SlotKind::Input || member.backup || !member.data) return;
-  auto& pool = device_.memory();
-  std::shared_ptr<void> backup(allocate_block(device_, nbytes), [&pool](void* data) { pool.free(data); });
+  auto& device = device_;
+  std::shared_ptr<void> backup(allocate_block(device_, nbytes), [&device](void* data) { free_block(device, data); });
   copy_on_device(device_, backup.get(), member.data, nbytes);
   member.backup = std::move(backup);
 }

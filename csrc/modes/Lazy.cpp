@@ -10,6 +10,7 @@
 #include "graph/GraphCommand.h"
 #include "modes/Capture.h"
 #include "modes/Eager.h"
+#include "runtime/MemoryHistory.h"
 #include "runtime/events.h"
 
 namespace openhpu {
@@ -32,12 +33,16 @@ std::array<std::atomic<Recorder*>, kMaxDevices> recorders{};
 
 Recorder* recorder_if_any(int pool) { return recorders[pool].load(std::memory_order_acquire); }
 
-// By slot: the line of the operator that made its storage.
+// By slot: the line of the operator that made its storage, or was the first to use it (torch.ones is an empty tensor first).
 std::vector<uint32_t> lines_of_slots(const Graph& graph) {
   std::vector<uint32_t> lines(graph.slots.size());
   for (const auto& node : graph.nodes) {
     const uint64_t* place = graph.operand_places(node);
-    for (const auto& operand : node.entry->call->operands) place += !operand.on_host;
+    for (const auto& operand : node.entry->call->operands) {
+      if (operand.on_host) continue;
+      auto& line = lines[Graph::slot_of(*place++)];
+      if (line == 0) line = node.site;
+    }
     for (size_t k = 0; k < node.entry->storages.size(); ++k) lines[place[k]] = node.site;
   }
   return lines;
@@ -299,9 +304,8 @@ class Recorder::Handover {
   Handover& operator=(const Handover&) = delete;
   ~Handover() {
     if (command_) {
-      auto& memory = recorder_.device_.memory();
       for (size_t i = 0; i < command_->slots.size(); ++i)
-        if (fresh(i) && command_->slots[i].data) memory.free(command_->slots[i].data);
+        if (fresh(i) && command_->slots[i].data) free_block(recorder_.device_, command_->slots[i].data);
       recorder_.graph_.words.resize(words_);
       recorder_.hash_ = hash_;
     }
@@ -313,7 +317,8 @@ class Recorder::Handover {
     auto& slots = command_->slots;
     slots.reserve(graph.slots.size());
     recorder_.kept_.reserve(graph.slots.size());
-    const auto made_at = C10_UNLIKELY(listening(kAllocationPeak)) ? lines_of_slots(graph) : std::vector<uint32_t>();
+    const bool lines_wanted = listening(kAllocationPeak) || recording_memory();
+    const auto made_at = C10_UNLIKELY(lines_wanted) ? lines_of_slots(graph) : std::vector<uint32_t>();
     for (size_t i = 0; i < graph.slots.size(); ++i) {
       const size_t nbytes = graph.slots[i].nbytes;
       const bool alive = fresh(i) && recorder_.keep_alive(recorder_.members_[i]);
@@ -345,6 +350,7 @@ class Recorder::Handover {
 };
 
 void Recorder::hand_over() {
+  device::SpanScope span("hpuFlush");
   // All that may throw, before anything is changed.
   Handover handover(*this);
   handover.allocate();
@@ -358,6 +364,10 @@ void Recorder::hand_over() {
   GraphReport report{hash_.value(), recipe != nullptr, cut, sight.waited, operators, graph_.nodes.front().site, {}};
   const bool reported = listening(kGraphRecorded) || listening(kCacheHit) || listening(kCacheMiss);
   if (C10_UNLIKELY(reported) && recipe) report.name = recipe->compiled()->manifest().name;
+  if (C10_UNLIKELY(static_cast<bool>(span)))
+    span.set_detail(c10::str(
+        operators, " operators, ",
+        recipe ? "recipe " + recipe->compiled()->manifest().name : std::string(cut ? "cut" : "node by node")));
   if (C10_UNLIKELY(captured_)) {
     std::vector<uint32_t> slots;
     for (const auto& member : members_) slots.push_back(member.capture_slot);
@@ -390,7 +400,7 @@ void Recorder::hand_over() {
   graph_.clear();
   const uint64_t sequence = openhpu::submit(device_, command);  // throws at the end of the process only
   for (const auto& member : members_)
-    if (member.taken_over) device_.memory().free(member.data);
+    if (member.taken_over) free_block(device_, member.data);
   members_.clear();
   if (!piece_) note_step(sequence);
   for (const auto& act : std::exchange(after_flush_, {})) act();
@@ -407,7 +417,10 @@ std::shared_ptr<Recipe> Recorder::recipe_for_graph(GraphCache::Sight& sight) {
       recorder.deaths_open_ = open;
     }
   } open(*this);
-  return GraphCache::instance().recipe_for(graph_, hash_.value(), sight);
+  device::SpanScope span("hpuRecipeLookup");
+  auto recipe = GraphCache::instance().recipe_for(graph_, hash_.value(), sight);
+  if (C10_UNLIKELY(static_cast<bool>(span))) span.set_detail(recipe ? "hit" : "miss");
+  return recipe;
 }
 
 void Recorder::note_step(uint64_t sequence) {

@@ -73,6 +73,10 @@ class UploadCommand final : public device::Command {
  public:
   UploadCommand(device::Device& device, void* to, c10::Storage from) : device_(device), to_(to), from_(std::move(from)) {}
   const char* name() const override { return "adopt result"; }
+  void describe(device::TraceRecord& record) const override {
+    record.kind = device::TraceKind::HostToDevice;
+    record.bytes = from_.nbytes();
+  }
   bool runs_anywhere() const noexcept override { return true; }
   void run() override {
     device::MemoryPool::AccessScope access(device_.memory());

@@ -24,15 +24,21 @@
 namespace openhpu {
 namespace {
 
+using device::TraceKind;
+
 // A pageable source up to this size is copied aside, so that the host need not wait for the queue; beyond it the
 // second copy costs more than the wait.
 constexpr size_t kStagingBytes = size_t{1} << 20;
 
 class CopyCommand final : public device::Command {
  public:
-  CopyCommand(device::Device& device, at::Tensor dst, at::Tensor src)
-      : device_(device), dst_(std::move(dst)), src_(std::move(src)) {}
+  CopyCommand(device::Device& device, device::TraceKind kind, at::Tensor dst, at::Tensor src)
+      : device_(device), kind_(kind), dst_(std::move(dst)), src_(std::move(src)) {}
   const char* name() const override { return "aten::copy_"; }
+  void describe(device::TraceRecord& record) const override {
+    record.kind = kind_;
+    record.bytes = dst_.nbytes();
+  }
   bool runs_anywhere() const noexcept override { return threads_for(dst_.nbytes()) == 1; }
   void run() override {
     if (claim_ && !claim_->take()) {
@@ -56,6 +62,7 @@ class CopyCommand final : public device::Command {
 
  private:
   device::Device& device_;
+  device::TraceKind kind_;
   at::Tensor dst_, src_;
   c10::Storage host_;
   std::optional<Claim> claim_;
@@ -112,7 +119,7 @@ void device_to_device(const at::Tensor& src, const at::Tensor& dst) {
     flush(from);
     from.queue().drain(device::OnInterrupt::Throw);
     raise_pending_error(from);
-    auto* command = new CopyCommand(to, cpu_alias(dst), cpu_alias(src));
+    auto* command = new CopyCommand(to, TraceKind::DeviceToDevice, cpu_alias(dst), cpu_alias(src));
     command->site = current_site();
     const Claim claim = command->claim();
     device::MemoryPool::AccessScope access(from.memory());
@@ -141,7 +148,7 @@ void host_to_device(const at::Tensor& src, const at::Tensor& dst, bool non_block
             c10::StorageImpl::use_byte_size_t(), from.nbytes(), allocate_on(dst.device().index(), from.nbytes()),
             hpu_allocator(), /*resizable=*/true)),
         from.dtype(), from.sizes(), from.strides(), 0);
-    submit(d, new CopyCommand(d, cpu_alias(kept), from));
+    submit(d, new CopyCommand(d, TraceKind::HostToDevice, cpu_alias(kept), from));
     device_to_device(kept, dst);
     return;
   }
@@ -153,7 +160,7 @@ void host_to_device(const at::Tensor& src, const at::Tensor& dst, bool non_block
     from = exact_clone(plain(src));
     // Copy-on-write and lazily conjugated sources keep their bits through clone.
   }
-  auto command = std::make_unique<CopyCommand>(d, cpu_alias(dst), plain(from));
+  auto command = std::make_unique<CopyCommand>(d, TraceKind::HostToDevice, cpu_alias(dst), plain(from));
   command->site = current_site();
   if (pinned) command->keep(src.storage());
   std::optional<Claim> claim;
@@ -169,7 +176,7 @@ void device_to_host(const at::Tensor& src, const at::Tensor& dst, bool non_block
   auto& d = device_of(src.device());
   release_returned();
   const bool pinned = non_blocking && dst.has_storage() && is_pinned_ptr(dst.storage().data());
-  auto command = std::make_unique<CopyCommand>(d, plain(dst), cpu_alias(src));
+  auto command = std::make_unique<CopyCommand>(d, TraceKind::DeviceToHost, plain(dst), cpu_alias(src));
   command->site = current_site();
   if (pinned) command->keep(dst.storage());
   std::optional<Claim> claim;

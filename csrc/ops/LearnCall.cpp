@@ -95,6 +95,8 @@ std::shared_ptr<const ShapeEntry> OpCall::run_and_wait(bool on_host) {
   std::exception_ptr error;
   if (on_host) {
     synchronize(device_.index());
+    device::SpanScope span("hpuFallback");
+    if (span) span.set_detail(kernel_.name());
     c10::InferenceMode no_autograd(true);
     device::MemoryPool::AccessScope access(device.memory());
     kernel_.call_cpu(call.stack);

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "runtime/HPUDevice.h"
+#include "runtime/MemoryHistory.h"
 #include "runtime/events.h"
 #include "runtime/site.h"
 
@@ -44,7 +45,7 @@ void delete_memory(void* context) {
   }
   // In-order reuse: the block may be handed out again at once, since every command that could still touch it was
   // queued before any command of its next owner.
-  if (memory->data && !memory->shared) d->memory().free(memory->data);
+  if (memory->data && !memory->shared) free_block(*d, memory->data);
   delete memory;
 }
 
@@ -83,6 +84,7 @@ void* allocate_block(device::Device& d, size_t nbytes, uint32_t site) {
     try {
       void* data = d.memory().allocate(nbytes);
       if (C10_UNLIKELY(listening(kAllocationPeak))) report_peak(d, site);
+      note_block(d, data, site);
       return data;
     } catch (const device::OutOfMemory& e) {
       bool more = again && hooks.out_of_memory && hooks.out_of_memory(d.index());
@@ -156,7 +158,7 @@ void assign_memory(HPUMemory& memory, void* data) noexcept {
 }
 
 SharedBlock::~SharedBlock() {
-  if (auto* d = device::DeviceRegistry::instance().get_if_open(pool)) d->memory().free(data);
+  if (auto* d = device::DeviceRegistry::instance().get_if_open(pool)) free_block(*d, data);
 }
 
 std::shared_ptr<SharedBlock> share_memory(HPUMemory& memory) {

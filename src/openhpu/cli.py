@@ -26,10 +26,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     env = commands.add_parser("env", help="what each environment variable is, and why")
     env.add_argument("--set", action="store_true", help="only those that are set")
     env.add_argument("--json", action="store_true", help="as JSON")
+    trace = commands.add_parser(
+        "trace",
+        help="what a trace says, or several as one",
+        usage="openhpu trace FILE\n       openhpu trace merge FILE ... -o MERGED",
+    )
+    trace.add_argument("files", nargs="+", metavar="FILE", help="a trace, of torch.profiler or HABANA_PROFILE=1")
+    trace.add_argument("-o", "--output", metavar="MERGED", help="merge: the file to write")
     own, script = _split(given) if given[:1] == ["run"] else (given, [])
     options = parser.parse_args(own)
     if options.command == "env":
         return _print_environment(options.set, options.json)
+    if options.command == "trace":
+        return _trace(options.files, options.output)
     if not script:
         run.error("no script was given")
     from openhpu.insight import launch
@@ -39,6 +48,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except launch.UsageError as error:
         print(f"openhpu run: {error}", file=sys.stderr)
         return 2
+
+
+def _trace(files: list[str], output: str | None) -> int:
+    """Returns 2 for what is no trace or a wrong argument, 1 where the merged file can't be written."""
+    import json
+    from pathlib import Path
+
+    from openhpu.profiler import merge, reading, summary
+
+    merging = files[0] == "merge"
+    try:
+        if merging and (output is None or len(files) < 2):
+            raise reading.TraceError("merge: give the traces, and -o with the file to write")
+        if not merging and (output is not None or len(files) > 1):
+            raise reading.TraceError("give one trace; several become one with: openhpu trace merge FILE ... -o MERGED")
+        if not merging:
+            print(summary.summary(reading.read(Path(files[0]))))
+            return 0
+        document = merge.merge([Path(file) for file in files[1:]])
+    except reading.TraceError as error:
+        print(f"openhpu trace: {error}", file=sys.stderr)
+        return 2
+    try:
+        Path(str(output)).write_text(json.dumps(document))
+    except OSError as error:
+        print(f"openhpu trace: {output} can't be written: {error.strerror}", file=sys.stderr)
+        return 1
+    return 0
 
 
 def _print_environment(only_set: bool, as_json: bool) -> int:

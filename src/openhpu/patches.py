@@ -14,12 +14,18 @@ recipe is made; the replacements stand with what they belong to (MOMENTARY):
 - `CppVecOverrides.rand` generates random numbers one at a time, by an object with branches.
 - `CppVecOverrides.exp` and `CppVecOverrides.sigmoid` call a library function for each
   vector, around which registers are saved.
+- `CppWrapperCpu.generate_c_shim_extern_kernel_call`, `KernelGroup.call_kernel` and `CppTemplateKernel.call_kernel` mark
+  each kernel for traces, at one load and one branch; Inductor's own marks cost an allocation each.
 - `post_grad.is_gpu` is asked whether a bias may be added by generated code instead of by the product's library.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import importlib
+import threading
+import warnings
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -29,8 +35,15 @@ from torch.utils import _foreach_utils
 
 from openhpu import _C, checkpoints, hpu, optimizers
 from openhpu.late_imports import after_import
+from openhpu.profiler import debug_activities, tables
 
-MOMENTARY = ("compiler/inductor.py", "compiler/toolchain.py", "compiler/vector_exp.py", "compiler/vector_random.py")
+MOMENTARY = (
+    "compiler/inductor.py",
+    "compiler/kernel_marks.py",
+    "compiler/toolchain.py",
+    "compiler/vector_exp.py",
+    "compiler/vector_random.py",
+)
 
 
 def apply() -> None:
@@ -46,6 +59,10 @@ def apply() -> None:
     _fake_strides()
     _compile_support()
     _monitored_barrier()
+    _profiled_events()
+    _profiler_begin_and_end()
+    _debug_activities()
+    _nvtx()
     optimizers.install()  # a public hook of torch.optim, no patch
     checkpoints.install()  # and one of torch.load
 
@@ -233,3 +250,106 @@ def _monitored_barrier() -> None:
     c10d.monitored_barrier = monitored_barrier
     distributed: Any = torch.distributed
     distributed.monitored_barrier = monitored_barrier
+
+
+def _profiled_events() -> None:
+    """Tables of profiled operators know accelerators by name: without hpu, `table()` fails as soon as there is a device
+    event, operators have no device time, and no column can be sorted by. And they know no events within events on a
+    device, which recipes and graphs have: times would count twice."""
+    profiler: Any = importlib.import_module("torch.autograd.profiler")
+    util: Any = importlib.import_module("torch.autograd.profiler_util")
+    profiler.DeviceType = util.DeviceType = tables.DeviceTypes()
+    table, stacks, metrics = (
+        util._build_table,
+        util.EventList.export_stacks,
+        util.EventList.supported_export_stacks_metrics,
+    )
+    tree, self_time = util.EventList._build_tree, util.FunctionEvent.self_device_time_total
+
+    def _build_table(events: Any, sort_by: str | None = None, *args: Any, **kwargs: Any) -> str:
+        return table(events, tables.device_key(sort_by), *args, **kwargs)  # type: ignore[no-any-return]
+
+    def export_stacks(self: Any, path: str, metric: str) -> None:
+        stacks(self, path, "self_xpu_time_total" if metric == "self_hpu_time_total" else metric)
+
+    def supported_export_stacks_metrics(self: Any) -> list[str]:
+        return [*metrics(self), "self_hpu_time_total"]
+
+    def _build_tree(self: Any) -> None:
+        tree(self)
+        tables.note_parts(self)
+
+    def self_device_time_total(self: Any) -> float:
+        return self_time.fget(self) - getattr(self, "hpu_parts_us", 0.0)  # type: ignore[no-any-return]
+
+    util._build_table = _build_table
+    util.EventList.export_stacks = export_stacks
+    util.EventList.supported_export_stacks_metrics = supported_export_stacks_metrics
+    util.EventList._build_tree = _build_tree
+    util.FunctionEvent.self_device_time_total = property(self_device_time_total, doc=self_time.__doc__)
+
+
+def _profiler_begin_and_end() -> None:
+    """The end of a profile waits for the device, where an operator's error may come up. PyTorch then leaves the
+    profiler on, and what was recorded is lost. It is lost silently where one begins within another, or ends in another
+    thread."""
+    profile: Any = importlib.import_module("torch.autograd.profiler").profile
+    prepare, start, original = profile._prepare_trace, profile._start_trace, profile.__exit__
+
+    def _prepare_trace(self: Any) -> None:
+        if self.use_device == "hpu" and torch.autograd._profiler_enabled():
+            raise RuntimeError(
+                "A profile with ProfilerActivity.HPU was to begin while another one is recorded, which would be lost. "
+                "End that one first, or mark the part with torch.profiler.record_function."
+            )
+        prepare(self)
+
+    def _start_trace(self: Any) -> None:
+        start(self)
+        self._hpu_thread = threading.get_ident()
+
+    def __exit__(self: Any, *exception: Any) -> Any:
+        begun_in = getattr(self, "_hpu_thread", None)
+        if begun_in not in (None, threading.get_ident()) and not torch.autograd._profiler_enabled():
+            raise RuntimeError("The profile was begun in another thread: end it there.")
+        try:
+            return original(self, *exception)
+        except BaseException:
+            if self.use_device == "hpu" and self.enabled and self.kineto_results is None:
+                with contextlib.suppress(Exception):
+                    original(self, *exception)
+            raise
+
+    __exit__.__doc__ = original.__doc__
+    profile._prepare_trace, profile._start_trace, profile.__exit__ = _prepare_trace, _start_trace, __exit__
+
+
+def _debug_activities() -> None:
+    """Gaudi's torch.profiler.profile takes `debug_activities`, and PyTorch's refuses it."""
+    profile: Any = importlib.import_module("torch.profiler.profiler").profile
+    original = profile.__init__
+
+    @functools.wraps(original)  # others read the arguments' names from the signature
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        debug_activities.check(kwargs.pop("debug_activities", None))
+        original(self, *args, **kwargs)
+
+    profile.__init__ = __init__
+
+
+def _nvtx() -> None:
+    """emit_nvtx writes marks for NVIDIA's tools, and fails without them; scripts have it around a training loop."""
+    nvtx: Any = importlib.import_module("torch.autograd.profiler").emit_nvtx
+    original = nvtx.__enter__
+
+    def __enter__(self: Any) -> Any:
+        if self.enabled and not torch.cuda.is_available():
+            warnings.warn(
+                "torch.autograd.profiler.emit_nvtx marks nothing: there is no CUDA device. Use torch.profiler.profile "
+                "with ProfilerActivity.HPU, or HABANA_PROFILE=1.",
+                stacklevel=2,
+            )
+            self.enabled = False
+        return original(self)
+
+    nvtx.__enter__ = __enter__

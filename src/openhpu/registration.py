@@ -64,6 +64,10 @@ def register() -> None:
     torch._register_device_module("hpu", hpu)  # type: ignore[no-untyped-call]
     alias_submodules("openhpu.hpu", "torch.hpu")
     patches.apply()
+    from openhpu.profiler import whole_process
+
+    if whole_process.enabled():
+        whole_process.start()  # first, so that it writes when all else has ended
     atexit.register(_settle_autograd)
 
     from openhpu.distributed import process_group

@@ -18,7 +18,7 @@ from unittest import mock
 import torch
 from torch.fx import GraphModule
 
-from openhpu.compiler import toolchain, vector_exp, vector_random
+from openhpu.compiler import kernel_marks, toolchain, vector_exp, vector_random
 from openhpu.compiler.stored import register_lowering
 
 # What a generated wrapper calls that is neither a kernel nor work: bookkeeping of handles and memory.
@@ -116,6 +116,7 @@ def build(graph: GraphModule, inputs: Sequence[torch.Tensor], threads: int, dire
         vector_exp.inlined(),
         _biases_apart(),
         vector_random.vectorised(),
+        kernel_marks.marked(),
         toolchain.quick(directory),
         config.patch(options(graph, threads, output)),
         config.patch(get_cpp_wrapper_config()),

@@ -23,6 +23,7 @@ from typing import Any
 from unittest import mock
 
 from openhpu import settings
+from openhpu.compiler import kernel_marks
 from openhpu.compiler.disk_cache import own_folder, publish, user_cache
 from openhpu.compiler.identity import torch_build, vector_isa
 
@@ -152,6 +153,7 @@ def _interface(header: str) -> str:
 
 def _declare_interface(wrapper: Any) -> None:
     wrapper.header.splice("#include <torch/csrc/inductor/aoti_runtime/model_container.h>\n")
+    wrapper.header.splice(kernel_marks.DECLARATION)
 
 
 def _tidy(headers: Path) -> None:

@@ -7,6 +7,9 @@ import warnings
 from openhpu import _C
 from openhpu.hpu import _lifecycle
 from openhpu.hpu._utils import DeviceArgument, _get_device_index
+from openhpu.hpu.memory_history import _dump_snapshot as _dump_snapshot
+from openhpu.hpu.memory_history import _record_memory_history as _record_memory_history
+from openhpu.hpu.memory_history import _snapshot as _snapshot
 
 _TITLES = {
     "Limit": "capacity",

@@ -6,8 +6,8 @@ a process that is killed leaves what was written last.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
+import functools
 import json
 import os
 import sys
@@ -16,11 +16,12 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 # Not at the end: classes that are made then would let Python forget that an interrupt ended the script.
 from openhpu import _C, events, graphs
 from openhpu.insight.marks import Marks, Peaks, choose
+from openhpu.process_end import at_process_end
 
 _FIRST_WRITE_S, _LONGEST_PAUSE_S = 0.25, 30.0
 _MAX_SPANS = 20000  # of the device lane; the busy time beyond is still counted
@@ -62,9 +63,8 @@ class Collector:
     def start(self) -> None:
         """Listen from now on, and write when the process ends, however it does."""
         self.listen()
-        atexit.register(self.write, complete=True)
         os.register_at_fork(after_in_child=self._after_fork)
-        self._write_before_exit()
+        at_process_end(functools.partial(self.write, complete=True))
 
     def listen(self) -> None:
         """Count from now on."""
@@ -102,17 +102,6 @@ class Collector:
         """A forked child is a process of its own, from zero."""
         self._lock = threading.RLock()
         self._begin()
-
-    def _write_before_exit(self) -> None:
-        """os._exit, with which forked children end, calls no exit handlers."""
-        original = os._exit
-
-        def _exit(status: int) -> NoReturn:
-            with contextlib.suppress(Exception):
-                self.write(complete=True)
-            original(status)
-
-        os._exit = _exit  # type: ignore[assignment]
 
     # Events
 

@@ -196,7 +196,11 @@ _HARDWARE = (
     _idle("PT_HPU_FORCE_USE_DEFAULT_STREAM", "bool", False, "Run everything on the default stream."),
     _idle("PT_HPU_ENABLE_RECORD_STREAM", "bool", False, "Honour record_stream; here always."),
     _idle("PT_LOG_FILE_AMOUNT", "int", 5, "Log files kept.", low=1),
-    _idle("HABANA_PROFILE", "text", "", "The device's own profiler."),
+    Setting("HABANA_PROFILE", "choice", "", "import", "1: a trace of the whole process, in a file that Perfetto opens. "
+            "profile_api_light, which Gaudi's core sets by itself, traces nothing.",
+            choices=("", "0", "1", "profile_api_light", "profile_api")),
+    Setting("HABANA_PROF_CONFIG", "text", "", "import", "File of hl-prof-config's choices; unset means "
+            "~/.habana/prof_config.json."),
     _idle("HABANA_VISIBLE_DEVICES", "text", "", "Devices that a container runtime passes in."),
     _idle("PT_HPU_MEDIA_PIPE", "bool", True, "HabanaDataLoader uses the media pipe."),
     _idle("DATALOADER_FALLBACK_EN", "bool", True, "HabanaDataLoader may use PyTorch's loader."),

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "device/device.h"
+
+// Who took which memory of a device, and when: for PyTorch's profiler (profile_memory=True), and as a history for its
+// memory visualiser. Where nobody asks, a block costs a relaxed load and a thread-local one.
+namespace openhpu {
+
+struct MemoryEvent {
+  int device;
+  bool freed;
+  uint64_t address;
+  uint64_t nbytes;
+  uint32_t site;     // the line that asked for it
+  uint64_t time_us;  // since 1970
+};
+
+struct MemoryBlock {
+  int device;
+  uint64_t address;
+  uint64_t nbytes;
+  uint32_t site;
+};
+
+// `most`: events that are kept, the last ones; 0: none from now on, and what was kept is dropped.
+void record_memory_history(size_t most);
+bool recording_memory() noexcept;
+// The events in order, and the blocks that are alive of those taken since recording began.
+std::pair<std::vector<MemoryEvent>, std::vector<MemoryBlock>> memory_history();
+
+// A block was taken from the device's memory.
+void note_block(device::Device& d, void* data, uint32_t site);
+// Gives it back.
+void free_block(device::Device& d, void* data);
+
+}  // namespace openhpu

@@ -1,0 +1,64 @@
+"""Recipes whose kernels a trace can show: before and after each, the code calls a function if there is one.
+
+A recipe is one command of the device. What its kernels took is measured, so each is marked where it is called; while
+nobody traces, a mark is one load and one branch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+# The pointer is set by the core (csrc/graph/Recipe) while a trace is recorded.
+DECLARATION = """
+extern "C" { __attribute__((visibility("default"))) void (*openhpu_mark_kernel)(const char*) = nullptr; }
+#define OPENHPU_MARK(name) if (openhpu_mark_kernel) openhpu_mark_kernel(name)
+"""
+
+_SHIM = re.compile(r"^aoti_torch_cpu_")
+
+
+@contextlib.contextmanager
+def marked() -> Iterator[None]:
+    """While it lasts, Inductor's wrappers mark the kernels that they call."""
+    from torch._inductor.codegen.cpp import KernelGroup
+    from torch._inductor.codegen.cpp_template_kernel import CppTemplateKernel
+    from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
+
+    external = CppWrapperCpu.generate_c_shim_extern_kernel_call
+
+    def generate_c_shim_extern_kernel_call(self: Any, kernel: str, *args: Any, **kwargs: Any) -> None:
+        _around(self, _SHIM.sub("aten::", kernel), lambda: external(self, kernel, *args, **kwargs))
+
+    with (
+        mock.patch.object(CppWrapperCpu, "generate_c_shim_extern_kernel_call", generate_c_shim_extern_kernel_call),
+        mock.patch.object(KernelGroup, "call_kernel", _call_marked(KernelGroup.call_kernel)),
+        mock.patch.object(CppTemplateKernel, "call_kernel", _call_template_marked(CppTemplateKernel.call_kernel)),
+    ):
+        yield
+
+
+def _around(wrapper: Any, name: str, call: Callable[[], None]) -> None:
+    # No scope: what the call declares may be used further on.
+    wrapper.writeline(f'OPENHPU_MARK("{name}");')
+    call()
+    wrapper.writeline("OPENHPU_MARK(nullptr);")
+
+
+def _call_marked(original: Callable[..., None]) -> Callable[..., None]:
+    def call_kernel(self: Any, wrapper: Any, kernel_name: str) -> None:
+        _around(wrapper, kernel_name, lambda: original(self, wrapper, kernel_name))
+
+    return call_kernel
+
+
+def _call_template_marked(original: Callable[..., None]) -> Callable[..., None]:
+    def call_kernel(self: Any, name: str, *args: Any, **kwargs: Any) -> None:
+        from torch._inductor.virtualized import V
+
+        _around(V.graph.wrapper_code, name, lambda: original(self, name, *args, **kwargs))
+
+    return call_kernel

@@ -1,0 +1,1 @@
+"""Traces of what devices do: in torch.profiler, of a whole process, and as files."""

@@ -1,0 +1,24 @@
+"""Gaudi's argument `debug_activities` of torch.profiler.profile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum, auto
+
+
+class DebugActivity(Enum):
+    """What Gaudi's profiler records of its own software. Here both, the calls that issue commands, flush, wait and
+    compile, are in every trace with ProfilerActivity.HPU."""
+
+    SYNAPSE_FUNCTION_CALLS = auto()
+    BRIDGE_FUNCTION_CALLS = auto()
+
+
+def check(activities: Iterable[object] | None) -> None:
+    """Raises TypeError for what is no DebugActivity."""
+    for activity in activities or ():
+        if not isinstance(activity, DebugActivity):
+            raise TypeError(
+                f"debug_activities expects members of habana_frameworks.torch.activity_profiler.DebugActivity, but got "
+                f"{activity!r}"
+            )

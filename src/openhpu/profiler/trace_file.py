@@ -1,0 +1,194 @@
+"""Traces as files that Perfetto, chrome://tracing and PyTorch's readers open: one JSON document of events.
+
+Written as kineto writes them, so that a whole process's trace and torch.profiler's look alike: times in microseconds
+from `baseTimeNanoseconds`, the host's threads under the process's number, each device under its index with a track for
+each stream, and an arrow (`ac2g`) from the call that issued a command to the command.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+COMPILER_TRACK = 0x7FFFFFFE
+COLLECTIVE_STREAM = 1000
+_BEHIND_HOST = 5_000_000  # process numbers are lower: devices come after the host's rows
+
+# Categories that readers of traces know, by what a command is.
+CATEGORIES = {
+    "kernel": "kernel", "graph": "kernel", "collective": "kernel", "wait": "cuda_sync",
+    "h2d": "gpu_memcpy", "d2h": "gpu_memcpy", "d2d": "gpu_memcpy",
+}  # fmt: skip
+_COPIES = {"h2d": "Memcpy HtoD", "d2h": "Memcpy DtoH", "d2d": "Memcpy DtoD"}
+_LAUNCHES = {
+    "kernel": "hpuLaunchKernel", "graph": "hpuLaunchGraph", "collective": "hpuLaunchCollective",
+    "wait": "hpuStreamWait", "h2d": "hpuMemcpyAsync", "d2h": "hpuMemcpyAsync", "d2d": "hpuMemcpyAsync",
+}  # fmt: skip
+
+
+class Command(NamedTuple):
+    """A command of a device, as `_C.trace_stop` gives it; times in nanoseconds since 1970."""
+
+    name: str
+    kind: str
+    device: int
+    stream: int
+    number: int
+    bytes: int
+    operators: int
+    thread: int
+    launch_begin: int
+    launch_end: int
+    begin: int
+    end: int
+    line: str | None
+    parts: list[tuple[str, int, int, str | None]]
+
+
+class Span(NamedTuple):
+    """What a host thread, or the compiler (thread -1), did for the device."""
+
+    name: str
+    detail: str
+    thread: int
+    begin: int
+    end: int
+    line: str | None
+
+
+class Recorded(NamedTuple):
+    """What `_C.trace_stop` returns."""
+
+    commands: list[Command]
+    spans: list[Span]
+    dropped: int
+    begin: int
+    end: int
+
+    @classmethod
+    def of(cls, stopped: tuple[Any, ...]) -> Recorded:
+        """From the core's tuples, put in order."""
+        commands, spans, dropped, begin, end = stopped
+        return cls(_ordered([Command(*c) for c in commands]), [Span(*s) for s in spans], dropped, begin, end)
+
+
+def _ordered(commands: list[Command]) -> list[Command]:
+    """By begin; collectives, which run beside their device's queue, on a track of their own."""
+    moved = [c._replace(stream=COLLECTIVE_STREAM) if c.kind == "collective" else c for c in commands]
+    return sorted(moved, key=lambda c: c.begin)
+
+
+def write(path: Path, recorded: Recorded, title: str, rank: int | None = None) -> None:
+    """Write a trace. What is at `path` is replaced when all is written; raises OSError, and leaves no part of a file.
+
+    `title` names the process; `rank` is put into the document (distributedInfo).
+    """
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    head: dict[str, Any] = {
+        "schemaVersion": 1,
+        "deviceProperties": [{"id": index, "name": "hpu"} for index in sorted({c.device for c in recorded.commands})],
+        "displayTimeUnit": "ms",
+        "baseTimeNanoseconds": recorded.begin,
+        "host_name": socket.gethostname(),
+        "traceName": path.name,
+    }
+    if rank is not None:
+        head["distributedInfo"] = {
+            "backend": "hccl",
+            "rank": rank,
+            "world_size": int(os.environ.get("WORLD_SIZE", "1")),
+        }
+    if recorded.dropped:
+        head["hpu_dropped"] = recorded.dropped
+    try:
+        with unfinished.open("w", encoding="utf-8", buffering=1 << 20) as file:
+            file.write(json.dumps(head)[:-1] + ', "traceEvents": [\n')
+            file.write(",\n".join(_tracks(recorded, title)))
+            for event in _events(recorded):
+                file.write(",\n" + event)
+            file.write("\n]}\n")
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _tracks(recorded: Recorded, title: str) -> Iterator[str]:
+    pid = os.getpid()
+
+    def meta(kind: str, process: int, thread: int, **values: Any) -> str:
+        return json.dumps({"ph": "M", "name": kind, "pid": process, "tid": thread, "ts": 0, "args": values})
+
+    yield meta("process_name", pid, 0, name=title)
+    yield meta("process_labels", pid, 0, labels="CPU")
+    yield meta("process_sort_index", pid, 0, sort_index=pid)
+    for thread in sorted({c.thread for c in recorded.commands} | {s.thread for s in recorded.spans if s.thread >= 0}):
+        yield meta("thread_name", pid, thread, name=f"thread {thread}")
+    if any(s.thread < 0 for s in recorded.spans):
+        yield meta("thread_name", pid, COMPILER_TRACK, name="hpu compiler")
+    for device in sorted({c.device for c in recorded.commands}):
+        yield meta("process_name", device, 0, name=f"HPU {device}")
+        yield meta("process_labels", device, 0, labels=f"HPU {device}")
+        yield meta("process_sort_index", device, 0, sort_index=_BEHIND_HOST + device)
+    for device, stream in sorted({(c.device, c.stream) for c in recorded.commands}):
+        name = "collectives" if stream == COLLECTIVE_STREAM else f"stream {stream}"
+        yield meta("thread_name", device, stream, name=name)
+
+
+def _events(recorded: Recorded) -> Iterator[str]:
+    pid, base = os.getpid(), recorded.begin
+    names: dict[str, str] = {}
+
+    def quoted(text: str) -> str:
+        found = names.get(text)
+        if found is None:
+            found = names[text] = json.dumps(text)
+        return found
+
+    def us(nanoseconds: int) -> str:
+        return f"{nanoseconds // 1000}.{nanoseconds % 1000:03}"
+
+    def times(begin: int, end: int) -> str:
+        return f'"ts": {us(begin - base)}, "dur": {us(max(end - begin, 0))}'
+
+    last: dict[tuple[int, int], int] = {}
+    for c in recorded.commands:
+        # A clock that was set back must not make events of a track cross.
+        begin = max(c.begin, c.launch_begin, last.get((c.device, c.stream), 0))
+        end = last[c.device, c.stream] = max(c.end, begin)
+        line = f', "line": {quoted(c.line)}' if c.line else ""
+        shown = quoted(_COPIES.get(c.kind, c.name))
+        yield (
+            f'{{"ph": "X", "cat": "cuda_runtime", "name": "{_LAUNCHES[c.kind]}", "pid": {pid}, "tid": {c.thread}, '
+            f'{times(c.launch_begin, c.launch_end)}, "args": {{"correlation": {c.number}, "command": {shown}{line}}}}}'
+        )
+        arrow = f'"id": {c.number}, "cat": "ac2g", "name": "ac2g"'
+        yield f'{{"ph": "s", {arrow}, "pid": {pid}, "tid": {c.thread}, "ts": {us(c.launch_begin - base)}}}'
+        more = f', "bytes": {c.bytes}' if c.bytes else ""
+        more += f', "operators": {c.operators}' if c.operators else ""
+        yield (
+            f'{{"ph": "X", "cat": "{CATEGORIES[c.kind]}", "name": {shown}, "pid": {c.device}, "tid": {c.stream}, '
+            f'{times(begin, end)}, "args": {{"device": {c.device}, "context": 0, "stream": {c.stream}, '
+            f'"correlation": {c.number}{more}{line}}}}}'
+        )
+        yield (f'{{"ph": "f", "bp": "e", {arrow}, "pid": {c.device}, "tid": {c.stream}, "ts": {us(begin - base)}}}')
+        for name, first, second, where in c.parts:
+            first = min(max(first, begin), end)
+            where_ = f', "line": {quoted(where)}' if where else ""
+            yield (
+                f'{{"ph": "X", "cat": "hpu_op", "name": {quoted(name)}, "pid": {c.device}, "tid": {c.stream}, '
+                f'{times(first, min(max(second, first), end))}, "args": {{"part of": {shown}{where_}}}}}'
+            )
+    compiled = 0
+    for s in sorted(recorded.spans, key=lambda s: s.end):
+        begin, thread = s.begin, s.thread
+        if thread < 0:  # the compiler does one thing at a time
+            begin, thread = max(begin, compiled), COMPILER_TRACK
+            compiled = s.end
+        yield (
+            f'{{"ph": "X", "cat": "cuda_runtime", "name": {quoted(s.name)}, "pid": {pid}, "tid": {thread}, '
+            f'{times(begin, s.end)}, "args": {{"detail": {json.dumps(s.detail)}}}}}'
+        )

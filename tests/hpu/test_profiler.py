@@ -1,0 +1,317 @@
+"""torch.profiler with ProfilerActivity.HPU: what the device did, on its own tracks."""
+
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from torch import nn
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile, record_function, schedule
+
+import openhpu
+from tests import traces
+
+from .conftest import LAZY
+
+BOTH = [ProfilerActivity.CPU, ProfilerActivity.HPU]
+
+
+def step(model, x):
+    model.zero_grad()
+    model(x).square().mean().backward()
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 8)).to("hpu")
+    x = torch.randn(16, 64, device="hpu")
+    for _ in range(2):
+        step(model, x)
+    torch.hpu.synchronize()
+    return lambda: step(model, x)
+
+
+def device_events(prof):
+    return [e for e in prof.events() if e.device_type == DeviceType.HPU]
+
+
+def exported(prof, tmp_path):
+    path = tmp_path / "trace.json"
+    prof.export_chrome_trace(str(path))
+    return traces.events_of(path)
+
+
+@pytest.mark.skipif(LAZY, reason="there operators are parts of graphs: test_lazy_profiler.py")
+def test_operators_are_events_of_the_device(model, tmp_path):
+    openhpu.reset_counters()
+    with profile(activities=BOTH) as prof:
+        model()
+    submitted = openhpu.counters()["ops_submitted"] + openhpu.counters()["ops_waited"]
+    found = device_events(prof)
+    assert len(found) == submitted > 10
+    names = {e.name for e in found}
+    assert {"aten::addmm", "aten::mm", "aten::threshold_backward"} <= names
+    assert all(e.device_index == 0 for e in found)
+    events = exported(prof, tmp_path)
+    commands = traces.named(events, "kernel")
+    assert len(commands) == len(found)
+    assert all(e["pid"] == 0 and e["tid"] == 0 and e["args"]["stream"] == 0 for e in commands)
+    assert len(traces.named(events, "cuda_runtime", "hpuLaunchKernel")) == len(commands)
+    addmm = traces.named(events, "kernel", "aten::addmm")[0]
+    assert addmm["args"]["line"].split(":")[0] == __file__
+    by_id = {e["args"]["External id"]: e for e in traces.named(events, "cpu_op")}
+    assert by_id[addmm["args"]["External id"]]["name"] == "aten::addmm"
+
+
+def test_tables_have_columns_of_the_device(model):
+    with profile(activities=BOTH, record_shapes=True) as prof, record_function("everything"):
+        model()
+        torch.hpu.synchronize()
+    averages = prof.key_averages()
+    for column in ("hpu_time_total", "self_hpu_time_total", "device_time_total", "self_cpu_time_total"):
+        text = averages.table(sort_by=column, row_limit=5)
+        assert "Self HPU" in text
+        assert "HPU total" in text
+    everything = next(e for e in averages if e.key == "everything" and e.device_type == DeviceType.CPU)
+    assert everything.device_time_total > 0
+    total = sum(e.self_device_time_total for e in averages if e.device_type == DeviceType.HPU)
+    own = device_events(prof)
+    tops = sum(e.time_range.elapsed_us() for e in own if not is_part(e, own))
+    assert total == pytest.approx(tops, rel=1e-6)
+    assert "Self HPU time total" in averages.table()
+
+
+def is_part(event, others):
+    return any(
+        o is not event
+        and o.time_range.start <= event.time_range.start
+        and event.time_range.end <= o.time_range.end
+        and o.time_range.elapsed_us() > event.time_range.elapsed_us()
+        for o in others
+    )
+
+
+def test_copies_have_bytes(tmp_path):
+    source = torch.ones(1024)
+    with profile(activities=BOTH) as prof:
+        there = source.to("hpu")
+        back = there.cpu()
+    assert back.sum() == 1024
+    events = exported(prof, tmp_path)
+    for name in ("Memcpy HtoD", "Memcpy DtoH"):
+        (copy,) = traces.named(events, "gpu_memcpy", name)
+        assert copy["args"]["bytes"] == 4096
+
+
+@pytest.mark.skipif(LAZY, reason="streams share a graph's command")
+def test_streams_are_tracks(tmp_path):
+    x = torch.ones(8, device="hpu")
+    other = torch.hpu.Stream()
+    torch.hpu.synchronize()
+    with profile(activities=BOTH) as prof:
+        x.add_(1)
+        with torch.hpu.stream(other):
+            x.add_(1)
+    events = exported(prof, tmp_path)
+    first, second = traces.named(events, "kernel", "aten::add_.Tensor") or traces.named(events, "kernel")
+    assert first["tid"] == 0
+    assert second["tid"] == other.stream_id != 0
+
+
+def test_ranges_are_on_the_device(model, tmp_path):
+    with profile(activities=BOTH) as prof, record_function("outer"), record_function("inner"):
+        model()
+        torch.hpu.synchronize()
+    events = exported(prof, tmp_path)
+    (outer,) = traces.named(events, "gpu_user_annotation", "outer")
+    (inner,) = traces.named(events, "gpu_user_annotation", "inner")
+    assert traces.inside(inner, outer)
+    assert all(traces.inside(e, inner) for e in traces.named(events, "kernel"))
+    assert sum(e.name == "inner" for e in prof.events()) == 1
+
+
+def test_waits_and_fallbacks_are_on_the_host(tmp_path):
+    x = torch.ones(4, 4, device="hpu")
+    with profile(activities=BOTH) as prof:
+        torch.linalg.eigvalsh(x)  # no native operator
+        x.sum().item()
+    events = exported(prof, tmp_path)
+    falls = traces.named(events, "cuda_runtime", "hpuFallback")
+    assert any("eigh" in e["args"]["detail"] for e in falls)
+    assert {e["pid"] for e in falls} == {os.getpid()}
+
+
+@pytest.mark.parametrize("memory", [False, True])
+def test_everything_at_once(model, tmp_path, memory):
+    with profile(
+        activities=BOTH, record_shapes=True, profile_memory=memory, with_stack=True, with_modules=True, with_flops=True
+    ) as prof:
+        model()
+        kept = torch.empty(1000, device="hpu").fill_(1)
+        del kept
+    events = exported(prof, tmp_path)
+    memory_events = [e for e in events if e["name"] == "[memory]" and e["args"]["Device Type"] == DeviceType.HPU.value]
+    if memory:
+        ours = [e["args"] for e in memory_events if abs(e["args"]["Bytes"]) == 4096]
+        assert [a["Bytes"] for a in ours][:1] == [4096]
+        assert all(a["Total Reserved"] >= a["Total Allocated"] for a in ours)
+        assert "HPU Mem" in prof.key_averages().table()
+    else:
+        assert not memory_events
+    assert traces.named(events, "python_function")
+
+
+def test_schedule_and_handler(model, tmp_path):
+    with profile(
+        activities=BOTH,
+        schedule=schedule(wait=1, warmup=1, active=2, repeat=1),
+        on_trace_ready=torch.profiler.tensorboard_trace_handler(str(tmp_path), worker_name="rank0"),
+    ) as prof:
+        for _ in range(5):
+            model()
+            prof.step()
+    (path,) = tmp_path.glob("rank0.*.pt.trace.json")
+    events = traces.events_of(path)
+    steps = {e["name"] for e in traces.named(events, "user_annotation")}
+    assert steps == {"ProfilerStep#2", "ProfilerStep#3"}
+    assert traces.named(events, "kernel")
+    assert {e["name"] for e in traces.named(events, "gpu_user_annotation")} <= steps
+
+
+def test_stacks_by_device_time(model, tmp_path):
+    with profile(activities=BOTH, with_stack=True) as prof:
+        model()
+        torch.hpu.synchronize()
+    path = tmp_path / "stacks"
+    prof.export_stacks(str(path), "self_hpu_time_total")
+    with pytest.raises(ValueError, match="self_hpu_time_total"):
+        prof.export_stacks(str(path), "self_gpu_time_total")
+
+
+def test_arrows_of_a_backward(model, tmp_path):
+    with profile(activities=BOTH) as prof:
+        model()
+    events = exported(prof, tmp_path)
+    assert any(e.get("cat") == "fwdbwd" for e in events)
+
+
+def test_device_events_alone(model):
+    with profile(activities=[ProfilerActivity.HPU]) as prof:
+        model()
+    assert device_events(prof)
+    assert "HPU" in prof.key_averages().table(sort_by="hpu_time_total")
+
+
+def test_a_profile_without_the_device(tmp_path):
+    with profile(activities=BOTH) as prof:
+        torch.ones(3).add_(1)
+    assert not device_events(prof)
+    prof.key_averages().table(sort_by="hpu_time_total")
+    assert not traces.named(exported(prof, tmp_path), "kernel")
+
+
+def test_cpu_profiles_record_nothing(model):
+    from openhpu import _C
+
+    with profile(activities=[ProfilerActivity.CPU]) as prof:
+        assert not _C.tracing()
+        model()
+    assert not device_events(prof)
+
+
+def test_one_after_another(model):
+    for _ in range(2):
+        with profile(activities=BOTH) as prof:
+            model()
+        assert device_events(prof)
+
+
+def test_an_error_of_the_script_is_the_scripts(model):
+    with pytest.raises(ZeroDivisionError), profile(activities=BOTH) as prof:
+        model()
+        1 / 0  # noqa: B018
+    assert device_events(prof)
+
+
+def test_an_error_of_the_device_ends_the_profile(model):
+    index = torch.tensor([9], device="hpu")
+    x = torch.zeros(3, device="hpu")
+    prof = profile(activities=BOTH)
+    with pytest.raises((RuntimeError, IndexError), match="index"), prof:
+        model()
+        x.index_select(0, index)
+    assert device_events(prof)
+    with profile(activities=BOTH) as again:  # the profiler is off
+        model()
+    assert device_events(again)
+
+
+def test_nested_profiles_are_an_error(model):
+    with profile(activities=BOTH) as prof:
+        with pytest.raises(RuntimeError, match="while another one is recorded"), profile(activities=BOTH):
+            pass
+        model()
+    assert device_events(prof)
+
+
+def test_started_in_one_thread_and_stopped_in_another(model, tmp_path):
+    prof = profile(activities=BOTH)
+    prof.start()
+    model()
+    torch.hpu.synchronize()
+    with ThreadPoolExecutor(1) as thread, pytest.raises(RuntimeError, match="begun in another thread"):
+        thread.submit(prof.stop).result()
+    prof.stop()
+    assert device_events(prof)
+    with profile(activities=BOTH) as again:
+        model()
+    assert device_events(again)
+
+
+def test_other_threads_are_seen(model, tmp_path):
+    with profile(activities=BOTH) as prof:
+        thread = threading.Thread(target=model)
+        thread.start()
+        thread.join()
+        torch.hpu.synchronize()
+    events = exported(prof, tmp_path)
+    assert traces.named(events, "kernel")
+    launches = [e for e in traces.named(events, "cuda_runtime") if e["name"].startswith("hpuLaunch")]
+    assert {e["tid"] for e in launches} != {threading.get_native_id()}
+
+
+def test_nvtx_says_what_to_use(model):
+    with pytest.warns(UserWarning, match="emit_nvtx marks nothing"), torch.autograd.profiler.emit_nvtx():
+        model()
+    with torch.autograd.profiler.emit_itt():
+        model()
+
+
+def test_the_time_of_commands_is_the_workers(tmp_path):
+    """The worker's own clock reads once a batch; here a batch is one long command."""
+    from openhpu import _C
+
+    x = torch.randn(512, 512, device="hpu")
+    x @ x
+    torch.hpu.synchronize()
+    with profile(activities=BOTH) as prof:
+        before = _C.busy_ns(0)
+        for _ in range(20):
+            x @ x
+        torch.hpu.synchronize()
+        busy = _C.busy_ns(0) - before
+    total = sum(e["dur"] for e in traces.named(exported(prof, tmp_path), "kernel"))
+    assert 0 < total * 1e3 <= busy
+
+
+def test_debug_activities_of_gaudi(model):
+    from habana_frameworks.torch.activity_profiler import DebugActivity
+
+    with profile(activities=BOTH, debug_activities=list(DebugActivity)) as prof:
+        model()
+    assert device_events(prof)
+    with pytest.raises(TypeError, match="DebugActivity"):
+        profile(activities=BOTH, debug_activities=["bridge"])
