@@ -98,6 +98,12 @@ class FunctionCommand : public Command {
   std::function<void()> fn_;
 };
 
+[[gnu::noinline, gnu::cold]] void trace_issue(Command* command, int device) {
+  auto record = Trace::issue(command->name(), device, command->site);
+  command->describe(*record);
+  if (record->kind != TraceKind::Hidden) command->trace = std::move(record);
+}
+
 // It may be recycled.
 void retire_unrun(Command* command) {
   command->trace.reset();
@@ -176,6 +182,8 @@ struct CommandQueue::Impl {
   void sleep_until_work(CommandQueue& queue);
   void run_worker_init(CommandQueue& queue);
   void execute(CommandQueue& queue, Command* command, uint64_t sequence);
+  void run(CommandQueue& queue, Command* command, uint64_t sequence);
+  [[gnu::noinline, gnu::cold]] void run_traced(CommandQueue& queue, Command* command, uint64_t sequence);
   void keep_error(CommandQueue& queue, std::exception_ptr error, const char* name, uint32_t site, uint64_t sequence);
   bool sleep_until_completed(CommandQueue& queue, uint64_t sequence, const BlockingWait& waiting, OnInterrupt what);
   void note_span(Clock::time_point begin, Clock::time_point end);
@@ -202,21 +210,25 @@ void CommandQueue::Impl::keep_error(CommandQueue& queue, std::exception_ptr what
   queue.has_error_.store(true, std::memory_order_release);
 }
 
-void CommandQueue::Impl::execute(CommandQueue& queue, Command* command, uint64_t sequence) {
-  const auto run = [&] {
-    try {
-      command->run();
-    } catch (...) {
-      keep_error(queue, std::current_exception(), command->name(), command->site, sequence);
-    }
-  };
-  if (command->trace) [[unlikely]] {
-    Trace::Running traced(std::move(command->trace));
-    run();
-  } else {
-    run();
+inline void CommandQueue::Impl::run(CommandQueue& queue, Command* command, uint64_t sequence) {
+  try {
+    command->run();
+  } catch (...) {
+    keep_error(queue, std::current_exception(), command->name(), command->site, sequence);
   }
+}
+
+void CommandQueue::Impl::execute(CommandQueue& queue, Command* command, uint64_t sequence) {
+  if (command->trace) [[unlikely]]
+    run_traced(queue, command, sequence);
+  else
+    run(queue, command, sequence);
   command->retire();
+}
+
+void CommandQueue::Impl::run_traced(CommandQueue& queue, Command* command, uint64_t sequence) {
+  Trace::Running traced(std::move(command->trace));
+  run(queue, command, sequence);
 }
 
 void CommandQueue::Impl::run_worker_init(CommandQueue& queue) {
@@ -376,11 +388,8 @@ bool CommandQueue::on_worker() const noexcept { return running == this; }
 
 uint64_t CommandQueue::submit(Command* command, OnInterrupt what) {
   Impl& impl = *impl_;
-  if (Trace::on() && !impl.orphaned()) [[unlikely]] {
-    auto record = Trace::issue(command->name(), index_, command->site);
-    command->describe(*record);
-    if (record->kind != TraceKind::Hidden) command->trace = std::move(record);
-  }
+  if (Trace::on() && !impl.orphaned()) [[unlikely]]
+    trace_issue(command, index_);
   for (;;) {
     if (impl.orphaned()) {
       // Leaked on purpose: disposing of it may need locks that nobody in this process can release.

@@ -17,6 +17,7 @@
 #include "device/trace.h"
 #include "profiler/Activities.h"
 #include "runtime/HPUDevice.h"
+#include "runtime/MemoryHistory.h"
 
 namespace openhpu {
 namespace {
@@ -247,6 +248,7 @@ class Profiler final : public libkineto::IActivityProfiler {
   }
   std::unique_ptr<libkineto::IActivityProfilerSession> configure(
       const std::set<ActivityType>& types, const libkineto::Config&) override {
+    expect_memory_profiles();
     if (!types.count(ActivityType::HPU_OP)) return nullptr;
     return std::make_unique<Session>();
   }

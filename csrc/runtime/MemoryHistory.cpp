@@ -10,6 +10,9 @@
 #include "runtime/site.h"
 
 namespace openhpu {
+
+std::atomic<bool> memory_history_detail::watched{false};
+
 namespace {
 
 std::atomic<bool> recording{false};
@@ -46,7 +49,10 @@ void record_memory_history(size_t most) {
   h.events.clear();
   h.alive.clear();
   recording.store(most > 0, std::memory_order_relaxed);
+  if (most > 0) memory_history_detail::watched.store(true, std::memory_order_relaxed);
 }
+
+void expect_memory_profiles() noexcept { memory_history_detail::watched.store(true, std::memory_order_relaxed); }
 
 bool recording_memory() noexcept { return recording.load(std::memory_order_relaxed); }
 
@@ -58,7 +64,7 @@ std::pair<std::vector<MemoryEvent>, std::vector<MemoryBlock>> memory_history() {
   return {{h.events.begin(), h.events.end()}, std::move(alive)};
 }
 
-void note_block(device::Device& d, void* data, uint32_t site) {
+void memory_history_detail::note_watched(device::Device& d, void* data, uint32_t site) {
   if (C10_UNLIKELY(recording.load(std::memory_order_relaxed))) {
     const auto address = reinterpret_cast<uint64_t>(data);
     const uint64_t size = d.memory().block_size(data);
@@ -73,7 +79,7 @@ void note_block(device::Device& d, void* data, uint32_t site) {
   if (C10_UNLIKELY(c10::memoryProfilingEnabled())) tell_profiler(d, data, static_cast<int64_t>(d.memory().block_size(data)));
 }
 
-void free_block(device::Device& d, void* data) {
+void memory_history_detail::free_watched(device::Device& d, void* data) {
   const bool profiled = c10::memoryProfilingEnabled();
   const int64_t nbytes = C10_UNLIKELY(profiled) ? static_cast<int64_t>(d.memory().block_size(data)) : 0;
   if (C10_UNLIKELY(recording.load(std::memory_order_relaxed))) {

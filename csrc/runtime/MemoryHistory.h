@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -8,7 +9,7 @@
 #include "device/device.h"
 
 // Who took which memory of a device, and when: for PyTorch's profiler (profile_memory=True), and as a history for its
-// memory visualiser. Where nobody asks, a block costs a relaxed load and a thread-local one.
+// memory visualiser. Where nobody asks, a block costs a relaxed load.
 namespace openhpu {
 
 struct MemoryEvent {
@@ -33,9 +34,26 @@ bool recording_memory() noexcept;
 // The events in order, and the blocks that are alive of those taken since recording began.
 std::pair<std::vector<MemoryEvent>, std::vector<MemoryBlock>> memory_history();
 
+// The first profile of this process begins: from now on each block asks whether this thread's memory is profiled.
+void expect_memory_profiles() noexcept;
+
+namespace memory_history_detail {
+extern std::atomic<bool> watched;
+void note_watched(device::Device& d, void* data, uint32_t site);
+void free_watched(device::Device& d, void* data);
+}  // namespace memory_history_detail
+
 // A block was taken from the device's memory.
-void note_block(device::Device& d, void* data, uint32_t site);
+inline void note_block(device::Device& d, void* data, uint32_t site) {
+  if (memory_history_detail::watched.load(std::memory_order_relaxed)) [[unlikely]]
+    memory_history_detail::note_watched(d, data, site);
+}
 // Gives it back.
-void free_block(device::Device& d, void* data);
+inline void free_block(device::Device& d, void* data) {
+  if (memory_history_detail::watched.load(std::memory_order_relaxed)) [[unlikely]]
+    memory_history_detail::free_watched(d, data);
+  else
+    d.memory().free(data);
+}
 
 }  // namespace openhpu

@@ -315,3 +315,34 @@ def test_debug_activities_of_gaudi(model):
     assert device_events(prof)
     with pytest.raises(TypeError, match="DebugActivity"):
         profile(activities=BOTH, debug_activities=["bridge"])
+
+
+def test_replays_are_one_command_with_parts(tmp_path):
+    x = torch.randn(64, 64, device="hpu")
+    graph = torch.hpu.HPUGraph()
+    with torch.hpu.graph(graph):
+        result = (x @ x).relu()
+    graph.replay()
+    torch.hpu.synchronize()
+    with profile(activities=BOTH) as prof:
+        graph.replay()
+        torch.hpu.synchronize()
+    assert result.shape == x.shape
+    events = exported(prof, tmp_path)
+    (replay,) = traces.named(events, "kernel", "graph replay")
+    parts = traces.named(events, "hpu_op")
+    assert [e["name"] for e in parts] == ["aten::mm", "aten::relu"]
+    assert all(traces.inside(e, replay) for e in parts)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # Python 3.12 on: the process has threads
+def test_a_fork_within_a_profile(model, tmp_path):
+    with profile(activities=BOTH) as prof:
+        model()
+        torch.hpu.synchronize()
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        model()
+    assert traces.named(exported(prof, tmp_path), "kernel")
