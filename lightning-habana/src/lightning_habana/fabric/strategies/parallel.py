@@ -1,0 +1,28 @@
+"""What every strategy of several processes is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lightning_habana import roots
+from lightning_habana.strategies import HPUProcesses
+from lightning_habana.utils import hpu_distributed
+
+
+class HPUParallelStrategy(HPUProcesses, roots.fabric("strategies.parallel").ParallelStrategy):  # type: ignore[misc]
+    """Base of the strategies for several devices; made by itself, and as "hpu_parallel", it is an HPUDDPStrategy."""
+
+    strategy_name = "hpu_parallel"
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        if cls is HPUParallelStrategy:
+            from lightning_habana.fabric.strategies.ddp import HPUDDPStrategy
+
+            cls = HPUDDPStrategy
+        return super().__new__(cls)
+
+    def all_reduce(self, tensor: Any, group: Any = None, reduce_op: Any = "mean") -> Any:
+        """Every process's tensor, reduced on the device; see `utils.hpu_distributed.reduce`. Others come back."""
+        if not hasattr(tensor, "device"):
+            return tensor
+        return hpu_distributed.reduce(tensor.to(self.root_device), group, reduce_op)
