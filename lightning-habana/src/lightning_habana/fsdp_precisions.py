@@ -27,12 +27,15 @@ class HPUShardedAutocast:
             raise NotImplementedError(
                 f"{type(self).__name__}(recipe=..., replace_layers=...): this version has no float8 with FSDP"
             )
-        super().__init__(self._SAME.get(precision, precision))  # type: ignore[call-arg]
+        precision = self._SAME.get(precision, precision)
+        # Lightning's makes a scaler of CUDA's for float16, which warns.
+        super().__init__("bf16-mixed" if precision == "16-mixed" else precision)  # type: ignore[call-arg]
         this: Any = self
-        if this.precision.endswith("-mixed"):
-            this._desired_input_dtype = torch.float32
-        if this.scaler is not None:
+        this.precision = precision
+        if precision == "16-mixed":
             this.scaler = ShardedGradScaler("hpu")
+        if precision.endswith("-mixed"):
+            this._desired_input_dtype = torch.float32
 
     @property
     def mixed_precision_config(self) -> MixedPrecision:

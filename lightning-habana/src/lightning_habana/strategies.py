@@ -12,6 +12,7 @@ import habana_frameworks.torch.hpu as torch_hpu
 from habana_frameworks.torch.distributed import hccl
 from lightning_habana import roots
 from lightning_habana.accelerators import HPUDevices
+from lightning_habana.utils import hpu_distributed
 
 
 class HPUSteps:
@@ -65,6 +66,12 @@ class HPUProcesses(HPUSteps):
             )
         self._take_module()
         super().setup_environment()  # type: ignore[misc]
+
+    def reduce(self, tensor: Any, group: Any = None, reduce_op: Any = "mean") -> Any:
+        """Every process's tensor, reduced on the device; see `utils.hpu_distributed.reduce`. Others come back."""
+        if not isinstance(tensor, torch.Tensor):
+            return tensor
+        return hpu_distributed.reduce(tensor.to(self.root_device), group, reduce_op)
 
     def _take_module(self) -> None:
         this: Any = self

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch.distributed.constants import default_pg_timeout
-
 from lightning_habana import roots
-from lightning_habana.device_mesh import HPUMesh
 from lightning_habana.fabric.plugins.fsdp_precision import HPUFSDPPrecision
 from lightning_habana.fabric.strategies.parallel import HPUParallelStrategy
+from lightning_habana.sharding import HPUSharding
 
 
-class HPUFSDPStrategy(HPUMesh, HPUParallelStrategy, roots.fabric("strategies").FSDPStrategy):  # type: ignore[misc]
+class HPUFSDPStrategy(HPUSharding, HPUParallelStrategy, roots.fabric("strategies").FSDPStrategy):  # type: ignore[misc]
     """FullyShardedDataParallel over `hccl`; "hpu_fsdp". Arguments are FSDPStrategy's.
 
     Without a precision plugin Fabric's `precision` holds, which is full precision unless it is given.
@@ -20,41 +18,7 @@ class HPUFSDPStrategy(HPUMesh, HPUParallelStrategy, roots.fabric("strategies").F
 
     strategy_name = "hpu_fsdp"
 
-    def __init__(
-        self,
-        accelerator: Any = None,
-        parallel_devices: Any = None,
-        cluster_environment: Any = None,
-        precision: Any = None,
-        process_group_backend: str = "hccl",
-        timeout: Any = default_pg_timeout,
-        cpu_offload: Any = None,
-        mixed_precision: Any = None,
-        auto_wrap_policy: Any = None,
-        activation_checkpointing: Any = None,
-        activation_checkpointing_policy: Any = None,
-        sharding_strategy: Any = "FULL_SHARD",
-        state_dict_type: str = "sharded",
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            accelerator=accelerator,
-            parallel_devices=parallel_devices,
-            cluster_environment=cluster_environment,
-            precision=precision,
-            process_group_backend=process_group_backend,
-            timeout=timeout,
-            cpu_offload=cpu_offload,
-            mixed_precision=mixed_precision,
-            auto_wrap_policy=auto_wrap_policy,
-            activation_checkpointing=activation_checkpointing,
-            activation_checkpointing_policy=activation_checkpointing_policy,
-            sharding_strategy=sharding_strategy,
-            state_dict_type=state_dict_type,
-            **kwargs,
-        )
-
-    def _mesh_kwargs(self) -> dict[str, Any]:
+    def _fsdp_arguments(self) -> dict[str, Any]:
         return self._fsdp_kwargs  # type: ignore[no-any-return]
 
     @property

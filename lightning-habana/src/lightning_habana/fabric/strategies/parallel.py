@@ -6,7 +6,6 @@ from typing import Any
 
 from lightning_habana import roots
 from lightning_habana.strategies import HPUProcesses
-from lightning_habana.utils import hpu_distributed
 
 
 class HPUParallelStrategy(HPUProcesses, roots.fabric("strategies.parallel").ParallelStrategy):  # type: ignore[misc]
@@ -21,8 +20,4 @@ class HPUParallelStrategy(HPUProcesses, roots.fabric("strategies.parallel").Para
             cls = HPUDDPStrategy
         return super().__new__(cls)
 
-    def all_reduce(self, tensor: Any, group: Any = None, reduce_op: Any = "mean") -> Any:
-        """Every process's tensor, reduced on the device; see `utils.hpu_distributed.reduce`. Others come back."""
-        if not hasattr(tensor, "device"):
-            return tensor
-        return hpu_distributed.reduce(tensor.to(self.root_device), group, reduce_op)
+    all_reduce = HPUProcesses.reduce

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from lightning_habana import roots
-from lightning_habana.fabric.plugins.io_plugin import HPUCheckpointIO
+from lightning_habana.checkpoint_io import HPUCheckpoints
 from lightning_habana.strategies import HPUSteps
 
 
-class SingleHPUStrategy(HPUSteps, roots.fabric("strategies").SingleDeviceStrategy):  # type: ignore[misc]
+class SingleHPUStrategy(HPUCheckpoints, HPUSteps, roots.fabric("strategies").SingleDeviceStrategy):  # type: ignore[misc]
     """Trains on one device; "single_hpu", or Trainer's name "hpu_single"."""
 
     strategy_name = "single_hpu"
@@ -17,12 +17,7 @@ class SingleHPUStrategy(HPUSteps, roots.fabric("strategies").SingleDeviceStrateg
     def __init__(
         self, device: Any = "hpu", accelerator: Any = None, checkpoint_io: Any = None, precision: Any = None
     ) -> None:
-        super().__init__(
-            device=device,
-            accelerator=accelerator,
-            checkpoint_io=checkpoint_io or HPUCheckpointIO(),
-            precision=precision,
-        )
+        super().__init__(device=device, accelerator=accelerator, checkpoint_io=checkpoint_io, precision=precision)
         if self.root_device.type != "hpu":
             raise ValueError(f"SingleHPUStrategy(device={device!r}): expected an hpu device")
 

@@ -19,34 +19,6 @@ class HPUDDPStrategy(HPUParallelStrategy, _ddp.DDPStrategy):  # type: ignore[mis
 
     strategy_name = "hpu_ddp"
 
-    def __init__(
-        self,
-        accelerator: Any = None,
-        parallel_devices: Any = None,
-        cluster_environment: Any = None,
-        checkpoint_io: Any = None,
-        precision_plugin: Any = None,
-        ddp_comm_state: Any = None,
-        ddp_comm_hook: Any = None,
-        ddp_comm_wrapper: Any = None,
-        model_averaging_period: int | None = None,
-        process_group_backend: str = "hccl",
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            accelerator=accelerator,
-            parallel_devices=parallel_devices,
-            cluster_environment=cluster_environment,
-            checkpoint_io=checkpoint_io,
-            precision_plugin=precision_plugin,
-            ddp_comm_state=ddp_comm_state,
-            ddp_comm_hook=ddp_comm_hook,
-            ddp_comm_wrapper=ddp_comm_wrapper,
-            model_averaging_period=model_averaging_period,
-            process_group_backend=process_group_backend,
-            **kwargs,
-        )
-
     def determine_ddp_device_ids(self) -> None:
         """None: a process has one device, whatever its index."""
         return None

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from lightning_habana import roots
-from lightning_habana.pytorch.strategies.checkpoints import HPUCheckpoints
+from lightning_habana.checkpoint_io import HPUCheckpoints
 from lightning_habana.pytorch.strategies.evaluation import HPUEvaluation
 from lightning_habana.strategies import HPUProcesses
-from lightning_habana.utils import hpu_distributed
 
 _Base: Any = roots.pytorch("strategies").ParallelStrategy
 
@@ -27,9 +26,3 @@ class HPUParallelStrategy(HPUProcesses, HPUEvaluation, HPUCheckpoints, _Base):  
 
             cls = HPUDDPStrategy
         return super().__new__(cls)
-
-    def reduce(self, tensor: Any, group: Any = None, reduce_op: Any = "mean") -> Any:
-        """Every process's tensor, reduced on the device; see `utils.hpu_distributed.reduce`. Others come back."""
-        if not hasattr(tensor, "device"):
-            return tensor
-        return hpu_distributed.reduce(tensor.to(self.root_device), group, reduce_op)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lightning_habana import roots
-from lightning_habana.pytorch.strategies.checkpoints import HPUCheckpoints
+from lightning_habana.checkpoint_io import HPUCheckpoints
 from lightning_habana.pytorch.strategies.evaluation import HPUEvaluation
 from lightning_habana.strategies import HPUSteps
 
