@@ -14,6 +14,7 @@ from lightning_habana.pytorch import (
     HPUFSDPStrategy,
     HPUParallelStrategy,
     HPUPrecisionPlugin,
+    HPUProfiler,
     SingleHPUStrategy,
 )
 
@@ -32,6 +33,7 @@ __all__ = [
     "HPUFSDPStrategy",
     "HPUParallelStrategy",
     "HPUPrecisionPlugin",
+    "HPUProfiler",
     "SingleHPUStrategy",
     "__version__",
 ]

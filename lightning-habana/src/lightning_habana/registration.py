@@ -58,6 +58,7 @@ def register() -> None:
         ),
     ):  # fmt: skip
         _Choices(kit).wrap(connector)
+    _name_profiler(trainer("trainer.setup"))
     after_import(_other_connector(), _refuse_other_root)
 
 
@@ -66,6 +67,21 @@ def _add(package: Any, accelerators: Any, strategies: Any) -> None:
     for name in ("SingleHPUStrategy", "HPUDDPStrategy", "HPUFSDPStrategy", "HPUDeepSpeedStrategy"):
         if hasattr(package, name):
             getattr(package, name).register_strategies(strategies)
+
+
+def _name_profiler(setup: Any) -> None:
+    """Have `Trainer(profiler="hpu")` mean HPUProfiler, which learns of its trainer. Lightning's names are a local."""
+    original = setup._init_profiler
+
+    @functools.wraps(original)
+    def _init_profiler(trainer: Any, profiler: Any) -> None:
+        if isinstance(profiler, str) and profiler.lower() == "hpu":
+            profiler = pytorch.HPUProfiler()
+        if isinstance(profiler, pytorch.HPUProfiler):
+            profiler.attach(trainer)
+        original(trainer, profiler)
+
+    setup._init_profiler = _init_profiler
 
 
 def _on_hpu(connector: Any) -> bool:

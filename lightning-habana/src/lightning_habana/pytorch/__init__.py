@@ -7,6 +7,7 @@ from lightning_habana.pytorch.plugins import (
     HPUFSDPPrecisionPlugin,
     HPUPrecisionPlugin,
 )
+from lightning_habana.pytorch.profiler import HPUProfiler
 from lightning_habana.pytorch.strategies import (
     HPUDDPStrategy,
     HPUDeepSpeedStrategy,
@@ -25,5 +26,6 @@ __all__ = [
     "HPUFSDPStrategy",
     "HPUParallelStrategy",
     "HPUPrecisionPlugin",
+    "HPUProfiler",
     "SingleHPUStrategy",
 ]
