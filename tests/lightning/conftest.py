@@ -19,6 +19,7 @@ LIGHTNINGS = (
     "ignore:.*Precision .* is not supported by the model summary",
     "ignore:.*Detected call of `lr_scheduler.step\\(\\)` before",
     "ignore:.*exists and is not empty",
+    "ignore:.*`DeepSpeedPrecisionPlugin` is deprecated",
     "ignore:.*HPU available but not used",
     "ignore:.*You defined a `validation_step` but have no `val_dataloader`",
 )

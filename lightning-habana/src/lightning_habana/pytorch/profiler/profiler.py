@@ -81,6 +81,11 @@ class HPUProfiler(_Base):  # type: ignore[misc]
             ]  # fmt: skip
         super()._create_profilers()
 
+    def _cache_functions_events(self) -> None:
+        # Where the schedule never came to a recording, torch.profiler has no events and asserts that it has.
+        if getattr(self.profiler, "profiler", None) is not None:
+            super()._cache_functions_events()
+
     def _prepare_filename(self, action_name: str | None = None, *args: Any, **kwargs: Any) -> str:
         # Names of actions have brackets, which some file systems and TensorBoard's loader refuse.
         if action_name is not None:

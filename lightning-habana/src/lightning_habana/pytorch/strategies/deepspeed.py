@@ -105,6 +105,10 @@ class HPUDeepSpeedStrategy(HPUDDPStrategy):
         self.inference_arguments = kwargs
         self.config = _read(config)
 
+    def _configure_launcher(self) -> None:
+        # No process is started for what will not run.
+        self._launcher = None
+
     def setup_environment(self) -> None:
         """Raises MisconfigurationException."""
         if importlib.util.find_spec("deepspeed") is None:
