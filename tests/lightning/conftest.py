@@ -20,6 +20,7 @@ LIGHTNINGS = (
     "ignore:.*Detected call of `lr_scheduler.step\\(\\)` before",
     "ignore:.*exists and is not empty",
     "ignore:.*`DeepSpeedPrecisionPlugin` is deprecated",
+    "ignore:.*callbacks used to create the checkpoint need to be provided",
     "ignore:.*HPU available but not used",
     "ignore:.*You defined a `validation_step` but have no `val_dataloader`",
 )
@@ -38,16 +39,18 @@ def clean_device():
     torch.hpu.synchronize()
 
 
+def environment_of(folder, **variables):
+    """A process's environment, with the mode and the Lightning of these tests."""
+    environment = clean_environment(folder, **MODE | variables)
+    paths = (os.environ.get("PYTHONPATH"), environment["PYTHONPATH"])
+    return environment | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+
+
 @pytest.fixture
 def script(tmp_path):
     """Run a Python file in a process of its own; its Result. A launcher of Lightning's runs the file again."""
 
     def run(code, fails=False):
-        environment = clean_environment(tmp_path, **MODE)
-        # Whichever Lightning these tests have.
-        environment["PYTHONPATH"] = os.pathsep.join(
-            filter(None, (os.environ.get("PYTHONPATH"), environment["PYTHONPATH"]))
-        )
-        return run_file(code, tmp_path, environment, fails)
+        return run_file(code, tmp_path, environment_of(tmp_path), fails)
 
     return run

@@ -4,6 +4,7 @@
 def test_two_devices_of_a_script(script, tmp_path):
     printed = script("""
         import os
+        import sys
         import torch
         from lightning.pytorch import Trainer
         from lightning.pytorch.demos.boring_classes import BoringModel
@@ -19,7 +20,8 @@ def test_two_devices_of_a_script(script, tmp_path):
             weights = [p.sum().item() for p in model.parameters()]
             print(os.environ["HLS_MODULE_ID"], os.environ["LOCAL_WORLD_SIZE"], weights, file=file)
         trainer.fit(model)  # again, in the same processes
-        print(type(trainer.strategy).__name__, trainer.strategy.root_device, trainer.world_size)
+        strategy = trainer.strategy
+        sys.stdout.write(f"{type(strategy).__name__} {strategy.root_device} {trainer.world_size}\\n")
     """)
     assert printed.out.splitlines() == ["HPUDDPStrategy hpu:0 2"] * 2
     (first, *rest), (second, *same) = (tmp_path.joinpath(f"rank{rank}").read_text().split() for rank in range(2))
