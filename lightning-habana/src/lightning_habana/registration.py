@@ -12,6 +12,8 @@ import inspect
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from lightning_habana import fabric, precisions, pytorch, roots
 from lightning_habana.accelerators import HPUDevices
 from lightning_habana.strategies import HPUSteps
@@ -59,6 +61,7 @@ def register() -> None:
     ):  # fmt: skip
         _Choices(kit).wrap(connector)
     _name_profiler(trainer("trainer.setup"))
+    after_import("torch._dynamo", functools.partial(_log_outside_of_graphs, trainer("core.module").LightningModule))
     after_import(_other_connector(), _refuse_other_root)
 
 
@@ -82,6 +85,11 @@ def _name_profiler(setup: Any) -> None:
         original(trainer, profiler)
 
     setup._init_profiler = _init_profiler
+
+
+def _log_outside_of_graphs(module: Any) -> None:
+    """`self.log` inspects the signatures of hooks, on which Dynamo fails: a compiled step has a graph on each side."""
+    module.log = torch.compiler.disable(module.log)
 
 
 def _on_hpu(connector: Any) -> bool:
