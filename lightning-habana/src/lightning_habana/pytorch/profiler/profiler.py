@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import weakref
 from pathlib import Path
@@ -12,6 +11,7 @@ from torch.profiler import ProfilerActivity
 
 from lightning_habana import roots
 from lightning_habana.accelerators import HPUDevices
+from openhpu import settings
 
 _Base: Any = roots.pytorch("profilers").PyTorchProfiler
 # Gaudi's profiler would take the device for itself; this value of its variable leaves it to torch.profiler.
@@ -58,10 +58,10 @@ class HPUProfiler(_Base):  # type: ignore[misc]
             record_module_names=record_module_names,
             **profiler_kwargs,
         )
-        if os.environ.get(_PROFILE_VARIABLE, _PROFILE_LEFT_TO_TORCH) not in ("", "0", _PROFILE_LEFT_TO_TORCH):
+        if (profiled := settings.get(_PROFILE_VARIABLE)) not in ("", "0", _PROFILE_LEFT_TO_TORCH):
             raise roots.MisconfigurationException(
-                f"HPUProfiler and Gaudi's own profiler can't be used together: {_PROFILE_VARIABLE}="
-                f"{os.environ[_PROFILE_VARIABLE]!r}, expected it unset or {_PROFILE_LEFT_TO_TORCH!r}"
+                f"HPUProfiler and Gaudi's own profiler can't be used together: {_PROFILE_VARIABLE}={profiled!r}, "
+                f"expected it unset or {_PROFILE_LEFT_TO_TORCH!r}"
             )
 
     def attach(self, trainer: Any) -> None:
