@@ -1,5 +1,7 @@
 """What Lightning knows of hpu, and what it chooses."""
 
+import importlib
+
 import pytest
 import torch
 
@@ -80,3 +82,19 @@ def test_distribution():
     requirement = pytest.importorskip("lightning_utilities.core.imports").RequirementCache
     assert requirement("lightning-habana>=1.2.0")
     assert lightning_habana.HPU_AVAILABLE and lightning_habana.__version__.startswith("1.")
+
+
+@pytest.mark.parametrize("path", [
+    "pytorch.accelerator.HPUAccelerator", "pytorch.strategies.single.SingleHPUStrategy",
+    "pytorch.strategies.parallel.HPUParallelStrategy", "pytorch.strategies.ddp.HPUDDPStrategy",
+    "pytorch.strategies.fsdp.HPUFSDPStrategy", "pytorch.strategies.deepspeed.HPUDeepSpeedStrategy",
+    "pytorch.plugins.precision.HPUPrecisionPlugin", "pytorch.plugins.fsdp_precision.HPUFSDPPrecision",
+    "pytorch.plugins.fsdp_precision.HPUFSDPPrecisionPlugin", "pytorch.plugins.io_plugin.HPUCheckpointIO",
+    "pytorch.profiler.profiler.HPUProfiler", "fabric.accelerator.HPUAccelerator",
+    "fabric.strategies.HPUFSDPStrategy", "fabric.plugins.HPUPrecision", "fabric.plugins.HPUCheckpointIO",
+])  # fmt: skip
+def test_public_names(path):
+    module, name = f"lightning_habana.{path}".rsplit(".", 1)
+    assert getattr(importlib.import_module(module), name)
+    package = importlib.import_module(".".join(module.split(".")[:3]))
+    assert all(hasattr(package, known) for known in getattr(package, "__all__", ()))
