@@ -39,13 +39,14 @@ def test_the_other_distribution(script):
         trainer.fit(BoringModel())
         print(trainer.strategy.root_device, trainer.global_step)
 
-        from lightning.pytorch import Trainer  # a script that mixes the two
+        from lightning import Fabric, Trainer  # a script that mixes the two
 
-        for accelerator in ("auto", "hpu", lightning_habana.HPUAccelerator()):
-            try:
-                Trainer(accelerator=accelerator)
-            except Exception as error:
-                print(type(error).__name__, "Import all from pytorch_lightning" in str(error))
+        for made in (Trainer, Fabric):
+            for accelerator in ("auto", "hpu", lightning_habana.HPUAccelerator()):
+                try:
+                    made(accelerator=accelerator)
+                except Exception as error:
+                    print(type(error).__name__, "Import all from pytorch_lightning" in str(error))
         print(type(Trainer(accelerator="cpu", {QUIET}).strategy).__name__)
     """).out
-    assert printed.splitlines() == ["hpu 2", *["MisconfigurationException True"] * 3, "SingleDeviceStrategy"]
+    assert printed.splitlines() == ["hpu 2", *["MisconfigurationException True"] * 6, "SingleDeviceStrategy"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,7 +63,11 @@ def register() -> None:
         _Choices(kit).wrap(connector)
     _name_profiler(trainer("trainer.setup"))
     after_import("torch._dynamo", functools.partial(_log_outside_of_graphs, trainer("core.module").LightningModule))
-    after_import(_other_connector(), _refuse_other_root)
+    for module, name in (
+        (f"{roots.trainer_package(roots.OTHER)}.trainer.connectors.accelerator_connector", "_AcceleratorConnector"),
+        (f"{roots.fabric_package(roots.OTHER)}.connector", "_Connector"),
+    ):
+        after_import(module, functools.partial(_refuse_other_root, module, name))
 
 
 def _add(package: Any, accelerators: Any, strategies: Any) -> None:
@@ -161,14 +166,10 @@ class _Choices:
         return original(connector)
 
 
-def _other_connector() -> str:
-    return f"{roots.trainer_package(roots.OTHER)}.trainer.connectors.accelerator_connector"
-
-
-def _refuse_other_root() -> None:
-    """The other distribution's Trainer can't use these classes: an error instead of a choice of the CPU."""
-    module: Any = importlib.import_module(_other_connector())
-    connector, error = module._AcceleratorConnector, module.MisconfigurationException
+def _refuse_other_root(module: str, name: str) -> None:
+    """The other distribution can't use these classes: an error instead of a choice of the CPU."""
+    connector: Any = getattr(sys.modules[module], name)
+    package = roots.fabric_package(roots.OTHER)
     original = connector.__init__
     signature = inspect.signature(original)
 
@@ -179,7 +180,8 @@ def _refuse_other_root() -> None:
         accelerator, strategy = given.arguments["accelerator"], given.arguments["strategy"]
         wants = accelerator in ("auto", "hpu") or isinstance(accelerator, HPUDevices)
         if wants or isinstance(strategy, HPUSteps) or "hpu" in str(strategy):
-            raise error(
+            error = importlib.import_module(f"{package}.utilities.exceptions")
+            raise error.MisconfigurationException(
                 f"This process uses hpu with {roots.NAME}, which was imported first, and {roots.OTHER} is another "
                 f"package with other classes. Import all from {roots.NAME}, or pass accelerator='cpu'."
             )

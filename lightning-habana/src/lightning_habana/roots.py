@@ -32,6 +32,11 @@ def trainer_package(name: str) -> str:
     return "lightning.pytorch" if name == "lightning" else name
 
 
+def fabric_package(name: str) -> str:
+    """The package that has `Fabric` in the distribution `name`."""
+    return "lightning.fabric" if name == "lightning" else "lightning_fabric"
+
+
 def pytorch(module: str = "") -> Any:
     """A module of Trainer's package: `pytorch("strategies")` is `lightning.pytorch.strategies`, or its twin."""
     return importlib.import_module(".".join(filter(None, (trainer_package(NAME), module))))
@@ -39,8 +44,7 @@ def pytorch(module: str = "") -> Any:
 
 def fabric(module: str = "") -> Any:
     """A module of Fabric's package."""
-    package = "lightning.fabric" if NAME == "lightning" else "lightning_fabric"
-    return importlib.import_module(".".join(filter(None, (package, module))))
+    return importlib.import_module(".".join(filter(None, (fabric_package(NAME), module))))
 
 
 MisconfigurationException: Any = fabric("utilities.exceptions").MisconfigurationException
