@@ -5,6 +5,9 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip --disable-pip-version-check -q
 # An open range would take PyTorch's CUDA build; this exact version is the CPU build's.
 TORCH  := torch==2.13.0
+# The last one that knows hpu by itself, and the newest.
+LIGHTNING      := lightning==2.5.5 pytorch-lightning==2.6.6 "jsonargparse[signatures]"
+LIGHTNING_NEXT := lightning==2.6.6
 MODE   ?= eager
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
@@ -27,6 +30,15 @@ setup: $(VENV)/.dev
 $(VENV)/torchvision: | $(VENV)/.torch
 	$(PIP) install --no-deps --target $@ torchvision==0.28.0 pillow
 
+$(VENV)/.lightning: Makefile lightning-habana/pyproject.toml $(VENV)/.dev
+	$(PIP) install "$(TORCH)" $(LIGHTNING)
+	$(PIP) install --no-build-isolation --no-deps -e ./lightning-habana
+	touch $@
+
+# Beside the other, in front of which its tests put it.
+$(VENV)/lightning-next: | $(VENV)/.lightning
+	$(PIP) install --no-deps --target $@ $(LIGHTNING_NEXT)
+
 # Ninja decides what is out of date.
 build: $(VENV)/.dev
 	@cmake --build build/ext
@@ -36,7 +48,7 @@ test: build test-cpp test-python
 test-cpp: $(VENV)/.torch
 	@$(BIN)/python tests/cpp/run.py
 
-test-python: build $(VENV)/torchvision
+test-python: build $(VENV)/torchvision $(VENV)/.lightning $(VENV)/lightning-next
 	$(BIN)/python -m tests.run
 
 demo: build

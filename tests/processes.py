@@ -45,8 +45,18 @@ def run_code(
     code: str, folder: Path, environment: dict[str, str], warnings: str, fails: bool, timeout: float = 300
 ) -> Result:
     """Run Python code in `folder`; `fails`: whether it must."""
+    return _run(["-W", warnings, "-c", textwrap.dedent(code)], folder, environment, fails, timeout)
+
+
+def run_file(code: str, folder: Path, environment: dict[str, str], fails: bool, timeout: float = 300) -> Result:
+    """Run Python code as the file `script.py` in `folder`, for what needs one; `fails`: whether it must."""
+    (folder / "script.py").write_text(textwrap.dedent(code))
+    return _run(["script.py"], folder, environment, fails, timeout)
+
+
+def _run(arguments: list[str], folder: Path, environment: dict[str, str], fails: bool, timeout: float) -> Result:
     process = subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-W", warnings, "-c", textwrap.dedent(code)],
+        [sys.executable, "-X", "faulthandler", *arguments],
         env=environment, capture_output=True, text=True, cwd=folder, timeout=timeout, check=False,
     )  # fmt: skip
     assert (process.returncode != 0) == fails, process.stdout + process.stderr

@@ -27,6 +27,8 @@ TIMEOUT_S = 2400  # of one suite: a hang is a failure, not a wait
 SLOWEST = 40  # tests whose time is printed, of each suite
 NOTHING_COLLECTED = 5
 LAZY = {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "off"}
+# Lightning's newest version is installed beside the other; see the Makefile.
+LIGHTNING_NEXT = {"PYTHONPATH": str(Path(sys.prefix) / "lightning-next")}
 COMPILED = {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "sync", "PT_HPU_RECIPE_CACHE_CONFIG": ""}
 
 
@@ -58,6 +60,9 @@ SUITES = {
     # Tests in several processes, which share the cores.
     "distributed": Suite("tests/distributed", False),
     "distributed-lazy": Suite("tests/distributed", False, LAZY),
+    # The same tests with both versions of Lightning, one in each mode.
+    "lightning": Suite("tests/lightning", False),
+    "lightning-next": Suite("tests/lightning", False, LAZY | LIGHTNING_NEXT),
     "fuzz": Suite("tests/fuzz", False, LAZY),
 }
 

@@ -44,7 +44,7 @@ def environment(rank: int, size: int, port: int) -> dict[str, str]:
         **os.environ,
         "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size),
         "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
     }  # fmt: skip
 
 
@@ -213,7 +213,9 @@ def serve(address: str) -> None:
 
     connection = Client(address, "AF_UNIX", authkey=b"ranks")
     connection.send(int(os.environ["RANK"]))
+    launched = dict(os.environ)
     while True:
+        os.environ.update(launched)  # a test's trainer may have removed what it takes for its own
         try:
             module, name, (args, kwargs), backend, store = connection.recv()
         except (EOFError, OSError):

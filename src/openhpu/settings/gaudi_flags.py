@@ -35,6 +35,8 @@ _EFFECTIVE = (
     _row("HABANA_PGM_LRU_MAX", "int", 100000, _MODE, "Graphs, with their recipes, kept in memory.", low=3),
     _row("PT_HPU_MAX_COMPOUND_OP_SIZE", "int", (1 << 63) - 1, _MODE,
          "Operators after which a lazy graph is closed; 262,144 at most.", low=1),
+    _row("DATALOADER_FALLBACK_EN", "bool", True, _EACH_USE,
+         "HabanaDataLoader is PyTorch's data loader; an error if it may not be, since there is no decoder of images."),
     _row("HABANA_VISIBLE_MODULES", "int list", None, _FIRST_USE,
          "Module numbers of the process's devices, in the order of their indices. Unset, and without a launcher: index "
          "0 takes the machine's first free module, the others the next free ones.", low=0, high=MAX_MODULES - 1),
@@ -203,7 +205,6 @@ _HARDWARE = (
             "~/.habana/prof_config.json."),
     _idle("HABANA_VISIBLE_DEVICES", "text", "", "Devices that a container runtime passes in."),
     _idle("PT_HPU_MEDIA_PIPE", "bool", True, "HabanaDataLoader uses the media pipe."),
-    _idle("DATALOADER_FALLBACK_EN", "bool", True, "HabanaDataLoader may use PyTorch's loader."),
 )  # fmt: skip
 
 GAUDI_FLAGS: tuple[Setting, ...] = _EFFECTIVE + _GRAPHS + _HARDWARE

@@ -1,0 +1,1 @@
+"""Lightning on hpu. Each file runs by itself: `python examples/lightning/digits.py`."""

@@ -1,0 +1,16 @@
+"""What Fabric is given."""
+
+from lightning_habana.fabric.accelerator import HPUAccelerator
+from lightning_habana.fabric.plugins import HPUCheckpointIO, HPUFSDPPrecision, HPUPrecision
+from lightning_habana.fabric.strategies import HPUDDPStrategy, HPUFSDPStrategy, HPUParallelStrategy, SingleHPUStrategy
+
+__all__ = [
+    "HPUAccelerator",
+    "HPUCheckpointIO",
+    "HPUDDPStrategy",
+    "HPUFSDPPrecision",
+    "HPUFSDPStrategy",
+    "HPUParallelStrategy",
+    "HPUPrecision",
+    "SingleHPUStrategy",
+]

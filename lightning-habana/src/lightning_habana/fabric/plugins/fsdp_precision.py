@@ -1,0 +1,13 @@
+"""Precision of Fabric's HPUFSDPStrategy."""
+
+from __future__ import annotations
+
+from lightning_habana import roots
+from lightning_habana.fsdp_precisions import HPUShardedAutocast
+
+
+class HPUFSDPPrecision(HPUShardedAutocast, roots.fabric("plugins.precision.fsdp").FSDPPrecision):  # type: ignore[misc]
+    """Lightning's FSDPPrecision on hpu: "32-true", "bf16-mixed", "16-mixed", "bf16-true", "16-true".
+
+    Raises ValueError for another precision.
+    """

@@ -1,0 +1,7 @@
+"""Checkpoints of Fabric: files that load on any device."""
+
+from __future__ import annotations
+
+from lightning_habana.checkpoint_io import HPUCheckpointIO
+
+__all__ = ["HPUCheckpointIO"]

@@ -1,0 +1,31 @@
+"""What Trainer is given."""
+
+from lightning_habana.pytorch.accelerator import HPUAccelerator
+from lightning_habana.pytorch.plugins import (
+    HPUCheckpointIO,
+    HPUFSDPPrecision,
+    HPUFSDPPrecisionPlugin,
+    HPUPrecisionPlugin,
+)
+from lightning_habana.pytorch.profiler import HPUProfiler
+from lightning_habana.pytorch.strategies import (
+    HPUDDPStrategy,
+    HPUDeepSpeedStrategy,
+    HPUFSDPStrategy,
+    HPUParallelStrategy,
+    SingleHPUStrategy,
+)
+
+__all__ = [
+    "HPUAccelerator",
+    "HPUCheckpointIO",
+    "HPUDDPStrategy",
+    "HPUDeepSpeedStrategy",
+    "HPUFSDPPrecision",
+    "HPUFSDPPrecisionPlugin",
+    "HPUFSDPStrategy",
+    "HPUParallelStrategy",
+    "HPUPrecisionPlugin",
+    "HPUProfiler",
+    "SingleHPUStrategy",
+]

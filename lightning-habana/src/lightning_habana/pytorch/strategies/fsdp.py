@@ -1,0 +1,40 @@
+"""Several devices, with the model's weights, gradients and optimizer states divided among them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lightning_habana import roots
+from lightning_habana.pytorch.plugins.fsdp_precision import HPUFSDPPrecision
+from lightning_habana.pytorch.strategies.parallel import HPUParallelStrategy
+from lightning_habana.sharding import HPUSharding
+
+
+class HPUFSDPStrategy(HPUSharding, HPUParallelStrategy, roots.pytorch("strategies").FSDPStrategy):  # type: ignore[misc]
+    """FullyShardedDataParallel over `hccl`; "hpu_fsdp".
+
+    Arguments are FSDPStrategy's. Without a precision plugin the Trainer's `precision` holds, which is full precision
+    unless it is given.
+    """
+
+    strategy_name = "hpu_fsdp"
+
+    def _fsdp_arguments(self) -> dict[str, Any]:
+        return self.kwargs  # type: ignore[no-any-return]
+
+    @property
+    def precision_plugin(self) -> Any:
+        """An HPUFSDPPrecision."""
+        return self._precision_plugin or HPUFSDPPrecision("32-true")
+
+    @precision_plugin.setter
+    def precision_plugin(self, plugin: Any) -> None:
+        if plugin is not None and not isinstance(plugin, HPUFSDPPrecision):
+            raise TypeError(f"The FSDP strategy can only work with the `HPUFSDPPrecision` plugin, found {plugin}")
+        self._precision_plugin = plugin
+
+    @classmethod
+    def register_strategies(cls, strategy_registry: Any) -> None:
+        """Register "hpu_fsdp", unless it is."""
+        if cls.strategy_name not in strategy_registry:
+            strategy_registry.register(cls.strategy_name, cls, description=cls.__name__)

@@ -1,0 +1,190 @@
+"""Telling Lightning of hpu: names in its registries, and what it chooses where a script leaves the choice to it.
+
+Lightning has no hooks for the choice of another package's accelerator, and lost those for this one in 2.5.6. So the
+methods that choose are wrapped, in the same way for every version. Nothing changes for other accelerators.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from lightning_habana import fabric, precisions, pytorch, roots
+from lightning_habana.accelerators import HPUDevices
+from lightning_habana.strategies import HPUSteps
+from openhpu.late_imports import after_import
+
+_registered = False
+
+
+@dataclass(frozen=True)
+class _Kit:
+    """What Trainer or Fabric is given. `flag` and `plugin`: where its connector keeps precision and plugin."""
+
+    name: str
+    package: Any  # lightning_habana.pytorch or .fabric
+    precision: Any
+    flag: str
+    plugin: str
+    plugins: Any  # Lightning's own plugins
+
+
+def register() -> None:
+    """Tell Trainer and Fabric, once."""
+    global _registered
+    if _registered:
+        return
+    _registered = True
+    trainer, plain = roots.pytorch, roots.fabric
+    _add(pytorch, trainer("accelerators").AcceleratorRegistry, trainer("strategies").StrategyRegistry)
+    _add(fabric, plain("accelerators").ACCELERATOR_REGISTRY, plain("strategies").STRATEGY_REGISTRY)
+    for connector, kit in (
+        (
+            trainer("trainer.connectors.accelerator_connector")._AcceleratorConnector,
+            _Kit(
+                "Trainer", pytorch, pytorch.HPUPrecisionPlugin, "_precision_flag", "_precision_plugin_flag",
+                trainer("plugins.precision"),
+            ),
+        ),
+        (
+            plain("connector")._Connector,
+            _Kit(
+                "Fabric", fabric, fabric.HPUPrecision, "_precision_input", "_precision_instance",
+                plain("plugins.precision"),
+            ),
+        ),
+    ):  # fmt: skip
+        _Choices(kit).wrap(connector)
+    _name_profiler(trainer("trainer.setup"))
+    after_import("torch._dynamo", functools.partial(_log_outside_of_graphs, trainer("core.module").LightningModule))
+    for module, name in (
+        (f"{roots.trainer_package(roots.OTHER)}.trainer.connectors.accelerator_connector", "_AcceleratorConnector"),
+        (f"{roots.fabric_package(roots.OTHER)}.connector", "_Connector"),
+    ):
+        after_import(module, functools.partial(_refuse_other_root, module, name))
+
+
+def _add(package: Any, accelerators: Any, strategies: Any) -> None:
+    package.HPUAccelerator.register_accelerators(accelerators)
+    for name in ("SingleHPUStrategy", "HPUDDPStrategy", "HPUFSDPStrategy", "HPUDeepSpeedStrategy"):
+        if hasattr(package, name):
+            getattr(package, name).register_strategies(strategies)
+
+
+def _name_profiler(setup: Any) -> None:
+    """Have `Trainer(profiler="hpu")` mean HPUProfiler, which learns of its trainer. Lightning's names are a local."""
+    original = setup._init_profiler
+
+    @functools.wraps(original)
+    def _init_profiler(trainer: Any, profiler: Any) -> None:
+        if isinstance(profiler, str) and profiler.lower() == "hpu":
+            profiler = pytorch.HPUProfiler()
+        if isinstance(profiler, pytorch.HPUProfiler):
+            profiler.attach(trainer)
+        original(trainer, profiler)
+
+    setup._init_profiler = _init_profiler
+
+
+def _log_outside_of_graphs(module: Any) -> None:
+    """`self.log` inspects the signatures of hooks, on which Dynamo fails: a compiled step has a graph on each side."""
+    module.log = torch.compiler.disable(module.log)
+
+
+def _on_hpu(connector: Any) -> bool:
+    flag = connector._accelerator_flag
+    return flag == "hpu" or isinstance(flag, HPUDevices)
+
+
+class _Choices:
+    """The choices of a connector, for hpu."""
+
+    def __init__(self, kit: _Kit) -> None:
+        self.kit = kit
+
+    def wrap(self, connector: Any) -> None:
+        """Put each of ours before the connector's own."""
+        automatic = connector._choose_auto_accelerator
+
+        def _choose_auto_accelerator() -> str:
+            return "hpu" if self.kit.package.HPUAccelerator.is_available() else automatic()
+
+        connector._choose_auto_accelerator = staticmethod(_choose_auto_accelerator)
+        for name in ("_choose_strategy", "_check_and_init_precision", "_lazy_init_strategy"):
+            setattr(connector, name, self._before(getattr(connector, name), getattr(self, name)))
+
+    def _before(self, original: Any, ours: Any) -> Any:
+        @functools.wraps(original)
+        def method(connector: Any) -> Any:
+            return ours(connector, original)
+
+        return method
+
+    def _choose_strategy(self, connector: Any, original: Any) -> Any:
+        if not _on_hpu(connector):
+            return original(connector)
+        if len(connector._parallel_devices) > 1 or connector._num_nodes_flag > 1:
+            return "hpu_ddp"
+        return self.kit.package.SingleHPUStrategy(device="hpu")
+
+    def _check_and_init_precision(self, connector: Any, original: Any) -> Any:
+        if not _on_hpu(connector):
+            return original(connector)
+        if getattr(connector, self.kit.plugin) is not None:
+            plugin = original(connector)
+            precisions.check_plugin(plugin)
+            return plugin
+        precision = getattr(connector, self.kit.flag)
+        if precision not in precisions.BY_NAME:
+            raise roots.MisconfigurationException(
+                f"`{self.kit.name}(accelerator='hpu', precision={precision!r})` is not supported. `precision` must be "
+                f"one of: {precisions.BY_NAME}."
+            )
+        if isinstance(connector.strategy, self.kit.package.HPUFSDPStrategy):
+            return self.kit.package.HPUFSDPPrecision(precision)
+        if precision in ("bf16-true", "16-true"):
+            return self.kit.plugins.HalfPrecision(precision)
+        if precision == "64-true":
+            return self.kit.plugins.DoublePrecision()
+        return self.kit.precision(precision)
+
+    def _lazy_init_strategy(self, connector: Any, original: Any) -> Any:
+        accelerator, strategy = connector.accelerator, connector.strategy
+        if isinstance(accelerator, HPUDevices) != isinstance(strategy, HPUSteps):
+            known = ", ".join(repr(name) for name in connector._registered_strategies if "hpu" in name)
+            raise roots.MisconfigurationException(
+                f"{self.kit.name}: `HPUAccelerator` and the strategies of lightning_habana go together, found "
+                f"{type(accelerator).__name__} and {type(strategy).__name__}. With accelerator='hpu' (or 'auto', where "
+                f"there is an hpu) `strategy` must be 'auto', one of {known}, or an instance of such a class."
+            )
+        return original(connector)
+
+
+def _refuse_other_root(module: str, name: str) -> None:
+    """The other distribution can't use these classes: an error instead of a choice of the CPU."""
+    connector: Any = getattr(sys.modules[module], name)
+    package = roots.fabric_package(roots.OTHER)
+    original = connector.__init__
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        given = signature.bind(self, *args, **kwargs)
+        given.apply_defaults()
+        accelerator, strategy = given.arguments["accelerator"], given.arguments["strategy"]
+        wants = accelerator in ("auto", "hpu") or isinstance(accelerator, HPUDevices)
+        if wants or isinstance(strategy, HPUSteps) or "hpu" in str(strategy):
+            error = importlib.import_module(f"{package}.utilities.exceptions")
+            raise error.MisconfigurationException(
+                f"This process uses hpu with {roots.NAME}, which was imported first, and {roots.OTHER} is another "
+                f"package with other classes. Import all from {roots.NAME}, or pass accelerator='cpu'."
+            )
+        original(self, *args, **kwargs)
+
+    connector.__init__ = __init__

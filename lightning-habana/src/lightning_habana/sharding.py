@@ -1,0 +1,39 @@
+"""What is different on hpu in the arguments of FSDP, for Trainer and Fabric."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import ShardingStrategy
+
+from lightning_habana import roots
+
+_STRATEGY = "sharding_strategy"
+
+
+class HPUSharding:
+    """Checks the sharding strategy. The mesh of `device_mesh=(replicas, shards)` has hpu devices, not CUDA's."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        known = [name for name in ShardingStrategy.__members__ if not name.startswith("_")]
+        given = kwargs.get(_STRATEGY)
+        if isinstance(given, str) and given.upper() not in ShardingStrategy.__members__:
+            raise roots.MisconfigurationException(
+                f"{type(self).__name__}({_STRATEGY}={given!r}): expected one of {', '.join(known)}"
+            )
+        super().__init__(*args, **kwargs)
+
+    def _fsdp_arguments(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def setup_environment(self) -> None:
+        """Join the process group; then make the mesh, which needs it."""
+        kwargs = self._fsdp_arguments()
+        mesh = kwargs.get("device_mesh")
+        if not isinstance(mesh, tuple):
+            super().setup_environment()  # type: ignore[misc]
+            return
+        del kwargs["device_mesh"]
+        super().setup_environment()  # type: ignore[misc]
+        kwargs["device_mesh"] = init_device_mesh("hpu", mesh)

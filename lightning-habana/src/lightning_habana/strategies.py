@@ -1,0 +1,82 @@
+"""What Trainer's and Fabric's strategies have in common."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+
+import habana_frameworks.torch.core as htcore
+import habana_frameworks.torch.hpu as torch_hpu
+from habana_frameworks.torch.distributed import hccl
+from lightning_habana import roots
+from lightning_habana.accelerators import HPUDevices
+from lightning_habana.utils import hpu_distributed
+
+
+class HPUSteps:
+    """Ends the steps of lazy mode: after backward and the optimizer, before what only evaluates."""
+
+    def backward(self, *args: Any, **kwargs: Any) -> Any:
+        """The backward pass, at whose end the recorded graph goes to the device."""
+        result = super().backward(*args, **kwargs)  # type: ignore[misc]
+        htcore.mark_step()
+        return result
+
+    def optimizer_step(self, *args: Any, **kwargs: Any) -> Any:
+        """The optimizer's step, likewise."""
+        result = super().optimizer_step(*args, **kwargs)  # type: ignore[misc]
+        htcore.mark_step()
+        return result
+
+
+class HPUProcesses(HPUSteps):
+    """One process for each device, which owns a module and means it by every index; `hccl` communicates."""
+
+    _parallel_devices: list[torch.device] | None
+
+    @property
+    def parallel_devices(self) -> list[torch.device] | None:
+        """A device for each process of this node. May be set to their number."""
+        return self._parallel_devices
+
+    @parallel_devices.setter
+    def parallel_devices(self, devices: list[torch.device] | int | None) -> None:
+        if isinstance(devices, int):
+            devices = HPUDevices.get_parallel_devices(HPUDevices.parse_devices(devices))
+        for device in devices or ():
+            if torch.device(device).type != "hpu":
+                raise roots.MisconfigurationException(
+                    f"{type(self).__name__}(parallel_devices=...): expected hpu devices, got {device}"
+                )
+        self._parallel_devices = devices
+
+    @property
+    def root_device(self) -> torch.device:
+        """This process's device."""
+        return torch.device("hpu", torch_hpu.current_device())
+
+    def setup_environment(self) -> None:
+        """Take the process's module and join the process group."""
+        accelerator = getattr(self, "accelerator", None)
+        if not isinstance(accelerator, HPUDevices):
+            raise roots.MisconfigurationException(
+                f"`{type(self).__name__}` requires HPUAccelerator. Found {accelerator}. Pass accelerator='hpu'."
+            )
+        self._take_module()
+        super().setup_environment()  # type: ignore[misc]
+
+    def reduce(self, tensor: Any, group: Any = None, reduce_op: Any = "mean") -> Any:
+        """Every process's tensor, reduced on the device; see `utils.hpu_distributed.reduce`. Others come back."""
+        if not isinstance(tensor, torch.Tensor):
+            return tensor
+        return hpu_distributed.reduce(tensor.to(self.root_device), group, reduce_op)
+
+    def _take_module(self) -> None:
+        this: Any = self
+        if this.world_size > 1:
+            os.environ["LOCAL_WORLD_SIZE"] = str(this.num_processes)  # share the machine's cores and memory
+            hccl.initialize_distributed_hpu(
+                world_size=this.world_size, rank=this.global_rank, local_rank=this.local_rank
+            )

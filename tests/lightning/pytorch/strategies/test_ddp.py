@@ -1,0 +1,154 @@
+"""Trainer on two devices, each in a process of its own, with a replica of the model."""
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader
+
+from lightning_habana import HPUDDPStrategy, HPUParallelStrategy, roots
+from tests.distributed.ranks import ranks
+from tests.lightning.support import FEATURES, Classifier, loader, make_trainer, trained_on_cpu
+
+# Each of these is two processes, each with half of a batch, whose gradients are averaged.
+CHOICES = {
+    "auto": lambda: {},
+    "name": lambda: {"strategy": "hpu_ddp"},
+    "base's name": lambda: {"strategy": "hpu_parallel"},
+    "base": lambda: {"strategy": HPUParallelStrategy()},
+    "options": lambda: {
+        "strategy": HPUDDPStrategy(bucket_cap_mb=1, gradient_as_bucket_view=True, static_graph=True, parallel_devices=2)
+    },
+}
+
+
+def halves(rows=8):
+    """This rank's half of each batch of `loader(rows=rows)`."""
+    whole = loader(rows=rows).dataset
+    rank, half = dist.get_rank(), rows // 2
+    mine = [i for i in range(len(whole)) if (i % rows) // half == rank]
+    return DataLoader(torch.utils.data.Subset(whole, mine), batch_size=half)
+
+
+def check_equal_weights(model):
+    mine = model.weights().hpu()
+    gathered = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
+    dist.all_gather(gathered, mine)
+    for other in gathered:
+        assert torch.equal(other, mine)
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+@ranks(2, backend="hccl")
+def test_trains_as_one_process_on_the_whole_batch(choice):
+    model = Classifier()
+    trainer = make_trainer(accelerator="hpu", devices=2, use_distributed_sampler=False, **CHOICES[choice]())
+    assert type(trainer.strategy) is HPUDDPStrategy
+    trainer.fit(model, halves(), loader(2))
+    assert model.devices == {"hpu"} and trainer.world_size == 2
+    check_equal_weights(model)
+    torch.testing.assert_close(model.weights(), trained_on_cpu(), rtol=1e-4, atol=1e-5)
+
+
+@ranks(2, backend="hccl")
+def test_samples_are_shared_out():
+    model = Classifier()
+    trainer = make_trainer(accelerator="hpu", devices=2, precision="bf16-mixed")
+    trainer.fit(model, loader(), loader(2))
+    assert len(model.losses) == 2 * (3 + 1) + 1 and model.dtypes == {torch.bfloat16}
+    check_equal_weights(model)
+    # What is logged is the mean over the processes.
+    logged = torch.tensor([trainer.callback_metrics["val_loss"]], device="hpu")
+    mean = logged.clone()
+    dist.all_reduce(mean)
+    assert torch.equal(mean / 2, logged)
+
+
+@ranks(2, backend="hccl")
+def test_communication_hook():
+    seen = []
+
+    def hook(state, bucket):
+        seen.append(state)
+        future = dist.all_reduce(bucket.buffer(), async_op=True).get_future()
+        return future.then(lambda done: done.value()[0] / 2)
+
+    model = Classifier()
+    strategy = HPUDDPStrategy(ddp_comm_hook=hook, ddp_comm_state="state")
+    trainer = make_trainer(accelerator="hpu", devices=2, strategy=strategy, use_distributed_sampler=False)
+    trainer.fit(model, halves(), loader(2))
+    assert set(seen) == {"state"}
+    torch.testing.assert_close(model.weights(), trained_on_cpu(), rtol=1e-4, atol=1e-5)
+
+
+@ranks(2, backend="hccl")
+def test_gradients_of_manual_optimization():
+    class Manual(Classifier):
+        automatic_optimization = False
+
+        def training_step(self, batch, batch_idx):
+            optimizer = self.optimizers()
+            loss = self.step(batch, "train")
+            optimizer.zero_grad()
+            self.manual_backward(loss)
+            optimizer.step()
+            if self.trainer.is_last_batch:
+                self.lr_schedulers().step()
+
+    model = Manual()
+    make_trainer(accelerator="hpu", devices=2, use_distributed_sampler=False).fit(model, halves(), loader(2))
+    torch.testing.assert_close(model.weights(), trained_on_cpu(), rtol=1e-4, atol=1e-5)
+
+
+@ranks(2, backend="hccl")
+def test_sync_batchnorm():
+    class Normalised(Classifier):
+        def __init__(self):
+            super().__init__()
+            self.layers.insert(0, torch.nn.BatchNorm1d(FEATURES))
+
+    model, whole = Normalised(), Normalised()
+    trainer = make_trainer(accelerator="hpu", devices=2, sync_batchnorm=True, use_distributed_sampler=False)
+    trainer.fit(model, halves(), loader(2))
+    make_trainer(accelerator="cpu", devices=1).fit(whole, loader(), loader(2))
+    torch.testing.assert_close(model.weights(), whole.weights(), rtol=1e-3, atol=1e-4)
+
+
+@ranks(2, backend="hccl")
+def test_a_checkpoint_of_two_devices_resumes_on_one(tmp_path):
+    model = Classifier()
+    trainer = make_trainer(accelerator="hpu", devices=2, use_distributed_sampler=False)
+    trainer.fit(model, halves(), loader(2))
+    trainer.save_checkpoint(tmp_path / "two.ckpt")
+    if dist.get_rank() == 0:
+        saved = torch.load(tmp_path / "two.ckpt", weights_only=False, map_location=lambda storage, place: storage)
+        assert {value.device.type for value in saved["state_dict"].values()} == {"cpu"}
+        resumed = Classifier()
+        make_trainer(accelerator="cpu", devices=1, max_epochs=2).fit(
+            resumed, loader(), loader(2), ckpt_path=tmp_path / "two.ckpt"
+        )
+        assert torch.equal(resumed.weights(), model.weights())
+
+
+@ranks(2, backend="hccl")
+def test_reductions_of_logged_numbers():
+    strategy = make_trainer(accelerator="hpu", devices=2).strategy
+    rank = dist.get_rank()
+    value = torch.tensor([rank + 1])
+    assert strategy.reduce(value).tolist() == [1.5] and strategy.reduce(value, reduce_op="sum").tolist() == [3]
+    assert strategy.reduce(value, reduce_op="max").tolist() == [2] and strategy.reduce("text") == "text"
+    assert strategy.broadcast({"rank": rank}, src=1) == {"rank": 1}
+    assert strategy.reduce_boolean_decision(True) and not strategy.reduce_boolean_decision(rank == 0)
+    assert strategy.all_gather(torch.tensor([rank], device="hpu")).flatten().tolist() == [0, 1]
+    with pytest.raises(TypeError, match=r"Unsupported ReduceOp product.*sum, min, max"):
+        strategy.reduce(value, reduce_op="product")
+
+
+def test_without_hpu_accelerator():
+    strategy = HPUDDPStrategy()
+    with pytest.raises(roots.MisconfigurationException, match=r"`HPUDDPStrategy` requires HPUAccelerator\. Found None"):
+        strategy.setup_environment()
+
+
+def test_devices_of_another_kind():
+    with pytest.raises(roots.MisconfigurationException, match="expected hpu devices, got cpu"):
+        HPUDDPStrategy(parallel_devices=[torch.device("cpu")] * 2)

@@ -1,0 +1,122 @@
+"""Trainer on two devices that share a model's weights."""
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import FullyShardedDataParallel
+
+from lightning_habana import HPUFSDPPrecision, HPUFSDPPrecisionPlugin, HPUFSDPStrategy, HPUPrecisionPlugin, roots
+from tests.distributed.ranks import ranks
+from tests.lightning.pytorch.strategies.test_ddp import halves
+from tests.lightning.support import Classifier, loader, make_trainer, trained_on_cpu
+
+LAYERS = {torch.nn.Linear}
+
+
+class Built(Classifier):
+    """Makes its layers where the strategy asks for them; keeps what FSDP gathered last."""
+
+    def configure_model(self):
+        if not any(isinstance(module, FullyShardedDataParallel) for module in self.modules()):
+            self.layers = Classifier().layers
+
+    def on_train_end(self):
+        with FullyShardedDataParallel.summon_full_params(self.trainer.strategy.model):
+            self.gathered = self.weights()
+        self.sharded = sum(parameter.numel() for parameter in self.layers.parameters())
+
+
+def fit(epochs=2, ckpt_path=None, precision=None, plugins=None, **arguments):
+    model = Built()
+    trainer = make_trainer(
+        accelerator="hpu", devices=2, use_distributed_sampler=False, max_epochs=epochs, precision=precision,
+        strategy=HPUFSDPStrategy(**arguments), plugins=plugins,
+    )  # fmt: skip
+    trainer.fit(model, halves(), loader(2), ckpt_path=ckpt_path)
+    assert model.devices == {"hpu"}
+    return model, trainer
+
+
+@pytest.mark.parametrize("arguments", [
+    {}, {"sharding_strategy": "SHARD_GRAD_OP", "parallel_devices": [torch.device("hpu")] * 2},
+    {"sharding_strategy": "NO_SHARD"}, {"sharding_strategy": "HYBRID_SHARD", "device_mesh": (1, 2)},
+    {"sharding_strategy": "_HYBRID_SHARD_ZERO2", "device_mesh": (1, 2)}, {"auto_wrap_policy": LAYERS},
+    {"auto_wrap_policy": LAYERS, "activation_checkpointing_policy": LAYERS},
+    {"cpu_offload": True},
+])  # fmt: skip
+@pytest.mark.filterwarnings("ignore")
+@ranks(2, backend="hccl")
+def test_trains_as_one_process_on_the_whole_batch(arguments):
+    model, _ = fit(**arguments)
+    torch.testing.assert_close(model.gathered, trained_on_cpu(), rtol=1e-4, atol=1e-5)
+
+
+@ranks(2, backend="hccl")
+def test_weights_are_divided():
+    model, trainer = fit()
+    assert isinstance(trainer.strategy.model, FullyShardedDataParallel)
+    assert 0 < model.sharded < model.gathered.numel()
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("bf16-mixed", torch.bfloat16), ("16-mixed", torch.float16)])
+@ranks(2, backend="hccl")
+def test_mixed_precision(precision, dtype):
+    model, trainer = fit(precision=precision)
+    assert model.dtypes == {dtype} and isinstance(trainer.precision_plugin, HPUFSDPPrecision)
+    by_plugin, _ = fit(precision_plugin=HPUFSDPPrecisionPlugin(precision))
+    assert torch.equal(by_plugin.gathered, model.gathered)
+    assert 0 < (model.gathered - trained_on_cpu()).abs().mean() < 0.05
+
+
+@pytest.mark.parametrize("kind", ["full", "sharded"])
+@ranks(2, backend="hccl")
+def test_training_resumes_from_a_checkpoint(kind, tmp_path):
+    whole, _ = fit(epochs=4, state_dict_type=kind)
+    _, first = fit(epochs=2, state_dict_type=kind)
+    first.save_checkpoint(tmp_path / "half.ckpt")
+    assert (tmp_path / "half.ckpt").is_dir() == (kind == "sharded")
+    resumed, second = fit(epochs=4, ckpt_path=tmp_path / "half.ckpt", state_dict_type=kind)
+    assert second.current_epoch == 4 and len(resumed.losses) < len(whole.losses)
+    torch.testing.assert_close(resumed.gathered, whole.gathered, rtol=1e-6, atol=1e-6)
+
+
+@ranks(2, backend="hccl")
+def test_a_full_checkpoint_resumes_anywhere(tmp_path):
+    model, trainer = fit(auto_wrap_policy=LAYERS)
+    trainer.save_checkpoint(tmp_path / "two.ckpt")
+    replica = Classifier()
+    make_trainer(accelerator="hpu", devices=2).validate(
+        replica, loader(2), ckpt_path=tmp_path / "two.ckpt", verbose=False
+    )
+    assert torch.equal(replica.weights(), model.gathered)
+    if dist.get_rank() == 0:
+        alone = Classifier()
+        cpu = make_trainer(accelerator="cpu", devices=1, max_epochs=3)
+        cpu.fit(alone, loader(), loader(2), ckpt_path=tmp_path / "two.ckpt")
+        torch.testing.assert_close(alone.weights(), trained_on_cpu(max_epochs=3), rtol=1e-4, atol=1e-5)
+
+
+@ranks(2, backend="hccl")
+def test_sharded_training_resumes_from_a_whole_checkpoint(tmp_path):
+    trainer = make_trainer(accelerator="hpu", devices=2, use_distributed_sampler=False)
+    trainer.fit(Classifier(), halves(), loader(2))
+    trainer.save_checkpoint(tmp_path / "ddp.ckpt")
+    model, _ = fit(epochs=3, ckpt_path=tmp_path / "ddp.ckpt")
+    torch.testing.assert_close(model.gathered, trained_on_cpu(max_epochs=3), rtol=1e-4, atol=1e-5)
+
+
+def test_only_with_its_precision():
+    with pytest.raises(TypeError, match="only work with the `HPUFSDPPrecision` plugin, found"):
+        HPUFSDPStrategy(precision_plugin=HPUPrecisionPlugin("bf16-mixed"))
+    with pytest.raises(TypeError, match="only work with the `HPUFSDPPrecision` plugin, found"):
+        make_trainer(accelerator="hpu", devices=2, strategy="hpu_fsdp", plugins=[HPUPrecisionPlugin("bf16-mixed")])
+
+
+def test_defaults_are_not_shared():
+    first, second = HPUFSDPStrategy(), HPUFSDPStrategy()
+    assert first.checkpoint_io is not second.checkpoint_io
+
+
+def test_unknown_arguments():
+    with pytest.raises(roots.MisconfigurationException, match=r"'HALF_SHARD'.: expected one of FULL_SHARD"):
+        HPUFSDPStrategy(sharding_strategy="HALF_SHARD")

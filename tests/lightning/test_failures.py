@@ -1,0 +1,102 @@
+"""What goes wrong in a training: Ctrl-C, callbacks that raise, checkpoints of other devices."""
+
+import os
+import signal
+
+import pytest
+import torch
+
+from lightning_habana import roots
+from tests.lightning.support import Classifier, loader, make_trainer
+
+callbacks = roots.pytorch("callbacks")
+
+
+def make(folder, *extra, **arguments):
+    saving = callbacks.ModelCheckpoint(dirpath=folder, save_last=True, every_n_train_steps=6, save_top_k=-1)
+    return make_trainer(
+        folder, accelerator="hpu", devices=1, enable_checkpointing=True, callbacks=[saving, *extra], **arguments
+    )
+
+
+def fit(trainer):
+    trainer.fit(Classifier(), loader(), loader(2))
+
+
+class At(callbacks.Callback):
+    """Does something after the step of this number."""
+
+    def __init__(self, step, action):
+        self.step, self.action = step, action
+
+    def on_train_batch_end(self, trainer, *rest):
+        if trainer.global_step == self.step:
+            self.action()
+
+
+def check_last(folder, step):
+    """The last checkpoint is whole, and training goes on from it as if nothing had happened."""
+    last = torch.load(folder / "last.ckpt", weights_only=False)
+    assert last["global_step"] == step
+    assert {value.device.type for value in last["state_dict"].values()} == {"cpu"}
+    resumed, whole = Classifier(), Classifier()
+    make_trainer(accelerator="hpu", devices=1).fit(resumed, loader(), loader(2), ckpt_path=folder / "last.ckpt")
+    make_trainer(accelerator="cpu", devices=1).fit(whole, loader(), loader(2))
+    torch.testing.assert_close(resumed.weights(), whole.weights(), rtol=1e-4, atol=1e-5)
+
+
+def test_interrupt(tmp_path):
+    trainer = make(tmp_path, At(8, lambda: os.kill(os.getpid(), signal.SIGINT)))
+    with pytest.raises((KeyboardInterrupt, SystemExit)):
+        fit(trainer)
+        raise KeyboardInterrupt  # some versions end the fit without one
+    assert trainer.interrupted and trainer.global_step == 8
+    check_last(tmp_path, 6)
+
+
+def test_callback_that_raises(tmp_path):
+    def fail():
+        raise RuntimeError("this callback fails")
+
+    with pytest.raises(RuntimeError, match="this callback fails"):
+        fit(make(tmp_path, At(7, fail)))
+    check_last(tmp_path, 6)
+
+
+def test_save_that_fails(tmp_path):
+    trainer = make(tmp_path)
+    fit(trainer)
+    before = (tmp_path / "last.ckpt").read_bytes()
+    state = trainer._checkpoint_connector.dump_checkpoint()
+    with pytest.raises((AttributeError, TypeError), match=r"pickle|local object"):
+        trainer.strategy.checkpoint_io.save_checkpoint({**state, "bad": lambda: 0}, tmp_path / "last.ckpt")
+    assert (tmp_path / "last.ckpt").read_bytes() == before
+
+
+def test_checkpoint_io_rejects_what_it_does_not_use(tmp_path):
+    with pytest.raises(TypeError, match="storage_options"):
+        make(tmp_path).strategy.checkpoint_io.save_checkpoint({}, tmp_path / "x.ckpt", storage_options={"a": 1})
+
+
+def test_a_checkpoint_of_the_cpu_resumes_on_hpu(tmp_path):
+    cpu = make_trainer(accelerator="cpu", devices=1, max_epochs=1)
+    cpu.fit(Classifier(), loader(), loader(2))
+    cpu.save_checkpoint(tmp_path / "last.ckpt")
+    check_last(tmp_path, 6)
+
+
+def test_a_checkpoint_of_cuda_resumes_on_hpu(tmp_path):
+    cpu = make_trainer(accelerator="cpu", devices=1, max_epochs=1)
+    cpu.fit(Classifier(), loader(), loader(2))
+    state = cpu._checkpoint_connector.dump_checkpoint()
+    tagged = torch.serialization.location_tag
+    torch.serialization.location_tag = lambda storage: "cuda:0"
+    try:
+        torch.save(state, tmp_path / "cuda.ckpt")
+    finally:
+        torch.serialization.location_tag = tagged
+    model = Classifier()
+    make_trainer(accelerator="hpu", devices=1).fit(model, loader(), loader(2), ckpt_path=tmp_path / "cuda.ckpt")
+    whole = Classifier()
+    make_trainer(accelerator="cpu", devices=1).fit(whole, loader(), loader(2))
+    torch.testing.assert_close(model.weights(), whole.weights(), rtol=1e-4, atol=1e-5)
