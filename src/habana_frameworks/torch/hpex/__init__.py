@@ -1,0 +1,8 @@
+"""`habana_frameworks.torch.hpex`: Gaudi's extensions."""
+
+from habana_frameworks.torch.hpex import kernels, normalization, optimizers
+from openhpu import gaudi_ops
+
+gaudi_ops.define()  # for what asks the dispatcher for a schema rather than torch.ops.hpu for a name
+
+__all__ = ["kernels", "normalization", "optimizers"]

@@ -1,0 +1,5 @@
+"""Fused optimizers."""
+
+from openhpu.hpex.optimizers import FusedAdamW
+
+__all__ = ["FusedAdamW"]
