@@ -13,10 +13,17 @@ import torch
 
 FAMILIES = (
     "fp8",
+    "quantized",
     "attention",
+    "fp8_attention",
+    "softmaxes",
     "rotary",
     "norms",
     "moe",
+    "indexing",
+    "embeddings",
+    "losses",
+    "random_numbers",
     "optimizer_steps",
 )
 

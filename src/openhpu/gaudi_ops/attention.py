@@ -131,37 +131,43 @@ def attend(
     maximum, reciprocal = softmax_parts(s, sinks)
     probabilities = torch.exp(s - maximum) * reciprocal
     keep = keep_mask(s, p, seed) if p > 0.0 else None
-    weights = probabilities if keep is None else probabilities * keep * (1.0 / (1.0 - p))
-    return torch.matmul(weights, v.float()).to(q.dtype), probabilities, keep
+    return torch.matmul(dropped(probabilities, keep, p), v.float()).to(q.dtype), probabilities, keep
 
 
 def gradients(
     grad: Tensor, q: Tensor, k: Tensor, v: Tensor, probabilities: Tensor, keep: Tensor | None, p: float, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Of q, k and v, in their dtypes."""
+    """Of q, k and v, in their dtypes; from the probabilities before dropout."""
     wide = grad.float()
     many_k, many_v = repeated(q, k), repeated(q, v)
-    factor = None if keep is None else keep * (1.0 / (1.0 - p))
-    weights = probabilities if factor is None else probabilities * factor
+    weights = dropped(probabilities, keep, p)
     grad_v = torch.matmul(weights.transpose(-1, -2), wide)
-    grad_p = torch.matmul(wide, many_v.float().transpose(-1, -2))
-    if factor is not None:
-        grad_p = grad_p * factor
-    grad_s = probabilities * (grad_p - (grad_p * probabilities).sum(-1, keepdim=True)) * scale
+    grad_s = scores_gradient(torch.matmul(wide, many_v.float().transpose(-1, -2)), probabilities, weights) * scale
     grad_q = torch.matmul(grad_s, many_k.float())
     grad_k = torch.matmul(grad_s.transpose(-1, -2), q.float())
-    return grad_q.to(q.dtype), _gathered(grad_k, k), _gathered(grad_v, v)
+    return grad_q.to(q.dtype), summed(grad_k, k).to(k.dtype), summed(grad_v, v).to(v.dtype)
 
 
-def _gathered(grad: Tensor, like: Tensor) -> Tensor:
+def dropped(probabilities: Tensor, keep: Tensor | None, p: float) -> Tensor:
+    """The probabilities after dropout."""
+    return probabilities if keep is None else probabilities * keep * (1.0 / (1.0 - p))
+
+
+def scores_gradient(grad_weights: Tensor, probabilities: Tensor, weights: Tensor) -> Tensor:
+    """The gradient of the scores, from that of the `weights`, the probabilities after dropout."""
+    product = weights * grad_weights
+    return product - probabilities * product.sum(-1, keepdim=True)
+
+
+def summed(grad: Tensor, like: Tensor) -> Tensor:
     """The sum over what `repeated` or a product's broadcasting multiplied."""
     if grad.shape == like.shape:
-        return grad.to(like.dtype)
+        return grad
     if grad.dim() == like.dim() and grad.dim() > 4:
-        return grad.sum_to_size(*like.shape).to(like.dtype)
+        return grad.sum_to_size(*like.shape)
     heads = like.shape[-3]
     grouped = grad.reshape(*grad.shape[:-3], heads, grad.shape[-3] // heads, *grad.shape[-2:])
-    return grouped.sum(-3).to(like.dtype)
+    return grouped.sum(-3)
 
 
 _QKV = "Tensor q, Tensor k, Tensor v, Tensor? attention_mask, float p, float scale, bool is_causal"

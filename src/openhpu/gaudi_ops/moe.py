@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from openhpu.gaudi_ops.errors import check, check_dims, check_same_length
+from openhpu.gaudi_ops.fp8 import E4M3, Scale, quantize, scaled, widened
 from openhpu.gaudi_ops.registry import operator
 
-Expert = Callable[[Tensor], Tensor]
+Scales = Sequence[Tensor | float]
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": torch.nn.functional.silu,
@@ -79,22 +80,25 @@ def halves(w12: Sequence[Tensor], permuted: bool) -> tuple[list[Tensor], list[Te
 
 _INPUTS = "Tensor hidden_states, Tensor expert_routing_table, Tensor router_weights"
 _OPTIONS = "bool permuted_weights, str activation, int experts_min, int experts_max"
+_HINTS = "*, int chunk_size=0, int total_experts=0"  # of vLLM's calls: how Gaudi's kernel divides its work
 _OF = "matmul, silu or gelu or relu, mul, where, sum, add: for each expert"
 
 
 @operator(
-    f"mixture_of_experts({_INPUTS}, Tensor[] w1, Tensor[] w2, Tensor[] w3, {_OPTIONS}) -> Tensor", of=_OF,
+    f"mixture_of_experts({_INPUTS}, Tensor[] w1, Tensor[] w2, Tensor[] w3, {_OPTIONS}, {_HINTS}) -> Tensor", of=_OF,
     autocast=True,
 )  # fmt: skip
 def mixture_of_experts(
     hidden_states: Tensor, expert_routing_table: Tensor, router_weights: Tensor, w1: list[Tensor], w2: list[Tensor],
-    w3: list[Tensor], permuted_weights: bool, activation: str, experts_min: int, experts_max: int,
+    w3: list[Tensor], permuted_weights: bool, activation: str, experts_min: int, experts_max: int, chunk_size: int = 0,
+    total_experts: int = 0,
 ) -> Tensor:  # fmt: skip
     """Of each token the sum over its experts of router_weight * (activation(x @ w1) * (x @ w2)) @ w3.
 
     hidden_states: [tokens, H]; expert_routing_table: integers [tokens, k], numbers of experts; router_weights: the same
     shape; w1, w2: of each expert [H, F], w3: [F, H], all transposed if `permuted_weights`. Experts have the numbers
     experts_min to experts_max; others' tokens get nothing. The result has the shape and dtype of hidden_states.
+    `chunk_size` and `total_experts` change no number.
     Raises RuntimeError for lists and shapes that do not fit. Source: the operator's schema.
     """
     return _measured(
@@ -104,12 +108,13 @@ def mixture_of_experts(
 
 
 @operator(
-    f"mixture_of_experts.fused_weights({_INPUTS}, Tensor[] w12, Tensor[] w3, {_OPTIONS}) -> Tensor", of=_OF,
+    f"mixture_of_experts.fused_weights({_INPUTS}, Tensor[] w12, Tensor[] w3, {_OPTIONS}, {_HINTS}) -> Tensor", of=_OF,
     autocast=True,
 )  # fmt: skip
 def mixture_of_experts_fused(
     hidden_states: Tensor, expert_routing_table: Tensor, router_weights: Tensor, w12: list[Tensor], w3: list[Tensor],
-    permuted_weights: bool, activation: str, experts_min: int, experts_max: int,
+    permuted_weights: bool, activation: str, experts_min: int, experts_max: int, chunk_size: int = 0,
+    total_experts: int = 0,
 ) -> Tensor:  # fmt: skip
     """`mixture_of_experts` whose w1 and w2 are two halves of one tensor: [H, 2 F], or [2 F, H] if permuted."""
     w1, w2 = halves(w12, permuted_weights)
@@ -172,4 +177,82 @@ def mixture_of_experts_measurement_fused(
     return _measured(
         hidden_states, expert_routing_table, router_weights, w1, w2, w3, permuted_weights, activation, experts_min,
         experts_max, measurement_mode,
+    )  # fmt: skip
+
+
+_SCALES = "Tensor d_scale_hidden_states, Tensor[] d_scale_intermediate_hidden_states"
+_NUMBERS = "float d_scale_hidden_states, float[] d_scale_intermediate_hidden_states"
+_THREE = "Tensor[] d_scale_w1, Tensor[] d_scale_w2, Tensor[] d_scale_w3"
+_TWO = "Tensor[] d_scale_w12, Tensor[] d_scale_w3"
+_FP8_OF = f"to, mul, cast_to_fp8_v2; {_OF}"
+
+
+@operator(
+    f"mixture_of_experts.fp8({_INPUTS}, Tensor[] w1, Tensor[] w2, Tensor[] w3, {_SCALES}, {_THREE}, {_OPTIONS}, "
+    f"{_HINTS}) -> Tensor",
+    f"mixture_of_experts.fp8_scalars({_INPUTS}, Tensor[] w1, Tensor[] w2, Tensor[] w3, {_NUMBERS}, "
+    f"{_THREE.replace('Tensor[]', 'float[]')}, {_OPTIONS}, {_HINTS}) -> Tensor",
+    of=_FP8_OF,
+)
+def mixture_of_experts_fp8(
+    hidden_states: Tensor, expert_routing_table: Tensor, router_weights: Tensor, w1: list[Tensor], w2: list[Tensor],
+    w3: list[Tensor], d_scale_hidden_states: Scale, d_scale_intermediate_hidden_states: Scales, d_scale_w1: Scales,
+    d_scale_w2: Scales, d_scale_w3: Scales, permuted_weights: bool, activation: str, experts_min: int,
+    experts_max: int, chunk_size: int = 0, total_experts: int = 0,
+) -> Tensor:  # fmt: skip
+    """`mixture_of_experts` on fp8: each operand times its d_scale, what goes into w3 rounded to fp8 with its own.
+
+    Scales of the inputs hold one number, those of weights one or one for each column of the result. The result is in
+    bfloat16. Source: Neural Compressor's call.
+    """
+    name = "mixture_of_experts"
+    lists = {"w1": list(w1), "w2": list(w2), "w3": list(w3)}
+    check_same_length(name, "w1", **lists)
+    for argument, scales in (
+        ("d_scale_intermediate_hidden_states", d_scale_intermediate_hidden_states), ("d_scale_w1", d_scale_w1),
+        ("d_scale_w2", d_scale_w2), ("d_scale_w3", d_scale_w3),
+    ):  # fmt: skip
+        check(len(scales) == len(w1), name, argument, scales, f"{len(w1)} scales, one for each expert")
+    function = activation_of(name, activation)
+    x = scaled(hidden_states, d_scale_hidden_states, None, name)
+
+    def expert(i: int) -> Tensor:
+        gate = _scaled_product(x, w1[i], d_scale_w1[i], permuted_weights)
+        inner = function(gate) * _scaled_product(x, w2[i], d_scale_w2[i], permuted_weights)
+        between = d_scale_intermediate_hidden_states[i]
+        held = quantize(scaled(inner, 1.0 / between, None, name), E4M3)
+        return _scaled_product(scaled(held, between, None, name), w3[i], d_scale_w3[i], permuted_weights)
+
+    total = mix(hidden_states, expert_routing_table, router_weights, len(w1), experts_min, experts_max, expert)
+    return total.to(torch.bfloat16)
+
+
+def _scaled_product(x: Tensor, weight: Tensor, scale: Tensor | float, permuted: bool) -> Tensor:
+    out = product(x, widened(weight), permuted)
+    return out * (scale.reshape(-1).float() if isinstance(scale, Tensor) else scale)
+
+
+@operator(
+    f"mixture_of_experts.fp8_fused_weights({_INPUTS}, Tensor[] w12, Tensor[] w3, {_SCALES}, {_TWO}, {_OPTIONS}, "
+    f"{_HINTS}) -> Tensor",
+    f"mixture_of_experts.fp8_fused_weights_scalars({_INPUTS}, Tensor[] w12, Tensor[] w3, {_NUMBERS}, "
+    f"{_TWO.replace('Tensor[]', 'float[]')}, {_OPTIONS}, {_HINTS}) -> Tensor",
+    of=_FP8_OF,
+)
+def mixture_of_experts_fp8_fused(
+    hidden_states: Tensor, expert_routing_table: Tensor, router_weights: Tensor, w12: list[Tensor], w3: list[Tensor],
+    d_scale_hidden_states: Scale, d_scale_intermediate_hidden_states: Scales, d_scale_w12: Scales, d_scale_w3: Scales,
+    permuted_weights: bool, activation: str, experts_min: int, experts_max: int, chunk_size: int = 0,
+    total_experts: int = 0,
+) -> Tensor:  # fmt: skip
+    """`mixture_of_experts.fp8` with fused weights."""
+    w1, w2 = halves(w12, permuted_weights)
+    parts = [
+        scale.reshape(-1).chunk(2) if isinstance(scale, Tensor) and scale.numel() > 1 else (scale, scale)
+        for scale in d_scale_w12
+    ]
+    return mixture_of_experts_fp8(
+        hidden_states, expert_routing_table, router_weights, w1, w2, w3, d_scale_hidden_states,
+        d_scale_intermediate_hidden_states, [part[0] for part in parts], [part[1] for part in parts], d_scale_w3,
+        permuted_weights, activation, experts_min, experts_max,
     )  # fmt: skip

@@ -107,3 +107,36 @@ def test_bad_input():
         moe(on_hpu[0], on_hpu[2], on_hpu[2], *experts, False, "silu", 0, 3)
     with pytest.raises(RuntimeError, match=r"router_weights is .*; expected a tensor of shape .6, 2."):
         moe(on_hpu[0], on_hpu[1], on_hpu[2][:, :1], *experts, False, "silu", 0, 3)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("as_numbers", [False, True])
+def test_fp8(native, fused, as_numbers):
+    fp8 = torch.float8_e4m3fn
+    x, routing, weights, experts = inputs()
+    x, experts = x.to(fp8), [[w.to(fp8) for w in ws] for ws in experts]
+    between = [0.05, 0.1, 0.02, 0.04]
+    w1, w2, w3 = ([w.double() * f for w in ws] for ws, f in zip(experts, (0.5, 0.5, 2.0), strict=True))
+    expected = torch.zeros(6, 8, dtype=torch.float64)
+    for token in range(6):
+        for i, weight in zip(routing[token].tolist(), weights[token].double(), strict=True):
+            row = x[token].double() * 0.25
+            inner = torch.nn.functional.silu(row @ w1[i]) * (row @ w2[i])
+            held = (inner / between[i]).clamp(-240, 240).to(fp8).double() * between[i]
+            expected[token] += weight * (held @ w3[i])
+
+    def scale(values):
+        return values if as_numbers else [torch.tensor(value) for value in values]
+
+    scales = [scale([f] * 4) for f in ((0.5, 2.0) if fused else (0.5, 0.5, 2.0))]
+    matrices = (together(experts, False), experts[2]) if fused else experts
+    name = ("fp8_fused_weights" if fused else "fp8") + ("_scalars" if as_numbers else "")
+
+    def work(x, r, w, matrices, first, between, scales):
+        return getattr(ops.mixture_of_experts, name)(
+            x, r, w, *matrices, first, between, *scales, False, "silu", 0, 3, chunk_size=64, total_experts=4
+        )
+
+    y = native(work, x, routing, weights, matrices, scale([0.25])[0], scale(between), scales)
+    assert y.dtype is torch.bfloat16
+    torch.testing.assert_close(y.double(), expected, rtol=2e-2, atol=2e-2)
