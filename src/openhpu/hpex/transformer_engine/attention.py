@@ -55,7 +55,5 @@ class FusedAttention(torch.nn.Module):
                 for name, x in tensors.items()
             }
         p = self.attention_dropout if self.training else 0.0
-        return FusedSDPA.apply(  # type: ignore[no-any-return]
-            tensors["query"], tensors["key"], tensors["value"], attn_mask, p, is_causal, self.scale, softmax_mode, self.enable_recompute,
-            valid_sequence_lengths,
-        )  # fmt: skip
+        more = attn_mask, p, is_causal, self.scale, softmax_mode, self.enable_recompute, valid_sequence_lengths
+        return FusedSDPA.apply(tensors["query"], tensors["key"], tensors["value"], *more)  # type: ignore[no-any-return]
