@@ -27,7 +27,8 @@ from typing import Any
 import torch
 from torch.utils import _foreach_utils
 
-from openhpu import _C, checkpoints, gaudi_ops, hpu, optimizers
+from openhpu import _C, checkpoints, hpu, optimizers
+from openhpu.gaudi_ops import namespace
 from openhpu.late_imports import after_import
 
 MOMENTARY = ("compiler/inductor.py", "compiler/toolchain.py", "compiler/vector_exp.py", "compiler/vector_random.py")
@@ -46,7 +47,7 @@ def apply() -> None:
     _fake_strides()
     _compile_support()
     _monitored_barrier()
-    gaudi_ops.install()  # torch.ops.hpu, an attribute that PyTorch would make when it is asked for
+    namespace.install()  # torch.ops.hpu, an attribute that PyTorch would make when it is asked for
     optimizers.install()  # a public hook of torch.optim, no patch
     checkpoints.install()  # and one of torch.load
 

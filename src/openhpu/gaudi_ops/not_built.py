@@ -18,5 +18,3 @@ REFUSED: dict[str, str] = {
     "habana_nms": "its results are padded for the hardware; use torchvision.ops.nms, which runs on hpu",
     "batched_nms": "its results are padded for the hardware; use torchvision.ops.batched_nms, which runs on hpu",
 }
-# The dispatcher cannot hold two schemas of one name: these are Gaudi's lazy forms of operators that exist.
-RENAMED: dict[str, str] = {"optimizer_adamw (lazy)": "optimizer_adamw.lazy; a call finds it by its arguments"}

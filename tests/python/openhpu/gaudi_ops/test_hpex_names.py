@@ -26,11 +26,11 @@ def test_the_shape_of_the_table(hpu):
     """Each operator is callable under its name; what is not built is not half there."""
     import torch
 
-    from openhpu import gaudi_ops
+    from openhpu.gaudi_ops import namespace
     from openhpu.gaudi_ops.not_built import REFUSED
     from openhpu.gaudi_ops.registry import OPERATORS
 
-    gaudi_ops.define()
+    namespace.define()
     names = [row.name for row in OPERATORS]
     assert len(names) == len(set(names)) and not set(names) & set(REFUSED) and len(REFUSED) <= 20
     for row in OPERATORS:
