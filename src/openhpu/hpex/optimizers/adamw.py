@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
 
 from openhpu.gaudi_ops.fp8 import is_fp8
+from openhpu.hpex.optimizers.lists import ListOptimizer
+from openhpu.hpex.optimizers.ranges import check_range
 
 
-class FusedAdamW(Optimizer):
+class FusedAdamW(ListOptimizer):
     """torch.optim.AdamW whose step is one operator.
 
     `eps` is 1e-6 by default. Without `bias_correction` moments enter as they are. `moments_dtype` is that of the
@@ -31,10 +32,7 @@ class FusedAdamW(Optimizer):
         bias_correction: bool = True,
         moments_dtype: torch.dtype | tuple[torch.dtype, torch.dtype] | None = None,
     ) -> None:
-        if not isinstance(lr, Tensor) and lr < 0.0:
-            raise ValueError(f"FusedAdamW: lr is {lr}; expected a learning rate of at least 0")
-        if eps < 0.0:
-            raise ValueError(f"FusedAdamW: eps is {eps}; expected a number of at least 0")
+        check_range("FusedAdamW", lr=lr, eps=eps, weight_decay=weight_decay)
         for beta in betas:
             if not 0.0 <= beta < 1.0:
                 raise ValueError(f"FusedAdamW: betas are {betas}; expected two numbers of at least 0, less than 1")
@@ -47,27 +45,17 @@ class FusedAdamW(Optimizer):
             "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "bias_correction": bias_correction,
         })  # fmt: skip
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
-        """One step, for parameters that have gradients. Returns what `closure` returns, which is called before."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        for group in self.param_groups:
-            params = [param for param in group["params"] if param.grad is not None]
-            if not params:
-                continue
-            for param in params:
-                if param.grad.is_sparse:
-                    raise RuntimeError("FusedAdamW: a gradient is sparse; expected dense ones, or use SparseAdam")
-                if not self.state[param]:
-                    self._begin(param)
-            if self._is_plain(group):
-                self._step_as_pytorch(group, params)
-            else:
-                self._step(group, params)
-        return loss
+    def step_group(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
+        """torch.optim.AdamW's."""
+        for param, grad in zip(params, grads, strict=True):
+            if grad.is_sparse:
+                raise RuntimeError("FusedAdamW: a gradient is sparse; expected dense ones, or use SparseAdam")
+            if not self.state[param]:
+                self._begin(param)
+        if self._is_plain(group):
+            self._step_as_pytorch(group, params)
+        else:
+            self._step(group, params)
 
     def _is_plain(self, group: dict[str, Any]) -> bool:
         return self._moments == (None, None) and bool(group["bias_correction"])
