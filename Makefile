@@ -73,6 +73,7 @@ bench: build
 
 docs: build
 	$(BIN)/python -m openhpu.settings > docs/environment.md
+	$(BIN)/python -m openhpu.gaudi_ops > docs/gaudi-operators.md
 
 clean:
 	rm -rf build dist

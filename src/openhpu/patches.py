@@ -34,6 +34,7 @@ import torch
 from torch.utils import _foreach_utils
 
 from openhpu import _C, checkpoints, hpu, optimizers
+from openhpu.gaudi_ops import namespace
 from openhpu.late_imports import after_import
 from openhpu.profiler import debug_activities, tables
 
@@ -63,6 +64,7 @@ def apply() -> None:
     _profiler_begin_and_end()
     _debug_activities()
     _nvtx()
+    namespace.install()  # torch.ops.hpu, an attribute that PyTorch would make when it is asked for
     optimizers.install()  # a public hook of torch.optim, no patch
     checkpoints.install()  # and one of torch.load
 

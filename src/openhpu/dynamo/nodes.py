@@ -132,13 +132,23 @@ def _takes_constants(node: fx.Node, fixed: set[fx.Node]) -> bool:
     return node in fixed or (node.op == "call_function" and any(v.device.type == "hpu" for v in values_of(node)))
 
 
+def _has_static_shape(node: fx.Node) -> bool:
+    """Whether the operator, whose results may depend on values in size, has one that can't: indices without masks."""
+    if node.target is not torch.ops.aten.index.Tensor:
+        return False
+    indices = [part for part in tree_iter(node.args[1]) if isinstance(part, fx.Node)]
+    kinds = [value.dtype for index in indices for value in values_of(index)]
+    return bool(kinds) and not any(kind in (torch.bool, torch.uint8) for kind in kinds)
+
+
 def why_eager(node: fx.Node, device: torch.device, fixed: frozenset[fx.Node]) -> str | None:
     """Why no capture on `device` can hold the node; None if one may."""
     if node in fixed or node.op == "get_attr":
         return None
     if isinstance(node.target, OpOverload):
         tags = node.target.tags
-        if torch.Tag.data_dependent_output in tags or torch.Tag.dynamic_output_shape in tags:
+        dynamic = torch.Tag.dynamic_output_shape in tags and not _has_static_shape(node)
+        if torch.Tag.data_dependent_output in tags or dynamic:
             return "what it returns depends on values"
     elif isinstance(node.target, HigherOrderOperator) and node.target.name() in _HOST_OPERATORS:
         return "its host code runs in each call"

@@ -7,7 +7,7 @@ import sys
 import types
 from typing import Any
 
-from openhpu import hpu, steps
+from openhpu import hpu, mode, steps
 from openhpu.hpu import _device
 
 
@@ -34,7 +34,7 @@ def keep_out() -> None:
     from torch._dynamo.eval_frame import skip_code
 
     modules = [name for name in sys.modules if name.startswith("openhpu.hpu.") and name != "openhpu.hpu._device"]
-    modules += [f"openhpu.{name}" for name in ("compiled_steps", "dynamo", "events", "mode")]
+    modules += [f"openhpu.{name}" for name in ("compiled_steps", "dynamo", "events")]
     for name in modules:
         trace_rules.add(name)
     constant = (hpu.is_available, hpu.device_count, hpu.is_bf16_supported, hpu.get_device_name)
@@ -47,6 +47,8 @@ def keep_out() -> None:
         else:
             function._torchdynamo_disable = True  # type: ignore[attr-defined]
             skip_code(function.__code__)
+    asked: Any = mode.is_lazy
+    asked._dynamo_marked_constant = True
     # `mark_step` itself is traced, and does nothing then.
     for ends_step in (steps.add_step_closure, steps._end_step):
         marks: Any = ends_step

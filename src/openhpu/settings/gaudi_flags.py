@@ -187,7 +187,8 @@ _HARDWARE = (
     _idle("PT_HABANA_MEM_LOG_LEVEL", "int", 0, "Memory logs.", low=0, high=7),
     _idle("PT_HABANA_MEM_LOG_FILENAME", "text", "habana_log.livealloc.log", "File of the memory logs."),
     _idle("PT_HPU_POOL_LOG_FRAGMENTATION_INFO", "bool", False, "Log the pool's fragmentation."),
-    _idle("PT_HPU_STOCHASTIC_ROUNDING_MODE", "choice", "1", "Stochastic rounding of casts to fp8.",
+    _idle("PT_HPU_STOCHASTIC_ROUNDING_MODE", "choice", "1", "Stochastic rounding of casts to fp8 below the smallest "
+          "normal number; here the mean is right down to 0 in both modes.",
           choices=("0", "1")),
     _idle("PT_HPU_ENABLE_EAGER_CACHE", "bool", False, "Cache of eager operators' programs."),
     _idle("PT_HPU_ENABLE_EAGER_JIT_CACHE", "bool", True, "Cache of eager operators' graphs."),

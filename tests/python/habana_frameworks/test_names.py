@@ -24,6 +24,10 @@ def test_the_imports_of_gaudi_scripts(hpu):
         "habana_frameworks.torch.activity_profiler",
         "habana_frameworks.torch.core",
         "habana_frameworks.torch.core.step_closure",
+        "habana_frameworks.torch.hpex",
+        "habana_frameworks.torch.hpex.kernels",
+        "habana_frameworks.torch.hpex.normalization",
+        "habana_frameworks.torch.hpex.optimizers",
         "habana_frameworks.torch.hpu.graphs",
         "habana_frameworks.torch.hpu.metrics",
         "habana_frameworks.torch.hpu.random",
@@ -99,3 +103,18 @@ def test_the_old_top_level_package(hpu):
 
 def test_the_distribution_that_libraries_look_for():
     assert importlib.metadata.version("habana-torch-plugin").startswith("1.24.")
+
+
+def test_fused_attention_is_a_class_and_a_module(hpu):
+    from habana_frameworks.torch.hpex.kernels import FusedSDPA
+    from habana_frameworks.torch.hpex.kernels.FusedSDPA import is_gqa
+
+    assert isinstance(FusedSDPA, type) and callable(FusedSDPA.apply) and callable(is_gqa)
+
+
+def test_gaudis_operators_are_in_the_dispatcher_where_hpex_is_imported(hpu):
+
+    assert "fp8_gemm_v2" in dir(torch.ops.hpu)
+    assert torch._C._get_schema("hpu::rms_norm", "").name == "hpu::rms_norm"
+    with pytest.raises(AttributeError, match="hpu"):
+        _ = torch.ops.hpu.no_such_operator

@@ -1,0 +1,5 @@
+"""Habana Mixed Precision."""
+
+from openhpu.hmp import convert, disable_casts
+
+__all__ = ["convert", "disable_casts"]

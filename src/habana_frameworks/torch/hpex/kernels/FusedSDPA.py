@@ -1,0 +1,15 @@
+"""Fused attention, and how heads are grouped for it."""
+
+from openhpu.hpex.attention import (
+    FusedSDPA,
+    ModuleFusedSDPA,
+    PySDPA,
+    PySDPAHinted,
+    gqa_input_reshape_fwd,
+    gqa_output_reshape,
+    is_gqa,
+)
+
+__all__ = [
+    "FusedSDPA", "ModuleFusedSDPA", "PySDPA", "PySDPAHinted", "gqa_input_reshape_fwd", "gqa_output_reshape", "is_gqa",
+]  # fmt: skip

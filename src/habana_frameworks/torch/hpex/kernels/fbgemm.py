@@ -1,0 +1,17 @@
+"""fbgemm's functions on sparse features."""
+
+from openhpu.hpex.sparse_features import (
+    bounds_check_indices,
+    expand_into_jagged_permute,
+    permute_1D_sparse_data,
+    permute_2D_sparse_data,
+    split_permute_cat,
+)
+
+__all__ = [
+    "bounds_check_indices",
+    "expand_into_jagged_permute",
+    "permute_1D_sparse_data",
+    "permute_2D_sparse_data",
+    "split_permute_cat",
+]

@@ -1,0 +1,5 @@
+"""Moving averages."""
+
+from openhpu.hpex.movingavrg import FusedEMA
+
+__all__ = ["FusedEMA"]

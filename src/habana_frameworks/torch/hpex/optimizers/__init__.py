@@ -1,0 +1,27 @@
+"""Fused optimizers."""
+
+from openhpu.hpex.optimizers import (
+    Adam,
+    AdamW,
+    FusedAdagrad,
+    FusedAdamW,
+    FusedLamb,
+    FusedLars,
+    FusedResourceApplyMomentum,
+    FusedSGD,
+    SparseAdagrad,
+    SparseSGD,
+)
+
+__all__ = [
+    "Adam",
+    "AdamW",
+    "FusedAdagrad",
+    "FusedAdamW",
+    "FusedLamb",
+    "FusedLars",
+    "FusedResourceApplyMomentum",
+    "FusedSGD",
+    "SparseAdagrad",
+    "SparseSGD",
+]

@@ -1,0 +1,1 @@
+"""Gaudi's own operators, `torch.ops.hpu.*`, each written as PyTorch operators."""

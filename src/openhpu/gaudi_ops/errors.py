@@ -1,0 +1,41 @@
+"""Errors of Gaudi's operators: they name operator, argument, what was given and what is expected."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+
+def check(condition: bool, operator: str, argument: str, given: Any, expected: str) -> None:
+    """Raise RuntimeError unless `condition` holds."""
+    if not condition:
+        raise RuntimeError(f"hpu::{operator}: {argument} is {describe(given)}; expected {expected}.")
+
+
+def describe(value: Any) -> str:
+    """A tensor by dtype, shape and device, a list of tensors by its length, anything else as Python prints it."""
+    if isinstance(value, torch.Tensor):
+        return f"a {str(value.dtype).removeprefix('torch.')} tensor of shape {list(value.shape)} on {value.device}"
+    if isinstance(value, list | tuple) and any(isinstance(part, torch.Tensor) for part in value):
+        return f"a list of {len(value)} tensors"
+    return repr(value)
+
+
+def check_floating(operator: str, **tensors: torch.Tensor) -> None:
+    """Raise RuntimeError for a tensor that does not hold floating-point numbers."""
+    for name, tensor in tensors.items():
+        check(tensor.is_floating_point(), operator, name, tensor, "a floating-point tensor")
+
+
+def check_dims(operator: str, argument: str, tensor: torch.Tensor, *allowed: int) -> None:
+    """Raise RuntimeError unless the tensor's number of dimensions is one of `allowed`."""
+    names = " or ".join(map(str, allowed))
+    check(tensor.dim() in allowed, operator, argument, tensor, f"{names} dimensions")
+
+
+def check_same_length(operator: str, first: str, **lists: list[torch.Tensor]) -> None:
+    """Raise RuntimeError unless every list is as long as the one named `first`."""
+    length = len(lists[first])
+    for name, tensors in lists.items():
+        check(len(tensors) == length, operator, name, tensors, f"{length} tensors, as many as {first}")

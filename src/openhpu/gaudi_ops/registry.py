@@ -1,0 +1,85 @@
+"""The table of operators in the namespace `hpu`: schema, implementation, what it is made of.
+
+Families register their operators here with a decorator, when the first name of `torch.ops.hpu` is asked for. An
+implementation is a function of PyTorch's operators, registered for every backend (CompositeImplicitAutograd): eager
+mode and lazy mode run, and torch.compile traces, what it calls; meta tensors and autograd come from there.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+
+NAMESPACE = "hpu"
+F = TypeVar("F", bound=Callable[..., Any])
+AUTOCAST: Any = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastHPU)  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A row: the schema without its namespace, the function behind it, and the PyTorch operators it calls."""
+
+    schema: str
+    function: Callable[..., Any]
+    made_of: str
+    family: str
+
+    @property
+    def name(self) -> str:
+        """With its overload: `cast_to_fp8_v2.scalar`."""
+        return self.schema.partition("(")[0]
+
+
+OPERATORS: list[Operator] = []
+
+
+def operator(*schemas: str, of: str, autocast: bool = False) -> Callable[[F], F]:
+    """Decorator: the function is the operator of each of `schemas`.
+
+    `of`: what it is made of, for the page of operators. Under torch.autocast its dtypes are those of its arguments;
+    with `autocast`, arguments in float32 are cast to autocast's dtype first, as those of PyTorch's matrix products.
+    """
+
+    def register(function: F) -> F:
+        isolated = _lowered(function) if autocast else _isolated(function)
+        family = function.__module__.rpartition(".")[2]
+        OPERATORS.extend(Operator(schema, isolated, of, family) for schema in schemas)
+        return function
+
+    return register
+
+
+def _isolated(function: F) -> F:
+    """What the operator calls is not autocast: it computes in the dtypes that it chooses."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with torch._C._ExcludeDispatchKeyGuard(AUTOCAST):
+            return function(*args, **kwargs)
+
+    return call  # type: ignore[return-value]
+
+
+def _lowered(function: F) -> F:
+    isolated = _isolated(function)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if torch.is_autocast_enabled("hpu"):
+            dtype = torch.get_autocast_dtype("hpu")
+            args = tuple(lower(arg, dtype) for arg in args)
+            kwargs = {name: lower(arg, dtype) for name, arg in kwargs.items()}
+        return isolated(*args, **kwargs)
+
+    return call  # type: ignore[return-value]
+
+
+def lower(value: Any, dtype: torch.dtype) -> Any:
+    """`value`, in `dtype` if it is a tensor in float32; of a list each."""
+    if isinstance(value, list):
+        return [lower(part, dtype) for part in value]
+    return value.to(dtype) if isinstance(value, torch.Tensor) and value.dtype is torch.float32 else value

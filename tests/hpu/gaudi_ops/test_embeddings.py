@@ -1,0 +1,110 @@
+"""Bags of embeddings, sparse steps and permutations of features, against PyTorch's own forms and loops."""
+
+import pytest
+import torch
+
+ops = torch.ops.hpu
+
+
+def test_sums_of_bags(everywhere):
+    table, indices, offsets = torch.randn(9, 3), torch.tensor([1, 4, 4, 8, 0, 2]), torch.tensor([0, 2, 2, 5, 6])
+    exact = torch.nn.functional.embedding_bag(indices, table.double(), offsets, mode="sum", include_last_offset=True)
+    y = everywhere(lambda *t: ops.embedding_bag_sum(*t, 0), table, indices, offsets, torch.tensor([6, 4]))
+    torch.testing.assert_close(y.double(), exact)
+    y = everywhere(lambda *t: ops.embedding_bag_sum(*t, 0), table, indices, offsets, torch.tensor([5, 4]))
+    torch.testing.assert_close(y[:3].double(), exact[:3])
+    assert (y[3] == 0).all()  # its only index does not count
+
+    def into(out, *t):
+        return ops.embedding_bag_sum_bwd_out(out.clone(), *t, 0)
+
+    out = everywhere(into, torch.ones(6, 3), table, indices, offsets, torch.tensor([6, 4]))
+    torch.testing.assert_close(out[:4].double(), exact)
+    assert (out[4:] == 1).all()
+
+
+@pytest.mark.parametrize("kind", ["sgd", "nesterov", "adagrad"])
+def test_sparse_steps_are_those_of_dense_optimizers(native, kind):
+    torch.manual_seed(0)
+    rows = torch.tensor([4, 1, 7, 0])  # the last does not count
+    weights, moments, grads = torch.randn(9, 3), torch.rand(9, 3), torch.randn(4, 3)
+    parameter = torch.nn.Parameter(weights.double()[rows[:3]])
+    parameter.grad = grads[:3].double()
+    if kind == "adagrad":
+        optimizer = torch.optim.Adagrad([parameter], lr=0.1)
+        optimizer.state[parameter]["sum"] = moments.double()[rows[:3]]
+    else:
+        optimizer = torch.optim.SGD([parameter], lr=0.1, momentum=0.9, nesterov=kind == "nesterov")
+        optimizer.state[parameter]["momentum_buffer"] = moments.double()[rows[:3]]
+    optimizer.step()
+    state = optimizer.state[parameter]
+    expected, expected_moments = weights.double(), moments.double()
+    expected[rows[:3]] = parameter.detach()
+    expected_moments[rows[:3]] = state["sum" if kind == "adagrad" else "momentum_buffer"]
+
+    def work(grads, weights, moments, *more):
+        if kind == "adagrad":
+            return ops.habanaOptimizerSparseAdagrad(grads, weights.clone(), moments.clone(), *more)
+        return ops.habanaOptimizerSparseSgd(grads, weights.clone(), moments.clone(), *more, 0.9, kind == "nesterov")
+
+    result = native(work, grads, weights, moments, rows, torch.tensor([0.1]), torch.tensor([3]))
+    torch.testing.assert_close([t.double() for t in result], [expected, expected_moments], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+def test_features_are_permuted(everywhere, weighted):
+    lengths, order = torch.tensor([[2, 0], [1, 3], [0, 1]]), torch.tensor([2, 0, 1])
+    indices = torch.arange(7) * 10
+    weights = torch.rand(7)
+    parts = iter(indices.split(lengths.flatten().tolist()))
+    segments = [[next(parts) for _ in range(2)] for _ in range(3)]
+    expected = torch.cat([s for feature in order for s in segments[feature]])
+
+    def work(order, lengths, indices, weights):
+        if weighted:
+            return ops.habana_permute_2D_sparse_data(order, lengths, indices, weights)
+        return ops.habana_permute_2D_sparse_data_without_weights(order, lengths, indices)
+
+    new, permuted, *rest = everywhere(work, order, lengths, indices, weights)
+    assert torch.equal(new, lengths[order]) and torch.equal(permuted, expected)
+    if weighted:
+        assert torch.equal(rest[0], weights[expected // 10])
+
+
+def test_segments_are_permuted_and_expanded(native):
+    lengths, order = torch.tensor([2, 3, 1]), torch.tensor([1, 2, 0])
+    new, permuted = native(
+        ops.habana_permute_1D_sparse_data_without_weights, order, lengths, torch.tensor([10, 11, 20, 21, 22, 30])
+    )
+    assert new.tolist() == [3, 1, 2] and permuted.tolist() == [20, 21, 22, 30, 10, 11]
+    source = native(
+        lambda p, i, o: ops.habana_expand_into_jagged_permute(p, i, o, 6), order, torch.tensor([0, 2, 5, 6]),
+        torch.tensor([0, 3, 4, 6]),
+    )  # fmt: skip
+    assert source.tolist() == [2, 3, 4, 5, 0, 1]
+
+
+def test_bad_indices_become_zero_and_are_counted(native):
+    def work(indices, offsets, warning, rows):
+        return ops.habana_bounds_check_indices(indices, offsets, warning, rows, 1, None)
+
+    indices, offsets, warning = native(
+        work, torch.tensor([1, 9, -1, 3, 2]), torch.tensor([0, 2, 3, 5, 9]), torch.tensor([0]), torch.tensor([5, 3])
+    )
+    assert indices.tolist() == [1, 0, 0, 0, 2] and warning.tolist() == [3] and offsets.tolist() == [0, 2, 3, 5, 5]
+
+
+def test_columns_of_features(native):
+    x = torch.arange(12.0).reshape(2, 6)
+    y = native(lambda x, i: ops.habana_split_permute_cat(x, i, 2, 3, 2), x, torch.tensor([2, 0, 1]))
+    assert y.tolist() == [[4.0, 5.0, 0.0, 1.0, 2.0, 3.0], [10.0, 11.0, 6.0, 7.0, 8.0, 9.0]]
+
+
+def test_bad_input():
+    x = torch.ones(4, device="hpu")
+    with pytest.raises(RuntimeError, match=r"input is .*; expected .rows, dimension."):
+        ops.embedding_bag_sum(x, x.int(), x.int(), x.int(), 0)
+    with pytest.raises(RuntimeError, match=r"bounds_check_mode is 0; expected 1"):
+        ops.habana_bounds_check_indices(x.int(), x.int(), x.int(), x.int(), 0, None)
+    with pytest.raises(RuntimeError, match=r"input is .*; expected 2 x 2 x 2 numbers"):
+        ops.habana_split_permute_cat(x, x.int(), 2, 2, 2)

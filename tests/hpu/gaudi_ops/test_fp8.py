@@ -1,0 +1,219 @@
+"""fp8: casts, products, sums and softmaxes, against formulas in float64."""
+
+import itertools
+
+import pytest
+import torch
+
+E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
+ops = torch.ops.hpu
+
+
+def numbers(dtype, limit):
+    """All finite numbers of an fp8 dtype up to `limit`, in order, in float64."""
+    every = torch.arange(256, dtype=torch.uint8).view(dtype).double()
+    return torch.unique(every[every.isfinite() & (every.abs() <= limit)])
+
+
+def nearest(x, dtype, limit):
+    """x, in float64, at the nearest number; ties to the one whose last bit is 0; what is too large at the limit."""
+    table = numbers(dtype, limit)
+    x = x.clamp(-limit, limit)
+    even = table[(table.to(dtype).view(torch.uint8) & 1) == 0]
+    distance = (x.unsqueeze(-1) - table).abs()
+    best, second = distance.topk(2, largest=False).values.unbind(-1)
+    choice = table[distance.argmin(-1)]
+    ties = best == second
+    return torch.where(ties, even[(x.unsqueeze(-1) - even).abs().argmin(-1)], choice)
+
+
+SAMPLES = torch.cat([
+    torch.linspace(-500, 500, 301), torch.linspace(-0.03, 0.03, 301), torch.tensor([0.0, -0.0, 1e-9, 60000.0, -1e30]),
+    torch.tensor([1.0625, 1.1875, 17.0, 19.0, 2.0**-10, 3 * 2.0**-10, 244.0, 232.0]),  # halfway between two numbers
+])  # fmt: skip
+
+
+@pytest.mark.parametrize(("dtype", "limit"), [(E4M3, 240.0), (E5M2, 57344.0)])
+@pytest.mark.parametrize("scale", [None, 0.5, 4.0])
+def test_a_cast_rounds_to_the_nearest_even_number(native, dtype, limit, scale):
+    y, amax = native(lambda x: ops.cast_to_fp8_v2(x, *[] if scale is None else [scale], dtype=dtype), SAMPLES)
+    assert y.dtype is dtype and amax.numel() == 0
+    expected = nearest(SAMPLES.double() * (scale or 1.0), dtype, limit)
+    torch.testing.assert_close(y.double(), expected, rtol=0, atol=0)
+
+
+def test_infinities_become_the_largest_number_and_nan_stays(native):
+    x = torch.tensor([float("inf"), float("-inf"), float("nan")])
+    for dtype, limit in ((E4M3, 240.0), (E5M2, 57344.0)):
+        y = native(lambda x, dtype=dtype: ops.cast_to_fp8_v2(x, dtype=dtype)[0], x).float()
+        assert y[:2].tolist() == [limit, -limit] and y[2].isnan()
+
+
+def test_the_maximum_is_that_of_the_input(everywhere):
+    x = torch.tensor([[1.0, -7.5], [3.0, 2.0]], dtype=torch.bfloat16)
+    y, amax = everywhere(lambda x, s: ops.cast_to_fp8_v2(x, s, False, True, E4M3), x, torch.tensor([2.0]))
+    assert amax.item() == 7.5 and amax.dtype is torch.float32 and amax.shape == ()
+    assert y.float().tolist() == [[2.0, -15.0], [6.0, 4.0]]
+
+
+@pytest.mark.parametrize("scale", [torch.tensor([1.0, 2.0, 4.0]), [1.0, 2.0, 4.0]], ids=["tensor", "list"])
+def test_scales_of_channels(native, scale):
+    x = torch.full((3, 3), 2.0)
+    columns = native(lambda x, s: ops.cast_to_fp8_v2(x, s, dtype=E4M3)[0], x, scale).float()
+    rows = native(lambda x, s: ops.cast_to_fp8_v2(x, s, dtype=E4M3, scale_shape=[3, 1])[0], x, scale).float()
+    assert columns[0].tolist() == [2.0, 4.0, 8.0] == rows[:, 0].tolist()
+    back = native(lambda x, s: ops.cast_from_fp8(x.to(E4M3), s, torch.float32, [3, 1]), x, scale)
+    assert torch.equal(back, rows)
+
+
+def test_stochastic_rounding_is_right_in_the_mean(native):
+    for value in (1.04, 0.3, -5.1, 2.0**-8 * 1.3, 100.3):
+        for dtype in (E4M3, E5M2):
+            x = torch.full((40000,), value)
+            y = native(lambda x, dtype=dtype: ops.cast_to_fp8_v2(x, stochastic_rounding=True, dtype=dtype)[0], x)
+            y = y.double()
+            around = numbers(dtype, 57344.0)
+            below, above = around[around <= value].max(), around[around > value].min()
+            assert set(y.unique().tolist()) == {below.item(), above.item()}
+            deviation = (above - below) / 2 / 40000**0.5
+            assert abs(y.mean() - value) < 5 * deviation
+
+
+def test_every_fp8_number_survives_both_casts(everywhere):
+    x = numbers(E4M3, 240.0).float()
+    there = everywhere(lambda x: ops.cast_from_fp8(ops.cast_to_fp8_v2(x, dtype=E4M3)[0], 0.25, torch.bfloat16), x)
+    assert there.dtype is torch.bfloat16
+    assert torch.equal(there.double(), x.double() / 4)
+
+
+def test_both_formats_at_once_and_casts_into_tensors(native):
+    x = torch.tensor([0.3, 100.0])
+
+    def hybrid(x):
+        return ops.cast_to_fp8_hybrid(x, torch.tensor(2.0, device=x.device), None, False, True)
+
+    e5m2, e4m3, amax = native(hybrid, x)
+    assert (e5m2.dtype, e4m3.dtype, amax.item()) == (E5M2, E4M3, 100.0)
+    torch.testing.assert_close(e5m2.double(), nearest(x.double() * 2, E5M2, 57344.0), rtol=0, atol=0)
+
+    def into(x):
+        out, amax = torch.empty(2, dtype=E4M3, device=x.device), torch.zeros(1, device=x.device)
+        ops.cast_to_fp8(x, None, False, out, amax)
+        return out, amax
+
+    out, amax = native(into, x)
+    assert torch.equal(out.float(), e4m3.float()) and amax.tolist() == [100.0]
+
+
+def operands(trans_a, trans_b, batch=()):
+    torch.manual_seed(3)
+    a, b = torch.randn(*batch, 5, 7), torch.randn(7, 4)
+    a, b = (a * 20).to(E4M3), (b * 20).to(E4M3)
+    return a.transpose(-1, -2).contiguous() if trans_a else a, b.t().contiguous() if trans_b else b
+
+
+@pytest.mark.parametrize(("trans_a", "trans_b"), list(itertools.product([False, True], repeat=2)))
+def test_a_product_of_transposed_operands(native, trans_a, trans_b):
+    a, b = operands(trans_a, trans_b)
+    expected = (a.double().t() if trans_a else a.double()) @ (b.double().t() if trans_b else b.double()) / 8
+    y = native(lambda a, b: ops.fp8_gemm_v2(a, trans_a, b, trans_b, None, torch.float32, 0.5, 0.25), a, b)
+    torch.testing.assert_close(y.double(), expected, rtol=1e-6, atol=1e-5)
+
+
+@pytest.mark.parametrize("batch", [(), (2,), (2, 3)])
+def test_a_product_with_everything(everywhere, batch):
+    a, b = operands(False, True, batch)
+    d, bias = torch.randn(*batch, 5, 4), torch.randn(4)
+    rows, columns = torch.rand(5) + 0.5, torch.rand(4) + 0.5
+    expected = (a.double() @ b.double().t()) * rows.double()[:, None] * columns.double() + bias.double() + d.double()
+
+    def work(a, b, d, bias, rows, columns):
+        return ops.fp8_gemm_v2(a, False, b, True, d, torch.bfloat16, rows, columns, bias, True, [4, 1])
+
+    y = everywhere(work, a, b, d, bias, rows, columns)
+    assert y.dtype is torch.bfloat16
+    assert torch.equal(y, expected.to(torch.bfloat16)) or (y.double() - expected).abs().max() < 2**-7 * expected.max()
+
+
+def test_scales_may_be_lists_and_absent(native):
+    a, b = operands(False, False)
+    exact = a.double() @ b.double()
+    y = native(lambda a, b: ops.fp8_gemm_v2(a, False, b, False, None, torch.float32), a, b)
+    torch.testing.assert_close(y.double(), exact, rtol=1e-6, atol=1e-4)
+    y = native(lambda a, b: ops.fp8_gemm_v2(a, False, b, False, None, torch.float32, [2.0], [1.0, 2.0, 3.0, 4.0]), a, b)
+    torch.testing.assert_close(y.double(), exact * 2 * torch.arange(1.0, 5.0).double(), rtol=1e-6, atol=1e-4)
+
+
+def test_a_product_into_a_tensor(native):
+    a, b = operands(False, False)
+
+    def into(a, b):
+        d = torch.ones(5, 4, device=a.device)
+        out = torch.empty(5, 4, device=a.device)
+        ops.fp8_gemm(a, False, b, False, d, torch.float32, None, None, None, True, out)
+        return out
+
+    torch.testing.assert_close(native(into, a, b).double(), a.double() @ b.double() + 1, rtol=1e-6, atol=1e-4)
+
+
+def test_autocast_changes_no_dtype_of_fp8():
+    a, b = operands(False, False)
+    with torch.autocast("hpu"):
+        y = ops.fp8_gemm_v2(a.to("hpu"), False, b.to("hpu"), False, None, torch.float32)
+    torch.testing.assert_close(y.cpu().double(), a.double() @ b.double(), rtol=1e-6, atol=1e-4)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_a_convolution(native, everywhere, groups):
+    torch.manual_seed(0)
+    x, w = (torch.randn(2, 4, 6, 5) * 9).to(E4M3), (torch.randn(6, 4 // groups, 3, 3) * 9).to(E4M3)
+    bias, scale = torch.randn(6), torch.rand(6) + 0.5
+    exact = torch.nn.functional.conv2d(x.double(), w.double(), None, (1, 2), 1, 1, groups)
+    exact = exact * 0.25 * scale.double()[:, None, None] + bias.double()[:, None, None]
+
+    def work(x, w, bias, scale, quarter):
+        pairs = (1, 2), (1, 1), (1, 1)
+        return ops.conv2d_fp8(x, w, bias, *pairs, groups, torch.float32, quarter, scale)
+
+    y = (everywhere if groups == 1 else native)(work, x, w, bias, scale, torch.tensor(0.25))
+    torch.testing.assert_close(y.double(), exact, rtol=1e-5, atol=1e-3)
+
+
+def test_softmax_and_sum(everywhere):
+    torch.manual_seed(0)
+    x, added = torch.randn(3, 8, dtype=torch.bfloat16), torch.randn(8)
+    exact = torch.softmax(x.double() * 0.5 * 3.0 + added.double(), -1)
+
+    def work(x, added):
+        return ops.softmax_fp8(x, -1, 0.5, 128.0, 3.0, added), ops.softmax_fp8(x, -1, None, None, None, added)
+
+    quantized, plain = everywhere(work, x, added)
+    assert quantized.dtype is E4M3 and plain.dtype is torch.bfloat16
+    assert (quantized.double() - nearest(exact * 128, E4M3, 240.0)).abs().max() <= 8
+    torch.testing.assert_close(plain.double(), torch.softmax(x.double() + added.double(), -1), rtol=1e-2, atol=1e-3)
+    y = x.to(E4M3)
+    total = everywhere(lambda y: ops.sum_fp8(y, [1], True, torch.float32), y)
+    torch.testing.assert_close(total.double(), y.double().sum(1, keepdim=True), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x, q: ops.cast_to_fp8_v2(q, None, False, True), "CastToFp8V2 must have no amax for float8."),
+        (lambda x, q: ops.cast_to_fp8_v2(q, None, dtype=E5M2), r"dtype is torch.float8_e5m2; expected torch.float8_e4"),
+        (lambda x, q: ops.cast_to_fp8_v2(x, None, dtype=torch.int8), "dtype is torch.int8; expected torch.float8_e5m2"),
+        (lambda x, q: ops.cast_to_fp8_v2(x.int()), "input is a int32 tensor of shape .3, 4."),
+        (lambda x, q: ops.cast_to_fp8_v2(x, [1.0, 2.0]), r"scale is a float32 tensor of shape .2. .*broadcasts"),
+        (lambda x, q: ops.cast_to_fp8_v2(x, [1.0, 2.0], scale_shape=[3]), "scale_shape is .3.; expected a shape of 2"),
+        (lambda x, q: ops.cast_from_fp8(x, None, torch.float32), "cast_from_fp8: input is a float32 tensor"),
+        (lambda x, q: ops.fp8_gemm_v2(q, False, q, False, None, torch.float32), r"B is .*; expected 4 rows"),
+        (lambda x, q: ops.fp8_gemm_v2(q, False, q, True, None, torch.int32), "out_dtype is torch.int32"),
+        (lambda x, q: ops.fp8_gemm_v2(q, False, q, True, None, torch.float32, accumulate=True), "D is None; expected"),
+        (lambda x, q: ops.fp8_gemm_v2(q, False, q, True, None, torch.float32, x, x), r"A_scale_inv is .*expected 1"),
+        (lambda x, q: ops.fp8_gemm_v2(q[0], False, q, True, None, torch.float32), r"A is .*; expected two dimensions"),
+    ],
+)
+def test_bad_input(call, message):
+    x = torch.ones(3, 4, device="hpu")
+    with pytest.raises(RuntimeError, match=message):
+        call(x, x.to(E4M3))

@@ -1,0 +1,119 @@
+"""Attention on fp8 operands, against the formula in float64 with the same roundings."""
+
+import math
+
+import pytest
+import torch
+
+ops = torch.ops.hpu
+E4M3 = torch.float8_e4m3fn
+FACTORS = (0.5, 0.25, 2.0, 64.0, 4.0, 1 / 64)  # d_scale of q, k, v; q_scale of s, o; d_scale of s
+
+
+def inputs():
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, heads, 5, 8).to(E4M3) for heads in (4, 2, 2))
+    return q, k, v
+
+
+def rounded(x):
+    return x.clamp(-240, 240).to(E4M3).double()
+
+
+def formula(q, k, v):
+    """Probabilities as they are, and as they are held; the result before its scale."""
+    q, k, v = (t.double() * f for t, f in zip((q, k, v), FACTORS, strict=False))
+    k, v = k.repeat_interleave(2, 1), v.repeat_interleave(2, 1)
+    s = (q @ k.mT * 0.3).masked_fill(torch.ones(5, 5, dtype=torch.bool).triu(1), -math.inf)
+    exact = torch.softmax(s, -1)
+    held = rounded(exact * 64)
+    return exact, held, held / 64 @ v
+
+
+def close(actual, expected):
+    """The same, or next to it in fp8 where the exact number is halfway."""
+    torch.testing.assert_close(actual.double(), expected, rtol=0.13, atol=0.02)
+    assert (actual.double() == expected).double().mean() > 0.97
+
+
+@pytest.mark.parametrize("name", ["fp8_sdpa_fwd", "fp8_sdpa_fwd_non_dropout"])
+def test_forward(everywhere, name):
+    q, k, v = inputs()
+    exact, held, out = formula(q, k, v)
+
+    def work(q, k, v, *scales):
+        return getattr(ops, name)(q, k, v, None, 0.0, 0.3, True, "None", *scales, True, None, "left")
+
+    result, probabilities, keep, amax = everywhere(work, q, k, v, *map(torch.tensor, FACTORS))
+    assert result.dtype is probabilities.dtype is E4M3 and keep.numel() == 0
+    close(probabilities, held)
+    close(result, rounded(out * 4))
+    torch.testing.assert_close(amax.double(), exact.max(), rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("name", ["fp8_sdpa_recomp_fwd", "fp8_sdpa_recomp_fwd_dropout"])
+def test_recomputable_forward_with_numbers_as_scales(native, name):
+    q, k, v = inputs()
+    exact, _, out = formula(q, k, v)
+
+    def work(q, k, v):
+        return getattr(ops, name)(q, k, v, None, 0.0, 0.3, True, False, "fast", *FACTORS, True, True, None, "left")
+
+    result, maximum, reciprocal, seed, amax_s, amax_o = native(work, q, k, v)
+    close(result, rounded(out * 4))
+    assert maximum.shape == reciprocal.shape == (2, 4, 5, 1) and seed.numel() == 0
+    torch.testing.assert_close((amax_s.double(), amax_o.double()), (exact.max(), out.abs().max()), rtol=2e-2, atol=0)
+
+
+def test_without_scales_it_measures_in_bfloat16(native):
+    q, k, v = (t.bfloat16() for t in inputs())
+    exact = torch.softmax(q.double() @ k.repeat_interleave(2, 1).double().mT * 0.3, -1)
+
+    def work(q, k, v):
+        return ops.fp8_sdpa_recomp_fwd(
+            q, k, v, None, 0.0, 0.3, False, False, "None", *[None] * 6, True, True, None, "left"
+        )
+
+    out, *_, amax_s, amax_o = native(work, q, k, v)
+    expected = exact @ v.repeat_interleave(2, 1).double()
+    assert out.dtype is torch.bfloat16
+    torch.testing.assert_close(out.double(), expected, rtol=2**-7, atol=2**-8)
+    torch.testing.assert_close(
+        (amax_s.double(), amax_o.double()), (exact.max(), expected.abs().max()), rtol=1e-2, atol=0
+    )
+
+
+@pytest.mark.parametrize("p", [0.0, 0.3])
+def test_backward(native, p):
+    q, k, v = inputs()
+    grad = torch.randn(2, 4, 5, 8).to(E4M3)
+
+    def work(q, k, v, grad, seed):
+        none = [None] * 6
+        out, probabilities, keep, _ = ops.fp8_sdpa_fwd_dropout_seed(
+            seed, q, k, v, None, p, 0.3, True, "None", *none, False, None, "left"
+        )
+        return keep, ops.fp8_sdpa_bwd(grad, q, k, v, probabilities, keep, True, p, 0.3, *[None] * 8, True, out)
+
+    keep, (*grads, amax) = native(work, q, k, v, grad, torch.tensor([5]))
+    a, b, c = (t.double().requires_grad_() for t in (q, k, v))
+    s = (a @ b.repeat_interleave(2, 1).mT * 0.3).masked_fill(torch.ones(5, 5, dtype=torch.bool).triu(1), -math.inf)
+    s.retain_grad()
+    weights = torch.softmax(s, -1) * (keep / (1 - p) if p else 1.0)
+    (weights @ c.repeat_interleave(2, 1)).backward(grad.double())
+    for actual, expected in zip(grads, (a.grad, b.grad, c.grad), strict=True):
+        assert actual.dtype is torch.bfloat16
+        torch.testing.assert_close(actual.double(), expected, rtol=0.02, atol=0.03)
+    torch.testing.assert_close(amax.double(), s.grad.abs().max() * 0.3, rtol=0.02, atol=0)
+
+
+def test_a_seed_is_a_dropout(native):
+    q, k, v = (t.bfloat16() for t in inputs())
+
+    def work(q, k, v, seed):
+        arguments = (None, 0.4, 0.3, False, True, "None", *[None] * 6, False, False, None, "left")
+        first = ops.fp8_sdpa_recomp_fwd_dropout_seed(seed, q, k, v, *arguments)
+        return first[0], ops.fp8_sdpa_recomp_fwd_dropout_seed(seed, q, k, v, *arguments)[0], first[3]
+
+    first, second, seed = native(work, q, k, v, torch.tensor([7]))
+    assert torch.equal(first, second) and seed.tolist() == [7]

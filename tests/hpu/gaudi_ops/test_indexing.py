@@ -1,0 +1,107 @@
+"""Caches, gathering, products and small functions, against what PyTorch or a loop computes."""
+
+import pytest
+import torch
+
+ops = torch.ops.hpu
+
+
+@pytest.mark.parametrize("as_bytes", [True, False])
+def test_a_cache_is_reordered_between_two_positions(everywhere, as_bytes):
+    cache = torch.randn(8, 2, 6, 3)
+    start, end = torch.tensor([1, 2]), torch.tensor([4, 6])
+    beams = torch.randint(0, 4, (2, 4))
+    given = (beams << torch.tensor([0, 2, 4, 6])).sum(1).to(torch.uint8) if as_bytes else (
+        beams + torch.tensor([[0], [4]])
+    ).reshape(-1)  # fmt: skip
+    expected = cache.clone()
+    for group in range(2):
+        for beam in range(4):
+            part = slice(int(start[group]), int(end[group]))
+            expected[group * 4 + beam, :, part] = cache[group * 4 + int(beams[group, beam]), :, part]
+
+    def work(cache, start, end, beams):
+        copy = cache.clone()
+        ops.kv_reorder_(copy, start, end, beams)
+        return copy, ops.kv_reorder(cache, start, end, beams)
+
+    for result in everywhere(work, cache, start, end, given):
+        assert torch.equal(result, expected)
+
+
+def test_interleaving_and_indexing(native):
+    x = torch.arange(8.0).reshape(8, 1)
+    first, again = native(lambda x: (ops.in_place_interleave(x), ops.in_place_interleave_(x.clone())), x)
+    assert first.flatten().tolist() == [0.0] * 4 + [1.0] * 4 and torch.equal(first, again)
+    indices = [torch.tensor([1, 7], dtype=torch.int32), torch.tensor([0, 0])]
+    assert native(lambda x, i: ops.plain_index(x, i), x, indices).tolist() == [1.0, 7.0]
+
+
+def test_fast_functions_are_exact(native):
+    x = torch.rand(20) + 0.1
+    for name in ("exp", "sqrt", "rsqrt"):
+        result = native(getattr(ops, name + "_fast_math"), x)
+        torch.testing.assert_close(result.double(), getattr(torch, name)(x.double()), rtol=1e-6, atol=0)
+
+
+SHAPES = [((3, 4), (4, 5)), ((4,), (4, 5)), ((2, 3, 4), (4,)), ((2, 1, 3, 4), (6, 4, 5)), ((4,), (4,))]
+
+
+@pytest.mark.parametrize("shapes", SHAPES, ids=str)
+def test_gradients_of_products(native, shapes):
+    torch.manual_seed(0)
+    a, b = torch.randn(shapes[0]), torch.randn(shapes[1])
+    wide = [t.double().requires_grad_() for t in (a, b)]
+    product = torch.matmul(*wide)
+    grad = torch.randn(product.shape)
+    product.backward(grad.double())
+    y, grads = native(lambda g, a, b: (ops.matmul(a, b), ops.matmul_bwd(g, a, b)), grad, a, b)
+    torch.testing.assert_close(y.double(), product.detach(), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close([g.double() for g in grads], [t.grad for t in wide], rtol=1e-5, atol=1e-5)
+
+
+def test_linear_and_masked_products(native):
+    torch.manual_seed(0)
+    x, w, bias, grad = torch.randn(2, 3, 4), torch.randn(5, 4), torch.randn(5), torch.randn(2, 3, 5)
+    wide = [t.double().requires_grad_() for t in (x, w, bias)]
+    exact = torch.nn.functional.linear(*wide)
+    exact.backward(grad.double())
+    y, grads = native(
+        lambda x, w, b, g: (ops.linear(x, w, b), ops.linear_backward(x, g, w, [True, True, True])), x, w, bias, grad
+    )
+    torch.testing.assert_close(y.double(), exact.detach(), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close([g.double() for g in grads], [t.grad for t in wide], rtol=1e-5, atol=1e-5)
+    a, b, c, d = torch.randn(2, 3, 4), torch.randn(2, 5, 4), torch.randn(2, 3, 1), torch.randn(2, 5, 1)
+    y = native(lambda *t: ops.masked_batch_gemm(*t, False, True), a, b, c, d)
+    torch.testing.assert_close(y.double(), (a.double() @ b.double().mT) + c.double() @ d.double().mT)
+
+
+def test_gradients_accumulate_and_autocast_lowers():
+    variables = [torch.zeros(2, device="hpu", requires_grad=True) for _ in range(2)]
+    grads = [torch.ones(2, device="hpu")] * 2
+    ops.accumulate_grads_(variables, grads)
+    ops.accumulate_grads_(variables, grads)
+    assert variables[0].grad.tolist() == [2.0, 2.0] and grads[0].tolist() == [1.0, 1.0]
+    ops.custom_foreach_add_([v.grad for v in variables], grads)
+    assert variables[1].grad.tolist() == [3.0, 3.0]
+    x = torch.ones(2, 2, device="hpu")
+    with torch.autocast("hpu"):
+        assert ops.linear(x, x).dtype is ops.matmul(x, x).dtype is torch.bfloat16
+
+
+def test_copies_are_copies():
+    x = torch.ones(2, device="hpu")
+    for copy in (ops.identity(x), ops.weight_permutation(x)):
+        copy.zero_()
+    assert x.tolist() == [1.0, 1.0]
+
+
+def test_bad_input():
+    cache = torch.ones(8, 1, 2, 1, device="hpu")
+    bound = torch.ones(1, device="hpu", dtype=torch.int32)
+    with pytest.raises(RuntimeError, match=r"beam_idx is .*; expected 2 bytes"):
+        ops.kv_reorder(cache, bound, bound, torch.zeros(3, device="hpu", dtype=torch.uint8))
+    with pytest.raises(RuntimeError, match=r"self is .*; expected a multiple of 4 entries"):
+        ops.in_place_interleave(cache[:3])
+    with pytest.raises(RuntimeError, match=r"indices is .*; expected integer tensors"):
+        ops.plain_index(cache, [cache[:, 0, 0, 0]])

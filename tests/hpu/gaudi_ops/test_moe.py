@@ -1,0 +1,142 @@
+"""Mixtures of experts, against a loop over tokens in float64."""
+
+import pytest
+import torch
+
+ops = torch.ops.hpu
+ACTIVATIONS = {"silu": torch.nn.functional.silu, "gelu": torch.nn.functional.gelu, "relu": torch.relu}
+
+
+def inputs(first=0, permuted=False):
+    torch.manual_seed(0)
+    x = torch.randn(6, 8)
+    routing = torch.randint(0, 4, (6, 2)) + first
+    weights = torch.rand(6, 2)
+    shapes = [(8, 5), (8, 5), (5, 8)]
+    experts = [[torch.randn(s[::-1] if permuted else s) for _ in range(4)] for s in shapes]
+    return x, routing, weights, experts
+
+
+def formula(x, routing, weights, experts, permuted, activation, first=0):
+    """The mixture, and of each expert the largest absolute value before its third weight."""
+    w1, w2, w3 = ([w.double().t() if permuted else w.double() for w in ws] for ws in experts)
+    out, amax = torch.zeros(x.shape, dtype=torch.float64), torch.zeros(len(w1), dtype=torch.float64)
+    for token in range(len(x)):
+        for number, weight in zip(routing[token].tolist(), weights[token].double(), strict=True):
+            i = number - first
+            if 0 <= i < len(w1):
+                inner = ACTIVATIONS[activation](x[token].double() @ w1[i]) * (x[token].double() @ w2[i])
+                amax[i] = max(amax[i], inner.abs().max())
+                out[token] += weight * (inner @ w3[i])
+    return out, amax
+
+
+def together(experts, permuted):
+    return [torch.cat(pair, 0 if permuted else 1) for pair in zip(*experts[:2], strict=True)]
+
+
+@pytest.mark.parametrize("permuted", [False, True])
+@pytest.mark.parametrize("activation", ["silu", "gelu", "relu"])
+def test_each_token_gets_its_experts(native, permuted, activation):
+    x, routing, weights, experts = inputs(3, permuted)
+    y = native(lambda x, r, w, *e: ops.mixture_of_experts(x, r, w, *e, permuted, activation, 3, 6), x, routing, weights,
+               *experts)  # fmt: skip
+    expected = formula(x, routing, weights, experts, permuted, activation, 3)[0]
+    torch.testing.assert_close(y.double(), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_fused_weights_and_a_part_of_the_experts(everywhere):
+    x, routing, weights, experts = inputs(0, True)
+    half = [ws[1:3] for ws in experts]
+
+    def work(x, r, w, w12, w3):
+        return ops.mixture_of_experts(x, r, w, w12, w3, True, "silu", 1, 2)
+
+    y = everywhere(work, x, routing, weights, together(half, True), half[2])
+    expected = formula(x, routing, weights, half, True, "silu", 1)[0]
+    torch.testing.assert_close(y.double(), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_measurements(native, fused):
+    x, routing, weights, experts = inputs()
+    lists = (together(experts, False), experts[2]) if fused else experts
+
+    def work(x, r, w, *e):
+        return ops.mixture_of_experts(x, r, w, *e, False, "silu", 0, 3, True)
+
+    y, amax = native(work, x, routing, weights, *lists)
+    expected = formula(x, routing, weights, experts, False, "silu")
+    torch.testing.assert_close((y.double(), amax.double()), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_gradients_reach_inputs_and_weights():
+    x, routing, weights, experts = inputs()
+    mine = [t.to("hpu").requires_grad_() for t in (x, weights)]
+    theirs = [t.double().requires_grad_() for t in (x, weights)]
+    my_experts = [[w.to("hpu").requires_grad_() for w in ws] for ws in experts]
+    their_experts = [[w.double().requires_grad_() for w in ws] for ws in experts]
+    y = ops.mixture_of_experts(mine[0], routing.to("hpu"), mine[1], *my_experts, False, "silu", 0, 3)
+    y.square().sum().backward()
+    total = 0.0
+    for token in range(6):
+        row = torch.zeros(8, dtype=torch.float64)
+        for slot in range(2):
+            a, b, c = (ws[routing[token, slot]] for ws in their_experts)
+            inner = torch.nn.functional.silu(theirs[0][token] @ a) * (theirs[0][token] @ b)
+            row = row + theirs[1][token, slot] * (inner @ c)
+        total = total + row.square().sum()
+    total.backward()
+    for ours, reference in zip([*mine, *my_experts[0]], [*theirs, *their_experts[0]], strict=True):
+        expected = torch.zeros_like(reference) if reference.grad is None else reference.grad
+        torch.testing.assert_close(ours.grad.cpu().double(), expected, rtol=1e-3, atol=1e-3)
+
+
+def test_bad_input():
+    x, routing, weights, experts = inputs()
+    on_hpu = [t.to("hpu") for t in (x, routing, weights)]
+    experts = [[w.to("hpu") for w in ws] for ws in experts]
+    moe = ops.mixture_of_experts
+    with pytest.raises(RuntimeError, match=r"activation is 'tanh'; expected one of silu, gelu, relu"):
+        moe(*on_hpu, *experts, False, "tanh", 0, 3)
+    with pytest.raises(RuntimeError, match=r"experts_max is 7; expected 3: weights of 4 experts"):
+        moe(*on_hpu, *experts, False, "silu", 0, 7)
+    with pytest.raises(RuntimeError, match=r"w3 is .*; expected 4 tensors, as many as w1"):
+        moe(*on_hpu, experts[0], experts[1], experts[2][:2], False, "silu", 0, 3)
+    with pytest.raises(RuntimeError, match=r"expert_routing_table is a float32 tensor"):
+        moe(on_hpu[0], on_hpu[2], on_hpu[2], *experts, False, "silu", 0, 3)
+    with pytest.raises(RuntimeError, match=r"router_weights is .*; expected a tensor of shape .6, 2."):
+        moe(on_hpu[0], on_hpu[1], on_hpu[2][:, :1], *experts, False, "silu", 0, 3)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("as_numbers", [False, True])
+def test_fp8(native, fused, as_numbers):
+    fp8 = torch.float8_e4m3fn
+    x, routing, weights, experts = inputs()
+    x, experts = x.to(fp8), [[w.to(fp8) for w in ws] for ws in experts]
+    between = [0.05, 0.1, 0.02, 0.04]
+    w1, w2, w3 = ([w.double() * f for w in ws] for ws, f in zip(experts, (0.5, 0.5, 2.0), strict=True))
+    expected = torch.zeros(6, 8, dtype=torch.float64)
+    for token in range(6):
+        for i, weight in zip(routing[token].tolist(), weights[token].double(), strict=True):
+            row = x[token].double() * 0.25
+            inner = torch.nn.functional.silu(row @ w1[i]) * (row @ w2[i])
+            held = (inner / between[i]).clamp(-240, 240).to(fp8).double() * between[i]
+            expected[token] += weight * (held @ w3[i])
+
+    def scale(values):
+        return values if as_numbers else [torch.tensor(value) for value in values]
+
+    scales = [scale([f] * 4) for f in ((0.5, 2.0) if fused else (0.5, 0.5, 2.0))]
+    matrices = (together(experts, False), experts[2]) if fused else experts
+    name = ("fp8_fused_weights" if fused else "fp8") + ("_scalars" if as_numbers else "")
+
+    def work(x, r, w, matrices, first, between, scales):
+        return getattr(ops.mixture_of_experts, name)(
+            x, r, w, *matrices, first, between, *scales, False, "silu", 0, 3, chunk_size=64, total_experts=4
+        )
+
+    y = native(work, x, routing, weights, matrices, scale([0.25])[0], scale(between), scales)
+    assert y.dtype is torch.bfloat16
+    torch.testing.assert_close(y.double(), expected, rtol=2e-2, atol=2e-2)

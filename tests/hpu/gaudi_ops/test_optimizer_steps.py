@@ -1,0 +1,135 @@
+"""Steps of optimizers, against the formulas in float64."""
+
+import pytest
+import torch
+
+ops = torch.ops.hpu
+
+
+def lists(count, positive=()):
+    torch.manual_seed(0)
+    shapes = [(5,), (2, 3)]
+    return [[torch.rand(s) if i in positive else torch.randn(s) for s in shapes] for i in range(count)]
+
+
+def run(native, operator, given, *more):
+    """The lists, copied, after the operator has worked on them on hpu."""
+
+    def work(given, *more):
+        copies = [[t.clone() for t in tensors] for tensors in given]
+        operator(*copies, *more)
+        return copies
+
+    return native(work, given, *more)
+
+
+def close(actual, expected):
+    torch.testing.assert_close([t.double() for t in actual], expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_adamw(native, lazy):
+    grads, weights, first, second = given = lists(4, positive=(3,))
+    decay = 0.98 if lazy else torch.tensor([0.98])
+    more = (torch.tensor([-0.1]), 0.9, 0.99, 1e-6, decay) + (() if lazy else (True,))
+    _, w, m, v = run(native, ops.optimizer_adamw, given, *more)
+    g = [t.double() for t in grads]
+    m64 = [0.9 * a.double() + 0.1 * b for a, b in zip(first, g, strict=True)]
+    v64 = [0.99 * a.double() + 0.01 * b * b for a, b in zip(second, g, strict=True)]
+    close(m, m64)
+    close(v, v64)
+    close(w, [0.98 * a.double() - 0.1 * b / (c.sqrt() + 1e-6) for a, b, c in zip(weights, m64, v64, strict=True)])
+
+
+def test_adamw_through_torch_compile_writes_in_place(everywhere):
+    given = lists(4, positive=(3,))
+
+    def work(given, step, decay):
+        copies = [[t.clone() for t in tensors] for tensors in given]
+        ops.optimizer_adamw(*copies, step, 0.9, 0.99, 1e-6, decay, True)
+        return copies
+
+    result = everywhere(work, given, torch.tensor([-0.1]), torch.tensor([0.98]))
+    assert not torch.equal(result[1][0], given[1][0])
+
+
+def test_averages(native):
+    values, averages = given = lists(2)
+    _, result = run(native, ops.optimizer_ema, given, torch.tensor([0.9]))
+    close(result, [0.9 * a.double() + 0.1 * b.double() for a, b in zip(averages, values, strict=True)])
+
+
+def test_lars(native):
+    params, grads = given = lists(2)
+    _, result = run(native, lambda p, g, lr: ops.optimizer_lars(p, g, [1, 0], 0.001, 0.01, 1e-8, lr), given,
+                    torch.tensor([0.5]))  # fmt: skip
+    p, g = params[0].double(), grads[0].double()
+    trust = 0.001 * p.norm() / (g.norm() + 0.01 * p.norm() + 1e-8)
+    close(result, [0.5 * trust * (g + 0.01 * p), 0.5 * grads[1].double()])
+
+
+@pytest.mark.parametrize("nesterov", [False, True])
+@pytest.mark.parametrize("epoch", [0, 3])
+def test_sgd(native, nesterov, epoch):
+    grads, weights, buffers = given = lists(3)
+    more = (torch.tensor([epoch]), torch.tensor([0.1]), torch.tensor([0.9]), 0.01, 0.2, nesterov)
+    _, w, b = run(native, ops.optimizer_sgd_momentum, given, *more)
+    step = [g.double() + 0.01 * x.double() for g, x in zip(grads, weights, strict=True)]
+    b64 = step if epoch == 0 else [0.9 * x.double() + 0.8 * s for x, s in zip(buffers, step, strict=True)]
+    used = [s + 0.9 * x for s, x in zip(step, b64, strict=True)] if nesterov else b64
+    close(b, b64)
+    close(w, [x.double() - 0.1 * u for x, u in zip(weights, used, strict=True)])
+    _, w = run(native, ops.optimizer_sgd, given[:2], torch.tensor([0.1]), 0.01, 0.0, 0.0, False)
+    close(w, [x.double() - 0.1 * s for x, s in zip(weights, step, strict=True)])
+
+
+def test_momentum_and_adagrad(native):
+    first, second = lists(2)
+    mixed = [first[0], second[0]]
+    (w, b), _ = run(native, lambda p, d: ops.optimizer_resource_apply_momentum(p, d, 0.9), [mixed, [first[0]]])
+    expected = 0.9 * second[0].double() - first[0].double()
+    close([w, b], [first[0].double() + expected, expected])
+    grads, weights, sums = given = lists(3, positive=(2,))
+    more = (torch.tensor([2]), torch.tensor([0.1]), 0.0, 0.5, 1e-10)
+    _, w, s = run(native, ops.habanaOptimizerFusedAdagrad, given, *more)
+    total = [x.double() + g.double() ** 2 for x, g in zip(sums, grads, strict=True)]
+    close(s, total)
+    close(
+        w, [x.double() - 0.05 * g.double() / (t.sqrt() + 1e-10) for x, g, t in zip(weights, grads, total, strict=True)]
+    )
+
+
+def test_lamb(native):
+    grads, weights, first, second = given = lists(4, positive=(3,))
+
+    def work(grads, weights, first, second, step):
+        norms = [[torch.zeros(1, device=t.device) for t in weights] for _ in range(2)]
+        steps = [torch.zeros_like(t) for t in weights]
+        clip = ops.optimizer_lamb_fused_norm(grads, 1.5)
+        one = torch.tensor([0.1], device=clip.device), torch.tensor([0.01], device=clip.device)
+        ops.optimizer_lamb_phase1(grads, weights, first, second, *norms, steps, clip, 1, 0.9, 0.99, 1e-6, *one, 0.05)
+        ops.optimizer_lamb_phase2(weights, norms[1], norms[0], steps, step, 0.05, False)
+
+    _, w, m, v = run(native, work, given, torch.tensor([-0.1]))
+    norm = torch.cat([g.double().flatten() for g in grads]).norm()
+    g = [t.double() / max(1.0, norm / 1.5) for t in grads]
+    m64 = [0.9 * a.double() + 0.1 * b for a, b in zip(first, g, strict=True)]
+    v64 = [0.99 * a.double() + 0.01 * b * b for a, b in zip(second, g, strict=True)]
+    close(m, m64)
+    close(v, v64)
+    expected = []
+    for x, a, b in zip(weights, m64, v64, strict=True):
+        step = (a / 0.1) / ((b / 0.01).sqrt() + 1e-6) + 0.05 * x.double()
+        expected.append(x.double() - 0.1 * x.double().norm() / step.norm() * step)
+    close(w, expected)
+
+
+def test_bad_input():
+    one = [torch.ones(2, device="hpu")]
+    step = torch.ones(1, device="hpu")
+    with pytest.raises(RuntimeError, match=r"weight_vec is .*; expected 1 tensors, as many as gradient_vec"):
+        ops.optimizer_adamw(one, [], one, one, step, 0.9, 0.9, 1e-6, step, True)
+    with pytest.raises(RuntimeError, match=r"neg_step_t is .*; expected one number"):
+        ops.optimizer_adamw(one, one, one, one, torch.ones(2, device="hpu"), 0.9, 0.9, 1e-6, step, True)
+    with pytest.raises(RuntimeError, match=r"params_momentum_buf_list is .*; expected 2 tensors"):
+        ops.optimizer_resource_apply_momentum(one, one, 0.9)

@@ -1,0 +1,88 @@
+"""Random operators with seed tensors: what the seed says, with the right moments."""
+
+import pytest
+import torch
+
+ops = torch.ops.hpu
+N = 20000
+
+
+def seed(value):
+    return torch.tensor([value], dtype=torch.int32)
+
+
+def test_a_seed_says_it_all(native, everywhere):
+    def work(s):
+        return ops.habana_rand(s, [100]), ops.habana_randint(s, 0, 1000, [100])
+
+    first = everywhere(work, seed(3))
+    second = native(work, seed(4))
+    assert all(not torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def test_uniform_numbers_fill_their_range_evenly(native):
+    x = native(lambda s: ops.habana_rand(s, [N]), seed(1)).double()
+    assert 0 <= x.min() < 0.001 and 0.999 < x.max() < 1
+    counts = torch.histc(x, 20, 0, 1)
+    assert ((counts - N / 20) ** 2 / (N / 20)).sum() < 60  # chi-squared, 19 degrees of freedom
+    assert abs(torch.corrcoef(torch.stack((x[:-1], x[1:])))[0, 1]) < 5 / N**0.5
+    like = torch.empty(N, dtype=torch.bfloat16)
+    y = native(lambda s, t: ops.habana_uniform(s, t, -2.0, 4.0), seed(1), like)
+    assert y.dtype is torch.bfloat16 and abs(y.double().mean() - 1) < 0.1
+
+
+def test_normal_numbers(native):
+    x = native(lambda s: ops.habana_randn(s, [N // 2, 2]), seed(1)).double()
+    assert x.shape == (N // 2, 2) and abs(x.mean()) < 0.05 and abs(x.var() - 1) < 0.05
+    assert abs((x**3).mean()) < 0.1 and abs((x**4).mean() - 3) < 0.3
+
+
+def test_integers_permutations_and_bernoulli(native):
+    x = native(lambda s: ops.habana_randint(s, -3, 4, [N]), seed(2))
+    assert x.dtype is torch.int64
+    assert (torch.bincount(x + 3, minlength=7) > N / 7 * 0.9).all() and x.min() == -3 and x.max() == 3
+    order = native(lambda s: ops.habana_randperm(s, 100), seed(2))
+    assert torch.equal(order.sort().values, torch.arange(100)) and not torch.equal(order, torch.arange(100))
+    p = torch.full((N,), 0.3)
+    for result in native(
+        lambda s, p: (ops.habana_bernoulli(s, p), ops.habana_bernoulli(s, p, 0.3), ops.habana_bernoulli(s, p, p)),
+        seed(2), p,
+    ):  # fmt: skip
+        assert abs(result.double().mean() - 0.3) < 0.02 and result.dtype is torch.float32
+
+
+def test_dropout(native):
+    x = torch.ones(N)
+    y, keep = native(lambda s, x: ops.habana_native_dropout(s, x, 0.25, True), seed(2), x)
+    assert torch.equal(y, keep / 0.75) and abs(keep.double().mean() - 0.75) < 0.02
+    y, keep = native(lambda s, x: ops.habana_native_dropout(s, x, 0.25, False), seed(2), x)
+    assert torch.equal(y, x) and keep.all()
+
+
+@pytest.mark.parametrize("replacement", [True, False])
+def test_multinomial(native, replacement):
+    weights = torch.tensor([0.1, 0.0, 0.6, 0.3]).expand(N, 4).contiguous()
+    x = native(lambda s, w: ops.habana_multinomial(s, w, 2, replacement), seed(5), weights)
+    first = torch.bincount(x[:, 0], minlength=4).double() / N
+    torch.testing.assert_close(first, weights[0].double(), rtol=0, atol=0.02)
+    assert (x[:, 0] != x[:, 1]).all() != replacement
+
+
+def test_generated_seeds(native):
+    x = native(lambda s, c: ops.habana_seed_generator(s, c, 5), seed(1), seed(0))
+    y = native(lambda s, c: ops.habana_seed_generator(s, c, 5), seed(1), seed(1))
+    assert x.dtype is torch.int32 and len({*x.tolist(), *y.tolist()}) == 10 and (x >= 0).all()
+    torch.manual_seed(0)
+    drawn = ops.habana_random_seed(torch.ones(1, device="hpu"))
+    torch.manual_seed(0)
+    assert torch.equal(drawn, ops.habana_random_seed(torch.ones(1, device="hpu")))
+
+
+def test_bad_input():
+    s = seed(1).to("hpu")
+    with pytest.raises(RuntimeError, match=r"high is 3; expected more than low, 3"):
+        ops.habana_randint(s, 3, 3, [2])
+    with pytest.raises(RuntimeError, match=r"num_samples is 3; expected at most 2"):
+        ops.habana_multinomial(s, torch.ones(2, device="hpu"), 3)
+    with pytest.raises(RuntimeError, match=r"p is 2.0; expected a probability"):
+        ops.habana_native_dropout(s, torch.ones(2, device="hpu"), 2.0, True)

@@ -1,0 +1,86 @@
+"""Rotary position embeddings, against complex numbers in float64."""
+
+import pytest
+import torch
+
+ops = torch.ops.hpu
+
+
+def tables(positions, size):
+    torch.manual_seed(0)
+    angle = torch.rand(positions, size // 2) * 6
+    return angle, angle.cos(), angle.sin()
+
+
+def turned(x, angle, mode):
+    """x, whose pairs of coordinates are complex numbers, times exp(i angle)."""
+    x = x.double()
+    pairs = (
+        torch.complex(*x.chunk(2, -1)) if mode == 0 else torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous())
+    )
+    y = pairs * torch.polar(torch.ones_like(angle.double()), angle.double())
+    return torch.cat((y.real, y.imag), -1) if mode == 0 else torch.view_as_real(y).flatten(-2)
+
+
+def widened(table, mode):
+    return torch.cat((table, table), -1) if mode == 0 else table.repeat_interleave(2, -1)
+
+
+@pytest.mark.parametrize("mode", [0, 1])
+@pytest.mark.parametrize("half", [False, True])
+def test_positions_from_an_offset(everywhere, mode, half):
+    angle, cos, sin = tables(9, 8)
+    x = torch.randn(2, 3, 5, 8)
+    if not half:
+        cos, sin = widened(cos, mode), widened(sin, mode)
+    y = everywhere(lambda x, s, c: ops.rotary_pos_embedding(x, s, c, None, 2, mode), x, sin, cos)
+    torch.testing.assert_close(y.double(), turned(x, angle[2:7], mode), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dimensions", [2, 4])
+def test_positions_by_index(everywhere, dimensions):
+    angle, cos, sin = tables(9, 8)
+    x, ids = torch.randn(2, 3, 5, 8, dtype=torch.bfloat16), torch.randint(0, 9, (2, 5))
+    cos, sin = widened(cos, 0), widened(sin, 0)
+    if dimensions == 4:
+        cos, sin = cos[None, None], sin[None, None]
+    y = everywhere(lambda x, s, c, i: ops.rotary_pos_embedding(x, s, c, i, 0, 0), x, sin, cos, ids)
+    assert y.dtype is torch.bfloat16
+    expected = turned(x, angle[ids][:, None], 0)
+    assert ((y.double() - expected).abs() <= 2**-8 * expected.abs() + 1e-6).all()
+
+
+def test_a_table_that_broadcasts_as_it_is(native):
+    angle, cos, sin = tables(5, 8)
+    x = torch.randn(2, 5, 3, 8)  # [batch, length, heads, dimension], as vLLM has it
+    y = native(lambda x, s, c: ops.rotary_pos_embedding(x, s[None, :, None], c[None, :, None], None, 0, 0), x, sin, cos)
+    torch.testing.assert_close(y.double(), turned(x, angle[None, :, None], 0), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", [0, 1])
+def test_the_backward_turns_back(native, mode):
+    angle, cos, sin = tables(5, 8)
+    grad = torch.randn(2, 3, 5, 8)
+    y = native(lambda g, s, c: ops.rotary_pos_embedding_backward(g, s, c, None, 0, mode), grad, sin, cos)
+    torch.testing.assert_close(y.double(), turned(grad, -angle, mode), rtol=1e-5, atol=1e-6)
+    x = torch.randn(2, 3, 5, 8, device="hpu", requires_grad=True)
+    ops.rotary_pos_embedding(x, sin.to("hpu"), cos.to("hpu"), None, 0, mode).backward(grad.to("hpu"))
+    torch.testing.assert_close(x.grad.cpu(), y)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((torch.ones(1, 2, 5, 7), 9, None, 0, 0), r"input is .*; expected an even last dimension"),
+        ((torch.ones(1, 2, 5, 8), 4, None, 0, 0), r"cos is .*; expected 5 positions"),
+        ((torch.ones(1, 2, 5, 8), 6, None, 2, 0), r"cos is .*; expected 7 positions"),
+        ((torch.ones(1, 2, 5, 8), 9, None, 0, 2), "mode is 2; expected 0"),
+        ((torch.ones(1, 2, 5, 12), 9, None, 0, 0), r"cos is .*; expected a last dimension of 12"),
+        ((torch.ones(1, 2, 5, 8), 9, torch.zeros(5, dtype=torch.int64), 0, 0), r"position_ids is .*batch, 5"),
+    ],
+)
+def test_bad_input(arguments, message):
+    x, positions, ids, offset, mode = arguments
+    table = torch.ones(positions, 8, device="hpu")
+    with pytest.raises(RuntimeError, match=message):
+        ops.rotary_pos_embedding(x.to("hpu"), table, table, None if ids is None else ids.to("hpu"), offset, mode)

@@ -1,0 +1,85 @@
+"""Softmaxes, against formulas in float64."""
+
+import math
+
+import pytest
+import torch
+
+ops = torch.ops.hpu
+
+
+def softmax(x, seen=None):
+    """Over the last dimension; a row that sees nothing is 0."""
+    x = x if seen is None else x.masked_fill(~seen, -math.inf)
+    e = torch.where(x == -math.inf, 0.0, (x - x.amax(-1, keepdim=True).nan_to_num(neginf=0.0)).exp())
+    total = e.sum(-1, keepdim=True)
+    return torch.where(total == 0, 0.0, e / total)
+
+
+@pytest.fixture
+def x():
+    torch.manual_seed(0)
+    return torch.randn(4, 2, 5, 5)
+
+
+def close(actual, expected):
+    torch.testing.assert_close(actual.double(), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("boolean", [False, True])
+def test_masked(everywhere, x, boolean):
+    mask = torch.rand(4, 1, 5, 5) > 0.3 if boolean else torch.randn(4, 1, 5, 5)
+    mask[..., 0] = True
+    expected = softmax(x.double() * 0.5, mask) if boolean else softmax(x.double() * 0.5 + mask.double())
+    close(everywhere(lambda x, m: ops.scaled_masked_softmax(x, m, 0.5), x, mask), expected)
+
+
+def test_triangular_in_two_steps(everywhere, x):
+    def work(x):
+        y, reciprocal, maximum = ops.scaled_triangular_softmax_retain(x, 0.5)
+        return ops.scaled_triangular_softmax(x, 0.5), y, ops.scaled_triangular_softmax(x, 0.5, reciprocal, maximum)
+
+    expected = softmax(x.double() * 0.5, torch.ones(5, 5, dtype=torch.bool).tril())
+    for result in everywhere(work, x):
+        close(result, expected)
+
+
+def test_triangular_within_sequences(native, x):
+    start_end = torch.tensor([[0, 3], [2, 5]])
+    columns = torch.arange(5)
+    inside = (columns >= start_end[:, :1]) & (columns < start_end[:, 1:])
+    seen = inside.repeat_interleave(2, 0)[:, None, None] & torch.ones(5, 5, dtype=torch.bool).tril()
+    y = native(lambda x, s: ops.scaled_masked_triangular_softmax(x, s, 0.5, 2, True, 0, torch.float32), x, start_end)
+    close(y, softmax(x.double() * 0.5, seen))
+
+
+def test_custom_and_ragged(native, x):
+    close(native(lambda x: ops.custom_softmax(x, 1), x), softmax(x.double()))
+    counts = torch.tensor([1, 5, 3, 2])
+    valid = torch.arange(5) < counts.reshape(4, 1, 1, 1)
+    close(native(lambda x, c: ops.ragged_softmax(x, -1, False, c), x, counts), softmax(x.double(), valid))
+
+
+def test_blocks_add_up_to_the_attention_of_their_sequence(everywhere):
+    torch.manual_seed(0)
+    attn, bias, value = torch.randn(5, 2, 1, 1, 4), torch.randn(5, 1, 1, 1, 4), torch.randn(5, 2, 1, 4, 3)
+    groups = torch.tensor([0, 1, 0, -1, 1])
+
+    def work(attn, bias, value, groups):
+        e, maximum, sums = ops.block_softmax(attn, bias, groups)
+        adjustment = ops.block_softmax_adjustment(maximum, sums, groups, 2, [5, 2, 1, 1, 1])
+        return (e @ value) * adjustment
+
+    y = everywhere(work, attn, bias, value, groups).double()
+    for sequence in (0, 1):
+        blocks = (groups == sequence).nonzero().flatten()
+        scores = torch.cat([(attn + bias)[b] for b in blocks], -1).double()
+        exact = torch.softmax(scores, -1) @ torch.cat([value[b] for b in blocks], -2).double()
+        close(y[blocks].sum(0), exact)
+
+
+def test_bad_input(x):
+    with pytest.raises(RuntimeError, match=r"start_end is .*; expected 4 / grouped_batch_size pairs"):
+        ops.scaled_masked_triangular_softmax(x.to("hpu"), torch.zeros(3, 2, device="hpu"), 1.0, 2, True, 0)
+    with pytest.raises(RuntimeError, match=r"block_sums is .*; expected shape"):
+        ops.block_softmax_adjustment(x.to("hpu"), x.to("hpu")[:1], torch.zeros(4, device="hpu"), 1)

@@ -1,0 +1,127 @@
+"""Optimizers that step lists: their PyTorch counterparts' numbers, or those of the published formula."""
+
+import pytest
+import torch
+
+from openhpu.hpex import optimizers
+
+SHAPES = ((4, 3), (7,))
+
+
+def train(make, steps=4, device="hpu", dtype=torch.float32):
+    """Parameters after steps with gradients that are the same each time."""
+    torch.manual_seed(0)
+    params = [torch.nn.Parameter(torch.randn(s).to(device, dtype)) for s in SHAPES]
+    optimizer = make(params)
+    for _ in range(steps):
+        for p in params:
+            p.grad = torch.randn(p.shape).to(device, dtype)
+        optimizer.step()
+    return [p.detach().cpu().double() for p in params]
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("SGD", {"lr": 0.1}),
+        ("SGD", {"lr": 0.1, "weight_decay": 0.1}),
+        ("SGD", {"lr": 0.1, "momentum": 0.9, "dampening": 0.2}),
+        ("SGD", {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.1}),
+        ("Adagrad", {"lr": 0.1, "lr_decay": 0.1, "weight_decay": 0.1, "initial_accumulator_value": 0.5}),
+    ],
+)
+def test_pytorchs(counted, name, options):
+    with counted() as difference:
+        mine = train(lambda p: getattr(optimizers, "Fused" + name)(p, **options))
+    assert difference["ops_fallback"] == 0
+    theirs = train(lambda p: getattr(torch.optim, name)(p, **options), device="cpu", dtype=torch.float64)
+    torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["Adam", "AdamW"])
+def test_marking_optimizers(name):
+    mine = train(lambda p: getattr(optimizers, name)(p, lr=0.1))
+    theirs = train(lambda p: getattr(torch.optim, name)(p, lr=0.1), device="cpu", dtype=torch.float64)
+    torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_momentum_as_tensorflow_has_it():
+    mine = train(lambda p: optimizers.FusedResourceApplyMomentum(p, lr=0.1, momentum=0.9))
+    theirs = train(lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9), device="cpu", dtype=torch.float64)
+    torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("decay", "use_lamb"), [(0.05, False), (0.0, True), (0.0, False)])
+def test_lamb(decay, use_lamb):
+    mine = train(lambda p: optimizers.FusedLamb(p, lr=0.1, weight_decay=decay, use_lamb=use_lamb, max_grad_norm=2.0))
+    torch.manual_seed(0)
+    params = [torch.randn(s).double() for s in SHAPES]
+    moments = [(torch.zeros_like(p), torch.zeros_like(p)) for p in params]
+    for step in range(1, 5):
+        grads = [torch.randn(p.shape).double() for p in params]
+        norm = torch.cat([g.flatten() for g in grads]).norm()
+        for p, g, (m, v) in zip(params, grads, moments, strict=True):
+            g = g / max(1.0, norm / 2.0)
+            m.mul_(0.9).add_(0.1 * g)
+            v.mul_(0.999).add_(0.001 * g * g)
+            update = m / (1 - 0.9**step) / ((v / (1 - 0.999**step)).sqrt() + 1e-6) + decay * p
+            trust = p.norm() / update.norm() if decay or use_lamb else 1.0
+            p.sub_(0.1 * trust * update)
+    torch.testing.assert_close(mine, params, rtol=1e-4, atol=1e-5)
+
+
+def test_lars_scales_gradients_and_gives_the_weight_decay_back():
+    def make(params):
+        sgd = torch.optim.SGD(params, lr=0.1, weight_decay=0.01)
+        return optimizers.FusedLars(sgd, [1, 0], eeta=0.01)
+
+    mine = train(make, steps=2)
+    torch.manual_seed(0)
+    params = [torch.randn(s).double() for s in SHAPES]
+    for _ in range(2):
+        grads = [torch.randn(p.shape).double() for p in params]
+        trust = 0.01 * params[0].norm() / (grads[0].norm() + 0.01 * params[0].norm() + 1e-8)
+        params[0].sub_(0.1 * trust * (grads[0] + 0.01 * params[0]))
+        params[1].sub_(0.1 * grads[1])
+    torch.testing.assert_close(mine, params, rtol=1e-5, atol=1e-6)
+    parameter = torch.nn.Parameter(torch.ones(2, device="hpu"))
+    wrapped = make([parameter, torch.nn.Parameter(torch.ones(2, device="hpu"))])
+    wrapped.zero_grad()
+    wrapped.step()
+    assert wrapped.param_groups[0]["weight_decay"] == 0.01
+
+
+@pytest.mark.parametrize("name", ["SparseSGD", "SparseAdagrad"])
+def test_sparse_gradients(name):
+    def table(sparse):
+        torch.manual_seed(0)
+        return torch.nn.Embedding(8, 3, sparse=sparse)
+
+    mine, theirs = table(True).to("hpu"), table(False).double()
+    batches = [torch.tensor([1, 5, 5]), torch.tensor([5, 0, 1])]
+    ours = getattr(optimizers, name)(mine.parameters(), lr=0.1)
+    if name == "SparseAdagrad":
+        reference = torch.optim.Adagrad(theirs.parameters(), lr=0.1)
+    else:
+        reference = torch.optim.SGD(theirs.parameters(), lr=0.1)
+    for batch in batches:
+        for model, optimizer, device in ((mine, ours, "hpu"), (theirs, reference, "cpu")):
+            optimizer.zero_grad()
+            model(batch.to(device)).square().sum().backward()
+            optimizer.step()
+    torch.testing.assert_close(mine.weight.detach().cpu().double(), theirs.weight.detach(), rtol=1e-5, atol=1e-6)
+
+
+def test_bad_input():
+    p = [torch.nn.Parameter(torch.ones(2, device="hpu"))]
+    with pytest.raises(ValueError, match=r"FusedSGD: lr is -1; expected"):
+        optimizers.FusedSGD(p, lr=-1)
+    with pytest.raises(ValueError, match=r"nesterov is True"):
+        optimizers.FusedSGD(p, nesterov=True)
+    with pytest.raises(RuntimeError, match=r"amsgrad is True; expected False"):
+        optimizers.FusedLamb(p, amsgrad=True)
+    with pytest.raises(ValueError, match=r"skip_mask has 2 numbers; expected 1"):
+        optimizers.FusedLars(torch.optim.SGD(p, lr=0.1), [1, 0])
+    p[0].grad = torch.ones(2, device="hpu")
+    with pytest.raises(RuntimeError, match=r"a gradient is dense; expected sparse ones"):
+        optimizers.SparseSGD(p).step()

@@ -1,0 +1,129 @@
+"""hpex.kernels.FusedSDPA and its relatives, against the formula in float64."""
+
+import math
+
+import pytest
+import torch
+
+from openhpu.hpex.attention import FusedSDPA, ModuleFusedSDPA, PySDPA, gqa_input_reshape_fwd, gqa_output_reshape, is_gqa
+
+
+def inputs(*shape, key_heads=None):
+    torch.manual_seed(0)
+    kv = (shape[0], key_heads or shape[1], *shape[2:])
+    return torch.randn(shape), torch.randn(kv), torch.randn(kv)
+
+
+def formula(q, k, v, seen=None, sinks=None, scale=None):
+    q, k, v = (t.double() for t in (q, k, v))
+    k, v = (t.repeat_interleave(q.shape[1] // k.shape[1], 1) for t in (k, v))
+    s = q @ k.mT * (scale or 1 / math.sqrt(q.shape[-1]))
+    if seen is not None:
+        s = s.masked_fill(~seen, -math.inf)
+    if sinks is None:
+        return torch.softmax(s, -1) @ v
+    column = sinks.double().reshape(-1, 1, 1).expand(*s.shape[:-1], 1)
+    return torch.softmax(torch.cat((s, column), -1), -1)[..., :-1] @ v
+
+
+def on_hpu(*tensors):
+    return [t.to("hpu") for t in tensors]
+
+
+def close(actual, expected):
+    torch.testing.assert_close(actual.cpu().double(), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("key_heads", [4, 2])
+def test_all_positional_arguments(counted, key_heads):
+    q, k, v = inputs(2, 4, 5, 8, key_heads=key_heads)
+    arguments = (None, 0.0, True, 0.4, "fast", True, None, "left", False, False, None, None)
+    with counted() as difference:
+        out = FusedSDPA.apply(*on_hpu(q, k, v), *arguments)
+        torch.hpu.synchronize()
+    assert difference["ops_fallback"] == 0
+    assert difference["ops_issued"] + difference["ops_waited"] <= 2  # one operator, and its rehearsal
+    close(out, formula(q, k, v, torch.ones(5, 5, dtype=torch.bool).tril(), scale=0.4))
+    close(ModuleFusedSDPA()(*on_hpu(q, k, v)), formula(q, k, v))
+    close(PySDPA(*on_hpu(q, k, v), is_causal=True, scale=0.4), out.cpu().double())
+
+
+def test_it_trains_as_pytorchs_operator():
+    q, k, v = (t.to("hpu").requires_grad_() for t in inputs(1, 2, 5, 8))
+    FusedSDPA.apply(q, k, v, None, 0.0, True).square().sum().backward()
+    mine = [t.grad.clone() for t in (q, k, v)]
+    for t in (q, k, v):
+        t.grad = None
+    torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True).square().sum().backward()
+    torch.testing.assert_close(mine, [t.grad for t in (q, k, v)])
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_padded_lengths(side):
+    q, k, v = inputs(2, 2, 5, 8)
+    lengths, columns = torch.tensor([3, 5]), torch.arange(5)
+    valid = columns < lengths[:, None] if side == "right" else columns >= 5 - lengths[:, None]
+    seen = valid[:, None, None] & torch.ones(5, 5, dtype=torch.bool).tril()
+    out = FusedSDPA.apply(*on_hpu(q, k, v), None, 0.0, True, None, "fast", None, lengths.to("hpu"), side)
+    assert out.isfinite().all()
+    rows = seen.any(-1)[:, 0]  # of which a query sees something
+    close(out.transpose(1, 2)[rows.to("hpu")], formula(q, k, v, seen).transpose(1, 2)[rows])
+
+
+@pytest.mark.parametrize("window", [(2, 0), (1, 1), (-1, 1)])
+@pytest.mark.parametrize("with_sinks", [False, True])
+def test_windows_and_sinks(window, with_sinks):
+    q, k, v = inputs(2, 4, 6, 8, key_heads=2)
+    sinks = torch.randn(4) if with_sinks else None
+    distance = torch.arange(6) - torch.arange(6)[:, None]
+    seen = distance <= window[1]
+    if window[0] >= 0:
+        seen &= distance >= -window[0]
+    more = (None, None, "left", False, False, window, None if sinks is None else sinks.to("hpu"))
+    close(FusedSDPA.apply(*on_hpu(q, k, v), None, 0.0, False, None, "None", *more), formula(q, k, v, seen, sinks))
+
+
+def test_more_results():
+    q, k, v = inputs(1, 2, 16, 8)
+    options = {"return_dropout_mask": True, "return_attn_probs": True}
+    out, keep, probabilities = FusedSDPA.apply(*on_hpu(q, k, v), None, 0.5, **options)
+    exact = torch.softmax(q.double() @ k.double().mT / math.sqrt(8), -1)
+    close(probabilities, exact)
+    close(out, exact * keep.cpu() * 2 @ v.double())
+
+
+def test_five_dimensions():
+    q, k, v = inputs(2, 4, 5, 8, key_heads=2)
+    assert is_gqa(q, k) and not is_gqa(q, q)
+    mask = torch.rand(2, 1, 5, 5) > 0.3
+    mask[..., 0] = True
+    *grouped, wide = gqa_input_reshape_fwd(*on_hpu(q, k, v), mask.to("hpu"))
+    out = gqa_output_reshape(FusedSDPA.apply(*grouped, wide))
+    close(out, formula(q, k, v, mask))
+
+
+def test_autocast():
+    q, k, v = on_hpu(*inputs(1, 2, 5, 8))
+    with torch.autocast("hpu"):
+        assert FusedSDPA.apply(q, k, v).dtype is torch.bfloat16
+        assert FusedSDPA.apply(q, k, v, return_attn_probs=True)[0].dtype is torch.bfloat16
+
+
+def test_it_is_one_graph_of_torch_compile(compiled_graphs):
+    q, k, v = on_hpu(*inputs(1, 4, 5, 8, key_heads=2))
+    f = torch.compile(
+        lambda *t: FusedSDPA.apply(*t, None, 0.0, True, None, "fast"), backend="hpu_backend", fullgraph=True
+    )
+    for _ in range(2):
+        torch.testing.assert_close(f(q, k, v), FusedSDPA.apply(q, k, v, None, 0.0, True))
+    assert len(compiled_graphs) == 1 and not compiled_graphs[0].layout.eager
+
+
+def test_bad_input():
+    q, k, v = on_hpu(*inputs(2, 2, 5, 8))
+    with pytest.raises(RuntimeError, match=r"softmax_mode is 'slow'; expected one of None, fast, fp32"):
+        FusedSDPA.apply(q, k, v, softmax_mode="slow")
+    with pytest.raises(RuntimeError, match=r"valid_sequence_lengths is .*; expected None, unless is_causal"):
+        FusedSDPA.apply(q, k, v, valid_sequence_lengths=torch.tensor([3, 5], device="hpu"))
+    with pytest.raises(RuntimeError, match=r"k is .*; expected a last dimension of 8"):
+        FusedSDPA.apply(q, k[..., :4], v, return_attn_probs=True)

@@ -1,0 +1,78 @@
+"""hpex.kernels' classes and functions call the operators whose numbers are tested with them."""
+
+import pytest
+import torch
+
+from openhpu.hpex import kernels
+from openhpu.hpex.movingavrg import FusedEMA
+
+ops = torch.ops.hpu
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_ctc_trains(reduction):
+    torch.manual_seed(0)
+    log_probs = torch.randn(8, 2, 4).log_softmax(-1)
+    rest = torch.randint(1, 4, (2, 3)), torch.tensor([8, 7]), torch.tensor([3, 2])
+    on_hpu, wide = log_probs.to("hpu").requires_grad_(), log_probs.double().requires_grad_()
+    loss = kernels.CTCLoss.apply(on_hpu, *(t.to("hpu") for t in rest), 0, reduction)
+    exact = torch.nn.functional.ctc_loss(wide, *rest, 0, reduction)
+    torch.testing.assert_close(loss.detach().cpu().double(), exact.detach(), rtol=1e-5, atol=1e-5)
+    loss.sum().backward()
+    exact.sum().backward()
+    torch.testing.assert_close(on_hpu.grad.cpu().double(), wide.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_softmaxes_and_seeds():
+    x = torch.randn(2, 3, 3, device="hpu")
+    assert torch.equal(kernels.CustomSoftmax.apply(x, 0), ops.custom_softmax(x, 0))
+    assert torch.equal(kernels.triu_masked_softmax(x), ops.scaled_triangular_softmax(x, 1.0))
+    counts = torch.tensor([1, 3], device="hpu")
+    assert torch.equal(kernels.RaggedSoftmax(x, -1, counts), ops.ragged_softmax(x, -1, False, counts))
+    assert kernels.RandomSeed.random_seed(x).shape == (1,)
+
+
+def test_bags_and_what_their_backward_needs():
+    torch.manual_seed(0)
+    bag = kernels.EmbeddingBag(9, 3).to("hpu")
+    indices, offsets = torch.tensor([4, 1, 4, 8, 0]).to("hpu"), torch.tensor([0, 2, 2, 5]).to("hpu")
+    out = bag(indices, offsets)
+    reference = torch.nn.functional.embedding_bag(
+        indices.cpu(), bag.weight.detach().cpu(), offsets.cpu(), mode="sum", include_last_offset=True
+    )
+    torch.testing.assert_close(out.detach().cpu(), reference)
+    grad = torch.randn(3, 3).to("hpu")
+    out.backward(grad)
+    unique, bags, starts, counts = kernels.EmbeddingBagPreproc(indices, offsets)
+    assert counts.tolist() == [5, 4] and unique.tolist() == [0, 1, 4, 8]
+    rows = ops.embedding_bag_sum(grad, bags, starts, counts, 0)
+    torch.testing.assert_close(rows, bag.weight.grad[unique])
+
+
+@pytest.mark.parametrize("as_numbers", [True, False])
+def test_fp8_attention(as_numbers):
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(1, 2, 4, 8, device="hpu").to(torch.float8_e4m3fn) for _ in range(3))
+    scales = [1.0, 0.5, 1.0, 64.0, None, 1 / 64] if not as_numbers else [1.0, 0.5, 1.0, 64.0, 1.0, 1 / 64]
+    given = scales if as_numbers else [None if s is None else torch.tensor(s, device="hpu") for s in scales]
+    out, amax_s, amax_o = kernels.fp8_fused_sdpa(q, k, v, None, 0.0, True, None, "fast", *given, True, True)
+    exact = torch.nn.functional.scaled_dot_product_attention(q.double(), k.double() / 2, v.double(), is_causal=True)
+    torch.testing.assert_close(out.double(), exact, rtol=0.1, atol=0.1)
+    assert amax_s.item() == 1.0  # the first row sees one key
+    torch.testing.assert_close(amax_o.double(), exact.abs().max(), rtol=0.05, atol=0.05)
+
+
+def test_moving_averages():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2)).to("hpu")
+    average = FusedEMA(model, decay=0.5, updates=10**9)
+    before = average.ema[0].weight.clone()
+    with torch.no_grad():
+        model[0].weight.add_(2.0)
+    model(torch.ones(3, 2, device="hpu"))
+    average.update(model)
+    torch.testing.assert_close(average.ema[0].weight, before + 1.0)
+    assert average.ema[1].num_batches_tracked.item() == 1
+    model.names = ["a"]
+    average.update_attr(model)
+    assert average.ema.names == ["a"] and not average.ema.training

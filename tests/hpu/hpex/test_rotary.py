@@ -1,0 +1,48 @@
+"""The helpers of rotary embeddings call torch.ops.hpu.rotary_pos_embedding, whose numbers are tested there."""
+
+import pytest
+import torch
+
+from openhpu.hpex import rotary
+
+ops = torch.ops.hpu
+
+
+def inputs():
+    torch.manual_seed(0)
+    x, angle = torch.randn(2, 3, 5, 8, device="hpu"), torch.rand(9, 8, device="hpu")
+    return x, angle.cos(), angle.sin(), torch.randint(0, 9, (2, 5), device="hpu")
+
+
+def test_the_first_two_helpers():
+    x, cos, sin, ids = inputs()
+    assert torch.equal(
+        rotary.RotaryPosEmbeddingHelperV1.apply(x, cos, sin, 3), ops.rotary_pos_embedding(x, sin, cos, None, 3, 0)
+    )
+    assert torch.equal(
+        rotary.RotaryPosEmbeddingHelperV2.apply(x, cos, sin, ids), ops.rotary_pos_embedding(x, sin, cos, ids, 0, 0)
+    )
+    mode = rotary.RotaryPosEmbeddingMode.PAIRWISE
+    assert torch.equal(
+        rotary.apply_rotary_pos_emb(x, cos, sin, ids, 0, mode), ops.rotary_pos_embedding(x, sin, cos, ids, 0, 1)
+    )
+
+
+def test_a_cache_rotates_the_first_coordinates():
+    torch.manual_seed(0)
+    x, angle = torch.randn(5, 2, 3, 8), torch.rand(7, 1, 2) * 6
+    cache = torch.stack((angle.cos(), angle.sin()), -1)
+    y = rotary.apply_rotary_pos_emb(x.to("hpu"), cache.to("hpu")).cpu()
+    turned = torch.view_as_complex(x[..., :4].double().unflatten(-1, (2, 2)).contiguous())
+    turned = torch.view_as_real(turned * torch.polar(torch.ones(()).double(), angle[:5].double())[:, :, None]).flatten(
+        -2
+    )
+    torch.testing.assert_close(y[..., :4].double(), turned, rtol=1e-5, atol=1e-6)
+    assert torch.equal(y[..., 4:], x[..., 4:])
+    assert torch.equal(rotary.RotaryPosEmbeddingHelperV3.apply(x.to("hpu"), cache.to("hpu")).cpu(), y)
+
+
+def test_bad_input():
+    x, cos, _, _ = inputs()
+    with pytest.raises(RuntimeError, match=r"rope_cache is .*; expected .2 or more, batch, n, 2."):
+        rotary.apply_rotary_pos_emb(x, cos)

@@ -1,0 +1,117 @@
+"""Training in fp8: tensors are rounded to fp8, with scales from the steps before."""
+
+import pytest
+import torch
+from torch.utils.checkpoint import checkpoint
+
+from openhpu.hpex import transformer_engine as te
+
+E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
+
+
+def rounded(x, scale, dtype, limit):
+    return (x.double() * scale).clamp(-limit, limit).to(dtype).double() / scale
+
+
+def test_products_are_of_fp8_operands_with_delayed_scales():
+    torch.manual_seed(0)
+    layer = te.Linear(8, 4).to("hpu")
+    w, b = layer.weight.detach().cpu(), layer.bias.detach().cpu()
+    recipe = te.DelayedScaling(amax_history_len=2, amax_compute_algo="max")
+    maxima = []
+    for step in range(4):
+        x, grad = torch.randn(5, 8) * (step + 1), torch.randn(5, 4)
+        on_hpu = x.to("hpu").requires_grad_()
+        with te.fp8_autocast(fp8_recipe=recipe):
+            y = layer(on_hpu)
+        layer.weight.grad = layer.bias.grad = None
+        y.backward(grad.to("hpu"))
+        last = maxima[-2:]
+        scales = [240 / max(m[i] for m in last) if last else 1.0 for i in (0, 1)]
+        grad_scale = 57344 / max(m[2] for m in last) if last else 1.0
+        x8, w8 = rounded(x, scales[0], E4M3, 240), rounded(w, scales[1], E4M3, 240)
+        g8 = rounded(grad, grad_scale, E5M2, 57344)
+        close = {"rtol": 2e-3, "atol": 2e-3}
+        assert not torch.allclose(y.detach().cpu().double(), x.double() @ w.double().t() + b.double(), rtol=1e-4)
+        torch.testing.assert_close(y.detach().cpu().double(), x8 @ w8.t() + b.double(), **close)
+        torch.testing.assert_close(on_hpu.grad.cpu().double(), g8 @ w8, **close)
+        torch.testing.assert_close(layer.weight.grad.cpu().double(), g8.t() @ x8, **close)
+        torch.testing.assert_close(layer.bias.grad.cpu().double(), grad.double().sum(0), **close)
+        maxima.append([t.abs().max().item() for t in (x, w, grad)])
+
+
+def test_without_fp8_it_is_a_linear_layer_that_may_calibrate():
+    layer = te.Linear(4, 3).to("hpu")
+    x = torch.randn(2, 4, device="hpu")
+    expected = torch.nn.functional.linear(x, layer.weight, layer.bias)
+    assert torch.equal(layer(x), expected)
+    with te.fp8_autocast(enabled=False, calibrating=True):
+        assert torch.equal(layer(x), expected)
+    assert layer.fp8_scales["input"].history[0] == x.abs().max()
+    assert not te.FP8GlobalStateManager.is_fp8_enabled()
+    with te.fp8_autocast(), te.fp8_autocast(enabled=False):
+        assert not te.FP8GlobalStateManager.is_fp8_enabled()
+
+
+def test_scales_are_saved_with_the_module():
+    recipe = te.DelayedScaling()
+    layer, other = te.Linear(4, 3).to("hpu"), te.Linear(4, 3).to("hpu")
+    x = torch.randn(2, 4, device="hpu")
+    with te.fp8_autocast(fp8_recipe=recipe):
+        layer(x)
+        layer(x)
+    other.load_state_dict(layer.state_dict())
+    with te.fp8_autocast(fp8_recipe=recipe):
+        torch.testing.assert_close(other(x), layer(x))
+
+
+def test_recomputation_records_nothing():
+    layer = te.Linear(4, 3).to("hpu")
+    x = torch.randn(2, 4, device="hpu", requires_grad=True)
+    with te.fp8_autocast(fp8_recipe=te.DelayedScaling(amax_history_len=4)), te.activation_checkpointing():
+        y = checkpoint(layer, x, use_reentrant=False)
+        before = layer.fp8_scales["input"].history.clone()
+        y.sum().backward()
+    assert torch.equal(layer.fp8_scales["input"].history, before)
+    assert x.grad is not None and layer.fp8_scales["grad"].history[0] == 1.0
+
+
+def test_attention_rounds_its_operands():
+    torch.manual_seed(0)
+    attention = te.FusedAttention().to("hpu")
+    q, k, v = (torch.randn(1, 2, 4, 8) for _ in range(3))
+    on_hpu = [t.to("hpu").requires_grad_() for t in (q, k, v)]
+    with te.fp8_autocast():
+        y = attention(*on_hpu, is_causal=True)
+    y.sum().backward()
+    exact = torch.nn.functional.scaled_dot_product_attention(
+        *(rounded(t, 1.0, E4M3, 240) for t in (q, k, v)), is_causal=True
+    )
+    torch.testing.assert_close(y.detach().cpu().double(), exact, rtol=1e-5, atol=1e-6)
+    assert all(t.grad is not None for t in on_hpu)
+    plain = attention(*on_hpu, is_causal=True)
+    assert not torch.allclose(plain, y)
+
+
+def test_training_in_fp8_learns():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(te.Linear(4, 16), torch.nn.ReLU(), te.Linear(16, 2)).to("hpu")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.03)
+    x = torch.randn(64, 4).to("hpu")
+    target = (x.sum(1) > 0).long()
+    losses = []
+    for _ in range(20):
+        with te.fp8_autocast():
+            loss = torch.nn.functional.cross_entropy(model(x), target)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0] / 2
+
+
+def test_bad_input(script):
+    with pytest.raises(ValueError, match=r"amax_compute_algo is 'mean'; expected max or most_recent"):
+        te.DelayedScaling(amax_compute_algo="mean")
+    with pytest.raises(TypeError, match=r"unexpected arguments colour"):
+        te.Linear(2, 2, colour=1)

@@ -1,0 +1,60 @@
+"""What compiled functions ask of the device: events, its mode, the backend's configuration."""
+
+import pytest
+import torch
+
+pytestmark = pytest.mark.usefixtures("compiled_graphs")
+
+
+def compiled(function, **options):
+    return torch.compile(function, backend="hpu_backend", **options)
+
+
+def test_events_break_no_graph(compiled_graphs):
+    def work(x):
+        event = torch.hpu.Event()
+        event.record()
+        return (x + 1) * 2
+
+    assert compiled(work, fullgraph=True)(torch.ones(3, device="hpu")).tolist() == [4.0] * 3
+    assert len(compiled_graphs) == 1
+
+
+def test_the_mode_breaks_no_graph(compiled_graphs):
+    import habana_frameworks.torch.core as htcore
+    from habana_frameworks.torch.utils.internal import is_lazy
+
+    expected = 1.0 if htcore.is_lazy() else 2.0
+
+    def work(x):
+        return x + (0 if is_lazy() or htcore.is_lazy() else 1)
+
+    assert compiled(work, fullgraph=True)(torch.ones(3, device="hpu")).tolist() == [expected] * 3
+    assert len(compiled_graphs) == 1
+
+
+def test_the_configuration_is_honoured():
+    from habana_frameworks.torch.dynamo.compile_backend import config
+    from openhpu import settings
+
+    x = torch.ones(3, device="hpu")
+    assert config.use_eager_fallback is config.configuration_flags["use_eager_fallback"] is True
+    with settings.overridden("PT_HPU_USE_EAGER_FALLBACK", True):  # put back afterwards
+        config.use_eager_fallback = False
+        with pytest.raises(Exception, match=r"aten::digamma"):
+            compiled(lambda x: torch.digamma(x) * 2)(x)
+        config.configuration_flags["use_eager_fallback"] = True
+        torch._dynamo.reset()
+        assert compiled(lambda x: torch.digamma(x) * 2)(x).shape == (3,)
+
+
+def test_an_unknown_option_is_an_error():
+    from habana_frameworks.torch.dynamo.compile_backend import config
+
+    with pytest.raises(AttributeError, match=r"no option 'speed'; the options are use_compiled_recipes"):
+        config.speed = 1
+    with pytest.raises(KeyError, match=r"no option 'speed'"):
+        config.configuration_flags["speed"] = 1
+    with pytest.raises(AttributeError, match=r"no option 'speed'"):
+        _ = config.speed
+    assert "inference" in dir(config) and len(config.configuration_flags) == 18
