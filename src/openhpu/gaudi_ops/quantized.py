@@ -138,17 +138,17 @@ def fake_quant_fp4(input: Tensor, stochastic_rounding: bool, axis: int, dtype: s
 
 
 @operator(
-    "calculate_scale_for_cast(Tensor input, int maxMode, int roundMode, int? reduceAxis=None, "
-    "bool reduceKeepdim=False, float fullscale=1.0, float backoff=1.0) -> Tensor",
+    "calculate_scale_for_cast(Tensor input, int maxMode, int roundMode, int? dim=None, "
+    "bool keepdim=False, float fullscale=1.0, float backoff=1.0) -> Tensor",
     of="abs, amax, div; rounding: log2, ceil, exp2",
 )
 def calculate_scale_for_cast(
-    input: Tensor, maxMode: int, roundMode: int, reduceAxis: int | None = None, reduceKeepdim: bool = False,
+    input: Tensor, maxMode: int, roundMode: int, dim: int | None = None, keepdim: bool = False,
     fullscale: float = 1.0, backoff: float = 1.0,
 ) -> Tensor:  # fmt: skip
     """max |input| / (fullscale * backoff), by which numbers are divided before a cast to fp8, in the input's dtype.
 
-    maxMode: 0, the input is a maximum already; 1, of all; 2, along reduceAxis. roundMode: 0, as it is; 1, the next
+    maxMode: 0, the input is a maximum already; 1, of all; 2, along dim. roundMode: 0, as it is; 1, the next
     power of two. Source: Neural Compressor's call and the names of its modes.
     """
     name = "calculate_scale_for_cast"
@@ -158,9 +158,9 @@ def calculate_scale_for_cast(
     if maxMode == 1:
         result = result.abs().amax() / (fullscale * backoff)
     elif maxMode == 2:
-        check(reduceAxis is not None, name, "reduceAxis", reduceAxis, "a dimension, with maxMode 2")
-        dims = () if reduceAxis is None else (reduceAxis,)
-        result = result.abs().amax(dims, reduceKeepdim) / (fullscale * backoff)
+        check(dim is not None, name, "dim", dim, "a dimension, with maxMode 2")
+        dims = () if dim is None else (dim,)
+        result = result.abs().amax(dims, keepdim) / (fullscale * backoff)
     if roundMode == 1:
         result = torch.exp2(torch.ceil(torch.log2(result)))
     return result.to(input.dtype)
