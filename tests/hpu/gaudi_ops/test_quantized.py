@@ -90,5 +90,5 @@ def test_bad_input():
         ops.dequantize_nf4(torch.ones(3, device="hpu", dtype=torch.uint8), x[0, :1], 4, (4,), torch.float32)
     with pytest.raises(RuntimeError, match=r"dtype is 'fp3'; expected mxfp4 or nvfp4"):
         ops.fake_quant_fp4(x, False, 0, "fp3")
-    with pytest.raises(RuntimeError, match=r"reduceAxis is None; expected a dimension"):
+    with pytest.raises(RuntimeError, match=r"dim is None; expected a dimension"):
         ops.calculate_scale_for_cast(x, 2, 0)
