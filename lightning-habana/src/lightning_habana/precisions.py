@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from habana_frameworks.torch.hpex.experimental import transformer_engine
 from lightning_habana import roots
 from lightning_habana.utils import resources
 
@@ -16,8 +17,9 @@ BY_NAME = ("32-true", "bf16-mixed", "16-mixed", "bf16-true", "16-true", "64-true
 
 
 class HPUAutocast:
-    """What a precision plugin computes its steps under: torch.autocast("hpu"), or nothing for full precision."""
+    """What a precision plugin computes its steps under: torch.autocast("hpu"), fp8_autocast, or nothing."""
 
+    recipe: Any = None  # transformer_engine's, for fp8
     allowed: tuple[str, ...]
     trainer = "Trainer"
 
@@ -31,10 +33,6 @@ class HPUAutocast:
             raise ValueError(f"{type(self).__name__}(device={device!r}): expected 'hpu'")
         if precision == "fp8":
             _require(resources.is_fp8_available(), precision)
-            raise NotImplementedError(
-                "fp8 not supported: this version has no habana_frameworks.torch.hpex.experimental.transformer_engine; "
-                "use 'bf16-mixed'"
-            )
         if precision == "16-mixed":
             _require(resources.is_fp16_available(), precision)
         self.precision = precision
@@ -43,7 +41,9 @@ class HPUAutocast:
         self._desired_input_dtype = _AUTOCAST.get(precision, torch.get_default_dtype())
 
     def autocast_context_manager(self) -> AbstractContextManager[Any]:
-        """torch.autocast("hpu") in the dtype of a mixed precision."""
+        """torch.autocast("hpu") in the dtype of a mixed precision; fp8_autocast for fp8."""
+        if self.precision == "fp8":
+            return transformer_engine.fp8_autocast(enabled=True, fp8_recipe=self.recipe)
         dtype = _AUTOCAST.get(self.precision)
         # Weights change between the steps of one context, so that casts of them are not kept.
         return nullcontext() if dtype is None else torch.autocast("hpu", dtype=dtype, cache_enabled=False)

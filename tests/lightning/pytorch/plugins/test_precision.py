@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from habana_frameworks.torch.hpex.experimental import transformer_engine
+from habana_frameworks.torch.hpex.experimental.transformer_engine.recipe import DelayedScaling
 from lightning_habana import HPUPrecisionPlugin, roots
 from tests.lightning.support import Classifier, loader, make_trainer, trained_on_cpu
 
@@ -70,9 +72,29 @@ def test_a_plugin_of_another_device_is_refused():
 def test_constructor():
     with pytest.raises(ValueError, match=r"precision='8'.*must be one of: \('32', '32-true', 'bf16'"):
         HPUPrecisionPlugin("8")
-    with pytest.raises(NotImplementedError, match="fp8 not supported"):
-        HPUPrecisionPlugin("fp8")
     with pytest.raises(ValueError, match="device='cuda'"):
         HPUPrecisionPlugin("bf16-mixed", device="cuda")
     with pytest.raises(AssertionError, match="for precision 'fp8', found 'bf16-mixed'"):
         HPUPrecisionPlugin("bf16-mixed").convert_modules(torch.nn.Linear(2, 2))
+
+
+@pytest.mark.parametrize("recipe", [None, DelayedScaling(margin=1, amax_history_len=4, amax_compute_algo="max")])
+def test_fp8_trains_nearly_as_float32(recipe):
+    model, plugin = Classifier(), HPUPrecisionPlugin("fp8")
+    parameters = list(model.parameters())
+    assert plugin.convert_modules(model, replace_layers=True, recipe=recipe) is model
+    layers = [layer for layer in model.modules() if isinstance(layer, transformer_engine.Linear)]
+    assert len(layers) == 2 and all(a is b for a, b in zip(model.parameters(), parameters, strict=True))
+    make_trainer(accelerator="hpu", devices=1, plugins=[plugin]).fit(model, loader(), loader(2))
+    difference = (model.weights() - trained_on_cpu()).abs()
+    assert 1e-6 < difference.mean() < 0.05  # and something was rounded
+
+
+def test_fp8_for_inference_says_what_it_lacks(tmp_path):
+    plugin, module = HPUPrecisionPlugin("fp8"), torch.nn.Linear(2, 2)
+    with pytest.raises(TypeError, match="`quant` must be either a bool, file path or a dictionary. Got <class 'int'>"):
+        plugin.convert_modules(module, inference=True, quant=1)
+    with pytest.raises(FileNotFoundError, match=r"missing\.json"):
+        plugin.convert_modules(module, inference=True, quant=tmp_path / "missing.json")
+    with pytest.raises(ModuleNotFoundError, match="Neural Compressor"):
+        plugin.convert_modules(module, inference=True)

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from habana_frameworks.torch.hpex.experimental import transformer_engine
 from lightning_habana import roots
 from lightning_habana.precisions import HPUAutocast
 
 
 class HPUPrecisionPlugin(HPUAutocast, roots.pytorch("plugins.precision").MixedPrecision):  # type: ignore[misc]
-    """Steps of a mixed precision run under torch.autocast("hpu"); float16 with a gradient scaler.
+    """Steps of a mixed precision run under torch.autocast("hpu"); float16 with a gradient scaler; fp8 under fp8_autocast.
 
-    `precision`: "32-true" or "32" (nothing is cast), "bf16-mixed" or "bf16", "16-mixed". Raises ValueError for others,
-    NotImplementedError for "fp8", and for "16-mixed" on a Gaudi of the first generation.
+    `precision`: "32-true" or "32" (nothing is cast), "bf16-mixed" or "bf16", "16-mixed", "fp8" (see
+    `convert_modules`). Raises ValueError for others, NotImplementedError for "fp8" and "16-mixed" on a Gaudi of the first
+    generation.
     """
 
     allowed = ("32", "32-true", "bf16", "bf16-mixed", "fp8", "16-mixed")
@@ -33,8 +37,43 @@ class HPUPrecisionPlugin(HPUAutocast, roots.pytorch("plugins.precision").MixedPr
         inference: bool = False,
         replace_layers: bool = False,
         recipe: Any = None,
-        quant: Any = True,
-        fp8_data_path: str | None = None,
+        quant: bool | str | Path | dict[str, Any] = True,
+        fp8_data_path: str | Path | None = None,
     ) -> torch.nn.Module:
-        """The module with float8 layers: only with precision "fp8", which this version does not have."""
-        raise AssertionError(f"convert_modules is for precision 'fp8', found {self.precision!r}")
+        """Make the module one that computes in fp8 with `recipe` (default: transformer_engine's), and return it.
+
+        `replace_layers`: each torch.nn.Linear becomes transformer_engine's, with the same parameters; else the module has
+        such layers already. `inference`: measured or quantized by Neural Compressor, which this package does not drive:
+        raises ModuleNotFoundError without it, NotImplementedError with it; TypeError for a `quant` that is no bool, file
+        or dictionary, FileNotFoundError for a file that is not there. AssertionError for another precision than "fp8".
+        """
+        if self.precision != "fp8":
+            raise AssertionError(f"convert_modules is for precision 'fp8', found {self.precision!r}")
+        if inference:
+            _refuse_inference(quant)
+        self.recipe = recipe
+        return _with_fp8_layers(module) if replace_layers else module
+
+
+def _refuse_inference(quant: Any) -> None:
+    if not isinstance(quant, bool | str | Path | dict):
+        raise TypeError(f"`quant` must be either a bool, file path or a dictionary. Got {type(quant)}")
+    if isinstance(quant, str | Path) and not Path(quant).is_file():
+        raise FileNotFoundError(f"convert_modules(quant={str(quant)!r}): there is no such file")
+    if importlib.util.find_spec("neural_compressor") is None:
+        raise ModuleNotFoundError("convert_modules(inference=True) needs Neural Compressor, which is not installed")
+    raise NotImplementedError("convert_modules(inference=True): this version does not drive Neural Compressor")
+
+
+def _with_fp8_layers(module: torch.nn.Module) -> torch.nn.Module:
+    if type(module) is torch.nn.Linear:
+        weight, bias = module.weight, module.bias
+        layer = transformer_engine.Linear(
+            module.in_features, module.out_features, bias is not None, params_dtype=weight.dtype, device=weight.device
+        )
+        # The same objects: an optimizer may have them already.
+        layer.weight, layer.bias = weight, bias
+        return layer
+    for name, child in module.named_children():
+        setattr(module, name, _with_fp8_layers(child))
+    return module
