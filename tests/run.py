@@ -33,6 +33,7 @@ COMPILED = {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "sync", "PT_HPU_RECIPE_C
 
 
 _printing = threading.Lock()
+_taking = threading.Lock()
 
 
 class Suite(NamedTuple):
@@ -48,7 +49,7 @@ class Suite(NamedTuple):
         return [str(path.relative_to(ROOT)) for path in found if path.is_file() or any(path.rglob("test_*.py"))]
 
 
-# Those that compile run one after another, and so do the others, beside them: two that compile starve each other, as
+# Those that compile run one after another, and the others beside them: two that compile starve each other, as
 # compilers of recipes have the lowest priority. In the order in which they begin: the longest first.
 SUITES = {
     # The device's tests with every operator recorded and run node by node; and those of lazy mode alone.
@@ -127,15 +128,25 @@ def main(arguments: list[str]) -> int:
     started = time.monotonic()
     total: Counter[str] = Counter()
     names = [name for name in options.only or SUITES if SUITES[name].paths()]
-    lanes = [[name for name in names if SUITES[name].compiles is compiles] for compiles in (True, False)]
+    # The lane that has done its own takes the other's.
+    compiling = [name for name in names if SUITES[name].compiles]
+    left = [name for name in names if not SUITES[name].compiles]
 
     def run_lane(lane: list[str]) -> Counter[str]:
-        if lane and SUITES[lane[0]].compiles:
+        counts: Counter[str] = Counter()
+        if lane:
             make_headers()
-        return sum((run_suite(name, SUITES[name], passed_on) for name in lane), Counter())
+        for todo in (lane, left):
+            while True:
+                with _taking:
+                    if not todo:
+                        break
+                    name = todo.pop(0)
+                counts += run_suite(name, SUITES[name], passed_on)
+        return counts
 
-    with ThreadPoolExecutor(len(lanes)) as pool:
-        for counts in pool.map(run_lane, lanes):
+    with ThreadPoolExecutor(2) as pool:
+        for counts in pool.map(run_lane, (compiling, [])):
             total += counts
     print(f"{time.monotonic() - started:.0f} s")
     print(f"{total['passed']} passed, {total['failed']} failed, {total['skipped']} skipped")

@@ -62,8 +62,10 @@ def mix(
     weights = router_weights.float()
     total = torch.zeros(hidden_states.shape, dtype=torch.float32, device=hidden_states.device)
     for i in range(count):
-        share = torch.where(routing == experts_min + i, weights, 0.0).sum(-1, keepdim=True)
-        total = total + expert(i).float() * share
+        sent = routing == experts_min + i
+        share = torch.where(sent, weights, 0.0).sum(-1, keepdim=True)
+        # Not times 0: what an expert makes of another's token may be infinite.
+        total = total + torch.where(sent.any(-1, keepdim=True), expert(i).float() * share, 0.0)
     return total
 
 

@@ -45,6 +45,18 @@ def test_each_token_gets_its_experts(native, permuted, activation):
     torch.testing.assert_close(y.double(), expected, rtol=1e-4, atol=1e-4)
 
 
+def test_what_an_expert_makes_of_others_tokens_does_not_count(native):
+    x, routing, weights, experts = inputs()
+    routing = torch.tensor([[0, 0]] * 3 + [[1, 0]] * 3)
+    experts[2][1].fill_(torch.inf)
+    y = native(
+        lambda x, r, w, *e: ops.mixture_of_experts(x, r, w, *e, False, "relu", 0, 3), x, routing, weights, *experts
+    )
+    expected = formula(x, routing, weights, experts, False, "relu")[0]
+    torch.testing.assert_close(y[:3].double(), expected[:3], rtol=1e-4, atol=1e-4)
+    assert not y[3:].isfinite().all()
+
+
 def test_fused_weights_and_a_part_of_the_experts(everywhere):
     x, routing, weights, experts = inputs(0, True)
     half = [ws[1:3] for ws in experts]
