@@ -327,11 +327,16 @@ void Collective::abandon_all() {
 }
 
 WorkHCCL::WorkHCCL(
-    int rank, std::vector<std::shared_ptr<Collective>> parts, std::vector<at::Tensor> outputs, uint64_t sequence)
-    : Work(rank, parts.size() == 1 ? parts.front()->what().type : c10d::OpType::COALESCED),
+    int rank, std::vector<std::shared_ptr<Collective>> parts, std::vector<at::Tensor> outputs, uint64_t sequence,
+    const std::optional<Profiled>& profiled)
+    : Work(
+          rank, parts.size() == 1 ? parts.front()->what().type : c10d::OpType::COALESCED,
+          profiled ? profiled->title : nullptr, profiled ? std::optional(profiled->inputs) : std::nullopt),
       parts_(std::move(parts)),
       outputs_(std::move(outputs)),
-      sequence_(sequence) {}
+      sequence_(sequence) {
+  if (recordFunctionEndCallback_) recordFunctionEndCallback_();
+}
 
 // A message that nobody waits for ends in a thread of its own: waited for in the queue, it would keep back what the other
 // side may need first.

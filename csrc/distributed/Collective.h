@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -101,7 +102,14 @@ void note_collective(const std::string& name, uint32_t site, size_t bytes, uint6
 // What a script holds of a collective.
 class WorkHCCL final : public c10d::Work {
  public:
-  WorkHCCL(int rank, std::vector<std::shared_ptr<Collective>> parts, std::vector<at::Tensor> outputs, uint64_t sequence);
+  // For the host's track of a profile. The device's shows when the collective ran.
+  struct Profiled {
+    const char* title;
+    std::vector<at::Tensor> inputs;
+  };
+  WorkHCCL(
+      int rank, std::vector<std::shared_ptr<Collective>> parts, std::vector<at::Tensor> outputs, uint64_t sequence,
+      const std::optional<Profiled>& profiled = std::nullopt);
   ~WorkHCCL() override;
 
   bool isCompleted() override;

@@ -142,6 +142,45 @@ void check_parts(
   }
 }
 
+// What a profile calls it, as other backends' collectives.
+const char* title_of(OpType type) {
+  switch (type) {
+    case OpType::BROADCAST:
+      return "hccl:broadcast";
+    case OpType::ALLREDUCE:
+    case OpType::ALLREDUCE_COALESCED:
+      return "hccl:all_reduce";
+    case OpType::REDUCE:
+      return "hccl:reduce";
+    case OpType::ALLGATHER:
+    case OpType::ALLGATHER_COALESCED:
+      return "hccl:all_gather";
+    case OpType::_ALLGATHER_BASE:
+      return "hccl:_all_gather_base";
+    case OpType::GATHER:
+      return "hccl:gather";
+    case OpType::SCATTER:
+      return "hccl:scatter";
+    case OpType::REDUCE_SCATTER:
+    case OpType::REDUCE_SCATTER_TENSOR_COALESCED:
+      return "hccl:reduce_scatter";
+    case OpType::_REDUCE_SCATTER_BASE:
+      return "hccl:_reduce_scatter_base";
+    case OpType::ALLTOALL:
+    case OpType::ALLTOALL_BASE:
+      return "hccl:all_to_all";
+    case OpType::SEND:
+      return "hccl:send";
+    case OpType::RECV:
+    case OpType::RECVANYSOURCE:
+      return "hccl:recv";
+    case OpType::BARRIER:
+      return "hccl:barrier";
+    default:
+      return "hccl:collective";
+  }
+}
+
 bool equally_long(const Tensors& tensors) {
   return std::all_of(tensors.begin(), tensors.end(), [&](const at::Tensor& t) { return t.numel() == tensors[0].numel(); });
 }
@@ -240,7 +279,10 @@ class ProcessGroupHCCL::Call {
       group_.coalesced_.insert(group_.coalesced_.end(), parts.begin(), parts.end());
       group_.coalesced_outputs_.insert(group_.coalesced_outputs_.end(), outputs.begin(), outputs.end());
     }
-    return c10::make_intrusive<WorkHCCL>(group_.getRank(), std::move(parts), std::move(outputs), group_.sequence_);
+    std::optional<WorkHCCL::Profiled> profiled;
+    if (C10_UNLIKELY(at::hasCallbacks())) profiled = {title_of(type_), read_only(outputs, written_from, written_to)};
+    return c10::make_intrusive<WorkHCCL>(
+        group_.getRank(), std::move(parts), std::move(outputs), group_.sequence_, std::move(profiled));
   }
 
  private:
@@ -264,12 +306,17 @@ class ProcessGroupHCCL::Call {
     return device_of(tensors.front().device());
   }
 
-  // With the arguments that readers of traces know of collectives. Ranks of a group that is a part are not known here.
-  void issue_profiled(Collective& collective, const Tensors& outputs, size_t written_from, size_t written_to) const {
+  // What is sent: the tensors that are not written, or those that are all there is.
+  Tensors read_only(const Tensors& outputs, size_t written_from, size_t written_to) const {
     Tensors inputs;
     for (size_t i = 0; i < tensors_.size(); ++i)
       if (i < written_from || i >= written_to) inputs.push_back(tensors_[i]);
-    if (inputs.empty()) inputs = outputs;
+    return inputs.empty() ? outputs : inputs;
+  }
+
+  // With the arguments that readers of traces know of collectives. Ranks of a group that is a part are not known here.
+  void issue_profiled(Collective& collective, const Tensors& outputs, size_t written_from, size_t written_to) const {
+    Tensors inputs = read_only(outputs, written_from, written_to);
     const auto elements = [](const Tensors& tensors) {
       int64_t sum = 0;
       for (const auto& t : tensors) sum += t.numel();

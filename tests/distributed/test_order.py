@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 import torch
 import torch.distributed as dist
+from torch.profiler import ProfilerActivity, profile
 
 from openhpu import _C
 from tests.distributed.ranks import ranks
@@ -104,6 +105,17 @@ def test_a_barrier_holds_the_host():
     dist.barrier()
     assert store.check(["rank 1 came"])
     dist.monitored_barrier()
+
+
+@ranks(2)
+def test_profiles_have_the_names_of_other_backends():
+    x = torch.ones(2, 3, device="hpu")
+    with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as prof:
+        dist.all_reduce(x)
+        dist.all_gather_into_tensor(torch.zeros(4, 3, device="hpu"), x)
+    found = {event.name: event for event in prof.events() if event.name.startswith("hccl:")}
+    assert {"hccl:all_reduce", "hccl:_all_gather_base"} <= found.keys()
+    assert found["hccl:all_reduce"].input_shapes == found["hccl:_all_gather_base"].input_shapes == [[2, 3]]
 
 
 @ranks(2)

@@ -92,7 +92,7 @@ def test_fp8_trains_nearly_as_float32(recipe):
 
 def test_fp8_for_inference_says_what_it_lacks(tmp_path):
     plugin, module = HPUPrecisionPlugin("fp8"), torch.nn.Linear(2, 2)
-    with pytest.raises(TypeError, match="`quant` must be either a bool, file path or a dictionary. Got <class 'int'>"):
+    with pytest.raises(TypeError, match="`quant` must be either a bool, file path or a dictionary"):
         plugin.convert_modules(module, inference=True, quant=1)
     with pytest.raises(FileNotFoundError, match=r"missing\.json"):
         plugin.convert_modules(module, inference=True, quant=tmp_path / "missing.json")

@@ -16,11 +16,10 @@ from lightning_habana.precisions import HPUAutocast
 
 
 class HPUPrecisionPlugin(HPUAutocast, roots.pytorch("plugins.precision").MixedPrecision):  # type: ignore[misc]
-    """Steps of a mixed precision run under torch.autocast("hpu"); float16 with a gradient scaler; fp8 under fp8_autocast.
+    """Steps of a mixed precision run under torch.autocast("hpu"), float16 with a gradient scaler; fp8's, fp8_autocast.
 
-    `precision`: "32-true" or "32" (nothing is cast), "bf16-mixed" or "bf16", "16-mixed", "fp8" (see
-    `convert_modules`). Raises ValueError for others, NotImplementedError for "fp8" and "16-mixed" on a Gaudi of the first
-    generation.
+    `precision`: "32-true" or "32" (nothing is cast), "bf16-mixed" or "bf16", "16-mixed", "fp8" (see `convert_modules`).
+    Raises ValueError for others, NotImplementedError for "fp8" and "16-mixed" on a Gaudi of the first generation.
     """
 
     allowed = ("32", "32-true", "bf16", "bf16-mixed", "fp8", "16-mixed")
@@ -42,10 +41,11 @@ class HPUPrecisionPlugin(HPUAutocast, roots.pytorch("plugins.precision").MixedPr
     ) -> torch.nn.Module:
         """Make the module one that computes in fp8 with `recipe` (default: transformer_engine's), and return it.
 
-        `replace_layers`: each torch.nn.Linear becomes transformer_engine's, with the same parameters; else the module has
-        such layers already. `inference`: measured or quantized by Neural Compressor, which this package does not drive:
-        raises ModuleNotFoundError without it, NotImplementedError with it; TypeError for a `quant` that is no bool, file
-        or dictionary, FileNotFoundError for a file that is not there. AssertionError for another precision than "fp8".
+        `replace_layers`: each torch.nn.Linear becomes transformer_engine's, with the same parameters; else the module
+        has such layers already. `inference`: measured or quantized by Neural Compressor, which this package does not
+        drive: raises ModuleNotFoundError without it, NotImplementedError with it; TypeError for a `quant` that is no
+        bool, file or dictionary, FileNotFoundError for a file that is not there. AssertionError for another precision
+        than "fp8".
         """
         if self.precision != "fp8":
             raise AssertionError(f"convert_modules is for precision 'fp8', found {self.precision!r}")
@@ -67,12 +67,14 @@ def _refuse_inference(quant: Any) -> None:
 
 def _with_fp8_layers(module: torch.nn.Module) -> torch.nn.Module:
     if type(module) is torch.nn.Linear:
-        weight, bias = module.weight, module.bias
+        weight, bias = module._parameters["weight"], module._parameters["bias"]
+        assert weight is not None
         layer = transformer_engine.Linear(
             module.in_features, module.out_features, bias is not None, params_dtype=weight.dtype, device=weight.device
         )
         # The same objects: an optimizer may have them already.
-        layer.weight, layer.bias = weight, bias
+        layer.register_parameter("weight", weight)
+        layer.register_parameter("bias", bias)
         return layer
     for name, child in module.named_children():
         setattr(module, name, _with_fp8_layers(child))
