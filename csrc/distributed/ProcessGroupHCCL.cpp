@@ -11,6 +11,7 @@
 #include <numeric>
 #include <optional>
 
+#include "device/event.h"
 #include "distributed/captured.h"
 #include "distributed/cut.h"
 #include "modes/Capture.h"
@@ -257,6 +258,7 @@ class ProcessGroupHCCL::Call {
           std::string("hccl::") + op_, group_.described(), std::move(procedure), tensors_, written_from, written_to);
     } else {
       cut_for_collective(device_);
+      group_.follow(device_);
       for (const auto& t : outputs) note_write(*t.storage().unsafeGetStorageImpl());
       Tensors aliases;
       for (const auto& t : tensors_) aliases.push_back(cpu_alias(t));
@@ -793,9 +795,25 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::recvAnysource(Tensors& tensors,
       0, 1, bytes_of(tensors));
 }
 
-device::Device& ProcessGroupHCCL::device_of_barrier(const std::vector<int64_t>& ids) const {
+void ProcessGroupHCCL::follow(device::Device& d) {
+  device::Device* before = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    before = std::exchange(last_, &d);
+  }
+  if (!before || before == &d) return;
+  device::Event point(/*timing=*/false);
+  point.record(before->stream(0));
+  point.block(d.stream(0));
+}
+
+device::Device& ProcessGroupHCCL::device_of_barrier(const std::vector<int64_t>& ids) {
   if (!ids.empty()) return device_of(static_cast<c10::DeviceIndex>(ids.front()));
   if (const auto bound = getBoundDeviceId(); bound && bound->type() == c10::kHPU) return device_of(*bound);
+  {
+    std::lock_guard lock(mutex_);
+    if (last_) return *last_;
+  }
   return device_of(-1);
 }
 
@@ -809,6 +827,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::barrier(const c10d::BarrierOpti
 void ProcessGroupHCCL::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
   auto& d = device_of_barrier(options.device_ids);
   cut_for_collective(d);
+  follow(d);
   const uint64_t place = d.queue().submit(
       "hccl::monitored_barrier",
       [t = transport_, options, wait_all_ranks] { t->monitoredBarrier(options, wait_all_ranks); }, current_site());

@@ -77,13 +77,17 @@ class ProcessGroupHCCL final : public c10d::Backend {
 
  private:
   class Call;
-  device::Device& device_of_barrier(const std::vector<int64_t>& ids) const;
+  device::Device& device_of_barrier(const std::vector<int64_t>& ids);
+  // Before a collective is issued: collectives of a group begin in the order in which they are issued, also where a
+  // script uses several devices.
+  void follow(device::Device& d);
   std::string described() const;
   std::vector<std::shared_ptr<Collective>> take_issued();
 
   c10::intrusive_ptr<c10d::Backend> transport_;
   std::mutex mutex_;  // of what follows: autograd may issue from a thread of its own
   uint64_t sequence_ = 0;
+  device::Device* last_ = nullptr;  // whose queue has the last collective
   bool coalescing_ = false;
   std::vector<std::shared_ptr<Collective>> coalesced_;
   Tensors coalesced_outputs_;

@@ -1,5 +1,8 @@
 """Collectives are commands of the device's queue: what the host waits for, what is ordered, what is kept alive."""
 
+import os
+import subprocess
+import sys
 import time
 from datetime import timedelta
 
@@ -9,7 +12,7 @@ import torch.distributed as dist
 from torch.profiler import ProfilerActivity, profile
 
 from openhpu import _C
-from tests.distributed.ranks import ranks
+from tests.distributed.ranks import PATIENCE_S, ranks
 
 
 @ranks(2)
@@ -105,6 +108,40 @@ def test_a_barrier_holds_the_host():
     dist.barrier()
     assert store.check(["rank 1 came"])
     dist.monitored_barrier()
+
+
+SEVERAL_DEVICES = """
+import sys
+from datetime import timedelta
+import torch
+import torch.distributed as dist
+from openhpu import _C
+
+rank, timeout = int(sys.argv[1]), timedelta(seconds=30)
+dist.init_process_group("hccl", init_method=f"file://{sys.argv[2]}", rank=rank, world_size=2, timeout=timeout)
+for step in range(3):
+    x = torch.full((4,), float(rank), device="hpu:0")
+    y = torch.full((2,), float(rank + step), device="hpu:1")
+    torch.hpu.synchronize(0)
+    if rank == 1:
+        _C.block_queue(0)  # what comes later could begin before what comes first, and with the other rank's first
+    dist.all_reduce(x)
+    dist.broadcast(y, 0)
+    if rank == 1:
+        _C.unblock_queue(0)
+    dist.barrier()
+    assert x.tolist() == [1.0] * 4 and y.tolist() == [float(step)] * 2
+dist.destroy_process_group()
+"""
+
+
+def test_collectives_on_several_devices_of_a_process_begin_in_order(tmp_path):
+    environment = {**os.environ, "OPENHPU_DEVICE_COUNT": "2", "OMP_NUM_THREADS": "1"}
+    started = [
+        subprocess.Popen([sys.executable, "-c", SEVERAL_DEVICES, str(rank), str(tmp_path / "store")], env=environment)
+        for rank in range(2)
+    ]
+    assert [process.wait(PATIENCE_S) for process in started] == [0, 0]
 
 
 @ranks(2)
