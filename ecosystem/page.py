@@ -38,7 +38,8 @@ def cases(report: Path) -> list[Case]:
 def _reason(message: str, text: str) -> str:
     """The last exception that is told of: the first is often a test process's that says that another one failed."""
     told = [line for line in text.splitlines() if re.match(r"(E?\s*)[\w.]*(Error|Exception|Failure)\b.*: ", line)]
-    return " ".join((told[-1].removeprefix("E") if told else message or text).split())
+    reason = " ".join((told[-1].removeprefix("E") if told else message or text).split())
+    return reason.replace(f"{Path(__file__).resolve().parents[1]}/", "")  # whose machine it was is nobody's business
 
 
 def unexplained(lane: Lane, all_cases: list[Case]) -> list[Case]:
