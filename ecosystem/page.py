@@ -39,7 +39,7 @@ def _reason(message: str, text: str) -> str:
     """The last exception that is told of: the first is often a test process's that says that another one failed."""
     told = [line for line in text.splitlines() if re.match(r"(E?\s*)[\w.]*(Error|Exception|Failure)\b.*: ", line)]
     reason = " ".join((told[-1].removeprefix("E") if told else message or text).split())
-    return reason.replace(f"{Path(__file__).resolve().parents[1]}/", "")  # whose machine it was is nobody's business
+    return reason.replace(f"{Path(__file__).resolve().parents[1]}/", "")  # a page is the same wherever it is made
 
 
 def unexplained(lane: Lane, all_cases: list[Case]) -> list[Case]:
