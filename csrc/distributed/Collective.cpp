@@ -32,7 +32,7 @@ class StartCommand final : public device::Command {
     record.kind = device::TraceKind::Collective;
     record.bytes = collective_->what().nbytes;
   }
-  // It only tells the library's threads.
+  // It packs what is sent, if need be, and tells the library's threads; it waits for nobody.
   bool runs_anywhere() const noexcept override { return true; }
   const char* name() const override { return collective_->what().name.c_str(); }
 

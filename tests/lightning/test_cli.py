@@ -7,7 +7,6 @@ import pytest
 from lightning_habana import HPUAccelerator, HPUDDPStrategy, HPUFSDPStrategy, SingleHPUStrategy, roots
 from tests.lightning.support import Classifier
 
-pytest.importorskip("jsonargparse")
 cli = roots.pytorch("cli")
 # How Lightning uses jsonargparse.
 pytestmark = pytest.mark.filterwarnings("ignore::jsonargparse._deprecated.JsonargparseDeprecationWarning")

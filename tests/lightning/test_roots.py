@@ -1,7 +1,5 @@
 """Which Lightning is extended, and when."""
 
-import pytest
-
 QUIET = "logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False"
 
 
@@ -29,7 +27,6 @@ def test_importing_it_first(script):
 
 
 def test_the_other_distribution(script):
-    pytest.importorskip("pytorch_lightning")
     printed = script(f"""
         import pytorch_lightning as pl
         from pytorch_lightning.demos.boring_classes import BoringModel
