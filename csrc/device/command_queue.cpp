@@ -144,6 +144,9 @@ struct CommandQueue::Impl {
   alignas(64) std::atomic<bool> busy{false};
   // What runs has the cores to itself: a host that waits does not poll.
   std::atomic<bool> wide{false};
+  // The next command, while it waits for something beside the queue; 0 if none does. Written by who runs commands, who
+  // then asks the command once more; reset by `resume`, before which the command has become ready.
+  std::atomic<uint64_t> held_up_by{0};
 
   // Waiting hosts. `wake_at`: the lowest number that a sleeper waits for.
   static constexpr uint64_t kNobody = UINT64_MAX;
@@ -164,11 +167,24 @@ struct CommandQueue::Impl {
   bool begin() noexcept { return !busy.load(std::memory_order_relaxed) && !busy.exchange(true); }
   void end(CommandQueue& queue) {
     busy.store(false);
-    if (queue.submitted_.load() > queue.completed_.load()) wake_worker(queue);
+    if (has_work(queue)) wake_worker(queue);
   }
   // Whether there is something for the worker to run.
   bool has_work(const CommandQueue& queue) const {
-    return queue.submitted_.load() > queue.completed_.load() && !busy.load();
+    return queue.submitted_.load() > queue.completed_.load() && !busy.load() && !held_up_by.load();
+  }
+  // By whoever began. What the queue is held up for may come at any moment.
+  bool holds_up(Command& command, uint64_t sequence) {
+    if (command.ready()) {
+      held_up_by.store(0);
+      return false;
+    }
+    if (command.trace && !command.trace->begin) command.trace->begin = trace_clock();
+    wide.store(true, std::memory_order_relaxed);
+    held_up_by.store(sequence);
+    if (!command.ready()) return true;
+    held_up_by.store(0);
+    return false;
   }
 
   void wake_worker(CommandQueue& queue) {
@@ -247,7 +263,7 @@ void CommandQueue::Impl::run_worker_init(CommandQueue& queue) {
 
 void CommandQueue::Impl::sleep_until_work(CommandQueue& queue) {
   auto wanted = [&] { return has_work(queue) || stop.load(std::memory_order_relaxed); };
-  if (poll(wanted)) return;
+  if (!held_up_by.load() && poll(wanted)) return;
   worker_sleeps.store(1);
   while (worker_sleeps.load() && !has_work(queue) && !stop.load()) futex_wait(worker_sleeps, 1);
   worker_sleeps.store(0);
@@ -260,6 +276,7 @@ void CommandQueue::Impl::run_commands(CommandQueue& queue, uint64_t end, bool on
   auto since = Clock::now();
   for (; next <= end; ++next) {
     Command* command = ring[next & mask];
+    if (command->waits_beside && holds_up(*command, next)) return;
     const bool anywhere = command->runs_anywhere();
     if (on_host && !anywhere) return;
     if (wide.load(std::memory_order_relaxed) == anywhere) wide.store(!anywhere, std::memory_order_relaxed);
@@ -401,6 +418,7 @@ uint64_t CommandQueue::submit(Command* command, OnInterrupt what) {
     if (!impl.has_worker.load(std::memory_order_acquire) && !impl.workerless.load(std::memory_order_relaxed))
       impl.start_worker(*this);
     uint64_t sequence;
+    bool at_once = false;
     {
       std::unique_lock lock(impl.submit_mutex);
       if (impl.closed) {
@@ -414,6 +432,7 @@ uint64_t CommandQueue::submit(Command* command, OnInterrupt what) {
       if (sequence - impl.known_completed > impl.capacity) impl.known_completed = completed();
       if (sequence - impl.known_completed <= impl.capacity) {
         if (command->trace) [[unlikely]] command->trace->launch_end = trace_clock();
+        at_once = command->at_once && completed() + 1 == sequence;
         impl.ring[sequence & (impl.ring.size() - 1)] = command;
         submitted_.store(sequence);
         command = nullptr;
@@ -421,9 +440,11 @@ uint64_t CommandQueue::submit(Command* command, OnInterrupt what) {
     }
     if (!command) {
       // Where cores are wanted by others, to wake a worker costs more than most commands.
-      const bool here = impl.workerless.load(std::memory_order_relaxed) ||
+      const bool here = at_once || impl.workerless.load(std::memory_order_relaxed) ||
           (impl.worker_sleeps.load() && impl.poll.crowded());
-      if (here && !on_worker()) {
+      if (impl.held_up_by.load()) {
+        // Who ends that goes on with the queue.
+      } else if (here && !on_worker()) {
         BlockingWait not_python;  // as PyTorch's own calls of kernels
         impl.run_here(*this, sequence);
       } else {
@@ -467,6 +488,12 @@ bool CommandQueue::wait(uint64_t sequence, OnInterrupt what) {
   impl.run_here(*this, sequence);
   if (!impl.wide.load(std::memory_order_relaxed) && impl.poll([&] { return completed() >= sequence; })) return true;
   return impl.sleep_until_completed(*this, sequence, waiting, what);
+}
+
+void CommandQueue::resume() {
+  // In a forked child its commands are nobody's.
+  if (impl_->orphaned() || on_worker()) return;
+  if (const uint64_t sequence = impl_->held_up_by.exchange(0)) impl_->run_here(*this, sequence);
 }
 
 std::vector<std::pair<uint64_t, uint64_t>> CommandQueue::take_spans() {

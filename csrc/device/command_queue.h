@@ -32,11 +32,18 @@ class Command {
   // Whether a host thread that submits, or would wait, may run it in the worker's place: it needs one core only, and never
   // waits for another thread or process.
   virtual bool runs_anywhere() const noexcept { return false; }
+  // For one that `waits_beside`, asked by who would run it next: whether what it waits for has come. Whoever brings that
+  // calls CommandQueue::resume() afterwards; until then no thread is kept for it.
+  virtual bool ready() noexcept { return true; }
   // For messages: the operator ("aten::mm") and the identifier of the source line that issued it (0: unknown).
   virtual const char* name() const { return "command"; }
   // While traces are recorded: completes what a record says of it. On the thread that submits.
   virtual void describe(TraceRecord&) const {}
   uint32_t site = 0;
+  bool waits_beside = false;
+  // May run anywhere, takes no time, and others wait for it: where nothing is before it, the thread that submits runs it
+  // rather than wake a worker.
+  bool at_once = false;
   std::unique_ptr<TraceRecord> trace;
 };
 
@@ -49,7 +56,8 @@ struct CommandError {
 };
 
 // In-order queue with one worker thread. Any thread may submit; commands run in submission order, one at a time: on the
-// worker, or, where they may run anywhere, on a host thread that would otherwise only wait for them.
+// worker, or, where they may run anywhere, on a host thread that would otherwise only wait for them. A command that waits
+// for something beside the queue holds the queue up, but no thread.
 //
 // Sequence numbers start at 1 and rise by one per command, so "everything before now" is `submitted()`.
 // When a command throws, the first error is kept; later commands still run (their inputs may be garbage, as on
@@ -78,6 +86,10 @@ class CommandQueue {
   // submitted std::invalid_argument. False if a signal ended the wait; what was submitted runs all the same.
   bool wait(uint64_t sequence, OnInterrupt what = OnInterrupt::GoOn);
   bool drain(OnInterrupt what = OnInterrupt::GoOn) { return wait(submitted(), what); }
+
+  // After something has come that a command waits for beside the queue: runs that command, if it is the next, on the
+  // calling thread, which may be any but one that is in a command of this queue, and leaves the others to the worker.
+  void resume();
 
   // The first error since the last call, if any; clears it.
   std::unique_ptr<CommandError> take_error();

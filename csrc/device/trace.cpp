@@ -158,7 +158,8 @@ std::unique_ptr<TraceRecord> Trace::take_current() noexcept { return running ? s
 
 Trace::Running::Running(std::unique_ptr<TraceRecord> record) noexcept
     : record_(std::move(record)), outer_(std::exchange(running, this)) {
-  record_->begin = trace_clock();
+  // Of one that has held up the queue, that is its begin.
+  if (!record_->begin) record_->begin = trace_clock();
 }
 
 Trace::Running::~Running() {

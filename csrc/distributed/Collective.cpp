@@ -25,6 +25,7 @@ class StartCommand final : public device::Command {
  public:
   explicit StartCommand(std::shared_ptr<Collective> collective) : collective_(std::move(collective)) {
     site = collective_->what().site;
+    at_once = true;
   }
   void run() override { collective_->start(); }
   void describe(device::TraceRecord& record) const override {
@@ -44,8 +45,12 @@ class AwaitCommand final : public device::Command {
  public:
   explicit AwaitCommand(std::shared_ptr<Collective> collective) : collective_(std::move(collective)) {
     site = collective_->what().site;
+    waits_beside = true;
   }
   void run() override { collective_->await(); }
+  bool ready() noexcept override { return collective_->ready(); }
+  // Otherwise it may be a message, which ends only in a thread that waits for it.
+  bool runs_anywhere() const noexcept override { return collective_->done(); }
   void describe(device::TraceRecord& record) const override {
     record.name = device::trace_name("wait for " + collective_->what().name);
     record.kind = device::TraceKind::Wait;
@@ -220,6 +225,11 @@ void Collective::finish(std::exception_ptr error) noexcept {
     done_.store(true, std::memory_order_release);
   }
   changed_.notify_all();
+  try {
+    what_.device->queue().resume();
+  } catch (const std::exception&) {
+    // No thread to be had for what follows: whoever submits or waits next says so.
+  }
 }
 
 // For what does not end by itself.
@@ -248,9 +258,17 @@ void Collective::watch() {
   std::thread([self = shared_from_this()] { self->end_here(); }).detach();
 }
 
+bool Collective::ready() noexcept {
+  if (done()) return true;
+  std::lock_guard lock(mutex_);
+  if (!ends_by_itself_) return true;
+  if (!waited_since_) waited_since_ = now_ns();
+  return done();
+}
+
 void Collective::await() {
-  const uint64_t since = now_ns();
   std::unique_lock lock(mutex_);
+  const uint64_t since = waited_since_ ? waited_since_ : now_ns();
   const bool here = !ends_by_itself_ && !std::exchange(watched_, true);
   if (here) {
     lock.unlock();

@@ -17,9 +17,10 @@
 
 namespace openhpu {
 
-// One collective, or one end of a message, in the order of its device's queue. The worker starts it when all that was
-// issued before has run, the communication library's threads run it, and what the script issues after `Work.wait` comes
-// after its end. In between the worker goes on with other commands.
+// One collective, or one end of a message, in the order of its device's queue. It is started when all that was issued
+// before has run, the communication library's threads run it, and what the script issues after `Work.wait` comes after its
+// end. In between the worker goes on with other commands, and while the queue waits for it, no thread of ours does: who ends
+// it resumes the queue. So a small collective that the host waits for takes as many wakings as without a device.
 class Collective : public std::enable_shared_from_this<Collective> {
  public:
   struct What {
@@ -46,8 +47,9 @@ class Collective : public std::enable_shared_from_this<Collective> {
   void issue(std::vector<at::Tensor> tensors);
   // Queues the wait for its end, once; what is queued from then on comes after it. Returns its place in the queue.
   uint64_t await_in_order();
-  // On the worker.
+  // By who runs the queue's commands. `ready`: whether `await` has nothing to wait for, or must do so itself.
   void start() noexcept;
+  bool ready() noexcept;
   void await();
 
   bool awaited();
@@ -82,6 +84,7 @@ class Collective : public std::enable_shared_from_this<Collective> {
   std::atomic<bool> done_{false};
   bool ends_by_itself_ = false;
   bool watched_ = false;
+  uint64_t waited_since_ = 0;  // when the queue was first held up for it
   std::mutex awaiting_;
   uint64_t awaited_ = 0;  // place of the wait in the queue; 0: none
 };

@@ -30,8 +30,15 @@ class ProcessGroupHCCL::Call {
   Call(ProcessGroupHCCL& group, const char* op, OpType type, device::Device& device)
       : group_(group), op_(op), type_(type), device_(device) {}
 
+  // How many rows of the tensors are for each rank, where that differs.
+  struct Splits {
+    std::vector<int64_t> input, output;
+  };
+
   // `written`: which of the tensors, by position. Captured, it becomes an operator of the graph.
-  WorkPtr issue(Collective::Procedure procedure, size_t written_from, size_t written_to, size_t nbytes) const {
+  WorkPtr issue(
+      Collective::Procedure procedure, size_t written_from, size_t written_to, size_t nbytes,
+      const Splits& splits = {}) const {
     Tensors outputs(
         tensors_.begin() + static_cast<std::ptrdiff_t>(written_from),
         tensors_.begin() + static_cast<std::ptrdiff_t>(written_to));
@@ -54,7 +61,7 @@ class ProcessGroupHCCL::Call {
           Collective::What{std::string("hccl::") + op_, group_.described(), type_, &device_, current_site(), nbytes},
           std::move(procedure), std::move(aliases)));
       if (C10_UNLIKELY(at::hasCallbacks()))
-        issue_profiled(*parts.front(), outputs, written_from, written_to);
+        issue_profiled(*parts.front(), outputs, written_from, written_to, splits);
       else
         parts.front()->issue(tensors_);
     }
@@ -104,15 +111,17 @@ class ProcessGroupHCCL::Call {
     return inputs.empty() ? outputs : inputs;
   }
 
-  // With the arguments that readers of traces know of collectives. Ranks of a group that is a part are not known here.
-  void issue_profiled(Collective& collective, const Tensors& outputs, size_t written_from, size_t written_to) const {
+  // With the arguments that readers of traces know of collectives.
+  void issue_profiled(
+      Collective& collective, const Tensors& outputs, size_t written_from, size_t written_to,
+      const Splits& splits) const {
     Tensors inputs = read_only(outputs, written_from, written_to);
     const auto elements = [](const Tensors& tensors) {
       int64_t sum = 0;
       for (const auto& t : tensors) sum += t.numel();
       return sum;
     };
-    const bool whole = group_.getGroupDesc() == "default_pg";
+    const auto [first_rank, stride] = group_.ranks_in_world();
     uint64_t sequence = 0;
     {
       std::lock_guard lock(group_.mutex_);
@@ -122,7 +131,7 @@ class ProcessGroupHCCL::Call {
         std::make_tuple(static_cast<int64_t>(sequence), c10d::isP2POp(type_)),
         std::make_tuple(group_.getGroupUid(), group_.getGroupDesc()), inputs, outputs, group_.getRank(), std::string(op_),
         elements(inputs), elements(outputs), tensors_.empty() ? at::kByte : tensors_.front().scalar_type(),
-        std::vector<int64_t>(), std::vector<int64_t>(), 0, whole ? 1 : 0, group_.getSize());
+        splits.input, splits.output, first_rank, stride, group_.getSize());
     collective.issue(tensors_);
   }
 
@@ -142,6 +151,16 @@ ProcessGroupHCCL::ProcessGroupHCCL(c10::intrusive_ptr<c10d::Backend> transport)
 std::string ProcessGroupHCCL::described() const {
   const auto& name = getGroupDesc().empty() || getGroupDesc() == "undefined" ? getGroupUid() : getGroupDesc();
   return c10::str("rank ", getRank(), " of ", getSize(), " (group ", name.empty() ? "default" : name, ")");
+}
+
+std::pair<int, int> ProcessGroupHCCL::ranks_in_world() const {
+  const auto& ranks = transport_->getBackendOptions()->global_ranks_in_group;
+  if (ranks.empty()) return {0, 0};
+  const auto rank = [&](size_t i) { return static_cast<int>(ranks[i]); };
+  const int stride = ranks.size() > 1 ? rank(1) - rank(0) : 1;
+  for (size_t i = 2; i < ranks.size(); ++i)
+    if (rank(i) - rank(i - 1) != stride) return {rank(0), 0};
+  return {rank(0), std::max(stride, 0)};
 }
 
 c10::intrusive_ptr<c10d::Backend::Options> ProcessGroupHCCL::getBackendOptions() {
@@ -522,7 +541,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::alltoall_base(
          return t->alltoall_base(to, in, to_splits, in_splits, o);
        },
        nullptr},
-      0, 1, std::max(output.nbytes(), input.nbytes()));
+      0, 1, std::max(output.nbytes(), input.nbytes()), {input_splits, output_splits});
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::alltoall(

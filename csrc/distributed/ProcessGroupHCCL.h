@@ -82,6 +82,9 @@ class ProcessGroupHCCL final : public c10d::Backend {
   // script uses several devices.
   void follow(device::Device& d);
   std::string described() const;
+  // The first of the group's ranks in the world, and the step to the next: all that a profiler can be told. The step is 0
+  // where they don't lie evenly.
+  std::pair<int, int> ranks_in_world() const;
   std::vector<std::shared_ptr<Collective>> take_issued();
 
   c10::intrusive_ptr<c10d::Backend> transport_;

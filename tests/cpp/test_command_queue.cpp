@@ -483,6 +483,112 @@ TEST(CommandQueue, CommandsThatWaitForEachOtherNeverRunOnTheHost) {
   EXPECT_EQ(ran.size(), 2u);
 }
 
+// Waits for something that another thread brings.
+class Beside : public Command {
+ public:
+  Beside(std::atomic<bool>& there, std::vector<std::thread::id>& ran) : there_(there), ran_(ran) { waits_beside = true; }
+  void run() override {
+    EXPECT_TRUE(there_.load());
+    ran_.push_back(std::this_thread::get_id());
+  }
+  bool runs_anywhere() const noexcept override { return there_.load(); }
+  bool ready() noexcept override { return there_.load(); }
+
+ private:
+  std::atomic<bool>& there_;
+  std::vector<std::thread::id>& ran_;
+};
+
+TEST(CommandQueue, WhoBringsWhatACommandWaitsForRunsIt) {
+  CommandQueue queue("test");
+  std::atomic<bool> there = false;
+  std::vector<std::thread::id> ran;
+  queue.submit("before", [&] { ran.push_back(std::this_thread::get_id()); });
+  queue.drain();
+  queue.submit(new Beside(there, ran));
+  const uint64_t last = queue.submit("after", [&] { ran.push_back(std::this_thread::get_id()); });
+  queue.resume();  // nothing has come
+  EXPECT_EQ(queue.completed(), 1u);
+  std::thread::id bringer;
+  std::thread other([&] {
+    bringer = std::this_thread::get_id();
+    // Held up only after the worker looked at it.
+    while (queue.submitted() != 3) std::this_thread::yield();
+    there = true;
+    queue.resume();
+  });
+  queue.wait(last);
+  other.join();
+  ASSERT_EQ(ran.size(), 3u);
+  EXPECT_EQ(ran[0], ran[2]);  // the worker
+  EXPECT_NE(ran[2], bringer);
+}
+
+TEST(CommandQueue, AWaitForAHeldUpQueueHearsInterrupts) {
+  CommandQueue queue("test");
+  std::atomic<bool> there = false;
+  std::vector<std::thread::id> ran;
+  queue.submit(new Beside(there, ran));
+  {
+    SignalCalls signals;
+    SignalCalls::pending = true;
+    EXPECT_FALSE(queue.drain(OnInterrupt::Return));
+  }
+  EXPECT_TRUE(ran.empty());
+  there = true;
+  queue.resume();
+  EXPECT_TRUE(queue.drain());
+  EXPECT_EQ(ran.size(), 1u);
+}
+
+TEST(CommandQueue, ManyHoldUpsLoseNoCommand) {
+  for (const bool workerless : {false, true}) {
+    CommandQueue queue("test", 64);
+    queue.set_workerless(workerless);
+    constexpr size_t kTimes = 3000;
+    std::vector<std::atomic<bool>> there(kTimes);
+    std::vector<std::thread::id> ran;
+    std::atomic<size_t> submitted = 0;
+    std::thread bringer([&] {
+      for (size_t i = 0; i < kTimes; ++i) {
+        while (submitted.load() <= i) std::this_thread::yield();
+        there[i] = true;
+        queue.resume();
+      }
+    });
+    size_t others = 0;
+    for (size_t i = 0; i < kTimes; ++i) {
+      queue.submit(new Beside(there[i], ran));
+      submitted = i + 1;
+      if (i % 3 == 0) queue.submit("other", [&] { ++others; });
+      if (i % 5 == 0) queue.drain();
+    }
+    queue.drain();
+    bringer.join();
+    EXPECT_EQ(ran.size(), kTimes);
+    EXPECT_EQ(others, kTimes / 3);
+  }
+}
+
+TEST(CommandQueue, WhatIsToRunAtOnceRunsWhereItIsSubmittedIfNothingIsBeforeIt) {
+  CommandQueue queue("test");
+  std::vector<std::thread::id> ran;
+  const auto submit = [&] {
+    auto* command = new Probe(true, ran);
+    command->at_once = true;
+    return queue.submit(command);
+  };
+  EXPECT_EQ(submit(), 1u);
+  EXPECT_EQ(queue.completed(), 1u);
+  EXPECT_EQ(ran, std::vector{std::this_thread::get_id()});
+  Gate gate(queue);
+  submit();
+  EXPECT_EQ(queue.completed(), 1u);
+  gate.open();
+  queue.drain();
+  EXPECT_EQ(ran.size(), 2u);
+}
+
 TEST(CommandQueue, HostThatWaitsRunsWhatIsLeft) {
   CommandQueue queue("test");
   std::vector<std::thread::id> ran;

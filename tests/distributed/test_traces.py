@@ -5,8 +5,12 @@ import os
 import subprocess
 import sys
 
+import torch
+import torch.distributed as dist
+from torch.profiler import ProfilerActivity, profile
+
 from tests import traces
-from tests.distributed.ranks import ROOT
+from tests.distributed.ranks import ROOT, ranks
 
 SCRIPT = """
 import torch
@@ -69,3 +73,23 @@ def check_merged(events):
     for first, second in zip(*by_rank, strict=True):
         assert first["ts"] < second["ts"] + second["dur"]
         assert second["ts"] < first["ts"] + first["dur"]
+
+
+@ranks(4)
+def test_arguments_of_a_part_of_the_world(tmp_path):
+    rank = dist.get_rank()
+    part = [dist.new_group([0, 2]), dist.new_group([1, 3])][rank % 2]
+    x = torch.ones(4, device="hpu")
+    # The first of both sends one row to itself and three to the other, which sends one back and keeps three.
+    sent, got = ([1, 3], [1, 1]) if rank < 2 else ([1, 3], [3, 3])
+    out = torch.empty(sum(got), device="hpu")
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.HPU]) as prof:
+        dist.all_to_all_single(out, x, got, sent, group=part)
+        out.cpu()
+    path = tmp_path / f"{rank}.json"
+    prof.export_chrome_trace(str(path))
+    (exchange,) = traces.named(traces.events_of(path), "kernel", "hccl::alltoall_base")
+    arguments = exchange["args"]
+    assert json.loads(arguments["Process Group Ranks"]) == [rank % 2, rank % 2 + 2]
+    assert json.loads(arguments["In split size"]) == sent
+    assert json.loads(arguments["Out split size"]) == got

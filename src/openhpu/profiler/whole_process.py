@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import ClassVar
 
 from openhpu import settings
 from openhpu.profiler import trace_file
@@ -23,7 +24,10 @@ def rank() -> int | None:
 
 class Tracer:
     """Records from its beginning until it is written, into `<session>_<process>.hltv`; with a launcher,
-    `<session>_rank<rank>_<process>.hltv`. The session and what is traced are hl-prof-config's."""
+    `<session>_rank<rank>_<process>.hltv`; a process's second one and later ones with `_2` and so on behind that. The
+    session and what is traced are hl-prof-config's."""
+
+    _written: ClassVar[int] = 0  # by this process
 
     def __init__(self) -> None:
         from openhpu import _C
@@ -36,12 +40,14 @@ class Tracer:
     def forget(self) -> None:
         """In a forked child, which can't use the parent's devices."""
         self._listener = self._recorded = None
+        Tracer._written = 0
 
     def path(self) -> Path:
-        """The file that this process writes."""
+        """The file that this process writes next."""
         here = rank()
         which = "" if here is None else f"rank{here}_"
-        return Path(self._config.output) / f"{self._config.session}_{which}{os.getpid()}.hltv"
+        again = f"_{Tracer._written + 1}" if Tracer._written else ""
+        return Path(self._config.output) / f"{self._config.session}_{which}{os.getpid()}{again}.hltv"
 
     def stop(self) -> None:
         """Record no more. What was issued and has not ended is not part of the trace."""
@@ -71,6 +77,7 @@ class Tracer:
         except OSError as error:
             print(f"trace: {path} can't be written: {error.strerror}", file=sys.stderr)
         else:
+            Tracer._written += 1
             lost = f" ({recorded.dropped:,} events had no room)" if recorded.dropped else ""
             print(f"trace: {len(recorded.commands):,} commands in {path}{lost}", file=sys.stderr)
 
