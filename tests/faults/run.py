@@ -53,7 +53,7 @@ def build() -> bool:
         ]  # fmt: skip
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     done = subprocess.run(
-        ["cmake", "--build", str(BUILD / "ext")], capture_output=True, text=True, check=False, preexec_fn=_nice
+        ["cmake", "--build", str(BUILD / "ext"), "-j2"], capture_output=True, text=True, check=False, preexec_fn=_nice
     )
     if done.returncode:
         print(done.stdout[-4000:], done.stderr[-2000:], sep="\n")
