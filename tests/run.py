@@ -61,7 +61,8 @@ SUITES = {
     # The device's tests with every operator recorded and run node by node; and those of lazy mode alone.
     "lazy": Suite("tests/hpu", False, LAZY),
     "hpu": Suite("tests/hpu", False),
-    "compiled": Suite("tests/hpu/test_compiled_*.py", True, COMPILED),
+    "compiled": Suite("tests/hpu/test_compiled_[!e]*.py", True, COMPILED),
+    "compiled-eager": Suite("tests/hpu/test_compiled_eagerly_*.py", True, COMPILED | {"PT_HPU_LAZY_MODE": "0"}),
     "python": Suite("tests/python", True),
     "conformance": Suite("tests/conformance", True),
     # Tests in several processes, which share the cores.

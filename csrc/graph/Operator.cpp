@@ -39,4 +39,10 @@ Operator::Operator(const c10::OperatorHandle& op, const OpTraits& traits)
   }
 }
 
+bool Operator::writes(size_t arg, const c10::IValue* args) const {
+  const auto& undeclared = traits_.undeclared_writes;
+  const bool conditional = undeclared.when >= 0 && (undeclared.arguments >> arg & 1);
+  return args_[arg].written && !(conditional && !args[undeclared.when].toBool());
+}
+
 }  // namespace openhpu

@@ -41,6 +41,8 @@ class Operator {
   // Runs the CPU operator on a stack of aliases, on this thread.
   void call_cpu(c10::Stack& stack) const { handle_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack); }
   const std::vector<Arg>& args() const noexcept { return args_; }
+  // Whether a call with these arguments changes one of them.
+  bool writes(size_t arg, const c10::IValue* args) const;
   const OpTraits& traits() const noexcept { return traits_; }
   const c10::FunctionSchema& schema() const { return handle_.schema(); }
 

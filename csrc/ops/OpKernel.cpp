@@ -31,12 +31,6 @@ bool OpKernel::is_native(const OpCall& call) {
   return (dtypes & ~native_dtypes_.load(std::memory_order_relaxed)) == 0;
 }
 
-bool OpKernel::writes(size_t arg, const c10::IValue* args) const {
-  const auto& undeclared = traits_.undeclared_writes;
-  const bool conditional = undeclared.when >= 0 && (undeclared.arguments >> arg & 1);
-  return args_[arg].written && !(conditional && !args[undeclared.when].toBool());
-}
-
 void OpKernel::operator()(const c10::OperatorHandle&, c10::DispatchKeySet, c10::Stack* stack) { call(*stack); }
 
 void OpKernel::call(c10::Stack& stack) {

@@ -33,9 +33,6 @@ class OpKernel final : public c10::OperatorKernel, public Operator {
   // the operator returns what it wrote.
   void call(c10::IValue* args, c10::Stack* results);
 
-  // Whether a call with these arguments changes one of them.
-  bool writes(size_t arg, const c10::IValue* args) const;
-
  private:
   void call(OpCall& call);
   bool is_native(const OpCall& call);

@@ -21,7 +21,7 @@ from tests.run import SUITES
 
 BUILD = ROOT / "build" / "faults"
 TREE = BUILD / "tree"
-TIMEOUT_S = 180  # of the tests of one fault: what hangs is found, too
+TIMEOUT_S = 300  # of the tests of one fault: what hangs is found, too
 FAILED = 1  # pytest's exit code where tests ran and failed
 
 
