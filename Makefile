@@ -22,6 +22,7 @@ $(VENV)/.torch: Makefile
 $(VENV)/.dev: pyproject.toml setup.py $(VENV)/.torch
 	$(PIP) install "setuptools>=77" wheel cmake ninja
 	$(PIP) install --no-build-isolation -e ".[dev]"
+	@cat build/ext/built.txt
 	touch $@
 
 setup: $(VENV)/.dev

@@ -16,6 +16,11 @@ from tests.conformance.pool import ROOT
 CONFORMANCE = {"eager": 8, "lazy": 12, "compile": 12}
 MINUTES = 4.0  # after which a part of the conformance suite begins no case
 FUZZ_PARTS = 4
+# Benchmarks that take more than some seconds with --quick: a part each. The others are one part together.
+LONG_BENCHMARKS = (
+    "steps", "recording", "lazy", "compile", "deterministic", "graphs", "graphs1", "machines", "distributed",
+    "lightning", "memory", "insight",
+)  # fmt: skip
 
 
 class Shard(NamedTuple):
@@ -48,8 +53,11 @@ def _all() -> tuple[Shard, ...]:
             found.append(Shard(f"fuzz-{kind}-{k}-of-{FUZZ_PARTS}", arguments, environment, fuzzed=True))
     found += [
         Shard("examples", ("tests/rotating/test_examples.py",)),
-        Shard("benchmarks-1", ("tests/rotating/test_benchmarks.py", "-m", "not long")),
-        Shard("benchmarks-2", ("tests/rotating/test_benchmarks.py", "-m", "long")),
+        Shard("benchmarks", ("tests/rotating/test_benchmarks.py", "-m", "not long")),
+        *(
+            Shard(f"benchmark-{name}", (f"tests/rotating/test_benchmarks.py::test_benchmark[{name}]",))
+            for name in LONG_BENCHMARKS
+        ),
         Shard("install", ("tests/rotating/test_install.py",)),
     ]
     return tuple(found)

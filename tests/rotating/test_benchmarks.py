@@ -11,12 +11,12 @@ import pytest
 from benchmarks.__main__ import BENCHMARKS
 from tests.conformance.pool import ROOT
 from tests.processes import clean_environment
-
-# By their time with --quick on two cores. What compiles many models, or trains for its numbers, is a part of its own.
-LONG = {"lazy", "compile", "deterministic", "graphs", "graphs1", "machines", "distributed", "lightning", "insight"}
+from tests.rotating.shards import LONG_BENCHMARKS
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.long] * (name in LONG)) for name in BENCHMARKS])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] * (name in LONG_BENCHMARKS)) for name in BENCHMARKS]
+)
 def test_benchmark(name, tmp_path):
     results = tmp_path / "results.json"
     command = [sys.executable, "-m", "benchmarks", name, "--quick", "--json", str(results)]
@@ -31,6 +31,10 @@ def test_benchmark(name, tmp_path):
     tables = json.loads(results.read_text())["benchmarks"][name]
     assert tables and all(table["rows"] for table in tables), said
     assert all(math.isfinite(number) for number in numbers_in(tables)), said
+
+
+def test_the_long_ones_are_benchmarks():
+    assert set(LONG_BENCHMARKS) <= set(BENCHMARKS)
 
 
 def numbers_in(value):

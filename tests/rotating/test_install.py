@@ -49,7 +49,8 @@ def clone(tmp_path_factory):
     """What is committed or about to be, without anything that was built."""
     path = tmp_path_factory.mktemp("clone") / "openhpu"
     listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
     for name in listed.splitlines():
         if (ROOT / name).is_file():
