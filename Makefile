@@ -11,7 +11,7 @@ LIGHTNING_NEXT := lightning==2.6.6
 MODE   ?= eager
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: all setup build test test-cpp test-python demo lint conformance fuzz ecosystem bench docs clean
+.PHONY: all setup build test test-cpp test-python demo lint conformance fuzz faults ecosystem bench docs clean
 all: build
 
 $(VENV)/.torch: Makefile
@@ -22,6 +22,7 @@ $(VENV)/.torch: Makefile
 $(VENV)/.dev: pyproject.toml setup.py $(VENV)/.torch
 	$(PIP) install "setuptools>=77" wheel cmake ninja
 	$(PIP) install --no-build-isolation -e ".[dev]"
+	@cat build/ext/built.txt
 	touch $@
 
 setup: $(VENV)/.dev
@@ -60,6 +61,10 @@ lint: $(VENV)/.dev
 # Random programs: 2,000 node by node, 200 compiled and 1,000 captured; every change runs 100, 10 and 100.
 fuzz: build
 	FUZZ=nightly $(BIN)/python -m tests.run --only fuzz
+
+# One-line faults, each of which a test must find: `make faults`, `make faults FAULT=seed-reused`.
+faults: build
+	$(BIN)/python -m tests.faults.run $(FAULT)
 
 conformance: build
 	$(BIN)/python -m tests.conformance.run --mode $(MODE)

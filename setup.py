@@ -42,7 +42,10 @@ class CMakeBuild(build_ext):
             check=True,
         )  # fmt: skip
         subprocess.run(["cmake", "--build", str(build)], check=True)
-        print(f"the core was built in {time.monotonic() - started:.0f} s")
+        # pip shows it with -v only; `make build` reads it.
+        said = f"the core was built in {time.monotonic() - started:.0f} s"
+        (build / "built.txt").write_text(f"{said}\n")
+        print(said)
 
 
 class BuildPy(build_py):

@@ -25,6 +25,7 @@ from benchmarks import (
     parameters,
     profiler,
     quotable,
+    quoted,
     recording,
     report,
     timing,
@@ -62,6 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", metavar="name", help=f"some of {', '.join(BENCHMARKS)}; all if none")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there too")
     parser.add_argument("--results", action="store_true", help=f"put what was measured into {report.RESULTS.name}")
+    parser.add_argument("--readme", action="store_true", help="only write README's table of speed from the results")
     parser.add_argument("--quick", action="store_true", help="few rounds: to see that it runs, not to quote")
     parser.add_argument("--seed", type=int, metavar="N", help="machines: the number that draws its fourth model")
     parser.add_argument("--stock-malloc", action="store_true", help="leave glibc's malloc of the CPU device as it is")
@@ -69,6 +71,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     unknown = [name for name in args.names if name not in BENCHMARKS]
     if unknown:
         parser.error(f"unknown benchmark {unknown[0]!r}; one of {', '.join(BENCHMARKS)}")
+    if args.readme:
+        quoted.write()
+        return 0
     if args.results and args.quick:
         parser.error("--results is not for --quick")
     if args.results and (reason := quotable.why_not()):

@@ -1,6 +1,6 @@
 """Trains both example models on hpu, eagerly and in lazy mode, beside the same training on PyTorch's CPU device.
 
-It says how each went.
+It says first what it is going to do and how long that takes, and at the end how each went.
 
 python -m examples.demo
 
@@ -42,12 +42,20 @@ def take_turns(model: str, peers: dict[str, Peer], stretches: int, steps: int | 
     """Let each peer train for `stretches` stretches, in turns. Seconds a step and last loss by peer."""
     arguments = () if steps is None else (steps,)
     found: dict[str, Any] = {name: {"seconds": [], "loss": 0.0} for name in peers}
-    with tqdm(total=stretches * len(peers), desc=model, unit="turn", mininterval=1) as bar:
+    with tqdm(total=stretches * len(peers), unit="turn") as bar:
+
+        def say(name: str, what: str) -> None:
+            bar.set_description(f"{model}: {name} {what}".ljust(40))
+
         for stretch in range(stretches):
             for name, peer in peers.items():
+                first = stretch == 0 and (peer.kind.compiled or peer.kind.lazy)
+                say(name, "trains and compiles" if first else "trains")
                 found[name]["loss"], seconds = peer.ask("train", *arguments)
                 if stretch >= WARM_UP or stretch == stretches - 1:
                     found[name]["seconds"].append(seconds)
+                if peer.kind.lazy:
+                    say(name, "compiles")
                 peer.ask("wait")
                 bar.update()
             bar.set_postfix(loss=f"{found['hpu, lazy']['loss']:.3f}")
@@ -56,6 +64,9 @@ def take_turns(model: str, peers: dict[str, Peer], stretches: int, steps: int | 
 
 def print_report(report: dict[str, Any], name: str) -> None:
     """What ran on a device."""
+    if report["graphs"]:
+        print(f"  {name:18}  {report['graphs']} graphs compiled by Inductor")
+        return
     counters = report["counters"]
     waited, fallbacks = counters["ops_waited"], counters["ops_fallback"]
     if counters["ops_recorded"]:
@@ -79,7 +90,7 @@ def run(title: str, model: str, what: str, stretches: int, steps: int | None) ->
         peers = {name: stack.enter_context(Peer(model, kind)) for name, kind in PEERS.items()}
         found = take_turns(model, peers, stretches, steps)
         quality = {name: peer.ask("quality") for name, peer in peers.items()}
-        reports = {name: peer.ask("report") for name, peer in peers.items() if name.startswith("hpu")}
+        reports = {name: peer.ask("report") for name, peer in peers.items()}
         baseline, text = peers["hpu, lazy"].ask("baseline"), peers["hpu, lazy"].ask("write")
     print(f"\n{title}")
     reference = statistics.median(found["CPU"]["seconds"])
@@ -91,7 +102,8 @@ def run(title: str, model: str, what: str, stretches: int, steps: int | None) ->
             f"{median * 1e3:.2f} ms a step ({spread}), {median / reference:.2f} of CPU's"
         )
     for name, report in reports.items():
-        print_report(report, name)
+        if name.startswith("hpu") or report["graphs"]:
+            print_report(report, name)
     return quality["hpu, lazy"], baseline, text
 
 
@@ -106,6 +118,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(
         f"OpenHPU {openhpu.__version__}, PyTorch {torch.__version__}, {platform.machine()}, {os.cpu_count()} cores, "
         f"{torch.get_num_threads()} threads; times are medians over the turns (fastest to slowest)"
+    )
+    print(
+        f"Each of {len(PEERS)} peers ({'; '.join(PEERS)}) trains a CNN on images of digits, {args.epochs} epochs, and "
+        f"then a small GPT, {args.stretches * args.steps} steps; each in a process of its own, in turns. The first "
+        "turns also compile. About two minutes on two idle cores."
     )
     accuracy, _, _ = run("CNN on scikit-learn's digits, batch 64", "digits", "test accuracy", args.epochs, None)
     loss, baseline, text = run(

@@ -62,11 +62,13 @@ class Peer(Answering):
     """A process that trains "digits" or "gpt"."""
 
     def __init__(self, model: str, kind: Kind):
+        self.kind = kind
         arguments = (model, kind.device, str(int(kind.fused)), str(int(kind.compiled)))
         super().__init__("examples.peer", arguments, kind.lazy)
 
     def ask(self, question: str, *arguments: int) -> Any:
-        """The answer to "train" (mean loss, seconds a step), "wait", "quality", "write" or "report"."""
+        """The answer to "train" (mean loss, seconds a step), "wait" (until all is compiled), "quality", "write" or
+        "report"."""
         return self.answer_to(json.dumps([question, *arguments]))
 
 
@@ -80,7 +82,8 @@ def _answers(model: str, device: str, fused: bool, compiled: bool) -> Any:
     module = {"digits": digits, "gpt": gpt_chars}[model]
     trainer = module.Trainer(device, fused=fused)
     if compiled:
-        trainer.model.compile()
+        # Not `model.compile()`: of a Sequential that compiles nothing but modules inside that are not PyTorch's own.
+        trainer.model = torch.compile(trainer.model)
     openhpu.reset_counters()
 
     def report() -> dict[str, Any]:
@@ -91,6 +94,7 @@ def _answers(model: str, device: str, fused: bool, compiled: bool) -> Any:
             "recipes": len(openhpu.recipes()),
             "peak": hpu.max_memory_allocated() if on_hpu else 0,
             "threads": torch.get_num_threads(),
+            "graphs": torch._dynamo.utils.counters["stats"]["unique_graphs"] if compiled else 0,
         }
 
     return {

@@ -1,8 +1,10 @@
 """Runs the Python tests, a process for each suite: `python -m tests.run [--only SUITE ...] [PYTEST ARGUMENT ...]`.
 
 Suites are kept apart because they load and configure the device differently. What one prints appears when it ends.
-Everything is passed on to each pytest. The last line is the total, `N passed, N failed, N skipped`; an error outside a
-test counts as failed. Exit code 0 means that something ran and nothing failed.
+Everything is passed on to each pytest. The suite "rotating" is one part of the long suites, chosen by the commit
+(tests/rotating/shards.py); `--shard NAME` chooses another, `--shards` lists them. At the end the slowest tests are
+printed. The last line is the total, `N passed, N failed, N skipped`; an error outside a test counts as failed. Exit
+code 0 means that something ran and nothing failed.
 """
 
 from __future__ import annotations
@@ -21,10 +23,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.processes import HEADERS
+from tests.rotating import shards
 
 ROOT = Path(__file__).resolve().parents[1]
 TIMEOUT_S = 2400  # of one suite: a hang is a failure, not a wait
-SLOWEST = 40  # tests whose time is printed, of each suite
+SLOWEST = 40  # tests whose time is printed, of all suites
 NOTHING_COLLECTED = 5
 LAZY = {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "off"}
 # Lightning's newest version is installed beside the other; see the Makefile.
@@ -42,9 +45,12 @@ class Suite(NamedTuple):
     files: str  # a folder, or a pattern of files
     compiles: bool  # whether its time is that of the compilers of recipes
     environment: dict[str, str] = {}  # noqa: RUF012
+    arguments: tuple[str, ...] = ()  # of pytest, in place of the files
 
     def paths(self) -> list[str]:
         """What pytest is given; nothing where a suite has no test file."""
+        if self.arguments:
+            return list(self.arguments)
         found = sorted(ROOT.glob(self.files))
         return [str(path.relative_to(ROOT)) for path in found if path.is_file() or any(path.rglob("test_*.py"))]
 
@@ -55,7 +61,8 @@ SUITES = {
     # The device's tests with every operator recorded and run node by node; and those of lazy mode alone.
     "lazy": Suite("tests/hpu", False, LAZY),
     "hpu": Suite("tests/hpu", False),
-    "compiled": Suite("tests/hpu/test_compiled_*.py", True, COMPILED),
+    "compiled": Suite("tests/hpu/test_compiled_[!e]*.py", True, COMPILED),
+    "compiled-eager": Suite("tests/hpu/test_compiled_eagerly_*.py", True, COMPILED | {"PT_HPU_LAZY_MODE": "0"}),
     "python": Suite("tests/python", True),
     "conformance": Suite("tests/conformance", True),
     # Tests in several processes, which share the cores.
@@ -65,21 +72,52 @@ SUITES = {
     "lightning": Suite("tests/lightning", False),
     "lightning-next": Suite("tests/lightning", False, LAZY | LIGHTNING_NEXT),
     "fuzz": Suite("tests/fuzz", False, LAZY),
+    # A part of the long suites, another one for each commit.
+    "rotating": Suite("tests/rotating", True),
 }
 
 
-def read(report: Path) -> Counter[str]:
-    """Numbers of tests by outcome, from pytest's own report. An expected failure counts as skipped."""
+class Ran(NamedTuple):
+    """Numbers of tests by outcome, and the seconds that each took."""
+
+    counts: Counter[str]
+    seconds: dict[str, float]
+
+
+def read(report: Path) -> Ran:
+    """What pytest's own report says. An expected failure counts as skipped."""
     counts: Counter[str] = Counter()
+    seconds = {}
     for suite in ElementTree.parse(report).getroot().iter("testsuite"):
         number = {name: int(suite.get(name, 0)) for name in ("tests", "failures", "errors", "skipped")}
         counts["failed"] += number["failures"] + number["errors"]
         counts["skipped"] += number["skipped"]
         counts["passed"] += number["tests"] - number["failures"] - number["errors"] - number["skipped"]
-    return counts
+        for case in suite.iter("testcase"):
+            seconds[f"{case.get('classname')}::{case.get('name')}"] = float(case.get("time", 0))
+    return Ran(counts, seconds)
 
 
-def run_suite(name: str, suite: Suite, arguments: list[str]) -> Counter[str]:
+def slowest(ran: dict[str, Ran]) -> list[str]:
+    """The tests that took longest, a line each: seconds, suite, name."""
+    every = [(seconds, suite, name) for suite, each in ran.items() for name, seconds in each.seconds.items()]
+    return [f"{seconds:7.1f} s  {suite}  {name}" for seconds, suite, name in sorted(every, reverse=True)[:SLOWEST]]
+
+
+def rotating(name: str | None) -> Suite:
+    """The part of the long suites of that name, or of this commit; says which."""
+    commit = shards.commit()
+    chosen = shards.of(commit)
+    if name:
+        (chosen,) = [shard for shard in shards.SHARDS if shard.name == name]
+    where = f"of {len(shards.SHARDS)}; commit {commit[:12]}" if not name else "as asked for"
+    print(f"rotating shard: {chosen.name} ({where})", flush=True)
+    return SUITES["rotating"]._replace(
+        arguments=tuple(shards.arguments(chosen, commit)), environment=chosen.environment
+    )
+
+
+def run_suite(name: str, suite: Suite, arguments: list[str]) -> Ran:
     """Outcomes of one suite. A process that dies counts as one failure more than it reported."""
     print(f"=== {name} begins", flush=True)
     started = time.monotonic()
@@ -88,7 +126,7 @@ def run_suite(name: str, suite: Suite, arguments: list[str]) -> Counter[str]:
         report = Path(folder) / "report.xml"
         command = [
             sys.executable, "-m", "pytest", *suite.paths(), "-q", f"--junit-xml={report}",
-            "-o", "faulthandler_timeout=300", f"--durations={SLOWEST}", *arguments,
+            "-o", "faulthandler_timeout=300", *arguments,
         ]  # fmt: skip
         environment = {**os.environ, "OPENHPU_MODULE_LOCKS": "0", **suite.environment}
         output = Path(folder) / "output"
@@ -100,14 +138,14 @@ def run_suite(name: str, suite: Suite, arguments: list[str]) -> Counter[str]:
             except subprocess.TimeoutExpired:
                 note = f"{name}: not finished after {TIMEOUT_S} s\n"
                 code = -1
-        counts = read(report) if report.exists() else Counter()
+        ran = read(report) if report.exists() else Ran(Counter(), {})
         printed = output.read_text(errors="replace")
-    if code not in (0, NOTHING_COLLECTED) and not counts["failed"]:
+    if code not in (0, NOTHING_COLLECTED) and not ran.counts["failed"]:
         note += f"{name}: pytest ended with {code}\n"
-        counts["failed"] += 1
+        ran.counts["failed"] += 1
     with _printing:
         print(f"{printed}{note}=== {name} ended after {time.monotonic() - started:.0f} s", flush=True)
-    return counts
+    return ran
 
 
 def make_headers() -> None:
@@ -124,16 +162,23 @@ for _ in range(3):
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.run", description=__doc__)
     parser.add_argument("--only", action="append", choices=tuple(SUITES), help="run this suite only; may be repeated")
+    parser.add_argument(
+        "--shard", metavar="NAME", choices=[shard.name for shard in shards.SHARDS], help=argparse.SUPPRESS
+    )
+    parser.add_argument("--shards", action="store_true", help="list the parts of the long suites, and run nothing")
     options, passed_on = parser.parse_known_args(arguments)
+    if options.shards:
+        print("\n".join(shard.name for shard in shards.SHARDS))
+        return 0
     started = time.monotonic()
-    total: Counter[str] = Counter()
+    ran: dict[str, Ran] = {}
     names = [name for name in options.only or SUITES if SUITES[name].paths()]
+    suites = {name: rotating(options.shard) if name == "rotating" else SUITES[name] for name in names}
     # The lane that has done its own takes the other's.
     compiling = [name for name in names if SUITES[name].compiles]
     left = [name for name in names if not SUITES[name].compiles]
 
-    def run_lane(lane: list[str]) -> Counter[str]:
-        counts: Counter[str] = Counter()
+    def run_lane(lane: list[str]) -> None:
         if lane:
             make_headers()
         for todo in (lane, left):
@@ -142,13 +187,13 @@ def main(arguments: list[str]) -> int:
                     if not todo:
                         break
                     name = todo.pop(0)
-                counts += run_suite(name, SUITES[name], passed_on)
-        return counts
+                ran[name] = run_suite(name, suites[name], passed_on)
 
     with ThreadPoolExecutor(2) as pool:
-        for counts in pool.map(run_lane, (compiling, [])):
-            total += counts
+        list(pool.map(run_lane, (compiling, [])))
+    print(f"the slowest {SLOWEST} tests:", *slowest(ran), sep="\n")
     print(f"{time.monotonic() - started:.0f} s")
+    total = sum((each.counts for each in ran.values()), Counter())
     print(f"{total['passed']} passed, {total['failed']} failed, {total['skipped']} skipped")
     return 0 if total["passed"] and not total["failed"] else 1
 

@@ -7,10 +7,11 @@
 #include <cstring>
 
 #include "graph/Misplaced.h"
-#include "modes/Eager.h"
-#include "ops/OpKernel.h"
+#include "graph/Operator.h"
+#include "graph/Tensors.h"
 #include "runtime/ExactCopy.h"
 #include "runtime/HPUDevice.h"
+#include "runtime/KernelThreads.h"
 #include "runtime/events.h"
 
 namespace openhpu {

@@ -8,7 +8,8 @@
 #include <bit>
 #include <cstring>
 
-#include "ops/OpKernel.h"
+#include "graph/Operator.h"
+
 
 namespace openhpu {
 namespace {
@@ -73,7 +74,7 @@ void append_numbers(const CallTemplate& call, const c10::IValue* args, std::vect
   }
 }
 
-CallTemplate describe_call(const OpKernel& kernel, const c10::IValue* args) {
+CallTemplate describe_call(const Operator& kernel, const c10::IValue* args) {
   static std::atomic<uint64_t> next_id{1};
   CallTemplate call;
   call.kernel = &kernel;
@@ -108,7 +109,7 @@ CallTemplate describe_call(const OpKernel& kernel, const c10::IValue* args) {
     CallTemplate::Arg arg;
     const auto& value = args[i];
     switch (schema[i].kind) {
-      case OpKernel::ArgKind::Tensor:
+      case Operator::ArgKind::Tensor:
         if (value.isTensor() && value.toTensor().defined()) {
           arg.kind = Kind::Tensor;
           arg.first = static_cast<uint32_t>(add_operand(value.toTensor(), kernel.writes(i, args)));
@@ -116,14 +117,14 @@ CallTemplate describe_call(const OpKernel& kernel, const c10::IValue* args) {
           arg.constant = value;
         }
         break;
-      case OpKernel::ArgKind::TensorList:
-      case OpKernel::ArgKind::OptionalTensorList:
+      case Operator::ArgKind::TensorList:
+      case Operator::ArgKind::OptionalTensorList:
         if (value.isNone()) break;
-        arg.kind = schema[i].kind == OpKernel::ArgKind::TensorList ? Kind::TensorList : Kind::OptionalTensorList;
+        arg.kind = schema[i].kind == Operator::ArgKind::TensorList ? Kind::TensorList : Kind::OptionalTensorList;
         for (const auto& e : value.toListRef())
           arg.elements.push_back(e.isNone() ? -1 : add_operand(e.toTensor(), kernel.writes(i, args)));
         break;
-      case OpKernel::ArgKind::Number:
+      case Operator::ArgKind::Number:
         if (kernel.traits().numbers_matter || value.isNone()) {
           arg.constant = value;
         } else if (value.isList()) {
@@ -141,9 +142,9 @@ CallTemplate describe_call(const OpKernel& kernel, const c10::IValue* args) {
           call.numbers += words_of(arg.kind);
         }
         break;
-      case OpKernel::ArgKind::Device: arg.constant = value.isDevice() ? c10::IValue(c10::Device(c10::kCPU)) : value; break;
-      case OpKernel::ArgKind::Generator:
-      case OpKernel::ArgKind::Other: arg.constant = value; break;
+      case Operator::ArgKind::Device: arg.constant = value.isDevice() ? c10::IValue(c10::Device(c10::kCPU)) : value; break;
+      case Operator::ArgKind::Generator:
+      case Operator::ArgKind::Other: arg.constant = value; break;
     }
     call.args.push_back(std::move(arg));
   }

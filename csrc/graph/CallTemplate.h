@@ -10,7 +10,7 @@
 
 namespace openhpu {
 
-class OpKernel;
+class Operator;
 
 // What an operator's signature determines of a call, so that a recorded call needs to hold only the rest: which storages
 // its operands lie in, their offsets, and the values of numbers that count by type.
@@ -32,7 +32,7 @@ struct CallTemplate {
     c10::SmallVector<ArgKind, 1> kinds;     // NumberList: of each element
   };
 
-  const OpKernel* kernel = nullptr;
+  const Operator* kernel = nullptr;
   uint64_t id = 0;              // of this template, never used again in this process
   std::vector<Arg> args;
   std::vector<Operand> operands;
@@ -49,7 +49,7 @@ void append_number(const at::Tensor& zero_dim, std::vector<uint64_t>& out);
 void append_numbers(const CallTemplate& call, const c10::IValue* args, std::vector<uint64_t>& out);
 
 // Describes a call from its arguments. `written`: by schema argument.
-CallTemplate describe_call(const OpKernel& kernel, const c10::IValue* args);
+CallTemplate describe_call(const Operator& kernel, const c10::IValue* args);
 
 // A number of the given kind out of its words.
 c10::IValue number_of(CallTemplate::ArgKind kind, const uint64_t* words);

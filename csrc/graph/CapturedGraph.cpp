@@ -7,7 +7,7 @@
 #include "device/wait_hook.h"
 #include "graph/GraphCache.h"
 #include "graph/GraphCommand.h"
-#include "ops/OpKernel.h"
+#include "graph/Operator.h"
 #include "runtime/HPUDevice.h"
 #include "runtime/HPUGenerator.h"
 #include "runtime/events.h"

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "device/wait_hook.h"
-#include "ops/OpKernel.h"
+#include "graph/Operator.h"
 #include "runtime/events.h"
 
 namespace openhpu {

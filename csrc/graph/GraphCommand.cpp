@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "ops/OpKernel.h"
+#include "graph/Operator.h"
 #include "runtime/HPUDevice.h"
 #include "runtime/KernelThreads.h"
 

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "graph/CallRunner.h"
-#include "ops/OpKernel.h"
+#include "graph/Operator.h"
 
 namespace openhpu {
 

@@ -11,8 +11,8 @@
 #include <cstring>
 
 #include "graph/Misplaced.h"
-#include "modes/Eager.h"
 #include "runtime/KernelMemory.h"
+#include "runtime/KernelThreads.h"
 #include "runtime/events.h"
 
 namespace openhpu {

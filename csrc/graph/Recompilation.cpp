@@ -2,7 +2,7 @@
 
 #include <sstream>
 
-#include "ops/OpKernel.h"
+#include "graph/Operator.h"
 #include "runtime/events.h"
 
 namespace openhpu {

@@ -6,8 +6,8 @@
 #include <charconv>
 #include <limits>
 
+#include "graph/Operator.h"
 #include "graph/Signature.h"
-#include "ops/OpKernel.h"
 
 namespace openhpu {
 namespace {

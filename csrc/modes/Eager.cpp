@@ -2,24 +2,13 @@
 
 #include <c10/util/Exception.h>
 
-#include "ops/Alias.h"
 #include "runtime/HPUAllocator.h"
 #include "runtime/HPUDevice.h"
 #include "runtime/events.h"
 
 namespace openhpu {
-
-size_t largest_tensor(const c10::Stack& values) {
-  size_t largest = 0;
-  for (const auto& value : values)
-    for_each_tensor(value, [&](const at::Tensor& t) {
-      if (t.defined())
-        largest = std::max(largest, static_cast<size_t>(t.unsafeGetTensorImpl()->numel()) * t.itemsize());
-    });
-  return largest;
-}
-
 namespace {
+
 // The worker used it last, so it lies in the cache of the worker's core.
 void fetch_to_write(const CallCommand* command) {
   for (size_t at = 0; at < sizeof(CallCommand); at += 64) {

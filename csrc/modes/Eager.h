@@ -5,7 +5,7 @@
 
 #include "device/device.h"
 #include "graph/CallRunner.h"
-#include "ops/OpKernel.h"
+#include "graph/Operator.h"
 #include "runtime/KernelMemory.h"
 #include "runtime/KernelThreads.h"
 #include "runtime/Recycler.h"
@@ -59,17 +59,5 @@ class BoxedCommand final : public device::Command {
   std::shared_ptr<const ShapeEntry> entry_;
   device::Device& device_;
 };
-
-size_t largest_tensor(const c10::Stack& values);
-
-// Visits the tensors of a list of values, lists included, in order.
-template <class Visit>
-void for_each_tensor(const c10::IValue& value, Visit&& visit) {
-  if (value.isTensor()) {
-    visit(value.toTensor());
-  } else if (value.isList()) {
-    for (const auto& element : value.toListRef()) for_each_tensor(element, visit);
-  }
-}
 
 }  // namespace openhpu

@@ -7,6 +7,7 @@
 
 #include "device/first_seen.h"
 #include "graph/Graph.h"
+#include "graph/Tensors.h"
 #include "modes/Capture.h"
 #include "modes/Eager.h"
 #include "ops/Alias.h"

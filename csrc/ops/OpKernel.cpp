@@ -8,46 +8,11 @@
 #include "runtime/events.h"
 
 namespace openhpu {
-namespace {
-
-OpKernel::ArgKind kind_of(const c10::Argument& argument) {
-  using Kind = OpKernel::ArgKind;
-  auto type = argument.real_type();
-  if (type->kind() == c10::TypeKind::OptionalType) type = type->expectRef<c10::OptionalType>().getElementType();
-  switch (type->kind()) {
-    case c10::TypeKind::TensorType: return Kind::Tensor;
-    case c10::TypeKind::NumberType:
-    case c10::TypeKind::FloatType: return Kind::Number;
-    case c10::TypeKind::DeviceObjType: return Kind::Device;
-    case c10::TypeKind::GeneratorType: return Kind::Generator;
-    case c10::TypeKind::ListType: {
-      auto element = type->expectRef<c10::ListType>().getElementType();
-      if (element->kind() == c10::TypeKind::TensorType) return Kind::TensorList;
-      if (element->kind() == c10::TypeKind::NumberType) return Kind::Number;
-      if (element->kind() == c10::TypeKind::OptionalType &&
-          element->expectRef<c10::OptionalType>().getElementType()->kind() == c10::TypeKind::TensorType)
-        return Kind::OptionalTensorList;
-      return Kind::Other;
-    }
-    default: return Kind::Other;
-  }
-}
-
-}  // namespace
 
 OpKernel::OpKernel(const c10::OperatorHandle& op)
-    : handle_(op),
-      name_(c10::toString(op.operator_name())),
-      traits_(traits_of(name_)),
-      structured_(structured_kernel_of(name_)),
-      result_sizes_(result_sizes_of(name_)) {
-  if (traits_.seeded) name_.replace(0, name_.find("::"), "aten");
-  for (const auto& argument : op.schema().arguments()) {
-    const bool written = (argument.alias_info() && argument.alias_info()->isWrite()) ||
-        (traits_.undeclared_writes.arguments >> args_.size() & 1);
-    any_written_ |= written;
-    args_.push_back({kind_of(argument), written});
-  }
+    : Operator(op, traits_of(c10::toString(op.operator_name()))),
+      structured_(structured_kernel_of(c10::toString(op.operator_name()))),
+      result_sizes_(result_sizes_of(c10::toString(op.operator_name()))) {
   fills_ = traits_.seeded && args_[0].written;
   if (traits_.masks_wait) return;
   if (op.hasTag(at::Tag::dynamic_output_shape) || op.hasTag(at::Tag::data_dependent_output))
@@ -64,12 +29,6 @@ bool OpKernel::is_native(const OpCall& call) {
   // What a random operator draws decides; its probabilities may have any dtype.
   const uint64_t dtypes = traits_.seeded ? uint64_t{1} << call.self_dtype : call.dtypes;
   return (dtypes & ~native_dtypes_.load(std::memory_order_relaxed)) == 0;
-}
-
-bool OpKernel::writes(size_t arg, const c10::IValue* args) const {
-  const auto& undeclared = traits_.undeclared_writes;
-  const bool conditional = undeclared.when >= 0 && (undeclared.arguments >> arg & 1);
-  return args_[arg].written && !(conditional && !args[undeclared.when].toBool());
 }
 
 void OpKernel::operator()(const c10::OperatorHandle&, c10::DispatchKeySet, c10::Stack* stack) { call(*stack); }

@@ -39,8 +39,10 @@ def run_cases(
     threads: int,
     report: Callable[[Result], None],
     plant: str | None = None,
+    end: float = float("inf"),
 ) -> None:
-    """Runs the cases in batches, in `jobs` processes. A batch that ends its process is run again in halves."""
+    """Runs the cases in batches, in `jobs` processes. A batch that ends its process is run again in halves. None begins
+    after `end`, a time of time.monotonic()."""
     from tests.conformance.pool import Worker
 
     pending = split(names)
@@ -48,7 +50,7 @@ def run_cases(
 
     def next_batch() -> list[str]:
         with lock:
-            return pending.pop(0) if pending else []
+            return pending.pop(0) if pending and time.monotonic() <= end else []
 
     def serve() -> None:
         worker = Worker(part, threads, plant, mode)
@@ -146,6 +148,11 @@ def failed(case: str, message: str) -> Result:
 
 def described(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:400]}"
+
+
+def on_hpu_alone(error: BaseException) -> str:
+    """The failure of a case that the CPU computes."""
+    return f"an error on hpu alone: {described(error)}"
 
 
 def compared(c: Chosen, ran: Ran, device: str = "hpu") -> Result:

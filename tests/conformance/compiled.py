@@ -83,8 +83,10 @@ def choose(case: Case) -> Chosen | Result | str:
         before = counters()
         known = attempt(_alone(program, case.family), arguments, DEVICE, case.seed)
         change = moved(before)
-        if expected.error is not None or learned.error is not None or known.error is not None:
+        if expected.error is not None:
             why = "an error"
+        elif error := learned.error or known.error:
+            return batches.failed(str(case), batches.on_hpu_alone(error))
         elif change["ops_fallback"]:
             why = "a CPU fallback"
         elif change["ops_waited"] or change["blocking_reads"]:

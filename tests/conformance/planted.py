@@ -1,4 +1,4 @@
-"""Faults on purpose, for the test of this suite: a wrong result and a crash."""
+"""Faults on purpose, for the test of this suite: a wrong result, an error and a crash."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def plant_if_asked() -> None:
 
 @functools.cache
 def plant(kind: str) -> None:
-    """From now on torch.sin is wrong, or ends the process, for operands on the device."""
+    """From now on torch.sin is wrong, raises, or ends the process, for operands on the device."""
     from tests.conformance.database import operators
 
     op = operators()["sin"]
@@ -26,6 +26,8 @@ def plant(kind: str) -> None:
         result = right(x, *args, **kwargs)
         if x.device.type != "hpu":
             return result
+        if kind == "error":
+            raise RuntimeError("planted")
         if kind == "crash":
             os.kill(os.getpid(), signal.SIGSEGV)
         return result + 1 if result.numel() else result

@@ -133,8 +133,10 @@ def run_cases(
     plant: str | None = None,
     refresh: int = 400,
     mode: str = "eager",
+    end: float = float("inf"),
 ) -> None:
-    """Runs the cases in `jobs` processes; `report` gets each result, one at a time."""
+    """Runs the cases in `jobs` processes; `report` gets each result, one at a time. None begins after `end`, a time of
+    time.monotonic()."""
     pending = iter(list(cases))
     lock = threading.Lock()
 
@@ -145,7 +147,7 @@ def run_cases(
             while True:
                 with lock:
                     case = next(pending, None)
-                if case is None:
+                if case is None or time.monotonic() > end:
                     return
                 result = worker.run(case)
                 done += 1

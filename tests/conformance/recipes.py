@@ -9,7 +9,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 from tests.conformance import batches
-from tests.conformance.batches import Chosen, Ran, moved, policy
+from tests.conformance.batches import Chosen, Ran, Result, moved, policy
 
 if TYPE_CHECKING:
     from tests.conformance.database import Case
@@ -22,8 +22,8 @@ def cases(families: tuple[str, ...] = (FAMILY,)) -> list[Case]:
     return batches.cases_like("op_forward", FAMILY)
 
 
-def choose(case: Case) -> Chosen | str:
-    """The first sample that is recorded without ending the graph, or why there is none."""
+def choose(case: Case) -> Chosen | Result | str:
+    """The first sample that is recorded without ending the graph, a failure, or why there is none."""
     from openhpu import counters
     from tests.conformance import forward
     from tests.conformance.database import operators
@@ -37,9 +37,11 @@ def choose(case: Case) -> Chosen | str:
         program = forward.calling(op)
         expected = attempt(program, arguments, "cpu", case.seed)
         learned = attempt(program, arguments, DEVICE, case.seed)
-        if expected.error is not None or learned.error is not None:
+        if expected.error is not None:
             why = "an error"
             continue
+        if learned.error is not None:
+            return batches.failed(str(case), batches.on_hpu_alone(learned.error))
         given = Transfer(DEVICE)(arguments)
         synchronize(DEVICE)
         seed_all(case.seed)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.conformance import floors
 from tests.conformance.pool import ROOT, Result
 
 FOLDER = ROOT / "build" / "conformance"
@@ -89,7 +90,7 @@ def read(mode: str, part: str) -> Run | None:
 def verdict(result: Result, reasons: dict[str, str], strict: bool) -> str:
     """passed, failed or skipped. Under `strict` a skip that passes is a failure of the list."""
     if result.get("outside"):
-        return "skipped"  # in no recipe; the result says why
+        return "failed" if floors.new_outside(result) else "skipped"  # in no recipe; the result says why
     expected = result["case"] in reasons
     if result["ok"]:
         return "failed" if expected and strict else ("skipped" if expected else "passed")
@@ -98,6 +99,8 @@ def verdict(result: Result, reasons: dict[str, str], strict: bool) -> str:
 
 def problem(result: Result, reasons: dict[str, str]) -> list[str]:
     """What to print for a failed case."""
+    if new := floors.new_outside(result):
+        return [new]
     if result["ok"]:
         return [f"passes, but tests/expectations/skips.toml expects it to fail: {reasons[result['case']]}"]
     more = result["count"] - len(result["failures"])

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tests.conformance import batches, compiled, expectations, pool, recipes, results
+from tests.conformance import batches, compiled, expectations, floors, pool, recipes, results
 from tests.conformance.pool import Result
 
 if TYPE_CHECKING:
@@ -39,14 +39,26 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--part", choices=("ci", "all"), default="all", help="ci: a fixed part with few samples")
     parser.add_argument("--family", choices=families, action="append", help="only this family (may be repeated)")
     parser.add_argument("-k", metavar="TEXT", default="", help="only cases whose name contains TEXT")
+    parser.add_argument(
+        "--shard", type=shard, metavar="K/N", help="only the K-th of N parts, 1 to N, by the cases' names"
+    )
+    parser.add_argument("--minutes", type=float, metavar="M", help="begin no case later; says how many were left")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="worker processes")
     parser.add_argument("--threads", type=int, default=1, help="threads of each worker")
     parser.add_argument("--resume", action="store_true", help="add to what earlier runs of this build found")
     parser.add_argument(
         "--failed", action="store_true", help="only the cases that failed in the last run; their results replace those"
     )
-    parser.add_argument("--plant", choices=("wrong", "crash"), help=argparse.SUPPRESS)
+    parser.add_argument("--plant", choices=("wrong", "error", "crash"), help=argparse.SUPPRESS)
     return parser.parse_args(argv)
+
+
+def shard(text: str) -> tuple[int, int]:
+    """K and N of "K/N"."""
+    number, _, parts = text.partition("/")
+    if not (number.isdigit() and parts.isdigit() and 1 <= int(number) <= int(parts)):
+        raise argparse.ArgumentTypeError(f"expected K/N with K from 1 to N, such as 3/20, but got {text!r}")
+    return int(number), int(parts)
 
 
 def families_of(mode: str) -> dict[str, Callable[[tuple[str, ...]], list[Case]]]:
@@ -68,6 +80,9 @@ def chosen(options: argparse.Namespace) -> list[str]:
     ]
     if options.part == "ci":
         found = [c for c in found if c.dtype == "float32" or c.share() < CI_SHARE]
+    if options.shard:
+        number, parts = options.shard
+        found = [c for c in found if int(c.share() * parts) == number - 1]
     names = [str(c) for c in found if options.k in str(c)]
     if options.failed:
         last = results.read(options.mode, options.part)
@@ -124,7 +139,8 @@ def begun(options: argparse.Namespace) -> tuple[results.Run, bool]:
         if earlier is not None and earlier.marks == run.marks:
             return earlier, not options.plant
         print("nothing to resume: the last run was of another build")
-    recorded = not (options.plant or ((options.family or options.k) and not options.resume))
+    partly = options.family or options.k or options.shard or options.minutes
+    recorded = not (options.plant or (partly and not options.resume))
     if recorded:
         run.start()
     return run, recorded
@@ -147,6 +163,7 @@ def main(argv: list[str] | None = None) -> int:
         print("no case fits this choice", file=sys.stderr)
         return 2
     run, recorded = begun(options)
+    floors.read_pages()
     progress = Progress(len(names), reasons, strict=options.part == "all")
     kept = [] if options.failed else [n for n in names if n in run.results]
     for name in kept:
@@ -160,10 +177,13 @@ def main(argv: list[str] | None = None) -> int:
     start = time.perf_counter()
     left = [n for n in names if n not in kept]
     alone = [n for n in left if not any(family(n) in families for families in BATCHED.values())]
-    pool.run_cases(alone, options.part, options.jobs, options.threads, report, options.plant, mode=options.mode)
+    end = time.monotonic() + 60 * options.minutes if options.minutes else float("inf")
+    pool.run_cases(
+        alone, options.part, options.jobs, options.threads, report, options.plant, mode=options.mode, end=end
+    )
     for kind, families in BATCHED.items():
-        names = [n for n in left if family(n) in families]
-        batches.run_cases(names, kind, options.part, options.jobs, options.threads, report, options.plant)
+        together = [n for n in left if family(n) in families]
+        batches.run_cases(together, kind, options.part, options.jobs, options.threads, report, options.plant, end)
     wall_s = time.perf_counter() - start
     if recorded:
         run.finish(wall_s)
@@ -172,8 +192,12 @@ def main(argv: list[str] | None = None) -> int:
 
             total = sum(len(cases((f,))) for f, cases in families_of(options.mode).items())
             table.write(run, reasons, options.jobs, total)
+    if progress.done < progress.total:
+        print(f"the time was over: {progress.total - progress.done} of {progress.total} cases were not run")
     print(f"{wall_s:.0f} s with {options.jobs} workers")
-    return progress.summary()
+    low = floors.below(run.results.values()) if recorded and options.part == "all" else []
+    print("\n".join(low), end="\n" if low else "")
+    return progress.summary() or bool(low)
 
 
 if __name__ == "__main__":

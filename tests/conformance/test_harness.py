@@ -1,12 +1,13 @@
 """The suite itself: a wrong result, a crash, a stale skip and a wrong choice are reported, never passed over."""
 
+import itertools
 import subprocess
 import sys
 
 import pytest
 import torch
 
-from tests.conformance import batches, compiled, execute, expectations, pool, results, run, table
+from tests.conformance import batches, compiled, execute, expectations, floors, pool, results, run, table
 from tests.conformance.compare import Demand, Mismatch, Tolerance, aliasing, compare
 from tests.conformance.database import Case
 from tests.conformance.pool import ROOT
@@ -65,6 +66,48 @@ def test_a_wrong_result_of_compiled_code_fails_its_case_and_the_command(capsys):
     options = ["--mode", "compile", "-k", "compile_forward:sin:float32", "--jobs", "1", "--plant", "wrong"]
     assert run.main(options) == 1
     assert "FAILED compile_forward:sin:float32\n    result: values" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("mode", "family"), [("compile", "compile_forward"), ("lazy", "recipe")])
+def test_an_error_on_hpu_alone_fails_its_case(mode, family, capsys):
+    options = ["--mode", mode, "--family", family, "-k", f"{family}:sin:float32", "--jobs", "1", "--plant", "error"]
+    assert run.main(options) == 1
+    assert f"FAILED {family}:sin:float32\n    an error on hpu alone: RuntimeError: planted" in capsys.readouterr().out
+
+
+def test_what_ran_in_a_recipe_must_go_on_to():
+    """Against the committed pages: `sin` is in recipes, `digamma` falls back to the CPU."""
+    for family in floors.PAGES:
+        new = batches.result(f"{family}:sin:float32", outside="a CPU fallback")
+        assert results.verdict(new, {}, strict=False) == "failed"
+        assert "does not list it" in results.problem(new, {})[0]
+        known = batches.result(f"{family}:digamma:float32", outside="a CPU fallback")
+        assert results.verdict(known, {}, strict=False) == "skipped"
+
+
+def test_a_family_of_operators_below_its_floor_is_told(tmp_path):
+    path = tmp_path / "floors.toml"
+    path.write_text('[recipe]\nproducts = 60\n"elementwise, one operand" = 100\n')
+    found = [batches.result(f"recipe:{name}:float32") for name in ("mm", "bmm", "sin", "dot", "nn.functional.relu")]
+    assert floors.below(found[:4], path) == []
+    found[0]["outside"] = found[1]["outside"] = "a CPU fallback"
+    assert floors.below(found, path) == [
+        "recipe: neural networks, other have no floor in floors.toml; 100 % run in recipes",
+        "recipe: of products 33.3 % run in recipes, the floor is 60 %",
+    ]
+
+
+def test_shards_are_all_cases_once():
+    options = run.arguments(["--mode", "eager", "--family", "optimizer"])
+    whole = run.chosen(options)
+    parts = [
+        run.chosen(run.arguments(["--mode", "eager", "--family", "optimizer", "--shard", f"{k}/3"])) for k in (1, 2, 3)
+    ]
+    assert sorted(itertools.chain.from_iterable(parts)) == sorted(whole)
+    assert all(parts)
+    for wrong in ("0/3", "4/3", "3", "a/b"):
+        with pytest.raises(SystemExit):
+            run.arguments(["--mode", "eager", "--shard", wrong])
 
 
 def test_what_is_compiled_runs_as_a_recipe_and_the_rest_is_named():

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 NIGHTLY = os.environ.get("FUZZ") == "nightly"
+GRAPHS = int(os.environ.get("FUZZ_GRAPHS", 1000 if NIGHTLY else 100))
 SHAPE = (3, 4)
 
 
@@ -89,7 +90,7 @@ def start(k):
 
 
 @settings(
-    max_examples=1000 if NIGHTLY else 100, deadline=None, derandomize=not NIGHTLY, database=None, print_blob=True,
+    max_examples=GRAPHS, deadline=None, derandomize=not NIGHTLY, database=None, print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )  # fmt: skip
 @given(st.lists(step, min_size=1, max_size=25), st.booleans())

@@ -15,7 +15,8 @@ from tests.fuzz.worker import Worker, described
 
 NIGHTLY = os.environ.get("FUZZ") == "nightly"
 NODE_BY_NODE = int(os.environ.get("FUZZ_PROGRAMS", 2000 if NIGHTLY else 100))
-RECIPES, PER_RECIPE = (20, 10) if NIGHTLY else (2, 5)
+RECIPES = int(os.environ.get("FUZZ_RECIPES", 20 if NIGHTLY else 2))
+PER_RECIPE = 10 if NIGHTLY else 5
 
 COMMON = {
     "deadline": None, "database": None, "derandomize": not NIGHTLY, "print_blob": True,

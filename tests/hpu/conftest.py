@@ -1,6 +1,7 @@
 """Fixtures of the device's tests, which run in each mode: see tests/run.py.
 
-test_lazy_*.py exist in lazy mode only, test_compiled_*.py only where graphs are compiled.
+test_lazy_*.py exist in lazy mode only, test_compiled_*.py only where graphs are compiled: in lazy mode, and of eager
+mode test_compiled_eagerly_*.py.
 """
 
 import gc
@@ -21,12 +22,14 @@ os.environ.setdefault("OPENHPU_COMPILE", "off")
 
 MODE = {name: os.environ[name] for name in ("PT_HPU_LAZY_MODE", "OPENHPU_COMPILE") if name in os.environ}
 LAZY = MODE.get("PT_HPU_LAZY_MODE") == "1"
-COMPILING = LAZY and MODE.get("OPENHPU_COMPILE") != "off"
+COMPILING = MODE.get("OPENHPU_COMPILE") != "off"
 
 # Modules are locked when a device is opened, whatever runs on it.
 collect_ignore_glob = ["test_module_lock.py"] if LAZY else ["test_lazy_*.py"]
-if not COMPILING:
-    collect_ignore_glob.append("test_compiled_*.py")
+if not COMPILING or not LAZY:
+    collect_ignore_glob.append("test_compiled_[!e]*.py")
+if not COMPILING or LAZY:
+    collect_ignore_glob.append("test_compiled_eagerly_*.py")
 
 
 @pytest.fixture(autouse=True)

@@ -177,3 +177,32 @@ def test_the_analyzer():
 def test_inductor_says_what_to_use():
     with pytest.raises(Exception, match=r'Use torch\.compile\(\.\.\., backend="hpu_backend"\)'):
         torch.compile(lambda x: x + 1)(torch.ones(2, device="hpu"))
+
+
+def test_memory_that_parts_share_keeps_its_order(counted):
+    """A part that writes a tensor of which it has a view, too, is no recipe; one that writes another tensor is."""
+
+    def shared(x, other):
+        view = x.t()
+        low = torch.linalg.svdvals(x).sum()  # on the CPU: what comes after is another part
+        z = view * 3 + low
+        x.mul_(2)
+        return z + other
+
+    def apart(x, other):
+        low = torch.linalg.svdvals(x).sum()
+        z = x * 3 + low
+        other.mul_(2)
+        return z + other
+
+    for work, replays in ((shared, 0), (apart, 1)):
+        f = torch.compile(work, backend="hpu_backend")
+        for k in range(4):
+            x, other = torch.arange(16.0).view(4, 4) + k, torch.full((4, 4), float(k))
+            given = x.to("hpu"), other.to("hpu")
+            with counted() as moved:
+                result = f(*given)
+                torch.hpu.synchronize()
+            torch.testing.assert_close(result.cpu(), work(x, other), rtol=1e-4, atol=1e-4)
+            assert torch.equal(given[0].cpu(), x) and torch.equal(given[1].cpu(), other)
+        assert moved["graph_replays"] == replays

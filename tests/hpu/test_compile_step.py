@@ -284,3 +284,21 @@ def test_wrong_arguments(wrong, message):
             openhpu.compile_step(wrong)
     with pytest.raises(ValueError, match="max_captures must be at least 1, got 0"):
         openhpu.compile_step(train_step, max_captures=0)
+
+
+def test_a_parameter_that_is_replaced_is_seen():
+    """By another one, with the old one alive; and its memory by other memory."""
+    model = nn.Linear(3, 2).to("hpu")
+    x = torch.arange(3.0).to("hpu")
+    step = openhpu.compile_step(lambda x: model(x).sum())
+    for _ in range(3):
+        step(x)
+    assert step.statistics()["replayed"] >= 1
+    kept, model.weight = model.weight, nn.Parameter(torch.ones(2, 3, device="hpu"))
+    expected = 6.0 + model.bias.sum().item()
+    for _ in range(3):
+        assert step(x).item() == pytest.approx(expected, rel=1e-5)
+    model.weight.data = torch.full((2, 3), 2.0, device="hpu")
+    for _ in range(3):
+        assert step(x).item() == pytest.approx(expected + 6, rel=1e-5)
+    assert kept.shape == (2, 3)

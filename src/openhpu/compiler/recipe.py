@@ -25,6 +25,8 @@ from openhpu.compiler.manifest import MANIFEST, PROGRAM, Manifest, ScalarInput, 
 from openhpu.compiler.program import Program
 from openhpu.compiler.trace import trace
 
+_NO_COMPILER = "recipes need a C++ compiler that knows C++20: install g++, or name another in CXX"
+
 
 def compile_recipe(
     description: Description,
@@ -58,6 +60,8 @@ def compile_recipe(
             except Exception as error:  # Inductor's and the C++ compiler's are of many kinds
                 if (full := os.strerror(errno.ENOSPC)) in str(error):  # what a compiler printed
                     raise OSError(errno.ENOSPC, full, str(directory)) from error
+                if "InvalidCxxCompiler" in f"{type(error).__name__} {error}":
+                    raise CannotCompile(_NO_COMPILER) from error
                 raise CannotCompile(f"Inductor: {_reason(error)}", scalars=program.plan.scalars) from error
             note_guards(program, inputs)
         known = constants.slots(program)

@@ -20,11 +20,10 @@ from typing import Any
 
 # Not at the end: classes that are made then would let Python forget that an interrupt ended the script.
 from openhpu import _C, events, graphs
-from openhpu.insight.marks import Marks, Peaks, choose
+from openhpu.insight.marks import Marks, Peaks, Timeline, choose
 from openhpu.process_end import at_process_end
 
 _FIRST_WRITE_S, _LONGEST_PAUSE_S = 0.25, 30.0
-_MAX_SPANS = 20000  # of the device lane; the busy time beyond is still counted
 _DRAIN_EVERY = 16  # steps between two looks at the worker's busy times
 _KEPT_TIMELINE = 2000
 
@@ -55,9 +54,8 @@ class Collector:
         self._compilations: list[dict[str, Any]] = []
         self._recompilations: dict[Key, dict[str, Any]] = {}
         self._errors: list[dict[str, Any]] = []
-        self._marks: dict[str, Marks] = {}
+        self._seen = Timeline()
         self._peaks = Peaks()
-        self._spans: list[tuple[int, int]] = []
         self._writer: threading.Thread | None = None
 
     def start(self) -> None:
@@ -124,7 +122,7 @@ class Collector:
 
     def _on_peak(self, event: events.Event) -> None:
         with self._lock:
-            steps = max((marks.count for marks in self._marks.values()), default=0)
+            steps = max((marks.count for marks in self._seen.marks.values()), default=0)
             self._peaks.add(event.params["device"], event.params["bytes"], event.site, event.time_ns, steps)
 
     def _on_graph(self, event: events.Event) -> None:
@@ -169,9 +167,7 @@ class Collector:
         if not self._opened:
             return
         with self._lock:
-            marks = self._marks.get(source)
-            if marks is None:
-                marks = self._marks[source] = Marks()
+            marks = self._seen.of(source)
             sample = _C.device_sample(0)
             marks.add(time_ns, _C.counters()["host_wait_ns"], sample[0] if sample else 0)
             if marks.count % _DRAIN_EVERY == 0:
@@ -185,9 +181,8 @@ class Collector:
 
     def _take_spans(self) -> None:
         self._watch_spans()  # a device may have been opened since
-        for index in range(_C.device_count()):
-            room = _MAX_SPANS - len(self._spans)
-            self._spans += _C.take_busy_spans(index)[:room] if room > 0 else []
+        taken = [span for index in range(_C.device_count()) for span in _C.take_busy_spans(index)]
+        self._seen.add_spans(taken)
 
     # Writing
 
@@ -217,13 +212,13 @@ class Collector:
         now = time.monotonic_ns()
         if self._opened and not _C.is_in_bad_fork():
             self._take_spans()
-        source, marks = choose(self._marks)
+        source, marks = choose(self._seen.marks)
         counters = {name: value - self._base.get(name, 0) for name, value in _C.counters().items()}
         return {
             "format": FORMAT,
             "complete": complete,
             "process": self._process(now),
-            "steps": {"counted_by": source, **marks.summary(self._spans)},
+            "steps": {"counted_by": source, **marks.summary(self._seen.spans)},
             "timeline": self._timeline(marks),
             "graphs": self._graph_rows(),
             "recipes": self._recipe_rows(),
@@ -283,7 +278,7 @@ class Collector:
         us = self._since_start_us
         return {
             "steps_us": [us(t) for t in marks.times[-_KEPT_TIMELINE:]],
-            "device_us": [[us(a), us(b)] for a, b in self._spans[-_KEPT_TIMELINE:]],
+            "device_us": [[us(a), us(b)] for a, b in sorted(self._seen.spans)[-_KEPT_TIMELINE:]],
             "compilations_us": [
                 [us(c["end_ns"]) - c["duration_us"], us(c["end_ns"]), c["name"]]
                 for c in self._compilations[-_KEPT_TIMELINE:]

@@ -153,18 +153,14 @@ def _quoted(text: str) -> str:
 
 
 def _graphml(description: Description) -> str:
+    import networkx
+
     nodes = rows(description)
-    parts = [
-        '<?xml version="1.0" encoding="UTF-8"?>',
-        '<graphml xmlns="http://graphml.graphdrawing.org/xmlns">',
-        *(f'<key id="{key}" for="node" attr.name="{key}" attr.type="string"/>' for key in ("op", "result", "line")),
-        '<graph edgedefault="directed">',
-    ]
+    graph = networkx.DiGraph()
     for row in nodes:
-        data = "".join(f'<data key="{k}">{escape(getattr(row, k))}</data>' for k in ("op", "result", "line"))
-        parts.append(f'<node id="{row.name}">{data}</node>')
-        parts += [f'<edge source="{nodes[source].name}" target="{row.name}"/>' for source in row.reads]
-    return "\n".join([*parts, "</graph>", "</graphml>", ""])
+        graph.add_node(row.name, op=row.op, result=row.result, line=row.line)
+        graph.add_edges_from((nodes[source].name, row.name) for source in row.reads)
+    return "\n".join(networkx.generate_graphml(graph)) + "\n"
 
 
 _WRITERS: dict[str, Callable[[Description], str]] = {

@@ -6,67 +6,147 @@ import statistics
 from array import array
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import islice, takewhile
 from typing import Any
 
-_MAX_MARKS = 20000
+KEPT = 20000  # step ends and busy spans that are kept one by one; what is older is summed up
 _MAX_PEAKS = 4096
 
 Site = tuple[str, int]
+Span = tuple[int, int]
+Row = tuple[int, int, int]
 
 
 class Marks:
-    """Ends of steps: when, how long the host had been blocked until then, and memory in use."""
+    """Ends of steps: when, how long the host had been blocked until then, and memory in use.
+
+    Of steps that are settled only the figures are left; at least the last KEPT ends are kept one by one.
+    """
 
     def __init__(self) -> None:
         self.count = 0
         self.times = array("q")
         self.waits = array("q")
         self.memory = array("q")
+        self._lengths = array("q")  # of the settled steps, in ns
+        self._settled = _Sums()
+        self._until = 0  # what came before is settled
+        self._open_busy = 0  # of the step that was under way then
 
     def add(self, time_ns: int, waited_ns: int, in_use: int) -> None:
-        """One more step. The first 20,000 are kept."""
+        """One more step."""
         self.count += 1
-        if self.count <= _MAX_MARKS:
-            self.times.append(time_ns)
-            self.waits.append(waited_ns)
-            self.memory.append(in_use)
+        self.times.append(time_ns)
+        self.waits.append(waited_ns)
+        self.memory.append(in_use)
 
-    def summary(self, spans: Sequence[tuple[int, int]]) -> dict[str, Any]:
-        """Times per step, and what bounds them; `spans`: when the device was busy."""
-        rows = self._rows(spans)
-        if not rows:
+    def settle(self, spans: Sequence[Span], until: int) -> None:
+        """Sum up what came before `until`. `spans`: when the device was busy, all that is not settled, in order."""
+        if not self.times or until <= max(self.times[0], self._until):
+            return
+        rows, self._open_busy = self._rows(spans, until)
+        self._until = until
+        done = sum(1 for _ in takewhile(lambda end: end <= until, islice(self.times, 1, None)))
+        self._lengths.extend(length for length, _, _ in rows)
+        self._settled.add(rows)
+        for kept in (self.times, self.waits, self.memory):
+            del kept[:done]
+
+    def summary(self, spans: Sequence[Span]) -> dict[str, Any]:
+        """Times per step, and what bounds them; `spans`: when the device was busy, what is settled left out."""
+        rows, _ = self._rows(sorted(spans), None)
+        lengths = [*self._lengths, *(length for length, _, _ in rows)]
+        if not lengths:
             return {"count": self.count}
-        total = sum(length for length, _, _ in rows)
-        # The longer of the two is what a step waits for: the device at work, or the host that is not blocked.
-        device_bound = sum(length for length, busy, waited in rows if busy >= length - waited)
-        milliseconds = [length / 1e6 for length, _, _ in rows]
+        sums = replace(self._settled)
+        sums.add(rows)
+        milliseconds = [length / 1e6 for length in lengths]
         return {
             "count": self.count,
             "first_ms": milliseconds[0],
             "median_ms": statistics.median(milliseconds),
             "fastest_ms": min(milliseconds),
             "slowest_ms": max(milliseconds),
-            "device_bound_share": device_bound / total,
-            "host_bound_share": 1 - device_bound / total,
-            "device_busy_share": min(1.0, sum(busy for _, busy, _ in rows) / total),
-            "host_waiting_share": min(1.0, sum(waited for _, _, waited in rows) / total),
+            "device_bound_share": sums.device_bound / sums.length,
+            "host_bound_share": 1 - sums.device_bound / sums.length,
+            "device_busy_share": min(1.0, sums.busy / sums.length),
+            "host_waiting_share": min(1.0, sums.waited / sums.length),
         }
 
-    def _rows(self, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int, int]]:
-        """Of each step but the first, whose beginning nobody saw: length, device busy, host blocked, in ns."""
-        spans = sorted(spans)
-        rows, at = [], 0
-        for i in range(1, len(self.times)):
-            begin, end = self.times[i - 1], self.times[i]
+    def _rows(self, spans: Sequence[Span], until: int | None) -> tuple[list[Row], int]:
+        """Of each step but the first, whose beginning nobody saw: length, device busy, host blocked, in ns.
+
+        Only of those that ended by `until`, and how long the device was busy in the one that is under way then.
+        """
+        rows: list[Row] = []
+        at = 0
+
+        def busy_in(begin: int, end: int) -> int:
+            nonlocal at
             while at < len(spans) and spans[at][1] <= begin:
                 at += 1
             busy, k = 0, at
             while k < len(spans) and spans[k][0] < end:
-                busy += min(end, spans[k][1]) - max(begin, spans[k][0])
+                busy += max(0, min(end, spans[k][1]) - max(begin, spans[k][0]))
                 k += 1
+            return busy
+
+        known = self._open_busy  # of the first step of these
+        for i in range(1, len(self.times)):
+            begin, end = self.times[i - 1], self.times[i]
+            if until is not None and end > until:
+                return rows, known + busy_in(max(begin, self._until), until)
+            busy, known = known + busy_in(max(begin, self._until), end), 0
             if end > begin:
                 rows.append((end - begin, busy, self.waits[i] - self.waits[i - 1]))
-        return rows
+        if until is None or not self.times:
+            return rows, 0
+        return rows, known + busy_in(max(self.times[-1], self._until), until)
+
+
+@dataclass
+class _Sums:
+    """Of several steps, in ns."""
+
+    length: int = 0
+    device_bound: int = 0  # the length of steps in which the device worked longer than the host was not blocked
+    busy: int = 0
+    waited: int = 0
+
+    def add(self, rows: list[Row]) -> None:
+        """Some more steps."""
+        self.length += sum(length for length, _, _ in rows)
+        # The longer of the two is what a step waits for: the device at work, or the host that is not blocked.
+        self.device_bound += sum(length for length, busy, waited in rows if busy >= length - waited)
+        self.busy += sum(busy for _, busy, _ in rows)
+        self.waited += sum(waited for _, _, waited in rows)
+
+
+class Timeline:
+    """The step ends of several sources, and when the device was busy, within bounds."""
+
+    def __init__(self) -> None:
+        self.marks: dict[str, Marks] = {}
+        self.spans: list[Span] = []
+
+    def of(self, source: str) -> Marks:
+        """The step ends that a source tells."""
+        return self.marks.setdefault(source, Marks())
+
+    def add_spans(self, spans: Sequence[Span]) -> None:
+        """The device was busy, too; sums up what has become old."""
+        self.spans += spans
+        until = max([
+            min(self.spans[-KEPT:])[0] if len(self.spans) > 2 * KEPT else 0,
+            *(marks.times[-KEPT] for marks in self.marks.values() if len(marks.times) > 2 * KEPT),
+        ])  # fmt: skip
+        if not until:
+            return
+        self.spans.sort()  # several devices
+        for marks in self.marks.values():
+            marks.settle(self.spans, until)
+        self.spans = [(max(begin, until), end) for begin, end in self.spans if end > until]
 
 
 def choose(marks: dict[str, Marks]) -> tuple[str | None, Marks]:

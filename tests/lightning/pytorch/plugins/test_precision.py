@@ -88,6 +88,8 @@ def test_fp8_trains_nearly_as_float32(recipe):
     make_trainer(accelerator="hpu", devices=1, plugins=[plugin]).fit(model, loader(), loader(2))
     difference = (model.weights() - trained_on_cpu()).abs()
     assert 1e-6 < difference.mean() < 0.05  # and something was rounded
+    length = (recipe or DelayedScaling()).amax_history_len
+    assert {len(scale.history) for layer in layers for scale in layer.fp8_scales.values()} == {length}
 
 
 def test_fp8_for_inference_says_what_it_lacks(tmp_path):

@@ -20,7 +20,11 @@ def test_states_restore(hpu):
     first = torch.rand(5, device="hpu")
     hpu.set_rng_state(state)
     assert torch.equal(first, torch.rand(5, device="hpu"))
-    hpu.set_rng_state_all(hpu.get_rng_state_all())
+    states = hpu.get_rng_state_all()
+    first = [torch.rand(3, generator=generator, device=generator.device) for generator in hpu.default_generators[:2]]
+    hpu.set_rng_state_all(states)
+    again = [torch.rand(3, generator=generator, device=generator.device) for generator in hpu.default_generators[:2]]
+    assert all(map(torch.equal, first, again)) and not torch.equal(first[0].cpu(), first[1].cpu())
 
 
 def test_seeds(hpu):

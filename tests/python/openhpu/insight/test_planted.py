@@ -31,7 +31,8 @@ for epoch in range(4):
             small = torch.ones(8, device="hpu") + 1
             htcore.mark_step()
             del spike
-            torch.linalg.svdvals(model[0].weight.detach())  # FALLBACK
+            for _ in range(2):
+                torch.linalg.svdvals(model[0].weight.detach())  # FALLBACK
         loss.item()  # READ
 """
 
@@ -50,7 +51,7 @@ def name_all_but_recompilations(seen):
     assert sum(shares) == pytest.approx(1)
     assert min(shares) >= 0
     svd = [(r["line"], r["count"], r["dtype"]) for r in seen["fallbacks"] if "svd" in r["op"]]
-    assert svd == [(line("FALLBACK"), 1, "Float")]
+    assert svd == [(line("FALLBACK"), 2, "Float")]
     assert {r["line"] for r in seen["fallbacks"]} == {line("FALLBACK")}
     reads = {r["line"]: r["count"] for r in seen["blocking_reads"] if "item" in r["op"]}
     assert reads == {line("READ"): 12}

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <string>
+#include <vector>
+
+namespace openhpu {
+
+// What distinguishes an operator from the generic case; the table is in ops/OpTable.cpp.
+struct OpTraits {
+  bool always_wait = false;      // results depend on values: the host waits for the metadata
+  bool masks_wait = false;       // results depend on values only where an operand is a mask (bool or uint8)
+  bool numbers_matter = false;   // Scalar arguments determine the outputs' sizes (arange)
+  bool cpu_operands = false;     // accepts CPU tensors that are not 0-dim, as PyTorch's CUDA kernels do
+  bool host_metadata = false;    // answers from metadata alone, without device work (is_set_to)
+  bool collective = false;       // other processes take part: never rehearsed, and run by the worker alone
+  bool native = false;           // runs on the device whatever the table of the generation says
+  bool seeded = false;           // the aten operator of the same name with its seed as an operand (SeededOps)
+  // Arguments (bits) that the kernel changes although the schema does not say so: when the boolean argument of the given
+  // position is true; -1: always.
+  struct {
+    uint32_t arguments = 0;
+    int when = -1;
+  } undeclared_writes{};
+};
+
+// An operator as a recorded call knows it: its name, what its arguments are, and how its CPU kernel is run.
+class Operator {
+ public:
+  enum class ArgKind : uint8_t { Tensor, TensorList, OptionalTensorList, Number, Device, Generator, Other };
+  struct Arg {
+    ArgKind kind;
+    bool written;
+  };
+
+  Operator(const c10::OperatorHandle& op, const OpTraits& traits);
+
+  // As users know the operator.
+  const std::string& name() const noexcept { return name_; }
+  // Runs the CPU operator on a stack of aliases, on this thread.
+  void call_cpu(c10::Stack& stack) const { handle_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack); }
+  const std::vector<Arg>& args() const noexcept { return args_; }
+  // Whether a call with these arguments changes one of them.
+  bool writes(size_t arg, const c10::IValue* args) const;
+  const OpTraits& traits() const noexcept { return traits_; }
+  const c10::FunctionSchema& schema() const { return handle_.schema(); }
+
+ protected:
+  c10::OperatorHandle handle_;
+  std::string name_;
+  OpTraits traits_;
+  std::vector<Arg> args_;
+  bool any_written_ = false;
+};
+
+}  // namespace openhpu

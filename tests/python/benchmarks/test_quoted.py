@@ -1,0 +1,78 @@
+"""README's table of speed is what RESULTS.md says."""
+
+import pytest
+
+from benchmarks import quoted
+
+RESULTS = """\
+# Measured results
+
+## dispatch
+
+date: 2026-01-01; commit: abc; malloc: keeps freed memory.
+
+Small operators
+
+| operator | hpu done us | done / CPU       |
+| -------- | ----------- | ---------------- |
+| add      | 1.0         | 1.25 (1.0 to 2)  |
+| mm       | 1.0         | 0.5 (0.4 to 0.6) |
+
+## lazy
+
+date: 2026-01-02; malloc: keeps freed memory.
+
+MLP 1-2, batch 3: 22 operators
+
+| peer       | done ms | this / hpu, lazy |
+| ---------- | ------- | ---------------- |
+| hpu, lazy  | 1       | 1 (1 to 1)       |
+| hpu, eager | 1       | 0.5 (0.4 to 0.6) |
+| CPU        | 1       | 3 (2 to 4)       |
+| CPU, fused | 1       | 0.75 (0.7 to 2)  |
+| compile    | 1       | 2 (1 to 3)       |
+
+- As written: 2 x
+
+## compile
+
+date: 2026-01-03; commit: def.
+
+training step, MLP 1-2, batch 3
+
+| peer                  | done us | CPU, torch.compile / this |
+| --------------------- | ------- | ------------------------- |
+| hpu, compile_step     | 1       | 4 (3 to 5)                |
+| hpu, torch.compile    | 1       | 1 (1 to 1)                |
+| CPU, torch.compile    | 1       | 1 (1 to 1)                |
+| the same, fused AdamW | 1       | 1.25 (1 to 2)             |
+"""
+
+
+def test_the_table_is_that_of_the_results():
+    assert quoted.replaced(quoted.README.read_text(), quoted.RESULTS.read_text()) == quoted.README.read_text(), (
+        "python -m benchmarks --readme"
+    )
+
+
+def test_the_best_peer_counts_and_what_is_slower_is_shown():
+    assert quoted.measured(RESULTS) == {
+        "MLP 1-2": {
+            "eager mode": (4.0, 1.5),
+            "lazy mode": (2.0, 0.75),
+            "`torch.compile`": (1.0, 0.375),  # in `lazy` the eager fused step takes 0.375 of torch.compile's time
+            "`compile_step`": (4.0, 1.5),
+        }
+    }
+    lines = quoted.text(RESULTS).splitlines()
+    assert lines[2] == "| MLP 1-2 | 4.00 | 1.50 | 2.00 | 0.75 | 1.00 | 0.38 | 4.00 | 1.50 |"
+    assert lines[-2].startswith("A single small operator takes 0.5 to 1.2 times as long")
+    assert lines[-1] == (
+        "Measured: `lazy` 2026-01-02, commit not recorded; `compile` 2026-01-03, commit def; "
+        "`dispatch` 2026-01-01, commit abc."
+    )
+
+
+def test_marks_are_needed():
+    with pytest.raises(ValueError, match=r"README\.md has no"):
+        quoted.replaced("text", RESULTS)

@@ -1,0 +1,82 @@
+"""The long suites in parts of at most five minutes on two cores, of which each run of all tests takes one.
+
+Which one, the commit says: its hash modulo their number. So each commit is always tested alike, and some commits later
+everything was.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tests.conformance.pool import ROOT
+
+# Parts of each mode's cases, so that one takes about four minutes with one worker beside other tests.
+CONFORMANCE = {"eager": 8, "lazy": 12, "compile": 12}
+MINUTES = 4.0  # after which a part of the conformance suite begins no case
+FUZZ_PARTS = 4
+# Benchmarks that take more than some seconds with --quick: a part each. The others are one part together.
+LONG_BENCHMARKS = (
+    "steps", "recording", "lazy", "compile", "deterministic", "graphs", "graphs1", "machines", "distributed",
+    "lightning", "memory", "insight",
+)  # fmt: skip
+
+
+class Shard(NamedTuple):
+    """One part; `arguments` are pytest's, `fuzzed`: whether its random programs are new ones, drawn from the commit."""
+
+    name: str
+    arguments: tuple[str, ...]
+    environment: dict[str, str] = {}  # noqa: RUF012
+    fuzzed: bool = False
+
+
+def _all() -> tuple[Shard, ...]:
+    lazy = {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "off"}
+    found = [
+        Shard(
+            f"conformance-{mode}-{k}-of-{parts}",
+            (f"tests/rotating/test_conformance.py::test_part[{mode}-{k}-of-{parts}]",),
+        )
+        for mode, parts in CONFORMANCE.items()
+        for k in range(1, parts + 1)
+    ]
+    # As many programs as `make fuzz` draws, over all parts.
+    for kind, number, arguments in (
+        ("programs", 2000, ("tests/fuzz/test_programs.py", "-k", "not compiled")),
+        ("recipes", 20, ("tests/fuzz/test_programs.py", "-k", "compiled")),
+        ("graphs", 1000, ("tests/fuzz/test_graphs.py",)),
+    ):
+        environment = {**lazy, "FUZZ": "nightly", f"FUZZ_{kind.upper()}": str(number // FUZZ_PARTS)}
+        for k in range(1, FUZZ_PARTS + 1):
+            found.append(Shard(f"fuzz-{kind}-{k}-of-{FUZZ_PARTS}", arguments, environment, fuzzed=True))
+    found += [
+        Shard("examples", ("tests/rotating/test_examples.py",)),
+        Shard("benchmarks", ("tests/rotating/test_benchmarks.py", "-m", "not long")),
+        *(
+            Shard(f"benchmark-{name}", (f"tests/rotating/test_benchmarks.py::test_benchmark[{name}]",))
+            for name in LONG_BENCHMARKS
+        ),
+        Shard("install", ("tests/rotating/test_install.py",)),
+    ]
+    return tuple(found)
+
+
+SHARDS = _all()
+
+
+def commit() -> str:
+    """The hash of the commit that is checked out; zeros where there is no repository."""
+    done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else "0" * 40
+
+
+def of(commit: str) -> Shard:
+    """The part that belongs to a commit."""
+    return SHARDS[int(commit, 16) % len(SHARDS)]
+
+
+def arguments(shard: Shard, commit: str) -> Sequence[str]:
+    """What pytest is given."""
+    return (*shard.arguments, f"--hypothesis-seed={int(commit[:8], 16)}") if shard.fuzzed else shard.arguments

@@ -1,0 +1,48 @@
+"""Every benchmark runs: `--quick` to its end, with a table of numbers for each peer."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+
+import pytest
+
+from benchmarks.__main__ import BENCHMARKS
+from tests.conformance.pool import ROOT
+from tests.processes import clean_environment
+from tests.rotating.shards import LONG_BENCHMARKS
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] * (name in LONG_BENCHMARKS)) for name in BENCHMARKS]
+)
+def test_benchmark(name, tmp_path):
+    results = tmp_path / "results.json"
+    command = [sys.executable, "-m", "benchmarks", name, "--quick", "--json", str(results)]
+    environment = clean_environment(tmp_path)
+    environment["PYTHONPATH"] = os.pathsep.join(
+        (environment["PYTHONPATH"], str(ROOT), str(ROOT / "lightning-habana/src"))
+    )
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=280, check=False)
+    said = (done.stdout + done.stderr)[-4000:]
+    assert done.returncode == 0, said
+    assert "FAILED" not in done.stdout, said  # of `machines`: a condition under which a peer could not be measured
+    tables = json.loads(results.read_text())["benchmarks"][name]
+    assert tables and all(table["rows"] for table in tables), said
+    assert all(math.isfinite(number) for number in numbers_in(tables)), said
+
+
+def test_the_long_ones_are_benchmarks():
+    assert set(LONG_BENCHMARKS) <= set(BENCHMARKS)
+
+
+def numbers_in(value):
+    if isinstance(value, float):
+        yield value
+    elif isinstance(value, dict):
+        for part in value.values():
+            yield from numbers_in(part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from numbers_in(part)

@@ -1,0 +1,61 @@
+"""Every example runs, as its page says, and what it trains learns."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.pool import ROOT
+from tests.processes import clean_environment
+
+LAZY = {"PT_HPU_LAZY_MODE": "1"}
+# Arguments of each call, and its environment.
+CALLS = {
+    "examples/digits.py": [
+        (("--epochs", "3"), {}),
+        (("--epochs", "3"), LAZY),
+        (("--device", "cpu", "--epochs", "2"), {}),
+    ],
+    "examples/gpt_chars.py": [(("--steps", "60"), {}), (("--steps", "60"), LAZY)],
+    "examples/compile_digits.py": [((), {}), (("--step",), {})],
+    "examples/graph_inference.py": [(("--repeat", "2"), {}), (("--manual", "--repeat", "2"), {})],
+    "examples/graph_training.py": [((), {}), (("--cacher",), {})],
+    "examples/lightning/digits.py": [((), {}), (("--epochs", "6"), LAZY)],
+    "examples/lightning/graphs.py": [((), {})],
+    "examples/demo.py": [(("--epochs", "8", "--stretches", "3", "--steps", "40"), {})],
+}
+# Parts of others; `peer` is the demo's.
+PARTS = {"examples/lightning/model.py", "examples/peer.py"}
+ALL = [(path, arguments, variables) for path, calls in CALLS.items() for arguments, variables in calls]
+
+
+def name(call):
+    path, arguments, variables = call
+    return " ".join((Path(path).relative_to("examples").with_suffix("").as_posix(), *arguments, *variables))
+
+
+@pytest.mark.parametrize("call", ALL, ids=name)
+def test_example(call, tmp_path):
+    path, arguments, variables = call
+    if "lightning" in path:
+        pytest.importorskip("lightning")
+        command = [sys.executable, str(ROOT / path), *arguments]
+        command += ["--folder", str(tmp_path)] if path.endswith("digits.py") else []
+    else:
+        command = [sys.executable, "-m", path.removesuffix(".py").replace("/", "."), *arguments]
+    environment = clean_environment(tmp_path, **variables)
+    environment["PYTHONPATH"] = os.pathsep.join(
+        (environment["PYTHONPATH"], str(ROOT), str(ROOT / "lightning-habana/src"))
+    )
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=280, check=False
+    )
+    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+    assert any(word in done.stdout for word in ("accuracy", "validation loss", "agree")), done.stdout
+
+
+def test_every_example_is_tried():
+    found = {path.relative_to(ROOT).as_posix() for path in (ROOT / "examples").rglob("*.py")}
+    assert {path for path in found if not path.endswith("__init__.py")} == {*CALLS, *PARTS}

@@ -1,0 +1,147 @@
+"""Installations from one clone: into one environment after another, as a wheel, and where there is no compiler."""
+
+import os
+import shutil
+import site
+import subprocess
+import sys
+import textwrap
+import venv
+
+import pytest
+
+from tests.conformance.pool import ROOT
+
+PACKAGES = next(path for path in site.getsitepackages() if path.startswith(sys.prefix))
+
+
+class Environment:
+    """A virtual environment that finds PyTorch and the tools where the tests' own has them."""
+
+    def __init__(self, path):
+        self.path = path
+        venv.create(path, with_pip=False)
+        (lib,) = path.glob("lib/python*/site-packages")
+        # A plain line, not a nested .pth file: the editable installation of the tests' environment is not found there.
+        (lib / "torch.pth").write_text(f"{PACKAGES}\n")
+        self.python = str(path / "bin" / "python")
+
+    def install(self, *what, tools, cwd):
+        command = [sys.executable, "-m", "pip", "--python", self.python, "install", "--no-deps", "--no-build-isolation"]
+        command += ["--no-index", "--disable-pip-version-check", "--force-reinstall", "-v", *what]
+        return run(command, cwd, PATH=os.pathsep.join((str(tools), os.environ["PATH"])))
+
+    def run(self, code, folder, **environment):
+        return run([self.python, "-c", textwrap.dedent(code)], folder, **environment)
+
+
+def run(command, cwd, **environment):
+    ours = ("PT_", "OPENHPU_", "HABANA_", "PYTHONPATH", "LOCAL_RANK", "RANK")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    clean |= {"OPENHPU_MODULE_LOCKS": "0", "HOME": str(cwd), **environment}
+    done = subprocess.run(command, cwd=cwd, env=clean, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory):
+    """What is committed or about to be, without anything that was built."""
+    path = tmp_path_factory.mktemp("clone") / "openhpu"
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    for name in listed.splitlines():
+        if (ROOT / name).is_file():
+            (path / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, path / name)
+    return path
+
+
+@pytest.fixture
+def tools(tmp_path):
+    """cmake and ninja in a folder of their own, as pip's isolated builds have them; it can be deleted."""
+    folder = tmp_path / "tools"
+    folder.mkdir()
+    for tool in ("cmake", "ninja"):
+        (folder / tool).symlink_to(shutil.which(tool))
+    return folder
+
+
+WORKS = """
+    import pathlib, torch, openhpu
+    import habana_frameworks.torch.core as htcore
+    assert str(pathlib.Path(openhpu.__file__)).startswith({prefix!r}), openhpu.__file__
+    x = torch.arange(6.0).view(2, 3).to("hpu")
+    print((x @ x.t()).sum().item(), torch.rand(3, device="hpu").shape, torch.hpu.get_device_name())
+"""
+ANSWER = "83.0 torch.Size([3]) "
+
+
+def test_one_clone_for_several_environments(clone, tools, tmp_path):
+    """The second finds nothing of the first, whose tools are gone; then a wheel, without a compiler."""
+    first = Environment(tmp_path / "first")
+    said = first.install(".", tools=tools, cwd=clone)
+    assert "the core was built in " in said  # how long a fresh clone takes
+    print(next(line for line in said.splitlines() if "the core was built in " in line).strip())
+    assert ANSWER in first.run(WORKS.format(prefix=str(first.path)), tmp_path)
+    shutil.rmtree(first.path)
+    shutil.rmtree(tools)
+
+    others = tmp_path / "other-tools"
+    others.mkdir()
+    for tool in ("cmake", "ninja"):
+        (others / tool).symlink_to(shutil.which(tool))
+    second = Environment(tmp_path / "second")
+    second.install(".", tools=others, cwd=clone)
+    assert ANSWER in second.run(WORKS.format(prefix=str(second.path)), tmp_path)
+
+    wheels = tmp_path / "wheels"
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--no-deps",
+        "--no-build-isolation",
+        "--no-index",
+        "-w",
+        str(wheels),
+        ".",
+    ]
+    run(command, clone, PATH=os.pathsep.join((str(others), os.environ["PATH"])))
+    (wheel,) = wheels.glob("openhpu-*.whl")
+    shutil.rmtree(clone)  # a wheel needs nothing of it
+    without_a_compiler(wheel, tmp_path)
+
+
+def without_a_compiler(wheel, tmp_path):
+    """Everything but recipes works, and what they need is said."""
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    third = Environment(tmp_path / "third")
+    third.install(str(wheel), tools=empty, cwd=tmp_path)
+    bare = {"PATH": f"{third.path}/bin", "PT_HPU_RECIPE_CACHE_CONFIG": ""}
+    assert shutil.which("g++", path=bare["PATH"]) is None
+    assert ANSWER in third.run(WORKS.format(prefix=str(third.path)), tmp_path, **bare)
+    assert ANSWER in third.run(WORKS.format(prefix=str(third.path)), tmp_path, PT_HPU_LAZY_MODE="1", **bare)
+    said = third.run(
+        """
+        import torch, openhpu
+        compiled = torch.compile(lambda x: (x * 2).relu().sum(), backend="hpu_backend")
+        x = torch.ones(100, device="hpu")
+        g = torch.hpu.HPUGraph()
+        with torch.hpu.graph(g):
+            y = x * 3
+        for _ in range(3):
+            print("value", compiled(x).item())
+            g.replay()
+        openhpu.wait_for_recipes()
+        print("replayed", y.sum().item(), "recipes", len(openhpu.recipes()))
+        """,
+        tmp_path,
+        **bare,
+    )
+    assert said.count("value 200.0") == 3 and "replayed 300.0 recipes 0" in said
+    assert "recipes need a C++ compiler that knows C++20: install g++, or name another in CXX" in said
