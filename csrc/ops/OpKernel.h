@@ -9,6 +9,7 @@
 
 #include "graph/ShapeCache.h"
 #include "ops/ResultSizes.h"
+#include "ops/Widening.h"
 
 namespace openhpu {
 
@@ -53,6 +54,15 @@ class OpKernel final : public c10::OperatorKernel {
   const std::string& name() const noexcept { return name_; }
   // Runs the CPU operator on a stack of aliases, on this thread.
   void call_cpu(c10::Stack& stack) const { handle_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack); }
+  // The same in the dtypes of a call that is known.
+  void call_cpu(c10::Stack& stack, Widening widening) const {
+    if (C10_LIKELY(!widening))
+      call_cpu(stack);
+    else
+      call_widened(*this, stack, widening);
+  }
+  // The same for a call of which nothing is known yet; says in which dtypes it ran.
+  Widening learn_cpu(c10::Stack& stack) const { return widenings_.call(*this, stack); }
 
   enum class ArgKind : uint8_t { Tensor, TensorList, OptionalTensorList, Number, Device, Generator, Other };
   struct Arg {
@@ -81,6 +91,7 @@ class OpKernel final : public c10::OperatorKernel {
   std::atomic<uint64_t> policy_version_{0};
   std::atomic<uint64_t> native_dtypes_{~uint64_t{0}};
   ShapeCache cache_;
+  mutable Widenings widenings_;
 };
 
 // Registers the generic kernel for every operator that has a CPU kernel and no kernel of its own here, and as the
