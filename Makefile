@@ -31,6 +31,10 @@ setup: $(VENV)/.dev
 $(VENV)/torchvision: | $(VENV)/.torch
 	$(PIP) install --no-deps --target $@ torchvision==0.28.0 pillow
 
+# For its tests only, like torchvision.
+$(VENV)/bitsandbytes: | $(VENV)/.torch
+	$(PIP) install --no-deps --target $@ bitsandbytes==0.50.2
+
 $(VENV)/.lightning: Makefile lightning-habana/pyproject.toml $(VENV)/.dev
 	$(PIP) install "$(TORCH)" $(LIGHTNING)
 	$(PIP) install --no-build-isolation --no-deps -e ./lightning-habana
@@ -49,7 +53,7 @@ test: build test-cpp test-python
 test-cpp: $(VENV)/.torch
 	@$(BIN)/python tests/cpp/run.py
 
-test-python: build $(VENV)/torchvision $(VENV)/.lightning $(VENV)/lightning-next
+test-python: build $(VENV)/torchvision $(VENV)/bitsandbytes $(VENV)/.lightning $(VENV)/lightning-next
 	$(BIN)/python -m tests.run
 
 demo: build

@@ -319,7 +319,7 @@ void CallRunner::run_planned(const ShapeEntry& entry, const OutputMemory* output
     c10::Stack& stack = fill();
     apply_kernel_threads(entry.call->largest);
     KernelScope scope(device_.workspace(), planned_.data(), planned_.size(), /*record=*/false);
-    entry.call->kernel->call_cpu(stack);
+    entry.call->kernel->call_cpu(stack, entry.call->widening);
     keep_outputs(entry, stack, outputs);
   } catch (...) {
     // What comes after it runs as well. Zeros are indices that exist; what lay there before could be any.

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "graph/Widening.h"
+
 namespace openhpu {
 
 class Operator;
@@ -40,6 +42,7 @@ struct CallTemplate {
   size_t largest = 0;           // bytes of the largest operand or output, for the thread policy
   bool any_written = false;
   bool recordable = true;       // false: an argument was met that the template can't express
+  Widening widening;            // the dtypes in which it is computed
 };
 
 // Where a call's numbers come from: an argument of a call, or a 0-dim CPU operand.

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "graph/Widening.h"
+
 namespace openhpu {
 
 // What distinguishes an operator from the generic case; the table is in ops/OpTable.cpp.
@@ -40,6 +42,13 @@ class Operator {
   const std::string& name() const noexcept { return name_; }
   // Runs the CPU operator on a stack of aliases, on this thread.
   void call_cpu(c10::Stack& stack) const { handle_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack); }
+  // The same in the dtypes of a call that is known.
+  void call_cpu(c10::Stack& stack, Widening widening) const {
+    if (C10_LIKELY(!widening))
+      call_cpu(stack);
+    else
+      call_widened(*this, stack, widening);
+  }
   const std::vector<Arg>& args() const noexcept { return args_; }
   // Whether a call with these arguments changes one of them.
   bool writes(size_t arg, const c10::IValue* args) const;

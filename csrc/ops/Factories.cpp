@@ -1,6 +1,7 @@
 // Factories and resizing: where hpu tensors and their memory come from.
 #include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
+#include <ATen/native/Resize.h>
 #include <ATen/native/ResizeCommon.h>
 #include <ATen/native/TensorFactories.h>
 #include <ATen/ops/as_strided_native.h>
@@ -111,6 +112,14 @@ const at::Tensor& resize_(
   return self;
 }
 
+const at::Tensor& resize_output(const at::Tensor& self, c10::IntArrayRef size, c10::Device device) {
+  TORCH_CHECK(
+      device.type() == c10::kHPU && (!device.has_index() || self.device() == device),
+      "out Tensor doesn't have the correct device set: it is on ", self.device(), ", expected ", device);
+  at::native::resize_output(self, size);
+  return self;
+}
+
 at::Tensor& set_storage(
     at::Tensor& self, at::Storage source, int64_t offset, c10::IntArrayRef size, c10::IntArrayRef stride) {
   TORCH_CHECK(
@@ -191,6 +200,7 @@ TORCH_LIBRARY_IMPL(aten, HPU, m) {
   m.impl("empty_strided", TORCH_FN(empty_strided));
   m.impl("_efficientzerotensor", TORCH_FN(efficient_zero_tensor));
   m.impl("resize_", TORCH_FN(resize_));
+  m.impl("_resize_output_", TORCH_FN(resize_output));
   m.impl("set_.source_Storage", TORCH_FN(set_source));
   m.impl("set_.source_Storage_storage_offset", TORCH_FN(set_storage));
   m.impl("set_.source_Tensor", TORCH_FN(set_tensor));

@@ -1,6 +1,5 @@
 #include "ops/Fallback.h"
 
-#include <c10/core/ScalarType.h>
 #include <c10/util/Exception.h>
 
 #include <atomic>
@@ -18,15 +17,13 @@ namespace {
 using c10::ScalarType;
 
 constexpr uint64_t bit(ScalarType t) { return uint64_t{1} << static_cast<int>(t); }
-constexpr uint64_t kDeviceDtypes = bit(ScalarType::Float) | bit(ScalarType::BFloat16) | bit(ScalarType::Half) |
-    bit(ScalarType::Long) | bit(ScalarType::Int) | bit(ScalarType::Short) | bit(ScalarType::Char) |
-    bit(ScalarType::Byte) | bit(ScalarType::Bool);
 
 struct Tables {
   std::mutex mutex;
   std::unordered_map<std::string, uint64_t> native;
+  std::unordered_map<std::string, uint64_t> native_stems;
+  std::unordered_map<std::string, uint64_t> integer_stems;
   bool loaded = false;
-  bool half = true;
   bool forbid_all = false;
   bool allow_all = true;
   std::set<std::string> allowed;
@@ -39,16 +36,37 @@ Tables& tables() {
 std::atomic<uint64_t> version{1};
 
 uint64_t parse_dtypes(const std::string& text) {
-  if (text == "*") return kDeviceDtypes;
   uint64_t mask = 0;
   std::istringstream in(text);
   for (std::string name; in >> name;) {
     for (int i = 0; i < static_cast<int>(ScalarType::NumOptions); ++i)
       if (name == c10::toString(static_cast<ScalarType>(i))) mask |= uint64_t{1} << i;
   }
-  // Masks and indices accompany the listed dtypes in every operator.
-  return mask ? mask | bit(ScalarType::Bool) | bit(ScalarType::Long) | bit(ScalarType::Int) : 0;
+  return mask;
 }
+
+// What all overloads and forms of an operator have in common: its name without namespace, overload, and the underscore
+// of the form that writes in place.
+std::string stem_of(const std::string& op) {
+  const auto colons = op.find("::");
+  const size_t begin = colons == std::string::npos ? 0 : colons + 2;
+  std::string stem = op.substr(begin, op.find('.', begin) - begin);
+  if (stem.size() > 1 && stem.back() == '_' && stem.compare(0, 2, "__") != 0) stem.pop_back();
+  return stem;
+}
+
+// Most rows name the same few sets of dtypes.
+class Parsed {
+ public:
+  uint64_t operator()(const std::string& text) {
+    auto [it, is_new] = known_.try_emplace(text);
+    if (is_new) it->second = parse_dtypes(text);
+    return it->second;
+  }
+
+ private:
+  std::unordered_map<std::string, uint64_t> known_;
+};
 
 }  // namespace
 
@@ -58,9 +76,38 @@ void set_native_ops(const std::vector<std::pair<std::string, std::string>>& rows
   auto& t = tables();
   std::lock_guard<std::mutex> lock(t.mutex);
   t.native.clear();
-  for (const auto& [name, dtypes] : rows) t.native["aten::" + name] = parse_dtypes(dtypes);
+  t.native_stems.clear();
+  Parsed parsed;
+  for (const auto& [name, text] : rows) {
+    uint64_t dtypes = parsed(text);
+    // A Gaudi computes doubles as float32; here they stay exact. Masks and indices accompany the listed dtypes in every
+    // operator.
+    if (dtypes & bit(ScalarType::Float)) dtypes |= bit(ScalarType::Double);
+    if (dtypes) dtypes |= bit(ScalarType::Bool) | bit(ScalarType::Long) | bit(ScalarType::Int);
+    t.native["aten::" + name] = dtypes;
+    t.native_stems[stem_of(name)] |= dtypes;
+  }
   t.loaded = true;
   version.fetch_add(1, std::memory_order_release);
+}
+
+void set_integer_ops(const std::vector<std::pair<std::string, std::string>>& rows) {
+  auto& t = tables();
+  std::lock_guard<std::mutex> lock(t.mutex);
+  t.integer_stems.clear();
+  Parsed parsed;
+  for (const auto& [name, text] : rows) {
+    uint64_t dtypes = parsed(text);
+    if (dtypes & bit(ScalarType::Int)) dtypes |= bit(ScalarType::Long);
+    t.integer_stems[stem_of(name)] |= dtypes;
+  }
+}
+
+bool computes_in(const std::string& op, ScalarType integer) {
+  auto& t = tables();
+  std::lock_guard<std::mutex> lock(t.mutex);
+  auto it = t.integer_stems.find(stem_of(op));
+  return it != t.integer_stems.end() && (it->second & bit(integer));
 }
 
 void set_fallback_policy(const std::string& place_on_cpu) {
@@ -77,8 +124,11 @@ uint64_t native_dtypes(const std::string& op) {
   auto& t = tables();
   std::lock_guard<std::mutex> lock(t.mutex);
   if (!t.loaded) return ~uint64_t{0};
-  auto it = t.native.find(op);
-  return it == t.native.end() ? 0 : it->second;
+  if (auto it = t.native.find(op); it != t.native.end()) return it->second;
+  // The table names some forms of an operator only (silu_backward.grad_input, lgamma.out). They are one kernel.
+  if (op.rfind("aten::", 0) != 0) return 0;
+  auto it = t.native_stems.find(stem_of(op));
+  return it == t.native_stems.end() ? 0 : it->second;
 }
 
 void note_fallback(const std::string& op, int scalar_type) {

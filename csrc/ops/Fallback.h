@@ -1,5 +1,7 @@
 #pragma once
 
+#include <c10/core/ScalarType.h>
+
 #include <cstdint>
 #include <map>
 #include <string>
@@ -10,14 +12,18 @@
 // table is executed on the host after a synchronisation ("CPU fallback"), counted, and forbidden on request.
 namespace openhpu {
 
-// Rows of the table: aten overload ("add.Tensor") and dtypes ("*" or names separated by spaces; "" for none).
+// Rows of the table: aten overload ("add.Tensor") and dtypes (names separated by spaces; "" for none).
 void set_native_ops(const std::vector<std::pair<std::string, std::string>>& rows);
+// Rows of another: an operator, as users know it ("lerp"), and the integer dtypes with which it computes on a Gaudi.
+void set_integer_ops(const std::vector<std::pair<std::string, std::string>>& rows);
 // PT_HPU_PLACE_ON_CPU: "" allows all, "none" forbids all, else a comma-separated list of the allowed operators.
 void set_fallback_policy(const std::string& place_on_cpu);
 
 // Bits (by c10::ScalarType) of the dtypes for which the operator is native. `version` changes with the tables.
 uint64_t native_dtypes(const std::string& op);
 uint64_t fallback_version() noexcept;
+// Whether a Gaudi computes the operator with this integer dtype.
+bool computes_in(const std::string& op, c10::ScalarType integer);
 
 // Counts, logs (event "cpu_fallback") or refuses one fallback.
 void note_fallback(const std::string& op, int scalar_type);

@@ -36,11 +36,12 @@ void note_ordinals(KernelScope& scope, const c10::Stack& results, c10::SmallVect
 // A command whose submitter waits for it: its error belongs to the caller, not to the queue.
 class WaitedCommand final : public device::Command {
  public:
-  WaitedCommand(const OpKernel& kernel, device::Device& device, c10::Stack& stack, c10::SmallVectorImpl<int64_t>& ordinals,
-                std::exception_ptr& error, Claim claim)
+  WaitedCommand(const OpKernel& kernel, device::Device& device, c10::Stack& stack, Widening& widening,
+                c10::SmallVectorImpl<int64_t>& ordinals, std::exception_ptr& error, Claim claim)
       : kernel_(kernel),
         device_(device),
         stack_(stack),
+        widening_(widening),
         ordinals_(ordinals),
         error_(error),
         claim_(std::move(claim)),
@@ -53,7 +54,7 @@ class WaitedCommand final : public device::Command {
       apply_threads(threads_);
       device::MemoryPool::AccessScope access(device_.memory());
       KernelScope scope(device_.workspace(), nullptr, 0, /*record=*/true);
-      kernel_.call_cpu(stack_);
+      widening_ = kernel_.learn_cpu(stack_);
       note_ordinals(scope, stack_, ordinals_);
     } catch (...) {
       error_ = std::current_exception();
@@ -64,6 +65,7 @@ class WaitedCommand final : public device::Command {
   const OpKernel& kernel_;
   device::Device& device_;
   c10::Stack& stack_;
+  Widening& widening_;
   c10::SmallVectorImpl<int64_t>& ordinals_;
   std::exception_ptr& error_;
   Claim claim_;
@@ -103,7 +105,7 @@ std::shared_ptr<const ShapeEntry> OpCall::run_and_wait(bool on_host) {
     kernel_.call_cpu(call.stack);
   } else {
     const Claim claim;
-    auto* command = new WaitedCommand(kernel_, device, call.stack, call.ordinals, error, claim);
+    auto* command = new WaitedCommand(kernel_, device, call.stack, call.widening, call.ordinals, error, claim);
     command->site = current_site();
     wait_or_take_back(device.queue(), openhpu::submit(device, command, device::OnInterrupt::Throw), claim);
     emit_kernel_warnings();
@@ -145,7 +147,7 @@ std::shared_ptr<const ShapeEntry> OpCall::rehearse() {
           c10::StorageImpl::use_byte_size_t(), storage.nbytes(), std::move(zeros), allocator, /*resizable=*/true);
     });
     KernelScope scope(device_of(device_).workspace(), nullptr, 0, /*record=*/true);
-    kernel_.call_cpu(call.stack);
+    call.widening = kernel_.learn_cpu(call.stack);
     note_ordinals(scope, call.stack, call.ordinals);
   } catch (const std::exception&) {
     return nullptr;  // it minds the zeros, or the script has an error: the call itself will tell
@@ -262,6 +264,7 @@ std::shared_ptr<const ShapeEntry> OpCall::describe_results(OnHost& call, bool re
   }
   if (!reusable) return nullptr;
   describe(*entry);
+  entry->call->widening = call.widening;
   return entry;
 }
 

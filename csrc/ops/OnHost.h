@@ -21,6 +21,7 @@ struct OpCall::OnHost {
   ska::flat_hash_map<const c10::StorageImpl*, c10::intrusive_ptr<c10::StorageImpl>> storages;
   ska::flat_hash_map<const c10::StorageImpl*, c10::Storage> origin;  // CPU storage -> hpu storage
   std::vector<Alias> aliases;
+  Widening widening;  // in which dtypes it ran
   c10::SmallVector<int64_t, 4> ordinals;  // by output: which of the kernel's allocations it is
 };
 

@@ -9,6 +9,7 @@
 #include "graph/Operator.h"
 #include "graph/ShapeCache.h"
 #include "ops/ResultSizes.h"
+#include "ops/Widenings.h"
 
 namespace openhpu {
 
@@ -33,6 +34,9 @@ class OpKernel final : public c10::OperatorKernel, public Operator {
   // the operator returns what it wrote.
   void call(c10::IValue* args, c10::Stack* results);
 
+  // Runs the CPU operator for a call of which nothing is known yet; says in which dtypes it ran.
+  Widening learn_cpu(c10::Stack& stack) const { return widenings_.call(*this, stack); }
+
  private:
   void call(OpCall& call);
   bool is_native(const OpCall& call);
@@ -44,6 +48,7 @@ class OpKernel final : public c10::OperatorKernel, public Operator {
   std::atomic<uint64_t> policy_version_{0};
   std::atomic<uint64_t> native_dtypes_{~uint64_t{0}};
   ShapeCache cache_;
+  mutable Widenings widenings_;
 };
 
 // Registers the generic kernel for every operator that has a CPU kernel and no kernel of its own here, and as the

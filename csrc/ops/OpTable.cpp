@@ -32,6 +32,8 @@ const OpTraits& traits_of(const std::string& name) {
       // Composites in PyTorch that are one operator here: the choice among PyTorch's convolutions is the worker's.
       {"aten::convolution", {.native = true}},
       {"aten::convolution_backward", {.native = true}},
+      // Its result is complex, and it computes nothing: two floats beside each other.
+      {"aten::complex.out", {.native = true}},
       // Copies and factories need no row in the table of native operators.
       {"aten::copy_", {.native = true}},
       {"aten::_foreach_copy_", {.native = true}},
@@ -68,9 +70,10 @@ const OpTraits& traits_of(const std::string& name) {
 }
 
 bool is_single_operator(const std::string& name) {
-  // mode.values names the devices it accepts; conj_physical_ calls a kernel that exists per device.
+  // mode.values names the devices it accepts; conj_physical_ calls a kernel that exists per device; mv is made of addmv_,
+  // which has fewer dtypes on a Gaudi.
   return name == "aten::convolution" || name == "aten::convolution_backward" || name == "aten::mode.values" ||
-      name == "aten::conj_physical_" || name.rfind("aten::_foreach_", 0) == 0;
+      name == "aten::conj_physical_" || name == "aten::mv" || name.rfind("aten::_foreach_", 0) == 0;
 }
 
 }  // namespace openhpu

@@ -135,6 +135,7 @@ std::shared_ptr<const ShapeEntry> OpCall::predict_by_structure(const ShapeEntry&
   for (const auto& output : sibling.outputs)
     call.ordinals.push_back(
         output.kind == OutputSpec::Kind::Fresh ? static_cast<int64_t>(sibling.storages[output.index].ordinal) : -1);
+  call.widening = sibling.call->widening;
   auto entry = describe_results(call, /*reusable=*/true, nullptr);
   if (!entry) return nullptr;
   for (const auto& output : entry->outputs)
@@ -177,6 +178,7 @@ bool OpCall::predict_by_sizes(const ShapeEntry& sibling, ShapeEntry& entry) cons
   }
   if (entry.storages.size() != sibling.storages.size()) return false;
   entry.returns = sibling.returns;
+  entry.call->widening = sibling.call->widening;
   return true;
 }
 

@@ -72,8 +72,8 @@ Tensor& uniform_(Tensor& self, double from, double to, Gen g) {
     uniform_(parts, from, to, g);
     return self;
   }
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      at::isFloatingType(self.scalar_type()), "\"uniform_\" not implemented for '", self.scalar_type(), "'");
+  // Of integers, which a Gaudi fills too, it draws real numbers and drops what they have behind the point.
+  TORCH_CHECK_NOT_IMPLEMENTED(self.scalar_type() != at::kBool, "\"uniform_\" not implemented for 'Bool'");
   TORCH_CHECK(from <= to, "uniform_ expects to return a [from, to) range, but found from=", from, " > to=", to);
   static const SeededOp op("uniform_");
   return fill(op, self, g, from, to);
@@ -239,6 +239,21 @@ std::tuple<Tensor, Tensor> native_dropout(const Tensor& input, double p, std::op
   return with_seed(input, std::nullopt, [&](uint32_t seed) { return op.two_tensors(input, seed, p); });
 }
 
+// What CUDA and Gaudi have in place of native_dropout: `p` is the probability to keep an element, the mask is of bytes.
+std::tuple<Tensor, Tensor> fused_dropout(const Tensor& input, double p, Gen g) {
+  TORCH_CHECK(p > 0 && p <= 1, "_fused_dropout expects p, the probability to keep an element, in (0, 1], but got ", p);
+  static const SeededOp op("native_dropout");
+  auto [out, mask] = with_seed(input, g, [&](uint32_t seed) { return op.two_tensors(input, seed, 1 - p); });
+  return {std::move(out), mask.to(at::kByte)};
+}
+Tensor masked_scale(const Tensor& self, const Tensor& mask, double scale) {
+  TORCH_CHECK(
+      mask.scalar_type() == at::kByte || mask.scalar_type() == at::kBool,
+      "_masked_scale expects a mask of dtype torch.uint8 or torch.bool, got ", mask.dtype());
+  const bool computes = at::isFloatingType(self.scalar_type());
+  return (computes ? self : self.to(at::kFloat)).mul(mask).mul(scale).to(self.scalar_type());
+}
+
 // The two below run above autograd, hence also on the fake tensors of torch.compile, whose sizes may be symbols.
 bool is_empty(const Tensor& t) { return TORCH_GUARD_OR_FALSE(t.sym_numel().sym_eq(0)); }
 
@@ -375,6 +390,8 @@ TORCH_LIBRARY_IMPL(aten, HPU, m) {
   m.impl("normal.Tensor_Tensor", TORCH_FN(normal_tensor_tensor));
   m.impl("randperm.generator_out", TORCH_FN(randperm_out));
   m.impl("native_dropout", TORCH_FN(native_dropout));
+  m.impl("_fused_dropout", TORCH_FN(fused_dropout));
+  m.impl("_masked_scale", TORCH_FN(masked_scale));
   m.impl("rrelu_with_noise", TORCH_FN(rrelu));
   m.impl("rrelu_with_noise_", TORCH_FN(rrelu_));
   m.impl("rrelu_with_noise.out", TORCH_FN(rrelu_out));

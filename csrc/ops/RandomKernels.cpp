@@ -45,7 +45,9 @@ void with_buffer(const at::Tensor& out, const Write& write) {
   out.copy_(buffer);
 }
 
-bool wide(const at::Tensor& t) { return t.scalar_type() == at::kDouble; }
+bool wide(const at::Tensor& t) {
+  return t.scalar_type() == at::kDouble || at::isIntegralType(t.scalar_type(), /*includeBool=*/true);
+}
 
 // A real-valued distribution: `f32` and `f64` map the random words to a value.
 template <class F32, class F64>

@@ -185,6 +185,7 @@ class Describe {
     out["args"] = args;
     out["outputs"] = outputs;
     out["site"] = node.site;
+    if (call.widening) out["widened"] = py::make_tuple(dtype_object(call.widening.from), dtype_object(call.widening.to));
     if (node.site && !sites_.contains(py::int_(node.site))) {
       auto [file, line] = resolve_site(node.site);
       sites_[py::int_(node.site)] = file + ":" + std::to_string(line);

@@ -231,6 +231,7 @@ void bind_memory(py::module& m) {
 void bind_ops(py::module& m) {
   m.def("set_fallback_policy", &set_fallback_policy);
   m.def("set_native_ops", &set_native_ops);
+  m.def("set_integer_ops", &set_integer_ops);
   m.def("fallback_ops", &fallback_ops);
   m.def("register_autocast", [](const std::vector<std::string>& names, const std::string& policy) {
     return register_autocast(names, policy_of(policy));

@@ -20,7 +20,9 @@ def hpu_set_inference_env(model: None = None) -> None: ...
 def hpu_set_inference_env(model: Model) -> Model | torch.nn.Module: ...
 def hpu_set_inference_env(model: torch.nn.Module | None = None) -> torch.nn.Module | None:
     """Turn inference mode on. With `model`, an evaluating model on the CPU, return it with its batch norms folded
-    into the convolutions before them; a model that torch.fx cannot trace comes back as it is, with a warning."""
+    into the convolutions before them; a model that torch.fx cannot trace comes back as it is, with a warning.
+    Raises RuntimeError for a float16 model on Gaudi 1."""
+    _refuse_half(model, "hpu_set_inference_env")
     hpu.enable_inference_mode()
     hpu.enable_matmul3d_2d_reshape()
     return None if model is None else _fold(model)
@@ -33,7 +35,8 @@ def hpu_inference_initialize(
     args: Any = None,
 ) -> None:
     """Turn inference mode on, after `model.to("hpu")`. Parameters become constants of compiled graphs only, so that
-    there is nothing to mark where operators run eagerly."""
+    there is nothing to mark where operators run eagerly. Raises RuntimeError for a float16 model on Gaudi 1."""
+    _refuse_half(model, "hpu_inference_initialize")
     hpu.enable_inference_mode()
 
 
@@ -69,6 +72,19 @@ def hpu_reset_env() -> None:
     """Deprecated: use `hpu_teardown_inference_env`."""
     _warn("hpu_reset_env", "hpu_teardown_inference_env")
     hpu_teardown_inference_env()
+
+
+def _refuse_half(model: torch.nn.Module | None, function: str) -> None:
+    """Gaudi 1 has no float16: its users are told before the first operator falls back to the CPU."""
+    if model is None or hpu.is_fp16_supported():
+        return
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if tensor.dtype is torch.float16:
+            raise RuntimeError(
+                f"{function}: inference in float16 is not supported on Gaudi 1, which OPENHPU_GENERATION names, and "
+                f"{name} of the model is float16. Use model.to(torch.bfloat16), or set OPENHPU_GENERATION to gaudi2 or "
+                "gaudi3."
+            )
 
 
 def _warn(old: str, new: str) -> None:

@@ -24,13 +24,19 @@ Result = dict[str, Any]
 
 
 # The modules of modes whose cases share compilations; the others' is worker.
-_BATCHES = {"recipe": "recipes", "compile": "compiled"}
+_BATCHES = {"recipe": "recipes", "compile": "compiled", "gaudi_recipe": "gaudi", "gaudi_compile": "gaudi"}
 # What a mode's workers find in their environment.
 MODES: dict[str, dict[str, str]] = {
     "eager": {},
     "lazy": {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "off"},
     "recipe": {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "sync", "PT_HPU_RECIPE_CACHE_CONFIG": ""},
     "compile": {"OPENHPU_COMPILE": "sync", "PT_HPU_RECIPE_CACHE_CONFIG": ""},
+}
+MODES |= {
+    "gaudi_eager": MODES["eager"],
+    "gaudi_lazy": MODES["lazy"],
+    "gaudi_recipe": MODES["recipe"],
+    "gaudi_compile": MODES["compile"],
 }
 
 

@@ -3,7 +3,8 @@
 The cases are those of the installed torch's own databases (op_db, module_db, optim_db), compared with the CPU. The last
 line is `N passed, N failed, N skipped`; the exit status is 0 only if nothing failed. Mode lazy records every operator
 and runs it node by node, and takes samples of every operator through compiled recipes (the family recipe). Mode compile
-takes samples through torch.compile, forward and backward.
+takes samples through torch.compile, forward and backward. Mode gaudi walks Gaudi's own table of operators and dtypes,
+eagerly, recorded, in recipes and through torch.compile; its part ci is a tenth, another one each day.
 """
 
 from __future__ import annotations
@@ -17,15 +18,22 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tests.conformance import batches, compiled, expectations, floors, pool, recipes, results
+from tests.conformance import batches, compiled, expectations, floors, gaudi, pool, recipes, results
 from tests.conformance.pool import Result
 
 if TYPE_CHECKING:
     from tests.conformance.database import Case
 
-MODES = ("eager", "lazy", "compile")
+MODES = ("eager", "lazy", "compile", "gaudi")
 # The families whose cases share compilations, by the kind of worker that runs them.
-BATCHED = {"recipe": (recipes.FAMILY,), "compile": compiled.FAMILIES}
+BATCHED = {
+    "recipe": (recipes.FAMILY,),
+    "compile": compiled.FAMILIES,
+    "gaudi_recipe": ("gaudi_recipe",),
+    "gaudi_compile": ("gaudi_compile",),
+}
+# The families of Gaudi's table that are walked cell by cell, in the mode of their name.
+WALKED = ("gaudi_eager", "gaudi_lazy")
 # The part for every change: float32 of everything, and this share of the other dtypes, chosen by the case's name.
 CI_SHARE = 0.4
 
@@ -33,7 +41,7 @@ CI_SHARE = 0.4
 def arguments(argv: list[str] | None) -> argparse.Namespace:
     from tests.conformance.database import FAMILIES
 
-    families = [*FAMILIES, *BATCHED["recipe"], *BATCHED["compile"]]
+    families = [*FAMILIES, *WALKED, *(family for families in BATCHED.values() for family in families)]
     parser = argparse.ArgumentParser(prog="python -m tests.conformance.run", description=__doc__)
     parser.add_argument("--mode", choices=MODES, required=True)
     parser.add_argument("--part", choices=("ci", "all"), default="all", help="ci: a fixed part with few samples")
@@ -63,8 +71,11 @@ def shard(text: str) -> tuple[int, int]:
 
 def families_of(mode: str) -> dict[str, Callable[[tuple[str, ...]], list[Case]]]:
     """The families of a mode, and what gives their cases."""
+    from tests.conformance import gaudi_cells
     from tests.conformance.database import FAMILIES, cases
 
+    if mode == "gaudi":
+        return dict.fromkeys(gaudi_cells.FAMILIES, gaudi_cells.cases)
     if mode == "compile":
         return dict.fromkeys(compiled.FAMILIES, compiled.cases)
     return dict.fromkeys(FAMILIES, cases) | ({recipes.FAMILY: recipes.cases} if mode == "lazy" else {})
@@ -78,7 +89,9 @@ def chosen(options: argparse.Namespace) -> list[str]:
     found = [
         c for family, cases in known.items() if not options.family or family in options.family for c in cases((family,))
     ]
-    if options.part == "ci":
+    if options.part == "ci" and options.mode == "gaudi":
+        found = gaudi.tenth(found)
+    elif options.part == "ci":
         found = [c for c in found if c.dtype == "float32" or c.share() < CI_SHARE]
     if options.shard:
         number, parts = options.shard
@@ -178,9 +191,11 @@ def main(argv: list[str] | None = None) -> int:
     left = [n for n in names if n not in kept]
     alone = [n for n in left if not any(family(n) in families for families in BATCHED.values())]
     end = time.monotonic() + 60 * options.minutes if options.minutes else float("inf")
-    pool.run_cases(
-        alone, options.part, options.jobs, options.threads, report, options.plant, mode=options.mode, end=end
-    )
+    for mode in WALKED if options.mode == "gaudi" else (options.mode,):
+        one_by_one = [n for n in alone if options.mode != "gaudi" or family(n) == mode]
+        pool.run_cases(
+            one_by_one, options.part, options.jobs, options.threads, report, options.plant, mode=mode, end=end
+        )
     for kind, families in BATCHED.items():
         together = [n for n in left if family(n) in families]
         batches.run_cases(together, kind, options.part, options.jobs, options.threads, report, options.plant, end)

@@ -19,7 +19,7 @@ def run_case(text: str, part: str) -> dict[str, Any]:
     import torch
 
     from openhpu import counters
-    from tests.conformance import backward, forward, modules, optimizers
+    from tests.conformance import backward, forward, gaudi, modules, optimizers
     from tests.conformance.database import Case
     from tests.conformance.execute import DEVICE, Checks, settle
 
@@ -30,6 +30,8 @@ def run_case(text: str, part: str) -> dict[str, Any]:
         "op_backward": backward.run,
         "module": modules.run,
         "optimizer": optimizers.run,
+        "gaudi_eager": gaudi.run,
+        "gaudi_lazy": gaudi.run,
     }
     random.seed(case.seed)
     numpy.random.seed(case.seed)

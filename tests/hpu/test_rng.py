@@ -239,7 +239,7 @@ def test_drawing_does_not_wait(gate):
 
 # Values of the operands are looked at, or the operator is a CPU fallback.
 LOOKING = {"multinomial", "multinomial with replacement", "normal of tensors"}
-NOT_NATIVE = {"binomial", "gamma", "cauchy_", "rand double"}
+NOT_NATIVE = {"binomial", "gamma", "cauchy_"}
 
 
 @pytest.mark.parametrize("name", sorted(DRAWS.keys() - LOOKING - NOT_NATIVE))

@@ -1,19 +1,8 @@
-"""torchvision's operators, which reach the device through the fallback of its dispatch key (csrc/ops/Registration).
-
-PyPI has CUDA's build of torchvision only. Its CPU kernels load beside PyTorch's CPU build once the CUDA libraries that
-it names exist, so empty ones are built for it; nothing of them is called. A torchvision that loads as it is is used
-as it is.
-"""
-
-import importlib.util
-import re
-import subprocess
-from pathlib import Path
+"""torchvision's operators, which reach the device through the fallback of its dispatch key (csrc/ops/Registration)."""
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-DOWNLOADED = ROOT / ".venv" / "torchvision"  # by `make test`, out of the environment's own packages
+from tests import vision as vision_files
 
 SCRIPT = """
     import ctypes, sys
@@ -98,36 +87,14 @@ COMPILED = """
 """
 
 
-def empty_libraries(extension: Path, folder: Path) -> list[str]:
-    """Libraries with the names and symbols of CUDA's that `extension` was linked with; paths, in loading order."""
-    dynamic = subprocess.run(["readelf", "-d", extension], capture_output=True, text=True, check=True).stdout
-    names = re.findall(r"\(NEEDED\).*\[(lib\w*cud\w*\.so[.\d]*)\]", dynamic)
-    symbols = subprocess.run(["nm", "-D", "-u", extension], capture_output=True, text=True, check=True).stdout
-    needed = sorted(set(re.findall(r"U ((?:__)?cuda\w+|_ZNK?(?:2at|3c10)4cuda\w+)", symbols)))
-    # Registering kernels wants a handle back; it is done when the library is loaded.
-    source = "".join(f"static long of_{name}[64]; void* {name}(void) {{ return of_{name}; }}\n" for name in needed)
-    (folder / "empty.c").write_text(source)
-    (folder / "versions").write_text(f"{next((n for n in names if 'cudart' in n), 'none')} {{ global: *; }};\n")
-    for name in names:
-        subprocess.run(
-            ["g++", "-x", "c", "-shared", "-fPIC", "-w", "empty.c", "-o", name, f"-Wl,-soname,{name}",
-             "-Wl,--version-script=versions"],
-            cwd=folder, check=True,
-        )  # fmt: skip
-    return [str(folder / name) for name in names]
-
-
 @pytest.fixture(scope="module")
 def vision(tmp_path_factory):
     """The beginning of a script that uses torchvision."""
-    folder = DOWNLOADED if DOWNLOADED.exists() else None
+    folder = vision_files.folder()
     if folder is None:
-        found = importlib.util.find_spec("torchvision")
-        if found is None:
-            pytest.skip("torchvision is not installed; `make test` downloads it")
-        folder = Path(found.submodule_search_locations[0]).parent
-    libraries = empty_libraries(folder / "torchvision" / "_C.so", tmp_path_factory.mktemp("empty"))
-    return SCRIPT.format(folders=[str(folder)] if folder == DOWNLOADED else [], libraries=libraries)
+        pytest.skip(vision_files.MISSING)
+    libraries = vision_files.empty_libraries(folder / "torchvision" / "_C.so", tmp_path_factory.mktemp("empty"))
+    return SCRIPT.format(folders=[str(folder)] if folder == vision_files.DOWNLOADED else [], libraries=libraries)
 
 
 def test_its_operators_and_their_gradients_equal_the_cpus(vision, script):

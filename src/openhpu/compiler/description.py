@@ -33,12 +33,14 @@ class SlotDescription(TypedDict):
 
 
 class NodeDescription(TypedDict):
-    """A call of `op` ("aten::add.Tensor", "aten::relu"), its flattened result tensors, and where the script made it."""
+    """A call of `op` ("aten::add.Tensor", "aten::relu"), its flattened result tensors, and where the script made it.
+    `widened`: its operands of the first dtype are computed with in the second, and what they become is rounded back."""
 
     op: str
     args: list[Argument]
     outputs: list[Output]
     site: int
+    widened: NotRequired[tuple[torch.dtype, torch.dtype]]
 
 
 class Description(TypedDict):
@@ -153,7 +155,7 @@ def key(description: Description, *build: str) -> str:
     scalars, variable = description["scalars"], description["variable"]
     parts = (
         [(slot["kind"], slot["nbytes"]) for slot in description["slots"]],
-        [(node["op"], node["args"], node["outputs"]) for node in description["nodes"]],
+        [(node["op"], node["args"], node["outputs"], node.get("widened")) for node in description["nodes"]],
         description["live"],
         # The type of a variable number decides about promotion.
         [type(s).__name__ if v else s for s, v in zip(scalars, variable, strict=True)],

@@ -106,6 +106,7 @@ class _Writer:
         self._of_slot: dict[int, str] = {}
         self._last_use = self._last_uses()
         self._lines: list[str] = []
+        self._wide: _Widened
 
     def text(self) -> str:
         inputs = self._plan.inputs
@@ -169,7 +170,10 @@ class _Writer:
         for _, arg in graph.tensors(node):
             self._allocate(self._plan.slots[arg[1]])
         targets, after, notes = self._targets(number, node, overload)
+        self._wide = _Widened(node, self._name)
         args = self._arguments(node, overload)
+        self._lines += self._wide.before
+        after = self._wide.after + after
         name = f"torch.ops.{overload.namespace}.{overload._opname}.{overload._overloadname}"
         if keyword.iskeyword(overload._overloadname):  # random_.from
             name = f'getattr(torch.ops.{overload.namespace}.{overload._opname}, "{overload._overloadname}")'
@@ -201,6 +205,8 @@ class _Writer:
             notes.append(_shape_text(place))
             name = self._name(_short(overload))
             names.append(name)
+            if place.dtype is node.get("widened", (None,))[0]:
+                after.append(f"{name} = {name}.to({place.dtype})")
             if self._hooks:
                 after.append(f"{name} = {LAID_OUT}({name}, {place.sizes}, {place.strides})")
             if slot.producer == (number, position):
@@ -259,11 +265,11 @@ class _Writer:
     def _argument(self, arg: Argument, formal: Any, node: NodeDescription, written: bool) -> str:
         match arg[0]:
             case "tensor":
-                return self._tensor(arg, node, written)
+                return self._wide.operand(arg, self._tensor(arg, node, written), written)
             case "list":
                 return f"[{', '.join(self._argument(item, formal, node, written) for item in arg[1])}]"
             case "const":
-                return _source(graph.constant(arg[1], formal.real_type))
+                return _source(self._wide.dtype(graph.constant(arg[1], formal.real_type)))
             case "scalar":
                 if self._description["variable"][arg[1]]:
                     name = self._scalar_name(arg[1])
@@ -299,7 +305,7 @@ class _Writer:
         numbers: list[Any] = []
         for _, arg in graph.flattened(node["args"]):
             if arg[0] == "tensor" and not arg[6] & graph.WRAPPED:
-                other = torch.empty((0,) if arg[3] else (), dtype=arg[2])
+                other = torch.empty((0,) if arg[3] else (), dtype=self._wide.dtype(arg[2]))
                 result = other if result is None else torch.empty(
                     (0,) if result.dim() or other.dim() else (), dtype=torch.result_type(result, other)
                 )  # fmt: skip
@@ -312,6 +318,34 @@ class _Writer:
             current = torch.empty((0,), dtype=dtype) if result is None else torch.empty(result.shape, dtype=dtype)
             dtype = torch.result_type(current, number)
         return dtype
+
+
+class _Widened:
+    """A call's operands in a wider dtype, where it is computed in one. `before` and `after`: lines around the call."""
+
+    def __init__(self, node: NodeDescription, name: Callable[[str], str]) -> None:
+        self._from, self._to = node.get("widened", (None, None))
+        self._name = name
+        self._written: dict[str, str] = {}
+        self.before: list[str] = []
+        self.after: list[str] = []
+
+    def dtype(self, value: Any) -> Any:
+        """A dtype, or any other constant, as the call takes it."""
+        return self._to if self._to is not None and value is self._from else value
+
+    def operand(self, arg: Argument, text: str, written: bool) -> str:
+        """A tensor as the call takes it. One that is written is a variable, whose contents are copied back."""
+        if self._to is None or arg[2] is not self._from or arg[6] & graph.WRAPPED:
+            return text
+        if text in self._written:
+            return self._written[text]
+        if not written:
+            return f"{text}.to({self._to})"
+        name = self._written[text] = self._name("wide")
+        self.before.append(f"{name} = {text}.to({self._to})")
+        self.after.append(f"{text}.copy_({name})")
+        return name
 
 
 def _category(dtype: torch.dtype) -> str:

@@ -7,7 +7,7 @@ import sys
 import types
 from typing import Any
 
-from openhpu import hpu, mode, steps
+from openhpu import hpu, mode, steps, traced
 from openhpu.hpu import _device
 
 
@@ -31,6 +31,7 @@ def register_device() -> None:
 def keep_out() -> None:
     """Dynamo calls what acts on the device's state between what it traces; answers that never change it keeps."""
     from torch._dynamo import trace_rules
+    from torch._dynamo.decorators import substitute_in_graph
     from torch._dynamo.eval_frame import skip_code
 
     modules = [name for name in sys.modules if name.startswith("openhpu.hpu.") and name != "openhpu.hpu._device"]
@@ -47,6 +48,7 @@ def keep_out() -> None:
         else:
             function._torchdynamo_disable = True  # type: ignore[attr-defined]
             skip_code(function.__code__)
+    substitute_in_graph(hpu.current_stream, skip_signature_check=True)(traced.current_stream)
     asked: Any = mode.is_lazy
     asked._dynamo_marked_constant = True
     # `mark_step` itself is traced, and does nothing then.

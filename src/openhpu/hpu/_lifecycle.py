@@ -94,6 +94,8 @@ def _prepare() -> None:
     autocast.install()
     fallback.install()
     sync_batch_norm.install()
+    if settings.get("PT_HPU_EAGER_ENABLE_GRADIENT_VIEW_LAYOUT_OPT") and not mode.is_lazy():
+        torch.autograd.enforce_grad_layout_policy(False)
 
 
 def init() -> None:

@@ -29,14 +29,14 @@ def advise(document: Document) -> list[Advice]:
 
 def _fallbacks(document: Document) -> Iterator[Advice]:
     records = document["fallbacks"]
-    doubles = [r for r in records if r["dtype"] in ("Double", "ComplexDouble", "ComplexFloat")]
-    others = [r for r in records if r not in doubles]
-    if doubles:
+    complex_numbers = [r for r in records if r["dtype"] in ("ComplexDouble", "ComplexFloat", "ComplexHalf")]
+    others = [r for r in records if r not in complex_numbers]
+    if complex_numbers:
         yield Advice(
-            "Use float32 or bfloat16 instead of doubles and complex numbers",
-            "A Gaudi computes neither; such operators run on the host, which waits for the device first. Often a "
-            "NumPy array, which is float64, or a default dtype brings them in: convert it before it goes to hpu.",
-            _places(doubles),
+            "Use pairs of real numbers instead of complex numbers",
+            "A Gaudi does not compute with them; such operators run on the host, which waits for the device first. "
+            "torch.view_as_real gives the real numbers of a tensor without a copy.",
+            _places(complex_numbers),
         )
     if others:
         yield Advice(

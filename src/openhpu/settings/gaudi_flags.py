@@ -56,6 +56,9 @@ _EFFECTIVE = (
     _row("PT_HPU_AUTOLOAD", "choice", "-1", _IMPORT,
          "0: `import torch` does not load the device; `import habana_frameworks.torch` then does. "
          "1 and -1: it is loaded.", choices=("-1", "0", "1")),
+    _row("PT_HPU_EAGER_ENABLE_GRADIENT_VIEW_LAYOUT_OPT", "bool", False, _FIRST_USE,
+         "Eager mode: a gradient keeps the layout in which backward made it, without a copy into its parameter's "
+         "(torch.autograd.enforce_grad_layout_policy), on the thread that uses the device first."),
     _row("PT_HPU_PLACE_ON_CPU", "text", "", _FIRST_USE,
          "Operators that may fall back to the CPU: unset: all, none: an error for each, else a comma list of names."),
     _row("PT_HPU_POOL_MEM_ACQUIRE_PERC", "int", 100, _FIRST_USE,
@@ -165,7 +168,8 @@ _GRAPHS = (
     _idle("PT_HPU_REPLACE_ADAM_ADAMW", "bool", False, "Replace torch.optim's Adam by a variant with mark_step."),
     _idle("PT_HPU_EMULATE_DISTRIBUTED", "bool", False, "Emulate collectives."),
     _idle("PT_HPU_EMULATE_DISTRIBUTED_SINGLE_RANK", "bool", False, "Emulate collectives in one process."),
-    _idle("PT_HPU_USE_PT_STORE_SYNC", "bool", False, "Synchronise ranks through PyTorch's store."),
+    _idle("PT_HPU_USE_PT_STORE_SYNC", "bool", False, "Synchronise the hosts (HCL_Sync) before collectives, through "
+          "PyTorch's store; here a collective begins when all ranks have come to it, so that there is nothing to add."),
     _idle("PT_ENABLE_COMM_GROUP_CACHE", "bool", False, "Share process groups of equal ranks."),
     _idle("PT_HCCL_SLICE_SIZE_MB", "int", 16, "Slice size of collectives.", low=1),
     _idle("PT_HCCL_MEMORY_ALLOWANCE_MB", "int", 0, "Device memory kept free for collectives.", low=0),
@@ -194,7 +198,6 @@ _HARDWARE = (
     _idle("PT_HPU_ENABLE_EAGER_JIT_CACHE", "bool", True, "Cache of eager operators' graphs."),
     _idle("PT_HPU_EAGER_PIPELINE_ENABLE", "bool", True, "Run eager operators asynchronously; here always."),
     _idle("PT_HPU_EAGER_4_STAGE_PIPELINE_ENABLE", "bool", True, "Stages of that pipeline."),
-    _idle("PT_HPU_EAGER_ENABLE_GRADIENT_VIEW_LAYOUT_OPT", "bool", False, "Layout of gradients of vision models."),
     _idle("PT_HPU_ENABLE_GENERIC_STREAM", "bool", True, "Streams of torch.Stream; here always."),
     _idle("PT_HPU_FORCE_USE_DEFAULT_STREAM", "bool", False, "Run everything on the default stream."),
     _idle("PT_HPU_ENABLE_RECORD_STREAM", "bool", False, "Honour record_stream; here always."),

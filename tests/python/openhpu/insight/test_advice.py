@@ -39,13 +39,15 @@ def test_graphs_that_come_once_are_told_by_line(seen):
     assert advice.advise(seen) == []
 
 
-def test_a_fallback_on_doubles_is_another_advice_than_a_missing_operator(seen):
+def test_a_fallback_on_complex_numbers_is_another_advice_than_a_missing_operator(seen):
     def fallback(op, dtype):
         return {"op": op, "dtype": dtype, "file": "/somewhere/script.py", "line": 4, "count": 2}
 
-    seen["fallbacks"] = [fallback("aten::add.Tensor", "Double"), fallback("aten::svd", "Float"), fallback("x", "")]
-    doubles, missing = advice.advise(seen)
-    assert doubles.evidence == ("script.py:4: aten::add.Tensor on Double, 2 times",)
+    seen["fallbacks"] = [
+        fallback("aten::add.Tensor", "ComplexFloat"), fallback("aten::svd", "Float"), fallback("x", "")
+    ]  # fmt: skip
+    numbers, missing = advice.advise(seen)
+    assert numbers.evidence == ("script.py:4: aten::add.Tensor on ComplexFloat, 2 times",)
     assert missing.evidence == ("script.py:4: aten::svd on Float, 2 times", "script.py:4: x, 2 times")
     assert "script.py:4: x, 2 times" in summary.text([seen], 0)
 

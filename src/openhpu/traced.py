@@ -1,0 +1,14 @@
+"""What stands for functions of torch.hpu in code that torch.compile traces, where the function itself is not traced."""
+
+from __future__ import annotations
+
+import torch
+
+
+def current_stream(device: torch.device | str | int | None = None) -> torch.Stream:
+    """The same stream, by the function that Dynamo knows."""
+    if device is None:
+        return torch.accelerator.current_stream()
+    if isinstance(device, int):
+        return torch.accelerator.current_stream(torch.device("hpu", device))
+    return torch.accelerator.current_stream(torch.device(device))

@@ -1,0 +1,223 @@
+"""Every cell of Gaudi's table of operators and dtypes: it runs on the device without a fallback, and is right.
+
+Right is what the CPU computes in a wider dtype, rounded once, or what its kernel for the dtype gives if it has one. As
+a module (`python -m tests.conformance.gaudi PART THREADS`) it is the process that runs cells in batches: in recipes of
+lazy mode, and through torch.compile.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+    from tests.conformance.batches import Chosen, Ran, Result
+    from tests.conformance.compare import Tolerance
+    from tests.conformance.database import Case
+    from tests.conformance.execute import Arguments, Checks, Outcome
+
+FLOAT8 = ("float8_e5m2", "float8_e4m3fn")
+# Results whose contents are whatever the memory held.
+UNINITIALISED = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "_resize_output_")
+# Of a dtype's resolution, what a result in it may be off: kernels for small floats round more than once.
+_SHARE = {"bfloat16": 2e-2, "float16": 2e-3, "float8_e5m2": 0.25, "float8_e4m3fn": 0.125, "float32": 2e-5}
+
+
+# In these words PyTorch's kernels refuse a dtype.
+REFUSALS = (
+    "not implemented for",
+    "Expected a long tensor for index",
+    "does not support bool input",
+    "Expected a floating point or complex tensor as input",
+    "input dtype should be either floating point or complex",
+    "Integer division with addcdiv is no longer supported",
+)
+
+
+def tolerance(case: Case) -> Tolerance:
+    from tests.conformance.compare import Tolerance
+
+    share = _SHARE.get(case.dtype, 0.0)
+    return Tolerance(None, share, of_largest=share / 2)
+
+
+def wider(case: Case) -> tuple[torch.dtype, ...]:
+    """The dtypes whose results may stand for the cell's."""
+    import torch
+
+    if case.torch_dtype.is_floating_point:
+        return (torch.float64,)
+    # Results that are int64 anyway, indices, are told from wider ones.
+    next_one = {"bool": torch.uint8, "int8": torch.int32, "int16": torch.int32, "int32": torch.int64}
+    return (next_one.get(case.dtype, torch.float64), torch.float64)
+
+
+def references(case: Case, program: Callable[..., Any], arguments: Arguments) -> list[Outcome] | str:
+    """What counts as right: the CPU's own result, and that in a wider dtype; or why this sample has none."""
+    import torch
+
+    from tests.conformance.execute import attempt
+    from tests.conformance.gaudi_cells import cast
+
+    own = attempt(program, arguments, "cpu", case.seed)
+    if own.error is not None and not refused(own):
+        return own.described()
+    accepted = [] if own.error is not None else [own]
+    for dtype in wider(case):
+        if dtype is case.torch_dtype or (accepted and not case.torch_dtype.is_floating_point):
+            continue
+        widened = cast(arguments, case.torch_dtype, dtype)
+        if case.torch_dtype is not torch.int32:
+            widened = cast(widened, torch.int32, torch.int64)  # indices
+        wide = attempt(program, widened, "cpu", case.seed)
+        if wide.error is None:
+            rounded = replace(wide, value=_rounded(wide.value, own.value, dtype, case.torch_dtype))
+            rounded.arguments = _rounded(wide.arguments, own.arguments, dtype, case.torch_dtype)
+            accepted.append(rounded)
+            break
+    return accepted or own.described()
+
+
+def refused(outcome: Outcome) -> bool:
+    """Whether the CPU has no kernel for the dtype, and not the sample is wrong."""
+    return any(words in outcome.described() for words in REFUSALS)
+
+
+def _rounded(wide: Any, own: Any, before: torch.dtype, after: torch.dtype) -> Any:
+    """Tensors of a wide result in the dtype of the CPU's own result, or, if it has none, in the cell's."""
+    import torch
+    from torch.utils._pytree import tree_map
+
+    from tests.conformance.transfer import tensors_of
+
+    twins = iter(tensors_of(own)) if len(tensors_of(own)) == len(tensors_of(wide)) else iter(())
+
+    def one(leaf: Any) -> Any:
+        if isinstance(leaf, torch.Tensor):
+            twin = next(twins, None)
+            return leaf.to(twin.dtype if twin is not None else after if leaf.dtype is before else leaf.dtype)
+        return after if leaf is before else leaf
+
+    return tree_map(one, wide)
+
+
+def difference(case: Case, accepted: list[Outcome], actual: Any, arguments: Any, device: str = "hpu") -> str | None:
+    """None if the result is one of the accepted, else how it differs from the last: the one in the wider dtype."""
+    from tests.conformance.compare import Demand, Mismatch, compare
+
+    content = case.name.rpartition(".")[2] not in UNINITIALISED
+    content &= not accepted[0].used_random_numbers
+    # A pinned tensor is the host's.
+    demand = Demand(tolerance(case), content=content, device=device, placed="pin_memory" not in case.name)
+    why = None
+    for expected in accepted:
+        try:
+            compare(_comparable(expected.value), _comparable(actual), demand)
+            compare(_comparable(expected.arguments), _comparable(arguments), replace(demand, placed=False), "arguments")
+            return None
+        except Mismatch as error:
+            why = " ".join(str(error).split())[:300]
+    return why
+
+
+def _comparable(value: Any) -> Any:
+    """torch.testing does not compare tensors of 8-bit floats: as float32, beside a note of what they were."""
+    import torch
+    from torch.utils._pytree import tree_map
+
+    def one(leaf: Any) -> Any:
+        if isinstance(leaf, torch.Tensor) and str(leaf.dtype).removeprefix("torch.") in FLOAT8:
+            return {str(leaf.dtype): leaf.cpu().float() if leaf.device.type == "cpu" else leaf.cpu().float().to("hpu")}
+        return leaf
+
+    return tree_map(one, value)
+
+
+def run(case: Case, checks: Checks, part: str) -> None:
+    """The cell, operator by operator, in the process's mode."""
+    from openhpu import counters, events
+    from tests.conformance import gaudi_cells
+    from tests.conformance.batches import moved, on_host
+    from tests.conformance.execute import DEVICE, attempt
+
+    program = gaudi_cells.program_of(case)
+    why = "there is no sample"
+    for arguments in gaudi_cells.arguments_of(case):
+        accepted = references(case, program, arguments)
+        if isinstance(accepted, str):
+            why = accepted
+            continue
+        checks.checked += 1
+        checks.samples += 1
+        before, fell_back = counters(), events.fallback_ops()
+        actual = attempt(program, arguments, DEVICE, case.seed)
+        if actual.error is not None:
+            checks.fail("native", actual.described())
+        elif moved(before)["ops_fallback"]:
+            checks.fail("native", f"falls back: {sorted(set(events.fallback_ops()) - set(fell_back)) or fell_back}")
+        elif found := difference(case, accepted, actual.value, actual.arguments):
+            checks.fail("native", found)
+        elif accepted[0].used_random_numbers:
+            again = attempt(program, arguments, DEVICE, case.seed)
+            again.value, again.arguments = on_host(again.value), on_host(again.arguments)
+            if found := difference(case, [again], actual.value, actual.arguments):
+                checks.fail("native", f"two runs from one seed differ: {found}")
+        if checks.samples == gaudi_cells.SAMPLES:
+            return
+    if not checks.samples:
+        checks.fail("sample", why)
+
+
+def choose(case: Case) -> Chosen | Result | str:
+    """The first sample that a graph can hold, its result if it is wrong operator by operator, or why there is none."""
+    from openhpu import counters
+    from tests.conformance import batches, gaudi_cells
+    from tests.conformance.execute import DEVICE, attempt
+
+    program = gaudi_cells.program_of(case)
+    why = "there is no sample"
+    for arguments in gaudi_cells.arguments_of(case):
+        accepted = references(case, program, arguments)
+        if isinstance(accepted, str):
+            why = accepted
+            continue
+        attempt(program, arguments, DEVICE, case.seed)
+        before = counters()
+        known = attempt(program, arguments, DEVICE, case.seed)
+        change = batches.moved(before)
+        if known.error is not None:
+            return batches.failed(str(case), known.described())
+        if change["ops_fallback"]:
+            return batches.failed(str(case), "a CPU fallback")
+        if change["ops_waited"] or change["blocking_reads"]:
+            why = "waits for values"
+        elif not change["ops_submitted"] and not change["ops_recorded"]:
+            why = "nothing runs on the device"
+        else:
+            judge = functools.partial(_judge, case, accepted)
+            recorded = change["ops_recorded"]
+            return batches.Chosen(case, program, arguments, tolerance(case), True, recorded, accepted[0], judge)
+    return why
+
+
+def _judge(case: Case, accepted: list[Outcome], ran: Ran) -> str | None:
+    return difference(case, accepted, ran.value, ran.arguments)
+
+
+def tenth(cases: list[Case]) -> list[Case]:
+    """A tenth of the cells: another one each day, or that of OPENHPU_CONFORMANCE_TENTH (0 to 9)."""
+    wanted = int(os.environ.get("OPENHPU_CONFORMANCE_TENTH", datetime.date.today().toordinal())) % 10
+    return [case for case in cases if case.seed % 10 == wanted]
+
+
+if __name__ == "__main__":
+    from tests.conformance import batches, compiled, recipes
+
+    recorded = os.environ.get("PT_HPU_LAZY_MODE") == "1"
+    batches.serve(choose, recipes.through_a_recipe if recorded else compiled.through_recipes)

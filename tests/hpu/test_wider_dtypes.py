@@ -1,0 +1,127 @@
+"""Dtypes that the device has and the CPU's kernels lack: computed in a wider one, rounded once (csrc/ops/Widening)."""
+
+import pytest
+import torch
+
+import openhpu
+from openhpu import events
+
+FLOATS8 = (torch.float8_e5m2, torch.float8_e4m3fn)
+
+
+@pytest.fixture(autouse=True)
+def from_zero():
+    openhpu.reset_counters()
+
+
+@pytest.mark.parametrize("dtype", FLOATS8)
+def test_eight_bit_floats_are_rounded_once(dtype):
+    x, y = torch.randn(40, 30).to(dtype), torch.randn(40, 30).to(dtype)
+    for function in (torch.mul, torch.add, torch.maximum, lambda a, b: torch.mm(a, b.t())):
+        for _ in range(2):
+            got = function(x.to("hpu"), y.to("hpu"))
+            assert got.dtype is dtype
+            assert torch.equal(got.cpu().float(), function(x.float(), y.float()).to(dtype).float())
+    assert events.fallback_ops() == {}
+
+
+def test_results_of_other_dtypes_stay_as_they_are():
+    x = torch.tensor([3.0, 1.0, 2.0]).to(torch.float8_e5m2)
+    for _ in range(2):
+        assert torch.argmax(x.to("hpu")).item() == 0
+        assert (x.to("hpu") > 1.5).tolist() == [True, False, True]
+        values, indices = x.to("hpu").sort()
+        assert values.dtype is torch.float8_e5m2 and indices.tolist() == [1, 2, 0]
+        assert x.to("hpu").sum(dtype=torch.float32).dtype is torch.float32
+
+
+def test_what_is_written_in_place_and_to_out():
+    x = torch.full((4,), 2.0).to(torch.float8_e4m3fn).to("hpu")
+    view = x[1:3]
+    for _ in range(3):
+        same = view.mul_(2)
+        assert same is view
+    assert x.float().tolist() == [2, 16, 16, 2]
+    out = torch.empty(0, dtype=torch.float8_e4m3fn, device="hpu")
+    for _ in range(2):
+        assert torch.add(x, x, out=out) is out
+    assert out.float().tolist() == [4, 32, 32, 4]
+    torch.add(out, out, out=out)  # an operand that is the result, too
+    assert out.float().tolist() == [8, 64, 64, 8]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_halves_where_the_cpu_has_no_kernel_for_them(dtype):
+    x, y = torch.randn(6, 4).to(dtype), torch.randn(5, 4).to(dtype)
+    for _ in range(2):
+        got = torch.cdist(x.to("hpu"), y.to("hpu"))
+        torch.testing.assert_close(got.cpu(), torch.cdist(x.double(), y.double()).to(dtype))
+        got = torch.special.erfcx(x.to("hpu"))
+        torch.testing.assert_close(got.cpu(), torch.special.erfcx(x.double()).to(dtype))
+    assert events.fallback_ops() == {}
+
+
+def test_integers_that_gaudis_table_names():
+    a, b = torch.tensor([1, 8, -7], dtype=torch.int32), torch.tensor([4, 2, 7], dtype=torch.int32)
+    for _ in range(2):
+        got = torch.lerp(a.to("hpu"), b.to("hpu"), 0.5)
+        assert got.dtype is torch.int32 and got.tolist() == [2, 5, 0]
+    assert torch.take(a.to("hpu"), torch.tensor([2, 0], dtype=torch.int32, device="hpu")).tolist() == [-7, 1]
+    drawn = torch.empty(1000, dtype=torch.int32, device="hpu").uniform_(2, 6)
+    assert set(drawn.tolist()) == {2, 3, 4, 5}
+    assert torch.randint(0, 2, (100,), dtype=torch.bool, device="hpu").dtype is torch.bool
+
+
+def test_other_integers_are_pytorchs_errors():
+    x = torch.tensor([1, 2], device="hpu")
+    for function in (lambda t: t.softmax(0), torch.nn.functional.gelu, torch.mean):
+        for _ in range(2):
+            with pytest.raises(RuntimeError) as error:
+                function(x)
+                torch.hpu.synchronize()
+            with pytest.raises(type(error.value)) as expected:
+                function(x.cpu())
+            assert str(expected.value).splitlines()[0][:60] in str(error.value)
+
+
+def test_wrong_sizes_are_pytorchs_errors_whatever_the_dtype():
+    x, y = (torch.ones(n).to(torch.float8_e5m2).to("hpu") for n in (3, 4))
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match=r"size of tensor a \(3\) must match"):
+            torch.mul(x, y)
+            torch.hpu.synchronize()
+
+
+def test_a_known_call_does_not_wait(gate, counted):
+    x = torch.ones(5).to(torch.float8_e4m3fn).to("hpu")
+    for _ in range(2):
+        (x * x).float().cpu()
+    with gate, counted() as work:
+        y = (x * x).float()
+    assert work["ops_waited"] == 0
+    assert y.tolist() == [1.0] * 5
+
+
+def test_calls_whose_dtype_has_a_kernel_are_not_widened():
+    x = torch.full((), 16777217, dtype=torch.int64, device="hpu")
+    assert (x + 1).item() == 16777218
+    y = torch.tensor(1e-30, dtype=torch.float64, device="hpu")
+    assert (y * y).item() == 1e-30 * 1e-30
+
+
+def test_operators_of_gpus_and_gaudis():
+    x = torch.ones(4000, device="hpu", requires_grad=True)
+    out, mask = torch._fused_dropout(x, 0.25)
+    assert mask.dtype is torch.uint8
+    assert 800 < mask.sum().item() < 1200
+    assert torch.equal(out.detach().cpu(), mask.cpu() * 4.0)
+    out.sum().backward()
+    assert torch.equal(x.grad, mask * 4.0)
+    scaled = torch._masked_scale(torch.tensor([1.0, 2.0, 3.0], device="hpu"), mask.new_tensor([1, 0, 1]), 2.0)
+    assert scaled.tolist() == [2.0, 0.0, 6.0]
+    resized = torch._resize_output_(torch.empty(0, device="hpu"), (2, 3), torch.device("hpu", 0))
+    assert resized.shape == (2, 3)
+    with pytest.raises(RuntimeError, match="correct device"):
+        torch._resize_output_(torch.empty(0, device="hpu"), (2, 3), torch.device("cpu"))
+    with pytest.raises(RuntimeError, match="but got 0"):
+        torch._fused_dropout(x, 0.0)
