@@ -8,6 +8,8 @@ TORCH  := torch==2.13.0
 # The last one that knows hpu by itself, and the newest.
 LIGHTNING      := lightning==2.5.5 pytorch-lightning==2.6.6 "jsonargparse[signatures]"
 LIGHTNING_NEXT := lightning==2.6.6
+DEEPSPEED      := deepspeed==0.19.8 einops hjson msgpack psutil py-cpuinfo pydantic pydantic-core annotated-types \
+                  typing-inspection
 MODE   ?= eager
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
@@ -44,6 +46,10 @@ $(VENV)/.lightning: Makefile lightning-habana/pyproject.toml $(VENV)/.dev
 $(VENV)/lightning-next: | $(VENV)/.lightning
 	$(PIP) install --no-deps --target $@ $(LIGHTNING_NEXT)
 
+# Without its dependencies on PyTorch; its operators are compiled where they are used.
+$(VENV)/deepspeed: | $(VENV)/.dev
+	DS_BUILD_OPS=0 $(PIP) install --no-build-isolation --no-deps --target $@ $(DEEPSPEED)
+
 # Ninja decides what is out of date.
 build: $(VENV)/.dev
 	@cmake --build build/ext
@@ -53,7 +59,7 @@ test: build test-cpp test-python
 test-cpp: $(VENV)/.torch
 	@$(BIN)/python tests/cpp/run.py
 
-test-python: build $(VENV)/torchvision $(VENV)/bitsandbytes $(VENV)/.lightning $(VENV)/lightning-next
+test-python: build $(VENV)/torchvision $(VENV)/bitsandbytes $(VENV)/.lightning $(VENV)/lightning-next $(VENV)/deepspeed
 	$(BIN)/python -m tests.run
 
 demo: build

@@ -32,6 +32,8 @@ NOTHING_COLLECTED = 5
 LAZY = {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "off"}
 # Lightning's newest version is installed beside the other; see the Makefile.
 LIGHTNING_NEXT = {"PYTHONPATH": str(Path(sys.prefix) / "lightning-next")}
+# Installed beside the environment, too.
+DEEPSPEED = {"PYTHONPATH": str(Path(sys.prefix) / "deepspeed")}
 COMPILED = {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "sync", "PT_HPU_RECIPE_CACHE_CONFIG": ""}
 
 
@@ -71,6 +73,7 @@ SUITES = {
     # The same tests with both versions of Lightning, one in each mode.
     "lightning": Suite("tests/lightning", False),
     "lightning-next": Suite("tests/lightning", False, LAZY | LIGHTNING_NEXT),
+    "deepspeed": Suite("tests/deepspeed", False, DEEPSPEED),
     "fuzz": Suite("tests/fuzz", False, LAZY),
     # A part of the long suites, another one for each commit.
     "rotating": Suite("tests/rotating", True),

@@ -17,6 +17,8 @@ recipe is made; the replacements stand with what they belong to (MOMENTARY):
 - `CppWrapperCpu.generate_c_shim_extern_kernel_call`, `KernelGroup.call_kernel` and `CppTemplateKernel.call_kernel` mark
   each kernel for traces, at one load and one branch; Inductor's own marks cost an allocation each.
 - `post_grad.is_gpu` is asked whether a bias may be added by generated code instead of by the product's library.
+
+Those of DeepSpeed, which wait for its import, stand in `openhpu/deepspeed.py`.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from typing import Any
 import torch
 from torch.utils import _foreach_utils
 
-from openhpu import _C, checkpoints, hpu, optimizers
+from openhpu import _C, checkpoints, deepspeed, hpu, optimizers
 from openhpu.gaudi_ops import namespace
 from openhpu.late_imports import after_import
 from openhpu.profiler import debug_activities, tables
@@ -67,6 +69,7 @@ def apply() -> None:
     namespace.install()  # torch.ops.hpu, an attribute that PyTorch would make when it is asked for
     optimizers.install()  # a public hook of torch.optim, no patch
     checkpoints.install()  # and one of torch.load
+    deepspeed.install()
 
 
 def _seeding() -> None:

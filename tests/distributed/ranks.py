@@ -29,7 +29,8 @@ PATIENCE_S = float(os.environ.get("RANKS_PATIENCE_S", "180"))
 GROUP = "cpu:gloo,hpu:hccl"
 
 Launcher = Callable[[int, int, int], dict[str, str]]
-_pools: dict[int, Pool] = {}
+_MOST = 6  # processes at a time
+_pools: dict[tuple[int, tuple[tuple[str, str], ...]], Pool] = {}
 
 
 def free_port() -> int:
@@ -58,10 +59,10 @@ def open_mpi(rank: int, size: int, port: int) -> dict[str, str]:
 
 
 class Pool:
-    """The processes of one number of ranks."""
+    """The processes of one number of ranks, with these environment variables beside those of the tests."""
 
-    def __init__(self, size: int) -> None:
-        self.size = size
+    def __init__(self, size: int, variables: tuple[tuple[str, str], ...] = ()) -> None:
+        self.size, self.variables = size, variables
         port = free_port()
         self.folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self.connections: list[Connection] = []
@@ -70,7 +71,8 @@ class Pool:
             self.processes = [
                 subprocess.Popen(
                     [sys.executable, "-m", "tests.distributed.ranks", listener.address],
-                    cwd=ROOT, env=environment(rank, size, port), stdout=self.logs[rank], stderr=subprocess.STDOUT,
+                    cwd=ROOT, env=environment(rank, size, port) | dict(variables), stdout=self.logs[rank],
+                    stderr=subprocess.STDOUT,
                 )
                 for rank in range(size)
             ]  # fmt: skip
@@ -80,8 +82,9 @@ class Pool:
                 by_rank[connection.recv()] = connection
             self.connections = [by_rank[rank] for rank in range(size)]
 
-    def run(self, module: str, name: str, arguments: tuple[Any, ...], backend: str | None) -> None:
-        """Run a function in every rank. AssertionError with each rank's traceback when one raised or did not answer."""
+    def run(self, module: str, name: str, arguments: tuple[Any, ...], backend: str | None) -> list[Any]:
+        """What a function returns in each rank. AssertionError, with tracebacks, when one raised or did not answer."""
+        returned = []
         store = tempfile.mktemp(dir=self.folder.name)
         failures = []
         for rank, connection in enumerate(self.connections):
@@ -93,7 +96,8 @@ class Pool:
         for rank, connection in enumerate(self.connections):
             try:
                 if connection.poll(1.0 if failures else max(0.0, end - time.monotonic())):
-                    answer = connection.recv()
+                    answer, value = connection.recv()
+                    returned.append(value)
                 else:
                     answer = "did not come back"
             except EOFError:
@@ -103,13 +107,14 @@ class Pool:
         if failures:
             self.end()
             raise AssertionError("\n".join(failures))
+        return returned
 
     def _printed(self, rank: int) -> str:
         self.logs[rank].seek(0)
         return "\n--- printed:\n" + self.logs[rank].read()[-4000:]
 
     def end(self) -> None:
-        _pools.pop(self.size, None)
+        _pools.pop((self.size, self.variables), None)
         for connection in self.connections:
             connection.close()
         for process in self.processes:
@@ -187,23 +192,38 @@ def ranks(size: int, backend: str | None = GROUP) -> Callable[[Callable[..., Non
     """Run the test's body in `size` processes with a process group of this backend (None: without a group)."""
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
-        # Not by pytest's name of the module, which depends on where it began to look.
-        module = ".".join(Path(test.__code__.co_filename).relative_to(ROOT).with_suffix("").parts)
-
         @functools.wraps(test)
         def run(*args: Any, **kwargs: Any) -> None:
-            pool = _pools.get(size)
-            if pool is None:
-                # Only one set of processes at a time: there are few cores.
-                for other in list(_pools.values()):
-                    other.end()
-                pool = _pools[size] = Pool(size)
-            pool.run(module, test.__qualname__, (args, kwargs), backend)
+            _pool(size, ()).run(_module(test), test.__qualname__, (args, kwargs), backend)
 
         run.body = test  # type: ignore[attr-defined]
         return run
 
     return decorate
+
+
+def call(
+    function: Callable[..., Any], *args: Any, size: int, backend: str | None, variables: dict[str, str], **kwargs: Any
+) -> list[Any]:
+    """What a function returns in each of `size` processes that have these environment variables."""
+    pool = _pool(size, tuple(sorted(variables.items())))
+    return pool.run(_module(function), function.__qualname__, (args, kwargs), backend)
+
+
+def _module(function: Callable[..., Any]) -> str:
+    """Not by pytest's name of the module, which depends on where it began to look."""
+    return ".".join(Path(function.__code__.co_filename).relative_to(ROOT).with_suffix("").parts)
+
+
+def _pool(size: int, variables: tuple[tuple[str, str], ...]) -> Pool:
+    pool = _pools.get((size, variables))
+    if pool is None:
+        # Those that wait do nothing, but they need memory.
+        for other in list(_pools.values()):
+            if size + sum(kept.size for kept in _pools.values()) > _MOST:
+                other.end()
+        pool = _pools[size, variables] = Pool(size, variables)
+    return pool
 
 
 def serve(address: str) -> None:
@@ -220,7 +240,7 @@ def serve(address: str) -> None:
             module, name, (args, kwargs), backend, store = connection.recv()
         except (EOFError, OSError):
             return
-        answer = None
+        answer = value = None
         try:
             if backend is not None:
                 dist.init_process_group(
@@ -231,14 +251,16 @@ def serve(address: str) -> None:
                     timeout=timedelta(seconds=60),
                 )
             torch.manual_seed(0)
-            getattr(importlib.import_module(module), name).body(*args, **kwargs)
-            torch.hpu.synchronize()
+            function = getattr(importlib.import_module(module), name)
+            value = getattr(function, "body", function)(*args, **kwargs)
+            if hasattr(torch, "hpu"):
+                torch.hpu.synchronize()
             if dist.is_initialized():
                 dist.barrier()
                 dist.destroy_process_group()
         except BaseException:
             answer = traceback.format_exc()
-        connection.send(answer)
+        connection.send((answer, value))
         if answer:
             return
 

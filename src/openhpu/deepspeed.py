@@ -1,0 +1,79 @@
+"""The patches of DeepSpeed, a library that knows hpu by itself, each with its reason. They wait for its import.
+
+- `HPU_Accelerator._lazy_init_class_dict`: what the accelerator finds in its folder of operators has no asynchronous
+  input and output, without which nothing is kept on NVMe. Host memory is exchanged there, so that DeepSpeed's builder
+  for CPUs serves. It gets words for a missing library, and passes CFLAGS and LDFLAGS on, which it only tests with.
+- `HPUFusedAdam.multi_tensor_adam`: Adam with `adam_w_mode` off adds the weights to the gradients; here they were
+  dropped without a word.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shlex
+from typing import Any
+
+import torch
+
+from openhpu.late_imports import after_import
+
+_LIBAIO = (
+    "DeepSpeed's offload to NVMe needs libaio, and a program that calls it could not be compiled. Install its header "
+    "and library (Debian: apt-get install libaio-dev), or name their folders: CFLAGS=-I..., LDFLAGS=-L... ."
+)
+
+
+def install() -> None:
+    """Have DeepSpeed patched when it is imported. Imports nothing of it."""
+    after_import("deepspeed.accelerator.hpu_accelerator", _operators_of_hosts)
+    after_import("deepspeed.ops.op_builder.hpu.fused_adam", _decay_as_gradient)
+
+
+def _operators_of_hosts() -> None:
+    accelerator: Any = importlib.import_module("deepspeed.accelerator.hpu_accelerator").HPU_Accelerator
+    find = accelerator._lazy_init_class_dict
+
+    def _lazy_init_class_dict(self: Any) -> None:
+        find(self)
+        if "AsyncIOBuilder" not in self.class_dict:
+            self.class_dict["AsyncIOBuilder"] = _async_io_builder()
+
+    accelerator._lazy_init_class_dict = _lazy_init_class_dict
+
+
+def _async_io_builder() -> Any:
+    base: Any = importlib.import_module("deepspeed.ops.op_builder.cpu.async_io").AsyncIOBuilder
+
+    class AsyncIOBuilder(base):  # type: ignore[misc]
+        """Compiles DeepSpeed's asynchronous input and output of host memory, over libaio."""
+
+        def cxx_args(self) -> list[str]:
+            return [*super().cxx_args(), *shlex.split(os.environ.get("CFLAGS", ""))]
+
+        def extra_ldflags(self) -> list[str]:
+            return [*shlex.split(os.environ.get("LDFLAGS", "")), *super().extra_ldflags()]
+
+        def jit_load(self, verbose: bool = True) -> Any:
+            if not self.has_function("io_submit", ("aio",)):
+                raise RuntimeError(_LIBAIO)
+            return super().jit_load(verbose)
+
+    return AsyncIOBuilder
+
+
+def _decay_as_gradient() -> None:
+    operators: Any = importlib.import_module("deepspeed.ops.op_builder.hpu.fused_adam").HPUFusedAdam
+    original = operators.multi_tensor_adam
+
+    def multi_tensor_adam(
+        chunk_size: Any, noop: Any, lists: Any, lr: float, beta1: float, beta2: float, epsilon: float, step: int,
+        adam_w_mode: int, bias_correction: int, weight_decay: float, *rest: Any,
+    ) -> None:  # fmt: skip
+        if weight_decay and not adam_w_mode:
+            lists = [torch._foreach_add(lists[0], lists[1], alpha=weight_decay), *lists[1:]]
+        original(
+            chunk_size, noop, lists, lr, beta1, beta2, epsilon, step, adam_w_mode, bias_correction, weight_decay, *rest
+        )
+
+    operators.multi_tensor_adam = staticmethod(multi_tensor_adam)

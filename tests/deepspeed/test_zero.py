@@ -1,0 +1,88 @@
+"""ZeRO of every stage trains on hpu as DeepSpeed does on the CPU."""
+
+import functools
+import json
+
+import pytest
+
+from tests.deepspeed import training
+
+# Relative difference of a loss; bfloat16 and float16 round weights and activations.
+TOLERANCE = {"fp32": 1e-4, "bf16": 1e-2, "fp16": 1e-2}
+
+
+def with_torch(settings):
+    """The configuration with PyTorch's AdamW, where DeepSpeed's own would be compiled first."""
+    copied = json.loads(json.dumps(settings))
+    copied["optimizer"]["params"]["torch_adam"] = True
+    return copied
+
+
+@functools.cache
+def reference(settings, size, number=6):
+    return training.on_cpu(training.train, with_torch(json.loads(settings)), number, size=size)
+
+
+def same_as_cpu(settings, precision="fp32", size=2, number=6):
+    expected = reference(json.dumps(settings), size, number)
+    found = training.on_hpu(training.train, settings, number, size=size)
+    for mine, theirs in zip(found, expected, strict=True):
+        assert mine == pytest.approx(theirs, rel=TOLERANCE[precision])
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+def test_stages(stage, precision):
+    same_as_cpu(training.config(stage, precision), precision)
+
+
+@pytest.mark.parametrize("stage", [1, 3])
+def test_one_rank(stage):
+    same_as_cpu(training.config(stage), size=1)
+
+
+@pytest.mark.parametrize("stage", [0, 2, 3])
+def test_accumulation_clipping_and_schedule(stage):
+    schedule = {"warmup_min_lr": 0, "warmup_max_lr": 2e-3, "warmup_num_steps": 2, "total_num_steps": 4}
+    more = {
+        "gradient_accumulation_steps": 2,
+        "gradient_clipping": 0.1,
+        "scheduler": {"type": "WarmupDecayLR", "params": schedule | {"warmup_type": "linear"}},
+    }
+    same_as_cpu(training.config(stage, **more), number=8)
+
+
+@pytest.mark.parametrize("stage", [0, 1, 3])
+def test_decay_as_gradient(stage):
+    """Adam with adam_w_mode off."""
+    optimizer = {"type": "Adam", "params": {"lr": 1e-3, "weight_decay": 0.5, "adam_w_mode": False}}
+    same_as_cpu(training.config(stage, optimizer=optimizer))
+
+
+def scales(settings, number):
+    """Loss scales after each step, losses, and how many steps were skipped."""
+    with training.deepspeed_alone() as deepspeed:
+        net = training.model()
+        engine, *_ = deepspeed.initialize(model=net, model_parameters=net.parameters(), config=settings)
+        found = [(training.steps(engine, 1, seed)[0], engine.optimizer.cur_scale) for seed in range(number)]
+        skipped = engine.skipped_steps
+        engine.destroy()
+        return found, skipped
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_float16_scales_losses(stage):
+    """A scale that overflows is halved, and the step skipped; losses are float32's.
+
+    Without ZeRO DeepSpeed 0.19.8 scales no loss, on any device, and divides the gradients all the same.
+    """
+    fp16 = {"enabled": True, "initial_scale_power": 40, "hysteresis": 1, "loss_scale_window": 2}
+    settings = training.config(stage, fp16=fp16)
+    for found, skipped in training.on_hpu(scales, settings, 30):
+        assert 10 < skipped < 30
+        assert min(scale for _, scale in found) < 2.0**30
+        assert all(loss == loss for loss, _ in found)
+    plain = training.on_hpu(training.train, training.config(stage), 6)
+    half = training.on_hpu(training.train, training.config(stage, "fp16"), 6)
+    for mine, theirs in zip(half, plain, strict=True):
+        assert mine == pytest.approx(theirs, rel=TOLERANCE["fp16"])
