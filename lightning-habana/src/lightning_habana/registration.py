@@ -148,6 +148,8 @@ class _Choices:
             )
         if isinstance(connector.strategy, self.kit.package.HPUFSDPStrategy):
             return self.kit.package.HPUFSDPPrecision(precision)
+        if isinstance(connector.strategy, pytorch.HPUDeepSpeedStrategy) and precision != "64-true":
+            return pytorch.HPUDeepSpeedPrecisionPlugin(precision)
         if precision in ("bf16-true", "16-true"):
             return self.kit.plugins.HalfPrecision(precision)
         if precision == "64-true":
