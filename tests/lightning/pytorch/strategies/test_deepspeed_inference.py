@@ -18,7 +18,7 @@ class Pair(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.up, self.down = nn.Linear(FEATURES, 64), nn.Linear(64, FEATURES)
+        self.up, self.down = nn.Linear(FEATURES, 256), nn.Linear(256, FEATURES)
 
     def forward(self, x):
         return x + self.down(self.up(x).relu())
@@ -79,10 +79,10 @@ def test_ways_to_say_it(way):
 def test_parted_layers(size):
     with deepspeed_alone():
         strategy = HPUDeepSpeedStrategy(
-            tensor_parallel={"tp_size": size}, injection_policy={Pair: ("down",)}, dtype=torch.float
+            tensor_parallel={"tp_size": size}, injection_policy={Pair: (".down",)}, dtype=torch.float
         )
         found, model, _ = predicted(strategy)
-        assert {layer.weight.shape for layer in (model.pairs[0].up, model.pairs[1].up)} == {(64 // size, FEATURES)}
+        assert {layer.weight.shape for layer in (model.pairs[0].up, model.pairs[1].up)} == {(256 // size, FEATURES)}
         torch.testing.assert_close(found, expected(), rtol=1e-5, atol=1e-5)
 
 
@@ -91,10 +91,10 @@ def test_two_models_of_two_devices():
     """Devices that share a model see the same samples, others the others."""
     with deepspeed_alone():
         strategy = HPUDeepSpeedStrategy(
-            tensor_parallel={"tp_size": 2}, injection_policy={Pair: ("down",)}, dtype=torch.float
+            tensor_parallel={"tp_size": 2}, injection_policy={Pair: (".down",)}, dtype=torch.float
         )
         found, model, _ = predicted(strategy, use_distributed_sampler=True)
-        assert model.pairs[0].up.weight.shape == (32, FEATURES)
+        assert model.pairs[0].up.weight.shape == (128, FEATURES)
         replica = dist.get_rank() // 2
         torch.testing.assert_close(found, expected(slice(replica, None, 2)), rtol=1e-5, atol=1e-5)
 
@@ -140,7 +140,7 @@ def test_in_graphs():
 
     with deepspeed_alone():
         strategy = HPUDeepSpeedStrategy(
-            tensor_parallel={"tp_size": 2}, injection_policy={Pair: ("down",)}, dtype=torch.float
+            tensor_parallel={"tp_size": 2}, injection_policy={Pair: (".down",)}, dtype=torch.float
         )
         before = openhpu.counters()["graph_replays"]
         found, _, _ = predicted(strategy, model=Graphed())
