@@ -10,6 +10,7 @@ LIGHTNING      := lightning==2.5.5 pytorch-lightning==2.6.6 "jsonargparse[signat
 LIGHTNING_NEXT := lightning==2.6.6
 DEEPSPEED      := deepspeed==0.19.8 einops hjson msgpack psutil py-cpuinfo pydantic pydantic-core annotated-types \
                   typing-inspection
+DEEPSPEED_NEXT := deepspeed==0.16.9
 MODE   ?= eager
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
@@ -50,6 +51,15 @@ $(VENV)/lightning-next: | $(VENV)/.lightning
 $(VENV)/deepspeed: | $(VENV)/.dev
 	DS_BUILD_OPS=0 $(PIP) install --no-build-isolation --no-deps --target $@ $(DEEPSPEED)
 
+# The one that Lightning's newest names; its dependencies are the other's.
+$(VENV)/deepspeed-0.16: | $(VENV)/.dev
+	DS_BUILD_OPS=0 $(PIP) install --no-build-isolation --no-deps --target $@ $(DEEPSPEED_NEXT)
+
+# For tests of inference, which downloads no models.
+$(VENV)/transformers: | $(VENV)/.dev
+	$(PIP) install --target $@ "tokenizers<0.24" "huggingface-hub<3" safetensors regex
+	$(PIP) install --no-deps --target $@ transformers==5.23.0
+
 # Ninja decides what is out of date.
 build: $(VENV)/.dev
 	@cmake --build build/ext
@@ -59,7 +69,8 @@ test: build test-cpp test-python
 test-cpp: $(VENV)/.torch
 	@$(BIN)/python tests/cpp/run.py
 
-test-python: build $(VENV)/torchvision $(VENV)/bitsandbytes $(VENV)/.lightning $(VENV)/lightning-next $(VENV)/deepspeed
+test-python: build $(VENV)/torchvision $(VENV)/bitsandbytes $(VENV)/.lightning $(VENV)/lightning-next $(VENV)/deepspeed \
+             $(VENV)/deepspeed-0.16 $(VENV)/transformers
 	$(BIN)/python -m tests.run
 
 demo: build

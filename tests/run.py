@@ -30,10 +30,16 @@ TIMEOUT_S = 2400  # of one suite: a hang is a failure, not a wait
 SLOWEST = 40  # tests whose time is printed, of all suites
 NOTHING_COLLECTED = 5
 LAZY = {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "off"}
-# Lightning's newest version is installed beside the other; see the Makefile.
-LIGHTNING_NEXT = {"PYTHONPATH": str(Path(sys.prefix) / "lightning-next")}
-# Installed beside the environment, too.
-DEEPSPEED = {"PYTHONPATH": str(Path(sys.prefix) / "deepspeed")}
+
+
+def beside(*names: str) -> dict[str, str]:
+    """The environment of what is installed beside the packages, each in a folder of its own; see the Makefile."""
+    return {"PYTHONPATH": os.pathsep.join(str(Path(sys.prefix) / name) for name in names)}
+
+
+DEEPSPEED = beside("deepspeed", "transformers")
+# Lightning's newest version, with the DeepSpeed that it names.
+LIGHTNING_NEXT = beside("lightning-next", "deepspeed-0.16", "deepspeed", "transformers")
 COMPILED = {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "sync", "PT_HPU_RECIPE_CACHE_CONFIG": ""}
 
 
@@ -71,7 +77,7 @@ SUITES = {
     "distributed": Suite("tests/distributed", False),
     "distributed-lazy": Suite("tests/distributed", False, LAZY),
     # The same tests with both versions of Lightning, one in each mode.
-    "lightning": Suite("tests/lightning", False),
+    "lightning": Suite("tests/lightning", False, DEEPSPEED),
     "lightning-next": Suite("tests/lightning", False, LAZY | LIGHTNING_NEXT),
     "deepspeed": Suite("tests/deepspeed", False, DEEPSPEED),
     "fuzz": Suite("tests/fuzz", False, LAZY),

@@ -33,7 +33,7 @@ class HPUAutocast:
             raise ValueError(f"{type(self).__name__}(device={device!r}): expected 'hpu'")
         if precision == "fp8":
             _require(resources.is_fp8_available(), precision)
-        if precision == "16-mixed":
+        if precision in ("16-mixed", "16-true"):
             _require(resources.is_fp16_available(), precision)
         self.precision = precision
         self.device = device

@@ -62,6 +62,7 @@ def register() -> None:
     ):  # fmt: skip
         _Choices(kit).wrap(connector)
     _name_profiler(trainer("trainer.setup"))
+    _complete_summary(trainer("utilities.model_summary").DeepSpeedSummary)
     after_import("torch._dynamo", functools.partial(_log_outside_of_graphs, trainer("core.module").LightningModule))
     for module, name in (
         (f"{roots.trainer_package(roots.OTHER)}.trainer.connectors.accelerator_connector", "_AcceleratorConnector"),
@@ -90,6 +91,12 @@ def _name_profiler(setup: Any) -> None:
         original(trainer, profiler)
 
     setup._init_profiler = _init_profiler
+
+
+def _complete_summary(summary: Any) -> None:
+    """Lightning 2.5.5 prints a column of operations that it has not counted: ZeRO-3 fails with the default summary."""
+    if not hasattr(summary, "flop_counts"):
+        summary.flop_counts = property(lambda self: {name: {} for name in self.layer_names})
 
 
 def _log_outside_of_graphs(module: Any) -> None:
@@ -148,6 +155,8 @@ class _Choices:
             )
         if isinstance(connector.strategy, self.kit.package.HPUFSDPStrategy):
             return self.kit.package.HPUFSDPPrecision(precision)
+        if isinstance(connector.strategy, pytorch.HPUDeepSpeedStrategy) and precision != "64-true":
+            return pytorch.HPUDeepSpeedPrecisionPlugin(precision)
         if precision in ("bf16-true", "16-true"):
             return self.kit.plugins.HalfPrecision(precision)
         if precision == "64-true":

@@ -59,11 +59,6 @@ class HPUProcesses(HPUSteps):
 
     def setup_environment(self) -> None:
         """Take the process's module and join the process group."""
-        accelerator = getattr(self, "accelerator", None)
-        if not isinstance(accelerator, HPUDevices):
-            raise roots.MisconfigurationException(
-                f"`{type(self).__name__}` requires HPUAccelerator. Found {accelerator}. Pass accelerator='hpu'."
-            )
         self._take_module()
         super().setup_environment()  # type: ignore[misc]
 
@@ -74,6 +69,11 @@ class HPUProcesses(HPUSteps):
         return hpu_distributed.reduce(tensor.to(self.root_device), group, reduce_op)
 
     def _take_module(self) -> None:
+        accelerator = getattr(self, "accelerator", None)
+        if not isinstance(accelerator, HPUDevices):
+            raise roots.MisconfigurationException(
+                f"`{type(self).__name__}` requires HPUAccelerator. Found {accelerator}. Pass accelerator='hpu'."
+            )
         this: Any = self
         if this.world_size > 1:
             os.environ["LOCAL_WORLD_SIZE"] = str(this.num_processes)  # share the machine's cores and memory

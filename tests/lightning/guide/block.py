@@ -41,8 +41,16 @@ def patched(lines, diff):
     return result + lines[position:]
 
 
-def run(name, **given):
-    """The names that the block defines, with those that the guide takes for given."""
+def run(name, smaller=(), **given):
+    """The names that the block defines, with those that the guide takes for given.
+
+    `smaller`: pairs of texts, of which the second takes the first one's place: for a job of fewer devices.
+    """
+    text = code(name)
+    for large, small in smaller:
+        if large not in text:
+            raise ValueError(f"{name} has no {large!r}")
+        text = text.replace(large, small)
     namespace = {"__name__": "guide", **given}
-    exec(compile(code(name), f"{name}.block", "exec"), namespace)
+    exec(compile(text, f"{name}.block", "exec"), namespace)
     return namespace

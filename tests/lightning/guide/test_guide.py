@@ -1,7 +1,8 @@
-"""Every block of code of the guide runs; those of DeepSpeed as far as this version does."""
+"""Every block of code of the guide runs; those of DeepSpeed on two devices instead of eight."""
 
 import os
 import random
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from sklearn.datasets import load_digits
 from torch.utils.data import DataLoader, TensorDataset
 
 from lightning_habana import HPUFSDPStrategy, HPUProfiler, roots
+from lightning_habana.utils import resources
+from tests.deepspeed.training import deepspeed_alone
 from tests.distributed.ranks import ranks
 from tests.lightning.guide.block import FOLDER, run
 from tests.lightning.support import make_trainer
@@ -89,28 +92,100 @@ def test_ranges(capsys):
     assert capsys.readouterr().out.count("do something") == 2
 
 
-@pytest.mark.parametrize("name", [
+ZERO = [
     "07-deepspeed-zero-1", "08-deepspeed-zero-2", "09-deepspeed-zero-3", "10-deepspeed-offload",
     "11-deepspeed-infinity", "12-deepspeed-bf16",
-])  # fmt: skip
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ZERO)
 def test_deepspeed_is_configured(name):
     made = run(name)["trainer"]
     assert made.num_devices == 8 and type(made.strategy).__name__ == "HPUDeepSpeedStrategy"
-    assert made.strategy.arguments["stage"] == {"07": 1, "09": 3}.get(name[:2], 2)
+    assert made.strategy.config["zero_optimization"]["stage"] == {"07": 1, "09": 3}.get(name[:2], 2)
 
 
-@pytest.mark.parametrize("name", [
-    "06-deepspeed", "13-deepspeed-bf16-optimizer", "15-deepspeed-inference-arguments",
-    "16-deepspeed-inference-kwargs", "17-deepspeed-inference-config",
-])  # fmt: skip
-def test_deepspeed_is_missed_with_clear_words(name):
-    with pytest.raises(roots.MisconfigurationException, match="`HPUDeepSpeedStrategy` needs DeepSpeed: DeepSpeed is"):
-        run(name)
+@contextmanager
+def job(folder):
+    """DeepSpeed in a job of two devices, which works in a folder of its own."""
+    where = Path.cwd()
+    with deepspeed_alone(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(resources, "device_count", lambda: 2)
+        os.chdir(folder)
+        try:
+            yield
+        finally:
+            os.chdir(where)
 
 
-def test_deepspeed_itself():
-    with pytest.raises(ModuleNotFoundError, match="No module named 'deepspeed'"):
-        run("14-deepspeed-activations")
+@pytest.mark.parametrize("name", ZERO)
+@ranks(2, backend="hccl")
+def test_deepspeed_trains(name, tmp_path):
+    from lightning.pytorch.demos.boring_classes import BoringModel
+
+    with job(tmp_path):
+        made = run(name, smaller=[("devices=8", "devices=2")])["trainer"]
+        made.fit_loop.max_epochs = 1
+        made.fit(BoringModel())
+        assert made.global_step == 32 and made.world_size == 2
+        assert made.strategy.model.bfloat16_enabled()
+        assert made.strategy.model.zero_optimization_stage() == {"07": 1, "09": 3}.get(name[:2], 2)
+        offload = made.strategy.model.zero_offload_optimizer()
+        assert (offload is not None and offload.device == "cpu") == (name[:2] in ("10", "11"))
+
+
+@pytest.mark.parametrize(("name", "steps"), [("06-deepspeed", 32), ("13-deepspeed-bf16-optimizer", 4)])
+@ranks(2, backend="hccl")
+def test_deepspeed(name, steps, tmp_path):
+    with job(tmp_path):
+        made = run(name)["trainer"]
+        assert made.global_step == steps and made.strategy.model.bfloat16_enabled()
+        scheduler = type(made.lr_scheduler_configs[0].scheduler).__name__
+        assert scheduler == ("StepLR" if steps == 32 else "WarmupDecayLR")
+
+
+@ranks(2, backend="hccl")
+def test_deepspeed_activations(tmp_path):
+    with job(tmp_path):
+        names = run("14-deepspeed-activations")
+
+        class Trained(names["SampleModel"]):
+            def training_step(self, batch, batch_idx):
+                return self(batch).square().mean()
+
+            def configure_optimizers(self):
+                return torch.optim.AdamW(self.parameters(), lr=0.01)
+
+        made = names["trainer"]
+        made.fit_loop.max_epochs = 1
+        made.fit(Trained(), DataLoader(torch.ones(16, 32), batch_size=2))
+        assert made.global_step == 4 and made.strategy.zero_stage_3
+
+
+SMALLER = {
+    "15-deepspeed-inference-arguments": [
+        ("] * 8", "] * 2"), ("devices=8", "devices=2"), ('"tp_size": 8', '"tp_size": 2')
+    ],
+    "16-deepspeed-inference-kwargs": [
+        ("] * 4", "] * 2"), ("devices=4", "devices=2"), ('{"tp_size": 4}', '{"tp_size": 2}')
+    ],
+    "17-deepspeed-inference-config": [
+        ("] * 8", "] * 2"), ("devices=8", "devices=2"), ('"tp_size": 4', '"tp_size": 2')
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SMALLER)
+@ranks(2, backend="hccl")
+def test_deepspeed_inference(name, tmp_path):
+    with job(tmp_path):
+        names = run(name, smaller=SMALLER[name])
+        data = DataLoader(torch.randn(4, 32, generator=torch.Generator().manual_seed(2)), batch_size=2)
+        found = names["trainer"].predict(names["model"], data)
+        assert type(names["trainer"].strategy.model).__name__ == "InferenceEngine"
+        plain = names["model"].cpu()
+        with torch.no_grad():
+            torch.testing.assert_close(torch.cat(found).cpu(), plain(torch.cat(list(data))), rtol=0.02, atol=0.02)
 
 
 @ranks(2, backend="hccl")

@@ -3,6 +3,7 @@
 from lightning_habana.pytorch.accelerator import HPUAccelerator
 from lightning_habana.pytorch.plugins import (
     HPUCheckpointIO,
+    HPUDeepSpeedPrecisionPlugin,
     HPUFSDPPrecision,
     HPUFSDPPrecisionPlugin,
     HPUPrecisionPlugin,
@@ -20,6 +21,7 @@ __all__ = [
     "HPUAccelerator",
     "HPUCheckpointIO",
     "HPUDDPStrategy",
+    "HPUDeepSpeedPrecisionPlugin",
     "HPUDeepSpeedStrategy",
     "HPUFSDPPrecision",
     "HPUFSDPPrecisionPlugin",

@@ -22,7 +22,7 @@ class HPUPrecisionPlugin(HPUAutocast, roots.pytorch("plugins.precision").MixedPr
     Raises ValueError for others, NotImplementedError for "fp8" and "16-mixed" on a Gaudi of the first generation.
     """
 
-    allowed = ("32", "32-true", "bf16", "bf16-mixed", "fp8", "16-mixed")
+    allowed: tuple[str, ...] = ("32", "32-true", "bf16", "bf16-mixed", "fp8", "16-mixed")
 
     @contextmanager
     def forward_context(self) -> Generator[None, None, None]:  # type: ignore[override]

@@ -1,18 +1,22 @@
-"""Arguments and names of DeepSpeed's strategies. Training with them is not there yet, and says so."""
+"""DeepSpeed through Trainer: ZeRO, offload, activation checkpointing; and its inference (`deepspeed_inference`)."""
 
 from __future__ import annotations
 
-import importlib.util
-import json
 import logging
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
 from lightning_habana import roots
+from lightning_habana.pytorch.plugins.deepspeed_precision import HPUDeepSpeedPrecisionPlugin
+from lightning_habana.pytorch.strategies import deepspeed_config
 from lightning_habana.pytorch.strategies.ddp import HPUDDPStrategy
+from lightning_habana.pytorch.strategies.deepspeed_inference import HPUDeepSpeedInference
 
-_CONFIG_VARIABLE = "PL_DEEPSPEED_CONFIG_PATH"
+_optimizers: Any = roots.pytorch("core.optimizer")
+_Lightnings: Any = roots.pytorch("strategies").DeepSpeedStrategy
+_DEFAULT_TIMEOUT: Any = roots.fabric("plugins.collectives.torch_collective").default_pg_timeout
 # Each name, and the arguments that it stands for.
 _NAMES: dict[str, dict[str, Any]] = {
     "hpu_deepspeed": {},
@@ -32,11 +36,18 @@ _NAMES: dict[str, dict[str, Any]] = {
 }
 
 
-class HPUDeepSpeedStrategy(HPUDDPStrategy):
+class HPUDeepSpeedStrategy(HPUDeepSpeedInference, HPUDDPStrategy, _Lightnings):  # type: ignore[misc]
     """DeepSpeed on hpu; "hpu_deepspeed" and six more names.
 
-    Checks and keeps its arguments. This version does not run DeepSpeed: `setup_environment` raises. Raises
-    MisconfigurationException for a `config` that is neither a dictionary nor a JSON file.
+    Arguments are those of Lightning's DeepSpeedStrategy, and `process_group_backend` is "hccl"; all others are those of
+    `deepspeed.init_inference`. `config`: a dictionary or a JSON file, in place of all arguments that describe training;
+    None: the file that PL_DEEPSPEED_CONFIG_PATH names, else the arguments.
+
+    Optimizer and scheduler are those of `LightningModule.configure_optimizers`; where it returns none, `config`'s.
+    Whatever is no training, uses `deepspeed.init_inference` if an argument or `config` says something to it.
+
+    Raises MisconfigurationException without DeepSpeed, for a `config` that is neither, for a `stage` that is none and
+    for contradictory sizes; TypeError for an argument that nobody knows. Source: lightning.ai, DeepSpeedStrategy.
     """
 
     strategy_name = "hpu_deepspeed"
@@ -87,38 +98,119 @@ class HPUDeepSpeedStrategy(HPUDDPStrategy):
         load_full_weights: bool = False,
         precision_plugin: Any = None,
         process_group_backend: str = "hccl",
+        timeout: Any = _DEFAULT_TIMEOUT,
+        exclude_frozen_parameters: bool = False,
         **kwargs: Any,
     ) -> None:
         arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__", "kwargs")}
-        for name in ("accelerator", "parallel_devices", "cluster_environment", "precision_plugin"):
-            del arguments[name]
-        super().__init__(
-            accelerator=accelerator,
-            parallel_devices=parallel_devices,
-            cluster_environment=cluster_environment,
-            precision_plugin=precision_plugin,
-            process_group_backend=process_group_backend,
-        )
+        name = type(self).__name__
         if stage not in (0, 1, 2, 3):
-            raise roots.MisconfigurationException(f"HPUDeepSpeedStrategy(stage={stage!r}): expected 0, 1, 2 or 3")
-        self.arguments = arguments
+            raise roots.MisconfigurationException(f"{name}(stage={stage!r}): expected 0, 1, 2 or 3")
+        deepspeed_config.require(name)
+        deepspeed_config.check_inference_arguments(name, kwargs)
         self.inference_arguments = kwargs
-        self.config = _read(config)
+        super().__init__(**arguments)
 
-    def _configure_launcher(self) -> None:
-        # No process is started for what will not run.
-        self._launcher = None
+    @property
+    def precision_plugin(self) -> Any:
+        """An HPUDeepSpeedPrecisionPlugin, or Lightning's own."""
+        return self._precision_plugin or HPUDeepSpeedPrecisionPlugin("32-true")
+
+    @precision_plugin.setter
+    def precision_plugin(self, plugin: Any) -> None:
+        if plugin is not None and not isinstance(plugin, roots.pytorch("plugins.precision").DeepSpeedPrecision):
+            raise TypeError(
+                "The DeepSpeed strategy can only work with `HPUDeepSpeedPrecisionPlugin` or Lightning's "
+                f"`DeepSpeedPrecision`, found {plugin}. Or leave it out: Trainer(precision='bf16-mixed') does."
+            )
+        self._precision_plugin = plugin
 
     def setup_environment(self) -> None:
-        """Raises MisconfigurationException."""
-        if importlib.util.find_spec("deepspeed") is None:
-            missing = "DeepSpeed is not installed"
-        else:
-            missing = "DeepSpeed is installed, but this version of lightning_habana does not run it"
-        raise roots.MisconfigurationException(
-            f"`{type(self).__name__}` needs DeepSpeed: {missing}. Use strategy='hpu_fsdp', which also divides weights, "
-            "gradients and optimizer states among the devices, or 'hpu_ddp'."
-        )
+        """Take the process's module and join the process group. MisconfigurationException if DeepSpeed uses no hpu."""
+        self._take_module()
+        from deepspeed.accelerator import get_accelerator
+
+        found = get_accelerator().device_name()
+        if found != "hpu":
+            raise roots.MisconfigurationException(
+                f"`{type(self).__name__}`: DeepSpeed's accelerator is {found!r}, expected 'hpu': unset DS_ACCELERATOR"
+            )
+        os.environ["DEEPSPEED_USE_HPU"] = "true"  # scripts for Gaudi look for it
+        super(_Lightnings, self).setup_environment()  # Lightning's own accepts no accelerator but CUDA's
+
+    def setup_distributed(self) -> None:
+        """Join the process group. Devices have no index: each process has one, its own."""
+        roots.fabric("utilities.seed").reset_seed()
+        self.set_world_ranks()
+        self._init_deepspeed_distributed()
+
+    def _load_config(self, config: Path | str | dict[str, Any] | None) -> dict[str, Any] | None:
+        return deepspeed_config.read(config)
+
+    def _create_default_config(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        config: dict[str, Any] = super()._create_default_config(*args, **kwargs)
+        if kwargs["offload_optimizer"]:
+            config["zero_force_ds_cpu_optimizer"] = False  # else DeepSpeed refuses PyTorch's optimizers
+        return config
+
+    def _format_config(self) -> None:
+        super()._format_config()
+        deepspeed_config.check_nvme(self.config)
+
+    def _format_batch_size_and_grad_accum_config(self) -> None:
+        super()._format_batch_size_and_grad_accum_config()
+        if "gradient_accumulation_steps" in self.config:
+            deepspeed_config.check_batch_sizes(self.config, self.world_size)
+
+    def _initialize_deepspeed_train(self, model: Any) -> None:
+        """Train with the module's optimizer and scheduler; with `config`'s, where it has none."""
+        whole = self.config
+        config = deepspeed_config.training_part(whole)
+        optimizer, scheduler = self._made = self._optimizer_of_module("optimizer" in config)
+        if optimizer is not None:
+            config.pop("optimizer", None)
+            if scheduler is not None:
+                config.pop("scheduler", None)
+        self.config = config
+        try:
+            super()._initialize_deepspeed_train(model)
+        finally:
+            self.config, self._made = whole, None
+
+    _made: Any = None
+
+    def _init_optimizers(self) -> Any:
+        return self._made or super()._init_optimizers()
+
+    def _optimizer_of_module(self, another: bool) -> tuple[Any, Any]:
+        """The module's optimizer and scheduler, or None twice where there is `another` optimizer."""
+        with warnings.catch_warnings():
+            if another:
+                warnings.filterwarnings("ignore", message=".*configure_optimizers.*returned.*None")
+            optimizer, scheduler = super()._init_optimizers()
+        if not isinstance(optimizer, _optimizers._MockOptimizer):
+            return optimizer, scheduler
+        if not another:
+            raise roots.MisconfigurationException(
+                "DeepSpeed trains with one optimizer, and there is none: return it from "
+                "LightningModule.configure_optimizers, or add an 'optimizer' section to DeepSpeed's configuration"
+            )
+        return None, None
+
+    def _set_deepspeed_activation_checkpointing(self) -> None:
+        import deepspeed
+
+        section = self.config.get("activation_checkpointing")
+        if section:
+            deepspeed.checkpointing.configure(
+                mpu_=None,
+                partition_activations=section.get("partition_activations"),
+                contiguous_checkpointing=section.get("contiguous_memory_optimization"),
+                num_checkpoints=section.get("number_checkpoints"),
+                checkpoint_in_cpu=section.get("cpu_checkpointing"),
+                synchronize=section.get("synchronize_checkpoint_boundary"),
+                profile=section.get("profile"),
+            )
 
     @classmethod
     def register_strategies(cls, strategy_registry: Any) -> None:
@@ -126,20 +218,3 @@ class HPUDeepSpeedStrategy(HPUDDPStrategy):
         for name, arguments in _NAMES.items():
             if name not in strategy_registry:
                 strategy_registry.register(name, cls, description=cls.__name__, **arguments)
-
-
-def _read(config: Path | str | dict[str, Any] | None) -> dict[str, Any] | None:
-    """DeepSpeed's configuration: the argument's, else that of the file which PL_DEEPSPEED_CONFIG_PATH names."""
-    if config is None:
-        config = os.environ.get(_CONFIG_VARIABLE)
-    if config is None or isinstance(config, dict):
-        return config
-    try:
-        read = json.loads(Path(config).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise roots.MisconfigurationException(
-            f"DeepSpeed's configuration {config}: not a JSON file: {error}"
-        ) from error
-    if not isinstance(read, dict):
-        raise roots.MisconfigurationException(f"DeepSpeed's configuration {config}: expected a JSON object")
-    return read

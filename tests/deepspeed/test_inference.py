@@ -1,0 +1,199 @@
+"""`deepspeed.init_inference`: on one device, parted by itself or by a policy, with injected kernels, in HPU graphs."""
+
+import json
+
+import pytest
+import torch
+from torch import nn
+
+from tests.deepspeed import training
+from tests.distributed import ranks
+
+WORDS = 128
+LAZY = {"PT_HPU_LAZY_MODE": "1", "PT_HPU_ENABLE_LAZY_COLLECTIVES": "true"}
+
+
+class Block(nn.Module):
+    """A layer whose two pairs of matrices can be parted: columns, then rows, whose parts are summed."""
+
+    def __init__(self, width=32):
+        super().__init__()
+        self.q, self.k, self.v, self.out = (nn.Linear(width, width) for _ in range(4))
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.width = width
+
+    def forward(self, x):
+        y = self.first(x)
+        q, k, v = (layer(y).unflatten(-1, (-1, 8)).transpose(1, 2) for layer in (self.q, self.k, self.v))
+        x = x + self.out(nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+        return x + self.down(self.up(self.second(x)).relu())
+
+
+class Net(nn.Module):
+    """A model of nobody's library."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(WORDS, 32)
+        self.blocks = nn.ModuleList(Block() for _ in range(2))
+        self.last = nn.Linear(32, WORDS)
+
+    def forward(self, numbers):
+        x = self.words(numbers)
+        for block in self.blocks:
+            x = block(x)
+        return self.last(x)
+
+
+def made(name):
+    """The same tiny model in each process, with random weights."""
+    torch.manual_seed(1)
+    if name == "own":
+        return Net().eval()
+    import transformers as hf
+
+    sizes = {"vocab_size": WORDS, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    tokens = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+    if name in ("llama", "grouped"):
+        config = hf.LlamaConfig(
+            **sizes, **tokens, intermediate_size=256, num_key_value_heads=4 if name == "llama" else 2,
+            max_position_embeddings=64,
+        )  # fmt: skip
+    elif name == "opt":
+        config = hf.OPTConfig(**sizes, **tokens, ffn_dim=256, word_embed_proj_dim=32, max_position_embeddings=64)
+    elif name == "neox":
+        config = hf.GPTNeoXConfig(**sizes, **tokens, intermediate_size=256, max_position_embeddings=64)
+    elif name == "gpt2":
+        config = hf.GPT2Config(
+            vocab_size=WORDS, n_embd=32, n_layer=2, n_head=4, n_positions=64, use_cache=False, **tokens
+        )
+    elif name == "bert":
+        config = hf.BertConfig(**sizes, intermediate_size=256, max_position_embeddings=64, pad_token_id=0)
+        return hf.BertForMaskedLM(config).eval()
+    else:
+        raise ValueError(name)
+    return hf.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
+
+
+def on_hpu(function, *args, size=2, mode=None, **kwargs):
+    """What a function returns in each rank, in eager mode or in a mode of these environment variables."""
+    return ranks.call(function, *args, size=size, backend="hccl", variables=training.HPU | (mode or {}), **kwargs)
+
+
+def numbers(rows=2, columns=8, seed=3):
+    return torch.randint(3, WORDS, (rows, columns), generator=torch.Generator().manual_seed(seed))
+
+
+def scores(model, given):
+    with torch.no_grad():
+        found = model(given)
+    return (found if isinstance(found, torch.Tensor) else found.logits).float().cpu()
+
+
+def expected(name, dtype=torch.float32):
+    """What PyTorch computes on the CPU."""
+    return scores(made(name).to(dtype), numbers())
+
+
+def inferred(name, graphs=False, policy=None, **arguments):
+    """What each rank's engine computes, how many of its layers are parted, and how many graphs were replayed."""
+    import openhpu
+
+    with training.deepspeed_alone() as deepspeed:
+        deepspeed.InferenceEngine.inference_mp_group = None  # that of the job before
+        if policy:
+            arguments["injection_policy"] = policies()[policy]
+        engine = deepspeed.init_inference(made(name), **arguments)
+        if graphs:
+            import habana_frameworks.torch as ht
+
+            engine.module = ht.hpu.wrap_in_hpu_graph(engine.module)
+        before = openhpu.counters()["graph_replays"]
+        found = [scores(engine, numbers(seed=seed).to("hpu")) for seed in ((1, 2, 3) if graphs else (3,))]
+        parted = sum(type(layer).__name__.startswith(("Linear", "LmHead", "fused")) and type(layer) is not nn.Linear
+                     for layer in engine.module.modules())  # fmt: skip
+        return found[-1].tolist(), parted, openhpu.counters()["graph_replays"] - before
+
+
+def policies():
+    import transformers.models.bert.modeling_bert as bert
+
+    return {
+        "own": {Block: (".out", ".down")},
+        "bert": {bert.BertLayer: ("attention.output.dense", "output.dense")},
+    }
+
+
+def close(found, wanted, rtol=1e-4, atol=1e-5):
+    torch.testing.assert_close(torch.tensor(found), wanted, rtol=rtol, atol=atol)
+
+
+HOW = {
+    "arguments": lambda folder: {"dtype": torch.float, "replace_with_kernel_inject": False},
+    "other names": lambda folder: {"dtype": "fp32", "tp": {"tp_size": 1}, "kernel_inject": False},
+    "dictionary": lambda folder: {"config": {"dtype": torch.float, "tensor_parallel": {"tp_size": 1}}},
+    "file": lambda folder: {"config": written(folder, {"dtype": "float", "tensor_parallel": {"tp_size": 1}})},
+    "both": lambda folder: {"config": {"tensor_parallel": {"tp_size": 1}}, "dtype": torch.float},
+}
+
+
+def written(folder, config):
+    (folder / "inference.json").write_text(json.dumps(config))
+    return str(folder / "inference.json")
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_on_one_device(how, tmp_path):
+    ((found, parted, _),) = on_hpu(inferred, "own", size=1, **HOW[how](tmp_path))
+    close(found, expected("own"), rtol=1e-5, atol=1e-5)
+    assert not parted
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_dtypes(dtype):
+    ((found, _, _),) = on_hpu(inferred, "own", size=1, dtype=dtype)
+    close(found, expected("own", dtype), rtol=2e-2, atol=2e-2)
+
+
+def check_parted(name, size, least, policy=None):
+    for found, parted, _ in on_hpu(
+        inferred, name, policy=policy, size=size, dtype=torch.float, tensor_parallel={"tp_size": size}
+    ):
+        assert parted >= least
+        close(found, expected(name))
+
+
+@pytest.mark.parametrize("name", ["llama", "grouped", "opt", "neox"])
+def test_parted_by_itself(name):
+    check_parted(name, 2, 8)
+
+
+@pytest.mark.parametrize("name", ["own", "bert"])
+def test_parted_by_a_policy(name):
+    check_parted(name, 2, 12, name)
+
+
+@pytest.mark.parametrize("graphs", [False, True])
+def test_injected_kernels(graphs):
+    for found, _, replays in on_hpu(
+        inferred, "gpt2", graphs=graphs, dtype=torch.float, tensor_parallel={"tp_size": 2},
+        replace_with_kernel_inject=True, max_out_tokens=64, return_tuple=False,
+    ):  # fmt: skip
+        assert bool(replays) == graphs
+        close(found, expected("gpt2"))
+
+
+@pytest.mark.parametrize("mode", [{}, LAZY], ids=["eager", "lazy"])
+@pytest.mark.parametrize(("name", "policy"), [("own", "own"), ("llama", None)])
+def test_in_graphs(name, policy, mode):
+    for found, parted, replays in on_hpu(
+        inferred, name, graphs=True, policy=policy, mode=mode, dtype=torch.float, tensor_parallel={"tp_size": 2}
+    ):
+        assert parted and replays == 3
+        close(found, expected(name))
+
+
+@pytest.mark.parametrize(("name", "policy"), [("llama", None), ("opt", None), ("own", "own"), ("bert", "bert")])
+def test_on_four_devices(name, policy):
+    check_parted(name, 4, 8, policy)
