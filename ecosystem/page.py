@@ -8,7 +8,11 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
-from ecosystem.lanes import Lane
+from ecosystem.lanes import LANES, Lane
+
+# The parts of a page, each written by itself; the first one begins the page.
+TESTS, TIMES = "# ", "## Times of a step"
+_ROW = r"^\| (.+) \| (\d+) \| (\d+) \|(?: \d+ \|)? (\d+) \| [\d.]+ \|$"  # of a page's table of runs
 
 
 class Case(NamedTuple):
@@ -18,6 +22,7 @@ class Case(NamedTuple):
     outcome: str  # "passed", "failed", "skipped"
     reason: str
     seconds: float
+    on_cpu: str = ""  # why it failed on the CPU as well
 
 
 def cases(report: Path) -> list[Case]:
@@ -35,6 +40,15 @@ def cases(report: Path) -> list[Case]:
     return found
 
 
+def with_cpu(found: list[Case], again: list[Case]) -> list[Case]:
+    """The cases, where they failed on the CPU, too, with that reason."""
+    reasons = {case.name: case.reason for case in again if case.outcome == "failed"}
+    return [
+        case._replace(on_cpu=reasons[case.name]) if case.outcome == "failed" and case.name in reasons else case
+        for case in found
+    ]
+
+
 def _reason(message: str, text: str) -> str:
     """The last exception that is told of: the first is often a test process's that says that another one failed."""
     told = [line for line in text.splitlines() if re.match(r"(E?\s*)[\w.]*(Error|Exception|Failure)\b.*: ", line)]
@@ -47,14 +61,18 @@ def unexplained(lane: Lane, all_cases: list[Case]) -> list[Case]:
     return [case for case in all_cases if case.outcome == "failed" and not _expected(lane, case)]
 
 
-def text(lane: Lane, versions: str, commit: str, date: str, runs: dict[str, list[Case]]) -> str:
-    """The page, in Markdown."""
-    lines = [f"# {lane.title}", "", f"Commit {commit}, {date}; {versions}.", ""]
-    lines += ["| run | passed | failed | skipped | minutes |", "| --- | --- | --- | --- | --- |"]
+def tests_text(lane: Lane, stamp: str, runs: dict[str, list[Case]]) -> str:
+    """The part of the page that tells of tests, in Markdown."""
+    lines = [f"# {lane.title}", "", stamp, ""]
+    lines += ["| run | passed | failed | of these on the CPU, too | skipped | minutes |"] if lane.on_cpu else []
+    lines += ["| run | passed | failed | skipped | minutes |"] if not lane.on_cpu else []
+    lines += [re.sub(r"[^|]+", " --- ", lines[-1])]
     for title, found in runs.items():
         number = Counter(case.outcome for case in found)
         minutes = sum(case.seconds for case in found) / 60
-        lines.append(f"| {title} | {number['passed']} | {number['failed']} | {number['skipped']} | {minutes:.1f} |")
+        on_cpu = [str(sum(bool(case.on_cpu) for case in found))] if lane.on_cpu else []
+        cells = [title, number["passed"], number["failed"], *on_cpu, number["skipped"], f"{minutes:.1f}"]
+        lines.append(f"| {' | '.join(str(cell) for cell in cells)} |")
     for name, reason in lane.left_out.items():
         lines += ["", "Left out:", ""] if name == next(iter(lane.left_out)) else []
         lines.append(f"- `{name}`: {reason}")
@@ -71,4 +89,39 @@ def text(lane: Lane, versions: str, commit: str, date: str, runs: dict[str, list
 
 
 def _expected(lane: Lane, case: Case) -> str:
-    return next((why for part, why in lane.expected.items() if part in case.name + case.reason), "")
+    found = next((why for part, why in lane.expected.items() if part in case.name + case.reason), "")
+    return found or (case.on_cpu and f"fails on the CPU, too: {case.on_cpu[:200]}")
+
+
+def write(path: Path, text: str, part: str) -> None:
+    """Replace one part of a page, TESTS or TIMES, and leave the other as it is."""
+    before, _, after = (path.read_text() if path.exists() else "").partition(f"{TIMES}\n")
+    tests, times = (text, f"{TIMES}\n{after}" if after else "") if part == TESTS else (before, text)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(piece.strip() + "\n" for piece in (tests, times) if piece.strip()))
+
+
+def write_summary(pages: Path) -> None:
+    """One page of the whole, `docs/ecosystem.md`, from the pages of the lanes."""
+    lines = [
+        "# Released libraries on hpu", "",
+        "Generated from the lanes' pages by `python -m ecosystem pages`; do not edit. Each line links to its page,",
+        "which names versions, what failed and why, what was skipped and, where there are steps to time, their times.", "",
+        "| lane | what | run | passed | failed | unexplained | skipped | commit, date |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]  # fmt: skip
+    for name, lane in LANES.items():
+        path = pages / f"{name}.md"
+        if not path.exists():
+            lines.append(f"| {name} | {lane.title} | not run yet |  |  |  |  |  |")
+            continue
+        text = path.read_text()
+        stamp = re.search(r"^Commit (\S+, \S+);", text, re.MULTILINE)
+        unexplained = text.count(": not explained: ")
+        rows = re.findall(_ROW, text, re.MULTILINE)
+        for number, (title, passed, failed, skipped) in enumerate(rows):
+            first = f"[{name}](ecosystem/{name}.md) | {lane.title}" if not number else " | "
+            last = stamp[1] if stamp and not number else ""
+            left = unexplained if not number else ""
+            lines.append(f"| {first} | {title} | {passed} | {failed} | {left} | {skipped} | {last} |")
+    (pages.parent / "ecosystem.md").write_text("\n".join(lines) + "\n")
