@@ -94,9 +94,16 @@ def run(name: str, arguments: list[str], only: str = "") -> int:
     if not chosen:
         print(f"the lane {name} has no run {only!r}; it has: {', '.join(one.title for one in tests.lane.runs)}")
         return 2
-    results = {one.title: tests.run(number, one) for number, one in chosen}
-    if not arguments and not only:
-        page.write(PAGES / f"{name}.md", page.tests_text(tests.lane, stamp(tests.lane), results), page.TESTS)
+    results = {}
+    for number, one in chosen:
+        when = commit_and_date()
+        results[one.title] = tests.run(number, one)
+        if not arguments:  # each run is kept, so that one can be made again without the others
+            page.keep(tests.folder, one.title, when, results[one.title])
+            page.write(
+                PAGES / f"{name}.md", page.tests_text(tests.lane, versions(tests.lane), tests.folder), page.TESTS
+            )
+    if not arguments:
         page.write_summary(PAGES)
     left = page.unexplained(tests.lane, [case for found in results.values() for case in found])
     print("\n".join(f"not explained: {case.name}: {case.reason[:200]}" for case in left))
@@ -118,17 +125,22 @@ def times(name: str, quick: bool) -> int:
     process = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=False)
     print(process.stdout)
     if not process.returncode and not quick:
-        page.write(PAGES / f"{name}.md", f"{page.TIMES}\n\n{stamp(lane)}\n\n{process.stdout}", page.TIMES)
+        text = f"{page.TIMES}\n\nCommit {commit_and_date()}; {versions(lane)}.\n\n{process.stdout}"
+        page.write(PAGES / f"{name}.md", text, page.TIMES)
         page.write_summary(PAGES)
     return process.returncode
 
 
-def stamp(lane: Lane) -> str:
-    """Commit, date and versions."""
+def commit_and_date() -> str:
+    """This checkout's commit, "-dirty" if there are changes, and today."""
     git = ["git", "describe", "--always", "--dirty", "--exclude=*"]
     commit = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
-    versions = ", ".join(package for package in ("torch==2.13.0", *lane.packages) if "==" in package)
-    return f"Commit {commit}, {datetime.date.today().isoformat()}; {versions}."
+    return f"{commit}, {datetime.date.today().isoformat()}"
+
+
+def versions(lane: Lane) -> str:
+    """The packages that the lane is about."""
+    return ", ".join(package for package in ("torch==2.13.0", *lane.packages) if "==" in package)
 
 
 def main() -> int:
@@ -137,7 +149,9 @@ def main() -> int:
     parser.add_argument("--times", action="store_true", help="measure the lane's steps instead of running its tests")
     parser.add_argument("--quick", action="store_true", help="with --times: few rounds, and nothing is written")
     parser.add_argument("--install", action="store_true", help="only bring what the lane needs")
-    parser.add_argument("--run", metavar="TITLE", default="", help="only this run of the lane; no page is written")
+    parser.add_argument(
+        "--run", metavar="TITLE", default="", help="only this run of the lane; the others on its page stay"
+    )
     options, rest = parser.parse_known_args()
     try:
         if options.what == "lock":

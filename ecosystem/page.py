@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
@@ -12,7 +13,7 @@ from ecosystem.lanes import LANES, Lane
 
 # The parts of a page, each written by itself; the first one begins the page.
 TESTS, TIMES = "# ", "## Times of a step"
-_ROW = r"^\| (.+) \| (\d+) \| (\d+) \|(?: \d+ \|)? (\d+) \| [\d.]+ \|$"  # of a page's table of runs
+_ROW = r"^\| (.+) \| (\d+) \| (\d+) \|(?: \d+ \|)? (\d+) \| [\d.]+ \| (.+) \|$"  # of a page's table of runs
 
 
 class Case(NamedTuple):
@@ -61,18 +62,45 @@ def unexplained(lane: Lane, all_cases: list[Case]) -> list[Case]:
     return [case for case in all_cases if case.outcome == "failed" and not _expected(lane, case)]
 
 
-def tests_text(lane: Lane, stamp: str, runs: dict[str, list[Case]]) -> str:
-    """The part of the page that tells of tests, in Markdown."""
-    lines = [f"# {lane.title}", "", stamp, ""]
-    lines += ["| run | passed | failed | of these on the CPU, too | skipped | minutes |"] if lane.on_cpu else []
-    lines += ["| run | passed | failed | skipped | minutes |"] if not lane.on_cpu else []
-    lines += [re.sub(r"[^|]+", " --- ", lines[-1])]
+def keep(folder: Path, title: str, when: str, found: list[Case]) -> None:
+    """Write down what a run of a lane found at `when`, a commit and a date, beside its other runs."""
+    path = folder / "results.json"
+    kept = json.loads(path.read_text()) if path.exists() else {}
+    kept[title] = {"when": when, "cases": found}
+    path.write_text(json.dumps(kept))
+
+
+def tests_text(lane: Lane, versions: str, folder: Path) -> str:
+    """The part of the page that tells of tests, in Markdown, from what was kept of the lane's runs."""
+    kept = json.loads((folder / "results.json").read_text())
+    kept = {one.title: kept[one.title] for one in lane.runs if one.title in kept}
+    runs = {title: [Case(*case) for case in run["cases"]] for title, run in kept.items()}
+    head = [
+        "run",
+        "passed",
+        "failed",
+        *(["of these on the CPU, too"] if lane.on_cpu else []),
+        "skipped",
+        "minutes",
+        "commit",
+    ]
+    lines = [f"# {lane.title}", "", f"With {versions}.", "", f"| {' | '.join(head)} |", "| --- " * len(head) + "|"]
     for title, found in runs.items():
         number = Counter(case.outcome for case in found)
         minutes = sum(case.seconds for case in found) / 60
-        on_cpu = [str(sum(bool(case.on_cpu) for case in found))] if lane.on_cpu else []
-        cells = [title, number["passed"], number["failed"], *on_cpu, number["skipped"], f"{minutes:.1f}"]
+        on_cpu = [sum(bool(case.on_cpu) for case in found)] if lane.on_cpu else []
+        cells = [
+            title,
+            number["passed"],
+            number["failed"],
+            *on_cpu,
+            number["skipped"],
+            f"{minutes:.1f}",
+            kept[title]["when"],
+        ]
         lines.append(f"| {' | '.join(str(cell) for cell in cells)} |")
+    missing = [one.title for one in lane.runs if one.title not in kept]
+    lines += ["", f"Not run yet: {', '.join(missing)}."] if missing else []
     for name, reason in lane.left_out.items():
         lines += ["", "Left out:", ""] if name == next(iter(lane.left_out)) else []
         lines.append(f"- `{name}`: {reason}")
@@ -105,8 +133,9 @@ def write_summary(pages: Path) -> None:
     """One page of the whole, `docs/ecosystem.md`, from the pages of the lanes."""
     lines = [
         "# Released libraries on hpu", "",
-        "Generated from the lanes' pages by `python -m ecosystem pages`; do not edit. Each line links to its page,",
-        "which names versions, what failed and why, what was skipped and, where there are steps to time, their times.", "",
+        for number, row in enumerate(re.findall(_ROW, text, re.MULTILINE)):
+            title, passed, failed, skipped, when = row
+        "versions, what failed and why, what was skipped and, where there are steps to time, their times.", "",
         "| lane | what | run | passed | failed | unexplained | skipped | commit, date |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]  # fmt: skip
@@ -116,12 +145,9 @@ def write_summary(pages: Path) -> None:
             lines.append(f"| {name} | {lane.title} | not run yet |  |  |  |  |  |")
             continue
         text = path.read_text()
-        stamp = re.search(r"^Commit (\S+, \S+);", text, re.MULTILINE)
         unexplained = text.count(": not explained: ")
-        rows = re.findall(_ROW, text, re.MULTILINE)
-        for number, (title, passed, failed, skipped) in enumerate(rows):
+        for number, (title, passed, failed, skipped, when) in enumerate(re.findall(_ROW, text, re.MULTILINE)):
             first = f"[{name}](ecosystem/{name}.md) | {lane.title}" if not number else " | "
-            last = stamp[1] if stamp and not number else ""
             left = unexplained if not number else ""
-            lines.append(f"| {first} | {title} | {passed} | {failed} | {left} | {skipped} | {last} |")
+            lines.append(f"| {first} | {title} | {passed} | {failed} | {left} | {skipped} | {when} |")
     (pages.parent / "ecosystem.md").write_text("\n".join(lines) + "\n")
