@@ -133,8 +133,7 @@ def write_summary(pages: Path) -> None:
     """One page of the whole, `docs/ecosystem.md`, from the pages of the lanes."""
     lines = [
         "# Released libraries on hpu", "",
-        for number, row in enumerate(re.findall(_ROW, text, re.MULTILINE)):
-            title, passed, failed, skipped, when = row
+        "Generated from the lanes' pages by `python -m ecosystem pages`; do not edit. Lines link to their pages, with",
         "versions, what failed and why, what was skipped and, where there are steps to time, their times.", "",
         "| lane | what | run | passed | failed | unexplained | skipped | commit, date |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
