@@ -90,9 +90,9 @@ faults: build
 conformance: build
 	$(BIN)/python -m tests.conformance.run --mode $(MODE)
 
-# Released libraries' own tests: `make ecosystem SUITE=accelerate`; its page is docs/ecosystem/SUITE.md.
-ecosystem: build
-	$(BIN)/python -m ecosystem $(SUITE)
+# Released libraries' tests: `make ecosystem SUITE=accelerate`, page docs/ecosystem/SUITE.md; TIMES=1: times of steps.
+ecosystem: build $(VENV)/torchvision
+	$(BIN)/python -m ecosystem $(SUITE) $(if $(TIMES),--times)
 
 bench: build
 	$(BIN)/python -m benchmarks

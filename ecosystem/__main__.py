@@ -1,132 +1,176 @@
 """`python -m ecosystem LANE [PYTEST ARGUMENT ...]`: runs a lane and writes docs/ecosystem/LANE.md.
 
-`python -m ecosystem lock LANE` finds the versions and hashes of a lane's packages anew. What is installed and unpacked
-lies under build/ecosystem/LANE, beside this environment, which stays as it is.
+`--times` measures the steps that the lane is about instead, and writes them into the same page; `--quick` shows that
+this runs, and writes nothing. `--install` only brings what the lane needs. `python -m ecosystem lock LANE` finds the
+versions and hashes of a lane's packages anew. What is installed and unpacked lies under build/ecosystem/LANE, beside
+this environment, which stays as it is. `python -m ecosystem pages` writes docs/ecosystem.md from the pages.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
-import json
 import os
 import subprocess
 import sys
-import tarfile
-import tempfile
 from pathlib import Path
 
 from ecosystem import page
-from ecosystem.lanes import LANES, Lane
+from ecosystem.install import ROOT, TORCHVISION, LackingError, install, lock
+from ecosystem.lanes import LANES, Lane, Run
+from tests.vision import empty_libraries
 
-ROOT = Path(__file__).resolve().parents[1]
-REQUIREMENTS = ROOT / "ecosystem" / "requirements"
 PAGES = ROOT / "docs" / "ecosystem"
-# Ours, and what PyTorch's exact version brings: never taken from elsewhere.
-KEPT = {"torch", "torchvision", "numpy", "setuptools", "sympy", "networkx", "mpmath", "jinja2", "markupsafe"}
-TIMEOUT_S = 3600
-PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "-qq")
+TIMEOUT_S = 1800  # of one pytest process
 
 
-def lock(name: str) -> None:
-    """Write the requirements file of a lane: each package with its version and its hash."""
-    with tempfile.TemporaryDirectory() as folder:
-        report, constraint = Path(folder) / "report.json", Path(folder) / "constraint.txt"
-        constraint.write_text("torch==2.13.0\ntorchvision==0.28.0\n")
-        command = (*PIP, "install", "--dry-run", "--ignore-installed", "--report", str(report), "-c", str(constraint))
-        subprocess.run([*command, *LANES[name].packages], check=True)
-        found = json.loads(report.read_text())["install"]
-    lines = []
-    for package in sorted(found, key=lambda package: package["metadata"]["name"].lower()):
-        about, archive = package["metadata"], package["download_info"]["archive_info"]
-        if about["name"].lower() not in KEPT:
-            lines.append(f"{about['name']}=={about['version']} --hash=sha256:{archive['hashes']['sha256']}")
-    (REQUIREMENTS / f"{name}.txt").write_text("\n".join(lines) + "\n")
-
-
-def install(name: str, lane: Lane, folder: Path) -> tuple[Path | None, Path]:
-    """The folder with the lane's packages, if it has any, and the one with its tests."""
-    site, tests = None, ROOT / "ecosystem" / name.replace("-", "_")
-    requirements = REQUIREMENTS / f"{name}.txt"
-    if lane.packages:
-        site, done = folder / "site", folder / "installed.txt"
-        if not done.exists() or done.read_text() != requirements.read_text():
-            subprocess.run(
-                [*PIP, "install", "--no-deps", "--require-hashes", "--upgrade", "--target", str(site), "-r",
-                 str(requirements)], check=True,
-            )  # fmt: skip
-            done.write_text(requirements.read_text())
-    if lane.source:
-        version = next(package for package in lane.packages if package.startswith(f"{lane.source}=="))
-        tests = folder / version.replace("==", "-")
-        if not tests.exists():
-            subprocess.run(
-                [
-                    *PIP,
-                    "download",
-                    "--no-deps",
-                    "--no-build-isolation",
-                    "--no-binary",
-                    ":all:",
-                    "-d",
-                    str(folder),
-                    version,
-                ],
-                check=True,
-            )
-            with tarfile.open(next(folder.glob(f"{tests.name}*.tar.gz"))) as archive:
-                archive.extractall(folder, filter="data")
-    return site, tests
-
-
-def run(name: str, arguments: list[str]) -> int:
-    """Run the lane's tests and write its page; 0 when nothing failed that is not explained."""
-    lane, folder = LANES[name], ROOT / "build" / "ecosystem" / name
-    folder.mkdir(parents=True, exist_ok=True)
-    site, tests = install(name, lane, folder)
-    paths = [str(path) for path in (site, ROOT, ROOT / "src") if path]
+def environment_of(lane: Lane, folder: Path, site: Path | None) -> dict[str, str]:
+    """The environment of a lane's processes."""
+    paths = [str(path) for path in (site, lane.torchvision and TORCHVISION, ROOT, ROOT / "src") if path]
     commands = [str(path) for path in (site and site / "bin", Path(sys.executable).parent) if path]
-    common = {
+    environment = {
         **os.environ, "PYTHONPATH": os.pathsep.join(paths), "OPENHPU_MODULE_LOCKS": "0", "HF_HUB_OFFLINE": "1",
-        "PATH": os.pathsep.join([*commands, os.environ["PATH"]]), "PYTHONWARNINGS": "ignore", "CI": "true",
+        "HF_HOME": str(folder / "hub"), "PATH": os.pathsep.join([*commands, os.environ["PATH"]]),
+        "PYTHONWARNINGS": "ignore", "CI": "true", "TOKENIZERS_PARALLELISM": "false",
     }  # fmt: skip
-    results: dict[str, list[page.Case]] = {}
-    for number, one in enumerate(lane.runs):
-        report = folder / f"report{number}.xml"
-        report.unlink(missing_ok=True)
-        chosen = " and ".join([*([f"({one.only})"] if one.only else []), *(f"not {part}" for part in lane.left_out)])
-        command = [
-            sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", str(tests), "--tb=short", "-p",
-            "no:cacheprovider", f"--junit-xml={report}", *(["-k", chosen] if chosen else []), *one.tests, *arguments,
-        ]  # fmt: skip
-        print(f"=== {one.title}", flush=True)
-        subprocess.run(command, cwd=tests, env=common | one.environment, timeout=TIMEOUT_S, check=False)
-        results[one.title] = page.cases(report) if report.exists() else []
-    everything = [case for found in results.values() for case in found]
-    if not arguments:
-        PAGES.mkdir(parents=True, exist_ok=True)
-        commit = subprocess.run(
-            ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+    if lane.torchvision:
+        libraries = folder.parent / "empty-libraries"
+        libraries.mkdir(exist_ok=True)
+        empty_libraries(TORCHVISION / "torchvision" / "_C.so", libraries)
+        environment["LD_LIBRARY_PATH"] = os.pathsep.join(
+            part for part in (str(libraries), os.environ.get("LD_LIBRARY_PATH")) if part
         )
-        versions = ", ".join(package for package in ("torch==2.13.0", *lane.packages) if "==" in package)
-        date = datetime.date.today().isoformat()
-        (PAGES / f"{name}.md").write_text(page.text(lane, versions, commit.stdout.strip(), date, results))
-    left = page.unexplained(lane, everything)
+    return environment
+
+
+class Tests:
+    """The tests of one lane."""
+
+    def __init__(self, name: str, arguments: list[str]) -> None:
+        self.lane, self.folder, self.arguments = LANES[name], ROOT / "build" / "ecosystem" / name, arguments
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.site, self.tests = install(name, self.lane, self.folder)
+        self.environment = environment_of(self.lane, self.folder, self.site)
+
+    def pytest(self, one: Run, number: int, environment: dict[str, str], *more: str) -> list[page.Case]:
+        """One pytest process."""
+        report = self.folder / f"report{number}.xml"
+        report.unlink(missing_ok=True)
+        left_out = [f"not {part}" for part in self.lane.left_out]
+        chosen = " and ".join([*([f"({one.only})"] if one.only else []), *left_out])
+        cache = self.folder / f"cache{number}"
+        command = [
+            sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", str(self.tests), "--tb=short",
+            "-o", f"cache_dir={cache}", "-o", "faulthandler_timeout=300", f"--junit-xml={report}",
+            *(["-k", chosen] if chosen else []), *one.tests, *self.arguments, *more,
+        ]  # fmt: skip
+        try:
+            ended = subprocess.run(
+                command, cwd=self.tests, env=environment | one.environment, timeout=TIMEOUT_S, check=False
+            ).returncode
+        except subprocess.TimeoutExpired:
+            return [page.Case("the whole run", "failed", f"not finished after {TIMEOUT_S} s", TIMEOUT_S)]
+        if report.exists():
+            return page.cases(report)
+        return [page.Case("the whole run", "failed", f"pytest ended with {ended} and wrote no report", 0)]
+
+    def run(self, number: int, one: Run) -> list[page.Case]:
+        """The tests of a run; those that failed once more on the CPU, where the lane's tests know it, too."""
+        print(f"=== {one.title}", flush=True)
+        found = self.pytest(one, number, self.environment)
+        if not self.lane.on_cpu or page.unexplained(self.lane, found) == []:
+            return found
+        print(f"=== {one.title}: what failed, on the CPU", flush=True)
+        paths = [str(ROOT / "ecosystem" / "cpu_only"), *(str(p) for p in (self.site, TORCHVISION, ROOT) if p)]
+        environment = self.environment | self.lane.on_cpu | {"PYTHONPATH": os.pathsep.join(paths)}
+        again = self.pytest(one, number, environment, "--last-failed", "--last-failed-no-failures=none")
+        return page.with_cpu(found, again)
+
+
+def run(name: str, arguments: list[str], only: str = "") -> int:
+    """Run the lane's tests and write its page; 0 when nothing failed that is not explained."""
+    tests = Tests(name, arguments)
+    chosen = [(number, one) for number, one in enumerate(tests.lane.runs) if only in ("", one.title)]
+    if not chosen:
+        print(f"the lane {name} has no run {only!r}; it has: {', '.join(one.title for one in tests.lane.runs)}")
+        return 2
+    results = {}
+    for number, one in chosen:
+        when = commit_and_date()
+        results[one.title] = tests.run(number, one)
+        if not arguments:  # each run is kept, so that one can be made again without the others
+            page.keep(tests.folder, one.title, when, results[one.title])
+            page.write(
+                PAGES / f"{name}.md", page.tests_text(tests.lane, versions(tests.lane), tests.folder), page.TESTS
+            )
+    if not arguments:
+        page.write_summary(PAGES)
+    left = page.unexplained(tests.lane, [case for found in results.values() for case in found])
     print("\n".join(f"not explained: {case.name}: {case.reason[:200]}" for case in left))
     empty = [title for title, found in results.items() if not found]
     print("\n".join(f"no test ran: {title}" for title in empty))
     return 1 if left or empty else 0
 
 
+def times(name: str, quick: bool) -> int:
+    """Measure the lane's steps on both devices, in lazy mode; write them into its page."""
+    lane, folder = LANES[name], ROOT / "build" / "ecosystem" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    if not lane.times:
+        print(f"the lane {name} has no times; these have: {', '.join(n for n, one in LANES.items() if one.times)}")
+        return 2
+    site, _ = install(name, lane, folder)
+    environment = environment_of(lane, folder, site) | {"PT_HPU_LAZY_MODE": "1"}
+    command = [sys.executable, "-m", lane.times, *(["--quick"] if quick else [])]
+    process = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=False)
+    print(process.stdout)
+    if not process.returncode and not quick:
+        text = f"{page.TIMES}\n\nCommit {commit_and_date()}; {versions(lane)}.\n\n{process.stdout}"
+        page.write(PAGES / f"{name}.md", text, page.TIMES)
+        page.write_summary(PAGES)
+    return process.returncode
+
+
+def commit_and_date() -> str:
+    """This checkout's commit, "-dirty" if there are changes, and today."""
+    git = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    commit = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+    return f"{commit}, {datetime.date.today().isoformat()}"
+
+
+def versions(lane: Lane) -> str:
+    """The packages that the lane is about."""
+    return ", ".join(package for package in ("torch==2.13.0", *lane.packages) if "==" in package)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m ecosystem", description=__doc__)
-    parser.add_argument("what", choices=[*LANES, "lock"])
+    parser.add_argument("what", choices=[*LANES, "lock", "pages"])
+    parser.add_argument("--times", action="store_true", help="measure the lane's steps instead of running its tests")
+    parser.add_argument("--quick", action="store_true", help="with --times: few rounds, and nothing is written")
+    parser.add_argument("--install", action="store_true", help="only bring what the lane needs")
+    parser.add_argument(
+        "--run", metavar="TITLE", default="", help="only this run of the lane; the others on its page stay"
+    )
     options, rest = parser.parse_known_args()
-    if options.what == "lock":
-        for name in rest or [name for name, lane in LANES.items() if lane.packages]:
-            lock(name)
-        return 0
-    return run(options.what, rest)
+    try:
+        if options.what == "lock":
+            for name in rest or [name for name, lane in LANES.items() if lane.packages]:
+                lock(name)
+        elif options.what == "pages":
+            page.write_summary(PAGES)
+        elif options.install:
+            folder = ROOT / "build" / "ecosystem" / options.what
+            folder.mkdir(parents=True, exist_ok=True)
+            install(options.what, LANES[options.what], folder)
+        elif options.times:
+            return times(options.what, options.quick)
+        else:
+            return run(options.what, rest, options.run)
+    except LackingError as lacking:
+        print(f"ecosystem: {lacking}", file=sys.stderr)
+        return 2
+    return 0
 
 
 if __name__ == "__main__":

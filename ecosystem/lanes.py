@@ -23,10 +23,16 @@ class Lane(NamedTuple):
     source: str = ""  # the package whose source distribution has the tests; otherwise a folder here
     left_out: dict[str, str] = {}  # noqa: RUF012  # part of a test's name, why
     expected: dict[str, str] = {}  # noqa: RUF012  # part of a failing test's name, or of its message, why
+    on_cpu: dict[str, str] = {}  # noqa: RUF012  # environment in which what failed is run again on the CPU
+    torchvision: bool = False  # whether it needs torchvision, which lies beside the environment
+    times: str = ""  # the module that measures the lane's steps, where there are steps to measure
 
 
 EAGER = {"PT_HPU_LAZY_MODE": "0"}
 LAZY = {"PT_HPU_LAZY_MODE": "1"}
+# Recipes have tests of their own; a run with them is named.
+_NODES = {"OPENHPU_COMPILE": "off"}
+_COMPILED = {"OPENHPU_COMPILE": "sync"}
 _HUB = "downloads from a model hub"
 _NOT_SHIPPED = "reads files that the source distribution does not ship (examples/, tests/test_configs/)"
 _DDP = {"BACKEND": "hccl", "OPENHPU_DEVICE_COUNT": "4", "OMP_NUM_THREADS": "1"}
@@ -80,5 +86,74 @@ LANES: dict[str, Lane] = {
             "MonthDayNano": "datasets pickles a type of pyarrow's that can't be, on the CPU too",
             "scripts/test_script.py": "stops where datasets pickles that type, on the CPU too",
         },
+    ),
+    "transformers": Lane(
+        title="transformers: tiny models of each kind, against the CPU",
+        runs=(
+            Run("eager", (".",), EAGER),
+            Run("lazy", (".",), LAZY | _NODES),
+            Run(
+                "lazy, compiled", ("test_models.py",), LAZY | _COMPILED,
+                "(GPT2 or Llama or ViT) and (forward or backward)",
+            ),
+        ),
+        packages=("transformers==5.23.0", "accelerate==1.15.0", "scipy"),
+        expected={
+            "test_bfloat16_under_autocast[Bloom]": "masks with float32's lowest number; softmax is on Gaudi's list of "
+            "operators in bfloat16, where that is minus infinity, and a row of nothing else has no softmax",
+            "test_bfloat16_under_autocast[YolosForObjectDetection]": "gives costs to SciPy, which has no bfloat16; "
+            "cdist is not on Gaudi's list of operators in float32",
+        },
+        torchvision=True,
+        times="ecosystem.transformers.times",
+    ),
+    "timm": Lane(
+        title="timm: architectures forward and backward, and what trains them, against the CPU",
+        runs=(Run("eager", (".",), EAGER), Run("lazy", (".",), LAZY | _NODES)),
+        packages=("timm==1.0.31",),
+        torchvision=True,
+        times="ecosystem.timm.times",
+    ),
+    "peft": Lane(
+        title="peft: adapters against the CPU",
+        runs=(Run("eager", (".",), EAGER), Run("lazy", (".",), LAZY | _NODES)),
+        packages=("peft==0.21.2", "transformers==5.23.0", "accelerate==1.15.0"),
+    ),
+    "diffusers": Lane(
+        title="diffusers: models, schedulers, pipelines and trainings against the CPU",
+        runs=(Run("eager", (".",), EAGER), Run("lazy", (".",), LAZY | _NODES)),
+        packages=("diffusers==0.42.1", "transformers==5.23.0", "accelerate==1.15.0", "peft==0.21.2"),
+        torchvision=True,
+        times="ecosystem.diffusers.times",
+    ),
+    "trl": Lane(
+        title="trl: SFT, DPO, GRPO and others against the CPU",
+        runs=(Run("eager", (".",), EAGER), Run("lazy", (".",), LAZY | _NODES)),
+        packages=(
+            "trl==1.16.0", "transformers==5.23.0", "accelerate==1.15.0", "peft==0.21.2", "datasets", "pyarrow<24",
+        ),
+    ),
+    "sentence-transformers": Lane(
+        title="sentence-transformers: encoding and training against the CPU",
+        runs=(Run("eager", (".",), EAGER), Run("lazy", (".",), LAZY | _NODES)),
+        packages=(
+            "sentence-transformers==6.2.0", "transformers==5.23.0", "accelerate==1.15.0", "datasets", "pyarrow<24",
+        ),
+    ),
+    "torchmetrics": Lane(
+        title="torchmetrics: metrics against the CPU",
+        runs=(Run("eager", (".",), EAGER), Run("lazy", (".",), LAZY | _NODES)),
+        packages=("torchmetrics==1.9.0", "scipy", "scikit-learn"),
+        torchvision=True,
+    ),
+    "datasets": Lane(
+        title="datasets: tensors on hpu",
+        runs=(Run("eager", (".",), EAGER), Run("lazy", (".",), LAZY | _NODES)),
+        packages=("datasets==5.0.1", "pyarrow<24"),
+    ),
+    "bitsandbytes": Lane(
+        title="bitsandbytes: quantised layers and optimizers against the CPU",
+        runs=(Run("eager", (".",), EAGER), Run("lazy", (".",), LAZY | _NODES)),
+        packages=("bitsandbytes==0.50.2", "transformers==5.23.0", "accelerate==1.15.0"),
     ),
 }  # fmt: skip

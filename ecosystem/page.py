@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
-from ecosystem.lanes import Lane
+from ecosystem.lanes import LANES, Lane
+
+# The parts of a page, each written by itself; the first one begins the page.
+TESTS, TIMES = "# ", "## Times of a step"
+_ROW = r"^\| (.+) \| (\d+) \| (\d+) \|(?: \d+ \|)? (\d+) \| [\d.]+ \| (.+) \|$"  # of a page's table of runs
 
 
 class Case(NamedTuple):
@@ -18,6 +23,7 @@ class Case(NamedTuple):
     outcome: str  # "passed", "failed", "skipped"
     reason: str
     seconds: float
+    on_cpu: str = ""  # why it failed on the CPU as well
 
 
 def cases(report: Path) -> list[Case]:
@@ -35,6 +41,15 @@ def cases(report: Path) -> list[Case]:
     return found
 
 
+def with_cpu(found: list[Case], again: list[Case]) -> list[Case]:
+    """The cases, where they failed on the CPU, too, with that reason."""
+    reasons = {case.name: case.reason for case in again if case.outcome == "failed"}
+    return [
+        case._replace(on_cpu=reasons[case.name]) if case.outcome == "failed" and case.name in reasons else case
+        for case in found
+    ]
+
+
 def _reason(message: str, text: str) -> str:
     """The last exception that is told of: the first is often a test process's that says that another one failed."""
     told = [line for line in text.splitlines() if re.match(r"(E?\s*)[\w.]*(Error|Exception|Failure)\b.*: ", line)]
@@ -47,14 +62,45 @@ def unexplained(lane: Lane, all_cases: list[Case]) -> list[Case]:
     return [case for case in all_cases if case.outcome == "failed" and not _expected(lane, case)]
 
 
-def text(lane: Lane, versions: str, commit: str, date: str, runs: dict[str, list[Case]]) -> str:
-    """The page, in Markdown."""
-    lines = [f"# {lane.title}", "", f"Commit {commit}, {date}; {versions}.", ""]
-    lines += ["| run | passed | failed | skipped | minutes |", "| --- | --- | --- | --- | --- |"]
+def keep(folder: Path, title: str, when: str, found: list[Case]) -> None:
+    """Write down what a run of a lane found at `when`, a commit and a date, beside its other runs."""
+    path = folder / "results.json"
+    kept = json.loads(path.read_text()) if path.exists() else {}
+    kept[title] = {"when": when, "cases": found}
+    path.write_text(json.dumps(kept))
+
+
+def tests_text(lane: Lane, versions: str, folder: Path) -> str:
+    """The part of the page that tells of tests, in Markdown, from what was kept of the lane's runs."""
+    kept = json.loads((folder / "results.json").read_text())
+    kept = {one.title: kept[one.title] for one in lane.runs if one.title in kept}
+    runs = {title: [Case(*case) for case in run["cases"]] for title, run in kept.items()}
+    head = [
+        "run",
+        "passed",
+        "failed",
+        *(["of these on the CPU, too"] if lane.on_cpu else []),
+        "skipped",
+        "minutes",
+        "commit",
+    ]
+    lines = [f"# {lane.title}", "", f"With {versions}.", "", f"| {' | '.join(head)} |", "| --- " * len(head) + "|"]
     for title, found in runs.items():
         number = Counter(case.outcome for case in found)
         minutes = sum(case.seconds for case in found) / 60
-        lines.append(f"| {title} | {number['passed']} | {number['failed']} | {number['skipped']} | {minutes:.1f} |")
+        on_cpu = [sum(bool(case.on_cpu) for case in found)] if lane.on_cpu else []
+        cells = [
+            title,
+            number["passed"],
+            number["failed"],
+            *on_cpu,
+            number["skipped"],
+            f"{minutes:.1f}",
+            kept[title]["when"],
+        ]
+        lines.append(f"| {' | '.join(str(cell) for cell in cells)} |")
+    missing = [one.title for one in lane.runs if one.title not in kept]
+    lines += ["", f"Not run yet: {', '.join(missing)}."] if missing else []
     for name, reason in lane.left_out.items():
         lines += ["", "Left out:", ""] if name == next(iter(lane.left_out)) else []
         lines.append(f"- `{name}`: {reason}")
@@ -71,4 +117,36 @@ def text(lane: Lane, versions: str, commit: str, date: str, runs: dict[str, list
 
 
 def _expected(lane: Lane, case: Case) -> str:
-    return next((why for part, why in lane.expected.items() if part in case.name + case.reason), "")
+    found = next((why for part, why in lane.expected.items() if part in case.name + case.reason), "")
+    return found or (case.on_cpu and f"fails on the CPU, too: {case.on_cpu[:200]}")
+
+
+def write(path: Path, text: str, part: str) -> None:
+    """Replace one part of a page, TESTS or TIMES, and leave the other as it is."""
+    before, _, after = (path.read_text() if path.exists() else "").partition(f"{TIMES}\n")
+    tests, times = (text, f"{TIMES}\n{after}" if after else "") if part == TESTS else (before, text)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(piece.strip() + "\n" for piece in (tests, times) if piece.strip()))
+
+
+def write_summary(pages: Path) -> None:
+    """One page of the whole, `docs/ecosystem.md`, from the pages of the lanes."""
+    lines = [
+        "# Released libraries on hpu", "",
+        "Generated from the lanes' pages by `python -m ecosystem pages`; do not edit. Lines link to their pages, with",
+        "versions, what failed and why, what was skipped and, where there are steps to time, their times.", "",
+        "| lane | what | run | passed | failed | unexplained | skipped | commit, date |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]  # fmt: skip
+    for name, lane in LANES.items():
+        path = pages / f"{name}.md"
+        if not path.exists():
+            lines.append(f"| {name} | {lane.title} | not run yet |  |  |  |  |  |")
+            continue
+        text = path.read_text()
+        unexplained = text.count(": not explained: ")
+        for number, (title, passed, failed, skipped, when) in enumerate(re.findall(_ROW, text, re.MULTILINE)):
+            first = f"[{name}](ecosystem/{name}.md) | {lane.title}" if not number else " | "
+            left = unexplained if not number else ""
+            lines.append(f"| {first} | {title} | {passed} | {failed} | {left} | {skipped} | {when} |")
+    (pages.parent / "ecosystem.md").write_text("\n".join(lines) + "\n")

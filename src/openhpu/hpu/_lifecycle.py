@@ -88,12 +88,13 @@ def _prepare() -> None:
     mode.fix()
     configure(again=True)
     _C.set_num_threads(torch.get_num_threads())
-    from openhpu import autocast, fallback
+    from openhpu import autocast, fallback, histogram
     from openhpu.distributed import sync_batch_norm
 
     autocast.install()
     fallback.install()
     sync_batch_norm.install()
+    histogram.install()
     if settings.get("PT_HPU_EAGER_ENABLE_GRADIENT_VIEW_LAYOUT_OPT") and not mode.is_lazy():
         torch.autograd.enforce_grad_layout_policy(False)
 

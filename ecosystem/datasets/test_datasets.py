@@ -1,0 +1,124 @@
+"""datasets' tensors on hpu: formats, maps, loaders, streams, against the CPU's values."""
+
+import datasets
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+ROWS = 20
+FEATURES = datasets.Features(
+    {"x": datasets.Sequence(datasets.Value("float32"), length=4), "y": datasets.Value("int64"),
+     "m": datasets.Array2D((2, 3), "float32"), "text": datasets.Value("string"),
+     "ragged": datasets.Sequence(datasets.Value("int64"))}
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def progress():
+    datasets.disable_progress_bars()
+
+
+def made():
+    return datasets.Dataset.from_dict(
+        {"x": [[n, n + 0.5, -n, 1] for n in range(ROWS)], "y": list(range(ROWS)),
+         "m": [np.full((2, 3), n) for n in range(ROWS)],
+         "text": [f"row {n}" for n in range(ROWS)], "ragged": [list(range(n % 4 + 1)) for n in range(ROWS)]},
+        features=FEATURES,
+    )  # fmt: skip
+
+
+def on_hpu(data):
+    return data.with_format("torch", device="hpu")
+
+
+def test_rows_and_columns():
+    data = on_hpu(made())
+    assert data[3]["x"].device.type == data[3]["m"].device.type == "hpu"
+    assert data[3]["x"].cpu().tolist() == [3, 3.5, -3, 1] and data[3]["text"] == "row 3"
+    assert data[2:5]["y"].tolist() == [2, 3, 4] and data[:4]["m"].shape == (4, 2, 3)
+    assert data[:]["x"].dtype == torch.float32 and data["y"][:].sum().item() == sum(range(ROWS))
+    assert [r.tolist() for r in data[:4]["ragged"]] == [[0], [0, 1], [0, 1, 2], [0, 1, 2, 3]]
+    assert all(r.device.type == "hpu" for r in data[:4]["ragged"])
+
+
+def test_columns_chosen_and_dtype():
+    data = made().with_format("torch", columns=["x"], output_all_columns=True, device="hpu", dtype=torch.float64)
+    assert data[0]["x"].dtype == torch.float64 and data[0]["x"].device.type == "hpu"
+    assert isinstance(data[0]["y"], int)
+
+
+def test_map_on_the_device():
+    data = on_hpu(made()).map(lambda row: {"z": row["x"] * 2 + row["y"]})
+    assert data[3]["z"].cpu().tolist() == [9, 10, -3, 5]
+    batched = on_hpu(made()).map(lambda rows: {"z": rows["m"].sum((1, 2))}, batched=True, batch_size=7)
+    assert batched["z"][:].cpu().tolist() == [6.0 * n for n in range(ROWS)]
+
+
+def test_filter_sort_and_shuffle():
+    data = on_hpu(made()).filter(lambda row: bool((row["x"].sum() > 12).item()))
+    assert len(data) == len([n for n in range(ROWS) if n + n + 0.5 - n + 1 > 12])
+    assert on_hpu(made()).sort("y", reverse=True)[0]["y"].item() == ROWS - 1
+    assert sorted(on_hpu(made()).shuffle(seed=1)["y"][:].tolist()) == list(range(ROWS))
+
+
+def test_loader():
+    loader = DataLoader(on_hpu(made().remove_columns(["text", "ragged"])), batch_size=6)
+    batches = list(loader)
+    assert [len(b["y"]) for b in batches] == [6, 6, 6, 2]
+    assert all(value.device.type == "hpu" for batch in batches for value in batch.values())
+    assert torch.cat([b["x"] for b in batches]).cpu().equal(made().with_format("torch")[:]["x"])
+
+
+def test_loader_with_workers():
+    """Rows are read in other processes, as CPU tensors, and are copied here."""
+    data = made().remove_columns(["text", "ragged"]).with_format("torch")
+    loader = DataLoader(data, batch_size=6, num_workers=2, pin_memory=True)
+    found = torch.cat([batch["m"].to("hpu", non_blocking=True) for batch in loader])
+    assert found.cpu().equal(data[:]["m"])
+
+
+def test_stream():
+    data = on_hpu(made().to_iterable_dataset(num_shards=2)).map(lambda row: {"z": row["x"].sum()})
+    rows = list(data)
+    assert all(row["z"].device.type == "hpu" for row in rows)
+    assert sorted(row["y"].item() for row in rows) == list(range(ROWS))
+    batch = next(iter(on_hpu(made().to_iterable_dataset()).iter(batch_size=5)))
+    assert batch["x"].shape == (5, 4) and batch["x"].device.type == "hpu"
+
+
+def test_saved_and_loaded(tmp_path):
+    on_hpu(made()).save_to_disk(tmp_path)
+    loaded = datasets.load_from_disk(tmp_path)
+    assert on_hpu(loaded)[5]["x"].cpu().equal(on_hpu(made())[5]["x"].cpu())
+
+
+def test_from_a_generator_of_device_tensors():
+    def rows():
+        for n in range(5):
+            yield {"v": torch.full((3,), n, device="hpu").cpu().numpy()}
+
+    assert on_hpu(datasets.Dataset.from_generator(rows))["v"][:].cpu().tolist() == [[n] * 3 for n in range(5)]
+
+
+def test_written_from_device_tensors():
+    """map() writes what a function returns, also if it lies on the device."""
+    data = made().map(lambda rows: {"norm": torch.tensor(rows["x"], device="hpu").norm(dim=1)}, batched=True)
+    expected = torch.tensor(made()["x"][:]).norm(dim=1)
+    assert torch.tensor(data["norm"][:]).allclose(expected)
+
+
+def test_fingerprints_do_not_depend_on_the_device():
+    factor = torch.tensor(3.0, device="hpu")
+
+    def scale(row):
+        return {"z": row["y"] * factor.item()}
+
+    assert made().map(scale)._fingerprint == made().map(scale)._fingerprint
+
+
+def test_concatenated_and_interleaved():
+    both = on_hpu(datasets.concatenate_datasets([made(), made()]))
+    assert both["y"][:].tolist() == [*range(ROWS), *range(ROWS)]
+    mixed = on_hpu(datasets.interleave_datasets([made(), made()]))
+    assert mixed["y"][:4].tolist() == [0, 0, 1, 1]

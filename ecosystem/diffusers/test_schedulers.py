@@ -1,0 +1,45 @@
+"""Every scheduler's whole way from noise, on hpu and on the CPU, with the same noise."""
+
+import inspect
+
+import diffusers
+import pytest
+import torch
+from torch.testing import assert_close
+
+from ecosystem.diffusers.parts import SCHEDULERS
+
+
+def denoised(name, device, steps=6):
+    """With a generator of the CPU, from which the noise is copied to the device: the same on both."""
+    scheduler = getattr(diffusers, name)()
+    scheduler.set_timesteps(steps, device=device)
+    generator = torch.Generator().manual_seed(0)
+    sample = torch.randn(1, 3, 8, 8, generator=generator).to(device) * scheduler.init_noise_sigma
+    options = {"generator": generator} if "generator" in inspect.signature(scheduler.step).parameters else {}
+    for time in scheduler.timesteps:
+        scaled = scheduler.scale_model_input(sample, time) if hasattr(scheduler, "scale_model_input") else sample
+        guess = torch.tanh(scaled * 0.5) + 0.01 * time / 1000
+        sample = scheduler.step(guess, time, sample, **options).prev_sample
+    return sample
+
+
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_steps(name):
+    if name == "DPMSolverSDEScheduler":
+        pytest.importorskip("torchsde")
+    found = denoised(name, "hpu")
+    assert found.device.type == "hpu"
+    assert_close(found.cpu(), denoised(name, "cpu"), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", [s for s in SCHEDULERS if hasattr(getattr(diffusers, s), "add_noise")])
+def test_noise_is_added(name):
+    results = {}
+    for device in ("cpu", "hpu"):
+        scheduler = getattr(diffusers, name)()
+        scheduler.set_timesteps(6, device=device)
+        torch.manual_seed(0)
+        sample, noise = torch.randn(2, 3, 4, 4).to(device), torch.randn(2, 3, 4, 4).to(device)
+        results[device] = scheduler.add_noise(sample, noise, scheduler.timesteps[[1, 3]]).cpu()
+    assert_close(results["hpu"], results["cpu"], rtol=1e-4, atol=1e-5)

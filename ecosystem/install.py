@@ -1,0 +1,79 @@
+"""A lane's packages: pinned with hashes, beside this environment, which stays as it is."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+from ecosystem.lanes import LANES, Lane
+
+ROOT = Path(__file__).resolve().parents[1]
+REQUIREMENTS = ROOT / "ecosystem" / "requirements"
+TORCHVISION = ROOT / ".venv" / "torchvision"  # PyPI's build for CUDA, as `make test` installs it
+# Ours, and what PyTorch's exact version brings: never taken from elsewhere.
+KEPT = {"torch", "torchvision", "numpy", "setuptools", "sympy", "networkx", "mpmath", "jinja2", "markupsafe"}
+PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "-qq")
+
+
+class LackingError(RuntimeError):
+    """Something that a lane needs is neither here nor to be had."""
+
+
+def lock(name: str) -> None:
+    """Write the requirements file of a lane: each package with its version and its hash."""
+    with tempfile.TemporaryDirectory() as folder:
+        report, constraint = Path(folder) / "report.json", Path(folder) / "constraint.txt"
+        constraint.write_text("torch==2.13.0\ntorchvision==0.28.0\n")
+        command = (*PIP, "install", "--dry-run", "--ignore-installed", "--report", str(report), "-c", str(constraint))
+        subprocess.run([*command, *LANES[name].packages], check=True)
+        found = json.loads(report.read_text())["install"]
+    lines = []
+    for package in sorted(found, key=lambda package: package["metadata"]["name"].lower()):
+        about, archive = package["metadata"], package["download_info"]["archive_info"]
+        if about["name"].lower() not in KEPT and not about["name"].lower().startswith(("nvidia-", "cuda-", "triton")):
+            lines.append(f"{about['name']}=={about['version']} --hash=sha256:{archive['hashes']['sha256']}")
+    (REQUIREMENTS / f"{name}.txt").write_text("\n".join(lines) + "\n")
+
+
+def install(name: str, lane: Lane, folder: Path) -> tuple[Path | None, Path]:
+    """The folder with the lane's packages, if it has any, and the one with its tests. Raises LackingError."""
+    site, tests = None, ROOT / "ecosystem" / name.replace("-", "_").replace(".", "_")
+    requirements = REQUIREMENTS / f"{name}.txt"
+    if lane.packages:
+        site, done = folder / "site", folder / "installed.txt"
+        if not done.exists() or done.read_text() != requirements.read_text():
+            _pip(
+                name, f"the {len(requirements.read_text().splitlines())} packages of {requirements.relative_to(ROOT)}",
+                "install", "--no-deps", "--require-hashes", "--upgrade", "--target", str(site), "-r", str(requirements),
+            )  # fmt: skip
+            done.write_text(requirements.read_text())
+    if lane.source:
+        version = next(package for package in lane.packages if package.startswith(f"{lane.source}=="))
+        tests = folder / version.replace("==", "-")
+        if not tests.exists():
+            _pip(
+                name, f"the source distribution of {version}, whose tests it runs",
+                "download", "--no-deps", "--no-build-isolation", "--no-binary", ":all:", "-d", str(folder), version,
+            )  # fmt: skip
+            with tarfile.open(next(folder.glob(f"{lane.source.replace('-', '[-_]')}*.tar.gz"))) as archive:
+                archive.extractall(folder, filter="data")
+    if lane.torchvision and not TORCHVISION.exists():
+        raise LackingError(f"the lane {name} lacks torchvision; `make .venv/torchvision` installs it")
+    return site, tests
+
+
+def _pip(name: str, what: str, *arguments: str) -> None:
+    """Run pip, or say what could not be had and how to bring it."""
+    process = subprocess.run([*PIP, *arguments], stderr=subprocess.PIPE, text=True, check=False)
+    if process.returncode:
+        said = "\n".join(process.stderr.strip().splitlines()[-5:])
+        raise LackingError(
+            f"the lane {name} lacks {what}: not in build/ecosystem/{name}, and pip could not get it:\n{said}\n"
+            f"Without a network: on a machine with one, `python -m ecosystem {name} --install`, then copy the folder "
+            f"build/ecosystem/{name} to the same place here. Or bring the files and name their folder: "
+            "PIP_NO_INDEX=1 PIP_FIND_LINKS=folder."
+        )

@@ -1,0 +1,175 @@
+"""peft's adapters on hpu against the CPU: forward, training, merging, saving and loading."""
+
+import os
+
+import peft
+import pytest
+import torch
+import transformers
+from torch.testing import assert_close
+
+CLOSE = {"rtol": 1e-4, "atol": 1e-5}
+TARGETS = ["q_proj", "v_proj"]
+TASK = {"task_type": "CAUSAL_LM"}
+MERGED = {
+    "lora": lambda: peft.LoraConfig(r=4, target_modules=TARGETS, **TASK),
+    "rslora": lambda: peft.LoraConfig(r=4, target_modules=TARGETS, use_rslora=True, **TASK),
+    "dora": lambda: peft.LoraConfig(r=4, target_modules=TARGETS, use_dora=True, **TASK),
+    "lora, embeddings": lambda: peft.LoraConfig(r=4, target_modules=["embed_tokens", "q_proj"], **TASK),
+    "lora, all linear": lambda: peft.LoraConfig(r=4, target_modules="all-linear", **TASK),
+    "adalora": lambda: peft.AdaLoraConfig(r=4, init_r=6, target_r=4, total_step=20, target_modules=TARGETS, **TASK),
+    "ia3": lambda: peft.IA3Config(
+        target_modules=["k_proj", "v_proj", "down_proj"], feedforward_modules=["down_proj"], **TASK
+    ),
+    "loha": lambda: peft.LoHaConfig(r=4, target_modules=TARGETS, **TASK),
+    "lokr": lambda: peft.LoKrConfig(r=4, target_modules=TARGETS, **TASK),
+    "oft": lambda: peft.OFTConfig(oft_block_size=8, target_modules=TARGETS, **TASK),
+    "boft": lambda: peft.BOFTConfig(boft_block_size=4, target_modules=TARGETS, **TASK),
+    "vera": lambda: peft.VeraConfig(r=4, target_modules=TARGETS, **TASK),
+    "fourierft": lambda: peft.FourierFTConfig(n_frequency=20, target_modules=TARGETS, **TASK),
+    "hra": lambda: peft.HRAConfig(r=4, target_modules=TARGETS, **TASK),
+    "bone": lambda: peft.MissConfig(r=4, target_modules=TARGETS, **TASK),
+    "randlora": lambda: peft.RandLoraConfig(r=4, target_modules=TARGETS, **TASK),
+    "layernorm": lambda: peft.LNTuningConfig(target_modules=["input_layernorm"], **TASK),
+}  # fmt: skip
+PROMPTS = {
+    "prompt tuning": lambda: peft.PromptTuningConfig(num_virtual_tokens=4, **TASK),
+    "prefix tuning": lambda: peft.PrefixTuningConfig(num_virtual_tokens=4, **TASK),
+    "p-tuning": lambda: peft.PromptEncoderConfig(num_virtual_tokens=4, encoder_hidden_size=16, **TASK),
+}
+ALL = MERGED | PROMPTS
+
+
+@pytest.fixture(autouse=True)
+def quiet(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def base():
+    torch.manual_seed(0)
+    return transformers.LlamaForCausalLM(
+        transformers.LlamaConfig(
+            vocab_size=99,
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=4,
+            intermediate_size=64,
+            max_position_embeddings=64,
+            pad_token_id=0,
+        )
+    ).eval()
+
+
+def adapted(name, device):
+    """The base model with an adapter whose weights do something, made on the CPU and moved."""
+    model = base()
+    torch.manual_seed(1)
+    model = peft.get_peft_model(model, ALL[name]())
+    with torch.no_grad():
+        for p in model.parameters():
+            if p.requires_grad:
+                p.add_(torch.randn(p.shape) * 0.02)
+    return model.to(device)
+
+
+def ids(device):
+    torch.manual_seed(2)
+    return torch.randint(3, 99, (2, 10)).to(device)
+
+
+def trained(name, device):
+    model = adapted(name, device).eval()
+    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-3)
+    losses = []
+    for number in range(4):
+        loss = model(input_ids=ids(device), labels=ids(device)).loss
+        loss.backward()
+        optimizer.step()
+        if name == "adalora":
+            model.base_model.update_and_allocate(number)
+        optimizer.zero_grad()
+        losses.append(loss.detach().cpu())
+    return torch.stack(losses), {key: value.cpu() for key, value in peft.get_peft_model_state_dict(model).items()}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_training(name):
+    losses, state = trained(name, "hpu")
+    cpu_losses, cpu_state = trained(name, "cpu")
+    assert_close(losses, cpu_losses, **CLOSE)
+    assert_close(state, cpu_state, rtol=1e-3, atol=1e-4)
+    assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize("name", MERGED)
+def test_merging_and_disabling(name):
+    results = {}
+    with torch.no_grad():
+        for device in ("cpu", "hpu"):
+            model = adapted(name, device).eval()
+            with model.disable_adapter():
+                plain = model(ids(device)).logits
+            with_adapter = model(ids(device)).logits
+            merged = model.merge_and_unload()(ids(device)).logits
+            assert merged.device.type == device
+            results[device] = [tensor.cpu() for tensor in (plain, with_adapter, merged)]
+        assert_close(results["hpu"], results["cpu"], **CLOSE)
+        assert_close(results["hpu"][0], base()(ids("cpu")).logits, **CLOSE)
+    assert not torch.allclose(results["hpu"][0], results["hpu"][1])
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_saving_and_loading(name, tmp_path):
+    with torch.no_grad():
+        model = adapted(name, "hpu").eval()
+        expected = model(ids("hpu")).logits.cpu()
+        model.save_pretrained(tmp_path)
+        assert "adapter_model.safetensors" in os.listdir(tmp_path)
+        loaded = peft.PeftModel.from_pretrained(base().to("hpu"), tmp_path, torch_device="hpu").eval()
+        assert all(p.device.type == "hpu" for p in loaded.parameters())
+        assert_close(loaded(ids("hpu")).logits.cpu(), expected, **CLOSE)
+        on_cpu = peft.PeftModel.from_pretrained(base(), tmp_path, torch_device="cpu").eval()
+        assert_close(on_cpu(ids("cpu")).logits, expected, **CLOSE)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_generation(name):
+    options = {"max_new_tokens": 5, "min_new_tokens": 5, "do_sample": False}
+    tokens = [
+        adapted(name, device).eval().generate(input_ids=ids(device), **options).tolist() for device in ("cpu", "hpu")
+    ]
+    assert tokens[1] == tokens[0]
+
+
+def test_several_adapters():
+    """Added, set, weighted together and mixed within a batch."""
+    results = {}
+    with torch.no_grad():
+        for device in ("cpu", "hpu"):
+            model = adapted("lora", device).eval()
+            torch.manual_seed(3)
+            model.add_adapter("second", peft.LoraConfig(r=2, target_modules=TARGETS, init_lora_weights=False, **TASK))
+            if device == "hpu":  # made where the model lies: other random numbers
+                model.load_state_dict({key: value for key, value in results["state"].items()})
+            results.setdefault("state", {key: value.clone() for key, value in model.state_dict().items()})
+            model.add_weighted_adapter(["default", "second"], [0.7, 0.3], "both", combination_type="svd", svd_rank=3)
+            found = []
+            for name in ("default", "second", "both"):
+                model.set_adapter(name)
+                found.append(model(ids(device)).logits.cpu())
+            found.append(model(ids(device), adapter_names=["second", "__base__"]).logits.cpu())
+            results[device] = found
+    assert_close(results["hpu"], results["cpu"], **CLOSE)
+
+
+def test_modules_to_save():
+    config = peft.LoraConfig(r=4, target_modules=TARGETS, modules_to_save=["lm_head"], **TASK)
+    gradients = {}
+    for device in ("cpu", "hpu"):
+        torch.manual_seed(1)
+        model = peft.get_peft_model(base(), config).to(device).eval()
+        model(input_ids=ids(device), labels=ids(device)).loss.backward()
+        gradients[device] = {key: p.grad.cpu() for key, p in model.named_parameters() if p.grad is not None}
+    assert any("lm_head" in key for key in gradients["hpu"])
+    assert_close(gradients["hpu"], gradients["cpu"], **CLOSE)

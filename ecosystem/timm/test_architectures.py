@@ -1,0 +1,52 @@
+"""Each architecture forward and backward against the CPU."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from ecosystem.timm.architectures import ARCHITECTURES
+from ecosystem.timm.support import batch, make
+
+every_architecture = pytest.mark.parametrize("name", ARCHITECTURES)
+# Float32's rounding over a hundred layers.
+CLOSE = {"rtol": 1e-3, "atol": 1e-4}
+
+
+@every_architecture
+def test_inference(name):
+    images, _ = batch(name)
+    model = make(name).eval()
+    with torch.no_grad():
+        expected = model(images)
+        model.to("hpu")
+        for _ in range(2):
+            found = model(images.to("hpu"))
+    assert found.device.type == "hpu"
+    assert_close(found.cpu(), expected, **CLOSE)
+
+
+def step(name, device):
+    """Loss, gradients and the buffers of a training step (normalisation by the batch)."""
+    images, classes = (tensor.to(device) for tensor in batch(name, rows=4))
+    model = make(name).to(device).train()
+    loss = torch.nn.functional.cross_entropy(model(images), classes)
+    loss.backward()
+    gradients = {name: p.grad.cpu() for name, p in model.named_parameters() if p.grad is not None}
+    return loss.detach().cpu(), gradients, {name: b.cpu() for name, b in model.named_buffers()}
+
+
+def relative(found, expected, whole):
+    """The difference as a share of the gradient, or of a thousandth of all of it where this one is next to nothing."""
+    return float((found - expected).norm() / max(expected.norm(), 1e-3 * whole))
+
+
+@every_architecture
+def test_training_step(name):
+    loss, gradients, buffers = step(name, "hpu")
+    cpu_loss, cpu_gradients, cpu_buffers = step(name, "cpu")
+    assert_close(loss, cpu_loss, **CLOSE)
+    assert gradients.keys() == cpu_gradients.keys() and len(gradients) > 5
+    whole = torch.stack([g.norm() for g in cpu_gradients.values()]).norm()
+    far = {key: relative(gradients[key], cpu_gradients[key], whole) for key in gradients}
+    assert max(far.values()) < 5e-3, sorted(far.items(), key=lambda item: -item[1])[:5]
+    assert_close(buffers, cpu_buffers, **CLOSE)

@@ -1,0 +1,96 @@
+"""timm's optimizers, losses, mixup and moving averages, against the CPU."""
+
+import pytest
+import timm
+import torch
+from timm.data import Mixup
+from timm.loss import (
+    AsymmetricLossMultiLabel,
+    BinaryCrossEntropy,
+    JsdCrossEntropy,
+    LabelSmoothingCrossEntropy,
+    SoftTargetCrossEntropy,
+)
+from timm.optim import create_optimizer_v2, list_optimizers
+from timm.utils import ModelEmaV3
+from torch.testing import assert_close
+
+from ecosystem.timm.support import batch, make
+
+# bnb* and fused* need other packages; lookahead and the like come with each.
+OPTIMIZERS = [name for name in list_optimizers() if not name.startswith(("bnb", "fused"))]
+
+
+def trained(name, device):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3)).to(device)
+    optimizer = create_optimizer_v2(model, opt=name, lr=1e-2, weight_decay=1e-2)
+    x, y = torch.randn(16, 6).to(device), torch.randn(16, 3).to(device)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = (model(x) - y).square().mean()
+        loss.backward(create_graph=name == "adahessian")
+        return loss
+
+    torch.manual_seed(2)
+    for _ in range(4):
+        if name == "adahessian":
+            closure()
+            optimizer.step()
+        else:
+            optimizer.step(closure)
+    return torch.cat([p.detach().cpu().flatten() for p in model.parameters()])
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_optimizer(name):
+    assert_close(trained(name, "hpu"), trained(name, "cpu"), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("loss", "soft"),
+    [(LabelSmoothingCrossEntropy(), False), (BinaryCrossEntropy(), False), (SoftTargetCrossEntropy(), True),
+     (AsymmetricLossMultiLabel(), True), (JsdCrossEntropy(num_splits=3), False)],
+    ids=lambda value: type(value).__name__ if isinstance(value, torch.nn.Module) else "",
+)  # fmt: skip
+def test_loss(loss, soft):
+    torch.manual_seed(0)
+    logits, classes = torch.randn(9, 5), torch.randint(5, (3 if isinstance(loss, JsdCrossEntropy) else 9,))
+    targets = torch.nn.functional.one_hot(classes, 5).float() if soft else classes
+    assert_close(loss.to("hpu")(logits.to("hpu"), targets.to("hpu")).cpu(), loss.to("cpu")(logits, targets))
+
+
+def test_mixup():
+    images, classes = batch("resnet18", rows=4)
+    results = []
+    for device in ("cpu", "hpu"):
+        import numpy as np
+
+        np.random.seed(0)
+        mixed = Mixup(mixup_alpha=0.8, cutmix_alpha=1.0, num_classes=10)(images.clone().to(device), classes.to(device))
+        assert all(tensor.device.type == device for tensor in mixed)
+        results.append([tensor.cpu() for tensor in mixed])
+    assert_close(results[1], results[0])
+
+
+def test_moving_average():
+    averaged = {}
+    for device in ("cpu", "hpu"):
+        model = make("resnet10t").to(device)
+        average = ModelEmaV3(model, decay=0.5)
+        with torch.no_grad():
+            for p in model.parameters():
+                p.mul_(2)
+        average.update(model)
+        averaged[device] = {name: value.cpu() for name, value in average.module.state_dict().items()}
+    assert_close(averaged["hpu"], averaged["cpu"])
+
+
+def test_features_only():
+    images, _ = batch("resnet18")
+    torch.manual_seed(0)
+    model = timm.create_model("resnet18", features_only=True).eval()
+    with torch.no_grad():
+        expected = model(images)
+        assert_close([f.cpu() for f in model.to("hpu")(images.to("hpu"))], expected, rtol=1e-3, atol=1e-4)

@@ -1,0 +1,78 @@
+"""generate() in its forms, against the CPU's tokens."""
+
+import pytest
+import torch
+
+from ecosystem.transformers.models import GENERATIVE, TEXT_DECODERS
+from ecosystem.transformers.support import LABELS, arguments, make
+
+NEW = 6
+LENGTH = {"max_new_tokens": NEW, "min_new_tokens": NEW, "pad_token_id": 0}
+generative = pytest.mark.parametrize("model", GENERATIVE, ids=[model.key for model in GENERATIVE])
+decoders = pytest.mark.parametrize("model", TEXT_DECODERS, ids=[model.key for model in TEXT_DECODERS])
+
+
+def generate(model, device, seed=0, **options):
+    made = make(model).to(device)
+    made.config.output_router_logits = False  # for a loss, which is none of generation's
+    given = {name: value for name, value in arguments(model, device).items() if name not in LABELS}
+    torch.manual_seed(seed)
+    tokens = made.generate(**given, **LENGTH, **options)
+    assert tokens.device.type == device
+    return tokens.cpu()
+
+
+def equal_to_the_cpus(model, **options):
+    expected = generate(model, "cpu", **options)
+    assert expected.shape[1] >= NEW
+    assert generate(model, "hpu", **options).tolist() == expected.tolist()
+
+
+@generative
+def test_greedy(model):
+    equal_to_the_cpus(model, do_sample=False)
+
+
+@generative
+def test_beams(model):
+    equal_to_the_cpus(model, do_sample=False, num_beams=3, num_return_sequences=2)
+
+
+@generative
+def test_sampled(model):
+    """Random numbers are the device's own: a seed gives the same again, another one others."""
+    drawn = [generate(model, "hpu", seed, do_sample=True, top_k=50, temperature=2.0).tolist() for seed in (1, 1, 2)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert generate(model, "hpu", do_sample=True, top_k=1).tolist() == generate(model, "cpu", do_sample=False).tolist()
+
+
+@generative
+def test_static_cache(model):
+    if not make(model)._can_compile_fullgraph:
+        pytest.skip("a model without static caches")
+    equal_to_the_cpus(model, do_sample=False, cache_implementation="static", disable_compile=True)
+
+
+@decoders
+def test_assisted(model):
+    """A smaller model's candidates, one sequence at a time; and those found in the prompt."""
+    tokens = {}
+    for device in ("cpu", "hpu"):
+        made = make(model).to(device)
+        assistant = make(model).to(device)
+        with torch.no_grad():
+            assistant.get_output_embeddings().weight.mul_(0.9).add_(0.01)
+        given = arguments(model, device)
+        given = {name: given[name][:1] for name in ("input_ids", "attention_mask")}
+        tokens[device] = [
+            made.generate(**given, **LENGTH, do_sample=False, **options).cpu().tolist()
+            for options in ({}, {"assistant_model": assistant}, {"prompt_lookup_num_tokens": 3})
+        ]
+    assert tokens["hpu"] == tokens["cpu"]
+    assert tokens["hpu"][1] == tokens["hpu"][0]
+
+
+@decoders
+def test_no_cache_and_penalties(model):
+    equal_to_the_cpus(model, do_sample=False, use_cache=False)
+    equal_to_the_cpus(model, do_sample=False, repetition_penalty=1.5, no_repeat_ngram_size=2)

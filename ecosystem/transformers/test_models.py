@@ -1,0 +1,58 @@
+"""Forward, backward, saving and loading of each model of the table, against the CPU."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from ecosystem.transformers.models import MODELS
+from ecosystem.transformers.support import arguments, make, same, tensors
+
+every_model = pytest.mark.parametrize("model", MODELS, ids=[model.key for model in MODELS])
+
+
+@every_model
+def test_forward(model):
+    with torch.no_grad():
+        expected = tensors(make(model)(**arguments(model, "cpu")))
+        on_device = make(model).to("hpu")
+        for _ in range(2):  # learned, then submitted or recorded without waiting
+            found = tensors(on_device(**arguments(model, "hpu")))
+            same(found, expected)
+    assert expected["loss"].isfinite()
+
+
+@every_model
+def test_backward(model):
+    gradients = {}
+    for device in ("cpu", "hpu"):
+        made = make(model).to(device)
+        for _ in range(2):
+            made.zero_grad()
+            made(**arguments(model, device))["loss"].backward()
+        gradients[device] = {name: p.grad for name, p in made.named_parameters() if p.grad is not None}
+    assert len(gradients["cpu"]) > 5
+    same(gradients["hpu"], gradients["cpu"])
+
+
+@every_model
+def test_save_and_load(model, tmp_path):
+    made = make(model)
+    with torch.no_grad():
+        expected = tensors(made(**arguments(model, "cpu")))
+        made.to("hpu").save_pretrained(tmp_path)
+        loaded = type(made).from_pretrained(tmp_path, device_map="hpu").eval()
+        assert all(p.device.type == "hpu" for p in loaded.parameters())
+        for name, value in made.state_dict().items():
+            assert_close(loaded.state_dict()[name], value, rtol=0, atol=0)
+        same(tensors(loaded(**arguments(model, "hpu"))), expected)
+
+
+@every_model
+def test_bfloat16_under_autocast(model):
+    results = {}
+    for device in ("cpu", "hpu"):
+        made = make(model).to(device)
+        with torch.no_grad(), torch.autocast(device, torch.bfloat16):
+            results[device] = made(**arguments(model, device))["loss"]
+    # The two devices' lists of operators differ.
+    assert_close(results["hpu"].float().cpu(), results["cpu"].float(), rtol=0.05, atol=0.05)

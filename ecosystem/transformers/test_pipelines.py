@@ -1,0 +1,130 @@
+"""pipeline() on hpu and on the CPU, with tokenizers and processors built here."""
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from PIL import Image
+from transformers import pipeline
+
+from ecosystem.transformers.models import MODELS
+from ecosystem.transformers.support import make
+from ecosystem.words import tokenizer
+
+TEXT = "the cat sat on the mat ."
+
+
+def image():
+    torch.manual_seed(5)
+    return Image.fromarray((torch.rand(40, 48, 3) * 255).numpy().astype(np.uint8))
+
+
+def sound():
+    return np.sin(np.arange(2400) / 7).astype(np.float32)
+
+
+def model(name, **config):
+    row = next(each for each in MODELS if each.name == name)
+    return make(row._replace(config=row.config | config))
+
+
+def classes(name):
+    """A text model's head for classes in another's configuration."""
+    row = next(each for each in MODELS if each.name == "BertForMaskedLM")
+    labels = ("entailment", "no", "other")
+    names = {"id2label": dict(enumerate(labels)), "label2id": {label: n for n, label in enumerate(labels)}}
+    return make(row._replace(name=name, config=row.config | names))
+
+
+def image_processor(kind="ViTImageProcessor"):
+    size = {"height": 32, "width": 32}
+    return getattr(transformers, kind)(size=size, crop_size=size)
+
+
+def listed(value):
+    """Results as lists, numbers and words."""
+    if isinstance(value, torch.Tensor | np.ndarray):
+        return np.asarray(value).tolist()
+    if isinstance(value, Image.Image):
+        return np.asarray(value).tolist()
+    if isinstance(value, dict):
+        return {name: listed(each) for name, each in value.items()}
+    return [listed(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def assert_near(found, expected):
+    if isinstance(expected, dict):
+        assert found.keys() == expected.keys()
+        for name in expected:
+            assert_near(found[name], expected[name])
+    elif isinstance(expected, list):
+        assert len(found) == len(expected)
+        for one, other in zip(found, expected, strict=True):
+            assert_near(one, other)
+    elif isinstance(expected, float):
+        assert found == pytest.approx(expected, rel=1e-3, abs=1e-4)
+    else:
+        assert found == expected
+
+
+def words():
+    return {"tokenizer": tokenizer()}
+
+
+def pictures():
+    return {"image_processor": image_processor()}
+
+
+def sounds():
+    return {"feature_extractor": transformers.Wav2Vec2FeatureExtractor()}
+
+
+# Task, model, what goes with it, input, options of the call.
+TASKS = {
+    "text-generation": (lambda: model("LlamaForCausalLM"), words, TEXT, {"max_new_tokens": 5, "do_sample": False}),
+    "text-generation, batch": (
+        lambda: model("GPT2LMHeadModel"), words, [TEXT, "a dog"],
+        {"max_new_tokens": 5, "do_sample": False, "batch_size": 2},
+    ),
+    "fill-mask": (lambda: model("BertForMaskedLM"), words, "the [MASK] sat on the mat .", {}),
+    "text-classification": (
+        lambda: classes("BertForSequenceClassification"), words, [TEXT, "a dog is good", "bad"],
+        {"batch_size": 2, "top_k": None},
+    ),
+    "token-classification": (lambda: classes("BertForTokenClassification"), words, TEXT, {}),
+    "zero-shot-classification": (
+        lambda: classes("BertForSequenceClassification"), words, TEXT, {"candidate_labels": ["cat", "dog", "house"]},
+    ),
+    "feature-extraction": (lambda: classes("BertModel"), words, TEXT, {}),
+    "image-classification": (lambda: model("ViTForImageClassification"), pictures, image, {}),
+    "image-feature-extraction": (lambda: model("Dinov2ForImageClassification").dinov2, pictures, image, {}),
+    "image-segmentation": (
+        lambda: model("SegformerForSemanticSegmentation"),
+        lambda: {"image_processor": image_processor("SegformerImageProcessor")}, image, {},
+    ),
+    "object-detection": (
+        lambda: model("YolosForObjectDetection"),
+        lambda: {"image_processor": transformers.YolosImageProcessor(size={"height": 32, "width": 32})},
+        image, {"threshold": 0.0},
+    ),
+    "audio-classification": (lambda: model("HubertForSequenceClassification"), sounds, sound, {}),
+    "automatic-speech-recognition": (
+        lambda: model("Wav2Vec2ForCTC"), lambda: words() | sounds(), sound, {},
+    ),
+    "zero-shot-image-classification": (
+        lambda: model("CLIPModel"), lambda: words() | {"image_processor": image_processor("CLIPImageProcessor")}, image,
+        {"candidate_labels": ["cat", "dog"]},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_pipeline(name):
+    make_model, parts, given, options = TASKS[name]
+    results = {}
+    for device in ("cpu", "hpu"):
+        made = pipeline(name.split(",")[0], model=make_model(), device=device, **parts())
+        assert made.device.type == device
+        results[device] = listed(made(given() if callable(given) else given, **options))
+    assert results["cpu"]
+    assert_near(results["hpu"], results["cpu"])

@@ -1,0 +1,109 @@
+"""`python -m ecosystem.transformers.train DEVICE FOLDER`: Trainer in each of CASES; prints losses and weights as JSON.
+
+In a process of its own: the Trainer's device is one for the process.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import torch
+import transformers
+from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments, Trainer, TrainingArguments
+
+from ecosystem.transformers.models import MODELS, Model
+from ecosystem.transformers.train_cases import CASES, STEPS
+
+DEVICE, FOLDER = sys.argv[1], Path(sys.argv[2])
+NO_DROPOUT = {
+    "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0,
+    "attn_pdrop": 0.0, "dropout": 0.0, "dropout_rate": 0.0,
+}  # fmt: skip
+
+
+def model(name: str, dropout: bool = False) -> torch.nn.Module:
+    row: Model = next(each for each in MODELS if each.name == name)
+    kind = getattr(transformers, name)
+    torch.manual_seed(0)
+    return kind(kind.config_class(**row.config | ({} if dropout else NO_DROPOUT)))
+
+
+def rows(labels: int = 12, classes: bool = False) -> list[dict[str, torch.Tensor]]:
+    torch.manual_seed(1)
+    made = []
+    for number in range(24):
+        ids = (torch.arange(12) * (number % 5 + 1)) % 90 + 5
+        answer = torch.tensor(number % 4) if classes else ids[:labels].clone()
+        made.append({"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": answer})
+    return made
+
+
+def options(name: str, **changes: object) -> dict[str, object]:
+    return {
+        "output_dir": str(FOLDER / name), "max_steps": STEPS, "per_device_train_batch_size": 4, "logging_steps": 1,
+        "learning_rate": 1e-3, "report_to": [], "save_strategy": "no", "disable_tqdm": True, "use_cpu": DEVICE == "cpu",
+        "seed": 3, **changes,
+    }  # fmt: skip
+
+
+def losses(trainer: Trainer) -> list[float]:
+    return [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+
+
+def weights(trainer: Trainer) -> list[float]:
+    return [float(p.detach().double().cpu().square().sum()) for p in trainer.model.parameters()]
+
+
+def on_device(trainer: Trainer) -> bool:
+    return all(p.device.type == DEVICE for p in trainer.model.parameters()) and trainer.args.device.type == DEVICE
+
+
+def main() -> None:
+    found: dict[str, object] = {}
+    for name, changes in CASES.items():
+        trainer = Trainer(model("GPT2LMHeadModel"), TrainingArguments(**options(name, **changes)), train_dataset=rows())
+        trainer.train()
+        found[name] = {"losses": losses(trainer), "weights": weights(trainer), "there": on_device(trainer)}
+
+    # Interrupted and taken up again: dropout's random numbers and the order of the rows, too.
+    whole = Trainer(model("BertForMaskedLM", True), TrainingArguments(**options("whole")), train_dataset=rows())
+    whole.train()
+    saving = {"save_strategy": "steps", "save_steps": STEPS // 2}
+    Trainer(
+        model("BertForMaskedLM", True), TrainingArguments(**options("resumed", **saving)), train_dataset=rows()
+    ).train()
+    torch.manual_seed(99)  # what the process drew before is not what counts
+    resumed = Trainer(model("BertForMaskedLM", True), TrainingArguments(**options("resumed")), train_dataset=rows())
+    resumed.train(resume_from_checkpoint=str(FOLDER / "resumed" / f"checkpoint-{STEPS // 2}"))
+    found["resumed"] = {
+        "whole": weights(whole), "resumed": weights(resumed), "losses": losses(whole), "after": losses(resumed),
+    }  # fmt: skip
+
+    classes = rows(classes=True)
+    best = TrainingArguments(
+        **options("best", eval_strategy="steps", eval_steps=2, save_strategy="steps", save_steps=2, save_total_limit=1,
+                  load_best_model_at_end=True, metric_for_best_model="accuracy")
+    )  # fmt: skip
+    classifier = Trainer(
+        model("RobertaForSequenceClassification"), best, train_dataset=classes, eval_dataset=classes[:10],
+        compute_metrics=lambda p: {"accuracy": float((p.predictions.argmax(-1) == p.label_ids).mean())},
+    )  # fmt: skip
+    classifier.train()
+    evaluated, predicted = classifier.evaluate(), classifier.predict(classes[:6])
+    found["evaluation"] = {
+        "accuracy": evaluated["eval_accuracy"], "loss": evaluated["eval_loss"],
+        "predictions": predicted.predictions.tolist(), "best": classifier.state.best_metric,
+    }  # fmt: skip
+
+    arguments = Seq2SeqTrainingArguments(**options("sequences", predict_with_generate=True, generation_max_length=8))
+    pairs = rows(labels=6)
+    seq2seq = Seq2SeqTrainer(
+        model("T5ForConditionalGeneration"), arguments, train_dataset=pairs, eval_dataset=pairs[:4]
+    )
+    seq2seq.train()
+    found["sequences"] = {"losses": losses(seq2seq), "tokens": seq2seq.predict(pairs[:4]).predictions.tolist()}
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

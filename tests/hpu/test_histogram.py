@@ -1,0 +1,66 @@
+"""histc of integers (src/openhpu/histogram.py)."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+import openhpu
+
+DTYPES = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_integers_are_counted_as_floats_are(dtype):
+    x = torch.tensor([0, 3, 3, 1, 7, 7, 7, 9])
+    for bins, low, high in ((4, 0, 3), (10, 0, 9), (5, 0, 0), (3, 2, 2), (4, 0.5, 8.5), (2, -3, 5)):
+        expected = torch.histc(x.double(), bins, low, high).to(dtype)
+        for _ in range(2):
+            found = torch.histc(x.to("hpu", dtype), bins, low, high)
+            assert found.dtype == dtype and found.device.type == "hpu"
+            assert_close(found.cpu(), expected)
+
+
+def test_integers_that_no_float_holds():
+    x = torch.tensor([2**40, 2**40 + 1, 2**40 + 1])
+    assert torch.histc(x.to("hpu"), 2, 2**40, 2**40 + 1).tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_floats_are_left_to_the_kernel(dtype):
+    x = torch.rand(100).to(dtype)
+    try:
+        expected = torch.histc(x, 7, 0, 1)
+    except (RuntimeError, NotImplementedError):  # as on the CPU
+        with pytest.raises((RuntimeError, NotImplementedError), match="histogram_cpu"):
+            torch.histc(x.to("hpu"), 7, 0, 1).cpu()
+            torch.hpu.synchronize()
+        return
+    assert_close(torch.histc(x.to("hpu"), 7, 0, 1).cpu(), expected)
+
+
+def test_bad_input():
+    with pytest.raises(RuntimeError, match="bins must be > 0"):
+        torch.histc(torch.arange(4, device="hpu"), 0)
+        torch.hpu.synchronize()
+
+
+def test_in_a_captured_graph():
+    x = torch.arange(6, device="hpu", dtype=torch.int32)
+    graph = torch.hpu.HPUGraph()
+    with torch.hpu.graph(graph):
+        counted = torch.histc(x, 3, 0, 5)
+    x.fill_(5)
+    graph.replay()
+    assert counted.tolist() == [0, 0, 6]
+
+
+def test_compiled():
+    compiled = torch.compile(lambda x: torch.histc(x + 1, 4, 1, 4) * 2, backend="hpu_backend")
+    for _ in range(2):
+        assert compiled(torch.tensor([0, 1, 1, 3], device="hpu")).tolist() == [2, 4, 0, 2]
+
+
+def test_without_fallback():
+    before = openhpu.counters()["ops_fallback"]
+    assert torch.histc(torch.tensor([[0, 1], [1, 3]], device="hpu"), 4, 0, 3).tolist() == [1, 2, 0, 1]
+    assert openhpu.counters()["ops_fallback"] == before
