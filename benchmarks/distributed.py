@@ -19,6 +19,8 @@ _RANKS = 2
 _PATIENCE_S = 300.0
 _STEPS = {"mlp ddp": 40, "gpt ddp": 4, "gpt fsdp": 4}
 _MESSAGES = {1 << 10: 60, 1 << 22: 10}
+_GROWING = (2, 4, 8)
+_SMALL = (1 << 10, 60)
 
 
 @dataclass(frozen=True)
@@ -36,19 +38,21 @@ _KINDS = (Kind("CPU, Gloo", "cpu"), Kind("hpu, eager", "hpu"), Kind("hpu, lazy",
 class Peer:
     """The ranks of one kind. Use with `with`."""
 
-    def __init__(self, kind: Kind, module: str = "benchmarks.distributed_probe", **variables: str) -> None:
+    def __init__(
+        self, kind: Kind, module: str = "benchmarks.distributed_probe", ranks: int = _RANKS, **variables: str
+    ) -> None:
         self.kind = kind
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             port = s.getsockname()[1]
         shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
-        sizes = {"WORLD_SIZE": str(_RANKS), "LOCAL_WORLD_SIZE": str(_RANKS)}
+        sizes = {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks)}
         self._ranks = [
             TimedChild(
                 module, [kind.device], lazy=kind.lazy,
                 environment={**shared, **sizes, **variables, "RANK": str(rank), "LOCAL_RANK": str(rank)},
             )
-            for rank in range(_RANKS)
+            for rank in range(ranks)
         ]  # fmt: skip
 
     def __enter__(self) -> Self:
@@ -91,7 +95,21 @@ def distributed(rounds: int) -> list[Table]:
         for nbytes, number in _MESSAGES.items():
             found = _in_turns(peers, rounds, "reduce", nbytes, number)
             messages.rows.append([f"{nbytes >> 10} KiB", *_row(found, 1e6)])
-    return [steps, messages]
+    return [steps, messages, _more_ranks(rounds)]
+
+
+def _more_ranks(rounds: int) -> Table:
+    """What a collective costs as ranks are added, which all share this machine's cores."""
+    table = Table(
+        "us an all_reduce of 1 KiB that is waited for, all ranks on this machine",
+        ["ranks", *(kind.title for kind in _KINDS), "eager / CPU", "lazy / CPU"],
+    )
+    for ranks in _GROWING:
+        with contextlib.ExitStack() as stack:
+            peers = [stack.enter_context(Peer(kind, ranks=ranks)) for kind in _KINDS]
+            found = _in_turns(peers, rounds, "reduce", *_SMALL)
+        table.rows.append([str(ranks), *_row(found, 1e6)])
+    return table
 
 
 def _in_turns(peers: Sequence[Peer], rounds: int, question: str, *arguments: Any) -> list[list[float]]:

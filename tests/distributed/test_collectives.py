@@ -323,3 +323,22 @@ def test_functional_collectives_and_device_mesh():
     equal(functional.wait_tensor(functional.all_reduce(x, "sum", mesh)), values(0) + values(1))
     equal(functional.wait_tensor(functional.all_gather_tensor(x, 0, mesh)), torch.cat([values(0), values(1)]))
     equal(x, values(rank))
+
+
+@ranks(8)
+def test_eight_ranks():
+    """As many as a Gaudi node has cards, however few cores there are."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    x = torch.full((1000,), float(rank), device="hpu")
+    dist.all_reduce(x)
+    parts = [torch.empty(3, device="hpu") for _ in range(size)]
+    dist.all_gather(parts, torch.full((3,), rank * 2.0, device="hpu"))
+    received, sent = torch.empty(size, device="hpu"), torch.full((size,), float(rank), device="hpu")
+    dist.all_to_all_single(received, sent)
+    assert x.tolist() == [28.0] * 1000
+    assert [p[0].item() for p in parts] == [2.0 * r for r in range(size)]
+    assert received.tolist() == [float(r) for r in range(size)]
+    pair = dist.new_subgroups(2)[0]
+    y = torch.tensor([float(rank)], device="hpu")
+    dist.all_reduce(y, group=pair)
+    assert y.item() == rank + (rank ^ 1)
