@@ -218,6 +218,30 @@ void MemoryPool::free(void* ptr) {
   impl.free_blocks.insert(block);
 }
 
+bool MemoryPool::replace_pages(void* at, size_t bytes, int flags, int file) noexcept {
+  std::lock_guard lock(impl_->protection_mutex);
+  const bool closed = impl_->is_protected.load(std::memory_order_relaxed) && impl_->scopes == 0;
+  if (::mmap(at, bytes, closed ? PROT_NONE : PROT_READ | PROT_WRITE, flags | MAP_FIXED, file, 0) == MAP_FAILED) return false;
+  ::madvise(at, bytes, MADV_HUGEPAGE);
+  return true;
+}
+
+void MemoryPool::map_file(void* at, size_t bytes, int file) {
+  if (replace_pages(at, bytes, MAP_SHARED, file)) return;
+  const int error = errno;
+  std::string text = impl_->name + ": cannot map " + with_unit(bytes) + " of shared memory: " + std::strerror(error);
+  if (error == ENOMEM) text += ". Share fewer tensors at a time, or raise the system's vm.max_map_count";
+  throw std::runtime_error(text);
+}
+
+bool MemoryPool::unmap_file(void* at, size_t bytes) noexcept {
+  if (!replace_pages(at, bytes, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1)) return false;
+  std::lock_guard lock(impl_->mutex);
+  const auto begin = reinterpret_cast<uintptr_t>(at) - base_;
+  if (impl_->backing) impl_->backing->forget(begin, begin + bytes);
+  return true;
+}
+
 size_t MemoryPool::block_size(const void* ptr) const {
   std::lock_guard lock(impl_->mutex);
   const Block* block = impl_->live_blocks.find(reinterpret_cast<uintptr_t>(ptr));

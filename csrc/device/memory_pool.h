@@ -54,6 +54,14 @@ class MemoryPool {
   // Gives the block at `ptr` back. Throws std::invalid_argument for an address that is no live block.
   void free(void* ptr);
 
+  // Puts the first `bytes` of a file in the place of the memory at `at`, which are whole pages of a live block: what one
+  // process writes there all processes see that have the file in such a place. No command may be using these pages.
+  // Throws std::runtime_error where the system refuses.
+  void map_file(void* at, size_t bytes, int file);
+  // The block has memory of its own again, without contents. False where the system refuses: then the block must not be
+  // given back.
+  bool unmap_file(void* at, size_t bytes) noexcept;
+
   // Bytes of the live block that starts at `ptr` (rounded size); 0 if there is none.
   size_t block_size(const void* ptr) const;
 
@@ -93,6 +101,7 @@ class MemoryPool {
 
  private:
   struct Impl;
+  bool replace_pages(void* at, size_t bytes, int flags, int file) noexcept;
   uintptr_t base_ = 0;
   size_t reserved_ = 0;
   std::unique_ptr<Impl> impl_;

@@ -178,6 +178,7 @@ void GraphCache::request(const Entry& entry, const Graph& graph, Sight& sight) {
 void GraphCache::send(const std::shared_ptr<Compilation>& c, CompileRequest request) {
   requests_.push_back(std::move(request));
   open_.emplace(c->id, c);
+  c->asked = std::chrono::steady_clock::now();
   c->state = State::Compiling;
   requests_changed_.notify_one();
 }
@@ -362,16 +363,12 @@ std::shared_ptr<Recipe> GraphCache::decide(const Graph& graph, uint64_t hash, Si
     if (sync || sight.recurs || often) request(*entry, graph, sight);
   }
   if (c.state == State::Ready && changed && (c.settled || !fixed)) request(*entry, graph, sight);
-  if (c.state == State::Compiling && sync) {
-    sight.waited = true;
-    wait_for(lock, c);
-  }
+  if (c.state == State::Compiling && sync) wait_for(lock, c);
   if (C10_UNLIKELY(fixed && !c.settled)) {
     sight.again = true;
     const bool asked_before = c.state != State::Seen && entry->request == c.requests;
     if (!asked_before || !suffice(c.operators, entry->sights, c.sights - c.requested_at, use)) return nullptr;
     if (c.state == State::Compiling) {
-      sight.waited = true;
       wait_for(lock, c);
       if (c.state == State::Compiling) return nullptr;  // interrupted
     }
@@ -385,7 +382,6 @@ std::shared_ptr<Recipe> GraphCache::decide(const Graph& graph, uint64_t hash, Si
     request(*entry, graph, sight);
     sight.again = fixed;
     if (!sync) return nullptr;
-    sight.waited = true;
     wait_for(lock, c);
     if (c.state != State::Ready || !c.result->accepts(graph.numbers)) return nullptr;
   }
@@ -487,6 +483,18 @@ bool GraphCache::wait_idle(double seconds) {
   std::unique_lock lock(mutex_);
   return wait_until(
       lock, waiting, device::OnInterrupt::Throw, Wait{}, seconds, [&] { return open_.empty(); });
+}
+
+CompileProgress GraphCache::progress() const {
+  std::lock_guard lock(mutex_);
+  CompileProgress out;
+  out.graphs = open_.size();
+  const auto now = std::chrono::steady_clock::now();
+  for (const auto& [id, c] : open_) {
+    out.operators = std::max(out.operators, c->operators);
+    out.longest = std::max(out.longest, std::chrono::duration_cast<std::chrono::milliseconds>(now - c->asked));
+  }
+  return out;
 }
 
 std::vector<std::shared_ptr<const CompiledGraph>> GraphCache::recipes() const {

@@ -44,6 +44,13 @@ struct WaitNotice {
   bool over = false;
 };
 
+// What the compiler has been asked for and has not answered.
+struct CompileProgress {
+  size_t graphs = 0;
+  size_t operators = 0;                  // of the largest
+  std::chrono::milliseconds longest{0};  // since the first of them was asked for
+};
+
 // Graphs seen so far, by program, and what became of them: seen once (run node by node), compiling, ready, failed.
 // Programs that differ in sizes only are a family; from its second member on it gets one recipe for all sizes.
 // Thread-safe. Requests go to whoever calls `next_request` (the compiler's service, in Python).
@@ -68,6 +75,7 @@ class GraphCache {
     size_t operators = 0;
     uint32_t site = 0;
     uint64_t compiling_since = 0;  // for traces
+    std::chrono::steady_clock::time_point asked;
     std::shared_ptr<CompiledGraph> result;
     std::shared_ptr<const Graph> compiled;  // nodes and numbers, as it was when it was last sent to the compiler
   };
@@ -78,9 +86,7 @@ class GraphCache {
     bool recurs = false;
     // It goes on with a step of which an earlier piece was compiled anew: it has no cause of its own.
     bool same_cause = false;
-    // The answer. The recipe was not there, and was waited for.
-    bool waited = false;
-    // This repetition counts, so that it is to be asked again at the next one, whatever `version` says.
+    // The answer. This repetition counts, so that it is to be asked again at the next one, whatever `version` says.
     bool again = false;
     bool recompiled = false;
   };
@@ -115,6 +121,7 @@ class GraphCache {
   // Blocks until some wait has lasted one of these numbers of seconds (beyond the last: a multiple of it), or one that
   // was told of has ended; false once `close` was called.
   bool next_notice(const std::vector<double>& after, WaitNotice& out);
+  CompileProgress progress() const;
   std::vector<std::shared_ptr<const CompiledGraph>> recipes() const;
   // Compilations of programs that had been compiled for other sizes, numbers, ... before, in order: the last ones. The
   // counter `recompilations` is of all.

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <utility>
 
+#include "graph/GraphSights.h"
 #include "modes/Lazy.h"
 #include "runtime/HPUGenerator.h"
 #include "runtime/MemoryHistory.h"
@@ -64,7 +65,7 @@ void refuse_in_capture(const std::string& op, const char* remedy) {
       (where.empty() ? "" : "; it was issued at " + where) + ". " + remedy;
   for (int i = 0; i < device::DeviceRegistry::instance().count(); ++i)
     if (auto* d = device::DeviceRegistry::instance().get_if_open(i))
-      if (auto* capture = current_capture(*d)) capture->abandon(message);
+      if (auto* capture = current_capture(*d)) capture->refuse(message);
   TORCH_CHECK(false, message);
 }
 
@@ -72,14 +73,15 @@ void check_not_capturing(device::Device& d, const char* what) {
   if (current_capture(d)) refuse_in_capture(what, kWaitRemedy);
 }
 
-Capture::Capture(c10::DeviceIndex index, void* token, bool dry_run)
+Capture::Capture(c10::DeviceIndex index, void* token, bool dry_run, bool undone)
     : index_(normalize_index(index)),
       device_(device_of(index_)),
       recorder_(Recorder::of(device_)),
       id_(next_id.fetch_add(1)),
       stream_(current_stream(index_)),
       thread_(std::this_thread::get_id()),
-      dry_run_(dry_run) {
+      dry_run_(dry_run),
+      undone_(undone) {
   Recorder::Lock lock(recorder_);
   TORCH_CHECK(
       recorder_.begin_capture(*this), "capture_begin: a graph capture is already in progress on hpu:",
@@ -124,11 +126,17 @@ void Capture::abandon(std::string why) {
   }
   Recorder::Lock lock(recorder_);
   if (!active_) return;
-  failure_ = std::move(why);
+  if (failure_.empty()) failure_ = std::move(why);
   stop();  // what could not be handed over is kept, and the next flush tells
   graph_.clear();
   members_.clear();
   draws_.clear();
+}
+
+void Capture::refuse(const std::string& why) {
+  if (!undone_) return abandon(why);
+  Recorder::Lock lock(recorder_);
+  if (failure_.empty()) failure_ = why;
 }
 
 uint32_t Capture::slot_of(HPUMemory& memory) {
@@ -218,6 +226,7 @@ uint32_t Capture::last_draw() noexcept { return tls_last_draw; }
 
 std::unique_ptr<CapturedGraph> Capture::finish() {
   Recorder::Lock lock(recorder_);
+  if (!failure_.empty()) abandon({});
   if (!active_) return nullptr;
   if (auto error = stop()) {
     failure_ = "the device has no room for its results";
@@ -242,7 +251,9 @@ std::unique_ptr<CapturedGraph> Capture::finish() {
   }
   program.graph = std::move(graph_);
   count(Counter::GraphsCaptured);
-  return std::make_unique<CapturedGraph>(device_, index_, std::move(program), std::move(draws_));
+  auto captured = std::make_unique<CapturedGraph>(device_, index_, std::move(program), std::move(draws_));
+  GraphSights::instance().captured(captured->program().hash);
+  return captured;
 }
 
 }  // namespace openhpu

@@ -30,9 +30,10 @@ inline bool capturing() noexcept { return g_captures.load(std::memory_order_rela
 class Capture {
  public:
   // `token`: an object of Python's that marks the threads whose operators are captured (kCaptureToken in PyTorch's
-  // thread-local objects, which autograd's threads take over from the thread that calls backward). Throws when a capture
-  // is under way on the device.
-  Capture(c10::DeviceIndex index, void* token, bool dry_run);
+  // thread-local objects, which autograd's threads take over from the thread that calls backward). `undone`, of a dry
+  // run: what can't be captured does not end it, so that everything up to its end is undone, as when the script handles
+  // the error and goes on. Throws when a capture is under way on the device.
+  Capture(c10::DeviceIndex index, void* token, bool dry_run, bool undone);
   ~Capture();
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
@@ -41,6 +42,9 @@ class Capture {
   std::unique_ptr<CapturedGraph> finish();
   // Ends the capture without a result. Harmless when it has ended.
   void abandon(std::string why);
+  // Something can't be captured: there will be no result.
+  void refuse(const std::string& why);
+  // Why there is no result, or will be none; empty so far.
   const std::string& failure() const noexcept { return failure_; }
   bool active() const noexcept { return active_; }
 
@@ -95,7 +99,7 @@ class Capture {
   const uint64_t id_;
   const c10::Stream stream_;
   const std::thread::id thread_;
-  const bool dry_run_;
+  const bool dry_run_, undone_;
   bool active_ = false;
   std::string failure_;
   Graph graph_;

@@ -4,10 +4,12 @@
 
 #include <chrono>
 #include <cstdio>
+#include <optional>
 
 #include "device/wait_hook.h"
 #include "graph/GraphCache.h"
 #include "graph/GraphCommand.h"
+#include "graph/GraphSights.h"
 #include "modes/Capture.h"
 #include "modes/Eager.h"
 #include "runtime/MemoryHistory.h"
@@ -48,23 +50,28 @@ std::vector<uint32_t> lines_of_slots(const Graph& graph) {
   return lines;
 }
 
+std::string name_of(uint64_t hash) {
+  char id[17];
+  std::snprintf(id, sizeof id, "%016llx", static_cast<unsigned long long>(hash));
+  return id;
+}
+
 // What becomes of a flushed graph, as events.
 struct GraphReport {
   uint64_t hash;
-  bool compiled, cut, waited;
+  bool compiled, cut;
   size_t operators;
   uint32_t site;
   std::string name;
+  std::optional<GraphSights::Sight> sight;
 
   void operator()() const {
-    char id[17];
-    std::snprintf(id, sizeof id, "%016llx", static_cast<unsigned long long>(hash));
-    if (listening(kGraphRecorded))
-      emit(kGraphRecorded, {{"recipe_id", std::string(id)}, {"recipe", name},
-                            {"operators", static_cast<int64_t>(operators)},
+    if (operators > 0 && listening(kGraphRecorded))
+      emit(kGraphRecorded, {{"recipe_id", name_of(hash)}, {"recipe", name}, {"operators", static_cast<int64_t>(operators)},
                             {"ran", std::string(cut ? "cut" : compiled ? "recipe" : "node by node")}}, site);
-    const auto kind = compiled && !waited ? kCacheHit : kCacheMiss;
-    if (!cut && listening(kind)) emit(kind, {{"recipe_id", std::string(id)}, {"recipe", name}}, site);
+    if (!sight) return;
+    const auto kind = sight->first ? kCacheMiss : kCacheHit;
+    if (listening(kind)) emit(kind, {{"recipe_id", name_of(sight->id)}, {"recipe", name}}, site);
   }
 };
 
@@ -138,7 +145,17 @@ c10::Storage Recorder::fresh(c10::DeviceIndex index, size_t nbytes, uint32_t& sl
   return c10::Storage(std::move(storage));
 }
 
+void Recorder::note_learned(const ShapeEntry& entry) {
+  Lock lock(*this);
+  sequence_.add(entry.call->id);
+  step_begun_ = in_parts_ = true;
+}
+
 void Recorder::begin_node(const std::shared_ptr<const ShapeEntry>& entry, uint32_t site) {
+  if (C10_LIKELY(!captured_)) {
+    sequence_.add(entry->call->id);
+    step_begun_ = true;
+  }
   graph_.nodes.push_back({entry, site, static_cast<uint32_t>(graph_.words.size()),
                           static_cast<uint32_t>(graph_.numbers.size())});
   add_word(entry->call->id);
@@ -258,6 +275,7 @@ void Recorder::hand_over_piece() {
 void Recorder::note_wait() {
   Lock lock(*this);
   early_.waited();
+  if (graph_.empty() && !flushing_) end_sight();
 }
 
 void Recorder::require(HPUMemory& memory) {
@@ -285,13 +303,23 @@ void Recorder::flush() {
 }
 
 void Recorder::flush_locked() {
-  if (graph_.empty() || flushing_) return;
+  if (flushing_) return;
+  if (graph_.empty()) return end_sight();
   struct Flushing {
     bool& flag;
     explicit Flushing(bool& f) : flag(f) { flag = true; }
     ~Flushing() { flag = false; }
   } flushing(flushing_);
   hand_over();
+}
+
+// A step of which all operators ran on their own, or that ends with one.
+void Recorder::end_sight() {
+  if (!step_begun_ || learning_depth > 0 || captured_ || piece_) return;
+  GraphReport report{0, false, true, 0, 0, {}, GraphSights::instance().in_parts(sequence_.value())};
+  sequence_.reset();
+  step_begun_ = in_parts_ = false;
+  report();
 }
 
 // What a flush takes and gives back again unless the graph goes on its way: memory for the results, the last words of
@@ -361,7 +389,7 @@ void Recorder::hand_over() {
   sight.same_cause = step_recompiled_;
   auto recipe = cut ? nullptr : recipe_for_graph(sight);
   step_recompiled_ = piece_ && (step_recompiled_ || sight.recompiled);
-  GraphReport report{hash_.value(), recipe != nullptr, cut, sight.waited, operators, graph_.nodes.front().site, {}};
+  GraphReport report{hash_.value(), recipe != nullptr, cut, operators, graph_.nodes.front().site, {}, {}};
   const bool reported = listening(kGraphRecorded) || listening(kCacheHit) || listening(kCacheMiss);
   if (C10_UNLIKELY(reported) && recipe) report.name = recipe->compiled()->manifest().name;
   if (C10_UNLIKELY(static_cast<bool>(span)))
@@ -388,6 +416,14 @@ void Recorder::hand_over() {
     count(Counter::OpsNodeByNode, operators);
     if (!cut) count(Counter::RecipeMisses);
     std::swap(command->graph, graph_);
+  }
+  if (cut || piece_) {
+    in_parts_ = in_parts_ || !captured_;
+  } else {
+    auto& sights = GraphSights::instance();
+    report.sight = in_parts_ ? sights.in_parts(sequence_.value()) : sights.whole(hash_.value(), sequence_.value());
+    sequence_.reset();
+    step_begun_ = in_parts_ = false;
   }
   if (cut)
     early_.begin();

@@ -73,6 +73,8 @@ class Recorder {
     if (C10_UNLIKELY(overdue_)) flush_locked();
     if (C10_UNLIKELY(early_.due(hash_.value(), graph_.nodes.size()))) start_early();
   }
+  // An operator of the step ran on its own, because it was new.
+  void note_learned(const ShapeEntry& entry);
   // Under the lock.
   void begin_node(const std::shared_ptr<const ShapeEntry>& entry, uint32_t site);
   void add_word(uint64_t word) {
@@ -130,6 +132,7 @@ class Recorder {
   void start_early();
   void flush_piece_locked();
   void note_step(uint64_t sequence);
+  void end_sight();
   void wait_for_steps();
 
   device::Device& device_;
@@ -140,6 +143,9 @@ class Recorder {
   bool deaths_open_ = false;
   Graph graph_;
   WordHash hash_;
+  // Of the step's calls so far, and whether some of them have been handed over or run before the others.
+  WordHash sequence_;
+  bool step_begun_ = false, in_parts_ = false;
   std::vector<Member> members_;
   std::vector<c10::Storage> kept_;  // while a flush gives them memory
   uint64_t number_ = 1;

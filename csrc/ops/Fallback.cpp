@@ -2,6 +2,8 @@
 
 #include <c10/util/Exception.h>
 
+#include <pthread.h>
+
 #include <atomic>
 #include <mutex>
 #include <set>
@@ -30,7 +32,11 @@ struct Tables {
   std::map<std::string, uint64_t> counts;
 };
 Tables& tables() {
-  static auto* t = new Tables();
+  // Held across a fork, so that the child does not find it locked for ever.
+  static auto* t = [] {
+    pthread_atfork([] { tables().mutex.lock(); }, [] { tables().mutex.unlock(); }, [] { tables().mutex.unlock(); });
+    return new Tables();
+  }();
   return *t;
 }
 std::atomic<uint64_t> version{1};

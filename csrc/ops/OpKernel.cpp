@@ -96,7 +96,8 @@ void OpKernel::call(OpCall& call) {
   const uint64_t family = call.family();
   if ((entry = call.run_and_wait(/*on_host=*/false))) {
     cache_.add_family(family, entry);
-    cache_.insert(call.signature, hash, std::move(entry));
+    cache_.insert(call.signature, hash, entry);
+    if (lazy && !capture) Recorder::of(device_of(call.device_index())).note_learned(*entry);
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "modes/Eager.h"
 #include "ops/DirectKernel.h"
+#include "ops/Nested.h"
 #include "ops/OpKernel.h"
 #include "ops/Sparse.h"
 #include "runtime/HPUDevice.h"
@@ -69,6 +70,7 @@ void register_op_kernels() {
 void load() {
   register_op_kernels();
   register_sparse_kernels();
+  register_nested_kernels();
   device::CommandQueue::set_host_scope(&run_as_worker);
   device::DeviceRegistry::instance().set_on_open([](device::Device& d) {
     install_kernel_allocator();

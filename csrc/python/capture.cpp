@@ -52,13 +52,13 @@ class GraphHandle {
     }
   }
 
-  void capture_begin(bool dry_run) {
+  void capture_begin(bool dry_run, bool undone) {
     TORCH_CHECK(!capture_, "capture_begin: this HPUGraph is capturing already; end that with capture_end() first.");
     TORCH_CHECK(
         !graph_, "capture_begin: this HPUGraph holds a captured graph. Call reset() first, or capture with another "
         "HPUGraph.");
     auto token = py::module_::import("builtins").attr("object")();
-    capture_ = std::make_unique<Capture>(current_device(), token.ptr(), dry_run);
+    capture_ = std::make_unique<Capture>(current_device(), token.ptr(), dry_run, undone);
     at::impl::ThreadLocalPythonObjects::set(
         kCaptureToken, std::make_shared<c10::SafePyObject>(token.release().ptr(), getPyInterpreter()));
   }
@@ -101,6 +101,8 @@ class GraphHandle {
   }
 
   bool is_capturing() const { return capture_ && capture_->active(); }
+  // What the capture under way met that it can't hold, as the error said it; empty: nothing.
+  std::string refusal() const { return capture_ ? capture_->failure() : std::string(); }
   bool captured() const { return graph_ != nullptr; }
 
   CapturedGraph& graph(const char* what) const {
@@ -394,7 +396,9 @@ void bind_capture(py::module& m) {
   const auto wrap = [](auto&& f) { return torch::wrap_pybind_function(std::forward<decltype(f)>(f)); };
   py::class_<GraphHandle>(m, "CapturedGraph")
       .def(py::init<>())
-      .def("capture_begin", wrap([](GraphHandle& g, bool dry_run) { g.capture_begin(dry_run); }), py::arg("dry_run") = false)
+      .def("capture_begin", wrap([](GraphHandle& g, bool dry_run) { g.capture_begin(dry_run, false); }),
+           py::arg("dry_run") = false)
+      .def("capture_begin_undone", wrap([](GraphHandle& g) { g.capture_begin(true, true); }))
       .def("capture_end", wrap([](GraphHandle& g) { g.capture_end(); }))
       .def("abandon", wrap([](GraphHandle& g, const std::string& why) { g.abandon(why); }))
       .def("reset", wrap([](GraphHandle& g) { g.reset(); }))
@@ -416,6 +420,7 @@ void bind_capture(py::module& m) {
       .def("get_user_input_match_indices", &GraphHandle::matches)
       .def("clear_inputs", wrap([](GraphHandle& g) { g.clear_inputs(); }))
       .def("is_capturing", &GraphHandle::is_capturing)
+      .def("refusal", &GraphHandle::refusal)
       .def("captured", &GraphHandle::captured)
       .def("describe", &GraphHandle::describe);
   m.def("is_capturing", [] { return current_capture(current_device()) != nullptr; });

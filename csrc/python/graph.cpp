@@ -5,6 +5,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "graph/GraphCache.h"
+#include "graph/GraphSights.h"
 #include "modes/Eager.h"
 #include "modes/Lazy.h"
 #include "ops/OpKernel.h"
@@ -254,6 +255,7 @@ void bind_graph(py::module& m) {
         : policy == "background"    ? CompilePolicy::Background
                                     : CompilePolicy::Off;
     GraphCache::instance().configure(p, max_graphs);
+    GraphSights::instance().set_most(max_graphs);
     set_max_graph_size(max_operators);
   });
   m.def("flush", [](int i) { flush(device_of(static_cast<c10::DeviceIndex>(i))); }, py::arg("device") = -1);
@@ -352,7 +354,14 @@ void bind_graph(py::module& m) {
     return d;
   });
   m.def("close_graphs", [] { GraphCache::instance().close(); });
-  m.def("clear_graphs", [] { GraphCache::instance().clear(); });
+  m.def("clear_graphs", [] {
+    GraphCache::instance().clear();
+    GraphSights::instance().clear();
+  });
+  m.def("compile_progress", [] {
+    const auto p = GraphCache::instance().progress();
+    return py::make_tuple(p.graphs, p.operators, p.longest.count());
+  });
   m.def("graphs_seen", [] { return GraphCache::instance().size(); });
   m.def("recompilations", [] {
     py::list out;

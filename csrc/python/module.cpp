@@ -13,6 +13,7 @@
 #include "ops/Autocast.h"
 #include "ops/Fallback.h"
 #include "ops/Registration.h"
+#include "ops/SharedMemory.h"
 #include "device/backing.h"
 #include "device/host_memory.h"
 #include "device/wait_hook.h"
@@ -213,6 +214,19 @@ void bind_memory(py::module& m) {
     auto s = torch::createStorage(storage.ptr());
     require_memory(*s.unsafeGetStorageImpl());
   });
+  m.def("share_storage", torch::wrap_pybind_function([](const py::object& storage) {
+    TORCH_CHECK(torch::isStorage(storage.ptr()), "expected a storage");
+    auto s = torch::createStorage(storage.ptr());
+    return share_storage(*s.unsafeGetStorageImpl());
+  }));
+  m.def("shared_file", [](const py::object& storage) {
+    TORCH_CHECK(torch::isStorage(storage.ptr()), "expected a storage");
+    return shared_file(*torch::createStorage(storage.ptr()).unsafeGetStorageImpl());
+  });
+  m.def("open_shared_storage", torch::wrap_pybind_function([](int file, size_t nbytes, int index) {
+    auto storage = open_shared_storage(file, nbytes, static_cast<c10::DeviceIndex>(index));
+    return py::reinterpret_steal<py::object>(torch::createPyObject(storage));
+  }));
   // For tests: what the machine has is read below this folder.
   m.def("set_machine_root", &device::Backing::set_root);
   // For tests: whether PyTorch's CPU allocator is the one that answers kernels.

@@ -2,6 +2,8 @@
 
 #include <c10/util/Exception.h>
 
+#include <unistd.h>
+
 #include <atomic>
 #include <cstring>
 
@@ -15,6 +17,8 @@ namespace {
 
 
 MemoryHooks hooks;
+// Shared with other processes, and given back by a command that waits in a queue.
+std::atomic<int> blocks_on_their_way{0};
 // Bytes of pending storages, and how many there are, by device.
 std::array<std::atomic<uint64_t>, kMaxDevices> promised_bytes{};
 std::array<std::atomic<uint64_t>, kMaxDevices> promised_blocks{};
@@ -88,8 +92,10 @@ void* allocate_block(device::Device& d, size_t nbytes, uint32_t site) {
       return data;
     } catch (const device::OutOfMemory& e) {
       bool more = again && hooks.out_of_memory && hooks.out_of_memory(d.index());
-      if (again && e.of_machine && !d.queue().on_worker()) {
-        // Pages of free blocks may be what is missing elsewhere. They are free once the commands before are done.
+      const bool returning = blocks_on_their_way.load(std::memory_order_relaxed) > 0;
+      if (again && (e.of_machine || returning) && !d.queue().on_worker()) {
+        // Pages of free blocks may be what is missing elsewhere. They are free once the commands before are done, as are
+        // blocks that were shared with other processes.
         d.queue().drain();
         d.memory().trim();
         d.workspace().trim();
@@ -158,7 +164,72 @@ void assign_memory(HPUMemory& memory, void* data) noexcept {
 }
 
 SharedBlock::~SharedBlock() {
-  if (auto* d = device::DeviceRegistry::instance().get_if_open(pool)) free_block(*d, data);
+  auto* d = device::DeviceRegistry::instance().get_if_open(pool);
+  if (file < 0) {
+    if (d) free_block(*d, data);
+    return;
+  }
+  if (!d) {  // the end of the process, or a forked child, which has a descriptor of its own
+    ::close(file);
+    return;
+  }
+  blocks_on_their_way.fetch_add(1);
+  const auto give_back = [d, at = data, from = block, bytes = mapped, fd = file] {
+    if (d->memory().unmap_file(at, bytes)) free_block(*d, from);
+    ::close(fd);
+    blocks_on_their_way.fetch_sub(1);
+  };
+  try {
+    if (d->queue().on_worker())
+      give_back();
+    else
+      d->queue().submit("release of shared memory", give_back);
+  } catch (...) {  // the queue was closed meanwhile, at the end of the process
+    ::close(file);
+    blocks_on_their_way.fetch_sub(1);
+  }
+}
+
+std::shared_ptr<SharedBlock> map_block(device::Device& d, size_t nbytes, int file) {
+  static const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t bytes = (nbytes + page - 1) / page * page;
+  void* block = allocate_block(d, bytes + page);
+  void* data = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(block) + page - 1) / page * page);
+  try {
+    // Commands of the block's last owner may still be waiting.
+    d.queue().drain(device::OnInterrupt::Throw);
+    d.memory().map_file(data, bytes, file);
+  } catch (...) {
+    free_block(d, block);
+    throw;
+  }
+  auto shared = std::make_shared<SharedBlock>(data, d.index());
+  shared->file = file;
+  shared->block = block;
+  shared->mapped = bytes;
+  return shared;
+}
+
+c10::DataPtr make_mapped(c10::DeviceIndex index, size_t nbytes, std::shared_ptr<SharedBlock> block) {
+  index = normalize_index(index);
+  auto memory = new_memory(index, device_of(index), nbytes);
+  memory->data = block->data;
+  memory->shared = std::move(block);
+  void* data = memory->data;
+  return c10::DataPtr(data, memory.release(), &delete_memory, c10::Device(c10::kHPU, index));
+}
+
+void* place_in(c10::StorageImpl& storage, std::shared_ptr<SharedBlock> block) {
+  auto* memory = memory_of(storage);
+  void* before = memory->shared ? nullptr : memory->data;  // of a graph that is gone: freed with what `shared` holds
+  memory->data = block->data;
+  memory->watched.store(nullptr, std::memory_order_relaxed);
+  memory->shared = std::move(block);
+  auto& ptr = storage._mutable_data_ptr_no_checks();
+  const auto device = ptr.device();
+  (void)ptr.release_context();
+  ptr = c10::DataPtr(memory->data, memory, &delete_memory, device);
+  return before;
 }
 
 std::shared_ptr<SharedBlock> share_memory(HPUMemory& memory) {

@@ -10,7 +10,9 @@
 
 namespace openhpu {
 
-// Memory that has several holders: a storage, and captured graphs. Freed with the last of them.
+// Memory that has several holders: a storage, and captured graphs. Freed with the last of them. Where other processes hold
+// it, too, it is the contents of a file without a name, which lives as long as any process has it open or mapped; then it is
+// given back in the queue's order, because commands before may still write what the others are to see.
 struct SharedBlock {
   SharedBlock(void* memory, int of_pool) : data(memory), pool(of_pool) {}
   ~SharedBlock();
@@ -20,6 +22,9 @@ struct SharedBlock {
   const int pool;
   std::atomic<bool> watched{false};
   std::atomic<uint64_t> writes{0};  // commands issued that change it, from when it is watched
+  int file = -1;                    // descriptor, if it is shared with other processes
+  void* block = nullptr;            // then: the pool's block, of which `data` is the first whole page
+  size_t mapped = 0;                // bytes
 };
 
 // What stands behind the DataPtr of an hpu storage.
@@ -90,6 +95,12 @@ void* allocate_block(device::Device& d, size_t nbytes, uint32_t site = 0);
 device::MemoryStats memory_stats_of(device::Device& d);
 // The memory with an owner more: whoever holds the result. Under the recorder's lock.
 std::shared_ptr<SharedBlock> share_memory(HPUMemory& memory);
+// A block whose first `nbytes` are those of a file (ops/SharedMemory), which it takes over. Waits for the device.
+std::shared_ptr<SharedBlock> map_block(device::Device& d, size_t nbytes, int file);
+// A DataPtr of a new storage over such a block; `place_in` puts an existing storage there, without its contents, and returns
+// the memory that it had, to be freed when nothing needs it. Under the recorder's lock.
+c10::DataPtr make_mapped(c10::DeviceIndex index, size_t nbytes, std::shared_ptr<SharedBlock> block);
+void* place_in(c10::StorageImpl& storage, std::shared_ptr<SharedBlock> block);
 // The memory behind a storage; null when its DataPtr is not ours (external memory, no memory).
 HPUMemory* memory_of(const c10::StorageImpl& storage);
 // Counts what is written to it from now on. Under the recorder's lock.

@@ -111,13 +111,17 @@ void (*drain_hook)(device::Device& d) = nullptr;
 }
 void set_drain_hook(void (*hook)(device::Device& d)) { drain_hook = hook; }
 
-void synchronize(c10::DeviceIndex index) {
-  auto& d = device_of(index);
-  check_wait(d, "synchronize");
-  count(Counter::Synchronizations);
+void wait_for_commands(device::Device& d, const char* what) {
+  check_wait(d, what);
   flush(d);
   if (drain_hook) drain_hook(d);
   d.queue().drain(device::OnInterrupt::Throw);
+}
+
+void synchronize(c10::DeviceIndex index) {
+  auto& d = device_of(index);
+  wait_for_commands(d, "synchronize");
+  count(Counter::Synchronizations);
   note_read(d);
   raise_pending_error(d);
 }

@@ -36,6 +36,8 @@ void raise_pending_error(device::Device& d);
 void raise_pending_errors();  // of all open devices
 // Waits for all commands, then raises what went wrong.
 void synchronize(c10::DeviceIndex index);
+// The same without raising it: that is left for who issued them. `what` waits.
+void wait_for_commands(device::Device& d, const char* what);
 
 // Hands over what was recorded for the device and not yet submitted (lazy mode; otherwise there is nothing). Called
 // wherever a script waits for the device or marks a place in its queue.

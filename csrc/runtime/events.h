@@ -30,6 +30,7 @@ enum class Counter : int {
   OpsPredicted,      // operators of new sizes whose metadata PyTorch computed without a run
   OpsInRecipes,      // recorded operators that ran as part of a compiled recipe
   OpsNodeByNode,     // recorded operators that ran one by one
+  GraphsNew,         // graphs seen for the first time, for which a Gaudi would have called its compiler
   GraphsFlushed,     // graphs handed over to the device
   GraphsStartedEarly,  // pieces of a step, handed over before the rest was recorded
   GraphsCut,         // of these: cut short because an operator's metadata had to be learned
@@ -62,8 +63,8 @@ enum EventKind : uint32_t {
   kError = 16,
   kRecompilation = 32,
   kGraphRecorded = 64,  // a graph was handed over
-  kCacheHit = 128,      // its recipe was there
-  kCacheMiss = 256,
+  kCacheHit = 128,      // a graph that was seen before
+  kCacheMiss = 256,     // a new one
   kOther = 512,  // events that Python code emits
   kAllEvents = 1023
 };

@@ -1,8 +1,8 @@
 """The one in-process source of events and counters, seen from Python.
 
 The core reports `cpu_fallback`, `blocking_read`, `allocation_peak`, `copy` and `error`, and of lazy mode
-`graph_recorded` (a graph was handed to the device, and how it ran), `cache_hit` and `cache_miss` (whether its recipe
-was there) and `recompilation`. Python code publishes `device_acquired`, `mark_step`, `process_exit`,
+`graph_recorded` (a graph was handed to the device, and how it ran), `cache_hit` and `cache_miss` (whether a step was
+seen before) and `recompilation`. Python code publishes `device_acquired`, `mark_step`, `process_exit`,
 `graph_compilation` and `recipe_loaded` (from disk). Callbacks run on the thread on which the event happened. The core
 is asked for its events only while somebody listens to one of its kinds; otherwise an event costs nothing.
 """
@@ -93,10 +93,18 @@ def publish(
 
 
 def counters() -> dict[str, int]:
-    """The core's counters since the start of the process or the last `reset_counters`, by name."""
+    """The core's counters since the start of the process or the last `reset_counters`, by name.
+
+    Beside these, of what the compiler has been asked for and has not answered, as it is now: `graphs_compiling`, how
+    many; `graphs_compiling_ops`, the operators of the largest; `graphs_compiling_ms`, for how long it has been at it.
+    """
     from openhpu import _C
 
-    return _C.counters()
+    graphs, operators, milliseconds = _C.compile_progress()
+    progress = {
+        "graphs_compiling": graphs, "graphs_compiling_ops": operators, "graphs_compiling_ms": milliseconds
+    }  # fmt: skip
+    return _C.counters() | progress
 
 
 def fallback_ops() -> dict[str, int]:

@@ -35,7 +35,7 @@ from typing import Any
 import torch
 from torch.utils import _foreach_utils
 
-from openhpu import _C, checkpoints, deepspeed, hpu, optimizers
+from openhpu import _C, checkpoints, deepspeed, hpu, optimizers, shared_tensors
 from openhpu.gaudi_ops import namespace
 from openhpu.late_imports import after_import
 from openhpu.profiler import debug_activities, tables
@@ -69,6 +69,7 @@ def apply() -> None:
     namespace.install()  # torch.ops.hpu, an attribute that PyTorch would make when it is asked for
     optimizers.install()  # a public hook of torch.optim, no patch
     checkpoints.install()  # and one of torch.load
+    shared_tensors.install()  # and one of multiprocessing
     deepspeed.install()
 
 

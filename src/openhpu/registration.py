@@ -53,7 +53,7 @@ def register() -> None:
     from openhpu import settings
 
     settings.check_environment()
-    core = _load_core(torch.__version__)
+    core = _load_core(torch.__version__, str(Path(torch.__file__).parent))
     if core.registration_is_late():
         raise RuntimeError(_LATE)
 
@@ -109,7 +109,8 @@ def alias_submodules(package: str, alias: str) -> None:
         sys.modules.setdefault(alias + name[len(package) :], sys.modules[name])
 
 
-def _load_core(torch_version: str):  # type: ignore[no-untyped-def]  # a compiled module
+def _load_core(torch_version: str, folder: str):  # type: ignore[no-untyped-def]  # a compiled module
+    _check_version(torch_version, folder)
     try:
         from openhpu import _C
     except ImportError as error:
@@ -117,8 +118,30 @@ def _load_core(torch_version: str):  # type: ignore[no-untyped-def]  # a compile
             raise ExtensionError(
                 "its compiled core, openhpu._C, is missing; build it with `make build` or `pip install .`"
             ) from error
-        raise ExtensionError(
-            f"its compiled core does not fit the installed PyTorch {torch_version} ({error}); build it again with "
-            "`make build` or `pip install .`, or install the PyTorch that it was built with"
-        ) from error
+        raise ExtensionError(_misfit(torch_version, folder, str(error))) from error
     return _C
+
+
+def _check_version(torch_version: str, folder: str) -> None:
+    """Before the core is loaded: what one release of PyTorch calls in it may do something else in another one."""
+    try:
+        built = _built_with()
+    except ImportError:  # the build is incomplete, as the core's own import is going to tell
+        return
+    if torch_version.split("+")[0].split(".")[:2] != built.split(".")[:2]:
+        raise ExtensionError(_misfit(torch_version, folder))
+
+
+def _built_with() -> str:
+    from openhpu import _machine
+
+    return ".".join(map(str, _machine.torch_version))
+
+
+def _misfit(torch_version: str, folder: str, reason: str = "") -> str:
+    built = _built_with()
+    return (
+        f"its compiled core was built with PyTorch {built} and does not fit the installed PyTorch {torch_version} "
+        f"({f'{reason}; ' if reason else ''}in {folder}). Install that one with `pip install torch=={built}`, or build "
+        "openhpu again with `make build` or `pip install .`"
+    )

@@ -1,8 +1,10 @@
 #include "device/memory_pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -401,6 +403,80 @@ TEST(MemoryPool, ScopesOutliveProtection) {
     pool.set_protection(false);
   }
   *block = 2;
+}
+
+
+// A file without a name, of whole pages.
+class PoolFile : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    file = ::memfd_create("test", MFD_CLOEXEC);
+    ASSERT_GE(file, 0);
+    ASSERT_EQ(::ftruncate(file, static_cast<off_t>(kBytes)), 0);
+  }
+  void TearDown() override { ::close(file); }
+  // The first whole page of a block.
+  static char* page_in(void* block) {
+    const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+    return reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(block) + page - 1) / page * page);
+  }
+  static constexpr size_t kBytes = 1 << 16;
+  int file = -1;
+};
+
+TEST_F(PoolFile, TwoPoolsHaveTheSameContents) {
+  MemoryPool a("a", 4 * kMiB), b("b", 4 * kMiB, /*watchful=*/true);
+  void* before = a.allocate(100);
+  std::memset(before, 1, 100);
+  void* block_a = a.allocate(2 * kBytes);
+  void* block_b = b.allocate(2 * kBytes);
+  char *at_a = page_in(block_a), *at_b = page_in(block_b);
+  a.map_file(at_a, kBytes, file);
+  b.map_file(at_b, kBytes, file);
+  at_a[kBytes - 1] = 7;
+  EXPECT_EQ(at_b[kBytes - 1], 7);
+  at_b[0] = 3;
+  EXPECT_EQ(at_a[0], 3);
+  EXPECT_TRUE(a.unmap_file(at_a, kBytes));
+  EXPECT_EQ(at_a[0], 0);
+  at_a[0] = 9;
+  EXPECT_EQ(at_b[0], 3);
+  a.free(block_a);
+  a.trim();
+  EXPECT_EQ(as_bytes(before)[99], 1);
+  EXPECT_TRUE(b.unmap_file(at_b, kBytes));
+  b.free(block_b);
+  EXPECT_EQ(b.stats().in_use, 0u);
+  EXPECT_EQ(as_bytes(b.allocate(4 * kMiB))[kMiB], 0);
+}
+
+TEST_F(PoolFile, ProtectionCoversIt) {
+  MemoryPool pool("HPU 0", kMiB);
+  char* at = page_in(pool.allocate(2 * kBytes));
+  pool.set_protection(true);
+  pool.map_file(at, kBytes, file);
+  EXPECT_DEATH(at[0] = 1, "");
+  {
+    MemoryPool::AccessScope access(pool);
+    at[0] = 1;
+    EXPECT_EQ(at[0], 1);
+  }
+  EXPECT_DEATH(at[0] = 1, "");
+  EXPECT_TRUE(pool.unmap_file(at, kBytes));
+  EXPECT_DEATH(at[0] = 1, "");
+}
+
+TEST_F(PoolFile, ARefusalChangesNothing) {
+  MemoryPool pool("HPU 0", kMiB);
+  char* at = page_in(pool.allocate(2 * kBytes));
+  at[0] = 5;
+  try {
+    pool.map_file(at, kBytes, -1);
+    FAIL();
+  } catch (const std::runtime_error& error) {
+    EXPECT_NE(std::string(error.what()).find("HPU 0: cannot map 65536 (0.06 MB) of shared memory"), std::string::npos);
+  }
+  EXPECT_EQ(at[0], 5);
 }
 
 }  // namespace

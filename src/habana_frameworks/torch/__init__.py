@@ -1,5 +1,8 @@
 """Gaudi's PyTorch package. Importing it loads the device, if `import torch` did not, and reads PT_HPU_LAZY_MODE."""
 
+import importlib
+from typing import Any
+
 import torch as torch
 
 from openhpu import mode, registration
@@ -14,3 +17,12 @@ from habana_frameworks.torch import core, hpu, internal, utils  # noqa: E402
 autoload.is_loaded = True
 
 __all__ = ["core", "hpu", "internal", "torch", "utils"]
+
+# Packages that a script names without importing them: `ht.dynamo.compile_backend.config`.
+_LATER = ("distributed", "dynamo", "hpex")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATER:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

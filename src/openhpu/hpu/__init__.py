@@ -31,6 +31,7 @@ from openhpu.hpu._device import (
 from openhpu.hpu._lifecycle import _is_in_bad_fork as _is_in_bad_fork
 from openhpu.hpu._lifecycle import _lazy_init as _lazy_init
 from openhpu.hpu._lifecycle import init, is_initialized
+from openhpu.hpu._utils import _get_device_index as _get_device_index
 from openhpu.hpu.autocast import (
     get_autocast_hpu_dtype,
     is_autocast_hpu_enabled,
@@ -42,6 +43,7 @@ from openhpu.hpu.graphs import (
     CachedParams,
     HPUGraph,
     ModuleCacher,
+    TensorPacker,
     graph,
     is_current_stream_capturing,
     make_graphed_callables,
@@ -140,6 +142,7 @@ __all__ = [
     "ShortTensor",
     "Stream",
     "StreamContext",
+    "TensorPacker",
     "can_device_access_peer",
     "current_device",
     "current_stream",

@@ -10,6 +10,7 @@ from openhpu.hpu._utils import DeviceArgument, _get_device_index
 from openhpu.hpu.memory_history import _dump_snapshot as _dump_snapshot
 from openhpu.hpu.memory_history import _record_memory_history as _record_memory_history
 from openhpu.hpu.memory_history import _snapshot as _snapshot
+from openhpu.smi import publisher
 
 _TITLES = {
     "Limit": "capacity",
@@ -37,6 +38,16 @@ def _stat(key: str, device: DeviceArgument) -> int:
     """One statistic, or 0 while no device is open."""
     index = _get_device_index(device, optional=True)
     return _C.memory_stats(index)[key] if _lifecycle.is_initialized() else 0
+
+
+def _get_hlml_shared_object_name(device: DeviceArgument = None) -> str:
+    """The name of the shared object in /dev/shm that says how much of the device's memory this process uses.
+
+    Three unsigned 64-bit numbers: version (1), seconds since 1970, bytes in use; renewed twice a second. Empty where
+    OPENHPU_SMI_FOLDER=off, or where the folder can't be written.
+    """
+    _lifecycle._lazy_init()
+    return publisher.hlml_name(_get_device_index(device, optional=True))
 
 
 def memory_allocated(device: DeviceArgument = None) -> int:

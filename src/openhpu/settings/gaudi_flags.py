@@ -70,7 +70,7 @@ _EFFECTIVE = (
     _row("PT_HPU_AUTOCAST_FP32_OPS_LIST", "text", "", _FIRST_USE,
          "File that replaces the list of operators that autocast runs in float32: one per line, # comments."),
     _row("PT_HPU_METRICS_FILE", "text", "", _IMPORT,
-         "File that the metrics are written to; the rank is put before its extension."),
+         "File that the metrics are written to; before its extension come the rank, and a child process's number."),
     _row("PT_HPU_METRICS_FILE_FORMAT", "choice", "json", _IMPORT,
          "Format of that file.", choices=("json", "text")),
     _row("PT_HPU_METRICS_DUMP_TRIGGERS", "choice list", ("process_exit",), _IMPORT,

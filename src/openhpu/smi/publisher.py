@@ -11,18 +11,18 @@ import time
 from pathlib import Path
 
 from openhpu import _C, events
-from openhpu.smi import state
+from openhpu.smi import hlml, state
 
 PERIOD_S = 0.5
 
 
 class Publisher:
-    """One file for each open device, as long as the process lives."""
+    """Two files for each open device, hl-smi's and hlml's, as long as the process lives."""
 
     def __init__(self, where: Path | None) -> None:
         self._where = where
         self._pid = os.getpid()
-        self._files: dict[int, int] = {}  # by module
+        self._files: dict[int, tuple[int, int]] = {}  # by module
         self._before: dict[int, tuple[int, int]] = {}  # by module: time and busy time, ns
         self._percent: dict[int, int] = {}  # by index
         self._lock = threading.Lock()
@@ -41,6 +41,11 @@ class Publisher:
     def utilization(self, index: int) -> int:
         """The share of time, in percent, that the device was busy in the last period."""
         return self._percent.get(index, 0)
+
+    def hlml_name(self, module: int) -> str:
+        """The name of the shared object for a module; empty if there is none."""
+        with self._lock:
+            return "" if self._where is None or module not in self._files else hlml.name_of(self._where, module)
 
     def look(self) -> None:
         """Measure every open device, and write."""
@@ -62,9 +67,11 @@ class Publisher:
             return
         try:
             if module not in self._files:
-                self._files[module] = state.create(state.path_of(self._where, module))
+                hlml_file = state.create(hlml.path_of(self._where, module))
+                self._files[module] = state.create(state.path_of(self._where, module)), hlml_file
             command = " ".join([Path(sys.executable).name, *sys.argv])
-            state.write(self._files[module], state.State(self._pid, module, percent, used, capacity, command))
+            hlml.write(self._files[module][1], used)
+            state.write(self._files[module][0], state.State(self._pid, module, percent, used, capacity, command))
         except OSError:  # a full or forbidden folder: the process is not shown, and works
             self._where = None
 
@@ -76,10 +83,12 @@ class Publisher:
             self._end.set()
             if self._where is None:
                 return
-            for module, file in self._files.items():
-                with contextlib.suppress(OSError):
-                    os.close(file)
-                    state.path_of(self._where, module).unlink()
+            for module, files in self._files.items():
+                paths = state.path_of(self._where, module), hlml.path_of(self._where, module)
+                for file, path in zip(files, paths, strict=True):
+                    with contextlib.suppress(OSError):
+                        os.close(file)
+                        path.unlink()
             self._files.clear()
 
 
@@ -100,3 +109,11 @@ def _on_device(event: events.Event) -> None:
 def utilization(index: int) -> int:
     """What hl-smi shows of a device of this process."""
     return 0 if _publisher is None else _publisher.utilization(index)
+
+
+def hlml_name(index: int) -> str:
+    """The shared object of a device of this process; empty if there is none."""
+    sample = _C.device_sample(index)
+    if _publisher is None or sample is None:
+        return ""
+    return _publisher.hlml_name(sample[-1])

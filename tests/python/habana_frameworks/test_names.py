@@ -44,6 +44,24 @@ def test_the_imports_of_gaudi_scripts(hpu):
         assert importlib.import_module(name) is sys.modules[name]
 
 
+def test_packages_that_are_named_without_an_import(script):
+    code = """
+        import habana_frameworks.torch as ht
+        config = ht.dynamo.compile_backend.config
+        config.use_eager_fallback = False
+        import habana_frameworks.torch.dynamo.compile_backend as backend
+        print(backend.config is config, config.use_eager_fallback, ht.hpex.__name__, ht.distributed.__name__)
+        print(hasattr(ht, "nothing"), hasattr(ht.dynamo, "nothing"))
+    """
+    assert script(code).out.splitlines() == [
+        "True False habana_frameworks.torch.hpex habana_frameworks.torch.distributed", "False False"
+    ]  # fmt: skip
+
+
+def test_device_indices(hpu):
+    assert hpu._get_device_index("hpu:0") == hpu._get_device_index(None, optional=True) == 0
+
+
 def test_experimental(hpu):
     from habana_frameworks.torch.utils import debug, experimental
 

@@ -78,6 +78,21 @@ def test_a_missing_core_is_an_error_and_for_autoload_a_warning(script):
     assert "RuntimeWarning: the hpu device is not available" in result.err
 
 
+def test_another_pytorch_is_an_error_that_names_both(script):
+    another = "import sys; from openhpu import _machine; _machine.torch_version = (2, 9, 1); import torch; "
+    result = script(another + "import habana_frameworks.torch", fails=True, warnings="ignore")
+    assert result.last.startswith(
+        "openhpu.registration.ExtensionError: its compiled core was built with PyTorch 2.9.1 and does not fit the "
+        "installed PyTorch 2.13.0"
+    )
+    assert "site-packages/torch). Install that one with `pip install torch==2.9.1`, or build openhpu" in result.last
+    result = script(another + "print((torch.ones(2) + 1).tolist())", warnings="default")
+    assert result.out == "[2.0, 2.0]"
+    assert (
+        "RuntimeWarning: the hpu device is not available: its compiled core was built with PyTorch 2.9.1" in result.err
+    )
+
+
 def test_an_invalid_variable_is_an_error_at_import(script):
     result = script("import habana_frameworks.torch", fails=True, OPENHPU_GENERATION="gaudi9")
     assert "OPENHPU_GENERATION='gaudi9' is not valid; allowed: gaudi, gaudi2, gaudi3" in result.last

@@ -13,6 +13,7 @@ from torch import nn
 
 from openhpu.hpu.graphs.callables import GraphedCall
 from openhpu.hpu.graphs.structure import context_key, input_hash, tensors_of
+from openhpu.hpu.graphs.undone import OneWarning, Uncapturable
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -23,8 +24,9 @@ class ModuleCacher:
     """Makes modules run forward and backward as graphs, at most `max_graphs` each, one for each kind of input.
 
     `ModuleCacher(max_graphs)(model, ...)` replaces the forward of `model` and returns it. A graph is used in training
-    mode with gradients; else the module runs as before. When there is no room for another graph the least recently used
-    one goes, or with `use_lfu` the least frequently used.
+    mode with gradients; else the module runs as before, as it does where no graph can hold it: with a warning that
+    names the line that reads a value on the host. When there is no room for another graph the least recently used one
+    goes, or with `use_lfu` the least frequently used.
     """
 
     def __init__(self, max_graphs: int = 10) -> None:
@@ -95,6 +97,8 @@ class _Cache:
         self._accumulates = have_grad_accumulation
         self._log_frequency = log_frequency if verbose else 0
         self._graphs: OrderedDict[Hashable, GraphedCall] = OrderedDict()  # the most recently used one last
+        self._ungraphed_kinds: set[Hashable] = set()
+        self._warn = OneWarning("ModuleCacher")
         self._uses: Counter[Hashable] = Counter()
         self._iteration = 0
         self._profiling = False
@@ -112,14 +116,20 @@ class _Cache:
         first = self._accumulates and self._iteration == 0
         key = (input_hash((args, kwargs)), context_key(True), first)
         self._uses[key] += 1
-        if self._profiling:
+        if self._profiling or key in self._ungraphed_kinds:
             self._counts["ungraphed"] += 1
             return self._ungraphed(*args, **kwargs)
         call = self._graphs.get(key)
         if call is None:
             self._make_room()
             parameters = tuple(self._model.parameters())
-            call = GraphedCall(self._ungraphed, parameters, args, kwargs, self._allow_unused)
+            try:
+                call = GraphedCall(self._ungraphed, parameters, args, kwargs, self._allow_unused)
+            except Uncapturable as reason:
+                self._ungraphed_kinds.add(key)
+                self._warn(self._ungraphed, reason, stacklevel=4)
+                self._counts["ungraphed"] += 1
+                return self._ungraphed(*args, **kwargs)
             self._graphs[key] = call
             self._counts["captures"] += 1
         else:

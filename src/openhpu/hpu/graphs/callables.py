@@ -10,6 +10,7 @@ from torch import nn
 
 from openhpu.hpu.graphs.capture import HPUGraph
 from openhpu.hpu.graphs.structure import copies_of, distinct, map_tensors, tensors_of
+from openhpu.hpu.graphs.undone import HostGenerators, OneWarning, Uncapturable, check_results, undone_capture
 
 Tensors = tuple[torch.Tensor, ...]
 
@@ -19,7 +20,8 @@ class GraphedCall:
 
     `parameters` are tensors that the function uses beside its arguments and that may need gradients. Captures have no
     effect beside the graphs. Between a forward and its backward the graph must not run forward again: what the backward
-    reads would be overwritten, as would be the results, which are the same memory in each call.
+    reads would be overwritten, as would be the results, which are the same memory in each call. Raises Uncapturable
+    where forward or backward is nothing that a graph can hold.
     """
 
     def __init__(
@@ -34,6 +36,7 @@ class GraphedCall:
         inputs = copies_of((args, kwargs or {}))
         self._inputs = tuple(distinct(tensors_of(inputs)))
         self._forward, self._backward = HPUGraph(), HPUGraph()
+        self._generators = HostGenerators()
         with torch.enable_grad():
             results = self._capture_forward(function, inputs)
             self._capture_backward(results, allow_unused_input)
@@ -42,19 +45,12 @@ class GraphedCall:
         self._node = self._make_node()
 
     def _capture_forward(self, function: Callable[..., Any], inputs: Any) -> Tensors:
-        self._forward.capture_begin(dry_run=True)
-        try:
+        with undone_capture(self._forward, self._generators):
             outputs = function(*inputs[0], **inputs[1])
-            self._forward.capture_end()
-        except BaseException as error:
-            self._forward.abandon(str(error))
-            raise
-        results = tuple(tensors_of(outputs))
-        for result in results:
-            if result.device.type != "hpu":
-                raise RuntimeError(f"a result is on {result.device}, where a replay can't renew it; return it on hpu")
+            results = tensors_of(outputs)
+            check_results(results)
         self._structure = map_tensors(lambda result: result.detach(), outputs)
-        return results
+        return tuple(results)
 
     def _capture_backward(self, results: Tensors, allow_unused: bool) -> None:
         sources = [t for t in (*self._inputs, *self._parameters) if t.requires_grad]
@@ -63,13 +59,8 @@ class GraphedCall:
         self._grads_in: tuple[torch.Tensor | None, ...] = ()
         if not targets or not sources:
             return
-        self._backward.capture_begin(dry_run=True)
-        try:
+        with undone_capture(self._backward, self._generators):
             grads = torch.autograd.grad(targets, sources, self._grads_out, allow_unused=allow_unused)
-            self._backward.capture_end()
-        except BaseException as error:
-            self._backward.abandon(str(error))
-            raise
         found = iter(grads)
         self._grads_in = tuple(next(found) if t.requires_grad else None for t in (*self._inputs, *self._parameters))
 
@@ -155,7 +146,8 @@ def make_graphed_callables(
     the other it runs as before. Of a function a graphed one is returned. A tuple of callables takes a tuple of tuples
     and returns a tuple. `warmups` calls run before the captures. Results and gradients are the same memory in each
     call. `asynchronous`, `disable_tensor_cache` and `dry_run` are accepted: a replay never waits, a capture has no
-    effects beside the graph, and what backward reads has to stay.
+    effects beside the graph, and what backward reads has to stay. What reads a value on the host, in its forward or its
+    backward, is returned as it is, with a RuntimeWarning that names the line.
 
     Raises TypeError for sample arguments that are no tuple of tensors on hpu, RuntimeError for a module with hooks or
     with buffers that need gradients.
@@ -213,11 +205,16 @@ def _check(function: Any, args: Any) -> None:
 
 
 def _graph(function: Any, args: tuple[Any, ...], allow_unused: bool) -> Any:
-    if not isinstance(function, nn.Module):
-        call = GraphedCall(function, (), args, allow_unused_input=allow_unused)
+    module = isinstance(function, nn.Module)
+    ungraphed = function.forward if module else function
+    try:
+        call = GraphedCall(ungraphed, _parameters(function), args, allow_unused_input=allow_unused)
+    except Uncapturable as reason:
+        OneWarning("make_graphed_callables")(ungraphed, reason, stacklevel=5)
+        return function
+    if not module:
         return lambda *given: call(given)
-    ungraphed, captured_in = function.forward, function.training
-    call = GraphedCall(ungraphed, _parameters(function), args, allow_unused_input=allow_unused)
+    captured_in = function.training
 
     def forward(*given: Any, **kwargs: Any) -> Any:
         if function.training != captured_in:

@@ -27,9 +27,18 @@ class HPUGraph(_C.CapturedGraph):
         that was changed in place has its contents back, and so has the random generator. Raises RuntimeError when a
         capture is in progress on the device, or when this graph holds one already.
         """
+        self._prepare()
+        super().capture_begin(dry_run or settings.get("PT_HPUGRAPH_ENABLE_DRY_RUN"))
+
+    def capture_begin_undone(self) -> None:
+        """Begin a dry run that what can't be captured does not end: all is undone up to the end, or to `abandon`."""
+        self._prepare()
+        super().capture_begin_undone()
+
+    @staticmethod
+    def _prepare() -> None:
         _lifecycle._lazy_init()
         graphs.start_compiling()
-        super().capture_begin(dry_run or settings.get("PT_HPUGRAPH_ENABLE_DRY_RUN"))
 
     def capture_end(self, compile: bool = True) -> None:
         """End the capture, on the thread and stream on which it began, and ask for the graph's recipe.

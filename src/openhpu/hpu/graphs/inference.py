@@ -13,6 +13,7 @@ from torch import nn
 from openhpu import settings, steps
 from openhpu.hpu.graphs.capture import HPUGraph
 from openhpu.hpu.graphs.structure import context_key, copies_of, distinct, input_hash, map_tensors, tensors_of
+from openhpu.hpu.graphs.undone import HostGenerators, OneWarning, Uncapturable, check_results, undone_capture
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -43,6 +44,9 @@ class GraphedFunction:
     place of those that were captured; what is written in place is written there. A tensor that lies in memory in
     another way is copied. Results are the same tensors each time, overwritten by the next call, unless
     `disable_tensor_cache`: then they are new ones, and the graph keeps no memory for inputs and results.
+
+    A kind that no graph can hold, because the function reads a value on the host, runs as it is, with a warning that
+    names the line. The function's own errors are raised.
     """
 
     def __init__(
@@ -58,6 +62,8 @@ class GraphedFunction:
             raise ValueError(f"max_graphs must be 0 or more, or None for any number, got {max_graphs}")
         self.function = function
         self.cache: dict[Hashable, CachedParams] = {}
+        self._ungraphed: set[Hashable] = set()
+        self._warn = OneWarning("wrap_in_hpu_graph")
         self._asynchronous = asynchronous
         self._transient = disable_tensor_cache
         self._max_graphs = max_graphs
@@ -82,9 +88,15 @@ class GraphedFunction:
         key = (input_hash((args, kwargs)), context_key(self._training()))
         cached = self.cache.get(key)
         if cached is None:
-            if self._max_graphs is not None and len(self.cache) >= self._max_graphs:
+            full = self._max_graphs is not None and len(self.cache) >= self._max_graphs
+            if full or key in self._ungraphed:
                 return self.function(*args, **kwargs)
-            cached = self.cache[key] = self._capture(args, kwargs)
+            try:
+                cached = self.cache[key] = self._capture(args, kwargs)
+            except Uncapturable as reason:
+                self._ungraphed.add(key)
+                self._warn(self.function, reason, stacklevel=4)
+                return self.function(*args, **kwargs)
         elif warmup_mode:
             steps.mark_step()
             return cached.graph_outputs
@@ -99,22 +111,12 @@ class GraphedFunction:
         inputs = copies_of((args, kwargs))
         graph = HPUGraph()
         with torch.no_grad():
-            graph.capture_begin(dry_run=True)
-            try:
+            with undone_capture(graph, HostGenerators(), compile=False):
                 graph.mark_user_inputs(distinct(tensors_of(inputs)))
                 outputs = self.function(*inputs[0], **inputs[1])
+                results = tensors_of(outputs)
+                check_results(results)
                 graph.mark_weights(self._weights())
-                graph.capture_end(compile=False)
-            except BaseException as error:
-                graph.abandon(str(error))
-                raise
-            results = tensors_of(outputs)
-            for result in results:
-                if result.device.type != "hpu":
-                    raise RuntimeError(
-                        f"wrap_in_hpu_graph: a result is on {result.device}, where a replay can't renew it. Return "
-                        "tensors on hpu and move them to the host after the call."
-                    )
             graph.mark_user_outputs(results, transient=self._transient)
         graph.compile()
         if self._transient:
@@ -131,6 +133,7 @@ class GraphedFunction:
     def clear_cache(self) -> None:
         """Drop all graphs, with their memory."""
         self.cache.clear()
+        self._ungraphed.clear()
 
     def clear_inputs(self) -> None:
         """Free the memory that graphs keep for inputs; each call brings its own."""
@@ -154,7 +157,7 @@ def wrap_in_hpu_graph(
     When there are `max_graphs` graphs, other inputs run without one. `dry_run` and `asynchronous` are accepted: a
     capture never has effects of its own here, and a replay never waits. Weights may change in place; after they were
     replaced (`load_state_dict(assign=True)`, `.to()`) call `clear_cache()`. Hooks of submodules run at the capture
-    only.
+    only. A forward that reads a value on the host runs without a graph, with one RuntimeWarning that names the line.
     """
     if not isinstance(module, nn.Module):
         raise TypeError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import UserDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import torch
@@ -19,18 +19,22 @@ def tensors_of(value: Any) -> list[torch.Tensor]:
 
 def map_tensors(function: Callable[[torch.Tensor], Any], value: Any) -> Any:
     """A copy of nested `value` with `function` applied to each tensor. What is no container is kept as it is."""
-    if isinstance(value, torch.Tensor):
+    return _map(function, torch.Tensor, value)
+
+
+def _map(function: Callable[[Any], Any], leaf: type, value: Any) -> Any:
+    if isinstance(value, leaf):
         return function(value)
     if isinstance(value, tuple):
-        parts = [map_tensors(function, part) for part in value]
+        parts = [_map(function, leaf, part) for part in value]
         return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
     if isinstance(value, list):
-        return type(value)([map_tensors(function, part) for part in value])
+        return type(value)([_map(function, leaf, part) for part in value])
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {f.name: map_tensors(function, getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}
+        fields = {f.name: _map(function, leaf, getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}
         return dataclasses.replace(value, **fields)
     if isinstance(value, dict | UserDict):
-        items = {key: map_tensors(function, part) for key, part in value.items()}
+        items = {key: _map(function, leaf, part) for key, part in value.items()}
         return items if type(value) is dict else type(value)(items)
     return value
 
@@ -108,3 +112,37 @@ def copies_of(value: Any) -> Any:
 def distinct(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     """Each tensor once, in order of first occurrence."""
     return list({id(tensor): tensor for tensor in tensors}.values())
+
+
+@dataclasses.dataclass(frozen=True)
+class _Place:
+    """Where a tensor stood: its number among the packed ones."""
+
+    number: int
+
+    def __repr__(self) -> str:
+        return f"#{self.number}"
+
+
+class TensorPacker:
+    """Takes nested arguments or results apart, a flat list of their tensors and the rest, and puts them together again.
+
+    In the rest a place `#0`, `#1`, ... stands for each tensor. A tensor that occurs twice has one place.
+    """
+
+    def pack(self, value: Any) -> tuple[list[torch.Tensor], Any]:
+        """The tensors in nested lists, tuples, dicts and dataclasses, each once, and `value` with places for them."""
+        tensors: list[torch.Tensor] = []
+        places: dict[int, _Place] = {}
+
+        def place(tensor: torch.Tensor) -> _Place:
+            if id(tensor) not in places:
+                places[id(tensor)] = _Place(len(tensors))
+                tensors.append(tensor)
+            return places[id(tensor)]
+
+        return tensors, map_tensors(place, value)
+
+    def unpack(self, tensors: Sequence[torch.Tensor], packed: Any) -> Any:
+        """`packed` with these tensors in their places. Raises IndexError where there are too few."""
+        return _map(lambda part: tensors[part.number], _Place, packed)

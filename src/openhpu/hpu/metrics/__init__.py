@@ -1,14 +1,18 @@
 """Metrics: what the accelerator had to do, as numbers, for the whole process or a part of it, and as files.
 
-`graph_compilation` counts what lazy mode's compiler makes, `recipe_cache` the core's lookups of recipes: each graph
-that a step hands to the device is a hit if its recipe is there. Operators that run eagerly compile no graph.
-`memory_defragmentation` stays zero: the memory pool coalesces its blocks when they are freed.
+They count as a Gaudi does. `graph_compilation` counts new graphs: steps of lazy mode and captured graphs of which the
+process had not seen the like. `recipe_cache` counts steps: a miss where the graph is new, a hit where it is not. What
+this project's own compiler did is in `openhpu.counters()`: `recipes_compiled`, `recipe_hits`, `recipe_misses`.
+Operators that run eagerly compile no graph. `memory_defragmentation` stays zero: the memory pool coalesces its blocks
+when they are freed.
 """
+
+import os
 
 from openhpu.hpu.metrics.dump import MetricDumpFormat, MetricDumpTrigger, metrics_dump, start_file
 from openhpu.hpu.metrics.kinds import CpuFallback, GraphCompilation, MemoryDefragmentation, RecipeCache
 from openhpu.hpu.metrics.metric import Metric
-from openhpu.hpu.metrics.registry import MetricNotFound, metric_global, metric_localcontext
+from openhpu.hpu.metrics.registry import MetricNotFound, metric_global, metric_localcontext, start_over
 
 __all__ = [
     "CpuFallback",
@@ -24,4 +28,5 @@ __all__ = [
     "metrics_dump",
 ]
 
+os.register_at_fork(after_in_child=start_over)
 start_file()

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import atexit
 import json
+import multiprocessing
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from openhpu import events, settings
 from openhpu.hpu import _lifecycle
 from openhpu.hpu.metrics.metric import Metric
 from openhpu.hpu.metrics.registry import GLOBAL_METRICS
+from openhpu.process_end import at_process_end
 
 
 class MetricDumpFormat(Enum):
@@ -37,20 +38,25 @@ class MetricDumpTrigger(Enum):
 def metrics_dump(metric_file: str | os.PathLike[str], format: MetricDumpFormat | str = MetricDumpFormat.json) -> None:
     """Write all metrics to `metric_file`, replacing it; missing folders are made. ValueError for another format."""
     path = Path(metric_file)
-    path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
-    _MetricFile(path, MetricDumpFormat(format)).write(GLOBAL_METRICS.values(), MetricDumpTrigger.user)
+    _MetricFile(lambda: path, MetricDumpFormat(format)).write(GLOBAL_METRICS.values(), MetricDumpTrigger.user)
 
 
 class _MetricFile:
-    """A file that is complete after every write. It is made at the first one."""
+    """A file that is complete after every write. It is made at the first one, under a name that is free then."""
 
     _CLOSE = "\n]\n"
 
-    def __init__(self, path: Path, format: MetricDumpFormat) -> None:
-        self._path = path
+    def __init__(self, name: Callable[[], Path], format: MetricDumpFormat) -> None:
+        self._name = name
+        self._path: Path | None = None
         self._format = format
         self._lock = threading.Lock()
+
+    def forget(self) -> None:
+        """In a forked child: the file is its parent's, and a thread of the parent may have held the lock."""
+        self._lock = threading.Lock()
+        self._path = None
 
     def write(self, metrics: Iterable[Metric], trigger: MetricDumpTrigger) -> None:
         records = [
@@ -71,12 +77,17 @@ class _MetricFile:
 
     def _append(self, text: str, overwrite: int, opening: str) -> None:
         """Write at the end, over the last `overwrite` bytes; a new file begins with `opening`."""
-        try:
-            with self._path.open("r+", encoding="utf-8") as file:
-                file.seek(self._path.stat().st_size - overwrite)
-                file.write((",\n" if overwrite else "") + text)
-        except FileNotFoundError:
-            self._path.write_text(opening + text, encoding="utf-8")
+        if self._path is not None:
+            try:
+                with self._path.open("r+", encoding="utf-8") as file:
+                    file.seek(self._path.stat().st_size - overwrite)
+                    file.write((",\n" if overwrite else "") + text)
+                return
+            except FileNotFoundError:  # somebody has removed it
+                pass
+        with _make(self._name()) as file:
+            self._path = Path(file.name)
+            file.write(opening + text)
 
 
 def _as_text(record: dict[str, Any]) -> str:
@@ -92,9 +103,11 @@ def start_file() -> None:
     name = settings.get("PT_HPU_METRICS_FILE")
     if not name:
         return
-    path = _free_path(_with_rank(Path(name)))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    file = _MetricFile(path, MetricDumpFormat(settings.get("PT_HPU_METRICS_FILE_FORMAT")))
+    made_in = os.getpid()
+    file = _MetricFile(
+        lambda: _named(Path(name), made_in), MetricDumpFormat(settings.get("PT_HPU_METRICS_FILE_FORMAT"))
+    )
+    os.register_at_fork(after_in_child=file.forget)
 
     def write(metrics: Iterable[Metric], trigger: MetricDumpTrigger) -> None:
         if _lifecycle.is_initialized():
@@ -110,18 +123,24 @@ def start_file() -> None:
     if "mark_step" in triggers:
         events.subscribe("mark_step", lambda _: write_all(MetricDumpTrigger.mark_step))
     if "process_exit" in triggers:
-        atexit.register(write_all, MetricDumpTrigger.process_exit)
+        at_process_end(lambda: write_all(MetricDumpTrigger.process_exit))
 
 
-def _with_rank(path: Path) -> Path:
+def _named(path: Path, made_in: int) -> Path:
+    """`path` with the rank, if there is one, and in a child process (of the one that was `made_in`) with its number."""
     rank = os.environ.get("RANK") or os.environ.get("OMPI_COMM_WORLD_RANK")
-    return path.with_name(f"{path.stem}-rank{rank}{path.suffix}") if rank else path
+    child = os.getpid() != made_in or multiprocessing.parent_process() is not None
+    suffix = (f"-rank{rank}" if rank else "") + (f"-pid{os.getpid()}" if child else "")
+    return path.with_name(f"{path.stem}{suffix}{path.suffix}")
 
 
-def _free_path(path: Path) -> Path:
-    """`path`, or with .1, .2 and so on appended, the first that does not exist."""
+def _make(path: Path) -> TextIO:
+    """A new file at `path`, or with .1, .2 and so on appended: whichever does not exist."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     number, free = 0, path
-    while free.exists():
-        number += 1
-        free = path.with_name(f"{path.name}.{number}")
-    return free
+    while True:
+        try:
+            return free.open("x", encoding="utf-8")
+        except FileExistsError:
+            number += 1
+            free = path.with_name(f"{path.name}.{number}")

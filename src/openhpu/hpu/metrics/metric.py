@@ -49,6 +49,11 @@ class Metric(ABC):
         with self._lock:
             self._clear()
 
+    def forget(self) -> None:
+        """Set all numbers to zero in a forked child, where a thread of the parent may have held the lock."""
+        self._lock = threading.Lock()
+        self._clear()
+
     def start(self) -> None:
         """Count from now on. Numbers counted before are kept."""
         if not self._running:

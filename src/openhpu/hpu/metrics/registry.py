@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from openhpu import settings
+from openhpu import _C, settings
 from openhpu.hpu.metrics.kinds import CpuFallback, GraphCompilation, MemoryDefragmentation, RecipeCache
 from openhpu.hpu.metrics.metric import Metric
 
@@ -25,6 +25,13 @@ if settings.get("PT_HPU_ENABLE_CACHE_METRICS"):
 GLOBAL_METRICS: dict[str, Metric] = {cls.NAME: cls() for cls in _classes}
 for _metric in GLOBAL_METRICS.values():
     _metric.start()
+
+
+def start_over() -> None:
+    """In a forked child: what its parent did is not its own."""
+    _C.reset_counters()
+    for metric in GLOBAL_METRICS.values():
+        metric.forget()
 
 
 def metric_global(name: str) -> Metric | None:

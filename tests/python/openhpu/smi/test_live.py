@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 
 import pytest
 
@@ -139,3 +140,31 @@ def test_a_folder_that_cannot_be_written_disturbs_nobody(environment_of_smi):
         capture_output=True, text=True,
     )  # fmt: skip
     assert (process.stdout, process.stderr) == ("2.0\n", "")
+
+
+def test_hlmls_object_says_how_much_is_in_use(environment_of_smi):
+    code = """
+        import ctypes, os, sys, torch
+        from openhpu.smi import publisher
+        x = torch.zeros(32 << 20, dtype=torch.uint8, device="hpu")
+        torch.hpu.synchronize()
+        name = torch.hpu.memory._get_hlml_shared_object_name("hpu:0")
+        publisher._publisher.look()
+        if name:
+            path = "/dev/shm" + name if os.path.dirname(name) == "/" else name
+            version, when, used = memoryview(open(path, "rb").read()).cast("Q")
+            print(version, abs(when - __import__("time").time()) < 60, used == torch.hpu.memory_allocated() >= 32 << 20)
+            sys.stdout.flush()
+            print(path)
+        else:
+            print("none")
+    """
+    for variables, expected in ((environment_of_smi, "1 True True"), ({"OPENHPU_SMI_FOLDER": "off"}, "none")):
+        process = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(code)], env=environment_of_smi | variables, stdout=subprocess.PIPE,
+            text=True, check=True,
+        )  # fmt: skip
+        lines = process.stdout.splitlines()
+        assert lines[0] == expected
+        if expected != "none":
+            assert not os.path.exists(lines[1])  # it goes with its process

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <mutex>
+#include <unordered_map>
+
+namespace openhpu {
+
+// Which graphs a process has seen, as a Gaudi counts them: there a graph is compiled at its first sight and found from then
+// on. What this project's compiler makes of a graph, and when, is another matter (GraphCache).
+//
+// A step is one graph, however it ran: in parts because an operator was new, or because execution began early. Then it is
+// known by the sequence of its calls, and the same step as a whole is not new.
+class GraphSights {
+ public:
+  static GraphSights& instance();
+
+  struct Sight {
+    uint64_t id = 0;
+    bool first = false;
+  };
+  // A graph that was handed over as a whole. `program`: hash of its words; `sequence`: of its calls.
+  Sight whole(uint64_t program, uint64_t sequence);
+  // A step that was handed over in parts.
+  Sight in_parts(uint64_t sequence);
+  // A captured graph.
+  Sight captured(uint64_t program);
+
+  // So many graphs are remembered, those seen last.
+  void set_most(size_t graphs);
+  void clear();
+
+ private:
+  struct Known {
+    uint64_t id;
+    bool in_parts;  // a sequence's: no whole graph of it has been seen
+    std::list<uint64_t>::iterator recency;
+  };
+  struct Table {
+    std::unordered_map<uint64_t, Known> known;
+    std::list<uint64_t> recency;  // most recent first
+    Known* find(uint64_t key);
+    void add(uint64_t key, uint64_t id, bool in_parts, size_t most);
+    void clear();
+  };
+  Sight note(Sight sight) noexcept;
+
+  std::mutex mutex_;
+  Table programs_, sequences_;
+  size_t most_ = 100000;
+};
+
+}  // namespace openhpu

@@ -1,0 +1,39 @@
+"""The shared object in which hlml's readers find how much memory of a device a process uses.
+
+Three unsigned 64-bit numbers: the layout's version, 1; when they were written, in seconds since 1970; bytes in use.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+from pathlib import Path
+
+_VERSION = 1
+_RECORD = struct.Struct("=QQQ")
+_SHARED = Path("/dev/shm")
+
+
+def path_of(where: Path, module: int) -> Path:
+    """This process's object for a module."""
+    return where / f"hlml-openhpu-{module}-{os.getpid()}"
+
+
+def name_of(where: Path, module: int) -> str:
+    """As shm_open takes it; the path, where it lies in another folder."""
+    path = path_of(where, module)
+    return f"/{path.name}" if path.parent == _SHARED else str(path)
+
+
+def write(file: int, used: int) -> None:
+    """Replace what the object says."""
+    os.pwrite(file, _RECORD.pack(_VERSION, int(time.time()), used), 0)
+
+
+def read(path: Path) -> tuple[int, int]:
+    """When it was written, and bytes in use. OSError if there is none, ValueError for another layout."""
+    text = path.read_bytes()
+    if len(text) != _RECORD.size or (record := _RECORD.unpack(text))[0] != _VERSION:
+        raise ValueError(f"{path}: expected {_RECORD.size} bytes of version {_VERSION}")
+    return record[1], record[2]
