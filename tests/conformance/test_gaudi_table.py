@@ -21,7 +21,7 @@ def test_each_tenth_is_another(monkeypatch):
     cases = gaudi_cells.cases((gaudi_cells.EAGER,))
     found = []
     for k in range(10):
-        monkeypatch.setenv("OPENHPU_CONFORMANCE_TENTH", str(k))
+        monkeypatch.setenv("CONFORMANCE_TENTH", str(k))
         found += gaudi.tenth(cases)
     assert sorted(found) == sorted(cases)
 

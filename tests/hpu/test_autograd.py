@@ -249,3 +249,14 @@ def test_a_graph_across_both_devices():
     y.sum().backward()
     assert x.grad.tolist() == [6.0] * 3
     assert x.grad.device.type == "cpu"
+
+
+def test_gradients_keep_the_layout_of_backward_on_request(script):
+    code = """
+        import torch
+        p = torch.ones(2, 3, 4, device="hpu").permute(2, 0, 1).requires_grad_()
+        torch.autograd.backward(p * 2, torch.ones(4, 2, 3, device="hpu"))
+        print(p.grad.stride() == p.stride())
+    """
+    assert script(code).out == "True"
+    assert script(code, PT_HPU_EAGER_ENABLE_GRADIENT_VIEW_LAYOUT_OPT="1").out == "False"

@@ -20,6 +20,42 @@ def test_events_break_no_graph(compiled_graphs):
     assert len(compiled_graphs) == 1
 
 
+def test_the_current_stream_breaks_no_graph(compiled_graphs):
+    def work(x):
+        stream = torch.hpu.current_stream()
+        return x + (stream == torch.hpu.current_stream(0) == torch.hpu.current_stream("hpu"))
+
+    assert compiled(work, fullgraph=True)(torch.ones(3, device="hpu")).tolist() == [2.0] * 3
+    assert len(compiled_graphs) == 1
+
+
+NATIVE = {
+    "prims": lambda x, i: torch.ops.prims.convert_element_type(x, torch.bfloat16) + 1,
+    "indices": lambda x, i: x[i, i] * 2,
+    "assertion": lambda x, i: (torch._assert_async(x.isfinite().all(), "not finite"), x + 1)[1],
+    "8-bit floats": lambda x, i: (x.to(torch.float8_e4m3fn) * 2).to(torch.bfloat16),
+    "8-bit product": lambda x, i: torch.mm(x.to(torch.float8_e5m2), x.to(torch.float8_e5m2)).float(),
+}
+
+
+@pytest.mark.parametrize("name", NATIVE)
+def test_what_is_native_compiles_where_eager_fallbacks_are_off(name, compiled_graphs):
+    x, i = torch.rand(5, 5, device="hpu"), torch.tensor([1, 3], device="hpu")
+    f = compiled(NATIVE[name], fullgraph=True, options={"use_eager_fallback": False})
+    for _ in range(3):
+        torch.testing.assert_close(f(x, i).float(), NATIVE[name](x, i).float())
+    assert not compiled_graphs[0].layout.eager
+
+
+def test_a_compiled_assertion_fails_with_its_message():
+    f = compiled(NATIVE["assertion"], options={"use_eager_fallback": False})
+    for _ in range(2):
+        f(torch.ones(5, 5, device="hpu"), None)
+    with pytest.raises(RuntimeError, match=r"not finite"):
+        f(torch.full((5, 5), torch.inf, device="hpu"), None)
+        torch.hpu.synchronize()
+
+
 def test_the_mode_breaks_no_graph(compiled_graphs):
     import habana_frameworks.torch.core as htcore
     from habana_frameworks.torch.utils.internal import is_lazy

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from openhpu.compiler import description as graph
-from openhpu.compiler import views
+from openhpu.compiler import float8, views
 from openhpu.compiler.description import Argument, Description, NodeDescription
 from openhpu.compiler.errors import CannotCompile
 from openhpu.compiler.geometry import Geometry, contiguous_strides, same_strides
@@ -169,8 +169,8 @@ class _Writer:
             self._lines.append(f"{AT_NODE}({number})")
         for _, arg in graph.tensors(node):
             self._allocate(self._plan.slots[arg[1]])
-        targets, after, notes = self._targets(number, node, overload)
         self._wide = _Widened(node, self._name)
+        targets, after, notes = self._targets(number, node, overload)
         args = self._arguments(node, overload)
         self._lines += self._wide.before
         after = self._wide.after + after
@@ -205,7 +205,7 @@ class _Writer:
             notes.append(_shape_text(place))
             name = self._name(_short(overload))
             names.append(name)
-            if place.dtype is node.get("widened", (None,))[0]:
+            if self._wide.dtype(place.dtype) is not place.dtype:
                 after.append(f"{name} = {name}.to({place.dtype})")
             if self._hooks:
                 after.append(f"{name} = {LAID_OUT}({name}, {place.sizes}, {place.strides})")
@@ -324,7 +324,8 @@ class _Widened:
     """A call's operands in a wider dtype, where it is computed in one. `before` and `after`: lines around the call."""
 
     def __init__(self, node: NodeDescription, name: Callable[[str], str]) -> None:
-        self._from, self._to = node.get("widened", (None, None))
+        self._to: dict[Any, torch.dtype] = {} if node["op"] in float8.TAKE_FLOAT8 else dict(float8.WIDER)
+        self._to.update([node["widened"]] if "widened" in node else [])
         self._name = name
         self._written: dict[str, str] = {}
         self.before: list[str] = []
@@ -332,18 +333,19 @@ class _Widened:
 
     def dtype(self, value: Any) -> Any:
         """A dtype, or any other constant, as the call takes it."""
-        return self._to if self._to is not None and value is self._from else value
+        return self._to.get(value, value) if isinstance(value, torch.dtype) else value
 
     def operand(self, arg: Argument, text: str, written: bool) -> str:
         """A tensor as the call takes it. One that is written is a variable, whose contents are copied back."""
-        if self._to is None or arg[2] is not self._from or arg[6] & graph.WRAPPED:
+        to = self.dtype(arg[2])
+        if to is arg[2] or arg[6] & graph.WRAPPED:
             return text
         if text in self._written:
             return self._written[text]
         if not written:
-            return f"{text}.to({self._to})"
+            return f"{text}.to({to})"
         name = self._written[text] = self._name("wide")
-        self.before.append(f"{name} = {text}.to({self._to})")
+        self.before.append(f"{name} = {text}.to({to})")
         self.after.append(f"{text}.copy_({name})")
         return name
 

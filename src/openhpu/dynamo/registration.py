@@ -48,7 +48,8 @@ def keep_out() -> None:
         else:
             function._torchdynamo_disable = True  # type: ignore[attr-defined]
             skip_code(function.__code__)
-    substitute_in_graph(hpu.current_stream, skip_signature_check=True)(traced.current_stream)
+    known: Any = traced.current_stream  # gives a torch.Stream
+    substitute_in_graph(hpu.current_stream, skip_signature_check=True)(known)
     asked: Any = mode.is_lazy
     asked._dynamo_marked_constant = True
     # `mark_step` itself is traced, and does nothing then.

@@ -50,3 +50,15 @@ def test_old_names_warn(hpu):
     for name in ("hpu_set_env", "hpu_initialize", "hpu_reset_env"):
         with pytest.warns(FutureWarning, match=f"htcore.{name} is deprecated"):
             getattr(inference, name)()
+
+
+def test_half_precision_is_refused_on_gaudi_1(hpu):
+    half = torch.nn.Linear(2, 2).half()
+    for function in (inference.hpu_set_inference_env, inference.hpu_inference_initialize):
+        with (
+            settings.overridden("OPENHPU_GENERATION", "gaudi"),
+            pytest.raises(RuntimeError, match=r"float16 is not supported on Gaudi 1.*weight.*bfloat16"),
+        ):
+            function(half.eval())
+        function(half.eval())
+    inference.hpu_teardown_inference_env()
