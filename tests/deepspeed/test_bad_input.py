@@ -3,7 +3,6 @@
 import pytest
 
 from tests.deepspeed import training
-from tests.deepspeed.test_offload import libaio, offloaded, with_torch
 from tests.distributed.ranks import Job
 
 
@@ -45,13 +44,6 @@ def test_wrong_configurations(case):
 def test_a_missing_file():
     for said in training.on_hpu(message, "/nowhere/settings.json"):
         assert "/nowhere/settings.json" in said
-
-
-@pytest.mark.skipif(not libaio(), reason="libaio-dev is not installed")
-@pytest.mark.parametrize("path", [None, "/proc/nowhere"])
-def test_no_folder_for_nvme(path):
-    settings = with_torch(offloaded(3, "bf16", "nvme", "nvme", path))
-    assert all(training.on_hpu(message, settings))
 
 
 _TRAINING = """
