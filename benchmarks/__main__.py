@@ -11,6 +11,7 @@ from pathlib import Path
 
 from benchmarks import compile as compiling
 from benchmarks import (
+    deepspeed,
     deterministic,
     distributed,
     event_cost,
@@ -47,6 +48,7 @@ BENCHMARKS: dict[str, tuple[Callable[[int], list[Table]], int]] = {
     "machines": (machines.machines, 10),
     "distributed": (distributed.distributed, 11),
     "lightning": (lightning.lightning, 10),
+    "deepspeed": (deepspeed.deepspeed, 9),
     "memory": (memory.memory, 15),
     "parameters": (parameters.parameters, 15),
     "events": (event_cost.event_cost, 25),

@@ -36,7 +36,7 @@ _KINDS = (Kind("CPU, Gloo", "cpu"), Kind("hpu, eager", "hpu"), Kind("hpu, lazy",
 class Peer:
     """The ranks of one kind. Use with `with`."""
 
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: Kind, module: str = "benchmarks.distributed_probe", **variables: str) -> None:
         self.kind = kind
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
@@ -45,8 +45,8 @@ class Peer:
         sizes = {"WORLD_SIZE": str(_RANKS), "LOCAL_WORLD_SIZE": str(_RANKS)}
         self._ranks = [
             TimedChild(
-                "benchmarks.distributed_probe", [kind.device], lazy=kind.lazy,
-                environment={**shared, **sizes, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+                module, [kind.device], lazy=kind.lazy,
+                environment={**shared, **sizes, **variables, "RANK": str(rank), "LOCAL_RANK": str(rank)},
             )
             for rank in range(_RANKS)
         ]  # fmt: skip

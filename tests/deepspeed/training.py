@@ -132,6 +132,7 @@ def deepspeed_alone() -> Iterator[Any]:
         for name in _STATEFUL:
             _KEPT[name] = _values(importlib.import_module(name))
     try:
+        deepspeed.init_distributed()
         yield deepspeed
     finally:
         for name, values in _KEPT.items():

@@ -29,6 +29,7 @@ PATIENCE_S = float(os.environ.get("RANKS_PATIENCE_S", "180"))
 GROUP = "cpu:gloo,hpu:hccl"
 
 Launcher = Callable[[int, int, int], dict[str, str]]
+_MOST = 6  # processes at a time
 _pools: dict[tuple[int, tuple[tuple[str, str], ...]], Pool] = {}
 
 
@@ -217,9 +218,9 @@ def _module(function: Callable[..., Any]) -> str:
 def _pool(size: int, variables: tuple[tuple[str, str], ...]) -> Pool:
     pool = _pools.get((size, variables))
     if pool is None:
-        # There are few cores: only one number of processes at a time.
+        # Those that wait do nothing, but they need memory.
         for other in list(_pools.values()):
-            if other.size != size:
+            if size + sum(kept.size for kept in _pools.values()) > _MOST:
                 other.end()
         pool = _pools[size, variables] = Pool(size, variables)
     return pool

@@ -1,0 +1,163 @@
+"""Checkpoints: resumed, put together, made universal, and loaded by other numbers of ranks and other stages."""
+
+import json
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from tests.deepspeed import training
+
+
+def save(settings, folder, before=3, after=3):
+    """Losses after a checkpoint, and the weights that it holds."""
+    with training.deepspeed_alone() as deepspeed:
+        net = training.model()
+        engine, *_ = deepspeed.initialize(model=net, model_parameters=net.parameters(), config=settings)
+        training.steps(engine, before)
+        engine.save_checkpoint(folder, tag="here", client_state={"note": "a text"})
+        weights = full_weights(deepspeed, engine)
+        losses = training.steps(engine, after, seed=1)
+        engine.destroy()
+        return losses, weights
+
+
+def load(settings, folder, after=3, **how):
+    """Losses after a checkpoint was loaded, what the client stored, and the weights."""
+    with training.deepspeed_alone() as deepspeed:
+        net = training.model(seed=7)
+        engine, *_ = deepspeed.initialize(model=net, model_parameters=net.parameters(), config=settings)
+        path, client = engine.load_checkpoint(folder, **how)
+        assert path is not None
+        weights = full_weights(deepspeed, engine)
+        losses = training.steps(engine, after, seed=1)
+        engine.destroy()
+        return losses, client.get("note"), weights
+
+
+def full_weights(deepspeed, engine):
+    """All weights, as lists, in float32."""
+    found = {}
+    for name, parameter in engine.module.named_parameters():
+        with deepspeed.zero.GatheredParameters(parameter, enabled=hasattr(parameter, "ds_id")):
+            found[name] = parameter.detach().float().cpu().tolist()
+    return found
+
+
+def close(found, expected, rtol=1e-5):
+    assert found.keys() == expected.keys()
+    for name, values in expected.items():
+        torch.testing.assert_close(torch.tensor(found[name]), torch.tensor(values), rtol=rtol, atol=1e-6)
+
+
+def put_together(folder):
+    """What DeepSpeed's script makes of a checkpoint."""
+    from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
+
+    state = get_fp32_state_dict_from_zero_checkpoint(folder, "here")
+    return {name: tensor.float().tolist() for name, tensor in state.items()}
+
+
+def make_universal(folder):
+    """In one of the ranks."""
+    import argparse
+
+    from deepspeed.checkpoint import ds_to_universal
+
+    if dist.get_rank() > 0:
+        return
+    ds_to_universal.main(
+        argparse.Namespace(
+            input_folder=f"{folder}/here", output_folder=f"{folder}/universal", num_extract_workers=1,
+            num_merge_workers=1, keep_temp_folder=False, strict=True, inject_missing_state=True,
+        )
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+def test_resumed(tmp_path, stage, precision):
+    settings = training.config(stage, precision)
+    saved = training.on_hpu(save, settings, str(tmp_path))
+    loaded = training.on_hpu(load, settings, str(tmp_path))
+    for (losses, weights), (again, note, read) in zip(saved, loaded, strict=True):
+        assert again == pytest.approx(losses, rel=1e-6)
+        assert note == "a text"
+        close(read, weights)
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_put_together(tmp_path, stage):
+    saved = training.on_hpu(save, training.config(stage), str(tmp_path))
+    for found in training.on_hpu(put_together, str(tmp_path)):
+        close(found, saved[0][1])
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_the_cpu_reads_what_hpu_wrote(tmp_path, stage):
+    settings = training.config(stage)
+    settings["optimizer"]["params"]["torch_adam"] = True
+    saved = training.on_hpu(save, settings, str(tmp_path))
+    for (losses, weights), (again, _, read) in zip(saved, training.on_cpu(load, settings, str(tmp_path)), strict=True):
+        assert again == pytest.approx(losses, rel=1e-4)
+        close(read, weights)
+
+
+@pytest.mark.parametrize(("stage", "other"), [(1, 2), (2, 1), (3, 3), (1, 3)])
+def test_universal_to_another_number_of_ranks(tmp_path, stage, other):
+    """Weights and optimizer state of two ranks go on in one."""
+    saved = training.on_hpu(save, training.config(stage), str(tmp_path))
+    training.on_hpu(make_universal, str(tmp_path))
+    settings = training.config(other, checkpoint={"load_universal": True})
+    (loaded,) = training.on_hpu(load, settings, str(tmp_path), tag="universal", size=1)
+    close(loaded[2], saved[0][1])
+    assert loaded[0] == pytest.approx(saved[0][0], rel=0.05)
+
+
+def resumed_wrongly(settings, folder):
+    """The error of loading, and whether the files are as they were."""
+    with training.deepspeed_alone() as deepspeed:
+        net = training.model(seed=7)
+        engine, *_ = deepspeed.initialize(model=net, model_parameters=net.parameters(), config=settings)
+        try:
+            engine.load_checkpoint(folder)
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+        finally:
+            engine.destroy()
+        return ""
+
+
+def files(folder):
+    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@pytest.mark.parametrize(("stage", "other"), [(2, 3), (3, 2), (1, 0), (0, 1)])
+def test_another_stage_is_an_error(tmp_path, stage, other):
+    training.on_hpu(save, training.config(stage), str(tmp_path))
+    before = files(tmp_path)
+    assert all(training.on_hpu(resumed_wrongly, training.config(other), str(tmp_path)))
+    assert files(tmp_path) == before
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "missing"])
+@pytest.mark.parametrize("stage", [1, 3])
+def test_a_damaged_shard_is_an_error(tmp_path, stage, damage):
+    training.on_hpu(save, training.config(stage), str(tmp_path))
+    shard = next(iter(sorted((tmp_path / "here").glob("*zero_pp_rank_1*optim_states.pt"))))
+    if damage == "missing":
+        shard.unlink()
+    else:
+        shard.write_bytes(shard.read_bytes()[: 1000 if damage == "cut" else 0])
+    before = files(tmp_path)
+    with pytest.raises(AssertionError, match=r"rank 1: Traceback"):
+        training.on_hpu(load, training.config(stage), str(tmp_path))
+    assert files(tmp_path) == before
+
+
+def test_json_settings_are_the_same(tmp_path):
+    """A configuration in a file."""
+    settings = training.config(2)
+    path = tmp_path / "settings.json"
+    path.write_text(json.dumps(settings))
+    assert training.on_hpu(training.train, str(path), 2) == training.on_hpu(training.train, settings, 2)

@@ -1,0 +1,42 @@
+"""DeepSpeed's own launcher starts ranks, each with a module of its own."""
+
+import os
+import sys
+from pathlib import Path
+
+from tests.processes import clean_environment, run_file
+
+ROOT = Path(__file__).parents[2]
+
+_SCRIPT = """
+import argparse, os, sys, torch, deepspeed
+import deepspeed.comm as dist
+parser = argparse.ArgumentParser()
+parser.add_argument("--local_rank", type=int, default=-1)
+deepspeed.add_config_arguments(parser)
+args = parser.parse_args()
+deepspeed.init_distributed()
+net = torch.nn.Linear(4, 4)
+settings = {"train_micro_batch_size_per_gpu": 1, "optimizer": {"type": "SGD", "params": {"lr": 0.1}},
+            "zero_allow_untested_optimizer": True, "zero_optimization": {"stage": 2}}
+engine, *_ = deepspeed.initialize(args=args, model=net, model_parameters=net.parameters(), config=settings)
+loss = engine(torch.ones(1, 4, device=engine.device)).square().mean()
+engine.backward(loss)
+engine.step()
+print("rank", dist.get_rank(), "of", dist.get_world_size(), engine.device, os.environ["LOCAL_RANK"], flush=True)
+"""
+
+
+def test_two_ranks(tmp_path):
+    (tmp_path / "train.py").write_text(_SCRIPT)
+    start = f"""
+        import sys
+        from deepspeed.launcher.runner import main
+        main(["--num_gpus", "2", "--master_port", "0", r"{tmp_path}/train.py"])
+    """
+    paths = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(ROOT / "src"))))
+    environment = clean_environment(tmp_path) | {"PYTHONPATH": paths, "DS_ACCELERATOR": "hpu"}
+    environment["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), environment["PATH"]))
+    result = run_file(start, tmp_path, environment, fails=False)
+    for rank in range(2):
+        assert f"rank {rank} of 2 hpu:0 {rank}" in result.out

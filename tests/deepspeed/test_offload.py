@@ -1,0 +1,96 @@
+"""What is kept in host memory or in files changes no number: optimizer, parameters, ZeRO-Infinity."""
+
+import functools
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+
+import pytest
+
+from tests.deepspeed import training
+
+TOLERANCE = {"fp32": 1e-4, "bf16": 1e-2}
+
+
+@functools.cache
+def libaio():
+    """Whether a program that calls libaio can be compiled, as CFLAGS and LDFLAGS say where it lies."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = f"{folder}/a.c"
+        with open(source, "w") as file:
+            file.write("#include <libaio.h>\nint main(void) { io_context_t c = 0; return io_setup(1, &c); }\n")
+        flags = [*os.environ.get("CFLAGS", "").split(), source, "-o", f"{folder}/a"]
+        flags += [*os.environ.get("LDFLAGS", "").split(), "-laio"]
+        return subprocess.run([shutil.which("cc") or "gcc", *flags], capture_output=True).returncode == 0
+
+
+def offloaded(stage, precision="fp32", optimizer=None, parameters=None, folder=None, **more):
+    settings = training.config(stage, precision, **more)
+    zero = settings["zero_optimization"]
+    path = {"nvme_path": folder} if folder else {}
+    if optimizer:
+        zero["offload_optimizer"] = {"device": optimizer, "pin_memory": True} | path
+    if parameters:
+        zero["offload_param"] = {"device": parameters, "pin_memory": True} | path
+    settings["zero_force_ds_cpu_optimizer"] = False
+    return settings
+
+
+def with_torch(settings):
+    copied = json.loads(json.dumps(settings))
+    copied["optimizer"]["params"]["torch_adam"] = True
+    return copied
+
+
+@functools.cache
+def reference(stage, precision):
+    return training.on_cpu(training.train, with_torch(training.config(stage, precision)))
+
+
+def same_as_cpu(settings, stage, precision):
+    found = training.on_hpu(training.train, settings)
+    for mine, theirs in zip(found, reference(stage, precision), strict=True):
+        assert mine == pytest.approx(theirs, rel=TOLERANCE[precision])
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize(("stage", "parameters"), [(1, None), (2, None), (3, None), (3, "cpu")])
+def test_in_host_memory(stage, parameters, precision):
+    same_as_cpu(with_torch(offloaded(stage, precision, "cpu", parameters)), stage, precision)
+
+
+def test_parameters_alone():
+    same_as_cpu(with_torch(offloaded(3, "fp32", None, "cpu")), 3, "fp32")
+
+
+@pytest.mark.skipif(not libaio(), reason="libaio-dev is not installed")
+@pytest.mark.parametrize(("optimizer", "parameters"), [("nvme", None), ("nvme", "nvme"), ("cpu", "nvme")])
+def test_in_files(tmp_path, optimizer, parameters):
+    settings = with_torch(offloaded(3, "bf16", optimizer, parameters, str(tmp_path)))
+    settings["aio"] = {"block_size": 4096, "queue_depth": 4, "single_submit": False, "overlap_events": True}
+    settings["zero_optimization"]["sub_group_size"] = 10000
+    same_as_cpu(settings, 3, "bf16")
+    assert any(path.is_file() for path in tmp_path.rglob("*"))
+
+
+def load_without_libaio():
+    """What is said where no compiler finds libaio."""
+    with training.deepspeed_alone():
+        from deepspeed.ops.op_builder import AsyncIOBuilder
+
+        os.environ["CPATH"] = os.environ["LIBRARY_PATH"] = "/nowhere"
+        builder = AsyncIOBuilder()
+        builder.has_function = lambda *args, **kwargs: False
+        try:
+            builder.load()
+        except RuntimeError as error:
+            return str(error)
+    return ""
+
+
+def test_missing_libaio_is_named():
+    (said,) = training.on_hpu(load_without_libaio, size=1)
+    assert "libaio-dev" in said
+    assert "CFLAGS" in said
