@@ -65,9 +65,7 @@ def made(name):
     elif name == "neox":
         config = hf.GPTNeoXConfig(**sizes, **tokens, intermediate_size=256, max_position_embeddings=64)
     elif name == "gpt2":
-        config = hf.GPT2Config(
-            vocab_size=WORDS, n_embd=32, n_layer=2, n_head=4, n_positions=64, use_cache=False, **tokens
-        )
+        config = hf.GPT2Config(vocab_size=WORDS, n_embd=32, n_layer=2, n_head=4, n_positions=64, use_cache=False)
     elif name == "bert":
         config = hf.BertConfig(**sizes, intermediate_size=256, max_position_embeddings=64, pad_token_id=0)
         return hf.BertForMaskedLM(config).eval()
@@ -114,6 +112,45 @@ def inferred(name, graphs=False, policy=None, **arguments):
         parted = sum(type(layer).__name__.startswith(("Linear", "LmHead", "fused")) and type(layer) is not nn.Linear
                      for layer in engine.module.modules())  # fmt: skip
         return found[-1].tolist(), parted, openhpu.counters()["graph_replays"] - before
+
+
+def generated(**arguments):
+    """What each rank's engine writes, greedily."""
+    with training.deepspeed_alone() as deepspeed:
+        deepspeed.InferenceEngine.inference_mp_group = None
+        engine = deepspeed.init_inference(made("llama"), dtype=torch.float, **arguments)
+        return engine.generate(numbers().to("hpu"), max_new_tokens=8, do_sample=False).tolist()
+
+
+def compiled(**arguments):
+    """What each rank's engine computes after `compile`, whose backend is hpu's."""
+    with training.deepspeed_alone() as deepspeed:
+        deepspeed.InferenceEngine.inference_mp_group = None
+        engine = deepspeed.init_inference(made("own"), injection_policy=policies()["own"], **arguments)
+        engine.compile()
+        assert engine.is_compiled
+        return [scores(engine, numbers(seed=seed).to("hpu")).tolist() for seed in (1, 2, 3)][-1]
+
+
+def timed(**arguments):
+    """How long the engine says that each call took."""
+    with training.deepspeed_alone() as deepspeed:
+        engine = deepspeed.init_inference(made("own"), dtype=torch.float, **arguments)
+        engine.profile_model_time()
+        for _ in range(2):
+            scores(engine, numbers().to("hpu"))
+        return engine.model_times()
+
+
+def refused(**arguments):
+    """The error of init_inference."""
+    with training.deepspeed_alone() as deepspeed:
+        deepspeed.InferenceEngine.inference_mp_group = None
+        if "injection_policy" in arguments:
+            arguments["injection_policy"] = {Block: arguments["injection_policy"]}
+        with pytest.raises(Exception) as error:
+            deepspeed.init_inference(made("own"), **arguments)
+        return f"{error.type.__name__}: {error.value}"
 
 
 def policies():
@@ -174,13 +211,11 @@ def test_parted_by_a_policy(name):
     check_parted(name, 2, 12, name)
 
 
-@pytest.mark.parametrize("graphs", [False, True])
-def test_injected_kernels(graphs):
-    for found, _, replays in on_hpu(
-        inferred, "gpt2", graphs=graphs, dtype=torch.float, tensor_parallel={"tp_size": 2},
-        replace_with_kernel_inject=True, max_out_tokens=64, return_tuple=False,
+def test_injected_kernels():
+    for found, _, _ in on_hpu(
+        inferred, "gpt2", dtype=torch.float, tensor_parallel={"tp_size": 2}, replace_with_kernel_inject=True,
+        max_out_tokens=64, return_tuple=False,
     ):  # fmt: skip
-        assert bool(replays) == graphs
         close(found, expected("gpt2"))
 
 
@@ -192,6 +227,34 @@ def test_in_graphs(name, policy, mode):
     ):
         assert parted and replays == 3
         close(found, expected(name))
+
+
+def test_generation():
+    plain = made("llama").generate(numbers(), max_new_tokens=8, do_sample=False)
+    for found in on_hpu(generated, tensor_parallel={"tp_size": 2}):
+        assert found == plain.tolist()
+
+
+def test_compiled():
+    for found in on_hpu(compiled, dtype=torch.float, tensor_parallel={"tp_size": 2}):
+        close(found, expected("own"))
+
+
+def test_times():
+    (times,) = on_hpu(timed, size=1)
+    assert len(times) == 2 and all(time > 0 for time in times)
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    ({"dtype": torch.int8}, "ValueError: Data type torch.int8 is not supported by hpu"),
+    ({"dtype": torch.float, "injection_policy": (".nowhere",)}, "ValueError: Injection policy layer'.nowhere'"),
+    ({"dtype": torch.float, "config": {"dtype": "half"}}, "ValueError: Conflicting argument 'dtype'"),
+    ({"dtypes": torch.float}, "ValidationError: 1 validation error"),
+    ({"dtype": torch.float, "tensor_parallel": {"tp_size": 4}}, "ValueError: "),  # of two ranks
+])  # fmt: skip
+def test_wrong_arguments(arguments, message):
+    for error in on_hpu(refused, **arguments):
+        assert message in error
 
 
 @pytest.mark.parametrize(("name", "policy"), [("llama", None), ("opt", None), ("own", "own"), ("bert", "bert")])

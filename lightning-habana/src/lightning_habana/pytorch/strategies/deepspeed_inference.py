@@ -67,7 +67,8 @@ class HPUDeepSpeedInference:
             config[name] = value
         config.setdefault("dtype", this.precision_plugin._desired_dtype)
         size = self._tensor_parallel_size()
-        if size > 1:
+        # DeepSpeed 0.16 parts layers by a policy in a group only, be it one of one.
+        if size > 1 or "injection_policy" in config or "injection_dict" in config:
             if self._groups is None or self._groups.size != size:
                 self._groups = Groups(size)
             config.pop("tp", None)
