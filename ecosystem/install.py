@@ -44,7 +44,8 @@ def install(name: str, lane: Lane, folder: Path) -> tuple[Path | None, Path]:
     site, tests = None, ROOT / "ecosystem" / name.replace("-", "_").replace(".", "_")
     requirements = REQUIREMENTS / f"{name}.txt"
     if lane.packages:
-        site, done = folder / "site", folder / "installed.txt"
+        # Named as in an environment: dill, by which datasets takes fingerprints, copies modules that lie elsewhere.
+        site, done = folder / "site-packages", folder / "installed.txt"
         if not done.exists() or done.read_text() != requirements.read_text():
             _pip(
                 name, f"the {len(requirements.read_text().splitlines())} packages of {requirements.relative_to(ROOT)}",
