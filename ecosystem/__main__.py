@@ -58,11 +58,12 @@ class Tests:
         report.unlink(missing_ok=True)
         left_out = [f"not {part}" for part in self.lane.left_out]
         chosen = " and ".join([*([f"({one.only})"] if one.only else []), *left_out])
+        files = () if any(".py" in argument for argument in self.arguments) else one.tests
         cache = self.folder / f"cache{number}"
         command = [
             sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", str(self.tests), "--tb=short",
             "-o", f"cache_dir={cache}", "-o", "faulthandler_timeout=300", f"--junit-xml={report}",
-            *(["-k", chosen] if chosen else []), *one.tests, *self.arguments, *more,
+            *(["-k", chosen] if chosen else []), *files, *self.arguments, *more,
         ]  # fmt: skip
         try:
             ended = subprocess.run(
