@@ -21,6 +21,8 @@ class Lane(NamedTuple):
     runs: tuple[Run, ...]
     packages: tuple[str, ...] = ()  # what `python -m ecosystem lock` finds versions and hashes for
     source: str = ""  # the package whose source distribution has the tests; otherwise a folder here
+    folder: str = ""  # this project's own tests: they keep its configuration of pytest
+    beside: str = ""  # a folder of packages in the environment that goes before it
     left_out: dict[str, str] = {}  # noqa: RUF012  # part of a test's name, why
     expected: dict[str, str] = {}  # noqa: RUF012  # part of a failing test's name, or of its message, why
     on_cpu: dict[str, str] = {}  # noqa: RUF012  # environment in which what failed is run again on the CPU
@@ -35,6 +37,7 @@ _NODES = {"OPENHPU_COMPILE": "off"}
 _COMPILED = {"OPENHPU_COMPILE": "sync"}
 _HUB = "downloads from a model hub"
 _NOT_SHIPPED = "reads files that the source distribution does not ship (examples/, tests/test_configs/)"
+_FOUR = {"OPENHPU_DEVICE_COUNT": "4", "OMP_NUM_THREADS": "1"}
 _DDP = {"BACKEND": "hccl", "OPENHPU_DEVICE_COUNT": "4", "OMP_NUM_THREADS": "1"}
 
 LANES: dict[str, Lane] = {
@@ -158,5 +161,24 @@ LANES: dict[str, Lane] = {
         runs=(Run("eager", (".",), EAGER), Run("lazy", (".",), LAZY | _NODES)),
         packages=("bitsandbytes==0.50.2", "transformers==5.23.0", "accelerate==1.15.0"),
         expected={"HPU backend only supports quant_type 'nf4'": "bitsandbytes has no kernel for fp4 on hpu, and says so"},
+    ),
+    "lightning-2.5": Lane(
+        title="Lightning 2.5.5, the last that knows hpu by itself: this project's tests of lightning_habana",
+        runs=(Run("eager", (".",), EAGER), Run("lazy", (".",), LAZY | _NODES)),
+        folder="tests/lightning",
+    ),
+    "lightning-2.6": Lane(
+        title="Lightning 2.6.6: this project's tests of lightning_habana",
+        runs=(Run("eager", (".",), EAGER), Run("lazy", (".",), LAZY | _NODES)),
+        folder="tests/lightning",
+        beside="lightning-next",
+    ),
+    "torch-tests": Lane(
+        title="PyTorch's own test tools on hpu: modules, losses, optimizers, FSDP, DTensor, checkpoints",
+        runs=(
+            Run("one process, eager", ("test_common_nn.py", "test_optimizers.py"), EAGER),
+            Run("4 ranks, eager", ("test_fsdp.py", "test_dtensor.py", "test_state_dict.py"), EAGER | _FOUR),
+        ),
+        expected={},
     ),
 }  # fmt: skip

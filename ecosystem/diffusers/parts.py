@@ -123,7 +123,7 @@ MODELS: dict[str, tuple[str, Arguments, Callable[[], Arguments]]] = {
 SCHEDULERS = (
     "DDPMScheduler", "DDIMScheduler", "PNDMScheduler", "LMSDiscreteScheduler", "EulerDiscreteScheduler",
     "EulerAncestralDiscreteScheduler", "HeunDiscreteScheduler", "DPMSolverMultistepScheduler",
-    "DPMSolverSinglestepScheduler", "DPMSolverSDEScheduler", "KDPM2DiscreteScheduler", "UniPCMultistepScheduler",
+    "DPMSolverSinglestepScheduler", "KDPM2DiscreteScheduler", "UniPCMultistepScheduler",
     "DEISMultistepScheduler", "SASolverScheduler", "LCMScheduler", "FlowMatchEulerDiscreteScheduler",
     "FlowMatchHeunDiscreteScheduler", "EDMEulerScheduler", "EDMDPMSolverMultistepScheduler", "TCDScheduler",
     "DDIMInverseScheduler", "IPNDMScheduler",

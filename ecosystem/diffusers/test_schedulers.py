@@ -26,8 +26,6 @@ def denoised(name, device, steps=6):
 
 @pytest.mark.parametrize("name", SCHEDULERS)
 def test_steps(name):
-    if name == "DPMSolverSDEScheduler":
-        pytest.importorskip("torchsde")
     found = denoised(name, "hpu")
     assert found.device.type == "hpu"
     assert_close(found.cpu(), denoised(name, "cpu"), rtol=1e-3, atol=1e-4)

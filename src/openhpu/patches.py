@@ -196,15 +196,16 @@ def _storage_addresses() -> None:
     def with_memory(name: str) -> None:
         original = getattr(storage, name)
 
-        def method(self: torch.UntypedStorage, *args: Any) -> Any:
-            if self.device.type == "hpu":
-                _C.require_storage(self)
-            return original(self, *args)
+        def method(self: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
+            for one in (self, *args, *kwargs.values()):  # and what is copied from
+                if isinstance(one, torch.UntypedStorage) and one.device.type == "hpu":
+                    _C.require_storage(one)
+            return original(self, *args, **kwargs)
 
         method.__name__, method.__doc__ = name, original.__doc__
         setattr(storage, name, method)
 
-    for name in ("data_ptr", "resize_", "_write_file"):
+    for name in ("data_ptr", "resize_", "_write_file", "copy_", "fill_"):
         with_memory(name)
 
 
