@@ -140,7 +140,7 @@ LANES: dict[str, Lane] = {
             "sentence-transformers==6.2.0", "transformers==5.23.0", "accelerate==1.15.0", "datasets", "pyarrow<24",
         ),
         expected={
-            "aten::item is not supported during HPU Graph capturing": "encode() wraps the model in an HPU graph, during "
+            "aten::item is not supported during HPU Graph capturing": "encode() wraps the model in an HPU graph, in "
             "whose capture transformers' masks read a value: wrap_in_hpu_graph is to run the module instead",
         },
     ),
@@ -159,7 +159,7 @@ LANES: dict[str, Lane] = {
         title="bitsandbytes: quantised layers and optimizers against the CPU",
         runs=(Run("eager", (".",), EAGER), Run("lazy", (".",), LAZY | _NODES)),
         packages=("bitsandbytes==0.50.2", "transformers==5.23.0", "accelerate==1.15.0"),
-        expected={"HPU backend only supports quant_type 'nf4'": "bitsandbytes has no kernel for fp4 on hpu, and says so"},
+        expected={"HPU backend only supports quant_type 'nf4'": "bitsandbytes has none of fp4 on hpu, and says so"},
     ),
     "lightning-2.5": Lane(
         title="Lightning 2.5.5, the last that knows hpu by itself: this project's tests of lightning_habana",

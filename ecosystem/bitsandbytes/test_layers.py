@@ -98,10 +98,8 @@ def test_a_model_of_transformers(kind, tmp_path):
     )
     model = transformers.LlamaForCausalLM(config).eval()
     model.save_pretrained(tmp_path)
-    quantised = transformers.BitsAndBytesConfig(
-        **({"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_compute_dtype": torch.float32} if kind == "4 bits"
-           else {"load_in_8bit": True})
-    )  # fmt: skip
+    four = {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_compute_dtype": torch.float32}
+    quantised = transformers.BitsAndBytesConfig(**(four if kind == "4 bits" else {"load_in_8bit": True}))
     loaded = transformers.LlamaForCausalLM.from_pretrained(
         tmp_path, quantization_config=quantised, device_map="hpu"
     ).eval()

@@ -45,7 +45,7 @@ def to_hpu(given, type_map=None):
 common_nn = translated()
 
 
-class Case(common_nn.NNTestCase):
+class Case(common_nn.NNTestCase):  # type: ignore[name-defined]
     """How a module is called, as the database wants it to be."""
 
     def runTest(self):
