@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 from ecosystem import page
-from ecosystem.install import ROOT, TORCHVISION, LackingError, install, lock
+from ecosystem.install import ENVIRONMENT, ROOT, TORCHVISION, LackingError, install, lock
 from ecosystem.lanes import LANES, Lane, Run
 from tests.vision import empty_libraries
 
@@ -26,12 +26,13 @@ TIMEOUT_S = 1800  # of one pytest process
 
 def environment_of(lane: Lane, folder: Path, site: Path | None) -> dict[str, str]:
     """The environment of a lane's processes."""
-    paths = [str(path) for path in (site, lane.torchvision and TORCHVISION, ROOT, ROOT / "src") if path]
+    beside = lane.beside and ENVIRONMENT / lane.beside
+    paths = [str(path) for path in (site, lane.torchvision and TORCHVISION, beside, ROOT, ROOT / "src") if path]
     commands = [str(path) for path in (site and site / "bin", Path(sys.executable).parent) if path]
     environment = {
         **os.environ, "PYTHONPATH": os.pathsep.join(paths), "OPENHPU_MODULE_LOCKS": "0", "HF_HUB_OFFLINE": "1",
         "HF_HOME": str(folder / "hub"), "PATH": os.pathsep.join([*commands, os.environ["PATH"]]),
-        "PYTHONWARNINGS": "ignore", "CI": "true", "TOKENIZERS_PARALLELISM": "false",
+        "CI": "true", "TOKENIZERS_PARALLELISM": "false", **({} if lane.folder else {"PYTHONWARNINGS": "ignore"}),
     }  # fmt: skip
     if lane.torchvision:
         libraries = folder.parent / "empty-libraries"
@@ -58,11 +59,13 @@ class Tests:
         report.unlink(missing_ok=True)
         left_out = [f"not {part}" for part in self.lane.left_out]
         chosen = " and ".join([*([f"({one.only})"] if one.only else []), *left_out])
+        files = () if any(".py" in argument for argument in self.arguments) else one.tests
         cache = self.folder / f"cache{number}"
+        configuration = ROOT / "pyproject.toml" if self.lane.folder else os.devnull
         command = [
-            sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", str(self.tests), "--tb=short",
+            sys.executable, "-m", "pytest", "-q", "-c", str(configuration), "--rootdir", str(self.tests), "--tb=short",
             "-o", f"cache_dir={cache}", "-o", "faulthandler_timeout=300", f"--junit-xml={report}",
-            *(["-k", chosen] if chosen else []), *one.tests, *self.arguments, *more,
+            *(["-k", chosen] if chosen else []), *files, *self.arguments, *more,
         ]  # fmt: skip
         try:
             ended = subprocess.run(

@@ -13,7 +13,8 @@ from ecosystem.lanes import LANES, Lane
 
 ROOT = Path(__file__).resolve().parents[1]
 REQUIREMENTS = ROOT / "ecosystem" / "requirements"
-TORCHVISION = ROOT / ".venv" / "torchvision"  # PyPI's build for CUDA, as `make test` installs it
+ENVIRONMENT = ROOT / ".venv"
+TORCHVISION = ENVIRONMENT / "torchvision"  # PyPI's build for CUDA, as `make test` installs it
 # Ours, and what PyTorch's exact version brings: never taken from elsewhere.
 KEPT = {"torch", "torchvision", "numpy", "setuptools", "sympy", "networkx", "mpmath", "jinja2", "markupsafe"}
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "-qq")
@@ -44,7 +45,8 @@ def install(name: str, lane: Lane, folder: Path) -> tuple[Path | None, Path]:
     site, tests = None, ROOT / "ecosystem" / name.replace("-", "_").replace(".", "_")
     requirements = REQUIREMENTS / f"{name}.txt"
     if lane.packages:
-        site, done = folder / "site", folder / "installed.txt"
+        # Named as in an environment: dill, by which datasets takes fingerprints, copies modules that lie elsewhere.
+        site, done = folder / "site-packages", folder / "installed.txt"
         if not done.exists() or done.read_text() != requirements.read_text():
             _pip(
                 name, f"the {len(requirements.read_text().splitlines())} packages of {requirements.relative_to(ROOT)}",
@@ -61,6 +63,10 @@ def install(name: str, lane: Lane, folder: Path) -> tuple[Path | None, Path]:
             )  # fmt: skip
             with tarfile.open(next(folder.glob(f"{lane.source.replace('-', '[-_]')}*.tar.gz"))) as archive:
                 archive.extractall(folder, filter="data")
+    if lane.folder:
+        tests = ROOT / lane.folder
+    if lane.beside and not (ENVIRONMENT / lane.beside).exists():
+        raise LackingError(f"the lane {name} lacks .venv/{lane.beside}; `make .venv/{lane.beside}` installs it")
     if lane.torchvision and not TORCHVISION.exists():
         raise LackingError(f"the lane {name} lacks torchvision; `make .venv/torchvision` installs it")
     return site, tests

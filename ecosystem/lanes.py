@@ -21,6 +21,8 @@ class Lane(NamedTuple):
     runs: tuple[Run, ...]
     packages: tuple[str, ...] = ()  # what `python -m ecosystem lock` finds versions and hashes for
     source: str = ""  # the package whose source distribution has the tests; otherwise a folder here
+    folder: str = ""  # this project's own tests: they keep its configuration of pytest
+    beside: str = ""  # a folder of packages in the environment that goes before it
     left_out: dict[str, str] = {}  # noqa: RUF012  # part of a test's name, why
     expected: dict[str, str] = {}  # noqa: RUF012  # part of a failing test's name, or of its message, why
     on_cpu: dict[str, str] = {}  # noqa: RUF012  # environment in which what failed is run again on the CPU
@@ -96,8 +98,6 @@ LANES: dict[str, Lane] = {
         expected={
             "test_configs": _NOT_SHIPPED,
             "huggingface.co": _HUB,
-            "MonthDayNano": "datasets pickles a type of pyarrow's that can't be, on the CPU too",
-            "scripts/test_script.py": "stops where datasets pickles that type, on the CPU too",
         },
     ),
     "transformers": Lane(
@@ -152,6 +152,10 @@ LANES: dict[str, Lane] = {
         packages=(
             "sentence-transformers==6.2.0", "transformers==5.23.0", "accelerate==1.15.0", "datasets", "pyarrow<24",
         ),
+        expected={
+            "aten::item is not supported during HPU Graph capturing": "encode() wraps the model in an HPU graph, in "
+            "whose capture transformers' masks read a value: wrap_in_hpu_graph is to run the module instead",
+        },
     ),
     "torchmetrics": Lane(
         title="torchmetrics: metrics against the CPU",
@@ -168,5 +172,24 @@ LANES: dict[str, Lane] = {
         title="bitsandbytes: quantised layers and optimizers against the CPU",
         runs=(Run("eager", (".",), EAGER), Run("lazy", (".",), LAZY | _NODES)),
         packages=("bitsandbytes==0.50.2", "transformers==5.23.0", "accelerate==1.15.0"),
+        expected={"HPU backend only supports quant_type 'nf4'": "bitsandbytes has none of fp4 on hpu, and says so"},
+    ),
+    "lightning-2.5": Lane(
+        title="Lightning 2.5.5, the last that knows hpu by itself: this project's tests of lightning_habana",
+        runs=(Run("eager", (".",), EAGER), Run("lazy", (".",), LAZY | _NODES)),
+        folder="tests/lightning",
+    ),
+    "lightning-2.6": Lane(
+        title="Lightning 2.6.6: this project's tests of lightning_habana",
+        runs=(Run("eager", (".",), EAGER), Run("lazy", (".",), LAZY | _NODES)),
+        folder="tests/lightning",
+        beside="lightning-next",
+    ),
+    "torch-tests": Lane(
+        title="PyTorch's own database of modules and losses, with hpu in cuda's place",
+        runs=(
+            Run("modules and losses, eager", ("test_common_nn.py",), EAGER),
+            Run("modules and losses, lazy", ("test_common_nn.py",), LAZY | _NODES),
+        ),
     ),
 }  # fmt: skip

@@ -55,7 +55,6 @@ def test_linear_four_bits(kind, nested):
         y.square().sum().backward()
         results[device] = (y.detach().cpu(), x.grad.cpu())
     assert_close(results["hpu"], results["cpu"], rtol=1e-3, atol=1e-3)
-    exact = torch.randn(0)
     torch.manual_seed(1)
     exact = torch.randn(8, 128) @ weights().T
     assert (results["hpu"][0] - exact).norm() / exact.norm() < 0.2
@@ -63,7 +62,8 @@ def test_linear_four_bits(kind, nested):
 
 @pytest.mark.parametrize("threshold", [0.0, 6.0])
 def test_linear_eight_bits(threshold):
-    results = {}
+    """Far from the exact result by what eight bits are worth; on the CPU the library keeps the input as it is."""
+    far = {}
     for device in ("cpu", "hpu"):
         layer = bnb.nn.Linear8bitLt(128, 64, has_fp16_weights=False, threshold=threshold)
         layer.weight = bnb.nn.Int8Params(weights(), requires_grad=False, has_fp16_weights=False)
@@ -73,17 +73,18 @@ def test_linear_eight_bits(threshold):
         torch.manual_seed(1)
         x = torch.randn(8, 128)
         x[:, 5] *= 20  # an outlier, which the threshold keeps in more bits
-        results[device] = layer(x.to(device)).detach().float().cpu()
-    assert_close(results["hpu"], results["cpu"], rtol=1e-2, atol=2e-2)
+        exact = x @ weights().T
+        far[device] = float((layer(x.to(device)).detach().float().cpu() - exact).norm() / exact.norm())
+    assert far["cpu"] <= far["hpu"] < (0.04 if threshold == 0 else 0.015), far
 
 
 def test_saved_and_loaded(tmp_path):
     layer = bnb.nn.Linear4bit(128, 64, quant_type="nf4", compute_dtype=torch.float32)
     layer.weight = bnb.nn.Params4bit(weights(), requires_grad=False, quant_type="nf4")
     layer = layer.to("hpu")
-    torch.save(layer.state_dict(), tmp_path / "layer")
-    loaded = bnb.nn.Linear4bit(128, 64, quant_type="nf4", compute_dtype=torch.float32).to("hpu")
-    loaded.load_state_dict(torch.load(tmp_path / "layer", map_location="hpu"))
+    torch.save(layer, tmp_path / "layer")
+    loaded = torch.load(tmp_path / "layer", weights_only=False)
+    assert loaded.weight.device.type == "hpu" and loaded.weight.dtype == torch.uint8
     x = torch.randn(4, 128, device="hpu")
     assert_close(loaded(x), layer(x))
 
@@ -97,10 +98,8 @@ def test_a_model_of_transformers(kind, tmp_path):
     )
     model = transformers.LlamaForCausalLM(config).eval()
     model.save_pretrained(tmp_path)
-    quantised = transformers.BitsAndBytesConfig(
-        **({"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_compute_dtype": torch.float32} if kind == "4 bits"
-           else {"load_in_8bit": True})
-    )  # fmt: skip
+    four = {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_compute_dtype": torch.float32}
+    quantised = transformers.BitsAndBytesConfig(**(four if kind == "4 bits" else {"load_in_8bit": True}))
     loaded = transformers.LlamaForCausalLM.from_pretrained(
         tmp_path, quantization_config=quantised, device_map="hpu"
     ).eval()

@@ -11,7 +11,7 @@ from tests import traces
 from tests.processes import clean_environment
 
 ROOT = Path(__file__).resolve().parents[2]
-READERS = ROOT / "build" / "ecosystem" / "readers" / "site"
+READERS = ROOT / "build" / "ecosystem" / "readers" / "site-packages"
 
 TRAINING = """
 import torch

@@ -3,7 +3,7 @@
 # Any size of image will do; this one is quick.
 SMALL_IMAGE = 64
 CONVOLUTIONAL = (
-    "resnet10t", "resnet18", "resnext26ts", "skresnet18", "resnest14d", "ecaresnet26t", "densenet121",
+    "resnet10t", "resnet18", "resnext26ts", "skresnet18", "ecaresnet26t", "densenet121",
     "dla34", "dpn48b", "ese_vovnet19b_dw", "hrnet_w18_small", "mobilenetv2_050", "mobilenetv3_small_050",
     "mobilenetv4_conv_small", "efficientnet_b0", "efficientnetv2_rw_t", "tf_efficientnet_lite0", "mixnet_s",
     "mnasnet_small", "fbnetc_100", "tinynet_e", "lcnet_050", "ghostnet_050", "regnetx_002", "regnety_002", "repvgg_a0",

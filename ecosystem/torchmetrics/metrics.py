@@ -116,7 +116,8 @@ METRICS: dict[str, tuple[str, dict[str, Any], Callable[[], Arguments]]] = {
             ("PeakSignalNoiseRatio", {"data_range": 1.0}), ("StructuralSimilarityIndexMeasure", {"data_range": 1.0}),
             ("MultiScaleStructuralSimilarityIndexMeasure", {"data_range": 1.0, "kernel_size": 3, "betas": (0.5, 0.5)}),
             ("UniversalImageQualityIndex", {}), ("ErrorRelativeGlobalDimensionlessSynthesis", {}),
-            ("SpectralAngleMapper", {}), ("SpectralDistortionIndex", {}), ("RootMeanSquaredErrorUsingSlidingWindow", {}),
+            ("SpectralAngleMapper", {}), ("SpectralDistortionIndex", {}),
+            ("RootMeanSquaredErrorUsingSlidingWindow", {}),
             ("RelativeAverageSpectralError", {}), ("SpatialCorrelationCoefficient", {}),
             ("VisualInformationFidelity", {}),
         )
@@ -157,7 +158,9 @@ METRICS: dict[str, tuple[str, dict[str, Any], Callable[[], Arguments]]] = {
     "text.Perplexity": ("text.Perplexity", {}, probabilities),
     **{
         f"text.{name}": (f"text.{name}", {}, words)
-        for name in ("WordErrorRate", "CharErrorRate", "MatchErrorRate", "WordInfoLost", "WordInfoPreserved", "EditDistance")
+        for name in (
+            "WordErrorRate", "CharErrorRate", "MatchErrorRate", "WordInfoLost", "WordInfoPreserved", "EditDistance",
+        )
     },
     "text.BLEUScore": ("text.BLEUScore", {"n_gram": 2}, lambda: (words()[0], [[text] for text in words()[1]])),
     **{

@@ -19,9 +19,16 @@ def trained(tmp_path_factory):
     return on_both("ecosystem.trl.train", tmp_path_factory.mktemp("trained"))
 
 
+def both(trained, name):
+    found, expected = (trained[device][name] for device in ("hpu", "cpu"))
+    assert "error" not in expected, f"on the CPU: {expected}"
+    assert "error" not in found, found
+    return found, expected
+
+
 @pytest.mark.parametrize("name", COMPARED)
 def test_same_as_on_the_cpu(trained, name):
-    found, expected = (trained[device][name] for device in ("hpu", "cpu"))
+    found, expected = both(trained, name)
     assert len(expected["loss"]) >= 4
     for key, values in expected.items():
         assert found[key] == pytest.approx(values, rel=1e-3, abs=1e-4), key
@@ -29,13 +36,14 @@ def test_same_as_on_the_cpu(trained, name):
 
 def test_offloaded_activations(trained):
     """Only accelerators offload; the losses are those without."""
-    found, expected = (trained["hpu"][name] for name in ("sft, offloading", "sft"))
+    found, expected = trained["hpu"]["sft, offloading"], trained["hpu"]["sft"]
+    assert "error" not in found, found
     assert found["loss"] == pytest.approx(expected["loss"], rel=1e-4, abs=1e-5)
 
 
 @pytest.mark.parametrize("name", SAMPLED)
 def test_from_samples(trained, name):
-    found, expected = (trained[device][name] for device in ("hpu", "cpu"))
+    found, expected = both(trained, name)
     for key in ("loss", "reward", "kl", "completions/mean_length"):
         assert len(found[key]) == len(expected[key]), key
         assert all(math.isfinite(value) for value in found[key]), key

@@ -1,4 +1,4 @@
-"""Work that waits for the import of a module of torch's, which scripts that don't compile never import."""
+"""Work that waits for the import of a module, of torch's or another library's, which many scripts never import."""
 
 from __future__ import annotations
 

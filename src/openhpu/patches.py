@@ -66,6 +66,7 @@ def apply() -> None:
     _profiler_begin_and_end()
     _debug_activities()
     _nvtx()
+    _one_card_of_accelerate()
     namespace.install()  # torch.ops.hpu, an attribute that PyTorch would make when it is asked for
     optimizers.install()  # a public hook of torch.optim, no patch
     checkpoints.install()  # and one of torch.load
@@ -199,15 +200,16 @@ def _storage_addresses() -> None:
     def with_memory(name: str) -> None:
         original = getattr(storage, name)
 
-        def method(self: torch.UntypedStorage, *args: Any) -> Any:
-            if self.device.type == "hpu":
-                _C.require_storage(self)
-            return original(self, *args)
+        def method(self: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
+            for one in (self, *args, *kwargs.values()):  # and what is copied from
+                if isinstance(one, torch.UntypedStorage) and one.device.type == "hpu":
+                    _C.require_storage(one)
+            return original(self, *args, **kwargs)
 
         method.__name__, method.__doc__ = name, original.__doc__
         setattr(storage, name, method)
 
-    for name in ("data_ptr", "resize_", "_write_file"):
+    for name in ("data_ptr", "resize_", "_write_file", "copy_", "fill_"):
         with_memory(name)
 
 
@@ -232,6 +234,26 @@ def _compile_support() -> None:
     after_import("torch._dynamo.device_interface", call("register_device"))
     after_import("torch._dynamo.decorators", call("keep_out"))
     after_import("torch._inductor.codegen.common", call("refuse_inductor"))
+
+
+def _one_card_of_accelerate() -> None:
+    """accelerate spreads a model (`device_map="auto"`) over all of a process's devices, but puts the parameters of each
+    on the current one, since a process on a Gaudi has one card: what is sent to the others would not find them."""
+
+    def patch() -> None:
+        modeling: Any = importlib.import_module("accelerate.utils.modeling")
+        original = modeling.get_max_memory
+
+        def get_max_memory(max_memory: dict[int | str, int | str] | None = None) -> dict[int | str, int]:
+            found: dict[int | str, int] = original(max_memory)
+            if max_memory is not None or not modeling.is_hpu_available():
+                return found
+            return {key: size for key, size in found.items() if key in (hpu.current_device(), "cpu", "disk")}
+
+        get_max_memory.__doc__ = original.__doc__
+        modeling.get_max_memory = get_max_memory
+
+    after_import("accelerate.utils.modeling", patch)
 
 
 def _monitored_barrier() -> None:

@@ -1,5 +1,7 @@
 """Storages: set_, resize_, sharing, moving."""
 
+import copy
+
 import pytest
 import torch
 
@@ -38,6 +40,17 @@ def test_storages_copy():
     assert b.tolist() == [0, 1, 2, 3]
     b.untyped_storage().copy_(torch.ones(4).untyped_storage())
     assert b.tolist() == [1.0] * 4
+
+
+def test_what_was_just_computed_is_copied():
+    """In lazy mode these tensors have no memory before somebody asks for it."""
+    x = torch.arange(3.0, device="hpu")
+    assert copy.deepcopy(x * 2).tolist() == [0, 2, 4]
+    assert list((x * 2).untyped_storage().clone()) == list(torch.tensor([0.0, 2, 4]).untyped_storage())
+    target = (x * 2).untyped_storage()
+    target.copy_((x * 3).untyped_storage(), non_blocking=False)
+    assert torch.empty(3, device="hpu").set_(target, 0, (3,)).tolist() == [0, 3, 6]
+    assert list((x * 2).untyped_storage().fill_(1)) == [1] * 12
 
 
 def test_set_source_tensor_shares():
