@@ -12,6 +12,7 @@
 #include "modes/Capture.h"
 #include "modes/Eager.h"
 #include "ops/Alias.h"
+#include "ops/OpKernel.h"
 #include "runtime/Claim.h"
 #include "runtime/ExactCopy.h"
 #include "runtime/HPUAllocator.h"
