@@ -58,8 +58,8 @@ def test_cell(tmp_path, stage, offload, precision, size):
 
 TRIPS = [
     ((1, "none", 2), (2, "optimizer", 4)),
-    ((2, "optimizer", 2), (3, "parameters", 1)),
-    ((3, "none", 4), (1, "none", 2)),
+    ((2, "optimizer", 2), (1, "none", 1)),
+    ((3, "none", 4), (3, "parameters", 2)),
     ((3, "parameters", 2), (3, "none", 4)),
     ((3, "nvme", 2), (3, "none", 1)),
 ]
