@@ -133,8 +133,8 @@ class HPUDeepSpeedInference:
         if folder.is_dir() and divided != this.zero_stage_3:
             saved, wanted = ("3", "0 to 2") if divided else ("0 to 2", "3")
             raise roots.MisconfigurationException(
-                f"The checkpoint {folder.parent} was saved with ZeRO stage {saved} and can't go on with stage {wanted}: use "
-                "its stage, or put its weights together with the zero_to_fp32.py that lies in it"
+                f"{folder.parent} was saved with ZeRO stage {saved} and can't go on with stage {wanted}: "
+                "use its stage, or put its weights together with the zero_to_fp32.py that lies in it"
             )
 
     def load_model_state_dict(self, checkpoint: Any, strict: bool = True) -> None:
