@@ -34,7 +34,8 @@ def deepspeed(rounds: int) -> list[Table]:
         ["model, precision, stage", "mode", "largest difference", "mean signed difference", "aims"],
     )
     memory = Table(
-        "Memory of a rank, MiB", ["model, precision, stage", "after a step", "formula", "ratio", "after backward"]
+        "Memory of a rank, MiB",
+        ["model, precision, stage", "after a step", "formula", "ratio", "after backward", "formula ", "ratio "],
     )
     checkpoints = Table("Two ranks, s a checkpoint", [*columns, "eager / CPU", "lazy / CPU"])
     if importlib.util.find_spec("deepspeed") is None and not _FOLDER.is_dir():
@@ -65,9 +66,10 @@ def deepspeed(rounds: int) -> list[Table]:
                         "four steps ran in recipes" + ("" if prepared else " (not all were compiled after a minute)")
                     )
                     kept = peers[1].ask("memory")[0]
-                    ratio = kept["states"] / kept["formula"]
-                    mib = [kept[key] / 2**20 for key in ("states", "formula", "with_gradients")]
-                    memory.rows.append([name, mib[0], mib[1], ratio, mib[2]])
+                    row: list[float] = []
+                    for key, formula in (("states", "formula"), ("with_gradients", "formula_with_gradients")):
+                        row += [kept[key] / 2**20, kept[formula] / 2**20, kept[key] / kept[formula]]
+                    memory.rows.append([name, *row])
                     if precision == "bf16":
                         found = _in_turns(peers, max(1, rounds // 3), "checkpoint")
                         checkpoints.rows.append([name, *_row(found, 1.0)])

@@ -123,19 +123,23 @@ class Rank:
         return int(self._accelerator.memory_allocated())
 
     def memory(self) -> dict[str, float]:
-        """Bytes of this rank after a step, after a backward, and what the stage's formula says of the former."""
+        """Bytes of this rank after a step and after a backward, and what the ZeRO paper says of both."""
         self._step()
         states = self._allocated() - self._before
         self._engine.backward(self._loss())
         with_gradients = self._allocated() - self._before
         self._engine.step()
         ranks = dist.get_world_size()
-        width = 4 if self._wide else 2
-        weights = width * self._number / (ranks if self._stage == 3 else 1)
+        # Weights and gradients; float32 weights, which stage 3 has in their place, and two moments.
+        narrow = (4 if self._wide else 2) * self._number
+        weights = narrow / (ranks if self._stage == 3 else 1)
+        gradients = narrow / (1 if self._stage == 1 else ranks)
+        formula = weights + 12 * self._number / ranks
         return {
             "states": states,
             "with_gradients": with_gradients,
-            "formula": weights + 12 * self._number / ranks,
+            "formula": formula + (gradients if self._stage == 3 else 0),  # which keeps their memory
+            "formula_with_gradients": formula + gradients,
         }
 
     def counters(self, steps: int) -> dict[str, int]:

@@ -51,6 +51,19 @@ LANES: dict[str, Lane] = {
         runs=(Run("eager and lazy", ("test_trace_readers.py",)),),
         packages=("HolisticTraceAnalysis", "torch-tb-profiler", "pandas<3", "tensorboard"),
     ),
+    "deepspeed": Lane(
+        title="DeepSpeed: stages of ZeRO x offload x precision x ranks, beside its CPU accelerator",
+        runs=(
+            Run("all cells, eager", ("test_matrix.py",), EAGER | {"RANKS_PATIENCE_S": "900"}),
+            Run("operators that DeepSpeed compiles, eager", ("test_compiled.py",), EAGER | {"RANKS_PATIENCE_S": "900"}),
+            Run(
+                "two ranks, lazy, in recipes",
+                ("test_recipes.py",),
+                LAZY | {"OPENHPU_COMPILE": "sync", "RANKS_PATIENCE_S": "900"},
+            ),
+        ),
+        packages=("deepspeed==0.19.8",),
+    ),
     "accelerate": Lane(
         title="accelerate's own tests",
         runs=(

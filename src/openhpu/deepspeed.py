@@ -1,14 +1,16 @@
 """The patches of DeepSpeed, a library that knows hpu by itself, each with its reason. They wait for its import.
 
 - `HPU_Accelerator._lazy_init_class_dict`: what the accelerator finds in its folder of operators has no asynchronous
-  input and output, without which nothing is kept on NVMe. Host memory is exchanged there, so that DeepSpeed's builder
-  for CPUs serves. It gets words for a missing library, and passes CFLAGS and LDFLAGS on, which it only tests with.
+  input and output, without which nothing is kept on NVMe, and no native pinned memory. Both are about host memory, so
+  that DeepSpeed's builders for CPUs serve. The first gets words for a missing library, and passes CFLAGS and LDFLAGS
+  on, which it only tests with.
 - `HPUFusedAdam.multi_tensor_adam`: Adam with `adam_w_mode` off adds the weights to the gradients; here they were
   dropped without a word.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import shlex
@@ -38,6 +40,9 @@ def _operators_of_hosts() -> None:
         find(self)
         if "AsyncIOBuilder" not in self.class_dict:
             self.class_dict["AsyncIOBuilder"] = _async_io_builder()
+        with contextlib.suppress(ModuleNotFoundError):  # older ones have none
+            pinned = importlib.import_module("deepspeed.ops.op_builder.cpu.pin_memory").PinMemoryBuilder
+            self.class_dict.setdefault("PinMemoryBuilder", pinned)
 
     accelerator._lazy_init_class_dict = _lazy_init_class_dict
 
@@ -54,10 +59,11 @@ def _async_io_builder() -> Any:
         def extra_ldflags(self) -> list[str]:
             return [*shlex.split(os.environ.get("LDFLAGS", "")), *super().extra_ldflags()]
 
-        def jit_load(self, verbose: bool = True) -> Any:
+        def load(self, verbose: bool = False) -> Any:
+            """The compiled module. RuntimeError where libaio is missing, before anything is compiled."""
             if not self.has_function("io_submit", ("aio",)):
                 raise RuntimeError(_LIBAIO)
-            return super().jit_load(verbose)
+            return super().load(verbose)
 
     return AsyncIOBuilder
 

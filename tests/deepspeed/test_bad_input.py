@@ -3,7 +3,6 @@
 import pytest
 
 from tests.deepspeed import training
-from tests.deepspeed.test_offload import libaio, offloaded, with_torch
 from tests.distributed.ranks import Job
 
 
@@ -35,6 +34,7 @@ WRONG = {
 def test_wrong_configurations(case):
     more, _ = WRONG[case]
     settings = {name: value for name, value in (training.config(2) | more).items() if value is not None}
+    settings["optimizer"]["params"].setdefault("torch_adam", True)  # the CPU's own would be compiled
     found = training.on_hpu(message, settings)
     assert all(found), found
     # DeepSpeed says the same on the CPU.
@@ -45,13 +45,6 @@ def test_wrong_configurations(case):
 def test_a_missing_file():
     for said in training.on_hpu(message, "/nowhere/settings.json"):
         assert "/nowhere/settings.json" in said
-
-
-@pytest.mark.skipif(not libaio(), reason="libaio-dev is not installed")
-@pytest.mark.parametrize("path", [None, "/proc/nowhere"])
-def test_no_folder_for_nvme(path):
-    settings = with_torch(offloaded(3, "bf16", "nvme", "nvme", path))
-    assert all(training.on_hpu(message, settings))
 
 
 _TRAINING = """

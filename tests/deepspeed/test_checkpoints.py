@@ -103,7 +103,7 @@ def test_the_cpu_reads_what_hpu_wrote(tmp_path, stage):
         close(read, weights)
 
 
-@pytest.mark.parametrize(("stage", "other"), [(1, 2), (2, 1), (3, 3), (1, 3)])
+@pytest.mark.parametrize(("stage", "other"), [(1, 2), (2, 1), (3, 3)])
 def test_universal_to_another_number_of_ranks(tmp_path, stage, other):
     """Weights and optimizer state of two ranks go on in one."""
     saved = training.on_hpu(save, training.config(stage), str(tmp_path))

@@ -31,15 +31,15 @@ def kept(settings):
         return number, states, with_gradients
 
 
-@pytest.mark.parametrize("stage", [1, 2, 3])
-def test_states_are_divided(stage):
-    """Mixed precision: weights 2 bytes; float32 weights and two moments 12 bytes, gradients 2 bytes, divided."""
+@pytest.mark.parametrize(("stage", "after_step", "after_backward"), [(1, 8, 10), (2, 8, 9), (3, 8, 8)])
+def test_states_are_divided(stage, after_step, after_backward):
+    """Bytes a parameter in mixed precision, of two ranks: S. Rajbhandari et al., 2020, figure 1, with N = 2.
+
+    Weights and gradients have 2 bytes each; float32 weights and two moments 12. Stages 1 and 2 give gradients back
+    after a step, stage 3 keeps their memory.
+    """
     settings = training.config(stage, "bf16")
     settings["zero_optimization"] |= {"reduce_bucket_size": BUCKET, "allgather_bucket_size": BUCKET}
     for number, states, with_gradients in training.on_hpu(kept, settings):
-        weights = 2 * number / (2 if stage == 3 else 1)
-        expected = weights + 12 * number / 2
-        assert expected <= states * 1.001
-        assert states <= 1.1 * expected
-        gradients = 2 * number / (1 if stage == 1 else 2)
-        assert with_gradients <= 1.1 * (expected + gradients)
+        assert states / number == pytest.approx(after_step, rel=0.1)
+        assert with_gradients / number == pytest.approx(after_backward, rel=0.1)

@@ -65,32 +65,22 @@ def test_parameters_alone():
     same_as_cpu(with_torch(offloaded(3, "fp32", None, "cpu")), 3, "fp32")
 
 
-@pytest.mark.skipif(not libaio(), reason="libaio-dev is not installed")
-@pytest.mark.parametrize(("optimizer", "parameters"), [("nvme", None), ("nvme", "nvme"), ("cpu", "nvme")])
-def test_in_files(tmp_path, optimizer, parameters):
-    settings = with_torch(offloaded(3, "bf16", optimizer, parameters, str(tmp_path)))
-    settings["aio"] = {"block_size": 4096, "queue_depth": 4, "single_submit": False, "overlap_events": True}
-    settings["zero_optimization"]["sub_group_size"] = 10000
-    same_as_cpu(settings, 3, "bf16")
-    assert any(path.is_file() for path in tmp_path.rglob("*"))
-
-
 def load_without_libaio():
     """What is said where no compiler finds libaio."""
     with training.deepspeed_alone():
         from deepspeed.ops.op_builder import AsyncIOBuilder
 
-        os.environ["CPATH"] = os.environ["LIBRARY_PATH"] = "/nowhere"
-        builder = AsyncIOBuilder()
-        builder.has_function = lambda *args, **kwargs: False
+        os.environ["LDFLAGS"] = "-nostdlib -nodefaultlibs -L/nowhere -Wl,--no-such-option"  # nothing can be linked
         try:
-            builder.load()
+            AsyncIOBuilder().load()
         except RuntimeError as error:
             return str(error)
+        finally:
+            del os.environ["LDFLAGS"]
     return ""
 
 
 def test_missing_libaio_is_named():
-    (said,) = training.on_hpu(load_without_libaio, size=1)
+    (said,) = training.on_hpu(load_without_libaio)[:1]
     assert "libaio-dev" in said
     assert "CFLAGS" in said

@@ -1,0 +1,1 @@
+"""Every stage of ZeRO with every offload, precision and number of ranks."""

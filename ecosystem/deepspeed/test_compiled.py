@@ -1,0 +1,83 @@
+"""Operators that DeepSpeed compiles with the host's compiler: Adam in host memory, input and output of NVMe's files."""
+
+import functools
+import json
+import os
+import resource
+
+import pytest
+
+from tests.deepspeed import training
+from tests.deepspeed.test_offload import libaio, offloaded, with_torch
+
+TOLERANCE = {"fp32": 1e-4, "bf16": 1e-2}
+needs_libaio = pytest.mark.skipif(not libaio(), reason="libaio-dev is not installed")
+
+
+@functools.cache
+def reference(stage, precision):
+    return training.on_cpu(training.train, with_torch(training.config(stage, precision)))
+
+
+def same_as_cpu(settings, stage, precision):
+    found = training.on_hpu(training.train, settings)
+    for mine, theirs in zip(found, reference(stage, precision), strict=True):
+        assert mine == pytest.approx(theirs, rel=TOLERANCE[precision])
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize(("stage", "parameters"), [(1, None), (2, None), (3, None), (3, "cpu")])
+def test_adam_in_host_memory(stage, parameters, precision):
+    """DeepSpeedCPUAdam."""
+    same_as_cpu(offloaded(stage, precision, "cpu", parameters), stage, precision)
+
+
+# DeepSpeed writes nothing below 1 MiB to a file.
+LARGE = {"layers": 1, "width": 1024}
+
+
+@needs_libaio
+@pytest.mark.parametrize(("optimizer", "parameters"), [("nvme", None), ("nvme", "nvme"), ("cpu", "nvme")])
+def test_in_files(tmp_path, optimizer, parameters):
+    settings = with_torch(offloaded(3, "bf16", optimizer, parameters, str(tmp_path)))
+    settings["aio"] = {"block_size": 4096, "queue_depth": 4, "single_submit": False, "overlap_events": True}
+    found = training.on_hpu(training.train, settings, 3, **LARGE)
+    expected = training.on_hpu(training.train, with_torch(training.config(3, "bf16")), 3, **LARGE)
+    for mine, theirs in zip(found, expected, strict=True):
+        assert mine == pytest.approx(theirs, rel=TOLERANCE["bf16"])
+    assert any(path.stat().st_size for path in tmp_path.rglob("*.swp"))
+
+
+def message(settings, limit=None):
+    """The error of a training, or nothing; `limit`: bytes that a file may have, as on a full disk."""
+    kept = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        if limit is not None:
+            import signal
+
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, kept[1]))
+        training.train(settings, 2)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, kept)
+    return ""
+
+
+@needs_libaio
+@pytest.mark.parametrize("path", [None, "/proc/nowhere"])
+def test_no_folder_for_files(path):
+    assert all(training.on_hpu(message, offloaded(3, "bf16", "nvme", "nvme", path)))
+
+
+@needs_libaio
+def test_a_full_disk(tmp_path):
+    """DeepSpeed's input and output stops the process, or raises; it neither hangs nor goes on."""
+    settings = json.loads(json.dumps(offloaded(3, "bf16", "nvme", "nvme", str(tmp_path))))
+    try:
+        said = training.on_hpu(message, settings, os.sysconf("SC_PAGE_SIZE"))
+    except AssertionError as ended:
+        assert "died" in str(ended)
+    else:
+        assert all(said)
