@@ -25,6 +25,7 @@ LIGHTNINGS = (
     "ignore:.*callbacks used to create the checkpoint need to be provided",
     "ignore:.*HPU available but not used",
     "ignore:.*You defined a `validation_step` but have no `val_dataloader`",
+    "ignore:.*Accessing the 'model_fields' attribute on the instance",  # DeepSpeed 0.16's
     "ignore:.*`torch.jit.script` is deprecated",  # DeepSpeed's import
     "ignore:.*`tensorboardX` has been removed as a dependency",
 )

@@ -331,3 +331,30 @@ def test_what_is_no_checkpoint(tmp_path):
         _, trainer = fit(HPUDeepSpeedStrategy(), epochs=1)
         with pytest.raises(TypeError, match="storage_options"):
             trainer.strategy.save_checkpoint({}, tmp_path / "x", storage_options=1)
+
+
+@pytest.mark.parametrize("file", ["mp_rank_00_model_states.pt", "*optim_states.pt"])
+@ranks(2, backend="hccl")
+def test_a_corrupt_checkpoint(file, tmp_path):
+    with deepspeed_alone():
+        _, trainer = fit(HPUDeepSpeedStrategy(), epochs=1)
+        trainer.save_checkpoint(tmp_path / "half.ckpt")
+        dist.barrier()
+        if dist.get_rank() == 0:
+            for path in (tmp_path / "half.ckpt" / "checkpoint").glob(file):
+                path.write_bytes(path.read_bytes()[:100])
+        dist.barrier()
+        with pytest.raises(RuntimeError, match=r"PytorchStreamReader|zip archive"):
+            fit(HPUDeepSpeedStrategy(), ckpt_path=tmp_path / "half.ckpt")
+
+
+@ranks(2, backend="hccl")
+def test_resuming_with_another_stage(tmp_path):
+    with deepspeed_alone():
+        whole, _ = fit(HPUDeepSpeedStrategy(stage=1))
+        _, trainer = fit(HPUDeepSpeedStrategy(stage=1), epochs=1)
+        trainer.save_checkpoint(tmp_path / "half.ckpt")
+        resumed, _ = fit(HPUDeepSpeedStrategy(stage=2), ckpt_path=tmp_path / "half.ckpt")
+        torch.testing.assert_close(resumed.whole, whole.whole, rtol=1e-6, atol=1e-6)
+        with pytest.raises(roots.MisconfigurationException, match="stage 0 to 2 and can't go on with stage 3"):
+            fit(HPUDeepSpeedStrategy(stage=3), ckpt_path=tmp_path / "half.ckpt")

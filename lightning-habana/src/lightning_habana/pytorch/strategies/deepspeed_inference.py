@@ -120,11 +120,22 @@ class HPUDeepSpeedInference:
     def load_checkpoint(self, checkpoint_path: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """What a folder of DeepSpeed's holds; where nothing is trained a file serves as well."""
         if not (self.infers() or self._gathers()):
+            self._check_stage(Path(checkpoint_path) / _TAG)
             return super().load_checkpoint(checkpoint_path, *args, **kwargs)  # type: ignore[misc,no-any-return]
         if Path(checkpoint_path).is_dir():
             return _whole_checkpoint(Path(checkpoint_path))
         plain: Any = roots.pytorch("strategies").Strategy
         return plain.load_checkpoint(self, checkpoint_path, *args, **kwargs)  # type: ignore[no-any-return]
+
+    def _check_stage(self, folder: Path) -> None:
+        this: Any = self
+        divided = any(folder.glob("zero_pp_rank_*_model_states.pt"))
+        if folder.is_dir() and divided != this.zero_stage_3:
+            saved, wanted = ("3", "0 to 2") if divided else ("0 to 2", "3")
+            raise roots.MisconfigurationException(
+                f"{folder.parent} was saved with ZeRO stage {saved} and can't go on with stage {wanted}: "
+                "use its stage, or put its weights together with the zero_to_fp32.py that lies in it"
+            )
 
     def load_model_state_dict(self, checkpoint: Any, strict: bool = True) -> None:
         """Load what `load_checkpoint` has not loaded."""
