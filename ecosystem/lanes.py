@@ -191,5 +191,9 @@ LANES: dict[str, Lane] = {
             Run("modules and losses, eager", ("test_common_nn.py",), EAGER),
             Run("modules and losses, lazy", ("test_common_nn.py",), LAZY | _NODES),
         ),
+        expected={
+            name: "float32's rounding: 9e-7 of gradients up to 1,600, and the database's bound is absolute"
+            for name in ("BCELoss_no_reduce", "BCELoss_weights_no_reduce")
+        },
     ),
 }  # fmt: skip
