@@ -2,6 +2,8 @@
 
 #include <c10/core/AutogradState.h>
 
+#include <algorithm>
+
 #include "device/first_seen.h"
 #include "graph/Graph.h"
 #include "modes/Eager.h"
@@ -41,6 +43,13 @@ void OpCall::wrong_device(const at::Tensor& t, size_t arg) const {
       false, "Expected all tensors to be on the same device, but found at least two devices, ", device_, " and ",
       t.device(), "! (when checking argument `", kernel_.schema().arguments()[arg].name(), "` of ", kernel_.name(),
       ")");
+}
+
+bool OpCall::is_indexed_by(uint64_t wanted) const {
+  return std::any_of(operands_.begin(), operands_.end(), [&](const Operand& o) {
+    return kernel_.args()[o.arg].kind == Operator::ArgKind::OptionalTensorList &&
+        (uint64_t{1} << static_cast<int>(o.tensor->scalar_type()) & wanted);
+  });
 }
 
 void OpCall::inspect_tensor(const at::Tensor& t, size_t arg, bool written) {

@@ -52,6 +52,8 @@ struct OpCall {
   // In a dry run: keeps the contents of what the call writes to. Under the recorder's lock.
   void back_up_written(Capture& capture);
   c10::DeviceIndex device_index() const noexcept { return device_.index(); }
+  // Whether one of its indices (tensors of a list that may have gaps) has one of these dtypes (bits).
+  bool is_indexed_by(uint64_t dtypes) const;
 
   Signature signature;
   uint64_t dtypes = 0;         // bits of the dtypes of tensors on the device

@@ -57,7 +57,8 @@ void OpKernel::call(OpCall& call) {
     return;
   }
   constexpr uint64_t kMasks = uint64_t{1} << static_cast<int>(at::kBool) | uint64_t{1} << static_cast<int>(at::kByte);
-  const bool wait = traits_.always_wait || (traits_.masks_wait && (call.every_dtype & kMasks));
+  const bool wait =
+      traits_.always_wait || (traits_.masks_wait && (call.every_dtype & kMasks) && call.is_indexed_by(kMasks));
   if (wait || !call.signature.cacheable()) {
     if (C10_UNLIKELY(capture != nullptr)) refuse_in_capture(name_, kDataDependentRemedy);
     count(Counter::OpsWaited);

@@ -482,3 +482,13 @@ def test_names():
 
     assert ht.hpu.HPUGraph is HPUGraph
     assert ht.core.hpu.graph is graph
+
+
+def test_indexing_a_mask_by_numbers_is_captured(level):
+    """Only masks among the indices make sizes depend on values."""
+    mask = torch.tensor([[True, False], [False, True]], device="hpu")
+    i, j = torch.tensor([0, 1], device="hpu"), torch.tensor([1, 1], device="hpu")
+    g, out = capture(lambda: mask[i, j])
+    i.zero_()
+    g.replay()
+    assert out.tolist() == [False, False]
