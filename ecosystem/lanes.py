@@ -152,10 +152,6 @@ LANES: dict[str, Lane] = {
         packages=(
             "sentence-transformers==6.2.0", "transformers==5.23.0", "accelerate==1.15.0", "datasets", "pyarrow<24",
         ),
-        expected={
-            "aten::item is not supported during HPU Graph capturing": "encode() wraps the model in an HPU graph, in "
-            "whose capture transformers' masks read a value: wrap_in_hpu_graph is to run the module instead",
-        },
     ),
     "torchmetrics": Lane(
         title="torchmetrics: metrics against the CPU",
