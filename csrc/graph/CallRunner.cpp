@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -258,6 +259,18 @@ bool CallRunner::lies_as_told(
   return as_told;
 }
 
+bool CallRunner::is_planned(const void* data) const {
+  return std::any_of(planned_.begin(), planned_.end(), [&](const PlannedOutput& p) { return p.ptr == data; });
+}
+
+c10::intrusive_ptr<c10::StorageImpl> CallRunner::copy_of(const c10::Storage& storage) {
+  KernelScope of_copy(device_.workspace(), nullptr, 0, false);
+  const auto copy = at::empty({static_cast<int64_t>(storage.nbytes())}, at::TensorOptions().dtype(at::kByte));
+  std::memcpy(copy.mutable_data_ptr(), storage.data(), storage.nbytes());
+  count(Counter::OutputsCopied);
+  return c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(copy.storage().unsafeGetStorageImpl());
+}
+
 void CallRunner::keep_outputs(const ShapeEntry& entry, const c10::Stack& results, const OutputMemory* outputs) {
   if (C10_UNLIKELY(!lies_as_told(entry, results, outputs))) {
     lay_out_outputs(entry, results, outputs);
@@ -273,7 +286,9 @@ void CallRunner::keep_outputs(const ShapeEntry& entry, const c10::Stack& results
       const auto& output = outputs[spec.index];
       const auto& storage = t.unsafeGetTensorImpl()->unsafe_storage();
       if (output.allocated) {
-        *output.allocated = c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage.unsafeGetStorageImpl());
+        *output.allocated = C10_UNLIKELY(storage.nbytes() > 0 && is_planned(storage.data()))
+            ? copy_of(storage)  // the place is another output's, which is delivered there
+            : c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage.unsafeGetStorageImpl());
       } else if (C10_UNLIKELY(storage.data() != output.data) && output.nbytes > 0) {
         misplaced.add(output.data, storage);
       }

@@ -69,6 +69,9 @@ class CallRunner {
   // another way.
   bool lies_as_told(const ShapeEntry& entry, const c10::Stack& results, const OutputMemory* outputs) const;
   void keep_outputs(const ShapeEntry& entry, const c10::Stack& results, const OutputMemory* outputs);
+  // Whether this is where an output of the running call belongs.
+  bool is_planned(const void* data) const;
+  c10::intrusive_ptr<c10::StorageImpl> copy_of(const c10::Storage& storage);
   // The same by way of copies that lie as the host told.
   void lay_out_outputs(const ShapeEntry& entry, const c10::Stack& results, const OutputMemory* outputs);
 

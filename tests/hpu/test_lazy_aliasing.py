@@ -221,3 +221,24 @@ def test_swapping_data_keeps_contents():
         x, y = torch.zeros(4, device="hpu") + 1, torch.zeros(4, device="hpu") + 5
         a, b = program(x, y)
         assert (a.tolist(), b.tolist()) == ([6.0] * 4, [2.0] * 4)
+
+
+def test_a_result_that_only_the_graph_needs_is_not_overwritten_by_one_that_is_kept():
+    """A kernel that allocates in another order than for other strides may put the one where the other belongs."""
+    torch.manual_seed(0)
+    weight, images, grad = torch.randn(4, 4, 3), torch.randn(1, 4, 1), torch.randn(1, 4, 1)
+
+    def program(weight, images, grad):
+        def backward(grad):
+            convolved = ([4], [1], [1], [1], False, [0], 1, [True, True, True])
+            return torch.ops.aten.convolution_backward(grad, images, weight, *convolved)
+
+        kept = backward(grad)
+        of_input, of_weight, of_bias = backward(grad.new_ones(()).expand(1, 4, 1))
+        return kept[0] + of_input, of_weight, of_bias
+
+    expected = program(weight, images, grad)
+    for _ in range(3):
+        found = program(weight.to("hpu"), images.to("hpu"), grad.to("hpu"))
+        for a, b in zip(found, expected, strict=True):
+            torch.testing.assert_close(a.cpu(), b)
