@@ -15,6 +15,7 @@ DOCUMENTS = {
     "eager": results.ROOT / "docs" / "conformance.md",
     "lazy": results.ROOT / "docs" / "conformance-lazy.md",
     "compile": results.ROOT / "docs" / "conformance-compile.md",
+    "gaudi": results.ROOT / "docs" / "conformance-gaudi.md",
 }
 _TITLES = {
     "op_forward": "operators, forward",
@@ -24,11 +25,16 @@ _TITLES = {
     "recipe": "operators, compiled",
     "compile_forward": "operators, forward",
     "compile_backward": "operators, backward",
+    "gaudi_eager": "Gaudi's table, eager",
+    "gaudi_lazy": "Gaudi's table, recorded",
+    "gaudi_recipe": "Gaudi's table, in recipes",
+    "gaudi_compile": "Gaudi's table, torch.compile",
 }
 _FAMILIES = {
     "eager": ("op_forward", "op_backward"),
     "lazy": ("op_forward", "op_backward", "recipe"),
     "compile": ("compile_forward", "compile_backward"),
+    "gaudi": ("gaudi_eager", "gaudi_lazy", "gaudi_recipe", "gaudi_compile"),
 }
 _INTRODUCTION = """\
 Written by `make conformance` (`python -m tests.conformance.run --mode eager`); not edited by hand. Every case of the
@@ -53,7 +59,12 @@ elsewhere), shapes, dtypes, strides of forward results, changed arguments. First
 operator by operator; then as one function with up to 40 other operators, the graphs running as compiled recipes, which
 the device's counters have to confirm. Random operators are compared with the same program, not compiled, on the
 device. What no compiled graph holds as a whole counts as skipped and is listed with the reason."""
-_INTRODUCTIONS = {"eager": _INTRODUCTION, "lazy": _LAZY, "compile": _COMPILE}
+_GAUDI = """\
+Written by `make conformance MODE=gaudi`; not edited by hand. Every operator and dtype that Gaudi's table of supported
+operators has (`src/openhpu/data/gaudi-operator-support.csv`) runs on the device without a fallback, in eager mode, recorded,
+in recipes and through `torch.compile`. Right is what PyTorch's CPU device computes, in a wider dtype where its kernel lacks
+the cell's, rounded once."""
+_INTRODUCTIONS = {"eager": _INTRODUCTION, "lazy": _LAZY, "compile": _COMPILE, "gaudi": _GAUDI}
 _NO_RECIPE = """\
 Operators of which no sample fits into a graph as a whole: CPU fallbacks, results whose sizes depend on values, views
 and factories that run nothing on the device, what `torch.compile` itself does not take."""
