@@ -258,5 +258,7 @@ def test_gradients_keep_the_layout_of_backward_on_request(script):
         torch.autograd.backward(p * 2, torch.ones(4, 2, 3, device="hpu"))
         print(p.grad.stride() == p.stride())
     """
-    assert script(code).out == "True"
-    assert script(code, PT_HPU_EAGER_ENABLE_GRADIENT_VIEW_LAYOUT_OPT="1").out == "False"
+    asked = {"PT_HPU_EAGER_ENABLE_GRADIENT_VIEW_LAYOUT_OPT": "1"}
+    assert script(code, PT_HPU_LAZY_MODE="0").out == "True"
+    assert script(code, PT_HPU_LAZY_MODE="0", **asked).out == "False"
+    assert script(code, PT_HPU_LAZY_MODE="1", OPENHPU_COMPILE="off", **asked).out == "True"  # eager mode's

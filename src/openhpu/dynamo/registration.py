@@ -50,6 +50,8 @@ def keep_out() -> None:
             skip_code(function.__code__)
     known: Any = traced.current_stream  # gives a torch.Stream
     substitute_in_graph(hpu.current_stream, skip_signature_check=True)(known)
+    # It looks names up that torch._dynamo, which is being imported, does not have yet, and keeps that.
+    trace_rules.get_torch_obj_rule_map.cache_clear()
     asked: Any = mode.is_lazy
     asked._dynamo_marked_constant = True
     # `mark_step` itself is traced, and does nothing then.
