@@ -23,6 +23,16 @@ Arguments = tuple[Any, tuple[Any, ...], dict[str, Any]]
 # A program takes the arguments and the device's name and returns what is to be compared.
 Program = Callable[[Arguments, str], Any]
 
+# In these words PyTorch's kernels refuse a dtype.
+REFUSALS = (
+    "not implemented for",
+    "Expected a long tensor for index",
+    "does not support bool input",
+    "Expected a floating point or complex tensor as input",
+    "input dtype should be either floating point or complex",
+    "Integer division with addcdiv is no longer supported",
+)
+
 
 @dataclass
 class Outcome:
@@ -91,15 +101,20 @@ def _attempt(program: Program, arguments: Arguments, device: str, seed: int) -> 
     return outcome
 
 
+def lacks_kernel(outcome: Outcome) -> bool:
+    """Whether the CPU has no kernel for the dtype, and not the sample is wrong."""
+    return any(words in outcome.described() for words in REFUSALS)
+
+
 def same_error(expected: Outcome, actual: Outcome) -> str | None:
     """None if both programs ended alike, else what differs."""
     if expected.error is None and actual.error is None:
         return None
     if expected.error is None:
         return f"raises only on {DEVICE}: {actual.described()}"
-    if actual.error is None:
+    if actual.error is None and not lacks_kernel(expected):
         return f"raises only on cpu: {expected.described()}"
-    if type(expected.error) is not type(actual.error):
+    if actual.error is not None and type(expected.error) is not type(actual.error):
         return f"cpu raises {expected.described()} but {DEVICE} raises {actual.described()}"
     return None
 
@@ -124,7 +139,7 @@ def check(
         checks.fail(where, difference)
         return expected
     if expected.error is not None:
-        return expected
+        return expected  # and what the device computes where the CPU has no kernel, Gaudi's table is to judge
     random = expected.used_random_numbers
     demand = Demand(Tolerance() if random else tolerance, content=content and not random, strides=strides)
     try:

@@ -86,7 +86,9 @@ def test_another_pytorch_is_an_error_that_names_both(script):
         "installed PyTorch 2.13.0"
     )
     assert "site-packages/torch). Install that one with `pip install torch==2.9.1`, or build openhpu" in result.last
-    result = script(another + "print((torch.ones(2) + 1).tolist())", warnings="default")
+    result = script(
+        another + "print((torch.ones(2) + 1).tolist())", warnings="default", TORCH_DEVICE_BACKEND_AUTOLOAD="1"
+    )
     assert result.out == "[2.0, 2.0]"
     assert (
         "RuntimeWarning: the hpu device is not available: its compiled core was built with PyTorch 2.9.1" in result.err

@@ -106,7 +106,7 @@ def test_the_report_of_a_long_run_does_not_blame_the_host(long_run, monkeypatch,
     monkeypatch.setattr(collector._C, "take_busy_spans", lambda index: next(taken, []))
     monkeypatch.setattr(collector._C, "record_busy_spans", lambda index, on: None)
     monkeypatch.setattr(collector._C, "device_count", lambda: 1)
-    monkeypatch.setattr(collector._C, "device_sample", lambda index: (1 << 20, 0, 1 << 30))
+    monkeypatch.setattr(collector._C, "device_sample", lambda index: (1 << 20, 0, 1 << 30, 0, 0))
     monkeypatch.setattr(collector._C, "counters", lambda: {"host_wait_ns": clock["waited"]})
     found = collector.Collector(tmp_path)
     found._opened = True
