@@ -10,11 +10,9 @@ import importlib.util
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
-from benchmarks.distributed import Kind, Peer
+from benchmarks.distributed import Kind, Peer, in_turns, row
 from benchmarks.report import Table
-from benchmarks.timing import Spread
 
 # Where the tests install it, beside this environment's packages.
 _FOLDER = Path(sys.prefix) / "deepspeed"
@@ -58,21 +56,21 @@ def deepspeed(rounds: int) -> list[Table]:
                         worst = max(abs(part) for part in apart)
                         losses.rows.append([name, kind.title, f"{worst:.1e}", f"{sum(apart) / len(apart):+.1e}", aims])
                     prepared = peers[-1].ask("prepare")[0]
-                    found = _in_turns(peers, rounds, "train", _MODELS[model])
-                    steps.rows.append([name, *_row(found, 1e3)])
+                    found = in_turns(peers, rounds, "train", _MODELS[model])
+                    steps.rows.append([name, *row(found, 1e3)])
                     counted = peers[-1].ask("counters", 4)[0]
                     steps.notes.append(
                         f"{name}: in lazy mode {counted['ops_in_recipes']} of {counted['ops_recorded']} operators of "
                         "four steps ran in recipes" + ("" if prepared else " (not all were compiled after a minute)")
                     )
                     kept = peers[1].ask("memory")[0]
-                    row: list[float] = []
+                    cells: list[float] = []
                     for key, formula in (("states", "formula"), ("with_gradients", "formula_with_gradients")):
-                        row += [kept[key] / 2**20, kept[formula] / 2**20, kept[key] / kept[formula]]
-                    memory.rows.append([name, *row])
+                        cells += [kept[key] / 2**20, kept[formula] / 2**20, kept[key] / kept[formula]]
+                    memory.rows.append([name, *cells])
                     if precision == "bf16":
-                        found = _in_turns(peers, max(1, rounds // 3), "checkpoint")
-                        checkpoints.rows.append([name, *_row(found, 1.0)])
+                        found = in_turns(peers, max(1, rounds // 3), "checkpoint")
+                        checkpoints.rows.append([name, *row(found, 1.0)])
                     for peer in peers:
                         peer.ask("end")
     return [steps, losses, memory, checkpoints]
@@ -80,17 +78,3 @@ def deepspeed(rounds: int) -> list[Table]:
 
 def _mean(curves: list[list[float]]) -> list[float]:
     return [sum(values) / len(values) for values in zip(*curves, strict=True)]
-
-
-def _in_turns(peers: list[Peer], rounds: int, question: str, *arguments: Any) -> list[list[float]]:
-    times: list[list[float]] = [[] for _ in peers]
-    for number in range(rounds):
-        for position in range(len(peers)):
-            at = (number + position) % len(peers)
-            times[at].append(max(peers[at].ask(question, *arguments)))
-    return times
-
-
-def _row(found: list[list[float]], unit: float) -> list[Spread]:
-    ratios = [[a / b for a, b in zip(times, found[0], strict=True)] for times in found[1:]]
-    return [*(Spread.of([value * unit for value in times]) for times in found), *map(Spread.of, ratios)]

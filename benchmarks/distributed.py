@@ -84,8 +84,8 @@ def distributed(rounds: int) -> list[Table]:
             losses = [peer.ask("start", kind)[0] for peer in peers]
             apart = max(abs(a - b) / abs(b) for other in losses[1:] for a, b in zip(other, losses[0], strict=True))
             compiled = peers[-1].ask("prepare", kind)[0]
-            found = _in_turns(peers, rounds, "train", kind, number)
-            steps.rows.append([kind, *_row(found, 1e3)])
+            found = in_turns(peers, rounds, "train", kind, number)
+            steps.rows.append([kind, *row(found, 1e3)])
             counted = peers[-1].ask("counters", kind, 4)[0]
             steps.notes.append(
                 f"{kind}: losses of 50 steps differ by at most {apart:.1e} of their value; in lazy mode "
@@ -93,8 +93,8 @@ def distributed(rounds: int) -> list[Table]:
                 + ("" if compiled else " (not all were compiled after a minute)")
             )
         for nbytes, number in _MESSAGES.items():
-            found = _in_turns(peers, rounds, "reduce", nbytes, number)
-            messages.rows.append([f"{nbytes >> 10} KiB", *_row(found, 1e6)])
+            found = in_turns(peers, rounds, "reduce", nbytes, number)
+            messages.rows.append([f"{nbytes >> 10} KiB", *row(found, 1e6)])
     return [steps, messages, _more_ranks(rounds)]
 
 
@@ -107,12 +107,12 @@ def _more_ranks(rounds: int) -> Table:
     for ranks in _GROWING:
         with contextlib.ExitStack() as stack:
             peers = [stack.enter_context(Peer(kind, ranks=ranks)) for kind in _KINDS]
-            found = _in_turns(peers, rounds, "reduce", *_SMALL)
-        table.rows.append([str(ranks), *_row(found, 1e6)])
+            found = in_turns(peers, rounds, "reduce", *_SMALL)
+        table.rows.append([str(ranks), *row(found, 1e6)])
     return table
 
 
-def _in_turns(peers: Sequence[Peer], rounds: int, question: str, *arguments: Any) -> list[list[float]]:
+def in_turns(peers: Sequence[Peer], rounds: int, question: str, *arguments: Any) -> list[list[float]]:
     """For each peer its times, of each round its slower rank's."""
     times: list[list[float]] = [[] for _ in peers]
     for number in range(rounds):
@@ -122,7 +122,8 @@ def _in_turns(peers: Sequence[Peer], rounds: int, question: str, *arguments: Any
     return times
 
 
-def _row(found: list[list[float]], unit: float) -> list[Spread]:
+def row(found: Sequence[Sequence[float]], unit: float) -> list[Spread]:
+    """Each peer's times, the CPU's first, and the ratios of the others to those; `unit`: of the times, in a second."""
     cpu = found[0]
     return [
         *(Spread.of([value * unit for value in times]) for times in found),

@@ -122,7 +122,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(
         f"Each of {len(PEERS)} peers ({'; '.join(PEERS)}) trains a CNN on images of digits, {args.epochs} epochs, and "
         f"then a small GPT, {args.stretches * args.steps} steps; each in a process of its own, in turns. The first "
-        "turns also compile. About two minutes on two idle cores."
+        "turns also compile. Under three minutes on two idle cores."
     )
     accuracy, _, _ = run("CNN on scikit-learn's digits, batch 64", "digits", "test accuracy", args.epochs, None)
     loss, baseline, text = run(

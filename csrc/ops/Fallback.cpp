@@ -1,5 +1,6 @@
 #include "ops/Fallback.h"
 
+#include <c10/core/InferenceMode.h>
 #include <c10/util/Exception.h>
 
 #include <pthread.h>
@@ -175,6 +176,28 @@ void reset_fallback_ops() {
   auto& t = tables();
   std::lock_guard<std::mutex> lock(t.mutex);
   t.counts.clear();
+}
+
+c10::Stack call_on_twins(
+    const c10::OperatorHandle& op, const c10::IValue* args, const std::function<at::Tensor(const at::Tensor&)>& twin) {
+  c10::Stack stack;
+  for (size_t i = 0; i < op.schema().arguments().size(); ++i) {
+    const auto& v = args[i];
+    if (v.isTensor()) {
+      stack.emplace_back(twin(v.toTensor()));
+    } else if (v.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor& t : v.toTensorVector()) list.push_back(twin(t));
+      stack.emplace_back(std::move(list));
+    } else if (v.isDevice()) {
+      stack.emplace_back(c10::Device(c10::kCPU));
+    } else {
+      stack.emplace_back(v);
+    }
+  }
+  c10::InferenceMode no_autograd(true);
+  op.callBoxed(stack);
+  return stack;
 }
 
 }  // namespace openhpu

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/ScalarType.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -29,5 +31,10 @@ bool computes_in(const std::string& op, c10::ScalarType integer);
 void note_fallback(const std::string& op, int scalar_type);
 std::map<std::string, uint64_t> fallback_ops();
 void reset_fallback_ops();
+
+// For tensors that no alias of their memory describes (sparse, nested): calls the operator on the host, on what `twin`
+// gives for each tensor operand, and returns its results. `args`: as many as it has arguments.
+c10::Stack call_on_twins(
+    const c10::OperatorHandle& op, const c10::IValue* args, const std::function<at::Tensor(const at::Tensor&)>& twin);
 
 }  // namespace openhpu

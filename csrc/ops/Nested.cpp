@@ -7,7 +7,6 @@
 #include <ATen/NestedTensorImpl.h>
 #include <ATen/ops/native_layer_norm.h>
 #include <ATen/ops/native_layer_norm_backward.h>
-#include <c10/core/InferenceMode.h>
 
 #include "modes/Eager.h"
 #include "ops/Alias.h"
@@ -75,25 +74,7 @@ void run_on_host(const c10::OperatorHandle& op, c10::DispatchKeySet, c10::Stack*
     twins.emplace_back(t, moved(t, [](const Tensor& part) { return cpu_alias(part); }));
     return twins.back().second;
   };
-  c10::Stack cpu;
-  for (size_t i = 0; i < n; ++i) {
-    const auto& v = args[i];
-    if (v.isTensor()) {
-      cpu.emplace_back(twin(v.toTensor()));
-    } else if (v.isTensorList()) {
-      c10::List<Tensor> list;
-      for (const Tensor& t : v.toTensorVector()) list.push_back(twin(t));
-      cpu.emplace_back(std::move(list));
-    } else if (v.isDevice()) {
-      cpu.emplace_back(c10::Device(c10::kCPU));
-    } else {
-      cpu.emplace_back(v);
-    }
-  }
-  {
-    c10::InferenceMode no_autograd(true);
-    op.callBoxed(cpu);
-  }
+  const c10::Stack cpu = call_on_twins(op, args, twin);
   stack->resize(stack->size() - n);
   for (const auto& v : cpu) {
     if (!v.isTensor() || !v.toTensor().defined()) {

@@ -4,7 +4,6 @@
 #include <ATen/Functions.h>
 #include <ATen/SparseTensorImpl.h>
 #include <ATen/native/SparseTensorUtils.h>
-#include <c10/core/InferenceMode.h>
 
 #include "modes/Eager.h"
 #include "ops/Alias.h"
@@ -104,25 +103,7 @@ void sparse_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, c10::St
   synchronize(index);
   auto& d = device_of(index);
   device::MemoryPool::AccessScope access(d.memory());
-  c10::Stack cpu;
-  for (size_t i = 0; i < n; ++i) {
-    const auto& v = args[i];
-    if (v.isTensor()) {
-      cpu.emplace_back(twin(v.toTensor()));
-    } else if (v.isTensorList()) {
-      c10::List<Tensor> list;
-      for (const Tensor& t : v.toTensorVector()) list.push_back(twin(t));
-      cpu.emplace_back(std::move(list));
-    } else if (v.isDevice()) {
-      cpu.emplace_back(c10::Device(c10::kCPU));
-    } else {
-      cpu.emplace_back(v);
-    }
-  }
-  {
-    c10::InferenceMode no_autograd(true);
-    op.callBoxed(cpu);
-  }
+  const c10::Stack cpu = call_on_twins(op, args, twin);
   for (size_t i = 0; i < n; ++i) {
     const auto& alias = op.schema().arguments()[i].alias_info();
     if (!alias || !alias->isWrite() || !args[i].isTensor() || !args[i].toTensor().is_sparse()) continue;

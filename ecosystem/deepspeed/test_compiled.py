@@ -1,6 +1,5 @@
 """Operators that DeepSpeed compiles with the host's compiler: Adam in host memory, input and output of NVMe's files."""
 
-import functools
 import json
 import os
 import resource
@@ -8,21 +7,9 @@ import resource
 import pytest
 
 from tests.deepspeed import training
-from tests.deepspeed.test_offload import libaio, offloaded, with_torch
+from tests.deepspeed.test_offload import libaio, offloaded, same_as_cpu, with_torch
 
-TOLERANCE = {"fp32": 1e-4, "bf16": 1e-2}
 needs_libaio = pytest.mark.skipif(not libaio(), reason="libaio-dev is not installed")
-
-
-@functools.cache
-def reference(stage, precision):
-    return training.on_cpu(training.train, with_torch(training.config(stage, precision)))
-
-
-def same_as_cpu(settings, stage, precision):
-    found = training.on_hpu(training.train, settings)
-    for mine, theirs in zip(found, reference(stage, precision), strict=True):
-        assert mine == pytest.approx(theirs, rel=TOLERANCE[precision])
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -44,7 +31,7 @@ def test_in_files(tmp_path, optimizer, parameters):
     found = training.on_hpu(training.train, settings, 3, **LARGE)
     expected = training.on_hpu(training.train, with_torch(training.config(3, "bf16")), 3, **LARGE)
     for mine, theirs in zip(found, expected, strict=True):
-        assert mine == pytest.approx(theirs, rel=TOLERANCE["bf16"])
+        assert mine == pytest.approx(theirs, rel=training.TOLERANCE["bf16"])
     assert any(path.stat().st_size for path in tmp_path.rglob("*.swp"))
 
 

@@ -9,7 +9,6 @@ from tests.deepspeed import training
 from tests.deepspeed.test_checkpoints import close, load, make_universal, save
 from tests.deepspeed.test_offload import libaio, offloaded
 
-TOLERANCE = {"fp32": 1e-4, "bf16": 1e-2, "fp16": 1e-2}
 # Name to (optimizer's place, parameters' place).
 OFFLOAD = {"none": (None, None), "optimizer": ("cpu", None), "parameters": ("cpu", "cpu"), "nvme": ("nvme", "nvme")}
 CELLS = [
@@ -53,7 +52,7 @@ def test_cell(tmp_path, stage, offload, precision, size):
         assert found == theirs
         pytest.skip(f"DeepSpeed's rule: {found[0][:200]}")
     for mine, theirs in zip(found, reference(stage, precision, size), strict=True):
-        assert mine == pytest.approx(theirs, rel=TOLERANCE[precision])
+        assert mine == pytest.approx(theirs, rel=training.TOLERANCE[precision])
 
 
 TRIPS = [

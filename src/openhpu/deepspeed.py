@@ -4,6 +4,10 @@
   input and output, without which nothing is kept on NVMe, and no native pinned memory. Both are about host memory, so
   that DeepSpeed's builders for CPUs serve. The first gets words for a missing library, and passes CFLAGS and LDFLAGS
   on, which it only tests with.
+- `HPU_Accelerator.resolves_data_dependency`, `HPU_Accelerator.Stream`: DeepSpeed lets no stream of hpu wait for
+  another, nor the host for a copy, since Gaudi's software orders what shares memory. Streams here are queues that wait for what
+  they are told to wait for, like CUDA's: DeepSpeed is told to wait, and works on the default stream, as it forgets some
+  waits on CUDA as well (what a rank loads into its part of a parameter, and the gathering of that parameter).
 - `HPUFusedAdam.multi_tensor_adam`: Adam with `adam_w_mode` off adds the weights to the gradients; here they were
   dropped without a word.
 """
@@ -29,6 +33,7 @@ _LIBAIO = (
 def install() -> None:
     """Have DeepSpeed patched when it is imported. Imports nothing of it."""
     after_import("deepspeed.accelerator.hpu_accelerator", _operators_of_hosts)
+    after_import("deepspeed.accelerator.hpu_accelerator", _waits)
     after_import("deepspeed.ops.op_builder.hpu.fused_adam", _decay_as_gradient)
 
 
@@ -45,6 +50,23 @@ def _operators_of_hosts() -> None:
             self.class_dict.setdefault("PinMemoryBuilder", pinned)
 
     accelerator._lazy_init_class_dict = _lazy_init_class_dict
+
+
+def _waits() -> None:
+    accelerator: Any = importlib.import_module("deepspeed.accelerator.hpu_accelerator").HPU_Accelerator
+
+    def resolves_data_dependency(self: Any) -> bool:
+        return False
+
+    def Stream(self: Any) -> Any:
+        return _default_stream
+
+    accelerator.resolves_data_dependency = resolves_data_dependency
+    accelerator.Stream = property(Stream)
+
+
+def _default_stream(device: Any = None, priority: int = 0) -> Any:
+    return torch.hpu.default_stream(device)
 
 
 def _async_io_builder() -> Any:

@@ -56,10 +56,10 @@ def native_ops(generation: str) -> list[tuple[str, str]]:
     """
     with _TABLE.open(newline="", encoding="utf-8") as file:
         rows = [(row["aten_op"], row[generation]) for row in csv.DictReader(file)]
-    norms = dict(rows)["linalg_vector_norm"]
+    known = dict(rows)
     rows += [(name, "*") for name in (*_FUSED_OPTIMIZERS, *_NEAREST_EXACT)]
-    rows += [(name, norms) for name in _FOREACH_NORM]
-    rows += [(name, dict(rows)["embedding_dense_backward"]) for name in _EMBEDDING_BAGS]
+    rows += [(name, known["linalg_vector_norm"]) for name in _FOREACH_NORM]
+    rows += [(name, known["embedding_dense_backward"]) for name in _EMBEDDING_BAGS]
     return [(name, _DEVICE_DTYPES[generation] if dtypes == "*" else dtypes) for name, dtypes in rows]
 
 

@@ -1,5 +1,7 @@
 """Wrong configurations and broken jobs end with an error, DeepSpeed's or ours, on every rank, and soon."""
 
+import re
+
 import pytest
 
 from tests.deepspeed import training
@@ -32,11 +34,11 @@ WRONG = {
 
 @pytest.mark.parametrize("case", WRONG)
 def test_wrong_configurations(case):
-    more, _ = WRONG[case]
+    more, told = WRONG[case]
     settings = {name: value for name, value in (training.config(2) | more).items() if value is not None}
     settings["optimizer"]["params"].setdefault("torch_adam", True)  # the CPU's own would be compiled
     found = training.on_hpu(message, settings)
-    assert all(found), found
+    assert all(re.search(told, said) for said in found), found
     # DeepSpeed says the same on the CPU.
     for mine, theirs in zip(found, training.on_cpu(message, settings), strict=True):
         assert mine.split(":")[0] == theirs.split(":")[0]

@@ -11,8 +11,6 @@ import pytest
 
 from tests.deepspeed import training
 
-TOLERANCE = {"fp32": 1e-4, "bf16": 1e-2}
-
 
 @functools.cache
 def libaio():
@@ -52,7 +50,7 @@ def reference(stage, precision):
 def same_as_cpu(settings, stage, precision):
     found = training.on_hpu(training.train, settings)
     for mine, theirs in zip(found, reference(stage, precision), strict=True):
-        assert mine == pytest.approx(theirs, rel=TOLERANCE[precision])
+        assert mine == pytest.approx(theirs, rel=training.TOLERANCE[precision])
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

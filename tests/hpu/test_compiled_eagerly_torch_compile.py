@@ -108,10 +108,13 @@ def test_later_calls_are_recipes_only(counted):
     assert moved["ops_node_by_node"] == moved["ops_submitted"] == moved["ops_recorded"] == 0
 
 
-def test_one_recipe_for_all_sizes(counted):
-    f = torch.compile(lambda x: ((x * 2).exp() + x.shape[0]).sum(0), backend="hpu_backend", dynamic=True)
+def compiled_for(sizes, factor, counted, **options):
+    """Recipes made for each of the sizes, of which each is right in the call that compiles and in the next."""
+    f = torch.compile(
+        lambda x: ((x * factor).exp() + x.shape[0]).sum(0), backend="hpu_backend", dynamic=True, **options
+    )
     compiled = []
-    for n in (3, 5, 8, 13, 21):
+    for n in sizes:
         x = torch.linspace(0, 1, n * 2).view(n, 2)
         given = x.to("hpu")
         torch.hpu.synchronize()
@@ -120,7 +123,12 @@ def test_one_recipe_for_all_sizes(counted):
             torch.hpu.synchronize()
         compiled.append(moved["recipes_compiled"])
         for result in results:
-            torch.testing.assert_close(result.cpu(), ((x * 2).exp() + n).sum(0))
+            torch.testing.assert_close(result.cpu(), ((x * factor).exp() + n).sum(0))
+    return compiled
+
+
+def test_one_recipe_for_all_sizes(counted):
+    compiled = compiled_for((3, 5, 8, 13, 21), 2, counted)
     assert compiled[3:] == [0, 0]  # what differs by size is known by then
 
 
@@ -184,19 +192,5 @@ def test_weights_as_constants(compiled_graphs, counted):
 
 
 def test_a_recipe_for_each_size(counted):
-    f = torch.compile(
-        lambda x: ((x * 3).exp() + x.shape[0]).sum(0),
-        backend="hpu_backend", dynamic=True, options={"force_static_compile": True},
-    )  # fmt: skip
-    compiled = []
-    for n in (3, 5, 8, 13, 5):
-        x = torch.linspace(0, 1, n * 2).view(n, 2)
-        given = x.to("hpu")
-        torch.hpu.synchronize()
-        with counted() as moved:
-            results = f(given), f(given)
-            torch.hpu.synchronize()
-        compiled.append(moved["recipes_compiled"])
-        for result in results:
-            torch.testing.assert_close(result.cpu(), ((x * 3).exp() + n).sum(0))
+    compiled = compiled_for((3, 5, 8, 13, 5), 3, counted, options={"force_static_compile": True})
     assert compiled[-3:] == [1, 1, 0]
