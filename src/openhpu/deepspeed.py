@@ -5,9 +5,9 @@
   that DeepSpeed's builders for CPUs serve. The first gets words for a missing library, and passes CFLAGS and LDFLAGS
   on, which it only tests with.
 - `HPU_Accelerator.resolves_data_dependency`, `HPU_Accelerator.Stream`: DeepSpeed lets no stream of hpu wait for
-  another, nor the host for a copy, since Gaudi's software orders what shares memory. Streams here are queues that wait for what
-  they are told to wait for, like CUDA's: DeepSpeed is told to wait, and works on the default stream, as it forgets some
-  waits on CUDA as well (what a rank loads into its part of a parameter, and the gathering of that parameter).
+  another, nor the host for a copy, since Gaudi's software orders what shares memory. Streams here are queues that wait
+  for what they are told to wait for, like CUDA's: DeepSpeed is told to wait, and works on the default stream, as it
+  forgets some waits on CUDA as well.
 - `HPUFusedAdam.multi_tensor_adam`: Adam with `adam_w_mode` off adds the weights to the gradients; here they were
   dropped without a word.
 """
