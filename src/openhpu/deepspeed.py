@@ -66,7 +66,7 @@ def _waits() -> None:
 
 
 def _default_stream(device: Any = None, priority: int = 0) -> Any:
-    return torch.hpu.default_stream(device)
+    return torch.get_device_module("hpu").default_stream(device)
 
 
 def _async_io_builder() -> Any:
