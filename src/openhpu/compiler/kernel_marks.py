@@ -29,11 +29,21 @@ def marked() -> Iterator[None]:
     from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
 
     external = CppWrapperCpu.generate_c_shim_extern_kernel_call
+    looked_up = CppWrapperCpu.generate_fallback_kernel_with_runtime_lookup_aot
 
     def generate_c_shim_extern_kernel_call(self: Any, kernel: str, *args: Any, **kwargs: Any) -> None:
         _around(self, _SHIM.sub("aten::", kernel), lambda: external(self, kernel, *args, **kwargs))
 
+    # An operator without a C function of its own: what runs the recipe looks it up.
+    def generate_fallback_kernel_with_runtime_lookup_aot(self: Any, op_overload: Any, *args: Any) -> None:
+        _around(self, op_overload.name(), lambda: looked_up(self, op_overload, *args))
+
     with (
+        mock.patch.object(
+            CppWrapperCpu,
+            "generate_fallback_kernel_with_runtime_lookup_aot",
+            generate_fallback_kernel_with_runtime_lookup_aot,
+        ),
         mock.patch.object(CppWrapperCpu, "generate_c_shim_extern_kernel_call", generate_c_shim_extern_kernel_call),
         mock.patch.object(KernelGroup, "call_kernel", _call_marked(KernelGroup.call_kernel)),
         mock.patch.object(CppTemplateKernel, "call_kernel", _call_template_marked(CppTemplateKernel.call_kernel)),
