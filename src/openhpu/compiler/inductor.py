@@ -117,7 +117,7 @@ def build(graph: GraphModule, inputs: Sequence[torch.Tensor], threads: int, dire
         _biases_apart(),
         vector_random.vectorised(),
         kernel_marks.marked(),
-        toolchain.quick(directory),
+        toolchain.quick(directory) as prepared,
         config.patch(options(graph, threads, output)),
         config.patch(get_cpp_wrapper_config()),
         V.set_real_inputs(inputs),
@@ -125,6 +125,7 @@ def build(graph: GraphModule, inputs: Sequence[torch.Tensor], threads: int, dire
         get_metrics_context(),
         torch.no_grad(),
     ):
+        prepared.ahead()
         outputs = get_num_model_outputs(graph)
         compiled = compile_fx_forward(
             graph,

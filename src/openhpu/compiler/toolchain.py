@@ -18,6 +18,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -48,22 +49,26 @@ _REGEX = """
 
 
 @contextlib.contextmanager
-def quick(work: Path) -> Iterator[None]:
+def quick(work: Path) -> Iterator[Prepared]:
     """While it lasts, Inductor takes the short cuts. Where precompiled headers can't be kept for the user, they
     lie beside `work`, for the next recipe there."""
     from torch._inductor import codecache
     from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
     from torch._inductor.cpu_vec_isa import VecISA
 
-    prepared = _Prepared(header_folder() or work.parent / ".headers")
-    with (
-        mock.patch.object(VecISA, "check_build", _is_known),
-        mock.patch.object(codecache, "_precompile_header", prepared.header),
-        mock.patch.object(codecache, "CppBuilder", prepared.builder),
-        mock.patch.object(CppWrapperCpu, "_write_aoti_interface_header", _declare_interface),
-        mock.patch.object(CppWrapperCpu, "generate_input_output_runtime_checks", _without_checks),
-    ):
-        yield
+    pool = ThreadPoolExecutor(min(2, len(os.sched_getaffinity(0))), "compiler")
+    prepared = Prepared(header_folder() or work.parent / ".headers", pool)
+    try:
+        with (
+            mock.patch.object(VecISA, "check_build", _is_known),
+            mock.patch.object(codecache, "_precompile_header", prepared.header),
+            mock.patch.object(codecache, "CppBuilder", prepared.builder),
+            mock.patch.object(CppWrapperCpu, "_write_aoti_interface_header", _declare_interface),
+            mock.patch.object(CppWrapperCpu, "generate_input_output_runtime_checks", _without_checks),
+        ):
+            yield prepared
+    finally:
+        prepared.end()
 
 
 def header_folder() -> Path | None:
@@ -88,58 +93,119 @@ def _accepts(compiler: str, flags: str) -> bool:
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-class _Prepared:
-    """What is the same in all recipes of some compiler options, made once and kept in `folder`."""
+class Prepared:
+    """Builds for recipes: in `folder` what is the same in all of some compiler options, made once.
 
-    def __init__(self, folder: Path) -> None:
+    What `pool` is given depends on what it was given before, so that its order lets none wait for ever.
+    """
+
+    def __init__(self, folder: Path, pool: ThreadPoolExecutor) -> None:
         self._folder = folder
+        self._pool = pool
+        self._kept: dict[str, Future[None]] = {}  # by the path of what is made once
+        self._objects: list[Future[None]] = []  # of the recipe
+        self._work: list[Path] = []
         self._interface = ""  # the object file that goes with the wrapper's header
 
+    def ahead(self) -> None:
+        """Begin with what a recipe of Inductor's present options will need."""
+        from torch._inductor import codecache
+        from torch._inductor.cpu_vec_isa import pick_vec_isa
+
+        # As codecache.AotCodeCompiler has them, but for large weights.
+        command = {
+            "aot_mode": True, "device_type": "cpu", "use_mmap_weights": False, "use_mmap_weights_external": False,
+            "use_relative_path": False, "vec_isa": pick_vec_isa(),
+        }  # fmt: skip
+        self.header(codecache._get_cpp_wrapper_header("cpu", aot_mode=True), "", min_optimize=True, **command)
+        if prefix := codecache._get_cpp_prefix_header("cpu"):
+            self.header(prefix, "", **command)
+
     def header(self, header: str, command_line: str, **command: Any) -> str:
-        """The path of a header that includes `header`, with its precompiled form beside it."""
-        from torch._inductor.cpp_builder import CppBuilder, CppTorchDeviceOptions, get_compiler_version_info
+        """The path of a header that includes `header`, with its precompiled form beside it once that is made."""
+        from torch._inductor.cpp_builder import CppTorchDeviceOptions
 
         command.pop("extra_flags", None)  # for the linker
         option = CppTorchDeviceOptions(**command, precompiling=True)
         text = f"#include <{header}>\n"
-        of_wrapper = command.get("min_optimize", False)
-        interface = _interface(text) if of_wrapper else ""
-        if of_wrapper:
-            text += _REGEX.format(extern="extern ")
-        same = CppBuilder(name="header.h", sources="header.h", BuildOption=option).get_command_line()
+        if not command.get("min_optimize", False):
+            return self._made_once("header.h", text, "header.h", option)
+        interface = _interface(text)
+        text += _REGEX.format(extern="extern ")
+        path = self._made_once("header.h", text, "header.h", option)
+        option = CppTorchDeviceOptions(**command, compile_only=True)
+        option.precompiled_header = path
+        self._interface = self._made_once("interface.cpp", interface, "interface.o", option)
+        return path
+
+    def _made_once(self, source: str, text: str, target: str, option: Any) -> str:
+        """The path of a file that is being made of the text, or was."""
+        from torch._inductor.cpp_builder import CppBuilder, get_compiler_version_info
+
+        name = Path(target).stem if source != target else target
+        same = CppBuilder(name=name, sources=source, BuildOption=option).get_command_line()
         compiler = get_compiler_version_info(option.get_compiler())
-        build = (same, text, interface, compiler, torch_build(), vector_isa())
+        build = (same, text, compiler, torch_build(), vector_isa())
         folder = self._folder / hashlib.sha256(repr(build).encode()).hexdigest()[:32]
-        if not (folder / "header.h").exists():
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _tidy(self._folder)
-            work = Path(tempfile.mkdtemp(prefix=_BUILDING, dir=self._folder))
-            try:
-                (work / "header.h").write_text(text)
-                CppBuilder(name=str(work / "header.h"), sources=str(work / "header.h"), BuildOption=option).build()
-                if interface:
-                    (work / "interface.cpp").write_text(interface)
-                    CppBuilder(
-                        name="interface", sources=str(work / "interface.cpp"), output_dir=str(work),
-                        BuildOption=CppTorchDeviceOptions(**command, compile_only=True),
-                    ).build()  # fmt: skip
-                publish(work, folder)
-            finally:
-                shutil.rmtree(work, ignore_errors=True)
-        else:
+        path = str(folder / target)
+        if path in self._kept:
+            return path
+        if folder.exists():
             with contextlib.suppress(OSError):
                 os.utime(folder)
-        if of_wrapper:
-            self._interface = str(folder / "interface.o")
-        return str(folder / "header.h")
+            return path
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _tidy(self._folder)
+        work = Path(tempfile.mkdtemp(prefix=_BUILDING, dir=self._folder))
+        self._work.append(work)
+        (work / source).write_text(text)
+        name = str(work / source) if source == target else name
+        builder = CppBuilder(name=name, sources=str(work / source), output_dir=str(work), BuildOption=option)
+        self._kept[path] = self._pool.submit(self._make, builder, option, work, folder)
+        return path
+
+    def _make(self, builder: Any, option: Any, work: Path, folder: Path) -> None:
+        self._compile(builder, option, work)
+        publish(work, folder)
+
+    def end(self) -> None:
+        """Give up what has not begun, and wait for the rest."""
+        self._pool.shutdown(cancel_futures=True)
+        for work in self._work:
+            shutil.rmtree(work, ignore_errors=True)
+
+    def _compile(self, builder: Any, option: Any, work: Path) -> None:
+        from torch._inductor import cpp_builder
+
+        if option.precompiled_header in self._kept:
+            self._kept[option.precompiled_header].result()
+        # Without the times that Inductor takes: they belong to the thread that it runs in.
+        cpp_builder._run_compile_cmd(builder.get_command_line(), str(work))
 
     def builder(self, name: str, sources: Any, BuildOption: Any, **options: Any) -> Any:
-        """A CppBuilder; a library is linked with the interface."""
+        """A CppBuilder. What has a precompiled header is built beside other things; a library waits for them, and is
+        linked with the interface."""
         from torch._inductor.cpp_builder import CppBuilder
 
-        if isinstance(sources, list):
+        library = isinstance(sources, list)
+        if library:
             sources = [*sources, self._interface]
-        return CppBuilder(name=name, sources=sources, BuildOption=BuildOption, **options)
+        made: Any = CppBuilder(name=name, sources=sources, BuildOption=BuildOption, **options)
+        if library:
+            made.build = functools.partial(self._link, made.build)
+        elif BuildOption.precompiled_header:
+            work = Path(made.get_target_file_path()).parent
+
+            def build() -> None:
+                self._objects.append(self._pool.submit(self._compile, made, BuildOption, work))
+
+            made.build = build
+        return made
+
+    def _link(self, build: Any) -> None:
+        for built in (*self._kept.values(), *self._objects):
+            built.result()
+        build()
 
 
 def _interface(header: str) -> str:

@@ -1,19 +1,20 @@
 """What is the same in all recipes is compiled once: headers, and the interface of the libraries."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 import torch
 
-from openhpu.compiler import toolchain
+from openhpu.compiler import inductor, toolchain
 from tests.python.compiler.recorder import Recorder
 
 
-def description(number):
+def description(number, operator=torch.relu):
     x = torch.ones(5)
     with Recorder() as recorder:
-        results = [(x * number).relu() + 1]
+        results = [operator(x * number) + 1]
     return recorder.description(live=results), recorder.storages
 
 
@@ -73,3 +74,38 @@ def test_recipes_share_headers_and_interface(compiled):
         (wrapper,) = made.directory.glob("*.wrapper.cpp")
         assert "AOTInductorModelContainerRun(" not in wrapper.read_text()
     recipe.check(storages)
+
+
+def test_what_is_begun_ahead_is_what_the_recipe_takes(compiled):
+    from torch._inductor import config
+
+    (recipe,) = compiled(description(4.0)[0])
+    taken = set()
+    for source in (*recipe.directory.glob("*.wrapper.cpp"), *recipe.directory.glob("*.kernel.cpp")):
+        taken |= set(re.findall(r"-include (\S+)", source.read_text().partition("// Compile cmd")[2]))
+    begun = set()
+
+    class Begins(toolchain.Prepared):
+        def header(self, *args, **command):
+            begun.add(super().header(*args, **command))
+
+    identity = torch.fx.symbolic_trace(torch.nn.Identity())
+    with config.patch(inductor.options(identity, 1, recipe.directory / "recipe.so")):
+        Begins(toolchain.header_folder(), None).ahead()  # without a pool: all of it is there
+    assert begun == taken and len(taken) == 2
+
+
+def test_a_header_that_cannot_be_compiled_is_the_recipes_error(folder, monkeypatch, tmp_path):
+    from torch._inductor.cpp_builder import CppTorchDeviceOptions
+    from torch._inductor.cpu_vec_isa import pick_vec_isa
+    from torch._inductor.exc import CppCompileError
+
+    command = {"aot_mode": True, "device_type": "cpu", "vec_isa": pick_vec_isa()}
+    (tmp_path / "kernel.cpp").write_text("int one() { return 1; }")
+    with pytest.raises(CppCompileError, match="no-such-header"), toolchain.quick(tmp_path) as prepared:
+        option = CppTorchDeviceOptions(**command, compile_only=True)
+        option.precompiled_header = prepared.header("no-such-header.h", "", **command)
+        prepared.builder("kernel", str(tmp_path / "kernel.cpp"), option, output_dir=str(tmp_path)).build()
+        option = CppTorchDeviceOptions(**command)
+        prepared.builder("recipe", [str(tmp_path / "kernel.o")], option, output_dir=str(tmp_path)).build()
+    assert not list(folder.iterdir())
