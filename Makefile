@@ -14,7 +14,7 @@ DEEPSPEED_NEXT := deepspeed==0.16.9
 MODE   ?= eager
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: all setup build test test-cpp test-python demo lint conformance fuzz faults ecosystem bench docs clean
+.PHONY: all setup build packages test test-cpp test-python demo lint conformance fuzz faults ecosystem bench docs clean
 all: build
 
 $(VENV)/.torch: Makefile
@@ -64,13 +64,18 @@ $(VENV)/transformers: | $(VENV)/.dev
 build: $(VENV)/.dev
 	@cmake --build build/ext
 
-test: build test-cpp test-python
+# Installing waits for the network most of the time, so that C++ tests are compiled beside it.
+test: build
+	@$(MAKE) -j2 test-cpp packages
+	@$(MAKE) test-python
 
 test-cpp: $(VENV)/.torch
 	@$(BIN)/python tests/cpp/run.py
 
-test-python: build $(VENV)/torchvision $(VENV)/bitsandbytes $(VENV)/.lightning $(VENV)/lightning-next $(VENV)/deepspeed \
-             $(VENV)/deepspeed-0.16 $(VENV)/transformers
+packages: $(VENV)/torchvision $(VENV)/bitsandbytes $(VENV)/.lightning $(VENV)/lightning-next $(VENV)/deepspeed \
+          $(VENV)/deepspeed-0.16 $(VENV)/transformers
+
+test-python: build packages
 	$(BIN)/python -m tests.run
 
 demo: build
