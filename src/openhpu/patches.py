@@ -8,14 +8,16 @@ recipe is made; the replacements stand with what they belong to (MOMENTARY):
 - `codecache._precompile_header` preprocesses PyTorch's headers each time to see whether their precompiled form is up to
   date, and keeps that form in Inductor's own cache. Ours is keyed by build and compiler, and kept wherever recipes are.
 - `CppWrapperCpu._write_aoti_interface_header` copies the library's interface into each wrapper, where it takes most of
-  the compiler's time. It is compiled once; `codecache.CppBuilder` links it.
+  the compiler's time. It is compiled once; `codecache.CppBuilder` links it, and compiles a wrapper beside its kernels
+  instead of before them.
 - `CppWrapperCpu.generate_input_output_runtime_checks` writes checks of inputs that take longer to compile than the rest
   of a wrapper and never run: the device has checked the same integers before.
 - `CppVecOverrides.rand` generates random numbers one at a time, by an object with branches.
 - `CppVecOverrides.exp` and `CppVecOverrides.sigmoid` call a library function for each
   vector, around which registers are saved.
-- `CppWrapperCpu.generate_c_shim_extern_kernel_call`, `KernelGroup.call_kernel` and `CppTemplateKernel.call_kernel` mark
-  each kernel for traces, at one load and one branch; Inductor's own marks cost an allocation each.
+- `CppWrapperCpu.generate_c_shim_extern_kernel_call`, `CppWrapperCpu.generate_fallback_kernel_with_runtime_lookup_aot`,
+  `KernelGroup.call_kernel` and `CppTemplateKernel.call_kernel` mark each kernel for traces, at one load and one branch;
+  Inductor's own marks cost an allocation each.
 - `post_grad.is_gpu` is asked whether a bias may be added by generated code instead of by the product's library.
 
 Those of DeepSpeed, which wait for its import, stand in `openhpu/deepspeed.py`.

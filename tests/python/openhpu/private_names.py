@@ -1,0 +1,122 @@
+"""What the project uses of torch's private names, which the next PyTorch need not have.
+
+Each line of private_names.tsv: a name, the number of places that use it, and its parameters (`name=`: with a default).
+`TORCH_DEVICE_BACKEND_AUTOLOAD=0 python -m tests.python.openhpu.private_names` writes it anew, without our patches.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[3]
+SOURCES = (ROOT / "src", ROOT / "lightning-habana" / "src")
+TABLE = Path(__file__).with_suffix(".tsv")
+
+
+def used() -> Counter[str]:
+    """Private names of torch in the sources, and how often each is imported or named."""
+    found: Counter[str] = Counter()
+    for folder in SOURCES:
+        for path in folder.rglob("*.py"):
+            found.update(_names(ast.parse(path.read_text())))
+    return found
+
+
+def _names(tree: ast.AST) -> Iterator[str]:
+    imported = {
+        alias.asname or alias.name: f"{node.module}.{alias.name}"
+        for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }  # fmt: skip
+    inner = {node.value for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Attribute) and node not in inner:
+            names = [_dotted(node, imported)]
+        elif isinstance(node, ast.Call) and _dotted(node.func, {}) == "mock.patch.object":
+            owner, name, *_ = node.args
+            names = [f"{_dotted(owner, imported)}.{ast.literal_eval(name)}"]
+        yield from (_static(name) for name in names if _is_private(name))
+
+
+def _static(name: str) -> str:
+    """Without what is there only while Inductor compiles."""
+    handlers = "torch._inductor.virtualized.V"
+    return handlers if name.startswith(handlers + ".") else name
+
+
+def _dotted(node: ast.expr, imported: dict[str, str]) -> str:
+    if isinstance(node, ast.Attribute):
+        return f"{_dotted(node.value, imported)}.{node.attr}"
+    return imported.get(node.id, node.id) if isinstance(node, ast.Name) else "?"
+
+
+def _is_private(name: str) -> bool:
+    first, *rest = name.split(".")
+    # Operators have schemas, which other tests hold; torch.hpu is ours.
+    return (
+        first == "torch"
+        and rest[:1] not in (["ops"], ["hpu"])
+        and any(part.startswith("_") and not part.endswith("__") for part in rest)
+    )
+
+
+def parameters(name: str) -> str:
+    """Of a function or class; "module" of a module; "" of what has none. AttributeError where it is missing."""
+    value = _find(name)
+    if inspect.ismodule(value):
+        return "module"
+    try:
+        taken = inspect.signature(value).parameters.values()
+    except (TypeError, ValueError):
+        return ""
+    stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+    return ", ".join(f"{stars.get(p.kind, '')}{p.name}{'' if p.default is p.empty else '='}" for p in taken)
+
+
+def _find(name: str) -> Any:
+    value: Any = importlib.import_module("torch")
+    path = "torch"
+    for part in name.split(".")[1:]:
+        path = f"{path}.{part}"
+        if not hasattr(value, part):
+            try:
+                importlib.import_module(path)
+            except ModuleNotFoundError as error:
+                raise AttributeError(f"PyTorch has no {name}") from error
+        value = getattr(value, part)
+    return value
+
+
+def _parameters_or_error(name: str) -> str:
+    try:
+        return parameters(name)
+    except AttributeError as error:
+        return str(error)
+
+
+def table() -> dict[str, tuple[int, str]]:
+    """The checked-in table."""
+    lines = (line.split("\t") for line in TABLE.read_text().splitlines())
+    return {name: (int(number), told) for name, number, told in lines}
+
+
+if __name__ == "__main__":
+    importlib.import_module("torch._inductor.compile_fx")  # its parts import each other in this order
+    if "--parameters" in sys.argv:
+        print(json.dumps({name: _parameters_or_error(name) for name in table()}))
+        sys.exit()
+    rows = [f"{name}\t{number}\t{parameters(name)}" for name, number in sorted(used().items())]
+    TABLE.write_text("\n".join(rows) + "\n")
