@@ -1,6 +1,5 @@
 #include "graph/Widening.h"
 
-#include <ATen/Functions.h>
 #include <ATen/native/Resize.h>
 
 #include "graph/Operator.h"

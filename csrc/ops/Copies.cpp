@@ -3,7 +3,6 @@
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ops/_local_scalar_dense.h>
 #include <ATen/ops/_local_scalar_dense_native.h>
-#include <ATen/Functions.h>
 #include <ATen/ops/copy_native.h>
 #include <c10/core/InferenceMode.h>
 

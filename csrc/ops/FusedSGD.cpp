@@ -1,6 +1,5 @@
 // PyTorch's fused SGD for the CPU is wrong in bfloat16 and half (2.13: vectorised elements of the parameter are left as
 // they were). For these dtypes the step is made of the same elementwise operators as the plain loop in torch.optim.
-#include <ATen/Functions.h>
 
 #include "ops/OpKernel.h"
 

@@ -2,7 +2,17 @@
 // calls the operator that computes from that seed (SeededOps). So the same torch.manual_seed gives the same numbers at
 // any thread count and in every mode.
 #include <ATen/ExpandUtils.h>
-#include <ATen/Functions.h>
+#include <ATen/ops/div.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/leaky_relu.h>
+#include <ATen/ops/native_dropout.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/searchsorted.h>
+#include <ATen/ops/view_as_real.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <ATen/native/Resize.h>
 
 #include "modes/Capture.h"

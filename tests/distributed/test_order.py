@@ -56,6 +56,26 @@ def test_completion_is_seen_without_waiting():
 
 
 @ranks(2)
+def test_a_message_that_was_asked_about_is_waited_for():
+    """A thread of its own has seen to its end since; the queue goes on after that, not before."""
+    x = torch.zeros(8, device="hpu")
+    x + 1  # no operator is new from here on
+    torch.hpu.synchronize()
+    waits = torch.zeros(1)
+    if dist.get_rank() == 0:
+        dist.recv(waits, 1)
+        time.sleep(0.2)  # in which a queue that does not wait goes on
+        dist.send(x + 1, 1)
+    else:
+        message = dist.irecv(x, 0)
+        assert not message.is_completed()
+        message.wait()
+        y = x + 1
+        dist.send(waits, 0)
+        assert y.tolist() == [2.0] * 8
+
+
+@ranks(2)
 def test_a_wait_for_the_device_waits_for_what_nobody_awaited():
     rank = dist.get_rank()
     x = torch.full((8,), float(rank + 1), device="hpu")

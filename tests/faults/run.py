@@ -1,8 +1,9 @@
 """Tries whether tests find faults: `python -m tests.faults.run [NAME ...]` (`make faults`).
 
-Each fault of this folder is put into a copy of the project (build/faults), what it changes is built, and the tests that
-it names are run. Without any fault these tests have to pass; with it, one of them has to fail. The exit code is 0 if
-all are found. A patch that does not fit any more is an error: renew it, or take it out if what it breaks is gone.
+Each fault of this folder is put into a copy of the project (build/faults), what it changes is compiled and linked to
+the project's own build, which has to be up to date, and the tests that it names are run. Without any fault these tests
+have to pass; with it, one of them has to fail. The exit code is 0 if all are found. A patch that does not fit any more
+is an error: renew it, or take it out if what it breaks is gone.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 import time
 from collections import defaultdict
 
+from tests.faults import core
 from tests.faults.faults import ROOT, Fault, apply, read_all
 from tests.processes import HEADERS
 from tests.run import SUITES
@@ -26,7 +28,7 @@ FAILED = 1  # pytest's exit code where tests ran and failed
 
 
 def copy_project() -> None:
-    """Make the copy what the project is now. Files that are the same keep their times, so that little is built."""
+    """Make the copy what the project is now."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT, capture_output=True, text=True, check=True,
@@ -41,27 +43,7 @@ def copy_project() -> None:
         if not target.exists() or source.read_bytes() != target.read_bytes():
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, target)
-
-
-def build() -> bool:
-    """Build the copy's core; whether that went well. Little is optimised: it is built for each fault."""
-    if not (BUILD / "ext" / "build.ninja").exists():
-        command = [
-            "cmake", "-G", "Ninja", "-S", str(TREE), "-B", str(BUILD / "ext"), "-DCMAKE_BUILD_TYPE=Release",
-            "-DCMAKE_CXX_FLAGS_RELEASE=-O1 -DNDEBUG", f"-DPython3_EXECUTABLE={sys.executable}",
-            f"-DOPENHPU_OUTPUT_DIR={TREE / 'src' / 'openhpu'}",
-        ]  # fmt: skip
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    done = subprocess.run(
-        ["cmake", "--build", str(BUILD / "ext"), "-j2"], capture_output=True, text=True, check=False, preexec_fn=_nice
-    )
-    if done.returncode:
-        print(done.stdout[-4000:], done.stderr[-2000:], sep="\n")
-    return done.returncode == 0
-
-
-def _nice() -> None:
-    os.nice(5)
+    core.restore(TREE)
 
 
 def test(suite: str, arguments: tuple[str, ...], until_one_fails: bool = True) -> tuple[int | None, str]:
@@ -129,8 +111,8 @@ def is_found(fault: Fault) -> bool:
         return False
     try:
         started = time.monotonic()
-        if fault.is_built and not build():
-            print(f"{fault.name}: ERROR, it can't be compiled", flush=True)
+        if fault.is_built and (said := core.build(TREE, fault.files, BUILD / "objects")):
+            print(f"{fault.name}: ERROR, it can't be compiled\n{said}", flush=True)
             return False
         built = time.monotonic()
         for suite, arguments in fault.tests:
@@ -158,6 +140,8 @@ def is_found(fault: Fault) -> bool:
         return False
     finally:
         apply(fault, TREE, "--reverse")
+        if fault.is_built:
+            core.restore(TREE)
 
 
 def main(arguments: list[str]) -> int:
@@ -177,10 +161,6 @@ def main(arguments: list[str]) -> int:
     started = time.monotonic()
     TREE.mkdir(parents=True, exist_ok=True)
     copy_project()
-    if not build():
-        print("the project itself can't be compiled")
-        return 1
-    print(f"built in {time.monotonic() - started:.0f} s", flush=True)
     if not sound(faults):
         return 1
     found = [fault.name for fault in faults if is_found(fault)]

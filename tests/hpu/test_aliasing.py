@@ -133,6 +133,18 @@ def test_an_overlap_that_pytorch_refuses_is_refused_also_when_disjoint_operands_
     agree_on_error(REFUSED[name], base())
 
 
+def test_a_refused_overlap_is_an_error_of_the_call_itself():
+    """Its kernel ran before the call returned: what is known of disjoint operands says nothing of these."""
+    x, y, b = torch.ones(7, device="hpu"), torch.ones(7, device="hpu"), torch.arange(8.0, device="hpu")
+    for _ in range(2):
+        x.add_(y)
+    torch.hpu.synchronize()
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="unsupported operation"):
+            b[1:].add_(b[:-1])
+    torch.hpu.synchronize()
+
+
 def test_two_storages_of_equal_shape_are_not_mistaken_for_one():
     def program(a, b):
         torch.add(a, b, out=a)

@@ -41,6 +41,25 @@ def test_a_learning_rate_schedule_is_one_compilation(script):
     assert out == ["1 []", "25 25 0"]
 
 
+def test_a_number_that_changes_while_the_compiler_holds_it_for_constant(script):
+    code = """
+        import torch, openhpu
+        x = torch.arange(8.0).to("hpu")
+        def step(number):
+            y = x * number + 1
+            torch.hpu.synchronize()
+            return y.tolist() == [k * number + 1 for k in range(8)]
+        print([step(number) for number in (2.0, 2.0, 2.0, 2.0, 3.0)])
+        openhpu.wait_for_recipes()
+        print([step(4.0), step(5.0)])
+        openhpu.wait_for_recipes()
+        openhpu.reset_counters()
+        print([step(6.0)], openhpu.counters()["ops_in_recipes"])
+    """
+    out = script(code, OPENHPU_COMPILE="background").out.splitlines()
+    assert out == ["[True, True, True, True, True]", "[True, True]", "[True] 2"]
+
+
 def test_a_new_size_is_compiled_without_anybody_waiting_for_it(script):
     """The compiler leaves the step that met it alone for a moment, then goes to work by itself."""
     code = """
@@ -105,3 +124,8 @@ def test_recompilations_name_cause_operand_values_and_line(counted):
     for rows in (5, 7, 2):
         assert run(made_known(rows, 6), 2.0)[:2] == ([], 0)
     assert len(openhpu.recompilations()) == known + 1
+
+    # Other columns are not what the formulas say.
+    x = made_known(5, 8)
+    assert len(openhpu.recompilations()) == known + 2
+    assert run(x, 2.0)[:2] == ([], 0)

@@ -101,6 +101,10 @@ def test_the_peak_is_kept_until_it_is_reset():
     torch.hpu.synchronize()  # in lazy mode, what dies within a step was never allocated
     del x
     assert torch.hpu.max_memory_allocated() == base + (4 << 20)
+    x = torch.zeros(1, device="hpu")
+    torch.hpu.synchronize()
+    assert torch.hpu.max_memory_allocated() == base + (4 << 20)  # less has come after it
+    del x
     torch.hpu.reset_peak_memory_stats()
     assert torch.hpu.max_memory_allocated() == base
 

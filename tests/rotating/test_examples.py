@@ -9,6 +9,7 @@ import pytest
 
 from tests.conformance.pool import ROOT
 from tests.processes import clean_environment
+from tests.rotating.shards import LIMITED
 
 LAZY = {"PT_HPU_LAZY_MODE": "1"}
 # Arguments of each call, and its environment.
@@ -41,17 +42,15 @@ def test_example(call, tmp_path):
     path, arguments, variables = call
     if "lightning" in path:
         pytest.importorskip("lightning")
-        command = [sys.executable, str(ROOT / path), *arguments]
+        command = [*LIMITED, sys.executable, str(ROOT / path), *arguments]
         command += ["--folder", str(tmp_path)] if path.endswith("digits.py") else []
     else:
-        command = [sys.executable, "-m", path.removesuffix(".py").replace("/", "."), *arguments]
+        command = [*LIMITED, sys.executable, "-m", path.removesuffix(".py").replace("/", "."), *arguments]
     environment = clean_environment(tmp_path, **variables)
     environment["PYTHONPATH"] = os.pathsep.join(
         (environment["PYTHONPATH"], str(ROOT), str(ROOT / "lightning-habana/src"))
     )
-    done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=280, check=False
-    )
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
     assert any(word in done.stdout for word in ("accuracy", "validation loss", "agree")), done.stdout
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.faults import faults
+from tests.faults import core, faults
 from tests.run import SUITES
 
 FAULTS = faults.read_all()
@@ -55,3 +55,14 @@ def test_a_patch_that_does_not_fit_is_told(tmp_path):
     assert (tmp_path / "x").read_text() == "three\n"
     assert faults.apply(fault, tmp_path, "--reverse") == ""
     assert (tmp_path / "x").read_text() == "one\n"
+
+
+def test_what_is_compiled_for_a_change(tmp_path):
+    csrc = tmp_path / "csrc"
+    (csrc / "a").mkdir(parents=True)
+    (csrc / "a/deep.h").write_text("")
+    (csrc / "a/near.h").write_text('#include "a/deep.h"\n')
+    (csrc / "a/one.cpp").write_text('#include "a/near.h"\n')
+    (csrc / "a/two.cpp").write_text("#include <deep.h>\n")
+    assert core.changed_sources(tmp_path, ("csrc/a/deep.h",)) == {"csrc/a/one.cpp"}
+    assert core.changed_sources(tmp_path, ("csrc/a/two.cpp", "src/x.py")) == {"csrc/a/two.cpp"}
