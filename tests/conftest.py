@@ -1,7 +1,10 @@
 """Settings of every Python test: no module locks, so that processes run side by side; shared headers; Ctrl-C."""
 
+import gc
 import os
 import signal
+
+import pytest
 
 from tests import turns
 from tests.processes import HEADERS
@@ -22,3 +25,11 @@ def pytest_collection_modifyitems(config, items):
         left_out = [item for item in items if not has(item.nodeid)]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if has(item.nodeid)]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def little_to_collect():
+    """What earlier files left, above all torch.compile's modules and caches, is not looked at in each collection: tests
+    that count memory collect garbage, and took seconds for it."""
+    gc.collect()
+    gc.freeze()

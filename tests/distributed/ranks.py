@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import gc
 import importlib
 import os
 import socket
@@ -242,6 +243,8 @@ def serve(address: str) -> None:
         except (EOFError, OSError):
             return
         answer = value = None
+        gc.collect()
+        gc.freeze()  # DeepSpeed and Lightning collect garbage often, and need not look at all modules each time
         try:
             if backend is not None:
                 dist.init_process_group(

@@ -32,14 +32,6 @@ if not COMPILING or LAZY:
     collect_ignore_glob.append("test_compiled_eagerly_*.py")
 
 
-@pytest.fixture(autouse=True, scope="module")
-def little_to_collect():
-    """What earlier files left, above all torch.compile's modules and caches, is not looked at in each collection: tests
-    that count memory collect garbage, and took seconds for it."""
-    gc.collect()
-    gc.freeze()
-
-
 @pytest.fixture(autouse=True)
 def clean_device():
     """Each test starts with an idle device without a pending error, and must leave it so."""
