@@ -1,11 +1,35 @@
 """Settings of every Python test: no module locks, so that processes run side by side; shared headers; Ctrl-C."""
 
+import gc
 import os
 import signal
 
+import pytest
+
+from tests import turns
 from tests.processes import HEADERS
 
 os.environ.setdefault("OPENHPU_MODULE_LOCKS", "0")
 os.environ.setdefault("OPENHPU_HEADER_CACHE", HEADERS)
 # A shell's background jobs ignore it, and what they start inherits that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_addoption(parser):
+    parser.addoption("--turn", metavar="SUITE:K/N", help="of what a suite repeats, only this part: tests/turns.py")
+
+
+def pytest_collection_modifyitems(config, items):
+    if turn := config.getoption("--turn"):
+        has = turns.chosen(turn)
+        left_out = [item for item in items if not has(item.nodeid)]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if has(item.nodeid)]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def little_to_collect():
+    """What earlier files left, above all torch.compile's modules and caches, is not looked at in each collection: tests
+    that count memory collect garbage, and took seconds for it."""
+    gc.collect()
+    gc.freeze()

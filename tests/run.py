@@ -2,15 +2,18 @@
 
 Suites are kept apart because they load and configure the device differently. What one prints appears when it ends.
 Everything is passed on to each pytest. The suite "rotating" is one part of the long suites, chosen by the commit
-(tests/rotating/shards.py); `--shard NAME` chooses another, `--shards` lists them. At the end the slowest tests are
-printed. The last line is the total, `N passed, N failed, N skipped`; an error outside a test counts as failed. Exit
-code 0 means that something ran and nothing failed.
+(tests/rotating/shards.py); `--shard NAME` chooses another, `--shards` lists them. Where all suites run, those that
+repeat another one run a part of what they repeat, chosen by the commit, too (tests/turns.py); with `--only` they run
+all of it. At the end the slowest tests are printed. The last line is the total, `N passed, N failed, N skipped`; an
+error outside a test counts as failed. Exit code 0 means that something ran and nothing failed.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -22,6 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+from tests import turns
 from tests.processes import HEADERS
 from tests.rotating import shards
 
@@ -45,6 +49,7 @@ COMPILED = {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "sync", "PT_HPU_RECIPE_C
 
 _printing = threading.Lock()
 _taking = threading.Lock()
+_running: set[subprocess.Popen[bytes]] = set()  # the suites' processes, each the first of its session
 
 
 class Suite(NamedTuple):
@@ -63,8 +68,9 @@ class Suite(NamedTuple):
         return [str(path.relative_to(ROOT)) for path in found if path.is_file() or any(path.rglob("test_*.py"))]
 
 
-# Those that compile run one after another, and the others beside them: two that compile starve each other, as
-# compilers of recipes have the lowest priority. In the order in which they begin: the longest first.
+# Those that compile run one after another, and the others beside them: where Linux does not share the cores between
+# sessions, two that compile starve each other, as compilers of recipes have the lowest priority. In the order in which
+# they begin: the longest first.
 SUITES = {
     # The device's tests with every operator recorded and run node by node; and those of lazy mode alone.
     "lazy": Suite("tests/hpu", False, LAZY),
@@ -128,7 +134,7 @@ def rotating(name: str | None) -> Suite:
 
 def run_suite(name: str, suite: Suite, arguments: list[str]) -> Ran:
     """Outcomes of one suite. A process that dies counts as one failure more than it reported."""
-    print(f"=== {name} begins", flush=True)
+    print(f"=== {name} begins", *[text for text in arguments if text.startswith("--turn")], flush=True)
     started = time.monotonic()
     note = ""
     with tempfile.TemporaryDirectory() as folder:
@@ -140,13 +146,20 @@ def run_suite(name: str, suite: Suite, arguments: list[str]) -> Ran:
         environment = {**os.environ, "OPENHPU_MODULE_LOCKS": "0", **suite.environment}
         output = Path(folder) / "output"
         with output.open("w") as log:
+            # A session of its own: Linux shares the cores between sessions (autogroup), so that a compiler of the
+            # lowest priority competes with its own suite, and is not starved by the one beside.
+            process = subprocess.Popen(
+                command, cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True
+            )
+            _running.add(process)
             try:
-                code = subprocess.run(
-                    command, cwd=ROOT, env=environment, timeout=TIMEOUT_S, check=False, stdout=log, stderr=log
-                ).returncode
+                code = process.wait(TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 note = f"{name}: not finished after {TIMEOUT_S} s\n"
-                code = -1
+                os.killpg(process.pid, signal.SIGKILL)
+                code = process.wait()
+            finally:
+                _running.discard(process)
         ran = read(report) if report.exists() else Ran(Counter(), {})
         printed = output.read_text(errors="replace")
     if code not in (0, NOTHING_COLLECTED) and not ran.counts["failed"]:
@@ -155,6 +168,13 @@ def run_suite(name: str, suite: Suite, arguments: list[str]) -> Ran:
     with _printing:
         print(f"{printed}{note}=== {name} ended after {time.monotonic() - started:.0f} s", flush=True)
     return ran
+
+
+def interrupt() -> None:
+    """Tell the suites of a Ctrl-C, which a terminal does not: they are in sessions of their own."""
+    for process in tuple(_running):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGINT)
 
 
 def make_headers() -> None:
@@ -181,6 +201,7 @@ def main(arguments: list[str]) -> int:
         return 0
     started = time.monotonic()
     ran: dict[str, Ran] = {}
+    turn = {} if options.only else {name: turns.option(name, shards.commit()) for name in SUITES}
     names = [name for name in options.only or SUITES if SUITES[name].paths()]
     suites = {name: rotating(options.shard) if name == "rotating" else SUITES[name] for name in names}
     # The lane that has done its own takes the other's.
@@ -196,10 +217,17 @@ def main(arguments: list[str]) -> int:
                     if not todo:
                         break
                     name = todo.pop(0)
-                ran[name] = run_suite(name, suites[name], passed_on)
+                ran[name] = run_suite(name, suites[name], [*turn.get(name, ()), *passed_on])
 
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(run_lane, (compiling, [])))
+        try:
+            list(pool.map(run_lane, (compiling, [])))
+        except KeyboardInterrupt:
+            with _taking:
+                compiling.clear()
+                left.clear()
+            interrupt()
+            raise
     print(f"the slowest {SLOWEST} tests:", *slowest(ran), sep="\n")
     print(f"{time.monotonic() - started:.0f} s")
     total = sum((each.counts for each in ran.values()), Counter())
@@ -208,4 +236,5 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as a Ctrl-C: what ends this process ends its suites
     sys.exit(main(sys.argv[1:]))

@@ -7,7 +7,6 @@ lazy mode, and through torch.compile.
 
 from __future__ import annotations
 
-import datetime
 import functools
 import os
 from collections.abc import Callable
@@ -225,10 +224,12 @@ def _judge(case: Case, accepted: list[Outcome], ran: Ran) -> str | None:
     return difference(case, accepted, ran.value, ran.arguments)
 
 
-def tenth(cases: list[Case]) -> list[Case]:
-    """A tenth of the cells: another one each day, or that of CONFORMANCE_TENTH (0 to 9)."""
-    wanted = int(os.environ.get("CONFORMANCE_TENTH", datetime.date.today().toordinal())) % 10
-    return [case for case in cases if case.seed % 10 == wanted]
+def twentieth(cases: list[Case]) -> list[Case]:
+    """A twentieth of the cells: that of the commit, or that of CONFORMANCE_TWENTIETH (0 to 19)."""
+    from tests.rotating.shards import commit
+
+    wanted = int(os.environ.get("CONFORMANCE_TWENTIETH") or int(commit(), 16)) % 20
+    return [case for case in cases if case.seed % 20 == wanted]
 
 
 if __name__ == "__main__":

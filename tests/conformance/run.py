@@ -4,7 +4,7 @@ The cases are those of the installed torch's own databases (op_db, module_db, op
 line is `N passed, N failed, N skipped`; the exit status is 0 only if nothing failed. Mode lazy records every operator
 and runs it node by node, and takes samples of every operator through compiled recipes (the family recipe). Mode compile
 takes samples through torch.compile, forward and backward. Mode gaudi walks Gaudi's own table of operators and dtypes,
-eagerly, recorded, in recipes and through torch.compile; its part ci is a tenth, another one each day.
+eagerly, recorded, in recipes and through torch.compile; its part ci is a twentieth, chosen by the commit.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from tests.conformance import batches, compiled, expectations, floors, gaudi, pool, recipes, results
 from tests.conformance.pool import Result
+from tests.rotating.shards import commit
 
 if TYPE_CHECKING:
     from tests.conformance.database import Case
@@ -34,8 +35,8 @@ BATCHED = {
 }
 # The families of Gaudi's table that are walked cell by cell, in the mode of their name.
 WALKED = ("gaudi_eager", "gaudi_lazy")
-# The part for every change: float32 of everything, and this share of the other dtypes, chosen by the case's name.
-CI_SHARE = 0.4
+# The part for every change: float32 of everything, and of the other dtypes one part of so many, chosen by the commit.
+CI_PARTS = 5
 
 
 def arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -44,7 +45,9 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     families = [*FAMILIES, *WALKED, *(family for families in BATCHED.values() for family in families)]
     parser = argparse.ArgumentParser(prog="python -m tests.conformance.run", description=__doc__)
     parser.add_argument("--mode", choices=MODES, required=True)
-    parser.add_argument("--part", choices=("ci", "all"), default="all", help="ci: a fixed part with few samples")
+    parser.add_argument(
+        "--part", choices=("ci", "all"), default="all", help="ci: few samples of a part that the commit chooses"
+    )
     parser.add_argument("--family", choices=families, action="append", help="only this family (may be repeated)")
     parser.add_argument("-k", metavar="TEXT", default="", help="only cases whose name contains TEXT")
     parser.add_argument(
@@ -90,9 +93,9 @@ def chosen(options: argparse.Namespace) -> list[str]:
         c for family, cases in known.items() if not options.family or family in options.family for c in cases((family,))
     ]
     if options.part == "ci" and options.mode == "gaudi":
-        found = gaudi.tenth(found)
+        found = gaudi.twentieth(found)
     elif options.part == "ci":
-        found = [c for c in found if c.dtype == "float32" or c.share() < CI_SHARE]
+        found = [c for c in found if c.dtype == "float32" or in_part(c, int(commit(), 16))]
     if options.shard:
         number, parts = options.shard
         found = [c for c in found if int(c.share() * parts) == number - 1]
@@ -102,6 +105,11 @@ def chosen(options: argparse.Namespace) -> list[str]:
         failed = {name for name, r in last.results.items() if not r["ok"]} if last else set()
         names = [n for n in names if n in failed]
     return names
+
+
+def in_part(case: Case, number: int) -> bool:
+    """Whether a case is of that part of CI_PARTS."""
+    return int(case.share() * CI_PARTS) == number % CI_PARTS
 
 
 def family(case: str) -> str:

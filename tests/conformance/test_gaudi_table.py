@@ -1,4 +1,4 @@
-"""Gaudi's table of operators and dtypes: a tenth of its cells in every mode, another one each day."""
+"""Gaudi's table of operators and dtypes: a twentieth of its cells in every mode, chosen by the commit."""
 
 import subprocess
 import sys
@@ -14,21 +14,32 @@ def test_the_table_holds_what_it_held():
     cases = gaudi_cells.cases((gaudi_cells.EAGER,))
     # Both 8-bit floats of a cell; embedding and pixel_shuffle stand twice in the table.
     assert len(cases) == 2558
-    assert sum(len([c for c in cases if c.seed % 10 == k]) for k in range(10)) == len(cases)
+    assert sum(len([c for c in cases if c.seed % 20 == k]) for k in range(20)) == len(cases)
 
 
-def test_each_tenth_is_another(monkeypatch):
+def test_each_twentieth_is_another(monkeypatch):
     cases = gaudi_cells.cases((gaudi_cells.EAGER,))
     found = []
-    for k in range(10):
-        monkeypatch.setenv("CONFORMANCE_TENTH", str(k))
-        found += gaudi.tenth(cases)
+    for k in range(20):
+        monkeypatch.setenv("CONFORMANCE_TWENTIETH", str(k))
+        found += gaudi.twentieth(cases)
     assert sorted(found) == sorted(cases)
 
 
+@pytest.fixture(scope="module")
+def ran():
+    """All families at once: a process reads the databases for seconds."""
+    command = [sys.executable, "-m", "tests.conformance.run", "--mode", "gaudi", "--part", "ci"]
+    command += [text for family in gaudi_cells.FAMILIES for text in ("--family", family)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
 @pytest.mark.parametrize("family", gaudi_cells.FAMILIES)
-def test_family(family):
-    command = [sys.executable, "-m", "tests.conformance.run", "--mode", "gaudi", "--part", "ci", "--family", family]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
-    assert int(done.stdout.splitlines()[-1].split(" passed, ")[0]) > 100
+def test_family(ran, family):
+    assert f"FAILED {family}:" not in ran.stdout, (ran.stdout + ran.stderr)[-6000:]
+    (line,) = [line for line in ran.stdout.splitlines() if line.startswith(f"{family}: ")]
+    assert int(line.removeprefix(f"{family}: ").split(" passed, 0 failed")[0]) > 60
+
+
+def test_nothing_else_went_wrong(ran):
+    assert ran.returncode == 0, (ran.stdout + ran.stderr)[-6000:]

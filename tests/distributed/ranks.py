@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import gc
 import importlib
 import os
 import socket
@@ -29,8 +30,8 @@ PATIENCE_S = float(os.environ.get("RANKS_PATIENCE_S", "180"))
 GROUP = "cpu:gloo,hpu:hccl"
 
 Launcher = Callable[[int, int, int], dict[str, str]]
-_MOST = 6  # processes at a time
-_pools: dict[tuple[int, tuple[tuple[str, str], ...]], Pool] = {}
+_MOST = 8  # processes at a time
+_pools: dict[tuple[int, tuple[tuple[str, str], ...]], Pool] = {}  # the one that was used last is the last
 
 
 def free_port() -> int:
@@ -216,13 +217,14 @@ def _module(function: Callable[..., Any]) -> str:
 
 
 def _pool(size: int, variables: tuple[tuple[str, str], ...]) -> Pool:
-    pool = _pools.get((size, variables))
+    pool = _pools.pop((size, variables), None)
     if pool is None:
         # Those that wait do nothing, but they need memory.
         for other in list(_pools.values()):
             if size + sum(kept.size for kept in _pools.values()) > _MOST:
                 other.end()
-        pool = _pools[size, variables] = Pool(size, variables)
+        pool = Pool(size, variables)
+    _pools[size, variables] = pool
     return pool
 
 
@@ -241,6 +243,8 @@ def serve(address: str) -> None:
         except (EOFError, OSError):
             return
         answer = value = None
+        gc.collect()
+        gc.freeze()  # DeepSpeed and Lightning collect garbage often, and need not look at all modules each time
         try:
             if backend is not None:
                 dist.init_process_group(

@@ -109,12 +109,13 @@ def test_forbidden_fallbacks_are_errors_that_name_operator_and_remedy(script):
             try:
                 torch.linalg.svdvals(x)
             except RuntimeError as error:
-                print("svd" in str(error) and "PT_HPU_PLACE_ON_CPU" in str(error))
+                text = str(error)
+                print("CPU fallback of" in text and "svd" in text, "is forbidden by PT_HPU_PLACE_ON_CPU" in text)
         print((x @ x).sum().item())
         """,
         PT_HPU_PLACE_ON_CPU="none",
     ).out
-    assert out.split() == ["True", "True", "27.0"]
+    assert out.split() == ["True"] * 4 + ["27.0"]
 
 
 def test_a_list_names_what_may_fall_back(script):
@@ -160,16 +161,6 @@ def test_generations_differ(script):
     """
     assert script(code, OPENHPU_GENERATION="gaudi").out == "True GAUDI"
     assert script(code, OPENHPU_GENERATION="gaudi3").out == "False GAUDI3"
-
-
-def test_the_log_has_gaudis_form(script, tmp_path):
-    code = """
-        import torch
-        torch.ones(2, dtype=torch.complex64, device="hpu") + 1
-    """
-    result = script(code, LOG_LEVEL_PT_FALLBACK="1", HABANA_LOGS=str(tmp_path), ENABLE_CONSOLE="1")
-    assert "CPU fallback add.Tensor : self=HABANAComplexFloatType" in result.err
-    assert "CPU fallback add.Tensor" in (tmp_path / "pytorch_log.txt").read_text()
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import os
 import pickle
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -18,13 +19,16 @@ _COMPILE = """
 import pickle, sys
 from openhpu.compiler import CannotCompile
 from openhpu.compiler.recipe import compile_recipe
-results = []
-for description in pickle.load(open(sys.argv[1], "rb")):
-    try:
-        results.append(compile_recipe(description, sys.argv[2], keep_sources=True))
-    except CannotCompile as error:
-        results.append(error)
-pickle.dump(results, open(sys.argv[1], "wb"))
+for line in sys.stdin:
+    exchange, folder = line.rstrip("\\n").split("\\t")
+    results = []
+    for description in pickle.load(open(exchange, "rb")):
+        try:
+            results.append(compile_recipe(description, folder, keep_sources=True))
+        except CannotCompile as error:
+            results.append(error)
+    pickle.dump(results, open(exchange, "wb"))
+    print("done", flush=True)
 """
 
 
@@ -74,22 +78,40 @@ class Compiled:
 
 
 @pytest.fixture(scope="session")
-def compiled(tmp_path_factory):
+def compile_process(tmp_path_factory):
+    """One for all tests, as a script has one for all its graphs: importing Inductor takes longer than most of them."""
+    environment = {
+        **os.environ,
+        "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
+        "PYTHONPATH": str(Path(openhpu.__file__).parents[1]),
+        "TORCHINDUCTOR_CACHE_DIR": str(tmp_path_factory.getbasetemp() / "inductor"),
+    }
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-c", _COMPILE],
+            env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
+        )  # fmt: skip
+
+        def ask(*words):
+            print(*words, sep="\t", file=process.stdin, flush=True)
+            if "done\n" not in process.stdout:  # reads until then: a compiler may print
+                process.wait()
+                errors.seek(0)
+                raise AssertionError(errors.read())
+
+        yield ask
+        process.communicate()
+
+
+@pytest.fixture
+def compiled(tmp_path_factory, compile_process):
     """Compile descriptions, all in one process: a list of Compiled, or of CannotCompile where that is the answer."""
 
     def compile_all(*descriptions):
         folder = tmp_path_factory.mktemp("recipes")
         exchange = folder / "exchange.pickle"
         exchange.write_bytes(pickle.dumps(descriptions))
-        environment = {
-            **os.environ,
-            "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
-            "PYTHONPATH": str(Path(openhpu.__file__).parents[1]),
-            "TORCHINDUCTOR_CACHE_DIR": str(tmp_path_factory.getbasetemp() / "inductor"),
-        }
-        command = [sys.executable, "-c", _COMPILE, str(exchange), str(folder)]
-        process = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, check=False)
-        assert process.returncode == 0, process.stderr
+        compile_process(exchange, folder)
         results = pickle.loads(exchange.read_bytes())
         return [
             result if isinstance(result, CannotCompile) else Compiled(description, result, folder)

@@ -1,6 +1,8 @@
 """What runs the tests: the rotating part of the long suites, and the list of the slowest."""
 
 import itertools
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 from tests import run
 from tests.rotating import shards
@@ -54,3 +56,28 @@ def test_only_the_slowest_are_printed():
     lines = run.slowest({"hpu": ran})
     assert len(lines) == run.SLOWEST
     assert lines[-1].endswith("t1")
+
+
+def suite_of(folder, code):
+    """A suite of one test file."""
+    (folder / "test_it.py").write_text(code)
+    return run.Suite("", False, arguments=(str(folder / "test_it.py"), "-p", "no:cacheprovider"))
+
+
+def test_a_suite_is_a_session_of_its_own(tmp_path, capsys):
+    """Else a compiler of the lowest priority would be starved by the suite beside it."""
+    suite = suite_of(tmp_path, "import os\n\ndef test_it():\n    assert os.getsid(0) == os.getpid()\n")
+    assert run.run_suite("mine", suite, []).counts == {"passed": 1, "failed": 0, "skipped": 0}
+    assert "=== mine ended after" in capsys.readouterr().out
+
+
+def test_a_ctrl_c_reaches_the_suites(tmp_path, capsys):
+    begun = tmp_path / "begun"
+    code = f"import pathlib, time\n\ndef test_it():\n    pathlib.Path({str(begun)!r}).touch()\n    time.sleep(300)\n"
+    with ThreadPoolExecutor(1) as pool:
+        ran = pool.submit(run.run_suite, "mine", suite_of(tmp_path, code), [])
+        while not begun.exists():
+            time.sleep(0.01)
+        run.interrupt()
+        assert ran.result(60).counts["failed"] == 1
+    assert "KeyboardInterrupt" in capsys.readouterr().out

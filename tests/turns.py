@@ -1,0 +1,100 @@
+"""What a suite repeats in another mode or with another version, and runs in turns: a part for each commit.
+
+`TURNS` names the files by suite, each with the reason why a part of its tests is enough. All other files of a suite run
+each time. Which part, the commit says (as with tests/rotating): its hash modulo their number. pytest is given
+`--turn SUITE:K/N`; without it, as with `python -m tests.run --only SUITE`, every test runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from fnmatch import fnmatch
+from typing import NamedTuple
+
+
+class Turns(NamedTuple):
+    """`files`: patterns of paths, or of tests, and why the suite need not run them each time."""
+
+    suite: str  # that runs the same files each time
+    parts: int
+    files: dict[str, str]
+
+
+_COMPILE = "torch.compile is for eager mode; what it captures is replayed by the same code in both"
+_SCRIPTS = "scripts of their own, of what lies outside the operators: processes, signals, imports, files"
+
+TURNS = {
+    "lazy": Turns(
+        "hpu",
+        8,
+        {
+            "tests/hpu/test_compile_*.py": _COMPILE,
+            "tests/hpu/test_bitsandbytes.py": "a library; tests/hpu has its operators",
+            "tests/hpu/test_torchvision.py": "a library; tests/hpu has its operators",
+            "tests/hpu/test_torchscript.py": "TorchScript's graphs are captured, as those of torch.compile",
+            "tests/hpu/test_fork.py": _SCRIPTS,
+            "tests/hpu/test_interrupts.py": _SCRIPTS,
+            "tests/hpu/test_interrupted_training.py": "scripts that name their mode themselves",
+            "tests/hpu/test_autograd.py::test_gradients_keep_*_on_request": "scripts that name their mode themselves",
+            "tests/hpu/test_fallback.py::test_*_forbidden": "a fallback is decided before an operator is recorded",
+            "tests/hpu/test_fallback.py::test_generations_differ": "a fallback is decided before it is recorded",
+            "tests/hpu/test_registration.py": _SCRIPTS,
+            "tests/hpu/test_serialization.py": _SCRIPTS,
+            "tests/hpu/test_thread_policy.py": "threads of kernels, which are the same in both modes",
+            "tests/hpu/test_autocast.py": "dtypes are chosen before an operator is recorded",
+            "tests/hpu/test_protected_memory.py": _SCRIPTS,
+        },
+    ),
+    "distributed-lazy": Turns(
+        "distributed",
+        4,
+        {
+            "tests/distributed/test_failures.py": "ranks that end; the order of collectives is in test_order.py",
+            "tests/distributed/test_launchers.py": _SCRIPTS,
+            "tests/distributed/test_report.py": "what is counted is the same collectives",
+            "tests/distributed/test_traces.py": "spans of the same collectives",
+            "tests/distributed/test_two_nodes.py": _SCRIPTS,
+        },
+    ),
+    "lightning-next": Turns(
+        "lightning",
+        5,
+        {
+            "tests/lightning/guide/*": "the guide's blocks train as the other tests do",
+            "tests/lightning/pytorch/strategies/*": "training in several processes, with DeepSpeed above all",
+            "tests/lightning/fabric/strategies/*": "training in several processes",
+            "tests/lightning/test_failures.py": _SCRIPTS,
+            "tests/lightning/test_strategies.py": _SCRIPTS,
+        },
+    ),
+}
+
+
+def option(suite: str, commit: str) -> list[str]:
+    """What pytest is given for a suite at a commit; nothing where each test runs each time."""
+    if suite not in TURNS:
+        return []
+    parts = TURNS[suite].parts
+    return [f"--turn={suite}:{int(commit, 16) % parts + 1}/{parts}"]
+
+
+def in_turns(suite: str, test: str) -> bool:
+    """Whether a suite runs a test, or a file's tests, in turns."""
+    names = test, test.partition("::")[0]
+    return suite in TURNS and any(fnmatch(name, pattern) for pattern in TURNS[suite].files for name in names)
+
+
+def chosen(turn: str) -> Callable[[str], bool]:
+    """Of "SUITE:K/N": whether it has a test, by the node id that pytest gives it."""
+    suite, _, part = turn.partition(":")
+    number, _, parts = part.partition("/")
+    if suite not in TURNS or not 1 <= int(number) <= int(parts):
+        raise ValueError(f"no such turn: {turn!r}")
+
+    def has(test: str) -> bool:
+        if not in_turns(suite, test):
+            return True
+        return hashlib.sha256(test.encode()).digest()[0] % int(parts) == int(number) - 1
+
+    return has
