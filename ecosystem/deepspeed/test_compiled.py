@@ -19,17 +19,13 @@ def test_adam_in_host_memory(stage, parameters, precision):
     same_as_cpu(offloaded(stage, precision, "cpu", parameters), stage, precision)
 
 
-# DeepSpeed writes nothing below 1 MiB to a file.
-LARGE = {"layers": 1, "width": 1024}
-
-
 @needs_libaio
 @pytest.mark.parametrize(("optimizer", "parameters"), [("nvme", None), ("nvme", "nvme"), ("cpu", "nvme")])
 def test_in_files(tmp_path, optimizer, parameters):
     settings = with_torch(offloaded(3, "bf16", optimizer, parameters, str(tmp_path)))
     settings["aio"] = {"block_size": 4096, "queue_depth": 4, "single_submit": False, "overlap_events": True}
-    found = training.on_hpu(training.train, settings, 3, **LARGE)
-    expected = training.on_hpu(training.train, with_torch(training.config(3, "bf16")), 3, **LARGE)
+    found = training.on_hpu(training.train, settings, 3, **training.LARGE)
+    expected = training.on_hpu(training.train, with_torch(training.config(3, "bf16")), 3, **training.LARGE)
     for mine, theirs in zip(found, expected, strict=True):
         assert mine == pytest.approx(theirs, rel=training.TOLERANCE["bf16"])
     assert any(path.stat().st_size for path in tmp_path.rglob("*.swp"))
