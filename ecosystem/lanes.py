@@ -65,8 +65,15 @@ LANES: dict[str, Lane] = {
     "deepspeed": Lane(
         title="DeepSpeed: stages of ZeRO x offload x precision x ranks, beside its CPU accelerator",
         runs=(
-            Run("all cells without files, eager", ("test_matrix.py",), EAGER | _RANKS, "not nvme"),
-            Run("cells with files (NVMe), eager", ("test_matrix.py",), EAGER | _RANKS, "nvme"),
+            *(
+                Run(
+                    f"cells of {ranks}, eager", ("test_matrix.py",), EAGER | _RANKS,
+                    f"test_cell and not nvme and -{ranks[0]}]",
+                )
+                for ranks in ("1 rank", "2 ranks", "4 ranks")
+            ),
+            Run("cells with files (NVMe), eager", ("test_matrix.py",), EAGER | _RANKS, "test_cell and nvme"),
+            Run("from cell to cell, eager", ("test_matrix.py",), EAGER | _RANKS, "test_round_trips"),
             Run("operators that DeepSpeed compiles, eager", ("test_compiled.py",), EAGER | _RANKS),
             Run("two ranks, lazy, in recipes", ("test_recipes.py",), LAZY | _COMPILED | _RANKS),
         ),

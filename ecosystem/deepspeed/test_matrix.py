@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import re
 
 import pytest
 
@@ -20,6 +21,8 @@ CELLS = [
 ]
 
 
+# Without ZeRO DeepSpeed chooses its Adam for host memory and offloads nothing: an error where weights lie elsewhere.
+NOTHING_OFFLOADED = r"CPUAdam param is on hpu:\d+ and must be 'cpu'"
 # Steps of a cell; of one that keeps in files what is large enough for one.
 STEPS, STEPS_IN_FILES = 6, 3
 
@@ -73,8 +76,10 @@ def test_cell(tmp_path, stage, offload, precision, size):
     number, made = model_of(stage, offload)
     found = training.on_hpu(attempt, settings, number, size=size, **made)
     if any(isinstance(mine, str) for mine in found):
-        theirs = training.on_cpu(attempt, settings, number, size=size, **made)
-        assert found == theirs
+        if stage == 0 and offload != "none":
+            assert all(re.search(NOTHING_OFFLOADED, mine) for mine in found)
+        else:
+            assert found == training.on_cpu(attempt, settings, number, size=size, **made)
         pytest.skip(f"DeepSpeed's rule: {found[0][:200]}")
     # The CPU accelerator has float16 on few machines: float32 then.
     expected = references(size)[stage, "fp32" if precision == "fp16" and stage else precision, bool(made)]

@@ -3,7 +3,9 @@
 - `HPU_Accelerator._lazy_init_class_dict`: what the accelerator finds in its folder of operators has no asynchronous
   input and output, without which nothing is kept on NVMe, and no native pinned memory. Both are about host memory, so
   that DeepSpeed's builders for CPUs serve. The first gets words for a missing library, and passes CFLAGS and LDFLAGS
-  on, which it only tests with.
+  on, which it only tests with. It reads and writes pinned memory past the system's cache, for which addresses have to
+  be aligned, and looks at sizes only: what lies elsewhere silently kept its garbage. Here such memory counts as not
+  pinned, for which DeepSpeed has buffers.
 - `HPU_Accelerator.resolves_data_dependency`, `HPU_Accelerator.Stream`: DeepSpeed lets no stream of hpu wait for
   another, nor the host for a copy, since Gaudi's software orders what shares memory. Streams here are queues that wait
   for what they are told to wait for, like CUDA's: DeepSpeed is told to wait, and works on the default stream, as it
@@ -15,9 +17,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import os
 import shlex
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -28,6 +32,8 @@ _LIBAIO = (
     "DeepSpeed's offload to NVMe needs libaio, and a program that calls it could not be compiled. Install its header "
     "and library (Debian: apt-get install libaio-dev), or name their folders: CFLAGS=-I..., LDFLAGS=-L... ."
 )
+
+_ALIGNMENT = 1024  # bytes, of DeepSpeed's own buffers; what a disk asks for is less or the same
 
 
 def install() -> None:
@@ -85,9 +91,22 @@ def _async_io_builder() -> Any:
             """The compiled module. RuntimeError where libaio is missing, before anything is compiled."""
             if not self.has_function("io_submit", ("aio",)):
                 raise RuntimeError(_LIBAIO)
-            return super().load(verbose)
+            module = super().load(verbose)
+            return SimpleNamespace(**{**vars(module), "aio_handle": _handle_of_aligned_memory(module.aio_handle)})
 
     return AsyncIOBuilder
+
+
+@functools.cache
+def _handle_of_aligned_memory(base: Any) -> Any:
+    class aio_handle(base):  # type: ignore[misc]
+        """Reads and writes files past the system's cache."""
+
+        def is_pinned(self, buffer: torch.Tensor) -> bool:
+            """Whether it can do so with this memory itself."""
+            return bool(super().is_pinned(buffer)) and buffer.data_ptr() % _ALIGNMENT == 0
+
+    return aio_handle
 
 
 def _decay_as_gradient() -> None:
