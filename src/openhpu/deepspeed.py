@@ -11,7 +11,8 @@
   for what they are told to wait for, like CUDA's: DeepSpeed is told to wait, and works on the default stream, as it
   forgets some waits on CUDA as well.
 - `HPUFusedAdam.multi_tensor_adam`: Adam with `adam_w_mode` off adds the weights to the gradients; here they were
-  dropped without a word.
+  dropped without a word. Epsilon is added to the corrected second moment, as on other devices; here it was to the one
+  before the correction, which makes it 31 times as large in the first step.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import math
 import os
 import shlex
 from types import SimpleNamespace
@@ -40,7 +42,7 @@ def install() -> None:
     """Have DeepSpeed patched when it is imported. Imports nothing of it."""
     after_import("deepspeed.accelerator.hpu_accelerator", _operators_of_hosts)
     after_import("deepspeed.accelerator.hpu_accelerator", _waits)
-    after_import("deepspeed.ops.op_builder.hpu.fused_adam", _decay_as_gradient)
+    after_import("deepspeed.ops.op_builder.hpu.fused_adam", _adam_as_elsewhere)
 
 
 def _operators_of_hosts() -> None:
@@ -109,7 +111,7 @@ def _handle_of_aligned_memory(base: Any) -> Any:
     return aio_handle
 
 
-def _decay_as_gradient() -> None:
+def _adam_as_elsewhere() -> None:
     operators: Any = importlib.import_module("deepspeed.ops.op_builder.hpu.fused_adam").HPUFusedAdam
     original = operators.multi_tensor_adam
 
@@ -119,6 +121,8 @@ def _decay_as_gradient() -> None:
     ) -> None:  # fmt: skip
         if weight_decay and not adam_w_mode:
             lists = [torch._foreach_add(lists[0], lists[1], alpha=weight_decay), *lists[1:]]
+        if bias_correction:
+            epsilon *= math.sqrt(1 - beta2**step)
         original(
             chunk_size, noop, lists, lr, beta1, beta2, epsilon, step, adam_w_mode, bias_correction, weight_decay, *rest
         )

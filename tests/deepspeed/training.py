@@ -21,6 +21,9 @@ from tests.distributed import ranks
 
 # The reference: the same DeepSpeed on PyTorch alone.
 CPU = {"DS_ACCELERATOR": "cpu", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+if "TORCH_EXTENSIONS_DIR" in os.environ:
+    # DeepSpeed's operators for the two have the same names and other options: each would be compiled again and again.
+    CPU["TORCH_EXTENSIONS_DIR"] = os.environ["TORCH_EXTENSIONS_DIR"] + "-cpu"
 HPU = {"DS_ACCELERATOR": "hpu"}
 CHARACTERS = 50
 # How far losses may be from the reference's, relative.
