@@ -13,6 +13,8 @@ from tests.lightning.fabric.strategies.test_single import weights
 from tests.lightning.support import Classifier
 
 make = roots.fabric().Fabric
+# What an engine keeps; 800 MB each otherwise.
+BUCKETS = {"reduce_bucket_size": 1000, "allgather_bucket_size": 1000}
 
 
 def setup(strategy, **arguments):
@@ -31,21 +33,31 @@ def whole(model):
         return weights(model)
 
 
-@pytest.mark.parametrize(
-    "strategy", ["hpu_deepspeed", "hpu_deepspeed_stage_1", "hpu_deepspeed_stage_2_offload", "hpu_deepspeed_stage_3"]
-)
+ARGUMENTS = [{"stage": 1}, {"stage": 2}, {"stage": 2, "offload_optimizer": True}, {"stage": 3}]
+
+
+@pytest.mark.parametrize("number", range(len(ARGUMENTS)))
 @ranks(2, backend="hccl")
-def test_trains_as_one_process_on_the_whole_batch(strategy):
+def test_trains_as_one_process_on_the_whole_batch(number):
     with deepspeed_alone():
-        runner, model, optimizer = setup(strategy)
+        runner, model, optimizer = setup(HPUDeepSpeedStrategy(**ARGUMENTS[number], **BUCKETS))
         train(runner, model, optimizer, 2)
         torch.testing.assert_close(whole(model), weights(train_alone("cpu")[1]), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["", "_stage_1", "_stage_2", "_stage_2_offload", "_stage_3", "_stage_3_offload"])
+def test_by_name(name):
+    strategy = make(accelerator="hpu", devices=2, strategy=f"hpu_deepspeed{name}").strategy
+    section = strategy.config["zero_optimization"]
+    assert isinstance(strategy, HPUDeepSpeedStrategy)
+    assert section["stage"] == int((name + "_2").split("_")[2] if "stage" in name else 2)
+    assert ("offload_optimizer" in section) == ("offload" in name)
 
 
 @ranks(2, backend="hccl")
 def test_a_precision():
     with deepspeed_alone():
-        runner, model, optimizer = setup(HPUDeepSpeedStrategy(stage=1), precision="bf16-mixed")
+        runner, model, optimizer = setup(HPUDeepSpeedStrategy(stage=1, **BUCKETS), precision="bf16-mixed")
         assert next(model.parameters()).dtype == torch.bfloat16
         train(runner, model, optimizer, 2)
         assert 0 < (whole(model) - weights(train_alone("cpu")[1])).abs().mean() < 0.05
@@ -55,10 +67,10 @@ def test_a_precision():
 @ranks(2, backend="hccl")
 def test_a_checkpoint_of_half_the_training(stage, tmp_path):
     with deepspeed_alone():
-        runner, model, optimizer = setup(HPUDeepSpeedStrategy(stage=stage))
+        runner, model, optimizer = setup(HPUDeepSpeedStrategy(stage=stage, **BUCKETS))
         train(runner, model, optimizer, 1)
         runner.save(tmp_path / "half", {"model": model, "optimizer": optimizer, "epoch": 1})
-        runner, model, optimizer = setup(HPUDeepSpeedStrategy(stage=stage))
+        runner, model, optimizer = setup(HPUDeepSpeedStrategy(stage=stage, **BUCKETS))
         state = {"model": model, "optimizer": optimizer, "epoch": 0}
         runner.load(tmp_path / "half", state)
         assert state["epoch"] == 1

@@ -142,7 +142,8 @@ def test_fp8(stage):
     with deepspeed_alone():
         plugin, model = HPUDeepSpeedPrecisionPlugin("fp8"), Model()
         model.layers = plugin.convert_modules(model.layers, replace_layers=True)
-        model, trainer = fit(HPUDeepSpeedStrategy(stage=stage), model, plugins=[plugin])
+        strategy = HPUDeepSpeedStrategy(stage=stage, reduce_bucket_size=1000, allgather_bucket_size=1000)
+        model, trainer = fit(strategy, model, plugins=[plugin])
         layers = [module for module in trainer.model.modules() if isinstance(module, transformer_engine.Linear)]
         assert len(layers) == 2 and all(scale.history for layer in layers for scale in layer.fp8_scales.values())
         assert 0 < (model.whole - trained_on_cpu()).abs().mean() < 0.05

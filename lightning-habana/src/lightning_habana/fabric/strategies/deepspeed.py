@@ -23,6 +23,7 @@ class HPUDeepSpeedStrategy(HPUParallelStrategy, _Lightnings):  # type: ignore[mi
     """
 
     strategy_name = "hpu_deepspeed"
+    _config_initialized: bool
 
     def __init__(self, *args: Any, process_group_backend: str = "hccl", **kwargs: Any) -> None:
         deepspeed_config.require(type(self).__name__)
