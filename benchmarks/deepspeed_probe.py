@@ -133,7 +133,7 @@ class Rank:
         # Weights and gradients; float32 weights, which stage 3 has in their place, and two moments.
         narrow = (4 if self._wide else 2) * self._number
         weights = narrow / (ranks if self._stage == 3 else 1)
-        gradients = narrow / (1 if self._stage == 1 else ranks)
+        gradients = narrow / ranks  # in stage 1, too, where a step is one micro batch
         formula = weights + 12 * self._number / ranks
         return {
             "states": states,

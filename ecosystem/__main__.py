@@ -32,7 +32,8 @@ def environment_of(lane: Lane, folder: Path, site: Path | None) -> dict[str, str
     environment = {
         **os.environ, "PYTHONPATH": os.pathsep.join(paths), "OPENHPU_MODULE_LOCKS": "0", "HF_HUB_OFFLINE": "1",
         "HF_HOME": str(folder / "hub"), "PATH": os.pathsep.join([*commands, os.environ["PATH"]]),
-        "CI": "true", "TOKENIZERS_PARALLELISM": "false", **({} if lane.folder else {"PYTHONWARNINGS": "ignore"}),
+        "CI": "true", "TOKENIZERS_PARALLELISM": "false", "TORCH_EXTENSIONS_DIR": str(folder / "extensions"),
+        **({} if lane.folder else {"PYTHONWARNINGS": "ignore"}),
     }  # fmt: skip
     if lane.torchvision:
         libraries = folder.parent / "empty-libraries"

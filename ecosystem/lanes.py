@@ -39,6 +39,9 @@ _HUB = "downloads from a model hub"
 _NOT_SHIPPED = "reads files that the source distribution does not ship (examples/, tests/test_configs/)"
 _DDP = {"BACKEND": "hccl", "OPENHPU_DEVICE_COUNT": "4", "OMP_NUM_THREADS": "1"}
 
+# Two jobs of four ranks at a time, of which one works; the first of them compiles what it needs.
+_RANKS = {"RANKS_MOST": "8", "RANKS_PATIENCE_S": "900"}
+
 LANES: dict[str, Lane] = {
     "torch-distributed": Lane(
         title="PyTorch's own tests of torch.distributed, with hccl in nccl's place and hpu in cuda's",
@@ -62,13 +65,17 @@ LANES: dict[str, Lane] = {
     "deepspeed": Lane(
         title="DeepSpeed: stages of ZeRO x offload x precision x ranks, beside its CPU accelerator",
         runs=(
-            Run("all cells, eager", ("test_matrix.py",), EAGER | {"RANKS_PATIENCE_S": "900"}),
-            Run("operators that DeepSpeed compiles, eager", ("test_compiled.py",), EAGER | {"RANKS_PATIENCE_S": "900"}),
-            Run(
-                "two ranks, lazy, in recipes",
-                ("test_recipes.py",),
-                LAZY | {"OPENHPU_COMPILE": "sync", "RANKS_PATIENCE_S": "900"},
+            *(
+                Run(
+                    f"cells of {ranks}, eager", ("test_matrix.py",), EAGER | _RANKS,
+                    f"test_cell and not nvme and -{ranks[0]}]",
+                )
+                for ranks in ("1 rank", "2 ranks", "4 ranks")
             ),
+            Run("cells with files (NVMe), eager", ("test_matrix.py",), EAGER | _RANKS, "test_cell and nvme"),
+            Run("from cell to cell, eager", ("test_matrix.py",), EAGER | _RANKS, "test_round_trips"),
+            Run("operators that DeepSpeed compiles, eager", ("test_compiled.py",), EAGER | _RANKS),
+            Run("two ranks, lazy, in recipes", ("test_recipes.py",), LAZY | _COMPILED | _RANKS),
         ),
         packages=("deepspeed==0.19.8",),
     ),

@@ -3,21 +3,27 @@
 - `HPU_Accelerator._lazy_init_class_dict`: what the accelerator finds in its folder of operators has no asynchronous
   input and output, without which nothing is kept on NVMe, and no native pinned memory. Both are about host memory, so
   that DeepSpeed's builders for CPUs serve. The first gets words for a missing library, and passes CFLAGS and LDFLAGS
-  on, which it only tests with.
+  on, which it only tests with. It reads and writes pinned memory past the system's cache, for which addresses have to
+  be aligned, and looks at sizes only: what lies elsewhere silently kept its garbage. Here such memory counts as not
+  pinned, for which DeepSpeed has buffers.
 - `HPU_Accelerator.resolves_data_dependency`, `HPU_Accelerator.Stream`: DeepSpeed lets no stream of hpu wait for
   another, nor the host for a copy, since Gaudi's software orders what shares memory. Streams here are queues that wait
   for what they are told to wait for, like CUDA's: DeepSpeed is told to wait, and works on the default stream, as it
   forgets some waits on CUDA as well.
 - `HPUFusedAdam.multi_tensor_adam`: Adam with `adam_w_mode` off adds the weights to the gradients; here they were
-  dropped without a word.
+  dropped without a word. Epsilon is added to the corrected second moment, as on other devices; here it was to the one
+  before the correction, which makes it 31 times as large in the first step.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
+import math
 import os
 import shlex
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -29,12 +35,14 @@ _LIBAIO = (
     "and library (Debian: apt-get install libaio-dev), or name their folders: CFLAGS=-I..., LDFLAGS=-L... ."
 )
 
+_ALIGNMENT = 1024  # bytes, of DeepSpeed's own buffers; what a disk asks for is less or the same
+
 
 def install() -> None:
     """Have DeepSpeed patched when it is imported. Imports nothing of it."""
     after_import("deepspeed.accelerator.hpu_accelerator", _operators_of_hosts)
     after_import("deepspeed.accelerator.hpu_accelerator", _waits)
-    after_import("deepspeed.ops.op_builder.hpu.fused_adam", _decay_as_gradient)
+    after_import("deepspeed.ops.op_builder.hpu.fused_adam", _adam_as_elsewhere)
 
 
 def _operators_of_hosts() -> None:
@@ -85,12 +93,25 @@ def _async_io_builder() -> Any:
             """The compiled module. RuntimeError where libaio is missing, before anything is compiled."""
             if not self.has_function("io_submit", ("aio",)):
                 raise RuntimeError(_LIBAIO)
-            return super().load(verbose)
+            module = super().load(verbose)
+            return SimpleNamespace(**{**vars(module), "aio_handle": _handle_of_aligned_memory(module.aio_handle)})
 
     return AsyncIOBuilder
 
 
-def _decay_as_gradient() -> None:
+@functools.cache
+def _handle_of_aligned_memory(base: Any) -> Any:
+    class aio_handle(base):  # type: ignore[misc]
+        """Reads and writes files past the system's cache."""
+
+        def is_pinned(self, buffer: torch.Tensor) -> bool:
+            """Whether it can do so with this memory itself."""
+            return bool(super().is_pinned(buffer)) and buffer.data_ptr() % _ALIGNMENT == 0
+
+    return aio_handle
+
+
+def _adam_as_elsewhere() -> None:
     operators: Any = importlib.import_module("deepspeed.ops.op_builder.hpu.fused_adam").HPUFusedAdam
     original = operators.multi_tensor_adam
 
@@ -100,6 +121,8 @@ def _decay_as_gradient() -> None:
     ) -> None:  # fmt: skip
         if weight_decay and not adam_w_mode:
             lists = [torch._foreach_add(lists[0], lists[1], alpha=weight_decay), *lists[1:]]
+        if bias_correction:
+            epsilon *= math.sqrt(1 - beta2**step)
         original(
             chunk_size, noop, lists, lr, beta1, beta2, epsilon, step, adam_w_mode, bias_correction, weight_decay, *rest
         )

@@ -32,6 +32,8 @@ def offloaded(stage, precision="fp32", optimizer=None, parameters=None, folder=N
         zero["offload_optimizer"] = {"device": optimizer, "pin_memory": True} | path
     if parameters:
         zero["offload_param"] = {"device": parameters, "pin_memory": True} | path
+        if folder:
+            zero["offload_param"]["buffer_size"] = 5_000_000  # of five; twenty times as large unless one says so
     settings["zero_force_ds_cpu_optimizer"] = False
     return settings
 

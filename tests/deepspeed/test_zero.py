@@ -39,6 +39,21 @@ def test_one_rank(stage):
     same_as_cpu(training.config(stage), size=1)
 
 
+def test_four_ranks():
+    same_as_cpu(training.config(3, "bf16"), "bf16", size=4)
+
+
+@pytest.mark.parametrize(("precision", "mean"), [("fp32", 1e-4), ("bf16", 2e-3)])
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_fifty_steps(stage, precision, mean):
+    """Each loss, and the mean of the differences with their signs, relative, with a GPT of 0.8 million parameters."""
+    settings, made = training.config(stage, precision), {"layers": 4, "width": 128}
+    expected = training.on_cpu(training.train, with_torch(settings), 50, **made)
+    for mine, theirs in zip(training.on_hpu(training.train, settings, 50, **made), expected, strict=True):
+        assert mine == pytest.approx(theirs, rel=training.TOLERANCE[precision])
+        assert abs(sum((m - t) / t for m, t in zip(mine, theirs, strict=True))) / 50 < mean
+
+
 @pytest.mark.parametrize("stage", [0, 2, 3])
 def test_accumulation_clipping_and_schedule(stage):
     schedule = {"warmup_min_lr": 0, "warmup_max_lr": 2e-3, "warmup_num_steps": 2, "total_num_steps": 4}

@@ -21,10 +21,15 @@ from tests.distributed import ranks
 
 # The reference: the same DeepSpeed on PyTorch alone.
 CPU = {"DS_ACCELERATOR": "cpu", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+if "TORCH_EXTENSIONS_DIR" in os.environ:
+    # DeepSpeed's operators for the two have the same names and other options: each would be compiled again and again.
+    CPU["TORCH_EXTENSIONS_DIR"] = os.environ["TORCH_EXTENSIONS_DIR"] + "-cpu"
 HPU = {"DS_ACCELERATOR": "hpu"}
 CHARACTERS = 50
 # How far losses may be from the reference's, relative.
 TOLERANCE = {"fp32": 1e-4, "bf16": 1e-2, "fp16": 1e-2}
+# A model with tensors that DeepSpeed writes to files, which it does from 1 MiB on, also of a quarter of them.
+LARGE = {"layers": 1, "width": 1024}
 # Modules in which DeepSpeed keeps groups, buffers and counters of the job.
 _STATEFUL = (
     "deepspeed.comm.comm",

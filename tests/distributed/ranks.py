@@ -30,7 +30,7 @@ PATIENCE_S = float(os.environ.get("RANKS_PATIENCE_S", "180"))
 GROUP = "cpu:gloo,hpu:hccl"
 
 Launcher = Callable[[int, int, int], dict[str, str]]
-_MOST = 8  # processes at a time
+_MOST = int(os.environ.get("RANKS_MOST", "8"))  # processes at a time
 _pools: dict[tuple[int, tuple[tuple[str, str], ...]], Pool] = {}  # the one that was used last is the last
 
 

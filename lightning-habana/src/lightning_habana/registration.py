@@ -155,6 +155,8 @@ class _Choices:
             )
         if isinstance(connector.strategy, self.kit.package.HPUFSDPStrategy):
             return self.kit.package.HPUFSDPPrecision(precision)
+        if isinstance(connector.strategy, fabric.HPUDeepSpeedStrategy):
+            return self.kit.plugins.DeepSpeedPrecision(precision)
         if isinstance(connector.strategy, pytorch.HPUDeepSpeedStrategy) and precision != "64-true":
             return pytorch.HPUDeepSpeedPrecisionPlugin(precision)
         if precision in ("bf16-true", "16-true"):

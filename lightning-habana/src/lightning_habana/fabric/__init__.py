@@ -2,12 +2,19 @@
 
 from lightning_habana.fabric.accelerator import HPUAccelerator
 from lightning_habana.fabric.plugins import HPUCheckpointIO, HPUFSDPPrecision, HPUPrecision
-from lightning_habana.fabric.strategies import HPUDDPStrategy, HPUFSDPStrategy, HPUParallelStrategy, SingleHPUStrategy
+from lightning_habana.fabric.strategies import (
+    HPUDDPStrategy,
+    HPUDeepSpeedStrategy,
+    HPUFSDPStrategy,
+    HPUParallelStrategy,
+    SingleHPUStrategy,
+)
 
 __all__ = [
     "HPUAccelerator",
     "HPUCheckpointIO",
     "HPUDDPStrategy",
+    "HPUDeepSpeedStrategy",
     "HPUFSDPPrecision",
     "HPUFSDPStrategy",
     "HPUParallelStrategy",

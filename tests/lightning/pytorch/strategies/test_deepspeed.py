@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from habana_frameworks.torch.hpex.experimental import transformer_engine
 from lightning_habana import (
     HPUDDPStrategy,
     HPUDeepSpeedPrecisionPlugin,
@@ -132,6 +133,20 @@ def test_precisions(precision):
         )
         assert trainer.strategy.config.get("fp16", {}).get("enabled", False) == precision.startswith("16")
         assert (model.whole - trained_on_cpu()).abs().mean() < 0.05
+
+
+@pytest.mark.parametrize("stage", [1, 2])
+@ranks(2, backend="hccl")
+def test_fp8(stage):
+    """Layers of transformer_engine, whose weights are float32's; their numbers in fp8 are not."""
+    with deepspeed_alone():
+        plugin, model = HPUDeepSpeedPrecisionPlugin("fp8"), Model()
+        model.layers = plugin.convert_modules(model.layers, replace_layers=True)
+        strategy = HPUDeepSpeedStrategy(stage=stage, reduce_bucket_size=1000, allgather_bucket_size=1000)
+        model, trainer = fit(strategy, model, plugins=[plugin])
+        layers = [module for module in trainer.model.modules() if isinstance(module, transformer_engine.Linear)]
+        assert len(layers) == 2 and all(scale.history for layer in layers for scale in layer.fp8_scales.values())
+        assert 0 < (model.whole - trained_on_cpu()).abs().mean() < 0.05
 
 
 @ranks(2, backend="hccl")
@@ -321,6 +336,24 @@ def test_contradictions(what):
     arguments, message = CONTRADICTIONS[what]
     with deepspeed_alone(), pytest.raises(roots.MisconfigurationException, match=message):
         fit(HPUDeepSpeedStrategy(**arguments))
+
+
+def test_arguments_for_files():
+    """Each is where DeepSpeed looks for it."""
+    arguments = {
+        "stage": 3, "offload_optimizer": True, "offload_parameters": True, "offload_optimizer_device": "nvme",
+        "offload_params_device": "nvme", "remote_device": "nvme", "nvme_path": "/a", "params_buffer_count": 6,
+        "params_buffer_size": 7, "max_in_cpu": 8, "optimizer_buffer_count": 9, "pin_memory": True, "block_size": 4096,
+        "queue_depth": 10, "single_submit": True, "overlap_events": False, "thread_count": 2,
+    }  # fmt: skip
+    strategy = HPUDeepSpeedStrategy(**arguments)
+    zero, place = strategy.config["zero_optimization"], {"device": "nvme", "nvme_path": "/a", "pin_memory": True}
+    assert zero["offload_param"] == place | {"buffer_count": 6, "buffer_size": 7, "max_in_cpu": 8}
+    assert zero["offload_optimizer"] == place | {"buffer_count": 9}
+    assert strategy.config["aio"] == {
+        "block_size": 4096, "queue_depth": 10, "single_submit": True, "overlap_events": False, "thread_count": 2,
+    }  # fmt: skip
+    assert strategy.remote_device == "nvme"
 
 
 @ranks(2, backend="hccl")

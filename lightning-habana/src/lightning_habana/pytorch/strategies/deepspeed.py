@@ -3,37 +3,18 @@
 from __future__ import annotations
 
 import logging
-import os
 import warnings
 from pathlib import Path
 from typing import Any
 
-from lightning_habana import roots
+from lightning_habana import deepspeed_config, roots
 from lightning_habana.pytorch.plugins.deepspeed_precision import HPUDeepSpeedPrecisionPlugin
-from lightning_habana.pytorch.strategies import deepspeed_config
 from lightning_habana.pytorch.strategies.ddp import HPUDDPStrategy
 from lightning_habana.pytorch.strategies.deepspeed_inference import HPUDeepSpeedInference
 
 _optimizers: Any = roots.pytorch("core.optimizer")
 _Lightnings: Any = roots.pytorch("strategies").DeepSpeedStrategy
 _DEFAULT_TIMEOUT: Any = roots.fabric("plugins.collectives.torch_collective").default_pg_timeout
-# Each name, and the arguments that it stands for.
-_NAMES: dict[str, dict[str, Any]] = {
-    "hpu_deepspeed": {},
-    "hpu_deepspeed_stage_1": {"stage": 1},
-    "hpu_deepspeed_stage_2": {"stage": 2},
-    "hpu_deepspeed_stage_2_offload": {"stage": 2, "offload_optimizer": True},
-    "hpu_deepspeed_stage_3": {"stage": 3},
-    "hpu_deepspeed_stage_3_offload": {"stage": 3, "offload_optimizer": True, "offload_parameters": True},
-    "hpu_deepspeed_stage_3_offload_nvme": {
-        "stage": 3,
-        "offload_optimizer": True,
-        "offload_parameters": True,
-        "remote_device": "nvme",
-        "offload_params_device": "nvme",
-        "offload_optimizer_device": "nvme",
-    },
-}
 
 
 class HPUDeepSpeedStrategy(HPUDeepSpeedInference, HPUDDPStrategy, _Lightnings):  # type: ignore[misc]
@@ -128,14 +109,7 @@ class HPUDeepSpeedStrategy(HPUDeepSpeedInference, HPUDDPStrategy, _Lightnings): 
     def setup_environment(self) -> None:
         """Take the process's module and join the process group. MisconfigurationException if DeepSpeed uses no hpu."""
         self._take_module()
-        from deepspeed.accelerator import get_accelerator
-
-        found = get_accelerator().device_name()
-        if found != "hpu":
-            raise roots.MisconfigurationException(
-                f"`{type(self).__name__}`: DeepSpeed's accelerator is {found!r}, expected 'hpu': unset DS_ACCELERATOR"
-            )
-        os.environ["DEEPSPEED_USE_HPU"] = "true"  # scripts for Gaudi look for it
+        deepspeed_config.require_hpu(type(self).__name__)
         super(_Lightnings, self).setup_environment()  # Lightning's own accepts no accelerator but CUDA's
 
     def setup_distributed(self) -> None:
@@ -215,6 +189,6 @@ class HPUDeepSpeedStrategy(HPUDeepSpeedInference, HPUDDPStrategy, _Lightnings): 
     @classmethod
     def register_strategies(cls, strategy_registry: Any) -> None:
         """Register the seven names, unless they are."""
-        for name, arguments in _NAMES.items():
+        for name, arguments in deepspeed_config.NAMES.items():
             if name not in strategy_registry:
                 strategy_registry.register(name, cls, description=cls.__name__, **arguments)

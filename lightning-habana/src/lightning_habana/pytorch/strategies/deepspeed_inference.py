@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from lightning_utilities.core.apply_func import apply_to_collection
 
-from lightning_habana import roots
-from lightning_habana.pytorch.strategies import deepspeed_config
+from lightning_habana import deepspeed_config, roots
 
 _TAG = "checkpoint"  # of the folder that Lightning has DeepSpeed save into
 

@@ -13,6 +13,23 @@ from typing import Any
 from lightning_habana import roots
 
 CONFIG_VARIABLE = "PL_DEEPSPEED_CONFIG_PATH"
+# Each name, and the arguments that it stands for.
+NAMES: dict[str, dict[str, Any]] = {
+    "hpu_deepspeed": {},
+    "hpu_deepspeed_stage_1": {"stage": 1},
+    "hpu_deepspeed_stage_2": {"stage": 2},
+    "hpu_deepspeed_stage_2_offload": {"stage": 2, "offload_optimizer": True},
+    "hpu_deepspeed_stage_3": {"stage": 3},
+    "hpu_deepspeed_stage_3_offload": {"stage": 3, "offload_optimizer": True, "offload_parameters": True},
+    "hpu_deepspeed_stage_3_offload_nvme": {
+        "stage": 3,
+        "offload_optimizer": True,
+        "offload_parameters": True,
+        "remote_device": "nvme",
+        "offload_params_device": "nvme",
+        "offload_optimizer_device": "nvme",
+    },
+}
 # DeepSpeed's training knows sections of these names, too.
 _OF_BOTH = {"checkpoint", "tensor_parallel"}
 
@@ -25,6 +42,18 @@ def require(strategy: str) -> None:
             "one, 0.16 or newer). Without it 'hpu_fsdp' also divides weights, gradients and optimizer states among the "
             "devices."
         )
+
+
+def require_hpu(strategy: str) -> None:
+    """Raise MisconfigurationException if DeepSpeed uses another accelerator."""
+    from deepspeed.accelerator import get_accelerator
+
+    found = get_accelerator().device_name()
+    if found != "hpu":
+        raise roots.MisconfigurationException(
+            f"`{strategy}`: DeepSpeed's accelerator is {found!r}, expected 'hpu': unset DS_ACCELERATOR"
+        )
+    os.environ["DEEPSPEED_USE_HPU"] = "true"  # scripts for Gaudi look for it
 
 
 def read(config: Path | str | dict[str, Any] | None) -> dict[str, Any] | None:
@@ -47,8 +76,8 @@ def read(config: Path | str | dict[str, Any] | None) -> dict[str, Any] | None:
             raise roots.MisconfigurationException(f"DeepSpeed's configuration {config}: expected a JSON object")
     if config.get("autotuning", {}).get("enabled"):
         raise roots.MisconfigurationException(
-            "DeepSpeed's configuration: autotuning starts jobs of its own, with DeepSpeed's launcher, which a Trainer "
-            "can't; expected autotuning.enabled to be false"
+            "DeepSpeed's configuration: autotuning starts jobs of its own, with DeepSpeed's launcher, which "
+            "Lightning can't; expected autotuning.enabled to be false"
         )
     # What the Trainer adds must not come back with the same dictionary in another strategy.
     return {key: dict(value) if isinstance(value, dict) else value for key, value in config.items()}

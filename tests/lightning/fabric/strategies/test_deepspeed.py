@@ -1,0 +1,84 @@
+"""Fabric with DeepSpeed on two devices."""
+
+import pytest
+import torch
+
+from lightning_habana import roots
+from lightning_habana.fabric import HPUDeepSpeedStrategy
+from tests.deepspeed.training import deepspeed_alone
+from tests.distributed.ranks import ranks
+from tests.lightning.fabric.strategies.test_fsdp import train
+from tests.lightning.fabric.strategies.test_single import train as train_alone
+from tests.lightning.fabric.strategies.test_single import weights
+from tests.lightning.support import Classifier
+
+make = roots.fabric().Fabric
+# What an engine keeps; 800 MB each otherwise.
+BUCKETS = {"reduce_bucket_size": 1000, "allgather_bucket_size": 1000}
+
+
+def setup(strategy, **arguments):
+    runner = make(accelerator="hpu", devices=2, strategy=strategy, **arguments)
+    assert isinstance(runner.strategy, HPUDeepSpeedStrategy)
+    runner.launch()
+    layers = Classifier().layers
+    return runner, *runner.setup(layers, torch.optim.AdamW(layers.parameters(), lr=0.05))
+
+
+def whole(model):
+    import deepspeed
+
+    parameters = list(model.parameters())
+    with deepspeed.zero.GatheredParameters(parameters, enabled=hasattr(parameters[0], "ds_id")):
+        return weights(model)
+
+
+ARGUMENTS = [{"stage": 1}, {"stage": 2}, {"stage": 2, "offload_optimizer": True}, {"stage": 3}]
+
+
+@pytest.mark.parametrize("number", range(len(ARGUMENTS)))
+@ranks(2, backend="hccl")
+def test_trains_as_one_process_on_the_whole_batch(number):
+    with deepspeed_alone():
+        runner, model, optimizer = setup(HPUDeepSpeedStrategy(**ARGUMENTS[number], **BUCKETS))
+        train(runner, model, optimizer, 2)
+        torch.testing.assert_close(whole(model), weights(train_alone("cpu")[1]), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["", "_stage_1", "_stage_2", "_stage_2_offload", "_stage_3", "_stage_3_offload"])
+def test_by_name(name):
+    strategy = make(accelerator="hpu", devices=2, strategy=f"hpu_deepspeed{name}").strategy
+    section = strategy.config["zero_optimization"]
+    assert isinstance(strategy, HPUDeepSpeedStrategy)
+    assert section["stage"] == int((name + "_2").split("_")[2] if "stage" in name else 2)
+    assert ("offload_optimizer" in section) == ("offload" in name)
+
+
+@ranks(2, backend="hccl")
+def test_a_precision():
+    with deepspeed_alone():
+        runner, model, optimizer = setup(HPUDeepSpeedStrategy(stage=1, **BUCKETS), precision="bf16-mixed")
+        assert next(model.parameters()).dtype == torch.bfloat16
+        train(runner, model, optimizer, 2)
+        assert 0 < (whole(model) - weights(train_alone("cpu")[1])).abs().mean() < 0.05
+
+
+@pytest.mark.parametrize("stage", [2, 3])
+@ranks(2, backend="hccl")
+def test_a_checkpoint_of_half_the_training(stage, tmp_path):
+    with deepspeed_alone():
+        runner, model, optimizer = setup(HPUDeepSpeedStrategy(stage=stage, **BUCKETS))
+        train(runner, model, optimizer, 1)
+        runner.save(tmp_path / "half", {"model": model, "optimizer": optimizer, "epoch": 1})
+        runner, model, optimizer = setup(HPUDeepSpeedStrategy(stage=stage, **BUCKETS))
+        state = {"model": model, "optimizer": optimizer, "epoch": 0}
+        runner.load(tmp_path / "half", state)
+        assert state["epoch"] == 1
+        train(runner, model, optimizer, 1)
+        torch.testing.assert_close(whole(model), weights(train_alone("cpu")[1]), rtol=1e-4, atol=1e-5)
+
+
+@ranks(2, backend="hccl")
+def test_no_folder_for_files():
+    with deepspeed_alone(), pytest.raises(roots.MisconfigurationException, match="nvme_path='/local_nvme'"):
+        setup("hpu_deepspeed_stage_3_offload_nvme")
