@@ -135,10 +135,12 @@ def times(name: str, quick: bool) -> int:
 
 
 def commit_and_date() -> str:
-    """This checkout's commit, "-dirty" if there are changes, and today."""
-    git = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    """This checkout's commit, "-dirty" if there are changes other than the lanes' pages, and today."""
+    git = ["git", "describe", "--always", "--exclude=*"]
     commit = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
-    return f"{commit}, {datetime.date.today().isoformat()}"
+    changes = ["git", "diff", "--quiet", "HEAD", "--", ".", ":(exclude)docs/ecosystem*"]
+    dirty = "-dirty" if subprocess.run(changes, cwd=ROOT, check=False).returncode == 1 else ""
+    return f"{commit}{dirty}, {datetime.date.today().isoformat()}"
 
 
 def versions(lane: Lane) -> str:

@@ -124,6 +124,10 @@ LANES: dict[str, Lane] = {
         title="timm: architectures forward and backward, and what trains them, against the CPU",
         runs=(Run("eager", (".",), EAGER), Run("lazy", (".",), LAZY | _NODES)),
         packages=("timm==1.0.31",),
+        expected={
+            'backend="inductor" has no code for hpu tensors': "kron compiles its steps and names no backend, which is "
+            "Inductor; with hpu_backend it runs (test_optimizer_that_compiles)",
+        },
         torchvision=True,
         times="ecosystem.timm.times",
     ),
