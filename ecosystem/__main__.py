@@ -26,8 +26,8 @@ TIMEOUT_S = 1800  # of one pytest process
 
 def environment_of(lane: Lane, folder: Path, site: Path | None) -> dict[str, str]:
     """The environment of a lane's processes."""
-    beside = lane.beside and ENVIRONMENT / lane.beside
-    paths = [str(path) for path in (site, lane.torchvision and TORCHVISION, beside, ROOT, ROOT / "src") if path]
+    beside = [ENVIRONMENT / name for name in lane.beside]
+    paths = [str(path) for path in (site, lane.torchvision and TORCHVISION, *beside, ROOT, ROOT / "src") if path]
     commands = [str(path) for path in (site and site / "bin", Path(sys.executable).parent) if path]
     environment = {
         **os.environ, "PYTHONPATH": os.pathsep.join(paths), "OPENHPU_MODULE_LOCKS": "0", "HF_HUB_OFFLINE": "1",

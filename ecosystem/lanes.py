@@ -22,7 +22,7 @@ class Lane(NamedTuple):
     packages: tuple[str, ...] = ()  # what `python -m ecosystem lock` finds versions and hashes for
     source: str = ""  # the package whose source distribution has the tests; otherwise a folder here
     folder: str = ""  # this project's own tests: they keep its configuration of pytest
-    beside: str = ""  # a folder of packages in the environment that goes before it
+    beside: tuple[str, ...] = ()  # folders of packages in the environment that go before it
     left_out: dict[str, str] = {}  # noqa: RUF012  # part of a test's name, why
     expected: dict[str, str] = {}  # noqa: RUF012  # part of a failing test's name, or of its message, why
     on_cpu: dict[str, str] = {}  # noqa: RUF012  # environment in which what failed is run again on the CPU
@@ -178,12 +178,13 @@ LANES: dict[str, Lane] = {
         title="Lightning 2.5.5, the last that knows hpu by itself: this project's tests of lightning_habana",
         runs=(Run("eager", (".",), EAGER), Run("lazy", (".",), LAZY | _NODES)),
         folder="tests/lightning",
+        beside=("deepspeed", "transformers"),
     ),
     "lightning-2.6": Lane(
         title="Lightning 2.6.6: this project's tests of lightning_habana",
         runs=(Run("eager", (".",), EAGER), Run("lazy", (".",), LAZY | _NODES)),
         folder="tests/lightning",
-        beside="lightning-next",
+        beside=("lightning-next", "deepspeed-0.16", "deepspeed", "transformers"),
     ),
     "torch-tests": Lane(
         title="PyTorch's own database of modules and losses, with hpu in cuda's place",
