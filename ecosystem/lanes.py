@@ -157,6 +157,11 @@ LANES: dict[str, Lane] = {
             "sentence-transformers==6.2.0", "transformers==5.23.0", "accelerate==1.15.0", "datasets", "pyarrow<24",
         ),
     ),
+    "optimum-habana": Lane(
+        title="optimum-habana 1.21.2, the last, with its transformers 4.55: configuration, trainer and models",
+        runs=(Run("eager", (".",), EAGER), Run("lazy", (".",), LAZY | _NODES)),
+        packages=("optimum-habana==1.21.2", "transformers==4.55.4", "accelerate==1.10.1"),
+    ),
     "torchmetrics": Lane(
         title="torchmetrics: metrics against the CPU",
         runs=(Run("eager", (".",), EAGER), Run("lazy", (".",), LAZY | _NODES)),
