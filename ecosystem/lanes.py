@@ -161,6 +161,7 @@ LANES: dict[str, Lane] = {
         title="optimum-habana 1.21.2, the last, with its transformers 4.55: configuration, trainer and models",
         runs=(Run("eager", (".",), EAGER), Run("lazy", (".",), LAZY | _NODES)),
         packages=("optimum-habana==1.21.2", "transformers==4.55.4", "accelerate==1.10.1"),
+        torchvision=True,
     ),
     "torchmetrics": Lane(
         title="torchmetrics: metrics against the CPU",
