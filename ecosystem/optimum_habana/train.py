@@ -12,7 +12,7 @@ import torch
 from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments, Trainer, TrainingArguments
 
 from ecosystem.optimum_habana.support import KEYS, LAZY, make
-from ecosystem.optimum_habana.train_cases import CASES, LAZY_ONLY, STEPS
+from ecosystem.optimum_habana.train_cases import CASES, LAZY_ONLY, LENGTH, STEPS
 
 DEVICE, FOLDER = sys.argv[1], Path(sys.argv[2])
 
@@ -83,7 +83,7 @@ def main() -> None:
     found["evaluation"] = {"eval_loss": evaluated["eval_loss"], "accuracy": evaluated["eval_accuracy"]}
 
     pairs = rows(labels=6)
-    generating = {"predict_with_generate": True, "generation_max_length": 8}
+    generating = {"predict_with_generate": True, "generation_max_length": LENGTH}
     seq2seq = trainer("T5", "sequences", generating, {}, {}, True, train_dataset=pairs, eval_dataset=pairs[:4])
     seq2seq.train()
     found["sequences"] = {"losses": losses(seq2seq), "tokens": seq2seq.predict(pairs[:4]).predictions.tolist()}

@@ -1,6 +1,7 @@
 """Trainings: what both trainers are told, and what GaudiTrainer alone is, of its configuration and its arguments."""
 
 STEPS = 6
+LENGTH = 8  # of generated sequences
 # Case: arguments of both, of GaudiConfig, of GaudiTrainingArguments.
 CASES: dict[str, tuple[dict[str, object], dict[str, object], dict[str, object]]] = {
     "plain": ({}, {}, {}),
