@@ -33,7 +33,7 @@ def without_chance(config: Any) -> Any:
     return config
 
 
-def make(model: Model) -> torch.nn.Module:
+def make(model: Model) -> Any:
     """The model on the CPU, its weights random."""
     torch.manual_seed(0)
     kind = getattr(transformers, model.name)

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from habana_frameworks.torch.hpu import wrap_in_hpu_graph
 from torch.testing import assert_close
 
 from ecosystem.optimum_habana.support import KEYS, LAZY, LENGTH, arguments, make
 from ecosystem.transformers.support import LABELS
+from habana_frameworks.torch.hpu import wrap_in_hpu_graph
 
 every_model = pytest.mark.parametrize("name", KEYS)
 generative = pytest.mark.parametrize("name", [name for name, model in KEYS.items() if model.generates])
