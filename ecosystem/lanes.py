@@ -167,9 +167,10 @@ LANES: dict[str, Lane] = {
             "longer has, on the CPU as well",
             "gaudi_DetrLoss_get_targets_without_no_objects": "its own: names a method of another loss, on the CPU as "
             "well",
-            "mat1 and mat2 shapes cannot be multiplied (24x64 and 32x32)": "its own: a mask of four dimensions for products of three, on the CPU as well",
-            "Target 98 is out of bounds": "its own: takes hidden states for logits, of which there are fewer than words, on the CPU as "
-            "well",
+            "mat1 and mat2 shapes cannot be multiplied (24x64 and 32x32)": "its own: a mask of four "
+            "dimensions for products of three, on the CPU as well",
+            "Target 98 is out of bounds": "its own: takes hidden states for logits, of which there are fewer than "
+            "words, on the CPU as well",
             "test_training_step[DeepseekV3]": "its own: asserts that it is not training",
             "test_generate[Phi3]": "it does not adapt this model; generation has a mask of another shape, on the CPU "
             "as well",
