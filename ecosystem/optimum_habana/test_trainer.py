@@ -30,7 +30,9 @@ def test_evaluation(trained):
 
 
 def test_sequences(trained):
-    assert trained["hpu"]["sequences"]["losses"] == pytest.approx(trained["cpu"]["sequences"]["losses"], rel=1e-3)
+    assert trained["hpu"]["sequences"] == pytest.approx(trained["cpu"]["sequences"], rel=1e-3)
+
+
+def test_generated_sequences(trained):
     # Trainer pads to its default length, GaudiTrainer does not.
-    cpu = [row[:LENGTH] for row in trained["cpu"]["sequences"]["tokens"]]
-    assert trained["hpu"]["sequences"]["tokens"] == cpu
+    assert trained["hpu"]["tokens"] == [row[:LENGTH] for row in trained["cpu"]["tokens"]]
