@@ -171,8 +171,8 @@ LANES: dict[str, Lane] = {
             "dimensions for products of three, on the CPU as well",
             "Target 98 is out of bounds": "its own: takes hidden states for logits, of which there are fewer than "
             "words, on the CPU as well",
-            "Default process group has not been initialized": "its own: in eager mode its trainer for sequences waits for "
-            "other processes, of which there are none",
+            "Default process group has not been initialized": "its own: in eager mode its trainer for "
+            "sequences waits for other processes, of which there are none",
             "test_training_step[DeepseekV3]": "its own: asserts that it is not training",
             "test_generate[Phi3]": "it does not adapt this model; generation has a mask of another shape, on the CPU "
             "as well",
