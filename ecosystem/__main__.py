@@ -26,8 +26,8 @@ TIMEOUT_S = 1800  # of one pytest process
 
 def environment_of(lane: Lane, folder: Path, site: Path | None) -> dict[str, str]:
     """The environment of a lane's processes."""
-    beside = lane.beside and ENVIRONMENT / lane.beside
-    paths = [str(path) for path in (site, lane.torchvision and TORCHVISION, beside, ROOT, ROOT / "src") if path]
+    beside = [ENVIRONMENT / name for name in lane.beside]
+    paths = [str(path) for path in (site, lane.torchvision and TORCHVISION, *beside, ROOT, ROOT / "src") if path]
     commands = [str(path) for path in (site and site / "bin", Path(sys.executable).parent) if path]
     environment = {
         **os.environ, "PYTHONPATH": os.pathsep.join(paths), "OPENHPU_MODULE_LOCKS": "0", "HF_HUB_OFFLINE": "1",
@@ -136,10 +136,12 @@ def times(name: str, quick: bool) -> int:
 
 
 def commit_and_date() -> str:
-    """This checkout's commit, "-dirty" if there are changes, and today."""
-    git = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    """This checkout's commit, "-dirty" if there are changes other than the lanes' pages, and today."""
+    git = ["git", "describe", "--always", "--exclude=*"]
     commit = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
-    return f"{commit}, {datetime.date.today().isoformat()}"
+    changes = ["git", "diff", "--quiet", "HEAD", "--", ".", ":(exclude)docs/ecosystem*"]
+    dirty = "-dirty" if subprocess.run(changes, cwd=ROOT, check=False).returncode == 1 else ""
+    return f"{commit}{dirty}, {datetime.date.today().isoformat()}"
 
 
 def versions(lane: Lane) -> str:

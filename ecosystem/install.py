@@ -65,8 +65,9 @@ def install(name: str, lane: Lane, folder: Path) -> tuple[Path | None, Path]:
                 archive.extractall(folder, filter="data")
     if lane.folder:
         tests = ROOT / lane.folder
-    if lane.beside and not (ENVIRONMENT / lane.beside).exists():
-        raise LackingError(f"the lane {name} lacks .venv/{lane.beside}; `make .venv/{lane.beside}` installs it")
+    for beside in lane.beside:
+        if not (ENVIRONMENT / beside).exists():
+            raise LackingError(f"the lane {name} lacks .venv/{beside}; `make .venv/{beside}` installs it")
     if lane.torchvision and not TORCHVISION.exists():
         raise LackingError(f"the lane {name} lacks torchvision; `make .venv/torchvision` installs it")
     return site, tests

@@ -22,7 +22,7 @@ class Lane(NamedTuple):
     packages: tuple[str, ...] = ()  # what `python -m ecosystem lock` finds versions and hashes for
     source: str = ""  # the package whose source distribution has the tests; otherwise a folder here
     folder: str = ""  # this project's own tests: they keep its configuration of pytest
-    beside: str = ""  # a folder of packages in the environment that goes before it
+    beside: tuple[str, ...] = ()  # folders of packages in the environment that go before it
     left_out: dict[str, str] = {}  # noqa: RUF012  # part of a test's name, why
     expected: dict[str, str] = {}  # noqa: RUF012  # part of a failing test's name, or of its message, why
     on_cpu: dict[str, str] = {}  # noqa: RUF012  # environment in which what failed is run again on the CPU
@@ -131,6 +131,10 @@ LANES: dict[str, Lane] = {
         title="timm: architectures forward and backward, and what trains them, against the CPU",
         runs=(Run("eager", (".",), EAGER), Run("lazy", (".",), LAZY | _NODES)),
         packages=("timm==1.0.31",),
+        expected={
+            'backend="inductor" has no code for hpu tensors': "kron compiles its steps and names no backend, which is "
+            "Inductor; with hpu_backend it runs (test_optimizer_that_compiles)",
+        },
         torchvision=True,
         times="ecosystem.timm.times",
     ),
@@ -160,6 +164,29 @@ LANES: dict[str, Lane] = {
             "sentence-transformers==6.2.0", "transformers==5.23.0", "accelerate==1.15.0", "datasets", "pyarrow<24",
         ),
     ),
+    "optimum-habana": Lane(
+        title="optimum-habana 1.21.2, the last, with its transformers 4.55: configuration, trainer and models",
+        runs=(Run("eager", (".",), EAGER), Run("lazy", (".",), LAZY | _NODES)),
+        packages=("optimum-habana==1.21.2", "transformers==4.55.4", "accelerate==1.10.1"),
+        torchvision=True,
+        expected={
+            "'BartAttention' object has no attribute '_shape'": "its own: names a method that transformers 4.55 no "
+            "longer has, on the CPU as well",
+            "gaudi_DetrLoss_get_targets_without_no_objects": "its own: names a method of another loss, on the CPU as "
+            "well",
+            "mat1 and mat2 shapes cannot be multiplied (24x64 and 32x32)": "its own: a mask of four "
+            "dimensions for products of three, on the CPU as well",
+            "Target 98 is out of bounds": "its own: takes hidden states for logits, of which there are fewer than "
+            "words, on the CPU as well",
+            "Default process group has not been initialized": "its own: in eager mode its trainer for "
+            "sequences waits for other processes, of which there are none",
+            "test_training_step[DeepseekV3]": "its own: asserts that it is not training",
+            "test_generate[Phi3]": "it does not adapt this model; generation has a mask of another shape, on the CPU "
+            "as well",
+            "test_generate[RecurrentGemma]": "it does not adapt this model; generation has a mask of another shape, "
+            "on the CPU as well",
+        },
+    ),
     "torchmetrics": Lane(
         title="torchmetrics: metrics against the CPU",
         runs=(Run("eager", (".",), EAGER), Run("lazy", (".",), LAZY | _NODES)),
@@ -181,12 +208,13 @@ LANES: dict[str, Lane] = {
         title="Lightning 2.5.5, the last that knows hpu by itself: this project's tests of lightning_habana",
         runs=(Run("eager", (".",), EAGER), Run("lazy", (".",), LAZY | _NODES)),
         folder="tests/lightning",
+        beside=("deepspeed", "transformers"),
     ),
     "lightning-2.6": Lane(
         title="Lightning 2.6.6: this project's tests of lightning_habana",
         runs=(Run("eager", (".",), EAGER), Run("lazy", (".",), LAZY | _NODES)),
         folder="tests/lightning",
-        beside="lightning-next",
+        beside=("lightning-next", "deepspeed-0.16", "deepspeed", "transformers"),
     ),
     "torch-tests": Lane(
         title="PyTorch's own database of modules and losses, with hpu in cuda's place",

@@ -134,7 +134,10 @@ def write_summary(pages: Path) -> None:
     lines = [
         "# Released libraries on hpu", "",
         "Generated from the lanes' pages by `python -m ecosystem pages`; do not edit. Lines link to their pages, with",
-        "versions, what failed and why, what was skipped and, where there are steps to time, their times.", "",
+        "versions, what failed and why, what was skipped and, where there are steps to time, their times. PyTorch's",
+        "databases of operators, modules and optimizers are in [conformance.md](conformance.md). Its packages ship no",
+        "tests of FSDP, DTensor and distributed checkpoints, only what these are made of: see `tests/distributed`.",
+        "",
         "| lane | what | run | passed | failed | unexplained | skipped | commit, date |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]  # fmt: skip
