@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -34,7 +35,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (query.UnknownName, settings.SettingError) as error:
         print(f"hl-smi: {error}", file=sys.stderr)
         return 2
-    except (KeyboardInterrupt, BrokenPipeError):
+    except KeyboardInterrupt:
+        return 0
+    except BrokenPipeError:
+        # What the reader did not take would be written once more at exit, which is an error there.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
 

@@ -1,3 +1,4 @@
+import ast
 from pathlib import Path
 
 import pytest
@@ -63,7 +64,7 @@ def test_momentary_patches_are_those_that_are_listed(hpu):
     found = [path for path in source.rglob("*.py") if "mock.patch" in path.read_text()]
     assert sorted(str(path.relative_to(source)) for path in found) == sorted(patches.MOMENTARY)
     for path in found:
-        for line in path.read_text().splitlines():
-            if "mock.patch.object(" in line:
-                owner, name = line.partition("mock.patch.object(")[2].split(", ")[:2]
-                assert f"`{owner}.{name.strip(chr(34))}`" in patches.__doc__
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "mock.patch.object":
+                owner, name, *_ = node.args
+                assert f"`{ast.unparse(owner)}.{ast.literal_eval(name)}`" in patches.__doc__
