@@ -26,11 +26,18 @@ FLOAT8 = ("float8_e5m2", "float8_e4m3fn")
 UNINITIALISED = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "_resize_output_")
 # Of a dtype's resolution, what a result in it may be off: kernels for small floats round more than once.
 _SHARE = {"bfloat16": 2e-2, "float16": 2e-3, "float8_e5m2": 0.25, "float8_e4m3fn": 0.125, "float32": 2e-5}
+# Integers that are floats cut off: compiled code rounds the floats less often, and one close to an integer may then lie
+# on its other side.
+_CUT_OFF = ("torch.lerp", "torch.Tensor.lerp", "torch.Tensor.lerp_")
 
 
 def tolerance(case: Case) -> Tolerance:
+    from tests.conformance import gaudi_cells
     from tests.conformance.compare import Tolerance
 
+    compiled = case.family in (gaudi_cells.RECIPE, gaudi_cells.COMPILE)
+    if compiled and case.name in _CUT_OFF and not case.torch_dtype.is_floating_point:
+        return Tolerance(atol=1)
     share = _SHARE.get(case.dtype, 0.0)
     return Tolerance(None, share, of_largest=share / 2)
 
