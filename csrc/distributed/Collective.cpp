@@ -1,6 +1,8 @@
 #include "distributed/Collective.h"
 
+#include <ATen/ThreadLocalState.h>
 #include <ATen/core/ivalue.h>
+#include <ATen/record_function.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/util/Exception.h>
 
@@ -69,6 +71,22 @@ c10::intrusive_ptr<c10::ivalue::Future> future_of(c10d::Work& work, c10d::OpType
   } catch (const c10::Error&) {
     return nullptr;
   }
+}
+
+// The library keeps a copy of the calling thread's state with what it starts. A host thread's holds Python objects (those
+// of a backward, of modes), and whoever drops the last copy of them, on a thread of the library's or a worker, has to ask for
+// Python's lock: where Python is ending by then, that ends the process.
+const at::ThreadLocalState& state_without_python() {
+  static const auto* state = [] {
+    const at::ThreadLocalState* found = nullptr;
+    std::thread([&] {
+      c10::InferenceMode no_autograd(true);
+      at::DisableRecordFunctionGuard unprofiled;
+      found = new at::ThreadLocalState();
+    }).join();
+    return found;
+  }();
+  return *state;
 }
 
 // What is issued and not awaited, with the script's tensors, which only its own threads may drop.
@@ -185,6 +203,7 @@ void Collective::start() noexcept {
   }
   try {
     TORCH_CHECK(!abandoned.load(), "the process is ending");
+    at::ThreadLocalStateGuard bare(state_without_python());
     auto work = procedure_.start(aliases_);
     // It holds the library's group, which must not end on one of its own threads.
     procedure_.start = nullptr;

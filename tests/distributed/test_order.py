@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+import weakref
 from datetime import timedelta
 
 import pytest
@@ -41,6 +42,28 @@ def test_what_comes_before_and_after():
         dist.all_reduce(x)
         x.mul_(2)
         assert x[0].item() == 2 * (1 + 2 * step)
+
+
+@ranks(2)
+def test_a_collective_keeps_no_python_object_of_the_thread_that_starts_it():
+    """It would be dropped on a thread that may not ask for Python's lock: at Python's end the process would abort."""
+
+    class Stashed:
+        """What a backward stashes for the threads that it uses."""
+
+    x = torch.ones(4, device="hpu")
+    torch.hpu.synchronize()  # nothing is left to run: this thread itself starts what it waits for
+    for _ in range(5):
+        stashed = Stashed()
+        gone = weakref.ref(stashed)
+        torch._C._stash_obj_in_tls("context", stashed)
+        work = dist.all_reduce(x, async_op=True)
+        work.wait()
+        x.cpu()
+        torch._C._remove_obj_from_tls("context")
+        del stashed
+        assert gone() is None
+        assert work.is_completed()  # and lives
 
 
 @ranks(2)

@@ -27,12 +27,13 @@ class Publisher:
         self._percent: dict[int, int] = {}  # by index
         self._lock = threading.Lock()
         self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="openhpu-smi", daemon=True)
 
     def start(self) -> None:
         """Begin, with a first look."""
         atexit.register(self.stop)
         self.look()
-        threading.Thread(target=self._run, name="openhpu-smi", daemon=True).start()
+        self._thread.start()
 
     def _run(self) -> None:
         while not self._end.wait(PERIOD_S):
@@ -81,15 +82,16 @@ class Publisher:
             return
         with self._lock:
             self._end.set()
-            if self._where is None:
-                return
             for module, files in self._files.items():
+                if self._where is None:
+                    break
                 paths = state.path_of(self._where, module), hlml.path_of(self._where, module)
                 for file, path in zip(files, paths, strict=True):
                     with contextlib.suppress(OSError):
                         os.close(file)
                         path.unlink()
             self._files.clear()
+        self._thread.join()  # which may be collecting garbage, in destructors that Python can't stop at its end
 
 
 _publisher: Publisher | None = None
