@@ -163,10 +163,11 @@ def start() -> None:
         return
     from openhpu.compiler.service import Service
 
-    # Behind a compilation that the script waits for, there is nothing to keep the cores free for.
+    # Behind a compilation that the script waits for, there is nothing to keep the cores free for. Beside a script that
+    # uses all cores, one at the lowest priority never ends; at this one it costs the script some per cent meanwhile.
     service = Service(
         _disk_cache(),
-        nice=0 if policy == "sync" else 19,
+        nice=0 if policy == "sync" else 10,
         deadline=settings.get("OPENHPU_COMPILE_DEADLINE") or None,
         urgent=_C.awaited_recipes,
     )
