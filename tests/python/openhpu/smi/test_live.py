@@ -97,6 +97,13 @@ def test_who_holds_which_module(worker, environment, tmp_path):
     assert processes() == {0: [first.pid], 1: [third.pid], 2: [second.pid], 3: [fourth.pid]}
 
 
+def test_each_rank_shows_its_module(worker, environment, tmp_path):
+    environment(OPENHPU_SMI_FOLDER=str(tmp_path))
+    of_all = {"WORLD_SIZE": "3", "LOCAL_WORLD_SIZE": "3", "HABANA_VISIBLE_MODULES": "1,4,6"}
+    ranks = [worker(**of_all, RANK=rank, LOCAL_RANK=rank) for rank in "012"]
+    assert processes() == {module: [rank.pid] for module, rank in zip((1, 4, 6), ranks, strict=True)}
+
+
 def test_utilization_is_that_of_the_device(worker, environment, tmp_path):
     environment(OPENHPU_SMI_FOLDER=str(tmp_path))
     process = worker()
