@@ -104,9 +104,23 @@ void uniform(const at::Tensor& out, uint32_t seed, double from, double to) {
 }
 
 void normal(const at::Tensor& out, uint32_t seed, double mean, double std) {
+  const int64_t n = out.numel();
+  if (wide(out)) {
+    with_buffer<double>(out, [&](double* p) {
+      generate(p, n, seed, [=](uint32_t a, uint32_t b, int64_t) { return normal_wide(a, b) * std + mean; });
+    });
+    return;
+  }
   const float mean_f = static_cast<float>(mean), std_f = static_cast<float>(std);
-  real(out, seed, [=](uint32_t a, uint32_t b, int64_t) { return normal_of(a, b) * std_f + mean_f; },
-       [=](uint32_t a, uint32_t b, int64_t) { return normal_wide(a, b) * std + mean; });
+  with_buffer<float>(out, [&](float* p) {
+    at::parallel_for(0, n, kGrain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; i += kBlock) {
+        const int64_t m = std::min<int64_t>(kBlock, end - i);
+        philox::normals(seed, static_cast<uint64_t>(i), static_cast<size_t>(m), p + i);
+        for (int64_t j = i; j < i + m; ++j) p[j] = p[j] * std_f + mean_f;
+      }
+    });
+  });
 }
 
 void bernoulli(const at::Tensor& out, uint32_t seed, double p) {

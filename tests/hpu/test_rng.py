@@ -61,9 +61,17 @@ def test_randn_is_box_muller_of_philox(seed):
     expected = []
     for i in range(300):
         a, b = philox(key, i)
-        u1, u2 = (1 - float32(float32(word & 0x7FFFFFFF) * 2.0**-31) for word in (a, b))
+        u1, u2 = (float32(1 - float32(float32(w & 0x7FFFFFFF) * float32(4.6566127342e-10))) for w in (a, b))
         expected.append(math.sqrt(-2 * math.log(u1)) * math.cos(2 * math.pi * u2))
-    assert actual == pytest.approx(expected, rel=1e-4, abs=1e-5)
+    assert actual == pytest.approx(expected, rel=2.0**-23)
+
+
+def test_normal_numbers_are_as_their_distribution():
+    x = torch.randn(1_000_000, device="hpu").cpu().double()
+    assert x.isfinite().all()
+    assert x.abs().max() < 6.0
+    moments = [x.mean(), x.var(), (x**3).mean(), (x**4).mean(), (x.abs() < 0.1).double().mean()]
+    assert torch.stack(moments).tolist() == pytest.approx([0, 1, 0, 3, math.erf(0.1 / math.sqrt(2))], abs=0.03)
 
 
 def unit(word):

@@ -75,11 +75,11 @@ def _draw(
     return result
 
 
-def _generated(size: Sequence[int], seed: Number, mode: str) -> Tensor:
-    """Numbers that Inductor generates: "rand" (in [0, 1], multiples of 2^-31 rounded to float32) or "randn"."""
+def _generated(size: Sequence[int], seed: Number) -> Tensor:
+    """Numbers that Inductor generates: in [0, 1], multiples of 2^-31 rounded to float32."""
     import torch._inductor.inductor_prims  # registers the operator
 
-    result: Tensor = torch.ops.prims.inductor_random.default(list(size), _tensor(seed), mode)
+    result: Tensor = torch.ops.prims.inductor_random.default(list(size), _tensor(seed), "rand")
     return result
 
 
@@ -91,7 +91,7 @@ def _below_one(values: Tensor) -> Tensor:
 def _uniform(size: Sequence[int], dtype: torch.dtype, seed: Number, low: Number, high: Number) -> Tensor:
     if dtype != torch.float32:
         return _draw("uniform", size, seed, (low, high), dtype)
-    return _below_one(_generated(size, seed, "rand")) * _float32(high - low) + _float32(low)
+    return _below_one(_generated(size, seed)) * _float32(high - low) + _float32(low)
 
 
 def uniform_(self: Tensor, seed: Number, low: Number, high: Number) -> Tensor:
@@ -99,13 +99,11 @@ def uniform_(self: Tensor, seed: Number, low: Number, high: Number) -> Tensor:
 
 
 def normal_(self: Tensor, seed: Number, mean: Number, std: Number) -> Tensor:
-    if self.dtype == torch.float64:
-        return self.copy_(_draw("normal", self.shape, seed, (mean, std), self.dtype))
-    return self.copy_(_generated(self.shape, seed, "randn") * _float32(std) + _float32(mean))
+    return self.copy_(_draw("normal", self.shape, seed, (mean, std), self.dtype))  # Inductor generates one at a time
 
 
 def bernoulli_(self: Tensor, seed: Number, p: Number) -> Tensor:
-    return self.copy_(_generated(self.shape, seed, "rand").to(torch.float64) < p)
+    return self.copy_(_generated(self.shape, seed).to(torch.float64) < p)
 
 
 def bernoulli_tensor_(self: Tensor, seed: Number, p: Tensor) -> Tensor:
@@ -125,7 +123,7 @@ def random_(self: Tensor, seed: Number, size: Number) -> Tensor:
 
 
 def native_dropout(input: Tensor, seed: Number, p: Number) -> tuple[Tensor, Tensor]:
-    mask = _generated(input.shape, seed, "rand") > _float32(p)
+    mask = _generated(input.shape, seed) > _float32(p)
     return mask * input * _float32(1.0 / (1.0 - p)), mask
 
 
