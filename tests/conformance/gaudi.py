@@ -171,11 +171,12 @@ def choose(case: Case) -> Chosen | Result | str:
     from tests.conformance.execute import DEVICE, attempt
 
     program = gaudi_cells.program_of(case)
-    why = "there is no sample"
+    # Why a graph can't hold a sample tells more than why the CPU refuses another one.
+    why, refused = "", "there is no sample"
     for arguments in gaudi_cells.arguments_of(case):
         accepted = references(case, program, arguments)
         if isinstance(accepted, str):
-            why = accepted
+            refused = accepted
             continue
         attempt(program, arguments, DEVICE, case.seed)
         before = counters()
@@ -197,7 +198,7 @@ def choose(case: Case) -> Chosen | Result | str:
             judge = functools.partial(_judge, case, accepted)
             recorded = change["ops_recorded"]
             return batches.Chosen(case, program, arguments, tolerance(case), True, recorded, accepted[0], judge)
-    return why
+    return why or refused
 
 
 def _limit_of_torch(program: Callable[..., Any], arguments: Arguments) -> str:
@@ -231,21 +232,12 @@ def _judge(case: Case, accepted: list[Outcome], ran: Ran) -> str | None:
     return difference(case, accepted, ran.value, ran.arguments)
 
 
-# Of what is compiled not every twentieth has been walked yet, and the first ones each showed a cell that fails by
-# PyTorch's own limits: a commit takes one of those that were.
-_WALKED = (6, 7, 11)
-
-
 def twentieth(cases: list[Case]) -> list[Case]:
     """A twentieth of each family's cases: that of the commit, or that of CONFORMANCE_TWENTIETH (0 to 19)."""
-    from tests.conformance import gaudi_cells
     from tests.rotating.shards import commit
 
-    chosen = os.environ.get("CONFORMANCE_TWENTIETH")
-    number = int(chosen or int(commit(), 16))
-    of_compiled = number % 20 if chosen else _WALKED[number % len(_WALKED)]
-    compiled = (gaudi_cells.RECIPE, gaudi_cells.COMPILE)
-    return [case for case in cases if case.seed % 20 == (of_compiled if case.family in compiled else number % 20)]
+    wanted = int(os.environ.get("CONFORMANCE_TWENTIETH") or int(commit(), 16)) % 20
+    return [case for case in cases if case.seed % 20 == wanted]
 
 
 if __name__ == "__main__":
