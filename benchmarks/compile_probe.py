@@ -1,7 +1,8 @@
-"""One first start of compiled training in a process of its own: `python -m benchmarks.compile_probe PEER`. Prints JSON.
+"""One first start of compiled training in a process of its own. Prints JSON.
 
-`PEER`: "model" (torch.compile of the model on hpu), "step" (compile_step) or "cpu" (torch.compile of the model on the
-CPU). Whether it is a cold or a warm start is up to the cache folders that the environment names.
+`python -m benchmarks.compile_probe PEER WORK`: `PEER` is "model" (torch.compile of the model on hpu), "step"
+(compile_step) or "cpu" (torch.compile of the model on the CPU), `WORK` one of WORKLOADS. Whether it is a cold or a warm
+start is up to the cache folders that the environment names.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ import openhpu
 from benchmarks import models
 from openhpu import hpu
 
+WORKLOADS = {"MLP": models.MLP, "GPT": models.GPT_SMALL}
 
-def main(peer: str) -> None:
-    """Time the first step, and how long it takes until nothing is left to compile, of the GPT, in seconds."""
-    training = models.GPT_SMALL.training("cpu" if peer == "cpu" else "hpu")
+
+def main(peer: str, work: str) -> None:
+    """Time the first step, and how long it takes until nothing is left to compile, in seconds."""
+    training = WORKLOADS[work].training("cpu" if peer == "cpu" else "hpu")
     if peer != "cpu":
         hpu.synchronize()
     step = training.step
@@ -43,4 +46,4 @@ def main(peer: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -40,8 +40,11 @@ class Rank:
         dist.broadcast_object_list(shared)
         self._folder = Path(shared[0])
 
-    def start(self, name: str, precision: str, stage: int, number: int) -> list[float]:
-        """Set a training up and make `number` steps, each rank on half of a batch; this rank's losses."""
+    def start(self, name: str, precision: str, stage: int, number: int, fused: bool) -> list[float]:
+        """Set a training up and make `number` steps, each rank on half of a batch; this rank's losses.
+
+        `fused`: with DeepSpeed's own Adam, not PyTorch's.
+        """
         torch.manual_seed(0)
         self._before = self._allocated()
         model = MODELS[name]()
@@ -50,9 +53,10 @@ class Rank:
         zero = {"stage": stage, "reduce_bucket_size": BUCKET, "allgather_bucket_size": BUCKET}
         if stage == 3:
             zero |= {"stage3_prefetch_bucket_size": BUCKET, "stage3_param_persistence_threshold": 0}
+        plain = {} if fused else {"torch_adam": True, "weight_decay": 0.0}  # which PyTorch's would have
         settings: dict[str, Any] = {
             "train_micro_batch_size_per_gpu": 4,
-            "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}},
+            "optimizer": {"type": "AdamW", "params": {"lr": 1e-3, **plain}},
             "zero_optimization": zero,
             "steps_per_print": 1 << 30,
         }
@@ -76,9 +80,9 @@ class Rank:
         self._engine.step()
         return loss.detach()
 
-    def prepare(self) -> bool:
-        """More steps, until all of lazy mode's graphs have recipes, or for a minute. Whether they have."""
-        end = time.monotonic() + 60
+    def prepare(self, seconds: float) -> bool:
+        """More steps, until all of lazy mode's graphs have recipes, or for so many seconds. Whether they have."""
+        end = time.monotonic() + seconds
         while True:
             before = openhpu.counters()["recipe_misses"]
             for _ in range(5):

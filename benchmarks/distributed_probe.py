@@ -56,9 +56,9 @@ class Rank:
 
         return fully_shard(model, mesh=init_device_mesh(self._device, (dist.get_world_size(),)))
 
-    def prepare(self, kind: str) -> bool:
-        """More steps, until all of lazy mode's graphs have recipes, or for a minute. Whether they have."""
-        end = time.monotonic() + 60
+    def prepare(self, kind: str, seconds: float) -> bool:
+        """More steps, until all of lazy mode's graphs have recipes, or for so many seconds. Whether they have."""
+        end = time.monotonic() + seconds
         while True:
             before = openhpu.counters()["recipe_misses"]
             for _ in range(5):

@@ -14,8 +14,10 @@ from tests.conformance.pool import ROOT
 
 # Parts of each mode's cases, so that one takes about four minutes with one worker beside other tests.
 CONFORMANCE = {"eager": 8, "lazy": 12, "compile": 12}
-# In front of a command: ends it after so many seconds, and the processes that it started with it.
-LIMITED = ("timeout", "--kill-after=10", "280")
+# In front of a command: ends it after so many seconds, and the processes that it started with it. It is there for what
+# hangs, not to hold anyone to five minutes: a part runs beside other suites, of which one compiles, on two cores that
+# others may use as well, and a commit must not be refused because its machine was slow.
+LIMITED = ("timeout", "--kill-after=10", "900")
 MINUTES = 4.0  # after which a part of the conformance suite begins no case
 FUZZ_PARTS = 4
 # Benchmarks that take more than some seconds with --quick: a part each. The others are one part together.
