@@ -87,7 +87,7 @@ def _unwanted(rounds: int) -> Table:
 def _whole_runs(rounds: int) -> Table:
     """The GPT example as a user runs it, by Python and by `openhpu run`."""
     long = rounds >= ROUNDS_TO_QUOTE
-    steps, rounds = (_EXAMPLE_STEPS, rounds // 4) if long else (_QUICK_EXAMPLE_STEPS, rounds)
+    steps, rounds = (_EXAMPLE_STEPS, rounds // 4) if long else (_QUICK_EXAMPLE_STEPS, 1)
     table = Table(
         f"examples/gpt_chars.py, {steps} steps in a process of its own",
         ["mode", "python, ms a step", "openhpu run, ms a step", "step, % more", "python, s in all",

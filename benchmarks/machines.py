@@ -90,8 +90,8 @@ _TURN_S = 0.1
 _LEAST_CALLS = 5
 _SLOWEST = 10.0  # a turn ends after so many times what it should take
 _TAIL_STEPS, _TAIL_TURNS = 1000, 5
-# A start may have to compile recipes; afterwards nothing does.
-_START_S, _LEAST_START_S, _ANSWER_S = 300.0, 120.0, 90.0
+# A start may have to compile recipes, beside whatever else the machine does; afterwards nothing does.
+_START_S, _ANSWER_S = 300.0, 90.0
 _LEAST_ROUNDS, _LEAST_CELL_S = 2, 5.0
 
 REACHED, WITHIN, MISSED = "reached", "within the spread", "missed"
@@ -246,7 +246,6 @@ def _check_losses(what: str, losses: dict[str, list[float]], drawn: bool) -> Non
 def _measure(work: str, condition: Condition, seed: int, rounds: int, seconds: float) -> Measured:
     """Measure a cell, in about so many seconds. Raises ChildError, or AssertionError where losses differ."""
     found, start = Measured(work, condition.name), time.monotonic()
-    start_s = min(_START_S, max(_LEAST_START_S, 4 * seconds))
     core = min(os.sched_getaffinity(0)) if condition.one_core else None
     with ExitStack() as stack:
         groups = []
@@ -269,7 +268,7 @@ def _measure(work: str, condition: Condition, seed: int, rounds: int, seconds: f
             child.ask("losses", _WARM_UP)
         losses: dict[str, list[float]] = {}
         for group in list(groups):
-            answers = [child.answer(start_s) for child in group.children]
+            answers = [child.answer(_START_S) for child in group.children]
             if refused := next((a["refused"] for a in answers if "refused" in a), ""):
                 found.refused[group.name] = refused
                 groups.remove(group)
@@ -304,7 +303,7 @@ def _measure(work: str, condition: Condition, seed: int, rounds: int, seconds: f
         lazy = by_name[LAZY]
         found.counters = lazy.all(_ANSWER_S, "counters", 10)[0]
         if tails:
-            lazy.all(start_s, "settle", 1)
+            lazy.all(_START_S, "settle", 1)
             left = max(_LEAST_CELL_S, seconds - (time.monotonic() - start))
             number, each = _TAIL_STEPS // _TAIL_TURNS, left / len(groups) / _TAIL_TURNS
             found.tails = {group.name: [] for group in groups}
