@@ -19,16 +19,30 @@ namespace {
 using philox::kBlock;
 constexpr int64_t kGrain = 16 * kBlock;
 
+// Calls write(first element, their number) for blocks of at most kBlock of n elements, on several threads.
+template <class Write>
+void for_blocks(int64_t n, const Write& write) {
+  at::parallel_for(0, n, kGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; i += kBlock) write(i, std::min<int64_t>(kBlock, end - i));
+  });
+}
+
 // Writes out[i] = make(first word, second word, i) for all elements.
 template <class T, class Make>
 void generate(T* out, int64_t n, uint32_t seed, const Make& make) {
-  at::parallel_for(0, n, kGrain, [&](int64_t begin, int64_t end) {
+  for_blocks(n, [&](int64_t i, int64_t m) {
     uint32_t a[kBlock], b[kBlock];
-    for (int64_t i = begin; i < end; i += kBlock) {
-      philox::block(seed, static_cast<uint64_t>(i), a, b);
-      const int64_t m = std::min<int64_t>(kBlock, end - i);
-      for (int64_t j = 0; j < m; ++j) out[i + j] = make(a[j], b[j], i + j);
-    }
+    philox::block(seed, static_cast<uint64_t>(i), a, b);
+    for (int64_t j = 0; j < m; ++j) out[i + j] = make(a[j], b[j], i + j);
+  });
+}
+
+// Writes out[i] = make(standard normal number of element i) for all elements.
+template <class Make>
+void generate_normal(float* out, int64_t n, uint32_t seed, const Make& make) {
+  for_blocks(n, [&](int64_t i, int64_t m) {
+    philox::normals(seed, static_cast<uint64_t>(i), static_cast<size_t>(m), out + i);
+    for (int64_t j = i; j < i + m; ++j) out[j] = make(out[j]);
   });
 }
 
@@ -62,13 +76,6 @@ void real(const at::Tensor& out, uint32_t seed, const F32& f32, const F64& f64) 
 // Bits of the fraction that a dtype can hold, so that a value below 1 does not round up to 1.
 int fraction_bits(at::ScalarType t) {
   return t == at::kBFloat16 ? 8 : t == at::kHalf ? 11 : t == at::kFloat8_e4m3fn ? 4 : t == at::kFloat8_e5m2 ? 3 : 24;
-}
-
-float normal_of(uint32_t a, uint32_t b) {
-  // at::philox_engine::randn, to the bit.
-  const float u1 = 1 - philox::to_float(a);
-  const float u2 = 1 - philox::to_float(b);
-  return static_cast<float>(std::sqrt(-2.0 * std::log(u1)) * std::cos(2.0 * std::numbers::pi * u2));
 }
 
 double normal_wide(uint32_t a, uint32_t b) {
@@ -112,15 +119,7 @@ void normal(const at::Tensor& out, uint32_t seed, double mean, double std) {
     return;
   }
   const float mean_f = static_cast<float>(mean), std_f = static_cast<float>(std);
-  with_buffer<float>(out, [&](float* p) {
-    at::parallel_for(0, n, kGrain, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; i += kBlock) {
-        const int64_t m = std::min<int64_t>(kBlock, end - i);
-        philox::normals(seed, static_cast<uint64_t>(i), static_cast<size_t>(m), p + i);
-        for (int64_t j = i; j < i + m; ++j) p[j] = p[j] * std_f + mean_f;
-      }
-    });
-  });
+  with_buffer<float>(out, [&](float* p) { generate_normal(p, n, seed, [=](float x) { return x * std_f + mean_f; }); });
 }
 
 void bernoulli(const at::Tensor& out, uint32_t seed, double p) {
@@ -165,9 +164,16 @@ void cauchy(const at::Tensor& out, uint32_t seed, double median, double sigma) {
 }
 
 void log_normal(const at::Tensor& out, uint32_t seed, double mean, double std) {
-  real(out, seed,
-       [=](uint32_t a, uint32_t b, int64_t) { return static_cast<float>(std::exp(normal_of(a, b) * std + mean)); },
-       [=](uint32_t a, uint32_t b, int64_t) { return std::exp(normal_wide(a, b) * std + mean); });
+  const int64_t n = out.numel();
+  if (wide(out)) {
+    with_buffer<double>(out, [&](double* p) {
+      generate(p, n, seed, [=](uint32_t a, uint32_t b, int64_t) { return std::exp(normal_wide(a, b) * std + mean); });
+    });
+    return;
+  }
+  with_buffer<float>(out, [&](float* p) {
+    generate_normal(p, n, seed, [=](float x) { return static_cast<float>(std::exp(x * std + mean)); });
+  });
 }
 
 void geometric(const at::Tensor& out, uint32_t seed, double p) {

@@ -92,8 +92,6 @@ inline double cosine(double turns) {
   return std::bit_cast<double>(std::bit_cast<uint64_t>(quarters & 1 ? s : c) ^ sign);
 }
 
-}  // namespace
-
 OPENHPU_CLONES void transform(
     const uint32_t* __restrict first, const uint32_t* __restrict second, float* __restrict out) {
   for (size_t i = 0; i < kBlock; ++i) {
@@ -101,6 +99,8 @@ OPENHPU_CLONES void transform(
     out[i] = static_cast<float>(std::sqrt(-2 * logarithm(u1)) * cosine(u2));
   }
 }
+
+}  // namespace
 
 void normals(uint32_t seed, uint64_t offset, size_t count, float* out) {
   uint32_t first[kBlock], second[kBlock];

@@ -1,4 +1,4 @@
-"""The long suites in parts of at most five minutes on two cores, of which each run of all tests takes one.
+"""The long suites in parts of about five minutes on two idle cores, of which each run of all tests takes one.
 
 Which one, the commit says: its hash modulo their number. So each commit is always tested alike, and some commits later
 everything was.

@@ -27,7 +27,6 @@ def test_benchmark(name, tmp_path):
     )
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     said = (done.stdout + done.stderr)[-4000:]
-    print(said)
     assert done.returncode == 0, said
     assert "FAILED" not in done.stdout, said  # of `machines`: a condition under which a peer could not be measured
     tables = json.loads(results.read_text())["benchmarks"][name]

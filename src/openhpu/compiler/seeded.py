@@ -98,10 +98,6 @@ def uniform_(self: Tensor, seed: Number, low: Number, high: Number) -> Tensor:
     return self.copy_(_uniform(self.shape, self.dtype, seed, low, high))
 
 
-def normal_(self: Tensor, seed: Number, mean: Number, std: Number) -> Tensor:
-    return self.copy_(_draw("normal", self.shape, seed, (mean, std), self.dtype))  # Inductor generates one at a time
-
-
 def bernoulli_(self: Tensor, seed: Number, p: Number) -> Tensor:
     return self.copy_(_generated(self.shape, seed).to(torch.float64) < p)
 
@@ -157,7 +153,7 @@ def _sampled(distribution: str) -> Callable[..., Tensor]:
 # By operator. Each function takes what the operator takes, with 0-dim tensors for the numbers that vary.
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "openhpu::uniform_": uniform_,
-    "openhpu::normal_": normal_,
+    "openhpu::normal_": _filled("normal"),  # for which Inductor generates one number at a time
     "openhpu::bernoulli_.float": bernoulli_,
     "openhpu::bernoulli_.Tensor": bernoulli_tensor_,
     "openhpu::random_.from": random_from_,

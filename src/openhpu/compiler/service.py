@@ -62,7 +62,7 @@ class Service:
         self,
         cache: DiskCache | None = None,
         work: Path | None = None,
-        nice: int = 19,
+        nice: int = 0,
         deadline: float | None = None,
         urgent: Callable[[], Collection[int]] = tuple,
     ) -> None:
