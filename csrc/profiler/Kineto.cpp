@@ -206,6 +206,8 @@ class Session final : public libkineto::IActivityProfilerSession {
     }
   }
 
+  // Kineto names processes 0 to 15 after the script at `time`, in case they are devices that it knows. Readers that go by time
+  // (Perfetto) take the later name.
   void name_tracks(ActivityLogger& logger, int64_t time) {
     std::set<std::pair<int32_t, int64_t>> streams;
     for (const auto& r : buffer_->data.records) streams.emplace(r.device, r.stream);
@@ -213,7 +215,8 @@ class Session final : public libkineto::IActivityProfilerSession {
     for (const auto& [on, stream] : streams) {
       if (on != std::exchange(known, on))
         logger.handleDeviceInfo(
-            {on, libkineto::kExceedMaxPid + on, "HPU " + std::to_string(on), "HPU " + std::to_string(on)}, time);
+            {on, libkineto::kExceedMaxPid + on, "HPU " + std::to_string(on), "HPU " + std::to_string(on)},
+            time + 1000);
       const std::string name =
           stream == kCollectiveStream ? "collectives" : "stream " + std::to_string(stream) + (stream ? "" : " (default)");
       logger.handleResourceInfo({stream, stream, on, name}, time);

@@ -121,6 +121,17 @@ def test_streams_are_tracks(tmp_path):
     assert second["tid"] == other.stream_id != 0
 
 
+def test_the_last_name_of_the_device_is_its_own(model, tmp_path):
+    with profile(activities=BOTH) as prof:
+        model()
+        torch.hpu.synchronize()
+    names = [e for e in exported(prof, tmp_path) if e["name"] == "process_name" and e["pid"] == 0]
+    assert {e["args"]["name"] for e in names} > {"HPU 0"}, "kineto names it too"
+    last = max(names, key=lambda e: e["ts"])  # readers that sort by time show this one
+    assert last["args"]["name"] == "HPU 0"
+    assert names.count(last) == 1
+
+
 def test_ranges_are_on_the_device(model, tmp_path):
     with profile(activities=BOTH) as prof, record_function("outer"), record_function("inner"):
         model()
