@@ -16,6 +16,7 @@ from benchmarks import (
     distributed,
     event_cost,
     graphs,
+    images,
     import_time,
     insight_cost,
     lazy,
@@ -55,6 +56,7 @@ BENCHMARKS: dict[str, tuple[Callable[[int], list[Table]], int]] = {
     "events": (event_cost.event_cost, 25),
     "insight": (insight_cost.insight_cost, 25),
     "profiler": (profiler.profiler, 15),
+    "images": (images.images, 3),
     "import": (import_time.import_time, 10),
 }
 

@@ -1,26 +1,60 @@
-"""Gaudi's data loader, which is PyTorch's where the device has no decoder of images. This one never has."""
+"""Gaudi's data loader: images of a folder by threads, all else by PyTorch's."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from torch.utils.data import DataLoader
 
 from openhpu import settings
+from openhpu.media import folders
 
 _FALLBACK = "DATALOADER_FALLBACK_EN"
+_MEDIA = "PT_HPU_MEDIA_PIPE"
 
 
 class HabanaDataLoader(DataLoader[Any]):
     """torch.utils.data.DataLoader, with its arguments.
 
-    Raises RuntimeError where DATALOADER_FALLBACK_EN=0 forbids that. Source: Gaudi's Media Loader.
+    Images of torchvision's ImageFolder with the usual transforms (RandomResizedCrop, or Resize and CenterCrop; a flip;
+    ToTensor; Normalize) are decoded by `num_workers` threads, with the same values where nothing is random. A first
+    Gaudi has no decoder: there, with PT_HPU_MEDIA_PIPE=0 and for anything else it is PyTorch's loader, and
+    `fallback_reason` says why. Raises RuntimeError where DATALOADER_FALLBACK_EN=0 forbids that. Source: Gaudi's Media
+    Loader, seed 002 (Intel Gaudi Media Loader).
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        if not settings.get(_FALLBACK):
-            raise RuntimeError(
-                f"HabanaDataLoader: {_FALLBACK}=0 forbids PyTorch's data loader, and a software device has no decoder "
-                "of images to use instead. Leave it unset."
-            )
         super().__init__(*args, **kwargs)
+        if (why := self.fallback_reason) is not None and not settings.get(_FALLBACK):
+            raise RuntimeError(
+                f"HabanaDataLoader: {_FALLBACK}=0 forbids PyTorch's data loader, which this one would be: {why}."
+            )
+
+    @property
+    def fallback_reason(self) -> str | None:
+        """Why this is PyTorch's loader; None where threads decode."""
+        plan = self._plan()
+        return plan if isinstance(plan, str) else None
+
+    def _plan(self) -> folders.Plan | str:
+        """What threads do, or why not."""
+        if not settings.get(_MEDIA):
+            return f"{_MEDIA}=0"
+        if settings.get("OPENHPU_GENERATION") == "gaudi":
+            return "OPENHPU_GENERATION=gaudi, which has no decoder of images"
+        return folders.plan_of(self)
+
+    @property
+    def aeon(self) -> bool:
+        """Whether the decoder of the first Gaudi is used, which is not there."""
+        return False
+
+    @property
+    def dataloader(self) -> HabanaDataLoader:
+        """What makes the batches."""
+        return self
+
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
+        plan = self._plan()
+        return super().__iter__() if isinstance(plan, str) else folders.batches(self, plan)

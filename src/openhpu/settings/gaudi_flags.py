@@ -36,7 +36,9 @@ _EFFECTIVE = (
     _row("PT_HPU_MAX_COMPOUND_OP_SIZE", "int", (1 << 63) - 1, _MODE,
          "Operators after which a lazy graph is closed; 262,144 at most.", low=1),
     _row("DATALOADER_FALLBACK_EN", "bool", True, _EACH_USE,
-         "HabanaDataLoader is PyTorch's data loader; an error if it may not be, since there is no decoder of images."),
+         "HabanaDataLoader may be PyTorch's data loader where it does not decode images itself; 0: an error instead."),
+    _row("PT_HPU_MEDIA_PIPE", "bool", True, _EACH_USE,
+         "HabanaDataLoader decodes images of a folder on threads; 0: it is PyTorch's data loader."),
     _row("HABANA_VISIBLE_MODULES", "int list", None, _FIRST_USE,
          "Module numbers of the process's devices, in the order of their indices. Unset, and without a launcher: index "
          "0 takes the machine's first free module, the others the next free ones.", low=0, high=MAX_MODULES - 1),
@@ -208,7 +210,6 @@ _HARDWARE = (
     Setting("HABANA_PROF_CONFIG", "text", "", "import", "File of hl-prof-config's choices; unset means "
             "~/.habana/prof_config.json."),
     _idle("HABANA_VISIBLE_DEVICES", "text", "", "Devices that a container runtime passes in."),
-    _idle("PT_HPU_MEDIA_PIPE", "bool", True, "HabanaDataLoader uses the media pipe."),
 )  # fmt: skip
 
 GAUDI_FLAGS: tuple[Setting, ...] = _EFFECTIVE + _GRAPHS + _HARDWARE

@@ -1,0 +1,1 @@
+"""Gaudi's media pipes: see `openhpu.media.pipe`."""
