@@ -204,6 +204,12 @@ LANES: dict[str, Lane] = {
         packages=("bitsandbytes==0.50.2", "transformers==5.23.0", "accelerate==1.15.0"),
         expected={"HPU backend only supports quant_type 'nf4'": "bitsandbytes has none of fp4 on hpu, and says so"},
     ),
+    "lightning-habana": Lane(
+        title="lightning_habana as it was released last, 1.6.0, with Lightning 2.4.0",
+        runs=(Run("eager", ("test_released.py",), EAGER), Run("lazy", ("test_released.py",), LAZY)),
+        packages=("lightning-habana==1.6.0", "lightning==2.4.0"),
+        torchvision=True,
+    ),
     "lightning-2.5": Lane(
         title="Lightning 2.5.5, the last that knows hpu by itself: this project's tests of lightning_habana",
         runs=(Run("eager", (".",), EAGER), Run("lazy", (".",), LAZY | _NODES)),

@@ -46,15 +46,23 @@ class HabanaDataLoader(DataLoader[Any]):
         return folders.plan_of(self)
 
     @property
-    def aeon(self) -> bool:
-        """Whether the decoder of the first Gaudi is used, which is not there."""
-        return False
-
-    @property
-    def dataloader(self) -> HabanaDataLoader:
-        """What makes the batches."""
-        return self
+    def dataloader(self) -> _Batches:
+        """What makes the batches, apart from this object: users replace methods of this class by ones that ask it."""
+        return _Batches(self)
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
         plan = self._plan()
         return super().__iter__() if isinstance(plan, str) else folders.batches(self, plan)
+
+
+class _Batches:
+    aeon = None  # the decoder of a first Gaudi, which is not there
+
+    def __init__(self, loader: HabanaDataLoader) -> None:
+        self._loader = loader
+
+    def __len__(self) -> int:
+        return DataLoader.__len__(self._loader)
+
+    def __iter__(self) -> Iterator[Any]:
+        return HabanaDataLoader.__iter__(self._loader)

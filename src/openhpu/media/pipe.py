@@ -20,7 +20,7 @@ from openhpu.settings.machine import usable_cores
 
 Arguments = Mapping[str, Any]
 
-_DEVICES = ("hpu", "cpu", "mixed", "legacy")
+_DEVICES = ("hpu", "cpu", "mixed", "legacy", "gaudi", "gaudi2", "gaudi3")
 
 
 class Edge(NamedTuple):
@@ -123,9 +123,9 @@ class DeviceTensor:
 
 
 class MediaPipe:
-    """Args: `device` ("hpu", "cpu", "mixed"; all compute on the host, and results lie on hpu except for "cpu"),
-    `prefetch_depth` batches that are made ahead, `batch_size`, `num_threads` of the decoder (0: the process's cores),
-    `pipe_name`. The documented older order without `num_threads` works as well. Raises ValueError, TypeError."""
+    """Args: `device` ("hpu", "cpu", "mixed", a generation's name; all compute on the host, and results lie on hpu
+    except for "cpu"), `prefetch_depth` batches that are made ahead, `batch_size`, `num_threads` of the decoder (0: the
+    process's cores), `pipe_name`. The older order, without `num_threads`, works as well. Raises ValueError."""
 
     def __init__(
         self,

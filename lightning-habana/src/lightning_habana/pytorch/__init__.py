@@ -1,6 +1,7 @@
 """What Trainer is given."""
 
 from lightning_habana.pytorch.accelerator import HPUAccelerator
+from lightning_habana.pytorch.datamodule import HPUDataModule
 from lightning_habana.pytorch.plugins import (
     HPUCheckpointIO,
     HPUDeepSpeedPrecisionPlugin,
@@ -21,6 +22,7 @@ __all__ = [
     "HPUAccelerator",
     "HPUCheckpointIO",
     "HPUDDPStrategy",
+    "HPUDataModule",
     "HPUDeepSpeedPrecisionPlugin",
     "HPUDeepSpeedStrategy",
     "HPUFSDPPrecision",

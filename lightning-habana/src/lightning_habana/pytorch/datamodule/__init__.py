@@ -1,0 +1,5 @@
+"""Data modules of Trainer."""
+
+from lightning_habana.pytorch.datamodule.datamodule import HPUDataModule
+
+__all__ = ["HPUDataModule"]

@@ -1,0 +1,121 @@
+"""Images of folders for Trainer, decoded by Gaudi's data loader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lightning_habana import roots
+
+# Of ImageNet, per channel.
+_MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+class HPUDataModule(roots.pytorch().LightningDataModule):  # type: ignore[misc]
+    """Loaders over `train_dir` and `val_dir`, each with a folder for every class.
+
+    Args: `num_workers`: threads that decode. `normalize`: subtract ImageNet's mean and divide by its deviation behind
+    the given transforms. `seed`: of shuffling and of random transforms. `batch_size`: of each device.
+    `train_transforms`, `val_transforms`: torchvision's, as a list or as one; the usual ones for 224 x 224 pixels if
+    None. `pin_memory`, `drop_last`: as PyTorch's loader has them; validation drops nothing. `shuffle`: the training's
+    images. `distributed`: each process gets a part of the images, where Trainer does not see to that itself
+    (`use_distributed_sampler=False`). Needs torchvision.
+
+    Raises MisconfigurationException for a folder that is not there, at `setup`. Source: lightning_habana's data module,
+    without its limits to ImageNet, to eight workers and to unshuffled, pinned batches.
+    """
+
+    def __init__(
+        self,
+        train_dir: str | Path,
+        val_dir: str | Path,
+        num_workers: int = 8,
+        normalize: bool = False,
+        seed: int = 42,
+        batch_size: int = 32,
+        train_transforms: Sequence[Any] | Callable[[Any], Any] | None = None,
+        val_transforms: Sequence[Any] | Callable[[Any], Any] | None = None,
+        pin_memory: bool = True,
+        shuffle: bool = False,
+        drop_last: bool = True,
+        distributed: bool = False,
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.train_dir, self.val_dir = train_dir, val_dir
+        self.num_workers, self.batch_size = num_workers, batch_size
+        self.normalize, self.seed = normalize, seed
+        self.train_transforms, self.val_transforms = train_transforms, val_transforms
+        self.pin_memory, self.shuffle, self.drop_last = pin_memory, shuffle, drop_last
+        self.distributed = distributed
+        self.dataset_train: Any = None
+        self.dataset_val: Any = None
+
+    def setup(self, stage: str | None = None) -> None:
+        """Find the images."""
+        from torchvision import datasets
+        from torchvision import transforms as t
+
+        if self.dataset_train is None:
+            usual = [t.RandomResizedCrop(224), t.RandomHorizontalFlip(), t.ToTensor(), t.Normalize(_MEAN, _STD)]
+            self.dataset_train = datasets.ImageFolder(
+                self._folder("train_dir"), self._transforms(self.train_transforms, usual)
+            )
+        if self.dataset_val is None:
+            usual = [t.Resize(256), t.CenterCrop(224), t.ToTensor(), t.Normalize(_MEAN, _STD)]
+            self.dataset_val = datasets.ImageFolder(
+                self._folder("val_dir"), self._transforms(self.val_transforms, usual)
+            )
+
+    def train_dataloader(self) -> Any:
+        """Of `train_dir`."""
+        return self._loader(self.dataset_train, self.shuffle, self.drop_last)
+
+    def val_dataloader(self) -> Any:
+        """Of `val_dir`."""
+        return self._loader(self.dataset_val, shuffle=False, drop_last=False)
+
+    test_dataloader = predict_dataloader = val_dataloader
+
+    def _folder(self, name: str) -> Path:
+        folder = Path(getattr(self, name))
+        if not folder.is_dir():
+            raise roots.MisconfigurationException(
+                f"HPUDataModule: {name}={str(folder)!r} is not a folder; expected one with a folder for each class"
+            )
+        return folder
+
+    def _transforms(self, given: Any, usual: list[Any]) -> Any:
+        from torchvision import transforms as t
+
+        if given is None:
+            return t.Compose(usual)
+        steps = list(given) if isinstance(given, Sequence) else list(getattr(given, "transforms", [given]))
+        if self.normalize and not isinstance(steps[-1], t.Normalize):
+            steps.append(t.Normalize(_MEAN, _STD))
+        return t.Compose(steps)
+
+    def _loader(self, dataset: Any, shuffle: bool, drop_last: bool) -> Any:
+        from torch.utils.data.distributed import DistributedSampler
+
+        from habana_dataloader import HabanaDataLoader
+
+        if dataset is None:
+            raise roots.MisconfigurationException("HPUDataModule: call setup() before asking for its loaders")
+        sampler: Any = None
+        if self.distributed and torch.distributed.is_initialized():
+            sampler = DistributedSampler(dataset, shuffle=shuffle, seed=self.seed, drop_last=drop_last)
+        return HabanaDataLoader(
+            dataset,
+            batch_size=self.batch_size,
+            shuffle=shuffle and sampler is None,
+            sampler=sampler,
+            num_workers=self.num_workers,
+            pin_memory=self.pin_memory,
+            drop_last=drop_last,
+            generator=torch.Generator().manual_seed(self.seed),
+        )
