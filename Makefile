@@ -21,7 +21,7 @@ $(VENV)/.torch: Makefile
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install "$(TORCH)" numpy
 	@$(BIN)/python -c "import sys, torch; torch.version.cuda and sys.exit(f'PyTorch {torch.__version__} is the build for CUDA, \
-	beside which there can be no hpu: install the one for the CPU in $(VENV) (https://download.pytorch.org/whl/cpu)')"
+	beside which there can be no hpu: install the one for the CPU in $(VENV)')"
 	touch $@
 
 $(VENV)/.dev: pyproject.toml setup.py $(VENV)/.torch
