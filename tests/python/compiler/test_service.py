@@ -56,7 +56,7 @@ def answers():
 
 @pytest.fixture
 def service(tmp_path):
-    service = Service(DiskCache(tmp_path / "cache"))
+    service = Service(DiskCache(tmp_path / "cache"), nice=19)
     yield service
     service.close()
     assert service._thread is None or not service._thread.is_alive()
