@@ -206,8 +206,8 @@ class Session final : public libkineto::IActivityProfilerSession {
     }
   }
 
-  // Kineto names processes 0 to 15 after the script at `time`, in case they are devices that it knows. Readers that go by time
-  // (Perfetto) take the later name.
+  // Kineto names processes 0 to 15 after the script at `time`, in case they are devices that it knows. Readers that go by
+  // time (Perfetto) take the later name.
   void name_tracks(ActivityLogger& logger, int64_t time) {
     std::set<std::pair<int32_t, int64_t>> streams;
     for (const auto& r : buffer_->data.records) streams.emplace(r.device, r.stream);

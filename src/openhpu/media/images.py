@@ -9,10 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from openhpu.media import types
+
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 Box = tuple[int, int, int, int]  # left, top, width, height in pixels
+
+# Pillow's numbers for the filters of `types.ftype` that are not bilinear.
+FILTERS = {
+    types.ftype.NEAREST: 0,
+    types.ftype.LANCZOS: 1,
+    types.ftype.BICUBIC: 3,
+    types.ftype.SPLINE: 3,
+    types.ftype.BOX: 4,
+}
+BILINEAR = 2
 
 _TRIES = 10
 

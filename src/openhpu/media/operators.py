@@ -240,19 +240,12 @@ class ImageDecoder(Node):
         return np.ascontiguousarray(batch.transpose(0, 3, 1, 2)) if planar else batch
 
     def _decoded(self, file: Any, place: int, crop: _Array | None) -> _Array:
-        from PIL.Image import Resampling
-
-        filters = {
-            types.ftype.NEAREST: Resampling.NEAREST, types.ftype.LANCZOS: Resampling.LANCZOS,
-            types.ftype.BICUBIC: Resampling.BICUBIC, types.ftype.SPLINE: Resampling.BICUBIC,
-            types.ftype.BOX: Resampling.BOX,
-        }  # fmt: skip
         given = self.arguments
         image = images.opened(file)
         left, top, width, height = self._box(image.width, image.height, place, crop)
         size = tuple(given["resize"]) if any(given["resize"]) else (width, height)
         image = image.resize(
-            size, filters.get(given["resampling_mode"], Resampling.BILINEAR), (left, top, left + width, top + height)
+            size, images.FILTERS.get(given["resampling_mode"], images.BILINEAR), (left, top, left + width, top + height)
         )
         x, y, w, h = given["crop_after_resize"]
         return images.pixels(image.crop((x, y, x + w, y + h)) if w and h else image)

@@ -157,7 +157,7 @@ class MediaPipe:
         """To be derived: connect the nodes, return the outputs of a batch."""
         raise NotImplementedError(f"{type(self).__name__} has no definegraph()")
 
-    # Gaudi's names of the three.
+    # Gaudi has both names.
     def getBatchSize(self) -> int:
         return self._batch_size
 
