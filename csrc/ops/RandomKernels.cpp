@@ -84,6 +84,18 @@ double normal_wide(uint32_t a, uint32_t b) {
   return std::sqrt(-2.0 * std::log(u1)) * std::cos(2.0 * std::numbers::pi * u2);
 }
 
+// A function of standard normal numbers: `f32` and `f64` map one to a value.
+template <class F32, class F64>
+void of_normal(const at::Tensor& out, uint32_t seed, const F32& f32, const F64& f64) {
+  const int64_t n = out.numel();
+  if (wide(out))
+    with_buffer<double>(out, [&](double* p) {
+      generate(p, n, seed, [&](uint32_t a, uint32_t b, int64_t) { return f64(normal_wide(a, b)); });
+    });
+  else
+    with_buffer<float>(out, [&](float* p) { generate_normal(p, n, seed, f32); });
+}
+
 double exponential_of(double u) { return -std::log1p(-(u > 0 ? u : 0x1.0p-33)); }
 
 }  // namespace
@@ -111,15 +123,8 @@ void uniform(const at::Tensor& out, uint32_t seed, double from, double to) {
 }
 
 void normal(const at::Tensor& out, uint32_t seed, double mean, double std) {
-  const int64_t n = out.numel();
-  if (wide(out)) {
-    with_buffer<double>(out, [&](double* p) {
-      generate(p, n, seed, [=](uint32_t a, uint32_t b, int64_t) { return normal_wide(a, b) * std + mean; });
-    });
-    return;
-  }
   const float mean_f = static_cast<float>(mean), std_f = static_cast<float>(std);
-  with_buffer<float>(out, [&](float* p) { generate_normal(p, n, seed, [=](float x) { return x * std_f + mean_f; }); });
+  of_normal(out, seed, [=](float x) { return x * std_f + mean_f; }, [=](double x) { return x * std + mean; });
 }
 
 void bernoulli(const at::Tensor& out, uint32_t seed, double p) {
@@ -164,16 +169,8 @@ void cauchy(const at::Tensor& out, uint32_t seed, double median, double sigma) {
 }
 
 void log_normal(const at::Tensor& out, uint32_t seed, double mean, double std) {
-  const int64_t n = out.numel();
-  if (wide(out)) {
-    with_buffer<double>(out, [&](double* p) {
-      generate(p, n, seed, [=](uint32_t a, uint32_t b, int64_t) { return std::exp(normal_wide(a, b) * std + mean); });
-    });
-    return;
-  }
-  with_buffer<float>(out, [&](float* p) {
-    generate_normal(p, n, seed, [=](float x) { return static_cast<float>(std::exp(x * std + mean)); });
-  });
+  const auto made = [=](double x) { return std::exp(x * std + mean); };
+  of_normal(out, seed, [=](float x) { return static_cast<float>(made(x)); }, made);
 }
 
 void geometric(const at::Tensor& out, uint32_t seed, double p) {
