@@ -51,6 +51,7 @@ BENCHMARKS: dict[str, tuple[Callable[[int], list[Table]], int]] = {
     "distributed": (distributed.distributed, 11),
     "lightning": (lightning.lightning, 10),
     "deepspeed": (deepspeed.deepspeed, 9),
+    "deepspeed-large": (deepspeed.deepspeed_large, 5),
     "memory": (memory.memory, 15),
     "parameters": (parameters.parameters, 15),
     "events": (event_cost.event_cost, 25),

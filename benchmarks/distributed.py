@@ -91,7 +91,7 @@ def distributed(rounds: int) -> list[Table]:
             apart = max(abs(a - b) / abs(b) for other in losses[1:] for a, b in zip(other, losses[0], strict=True))
             compiled = peers[-1].ask("prepare", kind, wait_s)[0]
             found = in_turns(peers, rounds, "train", kind, number)
-            steps.rows.append([kind, *row(found, 1e3)])
+            steps.add(kind, *row(found, 1e3))
             counted = peers[-1].ask("counters", kind, 4)[0]
             steps.notes.append(
                 f"{kind}: losses of 50 steps differ by at most {apart:.1e} of their value; in lazy mode "
@@ -100,7 +100,7 @@ def distributed(rounds: int) -> list[Table]:
             )
         for nbytes, number in _MESSAGES.items():
             found = in_turns(peers, rounds, "reduce", nbytes, number)
-            messages.rows.append([f"{nbytes >> 10} KiB", *row(found, 1e6)])
+            messages.add(f"{nbytes >> 10} KiB", *row(found, 1e6))
     return [steps, messages, _more_ranks(rounds)]
 
 
@@ -114,7 +114,7 @@ def _more_ranks(rounds: int) -> Table:
         with contextlib.ExitStack() as stack:
             peers = [stack.enter_context(Peer(kind, ranks=ranks)) for kind in _KINDS]
             found = in_turns(peers, rounds, "reduce", *_SMALL)
-        table.rows.append([str(ranks), *row(found, 1e6)])
+        table.add(str(ranks), *row(found, 1e6))
     return table
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import platform
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -33,6 +34,11 @@ class Table:
     columns: Sequence[str]
     rows: list[Sequence[Cell]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+    def add(self, *cells: Cell) -> None:
+        """Another row, which is also shown at once: for a benchmark that takes long, or is ended before its end."""
+        self.rows.append(cells)
+        print(f"{self.title}: {', '.join(map(_text, cells))}", file=sys.stderr, flush=True)
 
     def as_data(self) -> dict[str, Any]:
         """For JSON: a row is a mapping from columns to values."""

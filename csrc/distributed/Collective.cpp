@@ -204,6 +204,7 @@ void Collective::start() noexcept {
   try {
     TORCH_CHECK(!abandoned.load(), "the process is ending");
     at::ThreadLocalStateGuard bare(state_without_python());
+    const uint64_t begun = now_ns();
     auto work = procedure_.start(aliases_);
     // It holds the library's group, which must not end on one of its own threads.
     procedure_.start = nullptr;
@@ -212,6 +213,7 @@ void Collective::start() noexcept {
       std::lock_guard lock(mutex_);
       work_ = std::move(work);
       ends_by_itself_ = future != nullptr;
+      if (future && future->completed()) ended_in_ns_ = now_ns() - begun;
     }
     changed_.notify_all();
     if (future)
@@ -296,7 +298,7 @@ void Collective::await() {
   } else {
     changed_.wait(lock, [&] { return done(); });
   }
-  note_collective(what_.name, what_.site, what_.nbytes, now_ns() - since);
+  note_collective(what_.name, what_.site, what_.nbytes, ended_in_ns_ + now_ns() - since);
   if (error_) std::rethrow_exception(error_);
 }
 

@@ -85,6 +85,7 @@ class Collective : public std::enable_shared_from_this<Collective> {
   bool ends_by_itself_ = false;
   bool watched_ = false;
   uint64_t waited_since_ = 0;  // when the queue was first held up for it
+  uint64_t ended_in_ns_ = 0;   // where it ended in its start
   std::mutex awaiting_;
   uint64_t awaited_ = 0;  // place of the wait in the queue; 0: none
 };

@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/ParamCommsUtils.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <algorithm>
 #include <memory>
@@ -9,6 +10,7 @@
 #include <optional>
 
 #include "device/event.h"
+#include "distributed/NodeTransport.h"
 #include "distributed/captured.h"
 #include "distributed/cut.h"
 #include "distributed/transport.h"
@@ -142,8 +144,10 @@ class ProcessGroupHCCL::Call {
   const Tensors tensors_;
 };
 
-ProcessGroupHCCL::ProcessGroupHCCL(c10::intrusive_ptr<c10d::Backend> transport)
-    : Backend(transport->getRank(), transport->getSize()), transport_(std::move(transport)) {
+ProcessGroupHCCL::ProcessGroupHCCL(c10::intrusive_ptr<c10d::Backend> transport, c10d::Store& store, bool node)
+    : Backend(transport->getRank(), transport->getSize()),
+      transport_(NodeTransport::around(std::move(transport), store, node)),
+      node_(node) {
   init();
   set_drain_hook(&Collective::await_all);
 }
@@ -193,7 +197,8 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupHCCL::split(
     const c10::intrusive_ptr<c10d::Backend::Options>&) {
   auto part = transport_->split(store, ranks, transport_->getBackendOptions());
   if (!part) return nullptr;
-  return c10::make_intrusive<ProcessGroupHCCL>(std::move(part));
+  const auto own = c10::make_intrusive<c10d::PrefixStore>(part->getBackendOptions()->group_name, store);
+  return c10::make_intrusive<ProcessGroupHCCL>(std::move(part), *own, node_);
 }
 
 std::vector<std::shared_ptr<Collective>> ProcessGroupHCCL::take_issued() {

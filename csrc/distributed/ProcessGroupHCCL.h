@@ -21,7 +21,9 @@ class ProcessGroupHCCL final : public c10d::Backend {
   struct Options final : c10d::Backend::Options {
     explicit Options(std::chrono::milliseconds timeout) : c10d::Backend::Options("hccl", timeout) {}
   };
-  explicit ProcessGroupHCCL(c10::intrusive_ptr<c10d::Backend> transport);
+  // `store`: the group's. `node`: whether this rank exchanges data through memory with the others, if all are on one
+  // machine.
+  ProcessGroupHCCL(c10::intrusive_ptr<c10d::Backend> transport, c10d::Store& store, bool node);
 
   const std::string getBackendName() const override { return "hccl"; }
   bool supportsCoalescing() const override { return true; }
@@ -88,6 +90,7 @@ class ProcessGroupHCCL final : public c10d::Backend {
   std::vector<std::shared_ptr<Collective>> take_issued();
 
   c10::intrusive_ptr<c10d::Backend> transport_;
+  const bool node_;
   std::mutex mutex_;  // of what follows: autograd may issue from a thread of its own
   uint64_t sequence_ = 0;
   device::Device* last_ = nullptr;  // whose queue has the last collective

@@ -16,7 +16,11 @@ void bind_distributed(py::module& m) {
         return c10::make_intrusive<ProcessGroupHCCL::Options>(self);
       });
   py::class_<ProcessGroupHCCL, c10::intrusive_ptr<ProcessGroupHCCL>, c10d::Backend>(m, "ProcessGroupHCCL")
-      .def(py::init<c10::intrusive_ptr<c10d::Backend>>(), py::arg("transport"))
+      .def(
+          py::init([](c10::intrusive_ptr<c10d::Backend> transport, const c10::intrusive_ptr<c10d::Store>& store, bool node) {
+            return c10::make_intrusive<ProcessGroupHCCL>(std::move(transport), *store, node);
+          }),
+          py::arg("transport"), py::arg("store"), py::arg("node"), py::call_guard<py::gil_scoped_release>())
       .def_property_readonly("options", &ProcessGroupHCCL::getBackendOptions);
   m.def("set_lazy_collectives", &set_lazy_collectives);
   m.def("abandon_collectives", [] {

@@ -17,7 +17,8 @@ constexpr const char* kCounterNames[] = {
     "ops_recorded",  "ops_rehearsed",  "ops_predicted", "ops_in_recipes", "ops_node_by_node", "graphs_new", "graphs_flushed",
     "graphs_started_early", "graphs_cut",
     "recipe_hits",   "recipe_misses",  "external_kernels", "recipes_compiled", "recompilations", "host_wait_ns",
-    "graphs_captured", "graph_replays", "collectives", "collective_bytes", "collective_wait_ns",
+    "graphs_captured", "graph_replays", "collectives", "collectives_in_memory", "collective_bytes",
+    "collective_wait_ns",
 };
 static_assert(std::size(kCounterNames) == static_cast<size_t>(Counter::kCount));
 

@@ -43,6 +43,7 @@ enum class Counter : int {
   GraphsCaptured,
   GraphReplays,
   Collectives,       // issued, ends of messages among them
+  CollectivesInMemory,  // of these: through memory that the ranks of one machine have
   CollectiveBytes,   // that this rank contributed or received, whichever was more
   CollectiveWaitNs,  // nanoseconds that the device waited for collectives to end
   kCount

@@ -151,11 +151,13 @@ print("ready", flush=True)
 class Job:
     """Processes that run the same script, each with what a launcher would tell it."""
 
-    def __init__(self, code: str, size: int = 2, launcher: Launcher = environment, **variables: str) -> None:
+    def __init__(
+        self, code: str, size: int = 2, launcher: Launcher = environment, *, first: str = "", **variables: str
+    ) -> None:
         port = free_port()
         self.processes = [
             subprocess.Popen(
-                [sys.executable, "-c", _BEGIN + code],
+                [sys.executable, "-c", first + _BEGIN + code],
                 cwd=ROOT,
                 env=launcher(rank, size, port) | variables,
                 stdout=subprocess.PIPE,

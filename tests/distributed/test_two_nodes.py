@@ -44,7 +44,9 @@ assert ddp == sharded, (ddp, sharded)
 print("rank", rank, "of", dist.get_world_size(), "on node", os.environ["GROUP_RANK"], ddp)
 dist.destroy_process_group()
 """
-NODES = (("ohpu-a", "ohpu-va", "10.231.7.1"), ("ohpu-b", "ohpu-vb", "10.231.7.2"))
+# Two suites may run the test at once.
+_OWN = os.getpid()
+NODES = ((f"ohpu-a-{_OWN}", "ohpu-va", "10.231.7.1"), (f"ohpu-b-{_OWN}", "ohpu-vb", "10.231.7.2"))
 
 
 def ip(*arguments):
@@ -54,8 +56,8 @@ def ip(*arguments):
 @pytest.fixture
 def nodes():
     try:
-        ip("netns", "add", "ohpu-probe")
-        ip("netns", "del", "ohpu-probe")
+        ip("netns", "add", f"ohpu-probe-{_OWN}")
+        ip("netns", "del", f"ohpu-probe-{_OWN}")
     except (OSError, subprocess.CalledProcessError) as error:
         pytest.skip(f"no network namespaces can be made here: {getattr(error, 'stderr', error)}")
     with contextlib.ExitStack() as stack:

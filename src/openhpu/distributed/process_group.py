@@ -1,4 +1,4 @@
-"""The backend `hccl` of torch.distributed. Gloo communicates, over the device's memory."""
+"""The backend `hccl` of torch.distributed: Gloo communicates, and between ranks of one machine memory that all have."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _create(options: Any, backend_options: Any) -> dist.Backend:
     # PyTorch names no ranks for the default group; Gloo reads them where a group is split.
     transport.options.global_ranks_in_group = options.global_ranks_in_group or list(range(options.group_size))
     transport.options.group_name = options.group_id
-    return _C.ProcessGroupHCCL(transport)  # type: ignore[no-any-return]
+    return _C.ProcessGroupHCCL(transport, options.store, settings.get("OPENHPU_NODE_COLLECTIVES"))  # type: ignore[no-any-return]
 
 
 def leave_after_error() -> None:

@@ -45,6 +45,11 @@ OPENHPU_VARIABLES = (
         low=0, high=1_000_000,
     ),
     Setting(
+        "OPENHPU_NODE_COLLECTIVES", "bool", True, "creation of a process group",
+        "Whether collectives of ranks that are on one machine go through memory which all of them have; else, and "
+        "where one rank says no, through Gloo's sockets.",
+    ),
+    Setting(
         "OPENHPU_COMPILE", "choice", "background", _FIRST_USE,
         "Lazy mode: graphs that recur are compiled in the background, at first sight while the script waits (sync), "
         "or not at all.",
