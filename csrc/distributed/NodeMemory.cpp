@@ -9,12 +9,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
 #include <fstream>
 #include <sstream>
+#include <string>
+#include <utility>
 
 namespace openhpu {
 namespace {
@@ -139,10 +140,11 @@ int NodeMemory::sleep() {
   return -1;
 }
 
-bool NodeMemory::present(int rank) const {
-  if (processes_[static_cast<size_t>(rank)] == processes_[static_cast<size_t>(rank_)]) return true;
+bool NodeMemory::left(int rank) const {
+  if (process_of(rank) == process_of(rank_)) return false;
   struct flock mark = mark_of(rank, F_WRLCK);
-  return ::fcntl(file_, F_GETLK, &mark) != 0 || mark.l_type != F_UNLCK;
+  if (::fcntl(file_, F_GETLK, &mark) != 0 || mark.l_type != F_UNLCK) return false;
+  return behind(head(rank).published.load(std::memory_order_acquire));  // it may have come before it went
 }
 
 }  // namespace openhpu

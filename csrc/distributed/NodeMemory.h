@@ -3,11 +3,9 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
 
 // Memory that all ranks of a group have, where they are processes of one machine: each rank puts chunks of what it has to
@@ -47,8 +45,8 @@ class NodeMemory {
   const Label& label_of(int rank) const noexcept;
   // Sleeps until a rank that is behind has published, for 20 ms at most. Its rank; -1: none is behind.
   int sleep();
-  // Whether a rank's process lives and has not closed this.
-  bool present(int rank) const;
+  // Whether a rank that was behind has ended, or has closed this, without a word.
+  bool left(int rank) const;
   int process_of(int rank) const { return processes_[static_cast<size_t>(rank)]; }
 
  private:

@@ -18,7 +18,7 @@
 #include <cstring>
 #include <deque>
 #include <mutex>
-#include <optional>
+#include <system_error>
 #include <thread>
 
 #include "distributed/NodeMemory.h"
@@ -82,38 +82,26 @@ const char* name_of(uint32_t kind) {
   return kind < std::size(kNames) ? kNames[kind] : "an unknown collective";
 }
 
+void reduce_two(ReduceOp::RedOpType reduction, at::Tensor& out, const at::Tensor& left, const at::Tensor& right) {
+  switch (reduction) {
+    case ReduceOp::SUM: at::add_out(out, left, right); return;
+    case ReduceOp::PRODUCT: at::mul_out(out, left, right); return;
+    case ReduceOp::MIN: at::minimum_out(out, left, right); return;
+    case ReduceOp::MAX: at::maximum_out(out, left, right); return;
+    case ReduceOp::BAND: at::bitwise_and_out(out, left, right); return;
+    case ReduceOp::BOR: at::bitwise_or_out(out, left, right); return;
+    case ReduceOp::BXOR: at::bitwise_xor_out(out, left, right); return;
+    default: TORCH_INTERNAL_ASSERT(false, "hccl: a reduction that was refused before");
+  }
+}
+
 void reduce_into(std::byte* out, const std::vector<const std::byte*>& from, size_t elements, const Job& job) {
   const auto over = [&](const std::byte* data) {
     return at::from_blob(const_cast<std::byte*>(data), {static_cast<int64_t>(elements)}, at::TensorOptions(job.dtype));
   };
   at::Tensor result = over(out), left = over(from.front());
   for (size_t i = 1; i < from.size(); ++i) {
-    const at::Tensor right = over(from[i]);
-    switch (job.reduction) {
-      case ReduceOp::SUM:
-        at::add_out(result, left, right);
-        break;
-      case ReduceOp::PRODUCT:
-        at::mul_out(result, left, right);
-        break;
-      case ReduceOp::MIN:
-        at::minimum_out(result, left, right);
-        break;
-      case ReduceOp::MAX:
-        at::maximum_out(result, left, right);
-        break;
-      case ReduceOp::BAND:
-        at::bitwise_and_out(result, left, right);
-        break;
-      case ReduceOp::BOR:
-        at::bitwise_or_out(result, left, right);
-        break;
-      case ReduceOp::BXOR:
-        at::bitwise_xor_out(result, left, right);
-        break;
-      default:
-        TORCH_INTERNAL_ASSERT(false, "hccl: a reduction that was refused before");
-    }
+    reduce_two(job.reduction, result, left, over(from[i]));
     left = result;
   }
 }
@@ -304,12 +292,9 @@ void NodeTransport::Channel::finish_waiting(Job& job) {
     if (polled(job)) return;
     const int late = memory_->sleep();
     if (late < 0) continue;
-    const bool present = memory_->present(late);
-    if (memory_->all_here()) continue;  // it has come, or came before it left
     const auto process = memory_->process_of(late);
     TORCH_CHECK(
-        present || memory_->sleep() < 0, "rank ", late, " (process ", process, ") has ended, or has left the group, before it "
-        "took part");
+        !memory_->left(late), "rank ", late, " (process ", process, ") has ended, or has left the group, before it took part");
     TORCH_CHECK(
         job.limit.count() <= 0 || Clock::now() - job.begun < job.limit, "Timed out waiting ", job.limit.count(),
         " ms for rank ", late, " (process ", process, ") to take part");
@@ -353,8 +338,15 @@ void NodeTransport::Channel::submit(std::shared_ptr<Job> job) {
     waiting_.push_back(job);
   }
   if (!waiting_.empty()) {
-    if (!thread_) std::thread([self = shared_from_this()] { self->work(); }).detach();
-    thread_ = true;
+    try {
+      if (!thread_) std::thread([self = shared_from_this()] { self->work(); }).detach();
+      thread_ = true;
+    } catch (const std::system_error& e) {  // no thread to be had: this one alone waits
+      waiting_.clear();
+      lock.unlock();
+      error = failure_of([&] { throw; });
+      lock.lock();
+    }
     changed_.notify_all();
   }
   lock.unlock();
@@ -406,12 +398,6 @@ NodeTransport::~NodeTransport() { channel_->end("the group was destroyed"); }
 void NodeTransport::setGroupUid(const std::string& uid) {
   Backend::setGroupUid(uid);
   other_->setGroupUid(uid);
-}
-
-c10::intrusive_ptr<c10d::Backend> NodeTransport::split(
-    const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
-    const c10::intrusive_ptr<c10d::Backend::Options>& options) {
-  return other_->split(store, ranks, options);
 }
 
 void NodeTransport::abort() {
@@ -497,11 +483,6 @@ c10::intrusive_ptr<c10d::Work> NodeTransport::_allgather_base(
     at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& o) {
   Tensors outputs{output}, inputs{input};
   return allgather_into_tensor_coalesced(outputs, inputs, o);
-}
-
-c10::intrusive_ptr<c10d::Work> NodeTransport::allgather_coalesced(
-    std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& o) {
-  return other_->allgather_coalesced(outputs, inputs, o);
 }
 
 c10::intrusive_ptr<c10d::Work> NodeTransport::allgather_into_tensor_coalesced(

@@ -29,7 +29,9 @@ class NodeTransport final : public c10d::Backend {
   void setGroupUid(const std::string& uid) override;
   c10::intrusive_ptr<Backend> split(
       const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
-      const c10::intrusive_ptr<c10d::Backend::Options>& options) override;
+      const c10::intrusive_ptr<c10d::Backend::Options>& options) override {
+    return other_->split(store, ranks, options);
+  }
   void abort() override;
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
@@ -38,8 +40,6 @@ class NodeTransport final : public c10d::Backend {
   WorkPtr allgather(
       std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override;
   WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) override;
-  WorkPtr allgather_coalesced(
-      std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override;
   WorkPtr allgather_into_tensor_coalesced(
       Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override;
   WorkPtr reduce_scatter(
@@ -50,6 +50,10 @@ class NodeTransport final : public c10d::Backend {
       Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& options) override;
   WorkPtr barrier(const c10d::BarrierOptions& options) override;
 
+  WorkPtr allgather_coalesced(
+      std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override {
+    return other_->allgather_coalesced(outputs, inputs, options);
+  }
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override { return other_->reduce(tensors, options); }
   WorkPtr gather(
       std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) override {
