@@ -1,0 +1,361 @@
+"""The one way to run a child process: it has a deadline, and nothing of it outlives that or this process.
+
+`run` waits for a command, `start` runs one beside. Each is held by a small process of its own
+(commands/supervisor.py), which kills the command and all its descendants, those in other sessions too, at the deadline
+or when this process ends, even by SIGKILL: SIGTERM first, SIGKILL two seconds later. What a command prints goes to a
+file, which can be followed while it runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Self
+from urllib.parse import unquote
+
+GRACE_S = 2.0  # between SIGTERM and SIGKILL
+_START_S = 60.0  # for the supervisor, on a busy machine
+_END_S = 15.0  # for the supervisor to kill and report, beyond the grace
+_FOLLOW_S = 0.2
+_TAIL = 20  # lines
+_MOST = 16 << 20  # bytes of output that are kept in memory
+_SUPERVISOR = str(Path(__file__).with_name("supervisor.py"))
+
+_live: weakref.WeakSet[Child] = weakref.WeakSet()
+_live_lock = threading.Lock()
+_ending = threading.Event()  # since `stop_all`: nothing more is started
+
+
+class ChildError(RuntimeError):
+    """A child ended before its time, gave no answer, or may not be started any more."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Ended:
+    """How a child ended.
+
+    `code`: its returncode, negative for a signal; that of SIGKILL if it was killed with its descendants.
+    `timed_out`: whether it was killed at its deadline.
+    `stopped`: whether it was killed before, by `Child.stop` or a signal.
+    `seconds`: how long it ran.
+    `output`: what it printed (its last 16 MiB); `errors`: what it printed on stderr, if that was kept apart.
+    `left`: the processes that it left behind, which were killed: number and command line.
+    `log`: the file of its output; None if that was a temporary one.
+    """
+
+    code: int
+    timed_out: bool
+    stopped: bool
+    seconds: float
+    output: str
+    errors: str
+    left: tuple[str, ...]
+    log: Path | None
+
+    @property
+    def tail(self) -> str:
+        """The last lines of what it printed, on stderr if that was kept apart and is not empty."""
+        return "\n".join((self.errors or self.output).rstrip().splitlines()[-_TAIL:])
+
+    @property
+    def how(self) -> str:
+        """In words: "exit status 1", "SIGSEGV", "not finished after 3 s"."""
+        if self.timed_out:
+            return f"not finished after {self.seconds:.0f} s"
+        if self.stopped:
+            return f"stopped after {self.seconds:.0f} s"
+        if self.code < 0:
+            with contextlib.suppress(ValueError):
+                return signal.Signals(-self.code).name
+        return f"exit status {self.code}"
+
+
+def run(
+    argv: Sequence[str | os.PathLike[str]], *, seconds: float, log: Path | None = None,
+    env: Mapping[str, str] | None = None, cwd: str | os.PathLike[str] | None = None,
+    on_line: Callable[[str], object] | None = None, input: str | bytes | None = None, split: bool = False,
+    grace: float = GRACE_S,
+) -> Ended:  # fmt: skip
+    """Run a command to its end, at most so many seconds. Its exit status is not checked.
+
+    `log` is a file for what it prints (it is emptied first; None: a temporary one). `on_line` gets each line without
+    its end, soon after it is printed. `input` is its stdin, which is empty otherwise. `split` keeps stderr apart.
+    `grace` are the seconds between SIGTERM and SIGKILL. Raises OSError if the command cannot be started. An exception
+    that comes meanwhile, a Ctrl-C above all, stops the command first.
+    """
+    with start(argv, seconds=seconds, log=log, env=env, cwd=cwd, input=input, split=split, grace=grace) as child:
+        while child.poll(_FOLLOW_S if on_line else 3600.0) is None:
+            for line in child.lines():
+                on_line(line)  # type: ignore[misc]
+        if on_line:
+            for line in child.lines(all=True):
+                on_line(line)
+        return child.wait()
+
+
+def start(
+    argv: Sequence[str | os.PathLike[str]], *, seconds: float, log: Path | None = None,
+    env: Mapping[str, str] | None = None, cwd: str | os.PathLike[str] | None = None, input: str | bytes | None = None,
+    split: bool = False, talk: bool = False, grace: float = GRACE_S,
+) -> Child:  # fmt: skip
+    """Start a command that runs beside, at most so many seconds. Use with `with`; arguments as of `run`.
+
+    With `talk` its stdin and stdout are pipes to this process, and the log has its stderr.
+    """
+    return Child(argv, seconds, log, env, cwd, input, split, talk, grace)
+
+
+def stop_all() -> None:
+    """Stop all children at once, and start none any more; for the end of a command."""
+    _ending.set()
+    with _live_lock:
+        live = list(_live)
+    for child in live:
+        child.tell("stop")
+    for child in live:
+        child.stop()
+
+
+def _ready(file: int, what: int, end: float) -> bool:
+    """Whether a file can be read, or written, before `end`. Not select's, which knows the first 1,024 files only."""
+    poll = select.poll()
+    poll.register(file, what)
+    return bool(poll.poll(max(0.0, end - time.monotonic()) * 1000))
+
+
+class Child:
+    """A command that runs beside; see `start`. It is stopped when it is left."""
+
+    def __init__(
+        self, argv: Sequence[str | os.PathLike[str]], seconds: float, log: Path | None, env: Mapping[str, str] | None,
+        cwd: str | os.PathLike[str] | None, input: str | bytes | None, split: bool, talk: bool, grace: float,
+    ):  # fmt: skip
+        if not seconds > 0:
+            raise ValueError(f"a child needs a time above 0 s, not {seconds} s: {argv}")
+        self.argv = [os.fspath(word) for word in argv]
+        self.log = log
+        self._grace = grace
+        self._lock = threading.RLock()
+        self._ended: Ended | None = None
+        self._stopped = False
+        self._came = b""  # of the supervisor's report
+        self._rest = b""  # of the child's answers
+        self._line = b""  # of the log, not complete yet
+        with contextlib.ExitStack() as stack:
+            self._out = stack.enter_context(open(log, "w+b") if log else tempfile.TemporaryFile())  # noqa: SIM115
+            self._err = stack.enter_context(tempfile.TemporaryFile()) if split else None
+            self._at = 0
+            given = stack.enter_context(tempfile.TemporaryFile())
+            if input is not None:
+                given.write(input.encode() if isinstance(input, str) else input)
+                given.seek(0)
+            self._socket, theirs = socket.socketpair()
+            stack.enter_context(self._socket)
+            self._started = time.monotonic()
+            with self._lock:  # which `stop_all` of another thread waits for
+                with theirs, _live_lock:
+                    if _ending.is_set():
+                        raise ChildError(f"no process is started any more, since this command ends: {self.argv}")
+                    self._process = subprocess.Popen(
+                        [sys.executable, "-I", "-S", _SUPERVISOR, str(theirs.fileno()), str(seconds), str(grace),
+                         str(os.getpid()), *self.argv],
+                        stdin=subprocess.PIPE if talk else given, stdout=subprocess.PIPE if talk else self._out,
+                        stderr=self._err or self._out, bufsize=0, env=env, cwd=cwd, pass_fds=[theirs.fileno()],
+                        start_new_session=True,
+                    )  # fmt: skip
+                    _live.add(self)
+                stack.callback(self._close)
+                self.pid = self._begin()
+            self._files = stack.pop_all()
+
+    def _begin(self) -> int:
+        """Wait for the supervisor's first words; the command's process."""
+        words = self._report(_START_S)
+        if words and words[0] == "started":
+            return int(words[1])
+        if words and words[0] == "failed":
+            raise OSError(int(words[1]), os.strerror(int(words[1])), self.argv[0])
+        raise ChildError(f"the supervisor did not start {self.argv}")
+
+    def _close(self) -> None:
+        """Close what belongs to it. A supervisor that still runs takes that as the end of this process."""
+        self._socket.close()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        try:
+            self._process.wait(self._grace + _END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()  # its command dies with it
+            self._process.wait()
+        with _live_lock:
+            _live.discard(self)
+
+    def _report(self, seconds: float) -> list[str] | None:
+        """The supervisor's next line in words; [] if it has ended without one; None if none comes in time."""
+        end = time.monotonic() + seconds
+        while b"\n" not in self._came:
+            if not _ready(self._socket.fileno(), select.POLLIN, end):
+                return None
+            with contextlib.suppress(OSError):
+                if piece := self._socket.recv(1 << 16):
+                    self._came += piece
+                    continue
+            return []
+        line, _, self._came = self._came.partition(b"\n")
+        return line.decode().split(" ")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self.stop()
+        finally:
+            self._files.close()
+
+    # Its life.
+
+    def poll(self, seconds: float = 0.0) -> Ended | None:
+        """How it ended; None if it runs, after so many seconds of waiting for its end."""
+        end = time.monotonic() + seconds
+        while self._ended is None:
+            left = max(0.0, end - time.monotonic())
+            with self._lock:
+                if self._ended is None and (words := self._report(min(1.0, left))) is not None:
+                    self._finish(words)
+            if not left:
+                break
+        return self._ended
+
+    def wait(self, seconds: float = 1e9) -> Ended:
+        """How it ended; after so many seconds, or its own, it is stopped and has timed out."""
+        if (ended := self.poll(seconds)) is None:
+            ended = self._ended = dataclasses.replace(self.stop(), timed_out=True, stopped=False)
+        return ended
+
+    def stop(self) -> Ended:
+        """Kill it with all its descendants, if it has not ended; how it ended."""
+        if self._ended is None:
+            self._stopped = True
+            self.tell("stop")
+            if self.poll(self._grace + _END_S) is None:
+                with self._lock:
+                    self._process.kill()  # its command dies with it
+                    self._finish([])
+        assert self._ended
+        return self._ended
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal to the command, if it has not ended."""
+        self.tell(f"signal {int(number)}")
+
+    def tell(self, words: str) -> None:
+        """Tell the supervisor something; `stop_all` tells all first."""
+        with contextlib.suppress(OSError):
+            self._socket.send(f"{words}\n".encode())
+
+    def _finish(self, words: list[str]) -> None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_S)
+        code, timed_out = (int(words[1]), words[2] == "1") if words else (-signal.SIGKILL, False)
+        self._ended = Ended(
+            code, timed_out, self._stopped and not timed_out, time.monotonic() - self._started,
+            self._text(self._out.fileno()), self._text(self._err.fileno()) if self._err else "",
+            tuple(map(unquote, words[3:])), self.log,
+        )  # fmt: skip
+
+    # What it prints.
+
+    @staticmethod
+    def _text(file: int) -> str:
+        size = os.fstat(file).st_size
+        return os.pread(file, _MOST, max(0, size - _MOST)).decode(errors="replace")
+
+    def printed(self) -> str:
+        """What it has printed by now, on stderr where that is apart or stdout is a pipe."""
+        return self._text((self._err or self._out).fileno())
+
+    def lines(self, all: bool = False) -> list[str]:
+        """The lines that it has printed since the last call; with `all` also one that is not complete."""
+        while piece := os.pread(self._out.fileno(), 1 << 20, self._at):
+            self._at += len(piece)
+            self._line += piece
+        *lines, self._line = self._line.split(b"\n")
+        if all and self._line:
+            lines.append(self._line)
+            self._line = b""
+        return [line.decode(errors="replace") for line in lines]
+
+    # Talking to it, with `talk`.
+
+    def send(self, message: str | bytes, seconds: float = 60.0) -> None:
+        """Write to its stdin. ChildError if it has ended, or does not read in so many seconds."""
+        assert self._process.stdin
+        file = self._process.stdin.fileno()
+        left = memoryview(message.encode() if isinstance(message, str) else message)
+        os.set_blocking(file, False)
+        end = time.monotonic() + seconds
+        while left:
+            if not _ready(file, select.POLLOUT, end):
+                raise ChildError(self.story(f"did not read in {seconds:.0f} s"))
+            try:
+                left = left[os.write(file, left) :]
+            except BlockingIOError:
+                continue
+            except OSError:
+                raise ChildError(self.story("has ended")) from None
+
+    def close_input(self) -> None:
+        """Close its stdin, which ends most of those that answer."""
+        if self._process.stdin:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+
+    def receive(self, size: int, seconds: float) -> bytes:
+        """So many bytes of its stdout. ChildError if it ends before, or they do not come in time."""
+        return self._take(lambda: size if len(self._rest) >= size else 0, seconds)
+
+    def answer(self, seconds: float) -> str:
+        """The next line of its stdout, without its end. ChildError if it ends before, or none comes in time."""
+        return self._take(lambda: self._rest.find(b"\n") + 1, seconds).decode(errors="replace").removesuffix("\n")
+
+    def ask(self, question: str, seconds: float) -> str:
+        """Its answer, a line, to a question, a line. ChildError as of `send` and `answer`."""
+        self.send(f"{question}\n", seconds)
+        return self.answer(seconds)
+
+    def _take(self, complete: Callable[[], int], seconds: float) -> bytes:
+        assert self._process.stdout
+        file = self._process.stdout.fileno()
+        end = time.monotonic() + seconds
+        while not (size := complete()):
+            if not _ready(file, select.POLLIN, end):
+                raise ChildError(self.story(f"gave no answer in {seconds:.0f} s"))
+            piece = os.read(file, 1 << 16)
+            if not piece:
+                raise ChildError(self.story("has ended"))
+            self._rest += piece
+        taken, self._rest = self._rest[:size], self._rest[size:]
+        return taken
+
+    def story(self, what: str) -> str:
+        """An error's text: which child, what it did, and its last words."""
+        if what == "has ended":
+            ended = self.poll(_START_S)
+            what = f"has ended with {ended.how}" if ended else "has closed its output, and runs"
+        said = "\n".join(self.printed().rstrip().splitlines()[-_TAIL:])
+        return f"`{' '.join(self.argv)[:300]}` {what}; it printed:\n{said or '(nothing)'}"

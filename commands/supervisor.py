@@ -1,0 +1,215 @@
+"""Holds one command with all its descendants: `python -I -S supervisor.py SOCKET SECONDS GRACE PARENT COMMAND ...`.
+
+commands/child.py starts it, in a session of its own; see there. It starts the command in another session and waits. At
+the deadline, at a "stop" on the socket, at a signal, or when its parent process ends, it kills every descendant:
+SIGTERM, and SIGKILL after GRACE seconds. As a subreaper it adopts the descendants whose parents end, whatever their
+session. After the command ends it kills what the command left. It reports on the socket, a line each:
+
+    started PID | failed ERRNO         the command was started, or why not
+    ended CODE TIMED_OUT [NAME ...]    its returncode, as that of subprocess; then what was left, URL-quoted
+
+It imports little, since its start is a part of the time of each child.
+"""
+
+import os
+import select
+import sys
+import time
+from _signal import SIG_DFL, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGTERM, SIGXFSZ, set_wakeup_fd, signal
+
+_PDEATHSIG, _SUBREAPER = 1, 36  # options of prctl
+_LOOK_S = 0.5  # how often it asks whether its parent lives
+_FAREWELL_S = 0.5  # for what ends by itself a moment after the command
+_DEAF_S = 10.0  # after SIGKILL; a process in the kernel may not notice
+
+
+def prctl(option, value):
+    import ctypes
+
+    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def processes():
+    """Of each process that lives: its number, with its parent's."""
+    found = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    state, parent = file.read().rpartition(b")")[2].split()[:2]
+            except (OSError, ValueError):
+                continue  # it has ended
+            if state not in (b"Z", b"X"):
+                found[int(name)] = int(parent)
+    return found
+
+
+def descendants():
+    """Those of this process that live, parents first."""
+    children = {}
+    for process, parent in processes().items():
+        children.setdefault(parent, []).append(process)
+    found, todo = [], [os.getpid()]
+    while todo:
+        mine = children.get(todo.pop(0), [])
+        found += mine
+        todo += mine
+    return found
+
+
+def name_of(process):
+    """The beginning of its command line."""
+    try:
+        with open(f"/proc/{process}/cmdline", "rb") as file:
+            words = file.read(500).rstrip(b"\0").replace(b"\0", b" ")
+    except OSError:
+        words = b""
+    return f"{process} {words.decode(errors='replace')[:120]}".strip()
+
+
+def send(process, number):
+    try:  # noqa: SIM105 - contextlib takes milliseconds to import
+        os.kill(process, number)
+    except OSError:
+        pass  # it has ended, or belongs to another user
+
+
+def quoted(text):
+    """Without spaces and lines, for urllib.parse.unquote."""
+    return "".join(chr(byte) if chr(byte).isalnum() and byte < 128 else f"%{byte:02X}" for byte in text.encode())
+
+
+class Supervisor:
+    def __init__(self, socket, seconds, grace, parent, command):
+        self.socket, self.grace, self.parent = socket, grace, parent
+        self.deadline = time.monotonic() + seconds
+        self.code = None  # of the command, once it has ended
+        self.timed_out = False
+        self.asked = b""  # what came on the socket
+        self.alone = False  # whether the parent has ended
+        self.told = False  # whether a signal told it to end
+        prctl(_SUBREAPER, 1)
+        self.woken, wake = os.pipe()
+        for end in (self.woken, wake, socket):
+            os.set_blocking(end, end == socket)
+            os.set_inheritable(end, False)
+        set_wakeup_fd(wake, warn_on_full_buffer=False)
+        signal(SIGCHLD, lambda *_: None)
+        for number in (SIGTERM, SIGINT, SIGHUP):
+            signal(number, self.end)
+        self.main = self.start(command)
+
+    def end(self, *_):
+        self.told = True
+
+    def report(self, *words):
+        try:
+            os.write(self.socket, (" ".join(map(str, words)) + "\n").encode())
+        except OSError:
+            self.alone = True
+
+    def start(self, command):
+        """Start the command. Its number; None if it cannot be started."""
+        reads, writes = os.pipe()
+        supervisor = os.getpid()
+        process = os.fork()
+        if process == 0:
+            try:
+                os.setsid()
+                prctl(_PDEATHSIG, SIGKILL)  # this process has one thread, so that its end is the thread's
+                if os.getppid() != supervisor:
+                    os._exit(127)
+                for number in (SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGPIPE, SIGXFSZ):
+                    signal(number, SIG_DFL)
+                os.execvp(command[0], command)
+            except OSError as error:
+                os.write(writes, str(error.errno).encode())
+            finally:
+                os._exit(127)
+        os.close(writes)
+        # Whoever reads the command's output waits for the command, not for this process.
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for end in (0, 1, 2):
+            os.dup2(nothing, end)
+        failed = os.read(reads, 20)
+        os.close(reads)
+        if failed:
+            os.waitpid(process, 0)
+            self.report("failed", failed.decode())
+            return None
+        self.report("started", process)
+        return process
+
+    def wait(self, seconds):
+        """Wait for something to happen, at most so long, and take notice of it."""
+        ready, _, _ = select.select([self.woken] + [self.socket] * (not self.alone), [], [], max(0.0, seconds))
+        if self.woken in ready:
+            os.read(self.woken, 1000)
+        if self.socket in ready:
+            try:
+                came = os.read(self.socket, 1000)
+            except OSError:
+                came = b""
+            self.alone = self.alone or not came
+            *lines, self.asked = (self.asked + came).split(b"\n")
+            for line in lines:
+                if line == b"stop":
+                    self.told = True
+                elif line.startswith(b"signal ") and self.code is None:
+                    send(self.main, int(line.split()[1]))
+        self.alone = self.alone or os.getppid() != self.parent
+        while True:
+            try:
+                process, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if process == 0:
+                return
+            if process == self.main:
+                self.code = os.waitstatus_to_exitcode(status)
+
+    def kill(self):
+        """Kill all descendants. The names of those that do not end."""
+        told = set()
+        end = time.monotonic() + self.grace
+        while time.monotonic() < end:
+            left = descendants()
+            if not left:
+                return []
+            for process in left:
+                if process not in told:
+                    told.add(process)
+                    send(process, SIGTERM)
+                    send(process, SIGCONT)
+            self.wait(0.02)
+        end = time.monotonic() + _DEAF_S
+        while left := descendants():
+            if time.monotonic() > end:
+                return [name_of(process) for process in left]
+            for process in left:
+                send(process, SIGKILL)
+            self.wait(0.02)
+        return []
+
+    def run(self):
+        if self.main is None:
+            return
+        while self.code is None and not self.alone and not self.told:
+            left = self.deadline - time.monotonic()
+            if left <= 0:
+                self.timed_out = True
+                break
+            self.wait(min(left, _LOOK_S))
+        names = []
+        if self.code is not None:
+            end = time.monotonic() + _FAREWELL_S
+            while descendants() and time.monotonic() < end and not self.told and not self.alone:
+                self.wait(0.02)
+            names = [name_of(process) for process in descendants()]
+        names += self.kill()
+        self.wait(0)
+        self.report("ended", -SIGKILL if self.code is None else self.code, int(self.timed_out), *map(quoted, names))
+
+
+if __name__ == "__main__":
+    Supervisor(int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4]), sys.argv[5:]).run()

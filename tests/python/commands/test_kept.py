@@ -1,0 +1,87 @@
+"""Results survive the end of a command, and a full disk."""
+
+import json
+
+import pytest
+
+from commands.kept import Kept, KeptError, fingerprint
+
+
+def test_results_are_there_again(tmp_path):
+    kept = Kept("it", "f", tmp_path)
+    assert kept.results == {}
+    kept.add("a", {"passed": 1})
+    kept.add("b", [1, None])
+    assert Kept("it", "f", tmp_path).results == {"a": {"passed": 1}, "b": [1, None]}
+    assert Kept("other", "f", tmp_path).results == {}
+
+
+def test_those_of_another_fingerprint_are_dropped(tmp_path):
+    Kept("it", "old", tmp_path).add("a", 1)
+    kept = Kept("it", "new", tmp_path)
+    assert kept.results == {}
+    kept.add("b", 2)
+    assert [json.loads(line)["key"] for line in kept.path.read_text().splitlines()] == ["b"]
+
+
+def test_a_line_that_was_cut_off(tmp_path):
+    kept = Kept("it", "f", tmp_path)
+    kept.add("a", 1)
+    with kept.path.open("a") as file:
+        file.write('{"fingerprint": "f", "key": "b", "res')
+    again = Kept("it", "f", tmp_path)
+    assert again.results == {"a": 1}
+    again.add("c", 3)
+    assert Kept("it", "f", tmp_path).results == {"a": 1, "c": 3}
+
+
+def test_some_are_forgotten(tmp_path):
+    kept = Kept("it", "f", tmp_path)
+    for key in "abc":
+        kept.add(key, key)
+    kept.forget(["b"])
+    assert Kept("it", "f", tmp_path).results == {"a": "a", "c": "c"}
+    kept.forget()
+    assert Kept("it", "f", tmp_path).results == {}
+
+
+def test_a_full_disk(command, tmp_path):
+    """As a limit of the file's size makes it: a part of the line is written."""
+    process = command(
+        """
+        import pathlib, resource
+        from commands.kept import Kept, KeptError
+        kept = Kept("it", "f", pathlib.Path("kept"))
+        kept.add("a", 1)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200))
+        try:
+            kept.add("b", "x" * 1000)
+        except KeptError as error:
+            print(error)
+        """
+    )
+    assert process.wait(30) == 0
+    said = (tmp_path / "said").read_text()
+    assert "the result of 'b' cannot be kept in kept/it.jsonl: " in said
+    assert "The 1 results before it are there; make room and run the command again" in said
+    assert Kept("it", "f", tmp_path / "kept").results == {"a": 1}
+
+
+def test_a_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").touch()
+    kept = Kept("it", "f", tmp_path / "file" / "kept")
+    with pytest.raises(KeptError, match="cannot be kept in"):
+        kept.add("a", 1)
+
+
+def test_a_fingerprint(tmp_path):
+    (tmp_path / "folder").mkdir()
+    file = tmp_path / "folder" / "file"
+    file.write_text("one")
+    paths = [tmp_path / "folder", tmp_path / "not there"]
+    one = fingerprint(paths, mode="lazy")
+    assert one == fingerprint(paths, mode="lazy") != fingerprint(paths, mode="eager")
+    file.write_text("two")
+    two = fingerprint(paths, mode="lazy")
+    file.rename(file.with_name("other"))
+    assert len({one, two, fingerprint(paths, mode="lazy")}) == 3
