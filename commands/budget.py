@@ -8,8 +8,8 @@
 
 `BUDGET=minutes` in the environment changes the budget. It is printed at the start. At its end, at Ctrl-C and at SIGTERM
 the main thread gets a `Stopped`; all children (commands/child.py) are stopped, a summary says what was done and what
-was not, and the command exits with 124, 130 or 143, within five seconds. Where the main thread does not come back in time,
-another thread does that in its place. A line each 30 s says what is being done. One command runs once at a time in a
+was not, and the command exits with 124, 130 or 143, within five seconds. Where the main thread does not come back in
+time, another thread does that in its place. A line each 30 s says what is being done. One command runs once at a time in a
 checkout.
 """
 
@@ -25,13 +25,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import IO, NoReturn, Self
 
-from commands import child
+from commands import BUILD, child
 
-ROOT = Path(__file__).resolve().parents[1]
-LOCKS = ROOT / "build" / "locks"
+LOCKS = BUILD / "locks"
 VARIABLE = "BUDGET"
 OVER = 124  # as of timeout(1)
 BAD = 2  # a budget that is none, or a command that runs already

@@ -51,7 +51,7 @@ class Ended:
     `stopped`: whether it was killed before, by `Child.stop` or a signal.
     `seconds`: how long it ran.
     `output`: what it printed (its last 16 MiB); `errors`: what it printed on stderr, if that was kept apart.
-    `left`: the processes that it left behind, which were killed: number and command line.
+    `killed`: the processes that it left behind, or at its deadline all of its processes: number and command line.
     `log`: the file of its output; None if that was a temporary one.
     """
 
@@ -61,7 +61,7 @@ class Ended:
     seconds: float
     output: str
     errors: str
-    left: tuple[str, ...]
+    killed: tuple[str, ...]
     log: Path | None
 
     @property

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-FOLDER = ROOT / "build" / "kept"
+from commands import BUILD
+
+FOLDER = BUILD / "kept"
 
 
 class KeptError(RuntimeError):
@@ -74,7 +75,7 @@ class Kept:
         except OSError as error:
             raise KeptError(
                 f"the result of {key!r} cannot be kept in {self.path}: {error.strerror or error}. The "
-                f"{len(self.results)} results before it are there; make room and run the command again, which goes on from there"
+                f"{len(self.results)} results before it are there; make room and run the command again, which goes on"
             ) from error
         self.results[key] = json.loads(json.dumps(result))
 

@@ -6,7 +6,7 @@ SIGTERM, and SIGKILL after GRACE seconds. As a subreaper it adopts the descendan
 session. After the command ends it kills what the command left. It reports on the socket, a line each:
 
     started PID | failed ERRNO         the command was started, or why not
-    ended CODE TIMED_OUT [NAME ...]    its returncode, as that of subprocess; then what was left, URL-quoted
+    ended CODE TIMED_OUT [NAME ...]    its returncode, as that of subprocess; then what was killed, URL-quoted
 
 It imports little, since its start is a part of the time of each child.
 """
@@ -200,14 +200,14 @@ class Supervisor:
                 self.timed_out = True
                 break
             self.wait(min(left, _LOOK_S))
-        names = []
         if self.code is not None:
             end = time.monotonic() + _FAREWELL_S
             while descendants() and time.monotonic() < end and not self.told and not self.alone:
                 self.wait(0.02)
-            names = [name_of(process) for process in descendants()]
-        names += self.kill()
+        names = [name_of(process) for process in descendants()]
+        deaf = self.kill()
         self.wait(0)
+        names += [f"{name} (which SIGKILL did not end)" for name in deaf]
         self.report("ended", -SIGKILL if self.code is None else self.code, int(self.timed_out), *map(quoted, names))
 
 

@@ -46,7 +46,7 @@ def python(code):
 def test_what_a_command_did(tmp_path):
     code = "import sys; print(sys.stdin.read(), end=''); print('two', file=sys.stderr); sys.exit(3)"
     ended = child.run(python(code), seconds=60, input="one\n", log=tmp_path / "log")
-    assert (ended.code, ended.timed_out, ended.stopped, ended.left) == (3, False, False, ())
+    assert (ended.code, ended.timed_out, ended.stopped, ended.killed) == (3, False, False, ())
     assert sorted(ended.output.split()) == ["one", "two"] and sorted(ended.tail.split()) == ["one", "two"]
     assert ended.log and ended.log.read_text() == ended.output
     assert ended.how == "exit status 3"
@@ -93,6 +93,7 @@ def test_the_deadline_kills_what_ignores_sigterm_and_what_is_in_another_session(
     assert ended.timed_out and ended.code == -signal.SIGKILL and ended.how.startswith("not finished after")
     assert 4 <= ended.seconds < 4 + child.GRACE_S + 3
     assert not any(map(lives, processes)), processes
+    assert len(ended.killed) == 2 and all("stubborn.py" in name for name in ended.killed)
     assert "ready" in ended.output
 
 
@@ -151,7 +152,7 @@ def test_the_end_of_the_supervisor_ends_the_command(stubborn):
 def test_what_a_command_leaves_is_killed_and_named():
     ended = child.run(["sh", "-c", "setsid sleep 543 & echo $!"], seconds=60)
     assert ended.code == 0
-    (left,) = ended.left
+    (left,) = ended.killed
     assert left == f"{ended.output.strip()} sleep 543"
     assert not lives(int(ended.output))
 
