@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -33,7 +35,7 @@ def _rounded(x: Tensor, to_fp8: Scale, from_fp8: Scale, name: str) -> tuple[Tens
 
 def attend(
     name: str, q: Tensor, k: Tensor, v: Tensor, p: float, scale: float, softmax_mode: str, masking: Masking,
-    scales: Scales, seed: Tensor | None,
+    scales: Scales, seed: Tensor | None, sinks: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor]:  # fmt: skip
     """The result before its own scale, scores, probabilities as they are held, dropout's mask, exact probabilities."""
     check_arguments(name, q, k, v, p, softmax_mode, masking)
@@ -41,7 +43,7 @@ def attend(
     values = [scaled(x, s, None, name) for x, s in ((q, d_scale_q), (k, d_scale_k), (v, d_scale_v))]
     wide_k, wide_v = repeated(q, values[1]), repeated(q, values[2])
     s = scores(values[0], wide_k, scale, masking)
-    maximum, reciprocal = softmax_parts(s)
+    maximum, reciprocal = softmax_parts(s, sinks)
     exact = torch.exp(s - maximum) * reciprocal
     keep = keep_mask(s, p, seed) if p > 0.0 else None
     used, held = _rounded(exact, q_scale_s, d_scale_s, name)
@@ -127,45 +129,58 @@ def fp8_sdpa_fwd_dropout_seed(
 
 def _recomputable(
     name: str, seed: Tensor | None, q: Tensor, k: Tensor, v: Tensor, p: float, scale: float, softmax_mode: str,
-    masking: Masking, scales: Scales, is_amax_s: bool, is_amax_o: bool,
+    masking: Masking, scales: Scales, is_amax_s: bool, is_amax_o: bool, sinks: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     if p == 0.0:
         seed = torch.empty(0, dtype=torch.int32, device=q.device)
     elif seed is None:
         seed = torch.randint(0, 2**31 - 1, (1,), dtype=torch.int32, device=q.device)
-    out, s, _, _, exact = attend(name, q, k, v, p, scale, softmax_mode, masking, scales, seed)
-    maximum, reciprocal = softmax_parts(s)
+    out, s, _, _, exact = attend(name, q, k, v, p, scale, softmax_mode, masking, scales, seed, sinks)
+    maximum, reciprocal = softmax_parts(s, sinks)
     amax_s = absolute_maximum(exact) if is_amax_s else no_amax(q)
     amax_o = absolute_maximum(out) if is_amax_o else no_amax(q)
     return _result(name, out, q, scales[4]), maximum, reciprocal, seed, amax_s, amax_o
 
 
-def _recomp(scales: str, last: str = "is_amax_0") -> str:
+_MORE = ", int[2] window_size=[-1, -1], Tensor? sinks=None"
+
+
+def _recomp(scales: str, last: str = "is_amax_0", more: str = "") -> str:
     return (
-        f"{_QKV}, bool requires_backward, str softmax_mode, {scales}, bool is_amax_s, bool {last}, {_PADDING})"
+        f"{_QKV}, bool requires_backward, str softmax_mode, {scales}, bool is_amax_s, bool {last}, {_PADDING}{more})"
         f" -> {_SIX}"
     )
 
 
 @operator(
-    f"fp8_sdpa_recomp_fwd({_recomp(_TENSORS)}",
-    f"fp8_sdpa_recomp_fwd.scalar({_recomp(_NUMBERS)}",
-    f"fp8_sdpa_recomp_fwd_dropout({_recomp(_TENSORS)}",
-    f"fp8_sdpa_recomp_fwd_dropout.scalar({_recomp(_NUMBERS)}",
+    f"fp8_sdpa_recomp_fwd({_recomp(_TENSORS, more=_MORE)}",
+    f"fp8_sdpa_recomp_fwd.scalar({_recomp(_NUMBERS, more=_MORE)}",
+    f"fp8_sdpa_recomp_fwd_dropout({_recomp(_TENSORS, more=_MORE)}",
+    f"fp8_sdpa_recomp_fwd_dropout.scalar({_recomp(_NUMBERS, more=_MORE)}",
     of=_OF,
 )
 def fp8_sdpa_recomp_fwd(
     q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor | None, p: float, scale: float, is_causal: bool,
     requires_backward: bool, softmax_mode: str, d_scale_q: Scale, d_scale_k: Scale, d_scale_v: Scale,
     q_scale_s: Scale, q_scale_o: Scale, d_scale_s: Scale, is_amax_s: bool, is_amax_0: bool,
-    valid_seq_len: Tensor | None, seq_padding_type: str,
+    valid_seq_len: Tensor | None, seq_padding_type: str, window_size: Sequence[int] = (-1, -1),
+    sinks: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """`fp8_sdpa_fwd`'s result; maximum and 1 / sum of each row; the dropout's seed; maxima of softmax and result."""
-    masking = Masking(attention_mask, is_causal, valid_seq_len, seq_padding_type)
+    """`fp8_sdpa_fwd`'s result; maximum and 1 / sum of each row; the dropout's seed; maxima of softmax and result.
+
+    window_size: keys that a query sees to its left and to its right, -1: all. sinks: a score for each head, which takes
+    part in the softmax's sum, and nowhere else.
+    """
+    name = "fp8_sdpa_recomp_fwd"
+    check(len(window_size) == 2, name, "window_size", list(window_size), "two numbers, of keys to the left and right")
+    check(
+        sinks is None or sinks.numel() == q.shape[-3], name, "sinks", sinks,
+        f"one score for each of the {q.shape[-3]} heads",
+    )  # fmt: skip
+    window = None if max(window_size) < 0 else (window_size[0], window_size[1])
+    masking = Masking(attention_mask, is_causal, valid_seq_len, seq_padding_type, window)
     scales = d_scale_q, d_scale_k, d_scale_v, q_scale_s, q_scale_o, d_scale_s
-    return _recomputable(
-        "fp8_sdpa_recomp_fwd", None, q, k, v, p, scale, softmax_mode, masking, scales, is_amax_s, is_amax_0
-    )
+    return _recomputable(name, None, q, k, v, p, scale, softmax_mode, masking, scales, is_amax_s, is_amax_0, sinks)
 
 
 @operator(

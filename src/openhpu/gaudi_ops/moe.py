@@ -219,17 +219,18 @@ def mixture_of_experts_fp8(
     x = scaled(hidden_states, d_scale_hidden_states, None, name)
 
     def expert(i: int) -> Tensor:
-        gate = _scaled_product(x, w1[i], d_scale_w1[i], permuted_weights)
-        inner = function(gate) * _scaled_product(x, w2[i], d_scale_w2[i], permuted_weights)
+        gate = scaled_product(x, w1[i], d_scale_w1[i], permuted_weights)
+        inner = function(gate) * scaled_product(x, w2[i], d_scale_w2[i], permuted_weights)
         between = d_scale_intermediate_hidden_states[i]
         held = quantize(scaled(inner, 1.0 / between, None, name), E4M3)
-        return _scaled_product(scaled(held, between, None, name), w3[i], d_scale_w3[i], permuted_weights)
+        return scaled_product(scaled(held, between, None, name), w3[i], d_scale_w3[i], permuted_weights)
 
     total = mix(hidden_states, expert_routing_table, router_weights, len(w1), experts_min, experts_max, expert)
     return total.to(torch.bfloat16)
 
 
-def _scaled_product(x: Tensor, weight: Tensor, scale: Tensor | float, permuted: bool) -> Tensor:
+def scaled_product(x: Tensor, weight: Tensor, scale: Tensor | float, permuted: bool) -> Tensor:
+    """`product` in float32, each column of the result times its scale."""
     out = product(x, widened(weight), permuted)
     return out * (scale.reshape(-1).float() if isinstance(scale, Tensor) else scale)
 

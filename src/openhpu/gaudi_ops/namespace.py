@@ -20,6 +20,7 @@ FAMILIES = (
     "rotary",
     "norms",
     "moe",
+    "moe_formats",
     "indexing",
     "embeddings",
     "losses",

@@ -209,6 +209,14 @@ _HARDWARE = (
             choices=("", "0", "1", "profile_api_light", "profile_api")),
     Setting("HABANA_PROF_CONFIG", "text", "", "import", "File of hl-prof-config's choices; unset means "
             "~/.habana/prof_config.json."),
+    _idle("PT_HPU_SDPA_BC_FACTOR", "int", 0, "Slices of batch and heads in which fused attention runs; here "
+          "PyTorch's kernel chooses its own.", low=0),
+    _idle("PT_HPU_SDPA_QKV_SLICE_MODE_FWD", "bool", False, "Fused attention's forward in slices of query and keys; "
+          "here PyTorch's kernel chooses its own."),
+    _idle("PT_HPU_ENABLE_RESTORE_KV_LAYOUT", "bool", False, "Give a cache of keys and values its layout back; here it "
+          "never has another."),
+    _idle("RUNTIME_SCALE_PATCHING", "bool", False, "Scales of fp8 can change in compiled graphs; here they always "
+          "can."),
     _idle("HABANA_VISIBLE_DEVICES", "text", "", "Devices that a container runtime passes in."),
 )  # fmt: skip
 

@@ -117,3 +117,41 @@ def test_a_seed_is_a_dropout(native):
 
     first, second, seed = native(work, q, k, v, torch.tensor([7]))
     assert torch.equal(first, second) and seed.tolist() == [7]
+
+
+@pytest.mark.parametrize("as_numbers", [False, True])
+def test_window_and_sinks(native, as_numbers):
+    q, k, v = inputs()
+    sinks = torch.tensor([0.5, -1.0, 2.0, 0.0])
+    wide_q, wide_k, wide_v = (t.double() * f for t, f in zip((q, k, v), FACTORS, strict=False))
+    wide_k, wide_v = wide_k.repeat_interleave(2, 1), wide_v.repeat_interleave(2, 1)
+    distance = torch.arange(5).unsqueeze(-1) - torch.arange(5)
+    s = (wide_q @ wide_k.mT * 0.3).masked_fill((distance < 0) | (distance > 2), -math.inf)
+    with_sinks = torch.cat((s, sinks.double().reshape(1, 4, 1, 1).expand(2, 4, 5, 1)), -1)
+    exact = torch.softmax(with_sinks, -1)[..., :-1]
+    out = rounded(exact * 64) / 64 @ wide_v
+
+    def work(q, k, v, sinks, *scales):
+        return ops.fp8_sdpa_recomp_fwd(
+            q, k, v, None, 0.0, 0.3, True, False, "None", *scales, True, False, None, "right", (2, 0), sinks
+        )
+
+    scales = FACTORS if as_numbers else tuple(map(torch.tensor, FACTORS))
+    result, maximum, reciprocal, _, amax, _ = native(work, q, k, v, sinks, *scales)
+    close(result, rounded(out * 4))
+    torch.testing.assert_close(amax.double(), exact.max(), rtol=1e-6, atol=0)
+    torch.testing.assert_close(maximum.double(), with_sinks.amax(-1, keepdim=True), rtol=1e-6, atol=1e-6)
+    total = (with_sinks - with_sinks.amax(-1, keepdim=True)).exp().sum(-1, keepdim=True)
+    torch.testing.assert_close(reciprocal.double(), 1 / total, rtol=1e-6, atol=0)
+
+
+def test_bad_window_and_sinks():
+    q, k, v = (t.to("hpu") for t in inputs())
+
+    def call(window, sinks):
+        ops.fp8_sdpa_recomp_fwd(
+            q, k, v, None, 0.0, 0.3, True, False, "None", *FACTORS, False, False, None, "right", window, sinks
+        )
+
+    with pytest.raises(RuntimeError, match=r"sinks is .*shape .3.*; expected one score for each of the 4 heads"):
+        call((-1, -1), torch.zeros(3, device="hpu"))

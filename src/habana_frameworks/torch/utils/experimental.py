@@ -45,3 +45,10 @@ def _data_ptr(tensor: torch.Tensor) -> int:
     if tensor.device.type != "hpu":
         raise RuntimeError(f"_data_ptr expects a tensor on hpu, but got one on {tensor.device}")
     return _C.data_ptr(tensor)
+
+
+def _set_is_dynamic_quantization(enabled: bool) -> None:
+    """Accepted and without effect: Gaudi's graph compiler is told whether scales of fp8 change from call to call.
+
+    Here a scale may change at each call.
+    """

@@ -22,6 +22,15 @@ def test_every_name_is_there(hpu):
         _ = core.roi_align_forward
 
 
+def test_grouped_heads_of_both_attentions(hpu):
+    from openhpu.hpex import attention
+
+    for module in ("FusedSDPA", "Fp8FusedSDPA"):
+        found = importlib.import_module(f"habana_frameworks.torch.hpex.kernels.{module}")
+        for name in ("is_gqa", "gqa_input_reshape_fwd", "gqa_output_reshape"):
+            assert getattr(found, name) is getattr(attention, name)
+
+
 def test_the_shape_of_the_table(hpu):
     """Each operator is callable under its name; what is not built is not half there."""
     import torch

@@ -1,0 +1,154 @@
+"""Mixtures of experts with biases, on MXFP4 weights and with scales of each token, against loops in float64."""
+
+import pytest
+import torch
+
+ops = torch.ops.hpu
+HIDDEN, INNER, EXPERTS = 64, 32, 4
+
+
+def inputs(dtype=torch.float32):
+    torch.manual_seed(0)
+    x = torch.randn(6, HIDDEN, dtype=dtype)
+    routing = torch.randint(0, EXPERTS, (6, 2), dtype=torch.int32) + 2
+    return x, routing, torch.rand(6, 2, dtype=dtype)
+
+
+def mixture(x, routing, weights, expert):
+    """Of each token the sum over its experts, whose numbers begin at 2; `expert(i, row)` in float64."""
+    out = torch.zeros(x.shape, dtype=torch.float64)
+    for token in range(len(x)):
+        for number, weight in zip(routing[token].tolist(), weights[token].double(), strict=True):
+            out[token] += weight * expert(number - 2, x[token].double())
+    return out
+
+
+def gpt_oss(pairs, alpha=1.702, limit=7.0):
+    gate, up = pairs[0::2].clamp(max=limit), pairs[1::2].clamp(-limit, limit)
+    return gate * torch.sigmoid(alpha * gate) * (up + 1)
+
+
+def packed(rows, columns):
+    """Four-bit numbers of [rows, columns]: packed, their scales, and their values."""
+    table = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], dtype=torch.float64)
+    codes = torch.randint(0, 16, (rows, columns), dtype=torch.uint8)
+    scales = torch.randint(122, 126, (rows, columns // 32), dtype=torch.uint8)
+    values = table[codes.int()] * 2.0 ** (scales.double() - 127).repeat_interleave(32, 1)
+    return codes[:, ::2] | (codes[:, 1::2] << 4), scales, values
+
+
+@pytest.mark.parametrize("permuted", [False, True])
+def test_biases(everywhere, permuted):
+    x, routing, weights = inputs()
+    w12 = [torch.randn(2 * INNER, HIDDEN) for _ in range(EXPERTS)]
+    w3 = [torch.randn(HIDDEN, INNER) for _ in range(EXPERTS)]
+    biases = [[torch.randn(n) for _ in range(EXPERTS)] for n in (2 * INNER, HIDDEN)]
+
+    def expert(i, row):
+        return w3[i].double() @ gpt_oss(w12[i].double() @ row + biases[0][i]) + biases[1][i]
+
+    expected = mixture(x, routing, weights, expert)
+    given = [[w if permuted else w.t().contiguous() for w in ws] for ws in (w12, w3)]
+
+    def work(x, r, w, w12, w3, b12, b3):
+        return ops.mixture_of_experts.bias_fused_weights(
+            hidden_states=x,
+            expert_routing_table=r,
+            router_weights=w,
+            w12=w12,
+            w3=w3,
+            w12_bias=b12,
+            w3_bias=b3,
+            permuted_weights=permuted,
+            experts_min=2,
+            experts_max=5,
+        )
+
+    y = everywhere(work, x, routing, weights, *given, *biases)
+    torch.testing.assert_close(y.double(), expected, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("with_bias", [False, True])
+def test_mxfp4(everywhere, with_bias):
+    x, routing, weights = inputs()
+    first, second = ([packed(*shape) for _ in range(EXPERTS)] for shape in ((2 * INNER, HIDDEN), (HIDDEN, INNER)))
+    biases = [[torch.randn(n) for _ in range(EXPERTS)] for n in (2 * INNER, HIDDEN)]
+
+    def expert(i, row):
+        between = first[i][2] @ row
+        if with_bias:
+            return second[i][2] @ gpt_oss(between + biases[0][i]) + biases[1][i]
+        gate, up = between.chunk(2)
+        return second[i][2] @ (torch.nn.functional.silu(gate) * up)
+
+    expected = mixture(x, routing, weights, expert)
+    options = {"block_size": 32, "permuted_weights": True, "experts_min": 2, "experts_max": 5, "is_fp4": True,
+               "chunk_size": 64, "total_experts": 4}  # fmt: skip
+
+    def work(x, r, w, w12, w3, b12, b3, s12, s3):
+        if with_bias:
+            return ops.mixture_of_experts.bias_mxfp4_fused_weights(
+                x, r, w, w12, w3, b12, b3, s12, s3, alpha=1.702, limit=7.0, **options
+            )
+        return ops.mixture_of_experts.mxfp4_fused_weights(x, r, w, w12, w3, s12, s3, activation="silu", **options)
+
+    matrices, scales = ([[part[j] for part in parts] for parts in (first, second)] for j in (0, 1))
+    y = everywhere(work, x, routing, weights, *matrices, *biases, *scales)
+    torch.testing.assert_close(y.double(), expected, rtol=1e-4, atol=1e-2)
+
+
+def test_mxfp4_bad_input():
+    x, routing, weights = (t.to("hpu") for t in inputs())
+    w12, s12, _ = packed(2 * INNER, HIDDEN)
+    w3, s3, _ = packed(HIDDEN, INNER)
+
+    def call(w12, s12, permuted=True):
+        lists = [[t.to("hpu")] for t in (w12, w3, s12, s3)]
+        ops.mixture_of_experts.mxfp4_fused_weights(x, routing, weights, *lists, 32, permuted, "silu", 2, 2)
+
+    with pytest.raises(RuntimeError, match=r"w12 is a float32 tensor.*; expected a uint8 tensor"):
+        call(w12.float(), s12)
+    with pytest.raises(RuntimeError, match=r"d_scale_w12 is .*; expected a uint8 tensor of shape .64, 2."):
+        call(w12, s12[:, :1])
+    with pytest.raises(RuntimeError, match="permuted_weights is False; expected True"):
+        call(w12, s12, permuted=False)
+
+
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_fp8_with_scales_of_each_token(native, per_channel):
+    fp8 = torch.float8_e4m3fn
+    x, routing, weights = inputs(torch.bfloat16)
+    scale = (x.float().abs().amax(-1, keepdim=True) + 1e-8) / 240
+    x = (x.float() / scale).to(fp8)
+    w12 = [torch.randn(2 * INNER, HIDDEN).to(fp8) for _ in range(EXPERTS)]
+    w3 = [torch.randn(HIDDEN, INNER).to(fp8) for _ in range(EXPERTS)]
+    s12, s3 = ([torch.rand(n if per_channel else 1) + 0.5 for _ in range(EXPERTS)] for n in (2 * INNER, HIDDEN))
+
+    def expert(i, row):
+        gate, up = ((w12[i].double() * s12[i].double().unsqueeze(-1)) @ row).chunk(2)
+        inner = torch.nn.functional.silu(gate) * up
+        own = (inner.abs().max() + 1e-8) / 240
+        return (w3[i].double() * s3[i].double().unsqueeze(-1)) @ ((inner / own).to(fp8).double() * own)
+
+    expected = mixture(x.double() * scale.double(), routing, weights, expert)
+
+    def work(x, r, w, w12, w3, scale, s12, s3):
+        return ops.mixture_of_experts(
+            hidden_states=x,
+            expert_routing_table=r,
+            router_weights=w,
+            w12=w12,
+            w3=w3,
+            d_scale_hidden_states=scale,
+            d_scale_w12=s12,
+            d_scale_w3=s3,
+            permuted_weights=True,
+            activation="silu",
+            experts_min=2,
+            experts_max=5,
+        )
+
+    y = native(work, x, routing, weights, w12, w3, scale, s12, s3)
+    assert y.dtype is torch.bfloat16
+    error = (y.double() - expected).abs().max() / expected.abs().max()
+    assert error < 0.01
