@@ -1,7 +1,8 @@
 """Casts to and from 8-bit floating point, matrix products and other operators on fp8 tensors.
 
-A cast multiplies by its scale in float32, clamps to the largest finite number of the device's format, and rounds once,
-to the nearest even number or stochastically. Products are computed in float32 from the exact values of their operands.
+A cast multiplies by its scale in the input's dtype, clamps to the largest finite number of the device's format, and
+rounds to the nearest even number or stochastically. Products are computed in float32 from the exact values of their
+operands; a result in bfloat16 is rounded before its scales, which are one number of bfloat16, are applied.
 """
 
 from __future__ import annotations
@@ -92,6 +93,15 @@ def scaled(x: Tensor, scale: Scale, shape: Sequence[int] | None, name: str) -> T
     return x * factor.to(x.dtype)
 
 
+def rounded(scale: Scale, like: Tensor) -> Scale:
+    """`scale` at the nearest number of bfloat16."""
+    if scale is None or (isinstance(scale, float | int) and scale == 1.0):
+        return scale
+    if isinstance(scale, float | int):
+        return torch.full((), scale, dtype=torch.bfloat16, device=like.device)
+    return as_tensor(scale, like).to(torch.bfloat16)
+
+
 def as_tensor(scale: Tensor | Sequence[float], like: Tensor) -> Tensor:
     """`scale` as a tensor on the device of `like`; a list becomes one dimension."""
     if isinstance(scale, Tensor):
@@ -136,7 +146,8 @@ def cast_to_fp8_v2(
 ) -> tuple[Tensor, Tensor]:
     """fp8(input * scale), and max |input|.
 
-    `input`: floating point, any shape. `scale`: a number, or what broadcasts to the input. `dtype`: float8_e5m2 (the
+    `input`: floating point, any shape. `scale`: a number, or what broadcasts to the input; with an input in bfloat16 both
+    it and the product are rounded to bfloat16 first, as on a Gaudi. `dtype`: float8_e5m2 (the
     default) or float8_e4m3fn. The second result is a 0-dim float32 tensor, empty unless `is_amax`. Raises RuntimeError
     for other dtypes, and for an fp8 input with another `dtype` or with `is_amax`. Source: the operator's schema.
     """
@@ -148,7 +159,12 @@ def cast_to_fp8_v2(
             raise RuntimeError("CastToFp8V2 must have no amax for float8.")
         check(input.dtype is dtype, "cast_to_fp8_v2", "dtype", dtype, f"{input.dtype}, as the input")
     amax = absolute_maximum(input) if is_amax else no_amax(input)
-    return quantize(scaled(input, scale, scale_shape, "cast_to_fp8_v2"), dtype, stochastic_rounding), amax
+    if input.dtype is torch.bfloat16:
+        scale = rounded(scale, input)
+    value = scaled(input, scale, scale_shape, "cast_to_fp8_v2")
+    if input.dtype is torch.bfloat16:
+        value = value.to(torch.bfloat16).float()
+    return quantize(value, dtype, stochastic_rounding), amax
 
 
 @operator(
@@ -234,7 +250,8 @@ def fp8_gemm_v2(
 
     A: [..., M, K], B: [..., K, N] or what broadcasts to it, both with two dimensions at least; scales: a number, one
     for each row of the result (A's M) or each column (B's N), or what broadcasts to the result. It is computed in
-    float32 and rounded once. Raises RuntimeError for shapes that do not fit. Source: the operator's schema.
+    float32 and rounded once; with `out_dtype` bfloat16 the product, and that of the scales, are rounded to it before
+    they are multiplied, as on a Gaudi. Raises RuntimeError for shapes that do not fit. Source: the operator's schema.
     """
     name = "fp8_gemm_v2"
     for argument, tensor in (("A", A), ("B", B)):
@@ -245,8 +262,14 @@ def fp8_gemm_v2(
     right = B.transpose(-1, -2) if trans_B else B
     check(left.shape[-1] == right.shape[-2], name, "B", B, f"{left.shape[-1]} rows (after trans_B), A's columns")
     out = torch.matmul(widened(left), widened(right).to(widened(left).dtype))
-    out = _rescaled(out, A_scale_inv, None, True, name, "A_scale_inv")
-    out = _rescaled(out, B_scale_inv, B_scale_shape, False, name, "B_scale_inv")
+    factor = _result_scale(out, A_scale_inv, None, True, name, "A_scale_inv")
+    columns = _result_scale(out, B_scale_inv, B_scale_shape, False, name, "B_scale_inv")
+    if columns is not None:
+        factor = columns if factor is None else factor * columns
+    if factor is not None and out_dtype is torch.bfloat16:
+        out = scaled(out.to(out_dtype), rounded(factor, out), None, name)
+    elif factor is not None:
+        out = out * factor
     if bias is not None:
         check(_broadcasts(bias.shape, out.shape), name, "bias", bias, f"what broadcasts to {list(out.shape)}")
         out = out + bias
@@ -258,26 +281,25 @@ def fp8_gemm_v2(
     return quantize(out, out_dtype) if is_fp8(out_dtype) else out.to(out_dtype)
 
 
-def _rescaled(out: Tensor, scale: Scale, shape: Sequence[int] | None, rows: bool, name: str, argument: str) -> Tensor:
-    """The product times an operand's scale, which hardware applies to the result: by row for A's, by column for B's."""
-    if scale is None:
-        return out
-    if isinstance(scale, float | int):
-        return out if scale == 1.0 else out * scale
+def _result_scale(
+    out: Tensor, scale: Scale, shape: Sequence[int] | None, rows: bool, name: str, argument: str
+) -> Tensor | float | None:
+    """An operand's scale as a factor of the result, to which hardware applies it: by row for A's, by column for B's."""
+    if scale is None or isinstance(scale, float | int):
+        return None if scale == 1.0 else scale
     factor = as_tensor(scale, out).to(out.dtype)
     if shape is not None:
         factor = factor.reshape(list(shape))
     length = out.shape[-2] if rows else out.shape[-1]
     if factor.numel() == 1:
-        factor = factor.reshape(())
-    elif factor.numel() == length:
-        factor = factor.reshape((length, 1) if rows else (1, length))
-    else:
-        check(
-            _broadcasts(factor.shape, out.shape), name, argument, factor,
-            f"1 number, {length}, or a shape that broadcasts to {list(out.shape)}",
-        )  # fmt: skip
-    return out * factor
+        return factor.reshape(())
+    if factor.numel() == length:
+        return factor.reshape((length, 1) if rows else (1, length))
+    check(
+        _broadcasts(factor.shape, out.shape), name, argument, factor,
+        f"1 number, {length}, or a shape that broadcasts to {list(out.shape)}",
+    )  # fmt: skip
+    return factor
 
 
 @operator(

@@ -66,6 +66,28 @@ def test_scales_of_channels(native, scale):
     assert torch.equal(back, rows)
 
 
+@pytest.mark.parametrize("as_number", [False, True])
+def test_a_cast_of_bfloat16_multiplies_in_bfloat16(everywhere, as_number):
+    x, scale = torch.randn(64, 64).to(torch.bfloat16), 1 / 0.0222
+    expected = (x * torch.tensor(scale, dtype=torch.bfloat16)).to(E4M3)
+    wide = (x.float() * scale).to(E4M3)
+    given = scale if as_number else torch.tensor(scale, device="hpu")
+    y = everywhere(lambda x: ops.cast_to_fp8_v2(x, given, False, False, E4M3)[0], x)
+    assert torch.equal(y.float(), expected.float()) and not torch.equal(y.float(), wide.float())
+
+
+def test_a_product_in_bfloat16_is_rounded_before_its_scales(native):
+    a, b = torch.randn(16, 32).to(E4M3), torch.randn(8, 32).to(E4M3)
+    rows, columns = torch.rand(1) + 0.5, torch.rand(8) + 0.5
+    product = a.double() @ b.double().t()
+    expected = product.to(torch.bfloat16) * (rows * columns).to(torch.bfloat16)
+    y = native(
+        lambda a, b, rows, columns: ops.fp8_gemm_v2(a, False, b, True, None, torch.bfloat16, rows, columns),
+        a, b, rows, columns,
+    )  # fmt: skip
+    assert torch.equal(y, expected) and not torch.equal(y, (product * rows * columns).to(torch.bfloat16))
+
+
 def test_stochastic_rounding_is_right_in_the_mean(native):
     for value in (1.04, 0.3, -5.1, 2.0**-8 * 1.3, 100.3):
         for dtype in (E4M3, E5M2):
