@@ -146,10 +146,10 @@ def cast_to_fp8_v2(
 ) -> tuple[Tensor, Tensor]:
     """fp8(input * scale), and max |input|.
 
-    `input`: floating point, any shape. `scale`: a number, or what broadcasts to the input; with an input in bfloat16 both
-    it and the product are rounded to bfloat16 first, as on a Gaudi. `dtype`: float8_e5m2 (the
-    default) or float8_e4m3fn. The second result is a 0-dim float32 tensor, empty unless `is_amax`. Raises RuntimeError
-    for other dtypes, and for an fp8 input with another `dtype` or with `is_amax`. Source: the operator's schema.
+    `input`: floating point, any shape. `scale`: a number, or what broadcasts to the input; with an input in bfloat16 it
+    and the product are rounded to bfloat16 first, as on a Gaudi. `dtype`: float8_e5m2 (the default) or float8_e4m3fn.
+    The second result is a 0-dim float32 tensor, empty unless `is_amax`. Raises RuntimeError for other dtypes, and for
+    an fp8 input with another `dtype` or with `is_amax`. Source: the operator's schema.
     """
     dtype = dtype or (input.dtype if is_fp8(input.dtype) else E5M2)
     check(is_fp8(dtype), "cast_to_fp8_v2", "dtype", dtype, "torch.float8_e5m2 or torch.float8_e4m3fn")

@@ -67,7 +67,7 @@ def _checked(name: str, x: Tensor, mode: int) -> None:
 def rotary_pos_embedding(
     input: Tensor, sin: Tensor, cos: Tensor, position_ids: Tensor | None, offset: int, mode: int
 ) -> Tensor:
-    """input * cos + rotate(input) * sin, in float32, in the input's dtype.
+    """input * cos + rotate(input) * sin, each step in the input's dtype, as models write it.
 
     input: [..., S, D]; sin, cos: [positions, D], also with dimensions of 1 before, or what broadcasts to the input;
     position_ids: [batch, S] or None, then positions start at `offset`. Raises RuntimeError for shapes that do not fit.
@@ -75,10 +75,9 @@ def rotary_pos_embedding(
     """
     name = "rotary_pos_embedding"
     _checked(name, input, mode)
-    x = input.float()
     cosine = angles(name, input, cos, position_ids, offset, mode)
     sine = angles(name, input, sin, position_ids, offset, mode)
-    return (x * cosine + rotate(x, mode) * sine).to(input.dtype)
+    return input * cosine.to(input.dtype) + rotate(input, mode) * sine.to(input.dtype)
 
 
 @operator(
