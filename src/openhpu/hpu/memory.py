@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import warnings
 
-from openhpu import _C
+import torch
+
+from openhpu import _C, settings
 from openhpu.hpu import _lifecycle
 from openhpu.hpu._utils import DeviceArgument, _get_device_index
 from openhpu.hpu.memory_history import _dump_snapshot as _dump_snapshot
 from openhpu.hpu.memory_history import _record_memory_history as _record_memory_history
 from openhpu.hpu.memory_history import _snapshot as _snapshot
+from openhpu.settings.machine import device_memory
 from openhpu.smi import publisher
 
 _TITLES = {
@@ -83,9 +86,23 @@ def max_memory_cached(device: DeviceArgument = None) -> int:
 
 
 def mem_get_info(device: DeviceArgument = None) -> tuple[int, int]:
-    """Free and total bytes."""
+    """Free and total bytes.
+
+    Where OPENHPU_MEMORY_GB is unset, all ranks of a job share the machine's memory: then free is at most a rank's share
+    of what the machine has now.
+    """
     stats = memory_stats(device)
-    return stats["Limit"] - stats["InUse"], stats["Limit"]
+    free, ranks = stats["Limit"] - stats["InUse"], _ranks_of_this_machine()
+    if ranks > 1 and not settings.get("OPENHPU_MEMORY_GB"):
+        free = min(free, device_memory() // ranks)
+    return free, stats["Limit"]
+
+
+def _ranks_of_this_machine() -> int:
+    """Processes of this job on this machine: what a launcher says, or else all of the default group."""
+    if settings.is_set("LOCAL_WORLD_SIZE") or not torch.distributed.is_initialized():
+        return int(settings.get("LOCAL_WORLD_SIZE"))
+    return torch.distributed.get_world_size()
 
 
 def reset_peak_memory_stats(device: DeviceArgument = None) -> None:

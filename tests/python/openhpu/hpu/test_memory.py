@@ -29,6 +29,21 @@ def test_reserved_is_the_capacity(hpu):
     assert free == total - hpu.memory_allocated()
 
 
+@pytest.mark.parametrize("chosen", ["0", "0.5"])
+def test_ranks_of_one_machine_share_what_is_free(script, chosen):
+    code = """
+        import torch, habana_frameworks.torch
+        from openhpu.settings.machine import device_memory
+        print(*torch.hpu.mem_get_info(), device_memory())
+    """
+    ran = script(code, LOCAL_RANK="0", LOCAL_WORLD_SIZE="4", OPENHPU_MEMORY_GB=chosen)
+    free, total, machine = map(int, ran.out.split())
+    if chosen == "0":
+        assert free < total / 3 and free < machine / 3
+    else:
+        assert free == total == 1 << 29
+
+
 def test_old_names_warn(hpu):
     with pytest.warns(FutureWarning, match="memory_reserved"):
         assert hpu.memory_cached() == hpu.memory_reserved()
