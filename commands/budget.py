@@ -9,8 +9,8 @@
 `BUDGET=minutes` in the environment changes the budget. It is printed at the start. At its end, at Ctrl-C and at SIGTERM
 the main thread gets a `Stopped`; all children (commands/child.py) are stopped, a summary says what was done and what
 was not, and the command exits with 124, 130 or 143, within five seconds. Where the main thread does not come back in
-time, another thread does that in its place. A line each 30 s says what is being done. One command runs once at a time in a
-checkout.
+time, another thread does that in its place. A line each 30 s says what is being done. One command runs once at a time
+in a checkout.
 """
 
 from __future__ import annotations
@@ -66,6 +66,19 @@ def minutes(name: str, default: float) -> float:
 def _refuse(text: str) -> NoReturn:
     print(text, file=sys.stderr, flush=True)
     raise SystemExit(BAD)
+
+
+def end_with(main: Callable[[], int]) -> NoReturn:
+    """End this process as `main` says; at once where it was stopped: with PyTorch, Python takes seconds to end."""
+    try:
+        code = main()
+    except SystemExit as ended:
+        if isinstance(ended.__cause__, Stopped):
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(ended.__cause__.code)
+        raise
+    sys.exit(code)
 
 
 class Budget:

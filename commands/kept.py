@@ -38,6 +38,38 @@ def fingerprint(paths: Iterable[Path], **values: object) -> str:
     return found.hexdigest()[:32]
 
 
+def append(path: Path, line: bytes) -> None:
+    """Add a line to a file, on the disk before this returns. OSError if that fails; the file is then as it was."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+b", buffering=0) as file:
+        size = file.seek(0, os.SEEK_END)
+        if size:
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":
+                line = b"\n" + line  # the line before was cut off
+        try:
+            if file.write(line) != len(line):
+                raise OSError("the disk is full")
+            os.fsync(file.fileno())
+        except OSError:
+            os.truncate(file.fileno(), size)
+            raise
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Write a file at once: where that fails (OSError), what was there stays."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f"{path.name}.new")
+    try:
+        with new.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)
+
+
 class Kept:
     """What a command did by now, by key. Those of another fingerprint are dropped.
 
@@ -58,20 +90,8 @@ class Kept:
 
     def add(self, key: str, result: Any) -> None:
         """Keep a result, JSON, on the disk before this returns. KeptError if the disk is full or cannot be written."""
-        text = self._text(key, result)
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("ab", buffering=0) as file:
-                size = os.fstat(file.fileno()).st_size
-                if size and not self._ends_a_line():
-                    text = b"\n" + text  # the line before was cut off
-                try:
-                    if file.write(text) != len(text):
-                        raise OSError("the disk is full")
-                    os.fsync(file.fileno())
-                except OSError:
-                    os.truncate(file.fileno(), size)
-                    raise
+            append(self.path, self._text(key, result))
         except OSError as error:
             raise KeptError(
                 f"the result of {key!r} cannot be kept in {self.path}: {error.strerror or error}. The "
@@ -99,19 +119,5 @@ class Kept:
                         found.append(value)
         return found
 
-    def _ends_a_line(self) -> bool:
-        with self.path.open("rb") as file:
-            file.seek(-1, os.SEEK_END)
-            return file.read(1) == b"\n"
-
     def _write_all(self) -> None:
-        """In place of the file, at once."""
-        new = self.path.with_suffix(".new")
-        try:
-            with new.open("wb") as file:
-                file.writelines(self._text(key, result) for key, result in self.results.items())
-                file.flush()
-                os.fsync(file.fileno())
-            new.replace(self.path)
-        finally:
-            new.unlink(missing_ok=True)
+        replace(self.path, b"".join(self._text(key, result) for key, result in self.results.items()))
