@@ -1,73 +1,57 @@
-"""The command line of the benchmarks."""
+"""The command line of the benchmarks.
+
+Each runs in a process of its own, with a limit. What is done is kept in build/kept: a run that was ended goes on from
+there when it is asked for again, by parts of a benchmark; a run that came to its end begins anew.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from benchmarks import compile as compiling
-from benchmarks import (
-    deepspeed,
-    deterministic,
-    distributed,
-    event_cost,
-    graphs,
-    images,
-    import_time,
-    insight_cost,
-    lazy,
-    lightning,
-    machines,
-    memory,
-    operators,
-    parameters,
-    profiler,
-    quotable,
-    quoted,
-    recording,
-    report,
-    timing,
-    training,
-)
-from benchmarks.report import Table
+from benchmarks import parts
+from commands import ROOT, child
+from commands.budget import OVER, Budget, end_with
+from commands.kept import Kept, fingerprint
 
-# Name to (what measures it, rounds).
-BENCHMARKS: dict[str, tuple[Callable[[int], list[Table]], int]] = {
-    "dispatch": (operators.dispatch, 25),
-    "large": (operators.large, 15),
-    "linear100": (training.linear100, 25),
-    "steps": (training.steps, 20),
-    "recording": (recording.recording, 15),
-    "lazy": (lazy.lazy, 15),
-    "compile": (compiling.compiled, 15),
-    "deterministic": (deterministic.deterministic, 15),
-    "graphs": (graphs.graphs, 15),
-    "graphs1": (graphs.one_thread, 15),
-    "machines": (machines.machines, 10),
-    "distributed": (distributed.distributed, 11),
-    "lightning": (lightning.lightning, 10),
-    "deepspeed": (deepspeed.deepspeed, 9),
-    "deepspeed-large": (deepspeed.deepspeed_large, 5),
-    "memory": (memory.memory, 15),
-    "parameters": (parameters.parameters, 15),
-    "events": (event_cost.event_cost, 25),
-    "insight": (insight_cost.insight_cost, 25),
-    "profiler": (profiler.profiler, 15),
-    "images": (images.images, 3),
-    "import": (import_time.import_time, 10),
+MINUTES, EACH_MINUTES = 75.0, 6.0  # of a run, of one benchmark
+
+# Name to (the module and its function, rounds).
+BENCHMARKS: dict[str, tuple[str, int]] = {
+    "dispatch": ("operators:dispatch", 25),
+    "large": ("operators:large", 15),
+    "linear100": ("training:linear100", 25),
+    "steps": ("training:steps", 20),
+    "recording": ("recording:recording", 15),
+    "lazy": ("lazy:lazy", 15),
+    "compile": ("compile:compiled", 15),
+    "deterministic": ("deterministic:deterministic", 15),
+    "graphs": ("graphs:graphs", 15),
+    "graphs1": ("graphs:one_thread", 15),
+    "machines": ("machines:machines", 10),
+    "distributed": ("distributed:distributed", 11),
+    "lightning": ("lightning:lightning", 10),
+    "deepspeed": ("deepspeed:deepspeed", 9),
+    "deepspeed-large": ("deepspeed:deepspeed_large", 5),
+    "memory": ("memory:memory", 15),
+    "parameters": ("parameters:parameters", 15),
+    "events": ("event_cost:event_cost", 25),
+    "insight": ("insight_cost:insight_cost", 25),
+    "profiler": ("profiler:profiler", 15),
+    "images": ("images:images", 3),
+    "import": ("import_time:import_time", 10),
 }
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run benchmarks and print their tables; the exit status."""
+def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Times of hpu beside the CPU device's.")
     parser.add_argument("names", nargs="*", metavar="name", help=f"some of {', '.join(BENCHMARKS)}; all if none")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there too")
-    parser.add_argument("--results", action="store_true", help=f"put what was measured into {report.RESULTS.name}")
+    parser.add_argument("--results", action="store_true", help="put what was measured into RESULTS.md")
     parser.add_argument("--readme", action="store_true", help="only write README's table of speed from the results")
     parser.add_argument("--quick", action="store_true", help="few rounds: to see that it runs, not to quote")
     parser.add_argument("--seed", type=int, metavar="N", help="machines: the number that draws its fourth model")
@@ -76,33 +60,95 @@ def main(argv: Sequence[str] | None = None) -> int:
     unknown = [name for name in args.names if name not in BENCHMARKS]
     if unknown:
         parser.error(f"unknown benchmark {unknown[0]!r}; one of {', '.join(BENCHMARKS)}")
-    if args.readme:
-        quoted.write()
-        return 0
     if args.results and args.quick:
         parser.error("--results is not for --quick")
-    if args.results and (reason := quotable.why_not()):
-        parser.error(f"--results: {reason}")
-
-    described = report.machine()
-    calm = not args.stock_malloc and timing.calm_malloc()
-    described["malloc"] = "keeps freed memory" if calm else "as the system has it"
-    print("\n".join(f"{name}: {value}" for name, value in described.items()), flush=True)
-    tables: dict[str, list[Table]] = {}
-    for name in args.names or BENCHMARKS:
-        measure, rounds = BENCHMARKS[name]
-        if name == "machines":
-            measure = partial(machines.machines, seed=args.seed)
-        tables[name] = measure(3 if args.quick else rounds)
-        for table in tables[name]:
-            print(f"\n{name}: {table.title}\n{table.as_text()}", flush=True)
-    if args.json:
-        results = {name: [table.as_data() for table in own] for name, own in tables.items()}
-        args.json.write_text(json.dumps({"machine": described, "benchmarks": results}, indent=2) + "\n")
     if args.results:
-        report.write_results(described, tables, BENCHMARKS)
-    return 0
+        from benchmarks import quotable
+
+        if reason := quotable.why_not():
+            parser.error(f"--results: {reason}")
+    return args
+
+
+class Run:
+    """The benchmarks of a run, one after another."""
+
+    def __init__(self, args: argparse.Namespace, budget: Budget) -> None:
+        self.args, self.budget = args, budget
+        self.names = list(dict.fromkeys(args.names or BENCHMARKS))
+        self.options = {"quick": args.quick, "seed": args.seed, "stock_malloc": args.stock_malloc}
+        code = [ROOT / name for name in ("benchmarks", "commands", "examples", "src")]
+        self.fingerprint = fingerprint([path for path in code if path.exists()], **self.options)
+        self.found: dict[str, tuple[dict[str, str], list[Any]]] = {}
+        self.failed: dict[str, child.Ended] = {}
+
+    def kept(self, name: str) -> Kept:
+        return Kept(self.file(name), self.fingerprint)
+
+    def file(self, name: str) -> str:
+        return f"benchmark-{name}{'-quick' * self.args.quick}"
+
+    def one(self, name: str, seconds: float) -> None:
+        """Measure one, unless an earlier run has, and print its tables."""
+        doing = "it starts"
+
+        def heard(line: str) -> None:
+            nonlocal doing
+            if line.startswith(parts.MARK):
+                doing = line.removeprefix(parts.MARK)
+                self.budget.progress(name, doing)
+            self.budget.say(line)
+
+        if parts.WHOLE not in self.kept(name).results:
+            asked = {**self.options, "kept": self.file(name), "fingerprint": self.fingerprint}
+            command = [sys.executable, "-m", "benchmarks.measure", name, json.dumps(asked)]
+            with self.budget.doing(name, doing):
+                ended = child.run(command, seconds=self.budget.seconds(seconds), cwd=ROOT, on_line=heard)
+            if ended.code:
+                self.failed[name] = ended
+                self.budget.done(name, f"{ended.how}: {doing}")
+                self.budget.say(f"{name}: {ended.how}: {doing}")
+                return
+        self.found[name] = described, tables = parts.read(self.kept(name).results[parts.WHOLE])
+        self.budget.done(name)
+        self.budget.say("", "; ".join(f"{key}: {value}" for key, value in described.items()))
+        for table in tables:
+            self.budget.say(f"\n{name}: {table.title}\n{table.as_text()}")
+        if self.args.results:
+            from benchmarks import report
+
+            report.write_results(described, {name: tables}, BENCHMARKS)
+
+    def all(self) -> int:
+        """Measure all; the exit status."""
+        self.budget.planned(self.names)
+        for name in self.names:
+            self.one(name, 60 * EACH_MINUTES if len(self.names) > 1 else 60 * self.budget.minutes + 60)
+        if self.args.json:
+            results = {name: [table.as_data() for table in tables] for name, (_, tables) in self.found.items()}
+            machine = next((described for described, _ in self.found.values()), {})
+            self.args.json.write_text(json.dumps({"machine": machine, "benchmarks": results}, indent=2) + "\n")
+        if not self.failed:
+            for name in self.names:
+                self.kept(name).forget()
+            return 0
+        for name, ended in self.failed.items():
+            print(f"{name}: {ended.how}; run again, it goes on with the part that was not done", file=sys.stderr)
+        return OVER if any(ended.timed_out for ended in self.failed.values()) else 1
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run benchmarks and print their tables; the exit status."""
+    args = arguments(argv)
+    if args.readme:
+        from benchmarks import quoted
+
+        quoted.write()
+        return 0
+    minutes = min(MINUTES, EACH_MINUTES * len(args.names)) if args.names else MINUTES
+    with Budget("make bench", minutes) as budget:
+        return Run(args, budget).all()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end_with(main)

@@ -16,7 +16,7 @@ import torch
 import openhpu
 from benchmarks import models, timing
 from benchmarks.timing import Peer, Turn
-from examples.peer import Answering
+from commands.answering import Answering, serve
 
 
 class Child(Answering):
@@ -39,65 +39,62 @@ class Child(Answering):
             "optimizer": optimizer,
             "calm": timing.is_calm(),
         }
-        super().__init__("benchmarks.alone", [json.dumps(asked)], lazy)
+        super().__init__("benchmarks.alone", [json.dumps(asked)], {"PT_HPU_LAZY_MODE": str(int(lazy))})
 
     def turn(self, calls: int) -> Turn:
         """Let it make `calls` steps."""
-        host, done, faults = self.answer_to(str(calls))
+        host, done, faults = self.answer_to("turn", calls)
         return host, done, faults
 
     def losses(self, steps: int) -> list[float]:
         """Let it make `steps` steps and wait until what recurs is compiled; the losses."""
-        return [float(loss) for loss in self.answer_to(f"losses {steps}")]
+        return [float(loss) for loss in self.answer_to("losses", steps)]
 
     def counters(self, steps: int) -> dict[str, int]:
         """The device's counters over `steps` steps."""
-        return dict(self.answer_to(f"counters {steps}"))
+        return dict(self.answer_to("counters", steps))
 
     def peer(self, name: str) -> Peer:
         """It, as a peer."""
         return Peer(name, turn=self.turn)
 
 
-def _answer(question: str, peer: Peer) -> Any:
-    assert peer.call is not None
-    kind, _, number = question.strip().rpartition(" ")
-    if not kind:
-        return peer.take_turn(int(number))
-    if kind == "losses":
-        losses = [peer.call().item() for _ in range(int(number))]
-        if peer.on_hpu:
+class _Training:
+    """The training that `asked` describes, in its process."""
+
+    def __init__(self, asked: dict[str, Any]):
+        if asked["calm"]:
+            timing.calm_malloc()
+        if asked["threads"]:
+            torch.set_num_threads(asked["threads"])
+        workload = next(w for w in models.WORKLOADS if w.title == asked["title"])
+        training = workload.training(asked["device"], **asked["optimizer"])
+        on_hpu = asked["device"] == "hpu"
+        if asked["compiled"] in ("model", "both"):
+            # Not `model.compile()`, which compiles no forward of torch.nn's own, such as Sequential's.
+            backend = "hpu_backend" if on_hpu else "inductor"
+            training.model = torch.compile(training.model, backend=backend)  # type: ignore[assignment]
+        if asked["compiled"] == "both":
+            training.optimizer.step = torch.compile(training.optimizer.step)  # type: ignore[method-assign,assignment]
+        self._step = openhpu.compile_step(training.step) if asked["compiled"] == "step" else training.step
+        self._peer = Peer("alone", self._step, on_hpu=on_hpu)
+
+    def turn(self, calls: int) -> Turn:
+        return self._peer.take_turn(calls)
+
+    def losses(self, steps: int) -> list[float]:
+        losses = [self._step().item() for _ in range(steps)]
+        if self._peer.on_hpu:
             openhpu.wait_for_recipes()
         return losses
-    openhpu.reset_counters()
-    for _ in range(int(number)):
-        peer.call()
-    peer.wait()
-    return openhpu.counters()
 
-
-def main(arguments: str) -> None:
-    """Serve questions, a line each, until the input ends."""
-    asked = json.loads(arguments)
-    if asked["calm"]:
-        timing.calm_malloc()
-    if asked["threads"]:
-        torch.set_num_threads(asked["threads"])
-    workload = next(w for w in models.WORKLOADS if w.title == asked["title"])
-    training = workload.training(asked["device"], **asked["optimizer"])
-    on_hpu = asked["device"] == "hpu"
-    if asked["compiled"] in ("model", "both"):
-        # Not `model.compile()`, which compiles no forward of torch.nn's own, such as Sequential's.
-        backend = "hpu_backend" if on_hpu else "inductor"
-        training.model = torch.compile(training.model, backend=backend)  # type: ignore[assignment]
-    if asked["compiled"] == "both":
-        training.optimizer.step = torch.compile(training.optimizer.step)  # type: ignore[method-assign,assignment]
-    step = openhpu.compile_step(training.step) if asked["compiled"] == "step" else training.step
-    peer = Peer("alone", step, on_hpu=on_hpu)
-    answers, sys.stdout = sys.stdout, sys.stderr  # libraries print
-    for line in sys.stdin:
-        print(json.dumps(_answer(line, peer)), file=answers, flush=True)
+    def counters(self, steps: int) -> dict[str, int]:
+        openhpu.reset_counters()
+        for _ in range(steps):
+            self._step()
+        self._peer.wait()
+        return openhpu.counters()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    serve(lambda: _Training(json.loads(sys.argv[1])))

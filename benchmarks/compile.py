@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import copy
-import json
-import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,7 +13,9 @@ import torch
 import openhpu
 from benchmarks import models
 from benchmarks.alone import Child
+from benchmarks.children import probe
 from benchmarks.models import Workload
+from benchmarks.parts import part
 from benchmarks.report import Table
 from benchmarks.timing import ROUNDS_TO_QUOTE, Peer, Samples, Spread, in_turns
 from openhpu import hpu
@@ -136,14 +133,8 @@ def inference(workload: Workload, rounds: int, calls: int) -> Table:
 
 
 def _started(peer: str, work: str, folder: str) -> dict[str, float]:
-    command = [sys.executable, "-m", "benchmarks.compile_probe", peer, work]
     caches = {"PT_HPU_RECIPE_CACHE_CONFIG": f"{folder}/recipes", "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor"}
-    environment = {**os.environ, **caches, "OPENHPU_MODULE_LOCKS": "0"}
-    run = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parent.parent, env=environment)
-    if run.returncode:
-        raise RuntimeError(f"{' '.join(command)} failed:\n{run.stderr}")
-    found: dict[str, float] = json.loads(run.stdout.splitlines()[-1])
-    return found
+    return probe("benchmarks.compile_probe", peer, work, **caches)
 
 
 def starts(work: str, rounds: int) -> Table:
@@ -178,9 +169,12 @@ def compiled(rounds: int) -> list[Table]:
     Few rounds, to see that it runs, take the MLP alone and leave out two peers: their time is that of compilers.
     """
     quick = rounds < ROUNDS_TO_QUOTE
-    tables = [overhead(rounds), starts("MLP" if quick else "GPT", rounds)]
+    tables = [
+        part("overhead", overhead, rounds),
+        part("starts", starts, "MLP" if quick else "GPT", rounds),
+    ]
     for workload, calls in CASES[:1] if quick else CASES:
-        tables.append(training(workload, rounds, calls))
-        tables.append(inference(workload, rounds, calls))
+        tables.append(part(f"training step, {workload.title}", training, workload, rounds, calls))
+        tables.append(part(f"inference, {workload.title}", inference, workload, rounds, calls))
         torch._dynamo.reset()
     return tables

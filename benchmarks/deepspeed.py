@@ -6,14 +6,17 @@ Peers are asked in turns; those that wait do nothing. A peer's time is its slowe
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import itertools
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks.distributed import Kind, Peer, in_turns, row
+from benchmarks.parts import part
 from benchmarks.report import Table
 
 # Where the tests install it, beside this environment's packages.
@@ -35,10 +38,39 @@ def deepspeed_large(rounds: int) -> list[Table]:
     return _measured("GPT 8 layers, d 512 (25 M)", 2, rounds, _QUICK_CASES[-1:])
 
 
+class Case(NamedTuple):
+    """What was measured of a precision and a stage; times by peer."""
+
+    curves: list[list[float]]  # losses
+    prepared: bool
+    steps: list[list[float]]
+    counted: dict[str, int]
+    kept: dict[str, float]
+    checkpoints: list[list[float]]
+
+
+def _case(
+    peers: Callable[[], list[Peer]], model: str, precision: str, stage: int, number: int, rounds: int, quick: bool
+) -> Case:
+    # DeepSpeed compiles its Adam for the CPU first, which takes as long as all of the rest.
+    built = [not (quick and kind.device == "cpu") for kind in _KINDS]
+    curves = [
+        _mean(peer.ask("start", model, precision, stage, 8 if quick else 50, fused))
+        for peer, fused in zip(peers(), built, strict=True)
+    ]
+    prepared = peers()[-1].ask("prepare", 20 if quick else 60)[0]  # seconds at most, for its recipes
+    steps = in_turns(peers(), rounds, "train", number)
+    counted = peers()[-1].ask("counters", 4)[0]
+    kept = peers()[1].ask("memory")[0]
+    checkpoints = in_turns(peers(), max(1, rounds // 3), "checkpoint") if precision == "bf16" else []
+    for peer in peers():
+        peer.ask("end")
+    return Case(curves, prepared, steps, counted, kept, checkpoints)
+
+
 def _measured(model: str, number: int, rounds: int, quick_cases: Sequence[tuple[str, int]]) -> list[Table]:
     """`number`: of steps that are timed in one turn; `quick_cases`: precisions and stages that few rounds measure."""
     quick = rounds < _QUICK
-    wait_s = 20 if quick else 60  # at most, for a case's recipes
     columns = ["precision, stage", *(kind.title for kind in _KINDS)]
     steps = Table(f"{model}: two ranks, ms a step", [*columns, "eager / CPU", "lazy / CPU"])
     losses = Table(
@@ -57,39 +89,33 @@ def _measured(model: str, number: int, rounds: int, quick_cases: Sequence[tuple[
         steps.notes.append("The CPU's optimizer is PyTorch's, not DeepSpeed's.")
     paths = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(_FOLDER))))
     with contextlib.ExitStack() as stack:
-        peers = [
-            stack.enter_context(Peer(kind, "benchmarks.deepspeed_probe", PYTHONPATH=paths, DS_ACCELERATOR=kind.device))
-            for kind in _KINDS
-        ]
+        peers = functools.cache(
+            lambda: [
+                stack.enter_context(
+                    Peer(kind, "benchmarks.deepspeed_probe", PYTHONPATH=paths, DS_ACCELERATOR=kind.device)
+                )
+                for kind in _KINDS
+            ]
+        )
         for precision, stage in quick_cases if quick else itertools.product(_PRECISIONS, _STAGES):
             name = f"{precision}, {stage}"
-            # DeepSpeed compiles its Adam for the CPU first, which takes as long as all of the rest.
-            built = [not (quick and kind.device == "cpu") for kind in _KINDS]
-            curves = [
-                _mean(peer.ask("start", model, precision, stage, 8 if quick else 50, fused))
-                for peer, fused in zip(peers, built, strict=True)
-            ]
-            for kind, curve in zip(_KINDS[1:], curves[1:], strict=True):
-                apart = [(mine - cpu) / abs(cpu) for mine, cpu in zip(curve, curves[0], strict=True)]
+            case = part(name, _case, peers, model, precision, stage, number, rounds, quick)
+            for kind, curve in zip(_KINDS[1:], case.curves[1:], strict=True):
+                apart = [(mine - cpu) / abs(cpu) for mine, cpu in zip(curve, case.curves[0], strict=True)]
                 aims = "1e-2, 2e-3" if precision == "bf16" else "1e-4"
-                worst = max(abs(part) for part in apart)
+                worst = max(abs(difference) for difference in apart)
                 losses.add(name, kind.title, f"{worst:.1e}", f"{sum(apart) / len(apart):+.1e}", aims)
-            prepared = peers[-1].ask("prepare", wait_s)[0]
-            steps.add(name, *row(in_turns(peers, rounds, "train", number), 1e3))
-            counted = peers[-1].ask("counters", 4)[0]
+            steps.add(name, *row(case.steps, 1e3))
             steps.notes.append(
-                f"{name}: in lazy mode {counted['ops_in_recipes']} of {counted['ops_recorded']} operators of "
-                "four steps ran in recipes" + ("" if prepared else f" (not all were compiled after {wait_s} s)")
+                f"{name}: in lazy mode {case.counted['ops_in_recipes']} of {case.counted['ops_recorded']} operators of "
+                "four steps ran in recipes" + ("" if case.prepared else " (not all were compiled in time)")
             )
-            kept = peers[1].ask("memory")[0]
             cells: list[float] = []
             for key, formula in (("states", "formula"), ("with_gradients", "formula_with_gradients")):
-                cells += [kept[key] / 2**20, kept[formula] / 2**20, kept[key] / kept[formula]]
+                cells += [case.kept[key] / 2**20, case.kept[formula] / 2**20, case.kept[key] / case.kept[formula]]
             memory.add(name, *cells)
-            if precision == "bf16":
-                checkpoints.add(name, *row(in_turns(peers, max(1, rounds // 3), "checkpoint"), 1.0))
-            for peer in peers:
-                peer.ask("end")
+            if case.checkpoints:
+                checkpoints.add(name, *row(case.checkpoints, 1.0))
     return [steps, losses, memory, checkpoints]
 
 

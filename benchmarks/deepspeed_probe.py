@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import shutil
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -18,6 +16,7 @@ import torch.nn.functional as F
 
 import openhpu
 from benchmarks import models, timing
+from commands.answering import serve
 from examples.gpt_chars import GPT
 
 MODELS = {
@@ -30,13 +29,13 @@ BUCKET = 1_000_000
 class Rank:
     """A rank of DeepSpeed's accelerator that DS_ACCELERATOR names."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: str) -> None:
         torch.set_num_threads(1)
         self._deepspeed: Any = importlib.import_module("deepspeed")
         self._deepspeed.utils.logger.setLevel("ERROR")
         self._deepspeed.init_distributed()
         self._accelerator: Any = self._deepspeed.accelerator.get_accelerator()
-        shared = [tempfile.mkdtemp(prefix="openhpu-deepspeed-") if dist.get_rank() == 0 else ""]
+        shared = [folder]  # the first rank's, for all
         dist.broadcast_object_list(shared)
         self._folder = Path(shared[0])
 
@@ -161,14 +160,9 @@ class Rank:
 
 def main() -> None:
     """Serve until the input ends."""
-    answers, sys.stdout = sys.stdout, sys.stderr  # libraries print
     timing.calm_malloc()
-    rank = Rank()
-    for line in sys.stdin:
-        question, *arguments = json.loads(line)
-        answer: Any = getattr(rank, question)(*arguments)
-        print(json.dumps(answer), file=answers, flush=True)
-    shutil.rmtree(rank._folder, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="openhpu-deepspeed-") as folder:
+        serve(lambda: Rank(folder))
     os._exit(0)  # ranks end at different times
 
 

@@ -6,12 +6,10 @@ once. Each measurement has a process of its own.
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from typing import Any
 
+from benchmarks.children import probe
+from benchmarks.parts import part
 from benchmarks.report import Table
 from benchmarks.timing import ROUNDS_TO_QUOTE, Spread
 
@@ -22,11 +20,7 @@ LAZY = {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "background", "PT_HPU_RECIPE
 
 
 def _probe(what: str, on: bool, number: int, environment: dict[str, str]) -> dict[str, Any]:
-    command = [sys.executable, "-m", "benchmarks.deterministic_probe", what, str(int(on)), str(number)]
-    done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
-    return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]
+    return probe("benchmarks.deterministic_probe", what, str(int(on)), str(number), **environment)
 
 
 def _suite(rounds: int) -> Table:
@@ -74,4 +68,5 @@ def _training(rounds: int, steps: int) -> Table:
 def deterministic(rounds: int) -> list[Table]:
     """A suite of small graphs, and a training."""
     few = max(1, rounds // 5)
-    return [_suite(few), _training(few, _STEPS if rounds >= ROUNDS_TO_QUOTE else _STEPS // 4)]
+    steps = _STEPS if rounds >= ROUNDS_TO_QUOTE else _STEPS // 4
+    return [part("small graphs", _suite, few), part("training", _training, few, steps)]

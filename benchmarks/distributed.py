@@ -6,17 +6,18 @@ Peers are asked in turns; those that wait do nothing. A peer's time is its slowe
 from __future__ import annotations
 
 import contextlib
+import functools
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from benchmarks.children import TimedChild
+from benchmarks.parts import part
 from benchmarks.report import Table
 from benchmarks.timing import ROUNDS_TO_QUOTE, Spread
+from commands.answering import Answering
 
 _RANKS = 2
-_PATIENCE_S = 300.0
 _STEPS = {"mlp ddp": 40, "gpt ddp": 4, "gpt fsdp": 4}
 _MESSAGES = {1 << 10: 60, 1 << 22: 10}
 _GROWING = (2, 4, 8)
@@ -47,15 +48,13 @@ class Peer:
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             port = s.getsockname()[1]
-        shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
-        sizes = {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks)}
+        variables |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+        variables |= {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks)}
+        variables["PT_HPU_LAZY_MODE"] = str(int(kind.lazy))
         self._ranks = [
-            TimedChild(
-                module, [kind.device], lazy=kind.lazy,
-                environment={**shared, **sizes, **variables, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-            )
+            Answering(module, [kind.device], {**variables, "RANK": str(rank), "LOCAL_RANK": str(rank)})
             for rank in range(ranks)
-        ]  # fmt: skip
+        ]
 
     def __enter__(self) -> Self:
         self._stack = contextlib.ExitStack()
@@ -70,7 +69,7 @@ class Peer:
         """What each rank answers."""
         for rank in self._ranks:
             rank.ask(question, *arguments)
-        return [rank.answer(_PATIENCE_S) for rank in self._ranks]
+        return [rank.answer() for rank in self._ranks]
 
 
 def distributed(rounds: int) -> list[Table]:
@@ -83,25 +82,37 @@ def distributed(rounds: int) -> list[Table]:
     quick = rounds < ROUNDS_TO_QUOTE
     wait_s = 20 if quick else 60  # at most, for a training's recipes
     with contextlib.ExitStack() as stack:
-        peers = [stack.enter_context(Peer(kind)) for kind in _KINDS]
+        peers = functools.cache(lambda: [stack.enter_context(Peer(kind)) for kind in _KINDS])
         for kind, number in _STEPS.items():
-            if quick and kind not in _QUICK_STEPS:
-                continue
-            losses = [peer.ask("start", kind)[0] for peer in peers]
-            apart = max(abs(a - b) / abs(b) for other in losses[1:] for a, b in zip(other, losses[0], strict=True))
-            compiled = peers[-1].ask("prepare", kind, wait_s)[0]
-            found = in_turns(peers, rounds, "train", kind, number)
-            steps.add(kind, *row(found, 1e3))
-            counted = peers[-1].ask("counters", kind, 4)[0]
-            steps.notes.append(
-                f"{kind}: losses of 50 steps differ by at most {apart:.1e} of their value; in lazy mode "
-                f"{counted['ops_in_recipes']} of {counted['ops_recorded']} operators of four steps ran in recipes"
-                + ("" if compiled else f" (not all were compiled after {wait_s} s)")
-            )
+            if not quick or kind in _QUICK_STEPS:
+                found, note = part(kind, _steps, peers, kind, number, rounds, wait_s)
+                steps.add(kind, *row(found, 1e3))
+                steps.notes.append(note)
         for nbytes, number in _MESSAGES.items():
-            found = in_turns(peers, rounds, "reduce", nbytes, number)
-            messages.add(f"{nbytes >> 10} KiB", *row(found, 1e6))
+            name = f"{nbytes >> 10} KiB"
+            found = part(name, _reduced, peers, rounds, nbytes, number)
+            messages.add(name, *row(found, 1e6))
     return [steps, messages, _more_ranks(rounds)]
+
+
+def _reduced(peers: Callable[[], list[Peer]], rounds: int, nbytes: int, number: int) -> list[list[float]]:
+    return in_turns(peers(), rounds, "reduce", nbytes, number)
+
+
+def _steps(
+    peers: Callable[[], list[Peer]], kind: str, number: int, rounds: int, wait_s: int
+) -> tuple[list[list[float]], str]:
+    """Times of a kind of step, and a note on its losses and recipes."""
+    losses = [peer.ask("start", kind)[0] for peer in peers()]
+    apart = max(abs(a - b) / abs(b) for other in losses[1:] for a, b in zip(other, losses[0], strict=True))
+    compiled = peers()[-1].ask("prepare", kind, wait_s)[0]
+    found = in_turns(peers(), rounds, "train", kind, number)
+    counted = peers()[-1].ask("counters", kind, 4)[0]
+    return found, (
+        f"{kind}: losses of 50 steps differ by at most {apart:.1e} of their value; in lazy mode "
+        f"{counted['ops_in_recipes']} of {counted['ops_recorded']} operators of four steps ran in recipes"
+        + ("" if compiled else f" (not all were compiled after {wait_s} s)")
+    )
 
 
 def _more_ranks(rounds: int) -> Table:
@@ -111,11 +122,14 @@ def _more_ranks(rounds: int) -> Table:
         ["ranks", *(kind.title for kind in _KINDS), "eager / CPU", "lazy / CPU"],
     )
     for ranks in _GROWING if rounds >= ROUNDS_TO_QUOTE else _QUICK_GROWING:
-        with contextlib.ExitStack() as stack:
-            peers = [stack.enter_context(Peer(kind, ranks=ranks)) for kind in _KINDS]
-            found = in_turns(peers, rounds, "reduce", *_SMALL)
-        table.add(str(ranks), *row(found, 1e6))
+        table.add(str(ranks), *row(part(f"{ranks} ranks", _of_ranks, ranks, rounds), 1e6))
     return table
+
+
+def _of_ranks(ranks: int, rounds: int) -> list[list[float]]:
+    with contextlib.ExitStack() as stack:
+        peers = [stack.enter_context(Peer(kind, ranks=ranks)) for kind in _KINDS]
+        return in_turns(peers, rounds, "reduce", *_SMALL)
 
 
 def in_turns(peers: Sequence[Peer], rounds: int, question: str, *arguments: Any) -> list[list[float]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
@@ -15,6 +14,7 @@ from torch import nn
 
 import openhpu
 from benchmarks import models, timing
+from commands.answering import serve
 from openhpu import hpu
 
 WORKLOADS = {"mlp": models.MLP, "gpt": models.GPT_SMALL}
@@ -106,13 +106,8 @@ class Rank:
 
 def main() -> None:
     """Serve until the input ends."""
-    answers, sys.stdout = sys.stdout, sys.stderr  # libraries print
     timing.calm_malloc()
-    rank = Rank(sys.argv[1])
-    for line in sys.stdin:
-        question, *arguments = json.loads(line)
-        answer: Any = getattr(rank, question)(*arguments)
-        print(json.dumps(answer), file=answers, flush=True)
+    serve(lambda: Rank(sys.argv[1]))
     os._exit(0)  # ranks end at different times
 
 

@@ -1,63 +1,40 @@
 """graphs, and graphs1 with one thread: replays of captured graphs beside what else runs the same model on this CPU.
 
-Peers that are not installed (JAX, ONNX Runtime, OpenVINO: `pip install openhpu[benchmarks]`) are left out, with a note.
-They run the exported or translated model with its weights as constants; outputs are compared before times are taken.
+The device's replays run in this process, each peer on the CPU in one of its own. Peers that are not installed (JAX,
+ONNX Runtime, OpenVINO: `pip install openhpu[benchmarks]`) are left out, with a note. Outputs are compared before times
+are taken.
 """
 
 from __future__ import annotations
 
 import copy
-import importlib
-import os
+import json
+import tempfile
 from collections.abc import Callable
-from typing import Any, cast
+from contextlib import ExitStack
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 import openhpu
-from benchmarks import jax_models, models, report
+from benchmarks import inference_probe, models, timing
+from benchmarks.alone import Child
 from benchmarks.models import Workload
+from benchmarks.parts import part
 from benchmarks.report import Table
 from benchmarks.timing import ROUNDS_TO_QUOTE, Peer, Spread, in_turns
+from commands.answering import Answering
 from openhpu import hpu
 
-Model = tuple[str, nn.Module, Tensor, int, str]
 
-
-class Chain(nn.Module):
-    """Eight elementwise operators."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = (x * 1.5 + 0.25).tanh()
-        return (y * y + x).relu().sub(0.5).sigmoid()
-
-
-def _check_close(first: Any, second: Any, what: str) -> None:
+def _check_close(first: Tensor, second: Tensor, what: str) -> None:
     """Outputs agree but for the order of additions, which twelve layers or four steps carry on."""
-
-    def on_cpu(value: Any) -> list[Tensor]:
-        return [t.detach().cpu() for t in (value if isinstance(value, list) else [value])]
-
     torch.testing.assert_close(
-        on_cpu(first), on_cpu(second), rtol=1e-3, atol=1e-4, msg=lambda text: f"{what}: peers differ\n{text}"
-    )
-
-
-def _mlp12() -> nn.Module:
-    layers = [nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.LayerNorm(64)) for _ in range(12)]
-    return nn.Sequential(*layers)
-
-
-def _cases() -> list[Model]:
-    torch.manual_seed(0)
-    encoder = nn.TransformerEncoderLayer(256, 4, 1024, dropout=0.0, batch_first=True)
-    return [
-        ("MLP12: 12 x (linear, gelu, layer norm), 8 x 64", _mlp12().eval(), torch.randn(8, 64), 200, ">= 10 x CPU"),
-        ("8 elementwise operators, 1 M floats", Chain().eval(), torch.randn(1 << 20), 20, ">= 2.5 x CPU"),
-        ("Transformer encoder layer 256/4/1024, 2 x 64", encoder.eval(), torch.randn(2, 64, 256), 20, ">= 1.3 x CPU"),
-    ]
+        first.detach().cpu(), second.detach().cpu(), rtol=1e-3, atol=1e-4,
+        msg=lambda text: f"{what}: peers differ\n{text}",
+    )  # fmt: skip
 
 
 def _captured(call: Callable[[], Any]) -> tuple[hpu.HPUGraph, Any]:
@@ -93,68 +70,35 @@ def overhead(rounds: int) -> Table:
     return table
 
 
-def _onnx(model: nn.Module, x: Tensor) -> bytes:
-    program = torch.onnx.export(model, (x,), dynamo=True, input_names=["x"], output_names=["y"], verbose=False)
-    return cast(bytes, cast(Any, program).model_proto.SerializeToString())
+def _peer(stack: ExitStack, number: int, name: str, expected: Tensor) -> Peer | str:
+    """A peer in a process of its own, whose output is `expected`; or why it is left out."""
+    asked = {"case": number, "peer": name, "threads": torch.get_num_threads(), "calm": timing.is_calm()}
+    child = stack.enter_context(Answering("benchmarks.inference_probe", [json.dumps(asked)]))
+    with tempfile.NamedTemporaryFile() as file:
+        if lacking := child.answer_to("start", file.name):
+            return f"{name} left out: {lacking}."
+        _check_close(torch.load(file.name), expected, f"{inference_probe.cases()[number].title}, {name}")
+    return Peer(name, turn=lambda calls: tuple(child.answer_to("turn", calls)))
 
 
-def _onnx_runtime(model: nn.Module, x: Tensor) -> Callable[[], Any]:
-    ort = importlib.import_module("onnxruntime")
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = torch.get_num_threads()
-    session = ort.InferenceSession(_onnx(model, x), options, providers=["CPUExecutionProvider"])
-    given = {"x": x.numpy()}
-    return lambda: torch.from_numpy(session.run(None, given)[0])
-
-
-def _openvino(model: nn.Module, x: Tensor) -> Callable[[], Any]:
-    ov = importlib.import_module("openvino")
-    # Where the processor has bfloat16 matrices it would use them.
-    options = {"INFERENCE_NUM_THREADS": torch.get_num_threads(), "INFERENCE_PRECISION_HINT": "f32"}
-    compiled = ov.compile_model(ov.convert_model(model, example_input=x), "CPU", options)
-    given = x.numpy()
-    return lambda: torch.from_numpy(compiled(given)[0])
-
-
-OTHERS: dict[str, Callable[[nn.Module, Tensor], Callable[[], Any]]] = {
-    "ONNX Runtime": _onnx_runtime,
-    "OpenVINO": _openvino,
-    "JAX jit": jax_models.compiled,
-}
-
-
-def _inference(case: Model, rounds: int) -> Table:
-    title, model, x, calls, aim = case
-    compiled = torch.compile(model)
-    with torch.no_grad():
-        expected = model(x)
-        given = x.to("hpu")
-        copied = copy.deepcopy(model).to("hpu")
+def _inference(number: int, rounds: int) -> Table:
+    case = inference_probe.cases()[number]
+    with torch.no_grad(), ExitStack() as stack:
+        expected = case.model(case.x)
+        given = case.x.to("hpu")
+        copied = copy.deepcopy(case.model).to("hpu")
         graph, result = _captured(lambda: copied(given))
-        _check_close(result, expected, title)
-        peers = [
-            Peer("hpu, replay", graph.replay, on_hpu=True),
-            Peer("hpu, eager", copied, (given,), on_hpu=True),
-            Peer("CPU", model, (x,)),
-            Peer("compile", lambda: compiled(x)),
-        ]
+        _check_close(result, expected, case.title)
+        peers = [Peer("hpu, replay", graph.replay, on_hpu=True), Peer("hpu, eager", copied, (given,), on_hpu=True)]
         notes = ["The replay is a recipe." if graph.describe()["recipe"] else "The replay runs NODE BY NODE."]
-        for name, prepare in OTHERS.items():
-            fast = torch.backends.mha.get_fastpath_enabled()
-            torch.backends.mha.set_fastpath_enabled(False)  # translators don't know its operator
-            try:
-                call = prepare(model, x)
-            except ImportError as error:
-                notes.append(f"{name} left out: {error}.")
-                print(f"graphs: {name} left out: {error}", flush=True)
-                continue
-            finally:
-                torch.backends.mha.set_fastpath_enabled(fast)
-            _check_close(call(), expected, f"{title}, {name}")
-            peers.append(Peer(name, call))
-        _check_close(compiled(x), expected, f"{title}, compile")
-        found = in_turns(peers, rounds, calls)
-    return _table(title, found, notes, aim)
+        for name in inference_probe.PEERS:
+            peer = _peer(stack, number, name, expected)
+            if isinstance(peer, Peer):
+                peers.append(peer)
+            else:
+                notes.append(peer)
+        found = in_turns(peers, rounds, case.calls)
+    return _table(case.title, found, [*notes, "Each peer on the CPU in a process of its own."], case.aim)
 
 
 def _threads() -> str:
@@ -170,21 +114,16 @@ def _table(title: str, found: dict[str, Any], notes: list[str], aim: str) -> Tab
     return table
 
 
-def _training(workload: Workload, rounds: int, calls: int, aim: str) -> Table:
-    peers_of = {
-        "CPU": {"device": "cpu"},
-        "CPU, fused": {"device": "cpu", "fused": True},
-    }
-    trainings = {name: workload.training(**options) for name, options in peers_of.items()}  # type: ignore[arg-type]
-    compiled = workload.training("cpu")
-    fused = workload.training("cpu", fused=True)
-    for training in (compiled, fused):
-        # Not `model.compile()`, which compiles no forward of torch.nn's own, such as Sequential's.
-        training.model = torch.compile(training.model)  # type: ignore[assignment]
-    trainings |= {"compile": compiled, "compile, fused": fused}
+_CPU_PEERS: dict[str, dict[str, Any]] = {
+    "CPU": {},
+    "CPU, fused": {"fused": True},
+    "compile": {"compiled": "model"},
+    "compile, fused": {"compiled": "model", "fused": True},
+}
 
+
+def _training(workload: Workload, rounds: int, calls: int, aim: str) -> Table:
     graphed = workload.training("hpu")
-    losses = {name: [t.step() for _ in range(4)] for name, t in trainings.items()}
     mine = [graphed.step().cpu()]
     graphed.optimizer.zero_grad(set_to_none=True)
     graph = hpu.HPUGraph()
@@ -197,16 +136,20 @@ def _training(workload: Workload, rounds: int, calls: int, aim: str) -> Table:
     for _ in range(2):
         graph.replay()
         mine.append(loss.detach().cpu())
-    for name, theirs in losses.items():
-        _check_close(theirs, mine, f"{workload.title}, {name}")
     openhpu.wait_for_recipes()
     graph.replay()
     hpu.synchronize()
     notes = ["The replay is a recipe." if graph.describe()["recipe"] else "The replay runs NODE BY NODE."]
-    peers = [Peer("hpu, replay", graph.replay, on_hpu=True)]
-    peers += [Peer(name, training.step) for name, training in trainings.items()]
-    notes.append(report.ONE_PROCESS)
-    return _table(f"training step, {workload.title}", in_turns(peers, rounds, calls), notes, aim)
+    threads = torch.get_num_threads()
+    with ExitStack() as stack:
+        peers = [Peer("hpu, replay", graph.replay, on_hpu=True)]
+        for name, options in _CPU_PEERS.items():
+            child = stack.enter_context(Child(workload, threads=threads, **options))
+            _check_close(torch.tensor(child.losses(len(mine))), torch.stack(mine), f"{workload.title}, {name}")
+            peers.append(child.peer(name))
+        found = in_turns(peers, rounds, calls)
+    notes.append("Each peer on the CPU in a process of its own.")
+    return _table(f"training step, {workload.title}", found, notes, aim)
 
 
 def graphs(rounds: int) -> list[Table]:
@@ -215,18 +158,19 @@ def graphs(rounds: int) -> list[Table]:
     Few rounds, to see that it runs, leave out the two transformers: their time is that of compilers.
     """
     quick = rounds < ROUNDS_TO_QUOTE
-    tables = [overhead(rounds)]
-    tables += [_inference(case, rounds) for case in (_cases()[:2] if quick else _cases())]
-    tables.append(_training(models.MLP, rounds, 100, ">= 2.5 x the best CPU peer"))
+    tables = [part("overhead", overhead, rounds)]
+    for number, case in enumerate(inference_probe.cases()[: 2 if quick else None]):
+        tables.append(part(case.title, _inference, number, rounds))
+    trainings = [(models.MLP, 100, ">= 2.5 x the best CPU peer")]
     if not quick:
-        tables.append(_training(models.GPT_SMALL, rounds, 4, ">= 1.2 x the best peer, >= 1.05 x the best fused one"))
+        trainings.append((models.GPT_SMALL, 4, ">= 1.2 x the best peer, >= 1.05 x the best fused one"))
+    tables += [part(workload.title, _training, workload, rounds, calls, aim) for workload, calls, aim in trainings]
     return tables
 
 
 def one_thread(rounds: int) -> list[Table]:
-    """The same with one thread for each peer. JAX reads its setting once: in a process without the other benchmark."""
+    """The same with one thread for each peer."""
     before = torch.get_num_threads()
-    os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
     torch.set_num_threads(1)
     try:
         return graphs(rounds)

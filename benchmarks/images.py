@@ -6,8 +6,21 @@ Each peer is a process of its own, asked in turns (benchmarks/images_probe.py). 
 from __future__ import annotations
 
 from benchmarks.children import probe
+from benchmarks.parts import part
 from benchmarks.report import Table
 from benchmarks.timing import Spread
+
+
+def _measured(transforms: str, workers: int, rounds: int) -> tuple[dict[str, list[float]], set[float]]:
+    """Images a second of each peer, and the sums of what they gave."""
+    found: dict[str, list[float]] = {"torch": [], "here": []}
+    sums = set()
+    for _ in range(rounds):
+        for peer in found:
+            measured = probe("benchmarks.images_probe", "measure", peer, transforms, str(workers))
+            found[peer].append(measured["images a second"])
+            sums.add(round(measured["sum"], 3))
+    return found, sums
 
 
 def images(rounds: int) -> list[Table]:
@@ -20,13 +33,7 @@ def images(rounds: int) -> list[Table]:
         return [table]
     for transforms in ("training", "evaluation"):
         for workers in (1, 2):
-            found: dict[str, list[float]] = {"torch": [], "here": []}
-            sums = set()
-            for _ in range(rounds):
-                for peer in found:
-                    measured = probe("benchmarks.images_probe", "measure", peer, transforms, str(workers))
-                    found[peer].append(measured["images a second"])
-                    sums.add(round(measured["sum"], 3))
+            found, sums = part(f"{transforms}, {workers}", _measured, transforms, workers, rounds)
             if transforms == "evaluation" and len(sums) != 1:
                 raise AssertionError(f"the peers' images differ: {sums}")
             ratio = Spread.of([a / b for a, b in zip(found["torch"], found["here"], strict=True)])

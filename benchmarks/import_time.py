@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 
+from benchmarks.children import PROBE_S
 from benchmarks.report import Table
 from benchmarks.timing import Spread
+from commands import child
 
 _AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
 _MEASURE = """
@@ -29,8 +30,10 @@ print(time.perf_counter() - start)
 def _milliseconds(autoload: str, program: str = _MEASURE) -> float:
     environment = {**os.environ, _AUTOLOAD: autoload}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # installed packages have their bytecode
-    run = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
-    return float(run.stdout) * 1e3
+    ended = child.run([sys.executable, "-c", program], seconds=PROBE_S, env=environment, split=True)
+    if ended.code:
+        raise child.ChildError(f"`import torch`: {ended.how}; it printed:\n{ended.tail}")
+    return float(ended.output) * 1e3
 
 
 def import_time(rounds: int) -> list[Table]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -17,9 +16,12 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any
 
+from benchmarks.children import PROBE_S
 from benchmarks.models import GPT_SMALL, MLP
+from benchmarks.parts import part
 from benchmarks.report import Table
 from benchmarks.timing import ROUNDS_TO_QUOTE, Peer, Spread, Turn, in_turns
+from commands import ROOT, child
 from openhpu import _C, events, hpu
 from openhpu.insight.collector import Collector
 
@@ -29,7 +31,11 @@ _EXAMPLE_STEPS, _QUICK_EXAMPLE_STEPS = 400, 60
 
 def insight_cost(rounds: int) -> list[Table]:
     """In one process, then from outside."""
-    return [_listening(rounds), _unwanted(rounds), _whole_runs(rounds)]
+    return [
+        part("listening", _listening, rounds),
+        part("unwanted", _unwanted, rounds),
+        part("whole runs", _whole_runs, rounds),
+    ]
 
 
 def _listening(rounds: int) -> Table:
@@ -127,11 +133,10 @@ def _example(prefix: list[str], folder: str, environment: dict[str, str]) -> Cal
 
     def turn(steps: int) -> Turn:
         start = time.perf_counter()
-        subprocess.run(
-            [*command, "--steps", str(steps)], env=environment, cwd=Path(__file__).parents[1], check=True,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+        ended = child.run([*command, "--steps", str(steps)], seconds=PROBE_S, env=environment, cwd=ROOT)
         seconds = time.perf_counter() - start
+        if ended.code:
+            raise child.ChildError(f"`{' '.join(command[1:])}`: {ended.how}; it printed:\n{ended.tail}")
         return seconds, json.loads(answer.read_text())["seconds_per_step"] * steps, 0
 
     return turn

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor, nn
 
 
-def compiled(model: nn.Module, x: Tensor) -> Callable[[], Tensor]:
-    """A call of `model` on `x` by jax.jit. Raises ImportError without JAX."""
+def compiled(model: nn.Module, x: Tensor) -> tuple[Callable[[], Any], Callable[[Any], Tensor]]:
+    """A call of `model` on `x` by jax.jit, and what copies its result to a tensor. Raises ImportError without JAX."""
     jax = importlib.import_module("jax")
     function = _TRANSLATIONS[type(model).__name__](jax, model)
     run, given = jax.jit(function), jax.numpy.asarray(x.numpy())
-    return lambda: torch.from_numpy(jax.device_get(run(given).block_until_ready()).copy())
+    return lambda: run(given).block_until_ready(), lambda result: torch.from_numpy(jax.device_get(result).copy())
 
 
 def _array(jax: Any, parameter: Any) -> Any:

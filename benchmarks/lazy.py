@@ -14,6 +14,7 @@ import torch
 from benchmarks import models
 from benchmarks.alone import Child
 from benchmarks.models import Workload
+from benchmarks.parts import part
 from benchmarks.report import Table
 from benchmarks.timing import ROUNDS_TO_QUOTE, Spread, in_turns
 
@@ -82,4 +83,4 @@ def _measure(workload: Workload, rounds: int, calls: int, aim: str) -> Table:
 def lazy(rounds: int) -> list[Table]:
     """MLP, GPT, BERT, ConvNet and ResNet steps with AdamW."""
     cases = CASES if rounds >= ROUNDS_TO_QUOTE else _QUICK_CASES
-    return [_measure(workload, rounds, calls, aim) for workload, calls, aim in cases]
+    return [part(workload.title, _measure, workload, rounds, calls, aim) for workload, calls, aim in cases]

@@ -28,10 +28,12 @@ from typing import Any
 import torch
 
 from benchmarks import drawn_models, timing
-from benchmarks.children import TimedChild
+from benchmarks.children import probe
+from benchmarks.parts import part
 from benchmarks.report import Cell, Table
 from benchmarks.timing import ROUNDS_TO_QUOTE, Peer, Samples, Spread, in_turns
 from benchmarks.trainer_probe import FIRST
+from commands.answering import Answering
 
 DRAWN = "drawn"
 WORKS = ("MLP", "GPT", "ConvNet", DRAWN)
@@ -222,7 +224,7 @@ class Measured:
 class _Copies:
     """A peer's process, or several that do the same at once."""
 
-    def __init__(self, name: str, children: list[TimedChild]):
+    def __init__(self, name: str, children: list[Answering]):
         self.name, self.children = name, children
 
     def all(self, within: float, question: str, *numbers: float) -> list[Any]:
@@ -257,8 +259,8 @@ def _measure(work: str, condition: Condition, seed: int, rounds: int, seconds: f
                 "mode": "eager", "compiled": False, "optimizer": {}, **options,
             }  # fmt: skip
             start_one = partial(
-                TimedChild, "benchmarks.machines_probe", [json.dumps(asked)], asked["mode"] == "lazy",
-                condition.environment, core,
+                Answering, "benchmarks.machines_probe", [json.dumps(asked)],
+                {**condition.environment, "PT_HPU_LAZY_MODE": str(int(asked["mode"] == "lazy"))}, core,
             )  # fmt: skip
             groups.append(_Copies(name, [stack.enter_context(start_one()) for _ in range(condition.at_once)]))
         everyone = [child for group in groups for child in group.children]
@@ -392,18 +394,15 @@ def _aims(checks: Sequence[tuple[str, Check]], notes: Sequence[str]) -> Table:
 
 # The Trainer
 
-_T_STEPS, _T_ROUNDS, _T_RUN_S, _T_TOTAL_S = 300, 3, 240.0, 300.0
+_T_STEPS, _T_ROUNDS, _T_TOTAL_S = 300, 3, 300.0
 _T_COLD, _T_WARM = "hpu, lazy, no recipes yet", "hpu, lazy, recipes on disk"
 _T_PEERS = {CPU: "cpu", "CPU, again": "cpu", EAGER: "hpu", _T_COLD: "hpu", _T_WARM: "hpu"}
 
 
 def _trainer_run(model: str, peer: str, folder: str) -> dict[str, float]:
     environment = {"PT_HPU_RECIPE_CACHE_CONFIG": folder, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
-    lazy = peer in (_T_COLD, _T_WARM)
-    arguments = [model, _T_PEERS[peer], str(_T_STEPS)]
-    with TimedChild("benchmarks.trainer_probe", arguments, lazy, environment) as child:
-        found: dict[str, float] = child.answer(_T_RUN_S)
-    return found
+    environment["PT_HPU_LAZY_MODE"] = str(int(peer in (_T_COLD, _T_WARM)))
+    return probe("benchmarks.trainer_probe", model, _T_PEERS[peer], str(_T_STEPS), **environment)
 
 
 def _trainer(models: Sequence[str], rounds: int, deadline: float) -> tuple[Table, list[tuple[str, Check]]]:
@@ -470,7 +469,7 @@ def _trainer(models: Sequence[str], rounds: int, deadline: float) -> tuple[Table
 def machines(rounds: int, seed: int | None = None, minutes: float | None = None) -> list[Table]:
     """The matrix, the Trainer, the aims. `seed` draws the fourth model; None: another one each time."""
     quick = rounds < ROUNDS_TO_QUOTE
-    seed = random.SystemRandom().randrange(1_000_000) if seed is None else seed
+    seed = part("seed", random.SystemRandom().randrange, 1_000_000) if seed is None else seed
     start = time.monotonic()
     deadline = start + 60 * (minutes or (_QUICK_MINUTES if quick else _MINUTES))
     plan = list(_QUICK) if quick else [(work, condition.name) for condition in CONDITIONS for work in WORKS]
@@ -493,14 +492,14 @@ def machines(rounds: int, seed: int | None = None, minutes: float | None = None)
             continue
         before = time.monotonic()
         try:
-            cell = _measure(work, condition, seed, rounds, seconds)
+            cell = part(f"{work}, {name}", _measure, work, condition, seed, rounds, seconds)
         except Exception as error:  # one cell's failure leaves the others what was measured
             cell = Measured(work, name, failed=_in_short(error))
             _say(f"{cell.name} FAILED: {type(error).__name__}: {error}")
         cells.append(cell)
         _say(f"{number + 1} of {len(plan)}: {cell.name}: {time.monotonic() - before:.0f} s")
 
-    trainer, trainer_checks = _trainer(trainer_models, 1 if quick else _T_ROUNDS, deadline)
+    trainer, trainer_checks = part("Trainer", _trainer, trainer_models, 1 if quick else _T_ROUNDS, deadline)
     checks = [
         (f"{cell.name}, {mode}", check)
         for cell in cells

@@ -20,6 +20,7 @@ from torch.utils.data import DataLoader, IterableDataset
 import openhpu
 from benchmarks import drawn_models, models, timing
 from benchmarks.models import Training, Workload
+from commands.answering import serve
 from openhpu import hpu
 
 _CPU_BEFORE_S = 0.5
@@ -194,14 +195,10 @@ class Script:
 
 def main(arguments: str) -> None:
     """Serve questions until the input ends."""
-    answers, sys.stdout = sys.stdout, sys.stderr  # libraries print
     asked = json.loads(arguments)
     if asked["calm"]:
         timing.calm_malloc()
-    script = Script(asked)
-    for line in sys.stdin:
-        question, *numbers = json.loads(line)
-        print(json.dumps(getattr(script, question)(*numbers)), file=answers, flush=True)
+    serve(lambda: Script(asked))
 
 
 if __name__ == "__main__":

@@ -5,13 +5,11 @@ Each measurement runs in a process of its own (benchmarks/memory_probe.py).
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
+from benchmarks.children import probe
 from benchmarks.memory_probe import WORKLOADS
+from benchmarks.parts import part
 from benchmarks.report import Table
 from benchmarks.timing import ROUNDS_TO_QUOTE, Spread
 
@@ -19,13 +17,11 @@ _AIM = "<= 1.05"
 _MIB = 2**20
 
 
-def _probe(*args: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "benchmarks.memory_probe", *args]
-    run = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parent.parent)
-    if run.returncode:
-        raise RuntimeError(f"{' '.join(command)} failed:\n{run.stderr}")
-    found: dict[str, Any] = json.loads(run.stdout)
-    return found
+def _peaks(name: str, repeats: int) -> list[list[dict[str, Any]]]:
+    """Of a workload, what each of the probes found on hpu, and on the CPU."""
+    return [
+        [probe("benchmarks.memory_probe", "peak", name, device) for _ in range(repeats)] for device in ("hpu", "cpu")
+    ]
 
 
 def memory(rounds: int) -> list[Table]:
@@ -36,7 +32,7 @@ def memory(rounds: int) -> list[Table]:
         ["step", "held between steps", "hpu", "CPU", "hpu / CPU", "aim", "resident hpu", "resident CPU"],
     )
     for name, workload in WORKLOADS.items():
-        hpu, cpu = ([_probe("peak", name, device) for _ in range(repeats)] for device in ("hpu", "cpu"))
+        hpu, cpu = part(workload.title, _peaks, name, repeats)
         booked_hpu, booked_cpu = (Spread.of([run["booked"] / _MIB for run in runs]) for runs in (hpu, cpu))
         peaks.rows.append(
             [
@@ -60,6 +56,6 @@ def memory(rounds: int) -> list[Table]:
         f"What {steps:,} steps of the MLP on hpu leave behind (from a tenth of them to all)",
         ["device bytes", "device blocks", "resident KiB", "page faults a step", "aim"],
     )
-    found = _probe("growth", "MLP", "hpu", str(steps))
+    found = probe("benchmarks.memory_probe", "growth", "MLP", "hpu", str(steps))
     left.rows.append([found["device"], found["blocks"], found["resident"] / 1024, found["faults"], "0, 0, 0, 0"])
     return [peaks, left]

@@ -9,6 +9,7 @@ import tempfile
 from typing import Any
 
 from benchmarks.children import probe
+from benchmarks.parts import part
 from benchmarks.report import Table
 from benchmarks.timing import Spread
 
@@ -86,4 +87,11 @@ def _warm_start(rounds: int) -> Table:
 
 def recording(rounds: int) -> list[Table]:
     """Costs, sizes, leaks, first steps, compilations, warm starts."""
-    return [_costs(), _sizes(), _leaks(), _first_steps(rounds), _compilations(), _warm_start(rounds)]
+    return [
+        part("costs", _costs),
+        part("sizes", _sizes),
+        part("leaks", _leaks),
+        part("first steps", _first_steps, rounds),
+        part("compilations", _compilations),
+        part("warm start", _warm_start, rounds),
+    ]

@@ -16,14 +16,10 @@ import torch
 import openhpu
 from benchmarks.quotable import commit
 from benchmarks.timing import Spread
+from commands.kept import replace
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
 Cell = str | int | float | Spread
-# For tables of training steps whose peers are not in processes of their own.
-ONE_PROCESS = (
-    "CPU peers share their process with the device, whose second OpenMP team slows them; alone they take what `lazy` "
-    "shows."
-)
 
 
 @dataclass
@@ -104,7 +100,7 @@ def write_results(described: dict[str, str], tables: dict[str, list[Table]], ord
             lines += ["", table.title, "", table.as_text()]
         kept[name] = "\n".join(lines)
     text = [_HEAD, *(f"## {name}\n\n{kept[name]}" for name in order if name in kept)]
-    RESULTS.write_text("\n\n".join(text) + "\n", encoding="utf-8")
+    replace(RESULTS, ("\n\n".join(text) + "\n").encode())
 
 
 _HEAD = """\

@@ -13,6 +13,7 @@ import openhpu
 from benchmarks import models
 from benchmarks.alone import Child
 from benchmarks.models import Workload
+from benchmarks.parts import part
 from benchmarks.report import Table
 from benchmarks.timing import ROUNDS_TO_QUOTE, Peer, Spread, check_equal, in_turns
 
@@ -61,7 +62,7 @@ def _measure(workload: Workload, rounds: int, calls: int, aim: str = "", **optim
 def steps(rounds: int) -> list[Table]:
     """MLP, GPT and ConvNet with AdamW."""
     cases = ((models.MLP, 50), (models.GPT_SMALL, 4), (models.CONVNET, 3))
-    return [_measure(workload, rounds, calls) for workload, calls in cases]
+    return [part(workload.title, _measure, workload, rounds, calls) for workload, calls in cases]
 
 
 def linear100(rounds: int) -> list[Table]:

@@ -23,6 +23,8 @@ import torch
 from tqdm import tqdm
 
 import openhpu
+from commands.budget import Budget, end_with
+from commands.child import ChildError
 from examples.peer import Kind, Peer
 
 PEERS = {
@@ -32,13 +34,14 @@ PEERS = {
     "CPU, fused AdamW": Kind("cpu", fused=True),
     "CPU, torch.compile": Kind("cpu", fused=True, compiled=True),
 }
+MINUTES = 4.0
 WARM_UP = 2  # stretches that are trained but not timed
 MIN_ACCURACY = 0.95
 # The model must do better than one that knows only how frequent each character is, by this much (nats a character).
 MIN_GAIN = 0.5
 
 
-def take_turns(model: str, peers: dict[str, Peer], stretches: int, steps: int | None) -> dict[str, Any]:
+def take_turns(budget: Budget, model: str, peers: dict[str, Peer], stretches: int, steps: int | None) -> dict[str, Any]:
     """Let each peer train for `stretches` stretches, in turns. Seconds a step and last loss by peer."""
     arguments = () if steps is None else (steps,)
     found: dict[str, Any] = {name: {"seconds": [], "loss": 0.0} for name in peers}
@@ -46,19 +49,21 @@ def take_turns(model: str, peers: dict[str, Peer], stretches: int, steps: int | 
 
         def say(name: str, what: str) -> None:
             bar.set_description(f"{model}: {name} {what}".ljust(40))
+            budget.progress(model, f"{name} {what}")
 
         for stretch in range(stretches):
             for name, peer in peers.items():
                 first = stretch == 0 and (peer.kind.compiled or peer.kind.lazy)
                 say(name, "trains and compiles" if first else "trains")
-                found[name]["loss"], seconds = peer.ask("train", *arguments)
+                found[name]["loss"], seconds = peer.answer_to("train", *arguments)
                 if stretch >= WARM_UP or stretch == stretches - 1:
                     found[name]["seconds"].append(seconds)
                 if peer.kind.lazy:
                     say(name, "compiles")
-                peer.ask("wait")
+                peer.answer_to("wait")
                 bar.update()
             bar.set_postfix(loss=f"{found['hpu, lazy']['loss']:.3f}")
+    budget.done(model)
     return found
 
 
@@ -84,14 +89,16 @@ def print_report(report: dict[str, Any], name: str) -> None:
         print(f"  {'':18}  fallback: {op}, {number} times")
 
 
-def run(title: str, model: str, what: str, stretches: int, steps: int | None) -> tuple[float, float, str]:
+def run(
+    budget: Budget, title: str, model: str, what: str, stretches: int, steps: int | None
+) -> tuple[float, float, str]:
     """Train one model everywhere and print what was measured. Returns lazy mode's quality, the baseline and a text."""
     with ExitStack() as stack:
         peers = {name: stack.enter_context(Peer(model, kind)) for name, kind in PEERS.items()}
-        found = take_turns(model, peers, stretches, steps)
-        quality = {name: peer.ask("quality") for name, peer in peers.items()}
-        reports = {name: peer.ask("report") for name, peer in peers.items()}
-        baseline, text = peers["hpu, lazy"].ask("baseline"), peers["hpu, lazy"].ask("write")
+        found = take_turns(budget, model, peers, stretches, steps)
+        quality = {name: peer.answer_to("quality") for name, peer in peers.items()}
+        reports = {name: peer.answer_to("report") for name, peer in peers.items()}
+        baseline, text = peers["hpu, lazy"].answer_to("baseline"), peers["hpu, lazy"].answer_to("write")
     print(f"\n{title}")
     reference = statistics.median(found["CPU"]["seconds"])
     for name, values in found.items():
@@ -115,6 +122,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--steps", type=int, default=50, help="steps of a GPT in one turn")
     args = parser.parse_args(argv)
 
+    with Budget("make demo", MINUTES) as budget:
+        try:
+            return demo(args, budget)
+        except ChildError as error:
+            print(f"make demo: {error}", file=sys.stderr)
+            return 1
+
+
+def demo(args: argparse.Namespace, budget: Budget) -> int:
+    """Both trainings; the exit status."""
+    budget.planned(("digits", "gpt"))
     print(
         f"OpenHPU {openhpu.__version__}, PyTorch {torch.__version__}, {platform.machine()}, {os.cpu_count()} cores, "
         f"{torch.get_num_threads()} threads; times are medians over the turns (fastest to slowest)"
@@ -124,8 +142,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         f"then a small GPT, {args.stretches * args.steps} steps; each in a process of its own, in turns. The first "
         "turns also compile. Under three minutes on two idle cores."
     )
-    accuracy, _, _ = run("CNN on scikit-learn's digits, batch 64", "digits", "test accuracy", args.epochs, None)
+    accuracy, _, _ = run(budget, "CNN on scikit-learn's digits, batch 64", "digits", "test accuracy", args.epochs, None)
     loss, baseline, text = run(
+        budget,
         f"GPT on Python's help texts, {args.stretches * args.steps} steps, batch 8 x 64 characters",
         "gpt", "validation loss", args.stretches, args.steps,
     )  # fmt: skip
@@ -139,4 +158,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end_with(main)

@@ -1,0 +1,39 @@
+"""One benchmark in a process of its own: `python -m benchmarks.measure NAME OPTIONS`, for `python -m benchmarks`."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from functools import partial
+from typing import Any
+
+from benchmarks import parts, report, timing
+from benchmarks.__main__ import BENCHMARKS
+from benchmarks.report import Table
+from commands.kept import Kept
+
+QUICK_ROUNDS = 3
+
+
+def measured(name: str, asked: dict[str, Any]) -> tuple[dict[str, str], list[Table]]:
+    """The machine and the tables."""
+    described = report.machine()
+    calm = not asked["stock_malloc"] and timing.calm_malloc()
+    described["malloc"] = "keeps freed memory" if calm else "as the system has it"
+    where, rounds = BENCHMARKS[name]
+    module, _, function = where.partition(":")
+    measure = getattr(importlib.import_module(f"benchmarks.{module}"), function)
+    if name == "machines":
+        measure = partial(measure, seed=asked["seed"])
+    return described, measure(QUICK_ROUNDS if asked["quick"] else rounds)
+
+
+def main(name: str, asked: dict[str, Any]) -> None:
+    """Measure, and keep what was measured, as `asked` says."""
+    parts.keep_in(Kept(asked["kept"], asked["fingerprint"]))
+    parts.part(parts.WHOLE, measured, name, asked)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], json.loads(sys.argv[2]))
