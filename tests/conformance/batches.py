@@ -1,13 +1,10 @@
 """Cases that share a compilation: a compilation takes seconds, so many operators go into one.
 
-`run_cases` is for the suite: batches to worker processes, in halves where one ends its process. The rest is for those
-processes (`recipes`, `compiled`), which take a line of cases and answer with a line of JSON.
+`split` is for the suite, the rest for its worker processes (`recipes`, `compiled`, `gaudi`).
 """
 
 from __future__ import annotations
 
-import sys
-import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,8 +15,6 @@ if TYPE_CHECKING:
 DTYPES = ("float32", "bfloat16", "int64")
 SIZE = 40
 SAMPLES = 6  # looked at to find one that can be compiled
-HANG_S = 1800.0
-_REFRESH = 8  # batches to a process
 
 Result = dict[str, Any]
 
@@ -29,54 +24,6 @@ def cases_like(family: str, own: str) -> list[Case]:
     from tests.conformance.database import Case, cases
 
     return [Case(own, case.name, case.dtype) for case in cases((family,)) if case.dtype in DTYPES]
-
-
-def run_cases(
-    names: list[str],
-    mode: str,
-    part: str,
-    jobs: int,
-    threads: int,
-    report: Callable[[Result], None],
-    plant: str | None = None,
-    end: float = float("inf"),
-) -> None:
-    """Runs the cases in batches, in `jobs` processes. A batch that ends its process is run again in halves. None begins
-    after `end`, a time of time.monotonic()."""
-    from tests.conformance.pool import Worker
-
-    pending = split(names)
-    lock = threading.Lock()
-
-    def next_batch() -> list[str]:
-        with lock:
-            return pending.pop(0) if pending and time.monotonic() <= end else []
-
-    def serve() -> None:
-        worker = Worker(part, threads, plant, mode)
-        done = 0
-        halves: list[list[str]] = []
-        try:
-            while batch := halves.pop(0) if halves else next_batch():
-                answer = worker.run(" ".join(batch), HANG_S)
-                done += 1
-                if "results" not in answer and len(batch) > 1:
-                    middle = len(batch) // 2
-                    halves[:0] = [batch[:middle], batch[middle:]]
-                    continue
-                with lock:
-                    for result in answer.get("results", [{**answer, "case": batch[0]}]):
-                        report(result)
-                if done % _REFRESH == 0:
-                    worker.close()
-        finally:
-            worker.close()
-
-    servers = [threading.Thread(target=serve) for _ in range(min(jobs, len(pending)))]
-    for server in servers:
-        server.start()
-    for server in servers:
-        server.join()
 
 
 def split(names: list[str]) -> list[list[str]]:
@@ -227,17 +174,21 @@ def in_halves(chosen: list[Chosen], run: Callable[[list[Chosen]], list[Ran] | st
 
 
 def serve(choose: Callable[[Case], Chosen | Result | str], run: Callable[[list[Chosen]], list[Ran] | str]) -> None:
-    """The process: `choose` gives a case's sample, its result at once, or why it has none; `run` compiles a batch."""
-    from tests.conformance import planted, worker
+    """The process: `choose` gives a case's sample, its result at once, or why it has none; `run` compiles a batch.
+
+    It says which case it chooses a sample of, and that it is at all of them ("") when it compiles.
+    """
+    from commands.answering import say
+    from tests.conformance import worker
     from tests.conformance.database import Case
 
-    def answer(line: str) -> dict[str, Any]:
+    def answer(cases: tuple[str, ...]) -> list[Result]:
         start = time.perf_counter()
         chosen: list[Chosen] = []
         results: list[Result] = []
-        planted.plant_if_asked()
         policy("off")
-        for name in line.split():
+        for name in cases:
+            say({"at": name})
             try:
                 found = choose(Case.parse(name))
             except Exception as error:
@@ -247,9 +198,10 @@ def serve(choose: Callable[[Case], Chosen | Result | str], run: Callable[[list[C
             else:
                 results.append(result(name, outside=found) if isinstance(found, str) else found)
         if chosen:
+            say({"at": str(chosen[0].case) if len(chosen) == 1 else ""})
             results += in_halves(chosen, run)
         for r in results:
             r["seconds"] = round((time.perf_counter() - start) / len(results), 3)
-        return {"results": results}
+        return results
 
-    worker.serve(answer, int(sys.argv[2]))
+    worker.serve(answer)

@@ -14,7 +14,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.conformance.pool import ROOT, Result
+from commands import ROOT
+from tests.conformance.pool import Result
 
 FLOORS = ROOT / "tests" / "expectations" / "floors.toml"
 PAGES = {

@@ -1,24 +1,24 @@
-"""Worker processes. A process that dies or hangs costs the case it was running, and a fresh one goes on."""
+"""Worker processes. A process that dies or hangs costs the case it was running, and a fresh one goes on.
+
+Why not PyTorch's own device-type tests: they check less (most of them not against the CPU), know neither recorded nor
+compiled operators nor Gaudi's table, and run in one process, which a crash or a hang ends with all that was to come.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
-import select
-import signal
-import subprocess
-import sys
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable
-from pathlib import Path
-from typing import IO, Any
+from collections.abc import Callable
+from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+from commands.answering import Answering
+from commands.child import ChildError
+
 # A case takes seconds, some a minute on a busy machine; what takes this long does not end.
-HANG_S = 300.0
+HANG_S = 110.0
+_START_S = 60.0  # more, for a worker that is started
+REFRESH = 400  # cases to a process
 
 Result = dict[str, Any]
 
@@ -49,123 +49,127 @@ def environment(plant: str | None, mode: str = "eager") -> dict[str, str]:
     return env
 
 
+class StoppedError(RuntimeError):
+    """The command ends, and its workers with it."""
+
+
 class Worker:
-    """One process and its log."""
+    """One process, which is started when it is needed."""
 
     def __init__(self, part: str, threads: int, plant: str | None, mode: str = "eager"):
         module = "tests.conformance." + _BATCHES.get(mode, "worker")
-        self._command = [sys.executable, "-m", module, part, str(threads)]
-        self._plant = plant
-        self._mode = mode
-        self._process: subprocess.Popen[str] | None = None
-        self._log: IO[bytes] | None = None
+        self._process = Answering(module, [part, str(threads)], base=environment(plant, mode))
+        self._started = False
 
-    def _start(self) -> subprocess.Popen[str]:
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
-        return subprocess.Popen(
-            self._command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            text=True,
-            cwd=ROOT,
-            env=environment(self._plant, self._mode),
-        )
-
-    def run(self, case: str, hang_s: float = HANG_S) -> Result:
-        if self._process is None:
-            self._process = self._start()
-        process = self._process
-        assert process.stdin is not None and process.stdout is not None
+    def run(
+        self, cases: list[str], hang_s: float = HANG_S, doing: Callable[[str], None] = lambda case: None
+    ) -> list[Result]:
+        """The results of cases. Where the process dies, or does nothing for so many seconds, that of the case it was
+        at, alone; none if it was at all of them. `doing` is told what it is at."""
         start = time.perf_counter()
-        line = ""
+        at = cases[0] if len(cases) == 1 else ""
+        limit = hang_s
         try:
-            process.stdin.write(case + "\n")
-            process.stdin.flush()
-            ready, _, _ = select.select([process.stdout], [], [], hang_s)
-            if ready:
-                line = process.stdout.readline()
-        except BrokenPipeError:
-            ready = [process.stdout]
-        if line:
-            return json.loads(line)
-        ending = "hangs" if not ready else "crash"
-        if not ready:
-            process.kill()
-        code = process.wait()
-        if ending == "crash":
-            ending = f"crash: {signal.Signals(-code).name if code < 0 else f'exit status {code}'}"
-        tail = self._tail()
-        self.close()
-        return {
-            "case": case,
-            "ok": False,
-            "failures": [f"case: {ending}: {tail}"],
-            "count": 1,
-            "samples": 0,
-            "checked": 0,
-            "seconds": round(time.perf_counter() - start, 3),
-        }
+            if not self._started:
+                self._process.__enter__()
+                self._started = True
+                limit += _START_S
+            doing(at or f"{len(cases)} cases from {cases[0]} on")
+            self._process.ask("run", *cases)
+            while "at" in (answer := self._process.answer(limit)):
+                at, limit = answer["at"], hang_s
+                doing(at or f"{len(cases)} cases from {cases[0]} on, compiled together")
+            return answer["results"]
+        except ChildError as error:
+            ended = self._process.child.poll() if self._started else None
+            if not self._started or (ended and ended.stopped):
+                raise StoppedError from error
+            tail = _tail(self._process.child.printed())
+            self.close(ChildError)
+        if not at:
+            return []
+        how = f"crash: {ended.how}" if ended else "hangs"
+        return [
+            {
+                "case": at,
+                "ok": False,
+                "failures": [f"case: {how}: {tail}"],
+                "count": 1,
+                "samples": 0,
+                "checked": 0,
+                "seconds": round(time.perf_counter() - start, 3),
+            }
+        ]
 
-    def _tail(self) -> str:
-        """The last lines of the log: of a fault, where it happened."""
-        if self._log is None:
-            return ""
-        self._log.seek(0, os.SEEK_END)
-        self._log.seek(max(0, self._log.tell() - 4000))
-        lines = self._log.read().decode(errors="replace").splitlines()
-        fault = [i for i, text in enumerate(lines) if text.startswith("Fatal Python error")]
-        chosen = lines[fault[-1] :][:12] if fault else lines[-5:]
-        return " | ".join(text.strip() for text in chosen)[:800]
+    def close(self, error: type[Exception] | None = None) -> None:
+        """End the process, at once if there was an error."""
+        if self._started:
+            self._process.__exit__(error)
+        self._started = False
 
-    def close(self) -> None:
-        if self._process is not None:
-            for pipe in (self._process.stdin, self._process.stdout):
-                if pipe is not None:
-                    with contextlib.suppress(BrokenPipeError):
-                        pipe.close()
-            self._process.wait()
-        if self._log is not None:
-            self._log.close()
-        self._process = self._log = None
+
+def _tail(printed: str) -> str:
+    """The last lines that a process printed: of a fault, where it happened."""
+    lines = printed.splitlines()
+    fault = [i for i, text in enumerate(lines) if text.startswith("Fatal Python error")]
+    chosen = lines[fault[-1] :][:12] if fault else lines[-5:]
+    return " | ".join(text.strip() for text in chosen)[:800]
 
 
 def run_cases(
-    cases: Iterable[str],
+    batches: list[list[str]],
     part: str,
     jobs: int,
     threads: int,
     report: Callable[[Result], None],
     plant: str | None = None,
-    refresh: int = 400,
     mode: str = "eager",
     end: float = float("inf"),
+    doing: Callable[[str, str | None], None] = lambda worker, case: None,
 ) -> None:
-    """Runs the cases in `jobs` processes; `report` gets each result, one at a time. None begins after `end`, a time of
-    time.monotonic()."""
-    pending = iter(list(cases))
-    lock = threading.Lock()
+    """Runs batches of cases in `jobs` processes. None begins after `end`, a time of time.monotonic().
 
-    def serve() -> None:
+    `report` gets each result, one at a time; `doing` what a worker is at. Of a batch that ended its process, the rest
+    is run again, each case by itself if none of them is known to be the cause.
+    """
+    pending = list(batches)
+    lock = threading.Lock()
+    errors: list[BaseException] = []
+
+    def serve(name: str) -> None:
         worker = Worker(part, threads, plant, mode)
+        mine: list[list[str]] = []
         done = 0
         try:
             while True:
                 with lock:
-                    case = next(pending, None)
-                if case is None or time.monotonic() > end:
+                    if not mine and pending and time.monotonic() <= end and not errors:
+                        mine.append(pending.pop(0))
+                if not mine or errors:
                     return
-                result = worker.run(case)
-                done += 1
+                batch = mine.pop(0)
+                results = worker.run(batch, doing=lambda case: doing(name, case))
                 with lock:
-                    report(result)
-                if done % refresh == 0:
+                    for result in results:
+                        report(result)
+                reported = {result["case"] for result in results}
+                if rest := [case for case in batch if case not in reported]:
+                    mine[:0] = [rest] if results else [[case] for case in rest]
+                done += len(batch)
+                if done >= REFRESH:
                     worker.close()  # a long run starts afresh now and then: no state of one case reaches all others
+                    done = 0
+        except BaseException as error:
+            errors.append(error)
         finally:
             worker.close()
+            doing(name, None)
 
-    servers = [threading.Thread(target=serve) for _ in range(jobs)]
+    # Not waited for by the end of a process whose budget is used up.
+    servers = [threading.Thread(target=serve, args=(f"worker {n + 1}",), daemon=True) for n in range(jobs)]
     for server in servers:
         server.start()
     for server in servers:
         server.join()
+    if errors:
+        raise errors[0]

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from commands import BUILD, kept
 from tests.conformance import floors
-from tests.conformance.pool import ROOT, Result
+from tests.conformance.pool import Result
 
-FOLDER = ROOT / "build" / "conformance"
+FOLDER = BUILD / "conformance"
 
 
 def fingerprint() -> dict[str, str]:
@@ -50,22 +51,27 @@ class Run:
 
     def start(self) -> None:
         """Begins the file anew."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.path.write_text(json.dumps({"fingerprint": self.marks}) + "\n")
+        self.path.unlink(missing_ok=True)
+        self._append({"fingerprint": self.marks})
 
     def add(self, result: Result) -> None:
         if self.again:
             result = {**result, "again": True}
-        self.results[result["case"]] = result
         self._append(result)
+        self.results[result["case"]] = result
 
     def finish(self, wall_s: float) -> None:
         self.wall_s += wall_s
         self._append({"wall_s": wall_s})
 
     def _append(self, row: dict[str, Any]) -> None:
-        with self.path.open("a") as file:
-            file.write(json.dumps(row) + "\n")
+        try:
+            kept.append(self.path, (json.dumps(row) + "\n").encode())
+        except OSError as error:
+            raise kept.KeptError(
+                f"a result cannot be kept in {self.path}: {error.strerror or error}. The {len(self.results)} before it "
+                "are there; make room and run the command again, which goes on"
+            ) from error
 
 
 def read(mode: str, part: str) -> Run | None:

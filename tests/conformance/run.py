@@ -5,6 +5,9 @@ line is `N passed, N failed, N skipped`; the exit status is 0 only if nothing fa
 and runs it node by node, and takes samples of every operator through compiled recipes (the family recipe). Mode compile
 takes samples through torch.compile, forward and backward. Mode gaudi walks Gaudi's own table of operators and dtypes,
 eagerly, recorded, in recipes and through torch.compile; its part ci is a twentieth, chosen by the commit.
+
+What is done is kept in build/conformance: a run that was ended goes on from there with the same build; one that came to
+its end begins anew.
 """
 
 from __future__ import annotations
@@ -18,13 +21,17 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from commands.budget import Budget, end_with
+from commands.kept import KeptError
 from tests.conformance import batches, compiled, expectations, floors, gaudi, pool, recipes, results
+from tests.conformance.planted import PLANTS
 from tests.conformance.pool import Result
 from tests.rotating.shards import commit
 
 if TYPE_CHECKING:
     from tests.conformance.database import Case
 
+MINUTES = 60.0
 MODES = ("eager", "lazy", "compile", "gaudi")
 # The families whose cases share compilations, by the kind of worker that runs them.
 BATCHED = {
@@ -56,11 +63,13 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, metavar="M", help="begin no case later; says how many were left")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="worker processes")
     parser.add_argument("--threads", type=int, default=1, help="threads of each worker")
-    parser.add_argument("--resume", action="store_true", help="add to what earlier runs of this build found")
+    parser.add_argument(
+        "--resume", action="store_true", help="record a choice of cases beside what is kept of this build"
+    )
     parser.add_argument(
         "--failed", action="store_true", help="only the cases that failed in the last run; their results replace those"
     )
-    parser.add_argument("--plant", choices=("wrong", "error", "crash"), help=argparse.SUPPRESS)
+    parser.add_argument("--plant", choices=PLANTS, help=argparse.SUPPRESS)
     return parser.parse_args(argv)
 
 
@@ -138,30 +147,35 @@ class Progress:
         elif self.done % 250 == 0:
             print(f"{self.done} of {self.total}", flush=True)
 
+    def lines(self) -> list[str]:
+        """The summary; its last line is the total."""
+        unchecked = [f"without a sample, counted as passed: {', '.join(self.unchecked)}"] if self.unchecked else []
+        total = sum(self.families.values(), Counter())
+        families = [f"{family}: {results.count_line(verdicts)}" for family, verdicts in self.families.items()]
+        return [*unchecked, *families, results.count_line(total)]
+
     def summary(self) -> int:
-        if self.unchecked:
-            print(f"without a sample, counted as passed: {', '.join(self.unchecked)}")
-        total: Counter[str] = Counter()
-        for family, verdicts in self.families.items():
-            print(f"{family}: {results.count_line(verdicts)}")
-            total += verdicts
-        print(results.count_line(total), flush=True)
-        return 1 if total["failed"] else 0
+        print("\n".join(self.lines()), flush=True)
+        return 1 if any(verdicts["failed"] for verdicts in self.families.values()) else 0
 
 
-def begun(options: argparse.Namespace) -> tuple[results.Run, bool]:
+def begun(options: argparse.Namespace, names: list[str]) -> tuple[results.Run, bool]:
     """The record that a run adds to, and whether it does: a choice of cases is recorded only beside earlier results."""
     run = results.Run(options.mode, options.part, results.fingerprint())
-    earlier = results.read(options.mode, options.part) if options.resume or options.failed else None
+    if options.plant:
+        return run, False
+    earlier = results.read(options.mode, options.part)
     if options.failed and earlier is not None:
         earlier.again = True
-        return earlier, not options.plant
-    if options.resume:
-        if earlier is not None and earlier.marks == run.marks:
-            return earlier, not options.plant
+        return earlier, True
+    partly = bool(options.family or options.k or options.shard or options.minutes)
+    if earlier is not None and earlier.marks == run.marks:
+        ended = not partly and any(n not in earlier.results for n in names)
+        if options.resume or ended:
+            return earlier, True
+    elif options.resume:
         print("nothing to resume: the last run was of another build")
-    partly = options.family or options.k or options.shard or options.minutes
-    recorded = not (options.plant or (partly and not options.resume))
+    recorded = options.resume or not partly
     if recorded:
         run.start()
     return run, recorded
@@ -172,23 +186,33 @@ def main(argv: list[str] | None = None) -> int:
     os.environ["OPENHPU_MODULE_LOCKS"] = "0"  # the workers run side by side on one module
     # The databases build their entries with deprecated names; the suite tests no warnings.
     warnings.simplefilter("ignore")
-    try:
+    with Budget(f"make conformance MODE={options.mode}", MINUTES) as budget:
+        try:
+            return within(budget, options)
+        except (expectations.BadExpectation, KeptError) as error:
+            print(error, file=sys.stderr)
+            return 2
+
+
+def within(budget: Budget, options: argparse.Namespace) -> int:
+    """The suite; the exit status."""
+    with budget.doing("conformance", "reads the databases"):
         reasons = expectations.load(
             [str(c) for mode in MODES for f, cases in families_of(mode).items() for c in cases((f,))]
         )
-    except expectations.BadExpectation as e:
-        print(e, file=sys.stderr)
-        return 2
-    names = chosen(options)
-    if not names:
-        print("no case fits this choice", file=sys.stderr)
-        return 2
-    run, recorded = begun(options)
-    floors.read_pages()
+        names = chosen(options)
+        if not names:
+            print("no case fits this choice", file=sys.stderr)
+            return 2
+        run, recorded = begun(options, names)
+        floors.read_pages()
     progress = Progress(len(names), reasons, strict=options.part == "all")
+    budget.summary = progress.lines
     kept = [] if options.failed else [n for n in names if n in run.results]
     for name in kept:
         progress.add(run.results[name])
+    if kept:
+        print(f"goes on with {len(names) - len(kept)} of {len(names)} cases; the others were run before", flush=True)
 
     def report(result: Result) -> None:
         if recorded:
@@ -196,25 +220,17 @@ def main(argv: list[str] | None = None) -> int:
         progress.add(result)
 
     start = time.perf_counter()
-    left = [n for n in names if n not in kept]
-    alone = [n for n in left if not any(family(n) in families for families in BATCHED.values())]
-    end = time.monotonic() + 60 * options.minutes if options.minutes else float("inf")
-    for mode in WALKED if options.mode == "gaudi" else (options.mode,):
-        one_by_one = [n for n in alone if options.mode != "gaudi" or family(n) == mode]
-        pool.run_cases(
-            one_by_one, options.part, options.jobs, options.threads, report, options.plant, mode=mode, end=end
-        )
-    for kind, families in BATCHED.items():
-        together = [n for n in left if family(n) in families]
-        batches.run_cases(together, kind, options.part, options.jobs, options.threads, report, options.plant, end)
-    wall_s = time.perf_counter() - start
-    if recorded:
-        run.finish(wall_s)
-        if options.part == "all":
-            from tests.conformance import table
+    try:
+        run_all(options, [n for n in names if n not in kept], report, budget)
+    finally:
+        wall_s = time.perf_counter() - start
+        if recorded:
+            run.finish(wall_s)
+    if recorded and options.part == "all":
+        from tests.conformance import table
 
-            total = sum(len(cases((f,))) for f, cases in families_of(options.mode).items())
-            table.write(run, reasons, options.jobs, total)
+        total = sum(len(cases((f,))) for f, cases in families_of(options.mode).items())
+        table.write(run, reasons, options.jobs, total)
     if progress.done < progress.total:
         print(f"the time was over: {progress.total - progress.done} of {progress.total} cases were not run")
     print(f"{wall_s:.0f} s with {options.jobs} workers")
@@ -223,5 +239,20 @@ def main(argv: list[str] | None = None) -> int:
     return progress.summary() or bool(low)
 
 
+def run_all(options: argparse.Namespace, names: list[str], report: Callable[[Result], None], budget: Budget) -> None:
+    """Runs the cases, those that share no compilation first."""
+    alone = [n for n in names if not any(family(n) in families for families in BATCHED.values())]
+    end = time.monotonic() + 60 * options.minutes if options.minutes else float("inf")
+
+    def run_batches(made: list[list[str]], mode: str) -> None:
+        jobs = min(options.jobs, len(made))
+        pool.run_cases(made, options.part, jobs, options.threads, report, options.plant, mode, end, budget.progress)
+
+    for mode in WALKED if options.mode == "gaudi" else (options.mode,):
+        run_batches([[n] for n in alone if options.mode != "gaudi" or family(n) == mode], mode)
+    for kind, families in BATCHED.items():
+        run_batches(batches.split([n for n in names if family(n) in families]), kind)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    end_with(main)

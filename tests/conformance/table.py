@@ -7,15 +7,16 @@ from pathlib import Path
 
 import torch
 
+from commands import ROOT
 from tests.conformance import results
 from tests.conformance.database import DTYPES, Case
 from tests.conformance.results import Run
 
 DOCUMENTS = {
-    "eager": results.ROOT / "docs" / "conformance.md",
-    "lazy": results.ROOT / "docs" / "conformance-lazy.md",
-    "compile": results.ROOT / "docs" / "conformance-compile.md",
-    "gaudi": results.ROOT / "docs" / "conformance-gaudi.md",
+    "eager": ROOT / "docs" / "conformance.md",
+    "lazy": ROOT / "docs" / "conformance-lazy.md",
+    "compile": ROOT / "docs" / "conformance-compile.md",
+    "gaudi": ROOT / "docs" / "conformance-gaudi.md",
 }
 _TITLES = {
     "op_forward": "operators, forward",

@@ -1,14 +1,13 @@
 """The part of the conformance suite that every change runs: float32 of everything, and a fifth of the rest, which the
 commit chooses."""
 
-import subprocess
 import sys
 
 import pytest
 
 from tests.conformance.database import FAMILIES, cases, modules, optimizers
-from tests.conformance.pool import ROOT
 from tests.conformance.run import CI_PARTS, in_part
+from tests.rotating import shards
 
 
 # Building the databases' entries names deprecated functions; no test of ours issues these.
@@ -29,19 +28,19 @@ def test_each_part_is_another():
 
 
 @pytest.fixture(scope="module")
-def ran():
+def ran(tmp_path_factory):
     """All families at once: a process reads the databases for seconds."""
     command = [sys.executable, "-m", "tests.conformance.run", "--mode", "eager", "--part", "ci"]
     command += [text for family in FAMILIES for text in ("--family", family)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return shards.run(command, tmp_path_factory.mktemp("build"))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_family(ran, family):
-    assert f"FAILED {family}:" not in ran.stdout, (ran.stdout + ran.stderr)[-6000:]
-    (line,) = [line for line in ran.stdout.splitlines() if line.startswith(f"{family}: ")]
+    assert f"FAILED {family}:" not in ran.output, (ran.output + ran.errors)[-6000:]
+    (line,) = [line for line in ran.output.splitlines() if line.startswith(f"{family}: ")]
     assert int(line.removeprefix(f"{family}: ").split(" passed, 0 failed")[0]) > 10
 
 
 def test_nothing_else_went_wrong(ran):
-    assert ran.returncode == 0, (ran.stdout + ran.stderr)[-6000:]
+    assert ran.code == 0, (ran.output + ran.errors)[-6000:]

@@ -1,13 +1,11 @@
 """Gaudi's table of operators and dtypes: a twentieth of its cells in every mode, chosen by the commit."""
 
-import subprocess
 import sys
 
 import pytest
 
 from tests.conformance import gaudi, gaudi_cells
 from tests.conformance.database import Case
-from tests.conformance.pool import ROOT
 from tests.rotating import shards
 
 
@@ -45,19 +43,19 @@ def test_of_a_cell_in_no_graph_the_reason_is_that_of_a_sample_that_runs():
 
 
 @pytest.fixture(scope="module")
-def ran():
+def ran(tmp_path_factory):
     """All families at once: a process reads the databases for seconds."""
     command = [sys.executable, "-m", "tests.conformance.run", "--mode", "gaudi", "--part", "ci"]
     command += [text for family in gaudi_cells.FAMILIES for text in ("--family", family)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return shards.run(command, tmp_path_factory.mktemp("build"))
 
 
 @pytest.mark.parametrize("family", gaudi_cells.FAMILIES)
 def test_family(ran, family):
-    assert f"FAILED {family}:" not in ran.stdout, (ran.stdout + ran.stderr)[-6000:]
-    (line,) = [line for line in ran.stdout.splitlines() if line.startswith(f"{family}: ")]
+    assert f"FAILED {family}:" not in ran.output, (ran.output + ran.errors)[-6000:]
+    (line,) = [line for line in ran.output.splitlines() if line.startswith(f"{family}: ")]
     assert int(line.removeprefix(f"{family}: ").split(" passed, 0 failed")[0]) > 60
 
 
 def test_nothing_else_went_wrong(ran):
-    assert ran.returncode == 0, (ran.stdout + ran.stderr)[-6000:]
+    assert ran.code == 0, (ran.output + ran.errors)[-6000:]

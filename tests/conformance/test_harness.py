@@ -1,51 +1,142 @@
 """The suite itself: a wrong result, a crash, a stale skip and a wrong choice are reported, never passed over."""
 
 import itertools
-import subprocess
+import os
+import signal
 import sys
+import time
 
 import pytest
 import torch
 
+from commands import ROOT, budget, child, kept
 from tests.conformance import batches, compiled, execute, expectations, floors, pool, results, run, table
 from tests.conformance.compare import Demand, Mismatch, Tolerance, aliasing, compare
 from tests.conformance.database import Case
-from tests.conformance.pool import ROOT
 from tests.conformance.transfer import Transfer
 
 CASES = ["op_forward:sin:float32", "op_forward:cos:float32"]
 
 
-def test_a_wrong_result_fails_its_case_and_the_command():
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """Locks and results of the commands, apart from those of another run in this checkout."""
+    monkeypatch.setattr(budget, "LOCKS", tmp_path)
+    monkeypatch.setattr(results, "FOLDER", tmp_path)
+    return tmp_path
+
+
+def started(folder, *command):
+    """The command in a process of its own."""
+    environment = {**os.environ, "COMMANDS_BUILD": str(folder)}
+    return child.start([sys.executable, *command], seconds=600, cwd=ROOT, split=True, env=environment)
+
+
+def test_a_wrong_result_fails_its_case_and_the_command(folder):
     """The plant is in sin: of the three cases that the choice names, one fails."""
-    command = [sys.executable, "-m", "tests.conformance.run", "--mode", "eager", "--part", "ci", "--jobs", "1"]
-    command += ["-k", "op_forward:sin", "--family", "op_forward", "--plant", "wrong"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 1, done.stderr
-    assert "FAILED op_forward:sin:float32\n    sample 0: result: values" in done.stdout
-    passed, rest = done.stdout.splitlines()[-1].split(" passed, ")
+    options = ("--mode", "eager", "--part", "ci", "--jobs", "1", "-k", "op_forward:sin", "--family", "op_forward")
+    with started(folder, "-m", "tests.conformance.run", *options, "--plant", "wrong") as running:
+        ended = running.wait()
+    assert ended.code == 1, ended.errors
+    assert "FAILED op_forward:sin:float32\n    sample 0: result: values" in ended.output
+    passed, rest = ended.output.splitlines()[-1].split(" passed, ")
     assert int(passed) >= 2
     assert int(rest.split(" failed")[0]) >= 1
-    assert "FAILED op_forward:sinh" not in done.stdout
-    assert done.stdout.splitlines()[-2] == f"op_forward: {done.stdout.splitlines()[-1]}"
+    assert "FAILED op_forward:sinh" not in ended.output
+    assert ended.output.splitlines()[-2] == f"op_forward: {ended.output.splitlines()[-1]}"
 
 
 def test_a_crash_is_a_failure_and_the_run_goes_on():
     found = {}
-    pool.run_cases(CASES, "ci", 1, 1, lambda r: found.update({r["case"]: r}), plant="crash")
+    pool.run_cases([[case] for case in CASES], "ci", 1, 1, lambda r: found.update({r["case"]: r}), plant="crash")
     assert "crash: SIGSEGV" in found[CASES[0]]["failures"][0]
     assert found[CASES[1]]["ok"]
     assert found[CASES[1]]["checked"] > 0
 
 
-def test_a_hang_is_a_failure():
+def test_a_hang_is_a_failure(monkeypatch):
+    monkeypatch.setattr(pool, "_START_S", 0.0)
     worker = pool.Worker("ci", 1, None)
-    try:
-        result = worker.run(CASES[0], hang_s=0.0)  # the worker is still importing torch
-    finally:
-        worker.close()
+    begin = time.monotonic()
+    (result,) = worker.run(CASES[:1], hang_s=0.01)  # the worker is still importing torch
     assert not result["ok"]
     assert "hangs" in result["failures"][0]
+    assert time.monotonic() - begin < 10  # it is killed, not waited for
+
+
+@pytest.mark.parametrize("knows", [True, False])
+def test_a_batch_goes_on_without_the_case_that_hangs(monkeypatch, knows):
+    """Where the worker knows which it was, the others are compiled together; else each is by itself."""
+    asked = []
+
+    def run(self, cases, doing):
+        asked.append(cases)
+        if "b" in cases and (knows or len(cases) == 1):
+            return [{"case": "b", "ok": False}]
+        return [] if "b" in cases else [{"case": case, "ok": True} for case in cases]
+
+    monkeypatch.setattr(pool.Worker, "run", run)
+    found = {}
+    pool.run_cases([list("abc"), ["d"]], "ci", 1, 1, lambda r: found.update({r["case"]: r["ok"]}))
+    assert found == {"a": True, "b": False, "c": True, "d": True}
+    assert asked == [list("abc"), *([list("ac")] if knows else [["a"], ["b"], ["c"]]), ["d"]]
+
+
+# Without reading the databases, which the workers do.
+TWO_CASES = """
+from commands.budget import end_with
+from tests.conformance import expectations, run
+run.families_of, expectations.load = lambda mode: {}, lambda cases: {}
+run.chosen = lambda options: ["op_forward:sin:float32", "op_forward:sinc:float32"]
+end_with(lambda: run.main(["--mode", "eager", "--part", "ci", "--jobs", "2", "--plant", "hang"]))
+"""
+
+
+def test_hangs_do_not_outlive_the_command(folder):
+    """A worker ignores SIGTERM, and another one has closed its output."""
+    with started(folder, "-c", TWO_CASES) as running:
+        while not all((folder / f"{name} hangs").exists() for name in ("sin", "sinc")):
+            assert not running.poll(0.1)
+        begin = time.monotonic()
+        running.send_signal(signal.SIGTERM)
+        ended = running.wait()
+    assert ended.code == 143, ended.output + ended.errors
+    assert time.monotonic() - begin < 10  # five, where the machine does nothing else
+    assert not ended.killed
+    assert "told to end" in ended.output
+    assert "ran then: worker 1: op_forward:sin:float32, for " in ended.output
+    assert "ran then: worker 2: op_forward:sinc:float32, for " in ended.output
+    assert ended.output.rstrip().endswith(" passed, 0 failed, 0 skipped")
+
+
+def test_a_run_that_was_ended_goes_on(folder, capsys, monkeypatch):
+    """The first keeps one result, then the disk is full; the second runs the other case; the third begins anew."""
+    names = ["op_forward:sin:float32", "op_forward:sinh:float32"]
+    monkeypatch.setattr(run, "chosen", lambda options: names)
+    monkeypatch.setattr(table, "write", lambda *arguments: None)
+    append, cases = kept.append, []
+
+    def full(path, line):
+        if b"sinh" in line:
+            raise OSError("no space left on device")
+        append(path, line)
+
+    def fake(batches, part, jobs, threads, report, *rest):
+        cases.append([case for batch in batches for case in batch])
+        for case in cases[-1]:
+            report(batches_result(case))
+
+    batches_result = batches.result
+    monkeypatch.setattr(pool, "run_cases", fake)
+    monkeypatch.setattr(kept, "append", full)
+    options = ["--mode", "eager", "--part", "ci"]
+    assert run.main(options) == 2
+    assert "no space left on device. The 1 before it are there" in capsys.readouterr().err
+    monkeypatch.setattr(kept, "append", append)
+    assert run.main(options) == 0
+    assert "goes on with 1 of 2 cases" in capsys.readouterr().out
+    assert run.main(options) == 0
+    assert [each for each in cases if each] == [names, names[1:], names]
 
 
 @pytest.mark.parametrize(
@@ -114,7 +205,8 @@ def test_what_is_compiled_runs_as_a_recipe_and_the_rest_is_named():
     names = ["compile_forward:cos:float32", "compile_backward:cos:float32", "compile_forward:digamma:float32"]
     names += ["compile_forward:resize_:float32", "compile_backward:prod:float32"]
     found = {}
-    batches.run_cases(names, "compile", "ci", 1, 1, lambda r: found.update({r["case"]: r}))
+    made = batches.split(names)
+    pool.run_cases(made, "ci", 1, 1, lambda r: found.update({r["case"]: r}), mode="compile")
     assert all(found[name]["ok"] for name in names)
     assert [found[name]["checked"] for name in names] == [1, 1, 0, 0, 0]
     assert found[names[1]]["recorded"] > found[names[0]]["recorded"] > 0

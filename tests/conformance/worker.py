@@ -1,17 +1,18 @@
-"""A process that runs cases named on its standard input and answers each with a line of JSON."""
+"""A process that runs the cases that it is asked for (commands/answering.py), one by one."""
 
 from __future__ import annotations
 
 import faulthandler
-import json
-import os
 import random
 import sys
 import time
 import traceback
 import warnings
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
+
+from commands import answering
 
 
 def run_case(text: str, part: str) -> dict[str, Any]:
@@ -64,30 +65,29 @@ def quiet() -> None:
     torch.set_warn_always(False)
 
 
-def serve(answer: Callable[[str], dict[str, Any]], threads: int) -> None:
-    """Answers every line of standard input with a line of JSON, until the input ends."""
-    # What operators print goes to the log; the answers have a channel of their own.
-    channel = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)
-    import torch
+def serve(run: Callable[[tuple[str, ...]], list[dict[str, Any]]]) -> None:
+    """Answers "run" with the results of its cases, until the input ends. The process's arguments: PART THREADS."""
+    faulthandler.enable()
 
-    torch.set_num_threads(threads)
-    quiet()
-    for line in sys.stdin:
-        channel.write(json.dumps(answer(line.strip())) + "\n")
+    def answers() -> object:
+        import torch
+
+        from tests.conformance import planted
+
+        torch.set_num_threads(int(sys.argv[2]))
+        quiet()
+
+        def answer(*cases: str) -> dict[str, Any]:
+            planted.plant_if_asked()
+            return {"results": run(cases)}
+
+        return SimpleNamespace(run=answer)
+
+    answering.serve(answers)
 
 
 def main() -> None:
-    part = sys.argv[1]
-    faulthandler.enable()
-
-    def answer(text: str) -> dict[str, Any]:
-        from tests.conformance import planted
-
-        planted.plant_if_asked()
-        return run_case(text, part)
-
-    serve(answer, int(sys.argv[2]))
+    serve(lambda cases: [run_case(case, sys.argv[1]) for case in cases])
 
 
 if __name__ == "__main__":

@@ -6,18 +6,20 @@ everything was.
 
 from __future__ import annotations
 
+import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
-from tests.conformance.pool import ROOT
+from commands import ROOT, child
 
 # Parts of each mode's cases, so that one takes about four minutes with one worker beside other tests.
 CONFORMANCE = {"eager": 8, "lazy": 12, "compile": 12}
-# In front of a command: ends it after so many seconds, and the processes that it started with it. It is there for what
-# hangs, not to hold anyone to five minutes: a part runs beside other suites, of which one compiles, on two cores that
-# others may use as well, and a commit must not be refused because its machine was slow.
-LIMITED = ("timeout", "--kill-after=10", "900")
+# Of a command. It is there for what hangs, not to hold anyone to five minutes: a part runs beside other suites, of
+# which one compiles, on two cores that others may use as well, and a commit must not be refused because its machine was
+# slow.
+LIMIT_S = 900
 MINUTES = 4.0  # after which a part of the conformance suite begins no case
 FUZZ_PARTS = 4
 # Benchmarks that take more than some seconds with --quick: a part each. The others are one part together.
@@ -68,6 +70,14 @@ def _all() -> tuple[Shard, ...]:
 
 
 SHARDS = _all()
+
+
+def run(
+    command: Sequence[str], folder: Path, cwd: Path = ROOT, environment: Mapping[str, str] = os.environ
+) -> child.Ended:
+    """Run one of this project's commands, which keeps its locks and results in `folder`, within LIMIT_S."""
+    own = {"COMMANDS_BUILD": str(folder / "build"), "BUDGET": str(LIMIT_S / 60)}
+    return child.run(command, seconds=LIMIT_S + 30, cwd=cwd, env={**environment, **own}, split=True)
 
 
 def commit() -> str:

@@ -3,15 +3,14 @@
 import json
 import math
 import os
-import subprocess
 import sys
 
 import pytest
 
 from benchmarks.__main__ import BENCHMARKS
-from tests.conformance.pool import ROOT
+from commands import ROOT
 from tests.processes import clean_environment
-from tests.rotating.shards import LIMITED, LONG_BENCHMARKS, commit
+from tests.rotating.shards import LONG_BENCHMARKS, commit, run
 
 
 @pytest.mark.parametrize(
@@ -19,16 +18,16 @@ from tests.rotating.shards import LIMITED, LONG_BENCHMARKS, commit
 )
 def test_benchmark(name, tmp_path):
     results = tmp_path / "results.json"
-    command = [*LIMITED, sys.executable, "-m", "benchmarks", name, "--quick", "--json", str(results)]
+    command = [sys.executable, "-m", "benchmarks", name, "--quick", "--json", str(results)]
     command += ["--seed", str(int(commit()[:5], 16))]  # a commit is tested with the same drawn model each time
     environment = clean_environment(tmp_path)
     environment["PYTHONPATH"] = os.pathsep.join(
         (environment["PYTHONPATH"], str(ROOT), str(ROOT / "lightning-habana/src"))
     )
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    said = (done.stdout + done.stderr)[-4000:]
-    assert done.returncode == 0, said
-    assert "FAILED" not in done.stdout, said  # of `machines`: a condition under which a peer could not be measured
+    done = run(command, tmp_path, environment=environment)
+    said = (done.output + done.errors)[-4000:]
+    assert done.code == 0, said
+    assert "FAILED" not in done.output, said  # of `machines`: a condition under which a peer could not be measured
     tables = json.loads(results.read_text())["benchmarks"][name]
     assert tables and all(table["rows"] for table in tables), said
     assert all(math.isfinite(number) for number in numbers_in(tables)), said

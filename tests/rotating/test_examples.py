@@ -1,15 +1,14 @@
 """Every example runs, as its page says, and what it trains learns."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.conformance.pool import ROOT
+from commands import ROOT
 from tests.processes import clean_environment
-from tests.rotating.shards import LIMITED
+from tests.rotating.shards import run
 
 LAZY = {"PT_HPU_LAZY_MODE": "1"}
 # Arguments of each call, and its environment.
@@ -42,17 +41,17 @@ def test_example(call, tmp_path):
     path, arguments, variables = call
     if "lightning" in path:
         pytest.importorskip("lightning")
-        command = [*LIMITED, sys.executable, str(ROOT / path), *arguments]
+        command = [sys.executable, str(ROOT / path), *arguments]
         command += ["--folder", str(tmp_path)] if path.endswith("digits.py") else []
     else:
-        command = [*LIMITED, sys.executable, "-m", path.removesuffix(".py").replace("/", "."), *arguments]
+        command = [sys.executable, "-m", path.removesuffix(".py").replace("/", "."), *arguments]
     environment = clean_environment(tmp_path, **variables)
     environment["PYTHONPATH"] = os.pathsep.join(
         (environment["PYTHONPATH"], str(ROOT), str(ROOT / "lightning-habana/src"))
     )
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
-    assert any(word in done.stdout for word in ("accuracy", "validation loss", "agree")), done.stdout
+    done = run(command, tmp_path, cwd=tmp_path, environment=environment)
+    assert done.code == 0, (done.output + done.errors)[-4000:]
+    assert any(word in done.output for word in ("accuracy", "validation loss", "agree")), done.output
 
 
 def test_every_example_is_tried():

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.pool import ROOT
+from commands import ROOT, child
+from tests.rotating.shards import LIMIT_S
 
 PACKAGES = next(path for path in site.getsitepackages() if path.startswith(sys.prefix))
 
@@ -40,9 +41,9 @@ def run(command, cwd, **environment):
     ours = ("PT_", "OPENHPU_", "HABANA_", "PYTHONPATH", "LOCAL_RANK", "RANK")
     clean = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     clean |= {"OPENHPU_MODULE_LOCKS": "0", "HOME": str(cwd), **environment}
-    done = subprocess.run(command, cwd=cwd, env=clean, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
-    return done.stdout + done.stderr
+    done = child.run(command, seconds=LIMIT_S, cwd=cwd, env=clean)
+    assert done.code == 0, f"{done.how}: {done.output[-4000:]}"
+    return done.output
 
 
 @pytest.fixture(scope="module")

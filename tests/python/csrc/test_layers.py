@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.conformance.pool import ROOT
+from commands import ROOT
 
 CSRC = ROOT / "csrc"
 # From the bottom up. Folders of one line know nothing of each other.
