@@ -10,7 +10,6 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parents[2]
 FOLDER = Path(__file__).parent
 _WHAT, _FOUND_BY = "Fault: ", "Found by: "
 
@@ -60,5 +59,5 @@ def apply(fault: Fault, tree: Path, *options: str) -> str:
     # The tree may lie in a repository's ignored folder, of which git would not change a file.
     environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(tree.parent)}
     command = ["git", "apply", *options, str(fault.path)]
-    done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False, timeout=60)
     return done.stderr.strip() or "git apply failed" if done.returncode else ""
