@@ -4,6 +4,9 @@
 this runs, and writes nothing. `--install` only brings what the lane needs. `python -m ecosystem lock LANE` finds the
 versions and hashes of a lane's packages anew. What is installed and unpacked lies under build/ecosystem/LANE, beside
 this environment, which stays as it is. `python -m ecosystem pages` writes docs/ecosystem.md from the pages.
+
+A lane has a budget; the runs of it that are done are kept (commands/kept.py), so that it goes on from there when it is
+run again with the same code. One that came to its end begins anew.
 """
 
 from __future__ import annotations
@@ -15,13 +18,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+from commands import BUILD, ROOT, child, pytests
+from commands.budget import Budget
+from commands.kept import Kept, KeptError, fingerprint
 from ecosystem import page
-from ecosystem.install import ENVIRONMENT, ROOT, TORCHVISION, LackingError, install, lock
+from ecosystem.install import ENVIRONMENT, TORCHVISION, LackingError, install, lock
 from ecosystem.lanes import LANES, Lane, Run
 from tests.vision import empty_libraries
 
 PAGES = ROOT / "docs" / "ecosystem"
-TIMEOUT_S = 1800  # of one pytest process
+MINUTES = 20.0
+_MOST_S = 86_400.0  # of a process, whose limit is the budget
 
 
 def environment_of(lane: Lane, folder: Path, site: Path | None) -> dict[str, str]:
@@ -48,8 +55,9 @@ def environment_of(lane: Lane, folder: Path, site: Path | None) -> dict[str, str
 class Tests:
     """The tests of one lane."""
 
-    def __init__(self, name: str, arguments: list[str]) -> None:
-        self.lane, self.folder, self.arguments = LANES[name], ROOT / "build" / "ecosystem" / name, arguments
+    def __init__(self, budget: Budget, name: str, arguments: list[str]) -> None:
+        self.budget = budget
+        self.lane, self.folder, self.arguments = LANES[name], BUILD / "ecosystem" / name, arguments
         self.folder.mkdir(parents=True, exist_ok=True)
         self.site, self.tests = install(name, self.lane, self.folder)
         self.environment = environment_of(self.lane, self.folder, self.site)
@@ -64,44 +72,54 @@ class Tests:
         cache = self.folder / f"cache{number}"
         configuration = ROOT / "pyproject.toml" if self.lane.folder else os.devnull
         command = [
-            sys.executable, "-m", "pytest", "-q", "-c", str(configuration), "--rootdir", str(self.tests), "--tb=short",
+            "-c", str(configuration), "--rootdir", str(self.tests), "--tb=short",
             "-o", f"cache_dir={cache}", "-o", "faulthandler_timeout=300", f"--junit-xml={report}",
             *(["-k", chosen] if chosen else []), *files, *self.arguments, *more,
         ]  # fmt: skip
-        try:
-            ended = subprocess.run(
-                command, cwd=self.tests, env=environment | one.environment, timeout=TIMEOUT_S, check=False
-            ).returncode
-        except subprocess.TimeoutExpired:
-            return [page.Case("the whole run", "failed", f"not finished after {TIMEOUT_S} s", TIMEOUT_S)]
+        ended = pytests.run(
+            self.budget, one.title, command, seconds=_MOST_S, cwd=self.tests, env=environment | one.environment
+        )
+        self.budget.say(ended.tail)
         if report.exists():
             return page.cases(report)
-        return [page.Case("the whole run", "failed", f"pytest ended with {ended} and wrote no report", 0)]
+        return [page.Case("the whole run", "failed", f"pytest: {ended.how}, without a report", ended.seconds)]
 
     def run(self, number: int, one: Run) -> list[page.Case]:
         """The tests of a run; those that failed once more on the CPU, where the lane's tests know it, too."""
-        print(f"=== {one.title}", flush=True)
+        self.budget.say(f"=== {one.title}")
         found = self.pytest(one, number, self.environment)
         if not self.lane.on_cpu or page.unexplained(self.lane, found) == []:
             return found
-        print(f"=== {one.title}: what failed, on the CPU", flush=True)
+        self.budget.say(f"=== {one.title}: what failed, on the CPU")
         paths = [str(ROOT / "ecosystem" / "cpu_only"), *(str(p) for p in (self.site, TORCHVISION, ROOT) if p)]
         environment = self.environment | self.lane.on_cpu | {"PYTHONPATH": os.pathsep.join(paths)}
         again = self.pytest(one, number, environment, "--last-failed", "--last-failed-no-failures=none")
         return page.with_cpu(found, again)
 
 
-def run(name: str, arguments: list[str], only: str = "") -> int:
+def run(budget: Budget, name: str, arguments: list[str], only: str = "") -> int:
     """Run the lane's tests and write its page; 0 when nothing failed that is not explained."""
-    tests = Tests(name, arguments)
+    with budget.doing(name, "is installed"):
+        tests = Tests(budget, name, arguments)
     chosen = [(number, one) for number, one in enumerate(tests.lane.runs) if only in ("", one.title)]
     if not chosen:
         print(f"the lane {name} has no run {only!r}; it has: {', '.join(one.title for one in tests.lane.runs)}")
         return 2
     results = {}
+    whole = not arguments and not only
+    code = [ROOT / folder for folder in ("ecosystem", "src", "lightning-habana/src", "tests/lightning")]
+    kept = Kept(f"lane-{name}", fingerprint(code, lane=tests.lane))
+    budget.planned(one.title for _, one in chosen)
     for number, one in chosen:
         when = commit_and_date()
+        if whole and one.title in kept.results:
+            results[one.title] = [page.Case(*case) for case in kept.results[one.title]]
+            budget.done(one.title, "in an earlier run")
+            continue
         results[one.title] = tests.run(number, one)
+        budget.done(one.title, f"{len(results[one.title])} tests")
+        if whole:
+            kept.add(one.title, results[one.title])
         if not arguments:  # each run is kept, so that one can be made again without the others
             page.keep(tests.folder, one.title, when, results[one.title])
             page.write(
@@ -109,6 +127,8 @@ def run(name: str, arguments: list[str], only: str = "") -> int:
             )
     if not arguments:
         page.write_summary(PAGES)
+    if whole:
+        kept.forget()
     left = page.unexplained(tests.lane, [case for found in results.values() for case in found])
     print("\n".join(f"not explained: {case.name}: {case.reason[:200]}" for case in left))
     empty = [title for title, found in results.items() if not found]
@@ -116,9 +136,9 @@ def run(name: str, arguments: list[str], only: str = "") -> int:
     return 1 if left or empty else 0
 
 
-def times(name: str, quick: bool) -> int:
+def times(budget: Budget, name: str, quick: bool) -> int:
     """Measure the lane's steps on both devices, in lazy mode; write them into its page."""
-    lane, folder = LANES[name], ROOT / "build" / "ecosystem" / name
+    lane, folder = LANES[name], BUILD / "ecosystem" / name
     folder.mkdir(parents=True, exist_ok=True)
     if not lane.times:
         print(f"the lane {name} has no times; these have: {', '.join(n for n, one in LANES.items() if one.times)}")
@@ -126,21 +146,24 @@ def times(name: str, quick: bool) -> int:
     site, _ = install(name, lane, folder)
     environment = environment_of(lane, folder, site) | {"PT_HPU_LAZY_MODE": "1"}
     command = [sys.executable, "-m", lane.times, *(["--quick"] if quick else [])]
-    process = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=False)
-    print(process.stdout)
-    if not process.returncode and not quick:
-        text = f"{page.TIMES}\n\nCommit {commit_and_date()}; {versions(lane)}.\n\n{process.stdout}"
+    with budget.doing(name, "times of steps"):
+        ended = child.run(command, seconds=_MOST_S, cwd=ROOT, env=environment, split=True)
+    print(ended.output)
+    if ended.code:
+        print(f"{ended.how}\n{ended.tail}", file=sys.stderr)
+    elif not quick:
+        text = f"{page.TIMES}\n\nCommit {commit_and_date()}; {versions(lane)}.\n\n{ended.output}"
         page.write(PAGES / f"{name}.md", text, page.TIMES)
         page.write_summary(PAGES)
-    return process.returncode
+    return 1 if ended.code else 0
 
 
 def commit_and_date() -> str:
     """This checkout's commit, "-dirty" if there are changes other than the lanes' pages, and today."""
     git = ["git", "describe", "--always", "--exclude=*"]
-    commit = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+    commit = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60).stdout.strip()
     changes = ["git", "diff", "--quiet", "HEAD", "--", ".", ":(exclude)docs/ecosystem*"]
-    dirty = "-dirty" if subprocess.run(changes, cwd=ROOT, check=False).returncode == 1 else ""
+    dirty = "-dirty" if subprocess.run(changes, cwd=ROOT, check=False, timeout=60).returncode == 1 else ""
     return f"{commit}{dirty}, {datetime.date.today().isoformat()}"
 
 
@@ -159,24 +182,28 @@ def main() -> int:
         "--run", metavar="TITLE", default="", help="only this run of the lane; the others on its page stay"
     )
     options, rest = parser.parse_known_args()
-    try:
-        if options.what == "lock":
-            for name in rest or [name for name, lane in LANES.items() if lane.packages]:
-                lock(name)
-        elif options.what == "pages":
-            page.write_summary(PAGES)
-        elif options.install:
-            folder = ROOT / "build" / "ecosystem" / options.what
-            folder.mkdir(parents=True, exist_ok=True)
-            install(options.what, LANES[options.what], folder)
-        elif options.times:
-            return times(options.what, options.quick)
-        else:
-            return run(options.what, rest, options.run)
-    except LackingError as lacking:
-        print(f"ecosystem: {lacking}", file=sys.stderr)
-        return 2
-    return 0
+    if options.what == "pages":
+        page.write_summary(PAGES)
+        return 0
+    with Budget(f"make ecosystem SUITE={options.what}", MINUTES) as budget:
+        try:
+            if options.what == "lock":
+                for name in rest or [name for name, lane in LANES.items() if lane.packages]:
+                    with budget.doing("lock", name):
+                        lock(name)
+                return 0
+            if options.install:
+                folder = BUILD / "ecosystem" / options.what
+                folder.mkdir(parents=True, exist_ok=True)
+                with budget.doing(options.what, "is installed"):
+                    install(options.what, LANES[options.what], folder)
+                return 0
+            if options.times:
+                return times(budget, options.what, options.quick)
+            return run(budget, options.what, rest, options.run)
+        except (LackingError, KeptError) as error:
+            print(f"ecosystem: {error}", file=sys.stderr)
+            return 2
 
 
 if __name__ == "__main__":

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+
+from commands import child
 
 TIMEOUT_S = 900
 _LAST_WORDS = 3000  # characters of what a failed process said
@@ -18,14 +20,15 @@ def on_both(module: str, folder: Path) -> dict[str, Any]:
     Raises RuntimeError, with what it said, if one fails.
     """
     processes, found = {}, {}
-    for device in ("cpu", "hpu"):
-        (folder / device).mkdir()
-        command = [sys.executable, "-m", module, device, str(folder / device)]
-        pipe = subprocess.PIPE
-        processes[device] = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, cwd=folder / device)
-    for device, process in processes.items():
-        out, err = process.communicate(timeout=TIMEOUT_S)
-        if process.returncode:
-            raise RuntimeError(f"{module} on {device} ended with {process.returncode}:\n{err[-_LAST_WORDS:]}")
-        found[device] = json.loads(out.splitlines()[-1])
+    with ExitStack() as stack:
+        for device in ("cpu", "hpu"):
+            (folder / device).mkdir()
+            command = [sys.executable, "-m", module, device, str(folder / device)]
+            process = child.start(command, seconds=TIMEOUT_S, cwd=folder / device, split=True)
+            processes[device] = stack.enter_context(process)
+        for device, process in processes.items():
+            ended = process.wait()
+            if ended.code:
+                raise RuntimeError(f"{module} on {device}: {ended.how}:\n{ended.errors[-_LAST_WORDS:]}")
+            found[device] = json.loads(ended.output.splitlines()[-1])
     return found

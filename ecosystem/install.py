@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import tarfile
 import tempfile
 from pathlib import Path
 
+from commands import ROOT, child
 from ecosystem.lanes import LANES, Lane
 
-ROOT = Path(__file__).resolve().parents[1]
 REQUIREMENTS = ROOT / "ecosystem" / "requirements"
 ENVIRONMENT = ROOT / ".venv"
 TORCHVISION = ENVIRONMENT / "torchvision"  # PyPI's build for CUDA, as `make test` installs it
 # Ours, and what PyTorch's exact version brings: never taken from elsewhere.
 KEPT = {"torch", "torchvision", "numpy", "setuptools", "sympy", "networkx", "mpmath", "jinja2", "markupsafe"}
+PIP_S = 1100.0
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "-qq")
 
 
@@ -30,7 +30,9 @@ def lock(name: str) -> None:
         report, constraint = Path(folder) / "report.json", Path(folder) / "constraint.txt"
         constraint.write_text("torch==2.13.0\ntorchvision==0.28.0\n")
         command = (*PIP, "install", "--dry-run", "--ignore-installed", "--report", str(report), "-c", str(constraint))
-        subprocess.run([*command, *LANES[name].packages], check=True)
+        ended = child.run([*command, *LANES[name].packages], seconds=PIP_S)
+        if ended.code:
+            raise LackingError(f"pip finds no versions of the lane {name}'s packages: {ended.how}\n{ended.tail}")
         found = json.loads(report.read_text())["install"]
     lines = []
     for package in sorted(found, key=lambda package: package["metadata"]["name"].lower()):
@@ -75,9 +77,9 @@ def install(name: str, lane: Lane, folder: Path) -> tuple[Path | None, Path]:
 
 def _pip(name: str, what: str, *arguments: str) -> None:
     """Run pip, or say what could not be had and how to bring it."""
-    process = subprocess.run([*PIP, *arguments], stderr=subprocess.PIPE, text=True, check=False)
-    if process.returncode:
-        said = "\n".join(process.stderr.strip().splitlines()[-5:])
+    ended = child.run([*PIP, *arguments], seconds=PIP_S)
+    if ended.code:
+        said = "\n".join([*ended.output.strip().splitlines()[-5:], ended.how])
         raise LackingError(
             f"the lane {name} lacks {what}: not in build/ecosystem/{name}, and pip could not get it:\n{said}\n"
             f"Without a network: on a machine with one, `python -m ecosystem {name} --install`, then copy the folder "

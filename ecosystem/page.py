@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
+from commands.kept import replace
 from ecosystem.lanes import LANES, Lane
 
 # The parts of a page, each written by itself; the first one begins the page.
@@ -67,7 +68,7 @@ def keep(folder: Path, title: str, when: str, found: list[Case]) -> None:
     path = folder / "results.json"
     kept = json.loads(path.read_text()) if path.exists() else {}
     kept[title] = {"when": when, "cases": found}
-    path.write_text(json.dumps(kept))
+    replace(path, json.dumps(kept).encode())
 
 
 def tests_text(lane: Lane, versions: str, folder: Path) -> str:
@@ -125,8 +126,7 @@ def write(path: Path, text: str, part: str) -> None:
     """Replace one part of a page, TESTS or TIMES, and leave the other as it is."""
     before, _, after = (path.read_text() if path.exists() else "").partition(f"{TIMES}\n")
     tests, times = (text, f"{TIMES}\n{after}" if after else "") if part == TESTS else (before, text)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(piece.strip() + "\n" for piece in (tests, times) if piece.strip()))
+    replace(path, "\n".join(piece.strip() + "\n" for piece in (tests, times) if piece.strip()).encode())
 
 
 def write_summary(pages: Path) -> None:

@@ -5,16 +5,14 @@ with index").
 """
 
 import os
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
+from commands import ROOT, child
 from tests import vision
 from tests.processes import clean_environment
 
-ROOT = Path(__file__).resolve().parents[2]
 SITE = ROOT / "build" / "ecosystem" / "lightning-habana" / "site-packages"
 
 START = """
@@ -65,12 +63,8 @@ def run(tmp_path, program, launcher=(), first="", **more):
         "PYTHONPATH": os.pathsep.join((str(SITE), str(ROOT))),
         **more,
     }
-    done = subprocess.run(
-        [sys.executable, *launcher, str(script)], env=environment, cwd=tmp_path, text=True, capture_output=True,
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-    return done
+    done = child.run([sys.executable, *launcher, str(script)], seconds=300, env=environment, cwd=tmp_path)
+    assert done.code == 0, f"{done.how}\n{done.output[-6000:]}"
 
 
 def test_one_device(tmp_path):
