@@ -90,6 +90,7 @@ lint: $(VENV)/.dev
 fuzz: build
 	FUZZ=nightly $(BIN)/python -m tests.run --only fuzz
 
+# `BUDGET=minutes` changes how long these and the others below may take; what they do is kept, and not done again.
 # One-line faults, each of which a test must find: `make faults`, `make faults FAULT=seed-reused`.
 faults: build
 	$(BIN)/python -m tests.faults.run $(FAULT)
@@ -101,8 +102,9 @@ conformance: build
 ecosystem: build $(VENV)/torchvision
 	$(BIN)/python -m ecosystem $(SUITE) $(if $(TIMES),--times)
 
+# `make bench`, `make bench BENCH="lazy graphs"`.
 bench: build
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks $(BENCH)
 
 docs: build
 	$(BIN)/python -m openhpu.settings > docs/environment.md
