@@ -150,7 +150,7 @@ class Budget:
             return ", ".join(listed[:_NAMES]) + (f" and {len(listed) - _NAMES} more" if len(listed) > _NAMES else "")
 
         now = time.monotonic()
-        doing = self._doing.items() if self._ran_then is None else self._ran_then
+        doing = (dict(self._ran_then or []) | self._doing).items()
         lines = [f"{self.name}: {stopped.why} after {(now - self.started) / 60:.1f} min"]
         lines += [f"  ran then: {suite}: {test}, for {now - since:.0f} s" for suite, (test, since) in doing]
         done = (f"{name} ({how})" if how else name for name, how in self._done.items())

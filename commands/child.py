@@ -26,6 +26,7 @@ from typing import Self
 from urllib.parse import unquote
 
 GRACE_S = 2.0  # between SIGTERM and SIGKILL
+FAREWELL_S = 0.5  # for what ends by itself a moment after the command
 _START_S = 60.0  # for the supervisor, on a busy machine
 _END_S = 15.0  # for the supervisor to kill and report, beyond the grace
 _FOLLOW_S = 0.2
@@ -108,13 +109,14 @@ def run(
 def start(
     argv: Sequence[str | os.PathLike[str]], *, seconds: float, log: Path | None = None,
     env: Mapping[str, str] | None = None, cwd: str | os.PathLike[str] | None = None, input: str | bytes | None = None,
-    split: bool = False, talk: bool = False, grace: float = GRACE_S,
+    split: bool = False, talk: bool = False, grace: float = GRACE_S, farewell: float = FAREWELL_S,
 ) -> Child:  # fmt: skip
     """Start a command that runs beside, at most so many seconds. Use with `with`; arguments as of `run`.
 
-    With `talk` its stdin and stdout are pipes to this process, and the log has its stderr.
+    With `talk` its stdin and stdout are pipes to this process, and the log has its stderr. `farewell` are the seconds
+    that its own processes have after its end, before they are killed.
     """
-    return Child(argv, seconds, log, env, cwd, input, split, talk, grace)
+    return Child(argv, seconds, log, env, cwd, input, split, talk, grace, farewell)
 
 
 def stop_all() -> None:
@@ -135,12 +137,18 @@ def _ready(file: int, what: int, end: float) -> bool:
     return bool(poll.poll(max(0.0, end - time.monotonic()) * 1000))
 
 
+def ending() -> bool:
+    """Whether `stop_all` was called: what ended since then was stopped."""
+    return _ending.is_set()
+
+
 class Child:
     """A command that runs beside; see `start`. It is stopped when it is left."""
 
     def __init__(
         self, argv: Sequence[str | os.PathLike[str]], seconds: float, log: Path | None, env: Mapping[str, str] | None,
         cwd: str | os.PathLike[str] | None, input: str | bytes | None, split: bool, talk: bool, grace: float,
+        farewell: float,
     ):  # fmt: skip
         if not seconds > 0:
             raise ValueError(f"a child needs a time above 0 s, not {seconds} s: {argv}")
@@ -170,7 +178,7 @@ class Child:
                         raise ChildError(f"no process is started any more, since this command ends: {self.argv}")
                     self._process = subprocess.Popen(
                         [sys.executable, "-I", "-S", _SUPERVISOR, str(theirs.fileno()), str(seconds), str(grace),
-                         str(os.getpid()), *self.argv],
+                         str(farewell), str(os.getpid()), *self.argv],
                         stdin=subprocess.PIPE if talk else given, stdout=subprocess.PIPE if talk else self._out,
                         stderr=self._err or self._out, bufsize=0, env=env, cwd=cwd, pass_fds=[theirs.fileno()],
                         start_new_session=True,
@@ -258,6 +266,11 @@ class Child:
                     self._finish([])
         assert self._ended
         return self._ended
+
+    def kill(self) -> None:
+        """Kill it with all its descendants by SIGKILL, without waiting for that: `wait` or `stop` do."""
+        self._stopped = self._stopped or self._ended is None
+        self.tell("kill")
 
     def send_signal(self, number: int) -> None:
         """Send a signal to the command, if it has not ended."""

@@ -1,9 +1,12 @@
-"""Holds one command with all its descendants: `python -I -S supervisor.py SOCKET SECONDS GRACE PARENT COMMAND ...`.
+"""Holds one command with all its descendants.
+
+    python -I -S supervisor.py SOCKET SECONDS GRACE FAREWELL PARENT COMMAND ...
 
 commands/child.py starts it, in a session of its own; see there. It starts the command in another session and waits. At
-the deadline, at a "stop" on the socket, at a signal, or when its parent process ends, it kills every descendant:
-SIGTERM, and SIGKILL after GRACE seconds. As a subreaper it adopts the descendants whose parents end, whatever their
-session. After the command ends it kills what the command left. It reports on the socket, a line each:
+the deadline, at a "stop" or "kill" on the socket, at a signal, or when its parent process ends, it kills every
+descendant: SIGTERM, and SIGKILL after GRACE seconds. As a subreaper it adopts the descendants whose parents end,
+whatever their session. What the command leaves it kills FAREWELL seconds after the command's end. It reports on the
+socket, a line each:
 
     started PID | failed ERRNO         the command was started, or why not
     ended CODE TIMED_OUT [NAME ...]    its returncode, as that of subprocess; then what was killed, URL-quoted
@@ -19,7 +22,6 @@ from _signal import SIG_DFL, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGPIPE,
 
 _PDEATHSIG, _SUBREAPER = 1, 36  # options of prctl
 _LOOK_S = 0.5  # how often it asks whether its parent lives
-_FAREWELL_S = 0.5  # for what ends by itself a moment after the command
 _DEAF_S = 10.0  # after SIGKILL; a process in the kernel may not notice
 
 
@@ -80,8 +82,8 @@ def quoted(text):
 
 
 class Supervisor:
-    def __init__(self, socket, seconds, grace, parent, command):
-        self.socket, self.grace, self.parent = socket, grace, parent
+    def __init__(self, socket, seconds, grace, farewell, parent, command):
+        self.socket, self.grace, self.farewell, self.parent = socket, grace, farewell, parent
         self.deadline = time.monotonic() + seconds
         self.code = None  # of the command, once it has ended
         self.timed_out = False
@@ -141,7 +143,7 @@ class Supervisor:
         return process
 
     def wait(self, seconds):
-        """Wait for something to happen, at most so long, and take notice of it."""
+        """Wait for something to happen, at most so long, and take notice of it. Whether there are processes still."""
         ready, _, _ = select.select([self.woken] + [self.socket] * (not self.alone), [], [], max(0.0, seconds))
         if self.woken in ready:
             os.read(self.woken, 1000)
@@ -153,8 +155,9 @@ class Supervisor:
             self.alone = self.alone or not came
             *lines, self.asked = (self.asked + came).split(b"\n")
             for line in lines:
-                if line == b"stop":
+                if line in (b"stop", b"kill"):
                     self.told = True
+                    self.grace = 0.0 if line == b"kill" else self.grace
                 elif line.startswith(b"signal ") and self.code is None:
                     send(self.main, int(line.split()[1]))
         self.alone = self.alone or os.getppid() != self.parent
@@ -162,9 +165,9 @@ class Supervisor:
             try:
                 process, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
-                return
+                return False
             if process == 0:
-                return
+                return True
             if process == self.main:
                 self.code = os.waitstatus_to_exitcode(status)
 
@@ -201,15 +204,18 @@ class Supervisor:
                 break
             self.wait(min(left, _LOOK_S))
         if self.code is not None:
-            end = time.monotonic() + _FAREWELL_S
+            end = time.monotonic() + self.farewell
             while descendants() and time.monotonic() < end and not self.told and not self.alone:
                 self.wait(0.02)
         names = [name_of(process) for process in descendants()]
         deaf = self.kill()
-        self.wait(0)
+        end = time.monotonic() + self.farewell
+        while self.wait(0.02) and time.monotonic() < end:
+            pass  # no zombie is left to another process
         names += [f"{name} (which SIGKILL did not end)" for name in deaf]
         self.report("ended", -SIGKILL if self.code is None else self.code, int(self.timed_out), *map(quoted, names))
 
 
 if __name__ == "__main__":
-    Supervisor(int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4]), sys.argv[5:]).run()
+    numbers = int(sys.argv[1]), *map(float, sys.argv[2:5]), int(sys.argv[5])
+    Supervisor(*numbers, sys.argv[6:]).run()

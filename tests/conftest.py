@@ -1,4 +1,4 @@
-"""Settings of every Python test: no module locks, so that processes run side by side; shared headers; Ctrl-C."""
+"""Settings of every Python test: its time; no module locks, so that processes run side by side; headers; Ctrl-C."""
 
 import gc
 import os
@@ -6,13 +6,17 @@ import signal
 
 import pytest
 
-from tests import turns
+from tests import told, turns
 from tests.processes import HEADERS
 
 os.environ.setdefault("OPENHPU_MODULE_LOCKS", "0")
 os.environ.setdefault("OPENHPU_HEADER_CACHE", HEADERS)
 # A shell's background jobs ignore it, and what they start inherits that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config):
+    told.pytest_configure(config)
 
 
 def pytest_addoption(parser):

@@ -1,6 +1,8 @@
 """Runs the Python tests, a process for each suite: `python -m tests.run [--only SUITE ...] [PYTEST ARGUMENT ...]`.
 
-Suites are kept apart because they load and configure the device differently. What one prints appears when it ends.
+Suites are kept apart because they load and configure the device differently. What one prints appears when it ends, and
+a line for each failure at once. A test that takes too long (tests/told.py) or ends its process fails, and its suite
+goes on with the next one. All of it has a budget of 75 minutes, which BUDGET=minutes changes (commands/budget.py).
 Everything is passed on to each pytest. The suite "rotating" is one part of the long suites, chosen by the commit
 (tests/rotating/shards.py); `--shard NAME` chooses another, `--shards` lists them. Where all suites run, those that
 repeat another one run a part of what they repeat, chosen by the commit, too (tests/turns.py); with `--only` they run
@@ -11,28 +13,27 @@ error outside a test counts as failed. Exit code 0 means that something ran and 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
-import signal
-import subprocess
 import sys
-import tempfile
 import threading
 import time
-import xml.etree.ElementTree as ElementTree
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from tests import turns
+from commands import child
+from commands.budget import Budget
+from tests import followed, turns
+from tests.followed import Ran
 from tests.processes import HEADERS
 from tests.rotating import shards
 
 ROOT = Path(__file__).resolve().parents[1]
-TIMEOUT_S = 2400  # of one suite: a hang is a failure, not a wait
+MINUTES = 75  # after which it is stopped
+AIM_MINUTES = 25  # on two idle cores
+HEADERS_S = 300
+LAST_S = 3.0  # for what is stopped to end
 SLOWEST = 40  # tests whose time is printed, of all suites
-NOTHING_COLLECTED = 5
 LAZY = {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "off"}
 
 
@@ -45,11 +46,6 @@ DEEPSPEED = beside("deepspeed", "transformers")
 # Lightning's newest version, with the DeepSpeed that it names.
 LIGHTNING_NEXT = beside("lightning-next", "deepspeed-0.16", "deepspeed", "transformers")
 COMPILED = {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "sync", "PT_HPU_RECIPE_CACHE_CONFIG": ""}
-
-
-_printing = threading.Lock()
-_taking = threading.Lock()
-_running: set[subprocess.Popen[bytes]] = set()  # the suites' processes, each the first of its session
 
 
 class Suite(NamedTuple):
@@ -90,27 +86,8 @@ SUITES = {
     # A part of the long suites, another one for each commit.
     "rotating": Suite("tests/rotating", True),
 }
-
-
-class Ran(NamedTuple):
-    """Numbers of tests by outcome, and the seconds that each took."""
-
-    counts: Counter[str]
-    seconds: dict[str, float]
-
-
-def read(report: Path) -> Ran:
-    """What pytest's own report says. An expected failure counts as skipped."""
-    counts: Counter[str] = Counter()
-    seconds = {}
-    for suite in ElementTree.parse(report).getroot().iter("testsuite"):
-        number = {name: int(suite.get(name, 0)) for name in ("tests", "failures", "errors", "skipped")}
-        counts["failed"] += number["failures"] + number["errors"]
-        counts["skipped"] += number["skipped"]
-        counts["passed"] += number["tests"] - number["failures"] - number["errors"] - number["skipped"]
-        for case in suite.iter("testcase"):
-            seconds[f"{case.get('classname')}::{case.get('name')}"] = float(case.get("time", 0))
-    return Ran(counts, seconds)
+# For --only: hangs, which tests of this module run.
+HIDDEN = {"planted": Suite("tests/planted", False)}
 
 
 def slowest(ran: dict[str, Ran]) -> list[str]:
@@ -132,52 +109,23 @@ def rotating(name: str | None) -> Suite:
     )
 
 
-def run_suite(name: str, suite: Suite, arguments: list[str]) -> Ran:
-    """Outcomes of one suite. A process that dies counts as one failure more than it reported."""
-    print(f"=== {name} begins", *[text for text in arguments if text.startswith("--turn")], flush=True)
+def run_suite(name: str, suite: Suite, arguments: list[str], budget: Budget, ran: Ran) -> None:
+    """Run one suite; its outcomes are added to `ran` as they come."""
+    budget.say(" ".join([f"=== {name} begins", *(text for text in arguments if text.startswith("--turn"))]))
     started = time.monotonic()
-    note = ""
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "report.xml"
-        command = [
-            sys.executable, "-m", "pytest", *suite.paths(), "-q", f"--junit-xml={report}",
-            "-o", "faulthandler_timeout=300", *arguments,
-        ]  # fmt: skip
-        environment = {**os.environ, "OPENHPU_MODULE_LOCKS": "0", **suite.environment}
-        output = Path(folder) / "output"
-        with output.open("w") as log:
-            # A session of its own: Linux shares the cores between sessions (autogroup), so that a compiler of the
-            # lowest priority competes with its own suite, and is not starved by the one beside.
-            process = subprocess.Popen(
-                command, cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True
-            )
-            _running.add(process)
-            try:
-                code = process.wait(TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                note = f"{name}: not finished after {TIMEOUT_S} s\n"
-                os.killpg(process.pid, signal.SIGKILL)
-                code = process.wait()
-            finally:
-                _running.discard(process)
-        ran = read(report) if report.exists() else Ran(Counter(), {})
-        printed = output.read_text(errors="replace")
-    if code not in (0, NOTHING_COLLECTED) and not ran.counts["failed"]:
-        note += f"{name}: pytest ended with {code}\n"
-        ran.counts["failed"] += 1
-    with _printing:
-        print(f"{printed}{note}=== {name} ended after {time.monotonic() - started:.0f} s", flush=True)
-    return ran
+    environment = {**os.environ, "OPENHPU_MODULE_LOCKS": "0", **suite.environment}
+    printed = followed.run_suite(name, suite.paths(), environment, arguments, budget, ran)
+    if not child.ending():
+        budget.progress(name, None)
+        budget.done(name, counted(ran.counts))
+    budget.say(f"{printed}=== {name} ended after {time.monotonic() - started:.0f} s")
 
 
-def interrupt() -> None:
-    """Tell the suites of a Ctrl-C, which a terminal does not: they are in sessions of their own."""
-    for process in tuple(_running):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGINT)
+def counted(counts: Counter[str]) -> str:
+    return f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped"
 
 
-def make_headers() -> None:
+def make_headers(budget: Budget) -> None:
     """What all recipes of tests include, once: a background compiler beside other tests would take minutes for it."""
     code = """
 import torch
@@ -185,12 +133,18 @@ for _ in range(3):
     (torch.ones(200_000, device="hpu") * 2).sum().item()
 """
     environment = {**os.environ, **COMPILED, "OPENHPU_MODULE_LOCKS": "0", "OPENHPU_HEADER_CACHE": HEADERS}
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, timeout=TIMEOUT_S, check=False)
+    with budget.doing("headers", "compiling what recipes include"):
+        ended = child.run([sys.executable, "-c", code], cwd=ROOT, env=environment, seconds=budget.seconds(HEADERS_S))
+    if ended.code and not child.ending():
+        budget.say(f"headers: {ended.how}; tests make them themselves\n{ended.tail}")
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.run", description=__doc__)
-    parser.add_argument("--only", action="append", choices=tuple(SUITES), help="run this suite only; may be repeated")
+    parser.add_argument(
+        "--only", action="append", choices=(*SUITES, *HIDDEN), metavar="SUITE",
+        help=f"run this suite only; may be repeated: {', '.join(SUITES)}",
+    )  # fmt: skip
     parser.add_argument(
         "--shard", metavar="NAME", choices=[shard.name for shard in shards.SHARDS], help=argparse.SUPPRESS
     )
@@ -199,42 +153,78 @@ def main(arguments: list[str]) -> int:
     if options.shards:
         print("\n".join(shard.name for shard in shards.SHARDS))
         return 0
-    started = time.monotonic()
     ran: dict[str, Ran] = {}
-    turn = {} if options.only else {name: turns.option(name, shards.commit()) for name in SUITES}
-    names = [name for name in options.only or SUITES if SUITES[name].paths()]
-    suites = {name: rotating(options.shard) if name == "rotating" else SUITES[name] for name in names}
+    with Budget("python -m tests.run", MINUTES, lambda: so_far(ran)) as budget:
+        return run(options.only, options.shard, passed_on, budget, ran)
+
+
+def so_far(ran: dict[str, Ran]) -> list[str]:
+    """For a run that ends before its time."""
+    lines = [f"  failed: {suite}: {test}" for suite, each in ran.items() for test in each.failures]
+    return [*lines, f"  by then: {counted(total(ran))}"]
+
+
+def total(ran: dict[str, Ran]) -> Counter[str]:
+    return sum((each.counts for each in ran.values()), Counter())
+
+
+def run(only: list[str] | None, shard: str | None, passed_on: list[str], budget: Budget, ran: dict[str, Ran]) -> int:
+    """Run suites in two lanes, and print what came of them; the exit code."""
+    turn = {} if only else {name: turns.option(name, shards.commit()) for name in SUITES}
+    known = SUITES | HIDDEN
+    names = [name for name in only or SUITES if known[name].paths()]
+    suites = {name: rotating(shard) if name == "rotating" else known[name] for name in names}
+    budget.planned(names)
     # The lane that has done its own takes the other's.
-    compiling = [name for name in names if SUITES[name].compiles]
-    left = [name for name in names if not SUITES[name].compiles]
+    compiling = [name for name in names if known[name].compiles]
+    left = [name for name in names if not known[name].compiles]
+    taking = threading.Lock()
+    errors: list[BaseException] = []
 
     def run_lane(lane: list[str]) -> None:
-        if lane:
-            make_headers()
-        for todo in (lane, left):
-            while True:
-                with _taking:
-                    if not todo:
-                        break
-                    name = todo.pop(0)
-                ran[name] = run_suite(name, suites[name], [*turn.get(name, ()), *passed_on])
-
-    with ThreadPoolExecutor(2) as pool:
         try:
-            list(pool.map(run_lane, (compiling, [])))
-        except KeyboardInterrupt:
-            with _taking:
-                compiling.clear()
-                left.clear()
-            interrupt()
-            raise
+            if lane:
+                make_headers(budget)
+            for todo in (lane, left):
+                while not child.ending():
+                    with taking:
+                        if not todo:
+                            break
+                        name = todo.pop(0)
+                    ran[name] = Ran()
+                    run_suite(name, suites[name], [*turn.get(name, ()), *passed_on], budget, ran[name])
+        except BaseException as error:
+            if not child.ending():  # else it is that nothing can be started any more
+                errors.append(error)
+        finally:
+            ended.release()
+
+    # Of the kind that a process does not wait for at its end: the budget ends what they wait for. Nor is `join` asked,
+    # which takes a thread for ended once a signal interrupted it.
+    ended = threading.Semaphore(0)
+    lanes = compiling, []
+    for lane in lanes:
+        threading.Thread(target=run_lane, args=(lane,), daemon=True).start()
+    running = len(lanes)
+    try:
+        while running:
+            running -= ended.acquire(timeout=1.0)
+    except BaseException:  # the budget stops their children
+        end = time.monotonic() + LAST_S
+        for _ in range(running):
+            ended.acquire(timeout=max(0.0, end - time.monotonic()))  # they add what came last
+        raise
+    if errors:
+        raise errors[0]
     print(f"the slowest {SLOWEST} tests:", *slowest(ran), sep="\n")
-    print(f"{time.monotonic() - started:.0f} s")
-    total = sum((each.counts for each in ran.values()), Counter())
-    print(f"{total['passed']} passed, {total['failed']} failed, {total['skipped']} skipped")
-    return 0 if total["passed"] and not total["failed"] else 1
+    for suite, each in ran.items():
+        for test in each.failures:
+            print(f"FAILED {suite}: {test}")
+    print(f"{time.monotonic() - budget.started:.0f} s; the aim is {AIM_MINUTES * 60} s for all suites")
+    counts = total(ran)
+    print(counted(counts))
+    return 0 if counts["passed"] and not counts["failed"] else 1
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as a Ctrl-C: what ends this process ends its suites
     sys.exit(main(sys.argv[1:]))

@@ -8,25 +8,29 @@ ones.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import gc
 import importlib
 import os
 import socket
-import subprocess
 import sys
 import tempfile
 import time
 import traceback
 from collections.abc import Callable
 from datetime import timedelta
-from multiprocessing.connection import Client, Connection, Listener
+from multiprocessing.connection import Client, Connection
 from pathlib import Path
 from typing import Any
 
+from commands import child
+
 ROOT = Path(__file__).resolve().parents[2]
 # For a test that hangs; one that passes never waits for it.
-PATIENCE_S = float(os.environ.get("RANKS_PATIENCE_S", "180"))
+PATIENCE_S = float(os.environ.get("RANKS_PATIENCE_S", "100"))
+_LIFE_S = 6 * 3600  # of the processes, which serve the tests of a run
+_FAREWELL_S = 20.0  # for what a rank leaves behind, which tests may be about
 GROUP = "cpu:gloo,hpu:hccl"
 
 Launcher = Callable[[int, int, int], dict[str, str]]
@@ -67,21 +71,36 @@ class Pool:
         port = free_port()
         self.folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self.connections: list[Connection] = []
-        with Listener(str(Path(self.folder.name) / "socket"), "AF_UNIX", authkey=b"ranks") as listener:
-            self.logs = [(Path(self.folder.name) / f"log{rank}").open("w+") for rank in range(size)]
-            self.processes = [
-                subprocess.Popen(
-                    [sys.executable, "-m", "tests.distributed.ranks", listener.address],
-                    cwd=ROOT, env=environment(rank, size, port) | dict(variables), stdout=self.logs[rank],
-                    stderr=subprocess.STDOUT,
-                )
-                for rank in range(size)
-            ]  # fmt: skip
-            by_rank: dict[int, Connection] = {}
-            for _ in range(size):
-                connection = listener.accept()
-                by_rank[connection.recv()] = connection
-            self.connections = [by_rank[rank] for rank in range(size)]
+        self.processes: list[child.Child] = []
+        address = str(Path(self.folder.name) / "socket")
+        try:
+            with socket.socket(socket.AF_UNIX) as listener:
+                listener.bind(address)
+                listener.listen(size)
+                listener.settimeout(0.2)
+                for rank in range(size):
+                    command = [sys.executable, "-m", "tests.distributed.ranks", address]
+                    variables_of_rank = environment(rank, size, port) | dict(variables)
+                    self.processes.append(child.start(command, seconds=_LIFE_S, cwd=ROOT, env=variables_of_rank))
+                self.connections = self._connect(listener)
+        except BaseException:
+            self.end()
+            raise
+
+    def _connect(self, listener: socket.socket) -> list[Connection]:
+        """A connection to each rank. AssertionError, with what it printed, if one ends before it is there."""
+        by_rank: dict[int, Connection] = {}
+        end = time.monotonic() + PATIENCE_S
+        while len(by_rank) < self.size:
+            for rank, process in enumerate(self.processes):
+                if rank not in by_rank and ((ended := process.poll()) or time.monotonic() > end):
+                    how = f"ended before it was ready: {ended.how}" if ended else f"not ready after {PATIENCE_S:.0f} s"
+                    raise AssertionError(f"--- rank {rank} {how}{self._printed(rank)}")
+            with contextlib.suppress(TimeoutError, EOFError):
+                connection = Connection(listener.accept()[0].detach())
+                if connection.poll(PATIENCE_S):
+                    by_rank[connection.recv()] = connection
+        return [by_rank[rank] for rank in range(self.size)]
 
     def run(self, module: str, name: str, arguments: tuple[Any, ...], backend: str | None) -> list[Any]:
         """What a function returns in each rank. AssertionError, with tracebacks, when one raised or did not answer."""
@@ -102,7 +121,8 @@ class Pool:
                 else:
                     answer = "did not come back"
             except EOFError:
-                answer = f"died: exit code {self.processes[rank].wait(10)}"
+                ended = self.processes[rank].poll(10)
+                answer = f"died: {ended.how if ended else 'it closed its connection'}"
             if answer:
                 failures.append(f"--- rank {rank}: {answer}{self._printed(rank)}")
         if failures:
@@ -111,8 +131,7 @@ class Pool:
         return returned
 
     def _printed(self, rank: int) -> str:
-        self.logs[rank].seek(0)
-        return "\n--- printed:\n" + self.logs[rank].read()[-4000:]
+        return "\n--- printed:\n" + self.processes[rank].printed()[-4000:]
 
     def end(self) -> None:
         _pools.pop((self.size, self.variables), None)
@@ -120,9 +139,8 @@ class Pool:
             connection.close()
         for process in self.processes:
             process.kill()
-            process.wait()
-        for log in self.logs:
-            log.close()
+        for process in self.processes:
+            process.__exit__()
         self.folder.cleanup()
 
 
@@ -155,17 +173,17 @@ class Job:
         self, code: str, size: int = 2, launcher: Launcher = environment, *, first: str = "", **variables: str
     ) -> None:
         port = free_port()
-        self.processes = [
-            subprocess.Popen(
-                [sys.executable, "-c", first + _BEGIN + code],
-                cwd=ROOT,
-                env=launcher(rank, size, port) | variables,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
-            for rank in range(size)
-        ]
+        self.processes: list[child.Child] = []
+        try:
+            for rank in range(size):
+                command = [sys.executable, "-c", first + _BEGIN + code]
+                self.processes.append(
+                    child.start(command, seconds=PATIENCE_S, cwd=ROOT, env=launcher(rank, size, port) | variables,
+                                farewell=_FAREWELL_S)
+                )  # fmt: skip
+        except BaseException:
+            self.__exit__()
+            raise
 
     def __enter__(self) -> Job:
         return self
@@ -173,22 +191,20 @@ class Job:
     def __exit__(self, *error: object) -> None:
         for process in self.processes:
             process.kill()
-            process.wait()
-            if process.stdout:
-                process.stdout.close()
+        for process in self.processes:
+            process.__exit__()
 
     def until_ready(self) -> None:
         for process in self.processes:
-            for line in process.stdout or ():
-                if line.strip() == "ready":
-                    break
-            else:
-                raise AssertionError("ended before it was ready")
+            while "ready" not in process.printed().splitlines():
+                assert process.poll(0.05) is None, f"ended before it was ready:\n{process.printed()}"
 
     def ends(self) -> tuple[list[int], list[str]]:
-        """Exit codes and what was printed."""
-        printed = [process.communicate(timeout=PATIENCE_S)[0] for process in self.processes]
-        return [process.returncode for process in self.processes], printed
+        """Exit codes and what was printed. AssertionError if one does not end."""
+        ended = [process.wait(PATIENCE_S) for process in self.processes]
+        for rank, each in enumerate(ended):
+            assert not each.timed_out, f"rank {rank}: {each.how}; processes: {each.killed}\n{each.output}"
+        return [each.code for each in ended], [each.output for each in ended]
 
 
 def ranks(size: int, backend: str | None = GROUP) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -235,7 +251,7 @@ def serve(address: str) -> None:
     import torch
     import torch.distributed as dist
 
-    connection = Client(address, "AF_UNIX", authkey=b"ranks")
+    connection = Client(address, "AF_UNIX")
     connection.send(int(os.environ["RANK"]))
     launched = dict(os.environ)
     while True:

@@ -1,12 +1,13 @@
 """What goes wrong in one rank ends the others with a message, soon; no process and no module is left behind."""
 
+import re
 import signal
-import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
-from tests.distributed.ranks import PATIENCE_S, Job
+from tests.distributed.ranks import PATIENCE_S, ROOT, Job, Pool
 
 
 def test_a_rank_that_is_killed():
@@ -78,9 +79,9 @@ def test_modules_are_free_again():
 def test_too_few_modules():
     with Job("", HABANA_VISIBLE_MODULES="3") as job:
         _, second = job.processes  # the first would wait for it until the group's timeout
-        printed, _ = second.communicate(timeout=PATIENCE_S)
-        assert second.returncode == 1
-    assert "LOCAL_RANK=1 has no module: HABANA_VISIBLE_MODULES=3 lists 1" in printed
+        ended = second.wait(PATIENCE_S)
+        assert ended.code == 1
+    assert "LOCAL_RANK=1 has no module: HABANA_VISIBLE_MODULES=3 lists 1" in ended.output
 
 
 @pytest.mark.parametrize("modules", [["0,1", "2,3"]])
@@ -103,5 +104,34 @@ print("module", os.environ["HLS_MODULE_ID"], x.tolist())
 
 
 def test_no_process_is_left():
-    listed = subprocess.run(["ps", "axo", "args"], capture_output=True, text=True, check=True).stdout
-    assert "dist.init_process_group" not in listed
+    """Of a job that is left while its ranks, and a process of theirs in another session, would run on."""
+    code = """
+import subprocess
+print("child", subprocess.Popen(["sleep", "1000"], start_new_session=True).pid, flush=True)
+print("ready", flush=True)
+time.sleep(1000)
+"""
+    with Job(code) as job:
+        job.until_ready()
+        children = [int(word) for process in job.processes for word in wait_for_child(process)]
+        started = [process.pid for process in job.processes] + children
+        assert len(started) == 4 and all(Path(f"/proc/{process}").exists() for process in started)
+    assert not [process for process in started if Path(f"/proc/{process}").exists()]
+
+
+def wait_for_child(process):
+    while not (found := re.findall(r"^child (\d+)$", process.printed(), re.MULTILINE)):
+        assert process.poll(0.05) is None, process.printed()
+    return found
+
+
+def test_a_rank_that_dies_at_import(tmp_path):
+    """The others would wait for it."""
+    code = "import os, time\nif os.environ['RANK'] == '1':\n    raise SystemExit('at import')\ntime.sleep(1000)\n"
+    (tmp_path / "torch.py").write_text(code)
+    begin = time.monotonic()
+    with pytest.raises(
+        AssertionError, match=r"rank 1 ended before it was ready: exit status 1\n--- printed:\nat import"
+    ):
+        Pool(2, (("PYTHONPATH", f"{tmp_path}:{ROOT}"),))
+    assert time.monotonic() - begin < PATIENCE_S / 2

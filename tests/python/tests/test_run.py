@@ -1,10 +1,10 @@
 """What runs the tests: the rotating part of the long suites, and the list of the slowest."""
 
 import itertools
-import time
-from concurrent.futures import ThreadPoolExecutor
 
-from tests import run
+import pytest
+
+from tests import run, told
 from tests.rotating import shards
 
 
@@ -37,47 +37,135 @@ def test_the_part_is_named(capsys):
     assert run.rotating("examples").paths() == ["tests/rotating/test_examples.py"]
 
 
-def test_a_report_of_pytest_is_read(tmp_path):
-    path = tmp_path / "report.xml"
-    path.write_text(
-        '<testsuites><testsuite tests="4" failures="1" errors="0" skipped="1">'
-        '<testcase classname="a" name="x" time="1.5"/><testcase classname="a" name="y" time="0.5"/>'
-        "</testsuite></testsuites>"
-    )
-    ran = run.read(path)
-    assert ran.counts == {"passed": 2, "failed": 1, "skipped": 1}
-    assert run.slowest({"hpu": ran, "lazy": ran._replace(seconds={"b::z": 1.0})}) == [
-        "    1.5 s  hpu  a::x", "    1.0 s  lazy  b::z", "    0.5 s  hpu  a::y",
+def ran_of(**seconds):
+    """Tests that passed, by their seconds."""
+    ran = run.Ran()
+    for test, each in seconds.items():
+        ran.add(test, "passed", each)
+    return ran
+
+
+def test_the_slowest_of_all_suites():
+    assert run.slowest({"hpu": ran_of(x=1.5, y=0.5), "lazy": ran_of(z=1.0)}) == [
+        "    1.5 s  hpu  x", "    1.0 s  lazy  z", "    0.5 s  hpu  y",
     ]  # fmt: skip
 
 
 def test_only_the_slowest_are_printed():
-    ran = run.Ran(run.Counter(), {f"t{k}": float(k) for k in range(run.SLOWEST + 1)})
-    lines = run.slowest({"hpu": ran})
+    lines = run.slowest({"hpu": ran_of(**{f"t{k}": float(k) for k in range(run.SLOWEST + 1)})})
     assert len(lines) == run.SLOWEST
     assert lines[-1].endswith("t1")
 
 
-def suite_of(folder, code):
-    """A suite of one test file."""
+class Heard:
+    """In a budget's place: what it is told."""
+
+    def __init__(self):
+        self.said = []
+        self.tests = []
+        self.finished = {}
+
+    def seconds(self, most=60.0):
+        return most
+
+    def say(self, *lines):
+        self.said += lines
+
+    def progress(self, suite, test):
+        self.tests.append(test)
+
+    def done(self, name, how):
+        self.finished[name] = how
+
+
+def run_file(folder, code):
+    """Run a suite of one test file; what came of it, and what was told."""
     (folder / "test_it.py").write_text(code)
-    return run.Suite("", False, arguments=(str(folder / "test_it.py"), "-p", "no:cacheprovider"))
+    suite = run.Suite("", False, arguments=(str(folder / "test_it.py"), "-p", "no:cacheprovider"))
+    ran, heard = run.Ran(), Heard()
+    run.run_suite("mine", suite, [], heard, ran)
+    return ran, heard
 
 
-def test_a_suite_is_a_session_of_its_own(tmp_path, capsys):
+@pytest.fixture(autouse=True)
+def build(tmp_path, monkeypatch):
+    monkeypatch.setattr(run.followed, "FOLDER", tmp_path / "build")
+
+
+def test_a_suite_is_a_session_of_its_own(tmp_path):
     """Else a compiler of the lowest priority would be starved by the suite beside it."""
-    suite = suite_of(tmp_path, "import os\n\ndef test_it():\n    assert os.getsid(0) == os.getpid()\n")
-    assert run.run_suite("mine", suite, []).counts == {"passed": 1, "failed": 0, "skipped": 0}
-    assert "=== mine ended after" in capsys.readouterr().out
+    ran, heard = run_file(tmp_path, "import os\n\ndef test_it():\n    assert os.getsid(0) == os.getpid()\n")
+    assert ran.counts == {"passed": 1}
+    assert heard.finished == {"mine": "1 passed, 0 failed, 0 skipped"}
+    assert any(test.endswith("test_it.py::test_it") for test in heard.tests)
+    assert heard.said[-1].splitlines()[-1].startswith("=== mine ended after")
 
 
-def test_a_ctrl_c_reaches_the_suites(tmp_path, capsys):
-    begun = tmp_path / "begun"
-    code = f"import pathlib, time\n\ndef test_it():\n    pathlib.Path({str(begun)!r}).touch()\n    time.sleep(300)\n"
-    with ThreadPoolExecutor(1) as pool:
-        ran = pool.submit(run.run_suite, "mine", suite_of(tmp_path, code), [])
-        while not begun.exists():
-            time.sleep(0.01)
-        run.interrupt()
-        assert ran.result(60).counts["failed"] == 1
-    assert "KeyboardInterrupt" in capsys.readouterr().out
+OUTCOMES = """
+import pytest
+@pytest.fixture
+def bad():
+    assert 0, "the fixture"
+@pytest.fixture
+def late():
+    yield
+    assert 0, "the teardown"
+def test_good(): pass
+def test_bad(): assert 0, "the test"
+def test_error(bad): pass
+def test_late(late): pass
+@pytest.mark.skip
+def test_skip(): pass
+@pytest.mark.xfail(strict=True)
+def test_expected(): assert 0
+@pytest.mark.xfail(strict=True)
+def test_unexpected(): pass
+"""
+
+
+def test_outcomes_are_those_of_pytest(tmp_path):
+    ran, heard = run_file(tmp_path, OUTCOMES)
+    assert ran.counts == {"passed": 1, "failed": 4, "skipped": 2}
+    failures = {test.rpartition("::")[2]: text for test, text in ran.failures.items()}
+    assert failures.keys() == {"test_bad", "test_error", "test_late", "test_unexpected"}
+    assert "the test" in failures["test_bad"] and "the fixture" in failures["test_error"]
+    assert "the teardown" in failures["test_late"]
+    assert sum("FAILED" in line for line in heard.said[:-1]) == 4
+
+
+@pytest.mark.parametrize("code", ["import no_such_module", "def test_it(:", "import os; os._exit(3)"])
+def test_a_file_that_cannot_be_read_is_a_failure(tmp_path, code):
+    ran, _ = run_file(tmp_path, code)
+    assert ran.counts["failed"] >= 1 and not ran.counts["passed"]
+
+
+def test_a_process_that_dies_costs_one_test(tmp_path):
+    ran, heard = run_file(
+        tmp_path,
+        "import os\ndef test_a(): pass\ndef test_b(): os._exit(0)\ndef test_c(): os.abort()\ndef test_d(): pass\n",
+    )
+    assert ran.counts == {"passed": 2, "failed": 2}
+    assert [test.rpartition("::")[2] for test in ran.failures] == ["test_b", "test_c"]
+    assert any("test_b: its process ended: exit status 0" in line for line in heard.said)
+    assert any("test_c: its process ended: SIGABRT" in line for line in heard.said)
+
+
+def test_a_process_that_does_not_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(run.followed, "_END_S", 0.5)
+    ran, _ = run_file(tmp_path, "import atexit, time\natexit.register(time.sleep, 600)\ndef test_it(): pass\n")
+    assert ran.counts == {"passed": 1, "failed": 1}
+    assert "no test for 0.5 s" in ran.failures["mine"]
+
+
+def test_a_time_for_each_test(monkeypatch):
+    monkeypatch.delenv("FUZZ", raising=False)
+    assert told.limit("tests/hpu/test_views.py::test_x") == told.LIMIT_S == 120
+    assert told.limit("tests/rotating/test_examples.py::test_x[a]") > 900
+    for pattern, (seconds, reason) in (told.LONGER | told.FUZZED).items():
+        assert any(run.ROOT.glob(pattern.partition("::")[0])), pattern
+        assert seconds > told.LIMIT_S and len(reason) > 10
+    monkeypatch.setenv("FUZZ", "nightly")
+    assert told.limit("tests/fuzz/test_programs.py::test_x") == 3000
+    monkeypatch.setenv("TESTS_SECONDS", "12")
+    assert told.limit("tests/hpu/test_views.py::test_x") == 12
+    assert told.limit("tests/fuzz/test_programs.py::test_x") == 300
