@@ -217,5 +217,5 @@ class Supervisor:
 
 
 if __name__ == "__main__":
-    numbers = int(sys.argv[1]), *map(float, sys.argv[2:5]), int(sys.argv[5])
-    Supervisor(*numbers, sys.argv[6:]).run()
+    seconds, grace, farewell = map(float, sys.argv[2:5])
+    Supervisor(int(sys.argv[1]), seconds, grace, farewell, int(sys.argv[5]), sys.argv[6:]).run()

@@ -19,7 +19,7 @@ FOLDER = BUILD / "tests"
 # pytest's: all passed, some failed, none collected.
 _USUAL = (0, 1, 5)
 _MARGIN_S = 2.0  # for the stacks of a test that hangs
-_QUIET_S = 300.0  # without a test: imports and collection
+_QUIET_S = 600.0  # without a test: imports and collection
 _END_S = 60.0  # after the last test: what runs at the end of a process
 _MOST = 20  # processes of a suite
 
