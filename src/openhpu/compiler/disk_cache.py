@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import grp
 import hashlib
 import json
 import os
+import pwd
 import re
 import shutil
 import stat
+import struct
 import tempfile
 import time
 import warnings
@@ -32,8 +35,9 @@ _RECIPE = re.compile(r"[0-9a-f]{64}")
 _ENTRY = re.compile(r"[0-9a-f]{64}(\.constants)?")
 _TEMPORARY = re.compile(r"\.(adopted|removed|building|replaced)-.*")
 _STALE_S = 3600  # a temporary folder of that age belongs to a process that died
-_LOCK_S = 600  # a process that has held a lock for so long hangs
-_LOCKS = ".locks"
+_LOCK_S = 120  # a process that has held a lock for so long hangs, or compiles at the lowest priority
+_LOCK = ".lock"
+_MOST_LINKS = 40  # on the way to a folder, as Linux has it
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -69,13 +73,16 @@ def own_folder(path: Path) -> bool:
 
 
 def _is_own(path: Path, create: bool) -> bool:
-    """Whether the folder is there, or was made. Raises _Refused where others might write into it, and OSError."""
+    """Whether the folder is there, or was made. Raises _Refused where others might write into it, or put another in its
+    place, and OSError."""
+    _check_way(path.parent)
     try:
         found = os.lstat(path)
     except FileNotFoundError:
         if not create:
             return False
         path.parent.mkdir(parents=True, exist_ok=True)
+        _check_way(path.parent)
         with contextlib.suppress(FileExistsError):
             path.mkdir(mode=0o700)
         found = os.lstat(path)
@@ -83,6 +90,68 @@ def _is_own(path: Path, create: bool) -> bool:
         raise _Refused("it is a symbolic link" if stat.S_ISLNK(found.st_mode) else "it is not a folder")
     _check_owner(found)
     return True
+
+
+def _check_way(path: Path) -> None:
+    """Raises _Refused unless each folder on the way to `path`, links resolved, is one in which only this process's user
+    and the superuser rename things: it is theirs, and not writable by others unless sticky, as /tmp is. What is
+    missing ends the way."""
+    trusted = {0, os.geteuid(), _unmapped_user()}
+    rest = list(reversed(Path(os.path.abspath(path)).parts[1:]))
+    here, links = "/", 0
+    while True:
+        found = os.lstat(here)
+        if not stat.S_ISDIR(found.st_mode):
+            raise NotADirectoryError(f"{here} is not a folder")
+        if found.st_uid not in trusted:
+            raise _Refused(f"{here}, on the way to it, belongs to user {found.st_uid}, who could replace it")
+        if _others_may_write(found) and not found.st_mode & stat.S_ISVTX:
+            raise _Refused(f"others may write to {here}, on the way to it, and could replace it: chmod go-w {here}")
+        if not rest:
+            return
+        name = rest.pop()
+        if name == "..":
+            here = os.path.dirname(here)
+            continue
+        child = os.path.join(here, name)
+        try:
+            found = os.lstat(child)
+        except FileNotFoundError:
+            return
+        if not stat.S_ISLNK(found.st_mode):
+            here = child
+            continue
+        links += 1
+        if links > _MOST_LINKS:
+            raise _Refused(f"{path} has too many symbolic links on the way to it")
+        if found.st_uid not in trusted:
+            raise _Refused(f"the link {child}, on the way to it, belongs to user {found.st_uid}")
+        target = os.readlink(child)
+        if os.path.isabs(target):
+            here = "/"
+        rest += [part for part in reversed(target.split("/")) if part not in ("", ".")]
+
+
+def _others_may_write(found: os.stat_result) -> bool:
+    """Whether others than the owner and the superuser may; a group with nobody else in it is its user's own."""
+    if found.st_mode & stat.S_IWOTH:
+        return True
+    if not found.st_mode & stat.S_IWGRP or found.st_gid == 0:
+        return False
+    try:
+        user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(found.st_gid)
+    except KeyError:
+        return True
+    return not (group.gr_name == user.pw_name and group.gr_gid == user.pw_gid and set(group.gr_mem) <= {user.pw_name})
+
+
+def _unmapped_user() -> int:
+    """As whose the system shows what belongs to users that a container does not have; its root folder may."""
+    root = os.lstat("/").st_uid
+    try:
+        return root if root == int(Path("/proc/sys/kernel/overflowuid").read_text()) else 0
+    except (OSError, ValueError):
+        return 0
 
 
 def parse_config(text: str) -> CacheConfig:
@@ -105,8 +174,9 @@ class DiskCache:
     """The recipes in `path`, at most `max_bytes` of them (None: no limit), the least recently used go first.
 
     `path` is made if it does not exist, for its owner only. A folder that is a symbolic link, somebody else's, or
-    writable by others is not used. `delete_on_init` removes all recipes, and nothing else. `warn` gets what a person
-    should know; by default it becomes a RuntimeWarning. For one thread at a time.
+    writable by others is not used, nor one that others could replace, as they may write to a folder on the way to it.
+    `delete_on_init` removes all recipes, and nothing else. `warn` gets what a person should know; by default it becomes
+    a RuntimeWarning. For one thread at a time.
     """
 
     def __init__(
@@ -206,10 +276,10 @@ class DiskCache:
         with contextlib.ExitStack() as stack:
             if self._usable():
                 with contextlib.suppress(OSError):
-                    (self.path / _LOCKS).mkdir(mode=0o700, exist_ok=True)
-                    # Few files for all keys, since no process can know when a lock's file may be removed.
-                    file = stack.enter_context((self.path / _LOCKS / key[:2]).open("w"))
-                    _lock_patiently(file.fileno())
+                    # One file, with a byte for each key: no process can know when a lock's file may be removed.
+                    handle = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+                    stack.callback(os.close, handle)
+                    _lock_patiently(handle, int(key[-15:], 16))
             yield
 
     def _usable(self, create: bool = True) -> bool:
@@ -286,12 +356,15 @@ def _find_in(cache: DiskCache, description: Description, key: str) -> tuple[Mani
     return found
 
 
-def _lock_patiently(handle: int) -> None:
+def _lock_patiently(handle: int, byte: int) -> None:
+    """Lock one byte of a file, which need not have so many, until the handle is closed."""
+    lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)  # struct flock of 64-bit Linux
     end = time.monotonic() + _LOCK_S
     while True:
         try:
-            return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            fcntl.fcntl(handle, fcntl.F_OFD_SETLK, lock)
+            return
+        except (BlockingIOError, PermissionError):
             if time.monotonic() >= end:
                 return
             time.sleep(0.02)

@@ -3,7 +3,10 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
 import threading
+import types
 from pathlib import Path
 
 import pytest
@@ -176,6 +179,66 @@ def test_a_folder_that_is_not_safe_is_not_used(filled, tmp_path, how):
         DiskCache(filled.path, delete_on_init=True)
 
 
+@pytest.mark.parametrize("links", [0, 1])
+def test_a_folder_on_the_way_that_others_may_write_to(tmp_path, links):
+    """They could put a cache of their own in its place, in which all is as it should be."""
+    (open_to_all := tmp_path / "open").mkdir()
+    path = open_to_all / "cache"
+    if links:
+        (path := tmp_path / "link").symlink_to(open_to_all)
+        path = path / "cache"
+    cache = DiskCache(path)
+    cache.adopt(recipe(tmp_path / "made")[0], KEYS[0])
+    assert cache.find(KEYS[0])
+    for mode, usable in ((0o777, False), (0o1777, True), (0o755, True)):
+        open_to_all.chmod(mode)
+        again = DiskCache(path)
+        if usable:
+            assert again.find(KEYS[0])
+            continue
+        with pytest.warns(RuntimeWarning, match=f"is not used: others may write to {open_to_all}, on the way to it"):
+            assert again.find(KEYS[0]) is None
+        assert again.adopt(tmp_path / "made" / KEYS[0], KEYS[0]) is None
+
+
+def test_a_folder_that_is_missing_below_one_that_others_may_write_to_is_not_made(tmp_path):
+    tmp_path.chmod(0o777)
+    with pytest.warns(RuntimeWarning, match="others may write to"):
+        assert DiskCache(tmp_path / "a" / "b").adopt(recipe(tmp_path / "made")[0], KEYS[0]) is None
+    assert not (tmp_path / "a").exists()
+    assert not disk_cache.own_folder(tmp_path / "a" / "b")
+
+
+def test_links_that_lead_in_a_circle(tmp_path):
+    (tmp_path / "a").symlink_to(tmp_path / "b")
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    with pytest.warns(RuntimeWarning, match="too many symbolic links"):
+        assert DiskCache(tmp_path / "a" / "cache").find(KEYS[0]) is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only the superuser gives files away")
+def test_a_folder_on_the_way_of_another_user(tmp_path):
+    (tmp_path / "theirs" / "cache").mkdir(parents=True, mode=0o755)
+    os.chown(tmp_path / "theirs", 12345, 12345)
+    with pytest.warns(RuntimeWarning, match="theirs, on the way to it, belongs to user 12345"):
+        assert DiskCache(tmp_path / "theirs" / "cache").find(KEYS[0]) is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only the superuser gives files away")
+def test_a_folder_on_the_way_that_a_group_may_write_to(tmp_path, monkeypatch):
+    (tmp_path / "shared" / "cache").mkdir(parents=True)
+    (tmp_path / "shared").chmod(0o775)
+    os.chown(tmp_path / "shared", -1, 12345)
+    assert not disk_cache.own_folder(tmp_path / "shared" / "cache")
+    # A group of the user's own, as some systems give each: nobody else is in it.
+    user = types.SimpleNamespace(pw_name="root", pw_gid=12345)
+    monkeypatch.setattr(disk_cache.pwd, "getpwuid", lambda uid: user)
+    for members, usable in (([], True), (["root"], True), (["root", "other"], False)):
+        group = types.SimpleNamespace(gr_name="root", gr_gid=12345, gr_mem=members)
+        monkeypatch.setattr(disk_cache.grp, "getgrgid", lambda gid, group=group: group)
+        assert disk_cache.own_folder(tmp_path / "shared" / "cache") is usable
+
+
 def test_a_folder_that_is_gone_is_made_again(filled, tmp_path):
     shutil.rmtree(filled.path.parent)
     assert filled.find(KEYS[0]) is None
@@ -272,6 +335,56 @@ def test_a_lock_keeps_others_out(cache):
             order.append("first")
     thread.join()
     assert order == ["first", "second"]
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from openhpu.compiler.disk_cache import DiskCache
+with DiskCache(Path(sys.argv[1])).lock(sys.argv[2]):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def holder(cache):
+    """Another process that holds the lock of `KEYS[1]` until the test ends."""
+    environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    command = [sys.executable, "-c", HOLD, str(cache.path), KEYS[1]]
+    with subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout.readline() == "held\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def test_a_lock_that_another_process_holds_keeps_no_other_recipe_waiting(cache, holder, monkeypatch):
+    monkeypatch.setattr(disk_cache, "_LOCK_S", 600)
+    assert KEYS[0][:2] == KEYS[1][:2]
+    done = []
+
+    def lock(key):
+        with DiskCache(cache.path).lock(key):
+            done.append(key)
+
+    threads = [threading.Thread(target=lock, args=(key,), daemon=True) for key in (KEYS[0], KEYS[1])]
+    for thread in threads:
+        thread.start()
+    threads[0].join(20)
+    assert done == [KEYS[0]]  # the other's is held
+    holder.kill()
+    threads[1].join(20)
+    assert done == [KEYS[0], KEYS[1]]
+
+
+def test_a_lock_is_waited_for_only_so_long(cache, holder, monkeypatch):
+    monkeypatch.setattr(disk_cache, "_LOCK_S", 0.2)
+    with cache.lock(KEYS[1]):
+        assert holder.poll() is None
 
 
 def test_manifests_survive_json(tmp_path):
