@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip --disable-pip-version-check -q
-# An open range would take PyTorch's CUDA build; this exact version is the CPU build's.
+# The build for the CPU or the one for CUDA, as the index has it.
 TORCH  := torch==2.13.0
 # The last one that knows hpu by itself, and the newest.
 LIGHTNING      := lightning==2.5.5 pytorch-lightning==2.6.6 "jsonargparse[signatures]"
@@ -20,8 +20,6 @@ all: build
 $(VENV)/.torch: Makefile
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install "$(TORCH)" numpy
-	@$(BIN)/python -c "import sys, torch; torch.version.cuda and sys.exit(f'PyTorch {torch.__version__} is the build for CUDA, \
-	beside which there can be no hpu: install the one for the CPU in $(VENV)')"
 	touch $@
 
 $(VENV)/.dev: pyproject.toml setup.py $(VENV)/.torch
@@ -32,7 +30,8 @@ $(VENV)/.dev: pyproject.toml setup.py $(VENV)/.torch
 
 setup: $(VENV)/.dev
 
-# For its tests only, and not among the environment's packages: PyPI has CUDA's build, which fails where it is imported.
+# For its tests only, and not among the environment's packages: PyPI's is built for CUDA and fails beside PyTorch's build
+# for the CPU (tests/vision.py).
 $(VENV)/torchvision: | $(VENV)/.torch
 	$(PIP) install --no-deps --target $@ torchvision==0.28.0 pillow
 

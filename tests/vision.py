@@ -1,7 +1,7 @@
 """How tests load torchvision.
 
-PyPI has CUDA's build of it only. Its CPU kernels load beside PyTorch's CPU build once the CUDA libraries that it names
-exist, so empty ones are built for it; nothing of them is called. A torchvision that loads as it is is used as it is.
+PyPI has CUDA's build of it only, which needs nothing beside PyTorch's build for CUDA. Its CPU kernels load beside the
+build for the CPU once the CUDA libraries that it names exist, so empty ones are built; nothing of them is called.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-DOWNLOADED = ROOT / ".venv" / "torchvision"  # by `make test`, out of the environment's own packages
+DOWNLOADED = Path(sys.prefix) / "torchvision"  # by `make test`, out of the environment's own packages
 MISSING = "torchvision is not installed; `make test` downloads it"
 
 
@@ -45,7 +45,14 @@ def load() -> Any:
 
 
 def empty_libraries(extension: Path, folder: Path) -> list[str]:
-    """Libraries with the names and symbols of CUDA's that `extension` was linked with; paths, in loading order."""
+    """Libraries with the names and symbols of CUDA's that `extension` was linked with; paths, in loading order.
+
+    None beside PyTorch's build for CUDA, which has them.
+    """
+    import torch
+
+    if torch.version.cuda:
+        return []
     dynamic = subprocess.run(["readelf", "-d", extension], capture_output=True, text=True, check=True).stdout
     names = re.findall(r"\(NEEDED\).*\[(lib\w*cud\w*\.so[.\d]*)\]", dynamic)
     symbols = subprocess.run(["nm", "-D", "-u", extension], capture_output=True, text=True, check=True).stdout

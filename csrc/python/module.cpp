@@ -23,6 +23,7 @@
 
 #include "python/bindings.h"
 #include "python/signals.h"
+#include "runtime/BesideCuda.h"
 #include "runtime/HPUAllocator.h"
 #include "runtime/HPUDevice.h"
 #include "runtime/HPUGenerator.h"
@@ -125,6 +126,8 @@ void bind_device(py::module& m) {
      py::arg("spin_us"), py::arg("processes") = 1, py::arg("visible") = 0, py::arg("floating") = false,
      py::arg("module_wait_s") = 0.0);
   m.def("registration_is_late", [] { return !at::detail::getHPUHooks().hasHPU(); });
+  m.def("become_accelerator", &become_accelerator);
+  m.def("leave_accelerator", &leave_accelerator);
   m.def("device_count", &device_count);
   m.def("current_device", [] { return static_cast<int>(current_device()); });
   m.def("set_device", [](int i) { set_device(static_cast<c10::DeviceIndex>(i)); });

@@ -1,5 +1,6 @@
 #include <ATen/detail/HPUHooksInterface.h>
 
+#include "runtime/BesideCuda.h"
 #include "runtime/HPUDevice.h"
 #include "runtime/HPUGenerator.h"
 #include "runtime/HPUHostAllocator.h"
@@ -10,7 +11,7 @@ struct HPUHooks final : at::HPUHooksInterface {
 
   void init() const override { openhpu::device_of(-1); }
   bool hasHPU() const override { return true; }
-  bool isBuilt() const override { return true; }
+  bool isBuilt() const override { return openhpu::is_accelerator(); }
   bool isAvailable() const override { return openhpu::device_count() > 0; }
   c10::DeviceIndex deviceCount() const override { return static_cast<c10::DeviceIndex>(openhpu::device_count()); }
   void setCurrentDevice(c10::DeviceIndex i) const override { openhpu::set_device(i); }

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from openhpu import events, settings, waits
-from openhpu.insight import dumps
 
 if TYPE_CHECKING:
     from openhpu.compiler.description import Description
@@ -91,6 +90,8 @@ class Compilations:
         """Send a request on. It is answered in any case: somebody may be waiting."""
         self._asked[identity] = time.monotonic(), description
         try:
+            from openhpu.insight import dumps
+
             dumps.write(cast("Description", description))
         except Exception:  # the graph can be compiled although it can't be written
             _report()

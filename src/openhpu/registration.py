@@ -7,6 +7,10 @@ import contextlib
 import sys
 import warnings
 from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from openhpu import beside_cuda
 
 _registered = False
 
@@ -16,6 +20,8 @@ _LATE = (
     "torch.accelerator, pins memory or starts a DataLoader; or leave TORCH_DEVICE_BACKEND_AUTOLOAD and "
     "PT_HPU_AUTOLOAD unset, so that `import torch` loads the device."
 )
+
+_MISSING = "its compiled core, openhpu._C, is missing; build it with `make build` or `pip install .`"
 
 
 class ExtensionError(ImportError):
@@ -27,41 +33,81 @@ def is_registered() -> bool:
     return _registered
 
 
-def autoload() -> None:
-    """Called by PyTorch at the end of `import torch`.
+def is_autoload_enabled() -> bool:
+    """Whether `import torch` loads the device: always, unless PT_HPU_AUTOLOAD is 0."""
+    return bool(_settings().get("PT_HPU_AUTOLOAD") != "0")
 
-    Warns, where `import habana_frameworks.torch` would raise, when the compiled core cannot be loaded, so that
-    PyTorch itself stays usable.
+
+def autoload() -> None:
+    """Called by PyTorch at the end of `import torch`, which it must not fail.
+
+    Where `import habana_frameworks.torch` would raise, this warns, and each later use of the device says why there is
+    none. Beside a GPU it does not even warn.
     """
     try:
-        register()
-    except ExtensionError as error:
-        warnings.warn(f"the hpu device is not available: {error}", RuntimeWarning, stacklevel=2)
+        if is_autoload_enabled():
+            register()
+    except Exception as error:
+        reason = str(error) if isinstance(error, (ImportError, ValueError)) else f"{type(error).__name__}: {error}"
+        sys.modules.setdefault("torch.hpu", _Absent(reason))
+        if isinstance(error, beside_cuda.BesideGpuError):
+            return
+        try:
+            warnings.warn(f"the hpu device is not available: {reason}", RuntimeWarning, stacklevel=2)
+        except RuntimeWarning as warning:  # python -W error
+            print(f"RuntimeWarning: {warning}", file=sys.stderr)
+
+
+class _Absent(ModuleType):
+    """In the place of the module torch.hpu, which PyTorch imports for the first tensor on the device."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__("torch.hpu")
+        self._reason = reason
+
+    def __getattr__(self, name: str) -> object:
+        raise AttributeError(f"torch.hpu has no {name}: the hpu device is not available: {self._reason}")
+
+    def _lazy_init(self) -> None:
+        raise RuntimeError(f"the hpu device is not available: {self._reason}")
 
 
 def register() -> None:
     """Load the device into PyTorch, once. Opens no device.
 
     Raises SettingError for an invalid environment variable, ExtensionError when the compiled core cannot be
-    loaded, RuntimeError when PyTorch has been asked for its accelerator already.
+    loaded, BesideGpuError where a GPU is PyTorch's accelerator, RuntimeError when PyTorch has been asked for its
+    accelerator already. PyTorch then works as without OpenHPU.
     """
     global _registered
     if _registered:
         return
     import torch
 
-    from openhpu import settings
-
-    settings.check_environment()
+    _settings().check_environment()
+    beside_cuda.check(torch.version)
     core = _load_core(torch.__version__, str(Path(torch.__file__).parent))
     if core.registration_is_late():
         raise RuntimeError(_LATE)
+    core.become_accelerator()
+    try:
+        _add_to(torch)
+    except BaseException:
+        core.leave_accelerator()
+        vars(torch).pop("hpu", None)
+        sys.modules.pop("torch.hpu", None)
+        raise
 
-    from openhpu import hpu, patches
+
+def _add_to(torch: ModuleType) -> None:
+    global _registered
+    from openhpu import hpu, patches, settings
 
     with contextlib.suppress(settings.SettingError):  # a rank without a module may be a script's that uses none
         hpu._lifecycle.configure()  # PyTorch may open a device without asking Python
-    torch._register_device_module("hpu", hpu)  # type: ignore[no-untyped-call]
+    if isinstance(sys.modules.get("torch.hpu"), _Absent):  # what was missing is there by now
+        del sys.modules["torch.hpu"]
+    torch._register_device_module("hpu", hpu)
     alias_submodules("openhpu.hpu", "torch.hpu")
     patches.apply()
     from openhpu.profiler import whole_process
@@ -109,15 +155,21 @@ def alias_submodules(package: str, alias: str) -> None:
         sys.modules.setdefault(alias + name[len(package) :], sys.modules[name])
 
 
+def _settings() -> Any:  # a module
+    try:
+        from openhpu import settings
+    except ImportError as error:  # openhpu._machine, which is compiled
+        raise ExtensionError(_MISSING) from error
+    return settings
+
+
 def _load_core(torch_version: str, folder: str):  # type: ignore[no-untyped-def]  # a compiled module
     _check_version(torch_version, folder)
     try:
         from openhpu import _C
     except ImportError as error:
         if isinstance(error, ModuleNotFoundError) or "cannot import name '_C'" in str(error):
-            raise ExtensionError(
-                "its compiled core, openhpu._C, is missing; build it with `make build` or `pip install .`"
-            ) from error
+            raise ExtensionError(_MISSING) from error
         raise ExtensionError(_misfit(torch_version, folder, str(error))) from error
     return _C
 

@@ -1,11 +1,12 @@
 """bitsandbytes: 4-bit weights (nf4) through its own path for hpu, and a QLoRA training on them."""
 
 import importlib.util
+import sys
 from pathlib import Path
 
 import pytest
 
-DOWNLOADED = Path(__file__).resolve().parents[2] / ".venv" / "bitsandbytes"  # by `make test`
+DOWNLOADED = Path(sys.prefix) / "bitsandbytes"  # by `make test`
 
 SCRIPT = f"""
     import sys

@@ -11,7 +11,6 @@ import torch
 from openhpu import _C, settings
 from openhpu.hpu import _lifecycle
 from openhpu.hpu._utils import DeviceArgument, _get_device_index
-from openhpu.smi.facts import DRIVER_VERSION
 
 
 @dataclass(frozen=True)
@@ -92,6 +91,8 @@ def get_device_name(device: DeviceArgument = None) -> str:
 
 def get_device_capability(device: DeviceArgument = None) -> str:
     """The version of the driver, as on Gaudi, a string."""
+    from openhpu.smi.facts import DRIVER_VERSION
+
     _get_device_index(device, optional=True)
     return DRIVER_VERSION
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from openhpu import settings
-from openhpu.profiler import trace_file
+
+if TYPE_CHECKING:
+    from openhpu.profiler import trace_file
 
 
 def enabled() -> bool:
@@ -54,6 +56,7 @@ class Tracer:
         if self._listener is None:
             return
         from openhpu import _C
+        from openhpu.profiler import trace_file
 
         listener, self._listener = self._listener, None
         recorded = trace_file.Recorded.of(_C.trace_stop(listener))
@@ -70,6 +73,8 @@ class Tracer:
         recorded, self._recorded = self._recorded, None
         if recorded is None or not (recorded.commands or recorded.spans):
             return
+        from openhpu.profiler import trace_file
+
         path = self.path()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -9,6 +9,11 @@ _FIRST_USE = "first use of a device"
 
 OPENHPU_VARIABLES = (
     Setting(
+        "OPENHPU_BESIDE_CUDA", "bool", False, "import",
+        "Beside PyTorch's build for CUDA on a machine with a GPU: whether hpu is loaded and is torch.accelerator, with "
+        "the GPU still usable as cuda. Without a usable GPU hpu is loaded anyhow.",
+    ),
+    Setting(
         "OPENHPU_DEVICE_COUNT", "int", 8, _FIRST_USE,
         "Number of this machine's modules, and of a process's indices, where HABANA_VISIBLE_MODULES is unset. Where "
         "this is unset, too, device_count(), by which libraries choose how many devices to use, is at most the number "

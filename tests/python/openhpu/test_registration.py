@@ -1,5 +1,7 @@
 """Loading: each test in a process of its own."""
 
+import pytest
+
 LOAD = "import torch; import habana_frameworks.torch; "
 
 
@@ -93,6 +95,55 @@ def test_another_pytorch_is_an_error_that_names_both(script):
     assert (
         "RuntimeWarning: the hpu device is not available: its compiled core was built with PyTorch 2.9.1" in result.err
     )
+
+
+AUTOLOAD = """
+import torch
+print((torch.ones(2) + 1).tolist(), hasattr(torch, "hpu"))
+for use in (lambda: torch.ones(1, device="hpu"), lambda: torch.ones(1).to("hpu")):
+    try:
+        use()
+    except RuntimeError as error:
+        print(error)
+"""
+BROKEN = {
+    "no _machine": ("sys.modules['openhpu._machine'] = None", "its compiled core, openhpu._C, is missing; build"),
+    "another core": ("from openhpu import _machine; _machine.torch_version = (2, 9, 1)", "its compiled core was built"),
+    "a defect": ("from openhpu import settings; settings.check_environment = lambda: 1 / 0", "ZeroDivisionError: div"),
+    "a late defect": ("from openhpu import settings; settings.get = lambda name: {}[name]", "KeyError: "),
+}
+
+
+@pytest.mark.parametrize("warnings", ["default", "error"])
+@pytest.mark.parametrize("what", BROKEN)
+def test_import_torch_never_fails_and_each_use_says_why_there_is_no_device(script, what, warnings):
+    breaks, reason = BROKEN[what]
+    result = script(f"import sys; {breaks}{AUTOLOAD}", warnings=warnings, TORCH_DEVICE_BACKEND_AUTOLOAD="1")
+    assert result.out.splitlines()[0] == "[2.0, 2.0] False"
+    errors = result.out.splitlines()[1:]
+    assert len(errors) == 2
+    assert all(error.startswith(f"the hpu device is not available: {reason}") for error in errors)
+    assert result.err.count("RuntimeWarning: the hpu device is not available: " + reason) == 1
+
+
+def test_an_invalid_variable_is_no_error_of_import_torch(script):
+    code = "import torch; print(torch.ones(2).sum().item())"
+    for name, value in {"OPENHPU_GENERATION": "gaudi9", "PT_HPU_LAZY_MODE": "maybe"}.items():
+        result = script(code, warnings="default", TORCH_DEVICE_BACKEND_AUTOLOAD="1", **{name: value})
+        assert result.out == "2.0"
+        assert f"the hpu device is not available: environment variable {name}='{value}' is not valid" in result.err
+
+
+def test_what_was_missing_at_autoload_can_be_loaded_later(script):
+    code = """
+        import sys
+        sys.modules["openhpu._C"] = None
+        import torch
+        del sys.modules["openhpu._C"]
+        import habana_frameworks.torch
+        print(torch.hpu.is_available(), torch.ones(2, device="hpu").tolist(), torch.accelerator.current_accelerator())
+    """
+    assert script(code, warnings="ignore", TORCH_DEVICE_BACKEND_AUTOLOAD="1").out == "True [1.0, 1.0] hpu"
 
 
 def test_an_invalid_variable_is_an_error_at_import(script):

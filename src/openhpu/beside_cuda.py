@@ -1,0 +1,48 @@
+"""Beside PyTorch's build for CUDA: where hpu is the accelerator, and where it keeps out of a GPU's way.
+
+PyTorch has one accelerator for a process (`torch.accelerator`), and its build for CUDA says CUDA, with a GPU or
+without. `csrc/runtime/BesideCuda` changes that answer. Where a GPU can be used, only `OPENHPU_BESIDE_CUDA=1` asks for
+that.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import ModuleType
+
+# Files of NVIDIA's driver: on Linux, on Windows' Linux and on Tegra.
+_DRIVER = ("dev/nvidiactl", "dev/dxg", "dev/nvhost-gpu")
+
+
+class BesideGpuError(ImportError):
+    """PyTorch has a GPU as its accelerator, and nobody asked for hpu beside it."""
+
+
+def gpu_is_usable(root: str = "/") -> bool:
+    """Whether CUDA may find a GPU, by the driver's files and CUDA_VISIBLE_DEVICES. Does not initialise CUDA."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None and (not visible.strip() or visible.strip().startswith("-")):
+        return False
+    return any((Path(root) / name).exists() for name in _DRIVER)
+
+
+def check(version: ModuleType) -> None:
+    """Whether hpu can be the accelerator of the PyTorch whose `torch.version` this is.
+
+    Raises BesideGpuError if a GPU comes first, ImportError if there is no way.
+    """
+    from openhpu import settings
+
+    for other in ("hip", "xpu"):
+        if getattr(version, other, None):
+            raise ImportError(
+                f"PyTorch {version.__version__} is the build for {other}, beside which there is no hpu; install the "
+                "one for the CPU or for CUDA"
+            )
+    if version.cuda and not settings.get("OPENHPU_BESIDE_CUDA") and gpu_is_usable():
+        raise BesideGpuError(
+            "this machine has a GPU, which PyTorch's build for CUDA takes as its accelerator; set "
+            "OPENHPU_BESIDE_CUDA=1 before `import torch` to have hpu as torch.accelerator, with the GPU still usable "
+            "as cuda, or CUDA_VISIBLE_DEVICES=-1 to hide the GPU"
+        )
