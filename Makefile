@@ -14,7 +14,7 @@ DEEPSPEED_NEXT := deepspeed==0.16.9
 MODE   ?= eager
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: all setup build packages test test-cpp test-python demo lint conformance fuzz faults ecosystem bench docs clean
+.PHONY: all setup build packages test test-cpp test-python test-cuda demo lint conformance fuzz faults ecosystem bench docs clean
 all: build
 
 $(VENV)/.torch: Makefile
@@ -78,6 +78,22 @@ packages: $(VENV)/torchvision $(VENV)/bitsandbytes $(VENV)/.lightning $(VENV)/li
 
 test-python: build packages
 	$(BIN)/python -m tests.run
+
+# PyTorch's build for CUDA, and all else from the other environment: the same tests of the same core must pass.
+CUDA_VENV := .venv-cuda
+$(CUDA_VENV)/.torch: $(VENV)/.dev
+	test -x $(CUDA_VENV)/bin/python || $(BIN)/python -m venv $(CUDA_VENV)
+	$(CUDA_VENV)/bin/pip --disable-pip-version-check -q install "$(subst ==,===,$(TORCH))"
+	$(CUDA_VENV)/bin/python -c "import pathlib, site; here, = site.getsitepackages(); \
+	there = here.replace('$(CUDA_VENV)', '$(VENV)'); \
+	pathlib.Path(here, 'beside.pth').write_text(f'import site; site.addsitedir({there!r})\n')"
+	touch $@
+
+# `make test-cuda SUITES="hpu compiled"`; without SUITES all of them.
+test-cuda: build packages $(CUDA_VENV)/.torch
+	ln -sfn $(patsubst %,$(CURDIR)/$(VENV)/%,torchvision bitsandbytes lightning-next deepspeed deepspeed-0.16 transformers) \
+	  $(CUDA_VENV)
+	$(CUDA_VENV)/bin/python -m tests.run $(foreach suite,$(SUITES),--only $(suite))
 
 demo: build
 	$(BIN)/python -m examples.demo

@@ -192,8 +192,10 @@ def _built_with() -> str:
 
 def _misfit(torch_version: str, folder: str, reason: str = "") -> str:
     built = _built_with()
+    others = [there for path in sys.path if (there := Path(path, "torch")) != Path(folder) and (there / "lib").is_dir()]
+    hidden = f"; in front of {others[0]} on sys.path" if others else ""
     return (
         f"its compiled core was built with PyTorch {built} and does not fit the installed PyTorch {torch_version} "
-        f"({f'{reason}; ' if reason else ''}in {folder}). Install that one with `pip install torch=={built}`, or build "
-        "openhpu again with `make build` or `pip install .`"
+        f"({f'{reason}; ' if reason else ''}in {folder}{hidden}). Install that one with `pip install torch=={built}`, "
+        "or build openhpu again with `make build` or `pip install .`"
     )

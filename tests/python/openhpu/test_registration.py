@@ -126,6 +126,16 @@ def test_import_torch_never_fails_and_each_use_says_why_there_is_no_device(scrip
     assert result.err.count("RuntimeWarning: the hpu device is not available: " + reason) == 1
 
 
+def test_of_two_pytorches_the_error_names_both(script, tmp_path):
+    (tmp_path / "behind" / "torch" / "lib").mkdir(parents=True)
+    code = f"""
+        import sys; sys.path.append({str(tmp_path / "behind")!r})
+        from openhpu import _machine; _machine.torch_version = (2, 9, 1)
+        import habana_frameworks.torch
+    """
+    assert f"; in front of {tmp_path / 'behind' / 'torch'} on sys.path)" in script(code, fails=True).last
+
+
 def test_an_invalid_variable_is_no_error_of_import_torch(script):
     code = "import torch; print(torch.ones(2).sum().item())"
     for name, value in {"OPENHPU_GENERATION": "gaudi9", "PT_HPU_LAZY_MODE": "maybe"}.items():
