@@ -235,6 +235,7 @@ inline void CommandQueue::Impl::run(CommandQueue& queue, Command* command, uint6
 }
 
 void CommandQueue::Impl::execute(CommandQueue& queue, Command* command, uint64_t sequence) {
+  queue.running_site_ = command->site;
   if (command->trace) [[unlikely]]
     run_traced(queue, command, sequence);
   else
@@ -399,6 +400,10 @@ void CommandQueue::close() {
   impl_->wake_worker(*this);
   BlockingWait waiting;
   impl_->worker.join();
+}
+
+std::optional<uint32_t> CommandQueue::running_site() noexcept {
+  return running ? std::optional(running->running_site_) : std::nullopt;
 }
 
 bool CommandQueue::on_worker() const noexcept { return running == this; }

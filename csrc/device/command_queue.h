@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -95,6 +96,11 @@ class CommandQueue {
   std::unique_ptr<CommandError> take_error();
   bool has_error() const noexcept { return has_error_.load(std::memory_order_acquire); }
 
+  // Of the command that the calling thread runs: its source line. A command of many operators keeps it up to date.
+  // Nothing where the thread runs none.
+  static std::optional<uint32_t> running_site() noexcept;
+  void set_running_site(uint32_t site) noexcept { running_site_ = site; }
+
   // Whether the calling thread is running this queue's commands: the worker, or a host thread in its place.
   bool on_worker() const noexcept;
 
@@ -138,6 +144,7 @@ class CommandQueue {
   alignas(64) std::atomic<uint64_t> completed_{0};
   std::atomic<uint64_t> busy_ns_{0};
   std::atomic<bool> has_error_{false};
+  uint32_t running_site_ = 0;  // of who runs commands
   std::atomic<bool> record_spans_{false};
 };
 

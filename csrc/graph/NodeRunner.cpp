@@ -40,6 +40,7 @@ void NodeRunner::run_node(const Graph& graph, const Graph::Node& node, bool afte
     const auto& memory = (*slots_)[slot];
     outputs_.push_back({memory.data, memory.nbytes, memory.assigned ? nullptr : &storages_[slot]});
   }
+  device_.queue().set_running_site(node.site);
   device::MarkScope mark(trace_, call.kernel->name().c_str(), node.site);
   CallRunner::of(device_).run(*node.entry, operands_.data(), numbers_ + node.numbers, outputs_.data());
 }

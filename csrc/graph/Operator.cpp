@@ -29,7 +29,7 @@ Operator::ArgKind kind_of(const c10::Argument& argument) {
 }  // namespace
 
 Operator::Operator(const c10::OperatorHandle& op, const OpTraits& traits)
-    : handle_(op), name_(c10::toString(op.operator_name())), traits_(traits) {
+    : handle_(op), name_(c10::toString(op.operator_name())), traits_(traits), indexed_(indexed_call_of(name_)) {
   if (traits_.seeded) name_.replace(0, name_.find("::"), "aten");
   for (const auto& argument : op.schema().arguments()) {
     const bool written = (argument.alias_info() && argument.alias_info()->isWrite()) ||

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "graph/OutOfRange.h"
 #include "graph/Widening.h"
 
 namespace openhpu {
@@ -41,7 +42,16 @@ class Operator {
   // As users know the operator.
   const std::string& name() const noexcept { return name_; }
   // Runs the CPU operator on a stack of aliases, on this thread.
-  void call_cpu(c10::Stack& stack) const { handle_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack); }
+  void call_cpu(c10::Stack& stack) const {
+    if (C10_UNLIKELY(indexed_ != nullptr))
+      indexed_(*this, stack);
+    else
+      call_kernel(stack);
+  }
+  // The same without a look at its indices.
+  void call_kernel(c10::Stack& stack) const {
+    handle_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
+  }
   // The same in the dtypes of a call that is known.
   void call_cpu(c10::Stack& stack, Widening widening) const {
     if (C10_LIKELY(!widening))
@@ -61,6 +71,9 @@ class Operator {
   OpTraits traits_;
   std::vector<Arg> args_;
   bool any_written_ = false;
+
+ private:
+  IndexedCall indexed_;
 };
 
 }  // namespace openhpu

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "graph/Misplaced.h"
+#include "runtime/IndexReports.h"
 #include "runtime/KernelMemory.h"
 #include "runtime/KernelThreads.h"
 #include "runtime/events.h"
@@ -115,7 +116,7 @@ void Recipe::set_arguments(const std::vector<SlotMemory>& slots, const std::vect
 void Recipe::deliver(
     device::Device& device, const std::vector<at::Tensor>& results, const std::vector<SlotMemory>& slots) {
   Misplaced misplaced;
-  for (size_t k = 0; k < results.size(); ++k) {
+  for (size_t k = 0; k < outputs_.size(); ++k) {
     const auto& spec = outputs_[k];
     const auto& memory = slots[spec.slot];
     if (memory.nbytes == 0) continue;
@@ -157,10 +158,10 @@ void Recipe::run(
     }
   }();
   TORCH_CHECK(
-      results.size() == outputs_.size(), "recipe ", manifest.name, " returned ", results.size(),
-      " tensors where its manifest names ", outputs_.size());
+      results.size() == outputs_.size() + manifest.counted.size(), "recipe ", manifest.name, " returned ", results.size(),
+      " tensors where its manifest names ", outputs_.size() + manifest.counted.size());
   if (!std::exchange(ordinals_known_, true))
-    for (size_t k = 0; k < results.size(); ++k) {
+    for (size_t k = 0; k < outputs_.size(); ++k) {
       // Only a result that fills its allocation as the slot's storage does can be written there directly.
       const auto& t = results[k];
       auto& output = outputs_[k];
@@ -168,6 +169,10 @@ void Recipe::run(
         output.ordinal = scope.ordinal_of(t.storage().data());
     }
   deliver(device, results, slots);
+  for (size_t k = 0; k < manifest.counted.size(); ++k) {
+    const auto found = *results[outputs_.size() + k].const_data_ptr<int64_t>();
+    if (C10_UNLIKELY(found != 0)) note_indices(manifest.counted[k].op, manifest.counted[k].site, {found & 0xffffffff, found >> 32});
+  }
   count(Counter::ExternalKernels, manifest.external_kernels);
 }
 

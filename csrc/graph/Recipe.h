@@ -33,12 +33,18 @@ struct RecipeManifest {
     at::ScalarType host = at::ScalarType::Undefined;             // a 0-dim CPU operand of this dtype
     at::ScalarType dtype = at::kDouble;   // as which the recipe takes it
   };
+  // What one of its nodes counts.
+  struct Counted {
+    std::string op;
+    uint32_t site = 0;
+  };
   std::string name;
   std::string library;  // path of the shared object
   std::string program;  // the same graph as a Python program
   std::vector<TensorSpec> inputs;
   std::vector<NumberSpec> numbers;        // after the inputs
   std::vector<TensorSpec> outputs;
+  std::vector<Counted> counted;           // after the outputs: indices out of range
   std::vector<std::pair<Formula, Formula>> guards;  // it holds for symbols with first < second
   int threads = 1;                        // for which it was compiled
   size_t operators = 0;

@@ -138,6 +138,7 @@ std::shared_ptr<const ShapeEntry> OpCall::rehearse() {
     ~OneThread() { omp_set_num_threads(before); }
   } one_thread;
   OnHost call;
+  const UnnotedIndices zeros_are_made_up;
   try {
     alias_on_host(call, [](c10::StorageImpl& storage) {
       auto* allocator = c10::GetAllocator(c10::kCPU);

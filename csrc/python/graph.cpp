@@ -11,6 +11,7 @@
 #include "ops/OpKernel.h"
 #include "python/bindings.h"
 #include "runtime/HPUDevice.h"
+#include "runtime/IndexReports.h"
 #include "runtime/events.h"
 #include "runtime/site.h"
 
@@ -52,6 +53,7 @@ class Describe {
     out["threads"] = threads_for(graph_.largest());
     out["sites"] = sites_;
     out["scalar_words"] = scalar_words_;
+    out["lenient"] = lenient_indices();
     if (!request_.formulas.empty()) {
       TORCH_INTERNAL_ASSERT(next_integer_ == request_.formulas.size());
       py::dict symbols;
@@ -305,6 +307,10 @@ void bind_graph(py::module& m) {
     for (const auto& guard : py::cast<py::list>(manifest["guards"])) {
       const auto sides = formulas_of(guard);
       out.guards.emplace_back(sides.at(0), sides.at(1));
+    }
+    for (const auto& item : py::cast<py::list>(manifest["counted"])) {
+      const auto& node = request.graph.nodes.at(py::cast<size_t>(item));
+      out.counted.push_back({user_name(*node.entry->call->kernel), node.site});
     }
     out.operators = request.graph.nodes.size();
     out.external_kernels = py::cast<size_t>(manifest["external_kernels"]);

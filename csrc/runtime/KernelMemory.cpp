@@ -86,9 +86,11 @@ KernelScope::KernelScope(device::MemoryPool& workspace, const PlannedOutput* pla
 KernelScope::~KernelScope() { tls_scope = outer_; }
 
 void* KernelScope::allocate(size_t nbytes) {
-  const uint32_t ordinal = next_++;
+  const bool counted = aside_ == 0;
+  const uint32_t ordinal = next_;
+  next_ += counted;
   void* ptr = nullptr;
-  for (; next_planned_ < planned_count_ && planned_[next_planned_].ordinal <= ordinal; ++next_planned_) {
+  for (; counted && next_planned_ < planned_count_ && planned_[next_planned_].ordinal <= ordinal; ++next_planned_) {
     const auto& plan = planned_[next_planned_];
     if (plan.ordinal == ordinal && plan.nbytes == nbytes) ptr = plan.ptr;
   }
@@ -100,7 +102,7 @@ void* KernelScope::allocate(size_t nbytes) {
       throw;
     }
   }
-  if (record_) log_.push_back(ptr);
+  if (record_ && counted) log_.push_back(ptr);
   return ptr;
 }
 
@@ -115,6 +117,13 @@ int64_t KernelScope::ordinal_of(const void* ptr) {
   for (size_t i = log_.size(); i-- > 0;)
     if (log_[i] == ptr) return static_cast<int64_t>(i);
   return -1;
+}
+
+AsideOfKernel::AsideOfKernel() noexcept : scope_(tls_scope) {
+  if (scope_) ++scope_->aside_;
+}
+AsideOfKernel::~AsideOfKernel() {
+  if (scope_) --scope_->aside_;
 }
 
 void install_kernel_allocator() {

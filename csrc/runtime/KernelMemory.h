@@ -45,7 +45,9 @@ class KernelScope {
   const std::exception_ptr& out_of_memory() const noexcept { return out_of_memory_; }
 
  private:
+  friend class AsideOfKernel;
   device::MemoryPool& workspace_;
+  int aside_ = 0;  // allocations are none of the kernel's
   const PlannedOutput* planned_;
   size_t planned_count_;
   size_t next_planned_ = 0;
@@ -55,6 +57,18 @@ class KernelScope {
   std::exception_ptr out_of_memory_;
   std::unordered_map<const void*, size_t> last_;  // by address, of a log that is long: its last place there
   KernelScope* outer_;
+};
+
+// While it lives, what the calling thread allocates is not counted as the kernel's and becomes no output.
+class AsideOfKernel {
+ public:
+  AsideOfKernel() noexcept;
+  ~AsideOfKernel();
+  AsideOfKernel(const AsideOfKernel&) = delete;
+  AsideOfKernel& operator=(const AsideOfKernel&) = delete;
+
+ private:
+  KernelScope* const scope_;
 };
 
 // Puts the answering allocator in front of PyTorch's, when the first device is opened: a process that uses none keeps its

@@ -6,6 +6,8 @@
 #include <mutex>
 #include <vector>
 
+#include "runtime/IndexReports.h"
+
 namespace openhpu {
 namespace {
 
@@ -34,6 +36,7 @@ CollectKernelWarnings::CollectKernelWarnings() : before_(c10::WarningUtils::get_
 CollectKernelWarnings::~CollectKernelWarnings() { c10::WarningUtils::set_warning_handler(before_); }
 
 void emit_kernel_warnings() {
+  report_indices();
   if (!has_warnings.load(std::memory_order_acquire)) return;
   std::vector<c10::Warning> taken;
   {

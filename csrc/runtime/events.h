@@ -46,6 +46,7 @@ enum class Counter : int {
   CollectivesInMemory,  // of these: through memory that the ranks of one machine have
   CollectiveBytes,   // that this rank contributed or received, whichever was more
   CollectiveWaitNs,  // nanoseconds that the device waited for collectives to end
+  IndicesOutOfRange,  // that operators were given and that read zeros or wrote nothing
   kCount
 };
 extern std::array<std::atomic<uint64_t>, static_cast<size_t>(Counter::kCount)> g_counters;
@@ -66,8 +67,9 @@ enum EventKind : uint32_t {
   kGraphRecorded = 64,  // a graph was handed over
   kCacheHit = 128,      // a graph that was seen before
   kCacheMiss = 256,     // a new one
-  kOther = 512,  // events that Python code emits
-  kAllEvents = 1023
+  kIndicesOutOfRange = 512,
+  kOther = 1024,  // events that Python code emits
+  kAllEvents = 2047
 };
 const char* kind_name(EventKind kind);
 using EventValue = std::variant<int64_t, double, std::string>;

@@ -259,6 +259,7 @@ def _for_core(manifest: Manifest, folder: Path, description: dict[str, Any]) -> 
         "variable": variable,
         "threads": manifest.threads,
         "guards": [list(guard) for guard in manifest.guards],
+        "counted": list(manifest.counted),
         "external_kernels": sum(manifest.external_kernels.values()),
     }
 

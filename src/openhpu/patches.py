@@ -18,6 +18,7 @@ recipe is made; the replacements stand with what they belong to (MOMENTARY):
 - `CppWrapperCpu.generate_c_shim_extern_kernel_call`, `CppWrapperCpu.generate_fallback_kernel_with_runtime_lookup_aot`,
   `KernelGroup.call_kernel` and `CppTemplateKernel.call_kernel` mark each kernel for traces, at one load and one branch;
   Inductor's own marks cost an allocation each.
+- `CppKernel.store` and `CppVecKernel.store` write where a tensor says: an index below zero is left out.
 - `post_grad.is_gpu` is asked whether a bias may be added by generated code instead of by the product's library.
 
 Those of DeepSpeed, which wait for its import, stand in `openhpu/deepspeed.py`.
@@ -43,6 +44,7 @@ from openhpu.late_imports import after_import
 from openhpu.profiler import debug_activities, tables
 
 MOMENTARY = (
+    "compiler/dropped_stores.py",
     "compiler/inductor.py",
     "compiler/kernel_marks.py",
     "compiler/toolchain.py",

@@ -48,7 +48,7 @@ class Description(TypedDict):
     are inputs of a recipe, the others constants. `threads`: number of threads to compile for. `sites`: number of a
     source line to "file:line". `symbols`: sizes that are left open, with their values in this run; wherever a size,
     stride, offset or number of bytes is expected there may be a formula, such as "64*n0". `constants`: contents of
-    input slots that will not change and may be compiled in."""
+    input slots that will not change and may be compiled in. `lenient`: indices may be out of range (`out_of_range`)."""
 
     slots: list[SlotDescription]
     nodes: list[NodeDescription]
@@ -59,6 +59,7 @@ class Description(TypedDict):
     sites: NotRequired[dict[int, str]]
     symbols: NotRequired[dict[str, dict[str, int]]]
     constants: NotRequired[dict[int, bytes]]
+    lenient: NotRequired[bool]
 
 
 # c10's enumerations: what an operator's integer means where its schema says ScalarType, Layout or MemoryFormat.

@@ -18,7 +18,7 @@ from unittest import mock
 import torch
 from torch.fx import GraphModule
 
-from openhpu.compiler import float8, kernel_marks, toolchain, vector_exp, vector_random
+from openhpu.compiler import dropped_stores, float8, kernel_marks, out_of_range, toolchain, vector_exp, vector_random
 from openhpu.compiler.stored import register_lowering
 
 # What a generated wrapper calls that is neither a kernel nor work: bookkeeping of handles and memory.
@@ -110,12 +110,14 @@ def build(graph: GraphModule, inputs: Sequence[torch.Tensor], threads: int, dire
     fake_mode = next((t.fake_mode for t in inputs if hasattr(t, "fake_mode")), None) or FakeTensorMode()
     metrics.reset()
     register_lowering()
+    out_of_range.register_lowerings()
     output = directory / "recipe.so"
     with (
         V.set_aot_compilation(True),
         vector_exp.inlined(),
         _biases_apart(),
         vector_random.vectorised(),
+        dropped_stores.guarded(),
         kernel_marks.marked(),
         toolchain.quick(directory) as prepared,
         config.patch(options(graph, threads, output)),

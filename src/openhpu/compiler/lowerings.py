@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from openhpu.compiler import optimizers, seeded
+from openhpu.compiler import optimizers, out_of_range, seeded
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "aten::_fused_adam_": optimizers.fused_adam_,
@@ -16,10 +16,11 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-def lowering(op: str) -> Callable[..., Any] | None:
+def lowering(op: str, lenient: bool = False) -> Callable[..., Any] | None:
     """The function for an operator ("aten::_fused_adamw_.tensor_lr"), which takes the same arguments and returns as
-    many results; None if it is traced as it is."""
-    return _FUNCTIONS.get(op) or _FUNCTIONS.get(op.partition(".")[0])
+    many results; None if it is traced as it is. `lenient`: indices may be out of range."""
+    name = op.partition(".")[0]
+    return _FUNCTIONS.get(op) or _FUNCTIONS.get(name) or (out_of_range.FUNCTIONS.get(name) if lenient else None)
 
 
 def takes_tensors(op: str) -> bool:

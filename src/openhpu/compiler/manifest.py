@@ -16,7 +16,7 @@ from openhpu.compiler.sizes import Guard, Size
 if TYPE_CHECKING:
     from openhpu.compiler.description import Description
 
-FORMAT = 3
+FORMAT = 4
 
 LIBRARY, PROGRAM, MANIFEST = "recipe.so", "program.py", "manifest.json"
 
@@ -82,6 +82,8 @@ def _misfits(manifest: Manifest, description: Description) -> Iterator[str]:
     for guard in manifest.guards:
         if len(guard) != 2 or not all(_is_number(side, symbols) for side in guard):
             yield f"{guard!r} is no guard"
+    if not all(type(node) is int and 0 <= node < len(description["nodes"]) for node in manifest.counted):
+        yield "it counts indices of what is no node of it"
     if not all(type(number) is int for number in manifest.external_kernels.values()):
         yield "its kernels have no numbers"
 
@@ -113,9 +115,11 @@ class Manifest:
     `inputs` may share no memory. Outputs are new tensors with exactly these sizes and strides; their `offset` is where
     in the slot they belong. `variable`: the description's scalars that may have other values than when it was compiled
     (`scalar_inputs` are those of them that enter the computation); all others are constants of the recipe. It holds for
-    symbols that satisfy `guards`, each of which says that its first formula is less than its second. `files`:
-    names and sha256 of all files of the recipe; recipe.so is the library. `nodes` counts operators of the description,
-    `kernels` generated functions, `external_kernels` calls of PyTorch's kernels by name.
+    symbols that satisfy `guards`, each of which says that its first formula is less than its second. After the outputs
+    come 0-dim int64 tensors, one for each of the nodes `counted`: how many of its indices were out of range, and 2**32
+    times how many of these were -1. `files`: names and sha256 of all files of the recipe; recipe.so is the library.
+    `nodes` counts operators of the description, `kernels` generated functions, `external_kernels` calls of PyTorch's
+    kernels by name.
     """
 
     key: str
@@ -125,6 +129,7 @@ class Manifest:
     outputs: tuple[SlotTensor, ...]
     mutated: tuple[int, ...]
     guards: tuple[Guard, ...]
+    counted: tuple[int, ...]
     nodes: int
     kernels: int
     external_kernels: Mapping[str, int]
@@ -149,7 +154,7 @@ class Manifest:
             data["scalar_inputs"] = tuple(
                 ScalarInput(int(entry["index"]), _dtype(entry["dtype"])) for entry in data["scalar_inputs"]
             )
-            for name in ("variable", "mutated"):
+            for name in ("variable", "mutated", "counted"):
                 data[name] = tuple(data[name])
             data["guards"] = tuple(Guard(*guard) for guard in data["guards"])
             return cls(**data)

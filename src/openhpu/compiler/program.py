@@ -48,6 +48,7 @@ class Program:
         self._definitions = [
             f"{name} = x{number}.shape[{dim}]" for name, (number, dim) in self._where(self.symbols).items()
         ]
+        self.counted: list[int] = []  # nodes whose indices are counted, once it is traced
         self.text = _Writer(description, self.plan, self._definitions, hooks=False).text()
 
     def _where(self, symbols: Symbols) -> dict[str, tuple[int, int]]:
@@ -78,11 +79,15 @@ class Program:
         names: dict[str, Any] = {
             AT_NODE: at_node or (lambda number: None),
             LAID_OUT: laid_out or (lambda tensor, sizes, strides: tensor),
-            LOWERED: lowering,
+            LOWERED: self.lowering,
         }
         exec(compile(text, name, "exec"), names)
         result: Callable[..., tuple[torch.Tensor, ...]] = names["recipe"]
         return result
+
+    def lowering(self, op: str) -> Callable[..., Any] | None:
+        """The function as which an operator is traced; None: as it is."""
+        return lowering(op, self.description.get("lenient", False))
 
     def example_inputs(self) -> list[torch.Tensor]:
         """Inputs of the right geometry with this run's numbers and arbitrary contents."""
@@ -177,7 +182,7 @@ class _Writer:
         name = f"torch.ops.{overload.namespace}.{overload._opname}.{overload._overloadname}"
         if keyword.iskeyword(overload._overloadname):  # random_.from
             name = f'getattr(torch.ops.{overload.namespace}.{overload._opname}, "{overload._overloadname}")'
-        if self._hooks and lowering(node["op"]):
+        if self._hooks and lowering(node["op"], self._description.get("lenient", False)):
             name = f'{LOWERED}("{node["op"]}")'
         line = f"{targets} = {name}(" if targets else f"{name}("
         site = self._description.get("sites", {}).get(node["site"], "")

@@ -78,6 +78,7 @@ def compile_recipe(
             outputs=tuple(SlotTensor.of(s.index, s.base) for s in program.plan.outputs if s.base),
             mutated=tuple(program.plan.mutated),
             guards=tuple(program.symbols.guards),
+            counted=tuple(program.counted),
             nodes=len(description["nodes"]),
             kernels=library.kernels,
             external_kernels=library.external_kernels,

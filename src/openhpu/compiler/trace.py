@@ -15,6 +15,7 @@ from torch.fx.experimental.symbolic_shapes import (
     StatelessSymbolicContext,
 )
 
+from openhpu.compiler import out_of_range
 from openhpu.compiler.errors import CannotCompile
 from openhpu.compiler.geometry import same_strides
 from openhpu.compiler.program import Program
@@ -22,12 +23,14 @@ from openhpu.compiler.sizes import Size
 
 
 class _Module(torch.nn.Module):
-    def __init__(self, function: Callable[..., tuple[torch.Tensor, ...]]) -> None:
+    def __init__(self, function: Callable[..., tuple[torch.Tensor, ...]], counts: out_of_range.Counts) -> None:
         super().__init__()
         self._function = function
+        self._counts = counts
 
     def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return self._function(*inputs)
+        self._counts.clear()
+        return (*self._function(*inputs), *self._counts.tensors)
 
 
 class _Progress:
@@ -36,9 +39,10 @@ class _Progress:
     def __init__(self, program: Program) -> None:
         self._program = program
         self._node = -1
+        self.counts = out_of_range.Counts()
 
     def at_node(self, number: int) -> None:
-        self._node = number
+        self._node = self.counts.node = number
 
     def error(self, error: Exception) -> CannotCompile:
         if self._node < 0:
@@ -50,7 +54,9 @@ class _Progress:
 
 
 def trace(program: Program, decompositions: dict[Any, Callable[..., Any]]) -> tuple[GraphModule, list[torch.Tensor]]:
-    """The program's graph and the fake inputs it was traced with. Raises CannotCompile with the operator at fault."""
+    """The program's graph and the fake inputs it was traced with. After the program's results the graph returns how
+    many indices were out of range of each of the nodes `program.counted` (`out_of_range.Counts`). Raises CannotCompile
+    with the operator at fault."""
     from torch._functorch import config as functorch_config
     from torch._functorch.aot_autograd import aot_export_module
     from torch._inductor.compile_fx import _unlift_graph
@@ -60,9 +66,14 @@ def trace(program: Program, decompositions: dict[Any, Callable[..., Any]]) -> tu
     # Numbers are read out of tensors while tracing: they become symbols.
     fake_mode = FakeTensorMode(shape_env=ShapeEnv())
     inputs = [_fake(fake_mode, program, number, t) for number, t in enumerate(program.example_inputs())]
-    module = _Module(function)
+    module = _Module(function, progress.counts)
     try:
-        with torch.no_grad(), fake_mode, functorch_config.patch(unlift_effect_tokens=True):
+        with (
+            torch.no_grad(),
+            fake_mode,
+            functorch_config.patch(unlift_effect_tokens=True),
+            out_of_range.counted(progress.counts),
+        ):
             exported, signature = aot_export_module(module, inputs, trace_joint=False, decompositions=decompositions)
     except CannotCompile:
         raise
@@ -71,6 +82,7 @@ def trace(program: Program, decompositions: dict[Any, Callable[..., Any]]) -> tu
     except Exception as error:  # whatever an operator's own Python code raises
         raise progress.error(error) from error
     assert isinstance(exported, GraphModule)
+    program.counted = progress.counts.nodes
     return _unlift_graph(module, exported, signature), list(inputs)  # type: ignore[arg-type]
 
 

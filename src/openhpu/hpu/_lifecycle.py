@@ -88,6 +88,7 @@ def _prepare() -> None:
     mode.fix()
     configure(again=True)
     _C.set_num_threads(torch.get_num_threads())
+    _C.set_lenient_indices(settings.get("OPENHPU_OUT_OF_RANGE") == "gaudi")
     from openhpu import autocast, fallback, histogram
     from openhpu.distributed import sync_batch_norm
 

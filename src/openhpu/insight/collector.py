@@ -46,6 +46,8 @@ class Collector:
         self._collectives_before = {(op, site): rest for op, site, *rest in _C.collective_times()}
         self._opened = False
         self._fallbacks: Counter[Key] = Counter()
+        self._indices: Counter[Key] = Counter()  # out of range
+        self._padding: Counter[Key] = Counter()  # of these: -1
         self._reads: Counter[Key] = Counter()
         self._read_bytes: Counter[Key] = Counter()
         self._read_wait_ns: Counter[Key] = Counter()
@@ -71,6 +73,7 @@ class Collector:
         handlers: dict[str, Callable[[events.Event], None]] = {
             "device_acquired": self._on_device,
             "cpu_fallback": self._on_fallback,
+            "indices_out_of_range": self._on_indices,
             "blocking_read": self._on_read,
             "allocation_peak": self._on_peak,
             "graph_recorded": self._on_graph,
@@ -112,6 +115,12 @@ class Collector:
     def _on_fallback(self, event: events.Event) -> None:
         with self._lock:
             self._fallbacks[(event.params["op"], event.params["dtype"], event.site)] += 1
+
+    def _on_indices(self, event: events.Event) -> None:
+        key = (event.params["op"], event.site)
+        with self._lock:
+            self._indices[key] += event.params["indices"]
+            self._padding[key] += event.params["padding"]
 
     def _on_read(self, event: events.Event) -> None:
         key = (event.params["op"], event.site)
@@ -198,6 +207,8 @@ class Collector:
         """Write the document, if this process has opened a device."""
         if not self._opened:
             return
+        if complete and not _C.is_in_bad_fork():
+            _C.report_indices()  # what the script did not wait for
         with self._lock:
             document = self.document(complete)
         path = self._folder / f"{self._pid}.json"
@@ -230,6 +241,10 @@ class Collector:
             "fallbacks": [
                 {"op": op, "dtype": dtype, **place(site), "count": count}
                 for (op, dtype, site), count in self._fallbacks.most_common()
+            ],
+            "indices_out_of_range": [
+                {"op": op, **place(site), "count": count, "padding": self._padding[(op, site)]}
+                for (op, site), count in self._indices.most_common()
             ],
             "blocking_reads": [
                 {"op": op, **place(site), "count": count, "bytes": self._read_bytes[(op, site)],

@@ -38,7 +38,8 @@ def empty(command: str) -> Document:
         "graphs": {
             "distinct": 0, "recorded": 0, "as_recipes": 0, "node_by_node": 0, "cut": 0, "compiling": 0, "seen_once": [],
         },
-        "recipes": [], "recompilations": [], "fallbacks": [], "blocking_reads": [], "collectives": [],
+        "recipes": [], "recompilations": [], "fallbacks": [], "indices_out_of_range": [], "blocking_reads": [],
+        "collectives": [],
         "memory": {
             "peak_bytes": 0, "peak_file": None, "peak_line": None, "peak_growth_bytes": 0, "limit_bytes": 0,
             "in_use_bytes": 0, "over_time": [],
@@ -136,6 +137,12 @@ def unfinished(graphs: dict[str, Any]) -> str:
 def fallback(record: dict[str, Any]) -> str:
     """The operator that ran on the host, and on which dtype if it was called with a tensor."""
     return f"{record['op']} on {record['dtype']}" if record["dtype"] else str(record["op"])
+
+
+def out_of_range(record: dict[str, Any]) -> str:
+    """The operator whose indices were out of range, and how many were."""
+    padding = f", {record['padding']:,} of them -1" if record["padding"] else ""
+    return f"{record['op']}, {plural(record['count'], 'index', 'indices')}{padding}"
 
 
 def recompilation(record: dict[str, Any]) -> str:

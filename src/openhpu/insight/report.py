@@ -58,6 +58,7 @@ def _parts(document: Document) -> dict[str, Any]:
         "timeline": Markup(charts.timeline(document)),
         "recompilations": [(where(r), r["cause"], recompilation(r), r["count"]) for r in document["recompilations"]],
         "fallbacks": [(where(r), r["op"], r["dtype"], r["count"]) for r in document["fallbacks"]],
+        "indices": [(where(r), r["op"], r["count"], r["padding"]) for r in document["indices_out_of_range"]],
         "reads": _waited(document["blocking_reads"]),
         "collectives": _waited(document["collectives"]),
         "peak_at": where(memory, "peak_") if memory["peak_line"] else "",

@@ -10,6 +10,7 @@ from openhpu.insight.document import (
     bound,
     collective,
     fallback,
+    out_of_range,
     plural,
     recompilation,
     size,
@@ -54,6 +55,11 @@ def _lines(document: Document) -> Iterator[str]:
     yield from _listed(
         "CPU fallbacks",
         [f"{where(r)}: {fallback(r)}, {plural(r['count'], 'time')}" for r in document["fallbacks"]],
+    )
+    yield from _listed(
+        "indices out of range (an accelerator reads an unspecified row here)",
+        [f"{where(r)}: {out_of_range(r)}" for r in document["indices_out_of_range"]],
+        show_none=False,
     )
     yield from _listed(
         "blocking reads",

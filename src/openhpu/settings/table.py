@@ -32,6 +32,13 @@ OPENHPU_VARIABLES = (
         choices=("gaudi", "gaudi2", "gaudi3"),
     ),
     Setting(
+        "OPENHPU_OUT_OF_RANGE", "choice", "gaudi", _FIRST_USE,
+        "What an index out of range means to index_select, embedding, gather, scatter, advanced indexing and their "
+        "relatives: no error, as on a Gaudi (reading gives zeros, writing changes nothing), or an error, as on "
+        "PyTorch's CPU device. See docs/indices.md.",
+        choices=("gaudi", "error"),
+    ),
+    Setting(
         "OPENHPU_PROTECT_MEMORY", "bool", False, _FIRST_USE,
         "Debug mode: device memory is inaccessible outside kernels, so that a host access crashes at the spot.",
     ),

@@ -7,6 +7,7 @@ from torch.fx import GraphModule
 from openhpu.compiler.passes.bool_bytes import bool_bytes
 from openhpu.compiler.passes.channels_last import channels_last
 from openhpu.compiler.passes.distinct_outputs import distinct_outputs
+from openhpu.compiler.passes.dropped_writes import dropped_writes
 from openhpu.compiler.passes.empty_lists import empty_lists
 from openhpu.compiler.passes.exchanged_inputs import exchanged_inputs
 from openhpu.compiler.passes.explicit_numbers import explicit_numbers
@@ -18,7 +19,7 @@ _PASSES = (
     # First: what was a view of a new tensor may be an input afterwards, which the next ones look for.
     joined_slices,
     exchanged_inputs, bool_bytes, empty_lists, distinct_outputs, float_zeros, fast_tanh, explicit_numbers,
-    channels_last,
+    channels_last, dropped_writes,
 )  # fmt: skip
 
 

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <ATen/core/stack.h>
+
+#include <string>
+
+namespace openhpu {
+
+class Operator;
+
+// Operators whose indices may be out of range, as on a Gaudi: what is read there is zero, what is written is dropped.
+// Neither happens in memory: the CPU's kernel is given indices that exist.
+//
+// Runs the CPU operator on a stack of aliases, as Operator::call_cpu.
+using IndexedCall = void (*)(const Operator& op, c10::Stack& stack);
+IndexedCall indexed_call_of(const std::string& name);  // null: an operator like others
+// The operator as reports name it: without its overload.
+std::string user_name(const Operator& op);
+
+// While it lives, the calling thread notes no indices: what it runs is no call of the script's.
+class UnnotedIndices {
+ public:
+  UnnotedIndices();
+  ~UnnotedIndices();
+  UnnotedIndices(const UnnotedIndices&) = delete;
+  UnnotedIndices& operator=(const UnnotedIndices&) = delete;
+};
+
+}  // namespace openhpu

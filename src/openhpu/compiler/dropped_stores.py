@@ -1,0 +1,103 @@
+"""Stores that generated code leaves out: those whose index is negative.
+
+An index that comes out of a tensor is a variable of its own (`tmp5`) in Inductor's expression of an address. What
+out_of_range calls absent is such a variable below zero, so that a condition on these variables tells, before an address
+is computed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+
+@contextlib.contextmanager
+def guarded() -> Iterator[None]:
+    """While it lasts, Inductor's stores to places that tensors name look for negative indices."""
+    from torch._inductor import config
+    from torch._inductor.codegen.common import DeferredLine, IndentedBuffer
+    from torch._inductor.codegen.cpp import CppKernel, CppVecKernel
+    from torch._inductor.virtualized import V
+
+    scalar, vector = CppKernel.store, CppVecKernel.store
+
+    def store(self: Any, name: str, index: Any, value: Any, mode: Any = None) -> None:
+        variables = _indirect(self, index)
+        if not variables:
+            return scalar(self, name, index, value, mode)
+        before, self.stores = self.stores, _Lines()
+        try:
+            scalar(self, name, index, value, mode)
+            lines = self.stores.lines
+        finally:
+            self.stores = before
+        condition = _condition(map(str, variables))
+        for line in lines:
+            self.stores.writeline(DeferredLine(name, f"if ({condition}) {line.line}"))
+        return None
+
+    def store_vector(self: Any, name: str, index: Any, value: Any, mode: Any = None) -> None:
+        variables = _indirect(self, index)
+        if not variables:
+            return vector(self, name, index, value, mode)
+        if not value.is_vec:
+            value = self.broadcast(value)
+        variable, dtype = self.args.output(name), V.graph.get_dtype(name)
+        index = self.rename_indexing(index)
+        contiguous = self._try_get_const_stride(index, self.itervars[self.tiling_idx]) == 1
+        alone = not config.cpp.dynamic_threads and self.num_threads == 1
+        code = IndentedBuffer()
+        if contiguous and (mode is None or alone):
+            code.writeline(f"if ({_condition(map(str, variables))})")
+            code.writeline("{")
+            code.splice(self._get_store_line(value, variable, index, dtype, accu_store=mode is not None))
+            code.writeline("}")
+        else:
+            lanes = IndentedBuffer()
+            self._load_or_store_non_contiguous(
+                variable, index, dtype, buffer=lanes, store_value=value, accu_store=mode is not None
+            )
+            fixed = [str(each) for each in variables if not each.is_vec]
+            for line in lanes._lines:
+                code.writeline(_guarded_lane(str(line), variable, fixed, atomic=mode is not None and not alone))
+        self.stores.splice(code.map(lambda line: DeferredLine(name, line)))
+        return None
+
+    with mock.patch.object(CppKernel, "store", store), mock.patch.object(CppVecKernel, "store", store_vector):
+        yield
+
+
+class _Lines:
+    """A buffer that keeps what is written as it is."""
+
+    def __init__(self) -> None:
+        self.lines: list[Any] = []
+
+    def writeline(self, line: Any) -> None:
+        self.lines.append(line)
+
+
+def _indirect(kernel: Any, index: Any) -> list[Any]:
+    """The variables of an address that come out of tensors."""
+    from torch.utils._sympy.symbol import SymT, symbol_is_type
+
+    symbols = sorted(kernel.rename_indexing(index).free_symbols, key=str)
+    return [kernel.cse.varname_map[each.name] for each in symbols if symbol_is_type(each, SymT.TMP)]
+
+
+def _condition(variables: Any) -> str:
+    return " && ".join(f"{each} >= 0" for each in variables)
+
+
+def _guarded_lane(line: str, variable: str, fixed: list[str], atomic: bool) -> str:
+    """A line of the loop over lanes: that which stores gets a condition on its indices."""
+    found = re.match(rf"(\s*)({re.escape(variable)}\[(.*)\]) (\+?=) (\w+\[\w+_inner\]);$", line)
+    if not found:
+        return line
+    indent, place, address, operation, value = found.groups()
+    lanes = dict.fromkeys(re.findall(r"\w+\[\w+_inner\]", address))
+    what = f"atomic_add(&{place}, {value});" if atomic else f"{place} {operation} {value};"
+    return f"{indent}if ({_condition([*fixed, *lanes])}) {what}"

@@ -1,0 +1,312 @@
+"""Indices out of range, as on a Gaudi: reading them gives zeros, writing to them changes nothing (docs/indices.md).
+
+Operators, and what is expected of them, are in tests/indices.py.
+"""
+
+import warnings
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from openhpu import events
+from tests.hpu.support import line, to_cpu, to_hpu
+from tests.indices import (
+    BAD,
+    EVERY,
+    PUTS,
+    WRAPS,
+    gather,
+    index,
+    index_add,
+    index_copy,
+    index_put,
+    index_put_accumulate,
+    index_select,
+    operands,
+    padded,
+    scatter,
+    scatter_add,
+)  # fmt: skip
+
+
+def agree(function, *arguments):
+    expected = padded(function, wraps=function.__name__ in WRAPS)(*arguments)
+    actual = function(*to_hpu(arguments))
+    torch.testing.assert_close(to_cpu(actual), expected, rtol=0, atol=0, equal_nan=True)
+    return actual
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2])
+@pytest.mark.parametrize("function", EVERY, ids=lambda f: f.__name__)
+def test_reads_give_zeros_and_writes_are_dropped(function, dim):
+    for _ in range(3):  # learned, queued, and once more
+        agree(function, *operands(function, dim))
+
+
+@pytest.mark.parametrize("function", EVERY, ids=lambda f: f.__name__)
+def test_extremes_of_64_bits_and_what_wraps_in_32(function):
+    for value in BAD:
+        agree(function, *operands(function, 1, bad=(value, 9)))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64, torch.int8, torch.int64, torch.bool])
+@pytest.mark.parametrize("function", [index_select, gather, index, index_copy, index_put, scatter])
+def test_every_dtype(function, dtype):
+    agree(function, *operands(function, 1, dtype=dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+@pytest.mark.parametrize("function", [index_select, index, index_put])
+def test_eight_bit_floats(function, dtype):
+    arguments = operands(function, 1)
+    small = [a.to(dtype) if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in arguments]
+    wide = [a.to(torch.float32) if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in small]
+    expected = padded(function, wraps=function.__name__ in WRAPS)(*wide)
+    assert to_cpu(function(*to_hpu(small))).to(torch.float32).equal(expected)
+
+
+@pytest.mark.parametrize("function", [index_select, index, index_copy, index_add, index_put])
+def test_32_bit_indices(function):
+    agree(function, *operands(function, 1, index_dtype=torch.int32))
+
+
+@pytest.mark.parametrize("function", EVERY, ids=lambda f: f.__name__)
+def test_all_out_of_range(function):
+    arguments = operands(function, 1)
+    arguments[2].fill_(-1 if function.__name__ not in WRAPS else 5)
+    agree(function, *arguments)
+
+
+@pytest.mark.parametrize("function", [index_select, gather, index, index_copy, index_add, *PUTS, scatter, scatter_add])
+def test_an_empty_dimension(function):
+    arguments = list(operands(function, 1))
+    arguments[0] = arguments[0][:, :0]
+    agree(function, *arguments)
+
+
+@pytest.mark.parametrize("function", EVERY, ids=lambda f: f.__name__)
+def test_views(function):
+    x, dim, index, *source = operands(function, 1)
+    base, wide = torch.zeros(6, 4, 11), torch.full((*index.shape, 2), 77)
+    wide[..., 1] = index
+    strided = base.permute(1, 2, 0)[:, 1::2]
+    strided.copy_(x)
+    agree(function, strided, dim, wide[..., 1], *(s.mT.contiguous().mT for s in source))
+
+
+def test_views_written_in_place():
+    base = torch.arange(48.0).view(4, 12)
+    index, source = torch.tensor([[0, -1, 9, 2]] * 2), -torch.ones(2, 4)
+    on_hpu = base.to("hpu")
+    on_hpu[::2, 1::3].scatter_(1, index.to("hpu"), source.to("hpu"))
+    base[::2, 1::3] = padded(scatter)(base[::2, 1::3], 1, index, source)
+    assert on_hpu.cpu().equal(base)
+    on_hpu.t()[2::2].index_add_(0, index[0].to("hpu"), torch.ones(4, 4, device="hpu"))
+    base.t()[2::2] = padded(index_add)(base.t()[2::2], 0, index[0], torch.ones(4, 4))
+    assert on_hpu.cpu().equal(base)
+
+
+def test_0_dim():
+    x, one, bad = torch.tensor(2.0, device="hpu"), torch.tensor([0], device="hpu"), torch.tensor([3], device="hpu")
+    assert x.index_select(0, one).item() == 2 and x.index_select(0, bad).item() == 0
+    assert x.gather(0, bad[0]).item() == 0
+    assert x.index_copy(0, bad, x + 1).item() == 2
+    assert x.index_add(0, bad, x + 1).item() == 2
+    assert x.scatter(0, bad[0], x + 1).item() == 2
+    row = torch.arange(3.0, device="hpu")
+    assert row.index_select(0, bad[0]).tolist() == [0]
+    assert row[bad[0]].item() == 0
+    assert row.index_put((bad[0],), x).tolist() == [0, 1, 2]
+    assert row.index_copy(0, bad[0], x).tolist() == [0, 1, 2]
+
+
+def test_out_is_filled_and_keeps_its_memory():
+    x, index = torch.ones(3, 2, device="hpu"), torch.tensor([-1, 1, 4], device="hpu")
+    out = torch.full((3, 2), 9.0, device="hpu")
+    for _ in range(2):
+        assert torch.index_select(x, 0, index, out=out) is out
+        assert out.tolist() == [[0, 0], [1, 1], [0, 0]]
+    target = torch.zeros(3, 2, device="hpu")
+    torch.scatter(x, 0, index[:, None], 5.0, out=target)
+    assert target.tolist() == [[1, 1], [5, 1], [1, 1]]
+
+
+def test_advanced_indices_of_several_dimensions():
+    x = torch.arange(60.0).view(3, 4, 5)
+    first, last = torch.tensor([[0, 3], [-3, -4]]), torch.tensor([4, -5])
+    expected = x[torch.tensor([[0, 0], [-3, 0]]), :, last].clone()  # apart, so that their dimension comes first
+    expected[0, 1] = expected[1, 1] = 0
+    on_hpu = x.to("hpu")
+    assert on_hpu[first.to("hpu"), :, last.to("hpu")].cpu().equal(expected)
+    mask = torch.tensor([[True, False, True, False]] * 3)
+    third = torch.tensor([9, 0, 1, 2, 3, -6])
+    expected = x[mask, third.clamp(0, 4)].clone()
+    expected[0] = expected[5] = 0
+    assert on_hpu[mask.to("hpu"), third.to("hpu")].cpu().equal(expected)
+    values = -torch.arange(8.0).view(2, 2, 2)
+    written = x.clone()
+    on_hpu = x[:, :2].to("hpu").contiguous()
+    on_hpu[first.to("hpu"), :, last.to("hpu")] = values.to("hpu")
+    written[0, :2, 4] = values[0, 0]
+    written[-3, :2, 4] = values[1, 0]
+    assert on_hpu.cpu().equal(written[:, :2])
+
+
+def test_negative_indices_of_advanced_indexing_keep_their_meaning():
+    x = torch.arange(4.0, device="hpu")
+    index = torch.tensor([-1, -4, -5, 3, 4], device="hpu")
+    assert x[index].tolist() == [3, 0, 0, 3, 0]
+    x[index] = torch.tensor([7.0, 8, 9, 7, 9], device="hpu")
+    assert x.tolist() == [8, 1, 2, 7]
+    assert torch.take(x, index[:2]).tolist() == [7, 8]
+    x.index_fill_(0, index, 1)
+    assert x.tolist() == [1, 1, 2, 1]
+
+
+def test_one_hot_gives_a_row_of_zeros():
+    index = torch.tensor([[1, -1], [3, 0]], device="hpu")
+    assert F.one_hot(index, 3).tolist() == [[[0, 1, 0], [0, 0, 0]], [[0, 0, 0], [1, 0, 0]]]
+    assert F.one_hot(index).tolist() == [[[0, 1, 0, 0], [0, 0, 0, 0]], [[0, 0, 0, 1], [1, 0, 0, 0]]]
+
+
+def test_embedding_and_its_gradient():
+    weight = torch.arange(10.0).view(5, 2)
+    index = torch.tensor([[1, -1, 4], [7, 1, 0]])
+    on_hpu = weight.to("hpu").requires_grad_()
+    for scale in (False, True):
+        on_hpu.grad = None
+        result = F.embedding(index.to("hpu"), on_hpu, scale_grad_by_freq=scale)
+        expected = weight[index.clamp(0, 4)]
+        expected[0, 1] = expected[1, 0] = 0
+        assert result.detach().cpu().equal(expected)
+        result.backward(torch.ones_like(result))
+        assert on_hpu.grad[:, 0].tolist() == [1, 1 if scale else 2, 0, 0, 1]
+
+
+GRADIENTS = [index_select, gather, index, index_copy, index_add, index_put, index_put_accumulate, scatter, scatter_add]
+
+
+@pytest.mark.parametrize("function", GRADIENTS, ids=lambda f: f.__name__)
+def test_gradients_of_such_rows_are_dropped(function):
+    arguments = operands(function, 1)
+    results = []
+    for call, given in ((padded(function, function.__name__ in WRAPS), arguments), (function, to_hpu(arguments))):
+        leaves = [a.detach().clone().requires_grad_() if isinstance(a, torch.Tensor) and a.is_floating_point() else a
+                  for a in given]  # fmt: skip
+        result = call(*leaves)
+        (result * torch.arange(result.numel(), device=result.device).view(result.shape)).sum().backward()
+        results.append([a.grad.cpu() for a in leaves if isinstance(a, torch.Tensor) and a.requires_grad])
+    torch.testing.assert_close(results[1], results[0], rtol=0, atol=0)
+
+
+def test_what_stays_an_error():
+    x, index = torch.randn(3, 5, device="hpu"), torch.tensor([0, 7, 2], device="hpu")
+    for call in (
+        lambda: F.cross_entropy(x, index),
+        lambda: F.nll_loss(x, index),
+        lambda: torch.take(x, index + 10),
+        lambda: x.clone().put_(index + 10, x[0, :3]),
+        lambda: F.embedding_bag(index[None], x),
+        lambda: x.index_select(0, index[None]),  # wrong shapes, as before
+        lambda: x.gather(0, index.expand(9, 9, 3)),
+        lambda: x.scatter(0, index.expand(2, 3), torch.ones(1, 3, device="hpu")),
+        lambda: x.index_copy(0, index, torch.ones(2, 5, device="hpu")),
+        lambda: x.index_put((index,), torch.ones(4, 4, device="hpu")),
+        lambda: x.index_select(3, index),
+    ):
+        with pytest.raises((IndexError, RuntimeError)):
+            call()
+            torch.hpu.synchronize()
+    assert x.add(0).shape == (3, 5)
+
+
+class Watched:
+    """Counter, events and warnings of what runs inside."""
+
+    def __enter__(self):
+        torch.hpu.synchronize()
+        self.events = []
+        self.subscription = events.subscribe("indices_out_of_range", self.events.append)
+        self.before = events.counters()["indices_out_of_range"]
+        self.catcher = warnings.catch_warnings(record=True)
+        self.caught = self.catcher.__enter__()
+        warnings.simplefilter("always")
+        return self
+
+    def __exit__(self, *_):
+        torch.hpu.synchronize()
+        events.unsubscribe(self.subscription)
+        self.catcher.__exit__(None, None, None)
+        self.counted = events.counters()["indices_out_of_range"] - self.before
+        self.warnings = [str(w.message) for w in self.caught]
+
+
+def test_they_are_counted_and_reported_with_their_line():
+    x, index = torch.ones(5, 2, device="hpu"), torch.tensor([-1, 7, 1, -1, -3], device="hpu")
+    for _ in range(2):
+        x.index_select(0, index)
+    with Watched() as watched:
+        for _ in range(3):
+            x.index_select(0, index)
+    number = line() - 1
+    assert watched.counted == 12
+    assert sum(e.params["indices"] for e in watched.events) == 12
+    assert sum(e.params["padding"] for e in watched.events) == 6
+    assert {(e.params["op"], *e.site) for e in watched.events} == {("aten::index_select", __file__, number)}
+    (warning,) = watched.warnings
+    assert f'"{__file__}", line {number}' in warning
+    assert "aten::index_select: index 7 is out of range for a dimension of size 5" in warning
+    assert "OPENHPU_OUT_OF_RANGE=error" in warning
+
+
+def test_padding_is_counted_silently():
+    x, index = torch.ones(5, 2, device="hpu"), torch.tensor([-1, 2, -1], device="hpu")
+    with Watched() as watched:
+        x.index_select(0, index)
+        x.index_add_(0, index, torch.ones(3, 2, device="hpu"))
+        F.one_hot(index, 4)
+    assert watched.counted == 6
+    assert not watched.warnings
+
+
+def test_indices_in_range_are_not_counted():
+    x, index = torch.ones(5, 2, device="hpu"), torch.tensor([0, 4], device="hpu")
+    with Watched() as watched:
+        x.index_select(0, index)
+        x[index - 5] = 1
+        x[:, :0].index_select(0, index)  # rehearsed on zeros, perhaps
+    assert watched.counted == 0
+    assert not watched.events
+
+
+def test_sizes_that_are_new_each_time_count_once():
+    with Watched() as watched:
+        for n in range(1, 6):
+            torch.ones(0, n, device="hpu").index_select(0, torch.zeros(n, dtype=torch.int64, device="hpu"))
+    assert watched.counted == 15
+
+
+def test_a_large_index_is_found_wherever_it_is():
+    x = torch.arange(100.0, device="hpu")
+    index = torch.zeros(300_000, dtype=torch.int64)
+    for at in (0, 65_536, 299_999):
+        index[at] = 100
+        assert x.index_select(0, index.to("hpu") + 0).sum().item() == 0
+        result = (x + 1).index_select(0, index.to("hpu"))
+        assert result[at].item() == 0 and result.sum().item() == 299_999
+        index[at] = 0
+
+
+@pytest.mark.parametrize("function", [index_select, gather, scatter, index_put])
+def test_expanded_indices(function):
+    x, dim, index, *source = operands(function, 1)
+    index = index.narrow(0, 0, 1).expand_as(index) if index.dim() > 1 else index[1:2].expand_as(index)
+    agree(function, x, dim, index, *source)
