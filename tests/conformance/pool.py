@@ -44,6 +44,7 @@ def environment(plant: str | None, mode: str = "eager") -> dict[str, str]:
     """The workers' environment: side by side on one module, without the settings of whoever starts the suite."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("PT_HPU_", "PT_", "OPENHPU_", "HABANA_"))}
     env |= {"OPENHPU_MODULE_LOCKS": "0", "PYTHONFAULTHANDLER": "1", **MODES[mode]}
+    env["OPENHPU_OUT_OF_RANGE"] = "error"  # errors are compared with PyTorch's
     if plant:
         env["OPENHPU_CONFORMANCE_PLANT"] = plant
     return env

@@ -41,6 +41,14 @@ def clean_device():
 
 
 @pytest.fixture
+def strict_indices():
+    """An index out of range is an error, as on the CPU device (OPENHPU_OUT_OF_RANGE=error)."""
+    _C.set_lenient_indices(False)
+    yield
+    _C.set_lenient_indices(True)
+
+
+@pytest.fixture
 def compiled_graphs():
     """The graphs that torch.compile makes in this test, in order. Nothing is compiled at its start, nor after it."""
     import torch._dynamo

@@ -2,10 +2,13 @@
 
 import gc
 import inspect
+import warnings
 
 import torch
 from torch import nn
 from torch.utils._pytree import tree_map
+
+from openhpu import events
 
 
 def line():
@@ -161,3 +164,24 @@ def make(name, optimizer=torch.optim.AdamW, device="hpu", **settings):
     x, target = model.batch()
     model.to(device)
     return model, optimizer(model.parameters(), lr=0.01, **settings), x.to(device), target.to(device)
+
+
+class WatchedIndices:
+    """Counter, events and warnings of the indices out of range of what runs inside: `counted`, `events`, `warnings`."""
+
+    def __enter__(self):
+        torch.hpu.synchronize()
+        self.events = []
+        self.subscription = events.subscribe("indices_out_of_range", self.events.append)
+        self.before = events.counters()["indices_out_of_range"]
+        self.catcher = warnings.catch_warnings(record=True)
+        self.caught = self.catcher.__enter__()
+        warnings.simplefilter("always")
+        return self
+
+    def __exit__(self, *_):
+        torch.hpu.synchronize()
+        events.unsubscribe(self.subscription)
+        self.catcher.__exit__(None, None, None)
+        self.counted = events.counters()["indices_out_of_range"] - self.before
+        self.warnings = [str(w.message) for w in self.caught]

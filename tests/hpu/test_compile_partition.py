@@ -144,6 +144,7 @@ def test_doubles_are_compiled(compiled_graphs):
     assert not compiled_graphs[0].layout.eager
 
 
+@pytest.mark.usefixtures("strict_indices")
 def test_an_operators_own_error_is_raised():
     def work(x, index):
         return (x + 1)[index] * 2

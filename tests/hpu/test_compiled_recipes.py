@@ -106,6 +106,7 @@ def test_a_printed_recipe_is_a_program_that_computes_the_same(compiled):
         assert any(r.shape == a.shape and torch.allclose(r, a) for r in results)
 
 
+@pytest.mark.usefixtures("strict_indices")
 def test_an_error_in_a_recipe_is_raised_and_the_device_goes_on(counted):
     table = torch.arange(8.0, device="hpu").view(4, 2)
     good, bad = torch.tensor([1, 2], device="hpu"), torch.tensor([1, 99], device="hpu")

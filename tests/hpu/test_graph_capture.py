@@ -406,6 +406,7 @@ def test_replays_do_not_wait(gate):
     assert y.tolist() == [2] * 4
 
 
+@pytest.mark.usefixtures("strict_indices")
 def test_an_error_of_a_replayed_operator_names_its_line():
     x = torch.arange(6.0, device="hpu").view(3, 2)
     rows = torch.tensor([0, 1], device="hpu")

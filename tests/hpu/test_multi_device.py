@@ -133,6 +133,7 @@ try:
 except IndexError:
     print("caught")
 """,
+        OPENHPU_OUT_OF_RANGE="error",
     ).out
     assert out == "caught"
 

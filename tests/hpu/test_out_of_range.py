@@ -9,8 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from openhpu import events
-from tests.hpu.support import line, to_cpu, to_hpu
+from tests.hpu.support import WatchedIndices, line, to_cpu, to_hpu
 from tests.indices import (
     BAD,
     EVERY,
@@ -228,32 +227,11 @@ def test_what_stays_an_error():
     assert x.add(0).shape == (3, 5)
 
 
-class Watched:
-    """Counter, events and warnings of what runs inside."""
-
-    def __enter__(self):
-        torch.hpu.synchronize()
-        self.events = []
-        self.subscription = events.subscribe("indices_out_of_range", self.events.append)
-        self.before = events.counters()["indices_out_of_range"]
-        self.catcher = warnings.catch_warnings(record=True)
-        self.caught = self.catcher.__enter__()
-        warnings.simplefilter("always")
-        return self
-
-    def __exit__(self, *_):
-        torch.hpu.synchronize()
-        events.unsubscribe(self.subscription)
-        self.catcher.__exit__(None, None, None)
-        self.counted = events.counters()["indices_out_of_range"] - self.before
-        self.warnings = [str(w.message) for w in self.caught]
-
-
 def test_they_are_counted_and_reported_with_their_line():
     x, index = torch.ones(5, 2, device="hpu"), torch.tensor([-1, 7, 1, -1, -3], device="hpu")
     for _ in range(2):
         x.index_select(0, index)
-    with Watched() as watched:
+    with WatchedIndices() as watched:
         for _ in range(3):
             x.index_select(0, index)
     number = line() - 1
@@ -269,7 +247,7 @@ def test_they_are_counted_and_reported_with_their_line():
 
 def test_padding_is_counted_silently():
     x, index = torch.ones(5, 2, device="hpu"), torch.tensor([-1, 2, -1], device="hpu")
-    with Watched() as watched:
+    with WatchedIndices() as watched:
         x.index_select(0, index)
         x.index_add_(0, index, torch.ones(3, 2, device="hpu"))
         F.one_hot(index, 4)
@@ -279,7 +257,7 @@ def test_padding_is_counted_silently():
 
 def test_indices_in_range_are_not_counted():
     x, index = torch.ones(5, 2, device="hpu"), torch.tensor([0, 4], device="hpu")
-    with Watched() as watched:
+    with WatchedIndices() as watched:
         x.index_select(0, index)
         x[index - 5] = 1
         x[:, :0].index_select(0, index)  # rehearsed on zeros, perhaps
@@ -288,7 +266,7 @@ def test_indices_in_range_are_not_counted():
 
 
 def test_sizes_that_are_new_each_time_count_once():
-    with Watched() as watched:
+    with WatchedIndices() as watched:
         for n in range(1, 6):
             torch.ones(0, n, device="hpu").index_select(0, torch.zeros(n, dtype=torch.int64, device="hpu"))
     assert watched.counted == 15

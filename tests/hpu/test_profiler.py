@@ -247,6 +247,7 @@ def test_an_error_of_the_script_is_the_scripts(model):
     assert device_events(prof)
 
 
+@pytest.mark.usefixtures("strict_indices")
 def test_an_error_of_the_device_ends_the_profile(model):
     index = torch.tensor([9], device="hpu")
     x = torch.zeros(3, device="hpu")

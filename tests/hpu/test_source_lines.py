@@ -70,6 +70,7 @@ def test_operators_in_backward_carry_the_line_of_their_forward():
     assert products == [(__file__, exponential), (__file__, sine)]
 
 
+@pytest.mark.usefixtures("strict_indices")
 def test_an_error_in_the_second_of_two_equal_lines_names_the_second():
     table = torch.ones(3, 2, device="hpu")
     good, bad = torch.zeros(2, dtype=torch.long, device="hpu"), torch.full((2,), 9, device="hpu")

@@ -189,7 +189,8 @@ def test_an_error_of_a_command_that_the_host_ran_is_reported_like_any_other(scri
     except IndexError as error:
         print("The operator aten::" in str(error))
     print((table + 1).sum().item())
-    """
+    """,
+        OPENHPU_OUT_OF_RANGE="error",
     ).out
     assert out.split() == ["True", "12.0"]
 

@@ -1,0 +1,131 @@
+"""Indices out of range in recipes of lazy mode: what eager mode gives, counted and reported alike (docs/indices.md)."""
+
+import torch
+import torch.nn.functional as F
+
+import habana_frameworks.torch.core as htcore
+from tests.hpu.support import WatchedIndices
+
+
+def step(weight, cache, table, token, slot, labels):
+    """A step as of a language model: padding among the tokens, the slots of a cache and the labels."""
+    hidden = F.embedding(token, weight) * 2
+    cache.index_copy_(0, slot, hidden)
+    cache[slot[:2] + 5] = -hidden[:2]
+    loss = (table.gather(1, labels) * (labels >= 0)).sum() + hidden.sum()
+    loss.backward()
+    return loss.detach(), F.one_hot(labels[:, 0], 4).float().sum(0)
+
+
+def inputs(device):
+    generator = torch.Generator().manual_seed(1)
+    weight, table = torch.randn(6, 4, generator=generator), torch.randn(4, 5, generator=generator)
+    return [weight.to(device).requires_grad_(), torch.zeros(8, 4).to(device), table.to(device).requires_grad_()]
+
+
+def padded_step(weight, cache, table, token, slot, labels):
+    """The same on the CPU, where what is out of range lies in a row more."""
+
+    def at(index, size):
+        return torch.where((index < 0) | (index >= size), size, index)
+
+    wide = torch.cat([weight, weight.new_zeros(1, 4)])
+    hidden = F.embedding(at(token, 6), wide) * 2
+    store = torch.cat([cache, cache.new_zeros(1, 4)])
+    store.index_copy_(0, at(slot, 8), hidden.detach())
+    place = slot[:2] + 5
+    store[torch.where(place >= 8, 8, place)] = -hidden[:2].detach()
+    cache.copy_(store[:8])
+    loss = (torch.cat([table, table.new_zeros(4, 1)], 1).gather(1, at(labels, 5)) * (labels >= 0)).sum() + hidden.sum()
+    loss.backward()
+    return loss.detach(), F.one_hot(at(labels[:, 0], 4), 5)[:, :4].float().sum(0)
+
+
+def check(run, calls=4):
+    """`run(*arguments)` does what the step on the CPU does, with other padding in each call."""
+    given, expected = inputs("hpu"), inputs("cpu")
+    for k in range(calls):
+        token = torch.tensor([1, -1, 5, 3 + k])  # 6 is out of range
+        slot = torch.tensor([k, -1, 7, 2 + 3 * k])
+        labels = torch.tensor([[0], [-1], [k], [4]])
+        results = run(*given, *(t.to("hpu") for t in (token, slot, labels)))
+        wanted = padded_step(*expected, token, slot, labels)
+        for actual, value in zip([*results, *given], [*wanted, *expected], strict=True):
+            torch.testing.assert_close(actual.detach().cpu(), value.detach())
+        for actual, value in zip(given[::2], expected[::2], strict=True):
+            torch.testing.assert_close(actual.grad.cpu(), value.grad)
+            actual.grad = value.grad = None
+
+
+def test_a_step_with_padding_is_one_recipe(counted):
+    def run(*arguments):
+        results = step(*arguments)
+        htcore.mark_step()
+        return results
+
+    check(run, calls=2)
+    with counted() as work, WatchedIndices() as watched:
+        check(run)
+    assert work["ops_node_by_node"] == work["ops_waited"] == work["graphs_cut"] == 0
+    assert work["recipe_hits"] == work["graphs_flushed"] > 0
+    assert watched.counted > 0
+
+
+def test_they_are_counted_and_reported_with_their_line(counted):
+    x, index = torch.ones(5, 3, device="hpu"), torch.tensor([-1, 7, 1, -1, -3], device="hpu")
+
+    def work(n):
+        y = x.index_select(0, index) + n
+        x[index[:1] + 9] = 1
+        htcore.mark_step()
+        return y
+
+    for n in (1.0, 2.0):
+        work(n)
+    with counted() as moved, WatchedIndices() as watched:
+        for n in (3.0, 4.0):
+            assert work(n)[:, 0].tolist() == [n, n, n + 1, n, n]
+    assert moved["recipe_hits"] == 2
+    assert moved["ops_node_by_node"] == 0
+    first = work.__code__.co_firstlineno
+    assert {(e.params["op"], *e.site) for e in watched.events} == {
+        ("aten::index_select", __file__, first + 1), ("aten::index_put_", __file__, first + 2)
+    }  # fmt: skip
+    assert watched.counted == sum(e.params["indices"] for e in watched.events) == 10
+    assert sum(e.params["padding"] for e in watched.events) == 4
+
+
+def test_sizes_that_change_are_one_recipe(counted):
+    def work(n):
+        x = torch.arange(float(n), device="hpu")
+        y = x.index_select(0, torch.tensor([-1, n, n - 1], device="hpu")) + x.gather(
+            0, torch.tensor([0, n, 1], device="hpu")
+        )
+        x.index_add_(0, torch.tensor([n, 0, -1], device="hpu"), y + 1)
+        htcore.mark_step()
+        return y.tolist(), x.tolist()
+
+    for n in range(4, 9):
+        work(n)
+    with counted() as moved:
+        for n in range(20, 24):
+            y, x = work(n)
+            assert y == [0, 0, n]
+            assert x == [1, *range(1, n)]
+    assert moved["recipes_compiled"] == 0
+
+
+def test_programs_without_such_indices_give_the_same_bits():
+    torch.manual_seed(2)
+    x, index = torch.randn(64, 8, device="hpu"), torch.randint(64, (32,), device="hpu")
+
+    def work():
+        y = x.index_select(0, index).softmax(1)
+        z = torch.zeros_like(x).index_put_((index,), y)
+        htcore.mark_step()
+        return y, z
+
+    eager = [t.cpu() for t in work()]
+    for _ in range(2):
+        for actual, expected in zip(work(), eager, strict=True):
+            torch.testing.assert_close(actual.cpu(), expected)
