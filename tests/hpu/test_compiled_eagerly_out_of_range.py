@@ -1,9 +1,12 @@
 """Indices out of range in HPU graphs and under torch.compile (docs/indices.md)."""
 
+import pytest
 import torch
 
 from tests.hpu.support import WatchedIndices
 from tests.hpu.test_compiled_out_of_range import check, step
+
+pytestmark = pytest.mark.filterwarnings("ignore:aten::")
 
 
 def test_an_hpu_graph_replays_with_padding(counted):
