@@ -32,31 +32,31 @@ def prctl(option, value):
 
 
 def processes():
-    """Of each process that lives: its number, with its parent's."""
+    """Of each process: its number, with its parent's and whether it lives."""
     found = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
                 with open(f"/proc/{name}/stat", "rb") as file:
-                    state, parent = file.read().rpartition(b")")[2].split()[:2]
+                    fields = file.read().rpartition(b")")[2].split()
             except (OSError, ValueError):
                 continue  # it has ended
-            if state not in (b"Z", b"X"):
-                found[int(name)] = int(parent)
+            # One whose main thread has ended is a zombie with other threads.
+            found[int(name)] = int(fields[1]), fields[0] not in (b"Z", b"X") or int(fields[17]) > 1
     return found
 
 
 def descendants():
-    """Those of this process that live, parents first."""
-    children = {}
-    for process, parent in processes().items():
+    """Those of this process that live, parents first; also through one that is about to die."""
+    children, lives = {}, {}
+    for process, (parent, lives[process]) in processes().items():
         children.setdefault(parent, []).append(process)
     found, todo = [], [os.getpid()]
     while todo:
         mine = children.get(todo.pop(0), [])
         found += mine
         todo += mine
-    return found
+    return [process for process in found if lives[process]]
 
 
 def name_of(process):

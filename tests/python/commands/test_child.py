@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -268,3 +269,21 @@ def test_it_starts_soon():
     for _ in range(5):
         times.append(child.run(["true"], seconds=60).seconds)
     assert min(times) < 0.5 and time.process_time() - begin < 2
+
+
+def test_a_process_whose_main_thread_has_ended(tmp_path):
+    """Linux shows it as a zombie, though its other threads run, and its children are its own."""
+    code = """
+import ctypes, os, subprocess, sys, threading, time
+sleeper = [sys.executable, "-c", "import time; time.sleep(300)"]
+print(subprocess.Popen(sleeper, start_new_session=True).pid, os.getpid(), flush=True)
+threading.Thread(target=time.sleep, args=(300,)).start()
+ctypes.CDLL(None).pthread_exit(0)
+"""
+    with child.start([sys.executable, "-c", code], seconds=60) as running:
+        assert until(lambda: len(running.printed().split()) == 2)
+        both = [int(word) for word in running.printed().split()]
+        assert until(lambda: not lives(both[1]))  # by its state
+        running.stop()
+    assert not lives(both[0])
+    assert not [path for process in both for path in Path(f"/proc/{process}/task").glob("*")]
