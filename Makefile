@@ -12,6 +12,7 @@ DEEPSPEED      := deepspeed==0.19.8 einops hjson msgpack psutil py-cpuinfo pydan
                   typing-inspection
 DEEPSPEED_NEXT := deepspeed==0.16.9
 MODE   ?= eager
+THIS   := $(MAKE)
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: all setup build packages test test-cpp test-python test-cuda demo lint conformance fuzz faults ecosystem bench docs clean
@@ -65,10 +66,11 @@ $(VENV)/transformers: | $(VENV)/.dev
 build: $(VENV)/.dev
 	@cmake --build build/ext
 
-# Installing waits for the network most of the time, so that C++ tests are compiled beside it.
-test: build
-	@$(MAKE) -j2 test-cpp packages
-	@$(MAKE) test-python
+# Installing waits for the network most of the time, so that C++ tests are compiled beside it. The last step is not a
+# make of its own, which would hide the exit status.
+test:
+	@$(PYTHON) -m commands.steps "make test" 75 "$(THIS) build" "$(THIS) -j2 test-cpp packages" \
+		"$(BIN)/python -m tests.run"
 
 test-cpp: $(VENV)/.torch
 	@$(BIN)/python tests/cpp/run.py

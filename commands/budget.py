@@ -85,14 +85,19 @@ class Budget:
     """See above. `name` is the command's, as a user writes it; `default` are its minutes without `BUDGET`.
 
     `summary` gives lines for the summary at a premature end, after those of what was done and what was not.
+    `quiet`: whether a line of progress is left out where the command said something else since the last one.
     """
 
-    def __init__(self, name: str, default: float, summary: Callable[[], Iterable[str]] | None = None) -> None:
+    def __init__(
+        self, name: str, default: float, summary: Callable[[], Iterable[str]] | None = None, quiet: bool = False
+    ) -> None:
         self.name = name
         self.minutes = minutes(name, default)
         self.started = time.monotonic()
         self.end = self.started + self.minutes * 60
         self.summary = summary
+        self._quiet = quiet
+        self._last = self.started  # when something was said
         self._todo: dict[str, None] = {}
         self._done: dict[str, str] = {}
         self._doing: dict[str, tuple[str, float]] = {}
@@ -136,6 +141,7 @@ class Budget:
     def say(self, *lines: str) -> None:
         """Print lines, together."""
         with self._saying:
+            self._last = time.monotonic()
             print("\n".join(lines), flush=True)
 
     def _say_progress(self) -> None:
@@ -144,14 +150,16 @@ class Budget:
         doing = [f"{head} {suite}: {test}, {now - since:.0f} s" for suite, (test, since) in list(self._doing.items())]
         self.say(*doing or [f"{head} {self.name}"])
 
-    def _summary(self, stopped: Stopped) -> list[str]:
+    def summary_of(self, why: str) -> list[str]:
+        """What was done and what was not, in lines, for a premature end."""
+
         def named(names: Iterable[str]) -> str:
             listed = list(names)
             return ", ".join(listed[:_NAMES]) + (f" and {len(listed) - _NAMES} more" if len(listed) > _NAMES else "")
 
         now = time.monotonic()
         doing = (dict(self._ran_then or []) | self._doing).items()
-        lines = [f"{self.name}: {stopped.why} after {(now - self.started) / 60:.1f} min"]
+        lines = [f"{self.name}: {why} after {(now - self.started) / 60:.1f} min"]
         lines += [f"  ran then: {suite}: {test}, for {now - since:.0f} s" for suite, (test, since) in doing]
         done = (f"{name} ({how})" if how else name for name, how in self._done.items())
         lines += [f"  done: {named(done) or 'nothing'}"]
@@ -219,7 +227,8 @@ class Budget:
                 signal.pthread_kill(self._main, number)
             elif now - said >= _EACH_S - 1:
                 said = now
-                self._say_progress()
+                if not self._quiet or now - self._last >= _EACH_S - 1:
+                    self._say_progress()
             elif poll.poll(max(0.0, min(self.end, said + _EACH_S - 1) - now) * 1000 + 1):
                 came = os.read(self._woken, 100)
                 if self._over.is_set():
@@ -231,14 +240,14 @@ class Budget:
         if not self._over.wait(max(0.0, end - time.monotonic())):
             stopped = self._why(number)
             with contextlib.suppress(ValueError, OSError):
-                print("\n".join(self._summary(stopped)), flush=True)
+                print("\n".join(self.summary_of(stopped.why)), flush=True)
             os._exit(stopped.code)
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         stopped = self._stopped
         if stopped is not None:
             child.stop_all()
-            self.say(*self._summary(stopped))
+            self.say(*self.summary_of(stopped.why))
         self._over.set()
         os.write(self._wake, b"\0")
         self._watcher.join(_UNWIND_S)

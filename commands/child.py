@@ -97,12 +97,15 @@ def run(
     that comes meanwhile, a Ctrl-C above all, stops the command first.
     """
     with start(argv, seconds=seconds, log=log, env=env, cwd=cwd, input=input, split=split, grace=grace) as child:
-        while child.poll(_FOLLOW_S if on_line else 3600.0) is None:
-            for line in child.lines():
-                on_line(line)  # type: ignore[misc]
-        if on_line:
-            for line in child.lines(all=True):
-                on_line(line)
+        try:
+            while child.poll(_FOLLOW_S if on_line else 3600.0) is None:
+                for line in child.lines():
+                    on_line(line)  # type: ignore[misc]
+        finally:
+            child.stop()
+            if on_line:
+                for line in child.lines(all=True):
+                    on_line(line)
         return child.wait()
 
 

@@ -174,12 +174,15 @@ class Supervisor:
     def kill(self):
         """Kill all descendants. The names of those that do not end."""
         told = set()
-        end = time.monotonic() + self.grace
+        begin = time.monotonic()
+        end = begin + self.grace
         while time.monotonic() < end:
             left = descendants()
             if not left:
                 return []
-            for process in left:
+            # The command first, so that it can end the others in its way.
+            alone = self.code is None and time.monotonic() < begin + self.grace / 2
+            for process in [self.main] if alone else left:
                 if process not in told:
                     told.add(process)
                     send(process, SIGTERM)

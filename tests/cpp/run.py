@@ -3,11 +3,16 @@
 
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from commands import child  # noqa: E402
+from commands.budget import Budget  # noqa: E402
+
+MINUTES = 40  # two builds and their tests, on a fresh clone
 BUILDS = {"build/cpp": [], "build/cpp-tsan": ["-DOPENHPU_SANITIZE=thread"]}
 
 
@@ -19,30 +24,49 @@ def tool(name):
     raise SystemExit(f"{name} not found: install it, or make the project's environment with `make setup`")
 
 
-def run(*command):
-    """Whether the command succeeded."""
-    sys.stdout.write(f"$ {' '.join(map(str, command))}\n")
-    sys.stdout.flush()
-    return subprocess.run(command, cwd=ROOT, check=False).returncode == 0
+def run(budget, *command):
+    """Whether the command succeeded; what it prints appears at once."""
+    words = [str(word) for word in command]
+    budget.say(f"$ {' '.join(words)}")
+    with budget.doing("C++", f"{Path(words[0]).name} {' '.join(words[1:4])}"):
+        ended = child.run(words, cwd=ROOT, seconds=budget.seconds(), on_line=budget.say)
+    return ended.code == 0
 
 
-def build_and_test(folder, options, arguments):
+def build_and_test(budget, folder, options, arguments):
     cmake, ninja = tool("cmake"), tool("ninja")
     # CMake picks its own reconfiguration up; an existing folder is configured again in no time.
     configured = run(
-        cmake, "-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={ninja}", "-S", ".", "-B", folder,
+        budget, cmake, "-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={ninja}", "-S", ".", "-B", folder,
         "-DOPENHPU_BUILD_TESTS=ON", "-DOPENHPU_BUILD_EXTENSION=OFF", f"-DPython3_EXECUTABLE={sys.executable}", *options,
     )  # fmt: skip
     jobs = f"-j{os.cpu_count() or 1}"
     return (
         configured
-        and run(cmake, "--build", folder, jobs)
-        and run(tool("ctest"), "--test-dir", folder, jobs, "--output-on-failure", "--no-tests=error", *arguments)
+        and run(budget, cmake, "--build", folder, jobs)
+        and run(
+            budget,
+            tool("ctest"),
+            "--test-dir",
+            folder,
+            jobs,
+            "--output-on-failure",
+            "--no-tests=error",
+            "--timeout",
+            "120",
+            *arguments,
+        )
     )
 
 
 def main(arguments):
-    failed = [folder for folder, options in BUILDS.items() if not build_and_test(folder, options, arguments)]
+    failed = []
+    with Budget("C++ tests", MINUTES) as budget:
+        budget.planned(BUILDS)
+        for folder, options in BUILDS.items():
+            good = build_and_test(budget, folder, options, arguments)
+            budget.done(folder, "passed" if good else "failed")
+            failed += [] if good else [folder]
     if failed:
         sys.stdout.write(f"failed: {', '.join(failed)}\n")
     return 1 if failed else 0
