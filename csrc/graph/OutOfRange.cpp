@@ -6,6 +6,7 @@
 #include <ATen/ops/atleast_1d.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <cstring>
@@ -100,20 +101,25 @@ Tensor out_of(const Tensor& index, Range range) {
   return wide.lt(range.low).logical_or_(wide.ge(range.size));
 }
 
-void note(const Operator& op, const Tensor& index, const Tensor& bad, Range range) {
-  if (unnoted) return;
+IndicesOutOfRange summary(const Tensor& index, const Tensor& bad, Range range) {
   const auto wrong = index.masked_select(bad).to(at::kLong);
   const auto others = wrong.masked_select(wrong.ne(-1));
   IndicesOutOfRange found{wrong.numel(), wrong.numel() - others.numel(), -1, range.size};
   if (others.numel() > 0) found.example = *others.const_data_ptr<int64_t>();
+  return found;
+}
+
+// Once the kernel has run: one that refuses its arguments may be called again with others.
+void note(const Operator& op, const IndicesOutOfRange& found) {
+  if (unnoted) return;
   const auto running = device::CommandQueue::running_site();
   note_indices(user_name(op), running ? *running : current_site(), found);
 }
 
 // The flat positions of the indices that exist.
-Tensor kept(const Operator& op, const Tensor& index, Range range) {
+Tensor kept(const Tensor& index, Range range, IndicesOutOfRange& found) {
   const auto bad = out_of(index, range);
-  note(op, index, bad, range);
+  found = summary(index, bad, range);
   return bad.logical_not().reshape({-1}).nonzero().squeeze(1);
 }
 
@@ -155,14 +161,16 @@ void read_along(const Operator& op, c10::Stack& stack, bool rows) {
   const Range range{0, size_along(stack[0].toTensor(), *dim)};
   if (!any_out_of(index, range)) return op.call_kernel(stack);
   Tensor bad;
+  IndicesOutOfRange found;
   {
     const AsideOfKernel aside;
     bad = out_of(index, range);
-    note(op, index, bad, range);
+    found = summary(index, bad, range);
     stack[0] = with_elements(stack[0].toTensor(), *dim);
     stack[2] = index.masked_fill(bad, 0);
   }
   op.call_kernel(stack);
+  note(op, found);
   const AsideOfKernel aside;
   auto result = bits(stack.back().toTensor());
   if (!rows || result.dim() == 0)
@@ -174,14 +182,36 @@ void read_along(const Operator& op, c10::Stack& stack, bool rows) {
 void index_select(const Operator& op, c10::Stack& stack) { read_along(op, stack, /*rows=*/true); }
 void gather(const Operator& op, c10::Stack& stack) { read_along(op, stack, /*rows=*/false); }
 
-// Index and source with the rows that are written.
-void keep_rows(const Operator& op, c10::Stack& stack, Range range, int64_t dim) {
+// Index and source with the rows that are written; what was left out.
+IndicesOutOfRange keep_rows(const Operator& op, c10::Stack& stack, Range range, int64_t dim) {
   const AsideOfKernel aside;
   const Tensor index = stack[2].toTensor();
-  const auto keep = kept(op, index, range);
+  IndicesOutOfRange found;
+  const auto keep = kept(index, range, found);
   stack[2] = index.reshape({-1}).index_select(0, keep);
   if (stack[3].isTensor() && op.schema().arguments()[3].name() == "source")
     stack[3] = at::atleast_1d(stack[3].toTensor()).index_select(dim, keep);
+  return found;
+}
+
+// The same where there is one element, which is not written. The kernel refuses to write nothing to it.
+void write_nothing(const Operator& op, c10::Stack& stack, Range range) {
+  const Tensor self = stack[0].toTensor(), index = stack[2].toTensor();
+  IndicesOutOfRange found;
+  Tensor before;
+  {
+    const AsideOfKernel aside;
+    kept(index, range, found);
+    stack[2] = at::zeros_like(index);
+    before = self.clone();
+  }
+  if (op.schema().arguments()[0].alias_info()) {
+    stack = {self};
+  } else {
+    op.call_kernel(stack);
+    bits(stack.back().toTensor()).copy_(bits(before));
+  }
+  note(op, found);
 }
 
 // index_copy, index_add, index_reduce
@@ -198,8 +228,11 @@ void write_rows(const Operator& op, c10::Stack& stack) {
     fits &= source.dim() == self.dim();
     for (int64_t d = 0; fits && d < self.dim(); ++d) fits = d == *dim || source.size(d) == self.size(d);
   }
-  if (fits) keep_rows(op, stack, range, *dim);
+  if (!fits) return op.call_kernel(stack);
+  if (self.dim() == 0) return write_nothing(op, stack, range);
+  const auto found = keep_rows(op, stack, range, *dim);
   op.call_kernel(stack);
+  note(op, found);
 }
 
 void index_fill_(const Operator& op, c10::Stack& stack) {
@@ -207,8 +240,11 @@ void index_fill_(const Operator& op, c10::Stack& stack) {
   if (!dim || !lenient_indices()) return op.call_kernel(stack);
   const auto size = size_along(stack[0].toTensor(), *dim);
   const Range range{-size, size};
-  if (stack[2].toTensor().dim() <= 1 && any_out_of(stack[2].toTensor(), range)) keep_rows(op, stack, range, *dim);
+  IndicesOutOfRange found;
+  if (stack[2].toTensor().dim() <= 1 && any_out_of(stack[2].toTensor(), range))
+    found = keep_rows(op, stack, range, *dim);
   op.call_kernel(stack);
+  note(op, found);
 }
 
 c10::List<std::optional<Tensor>> as_list(const std::vector<Tensor>& tensors) {
@@ -247,10 +283,11 @@ void scatter(const Operator& op, c10::Stack& stack) {
   c10::Stack elements = stack;
   if (op.schema().arguments().back().is_out()) elements.pop_back();
   std::vector<Tensor> coordinates;
+  IndicesOutOfRange found;
   {
     const AsideOfKernel aside;
     const auto bad = out_of(index, range);
-    note(op, index, bad, range);
+    found = summary(index, bad, range);
     coordinates = at::atleast_1d(bad).logical_not().nonzero().unbind(1);
     const auto places = as_list(coordinates);
     elements[2] = at::atleast_1d(index).index(places);
@@ -264,6 +301,7 @@ void scatter(const Operator& op, c10::Stack& stack) {
     op.call_kernel(stack);
   else
     stack = {self};
+  note(op, found);
   if (coordinates[0].numel() == 0) return;
   const AsideOfKernel aside;
   const Tensor target = stack[0].toTensor();
@@ -286,6 +324,7 @@ struct AdvancedIndex {
   Tensor bad;                   // of this shape; not defined: none
   int64_t place = 0;            // of their dimensions in the result
   int64_t count = 0;            // of indexed dimensions
+  IndicesOutOfRange found;
 };
 
 std::vector<Tensor> tensors_of(const c10::IValue& list) {
@@ -312,7 +351,7 @@ bool any_out_of(const Tensor& self, const std::vector<Tensor>& indices) {
   return found && dim <= self.dim();
 }
 
-std::optional<AdvancedIndex> advanced_index(const Operator& op, const Tensor& self, const std::vector<Tensor>& given) {
+std::optional<AdvancedIndex> advanced_index(const Tensor& self, const std::vector<Tensor>& given) {
   AdvancedIndex a;
   for (const auto& t : given) {
     if (!is_mask(t)) {
@@ -339,7 +378,10 @@ std::optional<AdvancedIndex> advanced_index(const Operator& op, const Tensor& se
     const int64_t dim = static_cast<int64_t>(d), size = self.size(dim);
     const Range range{-size, size};
     const auto bad = out_of(t, range);
-    note(op, t, bad, range);
+    const auto found = summary(t, bad, range);
+    if (a.found.count == a.found.padding) a.found.example = found.example, a.found.size = found.size;
+    a.found.count += found.count;
+    a.found.padding += found.padding;
     t = t.masked_fill(bad, 0);
     a.bad.logical_or_(bad);
     if (first < 0) first = dim;
@@ -358,7 +400,7 @@ void index(const Operator& op, c10::Stack& stack) {
   std::optional<AdvancedIndex> a;
   {
     const AsideOfKernel aside;
-    a = advanced_index(op, self, given);
+    a = advanced_index(self, given);
     if (a) {
       std::vector<int64_t> dims;
       for (size_t d = 0; d < a->indices.size(); ++d)
@@ -369,6 +411,7 @@ void index(const Operator& op, c10::Stack& stack) {
   }
   op.call_kernel(stack);
   if (!a) return;
+  note(op, a->found);
   const AsideOfKernel aside;
   auto shape = a->shape;
   shape.resize(shape.size() + (self.dim() - a->count - a->place), 1);
@@ -380,9 +423,10 @@ void index_put(const Operator& op, c10::Stack& stack) {
   const Tensor self = stack[0].toTensor(), values = stack[2].toTensor();
   const auto given = tensors_of(stack[1]);
   if (!any_out_of(self, given) || values.scalar_type() != self.scalar_type()) return op.call_kernel(stack);
+  IndicesOutOfRange found;
   {
     const AsideOfKernel aside;
-    auto a = advanced_index(op, self, given);
+    auto a = advanced_index(self, given);
     if (a) {
       std::vector<int64_t> shape;
       for (int64_t d = 0; d < self.dim(); ++d) {
@@ -408,10 +452,12 @@ void index_put(const Operator& op, c10::Stack& stack) {
           stack[2] = rows.index_select(a->place, keep);
         }
         stack[1] = as_list(indices);
+        found = a->found;
       }
     }
   }
   op.call_kernel(stack);
+  note(op, found);
 }
 
 // (grad_output, indices, num_weights, ...): rows of the gradient that belong to no row are dropped.
@@ -421,13 +467,15 @@ void embedding_dense_backward(const Operator& op, c10::Stack& stack) {
   if (!lenient_indices() || !is_index(index) || grad.dim() == 0 || index.numel() == 0 || grad.numel() % index.numel() ||
       !any_out_of(index, range))
     return op.call_kernel(stack);
+  IndicesOutOfRange found;
   {
     const AsideOfKernel aside;
-    const auto keep = kept(op, index, range);
+    const auto keep = kept(index, range, found);
     stack[0] = grad.reshape({index.numel(), -1}).index_select(0, keep);
     stack[1] = index.reshape({-1}).index_select(0, keep);
   }
   op.call_kernel(stack);
+  note(op, found);
 }
 
 // (self, indices, ...)
@@ -435,11 +483,13 @@ void embedding_renorm_(const Operator& op, c10::Stack& stack) {
   const Tensor self = stack[0].toTensor(), index = stack[1].toTensor();
   const Range range{0, size_along(self, 0)};
   if (!lenient_indices() || !is_index(index) || !any_out_of(index, range)) return op.call_kernel(stack);
+  IndicesOutOfRange found;
   {
     const AsideOfKernel aside;
-    stack[1] = index.reshape({-1}).index_select(0, kept(op, index, range));
+    stack[1] = index.reshape({-1}).index_select(0, kept(index, range, found));
   }
   op.call_kernel(stack);
+  note(op, found);
 }
 
 }  // namespace

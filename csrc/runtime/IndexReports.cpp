@@ -64,10 +64,14 @@ void report_indices() {
     const std::string what = found.size < 0
         ? c10::str(found.count - found.padding, " of its indices, without those that are -1, are out of range")
         : c10::str("index ", found.example, " is out of range for a dimension of size ", found.size);
-    TORCH_WARN(
-        op, ": ", what, where.empty() ? "" : ", at " + where,
-        ". On hpu reading it gives zeros and writing to it changes nothing; an accelerator reads an unspecified row here. "
-        "OPENHPU_OUT_OF_RANGE=error makes it an error.");
+    // Verbatim: the place that matters is the script's.
+    c10::warn(c10::Warning(
+        c10::UserWarning(), {__func__, __FILE__, static_cast<uint32_t>(__LINE__)},
+        c10::str(
+            op, ": ", what, where.empty() ? "" : ", at " + where,
+            ". On hpu reading it gives zeros and writing to it changes nothing; an accelerator reads an unspecified row "
+            "here. OPENHPU_OUT_OF_RANGE=error makes it an error."),
+        /*verbatim=*/true));
   }
 }
 

@@ -100,7 +100,7 @@ def test_they_are_counted_and_reported_with_their_line(counted):
 
 def test_sizes_that_change_are_one_recipe(counted):
     def work(n):
-        x = torch.arange(float(n), device="hpu")
+        x = torch.arange(float(n)).to("hpu")
         y = x.index_select(0, torch.tensor([-1, n, n - 1], device="hpu")) + x.gather(
             0, torch.tensor([0, n, 1], device="hpu")
         )

@@ -118,6 +118,7 @@ def test_0_dim():
     assert x.index_select(0, one).item() == 2 and x.index_select(0, bad).item() == 0
     assert x.gather(0, bad[0]).item() == 0
     assert x.index_copy(0, bad, x + 1).item() == 2
+    assert x.index_add(0, bad, x + 1).item() == 2
     assert x.scatter(0, bad[0], x + 1).item() == 2
     row = torch.arange(3.0, device="hpu")
     assert row.index_select(0, bad[0]).tolist() == [0]
