@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from commands import ROOT
+
 
 class Run(NamedTuple):
     """One pytest process of a lane."""
@@ -59,6 +61,7 @@ _VLLM_FILES = (
     "worker/test_moe_gate_sync.py", "worker/test_move_remaining_tensors.py",
 )  # fmt: skip
 _VLLM_LAZY = ("awq", "compressed_tensors", "fp8", "fused_moe", "gptq", "layernorm")
+_VLLM_SERVING = str(ROOT / "ecosystem" / "vllm" / "test_serving.py")
 _VLLM = {"OPENHPU_MEMORY_GB": "2", "VLLM_NO_USAGE_STATS": "1"}
 
 LANES: dict[str, Lane] = {
@@ -250,6 +253,8 @@ LANES: dict[str, Lane] = {
                 for file in _VLLM_FILES
                 if file.startswith("ops/test_hpu_") and file[13:-3] in _VLLM_LAZY
             ),
+            Run("serving tiny models, eager", (_VLLM_SERVING,), EAGER | _VLLM),
+            Run("serving tiny models, lazy, node by node", (_VLLM_SERVING,), LAZY | _NODES | _VLLM),
         ),
         packages=(
             "transformers==5.12.1", "huggingface-hub<2", "compressed-tensors==0.17.0", "xgrammar<1,>=0.2.1",

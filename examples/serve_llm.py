@@ -6,8 +6,8 @@ python -m examples.serve_llm --compile            by torch.compile; with PT_HPU_
 python -m examples.serve_llm --warmup             all buckets first: then no step compiles anything
 python -m examples.serve_llm --keep FOLDER        only write the model, for `vllm serve FOLDER`
 
-Nothing is downloaded: weights are random, and so that 512 tokens are enough a byte-level BPE is made on the spot. vLLM
-and the plugin have to be installed (docs/serving.md). Exits with 1 if a token is not what transformers gives on the CPU.
+Nothing is downloaded: weights are random, and a byte-level BPE of 512 tokens is made on the spot. vLLM and the plugin
+have to be installed (docs/serving.md). Exits with 1 if a token is not what transformers gives on the CPU.
 """
 
 from __future__ import annotations
@@ -99,6 +99,7 @@ def main() -> int:
     parser.add_argument("--model", choices=("llama", "qwen", "mixtral"), default="llama")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--warmup", action="store_true")
+    parser.add_argument("--prefix-caching", action="store_true")
     parser.add_argument("--tokens", type=int, default=16)
     parser.add_argument("--keep", type=Path, metavar="FOLDER")
     options = parser.parse_args()
@@ -109,7 +110,7 @@ def main() -> int:
         folder = Path(name)
         tiny_model(options.model, folder)
         start = time.perf_counter()
-        llm = engine(folder, options.compile, options.warmup)
+        llm = engine(folder, options.compile, options.warmup, enable_prefix_caching=options.prefix_caching)
         print(f"started in {time.perf_counter() - start:.1f} s")
         generate(llm, options.tokens)  # what a first request still has to learn
         from openhpu import events
