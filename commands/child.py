@@ -87,16 +87,19 @@ def run(
     argv: Sequence[str | os.PathLike[str]], *, seconds: float, log: Path | None = None,
     env: Mapping[str, str] | None = None, cwd: str | os.PathLike[str] | None = None,
     on_line: Callable[[str], object] | None = None, input: str | bytes | None = None, split: bool = False,
-    grace: float = GRACE_S,
+    grace: float = GRACE_S, farewell: float = FAREWELL_S,
 ) -> Ended:  # fmt: skip
     """Run a command to its end, at most so many seconds. Its exit status is not checked.
 
     `log` is a file for what it prints (it is emptied first; None: a temporary one). `on_line` gets each line without
     its end, soon after it is printed. `input` is its stdin, which is empty otherwise. `split` keeps stderr apart.
-    `grace` are the seconds between SIGTERM and SIGKILL. Raises OSError if the command cannot be started. An exception
+    `grace` are the seconds between SIGTERM and SIGKILL, `farewell` those that its own processes have after its end,
+    before they are killed. Raises OSError if the command cannot be started. An exception
     that comes meanwhile, a Ctrl-C above all, stops the command first.
     """
-    with start(argv, seconds=seconds, log=log, env=env, cwd=cwd, input=input, split=split, grace=grace) as child:
+    with start(
+        argv, seconds=seconds, log=log, env=env, cwd=cwd, input=input, split=split, grace=grace, farewell=farewell
+    ) as child:
         try:
             while child.poll(_FOLLOW_S if on_line else 3600.0) is None:
                 for line in child.lines():
@@ -116,8 +119,7 @@ def start(
 ) -> Child:  # fmt: skip
     """Start a command that runs beside, at most so many seconds. Use with `with`; arguments as of `run`.
 
-    With `talk` its stdin and stdout are pipes to this process, and the log has its stderr. `farewell` are the seconds
-    that its own processes have after its end, before they are killed.
+    With `talk` its stdin and stdout are pipes to this process, and the log has its stderr.
     """
     return Child(argv, seconds, log, env, cwd, input, split, talk, grace, farewell)
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
 import openhpu
+from commands import child
 
 # Made once for all tests: each process would compile them anew, which takes longer than most recipes.
 HEADERS = str(Path(__file__).resolve().parents[1] / "build" / "headers")
+TIMEOUT_S = 110.0  # of a script, before the test's own time ends
+_FAREWELL_S = 20.0  # for what a script leaves behind, which tests may be about
 # Variables that would change what a script does; each test names the ones that it is about.
 OURS = (
     "PT_", "OPENHPU_", "HABANA_", "HLS_", "LOG_LEVEL_", "LOCAL_", "RANK", "ENABLE_CONSOLE", "GRAPH_VISUALIZATION",
@@ -30,10 +32,10 @@ def clean_environment(home: Path, **variables: str) -> dict[str, str]:
 class Result:
     """What a script did."""
 
-    def __init__(self, process: subprocess.CompletedProcess[str]) -> None:
-        self.code = process.returncode
-        self.out = process.stdout.strip()
-        self.err = process.stderr.strip()
+    def __init__(self, ended: child.Ended) -> None:
+        self.code = ended.code
+        self.out = ended.output.strip()
+        self.err = ended.errors.strip()
 
     @property
     def last(self) -> str:
@@ -42,22 +44,23 @@ class Result:
 
 
 def run_code(
-    code: str, folder: Path, environment: dict[str, str], warnings: str, fails: bool, timeout: float = 300
+    code: str, folder: Path, environment: dict[str, str], warnings: str, fails: bool, timeout: float = TIMEOUT_S
 ) -> Result:
     """Run Python code in `folder`; `fails`: whether it must."""
     return _run(["-W", warnings, "-c", textwrap.dedent(code)], folder, environment, fails, timeout)
 
 
-def run_file(code: str, folder: Path, environment: dict[str, str], fails: bool, timeout: float = 300) -> Result:
+def run_file(code: str, folder: Path, environment: dict[str, str], fails: bool, timeout: float = TIMEOUT_S) -> Result:
     """Run Python code as the file `script.py` in `folder`, for what needs one; `fails`: whether it must."""
     (folder / "script.py").write_text(textwrap.dedent(code))
     return _run(["script.py"], folder, environment, fails, timeout)
 
 
 def _run(arguments: list[str], folder: Path, environment: dict[str, str], fails: bool, timeout: float) -> Result:
-    process = subprocess.run(
+    ended = child.run(
         [sys.executable, "-X", "faulthandler", *arguments],
-        env=environment, capture_output=True, text=True, cwd=folder, timeout=timeout, check=False,
+        env=environment, split=True, cwd=folder, seconds=timeout, farewell=_FAREWELL_S,
     )  # fmt: skip
-    assert (process.returncode != 0) == fails, process.stdout + process.stderr
-    return Result(process)
+    assert not ended.timed_out, f"{ended.how}: {ended.killed}\n{ended.output}{ended.errors}"
+    assert (ended.code != 0) == fails, ended.output + ended.errors
+    return Result(ended)

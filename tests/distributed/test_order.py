@@ -1,7 +1,7 @@
 """Collectives are commands of the device's queue: what the host waits for, what is ordered, what is kept alive."""
 
+import contextlib
 import os
-import subprocess
 import sys
 import time
 import weakref
@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 from torch.profiler import ProfilerActivity, profile
 
+from commands import child
 from openhpu import _C
 from tests.distributed.ranks import PATIENCE_S, ranks
 
@@ -180,11 +181,18 @@ dist.destroy_process_group()
 
 def test_collectives_on_several_devices_of_a_process_begin_in_order(tmp_path):
     environment = {**os.environ, "OPENHPU_DEVICE_COUNT": "2", "OMP_NUM_THREADS": "1"}
-    started = [
-        subprocess.Popen([sys.executable, "-c", SEVERAL_DEVICES, str(rank), str(tmp_path / "store")], env=environment)
-        for rank in range(2)
-    ]
-    assert [process.wait(PATIENCE_S) for process in started] == [0, 0]
+    with contextlib.ExitStack() as stack:
+        started = [
+            stack.enter_context(
+                child.start(
+                    [sys.executable, "-c", SEVERAL_DEVICES, str(rank), str(tmp_path / "store")],
+                    env=environment, seconds=PATIENCE_S,
+                )
+            )
+            for rank in range(2)
+        ]  # fmt: skip
+        ended = [process.wait() for process in started]
+        assert [each.code for each in ended] == [0, 0], ended
 
 
 @ranks(2)

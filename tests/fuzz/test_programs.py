@@ -56,12 +56,21 @@ def check(expected, actual, where):
         assert torch.equal(a[0], b[0]), f"{where}: tensor {number}: {a[0]} instead of {b[0]}"
 
 
-totals = {"recorded": 0, "flushed": 0}
+def test_node_by_node(worker):
+    """Each program alone; and all of them recorded long graphs."""
+    totals = {"recorded": 0, "flushed": 0}
+
+    @settings(max_examples=NODE_BY_NODE, **COMMON)
+    @given(program=programs(NAMES, 5, 30), seed=st.integers(0, 1000))
+    def one_by_one(program, seed):
+        node_by_node(worker, program, seed, totals)
+
+    one_by_one()
+    assert totals["recorded"] > 10 * NODE_BY_NODE, totals
+    assert totals["recorded"] > 3 * totals["flushed"] > 0, totals
 
 
-@settings(max_examples=NODE_BY_NODE, **COMMON)
-@given(program=programs(NAMES, 5, 30), seed=st.integers(0, 1000))
-def test_node_by_node(worker, program, seed):
+def node_by_node(worker, program, seed, totals):
     eager = worker("eager").run([program], seed)
     reference = on_cpu(program, seed, eager.drawn[0])
     check(reference, (eager.tensors[0], eager.events[0]), "eager")
@@ -76,11 +85,6 @@ def test_node_by_node(worker, program, seed):
     assert eager.counters["ops_recorded"] == 0
     totals["recorded"] += lazy.counters["ops_recorded"]
     totals["flushed"] += lazy.counters["graphs_flushed"]
-
-
-def test_the_programs_recorded_long_graphs():
-    assert totals["recorded"] > 10 * NODE_BY_NODE, totals
-    assert totals["recorded"] > 3 * totals["flushed"] > 0, totals
 
 
 @settings(max_examples=RECIPES, **COMMON)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import pickle
 import struct
-import subprocess
 import sys
 import warnings
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
+
+from commands import child
 
 ROOT = Path(__file__).resolve().parents[2]
 MODES = {
@@ -17,6 +18,8 @@ MODES = {
     "lazy": {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "off"},
     "compiled": {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "sync", "PT_HPU_RECIPE_CACHE_CONFIG": ""},
 }
+BATCH_S = 300.0  # of programs, with what has to be compiled for them
+LIFE_S = 6 * 3600.0
 _LENGTH = struct.Struct("!Q")
 
 
@@ -60,41 +63,38 @@ class Worker:
 
     def __init__(self, mode: str) -> None:
         self.mode = mode
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: child.Child | None = None
 
     def run(self, programs: list[Any], seed: int, times: int = 1) -> Outcome:
         """Raises RuntimeError with what the worker said, or how it died."""
         if self._process is None:
             clean = {k: v for k, v in os.environ.items() if not k.startswith(("PT_", "OPENHPU_", "HABANA_"))}
-            self._process = subprocess.Popen(
-                [sys.executable, "-X", "faulthandler", "-m", "tests.fuzz.worker"], cwd=ROOT,
+            self._process = child.start(
+                [sys.executable, "-X", "faulthandler", "-m", "tests.fuzz.worker"], cwd=ROOT, seconds=LIFE_S, talk=True,
                 env={**clean, "OPENHPU_MODULE_LOCKS": "0", **MODES[self.mode]},
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             )  # fmt: skip
-        assert self._process.stdin and self._process.stdout
-        _send(self._process.stdin, (programs, seed, times))
-        answer = _receive(self._process.stdout)
-        if answer is None:
-            code = self._process.wait()
+        try:
+            self._process.send(_packed((programs, seed, times)))
+            (size,) = _LENGTH.unpack(self._process.receive(_LENGTH.size, BATCH_S))
+            answer = pickle.loads(self._process.receive(size, BATCH_S))
+        except child.ChildError as error:
             self.close()
-            raise RuntimeError(f"the {self.mode} worker died with {code}")
+            raise RuntimeError(f"the {self.mode} worker: {error}") from error
         if isinstance(answer, str):
             raise RuntimeError(f"{self.mode}: {answer}")
         return Outcome(*answer)
 
     def close(self) -> None:
         if self._process is not None:
-            assert self._process.stdin and self._process.stdout
-            self._process.stdin.close()
-            self._process.stdout.close()
-            self._process.wait()
+            self._process.close_input()
+            self._process.wait(10)
+            self._process.__exit__()
             self._process = None
 
 
-def _send(pipe: BinaryIO, value: Any) -> None:
+def _packed(value: Any) -> bytes:
     message = pickle.dumps(value)
-    pipe.write(_LENGTH.pack(len(message)) + message)
-    pipe.flush()
+    return _LENGTH.pack(len(message)) + message
 
 
 def _receive(pipe: BinaryIO) -> Any:
@@ -120,7 +120,8 @@ def main() -> None:
         except Exception as error:
             answer = f"{type(error).__name__}: {error}"
             torch.hpu.synchronize()
-        _send(answers, answer)
+        answers.write(_packed(answer))
+        answers.flush()
 
 
 if __name__ == "__main__":

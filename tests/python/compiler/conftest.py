@@ -2,19 +2,21 @@
 
 import os
 import pickle
-import subprocess
 import sys
-import tempfile
+import time
 from pathlib import Path
 
 import pytest
 import torch
 
 import openhpu
+from commands import child
 from openhpu.compiler import CannotCompile
 from openhpu.compiler.manifest import Manifest
 from openhpu.compiler.program import Program
 
+_ANSWER_S = 100.0  # for all descriptions of a test
+_LIFE_S = 6 * 3600.0
 _COMPILE = """
 import pickle, sys
 from openhpu.compiler import CannotCompile
@@ -86,21 +88,17 @@ def compile_process(tmp_path_factory):
         "PYTHONPATH": str(Path(openhpu.__file__).parents[1]),
         "TORCHINDUCTOR_CACHE_DIR": str(tmp_path_factory.getbasetemp() / "inductor"),
     }
-    with tempfile.TemporaryFile("w+") as errors:
-        process = subprocess.Popen(
-            [sys.executable, "-c", _COMPILE],
-            env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
-        )  # fmt: skip
+    with child.start([sys.executable, "-c", _COMPILE], env=environment, seconds=_LIFE_S, talk=True) as process:
 
         def ask(*words):
-            print(*words, sep="\t", file=process.stdin, flush=True)
-            if "done\n" not in process.stdout:  # reads until then: a compiler may print
-                process.wait()
-                errors.seek(0)
-                raise AssertionError(errors.read())
+            process.send("\t".join(map(str, words)) + "\n")
+            end = time.monotonic() + _ANSWER_S
+            while process.answer(max(0.0, end - time.monotonic())) != "done":
+                pass  # a compiler may print
 
         yield ask
-        process.communicate()
+        process.close_input()
+        process.wait(30)
 
 
 @pytest.fixture

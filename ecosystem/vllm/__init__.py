@@ -1,1 +1,0 @@
-"""vLLM serves models on hpu, and the CPU checks the tokens."""
