@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sys
 import tarfile
 import tempfile
@@ -30,10 +32,14 @@ def lock(name: str) -> None:
         report, constraint = Path(folder) / "report.json", Path(folder) / "constraint.txt"
         constraint.write_text("torch==2.13.0\ntorchvision==0.28.0\n")
         command = (*PIP, "install", "--dry-run", "--ignore-installed", "--report", str(report), "-c", str(constraint))
-        ended = child.run([*command, *LANES[name].packages], seconds=PIP_S)
-        if ended.code:
-            raise LackingError(f"pip finds no versions of the lane {name}'s packages: {ended.how}\n{ended.tail}")
-        found = json.loads(report.read_text())["install"]
+        found = []
+        for option, packages in ((), LANES[name].packages), (("--no-deps",), LANES[name].alone):
+            if not packages:
+                continue
+            ended = child.run([*command, *option, *packages], seconds=PIP_S)
+            if ended.code:
+                raise LackingError(f"pip finds no versions of the lane {name}'s packages: {ended.how}\n{ended.tail}")
+            found += json.loads(report.read_text())["install"]
     lines = []
     for package in sorted(found, key=lambda package: package["metadata"]["name"].lower()):
         about, archive = package["metadata"], package["download_info"]["archive_info"]
@@ -65,6 +71,9 @@ def install(name: str, lane: Lane, folder: Path) -> tuple[Path | None, Path]:
             )  # fmt: skip
             with tarfile.open(next(folder.glob(f"{lane.source.replace('-', '[-_]')}*.tar.gz"))) as archive:
                 archive.extractall(folder, filter="data")
+    if lane.checkout:
+        assert site is not None
+        tests = _checkout(name, lane.checkout, folder, site)
     if lane.folder:
         tests = ROOT / lane.folder
     for beside in lane.beside:
@@ -73,6 +82,41 @@ def install(name: str, lane: Lane, folder: Path) -> tuple[Path | None, Path]:
     if lane.torchvision and not TORCHVISION.exists():
         raise LackingError(f"the lane {name} lacks torchvision; `make .venv/torchvision` installs it")
     return site, tests
+
+
+def _checkout(name: str, repository: str, folder: Path, site: Path) -> Path:
+    """A copy of a repository, installed in `site`: of the folder that a variable names, or else of GitHub's commit."""
+    repository, _, commit = repository.partition("@")
+    project = repository.partition("/")[2]
+    copy, variable = folder / project, project.replace("-", "_").upper()
+    if not copy.exists():
+        given = os.environ.get(variable)
+        if given and not (Path(given) / "pyproject.toml").exists():
+            raise LackingError(f"{variable}={given} has no pyproject.toml; name a checkout of {repository}")
+        if given:
+            shutil.copytree(given, copy, ignore=shutil.ignore_patterns(".git", "build", "*.egg-info"))
+        else:
+            copy.mkdir()
+            for arguments in (
+                ("init", "-q"), ("fetch", "-q", "--depth=1", f"https://github.com/{repository}", commit),
+                ("checkout", "-q", "FETCH_HEAD"),
+            ):  # fmt: skip
+                ended = child.run(["git", "-C", str(copy), *arguments], seconds=PIP_S)
+                if ended.code:
+                    shutil.rmtree(copy)
+                    raise LackingError(
+                        f"the lane {name} lacks {repository}, which git could not get: {ended.how}\n{ended.tail}\n"
+                        f"Bring a checkout of commit {commit} and name its folder: {variable}=folder."
+                    )
+    installed = site / f"{project.replace('-', '_')}.commit"
+    if not installed.exists():
+        command = [*PIP, "install", "--no-deps", "--target", str(site), str(copy)]
+        version = {"SETUPTOOLS_SCM_PRETEND_VERSION": "0.28.0"}  # a checkout of one commit has no tags
+        ended = child.run(command, seconds=PIP_S, env=os.environ | version)
+        if ended.code:
+            raise LackingError(f"the lane {name} could not install {repository}: {ended.how}\n{ended.tail}")
+        installed.write_text(commit + "\n")
+    return copy
 
 
 def _pip(name: str, what: str, *arguments: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from commands import ROOT
+
 
 class Run(NamedTuple):
     """One pytest process of a lane."""
@@ -20,6 +22,8 @@ class Lane(NamedTuple):
     title: str
     runs: tuple[Run, ...]
     packages: tuple[str, ...] = ()  # what `python -m ecosystem lock` finds versions and hashes for
+    alone: tuple[str, ...] = ()  # packages whose dependencies are not wanted: what is needed of them is in `packages`
+    checkout: str = ""  # a repository of GitHub that has no package; a variable of that name may give its folder
     source: str = ""  # the package whose source distribution has the tests; otherwise a folder here
     folder: str = ""  # this project's own tests: they keep its configuration of pytest
     beside: tuple[str, ...] = ()  # folders of packages in the environment that go before it
@@ -41,6 +45,24 @@ _DDP = {"BACKEND": "hccl", "OPENHPU_DEVICE_COUNT": "4", "OMP_NUM_THREADS": "1"}
 
 # Two jobs of four ranks at a time, of which one works; the first of them compiles what it needs.
 _RANKS = {"RANKS_MOST": "8", "RANKS_PATIENCE_S": "900"}
+
+# The plugin's tests that need no download, a process for each file.
+_VLLM_FILES = (
+    "kv_offload/offloading_connector/test_metrics.py", "multimodal/test_hpu_multimodal_inputs.py",
+    "multimodal/test_hpu_multimodal_processing.py", "ops/test_depthwise_conv1d_tpc.py", "ops/test_hpu_awq.py",
+    "ops/test_hpu_compressed_tensors.py", "ops/test_hpu_custom_op_registration.py", "ops/test_hpu_fp8.py",
+    "ops/test_hpu_fused_moe.py", "ops/test_hpu_gdn_pytorch.py", "ops/test_hpu_gptq.py", "ops/test_hpu_layernorm.py",
+    "ops/test_hpu_rotary_embedding.py", "ops/test_hpu_row_parallel_linear.py", "sampler/test_hpu_sampler.py",
+    "test_bucketing.py", "test_decode_bucket_hybrid.py", "test_defragmentation.py", "test_flags.py",
+    "test_fsdpa_slicing.py", "test_lmcache_monkey.py", "test_minimax_m3_tool_parser.py",
+    "test_multi_model_engine_unit.py", "test_platform.py", "test_prefix_caching.py", "test_utils.py",
+    "test_vision_resolutions.py", "worker/test_ensure_multi_token_decodes_last.py", "worker/test_hpu_input_batch.py",
+    "worker/test_hpu_mm_embeddings.py", "worker/test_hpu_mm_prefill_batching.py", "worker/test_hpu_model_runner.py",
+    "worker/test_moe_gate_sync.py", "worker/test_move_remaining_tensors.py",
+)  # fmt: skip
+_VLLM_LAZY = ("awq", "compressed_tensors", "fp8", "fused_moe", "gptq", "layernorm")
+_VLLM_SERVING = str(ROOT / "ecosystem" / "vllm" / "test_serving.py")
+_VLLM = {"OPENHPU_MEMORY_GB": "2", "VLLM_NO_USAGE_STATS": "1"}
 
 LANES: dict[str, Lane] = {
     "torch-distributed": Lane(
@@ -221,6 +243,39 @@ LANES: dict[str, Lane] = {
         runs=(Run("eager", (".",), EAGER), Run("lazy", (".",), LAZY | _NODES)),
         folder="tests/lightning",
         beside=("lightning-next", "deepspeed-0.16", "deepspeed", "transformers"),
+    ),
+    "vllm": Lane(
+        title="vLLM 0.28.0 with its plugin vllm-gaudi of August 2026: the plugin's unit tests, a file at a time",
+        runs=(
+            *(Run(f"{file}, eager", (f"tests/unit_tests/{file}",), EAGER | _VLLM) for file in _VLLM_FILES),
+            *(
+                Run(f"{file}, lazy", (f"tests/unit_tests/{file}",), LAZY | _NODES | _VLLM)
+                for file in _VLLM_FILES
+                if file.startswith("ops/test_hpu_") and file[13:-3] in _VLLM_LAZY
+            ),
+            Run("serving tiny models, eager", (_VLLM_SERVING,), EAGER | _VLLM),
+            Run("serving tiny models, lazy, node by node", (_VLLM_SERVING,), LAZY | _NODES | _VLLM),
+        ),
+        packages=(
+            "transformers==5.12.1", "huggingface-hub<2", "compressed-tensors==0.17.0", "xgrammar<1,>=0.2.1",
+            "apache-tvm-ffi==0.1.11", "lm-format-enforcer==0.11.3", "llguidance<1.8,>=1.7", "outlines_core==0.2.14",
+            "lark==1.2.2", "depyf==0.20.0", "fastapi<0.137,>=0.133", "prometheus-fastapi-instrumentator>=8",
+            "mistral_common>=1.11.6", "opencv-python-headless", "fastsafetensors", "loguru", "uvicorn", "uvloop",
+            "numba==0.66.0", "openai", "openai-harmony", "anthropic", "mcp", "pyzmq", "msgspec", "tblib==3.2.2",
+            "kaldi-native-fbank", "pandas", "aiohttp", "blake3", "cachetools", "cbor2", "cloudpickle", "einops",
+            "email-validator", "ijson", "jsonschema", "model-hosting-container-standards<1", "opentelemetry-api",
+            "opentelemetry-exporter-otlp", "opentelemetry-sdk", "opentelemetry-semantic-conventions-ai",
+            "partial-json-parser", "pillow", "prometheus_client", "protobuf>=6.33.5", "psutil", "py-cpuinfo",
+            "pybase64", "pydantic-extra-types", "python-json-logger", "python-multipart", "regex", "requests",
+            "sentencepiece", "setproctitle", "tiktoken", "watchfiles",
+        ),
+        alone=("vllm==0.28.0",),
+        checkout="vllm-project/vllm-gaudi@091bbadda10bee4fd3f6d0efc1844d2610dd2707",
+        torchvision=True,
+        expected={
+            "Provide a valid Hugging Face repository ID": _HUB,
+            "LocalEntryNotFoundError": _HUB,
+        },
     ),
     "torch-tests": Lane(
         title="PyTorch's own database of modules and losses, with hpu in cuda's place",

@@ -32,7 +32,7 @@ LONGER = {
         240,
         "a process that imports PyTorch, for which a scaled time has to do",
     ),
-    "tests/conformance/test_conformance.py*": (600, "a part of PyTorch's databases is one test"),
+    "tests/conformance/*": (600, "a part of PyTorch's databases, or of Gaudi's table, is one test"),
 }
 # Under FUZZ=nightly a test draws hundreds of programs.
 FUZZED = {"tests/fuzz/*": (3000, "one test draws all programs, 2,000 of them")}

@@ -122,6 +122,11 @@ def _add_to(torch: ModuleType) -> None:
     atexit.register(process_group.leave_after_error)
     _registered = True
 
+    if steps := settings.get("OPENHPU_CHECK_REPLICAS"):
+        from openhpu.distributed import replicas
+
+        replicas.install(steps)
+
     from openhpu.smi import publisher
 
     publisher.install()

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tests.hpu.support import WatchedIndices
-from tests.hpu.test_compiled_out_of_range import check, step
+from tests.hpu.test_compiled_out_of_range import check, forward, step
 
 pytestmark = pytest.mark.filterwarnings("ignore:aten::")
 
@@ -43,10 +43,14 @@ def test_an_hpu_graph_replays_with_padding(counted):
 
 
 def test_torch_compile_keeps_them_in_recipes(counted, compiled_graphs):
-    compiled = torch.compile(step, backend="hpu_backend")
-    check(compiled, calls=3)
+    compiled = torch.compile(forward, backend="hpu_backend", fullgraph=True)
+
+    def run(*arguments):
+        return step(*arguments, forward=compiled)
+
+    check(run, calls=3)
     with counted() as work, WatchedIndices() as watched:
-        check(compiled, calls=2)
+        check(run, calls=2)
     assert work["recipe_hits"] > 0
     assert work["recipes_compiled"] == 0
     assert watched.counted > 0

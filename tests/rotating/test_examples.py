@@ -26,8 +26,8 @@ CALLS = {
     "examples/lightning/graphs.py": [((), {})],
     "examples/demo.py": [(("--epochs", "8", "--stretches", "3", "--steps", "40"), {})],
 }
-# Parts of others; `peer` is the demo's.
-PARTS = {"examples/lightning/model.py", "examples/peer.py"}
+# Parts of others; `peer` is the demo's. The lane vllm runs `serve_llm`, for which vLLM has to be there.
+PARTS = {"examples/lightning/model.py", "examples/peer.py", "examples/serve_llm.py"}
 ALL = [(path, arguments, variables) for path, calls in CALLS.items() for arguments, variables in calls]
 
 

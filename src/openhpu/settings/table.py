@@ -62,6 +62,12 @@ OPENHPU_VARIABLES = (
         "where one rank says no, through Gloo's sockets.",
     ),
     Setting(
+        "OPENHPU_CHECK_REPLICAS", "int", 0, "import",
+        "Every so many steps the ranks compare, bit for bit, the parameters and buffers that DistributedDataParallel "
+        "or fully_shard gives all of them; the first that differs is an error that names it. 0: never.",
+        low=0,
+    ),
+    Setting(
         "OPENHPU_COMPILE", "choice", "background", _FIRST_USE,
         "Lazy mode: graphs that recur are compiled in the background, at first sight while the script waits (sync), "
         "or not at all.",

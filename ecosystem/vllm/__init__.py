@@ -1,0 +1,1 @@
+"""vLLM serves models on hpu, and the CPU checks the tokens."""

@@ -1,0 +1,130 @@
+"""vLLM with its plugin vllm-gaudi on `hpu`: a tiny model with random weights generates, and the CPU checks its tokens.
+
+python -m examples.serve_llm                      a Llama, eager
+python -m examples.serve_llm --model mixtral      or qwen: a mixture of experts, or a Qwen
+python -m examples.serve_llm --compile            by torch.compile; with PT_HPU_LAZY_MODE=1 the mode is lazy
+python -m examples.serve_llm --warmup             all buckets first: then no step compiles anything
+python -m examples.serve_llm --keep FOLDER        only write the model, for `vllm serve FOLDER`
+
+Nothing is downloaded: weights are random, and a byte-level BPE of 512 tokens is made on the spot. vLLM and the plugin
+have to be installed (docs/serving.md). Exits with 1 if a token is not what transformers gives on the CPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+PROMPTS = ("the quick brown", "an accelerator", "dog")
+# Of two logits in bfloat16 that are nearer than this either may be the larger one.
+NEAR = 0.1
+_VOCABULARY = 512
+
+
+def tiny_model(kind: str, folder: Path) -> None:
+    """Write a model of two layers, 256 wide, with its tokenizer: `kind` is llama, qwen or mixtral."""
+    import transformers
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    special = ["<s>", "</s>", "<pad>"]
+    text = [f"{' and '.join(PROMPTS)} jumps over matrices of numbers {i} times" for i in range(200)]
+    trainer = trainers.BpeTrainer(
+        vocab_size=_VOCABULARY, special_tokens=special, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )  # fmt: skip
+    tokenizer.train_from_iterator(text, trainer)
+    fast = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, bos_token=special[0], eos_token=special[1], pad_token=special[2]
+    )
+    fast.chat_template = "{% for m in messages %}{{ m['role'] + ': ' + m['content'] + '\n' }}{% endfor %}"
+    fast.save_pretrained(folder)
+    shape: dict[str, Any] = {
+        "vocab_size": _VOCABULARY, "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 2048, "bos_token_id": 0,
+        "eos_token_id": 1, "pad_token_id": 2, "initializer_range": 0.08,
+    }  # fmt: skip
+    config = {
+        "llama": lambda: transformers.LlamaConfig(**shape),
+        "qwen": lambda: transformers.Qwen2Config(**shape),
+        "mixtral": lambda: transformers.MixtralConfig(num_local_experts=4, num_experts_per_tok=2, **shape),
+    }[kind]()
+    torch.manual_seed(0)
+    transformers.AutoModelForCausalLM.from_config(config).to(torch.bfloat16).save_pretrained(folder)
+
+
+def shortfalls(folder: Path, prompt: list[int], tokens: list[int]) -> list[float]:
+    """By how much each token's logit is less than the largest one, after the same tokens on the CPU."""
+    import transformers
+
+    # "eager": the plugin replaces transformers' other attention by its own in this process.
+    load = transformers.AutoModelForCausalLM.from_pretrained
+    model = load(folder, dtype=torch.bfloat16, attn_implementation="eager").eval()
+    with torch.inference_mode():
+        logits = model(torch.tensor([prompt + tokens[:-1]])).logits[0, len(prompt) - 1 :].float()
+    return (logits.max(-1).values - logits.gather(-1, torch.tensor(tokens).unsqueeze(-1)).squeeze(-1)).tolist()
+
+
+def engine(folder: Path, compiled: bool = False, warmup: bool = False, **options: Any) -> Any:
+    """vLLM's engine in this process, where its counters are ours to read."""
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+    os.environ["VLLM_SKIP_WARMUP"] = "false" if warmup else "true"
+    os.environ.setdefault("OPENHPU_MEMORY_GB", "2")  # else vLLM's cache takes nearly all that the machine has
+    from vllm import LLM
+
+    chosen = {"max_model_len": 512, "max_num_seqs": 4, "dtype": "bfloat16", "enforce_eager": not compiled}
+    return LLM(model=str(folder), **{**chosen, **options})
+
+
+def generate(llm: Any, tokens: int) -> list[tuple[list[int], list[int]]]:
+    """Each prompt's tokens, and those that follow, the likeliest each."""
+    from vllm import SamplingParams
+
+    choice = SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True)
+    found = llm.generate(list(PROMPTS), choice, use_tqdm=False)
+    return [(list(one.prompt_token_ids), list(one.outputs[0].token_ids)) for one in found]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m examples.serve_llm", description=__doc__)
+    parser.add_argument("--model", choices=("llama", "qwen", "mixtral"), default="llama")
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--warmup", action="store_true")
+    parser.add_argument("--prefix-caching", action="store_true")
+    parser.add_argument("--tokens", type=int, default=16)
+    parser.add_argument("--keep", type=Path, metavar="FOLDER")
+    options = parser.parse_args()
+    if options.keep:
+        tiny_model(options.model, options.keep)
+        return 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        tiny_model(options.model, folder)
+        start = time.perf_counter()
+        llm = engine(folder, options.compile, options.warmup, enable_prefix_caching=options.prefix_caching)
+        print(f"started in {time.perf_counter() - start:.1f} s")
+        generate(llm, options.tokens)  # what a first request still has to learn
+        from openhpu import events
+
+        before, start = events.counters(), time.perf_counter()
+        results = generate(llm, options.tokens)
+        seconds, after = time.perf_counter() - start, events.counters()
+        print(f"{len(results) * options.tokens / seconds:.0f} tokens/s")
+        for counter in ("ops_fallback", "recompilations", "recipes_compiled", "ops_waited", "blocking_reads"):
+            print(f"{counter}: {after[counter] - before[counter]}")
+        worst = max(max(shortfalls(folder, prompt, tokens)) for prompt, tokens in results)
+        print(f"largest shortfall of a token's logit on the CPU: {worst:.3f}")
+        return 0 if worst <= NEAR else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
