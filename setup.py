@@ -1,9 +1,12 @@
 """Builds the C++ core with CMake; everything else is in pyproject.toml."""
 
+import importlib.util
+import os
 import pathlib
 import shutil
 import subprocess
 import sys
+import sysconfig
 import time
 
 from setuptools import Extension, setup
@@ -11,10 +14,35 @@ from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
 ROOT = pathlib.Path(__file__).resolve().parent
+SOURCE = ROOT / "src" / "openhpu"
+sys.path.insert(0, str(ROOT))
+import build_backend  # noqa: E402
+
 MODULES = [Extension(name, []) for name in ("openhpu._C", "openhpu._machine")]
 # Libraries look the vendor's distribution up by name and version (bitsandbytes, optimum-habana): it is there as an
 # egg-info directory beside the packages.
-PLUGIN = "habana_torch_plugin-1.24.0.egg-info"
+PLUGIN = "habana_torch_plugin.egg-info"
+
+
+def torch_folder() -> str:
+    """Of the PyTorch to build for: OPENHPU_BUILD_TORCH, or that of the build's environment, or the one beside which
+    openhpu is installed."""
+    if given := os.environ.get("OPENHPU_BUILD_TORCH"):
+        return given
+    found = importlib.util.find_spec("torch")
+    folder = pathlib.Path(found.origin).parent if found and found.origin else build_backend.installed_torch()
+    if folder is None:
+        raise RuntimeError(f"building openhpu needs PyTorch: pip install '{build_backend.TORCH}'")
+    return str(folder)
+
+
+def copy_built(output: pathlib.Path) -> None:
+    """What was built in place for this Python: the core of each PyTorch, and `_machine`."""
+    for name in ("cores/*/_C", "_machine"):
+        for path in SOURCE.glob(f"{name}{sysconfig.get_config_var('EXT_SUFFIX')}"):
+            target = output / path.relative_to(SOURCE)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, target)
 
 
 class CMakeBuild(build_ext):
@@ -24,10 +52,14 @@ class CMakeBuild(build_ext):
     """
 
     def run(self) -> None:
-        build, output = ROOT / "build" / "ext", ROOT / "src" / "openhpu"
+        build, output = pathlib.Path(os.environ.get("OPENHPU_BUILD_FOLDER") or ROOT / "build" / "ext"), SOURCE
         if not (self.editable_mode or self.inplace):
             build = pathlib.Path(self.build_temp).resolve()
             output = pathlib.Path(self.get_ext_fullpath(MODULES[0].name)).resolve().parent
+            if os.environ.get("OPENHPU_BUILT_CORES"):  # `make wheel` has built them in place
+                return copy_built(output)
+        for path in SOURCE.glob("_C.*.so"):  # of a build before 0.2, which had one place for them
+            path.unlink()
         tools = {tool: shutil.which(tool) for tool in ("cmake", "ninja")}
         for tool, path in tools.items():
             if path is None:
@@ -37,7 +69,7 @@ class CMakeBuild(build_ext):
             [
                 "cmake", "-G", "Ninja", "-S", str(ROOT), "-B", str(build), "-DCMAKE_BUILD_TYPE=Release",
                 f"-DCMAKE_MAKE_PROGRAM={tools['ninja']}", f"-DPython3_EXECUTABLE={sys.executable}",
-                f"-DOPENHPU_OUTPUT_DIR={output}",
+                f"-DOPENHPU_OUTPUT_DIR={output}", f"-DTORCH_ROOT={torch_folder()}",
             ],
             check=True,
         )  # fmt: skip

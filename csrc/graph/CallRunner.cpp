@@ -23,11 +23,10 @@ using Kind = CallTemplate::ArgKind;
 // Operators with more operands (optimizers over all parameters) make their tensors anew.
 constexpr size_t kKeptAliases = 64;
 // Up to here operands are compared with each other.
-constexpr size_t kCompared = 16;
+constexpr size_t kComparedOperands = 16;
 
-void delete_nothing(void*) {}
-
-c10::DataPtr pointer_to(void* data) { return {data, nullptr, &delete_nothing, c10::Device(c10::kCPU)}; }
+// Of memory that another object frees.
+c10::DataPtr pointer_to(void* data) { return {data, c10::Device(c10::kCPU)}; }
 
 c10::intrusive_ptr<c10::StorageImpl> storage_over(const OperandMemory& m) {
   return c10::make_intrusive<c10::StorageImpl>(
@@ -139,7 +138,7 @@ void CallRunner::fill_stack(const CallTemplate& call, const OperandMemory* opera
     aliases_.clear();
     memories_.clear();
   }
-  many_ = call.operands.size() > kCompared;
+  many_ = call.operands.size() > kComparedOperands;
   if (C10_UNLIKELY(many_)) place_of_.begin(call.operands.size());
   // Operands on the host have no memory.
   c10::SmallVector<const OperandMemory*, 8> identities;

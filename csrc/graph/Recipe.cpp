@@ -19,8 +19,6 @@
 namespace openhpu {
 namespace {
 
-void delete_nothing(void*) {}
-
 // Between the two calls for one kernel: the mark that the first began.
 void mark_kernel(const char* name) {
   auto* trace = device::Trace::current();
@@ -90,7 +88,7 @@ void Recipe::set_arguments(const std::vector<SlotMemory>& slots, const std::vect
   for (const auto& spec : compiled_->manifest_.inputs) {
     const auto& memory = slots[spec.slot];
     auto* storage = arguments_[i++].unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
-    storage->set_data_ptr_noswap(c10::DataPtr(memory.data, nullptr, &delete_nothing, c10::Device(c10::kCPU)));
+    storage->set_data_ptr_noswap(c10::DataPtr(memory.data, c10::Device(c10::kCPU)));
     storage->set_nbytes(memory.nbytes);
   }
   for (const auto& spec : compiled_->manifest_.numbers) {
@@ -126,7 +124,7 @@ void Recipe::deliver(
     auto impl = c10::make_intrusive<c10::TensorImpl>(
         c10::Storage(c10::make_intrusive<c10::StorageImpl>(
             c10::StorageImpl::use_byte_size_t(), memory.nbytes,
-            c10::DataPtr(memory.data, nullptr, &delete_nothing, c10::Device(c10::kCPU)), nullptr, false)),
+            c10::DataPtr(memory.data, c10::Device(c10::kCPU)), nullptr, false)),
         c10::DispatchKeySet(c10::DispatchKey::CPU), c10::scalarTypeToTypeMeta(spec.dtype));
     impl->set_sizes_and_strides(spec.sizes, spec.strides, spec.offset);
     misplaced.add(at::Tensor(std::move(impl)), result);

@@ -10,15 +10,11 @@
 #include "runtime/HostReferences.h"
 
 namespace openhpu {
-namespace {
-void delete_nothing(void*) {}
-}  // namespace
-
 c10::intrusive_ptr<c10::StorageImpl> cpu_storage_over(const c10::StorageImpl& storage) {
   require_memory(storage);
   return c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), storage.nbytes(),
-      c10::DataPtr(const_cast<void*>(storage.data()), nullptr, &delete_nothing, c10::Device(c10::kCPU)), nullptr, false);
+      c10::DataPtr(const_cast<void*>(storage.data()), c10::Device(c10::kCPU)), nullptr, false);
 }
 
 namespace {

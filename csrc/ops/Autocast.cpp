@@ -11,7 +11,7 @@ namespace openhpu {
 namespace {
 
 using at::Tensor;
-constexpr auto kKey = c10::DispatchKey::AutocastHPU;
+constexpr auto kAutocastKey = c10::DispatchKey::AutocastHPU;
 
 TORCH_LIBRARY_IMPL(_, AutocastHPU, m) { m.fallback(torch::CppFunction::makeFallthrough()); }
 
@@ -25,7 +25,7 @@ class AutocastKernel final : public c10::OperatorKernel {
   AutocastKernel(CastPolicy policy, bool first_only) : policy_(policy), first_only_(first_only) {}
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, c10::Stack* stack) {
-    c10::impl::ExcludeDispatchKeyGuard no_autocast(kKey);
+    c10::impl::ExcludeDispatchKeyGuard no_autocast(kAutocastKey);
     const size_t n = op.schema().arguments().size();
     auto* args = stack->data() + stack->size() - n;
     at::ScalarType to = at::kFloat;
@@ -108,9 +108,9 @@ std::vector<std::string> register_autocast(const std::vector<std::string>& names
     // Results written into the caller's tensor keep its dtype: no casting for out= overloads.
     bool writes = false;
     for (const auto& a : op->schema().arguments()) writes |= a.alias_info() && a.alias_info()->isWrite();
-    if (writes || op->hasKernelForDispatchKey(kKey) || !done->insert(c10::toString(name)).second) continue;
+    if (writes || op->hasKernelForDispatchKey(kAutocastKey) || !done->insert(c10::toString(name)).second) continue;
     handles->push_back(dispatcher.registerImpl(
-        name, kKey,
+        name, kAutocastKey,
         c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<AutocastKernel>(policy, only_first(base))),
         std::nullopt, nullptr, "openhpu autocast"));
   }

@@ -41,21 +41,21 @@ Tensor sample(const Tensor& self, const Scalar& seed) {
   return out;
 }
 
-Tensor& random_from(Tensor& self, const Scalar& seed, const Scalar& from, const Scalar& range) {
+Tensor& seeded_random_from(Tensor& self, const Scalar& seed, const Scalar& from, const Scalar& range) {
   random::integers(self, word(seed), from.toLong(), static_cast<uint64_t>(range.toLong()));
   return self;
 }
-Tensor& random_all(Tensor& self, const Scalar& seed, const Scalar& range) {
-  return random_from(self, seed, 0, range);
+Tensor& seeded_random_all(Tensor& self, const Scalar& seed, const Scalar& range) {
+  return seeded_random_from(self, seed, 0, range);
 }
 
-Tensor binomial(const Tensor& count, const Scalar& seed, const Tensor& prob) {
+Tensor seeded_binomial(const Tensor& count, const Scalar& seed, const Tensor& prob) {
   auto out = at::empty(at::infer_size(count.sizes(), prob.sizes()), count.options());
   random::binomial(out, word(seed), count, prob);
   return out;
 }
 
-std::tuple<Tensor, Tensor> native_dropout(const Tensor& input, const Scalar& seed, double p) {
+std::tuple<Tensor, Tensor> seeded_native_dropout(const Tensor& input, const Scalar& seed, double p) {
   auto out = at::empty_like(input);
   auto mask = at::empty_like(input, input.options().dtype(at::kBool));
   random::dropout(out, mask, input, word(seed), p);
@@ -157,17 +157,17 @@ TORCH_LIBRARY_IMPL(openhpu, CPU, m) {
   m.impl("normal_", &Fill<&random::normal>::call);
   m.impl("bernoulli_.float", &Fill<&random::bernoulli>::call);
   m.impl("bernoulli_.Tensor", &Fill<&random::bernoulli_tensor>::call);
-  m.impl("random_.from", &random_from);
-  m.impl("random_", &random_all);
+  m.impl("random_.from", &seeded_random_from);
+  m.impl("random_", &seeded_random_all);
   m.impl("exponential_", &Fill<&random::exponential>::call);
   m.impl("cauchy_", &Fill<&random::cauchy>::call);
   m.impl("log_normal_", &Fill<&random::log_normal>::call);
   m.impl("geometric_", &Fill<&random::geometric>::call);
   m.impl("randperm.generator_out", &Fill<&random::permutation>::call);
-  m.impl("native_dropout", &native_dropout);
+  m.impl("native_dropout", &seeded_native_dropout);
   m.impl("rrelu_with_noise", &rrelu_with_noise);
   m.impl("poisson", &sample<&random::poisson>);
-  m.impl("binomial", &binomial);
+  m.impl("binomial", &seeded_binomial);
   m.impl("_standard_gamma", &sample<&random::gamma>);
   m.impl("draw", &draw);
 }

@@ -1,7 +1,6 @@
 // What the machine has, for programs that do without PyTorch (hl-smi): a module of its own that needs the device library
 // only.
 #include <pybind11/pybind11.h>
-#include <torch/headeronly/version.h>
 
 #include "device/host_memory.h"
 #include "device/usable_cores.h"
@@ -9,8 +8,6 @@
 namespace py = pybind11;
 
 PYBIND11_MODULE(_machine, m) {
-  // With which the core was built, in the same build.
-  m.attr("torch_version") = py::make_tuple(TORCH_VERSION_MAJOR, TORCH_VERSION_MINOR, TORCH_VERSION_PATCH);
   m.def("device_memory", &openhpu::device::device_memory, py::arg("root") = "");
   m.def("usable_cores", &openhpu::device::usable_cores, py::arg("processes") = 1, py::arg("root") = "");
 }

@@ -11,7 +11,7 @@
 namespace openhpu {
 namespace {
 
-SiteHooks hooks;
+SiteHooks site_hooks;
 
 // Lines of recent forward operators by autograd sequence number. A fixed ring: an entry that was overwritten is
 // recognised by its tag, and the backward operator then has no line rather than a wrong one.
@@ -26,11 +26,11 @@ uint64_t tag_of(uint64_t sequence, uint64_t thread) { return (sequence << 8 | (t
 
 }  // namespace
 
-void set_site_hooks(SiteHooks h) { hooks = h; }
+void set_site_hooks(SiteHooks h) { site_hooks = h; }
 
 uint32_t current_site() {
-  if (!hooks.current) return 0;
-  if (uint32_t site = hooks.current()) {
+  if (!site_hooks.current) return 0;
+  if (uint32_t site = site_hooks.current()) {
     if (c10::GradMode::is_enabled()) {
       // The autograd node of this operator was created just before its kernel was called.
       const uint64_t sequence = at::sequence_number::peek() - 1;
@@ -53,8 +53,8 @@ uint32_t current_site() {
 }
 
 std::pair<std::string, int> resolve_site(uint32_t site) {
-  if (site == 0 || !hooks.resolve) return {"", 0};
-  return hooks.resolve(site);
+  if (site == 0 || !site_hooks.resolve) return {"", 0};
+  return site_hooks.resolve(site);
 }
 
 std::string describe_site(uint32_t site) {

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from openhpu.events import counters, reset_counters
     from openhpu.graphs import recipes, recompilations, wait_for_recipes
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["__version__", "compile_step", "counters", "recipes", "recompilations", "reset_counters", "wait_for_recipes"]
 
 _FROM = {
@@ -31,4 +31,10 @@ def __getattr__(name: str) -> Any:
         import importlib
 
         return getattr(importlib.import_module(f"openhpu.{_FROM[name]}"), name)
+    if name == "_C":  # one for each PyTorch; asked for before it is loaded
+        import torch
+
+        from openhpu import compat
+
+        return compat.core(torch.__version__)
     raise AttributeError(f"module 'openhpu' has no attribute {name!r}")

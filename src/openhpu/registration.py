@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from openhpu import beside_cuda
+from openhpu import beside_cuda, compat
 
 _registered = False
 
@@ -164,43 +164,38 @@ def _settings() -> Any:  # a module
     try:
         from openhpu import settings
     except ImportError as error:  # openhpu._machine, which is compiled
-        raise ExtensionError(_MISSING) from error
+        raise ExtensionError(_missing()) from error
     return settings
 
 
 def _load_core(torch_version: str, folder: str):  # type: ignore[no-untyped-def]  # a compiled module
     _check_version(torch_version, folder)
     try:
-        from openhpu import _C
+        return compat.core(torch_version)
+    except ModuleNotFoundError as error:
+        raise ExtensionError(_missing()) from error
     except ImportError as error:
-        if isinstance(error, ModuleNotFoundError) or "cannot import name '_C'" in str(error):
-            raise ExtensionError(_MISSING) from error
         raise ExtensionError(_misfit(torch_version, folder, str(error))) from error
-    return _C
+
+
+def _missing() -> str:
+    return compat.other_python() or _MISSING
 
 
 def _check_version(torch_version: str, folder: str) -> None:
     """Before the core is loaded: what one release of PyTorch calls in it may do something else in another one."""
-    try:
-        built = _built_with()
-    except ImportError:  # the build is incomplete, as the core's own import is going to tell
-        return
-    if torch_version.split("+")[0].split(".")[:2] != built.split(".")[:2]:
+    built = compat.built()
+    if built and compat.release(torch_version) not in built:
         raise ExtensionError(_misfit(torch_version, folder))
 
 
-def _built_with() -> str:
-    from openhpu import _machine
-
-    return ".".join(map(str, _machine.torch_version))
-
-
 def _misfit(torch_version: str, folder: str, reason: str = "") -> str:
-    built = _built_with()
+    built = compat.built()
     others = [there for path in sys.path if (there := Path(path, "torch")) != Path(folder) and (there / "lib").is_dir()]
     hidden = f"; in front of {others[0]} on sys.path" if others else ""
+    which = "one of these" if built[1:] else "that one"
     return (
-        f"its compiled core was built with PyTorch {built} and does not fit the installed PyTorch {torch_version} "
-        f"({f'{reason}; ' if reason else ''}in {folder}{hidden}). Install that one with `pip install torch=={built}`, "
-        "or build openhpu again with `make build` or `pip install .`"
+        f"its compiled core was built with PyTorch {' and '.join(built)} and does not fit the installed PyTorch "
+        f"{torch_version} ({f'{reason}; ' if reason else ''}in {folder}{hidden}). Install {which} with `pip install "
+        f'"torch=={built[-1]}.*"`, or build openhpu again with `make build` or `pip install .`'
     )

@@ -36,8 +36,10 @@ def changed_sources(tree: Path, changed: tuple[str, ...]) -> set[str]:
 
 def restore(tree: Path) -> None:
     """Put the project's own core into the copy."""
-    for library in (ROOT / "src" / "openhpu").glob("*.so"):
-        shutil.copyfile(library, tree / "src" / "openhpu" / library.name)
+    for library in (ROOT / "src" / "openhpu").rglob("*.so"):
+        target = tree / library.relative_to(ROOT)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(library, target)
 
 
 def build(tree: Path, changed: tuple[str, ...], objects: Path) -> str:
@@ -66,7 +68,7 @@ def build(tree: Path, changed: tuple[str, ...], objects: Path) -> str:
         compiled[ours] = str(target)
     if not compiled:
         return f"nothing that is compiled has to do with {', '.join(changed)}"
-    (library,) = (ROOT / "src" / "openhpu").glob("_C.*.so")
+    library = _library()
     link = subprocess.run(
         ["ninja", "-C", str(BUILD), "-t", "commands", "-s", str(library)],
         capture_output=True,
@@ -74,13 +76,24 @@ def build(tree: Path, changed: tuple[str, ...], objects: Path) -> str:
         check=True,
         timeout=60,
     ).stdout
-    link = link[link.index(": &&") :].replace(f"-o {library}", f"-o {tree / 'src' / 'openhpu' / library.name}")
+    link = link[link.index(": &&") :].replace(f"-o {library}", f"-o {tree / library.relative_to(ROOT)}")
     for ours, target in compiled.items():
         if ours in link:
             link = link.replace(f" {ours} ", f" {target} ")
         else:  # in an archive, of which the linker takes no object that it has already
             link = link.replace(" libopenhpu_device.a ", f" {target} libopenhpu_device.a ")
     return _run(link)
+
+
+def _library() -> Path:
+    """The core that `make build` has made; there may be others, for another PyTorch."""
+    cache = (BUILD / "CMakeCache.txt").read_text()
+    torch = re.search("TORCH_ROOT:PATH=(.*)", cache)
+    assert torch
+    version = re.search(r"__version__ = '(\d+\.\d+)", (Path(torch[1]) / "version.py").read_text())
+    assert version
+    (library,) = (ROOT / "src" / "openhpu" / "cores" / version[1]).glob("_C.*.so")
+    return library
 
 
 def _run(command: str) -> str:

@@ -52,7 +52,7 @@ def copy_project() -> str:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, target)
     core.restore(TREE)
-    return fingerprint([*(ROOT / name for name in sorted(names)), *(ROOT / "src" / "openhpu").glob("*.so")])
+    return fingerprint([*(ROOT / name for name in sorted(names)), *(ROOT / "src" / "openhpu").rglob("*.so")])
 
 
 class Run:

@@ -1,5 +1,6 @@
 """Installations from one clone: into one environment after another, as a wheel, and where there is no compiler."""
 
+import importlib.machinery
 import os
 import re
 import shutil
@@ -8,13 +9,19 @@ import subprocess
 import sys
 import textwrap
 import venv
+import zipfile
 from pathlib import Path
 
 import pytest
+import torch
 
+import openhpu
 from commands import ROOT, child
+from openhpu import compat
+from openhpu.smi import facts
 from tests.rotating.shards import LIMIT_S
 
+SUFFIX = importlib.machinery.EXTENSION_SUFFIXES[0]
 PACKAGES = next(path for path in site.getsitepackages() if path.startswith(sys.prefix))
 
 
@@ -124,6 +131,10 @@ def test_one_clone_for_several_environments(clone, packages, tools, tmp_path):
     ]
     run(command, clone, PATH=os.pathsep.join((str(others), os.environ["PATH"])))
     (wheel,) = wheels.glob("openhpu-*.whl")
+    # A core for this PyTorch and Python, and nothing else that was compiled.
+    libraries = [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".so")]
+    release = compat.release(torch.__version__)
+    assert sorted(libraries) == [f"openhpu/_machine{SUFFIX}", f"openhpu/cores/{release}/_C{SUFFIX}"]
     shutil.rmtree(clone)  # a wheel needs nothing of it
     without_a_compiler(wheel, packages, tmp_path)
 
@@ -134,6 +145,8 @@ def without_a_compiler(wheel, packages, tmp_path):
     empty.mkdir()
     third = Environment(tmp_path / "third", packages)
     third.install(str(wheel), tools=empty, cwd=tmp_path)
+    versions = "import importlib.metadata as m; print(m.version('openhpu'), m.version('habana-torch-plugin'))"
+    assert third.run(versions, tmp_path).split()[-2:] == [openhpu.__version__, facts.SOFTWARE_VERSION]
     bare = {"PATH": f"{third.path}/bin", "PT_HPU_RECIPE_CACHE_CONFIG": ""}
     assert shutil.which("g++", path=bare["PATH"]) is None
     assert ANSWER in third.run(WORKS.format(prefix=str(third.path)), tmp_path, **bare)
@@ -157,3 +170,15 @@ def without_a_compiler(wheel, packages, tmp_path):
     )
     assert said.count("value 200.0") == 3 and "replayed 300.0 recipes 0" in said
     assert "recipes need a C++ compiler that knows C++20: install g++, or name another in CXX" in said
+    with_another_pytorch(third, tmp_path)
+
+
+def with_another_pytorch(environment, tmp_path):
+    """As when PyTorch is upgraded beside the wheel: it goes on without hpu, and says which it would need."""
+    (cores,) = environment.path.glob("lib/python*/site-packages/openhpu/cores")
+    (core,) = cores.iterdir()
+    core.rename(cores / "2.9")
+    said = environment.run("import torch; print(torch.ones(2).sum().item())", tmp_path)
+    assert "2.0" in said.splitlines()
+    assert "its compiled core was built with PyTorch 2.9 and does not fit the installed PyTorch" in said
+    assert 'Install that one with `pip install "torch==2.9.*"`, or build openhpu again' in said

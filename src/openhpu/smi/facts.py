@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-DRIVER_VERSION = "1.24.0"
+SOFTWARE_VERSION = "1.24.1.482"  # of Gaudi's software that this project follows, as habana-torch-plugin has it
+DRIVER_VERSION = SOFTWARE_VERSION.rpartition(".")[0]
 FIRMWARE_VERSION = "61.0.0"
 SMI_VERSION = f"hl-{DRIVER_VERSION}-fw-{FIRMWARE_VERSION}"
 

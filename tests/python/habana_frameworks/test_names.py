@@ -6,6 +6,9 @@ import sys
 
 import pytest
 import torch
+from packaging.version import Version
+
+from openhpu.smi import facts
 
 
 def test_the_packages_and_their_attributes(hpu):
@@ -121,7 +124,9 @@ def test_the_old_top_level_package(hpu):
 
 
 def test_the_distribution_that_libraries_look_for():
-    assert importlib.metadata.version("habana-torch-plugin").startswith("1.24.")
+    version = importlib.metadata.version("habana-torch-plugin")
+    assert version == facts.SOFTWARE_VERSION
+    assert Version(version) >= Version("1.24.0.460")  # what libraries ask for
 
 
 def test_fused_attention_is_a_class_and_a_module(hpu):

@@ -1,7 +1,9 @@
 """What the project uses of torch's private names, which the next PyTorch need not have.
 
-Each line of private_names.tsv: a name, the number of places that use it, and its parameters (`name=`: with a default).
-`TORCH_DEVICE_BACKEND_AUTOLOAD=0 python -m tests.python.openhpu.private_names` writes it anew, without our patches.
+Each line of private_names.tsv: a name, the number of places that use it, and its parameters (`name=`: with a default)
+in the oldest PyTorch that is supported; then, where a newer release has others, `2.15: ` and those.
+`TORCH_DEVICE_BACKEND_AUTOLOAD=0 python -m tests.python.openhpu.private_names` writes it anew, without our patches; of
+a newer PyTorch only what differs.
 """
 
 from __future__ import annotations
@@ -14,8 +16,11 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from openhpu import compat
+
+OLDEST = "2.13"
 ROOT = Path(__file__).parents[3]
 SOURCES = (ROOT / "src", ROOT / "lightning-habana" / "src")
 TABLE = Path(__file__).with_suffix(".tsv")
@@ -107,10 +112,36 @@ def _parameters_or_error(name: str) -> str:
         return str(error)
 
 
-def table() -> dict[str, tuple[int, str]]:
+class Row(NamedTuple):
+    number: int  # of uses
+    taken: dict[str, str]  # parameters: of the oldest release, and of each that has others
+
+    def of(self, release: str) -> str:
+        return self.taken.get(release, self.taken[OLDEST])
+
+
+def table() -> dict[str, Row]:
     """The checked-in table."""
-    lines = (line.split("\t") for line in TABLE.read_text().splitlines())
-    return {name: (int(number), told) for name, number, told in lines}
+    rows = {}
+    for line in TABLE.read_text().splitlines():
+        name, number, told, *others = line.split("\t")
+        rows[name] = Row(int(number), {OLDEST: told, **dict(other.split(": ", 1) for other in others)})
+    return rows
+
+
+def installed() -> str:
+    return compat.release(importlib.import_module("torch").__version__)
+
+
+def renewed() -> Iterator[str]:
+    """The table's lines, with what the sources use and the installed PyTorch has."""
+    before, release = table(), installed()
+    for name, number in sorted(used().items()):
+        now = parameters(name)
+        taken = {OLDEST: now} | (before[name].taken if name in before else {})
+        taken |= {release: now}
+        others = [f"{at}: {told}" for at, told in sorted(taken.items()) if at != OLDEST and told != taken[OLDEST]]
+        yield "\t".join([name, str(number), taken[OLDEST], *others]) + "\n"
 
 
 if __name__ == "__main__":
@@ -118,5 +149,4 @@ if __name__ == "__main__":
     if "--parameters" in sys.argv:
         print(json.dumps({name: _parameters_or_error(name) for name in table()}))
         sys.exit()
-    rows = [f"{name}\t{number}\t{parameters(name)}" for name, number in sorted(used().items())]
-    TABLE.write_text("\n".join(rows) + "\n")
+    TABLE.write_text("".join(list(renewed())))

@@ -68,7 +68,7 @@ def test_properties(hpu):
     assert text.startswith("(sramBaseAddress=")
     for name in ("dramBaseAddress", "sramSize", "dramSize", "tpcEnabledMask", "dramEnabled", "fd", "device_id"):
         assert f"{name}=" in text
-    assert hpu.get_device_capability() == "1.24.0"
+    assert hpu.get_device_capability() == "1.24.1"
 
 
 @pytest.mark.parametrize(("generation", "half"), [("gaudi", False), ("gaudi2", True), ("gaudi3", True)])

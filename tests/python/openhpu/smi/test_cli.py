@@ -61,12 +61,12 @@ def test_the_table_is_the_published_one(smi):
 def test_a_reader_of_the_drivers_version_by_its_line(smi):
     output = smi(ENABLE_CONSOLE="true")
     version = output.split("\n")[2].replace(" ", "").split(":")[1][:-1].split("-")[0]
-    assert version == "1.24.0"
+    assert version == "1.24.1"
 
 
 def test_readers_of_the_version(smi):
     output = smi("-v")
-    assert re.search(r"hl-([\d.]+)", output).group(1).startswith("1.24.0")
+    assert re.search(r"hl-([\d.]+)", output).group(1).startswith("1.24.1")
     assert re.search(r"fw-([\d.]+)", output).group(1)
     assert output.startswith("Habanalabs hl-smi/hlml version hl-")
 
@@ -103,7 +103,7 @@ def test_a_reader_of_eleven_fields(smi):
     cells = line.split(", ")
     assert len(cells) == 11
     assert cells[0] == "0"
-    assert cells[2:4] == ["HL-325L", "1.24.0-openhpu"]
+    assert cells[2:4] == ["HL-325L", "1.24.1-openhpu"]
     total, used, free = (int(re.fullmatch(r"(\d+) MiB", cell).group(1)) for cell in cells[4:7])
     assert total == used + free == 98304
     for cell, unit in zip(cells[7:], ("W", "W", "C", "%"), strict=True):

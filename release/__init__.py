@@ -1,0 +1,6 @@
+"""What a release is made of and checked with: `make versions`, `make wheel`. Not installed with openhpu."""
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "build" / "versions"
