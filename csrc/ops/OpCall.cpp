@@ -8,6 +8,7 @@
 #include "graph/Graph.h"
 #include "modes/Eager.h"
 #include "ops/Alias.h"
+#include "ops/MovedOperands.h"
 #include "runtime/HPUAllocator.h"
 #include "runtime/events.h"
 #include "runtime/site.h"
@@ -21,19 +22,27 @@ namespace {
 // Up to here operands are compared with each other.
 constexpr size_t kCompared = 32;
 
+// Whether the thread's next operator has nothing to do but its own work.
+thread_local bool t_attended = false;
+
 // Backward runs on the thread that calls it, as on the CPU, and not on one thread for each accelerator: who records needs
 // no second thread, and each hand-over costs what it takes to wake one. PyTorch's switch for it is
 // torch.autograd.set_multithreading_enabled; this sets it once in each thread, and a script that sets it again keeps it.
 void backward_on_this_thread() {
   static thread_local bool decided = false;
-  if (C10_LIKELY(decided)) return;
+  if (decided) {
+    t_attended = true;
+    return;
+  }
   auto& state = c10::AutogradState::get_tls_state();
   if (!state.get_multithreading_enabled()) return;  // inference mode too says so, and puts its own state back
   state.set_multithreading_enabled(false);
-  decided = true;
+  t_attended = decided = true;
 }
 
 }  // namespace
+
+void attend_at_next_call() { t_attended = false; }
 
 OpCall::OpCall(OpKernel& kernel, c10::IValue* args, c10::Stack* results, size_t on_stack)
     : kernel_(kernel), results_(results), on_stack_(on_stack), arg_count_(kernel.args().size()), args_(args) {}
@@ -87,8 +96,11 @@ void OpCall::inspect_tensor(const at::Tensor& t, size_t arg, bool written) {
   signature.add_tensor(*impl, flags);
 }
 
-void OpCall::inspect() {
-  backward_on_this_thread();
+bool OpCall::inspect() {
+  if (C10_UNLIKELY(!t_attended)) {
+    backward_on_this_thread();
+    return_moved_gradients();
+  }
   const auto& args = kernel_.args();
   signature.add_switches();
   for (size_t i = 0; i < arg_count_; ++i) {
@@ -131,18 +143,18 @@ void OpCall::inspect() {
       case ArgKind::Other: signature.add_value(value, false); break;
     }
   }
-  TORCH_CHECK(
-      !kernel_.traits().masks_wait || operands_.empty() || operands_[0].tensor->device().type() == c10::kHPU,
-      "indices should be either on cpu or on the same device as the indexed tensor (",
-      operands_[0].tensor->device(), "), but an index is on ", device_);
   if (device_.index() < 0) device_ = c10::Device(c10::kHPU, current_device());
-  if (C10_UNLIKELY(missing_device)) {
-    for (const auto& o : operands_) {
-      const auto d = o.tensor->device();
-      const bool number = d.type() == c10::kCPU && o.tensor->dim() == 0;
-      if (d.type() != c10::kHPU &&
-          (o.written || d.type() != c10::kCPU || !(number || kernel_.traits().cpu_operands)))
-        wrong_device(*o.tensor, o.arg);
+  const bool indexed_elsewhere =
+      kernel_.traits().masks_wait && !operands_.empty() && operands_[0].tensor->device().type() != c10::kHPU;
+  if (C10_UNLIKELY(missing_device || indexed_elsewhere)) {
+    const auto misplaced =
+        std::find_if(operands_.begin(), operands_.end(), [&](const Operand& o) { return is_misplaced(o); });
+    if (misplaced != operands_.end()) {
+      if (may_move_operands()) return false;
+      TORCH_CHECK(
+          !indexed_elsewhere, "indices should be either on cpu or on the same device as the indexed tensor (",
+          operands_[0].tensor->device(), "), but an index is on ", device_);
+      wrong_device(*misplaced->tensor, misplaced->arg);
     }
   }
   if (kernel_.any_written_) {
@@ -179,6 +191,7 @@ void OpCall::inspect() {
       note_write(storage);
     }
   }
+  return true;
 }
 
 void OpCall::submit(std::shared_ptr<const ShapeEntry> shared) {

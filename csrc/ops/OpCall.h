@@ -19,8 +19,11 @@ struct OpCall {
   // `results`: where results go, in the place of the `on_stack` arguments that lie at its end; null: nowhere.
   OpCall(OpKernel& kernel, c10::IValue* args, c10::Stack* results, size_t on_stack);
 
-  // Looks at every operand: device, dtype, aliasing, signature. Throws PyTorch's device errors.
-  void inspect();
+  // Looks at every operand: device, dtype, aliasing, signature. Throws PyTorch's device errors. False where operands lie
+  // on the CPU that `move_operands_and_call` has to move.
+  bool inspect();
+  // Lazy mode: calls the operator again, with copies on the device in the place of such operands.
+  void move_operands_and_call();
   // Queues the command without waiting, with outputs as described; leaves the results.
   void submit(std::shared_ptr<const ShapeEntry> entry);
   // Lazy mode: appends the call to the device's graph, leaves results whose memory is still to be assigned. False, and
@@ -72,6 +75,8 @@ struct OpCall {
   bool predict_by_sizes(const ShapeEntry& sibling, ShapeEntry& entry) const;
   void describe(ShapeEntry& entry) const;
   void inspect_tensor(const at::Tensor& t, size_t arg, bool written);
+  bool is_misplaced(const Operand& o) const;
+  bool may_move_operands() const;
   [[noreturn]] void wrong_device(const at::Tensor& t, size_t arg) const;
   // Gives `out=` operands that arrive empty their memory and size.
   void resize_operands(const ShapeEntry& entry);
@@ -101,5 +106,8 @@ struct OpCall {
   c10::SmallVector<Operand, 8> operands_;
   c10::Device device_{c10::kHPU, -1};
 };
+
+// The next operator of this thread first calls return_moved_gradients (ops/MovedOperands).
+void attend_at_next_call();
 
 }  // namespace openhpu

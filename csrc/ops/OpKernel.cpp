@@ -44,7 +44,10 @@ void OpKernel::call(c10::IValue* args, c10::Stack* results) {
 }
 
 void OpKernel::call(OpCall& call) {
-  call.inspect();
+  if (C10_UNLIKELY(!call.inspect())) {
+    call.move_operands_and_call();
+    return;
+  }
   if (C10_UNLIKELY(traits_.host_metadata)) {
     call.run_on_metadata();
     return;

@@ -25,6 +25,11 @@ const OpTraits& traits_of(const std::string& name) {
       {"aten::index.Tensor_out", {.masks_wait = true, .cpu_operands = true}},
       {"aten::_index_put_impl_", {.cpu_operands = true}},
       {"aten::index_put_", {.cpu_operands = true}},
+      // One number for each tensor of the lists, as PyTorch's CUDA kernels take them.
+      {"aten::_foreach_addcmul.Tensor", {.cpu_operands = true}},
+      {"aten::_foreach_addcmul_.Tensor", {.cpu_operands = true}},
+      {"aten::_foreach_addcdiv.Tensor", {.cpu_operands = true}},
+      {"aten::_foreach_addcdiv_.Tensor", {.cpu_operands = true}},
       {"aten::_pack_padded_sequence", {.always_wait = true, .cpu_operands = true}},
       // Answers from metadata.
       {"aten::is_set_to", {.host_metadata = true}},

@@ -66,12 +66,15 @@ bool names_dtype(std::string_view message, ScalarType t) {
   return false;
 }
 
+// _add_relu's kernel ends so for a dtype that it lacks: a defect of its own, which refuses nothing.
+constexpr const char* kUnforeseen = "Unsupported datatype for add_relu";
+
 // Whether an error says that the operator has no kernel for a dtype, in one of PyTorch's ways to say so.
 bool refuses_dtype(std::string_view message) {
   for (const char* text :
        {"not implemented for", "Expected a long tensor for index", "does not support bool input",
         "Expected a floating point or complex tensor as input", "input dtype should be either floating point or complex",
-        "Integer division with addcdiv is no longer supported"})
+        "Integer division with addcdiv is no longer supported", kUnforeseen})
     if (message.find(text) != std::string_view::npos) return true;
   return false;
 }
@@ -105,19 +108,21 @@ Widening Widenings::call(const Operator& op, c10::Stack& stack) {
   }
   std::exception_ptr error;
   Dtypes candidates, dtypes;
+  bool unforeseen = false;
   try {
     op.call_cpu(stack);
     return {};
   } catch (const c10::Error& e) {
     const std::string message = e.what_without_backtrace();
     if (!refuses_dtype(message)) throw;
+    unforeseen = message.find(kUnforeseen) != std::string::npos;
     dtypes = dtypes_of(given);
     candidates = suspects(message, dtypes);
     error = std::current_exception();
   }
   for (auto from : candidates) {
     // What PyTorch refuses for integers is an error of the script's, unless Gaudi's table says otherwise.
-    if (!is_reduced_float(from) && !computes_in(op.name(), from)) continue;
+    if (!is_reduced_float(from) && !unforeseen && !computes_in(op.name(), from)) continue;
     for (auto to : wider_than(from)) {
       stack = given;
       try {

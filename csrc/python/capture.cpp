@@ -57,6 +57,7 @@ class GraphHandle {
     TORCH_CHECK(
         !graph_, "capture_begin: this HPUGraph holds a captured graph. Call reset() first, or capture with another "
         "HPUGraph.");
+    begun_ = true;
     auto token = py::module_::import("builtins").attr("object")();
     capture_ = std::make_unique<Capture>(current_device(), token.ptr(), dry_run, undone);
     at::impl::ThreadLocalPythonObjects::set(
@@ -97,7 +98,7 @@ class GraphHandle {
     graph_.reset();
     inputs_.clear();
     outputs_.clear();
-    outputs_marked_ = inputs_cleared_ = transient_ = false;
+    outputs_marked_ = inputs_cleared_ = transient_ = begun_ = warned_ = false;
   }
 
   bool is_capturing() const { return capture_ && capture_->active(); }
@@ -115,6 +116,13 @@ class GraphHandle {
   void compile(bool alone) { graph("compile").compile(alone); }
 
   void replay() {
+    // Of a graph in which no capture has begun: nothing, as on a Gaudi, where programs replay before they capture.
+    if (!begun_) {
+      if (!std::exchange(warned_, true))
+        TORCH_WARN("HPUGraph.replay did nothing: no capture has begun with this graph. Capture first: capture_begin() ... "
+                   "capture_end(), or `with torch.hpu.graph(g):`.");
+      return;
+    }
     auto& g = graph("replay");
     check_replay(g);
     TORCH_CHECK(
@@ -387,6 +395,8 @@ class GraphHandle {
   std::vector<at::Tensor> user_inputs_;
   std::vector<Place> inputs_, outputs_;
   bool outputs_marked_ = false, inputs_cleared_ = false, transient_ = false;
+  bool begun_ = false;   // a capture, whether it has ended or failed
+  bool warned_ = false;  // of a replay before it
 };
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/AutogradState.h>
 
+#include "ops/MovedOperands.h"
 #include "ops/Autocast.h"
 #include "ops/Fallback.h"
 #include "ops/Registration.h"
@@ -185,6 +186,7 @@ void bind_device(py::module& m) {
   m.def("kernel_threads", &kernel_threads);
   // A backward without any Python object through the thread that autograd has for each device in use: when it returns,
   // that thread is done with everything before.
+  m.def("return_moved_gradients", &return_moved_gradients);
   m.def("settle_autograd", [] {
     py::gil_scoped_release no_gil;
     auto& registry = device::DeviceRegistry::instance();

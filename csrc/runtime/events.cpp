@@ -12,7 +12,7 @@ std::atomic<uint32_t> g_listening{0};
 namespace {
 
 constexpr const char* kCounterNames[] = {
-    "ops_submitted", "ops_waited", "ops_fallback", "outputs_copied", "copies_h2d",       "copies_d2h",
+    "ops_submitted", "ops_waited", "ops_fallback", "outputs_copied", "operands_moved", "copies_h2d",       "copies_d2h",
     "copies_d2d",    "bytes_h2d",  "bytes_d2h",    "blocking_reads", "synchronizations",
     "ops_recorded",  "ops_rehearsed",  "ops_predicted", "ops_in_recipes", "ops_node_by_node", "graphs_new", "graphs_flushed",
     "graphs_started_early", "graphs_cut",
@@ -50,6 +50,7 @@ const char* kind_name(EventKind kind) {
     case kCacheHit: return "cache_hit";
     case kCacheMiss: return "cache_miss";
     case kIndicesOutOfRange: return "indices_out_of_range";
+    case kOperandMoved: return "operand_moved";
     default: return "other";
   }
 }

@@ -18,6 +18,7 @@ enum class Counter : int {
   OpsWaited,         // operators run on the worker while the host waited (first sight, data-dependent shapes)
   OpsFallback,       // operators executed on the host (CPU fallback)
   OutputsCopied,     // outputs that a kernel did not write in place and that had to be copied
+  OperandsMoved,     // operands on the CPU that lazy mode moved to the device
   CopiesH2D,
   CopiesD2H,
   CopiesD2D,
@@ -68,8 +69,9 @@ enum EventKind : uint32_t {
   kCacheHit = 128,      // a graph that was seen before
   kCacheMiss = 256,     // a new one
   kIndicesOutOfRange = 512,
-  kOther = 1024,  // events that Python code emits
-  kAllEvents = 2047
+  kOperandMoved = 1024,
+  kOther = 2048,  // events that Python code emits; the last one
+  kAllEvents = 4095
 };
 const char* kind_name(EventKind kind);
 using EventValue = std::variant<int64_t, double, std::string>;

@@ -39,6 +39,9 @@ _EMBEDDING_BAGS = (
     "_embedding_bag_per_sample_weights_backward",
 )
 
+# Dtypes that Gaudi's table of forms leaves out and its programs use.
+_FURTHER_DTYPES = {"floor_divide": " Half"}
+
 # What PyTorch makes an operator of.
 _MADE_OF = {"norm": ("linalg_vector_norm",)}
 
@@ -60,7 +63,15 @@ def native_ops(generation: str) -> list[tuple[str, str]]:
     rows += [(name, "*") for name in (*_FUSED_OPTIMIZERS, *_NEAREST_EXACT)]
     rows += [(name, known["linalg_vector_norm"]) for name in _FOREACH_NORM]
     rows += [(name, known["embedding_dense_backward"]) for name in _EMBEDDING_BAGS]
-    return [(name, _DEVICE_DTYPES[generation] if dtypes == "*" else dtypes) for name, dtypes in rows]
+    return [
+        (name, (_DEVICE_DTYPES[generation] if dtypes == "*" else dtypes) + _FURTHER_DTYPES.get(_stem(name), ""))
+        for name, dtypes in rows
+    ]
+
+
+def _stem(name: str) -> str:
+    """An operator without its overload and without the mark of the form in place."""
+    return name.partition(".")[0].removesuffix("_")
 
 
 def integer_ops() -> list[tuple[str, str]]:

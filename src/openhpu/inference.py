@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Iterator
 from typing import Any, TypeVar, overload
 
 import torch
 from torch.nn.utils.fusion import fuse_conv_bn_eval
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from openhpu import hpu
 
 Model = TypeVar("Model", bound=torch.nn.Module)
+
+# Parameters and buffers that were marked as constants, with their numbers.
+_constants = WeakTensorKeyDictionary()
+_marked = 0  # so far; a number is not given twice
 
 
 @overload
@@ -34,10 +40,49 @@ def hpu_inference_initialize(
     optimizer: Any = None,
     args: Any = None,
 ) -> None:
-    """Turn inference mode on, after `model.to("hpu")`. Parameters become constants of compiled graphs only, so that
-    there is nothing to mark where operators run eagerly. Raises RuntimeError for a float16 model on Gaudi 1."""
+    """Turn inference mode on, after `model.to("hpu")`, and mark the model's parameters as constants.
+
+    With `mark_only_scales_as_const` those whose names contain "scale" only. Raises RuntimeError for a float16 model on
+    Gaudi 1.
+    """
     _refuse_half(model, "hpu_inference_initialize")
     hpu.enable_inference_mode()
+    if model is not None:
+        mark_params_as_const(model, scales_only=mark_only_scales_as_const)
+
+
+def mark_params_as_const(model: torch.nn.Module, scales_only: bool = False) -> None:
+    """Give each parameter and buffer of `model` a number as a constant, unless it has one.
+
+    Marks change no result: which weights a recipe holds as constants follows from the captured graph, and a write to
+    one makes it an input again, so that its new value is used.
+    """
+    global _marked
+    for name, tensor in _state(model):
+        if tensor in _constants or (scales_only and "scale" not in name):
+            continue
+        _constants[tensor] = _marked
+        _marked += 1
+
+
+def check_params_as_const(model: torch.nn.Module) -> None:
+    """Raise RuntimeError, with its name, for a parameter or buffer of `model` that is not marked as a constant."""
+    for name, tensor in _state(model):
+        if tensor not in _constants:
+            raise RuntimeError(
+                f"_check_params_as_const: {name} of {type(model).__name__} is not marked as a constant; call "
+                "_mark_params_as_const(model) after the model has its last parameters and device."
+            )
+
+
+def marked_const_count() -> int:
+    """How many tensors have been marked as constants so far."""
+    return _marked
+
+
+def _state(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    yield from model.named_parameters()
+    yield from model.named_buffers()
 
 
 def hpu_teardown_inference_env() -> None:

@@ -32,9 +32,10 @@ def fix() -> None:
     from openhpu import _C
 
     if requested == "1":
-        from openhpu import graphs
+        from openhpu import graphs, patches
 
         graphs.start()
+        patches.moved_gradients()
     _C.set_mode("lazy" if requested == "1" else "eager")
 
 

@@ -78,6 +78,22 @@ def apply() -> None:
     deepspeed.install()
 
 
+def moved_gradients() -> None:
+    """In lazy mode an operand on the CPU is moved, and its gradient comes back: see csrc/ops/MovedOperands.
+
+    A backward may follow the call at once, and PyTorch has no hook for its beginning.
+    """
+    original = torch.autograd.graph._engine_run_backward
+
+    @functools.wraps(original)
+    def _engine_run_backward(*args: Any, **kwargs: Any) -> Any:
+        _C.return_moved_gradients()
+        return original(*args, **kwargs)
+
+    for module in (torch.autograd, torch.autograd.graph):
+        module._engine_run_backward = _engine_run_backward  # type: ignore[attr-defined]
+
+
 def _seeding() -> None:
     """torch.manual_seed and torch.seed know the devices by name, and hpu is not among them. Both call this."""
     original = torch.random._seed_custom_device

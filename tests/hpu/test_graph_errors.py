@@ -81,8 +81,6 @@ def test_an_exception_inside(level):
 def test_wrong_uses():
     g, other = HPUGraph(), HPUGraph()
     x = torch.ones(2, device="hpu")
-    with pytest.raises(RuntimeError, match="nothing has been captured with this HPUGraph"):
-        g.replay()
     with pytest.raises(RuntimeError, match="no capture has begun"):
         g.capture_end()
     g.capture_begin()
@@ -104,8 +102,22 @@ def test_wrong_uses():
     usable()
     g.replay()
     assert y.tolist() == [2, 2]
+
+
+def test_a_replay_before_the_capture():
+    g, x = HPUGraph(), torch.zeros(2, device="hpu")
+    with pytest.warns(UserWarning, match="replay did nothing: no capture has begun") as warned:
+        before = line()
+        g.replay()
+        g.replay()
+    (warning,) = warned
+    assert (warning.filename, warning.lineno) == (__file__, before + 1)
+    with graph(g):
+        x += 1
+    g.replay()
+    assert x.tolist() == [2, 2]
     g.reset()
-    with pytest.raises(RuntimeError, match="nothing has been captured"):
+    with pytest.warns(UserWarning, match="replay did nothing"):
         g.replay()
 
 

@@ -106,3 +106,14 @@ def test_parameters_on_both_devices():
     (a.sum().cpu() + b.sum()).backward()
     optimizer.step()
     torch.testing.assert_close(a.detach().cpu(), b.detach())
+
+
+@pytest.mark.parametrize("name", ["_foreach_addcmul", "_foreach_addcdiv"])
+def test_numbers_of_lists_may_lie_on_the_cpu(name):
+    xs = [torch.full((n,), n + 1.0) for n in (2, 3)]
+    scalars = torch.tensor([0.5, 2.0])
+    on_hpu = [x.to("hpu") for x in xs]
+    expected = getattr(torch, name)(xs, xs, xs, scalars)
+    torch.testing.assert_close([x.cpu() for x in getattr(torch, name)(on_hpu, on_hpu, on_hpu, scalars)], expected)
+    getattr(torch, name + "_")(on_hpu, [x + 0 for x in on_hpu], [x + 0 for x in on_hpu], scalars)
+    torch.testing.assert_close([x.cpu() for x in on_hpu], expected)

@@ -72,6 +72,26 @@ def test_integers_that_gaudis_table_names():
     assert torch.randint(0, 2, (100,), dtype=torch.bool, device="hpu").dtype is torch.bool
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int64, torch.float16, torch.bfloat16, torch.float64])
+def test_a_sum_of_which_negative_numbers_are_cut_off(dtype):
+    """The CPU's _add_relu ends in an internal assertion for some of these."""
+    a, b = torch.tensor([1, 2, 3], dtype=dtype, device="hpu"), torch.tensor([4, 5, 6], dtype=dtype, device="hpu")
+    out = torch.empty_like(a)
+    for _ in range(2):
+        results = torch.ops.aten._add_relu(a, b), torch.ops.aten._add_relu.out(a, b, out=out), a.clone()
+        torch.ops.aten._add_relu_(results[2], b)
+        assert all(r.dtype is dtype and r.tolist() == [5, 7, 9] for r in results)
+    if dtype is not torch.uint8:
+        assert torch.ops.aten._add_relu(a, b - 8).tolist() == [0, 0, 1]
+
+
+def test_quotients_of_halves_and_of_mixed_dtypes():
+    a = torch.tensor([5, -7], device="hpu")
+    for x, y in ((a.half(), a.half() / a.half() * 2), (a, a.bfloat16() * 0 + 2), (a.int(), a.half() * 0 + 2)):
+        assert torch.floor_divide(x, y).tolist() == [2, -4]
+    assert events.fallback_ops() == {}
+
+
 def test_other_integers_are_pytorchs_errors():
     x = torch.tensor([1, 2], device="hpu")
     for function in (lambda t: t.softmax(0), torch.nn.functional.gelu, torch.mean):

@@ -157,7 +157,10 @@ def cast_to_fp8_v2(
     if is_fp8(input.dtype):
         if is_amax:
             raise RuntimeError("CastToFp8V2 must have no amax for float8.")
-        check(input.dtype is dtype, "cast_to_fp8_v2", "dtype", dtype, f"{input.dtype}, as the input")
+        if input.dtype is not dtype:
+            raise RuntimeError(
+                f"CastToFp8V2 input and output must have the same dtype for float8, but are {input.dtype} and {dtype}."
+            )
     amax = absolute_maximum(input) if is_amax else no_amax(input)
     if input.dtype is torch.bfloat16:
         scale = rounded(scale, input)
@@ -248,18 +251,19 @@ def fp8_gemm_v2(
 ) -> Tensor:
     """op(A) @ op(B) * A_scale_inv * B_scale_inv + bias, plus D if `accumulate`, in `out_dtype`; op may transpose.
 
-    A: [..., M, K], B: [..., K, N] or what broadcasts to it, both with two dimensions at least; scales: a number, one
+    A: [..., M, K], B: [..., K, N] or what broadcasts to it; either may be one-dimensional, [K], as torch.matmul's
+    operands, and is not transposed then; scales: a number, one
     for each row of the result (A's M) or each column (B's N), or what broadcasts to the result. It is computed in
     float32 and rounded once; with `out_dtype` bfloat16 the product, and that of the scales, are rounded to it before
     they are multiplied, as on a Gaudi. Raises RuntimeError for shapes that do not fit. Source: the operator's schema.
     """
     name = "fp8_gemm_v2"
     for argument, tensor in (("A", A), ("B", B)):
-        check(tensor.dim() >= 2, name, argument, tensor, "two dimensions or more")
+        check(tensor.dim() >= 1, name, argument, tensor, "one dimension or more")
         check(tensor.is_floating_point(), name, argument, tensor, "a floating-point tensor, usually of fp8")
     check(out_dtype.is_floating_point, name, "out_dtype", out_dtype, "a floating-point dtype")
-    left = A.transpose(-1, -2) if trans_A else A
-    right = B.transpose(-1, -2) if trans_B else B
+    left = A.transpose(-1, -2) if trans_A and A.dim() > 1 else torch.atleast_2d(A)
+    right = B.unsqueeze(-1) if B.dim() == 1 else B.transpose(-1, -2) if trans_B else B
     check(left.shape[-1] == right.shape[-2], name, "B", B, f"{left.shape[-1]} rows (after trans_B), A's columns")
     out = torch.matmul(widened(left), widened(right).to(widened(left).dtype))
     factor = _result_scale(out, A_scale_inv, None, True, name, "A_scale_inv")
@@ -270,6 +274,9 @@ def fp8_gemm_v2(
         out = scaled(out.to(out_dtype), rounded(factor, out), None, name)
     elif factor is not None:
         out = out * factor
+    out = out.squeeze(-1) if B.dim() == 1 else out
+    if A.dim() == 1:
+        out = out.squeeze(-1 if B.dim() == 1 else -2)
     if bias is not None:
         check(_broadcasts(bias.shape, out.shape), name, "bias", bias, f"what broadcasts to {list(out.shape)}")
         out = out + bias

@@ -13,12 +13,12 @@ from openhpu.gaudi_ops.registry import operator
 def kv_reorder(self: Tensor, start: Tensor, end: Tensor, beam_idx: Tensor) -> Tensor:
     """The cache whose positions from `start` to before `end` come from the beams that go on.
 
-    self: [batch * beams, heads, length, dimension]; start, end: integers [batch] or [1]; beam_idx: uint8 [batch], the
+    self: [batch * beams, heads, ..., length, dimension], of any strides; start, end: integers [batch] or [1]; beam_idx: uint8 [batch], the
     beams that four beams continue, two bits each, the first in the lowest; or integers [batch * beams], entries of the
     first dimension.
     """
     name = "kv_reorder"
-    check(self.dim() == 4, name, "self", self, "[batch * beams, heads, length, dimension]")
+    check(self.dim() >= 4, name, "self", self, "[batch * beams, heads, ..., length, dimension]")
     rows = self.shape[0]
     if beam_idx.dtype is torch.uint8:
         check(beam_idx.numel() * 4 == rows, name, "beam_idx", beam_idx, f"{rows // 4} bytes, one for four beams")
@@ -28,9 +28,10 @@ def kv_reorder(self: Tensor, start: Tensor, end: Tensor, beam_idx: Tensor) -> Te
     else:
         check(beam_idx.numel() == rows, name, "beam_idx", beam_idx, f"{rows} integers, one for each entry")
         source = beam_idx.reshape(-1).long()
-    positions = torch.arange(self.shape[2], device=self.device)
+    length = self.shape[-2]
+    positions = torch.arange(length, device=self.device)
     inside = (positions >= _each(name, "start", start, rows)) & (positions < _each(name, "end", end, rows))
-    return torch.where(inside.reshape(-1, 1, self.shape[2], 1), self.index_select(0, source), self)
+    return torch.where(inside.reshape(-1, *[1] * (self.dim() - 3), length, 1), self.index_select(0, source), self)
 
 
 def _each(name: str, argument: str, bound: Tensor, rows: int) -> Tensor:

@@ -23,10 +23,16 @@ def ctc_loss_custom(
     """torch.nn.functional.ctc_loss, and log alpha, [batch, T, 2 * longest target + 1], of which the backward is made.
 
     log_probs: [T, batch, classes]; targets: [batch, S] or all in one; lengths: [batch]; reduction: 0 none, 1 mean,
-    2 sum.
+    2 sum. Without a batch: log_probs [T, classes], targets [S], lengths of one number each; the loss is 0-dim.
     """
     check(reduction in (0, 1, 2), "ctc_loss_custom", "reduction", reduction, "0 (none), 1 (mean) or 2 (sum)")
-    check(log_probs.dim() == 3, "ctc_loss_custom", "log_probs", log_probs, "[length, batch, classes]")
+    check(log_probs.dim() in (2, 3), "ctc_loss_custom", "log_probs", log_probs, "[length, batch, classes]")
+    if log_probs.dim() == 2:
+        one = ctc_loss_custom(
+            log_probs.unsqueeze(1), targets.reshape(1, -1), input_lengths.reshape(1), target_lengths.reshape(1), blank,
+            reduction, zero_infinity,
+        )  # fmt: skip
+        return one[0].reshape(()), one[1]
     losses, log_alpha = torch._ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity)
     if zero_infinity:
         losses = torch.where(torch.isinf(losses), 0.0, losses)
@@ -46,6 +52,11 @@ def ctc_loss_custom_backward(
     neg_log_likelihood: Tensor, log_alpha: Tensor, blank: int, reduction: int, zero_infinity: bool,
 ) -> Tensor:  # fmt: skip
     """The gradient of log_probs; `grad` has the shape of the loss, `neg_log_likelihood` is the loss or one for each."""
+    if log_probs.dim() == 2:
+        return ctc_loss_custom_backward(
+            grad, log_probs.unsqueeze(1), targets.reshape(1, -1), input_lengths.reshape(1), target_lengths.reshape(1),
+            neg_log_likelihood.reshape(1), log_alpha, blank, reduction, zero_infinity,
+        ).squeeze(1)  # fmt: skip
     batch = log_probs.shape[1]
     losses = neg_log_likelihood
     if losses.dim() == 0 or losses.shape[0] != batch:  # reduced: what each sample's was must be computed again

@@ -250,8 +250,8 @@ def optimizer_lamb_fused_norm(grad: list[Tensor], max_norm: float) -> Tensor:
     """max(1, |gradients| / max_norm), by which gradients are divided; a tensor [1] in float32."""
     check(len(grad) > 0, "optimizer_lamb_fused_norm", "grad", grad, "at least one tensor")
     with torch.no_grad():
-        norms = torch._foreach_norm(grad, 2.0)
-        total = torch.linalg.vector_norm(torch.stack([norm.float() for norm in norms]))
+        norms = torch._foreach_norm(grad, 2.0, dtype=torch.float32)
+        total = torch.linalg.vector_norm(torch.stack(list(norms)))
         return (total / max_norm).clamp_min(1.0).reshape(1)
 
 

@@ -22,8 +22,11 @@ def scaled_masked_softmax(input: Tensor, mask: Tensor, scale: float) -> Tensor:
 
 
 def _triangle(x: Tensor) -> Tensor:
-    """True where a row's position is at or after the column's."""
-    rows = torch.arange(x.shape[-2], device=x.device).unsqueeze(-1)
+    """True where a row's position is at or after the column's; of fewer rows than columns the last row is the last
+    column's, as where the next token is added to a sequence.
+    """
+    before = max(x.shape[-1] - x.shape[-2], 0)
+    rows = torch.arange(before, before + x.shape[-2], device=x.device).unsqueeze(-1)
     return torch.arange(x.shape[-1], device=x.device) <= rows
 
 
@@ -69,7 +72,7 @@ def scaled_masked_triangular_softmax(
     self: Tensor, start_end: Tensor, inv_scale_attn: float, grouped_batch_size: int, use_max: bool, mode: int,
     out_dtype: torch.dtype | None = None,
 ) -> Tensor:  # fmt: skip
-    """The softmax of self * inv_scale_attn, where column <= row and start <= column < end of the row's sequence.
+    """The softmax of self * inv_scale_attn, where column <= row (_triangle) and start <= column < end of the row's sequence.
 
     self: [batch, heads, rows, columns]; start_end: integers [groups, 2] or [1, groups, 2], for `grouped_batch_size`
     entries of the first dimension each. Others, and rows that see nothing, are 0. `use_max` and `mode` choose between

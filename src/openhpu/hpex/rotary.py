@@ -36,18 +36,27 @@ class RotaryPosEmbeddingHelperV3:
     def apply(p: Tensor, rope_cache: Tensor) -> Tensor:
         """The first 2 n coordinates of `p` rotated, those after them as they are.
 
-        p: [S, batch, heads, D]; rope_cache: [positions, batch or 1, (1,) n, 2], cosine and sine, at least S positions.
-        Source: the model ChatGLM.
+        p: [S, batch, heads, D] with rope_cache [positions, batch or 1, (1,) n, 2]; or p: [batch, heads, S, D] with
+        rope_cache [batch or 1, positions, n, 2]. The cache holds cosine and sine, of S positions at least.
+        Source: the model ChatGLM, whose versions have the one form or the other.
         """
         name = "RotaryPosEmbeddingHelperV3"
         check(p.dim() == 4, name, "p", p, "[length, batch, heads, dimension]")
+        shape = rope_cache.shape
+        pairs = shape[-2] if rope_cache.dim() > 1 else 0
+        fits = rope_cache.dim() in (3, 4, 5) and shape[-1] == 2 and shape[0] >= p.shape[0]
+        length_first = fits and rope_cache[0].numel() // (2 * pairs) in (1, p.shape[1])
+        heads_first = rope_cache.dim() == 4 and shape[-1] == 2 and shape[0] in (1, p.shape[0]) and shape[1] >= p.shape[2]
         check(
-            rope_cache.dim() >= 3 and rope_cache.shape[-1] == 2 and rope_cache.shape[0] >= p.shape[0], name,
-            "rope_cache", rope_cache, f"[{p.shape[0]} or more, batch, n, 2]",
+            length_first or heads_first, name, "rope_cache", rope_cache,
+            f"[{p.shape[0]} or more, batch or 1, n, 2], or [batch or 1, {p.shape[2]} or more, n, 2] where p is "
+            "[batch, heads, length, dimension]",
         )  # fmt: skip
-        pairs = rope_cache.shape[-2]
         check(2 * pairs <= p.shape[-1], name, "rope_cache", rope_cache, f"at most {p.shape[-1] // 2} pairs")
-        cache = rope_cache[: p.shape[0]].reshape(p.shape[0], -1, 1, pairs, 2).float()
+        if length_first:
+            cache = rope_cache[: p.shape[0]].reshape(p.shape[0], -1, 1, pairs, 2).float()
+        else:
+            cache = rope_cache[:, : p.shape[2]].unsqueeze(1).float()
         cosine = cache[..., 0].repeat_interleave(2, -1)
         sine = cache[..., 1].repeat_interleave(2, -1)
         turned = torch.ops.hpu.rotary_pos_embedding(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NoReturn
+from pathlib import Path
 
 import torch
 
@@ -95,16 +95,23 @@ def sdp_kernel(enable_recompute: bool = True) -> Iterator[None]:
         enable_recompute_sdp(before)
 
 
-def enable_const_section_serialization(path: str, clear_path: bool = False, use_compression: bool = False) -> NoReturn:
-    """Not available: constant sections belong to compiled recipes."""
-    raise NotImplementedError(
-        "constant sections belong to compiled recipes, which this version of OpenHPU does not have; keep parameters "
-        "in a checkpoint (torch.save) instead"
-    )
+def enable_const_section_serialization(path: str, clear_path: bool = False, use_compression: bool = False) -> None:
+    """Make the folder `path`, or empty it if `clear_path`.
+
+    A Gaudi keeps constant parameters of compiled graphs there. Here a recipe holds its constants itself, in memory and
+    in the cache on disk (PT_HPU_RECIPE_CACHE_CONFIG), so that nothing is written into the folder. Raises OSError for a
+    path that cannot be a folder.
+    """
+    folder = Path(path)
+    folder.mkdir(parents=True, exist_ok=True)
+    if clear_path:
+        for file in folder.iterdir():
+            if file.is_file() and file.suffix == ".const_section":
+                file.unlink()
 
 
 def disable_const_section_serialization() -> None:
-    """Constant sections are never serialized in this version, so that there is nothing to undo."""
+    """Undo `enable_const_section_serialization`; the folder stays."""
 
 
 def setDeterministic(enabled: bool) -> None:

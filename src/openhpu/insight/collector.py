@@ -48,6 +48,7 @@ class Collector:
         self._fallbacks: Counter[Key] = Counter()
         self._indices: Counter[Key] = Counter()  # out of range
         self._padding: Counter[Key] = Counter()  # of these: -1
+        self._moved: Counter[Key] = Counter()
         self._reads: Counter[Key] = Counter()
         self._read_bytes: Counter[Key] = Counter()
         self._read_wait_ns: Counter[Key] = Counter()
@@ -74,6 +75,7 @@ class Collector:
             "device_acquired": self._on_device,
             "cpu_fallback": self._on_fallback,
             "indices_out_of_range": self._on_indices,
+            "operand_moved": self._on_moved,
             "blocking_read": self._on_read,
             "allocation_peak": self._on_peak,
             "graph_recorded": self._on_graph,
@@ -121,6 +123,10 @@ class Collector:
         with self._lock:
             self._indices[key] += event.params["indices"]
             self._padding[key] += event.params["padding"]
+
+    def _on_moved(self, event: events.Event) -> None:
+        with self._lock:
+            self._moved[(event.params["op"], event.site)] += 1
 
     def _on_read(self, event: events.Event) -> None:
         key = (event.params["op"], event.site)
@@ -245,6 +251,9 @@ class Collector:
             "indices_out_of_range": [
                 {"op": op, **place(site), "count": count, "padding": self._padding[(op, site)]}
                 for (op, site), count in self._indices.most_common()
+            ],
+            "moved_operands": [
+                {"op": op, **place(site), "count": count} for (op, site), count in self._moved.most_common()
             ],
             "blocking_reads": [
                 {"op": op, **place(site), "count": count, "bytes": self._read_bytes[(op, site)],

@@ -62,6 +62,11 @@ def _lines(document: Document) -> Iterator[str]:
         show_none=False,
     )
     yield from _listed(
+        "operands moved from the CPU",
+        [f"{where(r)}: {r['op']}, {plural(r['count'], 'time')}" for r in document["moved_operands"]],
+        show_none=False,
+    )
+    yield from _listed(
         "blocking reads",
         [
             f"{where(r)}: {r['op']}, {plural(r['count'], 'time')}, waited {wait(r['wait_ns'])}"

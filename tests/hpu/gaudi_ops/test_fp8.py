@@ -239,3 +239,12 @@ def test_bad_input(call, message):
     x = torch.ones(3, 4, device="hpu")
     with pytest.raises(RuntimeError, match=message):
         call(x, x.to(E4M3))
+
+
+def test_products_of_one_dimension(native):
+    a, b = torch.randn(4).to(torch.float8_e4m3fn), torch.randn(4, 5).to(torch.float8_e4m3fn)
+    for left, right in ((a, b), (b.t(), a), (a, a)):
+        y = native(lambda x, y: ops.fp8_gemm_v2(x, x.dim() == 1, y, False, None, torch.float32, 2.0, 0.5), left, right)
+        torch.testing.assert_close(y, torch.matmul(left.float(), right.float()))
+    with pytest.raises(RuntimeError, match="must have the same dtype for float8, but are torch.float8_e4m3fn and"):
+        ops.cast_to_fp8_v2(a.to("hpu"), None, False, False, torch.float8_e5m2)

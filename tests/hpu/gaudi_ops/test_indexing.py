@@ -29,6 +29,21 @@ def test_a_cache_is_reordered_between_two_positions(everywhere, as_bytes):
         assert torch.equal(result, expected)
 
 
+def test_a_cache_of_five_dimensions_that_is_a_view(native):
+    whole = torch.arange(2.0 * 4 * 6 * 2 * 3).reshape(4, 2, 3, 6, 2)
+    cache = whole.transpose(2, 3)[:, :, 1:5]  # length 4 of 6 and groups of 3 change places
+    start, end, beams = torch.tensor([0]), torch.tensor([2]), torch.tensor([0b00011011], dtype=torch.uint8)
+
+    def work(cache, start, end, beams):
+        ops.kv_reorder_(cache, start, end, beams)
+        return cache
+
+    result = native(work, cache, start, end, beams)
+    expected = cache.clone()
+    expected[..., :2, :] = cache[torch.tensor([3, 2, 1, 0])][..., :2, :]
+    assert torch.equal(result, expected)
+
+
 def test_interleaving_and_indexing(native):
     x = torch.arange(8.0).reshape(8, 1)
     first, again = native(lambda x: (ops.in_place_interleave(x), ops.in_place_interleave_(x.clone())), x)

@@ -25,3 +25,23 @@ def test_ctc(native, reduction):
     loss, gradient = native(work, log_probs, targets, *lengths, grad)
     torch.testing.assert_close(loss.double(), exact.detach(), rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(gradient.double(), wide.grad, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_ctc_without_a_batch(native, number):
+    torch.manual_seed(0)
+    log_probs, targets = torch.randn(12, 5).log_softmax(-1), torch.randint(1, 5, (4,))
+    lengths = torch.tensor(12), torch.tensor(4)
+    wide = log_probs.double().requires_grad_()
+    exact = torch.nn.functional.ctc_loss(wide, targets, *lengths, 0, ("none", "mean", "sum")[number])
+    exact.backward()
+
+    def work(log_probs, targets, inputs, outputs):
+        loss, alpha = ops.ctc_loss_custom(log_probs, targets, inputs, outputs, 0, number, False)
+        arguments = (log_probs, targets, inputs, outputs, loss, alpha, 0, number, False)
+        return loss, ops.ctc_loss_custom_backward(torch.ones_like(loss), *arguments)
+
+    loss, gradient = native(work, log_probs, targets, *lengths)
+    assert loss.shape == ()
+    torch.testing.assert_close(loss.double(), exact.detach(), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(gradient.double(), wide.grad, rtol=1e-4, atol=1e-5)

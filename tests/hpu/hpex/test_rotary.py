@@ -42,7 +42,17 @@ def test_a_cache_rotates_the_first_coordinates():
     assert torch.equal(rotary.RotaryPosEmbeddingHelperV3.apply(x.to("hpu"), cache.to("hpu")).cpu(), y)
 
 
+def test_a_cache_whose_batch_comes_first():
+    torch.manual_seed(0)
+    x, angle = torch.randn(1, 3, 5, 8), torch.rand(1, 7, 2) * 6  # [batch, heads, length, dimension]
+    cache = torch.stack((angle.cos(), angle.sin()), -1)
+    y = rotary.RotaryPosEmbeddingHelperV3.apply(x.to("hpu"), cache.to("hpu")).cpu()
+    moved = x.permute(2, 0, 1, 3).to("hpu")
+    other = rotary.RotaryPosEmbeddingHelperV3.apply(moved, cache.transpose(0, 1).to("hpu")).cpu()
+    assert torch.equal(y, other.permute(1, 2, 0, 3))
+
+
 def test_bad_input():
     x, cos, _, _ = inputs()
-    with pytest.raises(RuntimeError, match=r"rope_cache is .*; expected .2 or more, batch, n, 2."):
+    with pytest.raises(RuntimeError, match=r"rope_cache is .*; expected .2 or more, batch or 1, n, 2."):
         rotary.apply_rotary_pos_emb(x, cos)

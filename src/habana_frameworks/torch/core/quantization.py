@@ -1,5 +1,8 @@
-"""Inference mode, under the name by which Lightning reaches it."""
+"""Inference mode and constant parameters, under the names by which Lightning and Neural Compressor reach them."""
 
+from openhpu.inference import check_params_as_const as _check_params_as_const
+from openhpu.inference import mark_params_as_const as _mark_params_as_const
+from openhpu.inference import marked_const_count as _get_marked_const_count
 from openhpu.inference import (
     hpu_inference_initialize,
     hpu_inference_set_env,
@@ -11,6 +14,9 @@ from openhpu.inference import (
 )
 
 __all__ = [
+    "_check_params_as_const",
+    "_get_marked_const_count",
+    "_mark_params_as_const",
     "hpu_inference_initialize",
     "hpu_inference_set_env",
     "hpu_initialize",

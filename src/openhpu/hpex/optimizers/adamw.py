@@ -68,6 +68,17 @@ class FusedAdamW(ListOptimizer):
             if is_fp8(dtype):
                 state[name + "_scale"] = torch.ones(1, dtype=torch.float32, device=param.device)
 
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """As torch.optim's, but a moment keeps the dtype that this optimizer gives it, wherever the state was saved."""
+        super().load_state_dict(state_dict)
+        saved = [key for group in state_dict["param_groups"] for key in group["params"]]
+        params = [param for group in self.param_groups for param in group["params"]]
+        kinds = dict(zip(("exp_avg", "exp_avg_sq"), self._moments, strict=True))
+        for key, param in zip(saved, params, strict=True):
+            for name, value in state_dict["state"].get(key, {}).items():
+                dtype = (kinds[name] or param.dtype) if name in kinds else torch.float32
+                self.state[param][name] = torch.as_tensor(value).detach().clone().to(param.device, dtype)
+
     def _lists(self, params: list[Tensor], name: str) -> list[Tensor]:
         return [self.state[param][name] for param in params]
 

@@ -64,3 +64,21 @@ def test_bad_input():
         FusedAdamW(p, betas=(0.9, 1.0))
     with pytest.raises(ValueError, match=r"moments_dtype is torch.int8"):
         FusedAdamW(p, moments_dtype=torch.int8)
+
+
+@pytest.mark.parametrize("dtype", [None, torch.bfloat16, torch.float8_e4m3fn])
+def test_a_checkpoint_of_the_cpu(tmp_path, dtype):
+    """A state that was loaded to the CPU goes on as if it had never been saved."""
+    mine, optimizer = train(lambda p: FusedAdamW(p, lr=0.1, moments_dtype=dtype))
+    torch.save(optimizer.state_dict(), tmp_path / "state.pt")
+    params = optimizer.param_groups[0]["params"]
+    copies = [torch.nn.Parameter(p.detach().clone()) for p in params]
+    again = FusedAdamW(copies, lr=0.1, moments_dtype=dtype)
+    again.load_state_dict(torch.load(tmp_path / "state.pt", map_location="cpu"))
+    for one, two in zip(optimizer.state.values(), again.state.values(), strict=True):
+        assert {n: (v.dtype, v.device) for n, v in one.items()} == {n: (v.dtype, v.device) for n, v in two.items()}
+    for chosen, step in ((params, optimizer), (copies, again)):
+        for p in chosen:
+            p.grad = torch.ones_like(p)
+        step.step()
+    assert all(torch.equal(one, two) for one, two in zip(params, copies, strict=True))

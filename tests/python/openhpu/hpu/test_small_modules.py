@@ -30,8 +30,18 @@ def test_switches_hold(hpu):
     with hpu.sdp_kernel(enable_recompute=True):
         assert hpu.recompute_sdp_enabled()
     assert not hpu.recompute_sdp_enabled()
-    with pytest.raises(NotImplementedError, match="compiled recipes"):
-        hpu.enable_const_section_serialization("folder")
+
+
+def test_a_folder_for_constant_sections(hpu, tmp_path):
+    folder = tmp_path / "sections"
+    hpu.enable_const_section_serialization(str(folder))
+    (folder / "old.const_section").touch()
+    (folder / "of the user").touch()
+    hpu.enable_const_section_serialization(str(folder), clear_path=True)
+    assert [file.name for file in folder.iterdir()] == ["of the user"]
+    hpu.disable_const_section_serialization()
+    with pytest.raises(OSError, match="of the user"):
+        hpu.enable_const_section_serialization(str(folder / "of the user"))
 
 
 def test_determinism_under_its_old_names(hpu):

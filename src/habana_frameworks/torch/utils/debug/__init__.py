@@ -8,11 +8,19 @@ from openhpu.insight.debug import get_tensor_info
 from openhpu.insight.debug import jit_cache_size as _get_jit_cache_size
 from openhpu.insight.debug import log_memory as _mem_log
 
+
+
+def _is_enabled_synapse_layout_handling() -> bool:
+    """Whether Gaudi's graph compiler chooses the layout of convolutions' weights: never, tensors keep theirs."""
+    return False
+
+
 __all__ = [
     "_clear_jit_cache",
     "_dump_memory_reporter",
     "_get_fallback_op_count",
     "_get_jit_cache_size",
+    "_is_enabled_synapse_layout_handling",
     "_mem_log",
     "get_tensor_info",
     "logger",

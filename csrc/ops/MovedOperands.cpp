@@ -1,0 +1,135 @@
+#include "ops/MovedOperands.h"
+
+#include <ATen/ops/_to_copy.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/functions/tensor.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include "modes/Capture.h"
+#include "modes/Lazy.h"
+#include "ops/OpCall.h"
+#include "runtime/events.h"
+#include "runtime/site.h"
+
+namespace openhpu {
+namespace {
+
+// A call that moved operands of which gradients are wanted.
+struct MovedCall {
+  std::vector<at::Tensor> results;
+  std::vector<std::pair<at::Tensor, at::Tensor>> moved;  // the operand, and its copy on the device
+};
+
+// Never destroyed: at the end of a thread there may be no Python left to release a tensor's object.
+thread_local std::vector<MovedCall>* t_calls = nullptr;
+
+// Between `node` and each moved operand: a copy back to the CPU.
+void redirect(torch::autograd::Node& node, const MovedCall& call) {
+  for (const auto& [operand, copy] : call.moved) {
+    const auto old = torch::autograd::impl::gradient_edge(operand);
+    // In place: set_next_edge allows no change once another node leads to this one, so that topological numbers stay
+    // larger than those below. This one's stays at least as large as the copy's, which is all that a backward asks for.
+    for (auto& edge : node.next_edges()) {
+      if (edge != old) continue;
+      auto back = c10::make_intrusive<torch::autograd::CopyBackwards>();
+      back->set_next_edges({torch::autograd::Edge(), old});
+      back->src_options = operand.options();
+      const uint32_t input = back->add_input_metadata(copy);
+      edge = {std::move(back), input};
+    }
+  }
+}
+
+}  // namespace
+
+void return_moved_gradients() {
+  if (!t_calls) return;
+  std::vector<MovedCall> later;
+  for (auto& call : *t_calls) {
+    bool attached = false, shared = false;
+    for (const auto& result : call.results) {
+      shared |= result.use_count() > 1;
+      if (const auto& node = result.grad_fn()) {
+        attached = true;
+        redirect(*node, call);
+      }
+    }
+    // The operator may be a part of a larger one, whose node comes when that is done.
+    if (!attached && shared) later.push_back(std::move(call));
+  }
+  if (later.empty()) {
+    delete std::exchange(t_calls, nullptr);
+  } else {
+    *t_calls = std::move(later);
+    attend_at_next_call();
+  }
+}
+
+bool OpCall::is_misplaced(const Operand& o) const {
+  const auto d = o.tensor->device();
+  if (d.type() == c10::kHPU) return false;
+  const bool indexed = kernel_.traits().masks_wait && &o == operands_.data();
+  const bool accepted = o.tensor->dim() == 0 || (kernel_.traits().cpu_operands && !indexed);
+  return o.written || d.type() != c10::kCPU || !accepted;
+}
+
+bool OpCall::may_move_operands() const {
+  if (!lazy_mode() || current_capture(device_index())) return false;
+  return std::none_of(operands_.begin(), operands_.end(), [&](const Operand& o) {
+    return is_misplaced(o) && (o.written || o.tensor->device().type() != c10::kCPU);
+  });
+}
+
+void OpCall::move_operands_and_call() {
+  MovedCall call;
+  c10::Stack args(args_, args_ + arg_count_);
+  const auto moved = [&](const at::Tensor& t) {
+    auto copy = at::_to_copy(t, t.options().device(device_));
+    count(Counter::OperandsMoved);
+    if (listening(kOperandMoved))
+      emit(kOperandMoved, {{"op", kernel_.name()}, {"bytes", static_cast<int64_t>(t.nbytes())}}, current_site());
+    if (c10::GradMode::is_enabled() && t.requires_grad()) call.moved.emplace_back(t, copy);
+    return copy;
+  };
+  for (const auto& o : operands_) {
+    if (o.written && o.tensor->device().type() == c10::kHPU) call.results.push_back(*o.tensor);
+    if (!is_misplaced(o)) continue;
+    auto& value = args[o.arg];
+    if (value.isTensor()) {
+      value = moved(*o.tensor);
+      continue;
+    }
+    // `o.tensor` lies in a list: a list of its own for this call.
+    const auto list = args_[o.arg].toListRef();
+    const bool optional = kernel_.args()[o.arg].kind == OpKernel::ArgKind::OptionalTensorList;
+    c10::List<std::optional<at::Tensor>> some;
+    c10::List<at::Tensor> all;
+    for (size_t k = 0; k < list.size(); ++k) {
+      const auto& now = value.toListRef()[k];
+      std::optional<at::Tensor> element;
+      if (!now.isNone()) element = &list[k].toTensor() == o.tensor ? moved(*o.tensor) : now.toTensor();
+      if (optional)
+        some.push_back(std::move(element));
+      else
+        all.push_back(element ? std::move(*element) : at::Tensor());
+    }
+    value = optional ? c10::IValue(std::move(some)) : c10::IValue(std::move(all));
+  }
+  OpCall again(kernel_, args.data(), results_, on_stack_);
+  kernel_.call(again);
+  if (call.moved.empty()) return;
+  if (results_) {
+    const size_t returned = kernel_.schema().returns().size();
+    for (size_t k = results_->size() - returned; k < results_->size(); ++k) {
+      const auto& value = (*results_)[k];
+      if (value.isTensor() && value.toTensor().defined()) call.results.push_back(value.toTensor());
+      if (value.isTensorList())
+        for (const at::Tensor& t : value.toTensorList()) call.results.push_back(t);
+    }
+  }
+  if (!t_calls) t_calls = new std::vector<MovedCall>();
+  t_calls->push_back(std::move(call));
+  attend_at_next_call();
+}
+
+}  // namespace openhpu

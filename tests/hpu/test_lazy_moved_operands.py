@@ -1,0 +1,154 @@
+"""In lazy mode an operand on the CPU is moved to the device, and its gradient comes back (csrc/ops/MovedOperands)."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from openhpu import events
+
+HPUGraph, graph = torch.hpu.HPUGraph, torch.hpu.graph
+
+
+M, N = torch.arange(12.0).reshape(3, 4) / 7 - 0.6, torch.arange(20.0).reshape(4, 5) / 9 - 1
+MASK = torch.tensor([[True, False, True, True]] * 3)
+ROWS = torch.tensor([2, 0])
+
+# Programs of two operands; each is given one on the CPU and one on the device, both ways.
+PAIRS = {
+    "eq": lambda a, b: torch.eq(a, b),
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: torch.sub(a, b, alpha=2),
+    "where": lambda a, b: torch.where(MASK.to(b.device), a, b),
+    "maximum": torch.maximum,
+    "lerp": lambda a, b: torch.lerp(a, b, 0.25),
+    "addcmul": lambda a, b: torch.addcmul(a, b, b),
+    "cat": lambda a, b: torch.cat([a, b]),
+    "mse_loss": F.mse_loss,
+    "isclose": torch.isclose,
+    "atan2": torch.atan2,
+    "cdist": torch.cdist,
+}
+# Operands that differ: an indexed tensor, a layer's weights and its input, ...
+UNEQUAL = {
+    "mm": (torch.mm, M, N),
+    "matmul": (torch.matmul, M, N),
+    "bmm": (torch.bmm, M.expand(2, 3, 4), N.expand(2, 4, 5)),
+    "linear": (lambda x, w: F.linear(x, w), M, N.t()),
+    "conv2d": (F.conv2d, M.reshape(1, 1, 3, 4), N[:2, :2].reshape(1, 1, 2, 2)),
+    "index_select": (lambda x, i: x.index_select(0, i), M, ROWS),
+    "gather": (lambda x, i: x.gather(0, i), M, torch.tensor([[0, 1, 2, 0]])),
+    "index": (lambda x, i: x[i], M, ROWS),
+    "embedding": (lambda w, i: F.embedding(i, w), M, ROWS),
+    "cross_entropy": (F.cross_entropy, M, torch.tensor([1, 0, 3])),
+    "layer_norm": (lambda x, w: F.layer_norm(x, (4,), w), M, N[:, 0]),
+}
+
+
+@pytest.mark.parametrize("on_cpu", [0, 1])
+@pytest.mark.parametrize("name", [*PAIRS, *UNEQUAL])
+def test_a_result_is_on_the_device(name, on_cpu, counted):
+    function, *operands = UNEQUAL[name] if name in UNEQUAL else (PAIRS[name], M, M + 0.25)
+    mixed = [x if k == on_cpu else x.to("hpu") for k, x in enumerate(operands)]
+    with counted() as work:
+        result = function(*mixed)
+        assert result.device.type == "hpu"
+        torch.testing.assert_close(result.cpu(), function(*operands))
+    if name != "index" or on_cpu == 0:  # an index on the CPU is an operand in every mode
+        assert work["operands_moved"] >= 1
+
+
+def test_what_looks_at_the_values():
+    assert torch.allclose(M, M.to("hpu"))
+    assert torch.equal(M.to("hpu") + 0, M.to("hpu"))
+    assert not torch.allclose(M + 1, M.to("hpu"))
+
+
+def test_a_source_of_what_is_written():
+    x = torch.zeros(3, 4, device="hpu")
+    x.index_copy_(0, ROWS, M[:2])
+    x.add_(torch.ones(4)).masked_fill_(MASK, 9.0)
+    expected = torch.zeros(3, 4).index_copy_(0, ROWS, M[:2]).add_(1).masked_fill_(MASK, 9.0)
+    torch.testing.assert_close(x.cpu(), expected)
+
+
+@pytest.mark.parametrize(
+    ("write", "argument"),
+    [
+        (lambda cpu, hpu: cpu.add_(hpu), "`self` of aten::add_"),
+        (lambda cpu, hpu: torch.add(hpu, 1, out=cpu), "`out` of aten::add"),
+        (lambda cpu, hpu: cpu.index_add_(0, torch.tensor([0], device="hpu"), hpu[:1]), "`self` of aten::index_add_"),
+    ],
+)
+def test_a_destination_on_the_cpu_is_an_error(write, argument):
+    with pytest.raises(RuntimeError, match=f"found at least two devices.*{argument}"):
+        write(M.clone(), M.to("hpu"))
+
+
+def gradients(function, *operands, start=None):
+    leaves = [x.detach().clone().requires_grad_() for x in operands]
+    moved = [x if where is None else x.to(where) for x, where in zip(leaves, start or [None] * len(leaves), strict=True)]
+    return leaves, function(*moved)
+
+
+@pytest.mark.parametrize("name", ["mm", "linear", "conv2d", "layer_norm", "mse_loss", "lerp", "cat", "sub", "cdist"])
+def test_a_gradient_comes_back(name):
+    function, *operands = UNEQUAL[name] if name in UNEQUAL else (PAIRS[name], M, M + 0.25)
+    expected, result = gradients(function, *operands)
+    weights = torch.linspace(0.5, 1.5, result.numel()).reshape(result.shape)
+    (result * weights).sum().backward()
+    for start in ([None, "hpu"], ["hpu", None]):
+        leaves, result = gradients(function, *operands, start=start)
+        (result * weights.to("hpu")).sum().backward()
+        for leaf, other in zip(leaves, expected, strict=True):
+            assert leaf.grad.device.type == "cpu"
+            torch.testing.assert_close(leaf.grad, other.grad)
+
+
+def test_a_backward_may_follow_at_once():
+    a, b = M.clone().requires_grad_(), N.to("hpu").requires_grad_()
+    torch.mm(a, b).backward(torch.ones(3, 5, device="hpu"))
+    torch.testing.assert_close(a.grad, torch.ones(3, 5) @ N.t())
+    assert b.grad.device.type == "hpu"
+    (found,) = torch.autograd.grad(torch.mm(a, b), [a], torch.ones(3, 5, device="hpu"))
+    torch.testing.assert_close(found, a.grad)
+
+
+def test_a_gradient_of_a_gradient():
+    a, b = M.clone().requires_grad_(), M.to("hpu")
+    (first,) = torch.autograd.grad((a * a * b).sum(), [a], create_graph=True)
+    first.sum().backward()
+    torch.testing.assert_close(a.grad, 2 * M)
+
+
+def test_a_model_trains_on_batches_of_the_host():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
+    other = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
+    other.load_state_dict(model.state_dict())
+    other.to("hpu")
+    for net in (model, other):
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            F.cross_entropy(net(M), torch.tensor([0, 2, 1])).backward()
+            optimizer.step()
+    for one, two in zip(model.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(one, two.cpu())
+
+
+def test_each_move_is_told_with_its_line():
+    seen = []
+    subscription = events.subscribe("operand_moved", seen.append)
+    try:
+        torch.eq(M, M.to("hpu"))
+    finally:
+        events.unsubscribe(subscription)
+    (event,) = seen
+    assert event.params == {"op": "aten::eq.Tensor", "bytes": 48}
+    assert event.site[0] == __file__
+
+
+def test_captures_stay_strict():
+    x = M.to("hpu")
+    with pytest.raises(RuntimeError, match="found at least two devices"), graph(HPUGraph()):
+        x + M
