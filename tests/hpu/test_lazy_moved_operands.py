@@ -86,7 +86,9 @@ def test_a_destination_on_the_cpu_is_an_error(write, argument):
 
 def gradients(function, *operands, start=None):
     leaves = [x.detach().clone().requires_grad_() for x in operands]
-    moved = [x if where is None else x.to(where) for x, where in zip(leaves, start or [None] * len(leaves), strict=True)]
+    moved = [
+        x if where is None else x.to(where) for x, where in zip(leaves, start or [None] * len(leaves), strict=True)
+    ]
     return leaves, function(*moved)
 
 

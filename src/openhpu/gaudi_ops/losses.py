@@ -55,7 +55,7 @@ def ctc_loss_custom_backward(
     if log_probs.dim() == 2:
         return ctc_loss_custom_backward(
             grad, log_probs.unsqueeze(1), targets.reshape(1, -1), input_lengths.reshape(1), target_lengths.reshape(1),
-            neg_log_likelihood.reshape(1), log_alpha, blank, reduction, zero_infinity,
+            neg_log_likelihood.reshape([1] if reduction == 0 else []), log_alpha, blank, reduction, zero_infinity,
         ).squeeze(1)  # fmt: skip
     batch = log_probs.shape[1]
     losses = neg_log_likelihood

@@ -72,8 +72,9 @@ def scaled_masked_triangular_softmax(
     self: Tensor, start_end: Tensor, inv_scale_attn: float, grouped_batch_size: int, use_max: bool, mode: int,
     out_dtype: torch.dtype | None = None,
 ) -> Tensor:  # fmt: skip
-    """The softmax of self * inv_scale_attn, where column <= row (_triangle) and start <= column < end of the row's sequence.
+    """The softmax of self * inv_scale_attn, where column <= row and start <= column < end of the row's sequence.
 
+    The last row is the last column's where there are fewer rows.
     self: [batch, heads, rows, columns]; start_end: integers [groups, 2] or [1, groups, 2], for `grouped_batch_size`
     entries of the first dimension each. Others, and rows that see nothing, are 0. `use_max` and `mode` choose between
     ways to the same numbers.

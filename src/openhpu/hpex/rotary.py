@@ -46,7 +46,9 @@ class RotaryPosEmbeddingHelperV3:
         pairs = shape[-2] if rope_cache.dim() > 1 else 0
         fits = rope_cache.dim() in (3, 4, 5) and shape[-1] == 2 and shape[0] >= p.shape[0]
         length_first = fits and rope_cache[0].numel() // (2 * pairs) in (1, p.shape[1])
-        heads_first = rope_cache.dim() == 4 and shape[-1] == 2 and shape[0] in (1, p.shape[0]) and shape[1] >= p.shape[2]
+        heads_first = (
+            rope_cache.dim() == 4 and shape[-1] == 2 and shape[0] in (1, p.shape[0]) and shape[1] >= p.shape[2]
+        )
         check(
             length_first or heads_first, name, "rope_cache", rope_cache,
             f"[{p.shape[0]} or more, batch or 1, n, 2], or [batch or 1, {p.shape[2]} or more, n, 2] where p is "

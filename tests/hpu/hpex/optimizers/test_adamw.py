@@ -69,7 +69,7 @@ def test_bad_input():
 @pytest.mark.parametrize("dtype", [None, torch.bfloat16, torch.float8_e4m3fn])
 def test_a_checkpoint_of_the_cpu(tmp_path, dtype):
     """A state that was loaded to the CPU goes on as if it had never been saved."""
-    mine, optimizer = train(lambda p: FusedAdamW(p, lr=0.1, moments_dtype=dtype))
+    _, optimizer = train(lambda p: FusedAdamW(p, lr=0.1, moments_dtype=dtype))
     torch.save(optimizer.state_dict(), tmp_path / "state.pt")
     params = optimizer.param_groups[0]["params"]
     copies = [torch.nn.Parameter(p.detach().clone()) for p in params]

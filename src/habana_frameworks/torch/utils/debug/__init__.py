@@ -9,7 +9,6 @@ from openhpu.insight.debug import jit_cache_size as _get_jit_cache_size
 from openhpu.insight.debug import log_memory as _mem_log
 
 
-
 def _is_enabled_synapse_layout_handling() -> bool:
     """Whether Gaudi's graph compiler chooses the layout of convolutions' weights: never, tensors keep theirs."""
     return False
