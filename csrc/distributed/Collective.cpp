@@ -112,6 +112,16 @@ std::vector<UnderWay> take_under_way(Which which) {
   return taken;
 }
 
+// Memory of collectives that were aborted and that the library still has. Dropped by the script's threads.
+struct Kept {
+  std::shared_ptr<Collective> collective;
+  std::vector<c10::Storage> memory;
+};
+std::vector<Kept>& kept_memory() {  // under `under_way_mutex`
+  static auto* all = new std::vector<Kept>();
+  return *all;
+}
+
 // Whatever has not ended, for the end of the process.
 std::mutex alive_mutex;
 std::vector<std::weak_ptr<Collective>>& alive() {
@@ -175,8 +185,15 @@ void Collective::issue(std::vector<at::Tensor> tensors) {
     all.push_back(weak_from_this());
   }
   take_under_way([](const UnderWay& u) { return u.collective->done(); });
+  for (const auto& t : tensors)
+    memory_.emplace_back(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(t.storage().unsafeGetStorageImpl()));
+  std::vector<Kept> released;
   {
     std::lock_guard lock(under_way_mutex);
+    auto& kept = kept_memory();
+    const auto middle = std::partition(kept.begin(), kept.end(), [](const Kept& k) { return !k.collective->released_.load(); });
+    std::move(middle, kept.end(), std::back_inserter(released));
+    kept.erase(middle, kept.end());
     under_way().push_back({shared_from_this(), std::move(tensors)});
   }
   openhpu::submit(*what_.device, new StartCommand(shared_from_this()));
@@ -203,29 +220,44 @@ void Collective::start() noexcept {
   }
   try {
     TORCH_CHECK(!abandoned.load(), "the process is ending");
+    {
+      std::lock_guard lock(mutex_);
+      if (done()) return;  // it was aborted
+      started_ = true;
+    }
     at::ThreadLocalStateGuard bare(state_without_python());
     const uint64_t begun = now_ns();
     auto work = procedure_.start(aliases_);
     // It holds the library's group, which must not end on one of its own threads.
     procedure_.start = nullptr;
     auto future = future_of(*work, what_.type);
+    bool aborted = false;
     {
       std::lock_guard lock(mutex_);
-      work_ = std::move(work);
+      work_ = work;
       ends_by_itself_ = future != nullptr;
       if (future && future->completed()) ended_in_ns_ = now_ns() - begun;
+      aborted = error_ != nullptr;
     }
     changed_.notify_all();
     if (future)
       future->addCallback([self = shared_from_this()](c10::ivalue::Future& f) {
         self->finish(f.hasError() ? f.exception_ptr() : nullptr);
       });
+    if (aborted) ask_to_end(*work);
   } catch (...) {
     finish(std::current_exception());
   }
 }
 
+// The library has ended it.
 void Collective::finish(std::exception_ptr error) noexcept {
+  {
+    std::lock_guard lock(mutex_);
+    released_.store(true);
+    if (done_.load() || std::exchange(completing_, true)) return;
+    if (error_) error = error_;  // aborted, and held up until now
+  }
   if (!error && procedure_.after) {
     try {
       apply_threads(1);
@@ -235,6 +267,11 @@ void Collective::finish(std::exception_ptr error) noexcept {
       error = std::current_exception();
     }
   }
+  end(std::move(error));
+}
+
+// For the queue, and for whoever waits.
+void Collective::end(std::exception_ptr error) noexcept {
   {
     std::lock_guard lock(mutex_);
     if (done_.load()) return;
@@ -242,7 +279,7 @@ void Collective::finish(std::exception_ptr error) noexcept {
       trace_->end = device::trace_clock();
       device::Trace::add(std::move(trace_));
     }
-    if (error) error_ = failure_of(what_.name, what_.group, std::move(error));
+    if (error && !error_) error_ = failure_of(what_.name, what_.group, std::move(error));
     done_.store(true, std::memory_order_release);
   }
   changed_.notify_all();
@@ -266,6 +303,11 @@ void Collective::end_here() noexcept {
     TORCH_CHECK(work->wait(), "it was aborted");
     finish(nullptr);
   } catch (...) {
+    {
+      std::lock_guard lock(mutex_);
+      work_.reset();
+    }
+    work.reset();  // with its buffer, into which nothing comes from then on
     finish(std::current_exception());
   }
 }
@@ -330,18 +372,43 @@ bool Collective::wait_for(std::chrono::milliseconds timeout) {
   }
 }
 
-void Collective::abort() noexcept {
+void Collective::abort(bool at_end) noexcept {
+  const auto aborted = failure_of(
+      what_.name, what_.group,
+      std::make_exception_ptr(c10::Error({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, "it was aborted")));
   c10::intrusive_ptr<c10d::Work> work;
+  bool started = false;
   {
     std::lock_guard lock(mutex_);
+    if (done() || completing_) return;
+    error_ = aborted;
     work = work_;
+    started = started_;
   }
+  if (work) ask_to_end(*work);
+  if (!started || at_end || keep_memory()) end(aborted);
+}
+
+void Collective::ask_to_end(c10d::Work& work) noexcept {
   try {
-    if (work && !done()) work->abort();
+    work.abort();
+    watch();
   } catch (const std::exception&) {
-    // Whoever waits for it is told below.
+    // The library can't (Gloo's collectives): it ends when others take part, or at its time limit.
   }
-  finish(std::make_exception_ptr(c10::Error({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, "it was aborted")));
+}
+
+// Keeps the script's tensors from others for as long as the library has them. False: some have gone.
+bool Collective::keep_memory() {
+  Kept kept{shared_from_this(), {}};
+  for (const auto& weak : memory_) {
+    auto storage = weak.lock();
+    if (!storage) return false;
+    kept.memory.emplace_back(std::move(storage));
+  }
+  std::lock_guard lock(under_way_mutex);
+  kept_memory().push_back(std::move(kept));
+  return true;
 }
 
 void Collective::await_all(device::Device& d) {
@@ -362,7 +429,7 @@ void Collective::abandon_all() {
     for (const auto& other : alive())
       if (auto collective = other.lock()) all.push_back(std::move(collective));
   }
-  for (const auto& collective : all) collective->abort();
+  for (const auto& collective : all) collective->abort(/*at_end=*/true);
 }
 
 WorkHCCL::WorkHCCL(

@@ -61,8 +61,10 @@ class Collective : public std::enable_shared_from_this<Collective> {
   void watch();
   // Blocks the calling host thread until it has ended, or for so long (0: without limit). False: not ended by then.
   bool wait_for(std::chrono::milliseconds timeout);
-  // Ends it with an error.
-  void abort() noexcept;
+  // Ends it with an error, and asks the library to end it. Where that goes on with it, its memory is given to nobody else:
+  // what is left of the tensors is kept until the library has ended it; if some have gone, and others may have their
+  // memory, the queue stays held up until then. `at_end`: the process ends, and nobody is held up.
+  void abort(bool at_end = false) noexcept;
 
   // What is under way on a device and was not awaited: a wait for the device waits for these, too.
   static void await_all(device::Device& d);
@@ -71,6 +73,9 @@ class Collective : public std::enable_shared_from_this<Collective> {
 
  private:
   void finish(std::exception_ptr error) noexcept;
+  void end(std::exception_ptr error) noexcept;
+  bool keep_memory();
+  void ask_to_end(c10d::Work& work) noexcept;
   void end_here() noexcept;
 
   What what_;
@@ -82,6 +87,10 @@ class Collective : public std::enable_shared_from_this<Collective> {
   c10::intrusive_ptr<c10d::Work> work_;
   std::exception_ptr error_;
   std::atomic<bool> done_{false};
+  // Of the library: it was given the memory; it is done with it; the results are being completed.
+  bool started_ = false, completing_ = false;
+  std::atomic<bool> released_{false};
+  std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> memory_;  // of the script's tensors
   bool ends_by_itself_ = false;
   bool watched_ = false;
   uint64_t waited_since_ = 0;  // when the queue was first held up for it

@@ -45,14 +45,14 @@ class ProcessGroupHCCL::Call {
         tensors_.begin() + static_cast<std::ptrdiff_t>(written_from),
         tensors_.begin() + static_cast<std::ptrdiff_t>(written_to));
     std::vector<std::shared_ptr<Collective>> parts;
-    if (C10_UNLIKELY(current_capture(device_) != nullptr)) {
+    if (auto* capture = current_capture(device_); C10_UNLIKELY(capture != nullptr)) {
       if (tensors_.empty() || !lazy_collectives())
         refuse_in_capture(
             std::string("hccl::") + op_,
             "collective nonSFG is not supported during hpu graph capturing. Leave it out of the graph, or, but for a "
             "barrier, set PT_HPU_ENABLE_LAZY_COLLECTIVES=1.");
       capture_collective(
-          std::string("hccl::") + op_, group_.described(), std::move(procedure), tensors_, written_from, written_to);
+          *capture, std::string("hccl::") + op_, group_.described(), std::move(procedure), tensors_, written_from, written_to);
     } else {
       cut_for_collective(device_);
       group_.follow(device_);
@@ -214,11 +214,13 @@ void ProcessGroupHCCL::shutdown() {
     auto& queue = collective->what().device->queue();
     queue.wait(collective->await_in_order(), device::OnInterrupt::Throw);
   }
+  forget_captured_collectives();
 }
 
 void ProcessGroupHCCL::abort() {
   for (const auto& collective : take_issued()) collective->abort();
   transport_->abort();
+  forget_captured_collectives();
 }
 
 c10d::ErrorType ProcessGroupHCCL::getError() {

@@ -4,9 +4,12 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
+#include <unordered_map>
 #include <vector>
 
+#include "modes/Capture.h"
 #include "runtime/events.h"
 #include "runtime/site.h"
 
@@ -20,10 +23,16 @@ struct Met {
   uint32_t site;
 };
 
-// For as long as the process lives: a graph may hold the number.
+// By number. One goes when its graph has gone, and with it the last run that is under way.
+struct Entry {
+  std::shared_ptr<const Met> met;
+  std::weak_ptr<const void> graphs;
+  device::Device* device;
+  uint64_t gone_at = 0;  // in the device's queue: what was submitted when it was seen that the graphs have gone
+};
 std::mutex met_mutex;
-std::vector<std::shared_ptr<const Met>>& all_met() {
-  static auto* all = new std::vector<std::shared_ptr<const Met>>();
+std::unordered_map<int64_t, Entry>& all_met() {
+  static auto* all = new std::unordered_map<int64_t, Entry>();
   return *all;
 }
 
@@ -31,7 +40,9 @@ void collective(at::TensorList read, at::TensorList written, int64_t number) {
   std::shared_ptr<const Met> met;
   {
     std::lock_guard lock(met_mutex);
-    met = all_met().at(static_cast<size_t>(number));
+    const auto found = all_met().find(number);
+    TORCH_CHECK(found != all_met().end(), "hccl: the graph of this captured collective has gone");
+    met = found->second.met;
   }
   // In the order in which the group gave them.
   Collective::Tensors all(read.begin(), read.end());
@@ -53,16 +64,37 @@ void collective(at::TensorList read, at::TensorList written, int64_t number) {
 
 }  // namespace
 
+void forget_captured_collectives() {
+  std::vector<std::shared_ptr<const Met>> forgotten;  // dropped without the lock: a group may go with it
+  std::lock_guard lock(met_mutex);
+  for (auto it = all_met().begin(); it != all_met().end();) {
+    auto& entry = it->second;
+    auto& queue = entry.device->queue();
+    if (entry.graphs.expired() && !entry.gone_at) entry.gone_at = queue.submitted();
+    if (entry.graphs.expired() && queue.completed() >= entry.gone_at) {
+      forgotten.push_back(std::move(entry.met));
+      it = all_met().erase(it);
+    } else {
+      ++it;
+    }
+  }
+}
+
 void capture_collective(
-    std::string name, std::string group, Collective::Procedure procedure, const Collective::Tensors& tensors,
+    Capture& capture, std::string name, std::string group, Collective::Procedure procedure, const Collective::Tensors& tensors,
     size_t written_from, size_t written_to) {
-  int64_t number = 0;
+  forget_captured_collectives();
+  static std::atomic<int64_t> next{0};
+  const int64_t number = next.fetch_add(1);
+  const auto held = std::make_shared<const char>();
   {
     std::lock_guard lock(met_mutex);
-    number = static_cast<int64_t>(all_met().size());
-    all_met().push_back(std::make_shared<const Met>(
-        Met{std::move(name), std::move(group), std::move(procedure), written_from, written_to, current_site()}));
+    all_met()[number] = {
+        std::make_shared<const Met>(
+            Met{std::move(name), std::move(group), std::move(procedure), written_from, written_to, current_site()}),
+        held, &capture.device()};
   }
+  capture.hold(held);
   const auto begin = tensors.begin() + static_cast<std::ptrdiff_t>(written_from);
   const auto end = tensors.begin() + static_cast<std::ptrdiff_t>(written_to);
   Collective::Tensors read(tensors.begin(), begin);

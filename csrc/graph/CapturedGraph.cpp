@@ -114,6 +114,7 @@ void CapturedGraph::split(CapturedProgram& program) {
     const uint32_t numbers = whole.nodes[begin].numbers;
     const size_t numbers_end = end < whole.nodes.size() ? whole.nodes[end].numbers : whole.numbers.size();
     CapturedProgram part;
+    part.named = program.named;
     std::vector<uint32_t> slots, of_whole(whole.slots.size(), kNever);
     const auto enter = [&](uint32_t slot) {
       if (of_whole[slot] != kNever) return of_whole[slot];

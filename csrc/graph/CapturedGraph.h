@@ -24,6 +24,8 @@ struct CapturedProgram {
   std::vector<std::shared_ptr<SharedBlock>> held;  // by slot: the memory, if it is fixed
   std::vector<uint32_t> weights;                  // slots of inputs that may count as constants
   std::vector<SharedBlock*> changed;              // of `held`: what a replay changes
+  // What nodes name by a number (captured collectives): it lives as long as the graph.
+  std::vector<std::shared_ptr<const void>> named;
   uint64_t hash = 0;
   bool collectives = false;  // other processes take part
 };

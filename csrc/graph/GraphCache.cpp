@@ -1,6 +1,7 @@
 #include "graph/GraphCache.h"
 
 #include <ATen/Context.h>
+#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <cstring>
@@ -57,10 +58,10 @@ GraphCache& GraphCache::instance() {
   return *cache;
 }
 
-void GraphCache::configure(CompilePolicy policy, size_t max_graphs) {
+void GraphCache::configure(CompilePolicy policy, const Limits& limits) {
   std::lock_guard lock(mutex_);
   policy_ = policy;
-  max_graphs_ = max_graphs;
+  limits_ = limits;
 }
 
 std::shared_ptr<GraphCache::Entry> GraphCache::find(uint64_t hash, const std::vector<uint64_t>& words) {
@@ -70,15 +71,37 @@ std::shared_ptr<GraphCache::Entry> GraphCache::find(uint64_t hash, const std::ve
   return nullptr;
 }
 
+void GraphCache::drop_oldest() {
+  const auto oldest = recency_.back();
+  recency_.pop_back();
+  const auto [first, last] = entries_.equal_range(oldest->hash);
+  entries_.erase(std::find_if(first, last, [&](const auto& e) { return e.second == oldest; }));
+}
+
 void GraphCache::evict() {
-  if (entries_.size() <= max_graphs_) return;
-  while (entries_.size() > max_graphs_) {
-    const auto oldest = recency_.back();
-    recency_.pop_back();
-    const auto [first, last] = entries_.equal_range(oldest->hash);
-    entries_.erase(std::find_if(first, last, [&](const auto& e) { return e.second == oldest; }));
-  }
+  if (entries_.size() <= limits_.graphs) return;
+  while (entries_.size() > limits_.graphs) drop_oldest();
   std::erase_if(families_, [](const auto& f) { return f.second.expired(); });
+}
+
+void GraphCache::make_room() {
+  std::vector<std::shared_ptr<CompiledGraph>> dropped;  // unloaded without the lock
+  {
+    std::lock_guard lock(mutex_);
+    // What is dropped may be in use until the device has run it: as many go as have to.
+    while (CompiledGraph::loaded() >= limits_.libraries + dropped.size() && !recency_.empty()) {
+      const auto compilation = recency_.back()->compilation;
+      drop_oldest();
+      auto& result = compilation->result;
+      if (result && std::find(dropped.begin(), dropped.end(), result) == dropped.end()) dropped.push_back(result);
+    }
+    if (!dropped.empty()) std::erase_if(families_, [](const auto& f) { return f.second.expired(); });
+  }
+  const size_t most = 2 * limits_.libraries;
+  dropped.clear();
+  TORCH_CHECK(
+      CompiledGraph::loaded() < most, CompiledGraph::loaded(), " recipes are loaded, and the system lets a process map no "
+      "more (vm.max_map_count); they belong to captured graphs: drop some of these");
 }
 
 std::shared_ptr<GraphCache::Compilation> GraphCache::new_compilation(const Graph& graph) {
@@ -197,11 +220,11 @@ bool GraphCache::at_fixed_repetition() const {
 }
 
 template <class Done>
-bool GraphCache::wait_until(
+GraphCache::Waited GraphCache::wait_until(
     Lock& lock, const device::BlockingWait& waiting, device::OnInterrupt what, Wait wait, double seconds, Done&& done) {
   using Clock = std::chrono::steady_clock;
   const auto ended = [&] { return closed_ || done(); };
-  if (ended()) return true;
+  if (ended()) return Waited::Done;
   wait.since = Clock::now();
   wait.notice.wait = next_wait_++;
   waits_.push_back(std::move(wait));
@@ -211,7 +234,7 @@ bool GraphCache::wait_until(
     std::list<Wait>::iterator self;
     ~Waiting() {
       if (!lock.owns_lock()) lock.lock();
-      if (self->told > 0) {
+      if (self->told > 0 || self->notice.given_up) {
         self->notice.over = true;
         self->notice.seconds = std::chrono::duration<double>(Clock::now() - self->since).count();
         cache.ended_.push_back(self->notice);
@@ -226,7 +249,10 @@ bool GraphCache::wait_until(
   const bool hears = waiting.hears(what);
   while (!ended()) {
     const auto now = Clock::now();
-    if (seconds >= 0 && now >= deadline) return false;
+    if (seconds >= 0 && now >= deadline) {
+      entered.self->notice.given_up = entered.self->id != 0;
+      return Waited::TooLong;
+    }
     if (!hears) {
       seconds < 0 ? states_changed_.wait(lock) : (void)states_changed_.wait_until(lock, deadline);
       continue;
@@ -236,13 +262,14 @@ bool GraphCache::wait_until(
       lock.unlock();
       const bool interrupted = waiting.interrupted(what);
       lock.lock();
-      if (interrupted) return ended();
+      if (interrupted) return ended() ? Waited::Done : Waited::Interrupted;
     }
   }
-  return true;
+  return Waited::Done;
 }
 
-void GraphCache::wait_for(Lock& lock, const Compilation& compilation) {
+void GraphCache::wait_for(Lock& lock, Compilation& compilation) {
+  if (compilation.given_up || given_up_) return;
   // The service needs Python's lock, which the caller may hold. It is taken back without this cache's lock.
   lock.unlock();
   {
@@ -254,8 +281,10 @@ void GraphCache::wait_for(Lock& lock, const Compilation& compilation) {
     wait.notice.operators = compilation.operators;
     wait.notice.site = compilation.site;
     // The caller is in the middle of a flush or a replay.
-    wait_until(lock, waiting, device::OnInterrupt::Return, std::move(wait), -1,
-               [&] { return compilation.state != State::Compiling; });
+    const auto waited = wait_until(
+        lock, waiting, device::OnInterrupt::Return, std::move(wait), limits_.wait_s,
+        [&] { return compilation.state != State::Compiling; });
+    if (waited == Waited::TooLong) compilation.given_up = given_up_ = true;
     lock.unlock();
   }
   lock.lock();
@@ -278,12 +307,12 @@ bool GraphCache::next_notice(const std::vector<double>& after, WaitNotice& out) 
   };
   Lock lock(mutex_);
   for (;;) {
-    if (closed_) return false;
     if (!ended_.empty()) {
       out = ended_.front();
       ended_.erase(ended_.begin());
       return true;
     }
+    if (closed_) return false;
     const auto now = Clock::now();
     auto next = Clock::time_point::max();
     for (auto& wait : waits_) {
@@ -449,6 +478,7 @@ void GraphCache::trace_compilation(const Compilation& c, const char* end) {
 
 void GraphCache::succeed(uint64_t id, std::shared_ptr<CompiledGraph> compiled) {
   std::lock_guard lock(mutex_);
+  given_up_ = false;
   count(Counter::RecipesCompiled);
   if (auto node = open_.extract(id)) {
     node.mapped()->state = State::Ready;
@@ -461,6 +491,7 @@ void GraphCache::succeed(uint64_t id, std::shared_ptr<CompiledGraph> compiled) {
 
 void GraphCache::fail(uint64_t id, std::string) {
   std::lock_guard lock(mutex_);
+  given_up_ = false;
   if (auto node = open_.extract(id)) {
     node.mapped()->state = State::Failed;
     trace_compilation(*node.mapped(), "failed");
@@ -482,7 +513,7 @@ bool GraphCache::wait_idle(double seconds) {
   device::BlockingWait waiting;
   std::unique_lock lock(mutex_);
   return wait_until(
-      lock, waiting, device::OnInterrupt::Throw, Wait{}, seconds, [&] { return open_.empty(); });
+      lock, waiting, device::OnInterrupt::Throw, Wait{}, seconds, [&] { return open_.empty(); }) == Waited::Done;
 }
 
 CompileProgress GraphCache::progress() const {

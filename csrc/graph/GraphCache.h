@@ -42,6 +42,7 @@ struct WaitNotice {
   size_t graphs = 1;  // that are waited for; operators and site are those of one of them
   double seconds = 0;
   bool over = false;
+  bool given_up = false;  // it has ended without an answer, as the compiler took too long
 };
 
 // What the compiler has been asked for and has not answered.
@@ -75,6 +76,7 @@ class GraphCache {
     size_t operators = 0;
     uint32_t site = 0;
     uint64_t compiling_since = 0;  // for traces
+    bool given_up = false;         // its answer was waited for as long as may be, and is not waited for again
     std::chrono::steady_clock::time_point asked;
     std::shared_ptr<CompiledGraph> result;
     std::shared_ptr<const Graph> compiled;  // nodes and numbers, as it was when it was last sent to the compiler
@@ -91,13 +93,20 @@ class GraphCache {
     bool recompiled = false;
   };
 
-  void configure(CompilePolicy policy, size_t max_graphs);
+  // What bounds it: graphs that are remembered, libraries of theirs that are loaded, and seconds of a wait for a recipe.
+  struct Limits {
+    size_t graphs = 100000;
+    size_t libraries = 5000;
+    double wait_s = 1800;
+  };
+  void configure(CompilePolicy policy, const Limits& limits);
   CompilePolicy policy() const noexcept { return policy_; }
 
   // The recipe to run a whole graph with; null: run it node by node. Asks for a compilation when a graph recurs, or at
   // first sight under CompilePolicy::Sync; then it waits for the result. Under deterministic algorithms a recipe takes
   // over at a fixed repetition of the graph, and is waited for there: so what runs never depends on how fast the
-  // compiler is. An interrupt (Ctrl-C) ends the wait: then, too, the graph runs node by node.
+  // compiler is. An interrupt (Ctrl-C) or the limit of a wait ends it: then, too, the graph runs node by node. After a wait
+  // that came to its limit nothing is waited for until the compiler answers something.
   std::shared_ptr<Recipe> recipe_for(const Graph& graph, uint64_t hash, Sight& sight);
   // Asks for a recipe for the caller alone, in which contents of some inputs are constants. Not to be called when the
   // policy is Off.
@@ -111,6 +120,9 @@ class GraphCache {
   // The service's side. `next_request` blocks until there is one whose time has come; false once `close` was called.
   bool next_request(CompileRequest& out);
   void succeed(uint64_t id, std::shared_ptr<CompiledGraph> compiled);
+  // Before a library is loaded: graphs that were not used for the longest go, until there is room for it. Throws where
+  // what others hold (captured graphs) takes all of the room.
+  void make_room();
   void fail(uint64_t id, std::string message);
   void close();
   // Blocks until nothing waits to be compiled. Returns false at the deadline (seconds; negative: none). Throws what a
@@ -165,12 +177,14 @@ class GraphCache {
     std::chrono::steady_clock::time_point since;
     size_t told = 0;
   };
+  enum class Waited { Done, Interrupted, TooLong };
   template <class Done>
-  bool wait_until(
+  Waited wait_until(
       Lock& lock, const device::BlockingWait& waiting, device::OnInterrupt what, Wait wait, double seconds, Done&& done);
-  void wait_for(Lock& lock, const Compilation& compilation);
+  void wait_for(Lock& lock, Compilation& compilation);
   std::shared_ptr<Entry> find(uint64_t hash, const std::vector<uint64_t>& words);
   void evict();
+  void drop_oldest();
 
   mutable std::mutex mutex_;
   std::condition_variable requests_changed_, states_changed_, waits_changed_;
@@ -197,7 +211,8 @@ class GraphCache {
   std::vector<WaitNotice> ended_;   // of these, to be told
   uint64_t next_wait_ = 1;
   CompilePolicy policy_ = CompilePolicy::Off;
-  size_t max_graphs_ = 100000;
+  Limits limits_;
+  bool given_up_ = false;  // a wait came to its limit, and nothing was answered since
 };
 
 }  // namespace openhpu

@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstring>
 
@@ -18,6 +19,8 @@
 
 namespace openhpu {
 namespace {
+
+std::atomic<size_t> g_loaded{0};
 
 // Between the two calls for one kernel: the mark that the first began.
 void mark_kernel(const char* name) {
@@ -45,9 +48,12 @@ CompiledGraph::CompiledGraph(RecipeManifest manifest, std::vector<uint64_t> cons
     mark_kernel_ = static_cast<MarkKernel*>(dlsym(library, "openhpu_mark_kernel"));
     dlclose(library);  // the model holds it
   }
+  g_loaded.fetch_add(1);
 }
 
-CompiledGraph::~CompiledGraph() = default;
+CompiledGraph::~CompiledGraph() { g_loaded.fetch_sub(1); }
+
+size_t CompiledGraph::loaded() noexcept { return g_loaded.load(); }
 
 bool CompiledGraph::accepts(const std::vector<uint64_t>& numbers) const noexcept {
   for (size_t i : fixed_)

@@ -59,6 +59,8 @@ class CompiledGraph {
   CompiledGraph(RecipeManifest manifest, std::vector<uint64_t> constants, std::vector<bool> variable);
   ~CompiledGraph();
 
+  // How many libraries of such graphs are loaded in this process.
+  static size_t loaded() noexcept;
   const RecipeManifest& manifest() const noexcept { return manifest_; }
   // Whether the numbers are what was compiled in, where they are not arguments.
   bool accepts(const std::vector<uint64_t>& numbers) const noexcept;

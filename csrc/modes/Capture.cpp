@@ -131,6 +131,7 @@ void Capture::abandon(std::string why) {
   graph_.clear();
   members_.clear();
   draws_.clear();
+  named_.clear();
 }
 
 void Capture::refuse(const std::string& why) {
@@ -210,6 +211,11 @@ void Capture::back_up(uint32_t slot) {
   member.backup = std::move(backup);
 }
 
+void Capture::hold(std::shared_ptr<const void> named) {
+  Recorder::Lock lock(recorder_);
+  named_.push_back(std::move(named));
+}
+
 void Capture::note_draw(const std::optional<at::Generator>& generator, c10::DeviceIndex index) {
   const auto& g = generator.has_value() && generator->defined() ? *generator : default_generator(index);
   Recorder::Lock lock(recorder_);
@@ -250,6 +256,7 @@ std::unique_ptr<CapturedGraph> Capture::finish() {
     program.held.push_back(std::move(member.held));
   }
   program.graph = std::move(graph_);
+  program.named = std::move(named_);
   count(Counter::GraphsCaptured);
   auto captured = std::make_unique<CapturedGraph>(device_, index_, std::move(program), std::move(draws_));
   GraphSights::instance().captured(captured->program().hash);

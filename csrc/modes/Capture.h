@@ -70,6 +70,8 @@ class Capture {
   void append(const Graph& piece, const std::vector<std::pair<uint32_t, uint32_t>>& seeds);
   // What this holds does not change from replay to replay, unless something else writes to it.
   void note_weight(HPUMemory& memory) { weights_.insert(&memory); }
+  // What a node names by a number: the graph holds it.
+  void hold(std::shared_ptr<const void> named);
   // In a dry run: keeps the contents that an operator is about to overwrite, before it is recorded.
   void back_up(uint32_t slot);
 
@@ -107,6 +109,7 @@ class Capture {
   std::unordered_set<const HPUMemory*> weights_;
   std::vector<CapturedGraph::Draw> draws_;
   std::vector<State> states_;
+  std::vector<std::shared_ptr<const void>> named_;
 };
 
 constexpr const char* kCaptureToken = "openhpu_capture";

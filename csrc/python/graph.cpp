@@ -252,14 +252,16 @@ void bind_graph(py::module& m) {
     TORCH_CHECK(mode == "eager" || mode == "lazy", "unknown mode '", mode, "'; there are: eager, lazy");
     set_lazy_mode(mode == "lazy");
   });
-  m.def("configure_graphs", [](const std::string& policy, size_t max_graphs, size_t max_operators) {
+  m.def("configure_graphs", [](const std::string& policy, size_t max_graphs, size_t max_operators, size_t max_libraries,
+                              double longest_wait_s) {
     const auto p = policy == "sync" ? CompilePolicy::Sync
         : policy == "background"    ? CompilePolicy::Background
                                     : CompilePolicy::Off;
-    GraphCache::instance().configure(p, max_graphs);
+    GraphCache::instance().configure(p, {max_graphs, max_libraries, longest_wait_s});
     GraphSights::instance().set_most(max_graphs);
     set_max_graph_size(max_operators);
-  });
+  }, py::arg("policy"), py::arg("max_graphs"), py::arg("max_operators"), py::arg("max_libraries") = 5000,
+     py::arg("longest_wait_s") = 1800.0);
   m.def("flush", [](int i) { flush(device_of(static_cast<c10::DeviceIndex>(i))); }, py::arg("device") = -1);
   // (identity, description), or (None, (why, number of operators, line)) where a graph could not be described: that request
   // has failed then. None at the end.
@@ -328,6 +330,7 @@ void bind_graph(py::module& m) {
     auto variable = std::vector<bool>(request.variable.size(), false);
     for (const auto& word : py::cast<py::list>(manifest["variable"])) variable.at(py::cast<size_t>(word)) = true;
     py::gil_scoped_release no_gil;
+    GraphCache::instance().make_room();
     GraphCache::instance().succeed(
         id, std::make_shared<CompiledGraph>(std::move(out), request.graph.numbers, std::move(variable)));
     answer.given = true;
@@ -357,6 +360,7 @@ void bind_graph(py::module& m) {
     d["graphs"] = notice.graphs;
     d["seconds"] = notice.seconds;
     d["over"] = notice.over;
+    d["given_up"] = notice.given_up;
     return d;
   });
   m.def("close_graphs", [] { GraphCache::instance().close(); });

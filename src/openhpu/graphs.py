@@ -7,8 +7,8 @@ recipes, and hands these back. The thread holds no lock of Python while it waits
 from __future__ import annotations
 
 import atexit
+import functools
 import os
-import sys
 import threading
 import time
 import warnings
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from openhpu import events, settings, waits
+from openhpu.aside import Aside, report
 
 if TYPE_CHECKING:
     from openhpu.compiler.description import Description
@@ -27,6 +28,14 @@ if TYPE_CHECKING:
 
 # A script that never ends a step and never reads a value shall not record for ever.
 _MAX_OPERATORS = 1 << 18
+_TOLD_S = 1.0  # how long a recipe waits for the listeners that are told of it
+_SETTLE_S = 30.0  # and how long who waits for recipes does, if no time is given
+_END_S = 10.0  # and how long the end of the process waits for a thread
+# What OPENHPU_COMPILE_DEADLINE=0 stands for, and how much longer than the deadline a script waits for the answer: the
+# service kills its process first, and says why.
+_LONGEST_S, _GRACE_S = 86400.0, 5.0
+_MAX_MAP_COUNT = Path("/proc/sys/vm/max_map_count")
+_MAPPINGS = 6  # of one recipe's library
 
 
 @dataclass(frozen=True)
@@ -65,8 +74,9 @@ class Recompilation:
 class Compilations:
     """Takes the core's requests to the compile service and its answers back, on a thread of its own."""
 
-    def __init__(self, service: Service):
+    def __init__(self, service: Service, aside: Aside):
         self._service = service
+        self._aside = aside
         self._owner = os.getpid()
         self._asked: dict[int, tuple[float, dict[str, Any]]] = {}
         self._teller = waits.Teller()
@@ -80,11 +90,11 @@ class Compilations:
             identity, description = request
             try:
                 if identity is None:
-                    _warn_failure(*description)
+                    self._warn_failure(*description)
                 else:
                     self._ask(identity, description)
-            except Exception:  # a warning that the script made an error: the next request is served
-                _report()
+            except Exception:  # a defect of ours: the next request is served
+                report()
 
     def _ask(self, identity: int, description: dict[str, Any]) -> None:
         """Send a request on. It is answered in any case: somebody may be waiting."""
@@ -94,7 +104,7 @@ class Compilations:
 
             dumps.write(cast("Description", description))
         except Exception:  # the graph can be compiled although it can't be written
-            _report()
+            report()
         try:
             self._service.request(identity, description, self._ready, self._failed)
         except Exception as error:
@@ -108,13 +118,16 @@ class Compilations:
             duration = round((time.monotonic() - asked) * 1e6)
             kind = "recipe_loaded" if self._service.found_on_disk(identity) else "graph_compilation"
             recipe = _for_core(manifest, folder, description)
-            # Told before the recipe counts as ready, so that who waits for recipes finds the event told.
-            events.publish(kind, {"recipe": manifest.key[:16], "duration": duration, "ops": operators(description)})
+            params = {"recipe": manifest.key[:16], "duration": duration, "ops": operators(description)}
+            self._aside.run(functools.partial(events.publish, kind, params))
+            # Told before the recipe counts as ready, so that who waits for it finds the event told; but not where the
+            # listener itself waits for the compiler, or for a thread that does.
+            self._aside.settle(_TOLD_S)
             _C.recipe_ready(identity, recipe)
         except Exception as error:
             message = f"the recipe could not be loaded: {error}"
             _C.recipe_failed(identity, message)
-            _warn_failure(message, *_identify(description))
+            self._warn_failure(message, *_identify(description))
 
     def _failed(self, identity: int, message: str) -> None:
         from openhpu import _C
@@ -126,7 +139,18 @@ class Compilations:
             return
         _, description = asked
         if not description.get("symbols"):  # where one recipe for all sizes fails, each size gets its own
-            _warn_failure(message, *_identify(description))
+            self._warn_failure(message, *_identify(description))
+
+    def _warn_failure(self, message: str, operators: int, first: str) -> None:
+        text = (
+            f"a graph of {operators} operators, recorded from {first} on, can't be compiled and runs operator by "
+            f"operator: {message}"
+        )
+        self._aside.run(functools.partial(warnings.warn, text, RuntimeWarning, stacklevel=2))
+
+    def settle(self, timeout: float) -> None:
+        """Until listeners have been told of what is compiled by now; `timeout` in seconds."""
+        self._aside.settle(timeout)
 
     @property
     def unanswered(self) -> int:
@@ -141,9 +165,10 @@ class Compilations:
             return
         _C.close_graphs()
         # A thread that comes back from the core into an interpreter that has ended takes the process down.
-        self._thread.join()
-        self._teller.join()
+        self._thread.join(_END_S)
+        self._teller.join(_END_S)
         self._service.close()
+        self._aside.close()
 
 
 _compilations: Compilations | None = None
@@ -159,21 +184,40 @@ def start() -> None:
 
     policy = settings.get("OPENHPU_COMPILE")
     longest = min(settings.get("PT_HPU_MAX_COMPOUND_OP_SIZE"), _MAX_OPERATORS)
-    _C.configure_graphs(policy, settings.get("HABANA_PGM_LRU_MAX"), longest)
+    deadline = settings.get("OPENHPU_COMPILE_DEADLINE") or _LONGEST_S
+    _C.configure_graphs(
+        policy,
+        settings.get("HABANA_PGM_LRU_MAX"),
+        longest,
+        max_libraries=_most_libraries(),
+        longest_wait_s=deadline + min(deadline, _GRACE_S),
+    )
     if policy == "off" or _compilations is not None:
         return
     from openhpu.compiler.service import Service
 
     # Behind a compilation that the script waits for, there is nothing to keep the cores free for. Beside a script that
     # uses all cores, one at the lowest priority never ends; at this one it costs the script some per cent meanwhile.
+    aside = Aside("openhpu-told")
     service = Service(
         _disk_cache(),
         nice=0 if policy == "sync" else 10,
-        deadline=settings.get("OPENHPU_COMPILE_DEADLINE") or None,
+        deadline=deadline,
         urgent=_C.awaited_recipes,
+        warn=lambda message: aside.run(functools.partial(warnings.warn, message, RuntimeWarning, stacklevel=2)),
     )
-    _compilations = Compilations(service)
+    _compilations = Compilations(service, aside)
     atexit.register(_compilations.stop)
+
+
+def _most_libraries() -> int:
+    """How many recipes' libraries the graph cache keeps loaded: captured graphs may hold as many, and together they
+    take half of the mappings that the system allows a process."""
+    try:
+        allowed = int(_MAX_MAP_COUNT.read_text())
+    except (OSError, ValueError):
+        allowed = 65530  # Linux's own choice
+    return max(1, allowed // (4 * _MAPPINGS))
 
 
 def start_compiling() -> None:
@@ -205,7 +249,17 @@ def wait_for_recipes(timeout: float | None = None) -> bool:
     """
     from openhpu import _C
 
-    return _C.wait_for_recipes(-1.0 if timeout is None else timeout)
+    began = time.monotonic()
+    found: bool = _C.wait_for_recipes(-1.0 if timeout is None else timeout)
+    if found and _compilations is not None:
+        _compilations.settle(_SETTLE_S if timeout is None else max(0.0, timeout - (time.monotonic() - began)))
+    return found
+
+
+def settle() -> None:
+    """Until listeners have been told of what is compiled by now, for some seconds at most."""
+    if _compilations is not None:
+        _compilations.settle(_END_S)
 
 
 def unanswered() -> int:
@@ -272,17 +326,3 @@ def operators(description: dict[str, Any]) -> dict[str, int]:
 
 def _identify(description: dict[str, Any]) -> tuple[int, str]:
     return len(description["nodes"]), next(iter(description["sites"].values()), "an unknown line")
-
-
-def _warn_failure(message: str, operators: int, first: str) -> None:
-    warnings.warn(
-        f"a graph of {operators} operators, recorded from {first} on, can't be compiled and runs operator by operator: "
-        f"{message}",
-        RuntimeWarning,
-        stacklevel=2,
-    )
-
-
-def _report() -> None:
-    """An exception that nobody on this thread can handle, as Python reports those of threads."""
-    threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))

@@ -6,9 +6,11 @@ import os
 import shutil
 import sys
 import threading
+import warnings
 from typing import Any, TextIO
 
 from openhpu import events
+from openhpu.aside import report
 
 # Seconds after which a wait is told of; beyond the last: at its multiples.
 AFTER_S = [3.0, 10.0, 30.0, 60.0]
@@ -30,12 +32,17 @@ class Teller:
         while (notice := _C.next_wait_notice(AFTER_S)) is not None:
             try:
                 self._tell(notice)
+            except RuntimeWarning:  # that the script made an error: nobody on this thread can handle it
+                report()
             except Exception:
                 self._shown = None  # a stream that somebody closed: there is nobody to tell
         self._clear()
 
     def _tell(self, notice: dict[str, Any]) -> None:
         over, stream = notice["over"], sys.stderr
+        if notice["given_up"]:
+            self._clear()
+            warnings.warn(_given_up(notice), RuntimeWarning, stacklevel=2)
         if not over or (self._shown and self._shown[0] == notice["wait"]):
             self._clear()
         if not over and _is_terminal(stream):
@@ -53,9 +60,18 @@ class Teller:
             stream.write(_CLEAR)
             stream.flush()
 
-    def join(self) -> None:
-        """Until the thread has ended."""
-        self._thread.join()
+    def join(self, timeout: float | None = None) -> None:
+        """Until the thread has ended, or for `timeout` seconds."""
+        self._thread.join(timeout)
+
+
+def _given_up(notice: dict[str, Any]) -> str:
+    where = f"{notice['site'][0]}:{notice['site'][1]}" if notice["site"] else "an unknown line"
+    return (
+        f"a graph of {notice['operators']} operators, recorded from {where} on, runs operator by operator: the "
+        f"compiler did not answer for {notice['seconds']:.0f} s, longer than OPENHPU_COMPILE_DEADLINE allows, and is "
+        "not waited for again until it answers"
+    )
 
 
 def text(notice: dict[str, Any]) -> str:

@@ -69,6 +69,72 @@ def test_compiled_functions_without_a_compiler(script):
     assert len(found) == 2 and all("can't be compiled and runs operator by operator" in text for text in found)
 
 
+SILENT = (
+    COMMON
+    + """
+    from openhpu.compiler.service import Service
+    Service._turn = lambda self: time.sleep(0.05)  # it takes requests and never answers
+    """
+)
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_a_flush_waits_for_a_silent_compiler_for_the_deadline_and_once(script, deterministic):
+    code = f"""
+    torch.use_deterministic_algorithms({deterministic})
+    print([first() == FIRST and second() == SECOND for _ in range(40)].count(True))
+    """
+    mode = {"OPENHPU_COMPILE": "background" if deterministic else "sync", "OPENHPU_COMPILE_DEADLINE": "0.5"}
+    result = script(SILENT + code, PT_HPU_RECIPE_CACHE_CONFIG="", timeout=60, **MODE | mode)
+    assert result.out == "40"
+    (warning,) = warnings_in(result)
+    assert "runs operator by operator" in warning and "OPENHPU_COMPILE_DEADLINE" in warning and "<string>:" in warning
+
+
+def test_no_deadline_is_longer_than_a_day(script):
+    code = "    import openhpu, torch; x = torch.ones(2, device='hpu')\n"
+    code += "    from openhpu import graphs; print(graphs._compilations._service._deadline)"
+    assert script(code, OPENHPU_COMPILE_DEADLINE="0", **MODE).out == "86400.0"
+    for wrong in ("86401", "inf", "nan", "-1"):
+        result = script(code, OPENHPU_COMPILE_DEADLINE=wrong, fails=True, **MODE)
+        assert f"OPENHPU_COMPILE_DEADLINE={wrong}" in result.err and "from 0 to 86400" in result.err
+
+
+LISTENING = (
+    COMMON
+    + """
+    seen = []
+    def read(*args, **kwargs):
+        seen.append((x * 5).sum().item())  # a graph of its own, for which it waits
+    """
+)
+
+
+def test_a_listener_may_read_tensors_while_the_script_waits_for_the_compiler(script):
+    code = """
+    openhpu.events.subscribe("graph_compilation", read)
+    for _ in range(3):
+        assert first() == FIRST and second() == SECOND
+    openhpu.wait_for_recipes()
+    print(len(seen) > 0, set(seen))
+    """
+    mode = {"OPENHPU_COMPILE": "sync", "PT_HPU_RECIPE_CACHE_CONFIG": ""}
+    result = script(LISTENING + code, timeout=120, **MODE | mode)
+    assert (result.out, warnings_in(result)) == ("True {75.0}", [])
+
+
+def test_a_handler_of_warnings_may_read_tensors_while_the_script_waits_for_the_compiler(script):
+    code = """
+    warnings.showwarning = read
+    for _ in range(3):
+        assert first() == FIRST and second() == SECOND
+    openhpu.wait_for_recipes()
+    print(len(seen) > 0, set(seen))
+    """
+    mode = {"OPENHPU_COMPILE": "sync", "PT_HPU_RECIPE_CACHE_CONFIG": "", "CXX": "/bin/false"}
+    assert script(LISTENING + code, timeout=120, **MODE | mode).out == "True {75.0}"
+
+
 def test_a_killed_compiler_costs_its_graph_and_the_next_one_is_compiled(script):
     code = (
         COMMON

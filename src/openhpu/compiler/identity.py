@@ -1,25 +1,73 @@
-"""What a compiled recipe depends on besides its graph. Cheap: asks nothing of Inductor."""
+"""What a compiled recipe depends on besides its graph: part of the recipe's key, so that one that was made by anything
+else is never loaded. Cheap: asks nothing of Inductor, and of the C++ compiler its version, once.
+"""
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import torch
 
+from openhpu import _machine
 from openhpu.compiler import description as graph
 from openhpu.compiler.description import Description
+
+_VERSION_S = 30.0  # a compiler that takes longer to tell its version hangs
+# GCC's, and where Inductor looks for OpenMP.
+_OPTIONS = {
+    "CPATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "GCC_EXEC_PREFIX", "COMPILER_PATH", "OMP_PREFIX"
+}  # fmt: skip
 
 
 def recipe_key(description: Description) -> str:
     """The content address of the recipe of a graph, on this machine, with this PyTorch and this compiler."""
-    return graph.key(description, torch_build(), vector_isa(), _compiler())
+    return graph.key(
+        description, torch_build(), torch.__config__.show(), vector_isa(), _compiler(), core(), cxx(), *cxx_options()
+    )
 
 
 def torch_build() -> str:
-    """Version and commit of PyTorch."""
-    return f"{torch.__version__} {torch.version.git_version}"
+    """Version and commit of PyTorch, and for which CUDA it was built, if for any."""
+    return f"{torch.__version__} {torch.version.git_version} {torch.version.cuda}"
+
+
+def core() -> str:
+    """A digest of the sources of what recipes call in the core."""
+    return _machine.recipe_calls
+
+
+def cxx() -> str:
+    """The C++ compiler that Inductor takes: where it lies, its file's size and time, what it says of its version."""
+    return _cxx(os.environ.get("CXX", "g++"), os.environ.get("PATH", ""))
+
+
+@functools.cache
+def _cxx(name: str, path: str) -> str:
+    found = shutil.which(name, path=path)
+    if found is None:
+        return f"no {name}"
+    file = os.path.realpath(found)
+    status = os.stat(file)
+    try:
+        said = subprocess.run(
+            [found, "--version"], capture_output=True, text=True, timeout=_VERSION_S, check=False
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired) as error:
+        said = str(error)
+    return f"{file} {status.st_size} {status.st_mtime_ns} {said}"
+
+
+def cxx_options() -> list[str]:
+    """The environment variables from which Inductor and the C++ compiler take options, with their values. All other
+    options are this package's or PyTorch's."""
+    return sorted(
+        f"{name}={value}" for name, value in os.environ.items() if name in _OPTIONS or name.startswith("AOT_INDUCTOR_")
+    )
 
 
 @functools.cache

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from openhpu.aside import report
 from openhpu.compiler import disk_cache, server
 from openhpu.compiler.disk_cache import DiskCache
 from openhpu.compiler.identity import recipe_key
@@ -53,7 +54,8 @@ class Service:
     needed and started again if it dies. Callbacks run on the service's thread, one at a time: `on_ready(identity,
     manifest, folder)` or `on_failed(identity, message)`, exactly one of them, unless the service is closed before.
     A process that takes longer than `deadline` seconds for one graph (None: no limit) is killed. `urgent` names the
-    requests that somebody waits for: they are compiled first.
+    requests that somebody waits for: they are compiled first. `warn` gets, on the service's thread, what a person
+    should know; by default it becomes a RuntimeWarning there.
     `work` is a folder for what the compiler writes, by default a temporary one that goes with the service; recipes that
     no cache takes stay there, too. Belongs to the process that made it: a forked child needs one of its own.
     """
@@ -65,11 +67,13 @@ class Service:
         nice: int = 0,
         deadline: float | None = None,
         urgent: Callable[[], Collection[int]] = tuple,
+        warn: Callable[[str], None] | None = None,
     ) -> None:
         self._owner = os.getpid()
         self._deadline = deadline
         self._urgent = urgent
         self._nice = nice
+        self._tell = warn or _warn
         self._cache = cache
         self._given_work = work
         self._work: Path | None = None
@@ -173,7 +177,7 @@ class Service:
                 try:
                     self._turn()
                 except Exception as error:  # a defect of ours, or a system without memory or files
-                    _report()
+                    report()
                     self._give_up(f"{type(error).__name__}: {error}")
                     time.sleep(0.1)  # if it comes again at once
         finally:
@@ -336,7 +340,7 @@ class Service:
             if not self._closed:
                 callback(*arguments)
         except BaseException:  # SystemExit, too, would end the thread
-            _report()
+            report()
         finally:
             with self._changed:
                 self._open -= 1
@@ -357,9 +361,9 @@ class Service:
         if message not in self._said:
             self._said.add(message)
             try:
-                warnings.warn(message, RuntimeWarning, stacklevel=2)
-            except RuntimeWarning:  # made an error: there is nobody to catch it here
-                _report()
+                self._tell(message)
+            except Exception:  # a warning that was made an error: there is nobody to catch it here
+                report()
 
     def _start_process(self) -> None:
         assert self._work is not None
@@ -434,6 +438,10 @@ class Service:
         _services.discard(self)
 
 
+def _warn(message: str) -> None:
+    warnings.warn(message, RuntimeWarning, stacklevel=4)
+
+
 def _environment(work: Path) -> dict[str, str]:
     """The compile process's: it finds this package and this torch first, has no hpu device, and compiles alike for
     everybody."""
@@ -451,11 +459,6 @@ def _environment(work: Path) -> dict[str, str]:
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
     }
     return environment
-
-
-def _report() -> None:
-    """An exception that nobody on the service's thread can handle, as Python reports those of threads."""
-    threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))
 
 
 _services: weakref.WeakSet[Service] = weakref.WeakSet()

@@ -26,7 +26,7 @@ from unittest import mock
 from openhpu import settings
 from openhpu.compiler import kernel_marks
 from openhpu.compiler.disk_cache import own_folder, publish, user_cache
-from openhpu.compiler.identity import torch_build, vector_isa
+from openhpu.compiler.identity import cxx, cxx_options, torch_build, vector_isa
 
 _BUILDING = ".building-"
 _STALE_S = 3600
@@ -140,12 +140,11 @@ class Prepared:
 
     def _made_once(self, source: str, text: str, target: str, option: Any) -> str:
         """The path of a file that is being made of the text, or was."""
-        from torch._inductor.cpp_builder import CppBuilder, get_compiler_version_info
+        from torch._inductor.cpp_builder import CppBuilder
 
         name = Path(target).stem if source != target else target
         same = CppBuilder(name=name, sources=source, BuildOption=option).get_command_line()
-        compiler = get_compiler_version_info(option.get_compiler())
-        build = (same, text, compiler, torch_build(), vector_isa())
+        build = (same, text, cxx(), *cxx_options(), torch_build(), vector_isa())
         folder = self._folder / hashlib.sha256(repr(build).encode()).hexdigest()[:32]
         path = str(folder / target)
         if path in self._kept:

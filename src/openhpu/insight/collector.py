@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,9 @@ from openhpu.process_end import at_process_end
 _FIRST_WRITE_S, _LONGEST_PAUSE_S = 0.25, 30.0
 _DRAIN_EVERY = 16  # steps between two looks at the worker's busy times
 _KEPT_TIMELINE = 2000
+# Of a program that makes ever new ones; of those that were not seen for the longest only the numbers are left.
+_KEPT_GRAPHS = _KEPT_RECIPES = 2000
+_KEPT_ONCE = 200
 
 Key = tuple[Any, ...]
 
@@ -52,9 +55,12 @@ class Collector:
         self._reads: Counter[Key] = Counter()
         self._read_bytes: Counter[Key] = Counter()
         self._read_wait_ns: Counter[Key] = Counter()
-        self._graphs: dict[str, dict[str, Any]] = {}
-        self._recipe_runs: Counter[str] = Counter()
-        self._compilations: list[dict[str, Any]] = []
+        self._graphs: OrderedDict[str, dict[str, Any]] = OrderedDict()  # by the time of their last sight
+        self._graphs_ran: Counter[str] = Counter()
+        self._graphs_gone = 0  # that ran whole and are no longer among `_graphs`
+        self._once_gone: list[dict[str, Any]] = []  # and of these, the first that came only once
+        self._recipes: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._compilations: deque[tuple[int, int, str]] = deque(maxlen=_KEPT_TIMELINE)  # end, microseconds, recipe
         self._recompilations: dict[Key, dict[str, Any]] = {}
         self._errors: list[dict[str, Any]] = []
         self._seen = Timeline()
@@ -143,25 +149,36 @@ class Collector:
     def _on_graph(self, event: events.Event) -> None:
         params = event.params
         with self._lock:
-            graph = self._graphs.get(params["recipe_id"])
-            if graph is None:
-                graph = {"operators": params["operators"], "site": event.site, "ran": Counter()}
-                self._graphs[params["recipe_id"]] = graph
+            new = {"operators": params["operators"], "site": event.site, "ran": Counter()}
+            graph = self._graphs.setdefault(params["recipe_id"], new)
+            self._graphs.move_to_end(params["recipe_id"])
             graph["ran"][params["ran"]] += 1
+            self._graphs_ran[params["ran"]] += 1
             if params["recipe"]:
-                self._recipe_runs[params["recipe"]] += 1
+                self._recipe(params["recipe"])["runs"] += 1
+            if len(self._graphs) > _KEPT_GRAPHS:
+                _, gone = self._graphs.popitem(last=False)
+                self._graphs_gone += _whole(gone) > 0
+                if _whole(gone) == 1 and len(self._once_gone) < _KEPT_ONCE:
+                    self._once_gone.append(gone)
+
+    def _recipe(self, name: str) -> dict[str, Any]:
+        new = {"name": name, "ops": {}, "from_disk": False, "compilations": 0, "ms": 0.0, "runs": 0}
+        row = self._recipes.setdefault(name, new)
+        self._recipes.move_to_end(name)
+        if len(self._recipes) > _KEPT_RECIPES:
+            self._recipes.popitem(last=False)
+        return row
 
     def _on_compilation(self, event: events.Event) -> None:
         with self._lock:
-            self._compilations.append(
-                {
-                    "name": event.params["recipe"],
-                    "from_disk": event.kind == "recipe_loaded",
-                    "end_ns": event.time_ns,
-                    "duration_us": event.params["duration"],
-                    "ops": event.params["ops"],
-                }
-            )
+            name, duration_us = event.params["recipe"], event.params["duration"]
+            row = self._recipe(name)
+            row |= {"ops": event.params["ops"], "from_disk": event.kind == "recipe_loaded"}
+            row["ms"] += duration_us / 1e3
+            if not row["from_disk"]:
+                row["compilations"] += 1
+                self._compilations.append((event.time_ns, duration_us, name))
 
     def _on_recompilation(self, event: events.Event) -> None:
         params = event.params
@@ -215,6 +232,8 @@ class Collector:
             return
         if complete and not _C.is_in_bad_fork():
             _C.report_indices()  # what the script did not wait for
+        if complete:
+            graphs.settle()  # without the lock, which the listeners below want
         with self._lock:
             document = self.document(complete)
         path = self._folder / f"{self._pid}.json"
@@ -304,40 +323,27 @@ class Collector:
             "steps_us": [us(t) for t in marks.times[-_KEPT_TIMELINE:]],
             "device_us": [[us(a), us(b)] for a, b in sorted(self._seen.spans)[-_KEPT_TIMELINE:]],
             "compilations_us": [
-                [us(c["end_ns"]) - c["duration_us"], us(c["end_ns"]), c["name"]]
-                for c in self._compilations[-_KEPT_TIMELINE:]
-                if not c["from_disk"]
+                [us(end_ns) - duration_us, us(end_ns), name] for end_ns, duration_us, name in self._compilations
             ],
         }
 
     def _graph_rows(self) -> dict[str, Any]:
-        ran: Counter[str] = Counter()
-        for graph in self._graphs.values():
-            ran += graph["ran"]
-        whole = [graph for graph in self._graphs.values() if graph["ran"].total() > graph["ran"]["cut"]]
-        once = [graph for graph in whole if graph["ran"].total() - graph["ran"]["cut"] == 1]
+        ran = self._graphs_ran
+        once = [*self._once_gone, *(graph for graph in self._graphs.values() if _whole(graph) == 1)]
         return {
-            "distinct": len(whole),
+            "distinct": self._graphs_gone + sum(_whole(graph) > 0 for graph in self._graphs.values()),
             "recorded": ran.total(),
             "as_recipes": ran["recipe"],
             "node_by_node": ran["node by node"],
             "cut": ran["cut"],
             "compiling": graphs.unanswered(),
-            "seen_once": [{"operators": graph["operators"], **place(graph["site"])} for graph in once[:200]],
+            "seen_once": [{"operators": graph["operators"], **place(graph["site"])} for graph in once[:_KEPT_ONCE]],
         }
 
     def _recipe_rows(self) -> list[dict[str, Any]]:
-        rows: dict[str, dict[str, Any]] = {}
-        for made in self._compilations:
-            row = rows.setdefault(
-                made["name"], {"name": made["name"], "ops": made["ops"], "compilations": 0, "ms": 0.0}
-            )
-            row["from_disk"] = made["from_disk"]
-            row["operators"] = sum(made["ops"].values())
-            row["compilations"] += not made["from_disk"]
-            row["ms"] += made["duration_us"] / 1e3
-            row["runs"] = self._recipe_runs[made["name"]]
-        return sorted(rows.values(), key=lambda row: -row["runs"])
+        # Of one without operators only runs were seen: it was made before this began.
+        rows = [{**row, "operators": sum(row["ops"].values())} for row in self._recipes.values() if row["ops"]]
+        return sorted(rows, key=lambda row: -row["runs"])
 
     def _memory(self, marks: Marks) -> dict[str, Any]:
         sample = _C.device_sample(0) if self._opened and not _C.is_in_bad_fork() else None
@@ -353,6 +359,11 @@ class Collector:
             "in_use_bytes": sample[0] if sample else 0,
             "over_time": [[self._since_start_us(t), size] for t, size in over_time[-_KEPT_TIMELINE:]],
         }
+
+
+def _whole(graph: dict[str, Any]) -> int:
+    """How often it came as a whole, uncut."""
+    return int(graph["ran"].total() - graph["ran"]["cut"])
 
 
 def place(site: events.Site | None) -> dict[str, Any]:

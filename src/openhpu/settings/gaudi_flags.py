@@ -32,7 +32,8 @@ _EFFECTIVE = (
     _row("PT_CACHE_FOLDER_DELETE", "bool", False, _MODE, "Empty the recipe cache at start (older spelling)."),
     _row("PT_CACHE_FOLDER_SIZE_MB", "int", 1024, _MODE, "Size limit of the recipe cache (older spelling).", low=0),
     _row("PT_HPU_PGM_ENABLE_CACHE", "bool", True, _MODE, "Whether recipes are cached on disk."),
-    _row("HABANA_PGM_LRU_MAX", "int", 100000, _MODE, "Graphs, with their recipes, kept in memory.", low=3),
+    _row("HABANA_PGM_LRU_MAX", "int", 100000, _MODE, "Graphs, with their recipes, kept in memory; of recipes as many "
+         "as vm.max_map_count has room for.", low=3),
     _row("PT_HPU_MAX_COMPOUND_OP_SIZE", "int", (1 << 63) - 1, _MODE,
          "Operators after which a lazy graph is closed; 262,144 at most.", low=1),
     _row("DATALOADER_FALLBACK_EN", "bool", True, _EACH_USE,

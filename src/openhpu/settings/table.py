@@ -76,8 +76,9 @@ OPENHPU_VARIABLES = (
     Setting(
         "OPENHPU_COMPILE_DEADLINE", "float", 1800.0, _FIRST_USE,
         "Seconds that the compiler may take for one graph. Then its process is killed, which helps where it hangs, and "
-        "the graph runs operator by operator. 0: no limit.",
-        low=0,
+        "the graph runs operator by operator. A script that waits for a recipe waits so long, at most 5 s more. 0: a "
+        "day, the longest.",
+        low=0, high=86400,
     ),
     Setting(
         "OPENHPU_HEADER_CACHE", "text", "", "compilation of a recipe",

@@ -6,7 +6,15 @@ import pytest
 
 from openhpu import _C, waits
 
-WAIT = {"wait": 1, "operators": 140, "graphs": 1, "seconds": 3.2, "site": ("/a/train.py", 96), "over": False}
+WAIT = {
+    "wait": 1,
+    "operators": 140,
+    "graphs": 1,
+    "seconds": 3.2,
+    "site": ("/a/train.py", 96),
+    "over": False,
+    "given_up": False,
+}
 
 
 class Terminal(io.StringIO):
@@ -34,6 +42,14 @@ def test_a_wait_is_told_of_and_then_the_line_is_cleared(monkeypatch):
 
 def test_nothing_is_written_where_nobody_looks(monkeypatch):
     assert shown(monkeypatch, [WAIT, {**WAIT, "over": True}], io.StringIO()) == ""
+
+
+def test_a_wait_that_was_given_up_is_a_warning_that_names_the_graph_and_the_setting(monkeypatch):
+    notice = {**WAIT, "seconds": 1805.2, "over": True, "given_up": True}
+    with pytest.warns(
+        RuntimeWarning, match=r"140 operators, recorded from /a/train.py:96 .* 1805 s, .*COMPILE_DEADLINE"
+    ):
+        assert shown(monkeypatch, [notice], io.StringIO()) == ""
 
 
 @pytest.mark.parametrize("site", [None, ("<stdin>", 1)])
