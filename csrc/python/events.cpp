@@ -43,7 +43,7 @@ void bind_events(py::module& m) {
   // The folders of torch and of the packages beside this module (src/ or site-packages).
   auto dirname = py::module_::import("os.path").attr("dirname");
   const auto torch = py::cast<std::string>(dirname(py::module_::import("torch").attr("__file__")));
-  const auto own = py::cast<std::string>(dirname(m.attr("__spec__").attr("origin")));
+  const auto own = py::cast<std::string>(dirname(py::module_::import("openhpu").attr("__file__")));
   const auto beside = py::cast<std::string>(dirname(own));
   install_site_hooks({torch + "/", own + "/", beside + "/habana_frameworks/", beside + "/lightning_habana/"});
   m.def("set_event_listener", [](py::object fn, const std::optional<std::vector<std::string>>& kinds) {

@@ -12,6 +12,7 @@ recipe is made; the replacements stand with what they belong to (MOMENTARY):
   instead of before them.
 - `CppWrapperCpu.generate_input_output_runtime_checks` writes checks of inputs that take longer to compile than the rest
   of a wrapper and never run: the device has checked the same integers before.
+- `cpp_builder._get_os_related_cpp_cflags` gains a flag without which a recipe's library is never unloaded.
 - `CppVecOverrides.rand` generates random numbers one at a time, by an object with branches.
 - `CppVecOverrides.exp` and `CppVecOverrides.sigmoid` call a library function for each
   vector, around which registers are saved.

