@@ -45,7 +45,7 @@ def test_no_reference_is_left_behind_or_lost(pair):
 def test_an_error_leaves_no_reference(pair):
     x, y = pair
     with pytest.raises(RuntimeError, match="same device"):
-        torch.ops.aten.add_(x, torch.ones(3))
+        torch.ops.aten.add_(torch.ones(3), x)
     with pytest.raises(RuntimeError):
         x + torch.ones(2, device="hpu")
     with pytest.raises(RuntimeError):

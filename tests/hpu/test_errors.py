@@ -187,7 +187,8 @@ MIXED = {
 }
 
 
-@pytest.mark.parametrize("name", MIXED)
+# Lazy mode moves other operands: test_lazy_moved_operands.py.
+@pytest.mark.parametrize("name", ["in place on host", "out"] if htcore.is_lazy() else MIXED)
 @pytest.mark.parametrize("attempt", ["first", "second"])
 def test_operands_on_different_devices_are_refused(name, attempt):
     for _ in range(2 if attempt == "second" else 1):
@@ -201,7 +202,7 @@ def test_operands_on_different_devices_are_refused(name, attempt):
 
 def test_the_device_error_names_operator_and_argument():
     with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device") as caught:
-        torch.ones(2, 3, device="hpu") @ torch.ones(3, 2)
+        torch.mm(torch.ones(2, 3, device="hpu"), torch.ones(3, 2, device="hpu"), out=torch.ones(2, 2))
     assert re.search(r"argument `?\w+`?", str(caught.value))
     assert "mm" in str(caught.value)
 
@@ -305,7 +306,7 @@ def test_an_error_in_a_script_names_the_line_of_the_script(script, tmp_path):
 
 
 def test_an_invalid_environment_variable_names_what_is_allowed(script):
-    result = script("import torch", fails=True, OPENHPU_MEMORY_GB="much")
+    result = script("import torch", warnings="default", OPENHPU_MEMORY_GB="much")
     assert "OPENHPU_MEMORY_GB" in result.err
     assert "much" in result.err
 
