@@ -126,20 +126,16 @@ class Compilations:
             _C.recipe_ready(identity, recipe)
         except Exception as error:
             message = f"the recipe could not be loaded: {error}"
-            _C.recipe_failed(identity, message)
             self._warn_failure(message, *_identify(description))
+            _C.recipe_failed(identity, message)
 
     def _failed(self, identity: int, message: str) -> None:
         from openhpu import _C
 
-        # The core first: somebody may be waiting for its answer.
+        asked = self._asked.pop(identity, None)  # none: answered before
+        if asked is not None and not asked[1].get("symbols"):  # where one recipe for all sizes fails, each gets its own
+            self._warn_failure(message, *_identify(asked[1]))
         _C.recipe_failed(identity, message)
-        asked = self._asked.pop(identity, None)
-        if asked is None:  # answered before
-            return
-        _, description = asked
-        if not description.get("symbols"):  # where one recipe for all sizes fails, each size gets its own
-            self._warn_failure(message, *_identify(description))
 
     def _warn_failure(self, message: str, operators: int, first: str) -> None:
         text = (
@@ -147,6 +143,7 @@ class Compilations:
             f"operator: {message}"
         )
         self._aside.run(functools.partial(warnings.warn, text, RuntimeWarning, stacklevel=2))
+        self._aside.settle(_TOLD_S)  # before the core's answer, as events of recipes
 
     def settle(self, timeout: float) -> None:
         """Until listeners have been told of what is compiled by now; `timeout` in seconds."""

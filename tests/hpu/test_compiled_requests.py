@@ -15,7 +15,8 @@ CODE = """
 
     FULL = OSError("No space left on device")
     recipe = {"name": "none", "library": "/nowhere/recipe.so", "program": "", "inputs": [], "outputs": [],
-              "numbers": [], "variable": [], "threads": 1, "guards": [], "external_kernels": 0}
+              "numbers": [], "variable": [], "threads": 1, "guards": [], "external_kernels": 0,
+              "counted": []}
 
     @contextlib.contextmanager
     def answered(**changes):
