@@ -307,4 +307,4 @@ def test_two_processes_make_a_recipe_once(start, tmp_path):
     assert len({out.splitlines()[-1] for out, _ in results}) == 1
     manifest = json.loads((tmp_path / "cache" / recipe_key(description(2.5)) / "manifest.json").read_text())
     assert manifest["nodes"] == 1
-    assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == [".locks", manifest["key"]]
+    assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == [".lock", manifest["key"]]

@@ -76,7 +76,7 @@ def test_recipes_share_headers_and_interface(compiled):
     recipe.check(storages)
 
 
-def test_what_is_begun_ahead_is_what_the_recipe_takes(compiled):
+def test_what_is_begun_ahead_is_what_the_recipe_takes(compiled, tmp_path):
     from torch._inductor import config
 
     (recipe,) = compiled(description(4.0)[0])
@@ -90,7 +90,7 @@ def test_what_is_begun_ahead_is_what_the_recipe_takes(compiled):
             begun.add(super().header(*args, **command))
 
     identity = torch.fx.symbolic_trace(torch.nn.Identity())
-    with config.patch(inductor.options(identity, 1, recipe.directory / "recipe.so")):
+    with config.patch(inductor.options(identity, 1, recipe.directory / "recipe.so")), toolchain.quick(tmp_path):
         Begins(toolchain.header_folder(), None).ahead()  # without a pool: all of it is there
     assert begun == taken and len(taken) == 2
 
