@@ -3,6 +3,7 @@
 import itertools
 import random
 import statistics
+from types import SimpleNamespace
 
 import pytest
 import torch  # noqa: F401 - the device needs its libraries
@@ -103,11 +104,15 @@ def test_the_report_of_a_long_run_does_not_blame_the_host(long_run, monkeypatch,
     ends, spans = long_run[0][50_000:], long_run[1][50_000:]
     taken = iter(spans[start : start + 16] for start in range(0, len(spans), 16))
     clock = {"waited": 0}
-    monkeypatch.setattr(collector._C, "take_busy_spans", lambda index: next(taken, []))
-    monkeypatch.setattr(collector._C, "record_busy_spans", lambda index, on: None)
-    monkeypatch.setattr(collector._C, "device_count", lambda: 1)
-    monkeypatch.setattr(collector._C, "device_sample", lambda index: (1 << 20, 0, 1 << 30, 0, 0))
-    monkeypatch.setattr(collector._C, "counters", lambda: {"host_wait_ns": clock["waited"]})
+    core = {
+        "take_busy_spans": lambda index: next(taken, []),
+        "record_busy_spans": lambda index, on: None,
+        "device_count": lambda: 1,
+        "device_sample": lambda index: (1 << 20, 0, 1 << 30, 0, 0),
+        "counters": lambda: {"host_wait_ns": clock["waited"]},
+    }
+    # The collector's alone: hl-smi's thread reads the core meanwhile.
+    monkeypatch.setattr(collector, "_C", SimpleNamespace(**{**vars(collector._C), **core}))
     found = collector.Collector(tmp_path)
     found._opened = True
     for time_ns, waited in ends:
