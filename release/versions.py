@@ -28,7 +28,7 @@ STEPS = {
     "hpu": ["-m", "tests.run", "--only", "hpu"],
     "lazy": ["-m", "tests.run", "--only", "lazy"],
     "compiled": ["-m", "tests.run", "--only", "compiled"],
-    "python": ["-m", "tests.run", "--only", "python"],
+    "python": ["-m", "tests.run", "--only", "python", "--only", "compiler"],
     "conformance, a fifth": ["-m", "tests.conformance.run", "--mode", "eager", "--shard", "1/5"],
 }
 _TOTAL = re.compile(r"(\d+) passed, (\d+) failed, (\d+) skipped\s*$")

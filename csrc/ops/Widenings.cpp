@@ -79,6 +79,13 @@ bool refuses_dtype(std::string_view message) {
   return false;
 }
 
+// Products of small floats into a wider `out=`, which a Gaudi has and PyTorch's other devices refuse.
+bool is_wide_product(const std::string& op, std::string_view message) {
+  if (message.find("Expected out tensor to have dtype") == std::string_view::npos) return false;
+  return message.find("but got float instead") != std::string_view::npos &&
+      (op == "aten::mm.out" || op == "aten::bmm.out" || op == "aten::addmm.out" || op == "aten::baddbmm.out");
+}
+
 // Dtypes of the operands that the error may mean, those that it names first.
 Dtypes suspects(std::string_view message, const Dtypes& dtypes) {
   Dtypes named, others;
@@ -114,7 +121,7 @@ Widening Widenings::call(const Operator& op, c10::Stack& stack) {
     return {};
   } catch (const c10::Error& e) {
     const std::string message = e.what_without_backtrace();
-    if (!refuses_dtype(message)) throw;
+    if (!refuses_dtype(message) && !is_wide_product(op.name(), message)) throw;
     unforeseen = message.find(kUnforeseen) != std::string::npos;
     dtypes = dtypes_of(given);
     candidates = suspects(message, dtypes);

@@ -89,14 +89,13 @@ def _prepare() -> None:
     configure(again=True)
     _C.set_num_threads(torch.get_num_threads())
     _C.set_lenient_indices(settings.get("OPENHPU_OUT_OF_RANGE") == "gaudi")
-    from openhpu import autocast, fallback, histogram, wide_products
+    from openhpu import autocast, fallback, histogram
     from openhpu.distributed import sync_batch_norm
 
     autocast.install()
     fallback.install()
     sync_batch_norm.install()
     histogram.install()
-    wide_products.install()
     if settings.get("PT_HPU_EAGER_ENABLE_GRADIENT_VIEW_LAYOUT_OPT") and not mode.is_lazy():
         torch.autograd.enforce_grad_layout_policy(False)
 
