@@ -37,22 +37,41 @@ bool is_index(const Tensor& t) {
   return t.defined() && t.layout() == c10::kStrided && (t.scalar_type() == at::kLong || t.scalar_type() == at::kInt);
 }
 
+// Compiled for each of these instruction sets too; the processor's is taken.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define OPENHPU_BY_INSTRUCTION_SET __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define OPENHPU_BY_INSTRUCTION_SET
+#endif
+
 // The sign bit of the result is set if one is out of range: then i - low or size - 1 - i is negative. Where one of the
 // differences has no room in 64 bits, the other is negative. No branch, so that compilers use vectors.
+OPENHPU_BY_INSTRUCTION_SET uint64_t dense_signs(const int64_t* at, int64_t count, uint64_t low, uint64_t last) {
+  uint64_t found = 0;
+  for (int64_t k = 0; k < count; ++k) {
+    const auto i = static_cast<uint64_t>(at[k]);
+    found |= (i - low) | (last - i);
+  }
+  return found;
+}
+
+OPENHPU_BY_INSTRUCTION_SET uint64_t dense_signs(const int32_t* at, int64_t count, uint64_t low, uint64_t last) {
+  uint64_t found = 0;
+  for (int64_t k = 0; k < count; ++k) {
+    const auto i = static_cast<uint64_t>(static_cast<int64_t>(at[k]));
+    found |= (i - low) | (last - i);
+  }
+  return found;
+}
+
 template <class T>
 uint64_t signs(const T* at, int64_t count, int64_t stride, Range range) {
   const auto low = static_cast<uint64_t>(range.low), last = static_cast<uint64_t>(range.size - 1);
+  if (stride == 1) return dense_signs(at, count, low, last);
   uint64_t found = 0;
-  if (stride == 1) {
-    for (int64_t k = 0; k < count; ++k) {
-      const auto i = static_cast<uint64_t>(static_cast<int64_t>(at[k]));
-      found |= (i - low) | (last - i);
-    }
-  } else {
-    for (int64_t k = 0; k < count; ++k) {
-      const auto i = static_cast<uint64_t>(static_cast<int64_t>(at[k * stride]));
-      found |= (i - low) | (last - i);
-    }
+  for (int64_t k = 0; k < count; ++k) {
+    const auto i = static_cast<uint64_t>(static_cast<int64_t>(at[k * stride]));
+    found |= (i - low) | (last - i);
   }
   return found;
 }
