@@ -71,7 +71,10 @@ def _draw(
 ) -> Tensor:
     """What the device's kernel gives."""
     tensors = [_tensor(parameter) for parameter in parameters or (0,)]  # a recipe cannot pass an empty list
-    result: Tensor = torch.ops.openhpu.draw.default(distribution, list(size), _tensor(seed), tensors, dtype)
+    # AOTInductor hands an empty list of sizes over as None.
+    result: Tensor = torch.ops.openhpu.draw.default(distribution, list(size) or [1], _tensor(seed), tensors, dtype)
+    if not size:
+        return result.reshape(())
     return result
 
 
