@@ -75,6 +75,8 @@ bool OpCall::is_misplaced(const Operand& o) const {
 
 bool OpCall::may_move_operands() const {
   if (!lazy_mode() || current_capture(device_index())) return false;
+  // PyTorch's composites hand their `out=` on, also as a source (fft.ihfft2): moved, it would not be written.
+  if (const auto& arguments = kernel_.schema().arguments(); !arguments.empty() && arguments.back().is_out()) return false;
   return std::none_of(operands_.begin(), operands_.end(), [&](const Operand& o) {
     return is_misplaced(o) && (o.written || o.tensor->device().type() != c10::kCPU);
   });
