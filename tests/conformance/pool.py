@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from commands.answering import Answering
-from commands.child import ChildError
+from commands.child import ChildError, ending
 
 # A case takes seconds, some a minute on a busy machine; what takes this long does not end.
 HANG_S = 110.0
@@ -83,7 +83,7 @@ class Worker:
             return answer["results"]
         except ChildError as error:
             ended = self._process.child.poll() if self._started else None
-            if not self._started or (ended and ended.stopped):
+            if not self._started or ending() or (ended and ended.stopped):
                 raise StoppedError from error
             tail = _tail(self._process.child.printed())
             self.close(ChildError)

@@ -106,8 +106,7 @@ def test_hangs_do_not_outlive_the_command(folder):
     assert "told to end" in ended.output
     assert "ran then: worker 1: op_forward:sin:float32, for " in ended.output
     assert "ran then: worker 2: op_forward:sinc:float32, for " in ended.output
-    # A worker whose output has ended may count as dead by then.
-    assert ended.output.rstrip().endswith((" passed, 0 failed, 0 skipped", " passed, 1 failed, 0 skipped"))
+    assert ended.output.rstrip().endswith(" passed, 0 failed, 0 skipped")
 
 
 def test_a_run_that_was_ended_goes_on(folder, capsys, monkeypatch):
