@@ -110,6 +110,53 @@ def test_writes_to_inputs(kept, compiled_graphs):
     assert ("aten::copy_" in graph.layout.clusters[0]) == kept
 
 
+@pytest.mark.parametrize("in_place", [True, False])
+def test_rows_are_written_in_place(in_place, compiled_graphs):
+    """The first call takes no second cache; what is read after the write is what was written, before it the old."""
+
+    def work(cache, slots, rows):
+        old = cache[:1] + 1
+        cache.index_copy_(0, slots, rows)
+        return old, cache.index_select(0, slots)
+
+    f = compiled(work, options={"use_inplace_index_copy": in_place})
+    slots = torch.tensor([0, 3, -1], device="hpu")
+    cache = torch.zeros(1 << 12, 256, device="hpu")
+    with torch.no_grad():
+        for k in range(1, 4):
+            rows = torch.full((3, 256), float(k), device="hpu")
+            torch.hpu.synchronize()
+            torch.hpu.reset_peak_memory_stats()
+            before = torch.hpu.memory_allocated()
+            old, read = f(cache, slots, rows)
+            torch.hpu.synchronize()
+            copied = torch.hpu.max_memory_allocated() - before >= cache.nbytes
+            assert copied == (not in_place) or k > 1
+            assert old[0, 0].item() == k and read[:, 0].tolist() == [k, k, 0]
+            assert cache[:, 0].nonzero().flatten().tolist() == [0, 3] and cache[3].tolist() == [k] * 256
+    (graph,) = compiled_graphs
+    assert ("aten::index_copy_" in graph.layout.clusters[0]) == in_place
+
+
+def test_rows_that_the_argument_is_not_to_keep():
+    """A write into a copy, and one whose old contents are read later, stay copies."""
+
+    def work(cache, slots, rows):
+        other = cache.index_copy(0, slots, rows)
+        before = cache.clone()
+        cache.index_add_(0, slots, rows)
+        return other, before, cache * 2
+
+    f = compiled(work)
+    slots, rows = torch.tensor([1]), torch.ones(1, 3)
+    for _ in range(2):
+        expected, found = torch.arange(6.0).view(2, 3), torch.arange(6.0, device="hpu").view(2, 3)
+        results = work(expected, slots, rows)
+        for one, other in zip(f(found, slots.to("hpu"), rows.to("hpu")), results, strict=True):
+            assert one.tolist() == other.tolist()
+        assert found.tolist() == expected.tolist()
+
+
 @pytest.mark.parametrize("own", [True, False])
 def test_the_inference_compiler(own, compiled_graphs):
     """Without it graphs of inference are forward graphs, whose weights are inputs."""

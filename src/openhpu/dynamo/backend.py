@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from openhpu.dynamo import layouts
+from openhpu.dynamo import in_place, layouts
 from openhpu.dynamo import options as options_module
 from openhpu.dynamo.graph import CompiledGraph
 from openhpu.dynamo.options import Options
@@ -33,6 +33,8 @@ def hpu_backend(
 
     def compiler(kind: str) -> Callable[..., Any]:
         def compile_graph(aten: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+            if settings.use_inplace_index_copy:
+                in_place.write_in_place(aten)
             weights = _weights(aten) if kind == "inference" and settings.use_graph_freezing else frozenset()
             graph = CompiledGraph(_without_view_checks(aten), kind, settings, weights)
 

@@ -42,6 +42,7 @@ class Options:
     keep_input_mutations: bool
     use_eager_fallback: bool
     use_graph_freezing: bool
+    use_inplace_index_copy: bool
     inference: bool
     force_static_compile: bool
     max_captures: int = 64  # of one graph, for inputs of different metadata

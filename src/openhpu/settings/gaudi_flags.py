@@ -93,6 +93,8 @@ _EFFECTIVE = (
          "PyTorch's core set.", choices=("habana", "core_aten", "none")),
     _row("PT_HPU_KEEP_INPUT_MUTATIONS", "bool", True, _COMPILE,
          "torch.compile: whether inputs are written inside the graph; 0: copied after it."),
+    _row("PT_HPU_USE_INPLACE_INDEX_COPY", "bool", True, _COMPILE,
+         "torch.compile: whether index_copy and its relatives write into an argument; 0: into a copy of it first."),
     _row("PT_HPU_USE_EAGER_FALLBACK", "bool", True, _COMPILE,
          "torch.compile: operators that can't be part of a recipe run eagerly between recipes; 0: they are an error."),
     _row("PT_HPU_COMPILE_GRAPH_FREEZE", "bool", False, _COMPILE,
@@ -154,8 +156,6 @@ _GRAPHS = (
           "never hold any."),
     _idle("PT_HPU_USE_INPLACE_COLLECTIVE", "bool", True, "torch.compile: collectives in place; no graph holds any "
           "here."),
-    _idle("PT_HPU_USE_INPLACE_INDEX_COPY", "bool", True, "torch.compile: index_copy in place; a recipe writes where it "
-          "may."),
     _idle("PT_HPU_ENABLE_SFG", "bool", False, "torch.compile: signals out of running graphs; here one runs to its "
           "end."),
     _idle("PT_HPU_USE_CPP_PARTITIONER", "bool", True, "torch.compile: partition in C++; there is one partitioner."),
