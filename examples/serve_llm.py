@@ -3,7 +3,9 @@
 python -m examples.serve_llm                      a Llama, eager
 python -m examples.serve_llm --model mixtral      or qwen: a mixture of experts, or a Qwen
 python -m examples.serve_llm --compile            by torch.compile; with PT_HPU_LAZY_MODE=1 the mode is lazy
-python -m examples.serve_llm --warmup             all buckets first: then no step compiles anything
+python -m examples.serve_llm --compile --warmup   all buckets first
+python -m examples.serve_llm --chunk 128          prompts are taken in 128 tokens at a time
+python -m examples.serve_llm --ranks 2            tensor parallel
 python -m examples.serve_llm --keep FOLDER        only write the model, for `vllm serve FOLDER`
 
 Nothing is downloaded: weights are random, and a byte-level BPE of 512 tokens is made on the spot. vLLM and the plugin
@@ -22,7 +24,7 @@ from typing import Any
 
 import torch
 
-PROMPTS = ("the quick brown", "an accelerator", "dog")
+PROMPTS = ("the quick brown", "an accelerator", "dog", "the quick brown and an accelerator and dog " * 40)
 # Of two logits in bfloat16 that are nearer than this either may be the larger one.
 NEAR = 0.1
 _VOCABULARY = 512
@@ -37,7 +39,7 @@ def tiny_model(kind: str, folder: Path) -> None:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     special = ["<s>", "</s>", "<pad>"]
-    text = [f"{' and '.join(PROMPTS)} jumps over matrices of numbers {i} times" for i in range(200)]
+    text = [f"{' and '.join(PROMPTS[:3])} jumps over matrices of numbers {i} times" for i in range(200)]
     trainer = trainers.BpeTrainer(
         vocab_size=_VOCABULARY, special_tokens=special, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
@@ -82,7 +84,9 @@ def engine(folder: Path, compiled: bool = False, warmup: bool = False, **options
     from vllm import LLM
 
     chosen = {"max_model_len": 512, "max_num_seqs": 4, "dtype": "bfloat16", "enforce_eager": not compiled}
-    return LLM(model=str(folder), **{**chosen, **options})
+    if compiled and os.environ.get("PT_HPU_LAZY_MODE") == "1":
+        chosen["gpu_memory_utilization"] = 0.25  # the capture of an HPU graph keeps what it overwrites: the cache
+    return LLM(model=str(folder), disable_log_stats=False, **{**chosen, **options})
 
 
 def generate(llm: Any, tokens: int) -> list[tuple[list[int], list[int]]]:
@@ -100,6 +104,10 @@ def main() -> int:
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--warmup", action="store_true")
     parser.add_argument("--prefix-caching", action="store_true")
+    parser.add_argument("--chunk", type=int, metavar="TOKENS")
+    parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--sequences", type=int, default=4, help="requests at a time")
+    parser.add_argument("--first", action="store_true", help="count over the first requests, too")
     parser.add_argument("--tokens", type=int, default=16)
     parser.add_argument("--keep", type=Path, metavar="FOLDER")
     options = parser.parse_args()
@@ -110,9 +118,16 @@ def main() -> int:
         folder = Path(name)
         tiny_model(options.model, folder)
         start = time.perf_counter()
-        llm = engine(folder, options.compile, options.warmup, enable_prefix_caching=options.prefix_caching)
+        more = {
+            "enable_prefix_caching": options.prefix_caching, "tensor_parallel_size": options.ranks,
+            "max_num_seqs": options.sequences,
+        }  # fmt: skip
+        if options.chunk:
+            more["max_num_batched_tokens"] = options.chunk
+        llm = engine(folder, options.compile, options.warmup, **more)
         print(f"started in {time.perf_counter() - start:.1f} s")
-        generate(llm, options.tokens)  # what a first request still has to learn
+        if not options.first:
+            generate(llm, options.tokens)  # what a first request still has to learn
         from openhpu import events
 
         before, start = events.counters(), time.perf_counter()
@@ -121,6 +136,8 @@ def main() -> int:
         print(f"{len(results) * options.tokens / seconds:.0f} tokens/s")
         for counter in ("ops_fallback", "recompilations", "recipes_compiled", "ops_waited", "blocking_reads"):
             print(f"{counter}: {after[counter] - before[counter]}")
+        cached = next(one.value for one in llm.get_metrics() if one.name == "vllm:prefix_cache_hits")
+        print(f"tokens found in the prefix cache: {cached}")
         worst = max(max(shortfalls(folder, prompt, tokens)) for prompt, tokens in results)
         print(f"largest shortfall of a token's logit on the CPU: {worst:.3f}")
         return 0 if worst <= NEAR else 1

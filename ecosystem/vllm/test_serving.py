@@ -1,5 +1,6 @@
 """A tiny model of each kind behind vLLM: tokens as transformers' on the CPU, and nothing that a step should not do."""
 
+import os
 import re
 import sys
 
@@ -7,13 +8,43 @@ import pytest
 
 from commands import ROOT, child
 
+LAZY = os.environ.get("PT_HPU_LAZY_MODE") == "1"
+# Graphs: by torch.compile, or HPU graphs in lazy mode.
+OPTIONS = ["", "--prefix-caching", "--chunk 128", "--compile"]
+NEVER = ("ops_fallback", "recompilations", "recipes_compiled", "ops_waited", "blocking_reads")
+
+
+def example(*options, seconds=500):
+    """What the example prints; it exits with 1 where a token is not the CPU's."""
+    command = [sys.executable, "-m", "examples.serve_llm", *options]
+    ended = child.run(command, seconds=seconds, cwd=ROOT, farewell=10.0)
+    assert ended.code == 0, ended.tail
+    assert not ended.killed
+    return ended.output
+
+
+def counts(output):
+    """The counters of requests that are not the first."""
+    return {name: int(count) for name, count in re.findall(r"^([\w ]+): (\d+)$", output, re.MULTILINE)}
+
 
 @pytest.mark.parametrize("model", ["llama", "qwen", "mixtral"])
-@pytest.mark.parametrize("option", ["", "--prefix-caching", "--warmup"])
+@pytest.mark.parametrize("option", OPTIONS)
 def test_tokens(model, option):
-    """The example exits with 1 where a token is not the CPU's; it counts over requests that are not the first."""
-    command = [sys.executable, "-m", "examples.serve_llm", "--model", model, *option.split()]
-    ended = child.run(command, seconds=400, cwd=ROOT)
-    assert ended.code == 0, ended.tail
-    counts = dict(re.findall(r"^(\w+): (\d+)$", ended.output, re.MULTILINE))
-    assert {counts[name] for name in ("ops_fallback", "recompilations", "recipes_compiled", "ops_waited")} == {"0"}
+    found = counts(example("--model", model, *option.split()))
+    assert {found[name] for name in NEVER} == {0}, found
+    assert (found["tokens found in the prefix cache"] > 0) == (option == "--prefix-caching")
+
+
+@pytest.mark.skipif(LAZY, reason="a recipe for each of the buckets; the compiled mode shows it")
+def test_warm_up():
+    """vLLM runs all buckets first; requests, the first ones too, meet nothing new."""
+    output = example("--compile", "--warmup", "--first", "--sequences", "2")
+    found = counts(output)
+    assert {found[name] for name in NEVER} == {0}, found
+    assert "Warmup finished" in output and "was not warmed-up" not in output
+
+
+def test_ranks():
+    """Tensor parallelism over hccl."""
+    example("--ranks", "2")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from openhpu.compiler.description import Description, NodeDescription
 
 _ROW, _LEFT, _LANE = 22, 260, 14
+_MARKS = {"pbtxt": "-PreGraph"}  # as Gaudi's graph compiler has it in the name: vLLM's plugin counts graphs by it
 _lock = threading.Lock()
 _number = 0
 _failed = False
@@ -49,7 +50,7 @@ def write(description: Description) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for form in forms:
-            path = folder / f"graph_{number:04d}.{form}"
+            path = folder / f"graph_{number:04d}{_MARKS.get(form, '')}.{form}"
             path.write_text(_WRITERS[form](description), encoding="utf-8")
             written.append(path)
     except OSError as error:

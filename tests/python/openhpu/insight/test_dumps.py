@@ -111,4 +111,4 @@ def test_graphs_of_a_script(script, tmp_path):
         PT_HPU_LAZY_MODE="1", GRAPH_VISUALIZATION="1",
     )  # fmt: skip
     assert "torch.ops.aten.relu" in (tmp_path / ".graph_dumps" / "graph_0000.py").read_text()
-    assert json.dumps("<string>:6")[1:-1] in (tmp_path / ".graph_dumps" / "graph_0000.pbtxt").read_text()
+    assert json.dumps("<string>:6")[1:-1] in (tmp_path / ".graph_dumps" / "graph_0000-PreGraph.pbtxt").read_text()

@@ -1,0 +1,97 @@
+"""`vllm serve` on a tiny model, as a child process that ends with its test."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from commands import ROOT, child
+
+VLLM = [sys.executable, "-m", "vllm.entrypoints.cli.main"]
+START_S = 400.0
+_ANSWER_S = 120.0
+_LOOK_S = 1.0
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+class Server:
+    """A server that answers."""
+
+    def __init__(self, process: child.Child, folder: Path, port: int) -> None:
+        self.process, self.folder, self.port = process, folder, port
+
+    def connection(self) -> http.client.HTTPConnection:
+        """A new connection."""
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=_ANSWER_S)
+
+    def get(self, path: str) -> int:
+        """The status of an answer; 0 if there is none."""
+        with contextlib.closing(self.connection()) as connection:
+            try:
+                connection.request("GET", path)
+                return connection.getresponse().status
+            except (OSError, http.client.HTTPException):
+                return 0
+
+    def complete(self, prompt: str | list[int], tokens: int, **more: Any) -> tuple[int, dict[str, Any]]:
+        """The status and the answer to a request for the likeliest `tokens`."""
+        with contextlib.closing(self.connection()) as connection:
+            request = {"prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True, **more}
+            body = json.dumps({"model": str(self.folder), "return_token_ids": True, **request})
+            connection.request("POST", "/v1/completions", body, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
+
+
+def command(folder: Path, port: int, *options: str) -> list[str]:
+    """`vllm serve`, for at most 512 tokens a request and 4 requests at a time."""
+    least = ["--max-model-len", "512", "--max-num-seqs", "4", "--dtype", "bfloat16"]
+    return [*VLLM, "serve", str(folder), "--host", "127.0.0.1", "--port", str(port), *least, *options]
+
+
+def environment(**more: str) -> dict[str, str]:
+    """The environment of a server: no warm-up unless `more` says so; one owner for a module, as without tests."""
+    return {**os.environ, "VLLM_SKIP_WARMUP": "true", "OPENHPU_MODULE_LOCKS": "1", **more}
+
+
+@contextlib.contextmanager
+def serving(folder: Path, *options: str, seconds: float, **more: str) -> Iterator[Server]:
+    """A server that has started; stopped afterwards, with all of its processes."""
+    port = free_port()
+    words = command(folder, port, *options)
+    with child.start(words, seconds=seconds, env=environment(**more), cwd=ROOT) as process:
+        server = Server(process, folder, port)
+        end = time.monotonic() + START_S
+        while server.get("/health") != 200:
+            ended = process.poll(_LOOK_S)
+            assert ended is None, f"vllm serve: {ended.how}\n{ended.tail}"
+            assert time.monotonic() < end, f"vllm serve did not start in {START_S:.0f} s\n{process.printed()[-3000:]}"
+        yield server
+
+
+def children(pid: int) -> dict[int, str]:
+    """The processes that descend from `pid`, with their command lines."""
+    parents, lines = {}, {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                lines[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+    found: dict[int, str] = {}
+    while more := {one for one, of in parents.items() if (of == pid or of in found) and one not in found}:
+        found |= {one: lines.get(one, "") for one in more}
+    return found

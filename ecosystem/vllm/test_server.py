@@ -1,0 +1,131 @@
+"""`vllm serve`: what clients get, and what bad input leaves behind."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import sys
+
+import pytest
+
+from commands import ROOT, child
+from ecosystem.vllm import server
+from examples.serve_llm import NEAR, PROMPTS, shortfalls, tiny_model
+
+LAZY = os.environ.get("PT_HPU_LAZY_MODE") == "1"
+# Eager without a graph, or what the mode makes graphs by: torch.compile, or HPU graphs in lazy mode.
+KINDS = {
+    "plain": ("--enforce-eager",),
+    "graphs": ("--gpu-memory-utilization", "0.25") if LAZY else (),
+}
+MODULE = {"OPENHPU_DEVICE_COUNT": "64", "HABANA_VISIBLE_MODULES": str(8 + os.getpid() % 56)}  # nobody else's
+_DEADLINE_S = 900.0  # of a server, and of its tests together
+_REFUSED_S = 200.0
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("llama")
+    tiny_model("llama", path)
+    return path
+
+
+@pytest.fixture(scope="module", params=list(KINDS))
+def serving(request, folder):
+    with server.serving(folder, *KINDS[request.param], seconds=_DEADLINE_S) as one:
+        yield one
+
+
+def check_tokens(folder, status, answer, count):
+    assert status == 200, answer
+    (choice,) = answer["choices"]
+    assert len(choice["token_ids"]) == count
+    assert max(shortfalls(folder, choice["prompt_token_ids"], choice["token_ids"])) <= NEAR
+
+
+def module_is_free():
+    """Whether a new process gets the module at once."""
+    words = [sys.executable, "-c", "import torch; print(torch.ones(2, device='hpu').sum().item())"]
+    env = os.environ | {"OPENHPU_MODULE_LOCKS": "1", "OPENHPU_MODULE_WAIT_S": "0", **MODULE}
+    ended = child.run(words, seconds=100, env=env)
+    assert ended.code == 0, ended.tail
+    return "2.0" in ended.output
+
+
+def refused(folder, *options, **more):
+    """How a server ended that can't start."""
+    words = server.command(folder, server.free_port(), "--enforce-eager", *options)
+    ended = child.run(words, seconds=_REFUSED_S, env=server.environment(**MODULE, **more), cwd=ROOT, farewell=5.0)
+    assert ended.code not in (0, -signal.SIGSEGV, -signal.SIGABRT) and not ended.timed_out, ended.tail
+    assert not ended.killed
+    return ended.output
+
+
+@pytest.mark.parametrize("prompt", PROMPTS)
+def test_completion(serving, folder, prompt):
+    check_tokens(folder, *serving.complete(prompt, 12), 12)
+
+
+def test_bench(serving, folder):
+    words = [
+        *server.VLLM, "bench", "serve", "--backend", "openai", "--base-url", f"http://127.0.0.1:{serving.port}",
+        "--model", str(folder), "--dataset-name", "random", "--random-input-len", "32", "--random-output-len", "16",
+        "--num-prompts", "32", "--ignore-eos",
+    ]  # fmt: skip
+    ended = child.run(words, seconds=300, cwd=ROOT)
+    assert ended.code == 0, ended.tail
+    assert re.search(r"Successful requests:\s+32\b", ended.output), ended.tail
+    assert re.search(r"Total generated tokens:\s+512\b", ended.output), ended.tail
+
+
+def test_a_request_that_is_too_long(serving, folder):
+    status, answer = serving.complete([5] * 600, 4)
+    assert status == 400 and "512" in json.dumps(answer)
+    check_tokens(folder, *serving.complete(PROMPTS[0], 4), 4)
+
+
+def test_a_client_that_disconnects(serving, folder):
+    with contextlib.closing(serving.connection()) as connection:
+        request = {"model": str(folder), "prompt": PROMPTS[1], "max_tokens": 400, "ignore_eos": True, "stream": True}
+        connection.request("POST", "/v1/completions", json.dumps(request), {"Content-Type": "application/json"})
+        assert connection.getresponse().readline().startswith(b"data: ")
+    check_tokens(folder, *serving.complete(PROMPTS[0], 4), 4)
+
+
+def test_a_port_in_use(serving, folder):
+    words = server.command(folder, serving.port, "--enforce-eager")
+    ended = child.run(words, seconds=_REFUSED_S, env=server.environment(), cwd=ROOT, farewell=5.0)
+    assert ended.code != 0 and not ended.timed_out and not ended.killed, ended.tail
+    assert "Address already in use" in ended.output or "address already in use" in ended.output
+    check_tokens(folder, *serving.complete(PROMPTS[0], 4), 4)
+
+
+@pytest.mark.parametrize("killed", [signal.SIGKILL, signal.SIGTERM])
+def test_the_end(folder, killed):
+    """SIGKILL of the engine's process ends the server as well; SIGTERM of the server ends the engine."""
+    with server.serving(folder, "--enforce-eager", seconds=_DEADLINE_S, **MODULE) as one:
+        check_tokens(folder, *one.complete(PROMPTS[0], 4), 4)
+        processes = server.children(one.process.pid)
+        (engine,) = [pid for pid, line in processes.items() if "EngineCore" in line]
+        os.kill(engine if killed == signal.SIGKILL else one.process.pid, killed)
+        ended = one.process.poll(60)
+        if ended is None:  # vLLM's server may wait for a request before it notices
+            one.get("/health")
+            one.complete(PROMPTS[0], 4)
+            ended = one.process.poll(60)
+        assert ended is not None, one.process.printed()[-3000:]
+        assert not ended.killed
+    assert module_is_free()
+
+
+def test_a_model_that_is_too_large(folder):
+    said = refused(folder, OPENHPU_MEMORY_GB="0.002")
+    assert "PT_DEVMEM Allocation failed" in said, said[-3000:]
+    assert module_is_free()
+
+
+def test_more_ranks_than_modules(folder):
+    said = refused(folder, "--tensor-parallel-size", "2", OPENHPU_MEMORY_GB="2")
+    assert re.search("Error: .*(module|device)", said), said[-3000:]
+    assert module_is_free()
