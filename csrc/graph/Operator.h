@@ -5,8 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "graph/Int64.h"
 #include "graph/OutOfRange.h"
 #include "graph/Widening.h"
+#include "runtime/Int64Reports.h"
 
 namespace openhpu {
 
@@ -43,6 +45,13 @@ class Operator {
   const std::string& name() const noexcept { return name_; }
   // Runs the CPU operator on a stack of aliases, on this thread.
   void call_cpu(c10::Stack& stack) const {
+    if (C10_UNLIKELY(narrow_int64()))
+      call_with_int32(*this, stack);
+    else
+      call_cpu_as_it_is(stack);
+  }
+  // The same, whatever OPENHPU_INT64 is.
+  void call_cpu_as_it_is(c10::Stack& stack) const {
     if (C10_UNLIKELY(indexed_ != nullptr))
       indexed_(*this, stack);
     else

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "device/command_queue.h"
+#include "graph/BlockedSum.h"
 #include "graph/Operator.h"
 #include "runtime/IndexReports.h"
 #include "runtime/KernelMemory.h"
@@ -515,6 +516,7 @@ void embedding_renorm_(const Operator& op, c10::Stack& stack) {
 
 IndexedCall indexed_call_of(const std::string& name) {
   static const auto* table = new std::unordered_map<std::string, IndexedCall>{
+      {"aten::sum", &sum_in_blocks},
       {"aten::index_select", &index_select},
       {"aten::gather", &gather},
       {"aten::index", &index},
@@ -547,5 +549,6 @@ std::string user_name(const Operator& op) {
 
 UnnotedIndices::UnnotedIndices() { unnoted = true; }
 UnnotedIndices::~UnnotedIndices() { unnoted = false; }
+bool unnoted_indices() noexcept { return unnoted; }
 
 }  // namespace openhpu

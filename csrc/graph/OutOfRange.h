@@ -25,5 +25,6 @@ class UnnotedIndices {
   UnnotedIndices(const UnnotedIndices&) = delete;
   UnnotedIndices& operator=(const UnnotedIndices&) = delete;
 };
+bool unnoted_indices() noexcept;
 
 }  // namespace openhpu

@@ -13,6 +13,7 @@
 
 #include "graph/Misplaced.h"
 #include "runtime/IndexReports.h"
+#include "runtime/Int64Reports.h"
 #include "runtime/KernelMemory.h"
 #include "runtime/KernelThreads.h"
 #include "runtime/events.h"
@@ -162,8 +163,9 @@ void Recipe::run(
     }
   }();
   TORCH_CHECK(
-      results.size() == outputs_.size() + manifest.counted.size(), "recipe ", manifest.name, " returned ", results.size(),
-      " tensors where its manifest names ", outputs_.size() + manifest.counted.size());
+      results.size() == outputs_.size() + manifest.counted.size() + manifest.overflowing.size(), "recipe ", manifest.name,
+      " returned ", results.size(), " tensors where its manifest names ",
+      outputs_.size() + manifest.counted.size() + manifest.overflowing.size());
   if (!std::exchange(ordinals_known_, true))
     for (size_t k = 0; k < outputs_.size(); ++k) {
       // Only a result that fills its allocation as the slot's storage does can be written there directly.
@@ -177,6 +179,10 @@ void Recipe::run(
     const auto found = *results[outputs_.size() + k].const_data_ptr<int64_t>();
     if (C10_UNLIKELY(found != 0)) note_indices(manifest.counted[k].op, manifest.counted[k].site, {found & 0xffffffff, found >> 32});
   }
+  for (size_t k = 0; k < manifest.overflowing.size(); ++k)
+    note_overflows(
+        manifest.overflowing[k].op, manifest.overflowing[k].site,
+        *results[outputs_.size() + manifest.counted.size() + k].const_data_ptr<int64_t>());
   count(Counter::ExternalKernels, manifest.external_kernels);
 }
 

@@ -45,6 +45,7 @@ struct RecipeManifest {
   std::vector<NumberSpec> numbers;        // after the inputs
   std::vector<TensorSpec> outputs;
   std::vector<Counted> counted;           // after the outputs: indices out of range
+  std::vector<Counted> overflowing;       // after these: results that wrapped to 32 bits
   std::vector<std::pair<Formula, Formula>> guards;  // it holds for symbols with first < second
   int threads = 1;                        // for which it was compiled
   size_t operators = 0;

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "modes/Capture.h"
+#include "graph/Int64.h"
 #include "modes/Eager.h"
 #include "ops/Alias.h"
 #include "ops/OpKernel.h"
@@ -18,6 +19,7 @@
 #include "runtime/HPUDevice.h"
 #include "runtime/HPUHostAllocator.h"
 #include "runtime/HostReferences.h"
+#include "runtime/Int64Reports.h"
 #include "runtime/events.h"
 #include "runtime/site.h"
 
@@ -51,6 +53,8 @@ class CopyCommand final : public device::Command {
     device::MemoryPool::AccessScope access(device_.memory());
     KernelScope scope(device_.workspace(), nullptr, 0, false);
     exact_copy(dst_, src_);
+    if (C10_UNLIKELY(narrow_int64()) && kind_ == TraceKind::HostToDevice)
+      note_overflows("copy_", static_cast<uint32_t>(site), wrap_to_int32(dst_));
   }
   void retire() override {
     if (host_) return_to_host(std::move(host_));

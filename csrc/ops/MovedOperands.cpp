@@ -1,9 +1,14 @@
 #include "ops/MovedOperands.h"
 
 #include <ATen/ops/_to_copy.h>
+#include <ATen/ops/index_put_native.h>
+#include <ATen/ops/masked_fill_native.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/functions/tensor.h>
 #include <torch/csrc/autograd/variable.h>
+#include <torch/library.h>
+
+#include <algorithm>
 
 #include "modes/Capture.h"
 #include "modes/Lazy.h"
@@ -82,14 +87,71 @@ bool OpCall::may_move_operands() const {
   });
 }
 
+namespace {
+
+at::Tensor moved_to(c10::Device device, const at::Tensor& t, const std::string& op) {
+  auto copy = at::_to_copy(t, t.options().device(device));
+  count(Counter::OperandsMoved);
+  if (listening(kOperandMoved))
+    emit(kOperandMoved, {{"op", op}, {"bytes", static_cast<int64_t>(t.nbytes())}}, current_site());
+  return copy;
+}
+
+void keep_for_gradients(MovedCall call) {
+  if (!t_calls) t_calls = new std::vector<MovedCall>();
+  t_calls->push_back(std::move(call));
+  attend_at_next_call();
+}
+
+// PyTorch's composites copy their first operand and write into the copy: on the CPU it would be a destination.
+template <class Function>
+at::Tensor with_first_operand_moved(
+    const char* op, const at::Tensor& self, c10::ArrayRef<at::Tensor> others, Function&& function) {
+  const auto other = std::find_if(
+      others.begin(), others.end(), [](const at::Tensor& t) { return t.defined() && t.device().type() == c10::kHPU; });
+  if (!self.is_cpu() || other == others.end() || !lazy_mode() || current_capture(other->device().index()))
+    return function(self);
+  const auto copy = moved_to(other->device(), self, op);
+  auto result = function(copy);
+  if (c10::GradMode::is_enabled() && self.requires_grad()) keep_for_gradients({{result}, {{self, copy}}});
+  return result;
+}
+
+at::Tensor masked_fill_scalar(const at::Tensor& self, const at::Tensor& mask, const at::Scalar& value) {
+  return with_first_operand_moved("aten::masked_fill", self, {mask}, [&](const at::Tensor& t) {
+    return at::native::masked_fill(t, mask, value);
+  });
+}
+
+at::Tensor masked_fill_tensor(const at::Tensor& self, const at::Tensor& mask, const at::Tensor& value) {
+  return with_first_operand_moved("aten::masked_fill", self, {mask, value}, [&](const at::Tensor& t) {
+    return at::native::masked_fill(t, mask, value);
+  });
+}
+
+at::Tensor index_put(
+    const at::Tensor& self, const c10::List<std::optional<at::Tensor>>& indices, const at::Tensor& values,
+    bool accumulate) {
+  std::vector<at::Tensor> others{values};
+  for (const std::optional<at::Tensor>& index : indices) others.push_back(index.value_or(at::Tensor()));
+  return with_first_operand_moved("aten::index_put", self, others, [&](const at::Tensor& t) {
+    return at::native::index_put(t, indices, values, accumulate);
+  });
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, HPU, m) {
+  m.impl("masked_fill.Scalar", TORCH_FN(masked_fill_scalar));
+  m.impl("masked_fill.Tensor", TORCH_FN(masked_fill_tensor));
+  m.impl("index_put", TORCH_FN(index_put));
+}
+
 void OpCall::move_operands_and_call() {
   MovedCall call;
   c10::Stack args(args_, args_ + arg_count_);
   const auto moved = [&](const at::Tensor& t) {
-    auto copy = at::_to_copy(t, t.options().device(device_));
-    count(Counter::OperandsMoved);
-    if (listening(kOperandMoved))
-      emit(kOperandMoved, {{"op", kernel_.name()}, {"bytes", static_cast<int64_t>(t.nbytes())}}, current_site());
+    auto copy = moved_to(c10::Device(c10::kHPU, device_index()), t, kernel_.name());
     if (c10::GradMode::is_enabled() && t.requires_grad()) call.moved.emplace_back(t, copy);
     return copy;
   };
@@ -129,9 +191,7 @@ void OpCall::move_operands_and_call() {
         for (const at::Tensor& t : value.toTensorList()) call.results.push_back(t);
     }
   }
-  if (!t_calls) t_calls = new std::vector<MovedCall>();
-  t_calls->push_back(std::move(call));
-  attend_at_next_call();
+  keep_for_gradients(std::move(call));
 }
 
 }  // namespace openhpu

@@ -12,6 +12,7 @@
 #include "python/bindings.h"
 #include "runtime/HPUDevice.h"
 #include "runtime/IndexReports.h"
+#include "runtime/Int64Reports.h"
 #include "runtime/events.h"
 #include "runtime/site.h"
 
@@ -54,6 +55,7 @@ class Describe {
     out["sites"] = sites_;
     out["scalar_words"] = scalar_words_;
     out["lenient"] = lenient_indices();
+    out["int32"] = narrow_int64();
     if (!request_.formulas.empty()) {
       TORCH_INTERNAL_ASSERT(next_integer_ == request_.formulas.size());
       py::dict symbols;
@@ -313,6 +315,10 @@ void bind_graph(py::module& m) {
     for (const auto& item : py::cast<py::list>(manifest["counted"])) {
       const auto& node = request.graph.nodes.at(py::cast<size_t>(item));
       out.counted.push_back({user_name(*node.entry->call->kernel), node.site});
+    }
+    for (const auto& item : py::cast<py::list>(manifest["overflowing"])) {
+      const auto& node = request.graph.nodes.at(py::cast<size_t>(item));
+      out.overflowing.push_back({user_name(*node.entry->call->kernel), node.site});
     }
     out.operators = request.graph.nodes.size();
     out.external_kernels = py::cast<size_t>(manifest["external_kernels"]);

@@ -30,6 +30,7 @@
 #include "runtime/HPUGenerator.h"
 #include "runtime/HostReferences.h"
 #include "runtime/IndexReports.h"
+#include "runtime/Int64Reports.h"
 #include "runtime/KernelMemory.h"
 #include "runtime/events.h"
 #include <ATen/detail/HPUHooksInterface.h>
@@ -252,7 +253,12 @@ void bind_ops(py::module& m) {
   m.def("set_fallback_policy", &set_fallback_policy);
   m.def("set_lenient_indices", &set_lenient_indices);
   m.def("lenient_indices", &lenient_indices);
-  m.def("report_indices", &report_indices);
+  m.def("report_indices", [] {
+    report_indices();
+    report_overflows();
+  });
+  m.def("set_narrow_int64", &set_narrow_int64);
+  m.def("narrow_int64", &narrow_int64);
   m.def("set_native_ops", &set_native_ops);
   m.def("set_integer_ops", &set_integer_ops);
   m.def("fallback_ops", &fallback_ops);

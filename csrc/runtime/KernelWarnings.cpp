@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/IndexReports.h"
+#include "runtime/Int64Reports.h"
 
 namespace openhpu {
 namespace {
@@ -37,6 +38,7 @@ CollectKernelWarnings::~CollectKernelWarnings() { c10::WarningUtils::set_warning
 
 void emit_kernel_warnings() {
   report_indices();
+  report_overflows();
   if (!has_warnings.load(std::memory_order_acquire)) return;
   std::vector<c10::Warning> taken;
   {

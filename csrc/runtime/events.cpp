@@ -18,7 +18,7 @@ constexpr const char* kCounterNames[] = {
     "graphs_started_early", "graphs_cut",
     "recipe_hits",   "recipe_misses",  "external_kernels", "recipes_compiled", "recompilations", "host_wait_ns",
     "graphs_captured", "graph_replays", "collectives", "collectives_in_memory", "collective_bytes",
-    "collective_wait_ns", "indices_out_of_range",
+    "collective_wait_ns", "indices_out_of_range", "int64_overflows",
 };
 static_assert(std::size(kCounterNames) == static_cast<size_t>(Counter::kCount));
 
@@ -51,6 +51,7 @@ const char* kind_name(EventKind kind) {
     case kCacheMiss: return "cache_miss";
     case kIndicesOutOfRange: return "indices_out_of_range";
     case kOperandMoved: return "operand_moved";
+    case kInt64Overflow: return "int64_overflow";
     default: return "other";
   }
 }

@@ -48,6 +48,7 @@ enum class Counter : int {
   CollectiveBytes,   // that this rank contributed or received, whichever was more
   CollectiveWaitNs,  // nanoseconds that the device waited for collectives to end
   IndicesOutOfRange,  // that operators were given and that read zeros or wrote nothing
+  Int64Overflows,    // results that wrapped to 32 bits (OPENHPU_INT64=gaudi)
   kCount
 };
 extern std::array<std::atomic<uint64_t>, static_cast<size_t>(Counter::kCount)> g_counters;
@@ -70,8 +71,9 @@ enum EventKind : uint32_t {
   kCacheMiss = 256,     // a new one
   kIndicesOutOfRange = 512,
   kOperandMoved = 1024,
-  kOther = 2048,  // events that Python code emits; the last one
-  kAllEvents = 4095
+  kInt64Overflow = 2048,
+  kOther = 4096,  // events that Python code emits; the last one
+  kAllEvents = 8191
 };
 const char* kind_name(EventKind kind);
 using EventValue = std::variant<int64_t, double, std::string>;

@@ -1,12 +1,13 @@
 """The one in-process source of events and counters, seen from Python.
 
 The core reports `cpu_fallback`, `blocking_read`, `allocation_peak`, `copy`, `error` and `indices_out_of_range` (an
-operator and line, `indices`, and how many of them were `padding`, -1; when the host waits for the device), and of
-lazy mode `graph_recorded` (a graph was handed to the device, and how it ran), `cache_hit` and `cache_miss` (whether a
-step was seen before), `recompilation` and `operand_moved` (an operand on the CPU was moved to the device). Python code
-publishes `device_acquired`, `mark_step`, `process_exit`, `graph_compilation` and `recipe_loaded` (from disk). Callbacks
-run on the thread on which the event happened. The core is asked for its events only while somebody listens to one of
-its kinds; otherwise an event costs nothing.
+operator and line, `indices`, and how many of them were `padding`, -1; when the host waits for the device), likewise
+`int64_overflow` (`overflows`: how many elements wrapped, OPENHPU_INT64), and of lazy mode `graph_recorded` (a graph was
+handed to the device, and how it ran), `cache_hit` and `cache_miss` (whether a step was seen before), `recompilation`
+and `operand_moved` (an operand on the CPU was moved to the device). Python code publishes `device_acquired`,
+`mark_step`, `process_exit`, `graph_compilation` and `recipe_loaded` (from disk). Callbacks run on the thread on which
+the event happened. The core is asked for its events only while somebody listens to one of its kinds; otherwise an event
+costs nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Any, Protocol, TypeAlias
 CORE_KINDS = frozenset(
     {
         "cpu_fallback", "blocking_read", "allocation_peak", "copy", "error", "recompilation", "graph_recorded",
-        "cache_hit", "cache_miss", "indices_out_of_range", "operand_moved",
+        "cache_hit", "cache_miss", "indices_out_of_range", "operand_moved", "int64_overflow",
     }
 )  # fmt: skip
 

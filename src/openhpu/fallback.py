@@ -39,8 +39,13 @@ _EMBEDDING_BAGS = (
     "_embedding_bag_per_sample_weights_backward",
 )
 
-# Dtypes that Gaudi's table of forms leaves out and its programs use.
-_FURTHER_DTYPES = {"floor_divide": " Half"}
+# Dtypes that Gaudi's table of forms leaves out for some forms of an operator. mul.Scalar and _foreach_floor have all;
+# PyTorch hands numbers to mul.Tensor.
+_FURTHER_DTYPES = {
+    "floor_divide": " Half",
+    "mul": " ComplexFloat ComplexDouble",
+    "_foreach_floor": " Half Short Char Byte",
+}
 
 # What PyTorch makes an operator of.
 _MADE_OF = {"norm": ("linalg_vector_norm",)}

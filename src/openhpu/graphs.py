@@ -311,6 +311,7 @@ def _for_core(manifest: Manifest, folder: Path, description: dict[str, Any]) -> 
         "threads": manifest.threads,
         "guards": [list(guard) for guard in manifest.guards],
         "counted": list(manifest.counted),
+        "overflowing": list(manifest.overflowing),
         "external_kernels": sum(manifest.external_kernels.values()),
     }
 

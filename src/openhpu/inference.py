@@ -9,14 +9,12 @@ from typing import Any, TypeVar, overload
 
 import torch
 from torch.nn.utils.fusion import fuse_conv_bn_eval
-from torch.utils.weak import WeakTensorKeyDictionary
 
 from openhpu import hpu
+from openhpu.hpu.graphs import constants
 
 Model = TypeVar("Model", bound=torch.nn.Module)
 
-# Parameters and buffers that were marked as constants, with their numbers.
-_constants = WeakTensorKeyDictionary()
 _marked = 0  # so far; a number is not given twice
 
 
@@ -54,21 +52,22 @@ def hpu_inference_initialize(
 def mark_params_as_const(model: torch.nn.Module, scales_only: bool = False) -> None:
     """Give each parameter and buffer of `model` a number as a constant, unless it has one.
 
-    Marks change no result: which weights a recipe holds as constants follows from the captured graph, and a write to
-    one makes it an input again, so that its new value is used.
+    Recipes of HPU graphs that are captured from then on hold marked tensors as constants, up to 64 MiB a graph; without
+    marks parameters only, and only those that require gradients where `wrap_in_hpu_graph` is not used. A write to a
+    constant makes it an input again, so that its new value is used: marks change no result.
     """
     global _marked
     for name, tensor in _state(model):
-        if tensor in _constants or (scales_only and "scale" not in name):
+        if tensor in constants.numbers or (scales_only and "scale" not in name):
             continue
-        _constants[tensor] = _marked
+        constants.numbers[tensor] = _marked
         _marked += 1
 
 
 def check_params_as_const(model: torch.nn.Module) -> None:
     """Raise RuntimeError, with its name, for a parameter or buffer of `model` that is not marked as a constant."""
     for name, tensor in _state(model):
-        if tensor not in _constants:
+        if tensor not in constants.numbers:
             raise RuntimeError(
                 f"_check_params_as_const: {name} of {type(model).__name__} is not marked as a constant; call "
                 "_mark_params_as_const(model) after the model has its last parameters and device."

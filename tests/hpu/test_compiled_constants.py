@@ -43,3 +43,47 @@ check(0.5)
         OPENHPU_COMPILE="sync",
         PT_HPU_RECIPE_CACHE_CONFIG="",
     )
+
+
+def test_constant_sections_are_shared_by_recipes(script, tmp_path):
+    script(
+        f"""
+import hashlib
+from pathlib import Path
+import torch, openhpu
+from openhpu import inference
+
+folder = Path({str(tmp_path / "sections")!r})
+model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 4)).to("hpu").eval()
+model.requires_grad_(False)
+inference.mark_params_as_const(model)
+
+def sections():
+    return {{f.name: f.stat().st_mtime_ns for f in folder.iterdir()}}
+
+def check(x):
+    x = x.to("hpu")
+    graph = torch.hpu.HPUGraph()
+    with torch.no_grad(), torch.hpu.graph(graph):
+        y = model(x)
+    for _ in range(2):
+        graph.replay()
+        expected = torch.nn.functional.linear(
+            torch.nn.functional.linear(x.cpu(), model[0].weight.cpu(), model[0].bias.cpu()).relu(),
+            model[2].weight.cpu(), model[2].bias.cpu(),
+        )
+        torch.testing.assert_close(y.cpu(), expected, rtol=1e-5, atol=1e-6)
+    return graph
+
+torch.hpu.enable_const_section_serialization(str(folder))
+check(torch.randn(3, 8))
+one = sections()
+contents = {{hashlib.sha256(p.cpu().numpy().tobytes()).hexdigest() for p in model.parameters()}}
+assert {{name.partition(".")[0] for name in one}} == contents and len(one) == 4, one
+check(torch.randn(5, 8))
+assert sections() == one  # shared
+assert openhpu.counters()["ops_in_recipes"] > 0
+""",
+        OPENHPU_COMPILE="sync",
+        PT_HPU_LAZY_MODE="0",
+    )

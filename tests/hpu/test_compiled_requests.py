@@ -16,7 +16,7 @@ CODE = """
     FULL = OSError("No space left on device")
     recipe = {"name": "none", "library": "/nowhere/recipe.so", "program": "", "inputs": [], "outputs": [],
               "numbers": [], "variable": [], "threads": 1, "guards": [], "external_kernels": 0,
-              "counted": []}
+              "counted": [], "overflowing": []}
 
     @contextlib.contextmanager
     def answered(**changes):

@@ -125,9 +125,9 @@ def test_a_list_names_what_may_fall_back(script):
         x = torch.tensor([1.0, 1.0, 1.0], dtype=torch.complex64).to("hpu")
         print((x + 1).sum().item().real)
         try:
-            x * 2
+            x / 2
         except RuntimeError as error:
-            print("aten::mul" in str(error))
+            print("aten::div" in str(error))
         """,
         PT_HPU_PLACE_ON_CPU="add,sum",
     ).out
@@ -189,3 +189,49 @@ def test_probabilities_of_another_dtype_are_no_fallback():
     x.bernoulli_(torch.tensor(0.5, dtype=torch.float64))
     x.bernoulli_(torch.full((5,), 0.5).double().to("hpu"))
     assert events.fallback_ops() == {}
+
+
+COMPLEX = {
+    "number": lambda x: x * 2.0, "complex number": lambda x: x * (1 + 2j), "in place": lambda x: x.mul_(2.0),
+    "scalar": lambda x: torch.ops.aten.mul.Scalar(x, 3j), "tensor": lambda x: x * x.conj(),
+    "mixed": lambda x: x * x.real,
+    "out": lambda x: torch.mul(x, x, out=torch.empty_like(x)), "0-dim": lambda x: x * torch.tensor(2.0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+@pytest.mark.parametrize("program", COMPLEX.values(), ids=COMPLEX)
+def test_products_of_complex_numbers_are_native(program, dtype, counted):
+    x = torch.randn(3, 4, dtype=dtype)
+    with counted() as difference:
+        result = program(x.to("hpu"))
+    assert difference["ops_fallback"] == 0
+    torch.testing.assert_close(result.cpu(), program(x.clone()))
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int32, torch.int64, torch.int16,
+              torch.int8, torch.uint8],
+)  # fmt: skip
+def test_floors_of_lists_are_native_in_both_forms(dtype, counted):
+    x = (torch.randn(6) * 5).to(dtype)
+    with counted() as difference:
+        new, own = torch._foreach_floor([x.to("hpu")] * 2), x.to("hpu")
+        torch._foreach_floor_([own])
+    assert difference["ops_fallback"] == 0
+    for result in (*new, own):
+        assert torch.equal(result.cpu(), x.floor())
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
+                                   torch.float16, torch.bfloat16, torch.float32, torch.float64])  # fmt: skip
+def test_random_bools_and_sums_above_zero_are_native(dtype, counted):
+    a, b = torch.tensor([1, 3, 2, 0]).to(dtype), torch.tensor([1, 1, 0, 0]).to(dtype)
+    with counted() as difference:
+        drawn = torch.randint(0, 2, (1000,), dtype=dtype, device="hpu").float().mean().item()
+        total = torch.ops.aten._add_relu(a.to("hpu"), b.to("hpu"))
+        own = a.to("hpu")
+        torch.ops.aten._add_relu_(own, b.to("hpu"))
+    assert difference["ops_fallback"] == 0 and 0.4 < drawn < 0.6
+    assert torch.equal(total.cpu(), torch.relu(a + b) if dtype is not torch.bool else a | b)
+    assert torch.equal(own.cpu(), total.cpu())

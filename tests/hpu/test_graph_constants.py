@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from openhpu import inference
 from tests.hpu.support import capture
 
 
@@ -162,3 +163,57 @@ def test_a_wrapped_module_has_its_buffers_among_them(x):
         patch.setattr(torch.hpu.HPUGraph, "capture_end", lambda g, *args: graphs.append(g) or end(g, *args))
         torch.testing.assert_close(wrapped(x), model(x))
     assert _constants(graphs[0]) == 8
+
+
+@pytest.fixture
+def marked():
+    """`marked(model)`: the model, frozen, its parameters and buffers marked as constants."""
+
+    def mark(model):
+        inference.mark_params_as_const(model.requires_grad_(False))
+        return model
+
+    yield mark
+    inference.hpu_teardown_inference_env()
+
+
+def test_marked_tensors_are_constants(x, marked):
+    model = _model()
+    frozen, _ = _inference(model.requires_grad_(False), x)
+    assert _constants(frozen) == 0
+    graph, _ = _inference(marked(model), x)
+    assert _constants(graph) == 8  # the running statistics, too
+    other, _ = _inference(model, x[:1])
+    assert _constants(other) == 8
+
+
+def _expected(model, x):
+    plain = _model().cpu()
+    plain.load_state_dict(model.state_dict())
+    with torch.no_grad():
+        return plain(x.cpu())
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize("write", [_in_place, _view, _fill, _from_the_host, _load, _out])
+def test_a_write_to_a_marked_tensor_is_seen(x, marked, write, wrapped):
+    model = marked(_model())
+    if wrapped:
+        torch.hpu.wrap_in_hpu_graph(model)
+    else:
+        graph, out = _inference(model, x)
+    with torch.no_grad():
+        for change in (lambda model: None, write, _view):
+            change(model)
+            for _ in range(2):
+                y = model(x) if wrapped else (graph.replay(), out)[1]
+                torch.testing.assert_close(y.cpu(), _expected(model, x), rtol=1e-4, atol=1e-5)
+
+
+def test_a_write_to_a_marked_tensor_outside_of_graphs(x, marked):
+    model = marked(_model())
+    with torch.no_grad():
+        for write in (lambda model: None, _in_place, _view, _from_the_host):
+            write(model)
+            for _ in range(3):
+                torch.testing.assert_close(model(x).cpu(), _expected(model, x), rtol=1e-4, atol=1e-5)

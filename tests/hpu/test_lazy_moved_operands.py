@@ -154,3 +154,38 @@ def test_captures_stay_strict():
     x = M.to("hpu")
     with pytest.raises(RuntimeError, match="found at least two devices"), graph(HPUGraph()):
         x + M
+
+
+X, WHERE = torch.tensor([1.0, -2.0, 3.0]), torch.tensor([0, 2])
+FIRSTS = {
+    "masked_fill": lambda x, d: x.masked_fill(MASK[0, :3].to(d), 2.0),
+    "masked_fill by a tensor": lambda x, d: x.masked_fill(MASK[0, :3].to(d), torch.tensor(2.0, device=d)),
+    "index_put": lambda x, d: x.index_put((WHERE.to(d),), torch.tensor([5.0, 6.0]).to(d)),
+    "index_put, index on the CPU": lambda x, d: x.index_put((WHERE,), torch.tensor([5.0, 6.0]).to(d)),
+    "index_put, values on the CPU": lambda x, d: x.index_put((WHERE.to(d),), torch.tensor([5.0, 6.0])),
+    "index_put, accumulated": lambda x, d: x.index_put((WHERE.to(d),), torch.ones(2).to(d), accumulate=True),
+    "index_put by a mask": lambda x, d: x.index_put((MASK[0, :3].to(d),), torch.ones(2).to(d)),
+}
+
+
+@pytest.mark.parametrize("program", FIRSTS.values(), ids=FIRSTS)
+def test_a_first_operand_of_which_a_composite_makes_a_copy(program, counted):
+    x, y = X.clone().requires_grad_(), X.clone().requires_grad_()
+    with counted() as difference:
+        result = program(x, "hpu")
+    assert result.device.type == "hpu" and difference["operands_moved"] >= 1
+    expected = program(y, "cpu")
+    torch.testing.assert_close(result.cpu(), expected)
+    (result * torch.tensor([1.0, 2.0, 3.0], device="hpu")).sum().backward()
+    (expected * torch.tensor([1.0, 2.0, 3.0])).sum().backward()
+    assert x.grad.device.type == "cpu"
+    torch.testing.assert_close(x.grad, y.grad)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [lambda x: x.masked_fill_(MASK[0, :3].to("hpu"), 2.0), lambda x: x.index_put_((WHERE.to("hpu"),), X[:2].to("hpu"))],
+)
+def test_a_destination_on_the_cpu_stays_an_error(write):
+    with pytest.raises(RuntimeError, match="found at least two devices"):
+        write(X.clone())

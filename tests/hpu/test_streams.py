@@ -157,3 +157,27 @@ def test_an_unknown_stream_number_is_an_error():
 def test_priorities_are_accepted():
     for priority in (-1, 0):
         assert torch.hpu.Stream(priority=priority).query()
+
+
+@pytest.mark.parametrize(
+    "part",
+    [lambda x: x, lambda x: x[128:384], lambda x: x.view(16, 32).t(), lambda x: x[::2], lambda x: x.detach()[5:]],
+)
+@pytest.mark.parametrize("recorded", ["view", "base"])
+def test_record_stream_keeps_views_and_their_bases(gate, part, recorded):
+    def program(stream):
+        x = torch.full((512,), 2.0, device="hpu")
+        view = part(x)
+        with torch.hpu.stream(stream):
+            y = view * 3
+        (view if recorded == "view" else x).record_stream(stream)
+        del x, view
+        return y, [torch.full((512,), -1.0, device="hpu") for _ in range(4)]
+
+    stream = torch.hpu.Stream()
+    program(stream)
+    with gate:
+        y, others = program(stream)
+    stream.synchronize()
+    assert (y == 6).all().item()
+    assert all((other == -1).all().item() for other in others)

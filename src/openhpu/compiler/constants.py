@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch.fx import GraphModule
 
+from openhpu.compiler import sections
 from openhpu.compiler.plan import Slot
 from openhpu.compiler.program import Program
 
@@ -60,10 +62,10 @@ def compile_in(program: Program, graph: GraphModule, inputs: Sequence[torch.Tens
     return left
 
 
-def _tensor(slot: Slot, content: bytes) -> torch.Tensor:
+def _tensor(slot: Slot, section: bytes | Path) -> torch.Tensor:
     assert slot.base is not None
     dtype, sizes, strides, offset = slot.base
-    storage = torch.frombuffer(bytearray(content), dtype=torch.uint8).untyped_storage()
+    storage = torch.frombuffer(bytearray(sections.contents(section)), dtype=torch.uint8).untyped_storage()
     view = torch.empty(0, dtype=dtype).set_(storage, offset, sizes, strides)
     return view.clone(memory_format=torch.preserve_format)
 

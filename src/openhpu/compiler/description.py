@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any, NotRequired, TypeAlias, TypedDict
 
 import torch
 
+from openhpu.compiler import sections
 from openhpu.compiler.errors import CannotCompile
 from openhpu.compiler.geometry import Geometry
 from openhpu.compiler.sizes import Symbols
@@ -48,7 +50,8 @@ class Description(TypedDict):
     are inputs of a recipe, the others constants. `threads`: number of threads to compile for. `sites`: number of a
     source line to "file:line". `symbols`: sizes that are left open, with their values in this run; wherever a size,
     stride, offset or number of bytes is expected there may be a formula, such as "64*n0". `constants`: contents of
-    input slots that will not change and may be compiled in. `lenient`: indices may be out of range (`out_of_range`)."""
+    input slots that will not change and may be compiled in. `lenient`: indices may be out of range (`out_of_range`).
+    `int32`: results in int64 wrap to 32 bits (`small_integers`)."""
 
     slots: list[SlotDescription]
     nodes: list[NodeDescription]
@@ -58,8 +61,9 @@ class Description(TypedDict):
     threads: int
     sites: NotRequired[dict[int, str]]
     symbols: NotRequired[dict[str, dict[str, int]]]
-    constants: NotRequired[dict[int, bytes]]
+    constants: NotRequired[dict[int, bytes | Path]]
     lenient: NotRequired[bool]
+    int32: NotRequired[bool]
 
 
 # c10's enumerations: what an operator's integer means where its schema says ScalarType, Layout or MemoryFormat.
@@ -162,10 +166,9 @@ def key(description: Description, *build: str) -> str:
         [type(s).__name__ if v else s for s, v in zip(scalars, variable, strict=True)],
         [bool(v) for v in variable],
         description["threads"],
+        (description.get("lenient", False), description.get("int32", False)),
         sorted(description.get("symbols", ())),
-        sorted(
-            (slot, hashlib.sha256(content).hexdigest()) for slot, content in description.get("constants", {}).items()
-        ),
+        sorted((slot, sections.digest(content)) for slot, content in description.get("constants", {}).items()),
         build,
     )
     return hashlib.sha256(repr(_plain(parts)).encode()).hexdigest()  # repr tells 1 from True and from 1.0

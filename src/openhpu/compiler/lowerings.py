@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
-from openhpu.compiler import optimizers, out_of_range, seeded
+from openhpu.compiler import description as graph
+from openhpu.compiler import optimizers, out_of_range, seeded, small_integers
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "aten::_fused_adam_": optimizers.fused_adam_,
@@ -16,11 +18,16 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-def lowering(op: str, lenient: bool = False) -> Callable[..., Any] | None:
+def lowering(op: str, lenient: bool = False, int32: bool = False) -> Callable[..., Any] | None:
     """The function for an operator ("aten::_fused_adamw_.tensor_lr"), which takes the same arguments and returns as
-    many results; None if it is traced as it is. `lenient`: indices may be out of range."""
+    many results; None if it is traced as it is. `lenient`: indices may be out of range; `int32`: results in int64 wrap
+    to the range of int32."""
     name = op.partition(".")[0]
-    return _FUNCTIONS.get(op) or _FUNCTIONS.get(name) or (out_of_range.FUNCTIONS.get(name) if lenient else None)
+    found = _FUNCTIONS.get(op) or _FUNCTIONS.get(name) or (out_of_range.FUNCTIONS.get(name) if lenient else None)
+    if not int32:
+        return found
+    overload = graph.operator(op)
+    return functools.partial(small_integers.wrapped, overload, found or overload)
 
 
 def takes_tensors(op: str) -> bool:

@@ -16,7 +16,7 @@ from openhpu.compiler.sizes import Guard, Size
 if TYPE_CHECKING:
     from openhpu.compiler.description import Description
 
-FORMAT = 4
+FORMAT = 5
 
 LIBRARY, PROGRAM, MANIFEST = "recipe.so", "program.py", "manifest.json"
 
@@ -82,8 +82,9 @@ def _misfits(manifest: Manifest, description: Description) -> Iterator[str]:
     for guard in manifest.guards:
         if len(guard) != 2 or not all(_is_number(side, symbols) for side in guard):
             yield f"{guard!r} is no guard"
-    if not all(type(node) is int and 0 <= node < len(description["nodes"]) for node in manifest.counted):
-        yield "it counts indices of what is no node of it"
+    nodes = len(description["nodes"])
+    if not all(type(node) is int and 0 <= node < nodes for node in (*manifest.counted, *manifest.overflowing)):
+        yield "it counts indices or overflows of what is no node of it"
     if not all(type(number) is int for number in manifest.external_kernels.values()):
         yield "its kernels have no numbers"
 
@@ -117,7 +118,8 @@ class Manifest:
     (`scalar_inputs` are those of them that enter the computation); all others are constants of the recipe. It holds for
     symbols that satisfy `guards`, each of which says that its first formula is less than its second. After the outputs
     come 0-dim int64 tensors, one for each of the nodes `counted`: how many of its indices were out of range, and 2**32
-    times how many of these were -1. `files`: names and sha256 of all files of the recipe; recipe.so is the library.
+    times how many of these were -1; then one for each of the nodes `overflowing`: how many results wrapped to 32 bits
+    (OPENHPU_INT64). `files`: names and sha256 of all files of the recipe; recipe.so is the library.
     `nodes` counts operators of the description, `kernels` generated functions, `external_kernels` calls of PyTorch's
     kernels by name.
     """
@@ -130,6 +132,7 @@ class Manifest:
     mutated: tuple[int, ...]
     guards: tuple[Guard, ...]
     counted: tuple[int, ...]
+    overflowing: tuple[int, ...]
     nodes: int
     kernels: int
     external_kernels: Mapping[str, int]
@@ -154,7 +157,7 @@ class Manifest:
             data["scalar_inputs"] = tuple(
                 ScalarInput(int(entry["index"]), _dtype(entry["dtype"])) for entry in data["scalar_inputs"]
             )
-            for name in ("variable", "mutated", "counted"):
+            for name in ("variable", "mutated", "counted", "overflowing"):
                 data[name] = tuple(data[name])
             data["guards"] = tuple(Guard(*guard) for guard in data["guards"])
             return cls(**data)

@@ -28,15 +28,19 @@ _library.define("scatter(Tensor self, int dim, Tensor index, Tensor src, bool ad
 
 
 class Counts:
-    """One number for each tensor of indices: how many were out of range, and 2**32 times how many of these were -1."""
+    """One number for each tensor of indices: how many were out of range, and 2**32 times how many of these were -1.
+    And one for each result in int64: how many of its elements wrapped to 32 bits (`small_integers`)."""
 
     def __init__(self) -> None:
         self.node = -1
         self.nodes: list[int] = []
         self.tensors: list[Tensor] = []
+        self.overflowing: list[int] = []
+        self.overflows: list[Tensor] = []
 
     def clear(self) -> None:
         self.nodes, self.tensors = [], []
+        self.overflowing, self.overflows = [], []
 
     def add(self, index: Tensor, missing: Tensor) -> None:
         padding = (missing & (index == -1)).to(torch.int64)
@@ -56,6 +60,12 @@ def counted(counts: Counts) -> Iterator[None]:
         yield
     finally:
         _counts = before
+
+
+def overflowing(count: Tensor) -> None:
+    """How many elements wrapped to 32 bits, of the node that is being traced."""
+    _counts.overflowing.append(_counts.node)
+    _counts.overflows.append(count)
 
 
 def _missing(index: Tensor, size: int, wraps: bool = False) -> tuple[Tensor, Tensor]:

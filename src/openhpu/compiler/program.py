@@ -49,6 +49,7 @@ class Program:
             f"{name} = x{number}.shape[{dim}]" for name, (number, dim) in self._where(self.symbols).items()
         ]
         self.counted: list[int] = []  # nodes whose indices are counted, once it is traced
+        self.overflowing: list[int] = []  # nodes whose overflows are counted
         self.text = _Writer(description, self.plan, self._definitions, hooks=False).text()
 
     def _where(self, symbols: Symbols) -> dict[str, tuple[int, int]]:
@@ -87,13 +88,17 @@ class Program:
 
     def lowering(self, op: str) -> Callable[..., Any] | None:
         """The function as which an operator is traced; None: as it is."""
-        return lowering(op, self.description.get("lenient", False))
+        return _lowering(op, self.description)
 
     def example_inputs(self) -> list[torch.Tensor]:
         """Inputs of the right geometry with this run's numbers and arbitrary contents."""
         inputs = [empty(slot.base) for slot in self.plan.inputs if slot.base]
         scalars = self.description["scalars"]
         return inputs + [torch.tensor(scalars[i], dtype=self.scalar_dtype(i)) for i in self.plan.scalars]
+
+
+def _lowering(op: str, description: Description) -> Callable[..., Any] | None:
+    return lowering(op, description.get("lenient", False), description.get("int32", False))
 
 
 def empty(geometry: Geometry) -> torch.Tensor:
@@ -182,7 +187,7 @@ class _Writer:
         name = f"torch.ops.{overload.namespace}.{overload._opname}.{overload._overloadname}"
         if keyword.iskeyword(overload._overloadname):  # random_.from
             name = f'getattr(torch.ops.{overload.namespace}.{overload._opname}, "{overload._overloadname}")'
-        if self._hooks and lowering(node["op"], self._description.get("lenient", False)):
+        if self._hooks and _lowering(node["op"], self._description):
             name = f'{LOWERED}("{node["op"]}")'
         line = f"{targets} = {name}(" if targets else f"{name}("
         site = self._description.get("sites", {}).get(node["site"], "")

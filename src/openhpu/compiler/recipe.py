@@ -79,6 +79,7 @@ def compile_recipe(
             mutated=tuple(program.plan.mutated),
             guards=tuple(program.symbols.guards),
             counted=tuple(program.counted),
+            overflowing=tuple(program.overflowing),
             nodes=len(description["nodes"]),
             kernels=library.kernels,
             external_kernels=library.external_kernels,

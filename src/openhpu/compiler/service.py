@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import torch
 
 from openhpu.aside import report
-from openhpu.compiler import disk_cache, server
+from openhpu.compiler import disk_cache, sections, server
 from openhpu.compiler.disk_cache import DiskCache
 from openhpu.compiler.identity import recipe_key
 from openhpu.compiler.manifest import LIBRARY, Manifest, misfit
@@ -248,7 +248,12 @@ class Service:
             self._found.discard(request.identity)
             return
         caches = [(cache.path, cache.max_bytes) for cache in self._caches]
-        job = server.Job(request.description, key, caches)
+        description = request.description
+        try:
+            description = sections.as_files(description)
+        except OSError as error:  # a full disk, a folder that is gone: they go as a message
+            self._warn(f"constant sections are not written: {error}")
+        job = server.Job(description, key, caches)
         self._waiting.append((request, pickle.dumps(tuple(job))))
 
     def _start(self, request: _Request, message: bytes) -> None:

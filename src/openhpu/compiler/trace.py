@@ -30,7 +30,8 @@ class _Module(torch.nn.Module):
 
     def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         self._counts.clear()
-        return (*self._function(*inputs), *self._counts.tensors)
+        results = self._function(*inputs)
+        return (*results, *self._counts.tensors, *self._counts.overflows)
 
 
 class _Progress:
@@ -55,7 +56,8 @@ class _Progress:
 
 def trace(program: Program, decompositions: dict[Any, Callable[..., Any]]) -> tuple[GraphModule, list[torch.Tensor]]:
     """The program's graph and the fake inputs it was traced with. After the program's results the graph returns how
-    many indices were out of range of each of the nodes `program.counted` (`out_of_range.Counts`). Raises CannotCompile
+    many indices were out of range of each of the nodes `program.counted`, and how many results of the nodes
+    `program.overflowing` wrapped to 32 bits (`out_of_range.Counts`). Raises CannotCompile
     with the operator at fault."""
     from torch._functorch import config as functorch_config
     from torch._functorch.aot_autograd import aot_export_module
@@ -82,7 +84,7 @@ def trace(program: Program, decompositions: dict[Any, Callable[..., Any]]) -> tu
     except Exception as error:  # whatever an operator's own Python code raises
         raise progress.error(error) from error
     assert isinstance(exported, GraphModule)
-    program.counted = progress.counts.nodes
+    program.counted, program.overflowing = progress.counts.nodes, progress.counts.overflowing
     return _unlift_graph(module, exported, signature), list(inputs)  # type: ignore[arg-type]
 
 

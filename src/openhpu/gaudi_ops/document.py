@@ -23,7 +23,10 @@ argument is an error that names the operator, the argument, what was given and w
 rounded to the nearest even number, or stochastically with the right mean. NaN stays NaN; infinities become the largest
 number. float8_e4m3fn reaches 240 where `OPENHPU_GENERATION` is `gaudi2`, as that device keeps the uppermost exponent,
 and 448 where it is `gaudi3`; float8_e5m2 reaches 57344. The first Gaudi has no fp8: an error. The default dtype of
-`cast_to_fp8_v2` is float8_e5m2. What is cast back is `input * scale`.
+`cast_to_fp8_v2` is float8_e5m2. What is cast back is `input * scale`. Bit for bit it is the product with the scale that
+is given: a script that has the scale of the way back passes its inverse, and `input * (1 / scale)` differs from
+`input / scale` beside a tie. `quantized_decomposed::quantize_per_tensor` and `quantize_per_channel` divide: bit for bit
+`round(input / scale) + zero_point` in float32, clamped, and back `(input - zero_point) * scale`.
 
 **Cost.** `fp8_gemm_v2` turns its operands into float32, exactly, and multiplies those: it costs a float32 product and
 two casts. fp8 halves memory against bfloat16, here as there, but computes no faster. A mixture of experts computes

@@ -10,7 +10,8 @@ import torch
 def check(condition: bool, operator: str, argument: str, given: Any, expected: str) -> None:
     """Raise RuntimeError unless `condition` holds."""
     if not condition:
-        raise RuntimeError(f"hpu::{operator}: {argument} is {describe(given)}; expected {expected}.")
+        operator = operator if "::" in operator else f"hpu::{operator}"
+        raise RuntimeError(f"{operator}: {argument} is {describe(given)}; expected {expected}.")
 
 
 def describe(value: Any) -> str:

@@ -392,8 +392,13 @@ def sum_fp8(
     self: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, out_dtype: torch.dtype | None = None
 ) -> Tensor:
     """The sum over `dim` (all dimensions where it is None), added in float32, in `out_dtype` (default: the input's)."""
-    total = torch.sum(widened(self), dim if dim is None else list(dim), keepdim)
     dtype = out_dtype or self.dtype
+    check(self.is_floating_point(), "sum_fp8", "self", self, "a floating-point tensor, usually of fp8")
+    check(dtype.is_floating_point, "sum_fp8", "out_dtype", out_dtype, "a floating-point dtype")
+    dims = [] if dim is None else [d + self.dim() if d < 0 else d for d in dim]
+    fits = len(set(dims)) == len(dims) and all(0 <= d < max(self.dim(), 1) for d in dims)
+    check(fits, "sum_fp8", "dim", dim and list(dim), f"different dimensions of a tensor of {self.dim()}")
+    total = torch.sum(widened(self), dim if dim is None else list(dim), keepdim)
     return quantize(total, dtype) if is_fp8(dtype) else total.to(dtype)
 
 

@@ -70,8 +70,8 @@ def mix(
 
 
 def intermediate(x: Tensor, gate: Tensor, up: Tensor, permuted: bool, activation: Callable[[Tensor], Tensor]) -> Tensor:
-    """activation(x @ gate) * (x @ up)."""
-    return activation(product(x, gate, permuted)) * product(x, up, permuted)
+    """activation(x @ gate) * (x @ up), between the products in float32, as recipes compute it."""
+    return (activation(product(x, gate, permuted).float()) * product(x, up, permuted).float()).to(x.dtype)
 
 
 def halves(w12: Sequence[Tensor], permuted: bool) -> tuple[list[Tensor], list[Tensor]]:

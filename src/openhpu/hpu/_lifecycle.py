@@ -89,13 +89,16 @@ def _prepare() -> None:
     configure(again=True)
     _C.set_num_threads(torch.get_num_threads())
     _C.set_lenient_indices(settings.get("OPENHPU_OUT_OF_RANGE") == "gaudi")
+    _C.set_narrow_int64(settings.get("OPENHPU_INT64") == "gaudi")
     from openhpu import autocast, fallback, histogram
     from openhpu.distributed import sync_batch_norm
+    from openhpu.gaudi_ops import affine
 
     autocast.install()
     fallback.install()
     sync_batch_norm.install()
     histogram.install()
+    affine.install()
     if settings.get("PT_HPU_EAGER_ENABLE_GRADIENT_VIEW_LAYOUT_OPT") and not mode.is_lazy():
         torch.autograd.enforce_grad_layout_policy(False)
 

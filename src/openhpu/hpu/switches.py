@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from openhpu import settings
+from openhpu.compiler import sections
 
 _state: dict[str, bool] = {
     "optim_output_sif": True,
@@ -96,22 +97,24 @@ def sdp_kernel(enable_recompute: bool = True) -> Iterator[None]:
 
 
 def enable_const_section_serialization(path: str, clear_path: bool = False, use_compression: bool = False) -> None:
-    """Make the folder `path`, or empty it if `clear_path`.
+    """Keep the constants of graphs that are compiled from now on in the folder `path`, which is made.
 
-    A Gaudi keeps constant parameters of compiled graphs there. Here a recipe holds its constants itself, in memory and
-    in the cache on disk (PT_HPU_RECIPE_CACHE_CONFIG), so that nothing is written into the folder. Raises OSError for a
-    path that cannot be a folder.
+    Each content is one file, named by its digest, which recipes of one model share; with `use_compression` by zlib.
+    `clear_path` deletes earlier ones. Recipes hold their constants themselves, too, in memory and in the cache on disk
+    (PT_HPU_RECIPE_CACHE_CONFIG). Raises OSError for a path that cannot be a folder.
     """
     folder = Path(path)
     folder.mkdir(parents=True, exist_ok=True)
     if clear_path:
         for file in folder.iterdir():
-            if file.is_file() and file.suffix == ".const_section":
+            if file.is_file() and file.suffix == sections.SUFFIX:
                 file.unlink()
+    sections.keep_in(folder, use_compression)
 
 
 def disable_const_section_serialization() -> None:
     """Undo `enable_const_section_serialization`; the folder stays."""
+    sections.keep_in(None)
 
 
 def setDeterministic(enabled: bool) -> None:

@@ -52,6 +52,7 @@ class Collector:
         self._indices: Counter[Key] = Counter()  # out of range
         self._padding: Counter[Key] = Counter()  # of these: -1
         self._moved: Counter[Key] = Counter()
+        self._overflows: Counter[Key] = Counter()
         self._reads: Counter[Key] = Counter()
         self._read_bytes: Counter[Key] = Counter()
         self._read_wait_ns: Counter[Key] = Counter()
@@ -82,6 +83,7 @@ class Collector:
             "cpu_fallback": self._on_fallback,
             "indices_out_of_range": self._on_indices,
             "operand_moved": self._on_moved,
+            "int64_overflow": self._on_overflow,
             "blocking_read": self._on_read,
             "allocation_peak": self._on_peak,
             "graph_recorded": self._on_graph,
@@ -129,6 +131,10 @@ class Collector:
         with self._lock:
             self._indices[key] += event.params["indices"]
             self._padding[key] += event.params["padding"]
+
+    def _on_overflow(self, event: events.Event) -> None:
+        with self._lock:
+            self._overflows[(event.params["op"], event.site)] += event.params["overflows"]
 
     def _on_moved(self, event: events.Event) -> None:
         with self._lock:
@@ -270,6 +276,9 @@ class Collector:
             "indices_out_of_range": [
                 {"op": op, **place(site), "count": count, "padding": self._padding[(op, site)]}
                 for (op, site), count in self._indices.most_common()
+            ],
+            "int64_overflows": [
+                {"op": op, **place(site), "count": count} for (op, site), count in self._overflows.most_common()
             ],
             "moved_operands": [
                 {"op": op, **place(site), "count": count} for (op, site), count in self._moved.most_common()

@@ -62,6 +62,11 @@ def _lines(document: Document) -> Iterator[str]:
         show_none=False,
     )
     yield from _listed(
+        "integers of 64 bits that a Gaudi would have wrapped to 32",
+        [f"{where(r)}: {r['op']}, {plural(r['count'], 'element')}" for r in document["int64_overflows"]],
+        show_none=False,
+    )
+    yield from _listed(
         "operands moved from the CPU",
         [f"{where(r)}: {r['op']}, {plural(r['count'], 'time')}" for r in document["moved_operands"]],
         show_none=False,

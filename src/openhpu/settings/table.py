@@ -39,6 +39,12 @@ OPENHPU_VARIABLES = (
         choices=("gaudi", "error"),
     ),
     Setting(
+        "OPENHPU_INT64", "choice", "exact", _FIRST_USE,
+        "Integers of 64 bits: exact, or as on a Gaudi without PT_ENABLE_INT64_SUPPORT, where they are computed in 32 "
+        "bits: results wrap to the range of int32 and are counted. See docs/int64.md.",
+        choices=("exact", "gaudi"),
+    ),
+    Setting(
         "OPENHPU_PROTECT_MEMORY", "bool", False, _FIRST_USE,
         "Debug mode: device memory is inaccessible outside kernels, so that a host access crashes at the spot.",
     ),

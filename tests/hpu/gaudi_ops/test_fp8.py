@@ -249,3 +249,100 @@ def test_products_of_one_dimension(native):
     for left, right in ((a, b), (b.t(), a), (a, a)):
         y = native(lambda x, y: ops.fp8_gemm_v2(x, x.dim() == 1, y, False, None, torch.float32, 2.0, 0.5), left, right)
         torch.testing.assert_close(y, torch.matmul(left.float(), right.float()))
+
+
+SCALES = {
+    "none": None, "number": 0.5, "list": [0.5], "tensor": torch.tensor(0.5), "one": torch.tensor([0.5]),
+    "channels": torch.tensor([1.0, 2.0, 4.0, 0.5]), "rows": torch.tensor([[1.0], [2.0], [0.25]]),
+    "list of channels": [1.0, 2.0, 4.0, 0.5],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", SCALES)
+@pytest.mark.parametrize(("dtype", "rounded", "around"), [(E4M3, 36.0, {36.0, 40.0}), (E5M2, 40.0, {32.0, 40.0})])
+def test_scales_of_every_form(native, dtype, rounded, around, form):
+    scale = SCALES[form]
+    factor = 1.0 if scale is None else torch.as_tensor(scale)
+    x = torch.full((3, 4), 37.1429) / factor
+
+    def cast(x, scale, stochastic):
+        return ops.cast_to_fp8_v2(x, scale, stochastic, False, dtype)[0]
+
+    assert (native(cast, x, scale, False).float() == rounded).all()
+    drawn = native(cast, x.repeat(32, 1) if form != "rows" else x, scale, True).float()
+    assert set(drawn.flatten().tolist()) <= around
+    if scale is None or isinstance(scale, torch.Tensor):
+        hybrid = native(lambda x, s: ops.cast_to_fp8_hybrid(x, s, s), x, scale)
+        assert torch.equal(hybrid[0].float(), torch.full((3, 4), 40.0))
+        assert torch.equal(hybrid[1].float(), torch.full((3, 4), 36.0))
+
+
+@pytest.mark.parametrize("form", ["number", "tensor", "channels"])
+@pytest.mark.parametrize("dtype", [E4M3, E5M2])
+@pytest.mark.parametrize("factor", [0.3, 0.7, 1.9])
+def test_a_cast_is_the_product_bit_for_bit_beside_ties(native, dtype, factor, form):
+    table = numbers(dtype, 200.0).float()
+    middles = (table[1:] + table[:-1]) / 2 / factor
+    x = torch.cat([middles, *(torch.nextafter(middles, torch.tensor(side)) for side in (-1e9, 1e9))])
+    scale = {"number": factor, "tensor": torch.tensor(factor), "channels": torch.full(x.shape, factor)}[form]
+    y = native(lambda x, s: ops.cast_to_fp8_v2(x, s, False, False, dtype)[0], x, scale)
+    product = (x * torch.tensor(factor)).clamp(-240, 240)
+    assert torch.equal(y.view(torch.uint8), product.to(dtype).view(torch.uint8))
+    back = native(lambda y, s: ops.cast_from_fp8(y, s, torch.float32), y, scale)
+    assert torch.equal(back, y.float() * torch.tensor(factor))
+
+
+@pytest.mark.parametrize("keepdim", [False, True])
+@pytest.mark.parametrize("dim", [None, [0], [1], [0, 2], [-1]])
+@pytest.mark.parametrize("out_dtype", [None, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [E4M3, E5M2])
+def test_sums_are_exact(native, dtype, out_dtype, dim, keepdim):
+    torch.manual_seed(0)
+    x = torch.randn(4, 6, 5).to(dtype)
+    y = native(lambda x: ops.sum_fp8(x, dim, keepdim, out_dtype), x)
+    expected = x.double().sum() if dim is None and not keepdim else x.double().sum(dim, keepdim)
+    expected = expected.float().to(out_dtype or dtype)
+    assert y.dtype is expected.dtype and torch.equal(y.float(), expected.float())
+
+
+@pytest.mark.parametrize("by_row", [False, True])
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("out_dtype", [torch.bfloat16, torch.float32, torch.float16])
+def test_scaled_mm(native, out_dtype, biased, by_row):
+    torch.manual_seed(0)
+    a, b = torch.randn(32, 64), torch.randn(48, 64)
+    scales = [(t.abs().amax(1, keepdim=True) if by_row else t.abs().amax()) / 240 for t in (a, b)]
+    a, b = ((t / s).to(E4M3) for t, s in zip((a, b), scales, strict=True))
+    bias = torch.randn(48).to(out_dtype) if biased else None
+    y = native(
+        lambda a, b, s, t, bias: torch._scaled_mm(a, b.t(), s, t.t(), bias=bias, out_dtype=out_dtype),
+        a,
+        b,
+        *scales,
+        bias,
+    )
+    expected = (a.double() * scales[0]) @ (b.double() * scales[1]).t() + (0 if bias is None else bias.double())
+    assert ((y.double() - expected).norm() <= 0.0025 * expected.norm()).item()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: ops.sum_fp8(x, [5]), "hpu::sum_fp8: dim is .5.; expected"),
+        (lambda x: ops.sum_fp8(x, [0, 0]), "hpu::sum_fp8: dim is .0, 0.; expected"),
+        (lambda x: ops.sum_fp8(x.int()), "hpu::sum_fp8: self is a int32 tensor"),
+        (lambda x: ops.sum_fp8(x, [0], False, torch.int32), "hpu::sum_fp8: out_dtype is torch.int32"),
+        (lambda x: ops.cast_to_fp8_v2(x.to(E4M3), None, False, False, E5M2),
+         "CastToFp8V2 input and output must have the same dtype for float8, but are"),
+        (lambda x: ops.cast_to_fp8_v2(x.to(E4M3), None, False, True, E4M3),
+         "CastToFp8V2 must have no amax for float8"),
+        (lambda x: ops.cast_to_fp8_v2(x, torch.ones(3, device="hpu"), False, False, E4M3),
+         "hpu::cast_to_fp8_v2: scale is .*.3. on hpu:0; expected a shape that broadcasts to .2, 4."),
+        (lambda x: ops.cast_to_fp8_hybrid(x, torch.ones(3, device="hpu")), "scale is .*.3. on hpu:0"),
+        (lambda x: ops.cast_to_fp8_v2(x, torch.ones(2, device="hpu"), False, False, E4M3, [3, 1]),
+         "scale_shape is .3, 1.; expected a shape of 2 numbers"),
+    ],
+)  # fmt: skip
+def test_bad_forms_are_named(call, message):
+    with pytest.raises(RuntimeError, match=message):
+        call(torch.ones(2, 4, device="hpu"))

@@ -152,3 +152,25 @@ def test_fp8(native, fused, as_numbers):
     y = native(work, x, routing, weights, matrices, scale([0.25])[0], scale(between), scales)
     assert y.dtype is torch.bfloat16
     torch.testing.assert_close(y.double(), expected, rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("permuted", [False, True])
+@pytest.mark.parametrize("activation", ["silu", "gelu", "relu"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("tokens", [1, 32])
+def test_eight_experts_of_width_224(native, tokens, dtype, activation, permuted, fused):
+    torch.manual_seed(0)
+    x = torch.randn(tokens, 64).to(dtype)
+    weights, routing = torch.softmax(torch.randn(tokens, 8), -1).topk(2, -1)
+    shapes = [(64, 224), (64, 224), (224, 64)]
+    experts = [[(torch.randn(s[::-1] if permuted else s) / s[0] ** 0.5).to(dtype) for _ in range(8)] for s in shapes]
+    lists = (together(experts, permuted), experts[2]) if fused else experts
+    y = native(
+        lambda x, r, w, *e: ops.mixture_of_experts(x, r, w, *e, permuted, activation, 0, 7), x, routing,
+        weights.to(dtype), *lists,
+    )  # fmt: skip
+    expected = formula(x, routing, weights.to(dtype), experts, permuted, activation)[0]
+    assert y.dtype is dtype
+    tolerance = {torch.bfloat16: 1e-2, torch.float16: 2e-3, torch.float32: 1e-5}[dtype]
+    torch.testing.assert_close(y.double(), expected, rtol=tolerance, atol=tolerance)

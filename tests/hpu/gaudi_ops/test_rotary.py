@@ -97,3 +97,84 @@ def test_in_bfloat16_it_is_the_formula_of_models(everywhere, mode):
     y = everywhere(lambda x, sin, cos: ops.rotary_pos_embedding(x, sin, cos, None, 0, mode), x, sin, cos)
     assert torch.equal(y, expected)
     assert not torch.equal(y, (x.float() * cos + turned.float() * sin).bfloat16())
+
+
+@pytest.mark.parametrize("mode", [0, 1])
+@pytest.mark.parametrize("length", [5, 7, 8])
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((0, 3, 8), 0), ((2, 0, 3, 8), 1), ((0, 2, 3, 8), 0), ((2, 3, 0, 8), 2)]
+)  # where the length is 0
+def test_a_table_of_positions_beside_heads(native, shape, axis, length, mode):
+    angle, cos, sin = tables(length, 8)
+    shape = [length if i == axis else n for i, n in enumerate(shape)]
+    x, g = torch.randn(shape), torch.randn(shape)
+    cos, sin = (widened(t, mode)[:, None] for t in (cos, sin))  # [length, 1, D]
+
+    def both(x, g, s, c):
+        return (
+            ops.rotary_pos_embedding(x, s, c, None, 0, mode),
+            ops.rotary_pos_embedding_backward(g, s, c, None, 0, mode),
+        )
+
+    y, back = native(both, x, g, sin, cos)
+    beside = [1] * len(shape)
+    beside[axis], beside[-1] = length, 4
+    torch.testing.assert_close(y.double(), turned(x, angle.reshape(beside), mode), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(back.double(), turned(g, -angle.reshape(beside), mode), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 5, 8), (2, 5, 3, 8), (5, 2, 3, 8)])
+def test_a_table_beside_heads_by_index(native, shape):
+    angle, cos, sin = tables(9, 8)
+    cos, sin = widened(cos, 0)[:, None], widened(sin, 0)[:, None]
+    x, ids = torch.randn(shape), torch.randint(0, 9, (5, 2) if shape[0] == 5 else (2, 5))
+    y = native(lambda x, s, c, i: ops.rotary_pos_embedding(x, s, c, i, 0, 0), x, sin, cos, ids)
+    rows = angle[ids].unsqueeze(1 if shape[2] == 5 else 2)
+    torch.testing.assert_close(y.double(), turned(x, rows, 0), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((5, 3, 8), 0), ((2, 5, 3, 8), 1)])
+def test_a_table_beside_heads_from_an_offset(native, shape, axis):
+    angle, cos, sin = tables(7, 8)
+    x = torch.randn(shape)
+    cos, sin = widened(cos, 0)[:, None], widened(sin, 0)[:, None]
+    y = native(lambda x, s, c: ops.rotary_pos_embedding(x, s, c, None, 2, 0), x, sin, cos)
+    torch.testing.assert_close(y.double(), turned(x, angle[2:, None], 0), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("ids", [False, True])
+@pytest.mark.parametrize(("batch", "length"), [(5, 1), (1, 1), (2, 7)])
+def test_a_row_for_each_batch(native, batch, length, ids):
+    angle, cos, sin = tables(batch, 8)
+    x = torch.randn(batch, 3, length, 8)
+    cos, sin = (widened(t, 0)[:, None, None] for t in (cos, sin))  # [batch, 1, 1, D]: the positions are taken
+    ids = torch.full((batch, length), 11) if ids else None
+    y = native(lambda x, s, c, i: ops.rotary_pos_embedding(x, s, c, i, 0, 0), x, sin, cos, ids)
+    torch.testing.assert_close(y.double(), turned(x, angle[:, None, None], 0), rtol=1e-5, atol=1e-6)
+
+
+def test_gradients_through_a_table_beside_heads():
+    angle, cos, sin = tables(5, 8)
+    cos, sin = (widened(t, 0)[:, None].to("hpu") for t in (cos, sin))
+    x, g = torch.randn(5, 2, 3, 8), torch.randn(5, 2, 3, 8)
+    given = x.to("hpu").requires_grad_()
+    ops.rotary_pos_embedding(given, sin, cos, None, 0, 0).backward(g.to("hpu"))
+    expected = turned(g, -angle[:, None, None], 0)
+    torch.testing.assert_close(given.grad.cpu().double(), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("shape", "table", "ids", "message"),
+    [
+        ((5, 6, 7, 8), (4, 1, 8), None, r"cos is .*\[4, 1, 8\].*expected .*positions"),
+        ((2, 3, 5, 8), (9, 3, 8), None, r"cos is .*\[9, 3, 8\].*broadcasts to \[2, 3, 5, 8\]"),
+        ((2, 3, 5, 8), (9, 1, 8), (3, 4), r"position_ids is .*\[3, 4\]"),
+        ((2, 3, 5, 7), (9, 1, 8), None, r"input is .*even last dimension"),
+        ((2, 3, 5, 8), (5, 1, 6), None, r"cos is .*a last dimension of 8"),
+    ],
+)
+def test_tables_that_do_not_fit(shape, table, ids, message):
+    ids = None if ids is None else torch.zeros(ids, dtype=torch.int64, device="hpu")
+    table = torch.ones(table, device="hpu")
+    with pytest.raises(RuntimeError, match=f"hpu::rotary_pos_embedding: {message}"):
+        ops.rotary_pos_embedding(torch.ones(shape, device="hpu"), table, table, ids, 0, 0)

@@ -48,7 +48,8 @@ def manifest(**changes):
     place = {"dtype": torch.float32, "sizes": (2, 3), "strides": (3, 1), "offset": 0}
     values = {
         "key": recipe_key(description()), "inputs": (SlotTensor(0, **place),), "scalar_inputs": (), "variable": (),
-        "outputs": (SlotTensor(1, **place),), "mutated": (), "guards": (), "counted": (), "nodes": 1, "kernels": 1,
+        "outputs": (SlotTensor(1, **place),), "mutated": (), "guards": (), "counted": (), "overflowing": (),
+        "nodes": 1, "kernels": 1,
         "external_kernels": {}, "compile_seconds": 0.0, "torch": torch_build(), "isa": vector_isa(), "threads": 1,
         "files": {},
     }  # fmt: skip

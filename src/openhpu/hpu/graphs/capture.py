@@ -10,6 +10,7 @@ import torch
 
 from openhpu import _C, graphs, settings
 from openhpu.hpu import _device, _lifecycle, streams
+from openhpu.hpu.graphs import constants
 
 
 class HPUGraph(_C.CapturedGraph):
@@ -47,6 +48,8 @@ class HPUGraph(_C.CapturedGraph):
 
         Raises RuntimeError when an operator was refused meanwhile, with its name and line; nothing is captured then.
         """
+        if marked := constants.on_device(_device.current_device()):
+            self.mark_weights(marked)
         super().capture_end()
         if compile:
             self.compile()

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <ATen/core/stack.h>
+
+namespace openhpu {
+
+class Operator;
+
+// Sums of small integers, as Operator::call_cpu. PyTorch's kernel first copies the whole operand as int64, eight times an
+// int8 operand's size: large operands are summed block by block.
+void sum_in_blocks(const Operator& op, c10::Stack& stack);
+
+}  // namespace openhpu

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+// Integers of 64 bits as on a Gaudi (OPENHPU_INT64=gaudi), which computes them in 32 bits: results wrap. Who runs an
+// operator notes what wrapped; host threads report it when they wait for the device.
+namespace openhpu {
+
+bool narrow_int64() noexcept;
+void set_narrow_int64(bool on) noexcept;
+
+// `overflows`: how many results of the operator changed.
+void note_overflows(const std::string& op, uint32_t site, int64_t overflows);
+
+// Events since the last call, one for each operator and line.
+void report_overflows();
+
+}  // namespace openhpu

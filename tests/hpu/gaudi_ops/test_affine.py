@@ -1,0 +1,97 @@
+"""quantized_decomposed's operators, bit for bit round(x / scale) + zero_point in float32, clamped."""
+
+import pytest
+import torch
+import torch.ao.quantization.fx._decomposed
+
+ops = torch.ops.quantized_decomposed
+E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
+BOUNDS = {
+    torch.int8: (-128, 127), torch.uint8: (0, 255), torch.int16: (-32768, 32767), torch.int32: (-(2**20), 2**20),
+    E4M3: (-240, 240), E5M2: (-57344, 57344),
+}  # fmt: skip
+
+
+def formula(x, scale, zero, dtype):
+    return (torch.round(x.float() / scale) + zero).clamp(*BOUNDS[dtype]).to(dtype)
+
+
+def bits(x):
+    return x.view(torch.uint8) if x.dtype in (E4M3, E5M2) else x
+
+
+def beside_ties(scale):
+    """Numbers at and beside the middle between two multiples of the scale."""
+    middles = (torch.arange(-100, 100) + 0.5) * scale
+    return torch.cat([torch.nextafter(middles, torch.tensor(side)) for side in (-1e9, 1e9)] + [middles])
+
+
+@pytest.mark.parametrize("given", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("form", ["numbers", "tensors", "bounds"])
+@pytest.mark.parametrize("dtype", BOUNDS)
+def test_per_tensor(native, dtype, form, given):
+    scale = torch.tensor(0.3)
+    zero = 0 if dtype.is_floating_point else 5
+    x = beside_ties(scale).to(given)
+    low, high = BOUNDS[dtype]
+    settings = (scale.item(), zero) if form == "numbers" else (scale, torch.tensor(zero))
+    bounds = (torch.tensor(low), torch.tensor(high)) if form == "bounds" else (low, high)
+
+    def both(x, *settings):
+        y = ops.quantize_per_tensor(x, *settings, dtype)
+        return y, ops.dequantize_per_tensor(y, *settings, dtype)
+
+    y, back = native(both, x, *settings, *bounds)
+    expected = formula(x, scale, zero, dtype)
+    assert torch.equal(bits(y), bits(expected))
+    assert torch.equal(back, (expected.float() - zero) * scale)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("dtype", BOUNDS)
+def test_per_channel(native, dtype, axis):
+    torch.manual_seed(0)
+    x = torch.randn(5, 5) * 20
+    scales = torch.rand(5) + 0.1
+    zeros = torch.zeros(5, dtype=torch.int64) if dtype.is_floating_point else torch.randint(0, 9, (5,))
+
+    def both(x, scales, zeros):
+        y = ops.quantize_per_channel(x, scales, zeros, axis, *BOUNDS[dtype], dtype)
+        return y, ops.dequantize_per_channel(y, scales, zeros, axis, *BOUNDS[dtype], dtype, out_dtype=torch.bfloat16)
+
+    y, back = native(both, x, scales, zeros)
+    columns = (scales[:, None], zeros[:, None]) if axis == 0 else (scales, zeros)
+    expected = formula(x, *columns, dtype)
+    assert torch.equal(bits(y), bits(expected))
+    assert torch.equal(back, ((expected.float() - columns[1]) * columns[0]).to(torch.bfloat16))
+
+
+def test_the_inverse_of_a_scale_is_not_the_same():
+    scale = torch.tensor(0.3)
+    x = beside_ties(scale)
+    y = ops.quantize_per_tensor(x.to("hpu"), 0.3, 0, -128, 127, torch.int8).cpu()
+    assert (y != torch.round(x * (1 / 0.3)).to(torch.int8)).any()
+
+
+def test_nothing_is_read_on_the_host(counted):
+    x, scale, zero = torch.ones(4, device="hpu"), torch.tensor(0.5, device="hpu"), torch.tensor(1, device="hpu")
+    with counted() as difference:
+        ops.quantize_per_tensor.tensor(x, scale, zero, -128, 127, torch.int8)
+    assert difference["blocking_reads"] == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x, s, z: ops.quantize_per_tensor(x.int(), 1.0, 0, 0, 9, torch.int8), "input is a int32 tensor"),
+        (lambda x, s, z: ops.quantize_per_channel(x, s, z, 2, 0, 9, torch.int8), r"axis is 2; expected a dimension"),
+        (lambda x, s, z: ops.quantize_per_channel(x, s[:2], z, 1, 0, 9, torch.int8), r"scales is .*expected \[3\]"),
+        (lambda x, s, z: ops.quantize_per_channel(x, s, z[:2], 1, 0, 9, torch.int8), r"zero_points is .*\[2\]"),
+        (lambda x, s, z: ops.dequantize_per_tensor(x, 1.0, 0, 0, 9, torch.int8), r"input is a float32 .*torch.int8"),
+        (lambda x, s, z: ops.dequantize_per_channel(x, s, z, 1, 0, 9, E4M3), r"input is a float32 .*float8_e4m3fn"),
+    ],
+)  # fmt: skip
+def test_bad_input(call, message):
+    given = [torch.ones(2, 3), torch.ones(3), torch.zeros(3, dtype=torch.int64)]
+    with pytest.raises(RuntimeError, match=f"quantized_decomposed::.*{message}"):
+        call(*(t.to("hpu") for t in given))

@@ -1,0 +1,124 @@
+"""int64 as on a Gaudi (OPENHPU_INT64=gaudi): results wrap to 32 bits and are counted (docs/int64.md)."""
+
+import pytest
+import torch
+
+from openhpu import _C, events
+from tests.hpu.support import capture, line
+
+BIG = 2**31 - 3
+
+
+def wrapped(x):
+    return x.to(torch.int32).to(torch.int64)
+
+
+@pytest.fixture
+def narrow():
+    _C.set_narrow_int64(True)
+    yield
+    torch.hpu.synchronize()
+    _C.set_narrow_int64(False)
+
+
+def numbers():
+    return torch.tensor([BIG, BIG, 5, -BIG, 0, 2**30])
+
+
+def _add_(x):
+    x += 7
+    return x
+
+
+def _foreach(x):
+    torch._foreach_add_([x], 9)
+    return x
+
+
+def _strided(x):
+    y = x.repeat(4, 1)
+    y[:, ::2].mul_(3)
+    return y
+
+
+PROGRAMS = {
+    "add": lambda x: x + x, "sub": lambda x: x - 2**30 - 2**30 - 9, "mul": lambda x: x * x, "neg": lambda x: -x * 2,
+    "square": torch.square, "sum": lambda x: x.sum(), "sums": lambda x: x.repeat(3, 4).sum(0),
+    "cumsum": lambda x: x.cumsum(0),
+    "prod": lambda x: x[x != 0].prod(), "dot": lambda x: torch.dot(x, x), "mm": lambda x: torch.mm(x[:, None], x[None]),
+    "pow": lambda x: x**3, "shift": lambda x: x << 5, "add_": _add_, "foreach": _foreach, "view": _strided,
+    "index_add": lambda x: x.index_add(0, torch.tensor([0, 0, 1], device=x.device), x[:3]),
+    "scatter_add": lambda x: torch.zeros_like(x).scatter_add(0, torch.zeros_like(x), x),
+    "addcmul": lambda x: torch.addcmul(x, x, x),
+    "where": lambda x: torch.where(x > 0, x + 5, x), "masked_fill": lambda x: x.masked_fill(x > 0, 2**40 + 1),
+    "full": lambda x: torch.full((3,), 2**40 + 2, dtype=torch.int64, device=x.device),
+    "cat": lambda x: torch.cat([x + x, x]), "out": lambda x: torch.add(x, x, out=torch.empty_like(x)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+def test_results_have_the_bits_of_32_bit_arithmetic(program, narrow, counted):
+    expected = program(numbers())
+    with counted() as difference:
+        for _ in range(3):  # learned, queued, and once more
+            assert torch.equal(program(numbers().to("hpu")).cpu(), wrapped(expected))
+    assert difference["int64_overflows"] > 0
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+def test_the_default_is_exact(program, counted):
+    with counted() as difference:
+        assert torch.equal(program(numbers().to("hpu")).cpu(), program(numbers()))
+    assert difference["int64_overflows"] == 0
+
+
+def test_what_fits_is_not_counted(narrow, counted):
+    with counted() as difference:
+        x = torch.arange(100, device="hpu")
+        assert (x * x - 3).sum().item() == sum(k * k - 3 for k in range(100))
+        assert torch.topk(x, 3).indices.tolist() == [99, 98, 97]
+    assert difference["int64_overflows"] == 0
+
+
+def test_a_copy_from_the_cpu_wraps(narrow, counted):
+    with counted() as difference:
+        assert torch.tensor([2**31, 2**32 + 5, 1]).to("hpu").tolist() == [-(2**31), 5, 1]
+    assert difference["int64_overflows"] == 2
+
+
+def test_other_dtypes_stay(narrow, counted):
+    with counted() as difference:
+        x = torch.full((4,), 3e9, device="hpu")
+        assert (x + x).tolist() == [6e9] * 4
+        assert (torch.ones(4, dtype=torch.int32, device="hpu") * 3).sum(dtype=torch.int32).item() == 12
+    assert difference["int64_overflows"] == 0
+
+
+def test_a_replay_wraps(narrow, counted):
+    x = torch.tensor([2**30, 1], device="hpu")
+    graph, y = capture(lambda: x * 2)
+    x.copy_(torch.tensor([2**30 + 1, 4]))
+    with counted() as difference:
+        graph.replay()
+        assert y.tolist() == [-(2**31) + 2, 8]
+    assert difference["int64_overflows"] == 1
+
+
+def test_the_line_is_told(narrow):
+    seen = []
+    x = torch.tensor([2**31 - 1] * 3, device="hpu")
+    subscription = events.subscribe("int64_overflow", seen.append)
+    try:
+        here, y = line(), x + 1
+        y.cpu()
+    finally:
+        events.unsubscribe(subscription)
+    (event,) = seen
+    assert event.params == {"op": "aten::add", "overflows": 3}
+    assert event.site == (__file__, here)
+
+
+def test_the_environment_chooses_it(script):
+    program = "import torch; x = torch.tensor([2**31 - 1], device='hpu'); print((x + 1).item())"
+    assert script(program, OPENHPU_INT64="gaudi").out.split() == [str(-(2**31))]
+    assert script(program).out.split() == [str(2**31)]
