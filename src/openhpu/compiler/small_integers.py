@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map
 
 from openhpu.compiler import out_of_range
 
@@ -18,14 +18,16 @@ def wrapped(overload: torch._ops.OpOverload, function: Callable[..., Any], *args
     given = [*zip(formals, args, strict=False), *((f, kwargs[f.name]) for f in formals if f.name in kwargs)]
     written = [leaf for f, value in given if f.alias_info and f.alias_info.is_write for leaf in tree_leaves(value)]
     for tensor in written:
-        if isinstance(tensor, torch.Tensor) and tensor.dtype is torch.int64:
-            tensor.copy_(_wrap(tensor))
+        if (narrow := _wrap(tensor)) is not tensor:
+            tensor.copy_(narrow)
     if written and any(result is tensor for result in tree_leaves(results) for tensor in written):
         return results
-    return tree_map_only(torch.Tensor, lambda t: _wrap(t) if t.dtype is torch.int64 else t, results)
+    return tree_map(_wrap, results)
 
 
-def _wrap(tensor: torch.Tensor) -> torch.Tensor:
+def _wrap(tensor: Any) -> Any:
+    if not isinstance(tensor, torch.Tensor) or tensor.dtype is not torch.int64:
+        return tensor
     result = tensor.to(torch.int32).to(torch.int64)
     out_of_range.overflowing((result != tensor).sum())
     return result
