@@ -8,6 +8,7 @@ operands; a result in bfloat16 is rounded before its scales, which are one numbe
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 
 import torch
@@ -265,6 +266,9 @@ def fp8_gemm_v2(
     left = A.transpose(-1, -2) if trans_A and A.dim() > 1 else torch.atleast_2d(A)
     right = B.unsqueeze(-1) if B.dim() == 1 else B.transpose(-1, -2) if trans_B else B
     check(left.shape[-1] == right.shape[-2], name, "B", B, f"{left.shape[-1]} rows (after trans_B), A's columns")
+    batches = (left.shape[:-2], right.shape[:-2])
+    fit = all(a == b or 1 in (a, b) for a, b in zip(batches[0][::-1], batches[1][::-1], strict=False))
+    check(fit, name, "B", B, f"dimensions before the last two that broadcast with A's, {list(batches[0])}")
     out = torch.matmul(widened(left), widened(right).to(widened(left).dtype))
     factor = _result_scale(out, A_scale_inv, None, True, name, "A_scale_inv")
     columns = _result_scale(out, B_scale_inv, B_scale_shape, False, name, "B_scale_inv")
@@ -296,6 +300,8 @@ def _result_scale(
         return None if scale == 1.0 else scale
     factor = as_tensor(scale, out).to(out.dtype)
     if shape is not None:
+        fits = math.prod(shape) == factor.numel()
+        check(fits, name, f"{argument[0]}_scale_shape", list(shape), f"a shape of {factor.numel()} numbers")
         factor = factor.reshape(list(shape))
     length = out.shape[-2] if rows else out.shape[-1]
     if factor.numel() == 1:

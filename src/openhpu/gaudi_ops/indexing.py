@@ -37,7 +37,8 @@ def kv_reorder(self: Tensor, start: Tensor, end: Tensor, beam_idx: Tensor) -> Te
 def _each(name: str, argument: str, bound: Tensor, rows: int) -> Tensor:
     """A bound for each row of the cache, [rows, 1] or [1, 1]."""
     count = bound.numel()
-    check(count > 0 and rows % count == 0, name, argument, bound, f"a number of integers that divides {rows}")
+    fits = count > 0 and rows % count == 0 and not bound.is_floating_point()
+    check(fits, name, argument, bound, f"a number of integers that divides {rows}")
     bound = bound.reshape(-1, 1)
     return bound if count == 1 else bound.repeat_interleave(rows // count, 0)
 

@@ -11,6 +11,19 @@ from openhpu.gaudi_ops.registry import operator
 REDUCTIONS = ("none", "mean", "sum")
 
 
+def _check_inputs(
+    name: str, log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, blank: int
+) -> None:
+    _, batch, classes = log_probs.shape
+    check(log_probs.is_floating_point(), name, "log_probs", log_probs, "a floating-point tensor")
+    for argument, lengths in (("input_lengths", input_lengths), ("target_lengths", target_lengths)):
+        fits = not lengths.is_floating_point() and lengths.numel() == batch
+        check(fits, name, argument, lengths, f"integers [{batch}], one for each entry of the batch")
+    fits = not targets.is_floating_point() and (targets.dim() == 1 or list(targets.shape[:1]) == [batch])
+    check(fits and targets.dim() in (1, 2), name, "targets", targets, f"integers [{batch}, S], or all in one dimension")
+    check(0 <= blank < classes, name, "blank", blank, f"a class, 0 to {classes - 1}")
+
+
 @operator(
     "ctc_loss_custom(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank, "
     "int reduction, bool zero_infinity) -> (Tensor, Tensor)",
@@ -33,6 +46,7 @@ def ctc_loss_custom(
             reduction, zero_infinity,
         )  # fmt: skip
         return one[0].reshape(()), one[1]
+    _check_inputs("ctc_loss_custom", log_probs, targets, input_lengths, target_lengths, blank)
     losses, log_alpha = torch._ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity)
     if zero_infinity:
         losses = torch.where(torch.isinf(losses), 0.0, losses)

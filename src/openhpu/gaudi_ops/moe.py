@@ -76,6 +76,10 @@ def intermediate(x: Tensor, gate: Tensor, up: Tensor, permuted: bool, activation
 
 def halves(w12: Sequence[Tensor], permuted: bool) -> tuple[list[Tensor], list[Tensor]]:
     """Fused weights, taken apart."""
+    for i, weight in enumerate(w12):
+        fits = weight.dim() == 2 and weight.shape[0 if permuted else 1] % 2 == 0
+        expected = f"[{'2 F, H' if permuted else 'H, 2 F'}], two halves of equal width"
+        check(fits, "mixture_of_experts", f"w12[{i}]", weight, expected)
     pairs = [weight.chunk(2, 0 if permuted else 1) for weight in w12]
     return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
 
@@ -126,6 +130,26 @@ def mixture_of_experts_fused(
     )  # fmt: skip
 
 
+def _check_weights(
+    name: str, hidden_states: Tensor, w1: Sequence[Tensor], w2: Sequence[Tensor], w3: Sequence[Tensor], permuted: bool
+) -> None:
+    check(
+        hidden_states.is_floating_point() and hidden_states.dim() == 2, name, "hidden_states", hidden_states,
+        "a floating-point tensor [tokens, H]",
+    )  # fmt: skip
+    wide = hidden_states.shape[1]
+    for i, weights in enumerate(zip(w1, w2, w3, strict=True)):
+        inner = weights[0].shape[0 if permuted else -1] if weights[0].dim() == 2 else -1
+        for argument, weight, shape in zip(
+            ("w1", "w2", "w3"), weights, ([wide, inner], [wide, inner], [inner, wide]), strict=True
+        ):
+            shape = shape[::-1] if permuted else shape
+            check(
+                list(weight.shape) == shape and weight.dtype is hidden_states.dtype, name, f"{argument}[{i}]", weight,
+                f"{shape if inner >= 0 else 'two dimensions'} in {hidden_states.dtype}, which hidden_states have",
+            )  # fmt: skip
+
+
 def _measured(
     hidden_states: Tensor, routing: Tensor, router_weights: Tensor, w1: Sequence[Tensor], w2: Sequence[Tensor],
     w3: Sequence[Tensor], permuted: bool, activation: str, experts_min: int, experts_max: int, measuring: bool = False,
@@ -134,6 +158,7 @@ def _measured(
     name = "mixture_of_experts"
     check_same_length(name, "w1", w1=list(w1), w2=list(w2), w3=list(w3))
     function = activation_of(name, activation)
+    _check_weights(name, hidden_states, w1, w2, w3, permuted)
     maxima: list[Tensor] = []
 
     def expert(i: int) -> Tensor:

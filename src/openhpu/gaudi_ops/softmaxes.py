@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from openhpu.gaudi_ops.errors import check
+from openhpu.gaudi_ops.errors import check, check_floating
 from openhpu.gaudi_ops.fp8 import widened
 from openhpu.gaudi_ops.registry import operator
 
@@ -80,6 +80,8 @@ def scaled_masked_triangular_softmax(
     ways to the same numbers.
     """
     name = "scaled_masked_triangular_softmax"
+    check_floating(name, self=self)
+    check(start_end.numel() % 2 == 0, name, "start_end", start_end, "integers [groups, 2]")
     ends = start_end.reshape(-1, 2)
     check(
         self.dim() >= 3 and ends.shape[0] * max(grouped_batch_size, 1) == self.shape[0], name, "start_end", start_end,
