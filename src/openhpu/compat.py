@@ -1,4 +1,4 @@
-"""What depends on the release of PyTorch: the compiled core of each that is supported.
+"""What depends on the release of PyTorch, the Python and the C library: the compiled core of each that is supported.
 
 Nothing else does yet. A difference in Python has its place here, one in C++ in a header `csrc/compat.h`.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import importlib.machinery
 import platform
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -45,4 +46,17 @@ def other_python() -> str | None:
     return (
         f"it was installed for {' and '.join(theirs)}, and this is {sys.implementation.cache_tag} on "
         f"{platform.machine()}; install openhpu anew with this Python's pip"
+    )
+
+
+def older_library(error: ImportError) -> str | None:
+    """Of a core that was compiled on a newer system than this one: which library is too old, and what to do; None for
+    any other error."""
+    found = re.search(r"version [`'](GLIBC|GLIBCXX|CXXABI)_([\d.]+)' not found", str(error))
+    if found is None:
+        return None
+    library = "GNU C library" if found[1] == "GLIBC" else "C++ library of GCC (libstdc++)"
+    return (
+        f"its compiled core needs a newer {library} than this system has ({error}); use a newer Linux, or build "
+        "openhpu on this one: `pip install .` in its sources, with g++ 11 or newer"
     )

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from openhpu import events, settings
+from openhpu.folders import home
 
 TRACE = 5
 # Gaudi's levels 0 trace to 6 off, as levels of Python's logging.
@@ -146,7 +147,7 @@ def _type_bit(level: int) -> int:
 def _handlers() -> list[logging.Handler]:
     formatter = logging.Formatter(_FORMAT)
     handlers: list[logging.Handler] = []
-    folder = Path(settings.get("HABANA_LOGS") or Path.home() / ".habana_logs")
+    folder = Path(settings.get("HABANA_LOGS") or home() / ".habana_logs")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         handlers.append(logging.FileHandler(folder / "pytorch_log.txt", delay=True))

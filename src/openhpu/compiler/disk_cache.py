@@ -28,6 +28,7 @@ from typing import NamedTuple
 from openhpu.compiler.description import Description, with_constants
 from openhpu.compiler.identity import recipe_key
 from openhpu.compiler.manifest import LIBRARY, MANIFEST, PROGRAM, Manifest, misfit
+from openhpu.folders import home
 
 DEFAULT_MAX_BYTES = 1024 * 2**20
 
@@ -56,7 +57,7 @@ class CacheConfig(NamedTuple):
 def user_cache() -> Path:
     """The user's folder for what can be made again."""
     base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "openhpu"
+    return (Path(base) if os.path.isabs(base) else home() / ".cache") / "openhpu"
 
 
 def default_path() -> Path:

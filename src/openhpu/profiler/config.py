@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
 from pathlib import Path
 
 from openhpu import settings
+from openhpu.folders import home
 
 PHASES = ("multi-enq", "enq")
 
@@ -46,7 +48,7 @@ class Config:
 def path() -> Path:
     """Where the configuration is kept: HABANA_PROF_CONFIG, or ~/.habana/prof_config.json."""
     chosen = settings.get("HABANA_PROF_CONFIG")
-    return Path(chosen).expanduser() if chosen else Path.home() / ".habana" / "prof_config.json"
+    return Path(os.path.expanduser(chosen)) if chosen else home() / ".habana" / "prof_config.json"
 
 
 def load() -> Config:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if options.phase == "enq":
                 chosen = dataclasses.replace(chosen, last=chosen.first)
             if options.output:
-                chosen = dataclasses.replace(chosen, output=str(Path(options.output).expanduser().absolute()))
+                chosen = dataclasses.replace(chosen, output=str(Path(os.path.expanduser(options.output)).absolute()))
             config.save(chosen)
     except (ConfigError, settings.SettingError) as error:
         print(f"hl-prof-config: {error}", file=sys.stderr)

@@ -47,3 +47,13 @@ def test_a_package_of_another_python_says_so(cores):
     assert "it was installed for cpython-39-riscv64-linux-gnu, and this is cpython-3" in compat.other_python()
     cores("2.13")
     assert compat.other_python() is None
+
+
+def test_a_core_of_a_newer_system_says_which_library_is_too_old():
+    def error(name, version):
+        return ImportError(f"/lib/x86_64-linux-gnu/lib.so: version `{name}_{version}' not found (required by _C.so)")
+
+    assert "needs a newer GNU C library than this system has" in compat.older_library(error("GLIBC", "2.38"))
+    assert "version `GLIBCXX_3.4.32' not found" in compat.older_library(error("GLIBCXX", "3.4.32"))
+    assert "needs a newer C++ library of GCC (libstdc++)" in compat.older_library(error("CXXABI", "1.3.15"))
+    assert compat.older_library(ImportError("_C.so: undefined symbol: _ZN2at4_ops")) is None

@@ -1,7 +1,16 @@
 """Loading: each test in a process of its own."""
 
+import importlib.machinery
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
 import pytest
 import torch
+
+import openhpu
+from openhpu import _machine, compat
 
 LOAD = "import torch; import habana_frameworks.torch; "
 
@@ -135,6 +144,61 @@ def test_of_two_pytorches_the_error_names_both(script, tmp_path):
         import habana_frameworks.torch
     """
     assert f"; in front of {tmp_path / 'behind' / 'torch'} on sys.path)" in script(code, fails=True).last
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """A copy of the package without what was compiled, in a folder that scripts find first."""
+    package = Path(openhpu.__file__).parent
+    ignored = shutil.ignore_patterns("*.so", "__pycache__")
+    copy = shutil.copytree(package, tmp_path / "site" / "openhpu", ignore=ignored)
+    path = os.pathsep.join(map(str, (copy.parent, package.parent)))
+    return copy, {"PYTHONPATH": path, "TORCH_DEVICE_BACKEND_AUTOLOAD": "1", "warnings": "default"}
+
+
+TENSOR = """
+import torch, openhpu
+print((torch.ones(2) + 1).tolist(), openhpu.__file__)
+torch.ones(1, device="hpu")
+"""
+
+
+def test_a_wheel_of_another_python_says_so(script, installed):
+    copy, environment = installed
+    for name in ("_machine", "cores/2.13/_C"):
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+        (copy / f"{name}.cpython-39-riscv64-linux-gnu.so").touch()
+    result = script(TENSOR, fails=True, **environment)
+    assert result.out == f"[2.0, 2.0] {copy / '__init__.py'}"
+    expected = "it was installed for cpython-39-riscv64-linux-gnu, and this is cpython-"
+    assert result.last.startswith(f"RuntimeError: the hpu device is not available: {expected}")
+    assert result.last.endswith("; install openhpu anew with this Python's pip")
+
+
+@pytest.mark.parametrize("what", ["_machine", "core"])
+def test_a_c_library_that_is_older_than_the_cores_is_named(script, installed, tmp_path, what):
+    """The library is linked with a mathematical library of the future, and finds today's."""
+    copy, environment = installed
+    suffix = importlib.machinery.EXTENSION_SUFFIXES[0]
+    core = f"cores/{compat.release(torch.__version__)}/_C{suffix}"
+    (copy / core).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "future").mkdir()
+    (tmp_path / "future.c").write_text("double future(double x) { return x; }\n")
+    (tmp_path / "future.map").write_text("GLIBC_2.99 { future; };\n")
+    (tmp_path / "ours.c").write_text("double future(double); double ours(double x) { return future(x); }\n")
+    linked = core if what == "core" else f"_machine{suffix}"
+    if what == "core":
+        shutil.copy2(_machine.__file__, copy)
+    library = ["gcc", "-shared", "-fPIC"]
+    future = [*library, "future.c", "-o", "future/libm.so.6", "-Wl,-soname,libm.so.6,--version-script=future.map"]
+    subprocess.run(future, cwd=tmp_path, check=True, timeout=60)
+    ours = [*library, "ours.c", "-o", str(copy / linked), "-Lfuture", "-l:libm.so.6"]
+    subprocess.run(ours, cwd=tmp_path, check=True, timeout=60)
+    result = script(TENSOR, fails=True, **environment)
+    assert result.out == f"[2.0, 2.0] {copy / '__init__.py'}"
+    assert "not available: its compiled core needs a newer GNU C library than this system has (" in result.last
+    assert "version `GLIBC_2.99' not found" in result.last
+    assert "use a newer Linux, or build openhpu on this one: `pip install .` in its sources" in result.last
 
 
 def test_an_invalid_variable_is_no_error_of_import_torch(script):
