@@ -185,13 +185,13 @@ class Frames {
   int offset() const { return _PyInterpreterFrame_LASTI(frame_) * static_cast<int>(sizeof(_Py_CODEUNIT)); }
 
  private:
-  // Past frames that are none of Python code: where C called the interpreter.
+  // Past frames that are none of Python code: where C called the interpreter, and, from 3.12 on, one below the frame of an
+  // __init__ that a specialised call entered, whose code object is a constant of the interpreter.
   void skip() {
-#if PY_VERSION_HEX >= 0x030C0000
-    while (frame_ && frame_->owner == FRAME_OWNED_BY_CSTACK) frame_ = frame_->previous;
-#endif
 #if PY_VERSION_HEX >= 0x030D0000
-    while (frame_ && !PyCode_Check(frame_->f_executable)) frame_ = frame_->previous;
+    while (frame_ && (!PyCode_Check(frame_->f_executable) || _PyFrame_IsIncomplete(frame_))) frame_ = frame_->previous;
+#elif PY_VERSION_HEX >= 0x030C0000
+    while (frame_ && _PyFrame_IsIncomplete(frame_)) frame_ = frame_->previous;
 #endif
   }
   _PyInterpreterFrame* frame_;

@@ -77,7 +77,7 @@ void run_as_worker(void (*run)(void*), void* context) {
   c10::InferenceMode no_autograd(true);
   at::DisableRecordFunctionGuard unprofiled;
   CollectKernelWarnings warnings;
-  DefaultFloats floats;
+  [[maybe_unused]] DefaultFloats floats;
   HostThreads threads;
   run(context);
 }

@@ -7,10 +7,6 @@ import pytest
 from tests.processes import OURS, clean_environment, run_code
 
 
-def pytest_configure(config):
-    config.addinivalue_line("filterwarnings", "error")
-
-
 @pytest.fixture
 def script(tmp_path):
     """Run Python code in a process of its own, with warnings as errors and no module locks; returns its Result."""
