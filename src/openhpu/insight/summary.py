@@ -62,7 +62,7 @@ def _lines(document: Document) -> Iterator[str]:
         show_none=False,
     )
     yield from _listed(
-        "integers of 64 bits that a Gaudi would have wrapped to 32",
+        "integers of 64 bits that wrapped to 32 (OPENHPU_INT64=gaudi)",
         [f"{where(r)}: {r['op']}, {plural(r['count'], 'element')}" for r in document["int64_overflows"]],
         show_none=False,
     )
