@@ -126,7 +126,7 @@ def test_the_last_name_of_the_device_is_its_own(model, tmp_path):
         model()
         torch.hpu.synchronize()
     names = [e for e in exported(prof, tmp_path) if e["name"] == "process_name" and e["pid"] == 0]
-    assert {e["args"]["name"] for e in names} > {"HPU 0"}, "kineto names it too"
+    assert {e["args"]["name"] for e in names} >= {"HPU 0"}  # up to 2.14 kineto gives it another one, too
     last = max(names, key=lambda e: e["ts"])  # readers that sort by time show this one
     assert last["args"]["name"] == "HPU 0"
     assert names.count(last) == 1
@@ -155,6 +155,7 @@ def test_waits_and_fallbacks_are_on_the_host(tmp_path):
     assert {e["pid"] for e in falls} == {os.getpid()}
 
 
+@pytest.mark.filterwarnings("ignore:with_modules is deprecated:FutureWarning")  # from 2.15 on
 @pytest.mark.parametrize("memory", [False, True])
 def test_everything_at_once(model, tmp_path, memory):
     with profile(

@@ -19,6 +19,7 @@ PROFILING = 3
 def quiet():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.filterwarnings("ignore", r".torch\.jit\.\w+. is deprecated", FutureWarning)  # from 2.15 on
         yield
 
 
