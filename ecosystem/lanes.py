@@ -46,23 +46,57 @@ _DDP = {"BACKEND": "hccl", "OPENHPU_DEVICE_COUNT": "4", "OMP_NUM_THREADS": "1"}
 # Two jobs of four ranks at a time, of which one works; the first of them compiles what it needs.
 _RANKS = {"RANKS_MOST": "8", "RANKS_PATIENCE_S": "900"}
 
-# The plugin's tests that need no download, a process for each file.
-_VLLM_FILES = (
-    "kv_offload/offloading_connector/test_metrics.py", "multimodal/test_hpu_multimodal_inputs.py",
-    "multimodal/test_hpu_multimodal_processing.py", "ops/test_depthwise_conv1d_tpc.py", "ops/test_hpu_awq.py",
-    "ops/test_hpu_compressed_tensors.py", "ops/test_hpu_custom_op_registration.py", "ops/test_hpu_fp8.py",
-    "ops/test_hpu_fused_moe.py", "ops/test_hpu_gdn_pytorch.py", "ops/test_hpu_gptq.py", "ops/test_hpu_layernorm.py",
-    "ops/test_hpu_rotary_embedding.py", "ops/test_hpu_row_parallel_linear.py", "sampler/test_hpu_sampler.py",
-    "test_bucketing.py", "test_decode_bucket_hybrid.py", "test_defragmentation.py", "test_flags.py",
-    "test_fsdpa_slicing.py", "test_lmcache_monkey.py", "test_minimax_m3_tool_parser.py",
-    "test_multi_model_engine_unit.py", "test_platform.py", "test_prefix_caching.py", "test_utils.py",
-    "test_vision_resolutions.py", "worker/test_ensure_multi_token_decodes_last.py", "worker/test_hpu_input_batch.py",
-    "worker/test_hpu_mm_embeddings.py", "worker/test_hpu_mm_prefill_batching.py", "worker/test_hpu_model_runner.py",
-    "worker/test_moe_gate_sync.py", "worker/test_move_remaining_tensors.py",
-)  # fmt: skip
-_VLLM_LAZY = ("awq", "compressed_tensors", "fp8", "fused_moe", "gptq", "layernorm")
-_VLLM_SERVING = str(ROOT / "ecosystem" / "vllm" / "test_serving.py")
+# The plugin's unit tests: what takes long or needs what others don't in a process of its own.
+_VLLM_FILES = {
+    "most files in one process": (
+        "kv_offload/offloading_connector/test_metrics.py", "multimodal", "ops/test_depthwise_conv1d_tpc.py",
+        "ops/test_hpu_awq.py", "ops/test_hpu_custom_op_registration.py", "ops/test_hpu_fp8.py",
+        "ops/test_hpu_fused_moe.py", "ops/test_hpu_gdn_pytorch.py", "ops/test_hpu_gptq.py",
+        "ops/test_hpu_row_parallel_linear.py", "sampler", "test_bucketing.py", "test_decode_bucket_hybrid.py",
+        "test_defragmentation.py", "test_flags.py", "test_lmcache_monkey.py", "test_minimax_m3_tool_parser.py",
+        "test_platform.py", "test_utils.py", "test_vision_resolutions.py",
+        "worker/test_ensure_multi_token_decodes_last.py", "worker/test_hpu_input_batch.py",
+        "worker/test_hpu_mm_embeddings.py", "worker/test_hpu_mm_prefill_batching.py", "worker/test_moe_gate_sync.py",
+        "worker/test_move_remaining_tensors.py",
+    ),
+    "compressed tensors": ("ops/test_hpu_compressed_tensors.py",),
+    "norms": ("ops/test_hpu_layernorm.py",),
+    "slices of attention": ("test_fsdpa_slicing.py",),
+    "rotary embeddings": ("ops/test_hpu_rotary_embedding.py",),
+    "files that name a model of the hub": (
+        "kv_offload/offloading_connector/test_scheduler.py", "test_embedding.py", "test_prefix_caching.py",
+        "worker/test_hpu_model_runner.py",
+    ),
+    "several models": ("test_multi_model_engine_unit.py",),
+}  # fmt: skip
+_VLLM_LAZY = tuple(
+    f"ops/test_hpu_{name}.py" for name in ("awq", "compressed_tensors", "fp8", "fused_moe", "gptq", "layernorm")
+)
 _VLLM = {"OPENHPU_MEMORY_GB": "2", "VLLM_NO_USAGE_STATS": "1"}
+# Tables of cosines with 8 x 131,072 rows of 1,024 elements.
+_VLLM_MEMORY = {"rotary embeddings": {"OPENHPU_MEMORY_GB": "12"}}
+# What is served, by parts: title, file, pytest's expression.
+_VLLM_SERVING = (
+    ("tokens of models", "test_serving.py", "test_tokens"),
+    ("warm-up", "test_serving.py", "test_warm_up"),
+    ("ranks", "test_serving.py", "test_ranks"),
+    ("the server, without graphs", "test_server.py", "plain"),
+    ("the server, with graphs", "test_server.py", "graphs"),
+    ("the server's end, and what it refuses", "test_server.py", "end or large or ranks"),
+)
+
+
+def _vllm_files(files: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f"tests/unit_tests/{file}" for file in files)
+
+
+def _vllm_serving(mode: str, environment: dict[str, str], parts: tuple[int, ...]) -> tuple[Run, ...]:
+    folder = ROOT / "ecosystem" / "vllm"
+    chosen = [_VLLM_SERVING[part] for part in parts]
+    return tuple(
+        Run(f"serving: {what}, {mode}", (str(folder / file),), environment | _VLLM, only) for what, file, only in chosen
+    )
+
 
 LANES: dict[str, Lane] = {
     "torch-distributed": Lane(
@@ -245,16 +279,15 @@ LANES: dict[str, Lane] = {
         beside=("lightning-next", "deepspeed-0.16", "deepspeed", "transformers"),
     ),
     "vllm": Lane(
-        title="vLLM 0.28.0 with its plugin vllm-gaudi of August 2026: the plugin's unit tests, a file at a time",
+        title="vLLM 0.28.0 with its plugin vllm-gaudi of August 2026: the plugin's unit tests, and tiny models served",
         runs=(
-            *(Run(f"{file}, eager", (f"tests/unit_tests/{file}",), EAGER | _VLLM) for file in _VLLM_FILES),
+            *_vllm_serving("eager", EAGER, (0, 1, 2, 3, 4, 5)),
+            *_vllm_serving("lazy, node by node", LAZY | _NODES, (0, 4)),
             *(
-                Run(f"{file}, lazy", (f"tests/unit_tests/{file}",), LAZY | _NODES | _VLLM)
-                for file in _VLLM_FILES
-                if file.startswith("ops/test_hpu_") and file[13:-3] in _VLLM_LAZY
+                Run(f"unit tests: {what}, eager", _vllm_files(files), EAGER | _VLLM | _VLLM_MEMORY.get(what, {}))
+                for what, files in _VLLM_FILES.items()
             ),
-            Run("serving tiny models, eager", (_VLLM_SERVING,), EAGER | _VLLM),
-            Run("serving tiny models, lazy, node by node", (_VLLM_SERVING,), LAZY | _NODES | _VLLM),
+            Run("unit tests: quantised layers and norms, lazy", _vllm_files(_VLLM_LAZY), LAZY | _NODES | _VLLM),
         ),
         packages=(
             "transformers==5.12.1", "huggingface-hub<2", "compressed-tensors==0.17.0", "xgrammar<1,>=0.2.1",
