@@ -302,6 +302,7 @@ LANES: dict[str, Lane] = {
             "pybase64", "pydantic-extra-types", "python-json-logger", "python-multipart", "regex", "requests",
             "sentencepiece", "setproctitle", "tiktoken", "watchfiles",
         ),
+        times="ecosystem.vllm.times",
         alone=("vllm==0.28.0", "neural-compressor-pt==3.10"),
         checkout="vllm-project/vllm-gaudi@091bbadda10bee4fd3f6d0efc1844d2610dd2707",
         torchvision=True,
