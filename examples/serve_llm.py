@@ -133,8 +133,8 @@ def main() -> int:
             more["max_num_batched_tokens"] = options.chunk
         llm = engine(folder, options.compile, options.warmup, **more)
         print(f"started in {time.perf_counter() - start:.1f} s")
-        if not options.first:
-            generate(llm, options.tokens)  # what a first request still has to learn
+        for _ in range(0 if options.first else 1 + options.prefix_caching):  # what first requests still have to learn
+            generate(llm, options.tokens)
         from openhpu import events
 
         before, start = events.counters(), time.perf_counter()
