@@ -15,6 +15,7 @@
 #include "distributed/cut.h"
 #include "distributed/transport.h"
 #include "modes/Capture.h"
+#include "modes/Lazy.h"
 #include "ops/Alias.h"
 #include "runtime/HPUAllocator.h"
 #include "runtime/HPUDevice.h"
@@ -56,6 +57,7 @@ class ProcessGroupHCCL::Call {
     } else {
       cut_for_collective(device_);
       group_.follow(device_);
+      if (group_.agreement_ && lazy_mode() && !group_.coalescing_) group_.agreement_->before(type_, device_, group_.described());
       for (const auto& t : outputs) note_write(*t.storage().unsafeGetStorageImpl());
       Tensors aliases;
       for (const auto& t : tensors_) aliases.push_back(cpu_alias(t));
@@ -150,6 +152,7 @@ ProcessGroupHCCL::ProcessGroupHCCL(c10::intrusive_ptr<c10d::Backend> transport, 
       node_(node) {
   init();
   set_drain_hook(&Collective::await_all);
+  if (getSize() > 1) agreement_ = std::make_unique<Agreement>(transport_);
 }
 
 std::string ProcessGroupHCCL::described() const {
@@ -219,6 +222,7 @@ void ProcessGroupHCCL::shutdown() {
 
 void ProcessGroupHCCL::abort() {
   for (const auto& collective : take_issued()) collective->abort();
+  if (agreement_) agreement_->abort();
   transport_->abort();
   forget_captured_collectives();
 }

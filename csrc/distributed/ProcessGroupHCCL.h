@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "distributed/Agreement.h"
 #include "distributed/Collective.h"
 
 namespace openhpu {
@@ -91,6 +92,7 @@ class ProcessGroupHCCL final : public c10d::Backend {
 
   c10::intrusive_ptr<c10d::Backend> transport_;
   const bool node_;
+  std::unique_ptr<Agreement> agreement_;  // of several ranks
   std::mutex mutex_;  // of what follows: autograd may issue from a thread of its own
   uint64_t sequence_ = 0;
   device::Device* last_ = nullptr;  // whose queue has the last collective

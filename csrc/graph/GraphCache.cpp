@@ -23,23 +23,14 @@ constexpr size_t kMostRequests = 8;
 // A step of a new size shall not share the processor, nor Python's lock, with the compiler; later ones may.
 constexpr std::chrono::milliseconds kRestBeforeRecompiling{50};
 
-// Under deterministic algorithms recipes take over at a fixed repetition. A graph that occurs a few times, as in a test,
-// is not even sent to the compiler: describing it takes Python's lock. Large ones take long to compile, and a program
-// that repeats them at all repeats them often.
-struct Repetitions {
-  uint64_t ask;  // sights until the compiler is asked
-  uint64_t use;  // sights from then on until the recipe takes over, and is waited for if need be
-};
-constexpr size_t kLargeGraph = 256, kSmallGraph = 32;
-constexpr Repetitions repetitions(size_t operators) {
-  return operators < kLargeGraph ? Repetitions{8, 24} : Repetitions{4, 12};
-}
+// Under deterministic algorithms recipes take over at a fixed repetition: sights of a graph, or of its family's members together, from the request
+// until then. Nobody waits before. Large graphs are slow node by node, and a program that repeats them at all repeats them
+// often.
+constexpr size_t kLargeGraph = 256;
+constexpr uint64_t sights_until_use(size_t operators) { return operators < kLargeGraph ? 30 : 14; }
 
-// `own` sights of a graph, or `family` sights of its family's members together, which count less: for small graphs, of
-// which programs run a few of each of many sizes, not at all.
-bool suffice(size_t operators, uint64_t own, uint64_t family, uint64_t needed) {
-  return own >= needed || (operators > kSmallGraph && family >= 4 * needed);
-}
+// In a group of ranks: after so many sights of a graph without an agreement the ranks exchange nothing by which to agree.
+constexpr uint64_t kSightsWithoutAgreement = 512;
 
 // Which of a graph's numbers are variable before any was seen to change: the seeds, which never stay.
 std::vector<bool> seeds_of(const Graph& graph) {
@@ -144,7 +135,7 @@ void GraphCache::join_family(Entry& entry, const Graph& graph) {
   auto& family = *entry.family;
   auto serve = [&] {
     if (!family.sizes) return false;
-    if (family.symbolic->state == State::Failed && (family.symbolic->settled || !at_fixed_repetition())) return false;
+    if (family.symbolic->state == State::Failed && (family.symbolic->settled || !by_program())) return false;
     entry.symbols = family.sizes->solve(skeleton.integers);
     if (entry.symbols.empty()) return false;
     entry.compilation = family.symbolic;
@@ -203,6 +194,7 @@ void GraphCache::send(const std::shared_ptr<Compilation>& c, CompileRequest requ
   open_.emplace(c->id, c);
   c->asked = std::chrono::steady_clock::now();
   c->state = State::Compiling;
+  c->request = ++requested_;
   requests_changed_.notify_one();
 }
 
@@ -215,8 +207,44 @@ std::shared_ptr<const Graph>& GraphCache::latest_like(const Graph& graph) {
   return latest.graph;
 }
 
-bool GraphCache::at_fixed_repetition() const {
-  return policy_ == CompilePolicy::Background && at::globalContext().deterministicAlgorithms();
+bool GraphCache::by_program() const {
+  return policy_ == CompilePolicy::Background && (groups_of_ranks_ > 0 || at::globalContext().deterministicAlgorithms());
+}
+
+void GraphCache::add_group_of_ranks(int change) {
+  std::lock_guard lock(mutex_);
+  groups_of_ranks_ += change;
+}
+
+uint64_t GraphCache::answered() const {
+  std::lock_guard lock(mutex_);
+  uint64_t out = requested_;
+  for (const auto& [id, c] : open_) out = std::min(out, c->request - 1);
+  return out;
+}
+
+void GraphCache::agree(uint64_t answered) {
+  std::lock_guard lock(mutex_);
+  agreed_ = std::max(agreed_, answered);
+  ++agreements_;
+}
+
+bool GraphCache::settle(Lock& lock, Compilation& c) {
+  if (c.settled) return true;
+  bool wait = policy_ == CompilePolicy::Sync;
+  if (policy_ == CompilePolicy::Background && at::globalContext().deterministicAlgorithms()) {
+    if (c.sights - c.requested_at < sights_until_use(c.operators)) return false;
+    wait = true;
+  } else if (by_program()) {
+    if (c.agreements != agreements_) {
+      c.agreements = agreements_;
+      c.agreed_at = c.sights;
+    }
+    const uint64_t since = std::max(c.agreed_at, c.requested_at);
+    if (c.request > agreed_ && c.sights - since < kSightsWithoutAgreement) return false;
+  }
+  if (c.state == State::Compiling && wait) wait_for(lock, c);
+  return c.settled = c.state == State::Ready || c.state == State::Failed;
 }
 
 template <class Done>
@@ -351,7 +379,6 @@ std::shared_ptr<Recipe> GraphCache::recipe_for(const Graph& graph, uint64_t hash
 }
 
 std::shared_ptr<Recipe> GraphCache::decide(const Graph& graph, uint64_t hash, Sight& sight, Lock& lock) {
-  const bool fixed = at_fixed_repetition();
   auto entry = find(hash, graph.words);
   if (C10_UNLIKELY(!entry))
     entry = enter(graph, hash);
@@ -360,7 +387,7 @@ std::shared_ptr<Recipe> GraphCache::decide(const Graph& graph, uint64_t hash, Si
 
   const auto& shared = *entry->compilation;
   if (C10_UNLIKELY(
-          !entry->symbols.empty() && (shared.settled || !fixed) &&
+          !entry->symbols.empty() && (shared.settled || !by_program()) &&
           (shared.state == State::Failed || (shared.state == State::Ready && !shared.result->admits(entry->symbols))))) {
     // There is no recipe for all sizes, or not for this one, which may have its own.
     entry->symbols.clear();
@@ -371,11 +398,6 @@ std::shared_ptr<Recipe> GraphCache::decide(const Graph& graph, uint64_t hash, Si
   auto& c = *compilation;
   const bool for_all_sizes = !entry->symbols.empty();
   ++c.sights;
-  if (entry->request != c.requests) {
-    entry->request = c.requests;
-    entry->sights = 0;
-  }
-  ++entry->sights;
   bool changed = false;
   if (std::memcmp(c.numbers.data(), graph.numbers.data(), graph.numbers.size() * sizeof(uint64_t)) != 0) {
     for (size_t i = 0; i < graph.numbers.size(); ++i) {
@@ -384,37 +406,24 @@ std::shared_ptr<Recipe> GraphCache::decide(const Graph& graph, uint64_t hash, Si
       changed = true;
     }
   }
-  const bool sync = policy_ == CompilePolicy::Sync;
-  const auto [ask, use] = repetitions(c.operators);
-  if (c.state == State::Seen) {
-    // A family has been seen before.
-    const bool often = fixed ? suffice(c.operators, entry->sights, c.sights, ask) : for_all_sizes || c.sights >= 2;
-    if (sync || sight.recurs || often) request(*entry, graph, sight);
-  }
-  if (c.state == State::Ready && changed && (c.settled || !fixed)) request(*entry, graph, sight);
-  if (c.state == State::Compiling && sync) wait_for(lock, c);
-  if (C10_UNLIKELY(fixed && !c.settled)) {
-    sight.again = true;
-    const bool asked_before = c.state != State::Seen && entry->request == c.requests;
-    if (!asked_before || !suffice(c.operators, entry->sights, c.sights - c.requested_at, use)) return nullptr;
-    if (c.state == State::Compiling) {
-      wait_for(lock, c);
-      if (c.state == State::Compiling) return nullptr;  // interrupted
+  // A family has been seen before.
+  const bool recurs = policy_ == CompilePolicy::Sync || sight.recurs || for_all_sizes || c.sights >= 2;
+  if (c.state == State::Seen && recurs) request(*entry, graph, sight);
+  for (;;) {
+    const bool settled = c.state != State::Seen && settle(lock, c);
+    if (settled && c.state == State::Ready && changed) {
+      changed = false;
+      request(*entry, graph, sight);
+      continue;
     }
-    c.settled = true;
-    sight.again = false;
-  }
-  if (c.state == State::Failed) sight.again = fixed && for_all_sizes;  // it gets one of its own
-  if (c.state != State::Ready) return nullptr;
-  // A recipe that was asked for before this number was seen to change holds it as a constant.
-  if (!c.result->accepts(graph.numbers)) {
+    const bool counts = by_program();
+    // A family without a recipe for all sizes: this size gets one of its own.
+    sight.again = counts && c.state != State::Seen && (!settled || (c.state == State::Failed && for_all_sizes));
+    if (!settled || c.state != State::Ready) return nullptr;
+    if (c.result->accepts(graph.numbers)) break;
+    // It was asked for before this number was seen to change, and holds it as a constant.
     request(*entry, graph, sight);
-    sight.again = fixed;
-    if (!sync) return nullptr;
-    wait_for(lock, c);
-    if (c.state != State::Ready || !c.result->accepts(graph.numbers)) return nullptr;
   }
-  c.settled = true;
   if (C10_UNLIKELY(!entry->recipe || entry->recipe->compiled() != c.result))
     entry->recipe = std::make_shared<Recipe>(c.result, entry->symbols);
   return entry->recipe;
@@ -432,21 +441,11 @@ std::shared_ptr<GraphCache::Compilation> GraphCache::compile_with(
 
 std::shared_ptr<Recipe> GraphCache::recipe_of(const std::shared_ptr<Compilation>& c, bool& failed, bool& again) {
   Lock lock(mutex_);
-  failed = again = false;
   ++c->sights;
-  const bool fixed = at_fixed_repetition() && !c->settled;
-  if (fixed) {
-    again = true;
-    if (c->sights < repetitions(c->operators).use) return nullptr;
-  }
-  if (c->state == State::Compiling && (fixed || policy_ == CompilePolicy::Sync)) {
-    wait_for(lock, *c);
-    if (c->state == State::Compiling) return nullptr;  // interrupted
-  }
-  if (fixed) c->settled = true;
-  again = false;
-  failed = c->state == State::Failed;
-  return c->state == State::Ready ? std::make_shared<Recipe>(c->result, std::vector<int64_t>{}) : nullptr;
+  const bool settled = settle(lock, *c);
+  again = !settled && by_program();
+  failed = settled && c->state == State::Failed;
+  return settled && !failed ? std::make_shared<Recipe>(c->result, std::vector<int64_t>{}) : nullptr;
 }
 
 bool GraphCache::next_request(CompileRequest& out) {
@@ -512,8 +511,18 @@ void GraphCache::close() {
 bool GraphCache::wait_idle(double seconds) {
   device::BlockingWait waiting;
   std::unique_lock lock(mutex_);
-  return wait_until(
-      lock, waiting, device::OnInterrupt::Throw, Wait{}, seconds, [&] { return open_.empty(); }) == Waited::Done;
+  const auto waited =
+      wait_until(lock, waiting, device::OnInterrupt::Throw, Wait{}, seconds, [&] { return open_.empty(); });
+  if (waited != Waited::Done) return false;
+  // The script has said where: what there is takes over now.
+  const auto settle_now = [](Compilation& c) { c.settled = c.state == State::Ready || c.state == State::Failed; };
+  for (const auto& entry : recency_) settle_now(*entry->compilation);
+  for (const auto& [hash, family] : families_)
+    if (const auto known = family.lock(); known && known->symbolic) settle_now(*known->symbolic);
+  for (const auto& own : private_)
+    if (const auto held = own.lock()) settle_now(*held);
+  version_.fetch_add(1, std::memory_order_release);
+  return true;
 }
 
 CompileProgress GraphCache::progress() const {

@@ -70,8 +70,10 @@ class GraphCache {
     uint64_t sights = 0;            // a family's: of all its members
     uint64_t requested_at = 0;      // the sighting
     size_t requests = 0;
-    // Under deterministic algorithms: the fixed repetition has come at which what the compiler said counts. Until then
-    // the graph runs node by node whatever that is.
+    uint64_t request = 0;                    // the last one, among those of all graphs
+    uint64_t agreements = 0, agreed_at = 0;  // of ranks, as last seen here, and the sighting
+    // What the compiler said counts: at once; or, under deterministic algorithms, at a fixed repetition; or, in a group of
+    // ranks, once they agree; or since the script waited for recipes. Until then the graph runs node by node.
     bool settled = false;
     size_t operators = 0;
     uint32_t site = 0;
@@ -101,11 +103,17 @@ class GraphCache {
   };
   void configure(CompilePolicy policy, const Limits& limits);
   CompilePolicy policy() const noexcept { return policy_; }
+  // A process group of several ranks came (1) or went (-1). While there is one, a recipe takes over when the ranks agree
+  // that all of them have it: `answered` is the number of requests up to which the compiler has answered all, of this rank
+  // in the order of its program; `agree` tells what all ranks have, at the same point of each rank's program.
+  void add_group_of_ranks(int change);
+  uint64_t answered() const;
+  void agree(uint64_t answered);
 
   // The recipe to run a whole graph with; null: run it node by node. Asks for a compilation when a graph recurs, or at
   // first sight under CompilePolicy::Sync; then it waits for the result. Under deterministic algorithms a recipe takes
   // over at a fixed repetition of the graph, and is waited for there: so what runs never depends on how fast the
-  // compiler is. An interrupt (Ctrl-C) or the limit of a wait ends it: then, too, the graph runs node by node. After a wait
+  // compiler is. In a group of ranks it takes over when they agree (`agree`). An interrupt (Ctrl-C) or the limit of a wait ends it: then, too, the graph runs node by node. After a wait
   // that came to its limit nothing is waited for until the compiler answers something.
   std::shared_ptr<Recipe> recipe_for(const Graph& graph, uint64_t hash, Sight& sight);
   // Asks for a recipe for the caller alone, in which contents of some inputs are constants. Not to be called when the
@@ -125,7 +133,7 @@ class GraphCache {
   void make_room();
   void fail(uint64_t id, std::string message);
   void close();
-  // Blocks until nothing waits to be compiled. Returns false at the deadline (seconds; negative: none). Throws what a
+  // Blocks until nothing waits to be compiled; the recipes that there are take over then. Returns false at the deadline (seconds; negative: none). Throws what a
   // signal's handler throws.
   bool wait_idle(double seconds);
   // What somebody waits for now: these come first.
@@ -156,14 +164,14 @@ class GraphCache {
     std::shared_ptr<Compilation> compilation;  // its own, or the family's
     std::vector<int64_t> symbols;              // the family's: values for this graph
     std::shared_ptr<Recipe> recipe;            // bound to this graph
-    size_t request = 0;                        // of the compilation's: since which the sights are counted
-    uint64_t sights = 0;
     std::shared_ptr<Family> family;
     std::list<std::shared_ptr<Entry>>::iterator recency;
   };
   using Lock = std::unique_lock<std::mutex>;
   std::shared_ptr<Recipe> decide(const Graph& graph, uint64_t hash, Sight& sight, Lock& lock);
-  bool at_fixed_repetition() const;
+  // Whether the program alone decides when a recipe takes over.
+  bool by_program() const;
+  bool settle(Lock& lock, Compilation& compilation);
   std::shared_ptr<Entry> enter(const Graph& graph, uint64_t hash);
   void join_family(Entry& entry, const Graph& graph);
   std::shared_ptr<Compilation> new_compilation(const Graph& graph);
@@ -205,6 +213,9 @@ class GraphCache {
   uint64_t recompiled_ = 0;
   std::vector<std::weak_ptr<Compilation>> private_;  // of compile_with
   uint64_t next_id_ = 1;
+  uint64_t requested_ = 0;
+  int groups_of_ranks_ = 0;
+  uint64_t agreed_ = 0, agreements_ = 0;
   std::atomic<uint64_t> version_{1};
   bool closed_ = false;
   std::list<Wait> waits_;           // of threads, for recipes

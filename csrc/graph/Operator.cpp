@@ -26,10 +26,21 @@ Operator::ArgKind kind_of(const c10::Argument& argument) {
   }
 }
 
+// Whose CPU kernel runs: that of this library's operator of the same name and arguments, if there is one.
+c10::OperatorHandle whose_kernel(const c10::OperatorHandle& op) {
+  const auto& name = op.operator_name();
+  const auto own = c10::Dispatcher::singleton().findSchema(
+      {"openhpu" + name.name.substr(name.name.find("::")), name.overload_name});
+  return own && own->schema().arguments() == op.schema().arguments() ? *own : op;
+}
+
 }  // namespace
 
 Operator::Operator(const c10::OperatorHandle& op, const OpTraits& traits)
-    : handle_(op), name_(c10::toString(op.operator_name())), traits_(traits), indexed_(indexed_call_of(name_)) {
+    : handle_(whose_kernel(op)),
+      name_(c10::toString(op.operator_name())),
+      traits_(traits),
+      indexed_(indexed_call_of(name_)) {
   if (traits_.seeded) name_.replace(0, name_.find("::"), "aten");
   for (const auto& argument : op.schema().arguments()) {
     const bool written = (argument.alias_info() && argument.alias_info()->isWrite()) ||

@@ -186,7 +186,8 @@ class Describe {
       }
     }
     py::dict out;
-    out["op"] = c10::toString(call.kernel->schema().operator_name());
+    const auto& kernel = *call.kernel;
+    out["op"] = kernel.traits().seeded ? c10::toString(kernel.schema().operator_name()) : kernel.name();
     out["args"] = args;
     out["outputs"] = outputs;
     out["site"] = node.site;

@@ -1,5 +1,9 @@
-"""OPENHPU_CHECK_REPLICAS tells where replicas of parameters have not the same bits."""
+"""Replicas of parameters have the same bits, and OPENHPU_CHECK_REPLICAS tells where they have not."""
 
+import time
+from datetime import timedelta
+
+import pytest
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
@@ -7,6 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 from tests.distributed.ranks import call
 
 CHECKED = {"OPENHPU_CHECK_REPLICAS": "2"}
+RECIPES = {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "background"}
 
 
 def _model():
@@ -73,3 +78,74 @@ def test_a_difference_between_replicas_of_shards_is_named():
     found = call(_shard_with_a_difference, size=2, backend="hccl", variables=CHECKED)
     assert found[0] == found[1]
     assert found[0].startswith("OPENHPU_CHECK_REPLICAS: after step 4 'bias' differs between rank 0 and rank 1,")
+
+
+def _train(kind):
+    """The parameters' bits as this rank has them, and the steps whose graphs ran as recipes. It ends some steps after
+    all ranks have used a recipe."""
+    import openhpu
+    from openhpu import graphs
+
+    if dist.get_rank() == 1:  # the compiler's answers come late
+        ready = graphs.Compilations._ready
+
+        def late(*arguments):
+            time.sleep(1)
+            ready(*arguments)
+
+        graphs.Compilations._ready = late
+
+    group = dist.new_group(timeout=timedelta(minutes=1))
+    torch.manual_seed(0)
+    inner = torch.nn.Sequential(
+        torch.nn.Linear(16, 32), torch.nn.LayerNorm(32), torch.nn.GELU(), torch.nn.Linear(32, 8)
+    )
+    generator = torch.Generator().manual_seed(dist.get_rank())
+    inner = inner.to("hpu")
+    model = inner
+    options = {"lr": 1e-2, "weight_decay": 0.1}
+    if kind == "DDP":
+        model = DistributedDataParallel(inner, process_group=group)
+        optimizer = torch.optim.AdamW(model.parameters(), **options)
+    elif kind == "ZeRO 1":
+        from torch.distributed.optim import ZeroRedundancyOptimizer
+
+        model = DistributedDataParallel(inner, process_group=group)
+        optimizer = ZeroRedundancyOptimizer(
+            model.parameters(), optimizer_class=torch.optim.AdamW, process_group=group, **options
+        )
+    else:
+        from torch.distributed.fsdp import FullyShardedDataParallel
+
+        model = FullyShardedDataParallel(
+            inner, process_group=group, use_orig_params=True, device_id=torch.device("hpu")
+        )
+        optimizer = torch.optim.AdamW(model.parameters(), **options)
+    taken, left = [], 16
+    deadline = time.monotonic() + 90
+    while left:
+        before = openhpu.counters()["recipe_hits"]
+        model(torch.randn(4, 16, generator=generator).to("hpu")).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        openhpu.hpu.synchronize()
+        taken.append(openhpu.counters()["recipe_hits"] - before)
+        used = torch.tensor([float(any(taken)), float(time.monotonic() < deadline)])
+        dist.all_reduce(used, dist.ReduceOp.MIN)
+        assert used[1], "no recipe after 90 s"
+        left -= int(used[0])
+    if kind == "ZeRO 3":
+        with model.summon_full_params(model):
+            state = {name: p.detach().cpu().clone() for name, p in inner.named_parameters()}
+    else:
+        state = {name: t.cpu() for name, t in inner.state_dict().items()}
+    return {name: t.numpy().tobytes() for name, t in state.items()}, taken
+
+
+@pytest.mark.parametrize("kind", ["DDP", "ZeRO 1", "ZeRO 3"])
+def test_replicas_are_equal_although_one_ranks_recipes_are_late(kind, tmp_path):
+    variables = RECIPES | {"PT_HPU_RECIPE_CACHE_CONFIG": str(tmp_path)}
+    (first, taken), (second, other) = call(_train, kind, size=2, backend="cpu:gloo,hpu:hccl", variables=variables)
+    assert [k for k, (own, others) in enumerate(zip(taken, other, strict=True)) if own != others] == []
+    assert taken[0] == 0 < taken[-1]
+    assert [name for name in first if first[name] != second[name]] == []

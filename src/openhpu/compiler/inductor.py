@@ -18,7 +18,16 @@ from unittest import mock
 import torch
 from torch.fx import GraphModule
 
-from openhpu.compiler import dropped_stores, float8, kernel_marks, out_of_range, toolchain, vector_exp, vector_random
+from openhpu.compiler import (
+    contracted,
+    dropped_stores,
+    float8,
+    kernel_marks,
+    out_of_range,
+    toolchain,
+    vector_exp,
+    vector_random,
+)
 from openhpu.compiler.stored import register_lowering
 
 # What a generated wrapper calls that is neither a kernel nor work: bookkeeping of handles and memory.
@@ -42,7 +51,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     """Inductor's table of operators that it has no lowering for, as simpler ones."""
     from torch._inductor.decomposition import select_decomp_table
 
-    return float8.decompositions(dict(select_decomp_table()))
+    return float8.decompositions(contracted.decompositions(dict(select_decomp_table())))
 
 
 def options(graph: GraphModule, threads: int, output: Path) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """Fused optimizer operators as pointwise operators, which Inductor fuses with each other and with what made the
 gradients.
 
-The arithmetic is that of PyTorch's CPU kernels: bias corrections in float64, the rest in the parameter's dtype or, for
-bfloat16 and float16, in float32. Each function takes what the operator takes and changes the same tensors in place.
+The operations, and their order, are those of the device's kernels (csrc/ops/FusedOptimizers.cpp), so that both have the
+same bits: bias corrections in float64, the rest in the parameter's dtype or, for bfloat16 and float16, in float32. Each
+function takes what the operator takes and changes the same tensors in place.
 """
 
 from __future__ import annotations
@@ -44,6 +45,15 @@ def _assign(target: Tensor, value: Tensor, found_inf: Tensor | None) -> None:
     target.copy_(value)
 
 
+def _power(base: float, steps: Tensor) -> Tensor:
+    """`base` to the power of int64 numbers below 2^24 (a float32 counts no further), in float64 by products alone."""
+    result = one = torch.ones_like(steps, dtype=torch.float64)
+    for bit in range(24):  # each result is used once: Inductor writes it out for each use
+        result = result * torch.where((steps >> bit) & 1 == 1, torch.full_like(one, base), one)
+        base *= base
+    return result
+
+
 def _adam(
     decoupled: bool,
     params: Sequence[Tensor],
@@ -64,10 +74,10 @@ def _adam(
 ) -> None:
     if not params:
         return
-    steps = torch.stack([step.reshape(()) for step in state_steps]).to(torch.float64)
+    steps = stored(torch.stack([step.reshape(()) for step in state_steps]).to(torch.int64))
     rate = _coefficient(lr, torch.float64)
-    step_sizes = rate / (1 - beta1**steps)
-    roots = (1 - beta2**steps).sqrt()
+    step_sizes = (1 - _power(beta1, steps)).reciprocal() * rate
+    roots = (1 - _power(beta2, steps)).sqrt()
     by_dtype = {}
     for dtype in {_computed_in(param.dtype) for param in params}:
         by_dtype[dtype] = stored(step_sizes.to(dtype)), stored(roots.to(dtype))
@@ -151,7 +161,8 @@ def fused_adagrad_(
     for i, param in enumerate(params):
         dtype = _computed_in(param.dtype)
         step = state_steps[i].reshape(()).to(torch.float64)
-        rate = stored((_coefficient(lr, torch.float64) / (1 + (step - 1) * lr_decay)).to(dtype))
+        decayed = (1 + (step - 1) * lr_decay).reciprocal() * _coefficient(lr, torch.float64)
+        rate = stored(decayed.to(dtype))
         grad = _unscaled(grads[i], grad_scale, found_inf, dtype)
         grad = -grad if maximize else grad
         value = param.to(dtype)

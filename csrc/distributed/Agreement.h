@@ -1,0 +1,36 @@
+#pragma once
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include <memory>
+#include <string>
+
+#include "distributed/Collective.h"
+
+namespace openhpu {
+
+// The ranks of a group take over recipes at the same step (lazy mode): a recipe rounds differently from the run node by
+// node, and replicas shall stay equal. With every eighth collective each rank tells the others up to which of its requests
+// the compiler has answered; with the next eighth all of them use what all have. Nobody waits for a compiler.
+class Agreement {
+ public:
+  // `transport`: the group's, which is used in the order of the device's queue.
+  explicit Agreement(c10::intrusive_ptr<c10d::Backend> transport);
+  ~Agreement();
+  Agreement(const Agreement&) = delete;
+  Agreement& operator=(const Agreement&) = delete;
+
+  // Before a collective of this kind is issued in lazy mode; `group` is for messages.
+  void before(c10d::OpType type, device::Device& d, const std::string& group);
+  // Nothing is under way any more.
+  void abort();
+
+ private:
+  c10::intrusive_ptr<c10d::Backend> transport_;
+  bool in_use_ = false;
+  uint64_t collectives_ = 0;
+  at::Tensor answered_;  // int64: by all ranks, once `told_` has ended
+  std::shared_ptr<Collective> told_;
+};
+
+}  // namespace openhpu

@@ -1,0 +1,151 @@
+"""A recipe has the bits of the graph's run node by node: the optimizers' updates, and arithmetic element by element."""
+
+import pytest
+import torch
+
+import habana_frameworks.torch.core as htcore
+import openhpu
+from openhpu import _C, settings
+
+aten = torch.ops.aten
+LIMITS = (settings.get("HABANA_PGM_LRU_MAX"), 10000)
+
+
+def run_both_ways(prepare, run):
+    """What `run` gives of what `prepare` made node by node: node by node, and in a recipe."""
+    policy = settings.get("OPENHPU_COMPILE")
+    found = []
+    for way in ("off", "sync"):
+        torch.ones(1, device="hpu")  # the settings have been read
+        _C.configure_graphs("off", *LIMITS)
+        try:
+            made = prepare()
+            torch.hpu.synchronize()
+            _C.configure_graphs(way, *LIMITS)
+            before = openhpu.counters()["recipe_hits"]
+            results = run(made)
+            htcore.mark_step()
+            found.append([tensor.cpu() for tensor in results])
+            hits = openhpu.counters()["recipe_hits"] - before
+        finally:
+            _C.configure_graphs(policy, *LIMITS)
+        assert hits == (way == "sync")
+    return found
+
+
+def assert_equal_bits(names, by_node, in_recipe):
+    different = [
+        name for name, a, b in zip(names, by_node, in_recipe, strict=True)
+        if not torch.equal(a.view(torch.uint8), b.view(torch.uint8))
+    ]  # fmt: skip
+    assert not different, different
+
+
+SIZES = ((3,), (33, 5))
+OPTIMIZERS = {
+    "AdamW": (torch.optim.AdamW, {"weight_decay": 0.1}),
+    "AdamW, amsgrad": (torch.optim.AdamW, {"weight_decay": 0.1, "amsgrad": True, "maximize": True}),
+    "Adam": (torch.optim.Adam, {}),
+    "Adam, weight decay": (torch.optim.Adam, {"weight_decay": 0.1, "betas": (0.8, 0.99)}),
+    "SGD": (torch.optim.SGD, {}),
+    "SGD, momentum": (torch.optim.SGD, {"momentum": 0.9, "weight_decay": 0.1, "dampening": 0.2}),
+    "SGD, nesterov": (torch.optim.SGD, {"momentum": 0.9, "nesterov": True, "maximize": True}),
+    "Adagrad": (torch.optim.Adagrad, {"lr_decay": 0.1, "weight_decay": 0.1}),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+def test_updates_of_optimizers(dtype):
+    """The second step of all of them in one graph; steps are large, so that each rounding shows."""
+    names, steps = [], []
+    generator = torch.Generator().manual_seed(1)
+
+    def random(size):
+        return torch.randn(size, generator=generator, dtype=torch.float64)
+
+    for name, (kind, options) in OPTIMIZERS.items():
+        start, grads = [random(size) for size in SIZES], [[random(size) for size in SIZES] for _ in range(2)]
+        names += [f"{name}, {size}" for size in SIZES]
+        steps.append((kind, {"lr": 0.7, **options}, start, grads))
+
+    def prepare():
+        made = []
+        for kind, options, start, grads in steps:
+            params = [torch.nn.Parameter(p.to("hpu", dtype)) for p in start]
+            grads = [[g.to("hpu", dtype) for g in step] for step in grads]
+            made.append((params, kind(params, **options), grads))
+            update(params, made[-1][1], grads[0])  # so that there is a state
+        return made
+
+    def update(params, optimizer, grads):
+        for p, g in zip(params, grads, strict=True):
+            p.grad = g.clone()
+        optimizer.step()
+        return [p.detach().clone() for p in params]
+
+    def run(made):
+        return [t for params, optimizer, grads in made for t in update(params, optimizer, grads[1])]
+
+    assert_equal_bits(names, *run_both_ways(prepare, run))
+
+
+def _operands(n):
+    generator = torch.Generator().manual_seed(2)
+    x, y, z, u = (torch.randn(n, generator=generator).to("hpu") for _ in range(4))
+    return x, y, z, u.abs().clamp(0.01, 0.99)
+
+
+ARITHMETIC = {
+    "add": lambda x, y, z, u: x + y,
+    "add, alpha": lambda x, y, z, u: torch.add(x, y, alpha=0.3),
+    "sub, alpha": lambda x, y, z, u: torch.sub(x, y, alpha=0.3),
+    "rsub, alpha": lambda x, y, z, u: torch.rsub(x, y, alpha=0.7),
+    "mul": lambda x, y, z, u: x * y,
+    "div": lambda x, y, z, u: x / y,
+    "div, number": lambda x, y, z, u: x / 3.7,
+    "reciprocal": lambda x, y, z, u: x.reciprocal(),
+    "rsqrt": lambda x, y, z, u: u.rsqrt(),
+    "square": lambda x, y, z, u: x**2,
+    "cube": lambda x, y, z, u: x**3,
+    "power -1": lambda x, y, z, u: x**-1.0,
+    "power -2": lambda x, y, z, u: x**-2.0,
+    "power -0.5": lambda x, y, z, u: u**-0.5,
+    "addcmul": lambda x, y, z, u: torch.addcmul(x, y, z),
+    "addcmul, value": lambda x, y, z, u: torch.addcmul(x, y, z, value=0.3),
+    "addcdiv": lambda x, y, z, u: torch.addcdiv(x, y, z),
+    "addcdiv, value": lambda x, y, z, u: torch.addcdiv(x, y, z, value=-0.3),
+    "lerp, near": lambda x, y, z, u: torch.lerp(x, y, 0.1),
+    "lerp, tensor": lambda x, y, z, u: torch.lerp(x, y, u),
+    "remainder": lambda x, y, z, u: torch.remainder(x, y),
+    "clamp": lambda x, y, z, u: x.clamp(-1, 1),
+    "where": lambda x, y, z, u: torch.where(x > y, x, z),
+    "relu": lambda x, y, z, u: x.relu(),
+    "hardswish": lambda x, y, z, u: torch.nn.functional.hardswish(x),
+    "leaky_relu": lambda x, y, z, u: torch.nn.functional.leaky_relu(x, 0.1),
+    "threshold backward": lambda x, y, z, u: aten.threshold_backward(x, y, 0),
+    "tanh backward": lambda x, y, z, u: aten.tanh_backward(x, y),
+    "sigmoid backward": lambda x, y, z, u: aten.sigmoid_backward(x, u),
+    "mse": lambda x, y, z, u: torch.nn.functional.mse_loss(x, y, reduction="none"),
+    "mse backward": lambda x, y, z, u: aten.mse_loss_backward(x, y, z, 0),
+    "huber": lambda x, y, z, u: torch.nn.functional.huber_loss(x, y, reduction="none"),
+    "dropout": lambda x, y, z, u: torch.nn.functional.dropout(x, 0.3),
+    "bfloat16": lambda x, y, z, u: x.bfloat16(),
+    "a chain": lambda x, y, z, u: torch.addcmul(x * y + z, x, y, value=0.5) * 0.7 - z * x,
+}
+
+
+@pytest.mark.parametrize("n", [15, 4099])
+def test_arithmetic(n):
+    """With what remains when a kernel's vectors are full, and without."""
+
+    def prepare():
+        operands = _operands(n)
+        for function in ARITHMETIC.values():
+            function(*operands)
+        torch.hpu.manual_seed(3)
+        return operands
+
+    def run(operands):
+        return [function(*operands) for function in ARITHMETIC.values()]
+
+    assert_equal_bits(ARITHMETIC, *run_both_ways(prepare, run))
