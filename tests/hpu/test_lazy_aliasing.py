@@ -88,7 +88,7 @@ def dtype_view(b):
 def complex_parts(b):
     z = torch.view_as_complex((b + 0).view(5, 2))
     conjugate = z.conj()
-    z.mul_(2)
+    z.sin_()
     return torch.view_as_real(conjugate.resolve_conj()), z.real, z.imag.clone()
 
 
