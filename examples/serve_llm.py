@@ -91,8 +91,6 @@ def engine(folder: Path, compiled: bool = False, warmup: bool = False, **options
     from vllm import LLM
 
     chosen = {"max_model_len": 512, "max_num_seqs": 4, "dtype": "bfloat16", "enforce_eager": not compiled}
-    if compiled and os.environ.get("PT_HPU_LAZY_MODE") == "1":
-        chosen["gpu_memory_utilization"] = 0.25  # the capture of an HPU graph keeps what it overwrites: the cache
     return LLM(model=str(folder), disable_log_stats=False, **{**chosen, **options})
 
 

@@ -4,6 +4,7 @@
 #include <c10/core/impl/PyInterpreterHooks.h>
 #include <c10/util/Exception.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <numeric>
@@ -39,8 +40,8 @@ size_t words_of(const Graph::Node& node) {
   return n;
 }
 
-void copy_on_device(device::Device& d, void* to, const void* from, size_t nbytes) {
-  d.queue().submit("graph capture", [&d, to, from, nbytes] {
+void copy_on_device(device::Device& d, void* to, const void* from, size_t nbytes, std::shared_ptr<void> kept) {
+  d.queue().submit("graph capture", [&d, to, from, nbytes, kept = std::move(kept)] {
     device::MemoryPool::AccessScope access(d.memory());
     std::memcpy(to, from, nbytes);
   });
@@ -107,7 +108,7 @@ std::exception_ptr Capture::stop() {
     for (size_t i = 0; i < members_.size(); ++i)
       if (members_[i].backup) changed.emplace_back(members_[i], graph_.slots[i].nbytes);
     restore = [changed = std::move(changed), &d = device_] {
-      for (const auto& [member, nbytes] : changed) copy_on_device(d, member.data, member.backup.get(), nbytes);
+      for (const auto& [member, nbytes] : changed) copy_on_device(d, member.data, member.backup.get(), nbytes, member.backup);
     };
   }
   auto error = recorder_.end_capture(std::move(restore));
@@ -205,9 +206,12 @@ void Capture::back_up(uint32_t slot) {
   auto& member = members_[slot];
   const size_t nbytes = graph_.slots[slot].nbytes;
   if (graph_.slots[slot].kind != Graph::SlotKind::Input || member.backup || !member.data) return;
-  auto& device = device_;
-  std::shared_ptr<void> backup(allocate_block(device_, nbytes), [&device](void* data) { free_block(device, data); });
-  copy_on_device(device_, backup.get(), member.data, nbytes);
+  // On the host: a server's cache of keys and values takes most of the device's memory, and a Gaudi needs no second one.
+  std::shared_ptr<void> backup(std::malloc(nbytes), std::free);
+  TORCH_CHECK_WITH(
+      OutOfMemoryError, backup, "capture_begin: the host has no memory for a copy of ", nbytes,
+      " bytes that the capture changes and its end restores. Capture before the largest tensors are made.");
+  copy_on_device(device_, backup.get(), member.data, nbytes, backup);
   member.backup = std::move(backup);
 }
 

@@ -13,12 +13,8 @@ from commands import ROOT, child
 from ecosystem.vllm import server
 from examples.serve_llm import NEAR, PROMPTS, shortfalls, tiny_model
 
-LAZY = os.environ.get("PT_HPU_LAZY_MODE") == "1"
 # Eager without a graph, or what the mode makes graphs by: torch.compile, or HPU graphs in lazy mode.
-KINDS = {
-    "plain": ("--enforce-eager",),
-    "graphs": ("--gpu-memory-utilization", "0.25") if LAZY else (),
-}
+KINDS = {"plain": ("--enforce-eager",), "graphs": ()}
 MODULE = {"OPENHPU_DEVICE_COUNT": "64", "HABANA_VISIBLE_MODULES": str(8 + os.getpid() % 56)}  # nobody else's
 _DEADLINE_S = 900.0  # of a server, and of its tests together
 _REFUSED_S = 200.0

@@ -56,7 +56,7 @@ def main() -> int:
     kinds: list[tuple[str, dict[str, str], dict[str, Any]]] = [
         ("hpu, eager", {"PT_HPU_LAZY_MODE": "0"}, {"enforce_eager": True}),
         ("hpu, torch.compile", {"PT_HPU_LAZY_MODE": "0"}, {}),
-        ("hpu, lazy with HPU graphs", {"PT_HPU_LAZY_MODE": "1"}, {"gpu_memory_utilization": 0.25}),
+        ("hpu, lazy with HPU graphs", {"PT_HPU_LAZY_MODE": "1"}, {}),
     ]
     if beside := os.environ.get("VLLM_CPU"):
         own = {

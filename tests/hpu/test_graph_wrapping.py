@@ -292,3 +292,23 @@ def test_a_packer_takes_nested_tensors_apart():
     assert again["output"].value is x
     with pytest.raises(IndexError):
         packer.unpack([y], rest)
+
+
+def test_a_cache_that_takes_most_of_the_memory_is_written_by_a_graph(script):
+    """As a server's cache of keys and values: the capture needs no second one on the device, and has no effect."""
+    code = """
+    import torch, habana_frameworks.torch as htorch
+    class Step(torch.nn.Module):
+        def forward(self, rows, slots, cache):
+            cache.index_copy_(0, slots, rows)
+            return cache.index_select(0, slots).sum(1)
+    step = htorch.hpu.wrap_in_hpu_graph(Step(), disable_tensor_cache=True)
+    cache = torch.zeros(160000, 256, device="hpu")  # 156 of 256 MiB
+    with torch.no_grad():
+        for k in range(3):
+            rows, slots = torch.full((2, 256), k + 1.0, device="hpu"), torch.tensor([k, 10 + k]).to("hpu")
+            print(step(rows, slots, cache).tolist())
+    print(int(cache.count_nonzero()))
+    """
+    out = script(code, OPENHPU_MEMORY_GB="0.25").out.splitlines()
+    assert out == [*(f"[{256.0 * k}, {256.0 * k}]" for k in (1, 2, 3)), str(6 * 256)]

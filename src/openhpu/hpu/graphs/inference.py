@@ -12,7 +12,15 @@ from torch import nn
 
 from openhpu import settings, steps
 from openhpu.hpu.graphs.capture import HPUGraph
-from openhpu.hpu.graphs.structure import context_key, copies_of, distinct, input_hash, map_tensors, tensors_of
+from openhpu.hpu.graphs.structure import (
+    context_key,
+    copies_of,
+    distinct,
+    input_hash,
+    large_ones,
+    map_tensors,
+    tensors_of,
+)
 from openhpu.hpu.graphs.undone import HostGenerators, OneWarning, Uncapturable, check_results, undone_capture
 
 M = TypeVar("M", bound=nn.Module)
@@ -108,7 +116,8 @@ class GraphedFunction:
 
     def _capture(self, args: Any, kwargs: Any) -> CachedParams:
         # A call changes nothing but what it changes without a graph: the capture is undone, the replay does the work.
-        inputs = copies_of((args, kwargs))
+        # Where each call brings inputs of its own, large ones, as a cache of keys and values, need no copy.
+        inputs = copies_of((args, kwargs), large_ones(tensors_of((args, kwargs))) if self._transient else ())
         graph = HPUGraph()
         with torch.no_grad():
             with undone_capture(graph, HostGenerators(), compile=False):

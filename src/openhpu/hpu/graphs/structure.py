@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import UserDict
-from collections.abc import Callable, Hashable, Sequence
+from collections import Counter, UserDict
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 import torch
+
+_LARGE = 1 << 20  # bytes
 
 
 def tensors_of(value: Any) -> list[torch.Tensor]:
@@ -97,9 +99,10 @@ def static_copy(tensor: torch.Tensor) -> torch.Tensor:
     return dense.requires_grad_(tensor.requires_grad)
 
 
-def copies_of(value: Any) -> Any:
-    """A copy of nested `value` with a static copy of each tensor; a tensor that occurs twice is one there, too."""
-    copies: dict[int, torch.Tensor] = {}
+def copies_of(value: Any, kept: Iterable[torch.Tensor] = ()) -> Any:
+    """A copy of nested `value` with a static copy of each tensor but those `kept`, which stay the same; a tensor that
+    occurs twice is one there, too."""
+    copies = {id(tensor): tensor for tensor in kept}
 
     def copy(tensor: torch.Tensor) -> torch.Tensor:
         if id(tensor) not in copies:
@@ -107,6 +110,17 @@ def copies_of(value: Any) -> Any:
         return copies[id(tensor)]
 
     return map_tensors(copy, value)
+
+
+def large_ones(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Those of 1 MiB or more that fill a storage which no other of the tensors uses."""
+    users = Counter(tensor.untyped_storage()._cdata for tensor in distinct(tensors))
+    return [
+        tensor
+        for tensor in distinct(tensors)
+        if tensor.untyped_storage().nbytes() == tensor.numel() * tensor.itemsize >= _LARGE
+        and users[tensor.untyped_storage()._cdata] == 1
+    ]
 
 
 def distinct(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
