@@ -42,7 +42,7 @@ def test_warm_up():
     output = example("--compile", "--warmup", "--first", "--sequences", "2")
     found = counts(output)
     assert {found[name] for name in ("ops_fallback", "recompilations", "recipes_compiled")} == {0}, found
-    # The plugin joins the tokens of a step's decodes and prefills by torch.cat, which its warm-up never runs: a first sight.
+    # The plugin joins tokens of decodes and prefills by torch.cat, which its warm-up never runs: a first sight.
     assert found["ops_waited"] <= 1, found
     assert "Warmup finished" in output and "was not warmed-up" not in output
 
