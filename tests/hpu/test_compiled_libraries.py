@@ -48,3 +48,15 @@ def test_captured_graphs_keep_theirs_and_others_run_node_by_node(script):
     assert result.out == "6"
     warned = [line for line in result.err.splitlines() if "RuntimeWarning" in line]
     assert warned and all("vm.max_map_count" in line for line in warned)
+
+
+def test_libraries_of_graphs_that_were_dropped_are_unloaded(script):
+    code = """
+    for n in PROGRAMS:
+        for _ in range(2):
+            assert right(n, program(n))
+    torch.hpu.synchronize()
+    print(len(loaded()))
+    assert right(1, program(1))  # its recipe is loaded again
+    """
+    assert int(script(COMMON + code, PT_HPU_RECIPE_CACHE_CONFIG="cache", **MODE).out) <= 4

@@ -47,6 +47,12 @@ _REGEX = """
 #endif
 """
 
+# What a thread still has to destroy keeps the library mapped for as long as the thread lives.
+_LAST_ERROR = (
+    "static thread_local std::string g_aoti_last_error;",
+    "static thread_local std::string& g_aoti_last_error = *new std::string;",
+)
+
 
 @contextlib.contextmanager
 def quick(work: Path) -> Iterator[Prepared]:
@@ -222,7 +228,8 @@ def _interface(header: str) -> str:
 
     text = Path(cpp_wrapper_cpu.__file__).parent / "aoti_runtime" / "interface.cpp"
     definitions = _REGEX.format(extern="")
-    return "#include <torch/csrc/inductor/aoti_include/cpu.h>\n" + header + text.read_text() + definitions
+    calls = text.read_text().replace(*_LAST_ERROR)
+    return "#include <torch/csrc/inductor/aoti_include/cpu.h>\n" + header + calls + definitions
 
 
 def _declare_interface(wrapper: Any) -> None:
