@@ -12,13 +12,18 @@ if TYPE_CHECKING:
     from openhpu.compiled_steps import compile_step
     from openhpu.events import counters, reset_counters
     from openhpu.graphs import recipes, recompilations, wait_for_recipes
+    from openhpu.testing.expect import expect
 
 __version__ = "0.2.0"
-__all__ = ["__version__", "compile_step", "counters", "recipes", "recompilations", "reset_counters", "wait_for_recipes"]
+__all__ = [
+    "__version__", "compile_step", "counters", "expect", "recipes", "recompilations", "reset_counters",
+    "wait_for_recipes",
+]  # fmt: skip
 
 _FROM = {
     "compile_step": "compiled_steps",
     "counters": "events",
+    "expect": "testing.expect",
     "reset_counters": "events",
     "recipes": "graphs",
     "recompilations": "graphs",

@@ -17,11 +17,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run = commands.add_parser(
         "run",
         help="run a script and say what the accelerator had to do",
-        usage="openhpu run [--mode eager|lazy] [--report FILE] [--json] (SCRIPT | -m MODULE | -- PROGRAM) [ARG ...]",
+        usage="openhpu run [--mode eager|lazy] [--report FILE] [--json] [--fail-on WHAT,...] "
+        "(SCRIPT | -m MODULE | -- PROGRAM) [ARG ...]",
         epilog=_EPILOG,
     )
     run.add_argument("--mode", choices=("eager", "lazy"), help="sets PT_HPU_LAZY_MODE; default: as it is")
     run.add_argument("--report", metavar="FILE", help="write an HTML page; one per rank, its number in the name")
+    run.add_argument(
+        "--fail-on", metavar="WHAT", default="",
+        help="exit with 3 where the script does one of: fallback, recompilation, read, index, overflow, move",
+    )  # fmt: skip
     run.add_argument("--json", action="store_true", help="print what was seen as the last line of stdout, as JSON")
     env = commands.add_parser("env", help="what each environment variable is, and why")
     env.add_argument("--set", action="store_true", help="only those that are set")
@@ -44,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from openhpu.insight import launch
 
     try:
-        return launch.run(script, options.mode, options.report, options.json)
+        return launch.run(script, options.mode, options.report, options.json, launch.failures(options.fail_on))
     except launch.UsageError as error:
         print(f"openhpu run: {error}", file=sys.stderr)
         return 2
@@ -102,7 +107,7 @@ def _split(given: list[str]) -> tuple[list[str], list[str]]:
             break
         if word == "--":
             return given[:at], given[at + 1 :]
-        at += 2 if word in ("--mode", "--report") else 1
+        at += 2 if word in ("--mode", "--report", "--fail-on") else 1
     return given[:at], given[at:]
 
 

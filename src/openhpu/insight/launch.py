@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from openhpu.insight import document, summary
@@ -25,10 +26,27 @@ class UsageError(Exception):
     """What was asked for cannot be done; the script has not been started."""
 
 
-def run(command: list[str], mode: str | None, report: str | None, as_json: bool) -> int:
+# By the word of `--fail-on`: the part of the document.
+FAILURES = {
+    "fallback": "fallbacks", "recompilation": "recompilations", "read": "blocking_reads",
+    "index": "indices_out_of_range", "overflow": "int64_overflows", "move": "moved_operands",
+}  # fmt: skip
+FAILED = 3
+
+
+def failures(text: str) -> list[str]:
+    """The words of `--fail-on`. UsageError for one that is none."""
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    for word in words:
+        if word not in FAILURES:
+            raise UsageError(f"--fail-on: expected {', '.join(FAILURES)}, got {word!r}")
+    return words
+
+
+def run(command: list[str], mode: str | None, report: str | None, as_json: bool, fail_on: Sequence[str] = ()) -> int:
     """Run `command` (a script, `-m module` or a program such as torchrun, with arguments) and show what was seen.
 
-    Returns its exit code. Raises UsageError when there is no such script, or the report could not be written.
+    Returns its exit code; FAILED where that is 0 and something of `fail_on` was seen. Raises UsageError when there is no such script, or the report could not be written.
     """
     if command[0] != "-m" and not Path(command[0]).exists() and not _program(command):
         raise UsageError(f"there is no script {command[0]!r}; expected a file, a program, or -m and a module")
@@ -41,7 +59,10 @@ def run(command: list[str], mode: str | None, report: str | None, as_json: bool)
         _write_reports(target, documents)
     if as_json:
         print(json.dumps({**documents[0], "exit_code": code, "other_processes": documents[1:]}), flush=True)
-    return code
+    found = [word for word in fail_on if any(one[FAILURES[word]] for one in documents)]
+    if found:
+        sys.stderr.write(f"openhpu run: failed because of --fail-on: {', '.join(found)}; the lines are above\n")
+    return code or (FAILED if found else 0)
 
 
 def _program(command: list[str]) -> str | None:

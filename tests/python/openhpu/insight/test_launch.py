@@ -183,3 +183,19 @@ def test_a_missing_script_and_missing_arguments(capsys):
         cli.main(["run", "--mode", "fast", os.devnull])
     assert ended.value.code == 2
     assert "invalid choice: 'fast'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "ending", "code"),
+    [("read", "", 3), ("fallback,read", "", 3), ("fallback", "", 0), ("read", "import sys; sys.exit(7)", 7)],
+)
+def test_what_was_seen_can_fail_a_run(openhpu_run, fail_on, ending, code):
+    run = openhpu_run(WORK + ending + "\n", "--fail-on", fail_on)
+    assert run.code == code
+    assert ("failed because of --fail-on: read" in run.err) == ("read" in fail_on)
+
+
+def test_what_cannot_fail_a_run_is_named(openhpu_run):
+    run = openhpu_run(WORK, "--fail-on", "recompilations")
+    assert run.code == 2
+    assert "expected fallback, recompilation, read, index, overflow, move, got 'recompilations'" in run.err

@@ -1,0 +1,228 @@
+"""`openhpu.expect`: what a part of a script must not do on the device. The error names operator, line and cause."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from openhpu.insight.document import fallback, plural, recompilation
+
+_MOST_LINES = 10  # of one kind, in a message
+
+
+class ExpectationError(AssertionError):
+    """A part of a script did on the device what `openhpu.expect` excludes."""
+
+
+class Steps(NamedTuple):
+    """Ends of steps, as a script tells them."""
+
+    marks: int  # mark_step
+    optimizer: int
+
+    def within(self, warm_up: int, all_steps: Steps) -> bool:
+        """Whether fewer than `warm_up` steps had ended, in a part of a script that had `all_steps` together: where it
+        has several mark_steps for each step of its optimizer, these are one."""
+        if not all_steps.marks:
+            return self.optimizer < warm_up
+        each = max(1, round(all_steps.marks / all_steps.optimizer)) if all_steps.optimizer else 1
+        return self.marks < warm_up * each
+
+
+class Record:
+    """What a part of a script does on the devices of this process, by operator and line, from `begin` to `end`.
+
+    It listens to events, so that it costs nothing before and after. A forked child does not add to it.
+    """
+
+    def __init__(self) -> None:
+        self.fallbacks: Counter[tuple[str, str]] = Counter()  # operator with dtype, line
+        self.waits: Counter[tuple[str, str]] = Counter()  # operator, line
+        self.graphs: list[tuple[Steps, str]] = []  # that were new: steps before, the line of the first operator
+        self.recompilations: list[tuple[Steps, str]] = []  # steps before, what changed
+        self.recipes = 0  # that the compiler delivered
+        self.steps = Steps(0, 0)
+        self.peak_bytes = 0
+
+    def begin(self) -> None:
+        """Count from now on. What the device still has to do of earlier work is waited for, and counts no more."""
+        from torch.optim.optimizer import register_optimizer_step_post_hook
+
+        from openhpu import events
+
+        self._pid = os.getpid()
+        _finish()
+        _reset_peaks()
+        handlers = {
+            "cpu_fallback": self._on_fallback, "blocking_read": self._on_wait, "cache_miss": self._on_graph,
+            "recompilation": self._on_recompilation, "graph_compilation": self._on_recipe, "mark_step": self._on_step,
+        }  # fmt: skip
+        self._subscriptions = [events.subscribe(kind, handler) for kind, handler in handlers.items()]
+        self._hook = register_optimizer_step_post_hook(self._on_optimizer)
+
+    def end(self) -> None:
+        """Wait for what was issued, and count no more."""
+        from openhpu import events
+
+        if os.getpid() == self._pid:
+            with contextlib.suppress(Exception):  # an error of the part itself is raised there
+                _finish()
+            self.peak_bytes = _peak()
+        for subscription in self._subscriptions:
+            events.unsubscribe(subscription)
+        self._hook.remove()
+
+    def violations(
+        self,
+        no_fallback: bool = False,
+        no_compilation: bool = False,
+        no_waits: bool = False,
+        max_graphs: int | None = None,
+        max_memory: int | None = None,
+        after_steps: int = 0,
+    ) -> list[str]:
+        """A line for each thing that happened and was excluded."""
+        found: list[str] = []
+        if no_fallback:
+            found += _listed("ran on the CPU", self.fallbacks)
+        if no_waits:
+            found += _listed("waited for the device", self.waits)
+        if no_compilation:
+
+            def is_late(steps: Steps) -> bool:
+                return not steps.within(after_steps, self.steps)
+
+            later = [f"a new graph, which begins at {line}" for steps, line in self.graphs if is_late(steps)]
+            later += [f"a recompilation: {what}" for steps, what in self.recompilations if is_late(steps)]
+            since = f" after {plural(after_steps, 'step')}" if after_steps else ""
+            found += [f"compiled{since}: {one}" for one in _shortened(later)]
+        if max_graphs is not None and len(self.graphs) > max_graphs:
+            lines = "".join(f"\n    begins at {line}" for line in _shortened([line for _, line in self.graphs]))
+            found.append(f"{plural(len(self.graphs), 'new graph')}, expected at most {max_graphs}:{lines}")
+        if max_memory is not None and self.peak_bytes > max_memory:
+            found.append(f"the device's memory reached {self.peak_bytes} bytes, expected at most {max_memory}")
+        return found
+
+    def row(self) -> dict[str, Any]:
+        """All of it as JSON holds it."""
+        return {
+            "graphs": len(self.graphs), "recipes": self.recipes,
+            "recompilations": [what for _, what in self.recompilations],
+            "fallbacks": _rows(self.fallbacks), "waits": _rows(self.waits), "peak_bytes": self.peak_bytes,
+        }  # fmt: skip
+
+    def _ours(self) -> bool:
+        return os.getpid() == self._pid
+
+    def _on_fallback(self, event: Any) -> None:
+        if self._ours():
+            self.fallbacks[fallback(event.params), _line(event.site)] += 1
+
+    def _on_wait(self, event: Any) -> None:
+        if self._ours():
+            self.waits[event.params["op"], _line(event.site)] += 1
+
+    def _on_graph(self, event: Any) -> None:
+        if self._ours():
+            self.graphs.append((self.steps, _line(event.site)))
+
+    def _on_recompilation(self, event: Any) -> None:
+        p = event.params
+        dimension = None if p["dimension"] < 0 else p["dimension"]
+        file, number = event.site or (None, None)
+        row = {**p, "dimension": dimension, "count": 1, "after": [p["after"]], "file": file, "line": number}
+        if self._ours():
+            self.recompilations.append((self.steps, f"{recompilation(row)}, at {_line(event.site)}"))
+
+    def _on_recipe(self, event: Any) -> None:
+        self.recipes += self._ours()
+
+    def _on_step(self, event: Any) -> None:
+        if self._ours():
+            self.steps = self.steps._replace(marks=self.steps.marks + 1)
+
+    def _on_optimizer(self, *_: Any) -> None:
+        if self._ours():
+            self.steps = self.steps._replace(optimizer=self.steps.optimizer + 1)
+
+
+def checked(
+    *,
+    no_fallback: bool = False,
+    no_compilation: bool = False,
+    no_waits: bool = False,
+    max_graphs: int | None = None,
+    max_memory: int | None = None,
+) -> dict[str, Any]:
+    """The expectations as `Record.violations` takes them. TypeError or ValueError, with the name, for wrong ones."""
+    for name, value in (("max_graphs", max_graphs), ("max_memory", max_memory)):
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+            raise TypeError(f"{name}: expected an integer, got {value!r}")
+        if value is not None and value < 0:
+            raise ValueError(f"{name}: expected 0 or more, got {value}")
+    return {
+        "no_fallback": no_fallback, "no_compilation": no_compilation, "no_waits": no_waits, "max_graphs": max_graphs,
+        "max_memory": max_memory,
+    }  # fmt: skip
+
+
+@contextlib.contextmanager
+def expect(**expectations: Any) -> Iterator[Record]:
+    """Raise ExpectationError at the end of the with block for what it did on hpu and should not have done.
+
+    `no_fallback`: no operator ran on the CPU. `no_compilation`: no graph was seen for the first time and none was
+    recompiled. `no_waits`: no value was read on the host. `max_graphs`: at most so many new graphs. `max_memory`: at
+    most so many bytes of device memory at once; the peak statistics of the devices begin anew. The message names
+    operator, line and cause. An error of the block itself is raised as it is. TypeError and ValueError for wrong
+    arguments.
+    """
+    wanted = checked(**expectations)
+    record = Record()
+    record.begin()
+    try:
+        yield record
+    finally:
+        record.end()
+    if found := record.violations(**wanted):
+        raise ExpectationError("openhpu.expect:\n  " + "\n  ".join(found))
+
+
+def _listed(what: str, counted: Counter[tuple[str, str]]) -> list[str]:
+    return _shortened([f"{op} {what} at {line}, {plural(n, 'time')}" for (op, line), n in counted.most_common()])
+
+
+def _shortened(lines: list[str]) -> list[str]:
+    more = len(lines) - _MOST_LINES
+    return lines if more <= 0 else [*lines[:_MOST_LINES], f"and {more} more"]
+
+
+def _rows(counted: Counter[tuple[str, str]]) -> list[dict[str, Any]]:
+    return [{"op": op, "line": line, "count": n} for (op, line), n in counted.most_common()]
+
+
+def _line(site: tuple[str, int] | None) -> str:
+    return f"{site[0]}:{site[1]}" if site else "a line that is not known"
+
+
+def _finish() -> None:
+    """Hand over and wait for what was issued, where a device is open."""
+    from openhpu import hpu
+
+    if hpu.is_initialized():
+        hpu.synchronize()
+
+
+def _reset_peaks() -> None:
+    from openhpu import hpu
+
+    if hpu.is_initialized():
+        hpu.reset_peak_memory_stats()
+
+
+def _peak() -> int:
+    from openhpu import hpu
+
+    return hpu.max_memory_allocated() if hpu.is_initialized() else 0

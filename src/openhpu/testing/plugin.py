@@ -1,0 +1,142 @@
+"""The pytest plugin: markers that say what a test must not do on hpu, and `--hpu-report` for a page of all tests.
+
+Without a marker and the option it only registers itself: nothing of it runs with a test, and torch is not imported.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# By marker: the expectation, and the name of its argument, if it takes one.
+_MARKERS = {
+    "hpu_no_fallback": ("no_fallback", None, "the test runs no operator on the CPU"),
+    "hpu_no_waits": ("no_waits", None, "the test reads no value on the host"),
+    "hpu_max_graphs": ("max_graphs", "n", "the test has at most n new graphs"),
+    "hpu_no_compilation_after": ("after_steps", "warm_steps", "after so many steps no graph is new or recompiled"),
+    "hpu_max_memory": ("max_memory", "bytes", "the test has at most so many bytes of device memory at once"),
+}
+_ROW = "openhpu"  # a test's row among the properties of its report, which xdist hands over
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.getgroup("openhpu").addoption(
+        "--hpu-report", metavar="PAGE", default=None,
+        help="write a page (HTML, with JSON beside it) of what each test did on hpu: graphs, recompilations, operators "
+        "on the CPU, waits, memory",
+    )  # fmt: skip
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for name, (_, argument, text) in _MARKERS.items():
+        config.addinivalue_line("markers", f"{name}{f'({argument})' if argument else ''}: {text} (openhpu)")
+    page = config.getoption("--hpu-report")
+    if not page:
+        return
+    worker = getattr(config, "workerinput", None)
+    if worker is not None:  # of xdist: each has a module of its own
+        number = int("".join(filter(str.isdigit, worker["workerid"])) or 0)
+        os.environ.setdefault("HABANA_VISIBLE_MODULES", str(number % int(os.environ.get("OPENHPU_DEVICE_COUNT") or 8)))
+        return
+    from openhpu.testing.report import Report, ReportError
+
+    try:
+        config.pluginmanager.register(_Reporter(Report(Path(page))), "openhpu-report")
+    except ReportError as error:
+        raise pytest.UsageError(f"--hpu-report: {error}") from error
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        _expectations(item)
+
+
+def _expectations(item: pytest.Item) -> dict[str, Any]:
+    """What the markers of a test say. UsageError, with the test's name, for a wrong argument."""
+    found: dict[str, Any] = {}
+    for name, (expectation, argument, _) in _MARKERS.items():
+        mark = item.get_closest_marker(name)
+        if mark is None:
+            continue
+        given = [*mark.args, *mark.kwargs.values()]
+        if argument is None:
+            if given:
+                raise pytest.UsageError(f"{item.nodeid}: the marker {name} takes no argument, got {given}")
+            found[expectation] = True
+            continue
+        right = len(given) == 1 and {*mark.kwargs} <= {argument} and type(given[0]) is int and given[0] >= 0
+        if not right:
+            raise pytest.UsageError(f"{item.nodeid}: {name}({argument}) takes an integer of 0 or more, got {given}")
+        found[expectation] = given[0]
+        if expectation == "after_steps":
+            found["no_compilation"] = True
+    for fixture in ("hpu_no_fallback", "hpu_no_waits"):
+        if fixture in getattr(item, "fixturenames", ()):
+            found[_MARKERS[fixture][0]] = True
+    return found
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    wanted = _expectations(item)
+    if not wanted and not item.config.getoption("--hpu-report"):
+        yield
+        return
+    from openhpu.testing.expect import ExpectationError, Record
+
+    record = Record()
+    record.begin()
+    begun = time.monotonic()
+    outcome: Any = yield
+    record.end()
+    row = record.row() | {"seconds": round(time.monotonic() - begun, 4), "violations": record.violations(**wanted)}
+    item.user_properties.append((_ROW, row))
+    if row["violations"] and outcome.excinfo is None:
+        outcome.force_exception(ExpectationError("\n  ".join(["on hpu:", *row["violations"]])))
+
+
+@pytest.fixture
+def hpu_no_fallback() -> None:
+    """As the marker: the test runs no operator on the CPU."""
+
+
+@pytest.fixture
+def hpu_no_waits() -> None:
+    """As the marker: the test reads no value on the host."""
+
+
+@pytest.fixture
+def hpu_expect() -> Any:
+    """`openhpu.expect`, for a part of a test."""
+    import openhpu
+
+    return openhpu.expect
+
+
+class _Reporter:
+    """Of the process that writes the page: pytest's own, or xdist's controller."""
+
+    def __init__(self, report: Any) -> None:
+        self._report = report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        row = dict(report.user_properties).get(_ROW)
+        if report.when == "call" and isinstance(row, dict):
+            self._report.add({"test": report.nodeid, "outcome": report.outcome, **row})
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        self._report.write()
+        terminalreporter.section("hpu")
+        for line in self._report.summary():
+            terminalreporter.write_line(line)
+        if os.environ.get("GITHUB_ACTIONS"):
+            for line in self._report.annotations():
+                terminalreporter.write_line(line)
+
+    def pytest_unconfigure(self) -> None:
+        self._report.close()

@@ -1,0 +1,153 @@
+"""What tests did on hpu, as JSON and as a page that needs no network."""
+
+from __future__ import annotations
+
+import fcntl
+import html
+import json
+import os
+import time
+from pathlib import Path
+from typing import IO, Any
+
+from openhpu.insight.document import plural
+
+_EVERY_S = 5.0  # what was collected is written so often
+_MOST_ANNOTATIONS = 50
+
+_PAGE = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Tests on hpu</title>
+<style>
+body { font: 15px/1.45 system-ui, sans-serif; margin: 1.5rem; color: #1d2733; }
+table { border-collapse: collapse; width: 100%%; }
+th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid #dde3ea; vertical-align: top; }
+th { cursor: pointer; position: sticky; top: 0; background: #fff; white-space: nowrap; }
+td.n { text-align: right; font-variant-numeric: tabular-nums; }
+td { overflow-wrap: anywhere; } .failed { color: #b3261e; } details { font-size: .87em; }
+input { font: inherit; padding: .35rem .6rem; width: min(32rem, 100%%); box-sizing: border-box; }
+.wide { overflow-x: auto; }
+</style>
+<h1>Tests on hpu</h1>
+<p>%(summary)s</p>
+<p><input id="find" type="search" placeholder="Find a test, an operator or a line" aria-label="Find"></p>
+<div class="wide"><table><thead><tr>%(head)s</tr></thead><tbody>
+%(rows)s
+</tbody></table></div>
+<script>
+const body = document.querySelector("tbody"), rows = [...body.rows];
+document.getElementById("find").addEventListener("input", event => {
+  const wanted = event.target.value.toLowerCase();
+  for (const row of rows) row.hidden = !row.textContent.toLowerCase().includes(wanted);
+});
+document.querySelectorAll("th").forEach((head, column) => head.addEventListener("click", () => {
+  const up = head.dataset.up !== "1", value = row => row.cells[column].dataset.value ?? row.cells[column].textContent;
+  head.dataset.up = up ? "1" : "0";
+  const numeric = rows.every(row => !isNaN(value(row)));
+  rows.sort((a, b) => (numeric ? value(a) - value(b) : value(a).localeCompare(value(b))) * (up ? 1 : -1));
+  body.append(...rows);
+}));
+</script></html>
+"""
+_COLUMNS = ("test", "outcome", "s", "new graphs", "recipes", "recompilations", "on the CPU", "waits", "MiB", "what")
+
+
+class ReportError(ValueError):
+    """A page that can't be written."""
+
+
+class Report:
+    """The rows of one run of pytest. `page` is the HTML file; the JSON lies beside it.
+
+    ReportError where it can't be written, or another run writes it.
+    """
+
+    def __init__(self, page: Path) -> None:
+        self._page = page
+        self._json = page.with_suffix(".json")
+        if self._json == page:
+            raise ReportError(f"{page} is where the JSON goes; name a file that ends in .html")
+        self._rows: list[dict[str, Any]] = []
+        self._written = time.monotonic()
+        try:
+            self._lock: IO[str] = open(page.with_suffix(".lock"), "w")  # noqa: SIM115 (held until `close`)
+        except OSError as error:
+            raise ReportError(f"{page} can't be written: {error.strerror}") from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._lock.close()
+            raise ReportError(f"{page} is being written by another run; name another file") from error
+
+    def add(self, row: dict[str, Any]) -> None:
+        """One test. What there is is written now and then, so that a run that is killed leaves it."""
+        self._rows.append(row)
+        if time.monotonic() - self._written > _EVERY_S:
+            self.write()
+
+    def write(self) -> None:
+        """Both files, each whole or not at all."""
+        self._written = time.monotonic()
+        for path, text in ((self._json, json.dumps({"format": 1, "tests": self._rows})), (self._page, self._html())):
+            part = path.with_name(path.name + ".part")
+            part.write_text(text, encoding="utf-8")
+            part.replace(path)
+
+    def close(self) -> None:
+        """Let other runs write it."""
+        if not self._lock.closed:
+            Path(self._lock.name).unlink(missing_ok=True)
+            self._lock.close()
+
+    def summary(self) -> list[str]:
+        """A few lines for the end of pytest's output."""
+        rows = self._rows
+        total = {name: sum(row[name] for row in rows) for name in ("graphs", "recipes")}
+        counted = {name: sum(one["count"] for row in rows for one in row[name]) for name in ("fallbacks", "waits")}
+        lines = [
+            f"{plural(len(rows), 'test')}: {plural(total['graphs'], 'new graph')}, "
+            f"{plural(total['recipes'], 'recipe')}, "
+            f"{plural(sum(len(row['recompilations']) for row in rows), 'recompilation')}, "
+            f"{plural(counted['fallbacks'], 'operator')} on the CPU, {plural(counted['waits'], 'wait')}; {self._page}"
+        ]
+        by_op: dict[str, int] = {}
+        for row in rows:
+            for one in row["fallbacks"]:
+                by_op[one["op"]] = by_op.get(one["op"], 0) + one["count"]
+        most = sorted(by_op.items(), key=lambda item: -item[1])[:5]
+        return lines + [f"  on the CPU: {op}, {plural(n, 'time')}" for op, n in most]
+
+    def annotations(self) -> list[str]:
+        """Lines by which GitHub marks lines of the sources."""
+        found: dict[tuple[str, str], str] = {}
+        for row in self._rows:
+            for kind, text in (("fallbacks", "runs on the CPU"), ("waits", "waits for the device")):
+                for one in row[kind]:
+                    found.setdefault((one["line"], one["op"]), text)
+        lines = []
+        for (line, op), text in found.items():
+            file, _, number = line.rpartition(":")
+            if file and number.isdigit():
+                lines.append(f"::warning file={os.path.relpath(file)},line={number}::{op} {text} on hpu")
+        return lines[:_MOST_ANNOTATIONS]
+
+    def _html(self) -> str:
+        head = "".join(f"<th>{name}</th>" for name in _COLUMNS)
+        rows = "\n".join(map(_cells, self._rows))
+        return _PAGE % {"summary": "<br>".join(map(html.escape, self.summary())), "head": head, "rows": rows}
+
+
+def _cells(row: dict[str, Any]) -> str:
+    lines = [*row["violations"], *row["recompilations"]]
+    lines += [f"{one['op']} on the CPU at {one['line']}, {one['count']}" for one in row["fallbacks"]]
+    lines += [f"{one['op']} waited at {one['line']}, {one['count']}" for one in row["waits"]]
+    text = "<br>".join(map(html.escape, lines))
+    what = f"<details><summary>{plural(len(lines), 'line')}</summary>{text}</details>" if lines else ""
+    numbers = [
+        row["seconds"], row["graphs"], row["recipes"], len(row["recompilations"]),
+        sum(one["count"] for one in row["fallbacks"]), sum(one["count"] for one in row["waits"]),
+        round(row["peak_bytes"] / 2**20, 1),
+    ]  # fmt: skip
+    cells = "".join(f'<td class="n" data-value="{n}">{n:g}</td>' for n in numbers)
+    outcome = f'<td class="{row["outcome"]}">{row["outcome"]}</td>'
+    return f"<tr><td>{html.escape(row['test'])}</td>{outcome}{cells}<td>{what}</td></tr>"

@@ -1,0 +1,108 @@
+"""`openhpu.expect` names operator, line and cause of what a part of a script did and should not have done."""
+
+import inspect
+import os
+
+import pytest
+import torch
+
+import habana_frameworks.torch.core as htcore
+import openhpu
+from openhpu import mode
+from openhpu.testing.expect import ExpectationError, Steps
+
+LAZY = mode.name() == "lazy"
+
+
+def line():
+    return inspect.currentframe().f_back.f_lineno
+
+
+def fall_back():
+    return torch.ones(3, dtype=torch.complex64, device="hpu").sin(), line()
+
+
+def test_a_block_that_does_nothing_of_it_passes():
+    x = torch.ones(3, device="hpu")
+    (x + 1).cpu()
+    with openhpu.expect(no_fallback=True, no_waits=True, max_memory=2**30):
+        x + 1
+        htcore.mark_step()
+
+
+def test_a_fallback_is_named_with_its_line():
+    fall_back()
+    with pytest.raises(ExpectationError) as raised, openhpu.expect(no_fallback=True):
+        _, number = fall_back()
+    assert f"aten::sin on ComplexFloat ran on the CPU at {__file__}:{number}, 1 time" in str(raised.value)
+
+
+def test_a_read_is_named_with_its_line():
+    x = torch.ones(3, device="hpu")
+    with pytest.raises(ExpectationError) as raised, openhpu.expect(no_waits=True):
+        x.sum().item()
+        number = line() - 1
+    assert f"aten::item waited for the device at {__file__}:{number}, 1 time" in str(raised.value)
+
+
+@pytest.mark.skipif(not LAZY, reason="graphs are lazy mode's")
+def test_new_graphs_are_named_with_their_lines():
+    def step(x):
+        y = x * 3
+        htcore.mark_step()
+        return y, line() - 2
+
+    for size in (5, 6):  # the operators are known then, and a step is one graph
+        step(torch.ones(size, device="hpu"))
+        htcore.mark_step()
+    inputs = [torch.ones(size, device="hpu") for size in (7, 8, 7)]
+    htcore.mark_step()
+    with openhpu.expect(max_graphs=4) as record:
+        for x in inputs:
+            _, number = step(x)
+    assert 1 <= len(record.graphs) <= 4
+    new = torch.ones(9, device="hpu")
+    htcore.mark_step()
+    message = f"a new graph, which begins at {__file__}:{number}"
+    with pytest.raises(ExpectationError, match=message), openhpu.expect(no_compilation=True):
+        step(new)
+    with openhpu.expect(no_compilation=True):
+        for x in inputs:
+            step(x)
+
+
+def test_memory_names_both_numbers():
+    message = r"reached \d+ bytes, expected at most 1000"
+    with pytest.raises(ExpectationError, match=message), openhpu.expect(max_memory=1000):
+        (torch.ones(1 << 16, device="hpu") + 1).cpu()
+
+
+def test_an_error_of_the_block_is_raised_as_it_is():
+    with pytest.raises(ZeroDivisionError), openhpu.expect(no_fallback=True):
+        fall_back()
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"max_graphs": -1}, {"max_memory": "1 GB"}, {"no_falback": True}, {"max_graphs": True}]
+)
+def test_wrong_expectations_are_named(wrong):
+    with pytest.raises((TypeError, ValueError), match=next(iter(wrong))), openhpu.expect(**wrong):
+        pass
+
+
+def test_a_forked_child_adds_nothing():
+    x = torch.ones(3)
+    with openhpu.expect(no_fallback=True) as record:
+        child = os.fork()
+        if child == 0:
+            x.add(1)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+    assert not record.fallbacks
+
+
+def test_steps_of_a_warm_up():
+    assert Steps(0, 1).within(2, Steps(0, 5)) and not Steps(0, 2).within(2, Steps(0, 5))
+    assert Steps(3, 1).within(2, Steps(10, 5)) and not Steps(4, 2).within(2, Steps(10, 5))
+    assert Steps(1, 0).within(2, Steps(10, 0)) and not Steps(2, 0).within(2, Steps(10, 0))
