@@ -21,6 +21,7 @@ _MARKERS = {
     "hpu_no_compilation_after": ("after_steps", "warm_steps", "after so many steps no graph is new or recompiled"),
     "hpu_max_memory": ("max_memory", "bytes", "the test has at most so many bytes of device memory at once"),
 }
+_WANTED = pytest.StashKey[dict[str, Any]]()
 _ROW = "openhpu"  # a test's row among the properties of its report, which xdist hands over
 
 
@@ -53,7 +54,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        _expectations(item)
+        if wanted := _expectations(item):
+            item.stash[_WANTED] = wanted
 
 
 def _expectations(item: pytest.Item) -> dict[str, Any]:
@@ -83,7 +85,7 @@ def _expectations(item: pytest.Item) -> dict[str, Any]:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    wanted = _expectations(item)
+    wanted = item.stash.get(_WANTED, {})
     if not wanted and not item.config.getoption("--hpu-report"):
         yield
         return
