@@ -46,8 +46,8 @@ def failures(text: str) -> list[str]:
 def run(command: list[str], mode: str | None, report: str | None, as_json: bool, fail_on: Sequence[str] = ()) -> int:
     """Run `command` (a script, `-m module` or a program such as torchrun, with arguments) and show what was seen.
 
-    Returns its exit code; FAILED where that is 0 and something of `fail_on` was seen. Raises UsageError when there is no
-    such script, or the report could not be written.
+    Returns its exit code; FAILED where that is 0 and something of `fail_on` was seen. Raises UsageError when there is
+    no such script, or the report could not be written.
     """
     if command[0] != "-m" and not Path(command[0]).exists() and not _program(command):
         raise UsageError(f"there is no script {command[0]!r}; expected a file, a program, or -m and a module")
