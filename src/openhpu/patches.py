@@ -21,8 +21,8 @@ recipe is made; the replacements stand with what they belong to (MOMENTARY):
   Inductor's own marks cost an allocation each.
 - `CppKernel.store` and `CppVecKernel.store` write where a tensor says: an index below zero is left out.
 - `post_grad.is_gpu` is asked whether a bias may be added by generated code instead of by the product's library.
-- `reinplace.inplaceable_ops` holds only the writes of rows into an argument, while torch.compile's backend lets Inductor's
-  pass rewrite a graph (`dynamo/in_place.py`).
+- `reinplace.inplaceable_ops` holds only the writes of rows into an argument, while torch.compile's backend lets the
+  pass of Inductor rewrite a graph (`dynamo/in_place.py`).
 
 Those of DeepSpeed, which wait for its import, stand in `openhpu/deepspeed.py`.
 """
