@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 
 import openhpu
+from openhpu import mode
 from tests.distributed.ranks import PATIENCE_S, Job, call, ranks
 
 CHUNK = 1 << 20  # bytes
@@ -69,7 +70,9 @@ def test_groups_of_some_ranks():
                 dist.all_reduce(x, group=group)
                 assert x.tolist() == [2.0 * step] * 3
 
-    assert through_memory(run) == (100, 100)
+    # In lazy mode the ranks agree on recipes with every eighth collective of a group.
+    count = 100 + (2 * (50 // 8) if mode.name() == "lazy" else 0)
+    assert through_memory(run) == (count, count)
 
 
 @ranks(2)
