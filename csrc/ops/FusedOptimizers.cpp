@@ -98,9 +98,17 @@ template <class T>
   }
 }
 
+// The common options are constants in a loop of their own, which then has no branches and is vectorised.
 #define DEFINE_BLOCK(NAME, TYPE)                                                                              \
   FOR_EACH_PROCESSOR void NAME(const Block<TYPE>& at, int64_t count, const Options& o, const Numbers<TYPE>& n) { \
-    NAME##_block<TYPE>(at, count, o, n);                                                                      \
+    constexpr Options kPlain{}, kDecays{.decays = true}, kDecoupled{.decoupled = true, .decays = true};          \
+    constexpr Options kMoves{.moves = true}, kBoth{.decays = true, .moves = true};                               \
+    if (o.amsgrad || o.maximize || o.nesterov || o.first_step) return NAME##_block<TYPE>(at, count, o, n);       \
+    if (o.moves && o.decays) return NAME##_block<TYPE>(at, count, kBoth, n);                                     \
+    if (o.moves) return NAME##_block<TYPE>(at, count, kMoves, n);                                                \
+    if (!o.decays) return NAME##_block<TYPE>(at, count, kPlain, n);                                              \
+    if (o.decoupled) return NAME##_block<TYPE>(at, count, kDecoupled, n);                                        \
+    NAME##_block<TYPE>(at, count, kDecays, n);                                                                   \
   }
 DEFINE_BLOCK(adam, float)
 DEFINE_BLOCK(adam, double)
