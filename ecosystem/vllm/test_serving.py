@@ -10,7 +10,7 @@ from commands import ROOT, child
 
 LAZY = os.environ.get("PT_HPU_LAZY_MODE") == "1"
 # Graphs: by torch.compile, or HPU graphs in lazy mode.
-OPTIONS = ["", "--prefix-caching", "--chunk 128", "--compile"]
+OPTIONS = ["", "--prefix-caching", "--warmup", "--chunk 128", "--compile"]
 NEVER = ("ops_fallback", "recompilations", "recipes_compiled", "ops_waited", "blocking_reads")
 
 
