@@ -52,6 +52,7 @@ TURNS = {
         {
             "tests/distributed/test_failures.py": "ranks that end; the order of collectives is in test_order.py",
             "tests/distributed/test_launchers.py": _SCRIPTS,
+            "tests/distributed/test_replicas.py::*_recipes_are_late*": "scripts that name their mode themselves",
             "tests/distributed/test_report.py": "what is counted is the same collectives",
             "tests/distributed/test_traces.py": "spans of the same collectives",
             "tests/distributed/test_two_nodes.py": _SCRIPTS,
