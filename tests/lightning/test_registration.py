@@ -16,7 +16,7 @@ DEEPSPEED = [
 ]  # fmt: skip
 NAMES = {
     "hpu_single": pytorch.SingleHPUStrategy,
-    "hpu_parallel": pytorch.HPUDDPStrategy,
+    "hpu_parallel": pytorch.HPUParallelStrategy,
     "hpu_ddp": pytorch.HPUDDPStrategy,
     "hpu_fsdp": pytorch.HPUFSDPStrategy,
     **dict.fromkeys(DEEPSPEED, pytorch.HPUDeepSpeedStrategy),

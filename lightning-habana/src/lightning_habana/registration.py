@@ -73,7 +73,13 @@ def register() -> None:
 
 def _add(package: Any, accelerators: Any, strategies: Any) -> None:
     package.HPUAccelerator.register_accelerators(accelerators)
-    for name in ("SingleHPUStrategy", "HPUDDPStrategy", "HPUFSDPStrategy", "HPUDeepSpeedStrategy"):
+    for name in (
+        "SingleHPUStrategy",
+        "HPUParallelStrategy",
+        "HPUDDPStrategy",
+        "HPUFSDPStrategy",
+        "HPUDeepSpeedStrategy",
+    ):
         if hasattr(package, name):
             getattr(package, name).register_strategies(strategies)
 

@@ -35,6 +35,12 @@ class HPUProcesses(HPUSteps):
     """One process for each device, which owns a module and means it by every index; `hccl` communicates."""
 
     _parallel_devices: list[torch.device] | None
+    _process_group_backend: str | None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self._process_group_backend is None:  # Lightning chooses one in setup_environment
+            self._process_group_backend = "hccl"
 
     @property
     def parallel_devices(self) -> list[torch.device] | None:

@@ -88,3 +88,10 @@ def test_bad_input(tmp_path):
         roots.MisconfigurationException, match=r"train_dir='.*train' is not a folder; expected one with"
     ):
         data._folder("train_dir")
+
+
+def test_defaults():
+    data = HPUDataModule()
+    assert (data.num_workers, data.batch_size, data.shuffle, data.drop_last) == (8, 32, False, True)
+    with pytest.raises(roots.MisconfigurationException, match="val_dir=None is not a folder; expected one with"):
+        data._folder("val_dir")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from lightning_habana import roots
 from lightning_habana.checkpoint_io import HPUCheckpoints
 from lightning_habana.fabric.strategies.parallel import HPUParallelStrategy
@@ -19,10 +17,3 @@ class HPUDDPStrategy(HPUCheckpoints, HPUParallelStrategy, roots.fabric("strategi
 
     def _determine_ddp_device_ids(self) -> None:
         return None
-
-    @classmethod
-    def register_strategies(cls, strategy_registry: Any) -> None:
-        """Register "hpu_parallel" and "hpu_ddp", unless they are."""
-        for name in (HPUParallelStrategy.strategy_name, cls.strategy_name):
-            if name not in strategy_registry:
-                strategy_registry.register(name, cls, description=cls.__name__)

@@ -21,3 +21,9 @@ class HPUParallelStrategy(HPUProcesses, roots.fabric("strategies.parallel").Para
         return super().__new__(cls)
 
     all_reduce = HPUProcesses.reduce
+
+    @classmethod
+    def register_strategies(cls, strategy_registry: Any) -> None:
+        """Register the class under its name, unless there is one."""
+        if cls.strategy_name not in strategy_registry:
+            strategy_registry.register(cls.strategy_name, cls, description=cls.__name__)

@@ -24,14 +24,14 @@ class HPUDataModule(roots.pytorch().LightningDataModule):  # type: ignore[misc]
     images. `distributed`: each process gets a part of the images, where Trainer does not see to that itself
     (`use_distributed_sampler=False`). Needs torchvision.
 
-    Raises MisconfigurationException for a folder that is not there, at `setup`. Source: lightning_habana's data module,
-    without its limits to ImageNet, to eight workers and to unshuffled, pinned batches.
+    Raises MisconfigurationException for a folder that is not given or not there, at `setup`. Source:
+    lightning_habana's data module, without its limits to ImageNet, to eight workers and to unshuffled, pinned batches.
     """
 
     def __init__(
         self,
-        train_dir: str | Path,
-        val_dir: str | Path,
+        train_dir: str | Path | None = None,
+        val_dir: str | Path | None = None,
         num_workers: int = 8,
         normalize: bool = False,
         seed: int = 42,
@@ -82,10 +82,11 @@ class HPUDataModule(roots.pytorch().LightningDataModule):  # type: ignore[misc]
     test_dataloader = predict_dataloader = val_dataloader
 
     def _folder(self, name: str) -> Path:
-        folder = Path(getattr(self, name))
-        if not folder.is_dir():
+        given = getattr(self, name)
+        folder, shown = Path(given or ""), given and str(given)
+        if not given or not folder.is_dir():
             raise roots.MisconfigurationException(
-                f"HPUDataModule: {name}={str(folder)!r} is not a folder; expected one with a folder for each class"
+                f"HPUDataModule: {name}={shown!r} is not a folder; expected one with a folder for each class"
             )
         return folder
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from lightning_habana import roots
+from lightning_habana.checkpoint_io import HPUCheckpoints
 from lightning_habana.pytorch.plugins.fsdp_precision import HPUFSDPPrecision
+from lightning_habana.pytorch.strategies.evaluation import HPUEvaluation
 from lightning_habana.pytorch.strategies.parallel import HPUParallelStrategy
 from lightning_habana.sharding import HPUSharding
+from lightning_habana.strategies import HPUProcesses
+
+_Base: Any = roots.pytorch("strategies").FSDPStrategy
 
 
-class HPUFSDPStrategy(HPUSharding, HPUParallelStrategy, roots.pytorch("strategies").FSDPStrategy):  # type: ignore[misc]
+class HPUFSDPStrategy(HPUSharding, HPUProcesses, HPUEvaluation, HPUCheckpoints, _Base):  # type: ignore[misc]
     """FullyShardedDataParallel over `hccl`; "hpu_fsdp".
 
     Arguments are FSDPStrategy's. Without a precision plugin the Trainer's `precision` holds, which is full precision
@@ -38,3 +43,7 @@ class HPUFSDPStrategy(HPUSharding, HPUParallelStrategy, roots.pytorch("strategie
         """Register "hpu_fsdp", unless it is."""
         if cls.strategy_name not in strategy_registry:
             strategy_registry.register(cls.strategy_name, cls, description=cls.__name__)
+
+
+# Scripts ask whether a strategy is for several devices; it does not inherit DistributedDataParallel's methods.
+HPUParallelStrategy.register(HPUFSDPStrategy)

@@ -1,4 +1,4 @@
-"""What every strategy of several processes is."""
+"""Several devices, with a replica of the model on each: what "hpu_parallel" is, and HPUDDPStrategy's base."""
 
 from __future__ import annotations
 
@@ -9,20 +9,34 @@ from lightning_habana.checkpoint_io import HPUCheckpoints
 from lightning_habana.pytorch.strategies.evaluation import HPUEvaluation
 from lightning_habana.strategies import HPUProcesses
 
-_Base: Any = roots.pytorch("strategies").ParallelStrategy
+_ddp: Any = roots.pytorch("strategies.ddp")
 
 
-class HPUParallelStrategy(HPUProcesses, HPUEvaluation, HPUCheckpoints, _Base):  # type: ignore[misc]
-    """Base of the strategies for several devices.
+class HPUParallelStrategy(HPUProcesses, HPUEvaluation, HPUCheckpoints, _ddp.DDPStrategy):  # type: ignore[misc]
+    """DistributedDataParallel over `hccl`; "hpu_parallel". May be subclassed; every strategy of several devices is one.
 
-    Made by itself, and as "hpu_parallel", it is an HPUDDPStrategy: gradients are always synchronised.
+    Arguments are DDPStrategy's; those that it does not know are DistributedDataParallel's (`bucket_cap_mb`,
+    `gradient_as_bucket_view`, `static_graph`, `find_unused_parameters`). Gradients are always synchronised.
     """
 
     strategy_name = "hpu_parallel"
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        if cls is HPUParallelStrategy:
-            from lightning_habana.pytorch.strategies.ddp import HPUDDPStrategy
+    def determine_ddp_device_ids(self) -> None:
+        """None: a process has one device, whatever its index."""
+        return None
 
-            cls = HPUDDPStrategy
-        return super().__new__(cls)
+    def _register_ddp_hooks(self) -> None:
+        # DDPStrategy registers them on CUDA only, and would drop them here without a word.
+        if self._ddp_comm_hook is not None:
+            _ddp._register_ddp_comm_hook(
+                model=self.model,
+                ddp_comm_state=self._ddp_comm_state,
+                ddp_comm_hook=self._ddp_comm_hook,
+                ddp_comm_wrapper=self._ddp_comm_wrapper,
+            )
+
+    @classmethod
+    def register_strategies(cls, strategy_registry: Any) -> None:
+        """Register the class under its name, unless there is one."""
+        if cls.strategy_name not in strategy_registry:
+            strategy_registry.register(cls.strategy_name, cls, description=cls.__name__)
