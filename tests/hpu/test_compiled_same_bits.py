@@ -149,3 +149,21 @@ def test_arithmetic(n):
         return [function(*operands) for function in ARITHMETIC.values()]
 
     assert_equal_bits(ARITHMETIC, *run_both_ways(prepare, run))
+
+
+def test_sums_over_indices_are_added_in_order():
+    """Recipes that add to places which tensors name do so on one thread, in the order of the CPU's kernels."""
+    generator = torch.Generator().manual_seed(5)
+    rows = torch.randn(4000, 96, generator=generator).exp().to("hpu")  # 1.5 MB: a recipe of several threads
+    index = torch.randint(5, (4000,), generator=generator).to("hpu")
+    start = torch.randn(5, 96, generator=generator).to("hpu")
+
+    def run(_):
+        return [
+            start.index_add(0, index, rows),
+            start.scatter_add(0, index[:, None].expand(4000, 96), rows),
+            aten.embedding_dense_backward.default(rows, index, 5, -1, False),
+        ]
+
+    names = ("index_add", "scatter_add", "embedding_dense_backward")  # the CPU's index_put adds from several threads
+    assert_equal_bits(names, *run_both_ways(lambda: None, run))

@@ -1,14 +1,19 @@
-"""Stores that generated code leaves out: those whose index is negative.
+"""Stores of generated code to places that tensors name: those whose index is negative are left out, sums run in order.
 
 An index that comes out of a tensor is a variable of its own (`tmp5`) in Inductor's expression of an address. What
 out_of_range calls absent is such a variable below zero, so that a condition on these variables tells, before an address
 is computed.
+
+Inductor adds to such places from several threads with atomic additions, so that the order of a sum, and its last bits,
+differ from run to run. Here a loop that adds runs on one thread, in the order of the CPU's kernels, and needs no atomic
+additions.
 """
 
 from __future__ import annotations
 
 import contextlib
 import re
+import weakref
 from collections.abc import Iterator
 from typing import Any
 from unittest import mock
@@ -16,13 +21,30 @@ from unittest import mock
 
 @contextlib.contextmanager
 def guarded() -> Iterator[None]:
-    """While it lasts, Inductor's stores to places that tensors name look for negative indices."""
-    from torch._inductor import config
+    """While it lasts, Inductor's stores to places that tensors name look for negative indices and add in order."""
     from torch._inductor.codegen.common import DeferredLine, IndentedBuffer
-    from torch._inductor.codegen.cpp import CppKernel, CppVecKernel
+    from torch._inductor.codegen.cpp import CppKernel, CppVecKernel, OuterLoopFusedKernel, ParallelDepth
     from torch._inductor.virtualized import V
 
     scalar, vector = CppKernel.store, CppVecKernel.store
+
+    def in_order(store: Any) -> Any:
+        def wrapped(self: Any, name: str, index: Any, value: Any, mode: Any = None) -> None:
+            if mode is None:
+                return store(self, name, index, value)
+            _accumulating.add(self)
+            with mock.patch.object(self, "num_threads", 1):
+                return store(self, name, index, value, mode)
+
+        return wrapped
+
+    def on_one_thread(decide: Any) -> Any:
+        def wrapped(self: Any, most: Any, threads: int) -> Any:
+            if _accumulates(self):
+                return ParallelDepth(parallel_depth=0, start_depth=most.start_depth)
+            return decide(self, most, threads)
+
+        return wrapped
 
     def store(self: Any, name: str, index: Any, value: Any, mode: Any = None) -> None:
         variables = _indirect(self, index)
@@ -48,9 +70,8 @@ def guarded() -> Iterator[None]:
         variable, dtype = self.args.output(name), V.graph.get_dtype(name)
         index = self.rename_indexing(index)
         contiguous = self._try_get_const_stride(index, self.itervars[self.tiling_idx]) == 1
-        alone = not config.cpp.dynamic_threads and self.num_threads == 1
         code = IndentedBuffer()
-        if contiguous and (mode is None or alone):
+        if contiguous:
             code.writeline(f"if ({_condition(map(str, variables))})")
             code.writeline("{")
             code.splice(self._get_store_line(value, variable, index, dtype, accu_store=mode is not None))
@@ -62,12 +83,27 @@ def guarded() -> Iterator[None]:
             )
             fixed = [str(each) for each in variables if not each.is_vec]
             for line in lanes._lines:
-                code.writeline(_guarded_lane(str(line), variable, fixed, atomic=mode is not None and not alone))
+                code.writeline(_guarded_lane(str(line), variable, fixed))
         self.stores.splice(code.map(lambda line: DeferredLine(name, line)))
         return None
 
-    with mock.patch.object(CppKernel, "store", store), mock.patch.object(CppVecKernel, "store", store_vector):
+    with contextlib.ExitStack() as patches:
+        for kind, own in (CppKernel, store), (CppVecKernel, store_vector):
+            patches.enter_context(mock.patch.object(kind, "store", in_order(own)))
+        for kind in CppKernel, OuterLoopFusedKernel:
+            decide = on_one_thread(kind.decide_parallel_depth)
+            patches.enter_context(mock.patch.object(kind, "decide_parallel_depth", decide))
         yield
+
+
+# Kernels with a store that adds.
+_accumulating: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def _accumulates(kernel: Any) -> bool:
+    """Whether a kernel, one of the forms of its loop, or a loop inside of it adds."""
+    nested = [*getattr(kernel, "kernels", ()), *(loops.get_kernel() for loops in getattr(kernel, "inner", ()))]
+    return kernel in _accumulating or any(map(_accumulates, nested))
 
 
 class _Lines:
@@ -92,12 +128,11 @@ def _condition(variables: Any) -> str:
     return " && ".join(f"{each} >= 0" for each in variables)
 
 
-def _guarded_lane(line: str, variable: str, fixed: list[str], atomic: bool) -> str:
+def _guarded_lane(line: str, variable: str, fixed: list[str]) -> str:
     """A line of the loop over lanes: that which stores gets a condition on its indices."""
     found = re.match(rf"(\s*)({re.escape(variable)}\[(.*)\]) (\+?=) (\w+\[\w+_inner\]);$", line)
     if not found:
         return line
     indent, place, address, operation, value = found.groups()
     lanes = dict.fromkeys(re.findall(r"\w+\[\w+_inner\]", address))
-    what = f"atomic_add(&{place}, {value});" if atomic else f"{place} {operation} {value};"
-    return f"{indent}if ({_condition([*fixed, *lanes])}) {what}"
+    return f"{indent}if ({_condition([*fixed, *lanes])}) {place} {operation} {value};"
