@@ -126,7 +126,7 @@ bench: build
 
 docs: build
 	$(BIN)/python -m openhpu.settings > docs/environment.md
-	$(BIN)/python -m openhpu.gaudi_ops > docs/gaudi-operators.md
+	$(BIN)/python -m openhpu.interface.gaudi_ops > docs/gaudi-operators.md
 
 # Builds and tests with each supported PyTorch, and writes docs/versions.md; at most an hour each.
 versions: build

@@ -23,7 +23,7 @@ from benchmarks.report import Table
 from benchmarks.timing import ROUNDS_TO_QUOTE, Peer, Spread, Turn, in_turns
 from commands import ROOT, child
 from openhpu import _C, events, hpu
-from openhpu.insight.collector import Collector
+from openhpu.observe.insight.collector import Collector
 
 _STEPS_IN_A_ROW = 10
 _EXAMPLE_STEPS, _QUICK_EXAMPLE_STEPS = 400, 60

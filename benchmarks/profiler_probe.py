@@ -15,7 +15,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.models import GPT_SMALL
 from openhpu import _C, hpu, wait_for_recipes
-from openhpu.profiler import trace_file
+from openhpu.observe.profiler import trace_file
 
 _STEPS = 10
 _CPU = [ProfilerActivity.CPU]

@@ -15,7 +15,7 @@ import sysconfig
 from pathlib import Path
 
 from commands.budget import Budget
-from openhpu import compat
+from openhpu.integration import compat
 from release import FOLDER, ROOT
 from release.environments import VERSIONS, StepError, Version, checked
 

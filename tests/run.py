@@ -76,8 +76,8 @@ SUITES = {
     "hpu": Suite("tests/hpu", False),
     "compiled": Suite("tests/hpu/test_compiled_[!e]*.py", True, COMPILED),
     "compiled-eager": Suite("tests/hpu/test_compiled_eagerly_*.py", True, COMPILED | {"PT_HPU_LAZY_MODE": "0"}),
-    "compiler": Suite("tests/python/compiler", True),
-    "python": Suite("tests/python", False, arguments=("tests/python", "--ignore=tests/python/compiler")),
+    "compiler": Suite("tests/python/openhpu/compiler", True),
+    "python": Suite("tests/python", False, arguments=("tests/python", "--ignore=tests/python/openhpu/compiler")),
     "conformance": Suite("tests/conformance", True),
     # Tests in several processes, which share the cores.
     "distributed": Suite("tests/distributed", False),

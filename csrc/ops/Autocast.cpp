@@ -1,5 +1,5 @@
 // Autocast on hpu: a boxed kernel casts an operator's floating-point operands by the operator's policy. Which operator
-// has which policy is data, given by the Python side (openhpu/autocast.py).
+// has which policy is data, given by the Python side (openhpu/interface/autocast_lists.py).
 #include "ops/Autocast.h"
 
 #include <ATen/autocast_mode.h>

@@ -1,4 +1,4 @@
-// The fused optimizers' update: the operations, and their order, of openhpu/compiler/optimizers.py, so that a step that
+// The fused optimizers' update: the operations, and their order, of openhpu/compiler/fused_steps.py, so that a step that
 // runs here and one in a recipe have the same bits. PyTorch's kernels contract products and sums, in the rest of a tensor
 // otherwise than in its vectors, which no generated code can repeat; its SGD is wrong in bfloat16 and half (2.13). This
 // file is compiled without contraction: then what an element becomes depends neither on its place nor on the processor.

@@ -1,4 +1,4 @@
-// TorchScript on hpu: runs of operators in a traced or scripted graph become one node, which `openhpu.torchscript`
+// TorchScript on hpu: runs of operators in a traced or scripted graph become one node, which `openhpu.capture.torchscript`
 // captures and replays.
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/jit/ir/ir.h>
@@ -91,7 +91,7 @@ class ScriptGraph {
     py::gil_scoped_acquire gil;
     if (!captures_) {
       auto plain = py::cpp_function([this](const py::list& args) { return call(args); });
-      captures_ = py::module_::import("openhpu.torchscript").attr("Captures")(plain, mutates_);
+      captures_ = py::module_::import("openhpu.capture.torchscript").attr("Captures")(plain, mutates_);
     }
     py::list args;
     for (const auto& value : torch::jit::last(stack, graph_->inputs().size())) args.append(torch::jit::toPyObject(value));

@@ -9,7 +9,7 @@ import importlib
 import sys
 from typing import Any
 
-from openhpu.late_imports import after_import
+from openhpu.integration.late_imports import after_import
 
 # Modules of Lightning's two distributions, and the class in each that chooses the accelerator.
 CONNECTORS = {

@@ -1,5 +1,5 @@
 """`import habana_dataloader`: Gaudi's data loader."""
 
-from openhpu.data_loader import HabanaDataLoader
+from openhpu.interface.data_loader import HabanaDataLoader
 
 __all__ = ["HabanaDataLoader"]

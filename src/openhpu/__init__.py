@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from openhpu.compiled_steps import compile_step
-    from openhpu.events import counters, reset_counters
-    from openhpu.graphs import recipes, recompilations, wait_for_recipes
+    from openhpu.capture.compiled_steps import compile_step
+    from openhpu.compiler.client import recipes, recompilations, wait_for_recipes
+    from openhpu.observe.events import counters, reset_counters
     from openhpu.testing.expect import expect
 
 __version__ = "0.2.0"
@@ -21,13 +21,13 @@ __all__ = [
 ]  # fmt: skip
 
 _FROM = {
-    "compile_step": "compiled_steps",
-    "counters": "events",
+    "compile_step": "capture.compiled_steps",
+    "counters": "observe.events",
     "expect": "testing.expect",
-    "reset_counters": "events",
-    "recipes": "graphs",
-    "recompilations": "graphs",
-    "wait_for_recipes": "graphs",
+    "reset_counters": "observe.events",
+    "recipes": "compiler.client",
+    "recompilations": "compiler.client",
+    "wait_for_recipes": "compiler.client",
 }
 
 
@@ -39,7 +39,7 @@ def __getattr__(name: str) -> Any:
     if name == "_C":  # one for each PyTorch; asked for before it is loaded
         import torch
 
-        from openhpu import compat
+        from openhpu.integration import compat
 
         return compat.core(torch.__version__)
     raise AttributeError(f"module 'openhpu' has no attribute {name!r}")

@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _trace(options.files, options.output)
     if not script:
         run.error("no script was given")
-    from openhpu.insight import launch
+    from openhpu.observe.insight import launch
 
     try:
         return launch.run(script, options.mode, options.report, options.json, launch.failures(options.fail_on))
@@ -60,7 +60,7 @@ def _trace(files: list[str], output: str | None) -> int:
     import json
     from pathlib import Path
 
-    from openhpu.profiler import merge, reading, summary
+    from openhpu.observe.profiler import merge, reading, summary
 
     merging = files[0] == "merge"
     try:

@@ -3,7 +3,7 @@
 import warnings
 
 import habana_frameworks.torch  # noqa: F401  (loads the device)
-from openhpu import hpu as _hpu
+from openhpu.interface import hpu as _hpu
 
 __all__ = ["device_count", "get_device_name", "is_available"]
 

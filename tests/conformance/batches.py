@@ -67,11 +67,12 @@ def policy(name: str) -> None:
     """When graphs are compiled from now on: "sync" or "off"."""
     import torch
 
-    from openhpu import _C, graphs, settings
+    from openhpu import _C, settings
+    from openhpu.compiler import client
 
     # The first use of the device in lazy mode, and the first capture in eager mode, set the environment's policy.
     torch.get_device_module("hpu").synchronize()
-    graphs.start_compiling()
+    client.start_compiling()
     _C.configure_graphs(name, settings.get("HABANA_PGM_LRU_MAX"), 1 << 18)
 
 

@@ -166,7 +166,7 @@ def _compiled(chosen: list[Chosen]) -> Compiled:
     import torch
 
     from openhpu import counters
-    from openhpu.dynamo import FxGraphAnalyzer
+    from openhpu.capture.torch_compile import FxGraphAnalyzer
     from tests.conformance.execute import DEVICE, Outcome, seed_all, settle, synchronize
     from tests.conformance.transfer import Transfer
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map
 
-from openhpu.fallback import SUPPORT_TABLE
+from openhpu.integration.fallback import SUPPORT_TABLE
 from tests import vision
 from tests.conformance import gaudi_samples
 from tests.conformance.database import Case, operators

@@ -10,7 +10,7 @@ from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
 
 import openhpu
-from openhpu import mode
+from openhpu.device import mode
 from tests.distributed.ranks import ranks
 
 

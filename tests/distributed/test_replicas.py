@@ -26,7 +26,7 @@ def _step(model, optimizer, step):
 
 
 def _train_with_a_difference(where, steps):
-    from openhpu.distributed.replicas import ReplicasDiffer
+    from openhpu.integration.distributed.replicas import ReplicasDiffer
 
     torch.manual_seed(1)
     model = DistributedDataParallel(_model().to("hpu"))
@@ -57,7 +57,7 @@ def _shard_with_a_difference():
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
-    from openhpu.distributed.replicas import ReplicasDiffer
+    from openhpu.integration.distributed.replicas import ReplicasDiffer
 
     torch.manual_seed(1)
     model = torch.nn.Linear(8, 4).to("hpu")
@@ -84,16 +84,16 @@ def _train(kind):
     """The parameters' bits as this rank has them, and the steps whose graphs ran as recipes. It ends some steps after
     all ranks have used a recipe."""
     import openhpu
-    from openhpu import graphs
+    from openhpu.compiler import client
 
     if dist.get_rank() == 1:  # the compiler's answers come late
-        ready = graphs.Compilations._ready
+        ready = client.Compilations._ready
 
         def late(*arguments):
             time.sleep(1)
             ready(*arguments)
 
-        graphs.Compilations._ready = late
+        client.Compilations._ready = late
 
     group = dist.new_group(timeout=timedelta(minutes=1))
     torch.manual_seed(0)

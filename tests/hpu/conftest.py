@@ -53,10 +53,10 @@ def compiled_graphs():
     """The graphs that torch.compile makes in this test, in order. Nothing is compiled at its start, nor after it."""
     import torch._dynamo
 
-    from openhpu import dynamo
+    from openhpu.capture import torch_compile
 
     torch._dynamo.reset()
-    with dynamo.FxGraphAnalyzer() as analyzer:
+    with torch_compile.FxGraphAnalyzer() as analyzer:
         yield analyzer._graphs
     analyzer._graphs.clear()
     torch._dynamo.reset()

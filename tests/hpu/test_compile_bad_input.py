@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import openhpu
-from openhpu import mode
+from openhpu.device import mode
 from tests.hpu.support import line, to_cpu
 
 pytestmark = pytest.mark.usefixtures("compiled_graphs")

@@ -143,7 +143,7 @@ def test_a_second_shape_makes_the_graph_dynamic(compiled_graphs):
 
 
 def test_captures_are_bounded(compiled_graphs):
-    from openhpu.dynamo.cluster import Cluster
+    from openhpu.capture.torch_compile.cluster import Cluster
 
     f = compiled(lambda x: x + 1, dynamic=True)
     f(torch.ones(2, device="hpu"))

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from openhpu.dynamo.graph import compiled_graphs
+from openhpu.capture.torch_compile.graph import compiled_graphs
 
 
 @torch.library.custom_op("openhpu_test::rows", mutates_args=())

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from openhpu.dynamo import EagerFallbackError, FxGraphAnalyzer, OpCount
+from openhpu.capture.torch_compile import EagerFallbackError, FxGraphAnalyzer, OpCount
 from tests.hpu.support import line
 
 pytestmark = pytest.mark.usefixtures("compiled_graphs")

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import openhpu
-from openhpu.compiled_steps import StepError
+from openhpu.capture.compiled_steps import StepError
 from tests.hpu.support import line, loss_of, make, train_step
 
 

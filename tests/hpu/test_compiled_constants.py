@@ -51,7 +51,7 @@ def test_constant_sections_are_shared_by_recipes(script, tmp_path):
 import hashlib
 from pathlib import Path
 import torch, openhpu
-from openhpu import inference
+from openhpu.interface import inference
 
 folder = Path({str(tmp_path / "sections")!r})
 model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 4)).to("hpu").eval()

@@ -93,7 +93,7 @@ def test_a_flush_waits_for_a_silent_compiler_for_the_deadline_and_once(script, d
 
 def test_no_deadline_is_longer_than_a_day(script):
     code = "    import openhpu, torch; x = torch.ones(2, device='hpu')\n"
-    code += "    from openhpu import graphs; print(graphs._compilations._service._deadline)"
+    code += "    from openhpu.compiler import client as graphs; print(graphs._compilations._service._deadline)"
     assert script(code, OPENHPU_COMPILE_DEADLINE="0", **MODE).out == "86400.0"
     for wrong in ("86401", "inf", "nan", "-1"):
         result = script(code, OPENHPU_COMPILE_DEADLINE=wrong, fails=True, **MODE)
@@ -112,7 +112,7 @@ LISTENING = (
 
 def test_a_listener_may_read_tensors_while_the_script_waits_for_the_compiler(script):
     code = """
-    openhpu.events.subscribe("graph_compilation", read)
+    openhpu.observe.events.subscribe("graph_compilation", read)
     for _ in range(3):
         assert first() == FIRST and second() == SECOND
     openhpu.wait_for_recipes()
@@ -141,7 +141,7 @@ def test_a_killed_compiler_costs_its_graph_and_the_next_one_is_compiled(script):
         + """
     for _ in range(3):
         first()
-    from openhpu import graphs
+    from openhpu.compiler import client as graphs
     while graphs._compilations._service._current is None:  # until the process has been given the graph
         time.sleep(0.01)
     os.kill(children()[0], signal.SIGKILL)

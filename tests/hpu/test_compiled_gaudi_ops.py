@@ -2,8 +2,8 @@
 
 import torch
 
-from openhpu.hpex.attention import FusedSDPA
-from openhpu.hpex.normalization import FusedRMSNorm
+from openhpu.interface.hpex.attention import FusedSDPA
+from openhpu.interface.hpex.normalization import FusedRMSNorm
 
 ops = torch.ops.hpu
 

@@ -8,10 +8,10 @@ CODE = """
     import contextlib, sys, warnings, torch, openhpu
     from types import SimpleNamespace
     from unittest.mock import patch
-    from openhpu import _C, graphs
+    from openhpu import _C; from openhpu.compiler import client as graphs
     from openhpu.compiler import service
     from openhpu.compiler.service import Service
-    from openhpu.insight import dumps
+    from openhpu.observe.insight import dumps
 
     FULL = OSError("No space left on device")
     recipe = {"name": "none", "library": "/nowhere/recipe.so", "program": "", "inputs": [], "outputs": [],

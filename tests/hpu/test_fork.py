@@ -275,7 +275,7 @@ def test_a_child_ends_while_the_publisher_of_its_parent_writes(script):
     code = """
         import os, signal, sys, warnings
         import torch
-        from openhpu.smi import publisher
+        from openhpu.observe.smi import publisher
 
         warnings.simplefilter("ignore", DeprecationWarning)
         torch.ones(1, device="hpu")

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from openhpu import inference
+from openhpu.interface import inference
 from tests.hpu.support import capture
 
 

@@ -1,4 +1,4 @@
-"""histc of integers (src/openhpu/histogram.py)."""
+"""histc of integers (src/openhpu/integration/histogram.py)."""
 
 import pytest
 import torch

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.cuda import _memory_viz
 
-import openhpu.hpu.memory as memory
+import openhpu.device.memory as memory
 
 
 @pytest.fixture

@@ -161,7 +161,7 @@ def test_a_list_of_floats_counts_by_value(script):
     """The recorded call holds it as a constant; PyTorch's own operators of this kind are not Gaudi's, but for one."""
     code = """
         import torch, openhpu
-        from openhpu import _C, fallback
+        from openhpu import _C; from openhpu.integration import fallback
         torch.hpu.init()
         _C.set_native_ops([*fallback.native_ops("gaudi2"), ("_test_optional_floatlist", "Float")])
         f = torch.ops.aten._test_optional_floatlist

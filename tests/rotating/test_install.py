@@ -17,8 +17,8 @@ import torch
 
 import openhpu
 from commands import ROOT, child
-from openhpu import compat
-from openhpu.smi import facts
+from openhpu.integration import compat
+from openhpu.observe.smi import facts
 from tests.rotating.shards import LIMIT_S
 
 SUFFIX = importlib.machinery.EXTENSION_SUFFIXES[0]

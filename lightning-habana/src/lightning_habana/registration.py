@@ -18,7 +18,7 @@ import torch
 from lightning_habana import fabric, precisions, pytorch, roots
 from lightning_habana.accelerators import HPUDevices
 from lightning_habana.strategies import HPUSteps
-from openhpu.late_imports import after_import
+from openhpu.integration.late_imports import after_import
 
 _registered = False
 

@@ -1,7 +1,7 @@
 """The entry point of group `torch.backends`, which PyTorch calls at the end of `import torch`."""
 
-from openhpu import registration
-from openhpu.registration import is_autoload_enabled
+from openhpu.integration import registration
+from openhpu.integration.registration import is_autoload_enabled
 
 __all__ = ["is_autoload_enabled", "is_loaded"]
 

@@ -1,1 +1,1 @@
-"""Gaudi's media pipes: see `openhpu.media.pipe`."""
+"""Gaudi's media pipes: see `openhpu.interface.media.pipe`."""

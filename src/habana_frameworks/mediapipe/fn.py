@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from openhpu.media.operators import OPERATORS
+from openhpu.interface.media.operators import OPERATORS
 
 __all__ = list(OPERATORS)
 

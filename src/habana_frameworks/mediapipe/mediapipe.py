@@ -1,5 +1,5 @@
 """The class that a media pipe is derived from."""
 
-from openhpu.media.pipe import MediaPipe
+from openhpu.interface.media.pipe import MediaPipe
 
 __all__ = ["MediaPipe"]

@@ -1,6 +1,6 @@
 """`from habana_frameworks.torch.profiler import ProfilerApi`: older names of a trace of a part of a script."""
 
-from openhpu.profiler.by_hand import profiler
+from openhpu.observe.profiler.by_hand import profiler
 
 
 class ProfilerApi:

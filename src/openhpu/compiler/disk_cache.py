@@ -28,7 +28,7 @@ from typing import NamedTuple
 from openhpu.compiler.description import Description, with_constants
 from openhpu.compiler.identity import recipe_key
 from openhpu.compiler.manifest import LIBRARY, MANIFEST, PROGRAM, Manifest, misfit
-from openhpu.folders import home
+from openhpu.settings.folders import home
 
 DEFAULT_MAX_BYTES = 1024 * 2**20
 

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 from openhpu.compiler import description as graph
-from openhpu.compiler import optimizers, out_of_range, seeded, small_integers
+from openhpu.compiler import fused_steps, out_of_range, seeded, small_integers
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "aten::_fused_adam_": optimizers.fused_adam_,
-    "aten::_fused_adamw_": optimizers.fused_adamw_,
-    "aten::_fused_sgd_": optimizers.fused_sgd_,
-    "aten::_fused_adagrad_": optimizers.fused_adagrad_,
+    "aten::_fused_adam_": fused_steps.fused_adam_,
+    "aten::_fused_adamw_": fused_steps.fused_adamw_,
+    "aten::_fused_sgd_": fused_steps.fused_sgd_,
+    "aten::_fused_adagrad_": fused_steps.fused_adagrad_,
     **seeded.FUNCTIONS,
 }
 

@@ -25,11 +25,11 @@ from typing import Any, NamedTuple
 
 import torch
 
-from openhpu.aside import report
 from openhpu.compiler import disk_cache, sections, server
 from openhpu.compiler.disk_cache import DiskCache
 from openhpu.compiler.identity import recipe_key
 from openhpu.compiler.manifest import LIBRARY, Manifest, misfit
+from openhpu.observe.aside import report
 
 _STOP_S = 10.0  # how long `close` waits for a callback that is running
 _DIE_S = 5.0  # and for a killed process, which the system may hold

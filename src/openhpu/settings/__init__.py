@@ -11,7 +11,7 @@ from openhpu.settings.access import (
     overridden,
     override,
 )
-from openhpu.settings.devices import DeviceSetup, device_setup, machine_modules
+from openhpu.settings.chosen_devices import DeviceSetup, device_setup, machine_modules
 from openhpu.settings.kinds import Setting, SettingError
 from openhpu.settings.table import ROWS, find
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from openhpu.insight.document import fallback, plural, recompilation
+from openhpu.observe.insight.observed import fallback, plural, recompilation
 
 _MOST_LINES = 10  # of one kind, in a message
 
@@ -51,7 +51,7 @@ class Record:
         """Count from now on. What the device still has to do of earlier work is waited for, and counts no more."""
         from torch.optim.optimizer import register_optimizer_step_post_hook
 
-        from openhpu import events
+        from openhpu.observe import events
 
         self._pid = os.getpid()
         _finish()
@@ -65,7 +65,7 @@ class Record:
 
     def end(self) -> None:
         """Wait for what was issued, and count no more."""
-        from openhpu import events
+        from openhpu.observe import events
 
         if os.getpid() == self._pid:
             with contextlib.suppress(Exception):  # an error of the part itself is raised there
@@ -209,20 +209,20 @@ def _line(site: tuple[str, int] | None) -> str:
 
 def _finish() -> None:
     """Hand over and wait for what was issued, where a device is open."""
-    from openhpu import hpu
+    from openhpu.interface import hpu
 
     if hpu.is_initialized():
         hpu.synchronize()
 
 
 def _reset_peaks() -> None:
-    from openhpu import hpu
+    from openhpu.interface import hpu
 
     if hpu.is_initialized():
         hpu.reset_peak_memory_stats()
 
 
 def _peak() -> int:
-    from openhpu import hpu
+    from openhpu.interface import hpu
 
     return hpu.max_memory_allocated() if hpu.is_initialized() else 0

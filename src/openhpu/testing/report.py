@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import IO, Any
 
-from openhpu.insight.document import plural
+from openhpu.observe.insight.observed import plural
 
 _EVERY_S = 5.0  # what was collected is written so often
 _MOST_ANNOTATIONS = 50

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from openhpu.gaudi_ops.quantized import NF4
+from openhpu.interface.gaudi_ops.quantized import NF4
 
 ops = torch.ops.hpu
 

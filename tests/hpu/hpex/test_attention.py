@@ -5,7 +5,14 @@ import math
 import pytest
 import torch
 
-from openhpu.hpex.attention import FusedSDPA, ModuleFusedSDPA, PySDPA, gqa_input_reshape_fwd, gqa_output_reshape, is_gqa
+from openhpu.interface.hpex.attention import (
+    FusedSDPA,
+    ModuleFusedSDPA,
+    PySDPA,
+    gqa_input_reshape_fwd,
+    gqa_output_reshape,
+    is_gqa,
+)
 
 
 def inputs(*shape, key_heads=None):

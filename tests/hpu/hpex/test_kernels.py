@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from openhpu.hpex import kernels
-from openhpu.hpex.movingavrg import FusedEMA
+from openhpu.interface.hpex import kernels
+from openhpu.interface.hpex.movingavrg import FusedEMA
 
 ops = torch.ops.hpu
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from openhpu.hpex.normalization import FusedClipNorm, FusedRMSNorm
+from openhpu.interface.hpex.normalization import FusedClipNorm, FusedRMSNorm
 
 
 @pytest.mark.parametrize("gamma_dtype", [torch.float32, torch.bfloat16])

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from openhpu.hpex import rotary
+from openhpu.interface.hpex import rotary
 
 ops = torch.ops.hpu
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from openhpu.hpex import transformer_engine as te
+from openhpu.interface.hpex import transformer_engine as te
 
 E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
 

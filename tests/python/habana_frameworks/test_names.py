@@ -8,7 +8,7 @@ import pytest
 import torch
 from packaging.version import Version
 
-from openhpu.smi import facts
+from openhpu.observe.smi import facts
 
 
 def test_the_packages_and_their_attributes(hpu):

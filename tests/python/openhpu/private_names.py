@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from openhpu import compat
+from openhpu.integration import compat
 
 OLDEST = "2.13"
 ROOT = Path(__file__).parents[3]

@@ -1,5 +1,5 @@
 """PyTorch's iterators over media pipes."""
 
-from openhpu.media.iterators import HPUGenericPytorchIterator, HPUResnetPytorchIterator
+from openhpu.interface.media.iterators import HPUGenericPytorchIterator, HPUResnetPytorchIterator
 
 __all__ = ["HPUGenericPytorchIterator", "HPUResnetPytorchIterator"]

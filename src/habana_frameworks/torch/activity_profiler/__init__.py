@@ -1,5 +1,5 @@
 """`from habana_frameworks.torch.activity_profiler import DebugActivity`."""
 
-from openhpu.profiler.debug_activities import DebugActivity
+from openhpu.observe.profiler.debug_activities import DebugActivity
 
 __all__ = ["DebugActivity"]

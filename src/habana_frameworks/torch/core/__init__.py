@@ -1,8 +1,10 @@
 """`import habana_frameworks.torch.core as htcore`."""
 
 from habana_frameworks.torch.core import quantization, step_closure
-from openhpu import hpu as hpu
-from openhpu.inference import (
+from openhpu.device.mode import is_lazy
+from openhpu.device.steps import add_step_closure, iter_mark_step, mark_step
+from openhpu.interface import hpu as hpu
+from openhpu.interface.inference import (
     hpu_inference_initialize,
     hpu_inference_set_env,
     hpu_initialize,
@@ -11,8 +13,6 @@ from openhpu.inference import (
     hpu_set_inference_env,
     hpu_teardown_inference_env,
 )
-from openhpu.mode import is_lazy
-from openhpu.steps import add_step_closure, iter_mark_step, mark_step
 
 __all__ = [
     "add_step_closure",

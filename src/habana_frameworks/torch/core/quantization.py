@@ -1,7 +1,7 @@
 """Inference mode and constant parameters, under the names by which Lightning and Neural Compressor reach them."""
 
-from openhpu.inference import check_params_as_const as _check_params_as_const
-from openhpu.inference import (
+from openhpu.interface.inference import check_params_as_const as _check_params_as_const
+from openhpu.interface.inference import (
     hpu_inference_initialize,
     hpu_inference_set_env,
     hpu_initialize,
@@ -10,8 +10,8 @@ from openhpu.inference import (
     hpu_set_inference_env,
     hpu_teardown_inference_env,
 )
-from openhpu.inference import mark_params_as_const as _mark_params_as_const
-from openhpu.inference import marked_const_count as _get_marked_const_count
+from openhpu.interface.inference import mark_params_as_const as _mark_params_as_const
+from openhpu.interface.inference import marked_const_count as _get_marked_const_count
 
 __all__ = [
     "_check_params_as_const",

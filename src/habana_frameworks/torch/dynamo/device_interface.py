@@ -1,5 +1,5 @@
 """Dynamo's interface of the device."""
 
-from openhpu.dynamo.device_interface import HpuInterface
+from openhpu.integration.dynamo_interface import HpuInterface
 
 __all__ = ["HpuInterface"]

@@ -3,9 +3,9 @@
 import sys
 from typing import TYPE_CHECKING
 
-from openhpu import hpu
+from openhpu.interface import hpu
 
 if TYPE_CHECKING:
-    from openhpu.hpu import *  # noqa: F403
+    from openhpu.interface.hpu import *  # noqa: F403
 
 sys.modules[__name__] = hpu

@@ -1,5 +1,5 @@
 """An older place of `initialize_distributed_hpu`."""
 
-from openhpu.distributed import initialize_distributed_hpu
+from openhpu.integration.distributed import initialize_distributed_hpu
 
 __all__ = ["initialize_distributed_hpu"]

@@ -1,5 +1,5 @@
 """Looking at what torch.compile made. Not imported with the package: it needs torch.fx."""
 
-from openhpu.dynamo import FxGraphAnalyzer, OpCount
+from openhpu.capture.torch_compile import FxGraphAnalyzer, OpCount
 
 __all__ = ["FxGraphAnalyzer", "OpCount"]

@@ -1,5 +1,5 @@
 """Gaudi's event dispatcher: a face over the events of this process."""
 
-from openhpu.dispatcher import EventDispatcher, EventId
+from openhpu.interface.dispatcher import EventDispatcher, EventId
 
 __all__ = ["EventDispatcher", "EventId"]

@@ -5,8 +5,8 @@ from enum import IntEnum
 import torch
 
 from openhpu import _C
-from openhpu import hpu as hpu
-from openhpu.insight.dynamicity import (
+from openhpu.interface import hpu as hpu
+from openhpu.interface.dynamicity import (
     const_shape_dataloader,
     data_dynamicity,
     detect_recompilation_auto_model,

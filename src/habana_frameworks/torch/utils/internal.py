@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from openhpu.mode import is_lazy
+from openhpu.device.mode import is_lazy
 
 __all__ = ["Timer", "is_lazy", "lazy_only"]
 

@@ -1,6 +1,7 @@
 """Loading the device and asking for it."""
 
-from openhpu import hpu, registration
+from openhpu.integration import registration
+from openhpu.interface import hpu
 
 __all__ = ["is_habana_available", "load_habana_module"]
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from openhpu.hpex.optimizers import FusedAdamW
+from openhpu.interface.hpex.optimizers import FusedAdamW
 
 
 def train(make, steps=5):

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from openhpu.hpex.optimizers import FusedAdamW
-from openhpu.hpex.optimizers.distributed import FusedAdamW as Given
+from openhpu.interface.hpex.optimizers import FusedAdamW
+from openhpu.interface.hpex.optimizers.distributed import FusedAdamW as Given
 
 
 def parameters():

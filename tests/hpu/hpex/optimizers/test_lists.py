@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from openhpu.hpex import optimizers
+from openhpu.interface.hpex import optimizers
 
 SHAPES = ((4, 3), (7,))
 

@@ -8,7 +8,7 @@ import torch
 
 import habana_frameworks.torch.core as htcore
 import openhpu
-from openhpu import mode
+from openhpu.device import mode
 from openhpu.testing.expect import ExpectationError, Steps
 
 LAZY = mode.name() == "lazy"

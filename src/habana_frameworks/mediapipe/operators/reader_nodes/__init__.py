@@ -1,1 +1,1 @@
-"""See `openhpu.media`."""
+"""See `openhpu.interface.media`."""

@@ -2,7 +2,7 @@
 
 import sys
 
-from openhpu.dynamo.configuration import ConfigurationModule, configuration_flags
+from openhpu.capture.torch_compile.configuration import ConfigurationModule, configuration_flags
 
 __all__ = ["configuration_flags"]
 

@@ -1,5 +1,5 @@
 """What may change."""
 
-from openhpu.dynamo.backend import enable_compiled_autograd
+from openhpu.capture.torch_compile.backend import enable_compiled_autograd
 
 __all__ = ["enable_compiled_autograd"]

@@ -1,5 +1,5 @@
 """Habana Mixed Precision."""
 
-from openhpu.hmp import convert, disable_casts
+from openhpu.interface.hmp import convert, disable_casts
 
 __all__ = ["convert", "disable_casts"]

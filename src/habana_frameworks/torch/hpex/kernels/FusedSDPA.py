@@ -1,6 +1,6 @@
 """Fused attention, and how heads are grouped for it."""
 
-from openhpu.hpex.attention import (
+from openhpu.interface.hpex.attention import (
     FusedSDPA,
     ModuleFusedSDPA,
     PySDPA,

@@ -1,5 +1,5 @@
 """Softmaxes."""
 
-from openhpu.hpex.kernels import RaggedSoftmax, triu_masked_softmax
+from openhpu.interface.hpex.kernels import RaggedSoftmax, triu_masked_softmax
 
 __all__ = ["RaggedSoftmax", "triu_masked_softmax"]

@@ -3,8 +3,8 @@
 import habana_frameworks.torch.hpex.kernels.Fp8FusedSDPA
 import habana_frameworks.torch.hpex.kernels.FusedSDPA  # noqa: F401
 from habana_frameworks.torch.hpex.kernels import Softmax, fbgemm
-from openhpu.hpex.attention import FusedSDPA, ModuleFusedSDPA, PySDPA, PySDPAHinted
-from openhpu.hpex.kernels import (
+from openhpu.interface.hpex.attention import FusedSDPA, ModuleFusedSDPA, PySDPA, PySDPAHinted
+from openhpu.interface.hpex.kernels import (
     CTCLoss,
     CustomSoftmax,
     EmbeddingBag,
@@ -14,7 +14,7 @@ from openhpu.hpex.kernels import (
     fp8_fused_sdpa,
     triu_masked_softmax,
 )
-from openhpu.hpex.rotary import (
+from openhpu.interface.hpex.rotary import (
     RotaryPosEmbeddingHelperV1,
     RotaryPosEmbeddingHelperV2,
     RotaryPosEmbeddingHelperV3,

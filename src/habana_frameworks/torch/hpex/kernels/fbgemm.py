@@ -1,6 +1,6 @@
 """fbgemm's functions on sparse features."""
 
-from openhpu.hpex.sparse_features import (
+from openhpu.interface.hpex.sparse_features import (
     bounds_check_indices,
     expand_into_jagged_permute,
     permute_1D_sparse_data,

@@ -1,5 +1,5 @@
 """Moving averages."""
 
-from openhpu.hpex.movingavrg import FusedEMA
+from openhpu.interface.hpex.movingavrg import FusedEMA
 
 __all__ = ["FusedEMA"]

@@ -1,5 +1,5 @@
 """Fused normalization."""
 
-from openhpu.hpex.normalization import FusedClipNorm, FusedRMSNorm, RmsNormBwdMode
+from openhpu.interface.hpex.normalization import FusedClipNorm, FusedRMSNorm, RmsNormBwdMode
 
 __all__ = ["FusedClipNorm", "FusedRMSNorm", "RmsNormBwdMode"]

@@ -1,6 +1,6 @@
 """Fused optimizers."""
 
-from openhpu.hpex.optimizers import (
+from openhpu.interface.hpex.optimizers import (
     Adam,
     AdamW,
     FusedAdagrad,

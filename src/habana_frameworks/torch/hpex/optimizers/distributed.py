@@ -1,5 +1,5 @@
 """Optimizers for several ranks: a step is the same on each."""
 
-from openhpu.hpex.optimizers.distributed import FusedAdamW
+from openhpu.interface.hpex.optimizers.distributed import FusedAdamW
 
 __all__ = ["FusedAdamW"]

@@ -1,5 +1,5 @@
 """Messages of scripts to Gaudi's loggers."""
 
-from openhpu.insight.debug import Logger, enable_logging
+from openhpu.interface.debug import Logger, enable_logging
 
 __all__ = ["Logger", "enable_logging"]

@@ -1,5 +1,5 @@
 """The device's state, for a script that cannot go on."""
 
-from openhpu.insight.debug import dump_state_and_terminate as dump_device_state_and_terminate
+from openhpu.interface.debug import dump_state_and_terminate as dump_device_state_and_terminate
 
 __all__ = ["dump_device_state_and_terminate"]

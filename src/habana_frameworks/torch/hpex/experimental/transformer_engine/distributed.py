@@ -1,5 +1,5 @@
 """Checkpointed activations."""
 
-from openhpu.hpex.transformer_engine import activation_checkpointing
+from openhpu.interface.hpex.transformer_engine import activation_checkpointing
 
 __all__ = ["activation_checkpointing"]

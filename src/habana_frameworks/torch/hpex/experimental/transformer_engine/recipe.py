@@ -1,5 +1,5 @@
 """Recipes of scales."""
 
-from openhpu.hpex.transformer_engine import DelayedScaling, Format
+from openhpu.interface.hpex.transformer_engine import DelayedScaling, Format
 
 __all__ = ["DelayedScaling", "Format"]

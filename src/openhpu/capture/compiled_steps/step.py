@@ -1,0 +1,206 @@
+"""A training step, forward, backward, gradient clipping and optimizer, as one captured graph."""
+
+from __future__ import annotations
+
+import functools
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Any, ParamSpec, TypeVar, overload
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from openhpu import _C
+from openhpu.capture.captured import Captured, Inputs
+from openhpu.capture.compiled_steps.reachable import Reachable
+from openhpu.capture.compiled_steps.step_state import Gradients, HostState, Places, hyperparameters
+from openhpu.capture.hpu_graphs.structure import distinct, input_hash, map_tensors, tensors_of
+from openhpu.compiler import client
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_UNUSED_LIMIT = 3
+_REACHED_LIMIT = 16
+_PLAIN = (torch.Tensor, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
+
+
+class StepError(RuntimeError):
+    """The function can't be one graph; nothing that it changed on the device has remained changed."""
+
+
+class _CapturedStep:
+    """One capture, and what it is tied to."""
+
+    def __init__(self, captured: Captured, results: Any, places: Places, gradients: Gradients) -> None:
+        self.captured = captured
+        self.results = results
+        self.places = places
+        self.gradients = gradients
+        self.used = False
+
+    def fits(self) -> bool:
+        return self.places.are_current() and self.gradients.fit()
+
+    def __call__(self, tensors: list[torch.Tensor]) -> Any:
+        results = self.captured(tensors)
+        if results is None:
+            return None
+        self.gradients.put()
+        given = iter(results)
+        return map_tensors(lambda _: next(given), self.results), True
+
+
+class CompiledStep:
+    """`function`, run as one graph. Made by `compile_step`."""
+
+    def __init__(self, function: Callable[..., Any], max_captures: int) -> None:
+        if not callable(function):
+            raise TypeError(f"compile_step: expected a function, got {type(function).__name__}")
+        if max_captures < 1:
+            raise ValueError(f"compile_step: max_captures must be at least 1, got {max_captures}")
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._max_captures = max_captures
+        # By identity of the modules, optimizers and other objects among the arguments, which are kept with it.
+        self._reached: OrderedDict[tuple[int, ...], tuple[Reachable, list[Any]]] = OrderedDict()
+        self._captures: OrderedDict[Hashable, _CapturedStep] = OrderedDict()
+        self._seen: OrderedDict[Hashable, None] = OrderedDict()
+        self._unused = 0  # captures in a row that have not been replayed
+        self._counts = {"calls": 0, "eager": 0, "captured": 0, "replayed": 0}
+
+    def statistics(self) -> dict[str, int]:
+        """Calls: how many ran eagerly, were captured, were replayed; and captures held now."""
+        return {**self._counts, "captures": len(self._captures)}
+
+    def clear(self) -> None:
+        """Drop all captures, with their memory."""
+        self._captures.clear()
+        self._seen.clear()
+        self._reached.clear()
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self._counts["calls"] += 1
+        tensors = distinct(tensors_of((args, kwargs)))
+        if _C.is_capturing() or any(tensor.device.type != "hpu" for tensor in tensors):
+            return self._run(args, kwargs)
+        objects = [leaf for leaf in tree_leaves((args, kwargs)) if not isinstance(leaf, _PLAIN)]
+        identity = tuple(map(id, objects))
+        reached = self._reached[identity][0] if identity in self._reached else None
+        if reached is None or not reached.is_current():
+            self._reached[identity] = Reachable(self._function, (args, kwargs)), objects
+            if reached is not None:
+                self._captures.clear()
+            elif len(self._reached) > _REACHED_LIMIT:
+                self._reached.popitem(last=False)
+            return self._run(args, kwargs)  # optimizers make their state in their first step
+        key = (
+            identity, input_hash((args, kwargs)), hyperparameters(reached), torch.is_grad_enabled(),
+            torch.is_inference_mode_enabled(), torch.is_autocast_enabled("hpu") and torch.get_autocast_dtype("hpu"),
+        )  # fmt: skip
+        step = self._captures.get(key)
+        if step is not None and step.fits():
+            self._captures.move_to_end(key)
+            done = step([tensor.detach() for tensor in tensors])
+            if done is not None:
+                step.used = True
+                self._unused = 0
+                self._counts["replayed"] += 1
+                return done[0]
+        if self._unused >= _UNUSED_LIMIT and not self._seen_before(key):
+            return self._run(args, kwargs)  # an option that changes in each step: capturing would be for nothing
+        return self._capture(key, reached, args, kwargs, tensors)
+
+    def _run(self, args: Any, kwargs: Any) -> Any:
+        self._counts["eager"] += 1
+        return map_tensors(lambda t: t.detach(), self._function(*args, **kwargs))
+
+    def _seen_before(self, key: Hashable) -> bool:
+        seen = key in self._seen
+        self._seen[key] = None
+        if len(self._seen) > 64:
+            self._seen.popitem(last=False)
+        return seen
+
+    def _capture(self, key: Hashable, reached: Reachable, args: Any, kwargs: Any, tensors: list[torch.Tensor]) -> Any:
+        client.start_compiling()
+        before, gradients = HostState(reached), Gradients(reached)
+        # What arguments are written, by operators of any kind, is not known beforehand: none is tied to a copy.
+        inputs = Inputs(tensors, frozenset(range(len(tensors))))
+        static_args, static_kwargs = _replaced((args, kwargs), tensors, inputs.static)
+        graph = _C.CapturedGraph()
+        # In a dry run: where the function turns out to be no graph, the device is as it was.
+        graph.capture_begin(True)
+        try:
+            graph.mark_user_inputs(inputs.tensors)
+            outputs = self._function(*static_args, **static_kwargs)
+            graph.capture_end()
+        except BaseException as error:
+            refused = not graph.is_capturing()
+            graph.abandon(f"{type(error).__name__}: {error}")
+            before.restore()
+            if refused and isinstance(error, RuntimeError) and not isinstance(error, torch.OutOfMemoryError):
+                raise StepError(f"compile_step: {self._name()} can't run as one graph: {error}") from error
+            raise
+        if before.new_states():
+            before.restore()
+            return self._run(args, kwargs)
+        changed = before.changed()
+        if changed is not None:
+            before.restore()
+            raise StepError(
+                f"compile_step: {self._name()} changes {changed}, which is on the host, where a replay changes "
+                "nothing. Let schedulers step after the function; give the optimizer fused=True or capturable=True, "
+                "and keep modules on hpu."
+            )
+        gradients.end()
+        places = Places(reached)
+        results = tensors_of(outputs)
+        captured = Captured(graph, inputs, results, frozenset(places.storages() | gradients.storages()))
+        step = _CapturedStep(captured, map_tensors(lambda t: t.new_empty(0), outputs), places, gradients)
+        del outputs, results, static_args, static_kwargs
+        self._captures[key] = step
+        if len(self._captures) > self._max_captures:
+            self._captures.popitem(last=False)
+        self._unused += 1
+        graph.compile()
+        self._counts["captured"] += 1
+        done = step([tensor.detach() for tensor in tensors])
+        assert done is not None
+        return done[0]
+
+    def _name(self) -> str:
+        return getattr(self._function, "__qualname__", repr(self._function))
+
+
+def _replaced(value: Any, tensors: list[torch.Tensor], others: list[Any]) -> Any:
+    """Nested `value` with `others` in place of `tensors`."""
+    found = {id(t): other.requires_grad_(t.requires_grad) for t, other in zip(tensors, others, strict=True)}
+    return map_tensors(lambda t: found[id(t)], value)
+
+
+@overload
+def compile_step(function: Callable[P, R], *, max_captures: int = 8) -> Callable[P, R]: ...
+@overload
+def compile_step(function: None = None, *, max_captures: int = 8) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+def compile_step(function: Any = None, *, max_captures: int = 8) -> Any:
+    """Let a training step (forward, backward, clipping, optimizer) run as one graph; usable as a decorator.
+
+    The first call runs as it is. The next is captured, and later ones replay it with their own arguments: one command
+    for the device, whose recipe is compiled in the background. Parameters, buffers, gradients and the optimizer's state
+    stay the tensors that they are. Results are new tensors in each call, without autograd history.
+
+    A capture is made for each kind of arguments (tensors count by metadata, everything else by value), for the options
+    of the optimizers and the training mode of the modules that the function reaches: through its closure, globals,
+    bound object and arguments. Other Python values count as they were at the capture. The function's Python code does
+    not run in a replay. At most `max_captures` captures are held.
+
+    Raises StepError, with the operator and its line, if the function reads a value on the host, needs the CPU, or
+    changes something on the host.
+    """
+    if function is None:
+        return functools.partial(compile_step, max_captures=max_captures)
+    return CompiledStep(function, max_captures)

@@ -1,0 +1,166 @@
+"""Graphs for training with inputs of changing shapes: `ModuleCacher`."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections import Counter, OrderedDict
+from collections.abc import Hashable
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from openhpu.capture.hpu_graphs.callables import GraphedCall
+from openhpu.capture.hpu_graphs.structure import context_key, input_hash, tensors_of
+from openhpu.capture.hpu_graphs.undone import OneWarning, Uncapturable
+
+M = TypeVar("M", bound=nn.Module)
+
+_log = logging.getLogger("openhpu.graphs")
+
+
+class ModuleCacher:
+    """Makes modules run forward and backward as graphs, at most `max_graphs` each, one for each kind of input.
+
+    `ModuleCacher(max_graphs)(model, ...)` replaces the forward of `model` and returns it. A graph is used in training
+    mode with gradients; else the module runs as before, as it does where no graph can hold it: with a warning that
+    names the line that reads a value on the host. When there is no room for another graph the least recently used one
+    goes, or with `use_lfu` the least frequently used.
+    """
+
+    def __init__(self, max_graphs: int = 10) -> None:
+        if max_graphs < 1:
+            raise ValueError(f"ModuleCacher: max_graphs must be at least 1, got {max_graphs}")
+        self.max_graphs = max_graphs
+
+    def __call__(
+        self,
+        model: M,
+        use_lfu: bool = False,
+        inplace: bool = True,
+        allow_unused_input: bool = False,
+        asynchronous: bool = False,
+        have_grad_accumulation: bool = False,
+        log_frequency: int = 100,
+        verbose: bool = False,
+        disable_tensor_cache: bool = False,
+        dry_run: bool = False,
+    ) -> M:
+        """Graph `model`, or with `inplace=False` a copy that shares its parameters; returns the module.
+
+        The module gets `set_iteration_count(i)` (with `have_grad_accumulation` iteration 0 has graphs of its own),
+        `capture_start()` and `capture_end()` (inputs in between are counted and run without graphs), and
+        `graph_statistics()`. With `verbose` the statistics are logged every `log_frequency` calls. `asynchronous`,
+        `disable_tensor_cache` and `dry_run` are accepted: a replay never waits, a capture has no effects beside the
+        graph, and what backward reads has to stay. Raises TypeError for what is no module or wraps one for several
+        devices.
+        """
+        if not isinstance(model, nn.Module):
+            raise TypeError(f"ModuleCacher: expected a torch.nn.Module, got {type(model).__name__}")
+        if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+            raise TypeError(f"ModuleCacher: graph the module inside {type(model).__name__}, not the wrapper")
+        if not inplace:
+            model = copy.copy(model)
+        cache = _Cache(
+            model, self.max_graphs, use_lfu, allow_unused_input, have_grad_accumulation, log_frequency, verbose
+        )
+        for name, value in (
+            ("forward", cache.forward),
+            ("set_iteration_count", cache.set_iteration_count),
+            ("capture_start", cache.capture_start),
+            ("capture_end", cache.capture_end),
+            ("graph_statistics", cache.statistics),
+        ):
+            setattr(model, name, value)
+        return model
+
+
+class _Cache:
+    """The graphs of one module."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        max_graphs: int,
+        use_lfu: bool,
+        allow_unused_input: bool,
+        have_grad_accumulation: bool,
+        log_frequency: int,
+        verbose: bool,
+    ) -> None:
+        self._model = model
+        self._ungraphed = model.forward
+        self._max_graphs = max_graphs
+        self._use_lfu = use_lfu
+        self._allow_unused = allow_unused_input
+        self._accumulates = have_grad_accumulation
+        self._log_frequency = log_frequency if verbose else 0
+        self._graphs: OrderedDict[Hashable, GraphedCall] = OrderedDict()  # the most recently used one last
+        self._ungraphed_kinds: set[Hashable] = set()
+        self._warn = OneWarning("ModuleCacher")
+        self._uses: Counter[Hashable] = Counter()
+        self._iteration = 0
+        self._profiling = False
+        self._counts = Counter(calls=0, hits=0, captures=0, evictions=0, ungraphed=0)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        self._counts["calls"] += 1
+        if self._log_frequency and self._counts["calls"] % self._log_frequency == 0:
+            _log.info("%s: %s", type(self._model).__name__, self.statistics())
+        tensors = tensors_of((args, kwargs))
+        graphed = self._model.training and torch.is_grad_enabled() and all(t.device.type == "hpu" for t in tensors)
+        if not graphed:
+            self._counts["ungraphed"] += 1
+            return self._ungraphed(*args, **kwargs)
+        first = self._accumulates and self._iteration == 0
+        key = (input_hash((args, kwargs)), context_key(True), first)
+        self._uses[key] += 1
+        if self._profiling or key in self._ungraphed_kinds:
+            self._counts["ungraphed"] += 1
+            return self._ungraphed(*args, **kwargs)
+        call = self._graphs.get(key)
+        if call is None:
+            self._make_room()
+            parameters = tuple(self._model.parameters())
+            try:
+                call = GraphedCall(self._ungraphed, parameters, args, kwargs, self._allow_unused)
+            except Uncapturable as reason:
+                self._ungraphed_kinds.add(key)
+                self._warn(self._ungraphed, reason, stacklevel=4)
+                self._counts["ungraphed"] += 1
+                return self._ungraphed(*args, **kwargs)
+            self._graphs[key] = call
+            self._counts["captures"] += 1
+        else:
+            self._graphs.move_to_end(key)
+            self._counts["hits"] += 1
+        return call(args, kwargs)
+
+    def _make_room(self) -> None:
+        while len(self._graphs) >= self._max_graphs:
+            if self._use_lfu:
+                del self._graphs[min(self._graphs, key=lambda key: self._uses[key])]
+            else:
+                self._graphs.popitem(last=False)
+            self._counts["evictions"] += 1
+
+    def set_iteration_count(self, iteration: int) -> None:
+        """Which step of an accumulation of gradients comes next; 0 is the first."""
+        self._iteration = iteration
+
+    def capture_start(self) -> None:
+        """From here on inputs are counted, for eviction by frequency, and nothing is captured."""
+        self._profiling = True
+
+    def capture_end(self) -> None:
+        """Capture again."""
+        self._profiling = False
+
+    def statistics(self) -> dict[str, int]:
+        """Calls, and of these hits, captures, evictions of graphs, calls without a graph; graphs held now."""
+        return {**self._counts, "graphs": len(self._graphs)}
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Graphs belong to the process; a copy captures its own.
+        return {**self.__dict__, "_graphs": OrderedDict()}

@@ -1,0 +1,225 @@
+"""Graphs for training: forward and backward of a module or function, each one graph, joined by an autograd node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from openhpu.capture.hpu_graphs.capture import HPUGraph
+from openhpu.capture.hpu_graphs.structure import copies_of, distinct, map_tensors, tensors_of
+from openhpu.capture.hpu_graphs.undone import HostGenerators, OneWarning, Uncapturable, check_results, undone_capture
+
+Tensors = tuple[torch.Tensor, ...]
+
+
+class GraphedCall:
+    """`function(*args, **kwargs)` and its backward, captured for arguments of one kind.
+
+    `parameters` are tensors that the function uses beside its arguments and that may need gradients. Captures have no
+    effect beside the graphs. Between a forward and its backward the graph must not run forward again: what the backward
+    reads would be overwritten, as would be the results, which are the same memory in each call. Raises Uncapturable
+    where forward or backward is nothing that a graph can hold.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        parameters: Sequence[torch.Tensor],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any] | None = None,
+        allow_unused_input: bool = False,
+    ) -> None:
+        self._parameters = tuple(p for p in parameters if p.requires_grad)
+        inputs = copies_of((args, kwargs or {}))
+        self._inputs = tuple(distinct(tensors_of(inputs)))
+        self._forward, self._backward = HPUGraph(), HPUGraph()
+        self._generators = HostGenerators()
+        with torch.enable_grad():
+            results = self._capture_forward(function, inputs)
+            self._capture_backward(results, allow_unused_input)
+        self._results = tuple(result.detach() for result in results)
+        self._differentiable = tuple(result.requires_grad for result in results)
+        self._node = self._make_node()
+
+    def _capture_forward(self, function: Callable[..., Any], inputs: Any) -> Tensors:
+        with undone_capture(self._forward, self._generators):
+            outputs = function(*inputs[0], **inputs[1])
+            results = tensors_of(outputs)
+            check_results(results)
+        self._structure = map_tensors(lambda result: result.detach(), outputs)
+        return tuple(results)
+
+    def _capture_backward(self, results: Tensors, allow_unused: bool) -> None:
+        sources = [t for t in (*self._inputs, *self._parameters) if t.requires_grad]
+        targets = [result for result in results if result.requires_grad]
+        self._grads_out = tuple(torch.zeros_like(t, requires_grad=False) for t in targets)
+        self._grads_in: tuple[torch.Tensor | None, ...] = ()
+        if not targets or not sources:
+            return
+        with undone_capture(self._backward, self._generators):
+            grads = torch.autograd.grad(targets, sources, self._grads_out, allow_unused=allow_unused)
+        found = iter(grads)
+        self._grads_in = tuple(next(found) if t.requires_grad else None for t in (*self._inputs, *self._parameters))
+
+    def _make_node(self) -> Any:
+        call = self
+
+        class Graphed(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx: Any, *tensors: torch.Tensor) -> Tensors:
+                ctx.set_materialize_grads(False)
+                ctx.leaves = [tensor.is_leaf for tensor in tensors[: len(call._inputs)]]
+                for static, given in zip(call._inputs, tensors, strict=False):
+                    if static is not given:
+                        static.detach().copy_(given)
+                call._forward.replay()
+                results = tuple(result.detach() for result in call._results)
+                fixed = [r for r, needed in zip(results, call._differentiable, strict=True) if not needed]
+                ctx.mark_non_differentiable(*fixed)
+                return results
+
+            @staticmethod
+            @torch.autograd.function.once_differentiable
+            def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+                if not call._grads_in:
+                    return (None,) * (len(call._inputs) + len(call._parameters))
+                needed = [g for g, wanted in zip(grads, call._differentiable, strict=True) if wanted]
+                for static, given in zip(call._grads_out, needed, strict=True):
+                    if given is None:
+                        static.zero_()
+                    elif static.data_ptr() != given.data_ptr():
+                        static.copy_(given)
+                call._keep_gradients()
+                call._backward.replay()
+                return call._gradients(ctx.leaves)
+
+        return Graphed
+
+    def _keep_gradients(self) -> None:
+        """Gradients that a caller still accumulates into, and that lie where the next ones go, move elsewhere."""
+        for parameter, grad in zip(self._parameters, self._grads_in[len(self._inputs) :], strict=True):
+            held = parameter.grad
+            if held is not None and grad is not None and held.data_ptr() == grad.data_ptr():
+                parameter.grad = held.clone()
+
+    def _gradients(self, leaves: list[bool]) -> tuple[torch.Tensor | None, ...]:
+        # A leaf would keep the graph's own memory as its `grad`.
+        inputs = [
+            None if grad is None else grad.clone() if leaf else grad.detach()
+            for grad, leaf in zip(self._grads_in, leaves, strict=False)
+        ]
+        rest = self._grads_in[len(self._inputs) :]
+        return (*inputs, *(None if grad is None else grad.detach() for grad in rest))
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
+        given = distinct(tensors_of((args, kwargs or {})))
+        if len(given) != len(self._inputs):
+            raise RuntimeError(
+                f"this graph was captured with {len(self._inputs)} tensors and is called with {len(given)}"
+            )
+        for i, (static, tensor) in enumerate(zip(self._inputs, given, strict=True)):
+            if static.shape != tensor.shape or static.dtype != tensor.dtype:
+                raise RuntimeError(
+                    f"input {i} was captured with shape {tuple(static.shape)} and dtype {static.dtype} and is now "
+                    f"given with shape {tuple(tensor.shape)} and dtype {tensor.dtype}. A graph is replayed with the "
+                    "shapes and dtypes of its capture; ModuleCacher captures a graph for each."
+                )
+        results = iter(self._node.apply(*given, *self._parameters))
+        return map_tensors(lambda _: next(results), self._structure)
+
+
+def make_graphed_callables(
+    callables: Any,
+    sample_args: Any,
+    warmups: int = 0,
+    allow_unused_input: bool = False,
+    asynchronous: bool = False,
+    disable_tensor_cache: bool = False,
+    dry_run: bool = False,
+) -> Any:
+    """Graphs of a module's or function's forward and backward, for arguments like `sample_args`, a tuple of tensors.
+
+    A module is returned with its forward replaced: in the mode (train or eval) in which it was captured it replays, in
+    the other it runs as before. Of a function a graphed one is returned. A tuple of callables takes a tuple of tuples
+    and returns a tuple. `warmups` calls run before the captures. Results and gradients are the same memory in each
+    call. `asynchronous`, `disable_tensor_cache` and `dry_run` are accepted: a replay never waits, a capture has no
+    effects beside the graph, and what backward reads has to stay. What reads a value on the host, in its forward or its
+    backward, is returned as it is, with a RuntimeWarning that names the line.
+
+    Raises TypeError for sample arguments that are no tuple of tensors on hpu, RuntimeError for a module with hooks or
+    with buffers that need gradients.
+    """
+    single = not isinstance(callables, tuple)
+    functions = (callables,) if single else callables
+    samples = (sample_args,) if single else sample_args
+    if not isinstance(samples, tuple) or len(samples) != len(functions):
+        raise TypeError(
+            f"make_graphed_callables: expected a tuple with the sample arguments of each of the {len(functions)} "
+            f"callables, got {type(sample_args).__name__}"
+        )
+    for function, args in zip(functions, samples, strict=True):
+        _check(function, args)
+    for function, args in zip(functions, samples, strict=True):
+        for _ in range(warmups):
+            results = [r for r in tensors_of(function(*args)) if r.requires_grad]
+            if results:
+                sources = [t for t in (*args, *_parameters(function)) if t.requires_grad]
+                zeros = [torch.zeros_like(r) for r in results]
+                torch.autograd.grad(results, sources, zeros, allow_unused=True)
+    graphed = tuple(_graph(f, a, allow_unused_input) for f, a in zip(functions, samples, strict=True))
+    return graphed[0] if single else graphed
+
+
+def _parameters(function: Any) -> tuple[torch.Tensor, ...]:
+    return tuple(function.parameters()) if isinstance(function, nn.Module) else ()
+
+
+def _check(function: Any, args: Any) -> None:
+    if not callable(function):
+        raise TypeError(f"make_graphed_callables: expected a module or function, got {type(function).__name__}")
+    if not isinstance(args, tuple):
+        raise TypeError(
+            f"make_graphed_callables: sample_args must be a tuple of tensors, got {type(args).__name__}; write (x,) "
+            "for a single tensor"
+        )
+    for i, arg in enumerate(args):
+        if not isinstance(arg, torch.Tensor) or arg.device.type != "hpu":
+            what = f"a tensor on {arg.device}" if isinstance(arg, torch.Tensor) else type(arg).__name__
+            raise TypeError(
+                f"make_graphed_callables: sample_args must be a tuple of tensors on hpu, but element {i} is {what}. "
+                "Pass tensors only; for other structures there is ModuleCacher"
+            )
+    if isinstance(function, nn.Module):
+        for name, module in function.named_modules():
+            if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks:
+                raise RuntimeError(
+                    f"make_graphed_callables: module {name or type(module).__name__!r} has hooks, which a replay would "
+                    "not call. Remove them, and register them after this call if need be."
+                )
+        for name, buffer in function.named_buffers():
+            if buffer.requires_grad:
+                raise RuntimeError(f"make_graphed_callables: buffer {name!r} requires grad; make it a parameter")
+
+
+def _graph(function: Any, args: tuple[Any, ...], allow_unused: bool) -> Any:
+    module = isinstance(function, nn.Module)
+    ungraphed = function.forward if module else function
+    try:
+        call = GraphedCall(ungraphed, _parameters(function), args, allow_unused_input=allow_unused)
+    except Uncapturable as reason:
+        OneWarning("make_graphed_callables")(ungraphed, reason, stacklevel=5)
+        return function
+    if not module:
+        return lambda *given: call(given)
+    captured_in = function.training
+
+    def forward(*given: Any, **kwargs: Any) -> Any:
+        if function.training != captured_in:
+            return ungraphed(*given, **kwargs)
+        return call(given, kwargs)
+
+    function.forward = forward
+    return function

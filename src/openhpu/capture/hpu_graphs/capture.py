@@ -1,0 +1,106 @@
+"""Capturing by hand: `HPUGraph` and the context manager `graph`."""
+
+from __future__ import annotations
+
+import gc
+from types import TracebackType
+from typing import ClassVar
+
+import torch
+
+from openhpu import _C, settings
+from openhpu.capture.hpu_graphs import marked
+from openhpu.compiler import client
+from openhpu.device import devices, lifecycle, streams
+
+
+class HPUGraph(_C.CapturedGraph):
+    """What a thread does on the current device between `capture_begin` and `capture_end`, to be done again by `replay`.
+
+    Operators run during the capture as well. A replay runs them on the same memory: write new inputs into the tensors
+    that the capture read, and find the results in the tensors that it made. The memory stays for as long as the graph
+    does, whatever becomes of the tensors. Random operators draw new seeds in each replay. Works in every mode.
+    """
+
+    def capture_begin(self, dry_run: bool = False) -> None:
+        """Begin the capture on the current stream of the current device.
+
+        With `dry_run` (or PT_HPUGRAPH_ENABLE_DRY_RUN) the capture has no effect beside the graph: at its end everything
+        that was changed in place has its contents back, and so has the random generator. Raises RuntimeError when a
+        capture is in progress on the device, or when this graph holds one already.
+        """
+        self._prepare()
+        super().capture_begin(dry_run or settings.get("PT_HPUGRAPH_ENABLE_DRY_RUN"))
+
+    def capture_begin_undone(self) -> None:
+        """Begin a dry run that what can't be captured does not end: all is undone up to the end, or to `abandon`."""
+        self._prepare()
+        super().capture_begin_undone()
+
+    @staticmethod
+    def _prepare() -> None:
+        lifecycle._lazy_init()
+        client.start_compiling()
+
+    def capture_end(self, compile: bool = True) -> None:
+        """End the capture, on the thread and stream on which it began, and ask for the graph's recipe.
+
+        Without `compile` the first replay asks for it.
+
+        Raises RuntimeError when an operator was refused meanwhile, with its name and line; nothing is captured then.
+        """
+        if constants := marked.on_device(devices.current_device()):
+            self.mark_weights(constants)
+        super().capture_end()
+        if compile:
+            self.compile()
+
+
+class graph:  # a context manager, named as in torch.cuda
+    """Context manager: what happens inside is captured by `hpu_graph`, on `stream` or on a stream for captures.
+
+    Waits for the device first. After an exception inside nothing is captured, and `hpu_graph` can capture again.
+    """
+
+    default_capture_stream: ClassVar[dict[int, streams.Stream]] = {}
+
+    def __init__(self, hpu_graph: HPUGraph, stream: torch.Stream | None = None, dry_run: bool = False) -> None:
+        self.hpu_graph = hpu_graph
+        self.dry_run = dry_run
+        if stream is None:
+            index = devices.current_device()
+            stream = self.default_capture_stream.get(index)
+            if stream is None:
+                stream = self.default_capture_stream[index] = streams.Stream(index)
+        self.stream = stream
+        self._on_stream = streams.StreamContext(stream)
+
+    def __enter__(self) -> None:
+        if is_current_stream_capturing():
+            raise RuntimeError(
+                "graph: a graph capture is already in progress. End it before the next one begins; captures don't nest."
+            )
+        devices.synchronize()
+        gc.collect()
+        self._on_stream.__enter__()
+        try:
+            self.hpu_graph.capture_begin(self.dry_run)
+        except BaseException:
+            self._on_stream.__exit__(None, None, None)
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self.hpu_graph.capture_end()
+            else:
+                self.hpu_graph.abandon(f"{type(error).__name__}: {error}")
+        finally:
+            self._on_stream.__exit__(kind, error, trace)
+
+
+def is_current_stream_capturing() -> bool:
+    """Whether what this thread does on the current device is being captured."""
+    return lifecycle.is_initialized() and _C.is_capturing()

@@ -1,0 +1,84 @@
+"""Captures for what runs a function anyway: where a graph can't hold it, all is as if no capture had begun."""
+
+from __future__ import annotations
+
+import random
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from openhpu.capture.hpu_graphs.capture import HPUGraph
+
+
+class Uncapturable(Exception):
+    """A graph can't hold what was to be captured. The text names the operator and its line."""
+
+
+class HostGenerators:
+    """The states of the host's random generators: PyTorch's, Python's, and NumPy's where it is in use."""
+
+    def __init__(self) -> None:
+        self._numpy: Any = sys.modules.get("numpy.random")
+        self._states = torch.get_rng_state(), random.getstate(), self._numpy and self._numpy.get_state()
+
+    def restore(self) -> None:
+        """Give all of them the states that they had."""
+        own, python, numpy = self._states
+        torch.set_rng_state(own)
+        random.setstate(python)
+        if self._numpy:
+            self._numpy.set_state(numpy)
+
+
+@contextmanager
+def undone_capture(graph: HPUGraph, generators: HostGenerators, compile: bool = True) -> Iterator[None]:
+    """Capture the with block, on the device a dry run.
+
+    Raises Uncapturable where the block did, and where it met what no graph can hold, whether it handled that error or
+    not. Then the device's memory and its random generator are as they were before, and the host's as in `generators`.
+    Every other error of the block is raised as it is. Python objects that the block changed stay changed.
+    """
+    graph.capture_begin_undone()
+    try:
+        yield
+        refusal = graph.refusal()
+        if not refusal:
+            graph.capture_end(compile)
+            return
+    except Exception as error:
+        refusal = str(error) if isinstance(error, Uncapturable) else graph.refusal()
+        if not refusal:
+            graph.abandon(f"{type(error).__name__}: {error}")
+            raise
+    except BaseException as error:
+        graph.abandon(f"{type(error).__name__}: {error}")
+        raise
+    graph.abandon(refusal)
+    generators.restore()
+    raise Uncapturable(refusal)
+
+
+def check_results(results: list[torch.Tensor]) -> None:
+    """Raises Uncapturable for a result on the host, which a replay can't renew."""
+    for result in results:
+        if result.device.type != "hpu":
+            raise Uncapturable(f"a result is on {result.device}, where a replay can't renew it; return it on hpu")
+
+
+class OneWarning:
+    """Says once for each reason why something runs without a graph."""
+
+    def __init__(self, who: str) -> None:
+        self._who = who
+        self._said: set[str] = set()
+
+    def __call__(self, what: Callable[..., Any], reason: Uncapturable, stacklevel: int) -> None:
+        if str(reason) in self._said:
+            return
+        self._said.add(str(reason))
+        name = getattr(what, "__qualname__", type(what).__name__)
+        warnings.warn(f"{self._who}: {name} runs without a graph, as it is: {reason}", RuntimeWarning, stacklevel)

@@ -1,0 +1,214 @@
+"""Graphs for inference: a module or function that captures each new kind of input, and replays when it recurs."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from openhpu import settings
+from openhpu.capture.hpu_graphs.capture import HPUGraph
+from openhpu.capture.hpu_graphs.structure import (
+    context_key,
+    copies_of,
+    distinct,
+    input_hash,
+    large_ones,
+    map_tensors,
+    tensors_of,
+)
+from openhpu.capture.hpu_graphs.undone import HostGenerators, OneWarning, Uncapturable, check_results, undone_capture
+from openhpu.device import steps
+
+M = TypeVar("M", bound=nn.Module)
+
+
+class CachedParams:
+    """What is kept of one kind of input: the graph, the tensors that it read and what it returned."""
+
+    def __init__(
+        self,
+        graph_inputs: Any,
+        graph_outputs: Any,
+        graph: HPUGraph,
+        out_tinfo_list: Any = None,
+        asynchronous: bool = False,
+    ) -> None:
+        self.graph_inputs = graph_inputs
+        self.graph_outputs = graph_outputs
+        self.graph = graph
+        self.out_tinfo_list = out_tinfo_list
+        self.asynchronous = asynchronous
+
+
+class GraphedFunction:
+    """`function`, run as a graph from the second call with the same kind of arguments on.
+
+    Kinds differ in structure, in the tensors' dtypes, shapes and strides, in every argument that is no tensor, in
+    autocast and inference mode, and in `training()`. Gradients are not recorded. The given tensors themselves take the
+    place of those that were captured; what is written in place is written there. A tensor that lies in memory in
+    another way is copied. Results are the same tensors each time, overwritten by the next call, unless
+    `disable_tensor_cache`: then they are new ones, and the graph keeps no memory for inputs and results.
+
+    A kind that no graph can hold, because the function reads a value on the host, runs as it is, with a warning that
+    names the line. The function's own errors are raised.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        asynchronous: bool = False,
+        disable_tensor_cache: bool = False,
+        max_graphs: int | None = None,
+        training: Callable[[], bool] = lambda: False,
+        weights: Callable[[], list[torch.Tensor]] = list,
+    ) -> None:
+        if max_graphs is not None and max_graphs < 0:
+            raise ValueError(f"max_graphs must be 0 or more, or None for any number, got {max_graphs}")
+        self.function = function
+        self.cache: dict[Hashable, CachedParams] = {}
+        self._ungraphed: set[Hashable] = set()
+        self._warn = OneWarning("wrap_in_hpu_graph")
+        self._asynchronous = asynchronous
+        self._transient = disable_tensor_cache
+        self._max_graphs = max_graphs
+        self._training = training
+        self._weights = weights
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        warmup_mode = kwargs.pop("warmup_mode", False)
+        bypass = kwargs.pop("bypass_hpu_graphs", False)
+        kwargs.pop("cache_tensors_list", None)
+        if bypass:
+            return self.function(*args, **kwargs)
+        tensors = distinct(tensors_of((args, kwargs)))
+        if any(tensor.device.type != "hpu" for tensor in tensors):
+            warnings.warn(
+                "wrap_in_hpu_graph: an argument is a tensor on the CPU, whose contents a graph would keep as they were "
+                "at its capture, so this call runs without a graph; move it to hpu first.",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+            return self.function(*args, **kwargs)
+        key = (input_hash((args, kwargs)), context_key(self._training()))
+        cached = self.cache.get(key)
+        if cached is None:
+            full = self._max_graphs is not None and len(self.cache) >= self._max_graphs
+            if full or key in self._ungraphed:
+                return self.function(*args, **kwargs)
+            try:
+                cached = self.cache[key] = self._capture(args, kwargs)
+            except Uncapturable as reason:
+                self._ungraphed.add(key)
+                self._warn(self.function, reason, stacklevel=4)
+                return self.function(*args, **kwargs)
+        elif warmup_mode:
+            steps.mark_step()
+            return cached.graph_outputs
+        results = cached.graph.run(tensors)
+        if not self._transient and all(a is b for a, b in zip(results, cached.out_tinfo_list, strict=True)):
+            return cached.graph_outputs
+        given = iter(results)
+        return map_tensors(lambda _: next(given), cached.graph_outputs)
+
+    def _capture(self, args: Any, kwargs: Any) -> CachedParams:
+        # A call changes nothing but what it changes without a graph: the capture is undone, the replay does the work.
+        # Where each call brings inputs of its own, large ones, as a cache of keys and values, need no copy.
+        inputs = copies_of((args, kwargs), large_ones(tensors_of((args, kwargs))) if self._transient else ())
+        graph = HPUGraph()
+        with torch.no_grad():
+            with undone_capture(graph, HostGenerators(), compile=False):
+                graph.mark_user_inputs(distinct(tensors_of(inputs)))
+                outputs = self.function(*inputs[0], **inputs[1])
+                results = tensors_of(outputs)
+                check_results(results)
+                graph.mark_weights(self._weights())
+            graph.mark_user_outputs(results, transient=self._transient)
+        graph.compile()
+        if self._transient:
+            graph.clear_inputs()
+            inputs = None
+            outputs = map_tensors(lambda tensor: tensor.new_empty(0), outputs)
+        # The tensors as they come back from each replay.
+        stable = [] if self._transient else graph.outputs()
+        given = iter(stable)
+        if not self._transient:
+            outputs = map_tensors(lambda _: next(given), outputs)
+        return CachedParams(inputs, outputs, graph, stable, self._asynchronous)
+
+    def clear_cache(self) -> None:
+        """Drop all graphs, with their memory."""
+        self.cache.clear()
+        self._ungraphed.clear()
+
+    def clear_inputs(self) -> None:
+        """Free the memory that graphs keep for inputs; each call brings its own."""
+        for cached in self.cache.values():
+            cached.graph_inputs = None
+            cached.graph.clear_inputs()
+
+
+def wrap_in_hpu_graph(
+    module: M,
+    asynchronous: bool = False,
+    disable_tensor_cache: bool = False,
+    dry_run: bool = False,
+    max_graphs: int | None = None,
+) -> M:
+    """Let `module.forward` run as a graph for each kind of input that recurs; returns `module`.
+
+    The forward takes three more keyword arguments: `bypass_hpu_graphs` runs it without a graph, `warmup_mode` returns
+    what is there without a replay, `cache_tensors_list` is accepted. The module gets `clear_cache()` and
+    `clear_inputs()`. Results are the same tensors in each call unless `disable_tensor_cache` (see `GraphedFunction`).
+    When there are `max_graphs` graphs, other inputs run without one. `dry_run` and `asynchronous` are accepted: a
+    capture never has effects of its own here, and a replay never waits. Weights may change in place; after they were
+    replaced (`load_state_dict(assign=True)`, `.to()`) call `clear_cache()`. Hooks of submodules run at the capture
+    only. A forward that reads a value on the host runs without a graph, with one RuntimeWarning that names the line.
+    """
+    if not isinstance(module, nn.Module):
+        raise TypeError(
+            f"wrap_in_hpu_graph: expected a torch.nn.Module, got {type(module).__name__}; for a function there is "
+            "wrap_in_hpu_graph_func"
+        )
+    transient = disable_tensor_cache or settings.get("PT_HPUGRAPH_DISABLE_TENSOR_CACHE")
+
+    def weights() -> list[torch.Tensor]:
+        tensors = [] if module.training else [*module.parameters(), *module.buffers()]
+        return [tensor for tensor in tensors if tensor.device.type == "hpu"]
+
+    graphed = GraphedFunction(module.forward, asynchronous, transient, max_graphs, lambda: module.training, weights)
+
+    @functools.wraps(graphed.function)
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        return graphed(*args, **kwargs)
+
+    module.forward = forward
+    module.clear_cache = graphed.clear_cache  # type: ignore[assignment]
+    module.clear_inputs = graphed.clear_inputs  # type: ignore[assignment]
+    return module
+
+
+def wrap_in_hpu_graph_func(
+    func: Callable[..., Any],
+    asynchronous: bool = False,
+    disable_tensor_cache: bool = False,
+    dry_run: bool = False,
+    max_graphs: int | None = None,
+) -> Callable[..., Any]:
+    """`func`, run as a graph for each kind of arguments that recurs, as `wrap_in_hpu_graph` does with a module."""
+    if not callable(func):
+        raise TypeError(f"wrap_in_hpu_graph_func: expected a function, got {type(func).__name__}")
+    transient = disable_tensor_cache or settings.get("PT_HPUGRAPH_DISABLE_TENSOR_CACHE")
+    graphed = GraphedFunction(func, asynchronous, transient, max_graphs)
+
+    @functools.wraps(func)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        return graphed(*args, **kwargs)
+
+    wrapped.clear_cache = graphed.clear_cache  # type: ignore[attr-defined]
+    wrapped.clear_inputs = graphed.clear_inputs  # type: ignore[attr-defined]
+    return wrapped

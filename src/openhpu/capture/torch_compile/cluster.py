@@ -1,0 +1,201 @@
+"""A cluster: operators of a compiled graph that run as one recipe. Captured at the first call, run in later ones."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from openhpu import _C
+from openhpu.capture.captured import Captured, Inputs
+from openhpu.capture.torch_compile import nodes
+from openhpu.capture.torch_compile.options import Options
+from openhpu.compiler import client
+from openhpu.device import devices
+
+# A device has room for one capture at a time. A backward, on its own thread, may find a forward's under way.
+_capturing = threading.Lock()
+
+
+class Cluster:
+    """`module`, whose nodes all run on one hpu device, and its captures.
+
+    `whole`: not a part of a graph. `refuse` is called with each node that a capture can't hold, before it runs eagerly.
+    `weights`: placeholders that are constants of the recipe, for as long as they stay where they are and nothing
+    writes to them. A graph of varying sizes has none, since its one recipe serves all sizes.
+    """
+
+    def __init__(
+        self,
+        module: fx.GraphModule,
+        options: Options,
+        refuse: Callable[[fx.Node], None],
+        weights: frozenset[str] = frozenset(),
+        whole: bool = True,
+    ) -> None:
+        self.module = module
+        self.calls = 0
+        self._max_captures = options.max_captures
+        self._alone = options.force_static_compile
+        self._refuse = refuse
+        self._written = nodes.written_placeholders(module)
+        # AOTAutograd sees to it that no argument shares memory with one that is written; a part of its graph may get
+        # such a pair, and a recipe would not keep the order of reads and writes between two of its inputs.
+        self._check_sharing = bool(self._written) and not whole
+        self._varies = nodes.is_dynamic(module)
+        placeholders = [node.name for node in module.graph.nodes if node.op == "placeholder"]
+        self._weights = frozenset(
+            i for i, name in enumerate(placeholders) if name in weights and i not in self._written and not self._varies
+        )
+        self._constants = frozenset(
+            tensor.untyped_storage().data_ptr() for tensor in nodes.constants(module) if tensor.device.type == "hpu"
+        )
+        self._only: Captured | None = None  # of a graph whose inputs' metadata never changes
+        self._captures: OrderedDict[Hashable, Captured] = OrderedDict()
+
+    @property
+    def captures(self) -> int:
+        """Captures held now."""
+        return len(self._captures) + (self._only is not None)
+
+    @property
+    def weights(self) -> frozenset[int]:
+        """Which arguments are constants of what is captured."""
+        return self._weights
+
+    def __call__(self, args: Sequence[Any]) -> Sequence[Any]:
+        self.calls += 1
+        if _C.is_capturing():
+            return self.plain(args)  # becomes part of the graph around
+        if self._check_sharing and _share_memory(args, self._written):
+            return self.plain(args)
+        captured: Captured | None
+        if self._varies:
+            key = tuple(_kind(arg) for arg in args)
+            captured = self._captures.get(key)
+            if captured is None:
+                return self._capture(args, key)
+            self._captures.move_to_end(key)
+        else:
+            captured = self._only
+            if captured is None:
+                return self._capture(args, None)
+        results = captured(args)
+        if results is not None:
+            return results
+        if captured.weights_moved(args):
+            # They were replaced, or the graph serves several models: from now on they are inputs like others.
+            self._weights = frozenset()
+            return self._capture(args, None)
+        return self.plain(args)
+
+    def plain(self, args: Sequence[Any]) -> Sequence[Any]:
+        """The results for `args`, operator by operator."""
+        return self.module.forward(*args)  # type: ignore[no-any-return]
+
+    def _capture(self, args: Sequence[Any], key: Hashable) -> Sequence[Any]:
+        tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
+        if not all(map(_can_be_input, tensors)) or not _capturing.acquire(blocking=False):
+            return self.plain(args)
+        try:
+            client.start_compiling()
+            device = self._device(tensors)
+            with devices.device(device), torch.no_grad():
+                return self._capture_here(args, key)
+        finally:
+            _capturing.release()
+
+    def _device(self, tensors: Sequence[torch.Tensor]) -> torch.device:
+        if tensors:
+            return tensors[0].device
+        return nodes.device_of(self.module) or torch.device("hpu", devices.current_device())
+
+    def _capture_here(self, args: Sequence[Any], key: Hashable) -> Sequence[Any]:
+        inputs = Inputs(args, self._written, self._weights)
+        graph = _C.CapturedGraph()
+        try:
+            graph.capture_begin()
+        except RuntimeError:  # a capture by hand, on another thread
+            return self.plain(args)
+        interpreter = _Capturing(self.module, graph, self._refuse)
+        try:
+            graph.mark_user_inputs(inputs.tensors)
+            graph.mark_weights(inputs.weights)
+            outputs: Sequence[Any] = interpreter.run(*inputs.static)
+            if not interpreter.refused:
+                graph.capture_end()
+        except BaseException as error:
+            interpreter.abandon(f"{type(error).__name__}: {error}")
+            raise
+        finally:
+            inputs.copy_back(args)
+        if interpreter.refused:
+            interpreter.abandon("it holds operators that can't be captured")
+            return _for_caller(inputs, args, outputs)
+        results = _for_caller(inputs, args, outputs)
+        captured = Captured(graph, inputs, outputs, self._constants)
+        graph.compile(self._alone)  # now that it is known which results are needed
+        if key is None:
+            self._only = captured
+        else:
+            self._captures[key] = captured
+            if len(self._captures) > self._max_captures:
+                self._captures.popitem(last=False)
+        return results
+
+
+def _for_caller(inputs: Inputs, args: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
+    """Results of the capturing call, with those that lie in a copy of an argument in the argument itself."""
+    results = []
+    for value in outputs:
+        place = inputs.owner(value) if isinstance(value, torch.Tensor) else None
+        results.append(value if place is None else inputs.view_of(place, value)(args))
+    return results
+
+
+def _share_memory(args: Sequence[Any], written: frozenset[int]) -> bool:
+    """Whether an argument lies in the storage of one that is written."""
+    storages = [arg.untyped_storage().data_ptr() if isinstance(arg, torch.Tensor) else 0 for arg in args]
+    return any(storages[i] and storages.count(storages[i]) > 1 for i in written)
+
+
+def _kind(arg: Any) -> Hashable:
+    if isinstance(arg, torch.Tensor):
+        return arg.shape, arg.stride(), arg.dtype
+    return arg
+
+
+def _can_be_input(tensor: torch.Tensor) -> bool:
+    return tensor.device.type == "hpu" and tensor.layout is torch.strided and not tensor.is_complex()
+
+
+class _Capturing(fx.Interpreter):
+    """Runs a module under a capture. After a refused operator it goes on, to find out what else is refused."""
+
+    def __init__(self, module: fx.GraphModule, graph: Any, refuse: Callable[[fx.Node], None]) -> None:
+        super().__init__(module)
+        self.refused = False
+        self._graph = graph
+        self._refuse = refuse
+
+    def run_node(self, n: fx.Node) -> Any:
+        try:
+            return super().run_node(n)
+        except RuntimeError:
+            if self._graph.is_capturing():
+                raise
+        # The capture has ended, so the device takes the operator. What ran before it has run for good.
+        self.refused = True
+        self._refuse(n)
+        result = super().run_node(n)
+        self._graph = _C.CapturedGraph()
+        self._graph.capture_begin()
+        return result
+
+    def abandon(self, why: str) -> None:
+        """End the capture without a result."""
+        self._graph.abandon(why)

@@ -1,0 +1,176 @@
+"""A compiled graph: clusters of operators that run as recipes, and between them what runs eagerly."""
+
+from __future__ import annotations
+
+import operator
+import weakref
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+from torch.fx.passes.split_module import split_module
+
+from openhpu.capture.torch_compile import nodes
+from openhpu.capture.torch_compile.cluster import Cluster
+from openhpu.capture.torch_compile.options import Options
+
+# The graphs of the process, oldest first; a graph lives as long as the compiled function that it belongs to.
+_graphs: list[weakref.ref[CompiledGraph]] = []
+# Called with each new graph.
+observers: list[Callable[[CompiledGraph], None]] = []
+
+
+def compiled_graphs() -> list[CompiledGraph]:
+    """The compiled graphs that are alive, in the order in which they were made."""
+    found = [graph for reference in _graphs if (graph := reference()) is not None]
+    _graphs[:] = [weakref.ref(graph) for graph in found]
+    return found
+
+
+class EagerFallbackError(RuntimeError):
+    """A graph holds an operator that can't be part of a recipe, and such operators are not to run eagerly."""
+
+
+@dataclass
+class Layout:
+    """How a graph was cut: operators of each cluster, and those that run eagerly, by name; reasons of the latter."""
+
+    clusters: list[Counter[str]] = field(default_factory=list)
+    eager: Counter[str] = field(default_factory=Counter)
+    reasons: dict[str, str] = field(default_factory=dict)
+
+
+class CompiledGraph:
+    """An FX graph of aten operators, as AOTAutograd hands it over. Called with a list of arguments, which it empties.
+
+    Operators keep their order, so that random numbers are drawn and memory is written as in eager mode. The graph is
+    cut where an operator can't be captured: by what is known of it beforehand, and again when a capture refuses one.
+    """
+
+    def __init__(
+        self, module: fx.GraphModule, kind: str, options: Options, weights: frozenset[str] = frozenset()
+    ) -> None:
+        self.kind = kind  # "forward", "backward" or "inference"
+        self.layout = Layout()
+        self._module = module
+        self._options = options
+        self._weights = weights  # placeholders whose contents recipes may hold
+        self._refused: dict[str, str] = {}  # names of nodes: why
+        self.device = nodes.device_of(module)
+        self._stale = False
+        self._clusters: list[Cluster] = []
+        self._run = self._plan()
+        _graphs.append(weakref.ref(self))
+        for observer in observers:
+            observer(self)
+
+    @property
+    def clusters(self) -> Sequence[Cluster]:
+        """What runs as recipes."""
+        return tuple(self._clusters)
+
+    def __call__(self, args: list[Any]) -> Sequence[Any]:
+        results = self._run(args)
+        args.clear()
+        if self._stale:
+            self._stale = False
+            self._run = self._plan()
+        return results
+
+    def _refuse(self, node: fx.Node) -> None:
+        """A capture can't hold the node, which its device would not say before. The next call has other clusters."""
+        why = "it runs on the CPU for these dtypes, or reads a value"
+        if not self._options.use_eager_fallback:
+            raise self._error(node, why)
+        self._refused[node.meta["openhpu_node"]] = why
+        self._stale = True
+
+    def _plan(self) -> Any:
+        """What runs the graph: a cluster, or a module of clusters and eager parts."""
+        self._clusters = []
+        self.layout = Layout()
+        if self.device is None or not self._options.use_compiled_recipes:
+            return self._eager()
+        order = list(self._module.graph.nodes)
+        fixed = nodes.host_constants(self._module)
+        eager: dict[fx.Node, str] = {}
+        for node in order:
+            node.meta["openhpu_node"] = node.name
+            if node.op in ("call_function", "call_module"):
+                why = self._refused.get(node.name) or nodes.why_eager(node, self.device, fixed)
+                if why:
+                    eager[node] = why
+        for node, why in eager.items():
+            self.layout.eager[nodes.name_of(node)] += 1
+            self.layout.reasons[nodes.name_of(node)] = why
+            if not self._options.use_eager_fallback:
+                raise self._error(node, why)
+        compute = [node for node in order if nodes.is_compute(node) and node not in eager and node not in fixed]
+        if not compute:
+            return self._eager()
+        if not eager:
+            self.layout.clusters = [Counter(map(nodes.name_of, compute))]
+            self._clusters = [Cluster(self._module, self._options, self._refuse, self._weights)]
+            return self._clusters[0]
+        return self._split(order, eager)
+
+    def _eager(self) -> Any:
+        forward = self._module.forward
+        return lambda args: forward(*args)
+
+    def _error(self, node: fx.Node, why: str) -> EagerFallbackError:
+        line = nodes.line_of(node)
+        return EagerFallbackError(
+            f"hpu_backend: {nodes.name_of(node)} can't be part of a compiled graph ({why})"
+            + (f"; it is called in {line}" if line else "")
+            + ". Use another operator, or let it run eagerly between compiled parts: leave PT_HPU_USE_EAGER_FALLBACK "
+            "and the option use_eager_fallback at 1."
+        )
+
+    def _split(self, order: list[fx.Node], eager: dict[fx.Node, str]) -> Any:
+        # torch.fx's capability-based partitioner may move operators past each other, which would change the order in
+        # which random numbers are drawn. Here parts follow each other as in the graph.
+        part_of: dict[fx.Node, int] = {}
+        part = 0
+        for node in order:
+            if node.op in ("placeholder", "output"):
+                continue
+            source = node.args[0] if node.target is operator.getitem else None
+            if isinstance(source, fx.Node) and source in part_of:
+                part_of[node] = part_of[source]  # between parts go tensors, not tuples of them
+                continue
+            if (node in eager) != bool(part % 2) and (node in eager or nodes.is_compute(node)):
+                part += 1
+            part_of[node] = part
+        whole = split_module(
+            self._module, self._module, part_of.__getitem__, keep_original_order=True, tuple_return=True
+        )
+        for name, module in list(whole.named_children()):
+            number = name.removeprefix("submod_")
+            if not isinstance(module, fx.GraphModule) or number == name or int(number) % 2:
+                continue
+            compute = [node for node in module.graph.nodes if nodes.is_compute(node)]
+            if not compute:
+                continue
+            cluster = Cluster(module, self._options, self._refuse, self._weights, whole=False)
+            self._clusters.append(cluster)
+            self.layout.clusters.append(Counter(map(nodes.name_of, compute)))
+            setattr(whole, name, _ClusterModule(cluster))
+        return lambda args: whole.forward(*args)
+
+    def __str__(self) -> str:
+        return self._module.print_readable(print_output=False)  # type: ignore[no-any-return]
+
+
+class _ClusterModule(torch.nn.Module):
+    """A cluster, as FX calls it."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__()
+        self._cluster = cluster
+
+    def forward(self, *args: Any) -> Any:
+        return self._cluster(args)

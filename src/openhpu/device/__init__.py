@@ -1,0 +1,1 @@
+"""The devices of a process: opening them, streams and events, memory, random numbers, the mode, steps."""

@@ -1,0 +1,165 @@
+"""Devices: how many, which one is current, what they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import torch
+
+from openhpu import _C, settings
+from openhpu.device import lifecycle
+from openhpu.device.arguments import DeviceArgument, _get_device_index
+
+
+@dataclass(frozen=True)
+class _Generation:
+    number: int  # the value of synDeviceType
+    sram_bytes: int
+    tpc_count: int
+
+
+_GENERATIONS = {
+    "gaudi": _Generation(1, 24 << 20, 8),
+    "gaudi2": _Generation(4, 48 << 20, 24),
+    "gaudi3": _Generation(5, 96 << 20, 64),
+}
+
+
+def is_available() -> bool:
+    """Whether there is an hpu device: always."""
+    return _C.device_count() > 0
+
+
+def device_count() -> int:
+    """The number of devices, as libraries use it that take all there are. Does not open one.
+
+    Unless the environment names modules or their number, it is not above the number of cores. The indices of a Gaudi
+    node, 0 to 7, can be used all the same.
+    """
+    return lifecycle.configure().count
+
+
+def current_device() -> int:
+    """The index of the current device. Does not open it."""
+    lifecycle.configure()
+    return _C.current_device()
+
+
+def set_device(device: DeviceArgument) -> None:
+    """Make `device` the current one of this thread. RuntimeError for an index that does not exist."""
+    _C.set_device(_get_device_index(device, optional=True))
+
+
+class device:
+    """Context manager: `device` is current inside. None or a negative index changes nothing."""
+
+    def __init__(self, device: DeviceArgument) -> None:
+        negative = isinstance(device, int) and device < 0
+        self.idx = -1 if device is None or negative else _get_device_index(device, optional=True)
+        self.prev_idx = -1
+
+    def __enter__(self) -> None:
+        self.prev_idx = _C.maybe_exchange_device(self.idx)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.idx = _C.maybe_exchange_device(self.prev_idx)
+
+
+class device_of(device):
+    """Context manager: the device of a tensor or storage is current inside, if that is an hpu."""
+
+    def __init__(self, obj: Any) -> None:
+        where = obj.device
+        super().__init__(where if where.type == "hpu" else None)
+
+
+def synchronize(device: DeviceArgument = None) -> None:
+    """Wait until everything submitted to `device` is done; errors of its operators surface here."""
+    lifecycle._lazy_init()
+    _C.synchronize(_get_device_index(device, optional=True))
+
+
+def get_device_name(device: DeviceArgument = None) -> str:
+    """GAUDI, GAUDI2 or GAUDI3."""
+    _get_device_index(device, optional=True)
+    return str(settings.get("OPENHPU_GENERATION")).upper()
+
+
+def get_device_capability(device: DeviceArgument = None) -> str:
+    """The version of the driver, as on Gaudi, a string."""
+    from openhpu.observe.smi.facts import DRIVER_VERSION
+
+    _get_device_index(device, optional=True)
+    return DRIVER_VERSION
+
+
+@dataclass(frozen=True)
+class DeviceProperties:
+    """What a device is. `str()` gives the text that Gaudi's call returns. Sizes are in bytes."""
+
+    name: str
+    index: int
+    module: int
+    total_memory: int
+    sram_size: int
+    tpc_count: int
+    device_type: int
+
+    def __str__(self) -> str:
+        mask = (1 << self.tpc_count) - 1
+        return (
+            f"(sramBaseAddress=0, dramBaseAddress=0, sramSize={self.sram_size}, dramSize={self.total_memory}, "
+            f"tpcEnabledMask={mask}, dramEnabled=1, fd=-1, device_id={self.module}, device_type={self.device_type})"
+        )
+
+
+def get_device_properties(device: DeviceArgument = None) -> DeviceProperties:
+    """The properties of `device`. Does not open it."""
+    index = _get_device_index(device, optional=True)
+    setup = lifecycle.configure()
+    name = str(settings.get("OPENHPU_GENERATION"))
+    generation = _GENERATIONS[name]
+    opened = _C.device_sample(index)  # by then it is known which module an index got
+    return DeviceProperties(
+        name=name.upper(),
+        index=index,
+        module=opened[-1] if opened else setup.modules[index if index < len(setup.modules) else 0],
+        total_memory=_C.memory_stats(index)["Limit"] if opened else setup.memory_bytes,
+        sram_size=generation.sram_bytes,
+        tpc_count=generation.tpc_count,
+        device_type=generation.number,
+    )
+
+
+def can_device_access_peer(device: DeviceArgument, peer_device: DeviceArgument) -> bool:
+    """Whether one device can read the other's memory: every two different ones can."""
+    return _get_device_index(device, optional=True) != _get_device_index(peer_device, optional=True)
+
+
+def get_arch_list() -> list[str]:
+    """The generations that this process runs operators for: the chosen one."""
+    return [str(settings.get("OPENHPU_GENERATION"))]
+
+
+def get_gencode_flags() -> str:
+    """Empty: no code is generated for an instruction set of the device."""
+    return ""
+
+
+def is_bf16_supported() -> bool:
+    """True: every generation has bfloat16."""
+    return True
+
+
+def is_fp16_supported() -> bool:
+    """Whether the chosen generation has float16: from Gaudi 2 on."""
+    return bool(settings.get("OPENHPU_GENERATION") != "gaudi")
+
+
+def get_amp_supported_dtype() -> list[torch.dtype]:
+    """The dtypes that torch.autocast("hpu") can cast to."""
+    return [torch.bfloat16, torch.float16] if is_fp16_supported() else [torch.bfloat16]

@@ -1,0 +1,116 @@
+"""From loaded to open: configuring the core from the environment and opening the first device."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+
+import torch
+
+from openhpu import _C, settings
+from openhpu.device import mode
+from openhpu.observe import events
+
+# What device_setup() reads; the core is configured again when one of them changed before a device was opened.
+_DEVICE_VARIABLES = (
+    "HABANA_VISIBLE_MODULES",
+    "HLS_MODULE_ID",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "OPENHPU_DEVICE_COUNT",
+    "OPENHPU_MEMORY_GB",
+    "OPENHPU_PROTECT_MEMORY",
+    "OPENHPU_MODULE_LOCKS",
+    "OPENHPU_MODULE_WAIT_S",
+    "OPENHPU_SPIN_US",
+    "PT_HPU_POOL_MEM_ACQUIRE_PERC",
+    "PT_HABANA_POOL_SIZE",
+)
+
+# What the floors above have to be asked for, once.
+before_first_operator: list[Callable[[], None]] = []
+_lock = threading.RLock()
+_prepared = False
+_configured_from: tuple[str | None, ...] | None = None
+_setup: settings.DeviceSetup | None = None
+
+_BAD_FORK = (
+    "cannot use an hpu device in a forked process: its parent had opened the device before the fork, and the "
+    "device's worker thread does not exist here. Start processes with the 'spawn' or 'forkserver' method "
+    "(torch.multiprocessing.set_start_method), or fork before the first use of hpu."
+)
+
+
+def configure(again: bool = False) -> settings.DeviceSetup:
+    """Hand the environment's devices to the core; what is in force. Changes nothing once a device is open.
+
+    `again`: also where the environment has not changed, since the machine's memory may have.
+
+    Raises SettingError.
+    """
+    global _configured_from, _setup
+    environment = tuple(map(os.environ.get, _DEVICE_VARIABLES))
+    if _setup is not None and environment == _configured_from and not again:
+        return _setup
+    with _lock:
+        if _setup is None or not (_C.is_initialized() or _C.is_in_bad_fork()):
+            setup = settings.device_setup()
+            _C.configure(
+                list(setup.modules),
+                setup.memory_bytes,
+                setup.protect_memory,
+                setup.lock_modules,
+                setup.spin_us,
+                setup.processes,
+                setup.visible,
+                setup.floating,
+                setup.wait_s,
+            )
+            _setup = setup
+        _configured_from = environment
+        return _setup
+
+
+def _lazy_init() -> None:
+    """Open the current device, if none is open. PyTorch calls this before it makes an hpu tensor."""
+    global _prepared
+    if _prepared and _C.is_initialized():
+        return
+    if _C.is_in_bad_fork():
+        raise RuntimeError(_BAD_FORK)
+    with _lock:
+        if not _prepared:
+            _prepare()
+            _prepared = True
+        if not _C.is_initialized():
+            _C.init()
+            events.publish("device_acquired", {"device": _C.current_device()})
+
+
+def _prepare() -> None:
+    """What must be in place before the first operator runs."""
+    mode.fix()
+    configure(again=True)
+    _C.set_num_threads(torch.get_num_threads())
+    _C.set_lenient_indices(settings.get("OPENHPU_OUT_OF_RANGE") == "gaudi")
+    _C.set_narrow_int64(settings.get("OPENHPU_INT64") == "gaudi")
+    for prepare in before_first_operator:
+        prepare()
+    if settings.get("PT_HPU_EAGER_ENABLE_GRADIENT_VIEW_LAYOUT_OPT") and not mode.is_lazy():
+        torch.autograd.enforce_grad_layout_policy(False)
+
+
+def init() -> None:
+    """Open the current device. Not needed: the first use does it."""
+    _lazy_init()
+
+
+def is_initialized() -> bool:
+    """Whether a device is open in this process."""
+    return _C.is_initialized() and not _C.is_in_bad_fork()
+
+
+def _is_in_bad_fork() -> bool:
+    """Whether this process was forked from one that had opened a device."""
+    return _C.is_in_bad_fork()

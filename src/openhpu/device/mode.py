@@ -1,0 +1,79 @@
+"""The execution mode: what PT_HPU_LAZY_MODE asks for, and what runs.
+
+The variable is read once, at the import of habana_frameworks.torch or at the first use of a device, whichever
+comes first; a change after that is ignored with a warning, as on a Gaudi.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+
+from openhpu import settings
+
+_VARIABLE = "PT_HPU_LAZY_MODE"
+_requested: str | None = None
+_text: str | None = None
+_warned = False
+# What the floors above need in lazy mode, called once, when the mode is read.
+before_lazy: list[Callable[[], None]] = []
+
+
+def fix() -> None:
+    """Read the mode if that has not happened, else check that the variable is as it was.
+
+    Raises SettingError for a value that is not allowed.
+    """
+    global _requested, _text
+    if _requested is not None:
+        check()
+        return
+    requested = settings.get(_VARIABLE)
+    _text = os.environ.get(_VARIABLE)
+    _requested = requested
+    from openhpu import _C
+
+    if requested == "1":
+        from openhpu.compiler import client
+
+        client.start()
+        for prepare in before_lazy:
+            prepare()
+    _C.set_mode("lazy" if requested == "1" else "eager")
+
+
+def check() -> None:
+    """Warn, once, if PT_HPU_LAZY_MODE was changed after the mode was read."""
+    global _warned
+    if _requested is None or _warned or os.environ.get(_VARIABLE) == _text:
+        return
+    try:
+        if settings.get(_VARIABLE) == _requested:
+            return
+    except settings.SettingError:
+        pass  # ignored like any other value
+    _warned = True
+    warnings.warn(
+        f"{_VARIABLE} was changed to {os.environ.get(_VARIABLE)} after the mode had been read as {_requested}, and the "
+        f"change is ignored: the process stays in {name()} mode. Set it before the import of habana_frameworks.torch "
+        "and before the first use of an hpu device.",
+        RuntimeWarning,
+        stacklevel=3,
+    )
+
+
+def is_fixed() -> bool:
+    """Whether the mode has been read."""
+    return _requested is not None
+
+
+def name() -> str | None:
+    """eager or lazy, None as long as it has not been read."""
+    return None if _requested is None else "lazy" if _requested == "1" else "eager"
+
+
+def is_lazy() -> bool:
+    """Whether operators are accumulated into graphs until a step."""
+    check()
+    return _requested == "1"

@@ -1,0 +1,144 @@
+"""Streams: queues of one device, in order with themselves and, through events, with each other.
+
+Events are points in a stream, to wait for and to take times between.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, cast
+
+import torch
+
+from openhpu import _C
+from openhpu.device import lifecycle
+from openhpu.device.arguments import DeviceArgument, _get_device_index
+
+_HPU_TYPE = 15  # c10::DeviceType::HPU
+
+
+class _EventType(type):
+    def __instancecheck__(cls, instance: object) -> bool:
+        if cls is Event:
+            return isinstance(instance, torch.Event) and instance.device.type == "hpu"
+        return super().__instancecheck__(instance)
+
+
+class Event(torch.Event, metaclass=_EventType):
+    """A point in a stream of an hpu device.
+
+    `elapsed_time(end)` gives milliseconds between two recorded events that were made with `enable_timing=True`.
+
+    Calling the class makes a plain torch.Event, because torch.Event.elapsed_time and torch.Stream.record_event take
+    no instance of a subclass. Every torch.Event of an hpu device counts as an instance.
+    """
+
+    def __new__(  # type: ignore[misc]  # see above
+        cls,
+        enable_timing: bool = False,
+        blocking: bool = False,
+        interprocess: bool = False,
+        device: DeviceArgument = None,
+    ) -> torch.Event:
+        lifecycle._lazy_init()
+        where = torch.device("hpu", _get_device_index(device, optional=True))
+        kind = torch.Event if cls is Event else cls
+        return torch.Event.__new__(
+            kind, device=where, enable_timing=enable_timing, blocking=blocking, interprocess=interprocess
+        )
+
+
+class Stream(torch.Stream):
+    """A stream of an hpu device.
+
+    `Stream(device=None, priority=0)` makes a new one; `Stream(stream_id=, device_index=, device_type=)` names an
+    existing one. Stream 0 is the default stream of its device.
+    """
+
+    def __new__(cls, device: DeviceArgument = None, priority: int = 0, **existing: int) -> Stream:
+        lifecycle._lazy_init()
+        if existing:
+            existing.setdefault("device_type", _HPU_TYPE)
+            return super().__new__(cls, priority=priority, **existing)
+        index = _get_device_index(device, optional=True)
+        return super().__new__(cls, torch.device("hpu", index), priority=priority)
+
+    def id(self) -> int:
+        """The stream's number; 0 is the default stream."""
+        return self.stream_id
+
+    @property
+    def hpu_stream(self) -> int:
+        """The stream's number, as a handle."""
+        return self.stream_id
+
+    def record_event(self, event: torch.Event | None = None) -> torch.Event:
+        """Record `event` (a new one if None) after all that was submitted to this stream; returns it."""
+        if event is None:
+            event = Event()
+        event.record(self)
+        return event
+
+    def __repr__(self) -> str:
+        return f"<torch.hpu.Stream device={self.device} id={self.stream_id}>"
+
+
+class StreamContext:
+    """Context manager: `stream` is the current one of its device, and its device current. None changes nothing."""
+
+    def __init__(self, stream: torch.Stream | None) -> None:
+        self.stream = stream
+        self._device = -1
+        self._before: torch.Stream | None = None
+        self._before_on_stream_device: torch.Stream | None = None
+
+    def __enter__(self) -> None:
+        if self.stream is None:
+            return
+        self._before = current_stream()
+        self._before_on_stream_device = current_stream(self.stream.device)
+        set_stream(self.stream)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._before is not None and self._before_on_stream_device is not None:
+            set_stream(self._before_on_stream_device)
+            set_stream(self._before)
+
+
+def stream(stream: torch.Stream | None) -> StreamContext:
+    """Context manager: operators inside are submitted to `stream`."""
+    return StreamContext(stream)
+
+
+def set_stream(stream: torch.Stream | None) -> None:
+    """Make `stream` the current one of this thread, and its device the current device. None changes nothing."""
+    if stream is not None:
+        if stream.device.type != "hpu":
+            raise ValueError(f"expected a stream of an hpu device, but got one of {stream.device}")
+        torch.accelerator.set_stream(stream)
+
+
+def current_stream(device: DeviceArgument = None) -> Stream:
+    """The stream that operators of this thread are submitted to on `device`."""
+    lifecycle._lazy_init()
+    where = torch.device("hpu", _get_device_index(device, optional=True))
+    found = torch.accelerator.current_stream(where)
+    return Stream(stream_id=found.stream_id, device_index=found.device_index, device_type=found.device_type)
+
+
+def default_stream(device: DeviceArgument = None) -> Stream:
+    """Stream 0 of `device`."""
+    index = _get_device_index(device, optional=True)
+    return Stream(stream_id=0, device_index=index, device_type=_HPU_TYPE)
+
+
+def get_stream_info(stream: torch.Stream) -> tuple[int, int, int]:
+    """(stream_id, device_index, device_type) of `stream`, from which `Stream(**)` names it again."""
+    return stream.stream_id, stream.device_index, cast(Any, stream).device_type
+
+
+def record_stream(tensor: torch.Tensor, stream: torch.Stream) -> None:
+    """Keep the memory of `tensor` from being reused before what `stream` was given so far is done."""
+    _C.record_stream(tensor, stream)

@@ -1,5 +1,0 @@
-"""torch.distributed on hpu: the backend `hccl`, and what launchers say of a process."""
-
-from openhpu.distributed.launch import initialize_distributed_hpu, setup_module_id
-
-__all__ = ["initialize_distributed_hpu", "setup_module_id"]

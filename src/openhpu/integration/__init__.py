@@ -1,0 +1,1 @@
+"""Where PyTorch and other libraries are met: registration, patches, and what is registered with them."""

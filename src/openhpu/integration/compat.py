@@ -1,0 +1,62 @@
+"""What depends on the release of PyTorch, the Python and the C library: the compiled core of each that is supported.
+
+Nothing else does yet. A difference in Python has its place here, one in C++ in a header `csrc/compat.h`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.machinery
+import platform
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import openhpu
+
+CORES = Path(__file__).parents[1] / "cores"  # a folder for each release, with a core for each Python
+
+
+def release(version: str) -> str:
+    """The part of a PyTorch version that a core belongs to: "2.13" of "2.13.0+cpu"."""
+    return ".".join(version.split("+")[0].split(".")[:2])
+
+
+def built() -> list[str]:
+    """The releases of PyTorch that have a core for this Python and machine, the oldest first."""
+    suffix = importlib.machinery.EXTENSION_SUFFIXES[0]  # ".cpython-311-x86_64-linux-gnu.so"
+    found = {path.parent.name for path in CORES.glob(f"*/_C{suffix}")}
+    return sorted(found, key=lambda name: [int(part) for part in name.split(".")])
+
+
+def core(torch_version: str) -> ModuleType:
+    """The module `openhpu._C` for this PyTorch, loaded once. ModuleNotFoundError where there is none."""
+    folder = str(CORES / release(torch_version))
+    if folder not in openhpu.__path__:
+        openhpu.__path__.insert(0, folder)
+    return importlib.import_module("openhpu._C")
+
+
+def other_python() -> str | None:
+    """Of a package that was built for another Python or machine: which, and what to do; None for any other."""
+    theirs = sorted({path.name.split(".")[1] for path in CORES.glob("*/_C.*.so")})
+    if not theirs or built():
+        return None
+    return (
+        f"it was installed for {' and '.join(theirs)}, and this is {sys.implementation.cache_tag} on "
+        f"{platform.machine()}; install openhpu anew with this Python's pip"
+    )
+
+
+def older_library(error: ImportError) -> str | None:
+    """Of a core that was compiled on a newer system than this one: which library is too old, and what to do; None for
+    any other error."""
+    found = re.search(r"version [`'](GLIBC|GLIBCXX|CXXABI)_([\d.]+)' not found", str(error))
+    if found is None:
+        return None
+    library = "GNU C library" if found[1] == "GLIBC" else "C++ library of GCC (libstdc++)"
+    return (
+        f"its compiled core needs a newer {library} than this system has ({error}); use a newer Linux, or build "
+        "openhpu on this one: `pip install .` in its sources, with g++ 11 or newer"
+    )

@@ -1,0 +1,130 @@
+"""The patches of DeepSpeed, a library that knows hpu by itself, each with its reason. They wait for its import.
+
+- `HPU_Accelerator._lazy_init_class_dict`: what the accelerator finds in its folder of operators has no asynchronous
+  input and output, without which nothing is kept on NVMe, and no native pinned memory. Both are about host memory, so
+  that DeepSpeed's builders for CPUs serve. The first gets words for a missing library, and passes CFLAGS and LDFLAGS
+  on, which it only tests with. It reads and writes pinned memory past the system's cache, for which addresses have to
+  be aligned, and looks at sizes only: what lies elsewhere silently kept its garbage. Here such memory counts as not
+  pinned, for which DeepSpeed has buffers.
+- `HPU_Accelerator.resolves_data_dependency`, `HPU_Accelerator.Stream`: DeepSpeed lets no stream of hpu wait for
+  another, nor the host for a copy, since Gaudi's software orders what shares memory. Streams here are queues that wait
+  for what they are told to wait for, like CUDA's: DeepSpeed is told to wait, and works on the default stream, as it
+  forgets some waits on CUDA as well.
+- `HPUFusedAdam.multi_tensor_adam`: Adam with `adam_w_mode` off adds the weights to the gradients; here they were
+  dropped without a word. Epsilon is added to the corrected second moment, as on other devices; here it was to the one
+  before the correction, which makes it 31 times as large in the first step.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import math
+import os
+import shlex
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from openhpu.integration.late_imports import after_import
+
+_LIBAIO = (
+    "DeepSpeed's offload to NVMe needs libaio, and a program that calls it could not be compiled. Install its header "
+    "and library (Debian: apt-get install libaio-dev), or name their folders: CFLAGS=-I..., LDFLAGS=-L... ."
+)
+
+_ALIGNMENT = 1024  # bytes, of DeepSpeed's own buffers; what a disk asks for is less or the same
+
+
+def install() -> None:
+    """Have DeepSpeed patched when it is imported. Imports nothing of it."""
+    after_import("deepspeed.accelerator.hpu_accelerator", _operators_of_hosts)
+    after_import("deepspeed.accelerator.hpu_accelerator", _waits)
+    after_import("deepspeed.ops.op_builder.hpu.fused_adam", _adam_as_elsewhere)
+
+
+def _operators_of_hosts() -> None:
+    accelerator: Any = importlib.import_module("deepspeed.accelerator.hpu_accelerator").HPU_Accelerator
+    find = accelerator._lazy_init_class_dict
+
+    def _lazy_init_class_dict(self: Any) -> None:
+        find(self)
+        if "AsyncIOBuilder" not in self.class_dict:
+            self.class_dict["AsyncIOBuilder"] = _async_io_builder()
+        with contextlib.suppress(ModuleNotFoundError):  # older ones have none
+            pinned = importlib.import_module("deepspeed.ops.op_builder.cpu.pin_memory").PinMemoryBuilder
+            self.class_dict.setdefault("PinMemoryBuilder", pinned)
+
+    accelerator._lazy_init_class_dict = _lazy_init_class_dict
+
+
+def _waits() -> None:
+    accelerator: Any = importlib.import_module("deepspeed.accelerator.hpu_accelerator").HPU_Accelerator
+
+    def resolves_data_dependency(self: Any) -> bool:
+        return False
+
+    def Stream(self: Any) -> Any:
+        return _default_stream
+
+    accelerator.resolves_data_dependency = resolves_data_dependency
+    accelerator.Stream = property(Stream)
+
+
+def _default_stream(device: Any = None, priority: int = 0) -> Any:
+    return torch.get_device_module("hpu").default_stream(device)
+
+
+def _async_io_builder() -> Any:
+    base: Any = importlib.import_module("deepspeed.ops.op_builder.cpu.async_io").AsyncIOBuilder
+
+    class AsyncIOBuilder(base):  # type: ignore[misc]
+        """Compiles DeepSpeed's asynchronous input and output of host memory, over libaio."""
+
+        def cxx_args(self) -> list[str]:
+            return [*super().cxx_args(), *shlex.split(os.environ.get("CFLAGS", ""))]
+
+        def extra_ldflags(self) -> list[str]:
+            return [*shlex.split(os.environ.get("LDFLAGS", "")), *super().extra_ldflags()]
+
+        def load(self, verbose: bool = False) -> Any:
+            """The compiled module. RuntimeError where libaio is missing, before anything is compiled."""
+            if not self.has_function("io_submit", ("aio",)):
+                raise RuntimeError(_LIBAIO)
+            module = super().load(verbose)
+            return SimpleNamespace(**{**vars(module), "aio_handle": _handle_of_aligned_memory(module.aio_handle)})
+
+    return AsyncIOBuilder
+
+
+@functools.cache
+def _handle_of_aligned_memory(base: Any) -> Any:
+    class aio_handle(base):  # type: ignore[misc]
+        """Reads and writes files past the system's cache."""
+
+        def is_pinned(self, buffer: torch.Tensor) -> bool:
+            """Whether it can do so with this memory itself."""
+            return bool(super().is_pinned(buffer)) and buffer.data_ptr() % _ALIGNMENT == 0
+
+    return aio_handle
+
+
+def _adam_as_elsewhere() -> None:
+    operators: Any = importlib.import_module("deepspeed.ops.op_builder.hpu.fused_adam").HPUFusedAdam
+    original = operators.multi_tensor_adam
+
+    def multi_tensor_adam(
+        chunk_size: Any, noop: Any, lists: Any, lr: float, beta1: float, beta2: float, epsilon: float, step: int,
+        adam_w_mode: int, bias_correction: int, weight_decay: float, *rest: Any,
+    ) -> None:  # fmt: skip
+        if weight_decay and not adam_w_mode:
+            lists = [torch._foreach_add(lists[0], lists[1], alpha=weight_decay), *lists[1:]]
+        if bias_correction:
+            epsilon *= math.sqrt(1 - beta2**step)
+        original(
+            chunk_size, noop, lists, lr, beta1, beta2, epsilon, step, adam_w_mode, bias_correction, weight_decay, *rest
+        )
+
+    operators.multi_tensor_adam = staticmethod(multi_tensor_adam)

@@ -1,0 +1,5 @@
+"""torch.distributed on hpu: the backend `hccl`, and what launchers say of a process."""
+
+from openhpu.integration.distributed.launchers import initialize_distributed_hpu, setup_module_id
+
+__all__ = ["initialize_distributed_hpu", "setup_module_id"]

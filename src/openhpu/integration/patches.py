@@ -1,0 +1,412 @@
+"""The unavoidable patches of torch, each with its reason. Nothing else in this project changes torch.
+
+Below are those of a script's process, which stay. Inductor is patched in the compile process alone, and only while a
+recipe is made; the replacements stand with what they belong to (MOMENTARY):
+
+- `VecISA.check_build` compiles a program for each instruction set to learn whether the compiler knows it. Asking it to
+  parse nothing says the same.
+- `codecache._precompile_header` preprocesses PyTorch's headers each time to see whether their precompiled form is up to
+  date, and keeps that form in Inductor's own cache. Ours is keyed by build and compiler, and kept wherever recipes are.
+- `CppWrapperCpu._write_aoti_interface_header` copies the library's interface into each wrapper, where it takes most of
+  the compiler's time. It is compiled once; `codecache.CppBuilder` links it, and compiles a wrapper beside its kernels
+  instead of before them.
+- `CppWrapperCpu.generate_input_output_runtime_checks` writes checks of inputs that take longer to compile than the rest
+  of a wrapper and never run: the device has checked the same integers before.
+- `cpp_builder._get_os_related_cpp_cflags` gains a flag without which a recipe's library is never unloaded.
+- `CppVecOverrides.rand` generates random numbers one at a time, by an object with branches.
+- `CppVecOverrides.exp` and `CppVecOverrides.sigmoid` call a library function for each
+  vector, around which registers are saved.
+- `CppWrapperCpu.generate_c_shim_extern_kernel_call`, `CppWrapperCpu.generate_fallback_kernel_with_runtime_lookup_aot`,
+  `KernelGroup.call_kernel` and `CppTemplateKernel.call_kernel` mark each kernel for traces, at one load and one branch;
+  Inductor's own marks cost an allocation each.
+- `CppKernel.store` and `CppVecKernel.store` write where a tensor says: an index below zero is left out.
+- `post_grad.is_gpu` is asked whether a bias may be added by generated code instead of by the product's library.
+- `reinplace.inplaceable_ops` holds only the writes of rows into an argument, while torch.compile's backend lets the
+  pass of Inductor rewrite a graph (`capture/torch_compile/in_place.py`).
+
+Those of DeepSpeed, which wait for its import, stand in `openhpu/integration/deepspeed.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import threading
+import warnings
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import torch
+from torch.utils import _foreach_utils
+
+from openhpu import _C
+from openhpu.device import mode
+from openhpu.device.arguments import _get_device_index
+from openhpu.integration import checkpoints, deepspeed, fused_optimizers, shared_tensors
+from openhpu.integration.late_imports import after_import
+from openhpu.interface import hpu
+from openhpu.interface.gaudi_ops import namespace
+from openhpu.observe.profiler import debug_activities, tables
+
+MOMENTARY = (
+    "compiler/dropped_stores.py",
+    "compiler/inductor.py",
+    "compiler/kernel_marks.py",
+    "compiler/toolchain.py",
+    "compiler/vector_exp.py",
+    "compiler/vector_random.py",
+    "capture/torch_compile/in_place.py",
+)
+
+
+def apply() -> None:
+    """Apply every patch, once, when the device is registered."""
+    _seeding()
+    _tensor_names()
+    _threads()
+    _foreach()
+    _device_type_probe()
+    _sparse_new()
+    _printing()
+    _storage_addresses()
+    _fake_strides()
+    _compile_support()
+    _monitored_barrier()
+    _profiled_events()
+    _profiler_begin_and_end()
+    _debug_activities()
+    _nvtx()
+    _one_card_of_accelerate()
+    namespace.install()  # torch.ops.hpu, an attribute that PyTorch would make when it is asked for
+    fused_optimizers.install()  # a public hook of torch.optim, no patch
+    checkpoints.install()  # and one of torch.load
+    shared_tensors.install()  # and one of multiprocessing
+    deepspeed.install()
+    mode.before_lazy.append(_moved_gradients)
+
+
+def _moved_gradients() -> None:
+    """In lazy mode an operand on the CPU is moved, and its gradient comes back: see csrc/ops/MovedOperands.
+
+    A backward may follow the call at once, and PyTorch has no hook for its beginning.
+    """
+    original = torch.autograd.graph._engine_run_backward
+
+    @functools.wraps(original)
+    def _engine_run_backward(*args: Any, **kwargs: Any) -> Any:
+        _C.return_moved_gradients()
+        return original(*args, **kwargs)
+
+    for module in (torch.autograd, torch.autograd.graph):
+        module._engine_run_backward = _engine_run_backward  # type: ignore[attr-defined]
+
+
+def _seeding() -> None:
+    """torch.manual_seed and torch.seed know the devices by name, and hpu is not among them. Both call this."""
+    original = torch.random._seed_custom_device
+
+    def _seed_custom_device(seed: int) -> None:
+        if not hpu._is_in_bad_fork():
+            hpu.manual_seed_all(seed)
+        original(seed)
+
+    torch.random._seed_custom_device = _seed_custom_device
+
+
+def _tensor_names() -> None:
+    """`hpu` and `is_hpu` exist for storages only; Gaudi scripts use them on tensors, modules and sequences."""
+
+    def tensor_hpu(
+        self: torch.Tensor,
+        device: Any = None,
+        non_blocking: bool = False,
+        memory_format: torch.memory_format = torch.preserve_format,
+    ) -> torch.Tensor:
+        """hpu(device=None, non_blocking=False, memory_format=torch.preserve_format) -> Tensor
+
+        A copy of this tensor on `device` (default: the current hpu device), or the tensor itself if it is there.
+        """
+        index = _get_device_index(device, optional=True)
+        return self.to(torch.device("hpu", index), non_blocking=non_blocking, memory_format=memory_format)
+
+    def module_hpu(self: torch.nn.Module, device: Any = None) -> torch.nn.Module:
+        """Move all parameters and buffers to `device` (default: the current hpu device); returns the module."""
+        return self._apply(lambda tensor: tensor.hpu(device))  # type: ignore[no-any-return, no-untyped-call]
+
+    def sequence_hpu(self: Any, *args: Any, **kwargs: Any) -> Any:
+        """The packed sequence on the current hpu device, or on `device`."""
+        if not args and "device" not in kwargs:
+            kwargs["device"] = torch.device("hpu", hpu.current_device())
+        return self.to(*args, **kwargs)
+
+    tensor_hpu.__name__ = module_hpu.__name__ = sequence_hpu.__name__ = "hpu"
+    tensor: Any = torch.Tensor
+    tensor.hpu = tensor_hpu
+    tensor.is_hpu = property(lambda self: self.device.type == "hpu", doc="Whether the tensor is on an hpu device.")
+    module: Any = torch.nn.Module
+    module.hpu = module_hpu
+    sequence: Any = torch.nn.utils.rnn.PackedSequence
+    sequence.hpu = sequence_hpu
+    sequence.is_hpu = property(lambda self: self.data.device.type == "hpu", doc="Whether the data is on an hpu device.")
+
+
+def _threads() -> None:
+    """The device's worker runs kernels with as many threads as torch.set_num_threads allows on the host."""
+    module: Any = torch
+    original = module.set_num_threads
+
+    def set_num_threads(nthreads: int, /) -> None:
+        original(nthreads)
+        _C.set_num_threads(nthreads)
+
+    set_num_threads.__doc__ = original.__doc__
+    module.set_num_threads = set_num_threads
+
+
+def _foreach() -> None:
+    """The list of devices with foreach kernels lacks hpu: optimizers and gradient clipping would loop."""
+    original = _foreach_utils._get_foreach_kernels_supported_devices
+
+    def _get_foreach_kernels_supported_devices() -> list[str]:
+        return [*original(), "hpu"]
+
+    _foreach_utils._get_foreach_kernels_supported_devices = _get_foreach_kernels_supported_devices
+    optimizer_module: Any = importlib.import_module("torch.optim.optimizer")
+    optimizer_module._get_foreach_kernels_supported_devices = _get_foreach_kernels_supported_devices
+
+
+def _device_type_probe() -> None:
+    """These two know devices by name; without hpu, DistributedDataParallel rejects torch.device("hpu")."""
+    utils: Any = torch._utils
+    probe, attribute = utils._get_available_device_type, utils._get_device_attr
+
+    def _get_available_device_type() -> str | None:
+        found: str | None = probe()
+        return "hpu" if found is None and hpu.is_available() else found
+
+    def _get_device_attr(get_member: Any) -> Any:
+        return get_member(hpu) if _get_available_device_type() == "hpu" else attribute(get_member)
+
+    utils._get_available_device_type = _get_available_device_type
+    utils._get_device_attr = _get_device_attr
+
+
+def _sparse_new() -> None:
+    """Tensor.new, which sparse optimizers use, knows sparse tensors by device name and refuses hpu's."""
+    tensor: Any = torch.Tensor
+    original = tensor.new
+
+    def new(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        if self.layout is torch.sparse_coo and self.device.type == "hpu" and not kwargs:
+            if not args:
+                return torch.sparse_coo_tensor(size=(0,), dtype=self.dtype, device=self.device)  # type: ignore[call-arg]
+            return torch.sparse_coo_tensor(*args, dtype=self.dtype, device=self.device)
+        return original(self, *args, **kwargs)  # type: ignore[no-any-return]
+
+    new.__doc__ = original.__doc__
+    tensor.new = new
+
+
+def _printing() -> None:
+    """A tensor's text is made by double operators on its device: CPU fallbacks, and a wait for each. Read it once."""
+    module: Any = importlib.import_module("torch._tensor_str")
+    original = module._tensor_str
+
+    def _tensor_str(self: torch.Tensor, indent: int) -> str:
+        if self.device.type == "hpu" and self.layout is torch.strided and not self.is_nested:
+            self = self.detach().cpu()
+        return original(self, indent)  # type: ignore[no-any-return]
+
+    module._tensor_str = _tensor_str
+
+
+def _storage_addresses() -> None:
+    """These take a storage without memory for an invalid one, before its materializer is asked (lazy mode)."""
+    storage: Any = torch.UntypedStorage
+
+    def with_memory(name: str) -> None:
+        original = getattr(storage, name)
+
+        def method(self: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
+            for one in (self, *args, *kwargs.values()):  # and what is copied from
+                if isinstance(one, torch.UntypedStorage) and one.device.type == "hpu":
+                    _C.require_storage(one)
+            return original(self, *args, **kwargs)
+
+        method.__name__, method.__doc__ = name, original.__doc__
+        setattr(storage, name, method)
+
+    for name in ("data_ptr", "resize_", "_write_file", "copy_", "fill_"):
+        with_memory(name)
+
+
+def _fake_strides() -> None:
+    """Fake tensors on hpu have contiguous results only. Kernels here keep strides as on the CPU; traces must agree."""
+
+    def is_noncontiguous_supported(device: Any) -> bool:
+        return True
+
+    for name in ("torch._subclasses.fake_impls", "torch._refs"):
+        module: Any = importlib.import_module(name)
+        module.is_noncontiguous_supported = is_noncontiguous_supported
+
+
+def _compile_support() -> None:
+    """torch.compile has registries for backends and devices, but scripts that don't compile never import it."""
+
+    def call(name: str) -> Callable[[], None]:
+        return lambda: getattr(importlib.import_module("openhpu.integration.dynamo"), name)()
+
+    after_import("torch._dynamo.backends.registry", call("register_backend"))
+    after_import("torch._dynamo.device_interface", call("register_device"))
+    after_import("torch._dynamo.decorators", call("keep_out"))
+    after_import("torch._inductor.codegen.common", call("refuse_inductor"))
+
+
+def _one_card_of_accelerate() -> None:
+    """accelerate spreads a model (`device_map="auto"`) over all of a process's devices, but puts the parameters of each
+    on the current one, since a process on a Gaudi has one card: what is sent to the others would not find them."""
+
+    def patch() -> None:
+        modeling: Any = importlib.import_module("accelerate.utils.modeling")
+        original = modeling.get_max_memory
+
+        def get_max_memory(max_memory: dict[int | str, int | str] | None = None) -> dict[int | str, int]:
+            found: dict[int | str, int] = original(max_memory)
+            if max_memory is not None or not modeling.is_hpu_available():
+                return found
+            return {key: size for key, size in found.items() if key in (hpu.current_device(), "cpu", "disk")}
+
+        get_max_memory.__doc__ = original.__doc__
+        modeling.get_max_memory = get_max_memory
+
+    after_import("accelerate.utils.modeling", patch)
+
+
+def _monitored_barrier() -> None:
+    """torch.distributed refuses it for every backend whose name is not gloo, and asks for the CPU's."""
+    if not torch.distributed.is_available():
+        return
+    c10d: Any = importlib.import_module("torch.distributed.distributed_c10d")
+    original = c10d.monitored_barrier
+
+    def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> Any:
+        if c10d._rank_not_in_group(group) or "hpu:hccl" not in c10d.get_backend_config(group).split(","):
+            return original(group, timeout, wait_all_ranks)
+        if timeout is None:
+            timeout = c10d._get_default_timeout("gloo")
+        elif isinstance(timeout, float):
+            timeout = timedelta(seconds=timeout)
+        c10d._check_valid_timeout(timeout)
+        backend = c10d._group_or_default_group(group)._get_backend(torch.device("hpu"))
+        return backend.monitored_barrier(timeout, wait_all_ranks=wait_all_ranks)
+
+    monitored_barrier.__doc__ = original.__doc__
+    c10d.monitored_barrier = monitored_barrier
+    distributed: Any = torch.distributed
+    distributed.monitored_barrier = monitored_barrier
+
+
+def _profiled_events() -> None:
+    """Tables of profiled operators know accelerators by name: without hpu, `table()` fails as soon as there is a device
+    event, operators have no device time, and no column can be sorted by. And they know no events within events on a
+    device, which recipes and graphs have: times would count twice."""
+    profiler: Any = importlib.import_module("torch.autograd.profiler")
+    util: Any = importlib.import_module("torch.autograd.profiler_util")
+    profiler.DeviceType = util.DeviceType = tables.DeviceTypes()
+    table, stacks, metrics = (
+        util._build_table,
+        util.EventList.export_stacks,
+        util.EventList.supported_export_stacks_metrics,
+    )
+    tree, self_time = util.EventList._build_tree, util.FunctionEvent.self_device_time_total
+
+    def _build_table(events: Any, sort_by: str | None = None, *args: Any, **kwargs: Any) -> str:
+        return table(events, tables.device_key(sort_by), *args, **kwargs)  # type: ignore[no-any-return]
+
+    def export_stacks(self: Any, path: str, metric: str) -> None:
+        stacks(self, path, "self_xpu_time_total" if metric == "self_hpu_time_total" else metric)
+
+    def supported_export_stacks_metrics(self: Any) -> list[str]:
+        return [*metrics(self), "self_hpu_time_total"]
+
+    def _build_tree(self: Any) -> None:
+        tree(self)
+        tables.note_parts(self)
+
+    def self_device_time_total(self: Any) -> float:
+        return self_time.fget(self) - getattr(self, "hpu_parts_us", 0.0)  # type: ignore[no-any-return]
+
+    util._build_table = _build_table
+    util.EventList.export_stacks = export_stacks
+    util.EventList.supported_export_stacks_metrics = supported_export_stacks_metrics
+    util.EventList._build_tree = _build_tree
+    util.FunctionEvent.self_device_time_total = property(self_device_time_total, doc=self_time.__doc__)
+
+
+def _profiler_begin_and_end() -> None:
+    """The end of a profile waits for the device, where an operator's error may come up. PyTorch then leaves the
+    profiler on, and what was recorded is lost. It is lost silently where one begins within another, or ends in another
+    thread."""
+    profile: Any = importlib.import_module("torch.autograd.profiler").profile
+    prepare, start, original = profile._prepare_trace, profile._start_trace, profile.__exit__
+
+    def _prepare_trace(self: Any) -> None:
+        if self.use_device == "hpu" and torch.autograd._profiler_enabled():
+            raise RuntimeError(
+                "A profile with ProfilerActivity.HPU was to begin while another one is recorded, which would be lost. "
+                "End that one first, or mark the part with torch.profiler.record_function."
+            )
+        prepare(self)
+
+    def _start_trace(self: Any) -> None:
+        start(self)
+        self._hpu_thread = threading.get_ident()
+
+    def __exit__(self: Any, *exception: Any) -> Any:
+        begun_in = getattr(self, "_hpu_thread", None)
+        if begun_in not in (None, threading.get_ident()) and not torch.autograd._profiler_enabled():
+            raise RuntimeError("The profile was begun in another thread: end it there.")
+        try:
+            return original(self, *exception)
+        except BaseException:
+            if self.use_device == "hpu" and self.enabled and self.kineto_results is None:
+                with contextlib.suppress(Exception):
+                    original(self, *exception)
+            raise
+
+    __exit__.__doc__ = original.__doc__
+    profile._prepare_trace, profile._start_trace, profile.__exit__ = _prepare_trace, _start_trace, __exit__
+
+
+def _debug_activities() -> None:
+    """Gaudi's torch.profiler.profile takes `debug_activities`, and PyTorch's refuses it."""
+    profile: Any = importlib.import_module("torch.profiler.profiler").profile
+    original = profile.__init__
+
+    @functools.wraps(original)  # others read the arguments' names from the signature
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        debug_activities.check(kwargs.pop("debug_activities", None))
+        original(self, *args, **kwargs)
+
+    profile.__init__ = __init__
+
+
+def _nvtx() -> None:
+    """emit_nvtx writes marks for NVIDIA's tools, and fails without them; scripts have it around a training loop."""
+    nvtx: Any = importlib.import_module("torch.autograd.profiler").emit_nvtx
+    original = nvtx.__enter__
+
+    def __enter__(self: Any) -> Any:
+        if self.enabled and not torch.cuda.is_available():
+            warnings.warn(
+                "torch.autograd.profiler.emit_nvtx marks nothing: there is no CUDA device. Use torch.profiler.profile "
+                "with ProfilerActivity.HPU, or HABANA_PROFILE=1.",
+                stacklevel=2,
+            )
+            self.enabled = False
+        return original(self)
+
+    nvtx.__enter__ = __enter__

@@ -1,0 +1,313 @@
+"""Scaled dot-product attention in Gaudi's forms: with its probabilities, or with what recomputes them.
+
+`hpex.kernels.FusedSDPA` calls PyTorch's operator where it can. These are for scripts that call the operators by name,
+and for what PyTorch's has no argument for: padded lengths, windows, sinks, probabilities. They compute in float32.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from openhpu.interface.gaudi_ops.errors import check
+from openhpu.interface.gaudi_ops.registry import operator
+
+SOFTMAX_MODES = ("None", "fast", "fp32")
+Window = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Masking:
+    """What a query may not see: a mask (bool: True may be seen; else added), what comes later, padding, distance."""
+
+    mask: Tensor | None = None
+    is_causal: bool = False
+    lengths: Tensor | None = None  # [batch] valid keys
+    padding: str = "left"
+    window: Window | None = None  # keys to the left and to the right of a query's own; -1: all
+
+
+def check_arguments(name: str, q: Tensor, k: Tensor, v: Tensor, p: float, softmax_mode: str, masking: Masking) -> None:
+    """Raise RuntimeError for arguments that no form of attention takes."""
+    for argument, tensor in (("q", q), ("k", k), ("v", v)):
+        check(tensor.is_floating_point(), name, argument, tensor, "a floating-point tensor")
+        check(tensor.dim() >= 3, name, argument, tensor, "[..., heads, length, dimension]")
+    check(q.shape[-1] == k.shape[-1], name, "k", k, f"a last dimension of {q.shape[-1]}, as q's")
+    check(k.shape[-2] == v.shape[-2], name, "v", v, f"{k.shape[-2]} positions, as k's")
+    check(k.shape[-3] == v.shape[-3], name, "v", v, f"{k.shape[-3]} heads, as k's")
+    check(q.shape[-3] % k.shape[-3] == 0, name, "k", k, f"a number of heads that divides q's {q.shape[-3]}")
+    check(0.0 <= p < 1.0, name, "p", p, "a probability of dropout, at least 0 and less than 1")
+    check(softmax_mode in SOFTMAX_MODES, name, "softmax_mode", softmax_mode, f"one of {', '.join(SOFTMAX_MODES)}")
+    if masking.lengths is not None:
+        check(
+            masking.lengths.dim() == 1 and masking.lengths.shape[0] == q.shape[0], name, "valid_seq_len",
+            masking.lengths, f"one length for each of the {q.shape[0]} sequences",
+        )  # fmt: skip
+        check(masking.padding in ("left", "right"), name, "seq_padding_type", masking.padding, "left or right")
+
+
+def default_scale(q: Tensor, scale: float | None) -> float:
+    """`scale`, or what PyTorch takes where none is given."""
+    return 1.0 / math.sqrt(q.shape[-1]) if scale is None else scale
+
+
+def visible(q: Tensor, k: Tensor, masking: Masking) -> Tensor | None:
+    """Which keys a query may see, apart from the mask: a bool tensor that broadcasts to the scores, or None for all."""
+    rows = torch.arange(q.shape[-2], device=q.device).unsqueeze(-1)
+    columns = torch.arange(k.shape[-2], device=q.device)
+    seen: Tensor | None = None
+    if masking.is_causal:
+        seen = columns <= rows
+    if masking.window is not None:
+        left, right = masking.window
+        if left >= 0:
+            seen = _both(seen, columns >= rows - left)
+        if right >= 0:
+            seen = _both(seen, columns <= rows + right)
+    if masking.lengths is not None:
+        lengths = masking.lengths.reshape(-1, *[1] * (q.dim() - 1))
+        valid = columns < lengths if masking.padding == "right" else columns >= k.shape[-2] - lengths
+        seen = _both(seen, valid)
+    return seen
+
+
+def _both(a: Tensor | None, b: Tensor) -> Tensor:
+    return b if a is None else a & b
+
+
+def scores(q: Tensor, k: Tensor, scale: float, masking: Masking) -> Tensor:
+    """q @ k^T * scale in float32, -inf where a query may not see a key."""
+    out = torch.matmul(q.float(), k.float().transpose(-1, -2)) * scale
+    seen = visible(q, k, masking)
+    if masking.mask is not None:
+        if masking.mask.dtype is torch.bool:
+            seen = _both(seen, masking.mask)
+        else:
+            out = out + masking.mask
+    return out if seen is None else out.masked_fill(~seen, -math.inf)
+
+
+def softmax_parts(s: Tensor, sinks: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Of each row its maximum and 1 / sum(exp(s - maximum)); 0 and 0 for a row that sees nothing.
+
+    `sinks`: a score for each head that takes part in the sum, and nowhere else.
+    """
+    maximum = s.amax(-1, keepdim=True)
+    if sinks is not None:
+        sinks = sinks.float().reshape(*([1] * (s.dim() - 3)), -1, 1, 1)
+        maximum = torch.maximum(maximum, sinks)
+    maximum = torch.where(maximum == -math.inf, 0.0, maximum)
+    total = torch.exp(s - maximum).sum(-1, keepdim=True)
+    if sinks is not None:
+        total = total + torch.exp(sinks - maximum)
+    return maximum, torch.where(total == 0.0, 0.0, 1.0 / total)
+
+
+def repeated(q: Tensor, k: Tensor) -> Tensor:
+    """`k`, each head as often as q has heads for it."""
+    groups = q.shape[-3] // k.shape[-3]
+    return k if groups == 1 or q.dim() > 4 else k.repeat_interleave(groups, -3)
+
+
+def keep_mask(s: Tensor, p: float, seed: Tensor | None) -> Tensor:
+    """True where dropout keeps a probability: a function of the seed if there is one."""
+    if seed is None:
+        return torch.rand_like(s) >= p
+    from openhpu.interface.gaudi_ops.seeded import uniform
+
+    return uniform(seed, s.shape, s.device) >= p
+
+
+def attend(
+    q: Tensor, k: Tensor, v: Tensor, p: float, scale: float, masking: Masking, sinks: Tensor | None = None,
+    seed: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor | None]:  # fmt: skip
+    """The result, the probabilities before dropout in float32, and the mask of dropout."""
+    k, v = repeated(q, k), repeated(q, v)
+    s = scores(q, k, scale, masking)
+    maximum, reciprocal = softmax_parts(s, sinks)
+    probabilities = torch.exp(s - maximum) * reciprocal
+    keep = keep_mask(s, p, seed) if p > 0.0 else None
+    return torch.matmul(dropped(probabilities, keep, p), v.float()).to(q.dtype), probabilities, keep
+
+
+def gradients(
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, probabilities: Tensor, keep: Tensor | None, p: float, scale: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Of q, k and v, in their dtypes; from the probabilities before dropout."""
+    wide = grad.float()
+    many_k, many_v = repeated(q, k), repeated(q, v)
+    weights = dropped(probabilities, keep, p)
+    grad_v = torch.matmul(weights.transpose(-1, -2), wide)
+    grad_s = scores_gradient(torch.matmul(wide, many_v.float().transpose(-1, -2)), probabilities, weights) * scale
+    grad_q = torch.matmul(grad_s, many_k.float())
+    grad_k = torch.matmul(grad_s.transpose(-1, -2), q.float())
+    return grad_q.to(q.dtype), summed(grad_k, k).to(k.dtype), summed(grad_v, v).to(v.dtype)
+
+
+def dropped(probabilities: Tensor, keep: Tensor | None, p: float) -> Tensor:
+    """The probabilities after dropout."""
+    return probabilities if keep is None else probabilities * keep * (1.0 / (1.0 - p))
+
+
+def scores_gradient(grad_weights: Tensor, probabilities: Tensor, weights: Tensor) -> Tensor:
+    """The gradient of the scores, from that of the `weights`, the probabilities after dropout."""
+    product = weights * grad_weights
+    return product - probabilities * product.sum(-1, keepdim=True)
+
+
+def summed(grad: Tensor, like: Tensor) -> Tensor:
+    """The sum over what `repeated` or a product's broadcasting multiplied."""
+    if grad.shape == like.shape:
+        return grad
+    if grad.dim() == like.dim() and grad.dim() > 4:
+        return grad.sum_to_size(*like.shape)
+    heads = like.shape[-3]
+    grouped = grad.reshape(*grad.shape[:-3], heads, grad.shape[-3] // heads, *grad.shape[-2:])
+    return grouped.sum(-3)
+
+
+_QKV = "Tensor q, Tensor k, Tensor v, Tensor? attention_mask, float p, float scale, bool is_causal"
+_MODE = "str softmax_mode, Tensor? valid_seq_len, str seq_padding_type"
+_THREE = "(Tensor, Tensor, Tensor)"
+_FOUR = "(Tensor, Tensor, Tensor, Tensor)"
+_FORWARD = "matmul, mul, masked_fill, amax, exp, sum, matmul"
+
+
+def _probabilities(
+    name: str, seed: Tensor | None, q: Tensor, k: Tensor, v: Tensor, p: float, scale: float, softmax_mode: str,
+    masking: Masking,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    check_arguments(name, q, k, v, p, softmax_mode, masking)
+    out, probabilities, keep = attend(q, k, v, p, scale, masking, seed=seed)
+    if keep is None:
+        return out, probabilities.to(q.dtype), torch.empty(0, dtype=torch.bool, device=q.device)
+    return out, probabilities.to(q.dtype), keep
+
+
+@operator(f"sdpa_fwd({_QKV}, {_MODE}) -> {_THREE}", f"sdpa_fwd_dropout({_QKV}, {_MODE}) -> {_THREE}", of=_FORWARD,
+          autocast=True)  # fmt: skip
+def sdpa_fwd(
+    q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor | None, p: float, scale: float, is_causal: bool,
+    softmax_mode: str, valid_seq_len: Tensor | None, seq_padding_type: str,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """softmax(q @ k^T * scale + mask) @ v; the probabilities before dropout; True where dropout keeps one.
+
+    q: [..., heads, Sq, D]; k: [..., heads or a divisor, Sk, D]; v: [..., Sk, E]; mask: bool (True: seen) or added;
+    valid_seq_len: [batch]. The last result is empty if p is 0. Raises RuntimeError for arguments that do not fit.
+    Source: the operator's schema; the formula is that of torch.nn.functional.scaled_dot_product_attention.
+    """
+    masking = Masking(attention_mask, is_causal, valid_seq_len, seq_padding_type)
+    return _probabilities("sdpa_fwd", None, q, k, v, p, scale, softmax_mode, masking)
+
+
+@operator(f"sdpa_fwd_non_dropout({_QKV}, {_MODE}) -> {_THREE}", of=_FORWARD, autocast=True)
+def sdpa_fwd_non_dropout(
+    q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor | None, p: float, scale: float, is_causal: bool,
+    softmax_mode: str, valid_seq_len: Tensor | None, seq_padding_type: str,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """`sdpa_fwd` that drops nothing, whatever p is."""
+    masking = Masking(attention_mask, is_causal, valid_seq_len, seq_padding_type)
+    return _probabilities("sdpa_fwd_non_dropout", None, q, k, v, 0.0, scale, softmax_mode, masking)
+
+
+@operator(f"sdpa_fwd_dropout_seed(Tensor seed, {_QKV}, {_MODE}) -> {_THREE}", of=_FORWARD, autocast=True)
+def sdpa_fwd_dropout_seed(
+    seed: Tensor, q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor | None, p: float, scale: float,
+    is_causal: bool, softmax_mode: str, valid_seq_len: Tensor | None, seq_padding_type: str,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """`sdpa_fwd` whose dropout is a function of `seed`, an integer tensor of one element."""
+    masking = Masking(attention_mask, is_causal, valid_seq_len, seq_padding_type)
+    return _probabilities("sdpa_fwd_dropout_seed", seed, q, k, v, p, scale, softmax_mode, masking)
+
+
+@operator(
+    "sdpa_bwd(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor P, Tensor? dm, bool is_causal, float p, float scale, "
+    f"Tensor fwd_out) -> {_THREE}",
+    of="matmul, mul, sum",
+)
+def sdpa_bwd(
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, P: Tensor, dm: Tensor | None, is_causal: bool, p: float,
+    scale: float, fwd_out: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """Gradients of q, k and v, from `sdpa_fwd`'s probabilities and mask of dropout."""
+    check(grad.shape == fwd_out.shape, "sdpa_bwd", "grad", grad, f"a tensor of shape {list(fwd_out.shape)}")
+    keep = dm if dm is not None and dm.numel() > 0 and p > 0.0 else None
+    return gradients(grad, q, k, v, P.float(), keep, p, scale)
+
+
+def _recomputable(
+    name: str, seed: Tensor | None, q: Tensor, k: Tensor, v: Tensor, p: float, scale: float, softmax_mode: str,
+    masking: Masking,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    check_arguments(name, q, k, v, p, softmax_mode, masking)
+    if p == 0.0:
+        seed = torch.empty(0, dtype=torch.int32, device=q.device)
+    elif seed is None:
+        seed = torch.randint(0, 2**31 - 1, (1,), dtype=torch.int32, device=q.device)
+    out, _, _ = attend(q, k, v, p, scale, masking, seed=seed)
+    maximum, reciprocal = softmax_parts(scores(q, repeated(q, k), scale, masking))
+    return out, maximum, reciprocal, seed
+
+
+@operator(
+    f"sdpa_recomp_fwd({_QKV}, bool requires_backward, {_MODE}) -> {_FOUR}",
+    f"sdpa_recomp_fwd_dropout({_QKV}, bool requires_backward, {_MODE}) -> {_FOUR}",
+    of=_FORWARD, autocast=True,
+)  # fmt: skip
+def sdpa_recomp_fwd(
+    q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor | None, p: float, scale: float, is_causal: bool,
+    requires_backward: bool, softmax_mode: str, valid_seq_len: Tensor | None, seq_padding_type: str,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """`sdpa_fwd`'s first result; of each row of scores its maximum, 1 / the sum of exponentials; the dropout's seed."""
+    masking = Masking(attention_mask, is_causal, valid_seq_len, seq_padding_type)
+    return _recomputable("sdpa_recomp_fwd", None, q, k, v, p, scale, softmax_mode, masking)
+
+
+@operator(
+    f"sdpa_recomp_fwd_non_dropout({_QKV}, bool requires_backward, {_MODE}) -> {_FOUR}", of=_FORWARD, autocast=True
+)
+def sdpa_recomp_fwd_non_dropout(
+    q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor | None, p: float, scale: float, is_causal: bool,
+    requires_backward: bool, softmax_mode: str, valid_seq_len: Tensor | None, seq_padding_type: str,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """`sdpa_recomp_fwd` that drops nothing, whatever p is."""
+    masking = Masking(attention_mask, is_causal, valid_seq_len, seq_padding_type)
+    return _recomputable("sdpa_recomp_fwd_non_dropout", None, q, k, v, 0.0, scale, softmax_mode, masking)
+
+
+@operator(
+    f"sdpa_recomp_fwd_dropout_seed(Tensor seed, {_QKV}, bool requires_backward, {_MODE}) -> {_FOUR}", of=_FORWARD,
+    autocast=True,
+)  # fmt: skip
+def sdpa_recomp_fwd_dropout_seed(
+    seed: Tensor, q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor | None, p: float, scale: float,
+    is_causal: bool, requires_backward: bool, softmax_mode: str, valid_seq_len: Tensor | None, seq_padding_type: str,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """`sdpa_recomp_fwd` whose dropout is a function of `seed`, an integer tensor of one element."""
+    masking = Masking(attention_mask, is_causal, valid_seq_len, seq_padding_type)
+    return _recomputable("sdpa_recomp_fwd_dropout_seed", seed, q, k, v, p, scale, softmax_mode, masking)
+
+
+@operator(
+    "sdpa_recomp_bwd(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor? attention_mask, Tensor m, Tensor linv, "
+    f"Tensor? seed, bool is_causal, float p, float scale, str softmax_mode, Tensor fwd_out) -> {_THREE}",
+    of="matmul, mul, exp, sum",
+)
+def sdpa_recomp_bwd(
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor | None, m: Tensor, linv: Tensor,
+    seed: Tensor | None, is_causal: bool, p: float, scale: float, softmax_mode: str, fwd_out: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """Gradients of q, k and v; the probabilities are computed again, from what `sdpa_recomp_fwd` returned."""
+    check(grad.shape == fwd_out.shape, "sdpa_recomp_bwd", "grad", grad, f"a tensor of shape {list(fwd_out.shape)}")
+    s = scores(q, repeated(q, k), scale, Masking(attention_mask, is_causal))
+    keep = None
+    if p > 0.0:
+        check(
+            seed is not None and seed.numel() > 0, "sdpa_recomp_bwd", "seed", seed, "the seed of the forward's dropout"
+        )
+        keep = keep_mask(s, p, seed)
+    return gradients(grad, q, k, v, torch.exp(s - m) * linv, keep, p, scale)

@@ -1,0 +1,442 @@
+"""Casts to and from 8-bit floating point, matrix products and other operators on fp8 tensors.
+
+A cast multiplies by its scale in the input's dtype, clamps to the largest finite number of the device's format, and
+rounds to the nearest even number or stochastically. Products are computed in float32 from the exact values of their
+operands; a result in bfloat16 is rounded before its scales, which are one number of bfloat16, are applied.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from openhpu import settings
+from openhpu.interface.gaudi_ops.errors import check, check_dims
+from openhpu.interface.gaudi_ops.registry import operator
+
+Scale = Tensor | float | Sequence[float] | None
+
+E5M2, E4M3 = torch.float8_e5m2, torch.float8_e4m3fn
+# Bits of the mantissa, exponent of the smallest normal number.
+_FORMATS = {E5M2: (2, -14), E4M3: (3, -6)}
+
+
+@functools.cache
+def largest(dtype: torch.dtype) -> float:
+    """The largest finite number of `dtype` on the device whose generation is chosen.
+
+    Gaudi 2's e4m3 keeps the uppermost exponent for infinities: 240, where Gaudi 3 has 448. Raises RuntimeError for the
+    first Gaudi, which has no fp8.
+    """
+    generation = settings.get("OPENHPU_GENERATION")
+    if generation == "gaudi":
+        raise RuntimeError(
+            f"{dtype} needs Gaudi 2 or 3, and OPENHPU_GENERATION is gaudi; set it to gaudi2 or gaudi3, or compute in "
+            "bfloat16."
+        )
+    return 240.0 if dtype is E4M3 and generation == "gaudi2" else float(torch.finfo(dtype).max)
+
+
+def is_fp8(dtype: torch.dtype | None) -> bool:
+    """Whether `dtype` is one of the two formats that a Gaudi has."""
+    return dtype in _FORMATS
+
+
+def quantize(x: Tensor, dtype: torch.dtype, stochastic: bool = False) -> Tensor:
+    """`x`, of float32 or float64, rounded to fp8: NaN stays NaN, what is too large becomes the largest number."""
+    limit = largest(dtype)
+    x = x.clamp(-limit, limit)
+    if stochastic:
+        x = _round_stochastically(x, dtype)
+    return x.to(dtype)
+
+
+def _round_stochastically(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """`x` at one of the two numbers of `dtype` around it, the nearer the likelier, so that the mean is `x`.
+
+    Both of PT_HPU_STOCHASTIC_ROUNDING_MODE's modes do so down to zero.
+    """
+    mantissa, smallest = _FORMATS[dtype]
+    x = x.float()
+    # The exponent's bits alone are the power of two below a number; a step of fp8 is that many mantissa bits smaller.
+    power = (x.view(torch.int32) & 0x7F800000).view(torch.float32)
+    step = power.clamp_min(2.0**smallest) * 2.0**-mantissa
+    return torch.floor(x / step + torch.rand_like(x)) * step
+
+
+def widened(x: Tensor) -> Tensor:
+    """The exact values of `x` in float32, or in float64 if it has that."""
+    return x if x.dtype in (torch.float32, torch.float64) else x.float()
+
+
+def scaled(x: Tensor, scale: Scale, shape: Sequence[int] | None, name: str) -> Tensor:
+    """`x` in float32, times `scale`, which broadcasts to it after it took `shape`."""
+    x = widened(x)
+    if scale is None:
+        return x
+    if isinstance(scale, float | int):
+        return x if scale == 1.0 else x * scale
+    factor = as_tensor(scale, x)
+    if shape is not None:
+        size = 1
+        for length in shape:
+            size *= length
+        check(size == factor.numel(), name, "scale_shape", list(shape), f"a shape of {factor.numel()} numbers")
+        factor = factor.reshape(list(shape))
+    if factor.numel() == 1:
+        factor = factor.reshape(())
+    else:
+        check(_broadcasts(factor.shape, x.shape), name, "scale", factor, f"a shape that broadcasts to {list(x.shape)}")
+    return x * factor.to(x.dtype)
+
+
+def rounded(scale: Scale, like: Tensor) -> Scale:
+    """`scale` at the nearest number of bfloat16."""
+    if scale is None or (isinstance(scale, float | int) and scale == 1.0):
+        return scale
+    if isinstance(scale, float | int):
+        return torch.full((), scale, dtype=torch.bfloat16, device=like.device)
+    return as_tensor(scale, like).to(torch.bfloat16)
+
+
+def as_tensor(scale: Tensor | Sequence[float], like: Tensor) -> Tensor:
+    """`scale` as a tensor on the device of `like`; a list becomes one dimension."""
+    if isinstance(scale, Tensor):
+        return scale
+    return torch.tensor(list(scale), dtype=torch.float32, device=like.device)
+
+
+def _broadcasts(shape: Sequence[int], to: Sequence[int]) -> bool:
+    if len(shape) > len(to):
+        return False
+    return all(a in (1, b) for a, b in zip(reversed(shape), reversed(to), strict=False))
+
+
+def absolute_maximum(x: Tensor) -> Tensor:
+    """max |x| as a 0-dim float32 tensor; 0 of an empty tensor."""
+    if x.numel() == 0:
+        return torch.zeros((), dtype=torch.float32, device=x.device)
+    return x.abs().amax().float()
+
+
+def no_amax(x: Tensor) -> Tensor:
+    """What stands for a maximum that was not asked for."""
+    return torch.empty(0, dtype=torch.float32, device=x.device)
+
+
+_TO_FP8 = "bool stochastic_rounding=False, bool is_amax=False, ScalarType? dtype=None, int[]? scale_shape=None"
+
+
+@operator(
+    f"cast_to_fp8_v2(Tensor input, Tensor? scale=None, {_TO_FP8}) -> (Tensor, Tensor)",
+    f"cast_to_fp8_v2.scalar(Tensor input, float scale, {_TO_FP8}) -> (Tensor, Tensor)",
+    f"cast_to_fp8_v2.scalar_list(Tensor input, float[] scale, {_TO_FP8}) -> (Tensor, Tensor)",
+    of="mul, clamp, to; stochastic: rand_like, floor; amax: abs, amax",
+)
+def cast_to_fp8_v2(
+    input: Tensor,
+    scale: Scale = None,
+    stochastic_rounding: bool = False,
+    is_amax: bool = False,
+    dtype: torch.dtype | None = None,
+    scale_shape: Sequence[int] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """fp8(input * scale), and max |input|.
+
+    `input`: floating point, any shape. `scale`: a number, or what broadcasts to the input; with an input in bfloat16 it
+    and the product are rounded to bfloat16 first, as on a Gaudi. `dtype`: float8_e5m2 (the default) or float8_e4m3fn.
+    The second result is a 0-dim float32 tensor, empty unless `is_amax`. Raises RuntimeError for other dtypes, and for
+    an fp8 input with another `dtype` or with `is_amax`. Source: the operator's schema.
+    """
+    dtype = dtype or (input.dtype if is_fp8(input.dtype) else E5M2)
+    check(is_fp8(dtype), "cast_to_fp8_v2", "dtype", dtype, "torch.float8_e5m2 or torch.float8_e4m3fn")
+    check(input.is_floating_point(), "cast_to_fp8_v2", "input", input, "a floating-point tensor")
+    if is_fp8(input.dtype):
+        if is_amax:
+            raise RuntimeError("CastToFp8V2 must have no amax for float8.")
+        if input.dtype is not dtype:
+            raise RuntimeError(
+                f"CastToFp8V2 input and output must have the same dtype for float8, but are {input.dtype} and {dtype}."
+            )
+    amax = absolute_maximum(input) if is_amax else no_amax(input)
+    if input.dtype is torch.bfloat16:
+        scale = rounded(scale, input)
+    value = scaled(input, scale, scale_shape, "cast_to_fp8_v2")
+    if input.dtype is torch.bfloat16:
+        value = value.to(torch.bfloat16).float()
+    return quantize(value, dtype, stochastic_rounding), amax
+
+
+@operator(
+    "cast_to_fp8(Tensor input, Tensor? scale, bool stochastic_rounding, Tensor(a!) out, Tensor(b!) amax)"
+    " -> (Tensor(a!), Tensor(b!))",
+    of="cast_to_fp8_v2, copy_",
+)
+def cast_to_fp8(
+    input: Tensor, scale: Tensor | None, stochastic_rounding: bool, out: Tensor, amax: Tensor
+) -> tuple[Tensor, Tensor]:
+    """`cast_to_fp8_v2` into `out`, an fp8 tensor of the input's shape, and `amax`, which may be empty."""
+    check(is_fp8(out.dtype), "cast_to_fp8", "out", out, "a float8_e5m2 or float8_e4m3fn tensor")
+    check(out.shape == input.shape, "cast_to_fp8", "out", out, f"a tensor of shape {list(input.shape)}, the input's")
+    result, maximum = cast_to_fp8_v2(input, scale, stochastic_rounding, amax.numel() > 0, out.dtype)
+    out.copy_(result)
+    if amax.numel() > 0:
+        amax.copy_(maximum)
+    return out, amax
+
+
+@operator(
+    "cast_to_fp8_hybrid(Tensor input, Tensor? scale_152=None, Tensor? scale_143=None, bool stochastic_rounding=False, "
+    "bool is_amax=False) -> (Tensor, Tensor, Tensor)",
+    of="cast_to_fp8_v2, twice",
+)
+def cast_to_fp8_hybrid(
+    input: Tensor,
+    scale_152: Tensor | None = None,
+    scale_143: Tensor | None = None,
+    stochastic_rounding: bool = False,
+    is_amax: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The input in float8_e5m2 and in float8_e4m3fn, each with its scale, and max |input| as `cast_to_fp8_v2`'s."""
+    e5m2, amax = cast_to_fp8_v2(input, scale_152, stochastic_rounding, is_amax, E5M2)
+    return e5m2, cast_to_fp8_v2(input, scale_143, stochastic_rounding, False, E4M3)[0], amax
+
+
+@operator(
+    "cast_from_fp8(Tensor input, Tensor? scale, ScalarType out_dtype, int[]? scale_shape=None) -> Tensor",
+    "cast_from_fp8.scalar(Tensor input, float scale, ScalarType out_dtype, int[]? scale_shape=None) -> Tensor",
+    "cast_from_fp8.scalar_list(Tensor input, float[] scale, ScalarType out_dtype, int[]? scale_shape=None) -> Tensor",
+    of="to, mul",
+)
+def cast_from_fp8(
+    input: Tensor, scale: Scale, out_dtype: torch.dtype, scale_shape: Sequence[int] | None = None
+) -> Tensor:
+    """`input * scale` in `out_dtype`, computed in float32.
+
+    `input`: an fp8 tensor of any shape; `scale`: a number, or what broadcasts to it. Raises RuntimeError for other
+    dtypes. Source: the operator's schema.
+    """
+    check(is_fp8(input.dtype), "cast_from_fp8", "input", input, "a float8_e5m2 or float8_e4m3fn tensor")
+    check(out_dtype.is_floating_point, "cast_from_fp8", "out_dtype", out_dtype, "a floating-point dtype")
+    if is_fp8(out_dtype):
+        return quantize(scaled(input, scale, scale_shape, "cast_from_fp8"), out_dtype)
+    return scaled(input, scale, scale_shape, "cast_from_fp8").to(out_dtype)
+
+
+_GEMM = "Tensor? bias=None, bool accumulate=False, int[]? B_scale_shape=None) -> Tensor"
+_PRODUCT = "Tensor A, bool trans_A, Tensor B, bool trans_B, Tensor? D, ScalarType out_dtype"
+
+
+@operator(
+    f"fp8_gemm_v2({_PRODUCT}, Tensor? A_scale_inv=None, Tensor? B_scale_inv=None, {_GEMM}",
+    f"fp8_gemm_v2.scalar({_PRODUCT}, float A_scale_inv, float B_scale_inv, {_GEMM}",
+    f"fp8_gemm_v2.scalar_list({_PRODUCT}, float[] A_scale_inv, float[] B_scale_inv, {_GEMM}",
+    of="to, matmul, mul, add",
+)
+def fp8_gemm_v2(
+    A: Tensor,
+    trans_A: bool,
+    B: Tensor,
+    trans_B: bool,
+    D: Tensor | None,
+    out_dtype: torch.dtype,
+    A_scale_inv: Scale = None,
+    B_scale_inv: Scale = None,
+    bias: Tensor | None = None,
+    accumulate: bool = False,
+    B_scale_shape: Sequence[int] | None = None,
+) -> Tensor:
+    """op(A) @ op(B) * A_scale_inv * B_scale_inv + bias, plus D if `accumulate`, in `out_dtype`; op may transpose.
+
+    A: [..., M, K], B: [..., K, N] or what broadcasts to it; either may be one-dimensional, [K], as torch.matmul's
+    operands, and is not transposed then; scales: a number, one
+    for each row of the result (A's M) or each column (B's N), or what broadcasts to the result. It is computed in
+    float32 and rounded once; with `out_dtype` bfloat16 the product, and that of the scales, are rounded to it before
+    they are multiplied, as on a Gaudi. Raises RuntimeError for shapes that do not fit. Source: the operator's schema.
+    """
+    name = "fp8_gemm_v2"
+    for argument, tensor in (("A", A), ("B", B)):
+        check(tensor.dim() >= 1, name, argument, tensor, "one dimension or more")
+        check(tensor.is_floating_point(), name, argument, tensor, "a floating-point tensor, usually of fp8")
+    check(out_dtype.is_floating_point, name, "out_dtype", out_dtype, "a floating-point dtype")
+    left = A.transpose(-1, -2) if trans_A and A.dim() > 1 else torch.atleast_2d(A)
+    right = B.unsqueeze(-1) if B.dim() == 1 else B.transpose(-1, -2) if trans_B else B
+    check(left.shape[-1] == right.shape[-2], name, "B", B, f"{left.shape[-1]} rows (after trans_B), A's columns")
+    batches = (left.shape[:-2], right.shape[:-2])
+    fit = all(a == b or 1 in (a, b) for a, b in zip(batches[0][::-1], batches[1][::-1], strict=False))
+    check(fit, name, "B", B, f"dimensions before the last two that broadcast with A's, {list(batches[0])}")
+    out = torch.matmul(widened(left), widened(right).to(widened(left).dtype))
+    factor = _result_scale(out, A_scale_inv, None, True, name, "A_scale_inv")
+    columns = _result_scale(out, B_scale_inv, B_scale_shape, False, name, "B_scale_inv")
+    if columns is not None:
+        factor = columns if factor is None else factor * columns
+    if factor is not None and out_dtype is torch.bfloat16:
+        out = scaled(out.to(out_dtype), rounded(factor, out), None, name)
+    elif factor is not None:
+        out = out * factor
+    out = out.squeeze(-1) if B.dim() == 1 else out
+    if A.dim() == 1:
+        out = out.squeeze(-1 if B.dim() == 1 else -2)
+    if bias is not None:
+        check(_broadcasts(bias.shape, out.shape), name, "bias", bias, f"what broadcasts to {list(out.shape)}")
+        out = out + bias
+    if accumulate:
+        check(
+            D is not None and D.shape == out.shape, name, "D", D, f"a tensor of shape {list(out.shape)} to accumulate"
+        )
+        out = out + D  # type: ignore[operator]  # checked
+    return quantize(out, out_dtype) if is_fp8(out_dtype) else out.to(out_dtype)
+
+
+def _result_scale(
+    out: Tensor, scale: Scale, shape: Sequence[int] | None, rows: bool, name: str, argument: str
+) -> Tensor | float | None:
+    """An operand's scale as a factor of the result, to which hardware applies it: by row for A's, by column for B's."""
+    if scale is None or isinstance(scale, float | int):
+        return None if scale == 1.0 else scale
+    factor = as_tensor(scale, out).to(out.dtype)
+    if shape is not None:
+        fits = math.prod(shape) == factor.numel()
+        check(fits, name, f"{argument[0]}_scale_shape", list(shape), f"a shape of {factor.numel()} numbers")
+        factor = factor.reshape(list(shape))
+    length = out.shape[-2] if rows else out.shape[-1]
+    if factor.numel() == 1:
+        return factor.reshape(())
+    if factor.numel() == length:
+        return factor.reshape((length, 1) if rows else (1, length))
+    check(
+        _broadcasts(factor.shape, out.shape), name, argument, factor,
+        f"1 number, {length}, or a shape that broadcasts to {list(out.shape)}",
+    )  # fmt: skip
+    return factor
+
+
+@operator(
+    "fp8_gemm(Tensor A, bool trans_A, Tensor B, bool trans_B, Tensor D, ScalarType out_dtype, Tensor? A_scale_inv, "
+    "Tensor? B_scale_inv, Tensor? bias, bool accumulate, Tensor(a!) out) -> Tensor(a!)",
+    of="fp8_gemm_v2, copy_",
+)
+def fp8_gemm(
+    A: Tensor,
+    trans_A: bool,
+    B: Tensor,
+    trans_B: bool,
+    D: Tensor,
+    out_dtype: torch.dtype,
+    A_scale_inv: Tensor | None,
+    B_scale_inv: Tensor | None,
+    bias: Tensor | None,
+    accumulate: bool,
+    out: Tensor,
+) -> Tensor:
+    """`fp8_gemm_v2` into `out`, which has the result's shape and dtype."""
+    result = fp8_gemm_v2(A, trans_A, B, trans_B, D, out_dtype, A_scale_inv, B_scale_inv, bias, accumulate)
+    check(out.shape == result.shape, "fp8_gemm", "out", out, f"a tensor of shape {list(result.shape)}")
+    check(out.dtype is out_dtype, "fp8_gemm", "out", out, f"a tensor of out_dtype, {out_dtype}")
+    return out.copy_(result)
+
+
+_CONV = (
+    "Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] dilation=1, "
+    "int groups=1, ScalarType? out_dtype=None"
+)
+
+
+@operator(
+    f"conv2d_fp8({_CONV}, Tensor? scale_input=None, Tensor? scale_weight=None) -> Tensor",
+    f"conv2d_fp8.scalar({_CONV}, float scale_input=1.0, float scale_weight=1.0) -> Tensor",
+    of="to, conv2d, mul, add",
+)
+def conv2d_fp8(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Sequence[int] = (1, 1),
+    padding: Sequence[int] = (0, 0),
+    dilation: Sequence[int] = (1, 1),
+    groups: int = 1,
+    out_dtype: torch.dtype | None = None,
+    scale_input: Scale = None,
+    scale_weight: Scale = None,
+) -> Tensor:
+    """conv2d(input, weight) * scale_input * scale_weight + bias in `out_dtype` (default bfloat16), from float32.
+
+    input: [N, C, H, W], weight: [O, C / groups, h, w], bias: [O]; scales: a number, or one for each of O channels.
+    """
+    check_dims("conv2d_fp8", "input", input, 3, 4)
+    check_dims("conv2d_fp8", "weight", weight, 4)
+    out = torch.nn.functional.conv2d(
+        widened(input), widened(weight), None, _pair(stride), _pair(padding), _pair(dilation), groups
+    )
+    channels = weight.shape[0]
+    for argument, scale in (("scale_input", scale_input), ("scale_weight", scale_weight)):
+        if scale is None:
+            continue
+        factor = torch.full((), scale, device=out.device) if isinstance(scale, float) else as_tensor(scale, out)
+        expected = f"1 number or {channels}, the output's channels"
+        check(factor.numel() in (1, channels), "conv2d_fp8", argument, factor, expected)
+        out = out * (factor.reshape(()) if factor.numel() == 1 else factor.reshape(-1, 1, 1))
+    if bias is not None:
+        out = out + bias.reshape(-1, 1, 1)
+    dtype = out_dtype or torch.bfloat16
+    return quantize(out, dtype) if is_fp8(dtype) else out.to(dtype)
+
+
+def _pair(value: Sequence[int]) -> list[int]:
+    return [value[0], value[-1]]
+
+
+@operator(
+    "sum_fp8(Tensor self, int[1]? dim=None, bool keepdim=False, ScalarType? out_dtype=None) -> Tensor",
+    of="to, sum",
+)
+def sum_fp8(
+    self: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, out_dtype: torch.dtype | None = None
+) -> Tensor:
+    """The sum over `dim` (all dimensions where it is None), added in float32, in `out_dtype` (default: the input's)."""
+    dtype = out_dtype or self.dtype
+    check(self.is_floating_point(), "sum_fp8", "self", self, "a floating-point tensor, usually of fp8")
+    check(dtype.is_floating_point, "sum_fp8", "out_dtype", out_dtype, "a floating-point dtype")
+    dims = [] if dim is None else [d + self.dim() if d < 0 else d for d in dim]
+    fits = len(set(dims)) == len(dims) and all(0 <= d < max(self.dim(), 1) for d in dims)
+    check(fits, "sum_fp8", "dim", dim and list(dim), f"different dimensions of a tensor of {self.dim()}")
+    total = torch.sum(widened(self), dim if dim is None else list(dim), keepdim)
+    return quantize(total, dtype) if is_fp8(dtype) else total.to(dtype)
+
+
+_SOFTMAX = "Tensor? fused_add=None) -> Tensor"
+
+
+@operator(
+    "softmax_fp8(Tensor input, int dim, Tensor? input_scale=None, Tensor? output_scale=None, "
+    f"Tensor? inv_attn_heads=None, {_SOFTMAX}",
+    "softmax_fp8.Scalar_scales(Tensor input, int dim, float input_scale, float output_scale, "
+    f"Tensor? inv_attn_heads=None, {_SOFTMAX}",
+    "softmax_fp8.Scalar(Tensor input, int dim, float input_scale, float output_scale, "
+    f"float inv_attn_heads, {_SOFTMAX}",
+    of="mul, add, softmax, cast_to_fp8_v2",
+)
+def softmax_fp8(
+    input: Tensor,
+    dim: int,
+    input_scale: Scale = None,
+    output_scale: Scale = None,
+    inv_attn_heads: Scale = None,
+    fused_add: Tensor | None = None,
+) -> Tensor:
+    """softmax(input * input_scale * inv_attn_heads + fused_add, dim) * output_scale.
+
+    In float8_e4m3fn if the input is fp8 or an output scale is given, else in the input's dtype; computed in float32.
+    """
+    x = scaled(input, input_scale, None, "softmax_fp8")
+    x = scaled(x, inv_attn_heads, None, "softmax_fp8")
+    if fused_add is not None:
+        x = x + fused_add
+    result = torch.softmax(x, dim)
+    if output_scale is None and not is_fp8(input.dtype):
+        return result.to(input.dtype)
+    return quantize(scaled(result, output_scale, None, "softmax_fp8"), E4M3)

@@ -1,0 +1,180 @@
+"""Caches of keys and values, gathering, interleaving; products of matrices; fast mathematics."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from openhpu.interface.gaudi_ops.errors import check, check_same_length
+from openhpu.interface.gaudi_ops.registry import operator
+
+
+@operator("kv_reorder(Tensor self, Tensor start, Tensor end, Tensor beam_idx) -> Tensor", of="index, where")
+def kv_reorder(self: Tensor, start: Tensor, end: Tensor, beam_idx: Tensor) -> Tensor:
+    """The cache whose positions from `start` to before `end` come from the beams that go on.
+
+    self: [batch * beams, heads, ..., length, dimension], of any strides; start, end: integers [batch] or [1]; beam_idx:
+    uint8 [batch], the beams that four beams continue, two bits each, the first in the lowest; or integers
+    [batch * beams], entries of the first dimension.
+    """
+    name = "kv_reorder"
+    check(self.dim() >= 4, name, "self", self, "[batch * beams, heads, ..., length, dimension]")
+    rows = self.shape[0]
+    if beam_idx.dtype is torch.uint8:
+        check(beam_idx.numel() * 4 == rows, name, "beam_idx", beam_idx, f"{rows // 4} bytes, one for four beams")
+        shifts = torch.arange(0, 8, 2, dtype=torch.int64, device=self.device)
+        within = (beam_idx.reshape(-1, 1).long() >> shifts) & 3
+        source = (within + 4 * torch.arange(beam_idx.numel(), device=self.device).unsqueeze(-1)).reshape(-1)
+    else:
+        check(beam_idx.numel() == rows, name, "beam_idx", beam_idx, f"{rows} integers, one for each entry")
+        source = beam_idx.reshape(-1).long()
+    length = self.shape[-2]
+    positions = torch.arange(length, device=self.device)
+    inside = (positions >= _each(name, "start", start, rows)) & (positions < _each(name, "end", end, rows))
+    return torch.where(inside.reshape(-1, *[1] * (self.dim() - 3), length, 1), self.index_select(0, source), self)
+
+
+def _each(name: str, argument: str, bound: Tensor, rows: int) -> Tensor:
+    """A bound for each row of the cache, [rows, 1] or [1, 1]."""
+    count = bound.numel()
+    fits = count > 0 and rows % count == 0 and not bound.is_floating_point()
+    check(fits, name, argument, bound, f"a number of integers that divides {rows}")
+    bound = bound.reshape(-1, 1)
+    return bound if count == 1 else bound.repeat_interleave(rows // count, 0)
+
+
+@operator(
+    "kv_reorder_(Tensor(a!) self, Tensor start, Tensor end, Tensor beam_idx) -> Tensor(a!)", of="kv_reorder, copy_"
+)
+def kv_reorder_(self: Tensor, start: Tensor, end: Tensor, beam_idx: Tensor) -> Tensor:
+    """`kv_reorder` in place."""
+    return self.copy_(kv_reorder(self, start, end, beam_idx))
+
+
+@operator("in_place_interleave(Tensor self) -> Tensor", of="repeat_interleave")
+def in_place_interleave(self: Tensor) -> Tensor:
+    """Each first entry of four, four times: what beams are at their start, when all are the first one."""
+    check(self.dim() > 0 and self.shape[0] % 4 == 0, "in_place_interleave", "self", self, "a multiple of 4 entries")
+    return self[: self.shape[0] // 4].repeat_interleave(4, 0)
+
+
+@operator("in_place_interleave_(Tensor(a!) self) -> Tensor(a!)", of="repeat_interleave, copy_")
+def in_place_interleave_(self: Tensor) -> Tensor:
+    """The first quarter of the entries, each repeated four times, over all of them."""
+    return self.copy_(in_place_interleave(self))
+
+
+@operator("plain_index(Tensor self, Tensor[] indices) -> Tensor", of="index")
+def plain_index(self: Tensor, indices: list[Tensor]) -> Tensor:
+    """self[indices], with an integer tensor for each of the first dimensions."""
+    for index in indices:
+        check(not index.is_floating_point() and index.dtype is not torch.bool, "plain_index", "indices", index,
+              "integer tensors")  # fmt: skip
+    return self[tuple(index.long() for index in indices)]
+
+
+@operator("exp_fast_math(Tensor self) -> Tensor", of="exp")
+def exp_fast_math(self: Tensor) -> Tensor:
+    """exp. Gaudi's form trades digits for speed; this one does not."""
+    return torch.exp(self)
+
+
+@operator("sqrt_fast_math(Tensor self) -> Tensor", of="sqrt")
+def sqrt_fast_math(self: Tensor) -> Tensor:
+    """sqrt, as exact as PyTorch's."""
+    return torch.sqrt(self)
+
+
+@operator("rsqrt_fast_math(Tensor self) -> Tensor", of="rsqrt")
+def rsqrt_fast_math(self: Tensor) -> Tensor:
+    """rsqrt, as exact as PyTorch's."""
+    return torch.rsqrt(self)
+
+
+@operator("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", of="linear", autocast=True)
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """torch.nn.functional.linear."""
+    return torch.nn.functional.linear(input, weight, bias)
+
+
+@operator(
+    "linear_backward(Tensor self, Tensor grad_output, Tensor weight, bool[3] output_mask) -> (Tensor, Tensor, Tensor)",
+    of="matmul, sum",
+)
+def linear_backward(
+    self: Tensor, grad_output: Tensor, weight: Tensor, output_mask: list[bool]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of linear's input, weight and bias, each if its mask is set, else an empty tensor."""
+    nothing = torch.empty(0, dtype=self.dtype, device=self.device)
+    rows = grad_output.reshape(-1, grad_output.shape[-1])
+    grad_input = torch.matmul(grad_output, weight) if output_mask[0] else nothing
+    grad_weight = torch.matmul(rows.t(), self.reshape(-1, self.shape[-1])) if output_mask[1] else nothing
+    return grad_input, grad_weight, rows.sum(0) if output_mask[2] else nothing
+
+
+@operator("matmul(Tensor self, Tensor other) -> Tensor", of="matmul", autocast=True)
+def matmul(self: Tensor, other: Tensor) -> Tensor:
+    """torch.matmul."""
+    return torch.matmul(self, other)
+
+
+@operator(
+    "matmul_bwd(Tensor grad_out, Tensor self, Tensor other) -> (Tensor, Tensor)",
+    "matmul_backward(Tensor grad_out, Tensor self, Tensor other) -> (Tensor, Tensor)",
+    of="matmul, sum",
+)
+def matmul_bwd(grad_out: Tensor, self: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradients of the operands of a matmul."""
+    left = self.unsqueeze(0) if self.dim() == 1 else self
+    right = other.unsqueeze(-1) if other.dim() == 1 else other
+    grad = grad_out.unsqueeze(-1) if other.dim() == 1 else grad_out
+    grad = grad.unsqueeze(-2) if self.dim() == 1 else grad
+    grad_self = torch.matmul(grad, right.transpose(-1, -2)).sum_to_size(left.shape).reshape(self.shape)
+    grad_other = torch.matmul(left.transpose(-1, -2), grad).sum_to_size(right.shape).reshape(other.shape)
+    return grad_self, grad_other
+
+
+@operator(
+    "masked_batch_gemm(Tensor a, Tensor b, Tensor mask_a, Tensor mask_b, bool trans_a, bool trans_b) -> Tensor",
+    of="matmul, add", autocast=True,
+)  # fmt: skip
+def masked_batch_gemm(a: Tensor, b: Tensor, mask_a: Tensor, mask_b: Tensor, trans_a: bool, trans_b: bool) -> Tensor:
+    """op(a) @ op(b) + op(mask_a) @ op(mask_b): a product whose masks are more columns of it; op may transpose."""
+
+    def turned(x: Tensor, transposed: bool) -> Tensor:
+        return x.transpose(-1, -2) if transposed else x
+
+    return torch.matmul(turned(a, trans_a), turned(b, trans_b)) + torch.matmul(
+        turned(mask_a, trans_a), turned(mask_b, trans_b)
+    )
+
+
+@operator("weight_permutation(Tensor input) -> Tensor", of="clone")
+def weight_permutation(input: Tensor) -> Tensor:
+    """A copy. Gaudi's has another layout of memory, which tensors here do not need."""
+    return input.clone()
+
+
+@operator("identity(Tensor self) -> Tensor", of="clone")
+def identity(self: Tensor) -> Tensor:
+    """A copy."""
+    return self.clone()
+
+
+@operator("accumulate_grads_(Tensor(a!)[] variables, Tensor[] new_grads) -> ()", of="copy_ or add_ of .grad")
+def accumulate_grads_(variables: list[Tensor], new_grads: list[Tensor]) -> None:
+    """Adds each gradient to the .grad of its variable, which it becomes where there is none."""
+    check_same_length("accumulate_grads_", "variables", variables=variables, new_grads=new_grads)
+    with torch.no_grad():
+        for variable, grad in zip(variables, new_grads, strict=True):
+            if variable.grad is None:
+                variable.grad = grad.detach().clone()
+            else:
+                variable.grad.add_(grad)
+
+
+@operator("custom_foreach_add_(Tensor(a!)[] self, Tensor[] other) -> ()", of="_foreach_add_")
+def custom_foreach_add_(self: list[Tensor], other: list[Tensor]) -> None:
+    """torch._foreach_add_."""
+    check_same_length("custom_foreach_add_", "self", self=self, other=other)
+    torch._foreach_add_(self, other)

@@ -1,0 +1,205 @@
+"""Mixtures of experts with biases and gpt-oss' activation, on MXFP4 weights, and on fp8 with scales of each token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from openhpu.interface.gaudi_ops.errors import check, check_dims, check_same_length
+from openhpu.interface.gaudi_ops.fp8 import E4M3, Scale, largest, quantize, scaled
+from openhpu.interface.gaudi_ops.moe import activation_of, mix, product, scaled_product
+from openhpu.interface.gaudi_ops.registry import operator
+
+# What four bits stand for: a sign, two bits of exponent, one of mantissa.
+_FP4 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+_EXPONENT_BIAS = 127
+
+_INPUTS = "Tensor hidden_states, Tensor expert_routing_table, Tensor router_weights"
+_WEIGHTS = "Tensor[] w12, Tensor[] w3"
+_BIASES = "Tensor[] w12_bias, Tensor[] w3_bias"
+_SCALES = "Tensor[] d_scale_w12, Tensor[] d_scale_w3"
+_EXPERTS = "int experts_min, int experts_max"
+_HINTS = "int chunk_size=0, int total_experts=0"
+_SWIGLU = "float alpha=1.702, float limit=7.0"
+_OF = "matmul, add, clamp, sigmoid, mul, where, sum: for each expert"
+_FP4_OF = "bitwise_and, shift, index, ldexp"
+
+
+def swiglu_oai(pairs: Tensor, alpha: float, limit: float) -> Tensor:
+    """g * sigmoid(alpha * g) * (u + 1) in float32, of pairs (g, u) that lie beside each other: [..., 2 F] to [..., F].
+
+    g is at most `limit`, u lies between -limit and limit. Source: gpt-oss' experts.
+    """
+    gate = pairs[..., ::2].float().clamp(max=limit)
+    up = pairs[..., 1::2].float().clamp(-limit, limit)
+    return gate * torch.sigmoid(alpha * gate) * (up + 1.0)
+
+
+def from_mxfp4(name: str, argument: str, packed: Tensor, scale: Tensor, block_size: int, dtype: torch.dtype) -> Tensor:
+    """[out, in] in `dtype`, of uint8 [out, in / 2], two numbers a byte, the lower four bits first.
+
+    `scale`: uint8 [out, in / block_size], the exponent of each block plus 127. Source: OCP Microscaling Formats, 1.0.
+    """
+    check_dims(name, argument, packed, 2)
+    check(packed.dtype is torch.uint8, name, argument, packed, "a uint8 tensor, two numbers a byte")
+    check(block_size > 0 and block_size % 2 == 0, name, "block_size", block_size, "an even number, 32 for MXFP4")
+    rows, columns = packed.shape[0], 2 * packed.shape[1]
+    blocks = -(-columns // block_size)
+    check(
+        scale.dtype is torch.uint8 and list(scale.shape) == [rows, blocks], name, f"d_scale_{argument}", scale,
+        f"a uint8 tensor of shape {[rows, blocks]}: one exponent for {block_size} numbers of {argument}",
+    )  # fmt: skip
+    table = torch.tensor([*_FP4, *(-x for x in _FP4)], dtype=torch.float32, device=packed.device)
+    values = table[torch.stack((packed & 15, packed >> 4), -1).flatten(1).to(torch.int32)]
+    exponents = (scale.to(torch.int32) - _EXPONENT_BIAS).repeat_interleave(block_size, 1)[:, :columns]
+    return torch.ldexp(values, exponents).to(dtype)
+
+
+def _mixed(
+    inputs: tuple[Tensor, Tensor, Tensor], weights: Callable[[int], tuple[Tensor, Tensor]], count: int,
+    inner: Callable[[int, Tensor], Tensor], biases: Sequence[Tensor] | None, permuted: bool, experts: tuple[int, int],
+) -> Tensor:  # fmt: skip
+    """The mixture; `weights(i)`: w12 and w3 of an expert; `inner(i, product)`: what goes into w3."""
+    x = inputs[0]
+
+    def expert(i: int) -> Tensor:
+        w12, w3 = weights(i)
+        out = product(inner(i, product(x, w12, permuted)).to(x.dtype), w3, permuted)
+        return out if biases is None else out + biases[i]
+
+    return mix(*inputs, count, *experts, expert).to(x.dtype)
+
+
+@operator(
+    f"mixture_of_experts.bias_fused_weights({_INPUTS}, {_WEIGHTS}, {_BIASES}, bool permuted_weights, {_EXPERTS}, *, "
+    f"{_HINTS}, {_SWIGLU}) -> Tensor",
+    of=_OF,
+    autocast=True,
+)
+def mixture_of_experts_bias(
+    hidden_states: Tensor, expert_routing_table: Tensor, router_weights: Tensor, w12: list[Tensor], w3: list[Tensor],
+    w12_bias: list[Tensor], w3_bias: list[Tensor], permuted_weights: bool, experts_min: int, experts_max: int,
+    chunk_size: int = 0, total_experts: int = 0, alpha: float = 1.702, limit: float = 7.0,
+) -> Tensor:  # fmt: skip
+    """`mixture_of_experts.fused_weights` with biases and gpt-oss' activation.
+
+    Of each token the sum over its experts of router_weight * (swiglu(x @ w12 + w12_bias) @ w3 + w3_bias). w12: [H, 2 F]
+    or [2 F, H] if permuted; along 2 F a gate and the number that it is multiplied by lie beside each other, as in
+    gpt-oss' checkpoints. w12_bias: [2 F]; w3_bias: [H]. Source: vLLM's call of its gpt-oss; `swiglu_oai`.
+    """
+    check_same_length("mixture_of_experts", "w12", w12=w12, w3=w3, w12_bias=w12_bias, w3_bias=w3_bias)
+    return _mixed(
+        (hidden_states, expert_routing_table, router_weights), lambda i: (w12[i], w3[i]), len(w12),
+        lambda i, pairs: swiglu_oai(pairs + w12_bias[i], alpha, limit), w3_bias, permuted_weights,
+        (experts_min, experts_max),
+    )  # fmt: skip
+
+
+def _checked_fp4(
+    permuted: bool, is_fp4: bool, w12: list[Tensor], w3: list[Tensor], scales12: list[Tensor], scales3: list[Tensor]
+) -> None:
+    name = "mixture_of_experts"
+    check(permuted, name, "permuted_weights", permuted, "True: numbers are packed along a weight's inputs")
+    check(is_fp4, name, "is_fp4", is_fp4, "True: weights are MXFP4")
+    check_same_length(name, "w12", w12=w12, w3=w3, d_scale_w12=scales12, d_scale_w3=scales3)
+
+
+def _unpacked(
+    x: Tensor, w12: list[Tensor], w3: list[Tensor], scales12: list[Tensor], scales3: list[Tensor], block_size: int
+) -> Callable[[int], tuple[Tensor, Tensor]]:
+    name = "mixture_of_experts"
+    return lambda i: (
+        from_mxfp4(name, "w12", w12[i], scales12[i], block_size, x.dtype),
+        from_mxfp4(name, "w3", w3[i], scales3[i], block_size, x.dtype),
+    )
+
+
+@operator(
+    f"mixture_of_experts.mxfp4_fused_weights({_INPUTS}, {_WEIGHTS}, {_SCALES}, int block_size, bool permuted_weights, "
+    f"str activation, {_EXPERTS}, bool is_fp4=True, *, {_HINTS}) -> Tensor",
+    of=f"{_FP4_OF}; matmul, silu or gelu or relu, mul, where, sum: for each expert",
+)
+def mixture_of_experts_mxfp4(
+    hidden_states: Tensor, expert_routing_table: Tensor, router_weights: Tensor, w12: list[Tensor], w3: list[Tensor],
+    d_scale_w12: list[Tensor], d_scale_w3: list[Tensor], block_size: int, permuted_weights: bool, activation: str,
+    experts_min: int, experts_max: int, is_fp4: bool = True, chunk_size: int = 0, total_experts: int = 0,
+) -> Tensor:  # fmt: skip
+    """`mixture_of_experts.fused_weights` on MXFP4 weights: w12 uint8 [2 F, H / 2], w3 uint8 [H, F / 2].
+
+    d_scale_w12, d_scale_w3: uint8 [rows, columns / block_size]. Weights take the dtype of hidden_states before they are
+    multiplied. Raises RuntimeError for others, and unless `permuted_weights`. Source: vLLM's call; `from_mxfp4`.
+    """
+    _checked_fp4(permuted_weights, is_fp4, w12, w3, d_scale_w12, d_scale_w3)
+    function = activation_of("mixture_of_experts", activation)
+
+    def inner(i: int, halves: Tensor) -> Tensor:
+        gate, up = halves.chunk(2, -1)
+        return function(gate) * up
+
+    return _mixed(
+        (hidden_states, expert_routing_table, router_weights),
+        _unpacked(hidden_states, w12, w3, d_scale_w12, d_scale_w3, block_size), len(w12), inner, None, True,
+        (experts_min, experts_max),
+    )  # fmt: skip
+
+
+@operator(
+    f"mixture_of_experts.bias_mxfp4_fused_weights({_INPUTS}, {_WEIGHTS}, {_BIASES}, {_SCALES}, int block_size, "
+    f"bool permuted_weights, {_EXPERTS}, bool is_fp4=True, *, {_HINTS}, {_SWIGLU}) -> Tensor",
+    of=f"{_FP4_OF}; {_OF}",
+)
+def mixture_of_experts_bias_mxfp4(
+    hidden_states: Tensor, expert_routing_table: Tensor, router_weights: Tensor, w12: list[Tensor], w3: list[Tensor],
+    w12_bias: list[Tensor], w3_bias: list[Tensor], d_scale_w12: list[Tensor], d_scale_w3: list[Tensor],
+    block_size: int, permuted_weights: bool, experts_min: int, experts_max: int, is_fp4: bool = True,
+    chunk_size: int = 0, total_experts: int = 0, alpha: float = 1.702, limit: float = 7.0,
+) -> Tensor:  # fmt: skip
+    """`mixture_of_experts.bias_fused_weights` on MXFP4 weights, shaped as those of `mxfp4_fused_weights`."""
+    _checked_fp4(permuted_weights, is_fp4, w12, w3, d_scale_w12, d_scale_w3)
+    check_same_length("mixture_of_experts", "w12", w12=w12, w12_bias=w12_bias, w3_bias=w3_bias)
+    return _mixed(
+        (hidden_states, expert_routing_table, router_weights),
+        _unpacked(hidden_states, w12, w3, d_scale_w12, d_scale_w3, block_size), len(w12),
+        lambda i, pairs: swiglu_oai(pairs + w12_bias[i], alpha, limit), w3_bias, True, (experts_min, experts_max),
+    )  # fmt: skip
+
+
+_DYNAMIC = f"bool permuted_weights, str activation, {_EXPERTS}, *, {_HINTS}) -> Tensor"
+
+
+@operator(
+    f"mixture_of_experts.fp8_fused_weights_dynamic({_INPUTS}, {_WEIGHTS}, Tensor d_scale_hidden_states, {_SCALES}, "
+    f"{_DYNAMIC}",
+    f"mixture_of_experts.fp8_fused_weights_scalars_dynamic({_INPUTS}, {_WEIGHTS}, float d_scale_hidden_states, "
+    f"{_SCALES.replace('Tensor[]', 'float[]')}, {_DYNAMIC}",
+    of="to, mul, abs, amax, cast_to_fp8_v2; matmul, silu or gelu or relu, where, sum: for each expert",
+)
+def mixture_of_experts_fp8_dynamic(
+    hidden_states: Tensor, expert_routing_table: Tensor, router_weights: Tensor, w12: list[Tensor], w3: list[Tensor],
+    d_scale_hidden_states: Scale, d_scale_w12: Sequence[Tensor | float], d_scale_w3: Sequence[Tensor | float],
+    permuted_weights: bool, activation: str, experts_min: int, experts_max: int, chunk_size: int = 0,
+    total_experts: int = 0,
+) -> Tensor:  # fmt: skip
+    """`mixture_of_experts.fp8_fused_weights` whose scale before w3 is each token's own: its largest number / fp8's.
+
+    d_scale_hidden_states: one number, or [tokens, 1]. The result is in bfloat16. Source: vLLM's call, and how it scales
+    the tokens that it passes.
+    """
+    name = "mixture_of_experts"
+    check_same_length(name, "w12", w12=w12, w3=w3)
+    for argument, scales in (("d_scale_w12", d_scale_w12), ("d_scale_w3", d_scale_w3)):
+        check(len(scales) == len(w12), name, argument, scales, f"{len(w12)} scales, one for each expert")
+    function = activation_of(name, activation)
+    x = scaled(hidden_states, d_scale_hidden_states, None, name)
+
+    def expert(i: int) -> Tensor:
+        gate, up = scaled_product(x, w12[i], d_scale_w12[i], permuted_weights).chunk(2, -1)
+        inner = function(gate) * up
+        scale = (inner.abs().amax(-1, keepdim=True) + 1e-8) / largest(E4M3)
+        held = scaled(quantize(inner / scale, E4M3), scale, None, name)
+        return scaled_product(held, w3[i], d_scale_w3[i], permuted_weights)
+
+    mixed = mix(hidden_states, expert_routing_table, router_weights, len(w12), experts_min, experts_max, expert)
+    return mixed.to(torch.bfloat16)

@@ -1,0 +1,73 @@
+"""The namespace `torch.ops.hpu`.
+
+Its operators are defined when the first of them is asked for, so that `import torch` does not pay for them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from typing import Any
+
+import torch
+
+FAMILIES = (
+    "fp8",
+    "quantized",
+    "attention",
+    "fp8_attention",
+    "softmaxes",
+    "rotary",
+    "norms",
+    "moe",
+    "moe_formats",
+    "indexing",
+    "embeddings",
+    "losses",
+    "random_numbers",
+    "optimizer_steps",
+)
+
+_lock = threading.RLock()
+_library: torch.library.Library | None = None
+
+
+def define() -> None:
+    """Define every operator of the table, once.
+
+    Raises RuntimeError where another library has defined one of them before.
+    """
+    global _library
+    with _lock:
+        if _library is not None:
+            return
+        from openhpu.interface.gaudi_ops.registry import NAMESPACE, OPERATORS
+
+        for family in FAMILIES:
+            importlib.import_module(f"openhpu.interface.gaudi_ops.{family}")
+        library = torch.library.Library(NAMESPACE, "FRAGMENT")  # kept for the process's life
+        _library = library
+        for row in OPERATORS:
+            library.define(row.schema)
+            library.impl(row.name, row.function, "CompositeImplicitAutograd")
+
+
+class _Namespace(torch._ops._OpNamespace):  # type: ignore[misc]
+    """`torch.ops.hpu`, which defines its operators when the first one is asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("__"):
+            define()
+        return super().__getattr__(name)
+
+    def __dir__(self) -> list[str]:
+        define()
+        from openhpu.interface.gaudi_ops.registry import OPERATORS
+
+        return sorted({*super().__dir__(), *(row.name.partition(".")[0] for row in OPERATORS)})
+
+
+def install() -> None:
+    """Put the namespace where scripts look for it."""
+    operators: Any = torch.ops
+    operators.hpu = _Namespace("hpu")

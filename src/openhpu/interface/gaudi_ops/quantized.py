@@ -1,0 +1,166 @@
+"""Numbers of 4 bits: packed integers, nf4, fp4."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from openhpu.interface.gaudi_ops.errors import check
+from openhpu.interface.gaudi_ops.fp8 import E4M3, widened
+from openhpu.interface.gaudi_ops.registry import operator
+
+# Quantiles of the normal distribution, as published with QLoRA (T. Dettmers et al., 2023).
+NF4 = (
+    -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
+    -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
+    0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0,
+)  # fmt: skip
+
+
+def unpacked(packed: Tensor) -> Tensor:
+    """Eight numbers of 4 bits from each int32, the lowest bits first: [..., n] becomes [..., 8 n], 0 to 15."""
+    shifts = torch.arange(0, 32, 4, dtype=torch.int32, device=packed.device)
+    return ((packed.unsqueeze(-1) >> shifts) & 0xF).flatten(-2)
+
+
+def _converted(
+    name: str, input: Tensor, scale: Tensor, zero_point: Tensor | None, out_dtype: torch.dtype, signed: bool,
+    group_index: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    check(input.dtype is torch.int32, name, "input", input, "an int32 tensor, eight numbers in each element")
+    check(out_dtype.is_floating_point, name, "out_dtype", out_dtype, "a floating-point dtype")
+    numbers = _as_signed(unpacked(input), signed)
+    if zero_point is not None:
+        packed = zero_point.dtype is torch.int32 and zero_point.shape[-1] * 8 == numbers.shape[-1]
+        zero_point = _as_signed(unpacked(zero_point), signed) if packed else zero_point
+        numbers = numbers - _by_group(name, "zero_point", zero_point, numbers, group_index)
+    return (numbers.float() * _by_group(name, "scale", scale, numbers, group_index).float()).to(out_dtype)
+
+
+def _as_signed(numbers: Tensor, signed: bool) -> Tensor:
+    return torch.where(numbers > 7, numbers - 16, numbers) if signed else numbers
+
+
+def _by_group(name: str, argument: str, table: Tensor, numbers: Tensor, index: Tensor | None) -> Tensor:
+    """A row of `table` for each row of `numbers`: for groups of rows that follow each other, or by index."""
+    if table.dim() < 2 or numbers.dim() < 2 or (index is None and table.shape[-2] in (1, numbers.shape[-2])):
+        return table
+    if index is not None:
+        return table.index_select(-2, index)
+    check(
+        numbers.shape[-2] % table.shape[-2] == 0, name, argument, table,
+        f"a number of rows that divides {numbers.shape[-2]}, the input's",
+    )  # fmt: skip
+    return table.repeat_interleave(numbers.shape[-2] // table.shape[-2], -2)
+
+
+_INT4 = "Tensor input, Tensor scale, Tensor? zero_point, ScalarType out_dtype, Tensor? group_index=None) -> Tensor"
+
+
+@operator(f"convert_from_int4({_INT4}", of="__rshift__, __and__, sub, mul, to")
+def convert_from_int4(
+    input: Tensor, scale: Tensor, zero_point: Tensor | None, out_dtype: torch.dtype, group_index: Tensor | None = None
+) -> Tensor:
+    """(input - zero_point) * scale for numbers from -8 to 7.
+
+    input: int32 [..., K, N / 8], eight numbers each, the lowest bits first; scale: [groups, N] or what broadcasts;
+    zero_point: as scale, or packed as the input; group_index: [K], the group of each row, else groups follow each
+    other. Returns [..., K, N] in `out_dtype`, computed in float32. Source: the operator's schema, GPTQ's format.
+    """
+    return _converted("convert_from_int4", input, scale, zero_point, out_dtype, True, group_index)
+
+
+@operator(f"convert_from_uint4({_INT4}", of="__rshift__, __and__, sub, mul, to")
+def convert_from_uint4(
+    input: Tensor, scale: Tensor, zero_point: Tensor | None, out_dtype: torch.dtype, group_index: Tensor | None = None
+) -> Tensor:
+    """`convert_from_int4` for numbers from 0 to 15."""
+    return _converted("convert_from_uint4", input, scale, zero_point, out_dtype, False, group_index)
+
+
+@operator(
+    "dequantize_nf4(Tensor input, Tensor absmax, int blocksize, int[] out_shape, ScalarType out_dtype) -> Tensor",
+    of="__rshift__, __and__, index_select, mul",
+)
+def dequantize_nf4(
+    input: Tensor, absmax: Tensor, blocksize: int, out_shape: Sequence[int], out_dtype: torch.dtype
+) -> Tensor:
+    """Numbers of nf4, two in each byte, the first in the upper bits, times the largest of their block.
+
+    input: uint8, (n + 1) / 2 elements; absmax: one for each block of `blocksize`; returns n numbers of `out_shape`.
+    """
+    name = "dequantize_nf4"
+    count = math.prod(out_shape)
+    check(input.dtype is torch.uint8, name, "input", input, "a uint8 tensor")
+    check(input.numel() == (count + 1) // 2, name, "input", input, f"{(count + 1) // 2} bytes, for {list(out_shape)}")
+    blocks = -(-count // blocksize)
+    check(absmax.numel() == blocks, name, "absmax", absmax, f"{blocks} numbers, one for each block of {blocksize}")
+    flat = input.reshape(-1).to(torch.int32)
+    codes = torch.stack((flat >> 4, flat & 0xF), -1).reshape(-1)
+    table = torch.tensor(NF4, dtype=torch.float32, device=input.device)
+    values = table.index_select(0, codes)
+    padded = torch.nn.functional.pad(values, (0, blocks * blocksize - values.numel())) if values.numel() else values
+    scaled = padded[: blocks * blocksize].reshape(blocks, blocksize) * absmax.reshape(-1, 1).float()
+    return scaled.reshape(-1)[:count].reshape(list(out_shape)).to(out_dtype)
+
+
+# fp4 is e2m1: its positive numbers, and halfway between them.
+_FP4_TOP = 6.0
+
+
+@operator("fake_quant_fp4(Tensor input, bool stochastic_rounding, int axis, str dtype) -> Tensor",
+          of="abs, amax, log2, floor, exp2, round, clamp, mul")  # fmt: skip
+def fake_quant_fp4(input: Tensor, stochastic_rounding: bool, axis: int, dtype: str) -> Tensor:
+    """The input rounded to fp4 (e2m1) with a scale for each block along `axis`, in its own dtype.
+
+    `dtype`: "mxfp4", blocks of 32 with a power of two each (OCP Microscaling Formats, 1.0), or "nvfp4", blocks of 16
+    with a scale in e4m3.
+    """
+    name = "fake_quant_fp4"
+    check(dtype in ("mxfp4", "nvfp4"), name, "dtype", dtype, "mxfp4 or nvfp4")
+    size = 32 if dtype == "mxfp4" else 16
+    moved = widened(input).movedim(axis, -1)
+    length = moved.shape[-1]
+    blocks = torch.nn.functional.pad(moved, (0, -length % size)).unflatten(-1, (-1, size))
+    top = blocks.abs().amax(-1, keepdim=True)
+    if dtype == "mxfp4":
+        scale = torch.exp2(torch.floor(torch.log2(top.clamp_min(2.0**-125))) - 2.0)
+    else:
+        scale = (top / _FP4_TOP).clamp(2.0**-9, 448.0).to(E4M3).to(blocks.dtype)
+    x = (blocks / scale).clamp(-_FP4_TOP, _FP4_TOP)
+    step = torch.exp2(torch.floor(torch.log2(x.abs().clamp_min(1.0)))) * 0.5
+    rounded = torch.floor(x / step + torch.rand_like(x)) if stochastic_rounding else torch.round(x / step)
+    result = (rounded * step * scale).flatten(-2)[..., :length]
+    return result.movedim(-1, axis).to(input.dtype)
+
+
+@operator(
+    "calculate_scale_for_cast(Tensor input, int maxMode, int roundMode, int? dim=None, "
+    "bool keepdim=False, float fullscale=1.0, float backoff=1.0) -> Tensor",
+    of="abs, amax, div; rounding: log2, ceil, exp2",
+)
+def calculate_scale_for_cast(
+    input: Tensor, maxMode: int, roundMode: int, dim: int | None = None, keepdim: bool = False,
+    fullscale: float = 1.0, backoff: float = 1.0,
+) -> Tensor:  # fmt: skip
+    """max |input| / (fullscale * backoff), by which numbers are divided before a cast to fp8, in the input's dtype.
+
+    maxMode: 0, the input is a maximum already; 1, of all; 2, along dim. roundMode: 0, as it is; 1, the next
+    power of two. Source: Neural Compressor's call and the names of its modes.
+    """
+    name = "calculate_scale_for_cast"
+    check(maxMode in (0, 1, 2), name, "maxMode", maxMode, "0, 1 or 2")
+    check(roundMode in (0, 1), name, "roundMode", roundMode, "0 or 1")
+    result = widened(input)
+    if maxMode == 1:
+        result = result.abs().amax() / (fullscale * backoff)
+    elif maxMode == 2:
+        check(dim is not None, name, "dim", dim, "a dimension, with maxMode 2")
+        dims = () if dim is None else (dim,)
+        result = result.abs().amax(dims, keepdim) / (fullscale * backoff)
+    if roundMode == 1:
+        result = torch.exp2(torch.ceil(torch.log2(result)))
+    return result.to(input.dtype)

@@ -1,0 +1,132 @@
+"""Random operators that take their seed as a tensor, as Gaudi's compiled graphs do.
+
+Element i is a function of seed and i: the same seed gives the same numbers, in every mode.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from openhpu.interface.gaudi_ops.errors import check
+from openhpu.interface.gaudi_ops.registry import operator
+from openhpu.interface.gaudi_ops.seeded import uniform, words
+
+_FACTORY = "*, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None"
+
+
+@operator("habana_random_seed(Tensor input) -> Tensor", of="randint")
+def habana_random_seed(input: Tensor) -> Tensor:
+    """A seed, int32 [1], of the device's generator; the input says where."""
+    return torch.randint(0, 2**31 - 1, (1,), dtype=torch.int32, device=input.device)
+
+
+@operator("habana_seed_generator(Tensor seed, Tensor counter, int size) -> Tensor", of="integer operators")
+def habana_seed_generator(seed: Tensor, counter: Tensor, size: int) -> Tensor:
+    """`size` seeds, int32, that are functions of seed and counter (one integer each)."""
+    both = torch.stack((seed.reshape(()).long(), counter.reshape(()).long()))
+    return (words(both, [size], seed.device) >> 1).to(torch.int32)
+
+
+def _sizes(name: str, size: Sequence[int], dtype: torch.dtype | None, layout: Any) -> torch.dtype:
+    check(all(length >= 0 for length in size), name, "size", list(size), "lengths of at least 0")
+    check(layout in (None, torch.strided), name, "layout", layout, "torch.strided or None")
+    return dtype or torch.get_default_dtype()
+
+
+@operator(f"habana_rand(Tensor seed, SymInt[] size, {_FACTORY}) -> Tensor", of="integer operators, mul")
+def habana_rand(
+    seed: Tensor, size: Sequence[int], dtype: torch.dtype | None = None, layout: Any = None, device: Any = None,
+    pin_memory: bool | None = None,
+) -> Tensor:  # fmt: skip
+    """Numbers in [0, 1), on the seed's device."""
+    return uniform(seed, size, seed.device).to(_sizes("habana_rand", size, dtype, layout))
+
+
+@operator(f"habana_randn(Tensor seed, SymInt[] size, {_FACTORY}) -> Tensor", of="integer operators, log, sqrt, cos")
+def habana_randn(
+    seed: Tensor, size: Sequence[int], dtype: torch.dtype | None = None, layout: Any = None, device: Any = None,
+    pin_memory: bool | None = None,
+) -> Tensor:  # fmt: skip
+    """Normally distributed numbers, mean 0 and deviation 1, by the transformation of Box and Muller."""
+    kind = _sizes("habana_randn", size, dtype, layout)
+    first, second = uniform(seed, [2, *size], seed.device).unbind()
+    return (torch.sqrt(-2.0 * torch.log1p(-first)) * torch.cos(2 * math.pi * second)).to(kind)
+
+
+@operator(
+    f"habana_randint(Tensor seed, SymInt low, SymInt high, SymInt[] size, {_FACTORY}) -> Tensor",
+    of="integer operators, remainder",
+)
+def habana_randint(
+    seed: Tensor, low: int, high: int, size: Sequence[int], dtype: torch.dtype | None = None, layout: Any = None,
+    device: Any = None, pin_memory: bool | None = None,
+) -> Tensor:  # fmt: skip
+    """Integers in [low, high)."""
+    check(low < high, "habana_randint", "high", high, f"more than low, {low}")
+    check(high - low < 2**31, "habana_randint", "high", high, "a range below 2**31")
+    return (low + words(seed, size, seed.device) * (high - low) // 2**32).to(dtype or torch.int64)
+
+
+@operator(f"habana_randperm(Tensor seed, SymInt n, {_FACTORY}) -> Tensor", of="integer operators, argsort")
+def habana_randperm(
+    seed: Tensor, n: int, dtype: torch.dtype | None = None, layout: Any = None, device: Any = None,
+    pin_memory: bool | None = None,
+) -> Tensor:  # fmt: skip
+    """The integers below n, in some order."""
+    return torch.argsort(words(seed, [n], seed.device), stable=True).to(dtype or torch.int64)
+
+
+@operator(
+    "habana_bernoulli(Tensor seed, Tensor self) -> Tensor",
+    "habana_bernoulli.p(Tensor seed, Tensor self, float p) -> Tensor",
+    "habana_bernoulli.Tensor(Tensor seed, Tensor self, Tensor p) -> Tensor",
+    of="integer operators, lt",
+)
+def habana_bernoulli(seed: Tensor, self: Tensor, p: Tensor | float | None = None) -> Tensor:
+    """1 with probability p (default: self's own numbers), else 0; in self's shape and dtype."""
+    return (uniform(seed, self.shape, seed.device) < (self if p is None else p)).to(self.dtype)
+
+
+@operator("habana_uniform(Tensor seed, Tensor self, float from_, float to) -> Tensor", of="integer operators, mul, add")
+def habana_uniform(seed: Tensor, self: Tensor, from_: float, to: float) -> Tensor:
+    """Numbers in [from_, to), in self's shape and dtype."""
+    return (from_ + uniform(seed, self.shape, seed.device) * (to - from_)).to(self.dtype)
+
+
+@operator(
+    "habana_native_dropout(Tensor seed, Tensor input, float p, bool? train) -> (Tensor, Tensor)",
+    of="integer operators, mul",
+)
+def habana_native_dropout(seed: Tensor, input: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
+    """The input with each number dropped with probability p, others divided by 1 - p; True where one is kept."""
+    check(0.0 <= p <= 1.0, "habana_native_dropout", "p", p, "a probability")
+    if train is False or p == 0.0:
+        return input.clone(), torch.ones_like(input, dtype=torch.bool)
+    keep = uniform(seed, input.shape, seed.device) >= p
+    return (input * keep * (0.0 if p == 1.0 else 1.0 / (1.0 - p))).to(input.dtype), keep
+
+
+@operator(
+    "habana_multinomial(Tensor seed, Tensor self, int num_samples, bool replacement=False) -> Tensor",
+    of="integer operators, cumsum, searchsorted; without replacement: log, div, topk",
+)
+def habana_multinomial(seed: Tensor, self: Tensor, num_samples: int, replacement: bool = False) -> Tensor:
+    """Indices drawn by the weights in self, [n] or [rows, n], as torch.multinomial draws them."""
+    name = "habana_multinomial"
+    check(self.dim() in (1, 2) and self.is_floating_point(), name, "self", self, "floating point, 1 or 2 dimensions")
+    count = self.shape[-1]
+    check(num_samples > 0, name, "num_samples", num_samples, "at least 1")
+    check(replacement or num_samples <= count, name, "num_samples", num_samples, f"at most {count}, one of each")
+    weights = self.float()
+    if replacement:
+        total = weights.cumsum(-1)
+        draws = uniform(seed, [*self.shape[:-1], num_samples], seed.device) * total[..., -1:]
+        return torch.searchsorted(total, draws, right=True).clamp_max(count - 1)
+    # The k largest of u ** (1 / w) are a sample without replacement (P. Efraimidis and P. Spirakis, 2006).
+    keys = torch.log(uniform(seed, self.shape, seed.device) + 2.0**-25) / weights
+    return torch.where(weights > 0, keys, -math.inf).topk(num_samples, -1).indices

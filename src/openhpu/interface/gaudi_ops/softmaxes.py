@@ -1,0 +1,165 @@
+"""Softmaxes with masks, scales and groups."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from openhpu.interface.gaudi_ops.errors import check, check_floating
+from openhpu.interface.gaudi_ops.fp8 import widened
+from openhpu.interface.gaudi_ops.registry import operator
+
+
+@operator("scaled_masked_softmax(Tensor input, Tensor mask, float scale) -> Tensor", of="mul, add, softmax")
+def scaled_masked_softmax(input: Tensor, mask: Tensor, scale: float) -> Tensor:
+    """softmax(input * scale + mask) over the last dimension, computed in float32. A bool mask is True where seen."""
+    x = widened(input) * scale
+    x = x.masked_fill(~mask, -math.inf) if mask.dtype is torch.bool else x + mask
+    return torch.softmax(x, -1).to(input.dtype)
+
+
+def _triangle(x: Tensor) -> Tensor:
+    """True where a row's position is at or after the column's; of fewer rows than columns the last row is the last
+    column's, as where the next token is added to a sequence.
+    """
+    before = max(x.shape[-1] - x.shape[-2], 0)
+    rows = torch.arange(before, before + x.shape[-2], device=x.device).unsqueeze(-1)
+    return torch.arange(x.shape[-1], device=x.device) <= rows
+
+
+@operator(
+    "scaled_triangular_softmax(Tensor self, float inv_scale_attn, Tensor? exp_sum_recpr=None, Tensor? max=None)"
+    " -> Tensor",
+    of="mul, masked_fill, softmax",
+)
+def scaled_triangular_softmax(
+    self: Tensor, inv_scale_attn: float, exp_sum_recpr: Tensor | None = None, max: Tensor | None = None
+) -> Tensor:
+    """The softmax of self * inv_scale_attn over the last dimension, where column <= row, else 0.
+
+    self: [..., rows, columns]. With `max` and `exp_sum_recpr`, [..., rows, 1] of `scaled_triangular_softmax_retain`,
+    it is exp(x - max) * exp_sum_recpr.
+    """
+    check(self.dim() >= 2, "scaled_triangular_softmax", "self", self, "[..., rows, columns]")
+    x = (widened(self) * inv_scale_attn).masked_fill(~_triangle(self), -math.inf)
+    if exp_sum_recpr is None or max is None:
+        return torch.softmax(x, -1).to(self.dtype)
+    return (torch.exp(x - max) * exp_sum_recpr).to(self.dtype)
+
+
+@operator(
+    "scaled_triangular_softmax_retain(Tensor self, float inv_scale_attn) -> (Tensor, Tensor, Tensor)",
+    of="mul, masked_fill, amax, exp, sum",
+)
+def scaled_triangular_softmax_retain(self: Tensor, inv_scale_attn: float) -> tuple[Tensor, Tensor, Tensor]:
+    """`scaled_triangular_softmax`; of each row 1 / the sum of exponentials (float32) and the maximum (self's dtype)."""
+    x = (widened(self) * inv_scale_attn).masked_fill(~_triangle(self), -math.inf)
+    maximum = x.amax(-1, keepdim=True).to(self.dtype)  # as it is returned, so that it gives the same again
+    e = torch.exp(x - maximum)
+    reciprocal = 1.0 / e.sum(-1, keepdim=True)
+    return (e * reciprocal).to(self.dtype), reciprocal, maximum
+
+
+@operator(
+    "scaled_masked_triangular_softmax(Tensor self, Tensor start_end, float inv_scale_attn, int grouped_batch_size, "
+    "bool use_max, int mode, ScalarType? out_dtype=None) -> Tensor",
+    of="mul, masked_fill, amax, exp, sum",
+)
+def scaled_masked_triangular_softmax(
+    self: Tensor, start_end: Tensor, inv_scale_attn: float, grouped_batch_size: int, use_max: bool, mode: int,
+    out_dtype: torch.dtype | None = None,
+) -> Tensor:  # fmt: skip
+    """The softmax of self * inv_scale_attn, where column <= row and start <= column < end of the row's sequence.
+
+    The last row is the last column's where there are fewer rows.
+    self: [batch, heads, rows, columns]; start_end: integers [groups, 2] or [1, groups, 2], for `grouped_batch_size`
+    entries of the first dimension each. Others, and rows that see nothing, are 0. `use_max` and `mode` choose between
+    ways to the same numbers.
+    """
+    name = "scaled_masked_triangular_softmax"
+    check_floating(name, self=self)
+    check(start_end.numel() % 2 == 0, name, "start_end", start_end, "integers [groups, 2]")
+    ends = start_end.reshape(-1, 2)
+    check(
+        self.dim() >= 3 and ends.shape[0] * max(grouped_batch_size, 1) == self.shape[0], name, "start_end", start_end,
+        f"{self.shape[0]} / grouped_batch_size pairs",
+    )  # fmt: skip
+    ends = ends.repeat_interleave(max(grouped_batch_size, 1), 0).reshape(self.shape[0], *[1] * (self.dim() - 2), 2)
+    columns = torch.arange(self.shape[-1], device=self.device)
+    seen = _triangle(self) & (columns >= ends[..., :1]) & (columns < ends[..., 1:])
+    x = (widened(self) * inv_scale_attn).masked_fill(~seen, -math.inf)
+    maximum = x.amax(-1, keepdim=True)
+    e = torch.exp(x - torch.where(maximum == -math.inf, 0.0, maximum))
+    total = e.sum(-1, keepdim=True)
+    return torch.where(total == 0.0, 0.0, e / total).to(out_dtype or self.dtype)
+
+
+@operator("custom_softmax(Tensor input, int flavor) -> Tensor", of="softmax")
+def custom_softmax(input: Tensor, flavor: int) -> Tensor:
+    """softmax over the last dimension. Gaudi's flavors differ in speed and error; here each is the exact one."""
+    return torch.softmax(widened(input), -1).to(input.dtype)
+
+
+@operator(
+    "ragged_softmax(Tensor self, int dim, bool half_to_float, Tensor valid_count) -> Tensor",
+    of="masked_fill, softmax, where",
+)
+def ragged_softmax(self: Tensor, dim: int, half_to_float: bool, valid_count: Tensor) -> Tensor:
+    """softmax over the first `valid_count` positions of `dim`; those after it are 0.
+
+    valid_count: one for each entry of the first dimension, or what broadcasts to self with 1 in `dim`.
+    """
+    counts = valid_count.reshape(-1, *[1] * (self.dim() - 1)) if valid_count.dim() == 1 else valid_count
+    shape = [1] * self.dim()
+    shape[dim] = self.shape[dim]
+    valid = torch.arange(self.shape[dim], device=self.device).reshape(shape) < counts
+    x = torch.softmax(widened(self).masked_fill(~valid, -math.inf), dim)
+    return torch.where(valid, x, 0.0).to(torch.float32 if half_to_float else self.dtype)
+
+
+@operator(
+    "block_softmax(Tensor attn, Tensor? block_bias, Tensor block_groups) -> (Tensor, Tensor, Tensor)",
+    of="add, amax, sub, exp, sum",
+)
+def block_softmax(attn: Tensor, block_bias: Tensor | None, block_groups: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Of each block exp(x - max x), max x and the sum of exponentials over the last dimension; x = attn + block_bias.
+
+    attn: [blocks, ...]; the last two keep the last dimension as 1. Source: vLLM's form in PyTorch's operators.
+    """
+    x = widened(attn) if block_bias is None else widened(attn) + block_bias
+    maximum = x.amax(-1, keepdim=True)
+    e = torch.exp(x - maximum)
+    return e.to(attn.dtype), maximum.to(attn.dtype), e.sum(-1, keepdim=True).to(attn.dtype)
+
+
+@operator(
+    "block_softmax_adjustment(Tensor block_maxes, Tensor block_sums, Tensor block_groups, SymInt batch_size, "
+    "SymInt[]? out_shape=None) -> Tensor",
+    of="scatter_reduce, index_select, exp, mul, index_put, maximum, div",
+)
+def block_softmax_adjustment(
+    block_maxes: Tensor, block_sums: Tensor, block_groups: Tensor, batch_size: int,
+    out_shape: Sequence[int] | None = None,
+) -> Tensor:  # fmt: skip
+    """What each block's product is multiplied by, so that the blocks of a sequence add up to its attention.
+
+    block_maxes, block_sums: [blocks, ...] of `block_softmax`; block_groups: [blocks], the sequence of each, -1 or
+    `batch_size` for padding. Returns exp(max - max of the sequence) / sum of the sequence, in block_maxes' dtype.
+    """
+    check(
+        block_maxes.shape == block_sums.shape, "block_softmax_adjustment", "block_sums", block_sums,
+        f"shape {list(block_maxes.shape)}, as block_maxes",
+    )  # fmt: skip
+    count = block_maxes.shape[0]
+    maxima, sums = widened(block_maxes).reshape(count, -1), widened(block_sums).reshape(count, -1)
+    groups = torch.where(block_groups < 0, batch_size, block_groups).long()
+    start = torch.full([batch_size + 1, maxima.shape[1]], -math.inf, dtype=maxima.dtype, device=maxima.device)
+    tops = start.scatter_reduce(0, groups.unsqueeze(-1).expand_as(maxima), maxima, "amax").index_select(0, groups)
+    adjustment = torch.exp(maxima - tops)
+    adjusted = sums * adjustment
+    totals = torch.zeros_like(start).index_put((groups,), adjusted, True).index_select(0, groups)
+    result = adjustment / torch.maximum(totals, adjusted)
+    return result.reshape(list(out_shape) if out_shape is not None else block_maxes.shape).to(block_maxes.dtype)

@@ -1,0 +1,247 @@
+"""Optimizers whose steps are operators on lists: torch.ops.hpu.optimizer_* and their kin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from openhpu.interface.hpex.optimizers.ranges import check_range
+
+
+class ListOptimizer(Optimizer):
+    """An optimizer that steps each group's parameters, those with gradients, together."""
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+        """One step, for parameters that have gradients. Returns what `closure` returns, which is called before."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        self.before_groups()
+        for group in self.param_groups:
+            params = [param for param in group["params"] if param.grad is not None]
+            if params:
+                grads: list[Any] = [param.grad for param in params]
+                self.step_group(group, params, grads)
+        return loss
+
+    def before_groups(self) -> None:
+        """Called once in each step, before its groups."""
+
+    def step_group(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
+        """The step of one group."""
+        raise NotImplementedError
+
+    def states(self, params: list[Tensor], name: str, value: float = 0.0) -> list[Tensor]:
+        """The state `name` of each parameter, filled with `value` where it is new."""
+        for param in params:
+            if name not in self.state[param]:
+                self.state[param][name] = torch.full_like(param, value, memory_format=torch.preserve_format)
+        return [self.state[param][name] for param in params]
+
+
+def number(value: float | Tensor, like: Tensor) -> Tensor:
+    """A number as a float32 tensor [1] on the device of `like`."""
+    if isinstance(value, Tensor):
+        return value.to(device=like.device, dtype=torch.float32).reshape(1)
+    return torch.full((1,), float(value), dtype=torch.float32, device=like.device)
+
+
+class FusedSGD(ListOptimizer):
+    """torch.optim.SGD as one operator for all parameters. Raises ValueError for numbers out of range."""
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float | Tensor = 1e-3,
+        momentum: float = 0.0,
+        dampening: float = 0.0,
+        weight_decay: float = 0.0,
+        nesterov: bool = False,
+    ) -> None:
+        check_range("FusedSGD", lr=lr, momentum=momentum, weight_decay=weight_decay)
+        if nesterov and (momentum <= 0 or dampening != 0):
+            raise ValueError("FusedSGD: nesterov is True; expected a momentum above 0 and no dampening with it")
+        super().__init__(params, {
+            "lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay, "nesterov": nesterov,
+        })  # fmt: skip
+
+    def step_group(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
+        """torch.optim.SGD's."""
+        rate, momentum = number(group["lr"], params[0]), group["momentum"]
+        options = group["weight_decay"], group["dampening"], group["nesterov"]
+        if momentum == 0:
+            torch.ops.hpu.optimizer_sgd(grads, params, rate, options[0], 0.0, *options[1:])
+            return
+        new = [i for i, param in enumerate(params) if "momentum_buffer" not in self.state[param]]
+        buffers = self.states(params, "momentum_buffer")
+        for first in (True, False):
+            chosen = [i for i in range(len(params)) if (i in new) == first]
+            if chosen:
+                torch.ops.hpu.optimizer_sgd_momentum(
+                    [grads[i] for i in chosen], [params[i] for i in chosen], [buffers[i] for i in chosen],
+                    number(0.0 if first else 1.0, params[0]), rate, number(momentum, params[0]), *options,
+                )  # fmt: skip
+
+
+class FusedAdagrad(ListOptimizer):
+    """torch.optim.Adagrad as one operator for all parameters. Raises ValueError for numbers out of range."""
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float | Tensor = 1e-2,
+        lr_decay: float = 0.0,
+        weight_decay: float = 0.0,
+        initial_accumulator_value: float = 0.0,
+        eps: float = 1e-10,
+    ) -> None:
+        check_range(
+            "FusedAdagrad", lr=lr, lr_decay=lr_decay, weight_decay=weight_decay,
+            initial_accumulator_value=initial_accumulator_value, eps=eps,
+        )  # fmt: skip
+        super().__init__(params, {
+            "lr": lr, "lr_decay": lr_decay, "weight_decay": weight_decay, "eps": eps,
+            "initial_accumulator_value": initial_accumulator_value,
+        })  # fmt: skip
+
+    def step_group(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
+        """torch.optim.Adagrad's."""
+        done = group["step"] = group.get("step", -1) + 1
+        sums = self.states(params, "sum", group["initial_accumulator_value"])
+        torch.ops.hpu.habanaOptimizerFusedAdagrad(
+            grads, params, sums, number(done, params[0]), number(group["lr"], params[0]), group["weight_decay"],
+            group["lr_decay"], group["eps"],
+        )  # fmt: skip
+
+
+class FusedResourceApplyMomentum(ListOptimizer):
+    """Momentum as TensorFlow has it: buffer = momentum * buffer - lr * gradient, parameter += buffer.
+
+    Raises ValueError for numbers out of range.
+    """
+
+    def __init__(self, params: Iterable[Any], lr: float | Tensor, momentum: float) -> None:
+        check_range("FusedResourceApplyMomentum", lr=lr, momentum=momentum)
+        super().__init__(params, {"lr": lr, "momentum": momentum})
+
+    def step_group(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
+        """torch.optim.SGD's with momentum, for a constant rate."""
+        buffers = self.states(params, "momentum_buffer")
+        pairs = [tensor for pair in zip(params, buffers, strict=True) for tensor in pair]
+        steps = list(torch._foreach_mul(grads, group["lr"]))
+        torch.ops.hpu.optimizer_resource_apply_momentum(pairs, steps, group["momentum"])
+
+
+class FusedLamb(ListOptimizer):
+    """LAMB (Y. You et al., 2020), with gradients clipped by their norm together first.
+
+    Without weight decay a step is Adam's unless `use_lamb`. `fused` and `set_grad_none` are those of Gaudi's: the step
+    is fused anyway, and `zero_grad` drops gradients if set_grad_none. Raises ValueError for numbers out of range,
+    RuntimeError for amsgrad.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float | Tensor = 1e-3,
+        bias_correction: bool = True,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-6,
+        weight_decay: float = 0.01,
+        amsgrad: bool = False,
+        adam_w_mode: bool = True,
+        grad_averaging: bool = True,
+        set_grad_none: bool = True,
+        max_grad_norm: float = 1.0,
+        use_lamb: bool = False,
+        fused: bool = False,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        if amsgrad:
+            raise RuntimeError("FusedLamb: amsgrad is True; expected False, as LAMB has no such form")
+        if not adam_w_mode:
+            raise RuntimeError("FusedLamb: adam_w_mode is False; expected True, weight decay is part of the step")
+        check_range("FusedLamb", lr=lr, eps=eps, weight_decay=weight_decay)
+        self.set_grad_none = set_grad_none
+        self._factor: Tensor | None = None
+        super().__init__(params, {
+            "lr": lr, "bias_correction": bias_correction, "betas": betas, "eps": eps, "weight_decay": weight_decay,
+            "grad_averaging": grad_averaging, "max_grad_norm": max_grad_norm, "use_lamb": use_lamb,
+        })  # fmt: skip
+
+    def zero_grad(self, set_to_none: bool | None = None) -> None:  # type: ignore[override]
+        """Drop gradients, or fill them with 0."""
+        super().zero_grad(self.set_grad_none if set_to_none is None else set_to_none)
+
+    def before_groups(self) -> None:
+        """The norm is that of all groups' gradients."""
+        grads: list[Any] = [p.grad for group in self.param_groups for p in group["params"] if p.grad is not None]
+        limit = self.defaults["max_grad_norm"]
+        self._factor = torch.ops.hpu.optimizer_lamb_fused_norm(grads, limit) if grads and limit > 0 else None
+
+    def step_group(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
+        """Moments and Adam's steps, then each step scaled by the norms of weight and step."""
+        count = group["step"] = group.get("step", 0) + 1
+        beta1, beta2 = group["betas"]
+        corrections = (1 - beta1**count, 1 - beta2**count) if group["bias_correction"] else (1.0, 1.0)
+        first, second = self.states(params, "exp_avg"), self.states(params, "exp_avg_sq")
+        weight_norms, adam_norms = ([torch.empty(1, device=p.device) for p in params] for _ in range(2))
+        steps = [torch.empty_like(p) for p in params]
+        like = params[0]
+        torch.ops.hpu.optimizer_lamb_phase1(
+            grads, params, first, second, weight_norms, adam_norms, steps,
+            number(1.0, like) if self._factor is None else self._factor, int(group["grad_averaging"]), beta1, beta2,
+            group["eps"], number(corrections[0], like), number(corrections[1], like), group["weight_decay"],
+        )  # fmt: skip
+        torch.ops.hpu.optimizer_lamb_phase2(
+            params, adam_norms, weight_norms, steps, -number(group["lr"], like), group["weight_decay"],
+            group["use_lamb"],
+        )  # fmt: skip
+
+
+class FusedLars:
+    """Scales gradients by LARS (Y. You et al., 2017) before the step of another optimizer, which it wraps.
+
+    `skip_mask`: for each parameter, in order, 0 where its gradient is left as it is.
+    """
+
+    def __init__(self, optimizer: Optimizer, skip_mask: Sequence[int], eeta: float = 0.001, eps: float = 1e-8) -> None:
+        self.optimizer, self.skip_mask, self.eeta, self.eps = optimizer, list(skip_mask), eeta, eps
+        count = sum(len(group["params"]) for group in optimizer.param_groups)
+        if len(self.skip_mask) != count:
+            raise ValueError(
+                f"FusedLars: skip_mask has {len(self.skip_mask)} numbers; expected {count}, one a parameter"
+            )
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.optimizer, name)
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Scale the gradients, with weight decay added, and step without weight decay."""
+        masks = iter(self.skip_mask)
+        decays = []
+        for group in self.optimizer.param_groups:
+            decays.append(group.get("weight_decay", 0.0))
+            chosen = [(param, mask) for param, mask in zip(group["params"], masks, strict=False)]
+            kept = [(param, mask) for param, mask in chosen if param.grad is not None]
+            if kept:
+                params = [param for param, _ in kept]
+                torch.ops.hpu.optimizer_lars(
+                    params, [param.grad for param in params], [mask for _, mask in kept], self.eeta, decays[-1],
+                    self.eps, number(1.0, params[0]),
+                )  # fmt: skip
+            if "weight_decay" in group:
+                group["weight_decay"] = 0.0
+        try:
+            return self.optimizer.step(closure)  # type: ignore[arg-type]
+        finally:
+            for group, decay in zip(self.optimizer.param_groups, decays, strict=True):
+                if "weight_decay" in group:
+                    group["weight_decay"] = decay

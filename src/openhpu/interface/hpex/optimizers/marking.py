@@ -1,0 +1,30 @@
+"""PyTorch's Adam and AdamW that end a step of the graph after their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from openhpu.device import steps
+
+
+class Adam(torch.optim.Adam):
+    """torch.optim.Adam; in lazy mode its step is followed by mark_step."""
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+        """torch.optim.Adam's, and the end of the graph."""
+        loss = super().step(closure)
+        steps._mark_step_if_lazy()
+        return loss
+
+
+class AdamW(torch.optim.AdamW):
+    """torch.optim.AdamW; in lazy mode its step is followed by mark_step."""
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+        """torch.optim.AdamW's, and the end of the graph."""
+        loss = super().step(closure)
+        steps._mark_step_if_lazy()
+        return loss

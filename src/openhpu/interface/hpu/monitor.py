@@ -1,0 +1,48 @@
+"""Watching the device at work: its utilization, and operators that make the host wait."""
+
+from __future__ import annotations
+
+import warnings
+
+from openhpu.device import lifecycle
+from openhpu.device.arguments import DeviceArgument, _get_device_index
+from openhpu.observe import events
+from openhpu.observe.smi import publisher
+
+_SYNC_MODES = {"default": 0, "warn": 1}
+_sync_mode = 0
+_sync_subscription: events.Subscription | None = None
+
+
+def utilization(device: DeviceArgument = None) -> int:
+    """The share of time, in percent, that `device` ran operators in the last half second, as hl-smi shows it."""
+    lifecycle._lazy_init()
+    return publisher.utilization(_get_device_index(device, optional=True))
+
+
+def set_sync_debug_mode(debug_mode: int | str) -> None:
+    """Warn at each operation that makes the host wait for the device's values: "default"/0 never, "warn"/1 always.
+
+    ValueError for another mode; "error" is not supported, because the operation has begun when it is noticed.
+    """
+    global _sync_mode, _sync_subscription
+    mode = _SYNC_MODES.get(debug_mode, -1) if isinstance(debug_mode, str) else debug_mode
+    if mode not in _SYNC_MODES.values():
+        raise ValueError(f"the synchronisation debug mode must be 'default' (0) or 'warn' (1), but got {debug_mode!r}")
+    if _sync_subscription is not None:
+        events.unsubscribe(_sync_subscription)
+        _sync_subscription = None
+    if mode == 1:
+        _sync_subscription = events.subscribe("blocking_read", _warn_blocking_read)
+    _sync_mode = mode
+
+
+def get_sync_debug_mode() -> int:
+    """What `set_sync_debug_mode` set, as a number."""
+    return _sync_mode
+
+
+def _warn_blocking_read(event: events.Event) -> None:
+    file, line = event.site or ("", 0)
+    text = f"the host waits for the hpu device in {event.params.get('op', 'an operation')}"
+    warnings.warn_explicit(text, UserWarning, file or "<unknown>", line, registry={})

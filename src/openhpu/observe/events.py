@@ -1,0 +1,163 @@
+"""The one in-process source of events and counters, seen from Python.
+
+The core reports `cpu_fallback`, `blocking_read`, `allocation_peak`, `copy`, `error` and `indices_out_of_range` (an
+operator and line, `indices`, and how many of them were `padding`, -1; when the host waits for the device), likewise
+`int64_overflow` (`overflows`: how many elements wrapped, OPENHPU_INT64), and of lazy mode `graph_recorded` (a graph was
+handed to the device, and how it ran), `cache_hit` and `cache_miss` (whether a step was seen before), `recompilation`
+and `operand_moved` (an operand on the CPU was moved to the device). Python code publishes `device_acquired`,
+`mark_step`, `process_exit`, `graph_compilation` and `recipe_loaded` (from disk). Callbacks run on the thread on which
+the event happened. The core is asked for its events only while somebody listens to one of its kinds; otherwise an event
+costs nothing.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import time
+import traceback
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+# Kinds that the compiled core reports.
+CORE_KINDS = frozenset(
+    {
+        "cpu_fallback", "blocking_read", "allocation_peak", "copy", "error", "recompilation", "graph_recorded",
+        "cache_hit", "cache_miss", "indices_out_of_range", "operand_moved", "int64_overflow",
+    }
+)  # fmt: skip
+
+Site: TypeAlias = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event: what (`kind`, `params`), when (`time_ns`, as time.monotonic_ns()), where (file, line) or None."""
+
+    kind: str
+    time_ns: int
+    site: Site | None
+    params: dict[str, Any] = field(default_factory=dict)
+
+
+Callback: TypeAlias = Callable[[Event], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Subscription:
+    """The handle that `subscribe` returns."""
+
+    kind: str | None
+    callback: Callback
+
+
+class CounterWatcher(Protocol):
+    """Someone who reads counters by their differences."""
+
+    def fold(self) -> None:
+        """Take the difference so far: counters are about to be reset."""
+
+    def rebase(self) -> None:
+        """Start over from the counters as they are now."""
+
+
+_lock = threading.Lock()
+_subscriptions: tuple[Subscription, ...] = ()  # replaced, never changed: read without the lock
+_asked_kinds: frozenset[str | None] = frozenset()
+_watchers: weakref.WeakSet[CounterWatcher] = weakref.WeakSet()
+
+
+def subscribe(kind: str | None, callback: Callback) -> Subscription:
+    """Call `callback(event)` for each event of `kind` (None: of every kind) until `unsubscribe`."""
+    global _subscriptions
+    subscription = Subscription(kind, callback)
+    with _lock:
+        _subscriptions = (*_subscriptions, subscription)
+        _ask_core()
+    return subscription
+
+
+def unsubscribe(subscription: Subscription) -> None:
+    """Stop a subscription. Does nothing if it has been stopped."""
+    global _subscriptions
+    with _lock:
+        _subscriptions = tuple(other for other in _subscriptions if other is not subscription)
+        _ask_core()
+
+
+def publish(
+    kind: str, params: dict[str, Any] | None = None, site: Site | None = None, time_ns: int | None = None
+) -> None:
+    """Report an event from Python, of now if `time_ns` is None."""
+    if _subscriptions:
+        _dispatch(Event(kind, time.monotonic_ns() if time_ns is None else time_ns, site, params or {}))
+
+
+def counters() -> dict[str, int]:
+    """The core's counters since the start of the process or the last `reset_counters`, by name.
+
+    Beside these, of what the compiler has been asked for and has not answered, as it is now: `graphs_compiling`, how
+    many; `graphs_compiling_ops`, the operators of the largest; `graphs_compiling_ms`, for how long it has been at it.
+    """
+    from openhpu import _C
+
+    graphs, operators, milliseconds = _C.compile_progress()
+    progress = {
+        "graphs_compiling": graphs, "graphs_compiling_ops": operators, "graphs_compiling_ms": milliseconds
+    }  # fmt: skip
+    return _C.counters() | progress
+
+
+def fallback_ops() -> dict[str, int]:
+    """How often each operator fell back to the CPU since the start or the last `reset_counters`."""
+    from openhpu import _C
+
+    return _C.fallback_ops()
+
+
+def reset_counters() -> None:
+    """Set every counter to zero. Metrics keep their values."""
+    from openhpu import _C
+
+    watchers = list(_watchers)
+    for watcher in watchers:
+        watcher.fold()
+    _C.reset_counters()
+    for watcher in watchers:
+        watcher.rebase()
+
+
+def watch_counters(watcher: CounterWatcher) -> None:
+    """Let `watcher`, which reads counters by their differences, follow each `reset_counters`. Held weakly."""
+    _watchers.add(watcher)
+
+
+def _ask_core() -> None:
+    """Tell the core which of its events somebody wants. The caller holds the lock."""
+    global _asked_kinds
+    wanted = {subscription.kind for subscription in _subscriptions}
+    kinds = CORE_KINDS if None in wanted else CORE_KINDS & wanted
+    if kinds != _asked_kinds:
+        from openhpu import _C
+
+        _C.set_event_listener(_from_core if kinds else None, sorted(kinds))
+        _asked_kinds = kinds
+
+
+def _from_core(kind: str, time_ns: int, site: Site | None, params: dict[str, Any]) -> None:
+    _dispatch(Event(kind, time_ns, site, params))
+
+
+def _dispatch(event: Event) -> None:
+    """Call who subscribed. A callback's exception is printed, and stops neither the others nor the operator."""
+    for subscription in _subscriptions:
+        if subscription.kind is None or subscription.kind == event.kind:
+            try:
+                subscription.callback(event)
+            except Exception:
+                traceback.print_exc()
+
+
+atexit.register(publish, "process_exit")

@@ -1,0 +1,144 @@
+"""What to do about what was seen; each piece of advice with its evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from openhpu.observe.insight.observed import Document, by_line, fallback, plural, recompilation, size, wait, where
+
+_MANY_GRAPHS = 10
+_MUCH_MEMORY = 16 << 20  # a peak below it is small on every device
+
+
+@dataclass(frozen=True)
+class Advice:
+    """`evidence`: what of this run says so, a line each."""
+
+    title: str
+    text: str
+    evidence: tuple[str, ...]
+
+
+def advise(document: Document) -> list[Advice]:
+    """The advice that a run gives rise to, the most pressing first."""
+    found = (_fallbacks, _reads, _recompilations, _graphs, _memory, _bound)
+    return [advice for rule in found for advice in rule(document)]
+
+
+def _fallbacks(document: Document) -> Iterator[Advice]:
+    records = document["fallbacks"]
+    complex_numbers = [r for r in records if r["dtype"] in ("ComplexDouble", "ComplexFloat", "ComplexHalf")]
+    others = [r for r in records if r not in complex_numbers]
+    if complex_numbers:
+        yield Advice(
+            "Use pairs of real numbers instead of complex numbers",
+            "A Gaudi does not compute with them; such operators run on the host, which waits for the device first. "
+            "torch.view_as_real gives the real numbers of a tensor without a copy.",
+            _places(complex_numbers),
+        )
+    if others:
+        yield Advice(
+            "Replace operators that the device does not have, or move them out of the step",
+            "They run on the host: the device is waited for, operands are copied to the host and results back. "
+            "PT_HPU_PLACE_ON_CPU=none makes each an error, which finds them all.",
+            _places(others),
+        )
+
+
+def _places(fallbacks: list[dict[str, Any]]) -> tuple[str, ...]:
+    return tuple(f"{where(r)}: {fallback(r)}, {plural(r['count'], 'time')}" for r in fallbacks[:8])
+
+
+def _reads(document: Document) -> Iterator[Advice]:
+    steps = document["steps"]["count"]
+    often = [r for r in document["blocking_reads"] if steps >= 2 and r["count"] >= steps / 2]
+    if often:
+        yield Advice(
+            "Read values less often",
+            "item(), cpu(), tolist(), print and float() of a tensor make the host wait until the device has computed "
+            "it, and end the graph in lazy mode. Sum what you log on the device and read it every so many steps.",
+            tuple(
+                f"{where(r)}: {r['op']} {plural(r['count'], 'time')} in {plural(steps, 'step')}, "
+                f"{size(r['bytes'])} in all, waited {wait(r['wait_ns'])}"
+                for r in often[:8]
+            ),
+        )
+
+
+def _recompilations(document: Document) -> Iterator[Advice]:
+    by_cause: dict[str, list[str]] = {}
+    for record in document["recompilations"]:
+        line = f"{where(record)}: {recompilation(record)} ({plural(record['count'], 'time')})"
+        by_cause.setdefault(record["cause"], []).append(line)
+    texts = {
+        "size": (
+            "Keep sizes the same from step to step",
+            "Every new size is a compilation, on a Gaudi often of minutes. Drop or pad the last batch "
+            "(DataLoader(drop_last=True)), pad sequences to a few lengths (const_shape_dataloader).",
+        ),
+        "stride": (
+            "Keep memory formats the same from step to step",
+            "The same operator got a tensor laid out differently: call contiguous() or choose one memory format.",
+        ),
+        "dtype": ("Keep dtypes the same from step to step", "The same operator got another dtype."),
+        "number": (
+            "Numbers that change are learned as arguments",
+            "A number that had been compiled in has changed; from then on it is an argument of the recipe. This "
+            "happens once for each such number and needs no change of the script.",
+        ),
+        "graph": (
+            "Keep the operators of a step the same",
+            "The same place runs other operators than before: look for branches that depend on the step's number.",
+        ),
+        "memory": (
+            "Keep what lives between steps the same",
+            "The operators are the same, but not what is needed after the step, or offsets into storages: results "
+            "that are kept in some steps and dropped in others are the usual reason.",
+        ),
+    }
+    for cause, evidence in by_cause.items():
+        title, text = texts.get(cause, (f"Recompilations: {cause}", ""))
+        yield Advice(title, text, tuple(evidence[:8]))
+
+
+def _graphs(document: Document) -> Iterator[Advice]:
+    graphs = document["graphs"]
+    if len(graphs["seen_once"]) >= _MANY_GRAPHS:
+        yield Advice(
+            "Few graphs come again",
+            f"{plural(len(graphs['seen_once']), 'graph')} of {graphs['distinct']:,} came only once. Here such graphs "
+            "run operator by operator; a Gaudi compiles each of them.",
+            tuple(
+                f"{line}: {plural(number, 'graph')} from here on, of {operators}"
+                for line, operators, number in by_line(graphs["seen_once"])[:8]
+            ),
+        )
+
+
+def _memory(document: Document) -> Iterator[Advice]:
+    memory = document["memory"]
+    if memory["peak_line"] and 2 * memory["peak_growth_bytes"] >= memory["peak_bytes"] >= _MUCH_MEMORY:
+        yield Advice(
+            "One line makes most of the memory peak",
+            "Compute in pieces, or free what is not needed any more before it runs.",
+            (
+                f"{where(memory, 'peak_')}: {size(memory['peak_growth_bytes'])} of the peak of "
+                f"{size(memory['peak_bytes'])}",
+            ),
+        )
+
+
+def _bound(document: Document) -> Iterator[Advice]:
+    steps = document["steps"]
+    if steps.get("host_bound_share", 0) > 0.5:
+        yield Advice(
+            "The host is the slower side",
+            "The device idles while the script prepares batches, runs Python or issues small operators. More "
+            "DataLoader workers, fewer and larger operators, and lazy mode help.",
+            (
+                f"{steps['host_bound_share']:.0%} of the steps' time is in steps where the host worked longer than "
+                f"the device; the device was busy for {steps['device_busy_share']:.0%} of it",
+            ),
+        )

@@ -1,0 +1,79 @@
+"""Drawings of the page, as SVG that stretches to the page's width; all text beside them is HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from openhpu.observe.insight.observed import Document, size
+
+_WIDTH = 1000
+_STEPS_IN_DETAIL = 8
+
+
+def timeline(document: Document) -> str:
+    """Lanes of host, device and compiler over the whole run, and over its last steps."""
+    steps = document["timeline"]["steps_us"]
+    whole = _lanes(document, 0, max(1, round(document["process"]["seconds"] * 1e6)), "The whole run")
+    if len(steps) <= _STEPS_IN_DETAIL:
+        return whole
+    return whole + _lanes(document, steps[-_STEPS_IN_DETAIL - 1], steps[-1], f"The last {_STEPS_IN_DETAIL} steps")
+
+
+def _lanes(document: Document, begin: int, end: int, name: str) -> str:
+    found = document["timeline"]
+    ends = found["steps_us"]
+    steps = [(a, b, "a" if i % 2 else "b") for i, (a, b) in enumerate(pairwise(ends))]
+    lanes = [
+        ("Host: steps of the script", steps),
+        ("Device: busy", [(a, b, "d") for a, b in found["device_us"]]),
+        ("Compiler", [(a, b, "c") for a, b, _ in found["compilations_us"]]),
+    ]
+    parts = [f"<h3>{name}</h3>"]
+    parts += [_lane(title, boxes, begin, end) for title, boxes in lanes if boxes]
+    parts.append(_axis(f"{begin / 1e6:.3f} s", f"{end / 1e6:.3f} s"))
+    return f'<figure class="lanes">{"".join(parts)}</figure>'
+
+
+def _lane(title: str, boxes: Sequence[tuple[int, int, str]], begin: int, end: int) -> str:
+    shown = [(max(a, begin), min(b, end), kind) for a, b, kind in boxes if b > begin and a < end]
+    rectangles = "".join(
+        f'<rect class="{kind}" x="{x:.2f}" y="0" width="{max(width, 0.5):.2f}" height="24"/>'
+        for x, width, kind in _scaled(shown, begin, end)
+    )
+    covered = sum(b - a for a, b, _ in shown) / (end - begin)
+    return (
+        f"<figcaption>{title} <small>({min(covered, 1):.0%} of the time)</small></figcaption>"
+        f'<svg viewBox="0 0 {_WIDTH} 24" preserveAspectRatio="none" role="img" aria-label="{title}">'
+        f'<rect class="ground" x="0" y="0" width="{_WIDTH}" height="24"/>{rectangles}</svg>'
+    )
+
+
+def _scaled(boxes: Iterable[tuple[int, int, str]], begin: int, end: int) -> Iterable[tuple[float, float, str]]:
+    scale = _WIDTH / (end - begin)
+    return (((a - begin) * scale, (b - a) * scale, kind) for a, b, kind in boxes)
+
+
+def memory(document: Document) -> str:
+    """Memory in use over time."""
+    points = document["memory"]["over_time"]
+    peak = document["memory"]["peak_bytes"]
+    if len(points) < 2 or not peak:
+        return "<p>Too few measurements to draw.</p>"
+    begin, end = points[0][0], max(points[-1][0], points[0][0] + 1)
+    path: list[str] = []
+    height = 120
+    for time, used in points:
+        x, y = _WIDTH * (time - begin) / (end - begin), height - height * used / peak
+        path.append(f"H{x:.1f}V{y:.1f}" if path else f"M{x:.1f} {height}V{y:.1f}")
+    return (
+        f'<figure class="memory"><figcaption>{size(peak)} at the top</figcaption>'
+        f'<svg viewBox="0 0 {_WIDTH} {height}" preserveAspectRatio="none" role="img" aria-label="Memory in use">'
+        f'<rect class="ground" x="0" y="0" width="{_WIDTH}" height="{height}"/>'
+        f'<path class="m" d="{"".join(path)}V{height}Z"/></svg>'
+        f"{_axis(f'{begin / 1e6:.3f} s', f'{end / 1e6:.3f} s')}</figure>"
+    )
+
+
+def _axis(left: str, right: str) -> str:
+    return f'<div class="axis"><span>{left}</span><span>{right}</span></div>'

@@ -1,0 +1,409 @@
+"""Collects what a process does with its devices, and writes it to a file, at its end and now and then before.
+
+Started by `openhpu run` through the environment, when torch is loaded. The file is complete after every write, so that
+a process that is killed leaves what was written last.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import sys
+import threading
+import time
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+# Not at the end: classes that are made then would let Python forget that an interrupt ended the script.
+from openhpu import _C
+from openhpu.observe import events
+from openhpu.observe.insight.marks import Marks, Peaks, Timeline, choose
+from openhpu.observe.process_end import at_process_end
+
+_FIRST_WRITE_S, _LONGEST_PAUSE_S = 0.25, 30.0
+_DRAIN_EVERY = 16  # steps between two looks at the worker's busy times
+_KEPT_TIMELINE = 2000
+# Of a program that makes ever new ones; of those that were not seen for the longest only the numbers are left.
+_KEPT_GRAPHS = _KEPT_RECIPES = 2000
+_KEPT_ONCE = 200
+
+Key = tuple[Any, ...]
+
+
+class Above(NamedTuple):
+    """What the collector asks of the floors above its own."""
+
+    mode: Callable[[], str | None]  # eager or lazy; None: not read yet
+    settle: Callable[[], None]  # waits until listeners have been told of what is compiled by now
+    compiling: Callable[[], int]  # how many graphs have no answer of the compiler
+
+
+class Collector:
+    """Counts events by their place in the script. Callbacks may come on any thread."""
+
+    def __init__(self, folder: Path, above: Above | None = None) -> None:
+        self._folder = folder
+        self._above = above or Above(lambda: None, lambda: None, lambda: 0)
+        self._lock = threading.RLock()  # a signal handler may interrupt a callback
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pid = os.getpid()
+        self._start_ns = time.monotonic_ns()
+        self._started = time.time()
+        self._base = Counter(_C.counters())
+        self._collectives_before = {(op, site): rest for op, site, *rest in _C.collective_times()}
+        self._opened = False
+        self._fallbacks: Counter[Key] = Counter()
+        self._indices: Counter[Key] = Counter()  # out of range
+        self._padding: Counter[Key] = Counter()  # of these: -1
+        self._moved: Counter[Key] = Counter()
+        self._overflows: Counter[Key] = Counter()
+        self._reads: Counter[Key] = Counter()
+        self._read_bytes: Counter[Key] = Counter()
+        self._read_wait_ns: Counter[Key] = Counter()
+        self._graphs: OrderedDict[str, dict[str, Any]] = OrderedDict()  # by the time of their last sight
+        self._graphs_ran: Counter[str] = Counter()
+        self._graphs_gone = 0  # that ran whole and are no longer among `_graphs`
+        self._once_gone: list[dict[str, Any]] = []  # and of these, the first that came only once
+        self._recipes: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._compilations: deque[tuple[int, int, str]] = deque(maxlen=_KEPT_TIMELINE)  # end, microseconds, recipe
+        self._recompilations: dict[Key, dict[str, Any]] = {}
+        self._errors: list[dict[str, Any]] = []
+        self._seen = Timeline()
+        self._peaks = Peaks()
+        self._writer: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Listen from now on, and write when the process ends, however it does."""
+        self.listen()
+        os.register_at_fork(after_in_child=self._after_fork)
+        at_process_end(functools.partial(self.write, complete=True))
+
+    def listen(self) -> None:
+        """Count from now on."""
+        from torch.optim.optimizer import register_optimizer_step_post_hook
+
+        handlers: dict[str, Callable[[events.Event], None]] = {
+            "device_acquired": self._on_device,
+            "cpu_fallback": self._on_fallback,
+            "indices_out_of_range": self._on_indices,
+            "operand_moved": self._on_moved,
+            "int64_overflow": self._on_overflow,
+            "blocking_read": self._on_read,
+            "allocation_peak": self._on_peak,
+            "graph_recorded": self._on_graph,
+            "graph_compilation": self._on_compilation,
+            "recipe_loaded": self._on_compilation,
+            "recompilation": self._on_recompilation,
+            "error": self._on_error,
+            "mark_step": lambda event: self._mark("mark_step", event.time_ns),
+        }
+        self._subscriptions = [events.subscribe(kind, handler) for kind, handler in handlers.items()]
+        self._hook = register_optimizer_step_post_hook(
+            lambda optimizer, args, kwargs: self._mark(f"optimizer {id(optimizer):x}", time.monotonic_ns())
+        )
+        if _C.is_initialized():
+            self._opened = True
+            self._watch_spans()
+
+    def ignore(self) -> None:
+        """Count no more."""
+        for subscription in self._subscriptions:
+            events.unsubscribe(subscription)
+        self._hook.remove()
+        for index in range(_C.device_count()):
+            _C.record_busy_spans(index, False)
+
+    def _after_fork(self) -> None:
+        """A forked child is a process of its own, from zero."""
+        self._lock = threading.RLock()
+        self._begin()
+
+    # Events
+
+    def _on_device(self, event: events.Event) -> None:
+        self._opened = True
+        self._watch_spans()
+        self._writer = threading.Thread(target=self._write_now_and_then, name="openhpu-insight", daemon=True)
+        self._writer.start()
+
+    def _on_fallback(self, event: events.Event) -> None:
+        with self._lock:
+            self._fallbacks[(event.params["op"], event.params["dtype"], event.site)] += 1
+
+    def _on_indices(self, event: events.Event) -> None:
+        key = (event.params["op"], event.site)
+        with self._lock:
+            self._indices[key] += event.params["indices"]
+            self._padding[key] += event.params["padding"]
+
+    def _on_overflow(self, event: events.Event) -> None:
+        with self._lock:
+            self._overflows[(event.params["op"], event.site)] += event.params["overflows"]
+
+    def _on_moved(self, event: events.Event) -> None:
+        with self._lock:
+            self._moved[(event.params["op"], event.site)] += 1
+
+    def _on_read(self, event: events.Event) -> None:
+        key = (event.params["op"], event.site)
+        with self._lock:
+            self._reads[key] += 1
+            self._read_bytes[key] += event.params["bytes"]
+            self._read_wait_ns[key] += event.params["wait_ns"]
+
+    def _on_peak(self, event: events.Event) -> None:
+        with self._lock:
+            steps = max((marks.count for marks in self._seen.marks.values()), default=0)
+            self._peaks.add(event.params["device"], event.params["bytes"], event.site, event.time_ns, steps)
+
+    def _on_graph(self, event: events.Event) -> None:
+        params = event.params
+        with self._lock:
+            new = {"operators": params["operators"], "site": event.site, "ran": Counter()}
+            graph = self._graphs.setdefault(params["recipe_id"], new)
+            self._graphs.move_to_end(params["recipe_id"])
+            graph["ran"][params["ran"]] += 1
+            self._graphs_ran[params["ran"]] += 1
+            if params["recipe"]:
+                self._recipe(params["recipe"])["runs"] += 1
+            if len(self._graphs) > _KEPT_GRAPHS:
+                _, gone = self._graphs.popitem(last=False)
+                self._graphs_gone += _whole(gone) > 0
+                if _whole(gone) == 1 and len(self._once_gone) < _KEPT_ONCE:
+                    self._once_gone.append(gone)
+
+    def _recipe(self, name: str) -> dict[str, Any]:
+        new = {"name": name, "ops": {}, "from_disk": False, "compilations": 0, "ms": 0.0, "runs": 0}
+        row = self._recipes.setdefault(name, new)
+        self._recipes.move_to_end(name)
+        if len(self._recipes) > _KEPT_RECIPES:
+            self._recipes.popitem(last=False)
+        return row
+
+    def _on_compilation(self, event: events.Event) -> None:
+        with self._lock:
+            name, duration_us = event.params["recipe"], event.params["duration"]
+            row = self._recipe(name)
+            row |= {"ops": event.params["ops"], "from_disk": event.kind == "recipe_loaded"}
+            row["ms"] += duration_us / 1e3
+            if not row["from_disk"]:
+                row["compilations"] += 1
+                self._compilations.append((event.time_ns, duration_us, name))
+
+    def _on_recompilation(self, event: events.Event) -> None:
+        params = event.params
+        key = (params["cause"], params["op"], params["argument"], params["dimension"], event.site)
+        with self._lock:
+            found = self._recompilations.setdefault(key, {"count": 0, "before": params["before"], "after": []})
+            found["count"] += 1
+            if params["after"] not in found["after"] and len(found["after"]) < 20:
+                found["after"].append(params["after"])
+
+    def _on_error(self, event: events.Event) -> None:
+        with self._lock:
+            if len(self._errors) < 100:
+                self._errors.append({**event.params, **place(event.site)})
+
+    def _mark(self, source: str, time_ns: int) -> None:
+        """The end of a step, as an optimizer or the script's mark_step sees it."""
+        if not self._opened:
+            return
+        with self._lock:
+            marks = self._seen.of(source)
+            sample = _C.device_sample(0)
+            marks.add(time_ns, _C.counters()["host_wait_ns"], sample[0] if sample else 0)
+            if marks.count % _DRAIN_EVERY == 0:
+                self._take_spans()
+
+    # What the devices' workers did
+
+    def _watch_spans(self) -> None:
+        for index in range(_C.device_count()):
+            _C.record_busy_spans(index, True)
+
+    def _take_spans(self) -> None:
+        self._watch_spans()  # a device may have been opened since
+        taken = [span for index in range(_C.device_count()) for span in _C.take_busy_spans(index)]
+        self._seen.add_spans(taken)
+
+    # Writing
+
+    def _write_now_and_then(self) -> None:
+        pause, pid = _FIRST_WRITE_S, os.getpid()
+        while pid == self._pid:
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+            with contextlib.suppress(OSError):
+                self.write()
+
+    def write(self, complete: bool = False) -> None:
+        """Write the document, if this process has opened a device."""
+        if not self._opened:
+            return
+        if complete and not _C.is_in_bad_fork():
+            _C.report_indices()  # what the script did not wait for
+        if complete:
+            self._above.settle()  # without the lock, which the listeners below want
+        with self._lock:
+            document = self.document(complete)
+        path = self._folder / f"{self._pid}.json"
+        unfinished = path.with_suffix(".part")
+        unfinished.write_text(json.dumps(document))
+        unfinished.replace(path)
+
+    def document(self, complete: bool) -> dict[str, Any]:
+        """All that was seen so far."""
+        from openhpu.observe.insight.observed import FORMAT
+
+        now = time.monotonic_ns()
+        if self._opened and not _C.is_in_bad_fork():
+            self._take_spans()
+        source, marks = choose(self._seen.marks)
+        counters = {name: value - self._base.get(name, 0) for name, value in _C.counters().items()}
+        return {
+            "format": FORMAT,
+            "complete": complete,
+            "process": self._process(now),
+            "steps": {"counted_by": source, **marks.summary(self._seen.spans)},
+            "timeline": self._timeline(marks),
+            "graphs": self._graph_rows(),
+            "recipes": self._recipe_rows(),
+            "recompilations": [
+                {"cause": cause, "op": op, "argument": argument, "dimension": None if dimension < 0 else dimension,
+                 **found, **place(site)}
+                for (cause, op, argument, dimension, site), found in self._recompilations.items()
+            ],
+            "fallbacks": [
+                {"op": op, "dtype": dtype, **place(site), "count": count}
+                for (op, dtype, site), count in self._fallbacks.most_common()
+            ],
+            "indices_out_of_range": [
+                {"op": op, **place(site), "count": count, "padding": self._padding[(op, site)]}
+                for (op, site), count in self._indices.most_common()
+            ],
+            "int64_overflows": [
+                {"op": op, **place(site), "count": count} for (op, site), count in self._overflows.most_common()
+            ],
+            "moved_operands": [
+                {"op": op, **place(site), "count": count} for (op, site), count in self._moved.most_common()
+            ],
+            "blocking_reads": [
+                {"op": op, **place(site), "count": count, "bytes": self._read_bytes[(op, site)],
+                 "wait_ns": self._read_wait_ns[(op, site)]}
+                for (op, site), count in self._reads.most_common()
+            ],
+            "collectives": self._collectives(),
+            "memory": self._memory(marks),
+            "errors": self._errors,
+            "counters": counters,
+        }  # fmt: skip
+
+    def _collectives(self) -> list[dict[str, Any]]:
+        rows = []
+        for op, site, *numbers in _C.collective_times():
+            before = self._collectives_before.get((op, site), [0, 0, 0])
+            count, size, wait_ns = (now - then for now, then in zip(numbers, before, strict=True))
+            if count:
+                rows.append({"op": op, **place(site), "count": count, "bytes": size, "wait_ns": wait_ns})
+        return sorted(rows, key=lambda row: -row["wait_ns"])
+
+    def _process(self, now: int) -> dict[str, Any]:
+        import torch
+
+        import openhpu
+        from openhpu import settings
+
+        rank = os.environ.get("RANK") or os.environ.get("OMPI_COMM_WORLD_RANK")
+        return {
+            "pid": self._pid,
+            "parent": os.getppid(),
+            "rank": int(rank) if rank and rank.isdigit() else None,
+            "command": _command(),
+            "mode": self._above.mode(),
+            "generation": settings.get("OPENHPU_GENERATION"),
+            "started": self._started,
+            "seconds": (now - self._start_ns) / 1e9,
+            "openhpu": openhpu.__version__,
+            "torch": torch.__version__,
+        }
+
+    def _since_start_us(self, time_ns: int) -> int:
+        return (time_ns - self._start_ns) // 1000
+
+    def _timeline(self, marks: Marks) -> dict[str, Any]:
+        us = self._since_start_us
+        return {
+            "steps_us": [us(t) for t in marks.times[-_KEPT_TIMELINE:]],
+            "device_us": [[us(a), us(b)] for a, b in sorted(self._seen.spans)[-_KEPT_TIMELINE:]],
+            "compilations_us": [
+                [us(end_ns) - duration_us, us(end_ns), name] for end_ns, duration_us, name in self._compilations
+            ],
+        }
+
+    def _graph_rows(self) -> dict[str, Any]:
+        ran = self._graphs_ran
+        once = [*self._once_gone, *(graph for graph in self._graphs.values() if _whole(graph) == 1)]
+        return {
+            "distinct": self._graphs_gone + sum(_whole(graph) > 0 for graph in self._graphs.values()),
+            "recorded": ran.total(),
+            "as_recipes": ran["recipe"],
+            "node_by_node": ran["node by node"],
+            "cut": ran["cut"],
+            "compiling": self._above.compiling(),
+            "seen_once": [{"operators": graph["operators"], **place(graph["site"])} for graph in once[:_KEPT_ONCE]],
+        }
+
+    def _recipe_rows(self) -> list[dict[str, Any]]:
+        # Of one without operators only runs were seen: it was made before this began.
+        rows = [{**row, "operators": sum(row["ops"].values())} for row in self._recipes.values() if row["ops"]]
+        return sorted(rows, key=lambda row: -row["runs"])
+
+    def _memory(self, marks: Marks) -> dict[str, Any]:
+        sample = _C.device_sample(0) if self._opened and not _C.is_in_bad_fork() else None
+        site, growth = self._peaks.line()
+        found = place(site)
+        over_time = sorted([*zip(marks.times, marks.memory, strict=True), *self._peaks.over_time()])
+        return {
+            "peak_bytes": self._peaks.highest(),
+            "peak_file": found["file"],
+            "peak_line": found["line"],
+            "peak_growth_bytes": growth,
+            "limit_bytes": sample[2] if sample else 0,
+            "in_use_bytes": sample[0] if sample else 0,
+            "over_time": [[self._since_start_us(t), size] for t, size in over_time[-_KEPT_TIMELINE:]],
+        }
+
+
+def _whole(graph: dict[str, Any]) -> int:
+    """How often it came as a whole, uncut."""
+    return int(graph["ran"].total() - graph["ran"]["cut"])
+
+
+def place(site: events.Site | None) -> dict[str, Any]:
+    """A line of the script, as fields of a record."""
+    return {"file": site[0], "line": site[1]} if site else {"file": None, "line": None}
+
+
+def _command() -> str:
+    """The script and its arguments; of a module, whose path Python makes absolute, as it is called from here."""
+    script, *arguments = sys.argv or ["python"]
+    with contextlib.suppress(ValueError, OSError):
+        script = str(Path(script).relative_to(Path.cwd()))
+    return " ".join([script or "python", *arguments])
+
+
+_collector: Collector | None = None
+
+
+def start(folder: str, above: Above) -> None:
+    """Collect in this process, once; `folder` must exist."""
+    global _collector
+    if _collector is None:
+        _collector = Collector(Path(folder), above)
+        _collector.start()

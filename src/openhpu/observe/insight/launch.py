@@ -1,0 +1,131 @@
+"""`openhpu run`: starts a script in a process of its own, and shows what its processes left.
+
+The script's process is Python's ordinary one, so that its arguments, its exit code and what it spawns are its own, and
+whatever happens to it, this process is there to tell.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from openhpu.observe.insight import observed, summary
+
+_SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD}
+_FROM_THE_KERNEL = 128  # si_code of a signal that a terminal sends to all processes of its group
+
+
+class UsageError(Exception):
+    """What was asked for cannot be done; the script has not been started."""
+
+
+# By the word of `--fail-on`: the part of the document.
+FAILURES = {
+    "fallback": "fallbacks", "recompilation": "recompilations", "read": "blocking_reads",
+    "index": "indices_out_of_range", "overflow": "int64_overflows", "move": "moved_operands",
+}  # fmt: skip
+FAILED = 3
+
+
+def failures(text: str) -> list[str]:
+    """The words of `--fail-on`. UsageError for one that is none."""
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    for word in words:
+        if word not in FAILURES:
+            raise UsageError(f"--fail-on: expected {', '.join(FAILURES)}, got {word!r}")
+    return words
+
+
+def run(command: list[str], mode: str | None, report: str | None, as_json: bool, fail_on: Sequence[str] = ()) -> int:
+    """Run `command` (a script, `-m module` or a program such as torchrun, with arguments) and show what was seen.
+
+    Returns its exit code; FAILED where that is 0 and something of `fail_on` was seen. Raises UsageError when there is
+    no such script, or the report could not be written.
+    """
+    if command[0] != "-m" and not Path(command[0]).exists() and not _program(command):
+        raise UsageError(f"there is no script {command[0]!r}; expected a file, a program, or -m and a module")
+    target = _check_writable(Path(report)) if report else None
+    with tempfile.TemporaryDirectory(prefix="openhpu-run-") as folder:
+        code = _run_script(command, _environment(folder, mode))
+        documents = observed.read_all(Path(folder)) or [observed.empty(" ".join(command))]
+    sys.stderr.write(summary.text(documents, code))
+    if target is not None:
+        _write_reports(target, documents)
+    if as_json:
+        print(json.dumps({**documents[0], "exit_code": code, "other_processes": documents[1:]}), flush=True)
+    found = [word for word in fail_on if any(one[FAILURES[word]] for one in documents)]
+    if found:
+        sys.stderr.write(f"openhpu run: failed because of --fail-on: {', '.join(found)}; the lines are above\n")
+    return code or (FAILED if found else 0)
+
+
+def _program(command: list[str]) -> str | None:
+    """The path of a program that is called by its name (torchrun); None for a script."""
+    name = command[0]
+    if name == "-m" or Path(name).exists():
+        return None
+    return shutil.which(name, path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
+
+
+def _check_writable(target: Path) -> Path:
+    """`target`, if a file can be written there. Leaves no trace. Raises UsageError."""
+    existed = target.exists()
+    try:
+        with target.open("ab"):
+            pass
+        if not existed:
+            target.unlink()
+    except OSError as error:
+        raise UsageError(f"the report cannot be written to {target}: {error.strerror}; choose another path") from error
+    return target.absolute()
+
+
+def _environment(folder: str, mode: str | None) -> dict[str, str]:
+    environment = {**os.environ, "OPENHPU_REPORT_DATA": folder}
+    environment.pop("TORCH_DEVICE_BACKEND_AUTOLOAD", None)
+    if mode is not None:
+        environment["PT_HPU_LAZY_MODE"] = "1" if mode == "lazy" else "0"
+    return environment
+
+
+def _run_script(command: list[str], environment: dict[str, str]) -> int:
+    """Wait for the script. Signals for this process alone are passed on; those of a terminal it gets itself."""
+    interpreter = [sys.executable, *subprocess._args_from_interpreter_flags()]  # type: ignore[attr-defined]
+    if program := _program(command):
+        interpreter, command = [program], command[1:]
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        process = subprocess.Popen(
+            [*interpreter, *command],
+            env=environment,
+            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before),
+        )
+        while process.poll() is None:
+            info = signal.sigtimedwait(_SIGNALS, 1.0)
+            if info is not None and info.si_signo != signal.SIGCHLD and info.si_code != _FROM_THE_KERNEL:
+                process.send_signal(info.si_signo)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return process.returncode if process.returncode >= 0 else 128 - process.returncode
+
+
+def _write_reports(target: Path, documents: list[observed.Document]) -> None:
+    from openhpu.observe.insight import report
+
+    ranked = documents[0]["process"]["rank"] is not None
+    for number, found in enumerate(documents):
+        path = target
+        if ranked or number:
+            path = target.with_name(f"{target.stem}-{observed.title(found).replace(' ', '')}{target.suffix}")
+        try:
+            path.write_text(report.page(found), encoding="utf-8")
+            sys.stderr.write(f"report: {path}\n")
+        except OSError as error:
+            sys.stderr.write(f"openhpu: the report could not be written to {path}: {error.strerror}\n")

@@ -1,0 +1,107 @@
+"""A document as one HTML page: no network, no script, readable on a phone. Its form is `page.html.j2`."""
+
+from __future__ import annotations
+
+import functools
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from openhpu.observe.insight import charts
+from openhpu.observe.insight.advice import advise
+from openhpu.observe.insight.observed import (
+    Document,
+    bound,
+    by_line,
+    plural,
+    recompilation,
+    size,
+    title,
+    unfinished,
+    wait,
+    where,
+)
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+
+def page(document: Document) -> str:
+    """The HTML text. Whatever the script named is escaped."""
+    return _template().render(document, **(_parts(document) if document["process"]["pid"] is not None else {}))
+
+
+@functools.cache
+def _template() -> Template:
+    from jinja2 import Environment, FileSystemLoader
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["bytes"] = size
+    environment.filters["shown"] = lambda value: f"{value:,}" if isinstance(value, int) else value
+    environment.globals["number"] = lambda value: Markup(' class="n"' if isinstance(value, int) else "")
+    return environment.get_template("page.html.j2")
+
+
+def _parts(document: Document) -> dict[str, Any]:
+    """What the page shows beside what stands in the document."""
+    from markupsafe import Markup
+
+    graphs, memory = document["graphs"], document["memory"]
+    return {
+        "title": title(document),
+        "started": datetime.fromtimestamp(document["process"]["started"]).isoformat(" ", "seconds"),
+        "facts": _facts(document),
+        "advice": advise(document),
+        "timeline": Markup(charts.timeline(document)),
+        "recompilations": [(where(r), r["cause"], recompilation(r), r["count"]) for r in document["recompilations"]],
+        "fallbacks": [(where(r), r["op"], r["dtype"], r["count"]) for r in document["fallbacks"]],
+        "indices": [(where(r), r["op"], r["count"], r["padding"]) for r in document["indices_out_of_range"]],
+        "reads": _waited(document["blocking_reads"]),
+        "collectives": _waited(document["collectives"]),
+        "peak_at": where(memory, "peak_") if memory["peak_line"] else "",
+        "memory_drawing": Markup(charts.memory(document)),
+        "unfinished": unfinished(graphs),
+        "recipes": [_recipe(recipe) for recipe in document["recipes"]],
+        "once": by_line(graphs["seen_once"]),
+        "errors": [(where(e), e["op"], e["message"]) for e in document["errors"]],
+        "counters": [(name, value) for name, value in document["counters"].items() if value],
+    }
+
+
+def _waited(records: list[dict[str, Any]]) -> list[tuple[object, ...]]:
+    return [(where(r), r["op"], size(r["bytes"]), r["count"], wait(r["wait_ns"])) for r in records]
+
+
+def _facts(document: Document) -> list[tuple[str, str]]:
+    steps, memory, graphs = document["steps"], document["memory"], document["graphs"]
+    facts = [("Run time", f"{document['process']['seconds']:.1f} s"), ("Steps", f"{steps['count']:,}")]
+    if "median_ms" in steps:
+        facts += [
+            ("Median step", f"{steps['median_ms']:.2f} ms"),
+            ("Fastest, slowest", f"{steps['fastest_ms']:.2f}, {steps['slowest_ms']:.2f} ms"),
+            ("Steps are", bound(steps)),
+            ("Device busy, host waiting", f"{steps['device_busy_share']:.0%}, {steps['host_waiting_share']:.0%}"),
+        ]
+    if document["process"]["mode"] == "lazy":
+        facts.append(("Graphs", f"{graphs['distinct']:,} different, {graphs['recorded']:,} run"))
+        facts.append(("Recompilations", f"{sum(r['count'] for r in document['recompilations']):,}"))
+    return [
+        *facts,
+        ("CPU fallbacks", f"{sum(r['count'] for r in document['fallbacks']):,}"),
+        ("Blocking reads", f"{sum(r['count'] for r in document['blocking_reads']):,}"),
+        ("Memory peak", size(memory["peak_bytes"])),
+    ]
+
+
+def _recipe(recipe: dict[str, Any]) -> tuple[object, ...]:
+    from markupsafe import Markup
+
+    operators = ", ".join(f"{name} x {number}" for name, number in recipe["ops"].items())
+    shown = Markup("<details><summary>{}</summary>{}</details>").format(
+        plural(recipe["operators"], "operator"), operators
+    )
+    made = "from disk" if recipe["from_disk"] else f"{recipe['ms'] / 1e3:.1f} s"
+    return recipe["name"], recipe["runs"], made, shown

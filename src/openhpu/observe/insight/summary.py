@@ -1,0 +1,140 @@
+"""A document as text for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from openhpu.observe.insight.observed import (
+    Document,
+    bound,
+    collective,
+    fallback,
+    out_of_range,
+    plural,
+    recompilation,
+    size,
+    title,
+    together,
+    unfinished,
+    wait,
+    where,
+)
+
+_MAX_LINES = 10
+
+
+def text(documents: list[Document], exit_code: int) -> str:
+    """The summary of a run."""
+    lines = ["", "=" * 30 + " openhpu run " + "=" * 30]
+    if exit_code:
+        lines.append(f"the script ended with exit code {exit_code}")
+    for document in documents:
+        if len(documents) > 1:
+            lines += ["", f"--- {title(document)}"]
+        lines += _lines(document)
+    if rows := together(documents) if len(documents) > 1 else []:
+        lines += ["", "--- all ranks", *_listed("collectives", [_shared(row) for row in rows])]
+    return "\n".join(lines) + "\n"
+
+
+def _lines(document: Document) -> Iterator[str]:
+    process = document["process"]
+    if process["pid"] is None:
+        yield "no hpu device was opened: the script did not put a tensor on hpu"
+        return
+    ended = "" if document["complete"] else "; the process was killed, this is what was seen until shortly before"
+    yield f"{process['mode']} mode, {process['seconds']:.1f} s{ended}"
+    yield from _steps(document)
+    yield from _graphs(document)
+    yield from _listed(
+        "recompilations",
+        [f"{where(r)}: {recompilation(r)} ({plural(r['count'], 'time')})" for r in document["recompilations"]],
+        show_none=process["mode"] == "lazy",
+    )
+    yield from _listed(
+        "CPU fallbacks",
+        [f"{where(r)}: {fallback(r)}, {plural(r['count'], 'time')}" for r in document["fallbacks"]],
+    )
+    yield from _listed(
+        "indices out of range (an accelerator reads an unspecified row here)",
+        [f"{where(r)}: {out_of_range(r)}" for r in document["indices_out_of_range"]],
+        show_none=False,
+    )
+    yield from _listed(
+        "integers of 64 bits that wrapped to 32 (OPENHPU_INT64=gaudi)",
+        [f"{where(r)}: {r['op']}, {plural(r['count'], 'element')}" for r in document["int64_overflows"]],
+        show_none=False,
+    )
+    yield from _listed(
+        "operands moved from the CPU",
+        [f"{where(r)}: {r['op']}, {plural(r['count'], 'time')}" for r in document["moved_operands"]],
+        show_none=False,
+    )
+    yield from _listed(
+        "blocking reads",
+        [
+            f"{where(r)}: {r['op']}, {plural(r['count'], 'time')}, waited {wait(r['wait_ns'])}"
+            for r in document["blocking_reads"]
+        ],
+    )
+    yield from _listed("collectives", [collective(c) for c in document["collectives"]], show_none=False)
+    memory = document["memory"]
+    yield f"memory peak: {size(memory['peak_bytes'])} of {size(memory['limit_bytes'])}" + (
+        f"; {size(memory['peak_growth_bytes'])} of it came at {where(memory, 'peak_')}" if memory["peak_line"] else ""
+    )
+    yield from _listed(
+        "errors", [f"{where(e)}: {e['op']}: {e['message']}" for e in document["errors"]], show_none=False
+    )
+
+
+def _shared(row: dict[str, Any]) -> str:
+    late = f", {wait(row['skew_ns'])} of it for rank {row['slowest']}" if row["ranks"] > 1 else ""
+    return f"{collective(row)}{late}"
+
+
+def _steps(document: Document) -> Iterator[str]:
+    steps = document["steps"]
+    if not steps["count"]:
+        yield "steps: none seen (neither an optimizer's step nor mark_step)"
+        return
+    unit = "optimizer steps" if steps["counted_by"] == "optimizer" else "calls of mark_step"
+    if "median_ms" not in steps:
+        yield f"steps: {steps['count']:,} ({unit})"
+        return
+    yield (
+        f"steps: {steps['count']:,} ({unit}), median {steps['median_ms']:.2f} ms "
+        f"({steps['fastest_ms']:.2f} to {steps['slowest_ms']:.2f})"
+    )
+    yield (
+        f"  {bound(steps)}; device busy {steps['device_busy_share']:.0%}, "
+        f"host waiting {steps['host_waiting_share']:.0%}"
+    )
+
+
+def _graphs(document: Document) -> Iterator[str]:
+    if document["process"]["mode"] != "lazy":
+        return
+    graphs, recipes = document["graphs"], document["recipes"]
+    yield (
+        f"graphs: {graphs['distinct']:,} different, {graphs['as_recipes']:,} runs as recipes, "
+        f"{graphs['node_by_node']:,} node by node, {plural(len(graphs['seen_once']), 'graph')} seen only once"
+    )
+    compiled = [recipe for recipe in recipes if recipe["compilations"]]
+    yield (
+        f"recipes: {plural(len(recipes), 'recipe')}, {len(compiled)} compiled in "
+        f"{sum(recipe['ms'] for recipe in compiled) / 1e3:.1f} s, {len(recipes) - len(compiled)} from disk"
+    )
+    if late := unfinished(graphs):
+        yield f"  {late}"
+
+
+def _listed(name: str, rows: list[str], show_none: bool = True) -> Iterator[str]:
+    if not rows:
+        if show_none:
+            yield f"{name}: none"
+        return
+    yield f"{name}:"
+    yield from (f"  {row}" for row in rows[:_MAX_LINES])
+    if len(rows) > _MAX_LINES:
+        yield f"  and {len(rows) - _MAX_LINES} more"

@@ -1,0 +1,161 @@
+"""Log messages in Gaudi's form: loggers PT_FALLBACK, PT_LAZY and so on, to the console and to pytorch_log.txt.
+
+What is logged is the events of `openhpu.observe.events`; a logger that nobody asked for costs nothing. Asked for by
+LOG_LEVEL_*, by the older bit masks PT_HPU_LOG_MOD_MASK and PT_HPU_LOG_TYPE_MASK where those are unset, or by the level
+of Python's logger of that name.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from openhpu import settings
+from openhpu.observe import events
+from openhpu.settings.folders import home
+
+TRACE = 5
+# Gaudi's levels 0 trace to 6 off, as levels of Python's logging.
+_LEVELS = (TRACE, logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL, logging.CRITICAL + 1)
+_FORMAT = "[%(asctime)s][%(name)s][%(levelname)s] %(message)s"
+
+_DTYPES = {
+    "float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long",
+    "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool",
+    "complex64": "ComplexFloat", "complex128": "ComplexDouble",
+}  # fmt: skip
+
+# The bits of PT_HPU_LOG_MOD_MASK.
+_MODULES = {
+    "DEVICE": 0x1, "KERNEL": 0x2, "BRIDGE": 0x4, "SYNHELPER": 0x8, "DISTRIBUTED": 0x10, "LAZY": 0x20, "DEVMEM": 0x40,
+    "FALLBACK": 0x80,
+}  # fmt: skip
+
+
+def _fallback(event: events.Event) -> str:
+    dtype = str(event.params.get("dtype", "")).removeprefix("torch.")
+    operator = str(event.params.get("op", "?")).removeprefix("aten::")
+    return f"CPU fallback {operator} : self=HABANA{_DTYPES.get(dtype, dtype)}Type"
+
+
+def _recompilation(event: events.Event) -> str:
+    p = event.params
+    dimension = f", dimension {p['dimension']}" if p["dimension"] >= 0 else ""
+    return f"recompilation by {p['cause']} of {p['argument']} in {p['op']}{dimension}: {p['before']} -> {p['after']}"
+
+
+def _graph(event: events.Event) -> str:
+    p = event.params
+    return f"graph {p['recipe_id']} of {p['operators']} operators handed over, ran as {p['recipe'] or p['ran']}"
+
+
+def _wait(event: events.Event) -> str:
+    p = event.params
+    what = f"{p['graphs']} graphs" if p["graphs"] > 1 else f"a graph of {p['ops']} operators"
+    return f"the script {'waited' if p['over'] else 'waits'} {p['seconds']:.0f} s for the compiler to make {what}"
+
+
+@dataclass(frozen=True)
+class _Message:
+    """What becomes of an event."""
+
+    kind: str
+    logger: str
+    level: int
+    text: Callable[[events.Event], str]
+
+
+_MESSAGES = (
+    _Message("cpu_fallback", "FALLBACK", logging.INFO, _fallback),
+    _Message("device_acquired", "DEVICE", logging.INFO, lambda e: f"device {e.params['device']} acquired"),
+    _Message("error", "BRIDGE", logging.ERROR, lambda e: f"{e.params['op']}: {e.params['message']}"),
+    _Message("recompilation", "DYNAMIC_SHAPE", logging.INFO, _recompilation),
+    _Message("graph_compilation", "RECIPE_STATS", logging.INFO,
+             lambda e: f"recipe {e.params['recipe']} compiled in {e.params['duration'] / 1e6:.2f} s"),
+    _Message("recipe_loaded", "RECIPE_STATS", logging.INFO, lambda e: f"recipe {e.params['recipe']} loaded from disk"),
+    _Message("compiler_wait", "LAZY", logging.WARNING, _wait),
+    _Message("graph_recorded", "LAZY", logging.DEBUG, _graph),
+    _Message("mark_step", "LAZY", TRACE, lambda e: "mark_step"),
+    _Message("blocking_read", "BRIDGE", logging.DEBUG,
+             lambda e: f"the host waits for {e.params['bytes']} bytes in {e.params['op']}"),
+    _Message("copy", "SYNHELPER", TRACE, lambda e: f"copy {e.params['kind']} of {e.params['bytes']} bytes"),
+    _Message("allocation_peak", "DEVMEM", logging.DEBUG, lambda e: f"new peak of {e.params['bytes']} bytes in use"),
+)  # fmt: skip
+
+
+class _TypeFilter(logging.Filter):
+    """Lets the types of messages through that a mask names."""
+
+    def __init__(self, allowed: int) -> None:
+        super().__init__()
+        self._allowed = allowed
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return bool(_type_bit(record.levelno) & self._allowed)
+
+
+def install() -> None:
+    """Log what the environment, or the level of one of Python's loggers, asks for."""
+    logging.addLevelName(TRACE, "TRACE")
+    handlers: list[logging.Handler] = []
+    for name in dict.fromkeys(message.logger for message in _MESSAGES):
+        logger = logging.getLogger(f"PT_{name}")
+        level, allowed = _asked(name)
+        if level is not None:
+            logger.setLevel(level)
+            if not logger.handlers:
+                handlers = handlers or _handlers()
+                for handler in handlers:
+                    logger.addHandler(handler)
+                logger.propagate = logger.propagate and not settings.get("ENABLE_CONSOLE")
+            if allowed is not None:
+                logger.addFilter(_TypeFilter(allowed))
+        for message in _MESSAGES:
+            if message.logger == name and logger.level != logging.NOTSET and logger.isEnabledFor(message.level):
+                _subscribe(logger, message)
+
+
+def _subscribe(logger: logging.Logger, message: _Message) -> None:
+    def log(event: events.Event) -> None:
+        where = f" ({os.path.basename(event.site[0])}:{event.site[1]})" if event.site else ""
+        logger.log(message.level, "%s%s", message.text(event), where)
+
+    events.subscribe(message.kind, log)
+
+
+def _asked(name: str) -> tuple[int | None, int | None]:
+    """For a PyTorch logger: the level of Python's logging that the environment gives it, and the mask of types."""
+    for variable in (f"LOG_LEVEL_PT_{name}", "LOG_LEVEL_ALL_PT", "LOG_LEVEL_ALL"):
+        number = settings.get(variable)
+        if number is not None:
+            return _LEVELS[number], None
+    if settings.get("PT_HPU_LOG_MOD_MASK") & _MODULES.get(name, 0):
+        return TRACE, settings.get("PT_HPU_LOG_TYPE_MASK")
+    return None, None
+
+
+def _type_bit(level: int) -> int:
+    """The bit of PT_HPU_LOG_TYPE_MASK that lets a message through: fatal 1, warning 2, trace 4, debug 8."""
+    if level >= logging.ERROR:
+        return 1
+    return 2 if level >= logging.WARNING else 4 if level <= TRACE else 8
+
+
+def _handlers() -> list[logging.Handler]:
+    formatter = logging.Formatter(_FORMAT)
+    handlers: list[logging.Handler] = []
+    folder = Path(settings.get("HABANA_LOGS") or home() / ".habana_logs")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handlers.append(logging.FileHandler(folder / "pytorch_log.txt", delay=True))
+    except OSError as error:
+        print(f"openhpu: cannot write logs to {folder}: {error}; set HABANA_LOGS", file=sys.stderr)
+    if settings.get("ENABLE_CONSOLE"):
+        handlers.append(logging.StreamHandler())
+    for handler in handlers:
+        handler.setFormatter(formatter)
+    return handlers

@@ -1,0 +1,146 @@
+"""Metrics as files: on request, and at the events that PT_HPU_METRICS_DUMP_TRIGGERS names."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from enum import Enum
+from pathlib import Path
+from typing import Any, TextIO
+
+from openhpu import _C, settings
+from openhpu.observe import events
+from openhpu.observe.metrics.metric import Metric
+from openhpu.observe.metrics.scopes import GLOBAL_METRICS
+from openhpu.observe.process_end import at_process_end
+
+
+class MetricDumpFormat(Enum):
+    """How metrics are written: a JSON array of records, or text."""
+
+    json = "json"
+    text = "text"
+
+
+class MetricDumpTrigger(Enum):
+    """What made metrics be written."""
+
+    process_exit = "process_exit"
+    mark_step = "mark_step"
+    metric_change = "metric_change"
+    user = "user"
+
+
+def metrics_dump(metric_file: str | os.PathLike[str], format: MetricDumpFormat | str = MetricDumpFormat.json) -> None:
+    """Write all metrics to `metric_file`, replacing it; missing folders are made. ValueError for another format."""
+    path = Path(metric_file)
+    path.unlink(missing_ok=True)
+    _MetricFile(lambda: path, MetricDumpFormat(format)).write(GLOBAL_METRICS.values(), MetricDumpTrigger.user)
+
+
+class _MetricFile:
+    """A file that is complete after every write. It is made at the first one, under a name that is free then."""
+
+    _CLOSE = "\n]\n"
+
+    def __init__(self, name: Callable[[], Path], format: MetricDumpFormat) -> None:
+        self._name = name
+        self._path: Path | None = None
+        self._format = format
+        self._lock = threading.Lock()
+
+    def forget(self) -> None:
+        """In a forked child: the file is its parent's, and a thread of the parent may have held the lock."""
+        self._lock = threading.Lock()
+        self._path = None
+
+    def write(self, metrics: Iterable[Metric], trigger: MetricDumpTrigger) -> None:
+        records = [
+            {
+                "metric_name": metric.name(),
+                "triggered_by": trigger.value,
+                "generated_on": datetime.now().astimezone().isoformat(),
+                "statistics": dict(metric.stats()),
+            }
+            for metric in metrics
+        ]
+        with self._lock:
+            if self._format is MetricDumpFormat.text:
+                self._append("".join(map(_as_text, records)), 0, "")
+            else:
+                text = ",\n".join(json.dumps(record) for record in records)
+                self._append(text + self._CLOSE, len(self._CLOSE), "[\n")
+
+    def _append(self, text: str, overwrite: int, opening: str) -> None:
+        """Write at the end, over the last `overwrite` bytes; a new file begins with `opening`."""
+        if self._path is not None:
+            try:
+                with self._path.open("r+", encoding="utf-8") as file:
+                    file.seek(self._path.stat().st_size - overwrite)
+                    file.write((",\n" if overwrite else "") + text)
+                return
+            except FileNotFoundError:  # somebody has removed it
+                pass
+        with _make(self._name()) as file:
+            self._path = Path(file.name)
+            file.write(opening + text)
+
+
+def _as_text(record: dict[str, Any]) -> str:
+    statistics = "".join(f"\t{tag}: {value}\n" for tag, value in record["statistics"].items())
+    return (
+        f"Metric name: {record['metric_name']}\nTriggered by: {record['triggered_by']}\n"
+        f"Generated on: {record['generated_on']}\nStatistics:\n{statistics}\n"
+    )
+
+
+def start_file() -> None:
+    """Begin writing PT_HPU_METRICS_FILE, if it is set. Nothing is written before a device was opened."""
+    name = settings.get("PT_HPU_METRICS_FILE")
+    if not name:
+        return
+    made_in = os.getpid()
+    file = _MetricFile(
+        lambda: _named(Path(name), made_in), MetricDumpFormat(settings.get("PT_HPU_METRICS_FILE_FORMAT"))
+    )
+    os.register_at_fork(after_in_child=file.forget)
+
+    def write(metrics: Iterable[Metric], trigger: MetricDumpTrigger) -> None:
+        if _C.is_initialized() and not _C.is_in_bad_fork():
+            file.write(metrics, trigger)
+
+    def write_all(trigger: MetricDumpTrigger) -> None:
+        write(GLOBAL_METRICS.values(), trigger)
+
+    triggers = settings.get("PT_HPU_METRICS_DUMP_TRIGGERS")
+    if "metric_change" in triggers:
+        for metric in GLOBAL_METRICS.values():
+            metric.on_metric_change(lambda changed: write([changed], MetricDumpTrigger.metric_change))
+    if "mark_step" in triggers:
+        events.subscribe("mark_step", lambda _: write_all(MetricDumpTrigger.mark_step))
+    if "process_exit" in triggers:
+        at_process_end(lambda: write_all(MetricDumpTrigger.process_exit))
+
+
+def _named(path: Path, made_in: int) -> Path:
+    """`path` with the rank, if there is one, and in a child process (of the one that was `made_in`) with its number."""
+    rank = os.environ.get("RANK") or os.environ.get("OMPI_COMM_WORLD_RANK")
+    child = os.getpid() != made_in or multiprocessing.parent_process() is not None
+    suffix = (f"-rank{rank}" if rank else "") + (f"-pid{os.getpid()}" if child else "")
+    return path.with_name(f"{path.stem}{suffix}{path.suffix}")
+
+
+def _make(path: Path) -> TextIO:
+    """A new file at `path`, or with .1, .2 and so on appended: whichever does not exist."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    number, free = 0, path
+    while True:
+        try:
+            return free.open("x", encoding="utf-8")
+        except FileExistsError:
+            number += 1
+            free = path.with_name(f"{path.name}.{number}")

@@ -1,0 +1,182 @@
+"""The four metrics."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Callable
+
+from openhpu import settings
+from openhpu.observe import events
+from openhpu.observe.metrics.metric import Metric, Stats
+
+
+class _Counted(Metric):
+    """A metric whose number is the core's counter, so that counting costs nothing.
+
+    It listens to the core's event `CHANGE` only for those who want to hear of changes.
+    """
+
+    CHANGE = ""
+
+    def __init__(self) -> None:
+        self._counted: Counter[str] = Counter()
+        self._base: Counter[str] = Counter()
+        super().__init__()
+        events.watch_counters(self)
+
+    @staticmethod
+    @abstractmethod
+    def _read() -> Counter[str]:
+        """What the core has counted."""
+
+    def _clear(self) -> None:
+        self._counted.clear()
+        self.rebase()
+
+    def _count(self, event: events.Event) -> None:
+        """Nothing: the core has counted."""
+
+    def fold(self) -> None:
+        """Take what the core has counted since the last time."""
+        if self._running:
+            self._counted += self._read() - self._base
+            self.rebase()
+
+    def rebase(self) -> None:
+        """Count what the core counts from now on."""
+        self._base = self._read()
+
+    def start(self) -> None:
+        if not self._running:
+            self.rebase()
+        super().start()
+
+    def stop(self) -> None:
+        with self._lock:
+            self.fold()
+        super().stop()
+
+    def on_metric_change(self, callback: Callable[[Metric], None]) -> None:
+        first = not self._callbacks
+        super().on_metric_change(callback)
+        if self._running and first:
+            self._listen_for_changes()
+
+    def _listen(self) -> None:
+        super()._listen()
+        if self._callbacks:
+            self._listen_for_changes()
+
+    def _listen_for_changes(self) -> None:
+        self._subscriptions.append(events.subscribe(self.CHANGE, self._on_event))
+
+
+class GraphCompilation(_Counted):
+    """New graphs: TotalNumber, TotalTime and AvgTime in microseconds.
+
+    TotalNumber counts graphs at their first sight, where a Gaudi compiles them, whether or not a recipe is made here.
+    TotalTime is what the compiler took, if it was asked; AvgTime is that for each new graph. With
+    PT_HPU_METRICS_GC_DETAILS also `recipe`, a list of (name, microseconds) of the recipes made. Counts events
+    `graph_compilation` {duration: microseconds, recipe}.
+    """
+
+    NAME = "graph_compilation"
+    KINDS = ("graph_compilation",)
+    CHANGE = "cache_miss"
+
+    @staticmethod
+    def _read() -> Counter[str]:
+        return Counter(graphs=events.counters()["graphs_new"])
+
+    def _clear(self) -> None:
+        super()._clear()
+        self._recipes: list[tuple[str, int]] = []
+        self._time_us = 0
+
+    def _count(self, event: events.Event) -> None:
+        if event.kind == self.CHANGE:
+            return
+        duration = int(event.params["duration"])
+        self._time_us += duration
+        self._recipes.append((str(event.params.get("recipe", "")), duration))
+
+    def stats(self) -> Stats:
+        with self._lock:
+            self.fold()
+            number = self._counted.total()
+            average = self._time_us // number if number else 0
+            rows: Stats = [("TotalNumber", number), ("TotalTime", self._time_us), ("AvgTime", average)]
+            if settings.get("PT_HPU_METRICS_GC_DETAILS"):
+                rows.append(("recipe", list(self._recipes)))
+            return rows
+
+
+class CpuFallback(_Counted):
+    """Operators executed on the CPU: TotalNumber, FallbackOps {operator: number}."""
+
+    NAME = "cpu_fallback"
+    CHANGE = "cpu_fallback"
+
+    @staticmethod
+    def _read() -> Counter[str]:
+        return Counter(events.fallback_ops())
+
+    def stats(self) -> Stats:
+        with self._lock:
+            self.fold()
+            return [("TotalNumber", self._counted.total()), ("FallbackOps", dict(self._counted))]
+
+
+class MemoryDefragmentation(Metric):
+    """Defragmentations: TotalNumber, TotalSuccessful, AvgTime and MaxTime of the successful ones in milliseconds."""
+
+    NAME = "memory_defragmentation"
+    KINDS = ("memory_defragmentation",)
+
+    def _clear(self) -> None:
+        self._number = 0
+        self._times_ms: list[float] = []
+
+    def _count(self, event: events.Event) -> None:
+        self._number += 1
+        if event.params["success"]:
+            self._times_ms.append(float(event.params["milliseconds"]))
+
+    def stats(self) -> Stats:
+        with self._lock:
+            times = self._times_ms or [0.0]
+            return [
+                ("TotalNumber", self._number),
+                ("TotalSuccessful", len(self._times_ms)),
+                ("AvgTime", sum(times) / len(times)),
+                ("MaxTime", max(times)),
+            ]
+
+
+class RecipeCache(Metric):
+    """Graphs found and not found: TotalHit, RecipeHit {recipe: number}, TotalMiss, RecipeMiss.
+
+    A graph is missed at its first sight, where a Gaudi compiles it, and hit from the second on, whether or not it runs
+    as a recipe. Exists with PT_HPU_ENABLE_CACHE_METRICS.
+    """
+
+    NAME = "recipe_cache"
+    KINDS = ("cache_hit", "cache_miss")
+
+    def _clear(self) -> None:
+        self._hits: Counter[str] = Counter()
+        self._misses: Counter[str] = Counter()
+
+    def _count(self, event: events.Event) -> None:
+        counted = self._hits if event.kind == "cache_hit" else self._misses
+        counted[str(event.params["recipe_id"])] += 1
+
+    def stats(self) -> Stats:
+        with self._lock:
+            return [
+                ("TotalHit", self._hits.total()),
+                ("RecipeHit", dict(self._hits)),
+                ("TotalMiss", self._misses.total()),
+                ("RecipeMiss", dict(self._misses)),
+            ]

@@ -1,0 +1,73 @@
+"""What `hl-prof-config` sets for whole-process traces (HABANA_PROFILE=1), and the file in which it is kept."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+from pathlib import Path
+
+from openhpu import settings
+from openhpu.settings.folders import home
+
+PHASES = ("multi-enq", "enq")
+
+
+class ConfigError(ValueError):
+    """An option of hl-prof-config, or its file, is not valid; the text says what to do."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """`session` begins the file's name, `output` is its folder, `first` and `last` the numbers of the commands that are
+    traced: an operator in eager mode, a graph in lazy mode."""
+
+    session: str = "default_profiling"
+    output: str = "."
+    first: int = 1
+    last: int | None = None
+    phase: str = "multi-enq"
+
+    def with_range(self, text: str) -> Config:
+        """`-g 1-20`, or one number. Raises ConfigError."""
+        found = re.fullmatch(r"(\d+)(?:-(\d+))?", text.strip())
+        first = int(found[1]) if found else 0
+        last = int(found[2] or found[1]) if found else 0
+        if first < 1 or last < first:
+            raise ConfigError(f"-g {text}: expected the numbers of the first and last command, such as 1-20")
+        return dataclasses.replace(self, first=first, last=last)
+
+    def with_session(self, name: str) -> Config:
+        """`-s name`. Raises ConfigError."""
+        if not name or "/" in name or name in (".", ".."):
+            raise ConfigError(f"-s {name}: expected a name, without slashes: the beginning of the file's")
+        return dataclasses.replace(self, session=name)
+
+
+def path() -> Path:
+    """Where the configuration is kept: HABANA_PROF_CONFIG, or ~/.habana/prof_config.json."""
+    chosen = settings.get("HABANA_PROF_CONFIG")
+    return Path(os.path.expanduser(chosen)) if chosen else home() / ".habana" / "prof_config.json"
+
+
+def load() -> Config:
+    """The configuration in force; the defaults where there is no file. Raises ConfigError for one that is damaged."""
+    file = path()
+    try:
+        kept = json.loads(file.read_text())
+        return Config(**kept)
+    except FileNotFoundError:
+        return Config()
+    except (OSError, ValueError, TypeError) as error:
+        raise ConfigError(
+            f"{file} is not what hl-prof-config writes ({error}); run hl-prof-config again, or remove it"
+        ) from error
+
+
+def save(config: Config) -> Path:
+    """Keep it. Raises OSError."""
+    file = path()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(dataclasses.asdict(config), indent=1) + "\n")
+    return file

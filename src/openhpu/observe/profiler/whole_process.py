@@ -1,0 +1,101 @@
+"""HABANA_PROFILE=1: a trace of a whole process, without touching its script."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from openhpu import settings
+
+if TYPE_CHECKING:
+    from openhpu.observe.profiler import trace_file
+
+
+def enabled() -> bool:
+    """Whether this process is to be traced. Gaudi's core sets `profile_api_light` by itself, which traces nothing."""
+    return settings.get("HABANA_PROFILE") == "1"
+
+
+def rank() -> int | None:
+    """This process's rank, as launchers tell it."""
+    text = os.environ.get("RANK") or os.environ.get("OMPI_COMM_WORLD_RANK") or ""
+    return int(text) if text.isdigit() else None
+
+
+class Tracer:
+    """Records from its beginning until it is written, into `<session>_<process>.hltv`; with a launcher,
+    `<session>_rank<rank>_<process>.hltv`; a process's second one and later ones with `_2` and so on behind that. The
+    session and what is traced are hl-prof-config's."""
+
+    _written: ClassVar[int] = 0  # by this process
+
+    def __init__(self) -> None:
+        from openhpu import _C
+        from openhpu.observe.profiler import config
+
+        self._config = config.load()
+        self._listener: int | None = _C.trace_start()
+        self._recorded: trace_file.Recorded | None = None
+
+    def forget(self) -> None:
+        """In a forked child, which can't use the parent's devices."""
+        self._listener = self._recorded = None
+        Tracer._written = 0
+
+    def path(self) -> Path:
+        """The file that this process writes next."""
+        here = rank()
+        which = "" if here is None else f"rank{here}_"
+        again = f"_{Tracer._written + 1}" if Tracer._written else ""
+        return Path(self._config.output) / f"{self._config.session}_{which}{os.getpid()}{again}.hltv"
+
+    def stop(self) -> None:
+        """Record no more. What was issued and has not ended is not part of the trace."""
+        if self._listener is None:
+            return
+        from openhpu import _C
+        from openhpu.observe.profiler import trace_file
+
+        listener, self._listener = self._listener, None
+        recorded = trace_file.Recorded.of(_C.trace_stop(listener))
+        first, last = self._config.first, self._config.last
+        if first > 1 or last is not None:
+            chosen = [c for c in recorded.commands if first <= c.number and (last is None or c.number <= last)]
+            recorded = recorded._replace(commands=chosen)
+        self._recorded = recorded
+
+    def write(self) -> None:
+        """Write what was recorded, once; nothing if no device was used. A file that can't be written is a message, and
+        not the script's error."""
+        self.stop()
+        recorded, self._recorded = self._recorded, None
+        if recorded is None or not (recorded.commands or recorded.spans):
+            return
+        from openhpu.observe.profiler import trace_file
+
+        path = self.path()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            trace_file.write(path, recorded, " ".join(sys.argv) or "python", rank())
+        except OSError as error:
+            print(f"trace: {path} can't be written: {error.strerror}", file=sys.stderr)
+        else:
+            Tracer._written += 1
+            lost = f" ({recorded.dropped:,} events had no room)" if recorded.dropped else ""
+            print(f"trace: {len(recorded.commands):,} commands in {path}{lost}", file=sys.stderr)
+
+
+_tracer: Tracer | None = None
+
+
+def start() -> None:
+    """Trace this process, once."""
+    global _tracer
+    if _tracer is None:
+        from openhpu.observe.process_end import at_process_end
+
+        _tracer = Tracer()
+        os.register_at_fork(after_in_child=_tracer.forget)
+        at_process_end(_tracer.write)

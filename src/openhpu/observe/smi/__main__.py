@@ -1,0 +1,5 @@
+import sys
+
+from openhpu.observe.smi.cli import main
+
+sys.exit(main())

@@ -1,0 +1,114 @@
+"""The command `hl-smi`. Exit codes: 0, also where no process uses a device; 1 for what a software device cannot do;
+2 for a wrong argument."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+from openhpu import settings
+from openhpu.observe.smi import query
+from openhpu.observe.smi.facts import FIRMWARE_VERSION, SMI_VERSION
+from openhpu.observe.smi.modules import Module, modules
+from openhpu.observe.smi.screen import table
+
+_SECONDS = 5.0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print what is asked for. Returns the exit code."""
+    options = _parser().parse_args(arguments)
+    if options.reset_aip or options.power_max is not None or options.power_limit is not None:
+        print("hl-smi: a software device has nothing to reset and no power limit", file=sys.stderr)
+        return 1
+    show = _chosen(options)
+    every = options.loop if options.loop is not None else None if options.loop_ms is None else options.loop_ms / 1e3
+    try:
+        while True:
+            print(show(_modules(options.device)), flush=True)
+            if every is None:
+                return 0
+            time.sleep(every)
+    except (query.UnknownName, settings.SettingError) as error:
+        print(f"hl-smi: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 0
+    except BrokenPipeError:
+        # What the reader did not take would be written once more at exit, which is an error there.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="hl-smi",
+        allow_abbrev=False,
+        description="Devices of this machine, as the processes that use them show them (OpenHPU).",
+    )
+    add = parser.add_argument
+    add("topic", nargs="?", choices=("topo",), help="topo -c: affinity of devices and cores")
+    add("-c", action="store_true", help=argparse.SUPPRESS)
+    add("-L", "--list-aips", action="store_true", help="list the devices")
+    add("-i", "--device", metavar="BUS_ID", help="only the device with this bus id or index")
+    add("--fw-versions", action="store_true", help="firmware versions")
+    add("-r", "--reset-aip", action="store_true", help="not possible: nothing to reset")
+    add("-p", "--power-max", metavar="W", help="not possible: no power limit")
+    add("--power-limit", metavar="W", help=argparse.SUPPRESS)
+    add("-q", "--query", action="store_true", help="all that is known, by section")
+    add("-d", "--display", metavar="SECTION", help=f"with -q: {', '.join(query.SECTIONS)}")
+    add("-l", "--loop", metavar="S", nargs="?", type=_positive, const=_SECONDS, help="again every S seconds (5)")
+    add("-lms", "--loop-ms", metavar="MS", type=_positive, help="again every MS milliseconds")
+    add("-D", action="store_true", help="accepted; there are no debug prints")
+    add("-v", "--version", action="store_true", help="version")
+    add("-Q", "--query-aip", metavar="FIELDS", help="fields as CSV: index,module_id,memory.used, ...")
+    add("--query-row-replacement", action="store_true", help="replaced memory rows")
+    add("-f", "--format", metavar="FORMAT", default="csv", help="csv[,noheader][,nounits]")
+    add("-n", "--nic", metavar="link", choices=("link", "ports"), help="network ports")
+    return parser
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < 1e7:
+        raise argparse.ArgumentTypeError(f"expected a number above 0, but got {text}")
+    return value
+
+
+def _chosen(options: argparse.Namespace) -> Callable[[list[Module]], str]:
+    if options.version:
+        return lambda rows: f"Habanalabs hl-smi/hlml version {SMI_VERSION} (OpenHPU)"
+    if options.topic == "topo":
+        return _topology
+    if options.query_aip is not None:
+        return lambda rows: query.csv(rows, options.query_aip, options.format)
+    if options.list_aips:
+        return query.listing
+    if options.fw_versions:
+        return lambda rows: "\n".join(
+            f"[{m.index}] AIP {m.bus_id} fw-{FIRMWARE_VERSION} (none: software)" for m in rows
+        )
+    if options.query_row_replacement:
+        return lambda rows: query.everything(rows, "ROW_REPLACEMENT")
+    if options.nic is not None:
+        return lambda rows: "\n".join(f"[{m.index}] AIP {m.bus_id} has no network ports (software)" for m in rows)
+    if options.query or options.display is not None:
+        return lambda rows: query.everything(rows, options.display)
+    return table
+
+
+def _topology(rows: list[Module]) -> str:
+    return "\n".join(["modID   CPU Affinity   NUMA Affinity", *(f"{m.number:<8}all            all" for m in rows)])
+
+
+def _modules(wanted: str | None) -> list[Module]:
+    rows = modules()
+    if wanted is None:
+        return rows
+    found = [row for row in rows if wanted in (row.bus_id, row.bus_id.removeprefix("0000:"), str(row.index))]
+    if not found:
+        raise query.UnknownName(f"there is no device {wanted!r}; there are: {', '.join(r.bus_id for r in rows)}")
+    return found

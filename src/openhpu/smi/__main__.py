@@ -1,5 +1,0 @@
-import sys
-
-from openhpu.smi.cli import main
-
-sys.exit(main())

@@ -1,0 +1,83 @@
+"""Which of how many processes this is: arguments, torchrun's variables, Open MPI's."""
+
+import os
+
+import pytest
+
+from openhpu import settings
+from openhpu.integration.distributed import launchers
+
+NAMES = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "ID", "HLS_MODULE_ID")
+NAMES += tuple(f"OMPI_COMM_WORLD_{name}" for name in ("SIZE", "RANK", "LOCAL_RANK"))
+
+
+@pytest.fixture
+def variables(monkeypatch):
+    """Sets variables; the others are unset, and all as before afterwards."""
+    for name in (*NAMES, "HABANA_VISIBLE_MODULES"):
+        monkeypatch.delenv(name, raising=False)
+    yield lambda **values: [monkeypatch.setenv(name, value) for name, value in values.items()]
+    for name in NAMES:
+        os.environ.pop(name, None)
+
+
+def found():
+    return {name: os.environ.get(name) for name in NAMES[:7]}
+
+
+def test_without_a_launcher_nothing_is_set(variables):
+    assert launchers.initialize_distributed_hpu() == (1, 0, 0)
+    assert not any(found().values())
+
+
+def test_a_world_of_one_has_no_module_of_its_own(variables):
+    variables(WORLD_SIZE="1", RANK="0")
+    assert launchers.initialize_distributed_hpu() == (1, 0, 0)
+    assert found()["HLS_MODULE_ID"] is None
+
+
+def test_what_torchrun_says(variables):
+    variables(WORLD_SIZE="4", RANK="3", LOCAL_RANK="1", MASTER_ADDR="10.0.0.1", MASTER_PORT="29500")
+    assert launchers.initialize_distributed_hpu() == (4, 3, 1)
+    assert list(found().values()) == ["4", "3", "1", "10.0.0.1", "29500", "3", "1"]
+
+
+def test_what_open_mpi_says(variables):
+    variables(OMPI_COMM_WORLD_SIZE="4", OMPI_COMM_WORLD_RANK="3", OMPI_COMM_WORLD_LOCAL_RANK="1")
+    assert launchers.initialize_distributed_hpu() == (4, 3, 1)
+    assert list(found().values()) == ["4", "3", "1", "localhost", "12345", "3", "1"]
+
+
+def test_arguments_go_before_variables(variables):
+    variables(WORLD_SIZE="4", RANK="3", LOCAL_RANK="1", OMPI_COMM_WORLD_SIZE="8")
+    assert launchers.initialize_distributed_hpu(2, 1, 0) == (2, 1, 0)
+    assert found()["WORLD_SIZE"] == "2"
+
+
+def test_the_local_rank_chooses_among_the_visible_modules(variables):
+    variables(WORLD_SIZE="2", RANK="1", LOCAL_RANK="1", HABANA_VISIBLE_MODULES="2,5")
+    launchers.initialize_distributed_hpu()
+    assert os.environ["HLS_MODULE_ID"] == "5"
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"WORLD_SIZE": "two"}, "WORLD_SIZE='two': expected an integer"),
+        ({"OMPI_COMM_WORLD_RANK": "x"}, "OMPI_COMM_WORLD_RANK='x': expected an integer"),
+        ({"WORLD_SIZE": "2", "RANK": "2"}, "world_size=2, rank=2, local_rank=0 do not fit"),
+        ({"WORLD_SIZE": "2", "RANK": "-1"}, "rank=-1"),
+        ({"WORLD_SIZE": "0"}, "world_size=0"),
+        ({"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "3"}, "local_rank=3"),
+    ],
+)
+def test_numbers_that_do_not_fit(variables, values, told):
+    variables(**values)
+    with pytest.raises(ValueError, match=told):
+        launchers.initialize_distributed_hpu()
+
+
+def test_more_local_ranks_than_modules(variables):
+    variables(WORLD_SIZE="2", RANK="1", LOCAL_RANK="1", HABANA_VISIBLE_MODULES="3")
+    with pytest.raises(settings.SettingError, match="HABANA_VISIBLE_MODULES"):
+        launchers.initialize_distributed_hpu()

@@ -1,0 +1,49 @@
+"""The table of native operators, the policy, and the log of fallbacks."""
+
+import pytest
+
+from openhpu.integration import fallback
+
+CODE = """
+import habana_frameworks.torch as ht, torch
+torch.linalg.svdvals(torch.eye(2, device="hpu"))
+torch.ones(2, dtype=torch.complex64, device="hpu") + 1
+print(ht.utils.debug._get_fallback_op_count() == ht.hpu.metrics.metric_global("cpu_fallback").stats()[1][1] != {})
+"""
+
+
+@pytest.mark.parametrize("generation", ["gaudi", "gaudi2", "gaudi3"])
+def test_the_table(generation):
+    rows = dict(fallback.native_ops(generation))
+    assert len(rows) > 1000
+    assert rows["add.Tensor"]
+    assert "_fused_adamw_" in rows
+    assert "linalg_svdvals" not in rows
+
+
+def test_silent_by_default(script):
+    result = script(CODE)
+    assert (result.out, result.err) == ("True", "")
+
+
+def test_logged_to_file_and_console(script, tmp_path):
+    result = script(CODE, LOG_LEVEL_PT_FALLBACK="1", ENABLE_CONSOLE="true", HABANA_LOGS=str(tmp_path / "logs"))
+    assert " : self=HABANAFloatType" in result.err
+    assert "CPU fallback add.Tensor : self=HABANAComplexFloatType" in result.err
+    assert "[PT_FALLBACK]" in result.err
+    assert (tmp_path / "logs" / "pytorch_log.txt").read_text().strip() == result.err
+
+
+def test_logged_to_the_home_folder(script, tmp_path):
+    assert script(CODE, LOG_LEVEL_ALL="2").err == ""
+    assert "CPU fallback " in (tmp_path / ".habana_logs" / "pytorch_log.txt").read_text()
+
+
+def test_a_higher_level_is_silent(script, tmp_path):
+    script(CODE, LOG_LEVEL_ALL="0", LOG_LEVEL_ALL_PT="3")
+    assert not (tmp_path / ".habana_logs" / "pytorch_log.txt").exists()
+
+
+def test_logged_through_pythons_logging(script):
+    code = "import logging; logging.basicConfig(); logging.getLogger('PT_FALLBACK').setLevel(logging.INFO)\n" + CODE
+    assert "INFO:PT_FALLBACK:CPU fallback " in script(code).err

@@ -1,0 +1,126 @@
+"""Figures of steps stay exact however many steps and spans there were."""
+
+import itertools
+import random
+import statistics
+from types import SimpleNamespace
+
+import pytest
+import torch  # noqa: F401 - the device needs its libraries
+
+from openhpu.observe.insight import advice, collector
+from openhpu.observe.insight.marks import KEPT, Marks, Timeline
+from openhpu.observe.insight.observed import empty
+
+
+def program(number, seed=0):
+    """`number` steps: (end, host blocked until then), and the device's busy spans. The last half is the device's."""
+    choose = random.Random(seed)
+    ends, spans, now, waited = [(0, 0)], [], 0, 0
+    for step in range(number):
+        length = choose.randrange(800, 1200)
+        busy = length - 100 if step >= number // 2 else length // 4
+        spans.append((now + 50, now + 50 + busy))  # may reach into the next step
+        waited += busy // 2
+        now += length
+        ends.append((now, waited))
+    return ends, spans
+
+
+def expected(ends, spans):
+    """The same figures, straight from their definitions."""
+    rows = []
+    at = 0
+    for (begin, before), (end, waited) in itertools.pairwise(ends):
+        while spans[at][1] <= begin and at < len(spans) - 1:
+            at += 1
+        near = spans[max(0, at - 1) : at + 3]
+        busy = sum(max(0, min(end, b) - max(begin, a)) for a, b in near)
+        rows.append((end - begin, busy, waited - before))
+    total = sum(length for length, _, _ in rows)
+    return {
+        "count": len(ends),
+        "median_ms": statistics.median(length for length, _, _ in rows) / 1e6,
+        "slowest_ms": max(length for length, _, _ in rows) / 1e6,
+        "device_bound_share": sum(n for n, busy, waited in rows if busy >= n - waited) / total,
+        "device_busy_share": sum(busy for _, busy, _ in rows) / total,
+        "host_waiting_share": sum(waited for _, _, waited in rows) / total,
+    }
+
+
+@pytest.fixture(scope="module")
+def long_run():
+    return program(100_000)
+
+
+def test_a_long_run(long_run):
+    ends, spans = long_run
+    seen = Timeline()
+    marks = seen.of("mark_step")
+    for start in range(0, len(ends), 16):
+        for time_ns, waited in ends[start : start + 16]:
+            marks.add(time_ns, waited, time_ns)
+        seen.add_spans(spans[start : start + 16])
+    figures = marks.summary(seen.spans)
+    for name, value in expected(ends, spans).items():
+        assert figures[name] == pytest.approx(value), name
+    assert len(marks.times) <= 2 * KEPT and len(seen.spans) <= 2 * KEPT + 16
+    assert list(marks.times[-9:]) == [time_ns for time_ns, _ in ends[-9:]]  # the page draws the last eight
+    assert marks.memory[-1] == ends[-1][0]
+    assert seen.spans[-1] == spans[-1]
+
+
+def test_whatever_is_settled_when(long_run):
+    """A short part of it, settled at any time: also within a span, and where the device's spans come late."""
+    ends, spans = long_run[0][49_900:50_100], long_run[1][49_899:50_100]
+    whole = Marks()
+    for time_ns, waited in ends:
+        whole.add(time_ns, waited, 0)
+    right = whole.summary(spans)
+    choose = random.Random(1)
+    for _ in range(50):
+        marks, left = Marks(), list(spans)
+        for time_ns, waited in ends:
+            marks.add(time_ns, waited, 0)
+            if choose.random() < 0.2:
+                until = time_ns - choose.randrange(3000)
+                marks.settle(left, until)
+                if until > ends[0][0]:
+                    left = [(max(a, until), b) for a, b in left if b > until]
+        assert marks.summary(left) == pytest.approx(right)
+
+
+def test_no_steps_and_one():
+    marks = Marks()
+    marks.settle([(0, 5)], 10)
+    assert marks.summary([]) == {"count": 0}
+    marks.add(10, 0, 0)
+    marks.settle([(0, 5)], 20)
+    assert marks.summary([]) == {"count": 1}
+
+
+def test_the_report_of_a_long_run_does_not_blame_the_host(long_run, monkeypatch, tmp_path):
+    """All steps of this run are the device's; nothing may be left out after the first 20,000."""
+    ends, spans = long_run[0][50_000:], long_run[1][50_000:]
+    taken = iter(spans[start : start + 16] for start in range(0, len(spans), 16))
+    clock = {"waited": 0}
+    core = {
+        "take_busy_spans": lambda index: next(taken, []),
+        "record_busy_spans": lambda index, on: None,
+        "device_count": lambda: 1,
+        "device_sample": lambda index: (1 << 20, 0, 1 << 30, 0, 0),
+        "counters": lambda: {"host_wait_ns": clock["waited"]},
+    }
+    # The collector's alone: hl-smi's thread reads the core meanwhile.
+    monkeypatch.setattr(collector, "_C", SimpleNamespace(**{**vars(collector._C), **core}))
+    found = collector.Collector(tmp_path)
+    found._opened = True
+    for time_ns, waited in ends:
+        clock["waited"] = waited
+        found._mark("mark_step", time_ns)
+    document = found.document(complete=True)
+    assert document["steps"]["count"] == len(ends)
+    assert document["steps"]["host_bound_share"] == pytest.approx(0, abs=0.01)
+    assert document["timeline"]["steps_us"][-1] == found._since_start_us(ends[-1][0])
+    titles = [each.title for each in advice.advise({**empty("script.py"), "steps": document["steps"]})]
+    assert "The host is the slower side" not in titles

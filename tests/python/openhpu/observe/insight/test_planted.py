@@ -1,0 +1,157 @@
+"""A script with one recompilation, one fallback, one blocking read a step and one memory spike: each is named."""
+
+import json
+from html.parser import HTMLParser
+
+import pytest
+
+from openhpu.observe.insight import observed
+
+PLANTED = """\
+import torch
+import torch.nn.functional as F
+import habana_frameworks.torch.core as htcore
+
+torch.manual_seed(0)
+data = torch.utils.data.TensorDataset(torch.randn(40, 16), torch.randint(4, (40,)))
+model = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4)).to("hpu")
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(4):
+    for x, y in torch.utils.data.DataLoader(data, batch_size=16):  # the last batch has 8
+        x, y = x.to("hpu"), y.to("hpu")
+        optimizer.zero_grad()
+        out = model(x)  # RECOMPILATION
+        loss = F.cross_entropy(out, y)
+        loss.backward()
+        htcore.mark_step()
+        optimizer.step()
+        htcore.mark_step()
+        if epoch == 2 and len(x) == 8:
+            spike = torch.zeros(16 << 20, device="hpu")  # SPIKE
+            small = torch.ones(8, device="hpu") + 1
+            htcore.mark_step()
+            del spike
+            for _ in range(2):
+                torch.linalg.svdvals(model[0].weight.detach())  # FALLBACK
+        loss.item()  # READ
+"""
+
+
+def line(mark):
+    (number,) = [i for i, text in enumerate(PLANTED.splitlines(), 1) if mark in text]
+    return number
+
+
+def name_all_but_recompilations(seen):
+    assert seen["exit_code"] == 0
+    assert seen["complete"]
+    assert seen["steps"]["counted_by"] == "optimizer"
+    assert seen["steps"]["count"] == 12
+    shares = seen["steps"]["host_bound_share"], seen["steps"]["device_bound_share"]
+    assert sum(shares) == pytest.approx(1)
+    assert min(shares) >= 0
+    svd = [(r["line"], r["count"], r["dtype"]) for r in seen["fallbacks"] if "svd" in r["op"]]
+    assert svd == [(line("FALLBACK"), 2, "Float")]
+    assert {r["line"] for r in seen["fallbacks"]} == {line("FALLBACK")}
+    reads = {r["line"]: r["count"] for r in seen["blocking_reads"] if "item" in r["op"]}
+    assert reads == {line("READ"): 12}
+    memory = seen["memory"]
+    assert memory["peak_line"] == line("SPIKE")
+    assert memory["peak_file"].endswith("script.py")
+    assert (63 << 20) < memory["peak_growth_bytes"] <= memory["peak_bytes"] < (65 << 20)
+
+
+def test_lazy_mode_names_all_four(openhpu_run, tmp_path):
+    run = openhpu_run(PLANTED, "--mode", "lazy", "--json", "--report", "page.html")
+    seen = run.seen
+    name_all_but_recompilations(seen)
+    assert seen["process"]["mode"] == "lazy"
+    (found,) = seen["recompilations"]
+    assert (found["cause"], found["line"], found["dimension"]) == ("size", line("RECOMPILATION"), 0)
+    # Of a step whose loss is read each piece is compiled anew, for one cause.
+    assert (found["before"], found["after"], found["count"]) == ("16", ["8"], 1)
+    assert seen["graphs"]["distinct"] >= 3
+    assert seen["graphs"].keys() == observed.empty("")["graphs"].keys()
+    for text in (f"script.py:{line(mark)}" for mark in ("RECOMPILATION", "FALLBACK", "READ", "SPIKE")):
+        assert text in run.err
+    check_page((tmp_path / "page.html").read_text())
+
+
+def test_eager_mode_names_the_other_three(openhpu_run):
+    seen = openhpu_run(PLANTED, "--mode", "eager", "--json").seen
+    name_all_but_recompilations(seen)
+    assert seen["process"]["mode"] == "eager"
+    assert seen["recompilations"] == []
+    assert seen["counters"]["ops_submitted"] > 0
+
+
+class Page(HTMLParser):
+    """Checks that elements are closed in order, and gathers what matters of them."""
+
+    VOID = frozenset({"meta", "rect", "path", "br"})
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.seen, self.loads, self.text = [], [], [], []
+
+    def handle_starttag(self, tag, attributes):
+        self.seen.append(tag)
+        self.loads += [value for name, value in attributes if name in ("src", "href", "xlink:href")]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag not in self.VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def check_page(html):
+    page = Page()
+    page.feed(html)
+    page.close()
+    assert page.open == []
+    assert page.loads == []
+    assert "script" not in page.seen
+    assert "url(" not in html
+    assert "@import" not in html
+    assert {"table", "svg", "details"} <= set(page.seen)
+    text = " ".join(page.text)
+    for mark in ("RECOMPILATION", "FALLBACK", "READ", "SPIKE"):
+        assert text.count(f"script.py:{line(mark)}") >= 2, mark  # in its table and as evidence of an advice
+    for heading in ("Advice", "Timeline", "Recompilations", "CPU fallbacks", "Blocking reads", "Memory", "Recipes"):
+        assert heading in page.text
+
+
+def test_graphs_that_were_not_compiled_in_time_are_told(openhpu_run, tmp_path):
+    run = openhpu_run(
+        """\
+import time
+import torch
+import habana_frameworks.torch.core as htcore
+from openhpu.compiler import client as graphs
+from openhpu.compiler import service
+service.Service.request = lambda *arguments: None  # a compiler that never answers
+x = torch.ones(4).to("hpu")
+for _ in range(4):
+    y = x + 1
+    htcore.mark_step()
+while not graphs.unanswered():  # the thread that asks has its own time
+    time.sleep(0.01)
+""",
+        "--mode", "lazy", "--json", "--report", "page.html",
+    )  # fmt: skip
+    assert run.seen["graphs"]["compiling"] == 1
+    assert run.seen["graphs"]["as_recipes"] == 0
+    told = "1 graph was still being compiled when the script ended"
+    assert told in run.err
+    assert told in (tmp_path / "page.html").read_text()
+
+
+def test_the_document_is_json_without_anything_special(openhpu_run):
+    run = openhpu_run("print('no device')\n", "--json")
+    assert json.loads(run.out.splitlines()[-1])["process"]["pid"] is None
+    assert run.out.splitlines()[0] == "no device"
+    assert "no hpu device was opened" in run.err

@@ -1,0 +1,74 @@
+"""The page: what a script names is text on it, never HTML; numbers have separators and their own column."""
+
+from html.parser import HTMLParser
+
+import pytest
+
+from openhpu.observe.insight import report
+from openhpu.observe.insight.observed import empty
+
+HOSTILE = '<script>alert("&")</script>'
+
+
+class Text(HTMLParser):
+    """The page's tags, and its text."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags, self.text = set(), ""
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+
+    def handle_data(self, data):
+        self.text += data
+
+
+@pytest.fixture
+def seen():
+    """A lazy run of which every section has something to say, in hostile words."""
+    document = empty(HOSTILE)
+    place = {"file": HOSTILE, "line": 3}
+    document["process"] |= {
+        "pid": 1, "parent": 0, "rank": None, "mode": "lazy", "generation": "gaudi2", "started": 0.0, "seconds": 2.0,
+        "openhpu": "0.1", "torch": HOSTILE,
+    }  # fmt: skip
+    document["steps"] = {"count": 1234, "counted_by": "mark_step"}
+    document["fallbacks"] = [{"op": HOSTILE, "dtype": "Float", "count": 12345, **place}]
+    document["blocking_reads"] = [{"op": HOSTILE, "count": 2, "bytes": 8, "wait_ns": 1000, **place}]
+    document["collectives"] = [{"op": HOSTILE, "count": 2, "bytes": 8, "wait_ns": 1000, **place}]
+    document["errors"] = [{"op": HOSTILE, "message": HOSTILE, **place}]
+    document["recipes"] = [
+        {"name": HOSTILE, "runs": 5, "from_disk": False, "ms": 1500.0, "operators": 2, "ops": {HOSTILE: 2}}
+    ]
+    document["graphs"]["seen_once"] = [{"operators": 7, **place}]
+    document["recompilations"] = [
+        {"cause": "size", "op": HOSTILE, "argument": HOSTILE, "dimension": 0, "before": HOSTILE, "after": [HOSTILE],
+         "count": 1, **place}
+    ]  # fmt: skip
+    document["memory"] |= {"peak_bytes": 100, "peak_file": HOSTILE, "peak_line": 3, "peak_growth_bytes": 60}
+    document["counters"] = {"ops_recorded": 1234567, "ops_waited": 0}
+    return document
+
+
+def test_what_a_script_names_is_text(seen):
+    page = Text(report.page(seen))
+    assert "script" not in page.tags
+    assert page.text.count(HOSTILE) >= 12
+    assert {"table", "details", "figure", "h2"} <= page.tags
+
+
+def test_numbers_and_sections(seen):
+    page = report.page(seen)
+    assert '<td class="n" data-label="Times">12,345</td>' in page
+    assert "1,234,567" in page and "ops_waited" not in page
+    assert "<summary>2 operators</summary>" in page and "1.5 s" in page
+    assert Text(page).text.count("None.") == 0
+    seen["process"]["mode"] = "eager"
+    assert "Recipes</h2>" not in report.page(seen)
+
+
+def test_a_run_without_a_device():
+    page = Text(report.page(empty(HOSTILE)))
+    assert "No hpu device was opened" in page.text and HOSTILE in page.text and "table" not in page.tags

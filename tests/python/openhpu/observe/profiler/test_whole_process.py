@@ -1,0 +1,116 @@
+"""HABANA_PROFILE=1: what a process leaves, whatever its script does."""
+
+import json
+
+import pytest
+
+from tests import traces
+
+SCRIPT = """
+import torch
+import habana_frameworks.torch
+x = torch.ones(32, 32, device="hpu")
+for _ in range(2):
+    value = (x @ x).relu().sum().item()
+print(value)
+"""
+
+
+def written(tmp_path, pattern="default_profiling_*.hltv"):
+    (path,) = tmp_path.glob(pattern)
+    return traces.events_of(path)
+
+
+@pytest.mark.parametrize("lazy", ["0", "1"])
+def test_a_script_is_traced_as_it_is(script, tmp_path, lazy):
+    result = script(SCRIPT, HABANA_PROFILE="1", PT_HPU_LAZY_MODE=lazy, OPENHPU_COMPILE="off")
+    assert float(result.out) == 32**3
+    assert "commands in" in result.err
+    events = written(tmp_path)
+    names = {e["name"] for e in events if e["ph"] == "X" and e["pid"] == 0}
+    assert {"aten::mm", "aten::relu", "aten::sum"} <= names
+    if lazy == "1":
+        graph = traces.named(events, "kernel", "graph")[-1]
+        assert any(traces.inside(e, graph) for e in traces.named(events, "hpu_op", "aten::mm"))
+        assert traces.named(events, "cuda_runtime", "hpuFlush")
+
+
+@pytest.mark.parametrize("value", ["", "0", "profile_api_light"])
+def test_nothing_is_traced_otherwise(script, tmp_path, value):
+    assert script(SCRIPT, HABANA_PROFILE=value).err == ""
+    assert not list(tmp_path.glob("*.hltv"))
+
+
+def test_other_values_are_refused(script, tmp_path):
+    result = script(SCRIPT, HABANA_PROFILE="full", fails=True)
+    assert "HABANA_PROFILE='full' is not valid" in result.err
+    assert "profile_api_light" in result.err
+
+
+def test_a_process_without_the_device_leaves_nothing(script, tmp_path):
+    result = script("import torch, habana_frameworks.torch; print(torch.ones(2).sum().item())", HABANA_PROFILE="1")
+    assert result.out == "2.0"
+    assert not list(tmp_path.glob("*.hltv"))
+
+
+def test_a_script_that_fails_leaves_its_trace(script, tmp_path):
+    result = script(SCRIPT + "raise ValueError('mine')", HABANA_PROFILE="1", fails=True)
+    assert "ValueError: mine" in result.err
+    assert traces.named(written(tmp_path), "kernel", "aten::mm")
+
+
+def test_os_exit_leaves_it_too(script, tmp_path):
+    script(SCRIPT + "import os, sys; sys.stdout.flush(); os._exit(0)", HABANA_PROFILE="1")
+    assert traces.named(written(tmp_path), "kernel", "aten::mm")
+
+
+def test_forked_children_leave_the_parents_trace_alone(script, tmp_path):
+    forks = "import os\npid = os.fork()\nif not pid: os._exit(0)\nos.waitpid(pid, 0)"
+    script(SCRIPT + forks, HABANA_PROFILE="1")
+    assert traces.named(written(tmp_path), "kernel", "aten::mm")
+
+
+def test_a_folder_that_cannot_be_written_does_not_fail_the_script(script, tmp_path):
+    (tmp_path / "prof.json").write_text(json.dumps({"output": "/proc/nowhere"}))
+    result = script(SCRIPT, HABANA_PROFILE="1", HABANA_PROF_CONFIG=str(tmp_path / "prof.json"))
+    assert float(result.out) == 32**3
+    assert "can't be written" in result.last
+
+
+def test_a_full_disk_does_not_fail_the_script(script, tmp_path):
+    """As far as a test can have one: files of this process can't grow beyond 4 KiB."""
+    full = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
+    result = script(full + SCRIPT, HABANA_PROFILE="1")
+    assert float(result.out) == 32**3
+    assert "can't be written" in result.last
+    assert not list(tmp_path.glob("*.hltv*"))
+
+
+def test_the_configuration_is_followed(script, tmp_path):
+    from openhpu.observe.profiler.config import Config
+
+    config = tmp_path / "prof.json"
+    config.write_text(json.dumps(Config(session="mine", output=str(tmp_path / "out"), first=2, last=3).__dict__))
+    script(SCRIPT, HABANA_PROFILE="1", HABANA_PROF_CONFIG=str(config), RANK="3", PT_HPU_LAZY_MODE="0")
+    events = written(tmp_path / "out", "mine_rank3_*.hltv")
+    assert {e["args"]["correlation"] for e in events if e.get("cat") in traces.DEVICE} == {2, 3}
+
+
+def test_torch_profiler_works_beside_it(script, tmp_path):
+    script(
+        """
+        import torch
+        import habana_frameworks.torch
+        from torch.profiler import profile, ProfilerActivity
+        x = torch.ones(32, 32, device="hpu")
+        with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.HPU]) as prof:
+            (x @ x).cpu()
+        prof.export_chrome_trace("inner.json")
+        x.add_(1).cpu()
+        """,
+        HABANA_PROFILE="1", PT_HPU_LAZY_MODE="0",
+    )  # fmt: skip
+    inner = traces.events_of(tmp_path / "inner.json")
+    outer = written(tmp_path)
+    assert [e["name"] for e in traces.named(inner, "kernel")] == ["aten::mm"]
+    assert {"aten::mm", "aten::add_"} <= {e["name"] for e in traces.named(outer, "kernel")}

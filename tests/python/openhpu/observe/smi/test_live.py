@@ -1,0 +1,177 @@
+"""What hl-smi shows of processes that run."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from openhpu.observe.smi import modules, state_files
+
+WORK = """
+import sys, torch
+x = torch.zeros(32 << 20, dtype=torch.uint8, device="hpu")
+torch.hpu.synchronize()
+print("ready", flush=True)
+for line in sys.stdin:
+    if line == "compare\\n":
+        from openhpu.observe.smi.publisher import _publisher as publisher
+        publisher.look()
+        print(torch.hpu.memory_usage(), torch.hpu.utilization(), torch.hpu.memory_allocated(), flush=True)
+    elif line == "busy\\n":
+        from openhpu import _C
+        from openhpu.observe.smi.publisher import _publisher as publisher
+        publisher._lock.acquire()  # for good: nobody but this thread measures from now on
+        publisher._show(0, *_C.device_sample(0))
+        a = torch.ones(256, 256, device="hpu")
+        for _ in range(100):
+            a = (a @ a).clamp(0, 1)
+        torch.hpu.synchronize()
+        publisher._show(0, *_C.device_sample(0))
+        print(torch.hpu.utilization(), flush=True)
+"""
+
+
+@pytest.fixture
+def worker(environment_of_smi):
+    """Start a process with 32 MiB on a module; gives the process."""
+    started = []
+
+    def start(**variables):
+        process = subprocess.Popen(
+            [sys.executable, "-c", WORK], env=environment_of_smi | {"OPENHPU_MEMORY_GB": "1"} | variables,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
+        )  # fmt: skip
+        started.append(process)
+        assert process.stdout.readline() == "ready\n"
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+        process.stdin.close()
+        process.stdout.close()
+
+
+def processes():
+    """Pids by module, of modules on which there are some."""
+    return {m.number: [p.pid for p in m.processes] for m in modules.modules() if m.processes}
+
+
+def ask(process, what):
+    process.stdin.write(what + "\n")
+    process.stdin.flush()
+    return process.stdout.readline()
+
+
+def test_processes_show_their_memory_and_go_when_they_end(worker, environment, tmp_path):
+    environment(OPENHPU_SMI_FOLDER=str(tmp_path), OPENHPU_MEMORY_GB="1")
+    first, second = worker(), worker(HABANA_VISIBLE_MODULES="3")
+    for process in (first, second):
+        percent, busy, allocated = map(int, ask(process, "compare").split())
+        (module,) = [m for m in modules.modules() if process.pid in [p.pid for p in m.processes]]
+        assert module.total == 1024
+        assert module.used == -(-allocated // 2**20) == 32
+        assert percent == round(100 * module.used / module.total)
+        assert module.percent_busy == busy
+    assert processes() == {0: [first.pid], 3: [second.pid]}
+    first.stdin.close()
+    first.wait(30)
+    assert processes() == {3: [second.pid]}
+    second.send_signal(signal.SIGKILL)
+    second.wait(30)
+    assert list(tmp_path.glob("openhpu-smi-*"))  # it had no time to tidy up
+    assert [(m.number, m.used) for m in modules.modules()] == [(number, 0) for number in range(8)]
+
+
+def test_who_holds_which_module(worker, environment, tmp_path):
+    environment(OPENHPU_SMI_FOLDER=str(tmp_path))
+    locks = {"OPENHPU_MODULE_LOCKS": "1", "XDG_RUNTIME_DIR": str(tmp_path)}
+    first, second = worker(**locks), worker(**locks, HABANA_VISIBLE_MODULES="2")
+    third, fourth = worker(**locks), worker(**locks)
+    first.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, first.pid, os.WSTOPPED | os.WNOWAIT)
+    assert processes() == {0: [first.pid], 1: [third.pid], 2: [second.pid], 3: [fourth.pid]}
+
+
+def test_each_rank_shows_its_module(worker, environment, tmp_path):
+    environment(OPENHPU_SMI_FOLDER=str(tmp_path))
+    of_all = {"WORLD_SIZE": "3", "LOCAL_WORLD_SIZE": "3", "HABANA_VISIBLE_MODULES": "1,4,6"}
+    ranks = [worker(**of_all, RANK=rank, LOCAL_RANK=rank) for rank in "012"]
+    assert processes() == {module: [rank.pid] for module, rank in zip((1, 4, 6), ranks, strict=True)}
+
+
+def test_utilization_is_that_of_the_device(worker, environment, tmp_path):
+    environment(OPENHPU_SMI_FOLDER=str(tmp_path))
+    process = worker()
+    percent = int(ask(process, "busy"))
+    assert 0 < percent <= 100
+    assert modules.modules()[0].percent_busy == percent
+    assert modules.modules()[0].processes[0].command.startswith(os.path.basename(sys.executable))
+
+
+def test_files_that_are_none_do_not_count(environment, tmp_path):
+    environment(OPENHPU_SMI_FOLDER=str(tmp_path))
+    own = state_files.State(os.getpid(), 1, 250, 1 << 20, 2 << 20, "a\x1b[2Jname")
+    file = state_files.create(state_files.path_of(tmp_path, 1))
+    state_files.write(file, own)
+    (found,) = state_files.read_all(tmp_path)
+    assert (found.module, found.percent_busy, found.command) == (1, 100, "a?[2Jname")
+    good = state_files.path_of(tmp_path, 1).read_bytes()
+    (tmp_path / "openhpu-smi-2-1").write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+    (tmp_path / "openhpu-smi-3-1").write_bytes(good[:40])
+    (tmp_path / "openhpu-smi-4-1").mkdir()
+    (tmp_path / "openhpu-smi-5-1").symlink_to(state_files.path_of(tmp_path, 1))
+    os.mkfifo(tmp_path / "openhpu-smi-6-1")
+    assert state_files.read_all(tmp_path) == [found]
+    os.close(file)
+
+
+def test_a_process_whose_number_was_given_to_another_does_not_count(environment, tmp_path, monkeypatch):
+    environment(OPENHPU_SMI_FOLDER=str(tmp_path))
+    file = state_files.create(state_files.path_of(tmp_path, 0))
+    with monkeypatch.context() as earlier:
+        earlier.setattr(state_files, "_start_of", lambda pid: 1)
+        state_files.write(file, state_files.State(os.getpid(), 0, 0, 0, 0, "earlier"))
+    os.close(file)
+    assert state_files.read_all(tmp_path) == []
+
+
+def test_a_folder_that_cannot_be_written_disturbs_nobody(environment_of_smi):
+    code = "import torch; print(torch.ones(2).to('hpu').sum().item())"
+    process = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], env=environment_of_smi | {"OPENHPU_SMI_FOLDER": "/no/such/folder"},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert (process.stdout, process.stderr) == ("2.0\n", "")
+
+
+def test_hlmls_object_says_how_much_is_in_use(environment_of_smi):
+    code = """
+        import ctypes, os, sys, torch
+        from openhpu.observe.smi import publisher
+        x = torch.zeros(32 << 20, dtype=torch.uint8, device="hpu")
+        torch.hpu.synchronize()
+        name = torch.hpu.memory._get_hlml_shared_object_name("hpu:0")
+        publisher._publisher.look()
+        if name:
+            path = "/dev/shm" + name if os.path.dirname(name) == "/" else name
+            version, when, used = memoryview(open(path, "rb").read()).cast("Q")
+            print(version, abs(when - __import__("time").time()) < 60, used == torch.hpu.memory_allocated() >= 32 << 20)
+            sys.stdout.flush()
+            print(path)
+        else:
+            print("none")
+    """
+    for variables, expected in ((environment_of_smi, "1 True True"), ({"OPENHPU_SMI_FOLDER": "off"}, "none")):
+        process = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(code)], env=environment_of_smi | variables, stdout=subprocess.PIPE,
+            text=True, check=True,
+        )  # fmt: skip
+        lines = process.stdout.splitlines()
+        assert lines[0] == expected
+        if expected != "none":
+            assert not os.path.exists(lines[1])  # it goes with its process

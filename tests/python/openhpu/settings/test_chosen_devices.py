@@ -1,0 +1,119 @@
+import pytest
+
+from openhpu import settings
+from openhpu.settings import chosen_devices
+from openhpu.settings.kinds import MAX_MODULES
+
+NODE = tuple(range(8))
+
+
+@pytest.fixture
+def cores(environment, monkeypatch):
+    """Set the number of cores that settings see, and the environment."""
+
+    def set_only(number, **variables):
+        environment(**variables)
+        monkeypatch.setattr(chosen_devices, "usable_cores", lambda: number)
+
+    return set_only
+
+
+@pytest.mark.parametrize("number", [1, 2, 64])
+@pytest.mark.parametrize(
+    ("variables", "modules", "visible", "count"),
+    [
+        ({}, NODE, 8, "cores"),
+        ({"LOCAL_RANK": "-1"}, NODE, 8, "cores"),
+        ({"OPENHPU_DEVICE_COUNT": "3"}, (0, 1, 2), 3, 3),
+        ({"OPENHPU_DEVICE_COUNT": "64"}, tuple(range(64)), 64, 64),
+    ],
+)
+def test_modules_of_a_process_that_chose_none(cores, number, variables, modules, visible, count):
+    cores(number, **variables)
+    setup = settings.device_setup()
+    assert setup.floating
+    assert (setup.modules, setup.visible) == (modules, visible)
+    assert setup.count == (min(8, number) if count == "cores" else count)
+
+
+@pytest.mark.parametrize("number", [1, 64])
+@pytest.mark.parametrize(
+    ("variables", "modules", "visible", "count"),
+    [
+        ({"HABANA_VISIBLE_MODULES": "3"}, (3,), 1, 1),
+        ({"HABANA_VISIBLE_MODULES": "5,2", "OPENHPU_DEVICE_COUNT": "3"}, (5, 2), 2, 2),
+        ({"HABANA_VISIBLE_MODULES": "5,2", "LOCAL_RANK": "1"}, (2,), 2, 2),
+        ({"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}, (1,), 8, 4),
+        ({"LOCAL_RANK": "1"}, (1,), 8, 2),
+        ({"LOCAL_RANK": "7", "LOCAL_WORLD_SIZE": "200"}, (7,), 64, 64),
+        ({"LOCAL_RANK": "0", "OPENHPU_DEVICE_COUNT": "2"}, (0,), 2, 2),
+        ({"HLS_MODULE_ID": "6"}, (6,), 8, 1),
+        ({"HLS_MODULE_ID": "6", "LOCAL_RANK": "0", "HABANA_VISIBLE_MODULES": "1,2"}, (6,), 2, 2),
+        ({"HLS_MODULE_ID": "6", "LOCAL_RANK": "9"}, (6,), 10, 10),
+    ],
+)
+def test_modules_that_were_chosen(cores, number, variables, modules, visible, count):
+    cores(number, **variables)
+    setup = settings.device_setup()
+    assert not setup.floating
+    assert (setup.modules, setup.visible, setup.count) == (modules, visible, count)
+
+
+@pytest.mark.parametrize(
+    ("variables", "text"),
+    [
+        (
+            {"HABANA_VISIBLE_MODULES": "0,1", "LOCAL_RANK": "2"},
+            "LOCAL_RANK=2 has no module: HABANA_VISIBLE_MODULES=0,1 lists 2. "
+            "Start fewer processes or list more modules.",
+        ),
+        (
+            {"LOCAL_RANK": "8"},
+            "LOCAL_RANK=8 has no module: this machine has 8, numbers 0 to 7. "
+            "Start fewer processes or raise OPENHPU_DEVICE_COUNT.",
+        ),
+    ],
+)
+def test_a_rank_without_a_module(environment, variables, text):
+    environment(**variables)
+    with pytest.raises(settings.SettingError) as error:
+        settings.device_setup()
+    assert str(error.value) == text
+
+
+def test_a_machines_modules_do_not_depend_on_the_launcher(environment):
+    environment(LOCAL_RANK="9", HLS_MODULE_ID="3")
+    assert settings.machine_modules() == NODE
+    environment(HABANA_VISIBLE_MODULES="4,1")
+    assert settings.machine_modules() == (4, 1)
+
+
+def test_the_core_has_room_for_every_module(hpu):
+    from openhpu import _C
+
+    assert _C.MAX_DEVICES == MAX_MODULES
+    numbers = [list(range(65)), [64], [-1], [0, 0]]
+    for modules, text in zip(numbers, ["but is 65", "not 64", "not -1", "named twice"], strict=True):
+        with pytest.raises(ValueError, match=text):
+            _C.configure(modules, 1 << 30, False, False, 0)
+    with pytest.raises(RuntimeError, match="64 at most"):
+        _C.configure([0], 1 << 30, False, False, 0, 1, 65)
+
+
+@pytest.mark.parametrize(
+    ("variables", "gib"),
+    [
+        ({"OPENHPU_MEMORY_GB": "2"}, 2),
+        ({"OPENHPU_MEMORY_GB": "0.5"}, 0.5),
+        ({"OPENHPU_MEMORY_GB": "2", "PT_HPU_POOL_MEM_ACQUIRE_PERC": "50"}, 1),
+        ({"OPENHPU_MEMORY_GB": "8", "PT_HABANA_POOL_SIZE": "3"}, 3),
+        ({"OPENHPU_MEMORY_GB": "32", "PT_HABANA_POOL_SIZE": "24"}, 32),
+    ],
+)
+def test_memory(environment, variables, gib):
+    environment(**variables)
+    assert settings.device_setup().memory_bytes == gib * 2**30
+
+
+def test_memory_of_the_machine_by_default(environment):
+    assert settings.device_setup().memory_bytes > 0
