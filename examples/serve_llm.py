@@ -27,6 +27,13 @@ import torch
 PROMPTS = ("the quick brown", "an accelerator", "dog", "the quick brown and an accelerator and dog " * 40)
 # Of two logits in bfloat16 that are nearer than this either may be the larger one.
 NEAR = 0.1
+# What a step should not do; of a graph's operators, those that ran in recipes and those that ran one by one.
+COUNTERS = (
+    "ops_fallback", "recompilations", "recipes_compiled", "ops_waited", "blocking_reads", "ops_in_recipes",
+    "ops_node_by_node",
+)  # fmt: skip
+_ROUNDS = 5
+_RECIPES_S = 300.0
 _VOCABULARY = 512
 
 
@@ -103,6 +110,15 @@ def generate(llm: Any, tokens: int) -> list[tuple[list[int], list[int]]]:
     return [(list(one.prompt_token_ids), list(one.outputs[0].token_ids)) for one in found]
 
 
+def learn(llm: Any, tokens: int) -> None:
+    """Requests until the device has a recipe for all that they do: it compiles a graph that it sees again."""
+    import openhpu
+
+    for _ in range(_ROUNDS):
+        generate(llm, tokens)
+        openhpu.wait_for_recipes(_RECIPES_S)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m examples.serve_llm", description=__doc__)
     parser.add_argument("--model", choices=("llama", "qwen", "mixtral"), default="llama")
@@ -131,15 +147,15 @@ def main() -> int:
             more["max_num_batched_tokens"] = options.chunk
         llm = engine(folder, options.compile, options.warmup, **more)
         print(f"started in {time.perf_counter() - start:.1f} s")
-        for _ in range(0 if options.first else 1 + options.prefix_caching):  # what first requests still have to learn
-            generate(llm, options.tokens)
+        if not options.first:
+            learn(llm, options.tokens)
         from openhpu import events
 
         before, start = events.counters(), time.perf_counter()
         results = generate(llm, options.tokens)
         seconds, after = time.perf_counter() - start, events.counters()
         print(f"{len(results) * options.tokens / seconds:.0f} tokens/s")
-        for counter in ("ops_fallback", "recompilations", "recipes_compiled", "ops_waited", "blocking_reads"):
+        for counter in COUNTERS:
             print(f"{counter}: {after[counter] - before[counter]}")
         cached = next(one.value for one in llm.get_metrics() if one.name == "vllm:prefix_cache_hits")
         print(f"tokens found in the prefix cache: {cached}")

@@ -9,6 +9,7 @@ import pytest
 from commands import ROOT, child
 
 LAZY = os.environ.get("PT_HPU_LAZY_MODE") == "1"
+RECIPES = os.environ.get("OPENHPU_COMPILE") != "off"
 # Graphs: by torch.compile, or HPU graphs in lazy mode.
 OPTIONS = ["", "--prefix-caching", "--warmup", "--chunk 128", "--compile"]
 NEVER = ("ops_fallback", "recompilations", "recipes_compiled", "ops_waited", "blocking_reads")
@@ -33,6 +34,8 @@ def counts(output):
 def test_tokens(model, option):
     found = counts(example("--model", model, *option.split()))
     assert {found[name] for name in NEVER} == {0}, found
+    if option == "--compile" and RECIPES:
+        assert found["ops_node_by_node"] == 0 and found["ops_in_recipes"] > 1000, found
     assert (found["tokens found in the prefix cache"] > 0) == (option == "--prefix-caching")
 
 

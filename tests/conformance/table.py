@@ -62,9 +62,9 @@ the device's counters have to confirm. Random operators are compared with the sa
 device. What no compiled graph holds as a whole counts as skipped and is listed with the reason."""
 _GAUDI = """\
 Written by `make conformance MODE=gaudi`; not edited by hand. Every operator and dtype that Gaudi's table of supported
-operators has (`src/openhpu/integration/data/gaudi-operator-support.csv`) runs on the device without a fallback, in eager
-mode, recorded, in recipes and through `torch.compile`. Right is what PyTorch's CPU device computes, in a wider dtype where
-its kernel lacks the cell's, rounded once."""
+operators has (`src/openhpu/integration/data/gaudi-operator-support.csv`) runs on the device without a fallback, in
+eager mode, recorded, in recipes and through `torch.compile`. Right is what PyTorch's CPU device computes, in a wider
+dtype where its kernel lacks the cell's, rounded once."""
 _INTRODUCTIONS = {"eager": _INTRODUCTION, "lazy": _LAZY, "compile": _COMPILE, "gaudi": _GAUDI}
 _NO_RECIPE = """\
 Operators of which no sample fits into a graph as a whole: CPU fallbacks, results whose sizes depend on values, views

@@ -16,7 +16,7 @@ OPTIMIZERS = {
 TRAINING = """
     import hashlib, json, time, torch, openhpu
     from benchmarks import models
-    from openhpu import graphs
+    from openhpu.compiler import client
     torch.use_deterministic_algorithms({deterministic})
     model = getattr(models, "{model}")
     training = model.training("hpu")
@@ -27,7 +27,7 @@ TRAINING = """
         before = openhpu.counters()["recipe_hits"]
         training.step().item()
         recipes.append(openhpu.counters()["recipe_hits"] - before)
-        while {early} and graphs.unanswered():
+        while {early} and client.unanswered():
             time.sleep(0.001)
     state = training.model.state_dict().items()
     bits = dict((name, hashlib.sha256(t.cpu().numpy().tobytes()).hexdigest()) for name, t in state)

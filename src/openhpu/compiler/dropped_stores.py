@@ -33,8 +33,11 @@ def guarded() -> Iterator[None]:
             if mode is None:
                 return store(self, name, index, value)
             _accumulating.add(self)
-            with mock.patch.object(self, "num_threads", 1):
+            threads, self.num_threads = self.num_threads, 1
+            try:
                 return store(self, name, index, value, mode)
+            finally:
+                self.num_threads = threads
 
         return wrapped
 
@@ -87,12 +90,13 @@ def guarded() -> Iterator[None]:
         self.stores.splice(code.map(lambda line: DeferredLine(name, line)))
         return None
 
-    with contextlib.ExitStack() as patches:
-        for kind, own in (CppKernel, store), (CppVecKernel, store_vector):
-            patches.enter_context(mock.patch.object(kind, "store", in_order(own)))
-        for kind in CppKernel, OuterLoopFusedKernel:
-            decide = on_one_thread(kind.decide_parallel_depth)
-            patches.enter_context(mock.patch.object(kind, "decide_parallel_depth", decide))
+    depth, fused_depth = CppKernel.decide_parallel_depth, OuterLoopFusedKernel.decide_parallel_depth
+    with (
+        mock.patch.object(CppKernel, "store", in_order(store)),
+        mock.patch.object(CppVecKernel, "store", in_order(store_vector)),
+        mock.patch.object(CppKernel, "decide_parallel_depth", on_one_thread(depth)),
+        mock.patch.object(OuterLoopFusedKernel, "decide_parallel_depth", on_one_thread(fused_depth)),
+    ):
         yield
 
 

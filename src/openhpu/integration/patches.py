@@ -19,7 +19,8 @@ recipe is made; the replacements stand with what they belong to (MOMENTARY):
 - `CppWrapperCpu.generate_c_shim_extern_kernel_call`, `CppWrapperCpu.generate_fallback_kernel_with_runtime_lookup_aot`,
   `KernelGroup.call_kernel` and `CppTemplateKernel.call_kernel` mark each kernel for traces, at one load and one branch;
   Inductor's own marks cost an allocation each.
-- `CppKernel.store` and `CppVecKernel.store` write where a tensor says: an index below zero is left out.
+- `CppKernel.store` and `CppVecKernel.store` write where a tensor says: an index below zero is left out. Loops
+  that add there run on one thread: `CppKernel.decide_parallel_depth` and `OuterLoopFusedKernel.decide_parallel_depth`.
 - `post_grad.is_gpu` is asked whether a bias may be added by generated code instead of by the product's library.
 - `reinplace.inplaceable_ops` holds only the writes of rows into an argument, while torch.compile's backend lets the
   pass of Inductor rewrite a graph (`capture/torch_compile/in_place.py`).
