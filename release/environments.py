@@ -65,8 +65,7 @@ def checked(what: str, argv: list[str], seconds: float, log: Path, env: dict[str
 
 def variables(version: Version) -> dict[str, str]:
     """The environment variables of a step: the environment's programs first."""
-    return {**os.environ, "PATH": f"{version.bin}{os.pathsep}{os.environ['PATH']}",
-            "OPENHPU_BUILD_FOLDER": str(version.folder / "core")}  # fmt: skip
+    return {**os.environ, "PATH": f"{version.bin}{os.pathsep}{os.environ['PATH']}"}
 
 
 def has_torch(version: Version) -> bool:
@@ -94,5 +93,7 @@ def make(version: Version, seconds: float) -> None:
 def build(version: Version, seconds: float) -> None:
     """The core of this PyTorch, into the checkout, and the project installed editable in the environment. StepError."""
     install = [str(version.bin / "pip"), "install", "--disable-pip-version-check", "--no-build-isolation", "--no-deps"]
-    env = {**variables(version), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    # Of setup.py alone: the device would report an unknown variable.
+    folder = str(version.folder / "core")
+    env = {**variables(version), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "OPENHPU_BUILD_FOLDER": folder}
     checked("build", [*install, "-e", "."], min(seconds, _BUILD_S), version.folder / "build.txt", env)

@@ -186,7 +186,7 @@ def test_a_copy_leaves_the_model_alone(caplog):
     x = data(1)[0][0]
     assert graphed is not model
     assert next(graphed.parameters()) is next(model.parameters())
-    with caplog.at_level(logging.INFO, "openhpu.compiler.client"):
+    with caplog.at_level(logging.INFO, "openhpu.graphs"):
         for i in range(2):
             graphed.set_iteration_count(i)
             graphed(x)

@@ -68,3 +68,12 @@ def test_a_version_that_does_not_build_ends_there(monkeypatch, tmp_path):
     told = Told()
     versions.run(VERSION, told)
     assert told.lines == ["9.9.0-py3.99: build: no Python 3.99 on PATH or among pyenv's; install one"]
+
+
+def test_tests_do_not_see_variables_of_the_build(monkeypatch):
+    """The device would report them as unknown, and under warnings as errors it would not load."""
+    monkeypatch.setattr(environments, "checked", lambda *arguments: calls.append(arguments))
+    calls = []
+    environments.build(VERSION, 1)
+    assert "OPENHPU_BUILD_FOLDER" in calls[0][-1]
+    assert "OPENHPU_BUILD_FOLDER" not in environments.variables(VERSION)
