@@ -11,19 +11,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from openhpu.capture.compiled_steps import compile_step
     from openhpu.compiler.client import recipes, recompilations, wait_for_recipes
-    from openhpu.observe.events import counters, reset_counters
+    from openhpu.observe.events import counters, phase, reset_counters
     from openhpu.testing.expect import expect
 
 __version__ = "0.2.0"
 __all__ = [
-    "__version__", "compile_step", "counters", "expect", "recipes", "recompilations", "reset_counters",
-    "wait_for_recipes",
+    "__version__", "compile_step", "counters", "expect", "phase", "recipes", "recompilations",
+    "reset_counters", "wait_for_recipes",
 ]  # fmt: skip
 
 _FROM = {
     "compile_step": "capture.compiled_steps",
     "counters": "observe.events",
     "expect": "testing.expect",
+    "phase": "observe.events",
     "reset_counters": "observe.events",
     "recipes": "compiler.client",
     "recompilations": "compiler.client",

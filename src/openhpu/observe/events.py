@@ -5,9 +5,9 @@ operator and line, `indices`, and how many of them were `padding`, -1; when the 
 `int64_overflow` (`overflows`: how many elements wrapped, OPENHPU_INT64), and of lazy mode `graph_recorded` (a graph was
 handed to the device, and how it ran), `cache_hit` and `cache_miss` (whether a step was seen before), `recompilation`
 and `operand_moved` (an operand on the CPU was moved to the device). Python code publishes `device_acquired`,
-`mark_step`, `process_exit`, `graph_compilation` and `recipe_loaded` (from disk). Callbacks run on the thread on which
-the event happened. The core is asked for its events only while somebody listens to one of its kinds; otherwise an event
-costs nothing.
+`mark_step`, `phase`, `process_exit`, `graph_compilation` and `recipe_loaded` (from disk). Callbacks run on the thread
+on which the event happened. The core is asked for its events only while somebody listens to one of its kinds;
+otherwise an event costs nothing.
 """
 
 from __future__ import annotations
@@ -93,6 +93,18 @@ def publish(
     """Report an event from Python, of now if `time_ns` is None."""
     if _subscriptions:
         _dispatch(Event(kind, time.monotonic_ns() if time_ns is None else time_ns, site, params or {}))
+
+
+def phase(name: str) -> None:
+    """Begin a part of the script, as `serving`: reports then tell what was compiled in it, and the warm-up is over.
+
+    TypeError if `name` is not a string, ValueError if it is empty. Costs nothing where nobody listens.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"openhpu.phase: expected a name, got {name!r}")
+    if not name.strip():
+        raise ValueError("openhpu.phase: expected a name, got an empty one")
+    publish("phase", {"name": name.strip()})
 
 
 def counters() -> dict[str, int]:

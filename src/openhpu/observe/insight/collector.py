@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from openhpu import _C
 from openhpu.observe import events
 from openhpu.observe.insight.marks import Marks, Peaks, Timeline, choose
+from openhpu.observe.insight.phases import Phases
 from openhpu.observe.process_end import at_process_end
 
 _FIRST_WRITE_S, _LONGEST_PAUSE_S = 0.25, 30.0
@@ -74,6 +75,7 @@ class Collector:
         self._compilations: deque[tuple[int, int, str]] = deque(maxlen=_KEPT_TIMELINE)  # end, microseconds, recipe
         self._recompilations: dict[Key, dict[str, Any]] = {}
         self._errors: list[dict[str, Any]] = []
+        self._phases = Phases()
         self._seen = Timeline()
         self._peaks = Peaks()
         self._writer: threading.Thread | None = None
@@ -97,6 +99,8 @@ class Collector:
             "blocking_read": self._on_read,
             "allocation_peak": self._on_peak,
             "graph_recorded": self._on_graph,
+            "cache_miss": self._on_new_graph,
+            "phase": self._on_phase,
             "graph_compilation": self._on_compilation,
             "recipe_loaded": self._on_compilation,
             "recompilation": self._on_recompilation,
@@ -178,6 +182,14 @@ class Collector:
                 if _whole(gone) == 1 and len(self._once_gone) < _KEPT_ONCE:
                     self._once_gone.append(gone)
 
+    def _on_new_graph(self, event: events.Event) -> None:
+        with self._lock:
+            self._phases.new_graph(place(event.site))
+
+    def _on_phase(self, event: events.Event) -> None:
+        with self._lock:
+            self._phases.begin(event.params["name"])
+
     def _recipe(self, name: str) -> dict[str, Any]:
         new = {"name": name, "ops": {}, "from_disk": False, "compilations": 0, "ms": 0.0, "runs": 0}
         row = self._recipes.setdefault(name, new)
@@ -200,6 +212,9 @@ class Collector:
         params = event.params
         key = (params["cause"], params["op"], params["argument"], params["dimension"], event.site)
         with self._lock:
+            self._phases.recompiled(
+                {**params, "dimension": _dimension(params["dimension"]), "after": [params["after"]]}
+            )
             found = self._recompilations.setdefault(key, {"count": 0, "before": params["before"], "after": []})
             found["count"] += 1
             if params["after"] not in found["after"] and len(found["after"]) < 20:
@@ -215,6 +230,7 @@ class Collector:
         if not self._opened:
             return
         with self._lock:
+            self._phases.step(source)
             marks = self._seen.of(source)
             sample = _C.device_sample(0)
             marks.add(time_ns, _C.counters()["host_wait_ns"], sample[0] if sample else 0)
@@ -273,9 +289,10 @@ class Collector:
             "steps": {"counted_by": source, **marks.summary(self._seen.spans)},
             "timeline": self._timeline(marks),
             "graphs": self._graph_rows(),
+            "phases": self._phases.document(),
             "recipes": self._recipe_rows(),
             "recompilations": [
-                {"cause": cause, "op": op, "argument": argument, "dimension": None if dimension < 0 else dimension,
+                {"cause": cause, "op": op, "argument": argument, "dimension": _dimension(dimension),
                  **found, **place(site)}
                 for (cause, op, argument, dimension, site), found in self._recompilations.items()
             ],
@@ -383,6 +400,10 @@ class Collector:
 def _whole(graph: dict[str, Any]) -> int:
     """How often it came as a whole, uncut."""
     return int(graph["ran"].total() - graph["ran"]["cut"])
+
+
+def _dimension(number: int) -> int | None:
+    return None if number < 0 else number
 
 
 def place(site: events.Site | None) -> dict[str, Any]:

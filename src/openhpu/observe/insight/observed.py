@@ -38,6 +38,7 @@ def empty(command: str) -> Document:
         "graphs": {
             "distinct": 0, "recorded": 0, "as_recipes": 0, "node_by_node": 0, "cut": 0, "compiling": 0, "seen_once": [],
         },
+        "phases": {"phases": [], "later": []},
         "recipes": [], "recompilations": [], "fallbacks": [], "indices_out_of_range": [], "int64_overflows": [],
         "moved_operands": [],
         "blocking_reads": [], "collectives": [],
@@ -161,6 +162,20 @@ def recompilation(record: dict[str, Any]) -> str:
     operand = f" of `{record['argument']}`" if record["argument"] else ""
     values = f": {record['before']} before, then {after}" if record["before"] or after else ""
     return f"{record['op']}: {what}{operand}{values}"
+
+
+def phases(document: Document) -> str:
+    """The phases of a script, with their steps and new graphs, in words."""
+    return "; ".join(
+        f"{one['name']}: {plural(one['steps'], 'step')}, {plural(one['graphs'], 'new graph')}"
+        for one in document["phases"]["phases"]
+    )
+
+
+def later(record: dict[str, Any]) -> str:
+    """A graph that was new after the warm-up, in words."""
+    cause = f": {recompilation(record['cause'])}" if record["cause"] else ""
+    return f"{where(record)}: a new graph in step {record['step']:,} of {record['phase']}{cause}"
 
 
 def collective(record: dict[str, Any]) -> str:

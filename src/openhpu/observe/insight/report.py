@@ -13,6 +13,7 @@ from openhpu.observe.insight.observed import (
     Document,
     bound,
     by_line,
+    phases,
     plural,
     recompilation,
     size,
@@ -56,6 +57,11 @@ def _parts(document: Document) -> dict[str, Any]:
         "facts": _facts(document),
         "advice": advise(document),
         "timeline": Markup(charts.timeline(document)),
+        "phase_words": phases(document),
+        "later": [
+            (where(r), r["phase"], r["step"], recompilation(r["cause"]) if r["cause"] else "a new graph")
+            for r in document["phases"]["later"]
+        ],
         "recompilations": [(where(r), r["cause"], recompilation(r), r["count"]) for r in document["recompilations"]],
         "fallbacks": [(where(r), r["op"], r["dtype"], r["count"]) for r in document["fallbacks"]],
         "indices": [(where(r), r["op"], r["count"], r["padding"]) for r in document["indices_out_of_range"]],

@@ -10,6 +10,7 @@ from openhpu.observe.insight.observed import (
     bound,
     collective,
     fallback,
+    later,
     out_of_range,
     plural,
     recompilation,
@@ -47,6 +48,9 @@ def _lines(document: Document) -> Iterator[str]:
     yield f"{process['mode']} mode, {process['seconds']:.1f} s{ended}"
     yield from _steps(document)
     yield from _graphs(document)
+    yield from _listed(
+        "compiled after warm-up", [later(r) for r in document["phases"]["later"]], show_none=process["mode"] == "lazy"
+    )
     yield from _listed(
         "recompilations",
         [f"{where(r)}: {recompilation(r)} ({plural(r['count'], 'time')})" for r in document["recompilations"]],

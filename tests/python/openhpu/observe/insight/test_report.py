@@ -43,6 +43,10 @@ def seen():
         {"name": HOSTILE, "runs": 5, "from_disk": False, "ms": 1500.0, "operators": 2, "ops": {HOSTILE: 2}}
     ]
     document["graphs"]["seen_once"] = [{"operators": 7, **place}]
+    document["phases"] = {
+        "phases": [{"name": "warm-up", "steps": 3, "graphs": 1}, {"name": HOSTILE, "steps": 2, "graphs": 1}],
+        "later": [{"phase": HOSTILE, "step": 2, "file": f"/x/{HOSTILE}", "line": 3, "cause": None}],
+    }
     document["recompilations"] = [
         {"cause": "size", "op": HOSTILE, "argument": HOSTILE, "dimension": 0, "before": HOSTILE, "after": [HOSTILE],
          "count": 1, **place}

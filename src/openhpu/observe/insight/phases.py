@@ -1,0 +1,64 @@
+"""Phases of a script, and what a graph compiler would have had to compile after the warm-up.
+
+The first phase is the warm-up. It is over with the first step in which no graph was new, or when the script begins a
+phase of its own (`openhpu.phase`). What is compiled later has a row each: phase, step, line, operators that changed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+WARM_UP, AFTER = "warm-up", "after warm-up"
+_KEPT = 200
+
+
+class Phases:
+    """Of the steps and the new graphs of one process. The caller serialises the calls."""
+
+    def __init__(self) -> None:
+        self._phases: list[dict[str, Any]] = [_phase(WARM_UP)]
+        self._named = False
+        self._optimizer: str | None = None  # whose steps count: the first that was seen
+        self._new_in_step = 0
+        self._cause: dict[str, Any] | None = None  # a recompilation, whose graph comes next
+        self._rows: list[dict[str, Any]] = []
+
+    def begin(self, name: str) -> None:
+        """The script begins a phase."""
+        self._named = True
+        self._phases.append(_phase(name))
+
+    def step(self, source: str) -> None:
+        """The end of a step, as an optimizer or mark_step tells it; where both do, an optimizer's steps count.
+
+        An optimizer's step is followed by a mark_step of its own, and many scripts have another one before it.
+        """
+        if source != "mark_step" and self._optimizer is None:
+            self._optimizer = source
+        if self._optimizer not in (None, source):
+            return
+        self._phases[-1]["steps"] += 1
+        new, self._new_in_step = self._new_in_step, 0
+        if not new and not self._named and len(self._phases) == 1:
+            self._phases.append(_phase(AFTER))
+
+    def recompiled(self, cause: dict[str, Any]) -> None:
+        """Why the next new graph differs from the one before it."""
+        self._cause = cause
+
+    def new_graph(self, place: dict[str, Any]) -> None:
+        """A graph was seen for the first time; `place`: where it begins."""
+        phase, cause = self._phases[-1], self._cause
+        self._cause = None
+        self._new_in_step += 1
+        phase["graphs"] += 1
+        if phase["name"] != WARM_UP and len(self._rows) < _KEPT:
+            self._rows.append({"phase": phase["name"], "step": phase["steps"] + 1, **place, "cause": cause})
+
+    def document(self) -> dict[str, Any]:
+        """`phases`: name, steps and new graphs of each. `later`: a row for each graph that was new after warm-up."""
+        return {"phases": self._phases, "later": self._rows}
+
+
+def _phase(name: str) -> dict[str, Any]:
+    return {"name": name, "steps": 0, "graphs": 0}

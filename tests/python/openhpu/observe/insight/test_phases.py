@@ -1,0 +1,100 @@
+"""What was compiled after the warm-up: by hand, and by `openhpu run` in lazy mode."""
+
+import pytest
+import torch  # noqa: F401 - before the core
+
+import openhpu
+from openhpu.observe.insight.phases import AFTER, WARM_UP, Phases
+
+PLACE = {"file": "train.py", "line": 7}
+CAUSE = {"cause": "size", "op": "aten::mm", "argument": "self", "dimension": 0, "before": "8", "after": ["5"]}
+
+
+def rows(phases):
+    return [(row["phase"], row["step"], row["cause"]) for row in phases.document()["later"]]
+
+
+def test_warm_up_ends_with_the_first_step_without_a_new_graph():
+    phases = Phases()
+    for new in (2, 1, 0, 0):
+        for _ in range(new):
+            phases.new_graph(PLACE)
+        phases.step("mark_step")
+    assert rows(phases) == []
+    phases.recompiled(CAUSE)
+    phases.new_graph(PLACE)
+    phases.step("mark_step")
+    phases.new_graph(PLACE)
+    assert rows(phases) == [(AFTER, 2, CAUSE), (AFTER, 3, None)]
+    assert phases.document()["phases"] == [
+        {"name": WARM_UP, "steps": 3, "graphs": 3}, {"name": AFTER, "steps": 2, "graphs": 2}
+    ]  # fmt: skip
+
+
+def test_the_script_may_end_it():
+    phases = Phases()
+    phases.new_graph(PLACE)
+    phases.step("mark_step")
+    phases.begin("serving")
+    phases.new_graph(PLACE)
+    phases.step("mark_step")
+    phases.step("mark_step")
+    assert rows(phases) == [("serving", 1, None)]
+    assert [one["name"] for one in phases.document()["phases"]] == [WARM_UP, "serving"]
+
+
+def test_steps_are_the_first_optimizers():
+    """A script with a mark_step before and after its optimizer's step: one step, of which a half is no step."""
+    phases = Phases()
+    for new in (True, True, False):
+        if new:
+            phases.new_graph(PLACE)
+        phases.step("optimizer 1")
+        phases.step("optimizer 2")
+        phases.step("mark_step")
+    assert phases.document()["phases"][0] == {"name": WARM_UP, "steps": 3, "graphs": 2}
+
+
+def test_rows_are_bounded():
+    phases = Phases()
+    phases.begin("serving")
+    for _ in range(1000):
+        phases.new_graph(PLACE)
+    assert (len(rows(phases)), phases.document()["phases"][1]["graphs"]) == (200, 1000)
+
+
+SCRIPT = """
+import torch
+import habana_frameworks.torch.core as htcore
+import openhpu
+x = torch.ones(8, 4).to("hpu")
+def step(n):
+    y = (x[:n] * 2 + 1).relu()
+    htcore.mark_step()
+for n in (8, 8, 8, 5, 8):
+    step(n)
+openhpu.phase("serving")
+for n in (8, 3):
+    step(n)
+"""
+
+
+def test_openhpu_run_names_line_step_phase_and_cause(openhpu_run):
+    ran = openhpu_run(SCRIPT, "--json", PT_HPU_LAZY_MODE="1", OPENHPU_COMPILE="background")
+    assert ran.code == 0, ran.err
+    after, serving = ran.seen["phases"]["later"]
+    assert (after["phase"], after["step"], after["line"]) == (AFTER, 2, 7)
+    assert (after["cause"]["cause"], after["cause"]["before"], after["cause"]["after"]) == ("size", "8", ["5"])
+    assert (serving["phase"], serving["step"], serving["line"]) == ("serving", 2, 7)
+    said = openhpu_run(SCRIPT, PT_HPU_LAZY_MODE="1", OPENHPU_COMPILE="background")
+    assert (
+        "compiled after warm-up:\n  script.py:7: a new graph in step 2 of after warm-up: aten::mul"
+        in said.out + said.err
+    )
+    assert "script.py:7: a new graph in step 2 of serving" in said.out + said.err
+
+
+@pytest.mark.parametrize(("name", "error"), [(3, TypeError), (" ", ValueError)])
+def test_a_wrong_name(name, error):
+    with pytest.raises(error, match=r"openhpu\.phase: expected a name"):
+        openhpu.phase(name)
