@@ -11,7 +11,7 @@ CODE = """
     from openhpu import _C; from openhpu.compiler import client as graphs
     from openhpu.compiler import service
     from openhpu.compiler.service import Service
-    from openhpu.observe.insight import dumps
+    from openhpu.compiler import dumps
 
     FULL = OSError("No space left on device")
     recipe = {"name": "none", "library": "/nowhere/recipe.so", "program": "", "inputs": [], "outputs": [],

@@ -35,9 +35,10 @@ def broken(path, text):
         found = (path.parent / file).resolve()
         if file and not found.exists():
             yield target
-        elif anchor and (not file or found.suffix == ".md"):
-            if anchor not in anchors(found.read_text() if file else text):
-                yield target
+            continue
+        there = text if not file else found.read_text() if found.suffix == ".md" else None
+        if anchor and there is not None and anchor not in anchors(there):
+            yield target
 
 
 def not_python(text):
