@@ -20,6 +20,8 @@ __all__ = [
     "reset_counters", "wait_for_recipes",
 ]  # fmt: skip
 
+# Modules that scripts reach without importing them.
+_MODULES = ("dynamo", "events", "hpex", "hpu")
 _FROM = {
     "compile_step": "capture.compiled_steps",
     "counters": "observe.events",
@@ -33,10 +35,12 @@ _FROM = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in _FROM:
-        import importlib
+    import importlib
 
+    if name in _FROM:
         return getattr(importlib.import_module(f"openhpu.{_FROM[name]}"), name)
+    if name in _MODULES:
+        return importlib.import_module(f"openhpu.{name}")
     if name == "_C":  # one for each PyTorch; asked for before it is loaded
         import torch
 
