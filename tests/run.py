@@ -78,6 +78,8 @@ SUITES = {
     "compiled-eager": Suite("tests/hpu/test_compiled_eagerly_*.py", True, COMPILED | {"PT_HPU_LAZY_MODE": "0"}),
     "compiler": Suite("tests/python/openhpu/compiler", True),
     "python": Suite("tests/python", False, arguments=("tests/python", "--ignore=tests/python/openhpu/compiler")),
+    # One process after another, of which most wait: beside what compiles, not alone at the end.
+    "deepspeed": Suite("tests/deepspeed", False, DEEPSPEED),
     "conformance": Suite("tests/conformance", True),
     # Tests in several processes, which share the cores.
     "distributed": Suite("tests/distributed", False),
@@ -85,7 +87,6 @@ SUITES = {
     # The same tests with both versions of Lightning, one in each mode.
     "lightning": Suite("tests/lightning", False, DEEPSPEED),
     "lightning-next": Suite("tests/lightning", False, LAZY | LIGHTNING_NEXT),
-    "deepspeed": Suite("tests/deepspeed", False, DEEPSPEED),
     "fuzz": Suite("tests/fuzz", False, LAZY),
     # A part of the long suites, another one for each commit.
     "rotating": Suite("tests/rotating", True),
