@@ -78,9 +78,13 @@ def refuse_inductor() -> None:
             "the tensors to the CPU."
         )
 
+    class Scheduling:  # a class, since Inductor of 2.15 asks whether it is one of Triton's
+        def __init__(self, *args: Any) -> None:
+            refuse()
+
     class Wrapper:
         supports_caching = False
         create = staticmethod(refuse)
 
     common.register_device_op_overrides("hpu", common.DeviceOpOverrides())
-    common.register_backend_for_device("hpu", refuse, Wrapper)  # type: ignore[arg-type]
+    common.register_backend_for_device("hpu", Scheduling, Wrapper)  # type: ignore[arg-type]
