@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Hashable, Iterator
 from typing import Any
 
 import torch
 
 from openhpu.capture.compiled_steps.reachable import Reachable
+from openhpu.capture.optimizer_options import before_options
 
 Container = dict[Any, Any]
-# What makes an optimizer's options those between two steps, where a step has raised.
-before_options: list[Callable[[Any], None]] = []
 
 
 def hyperparameters(reached: Reachable) -> Hashable:
