@@ -1,4 +1,4 @@
-"""Hooks that reset an optimizer's options. They have a module of their own, so that `import torch` loads little else."""
+"""Hooks that reset an optimizer's options. Their own module, so that `import torch` loads little else."""
 
 from __future__ import annotations
 
