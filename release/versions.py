@@ -32,7 +32,7 @@ STEPS = {
     "conformance, a fifth": ["-m", "tests.conformance.run", "--mode", "eager", "--shard", "1/5"],
 }
 _TOTAL = re.compile(r"(\d+) passed, (\d+) failed, (\d+) skipped\s*$")
-_CTEST = re.compile(r"(\d+) tests? failed out of (\d+)")
+_CTEST = re.compile(r"tests passed(?:, (\d+) tests? failed)? out of (\d+)")
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 _MOST_FAILED = 40  # names that are kept
 
@@ -40,7 +40,9 @@ _MOST_FAILED = 40  # names that are kept
 def outcome(step: str, output: str, code: int) -> dict[str, Any]:
     """Totals of a step, and the names of tests that failed."""
     if step == "C++ tests":
-        found = [(int(all), int(failed)) for failed, all in _CTEST.findall(output)]
+        found = [(int(all), int(failed or 0)) for failed, all in _CTEST.findall(output)]
+        if not found and not code:
+            raise StepError(f"{step}: its output has no total")
         passed, failed = sum(all - failed for all, failed in found), sum(failed for _, failed in found)
         return {"passed": passed, "failed": failed or int(code != 0), "skipped": 0, "names": []}
     total = _TOTAL.search(output.rstrip())

@@ -19,7 +19,11 @@ def test_the_totals_of_a_suite_and_of_the_cpp_tests():
     assert versions.outcome("C++ tests", plain + sanitized, 1) == {
         "passed": 79, "failed": 1, "skipped": 0, "names": [],
     }  # fmt: skip
+    newer = "100% tests passed out of 72\n\nTotal Test time (real) = 2.74 sec\n"
+    assert versions.outcome("C++ tests", newer + newer, 0)["passed"] == 144
     assert versions.outcome("C++ tests", "it does not compile", 1)["failed"] == 1
+    with pytest.raises(versions.StepError, match="no total"):
+        versions.outcome("C++ tests", "", 0)
     with pytest.raises(StepError, match="hpu: its output has no total"):
         versions.outcome("hpu", "Segmentation fault", -11)
 
