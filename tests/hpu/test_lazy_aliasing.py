@@ -9,7 +9,7 @@ N = 10
 
 
 def written_between_two_reads(b):
-    """Decision 3 of the architecture: two views of one storage as operands of one graph."""
+    """Two views of one storage as operands of one graph."""
     v = b[:4]
     c = b * 2
     v.add_(1)
