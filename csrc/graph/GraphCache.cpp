@@ -195,6 +195,7 @@ void GraphCache::send(const std::shared_ptr<Compilation>& c, CompileRequest requ
   c->asked = std::chrono::steady_clock::now();
   c->state = State::Compiling;
   c->request = ++requested_;
+  untaken_ = true;
   requests_changed_.notify_one();
 }
 
@@ -450,6 +451,10 @@ std::shared_ptr<Recipe> GraphCache::recipe_of(const std::shared_ptr<Compilation>
 
 bool GraphCache::next_request(CompileRequest& out) {
   std::unique_lock lock(mutex_);
+  if (requests_.empty()) {
+    untaken_ = false;
+    states_changed_.notify_all();
+  }
   requests_changed_.wait(lock, [&] { return closed_ || !requests_.empty(); });
   if (closed_) return false;
   const auto not_before = requests_.front().not_before;
@@ -523,6 +528,14 @@ bool GraphCache::wait_idle(double seconds) {
     if (const auto held = own.lock()) settle_now(*held);
   version_.fetch_add(1, std::memory_order_release);
   return true;
+}
+
+bool GraphCache::wait_taken(double seconds) {
+  device::BlockingWait waiting;
+  Lock lock(mutex_);
+  const auto waited =
+      wait_until(lock, waiting, device::OnInterrupt::Throw, Wait{}, seconds, [&] { return !has_requests(); });
+  return waited == Waited::Done;
 }
 
 CompileProgress GraphCache::progress() const {

@@ -136,6 +136,10 @@ class GraphCache {
   // Blocks until nothing waits to be compiled; the recipes that there are take over then. Returns false at the deadline (seconds; negative: none). Throws what a
   // signal's handler throws.
   bool wait_idle(double seconds);
+  // Whether there is a request that nobody has taken, or with which its taker is not done: it has not asked for the next.
+  bool has_requests() const noexcept { return untaken_.load(std::memory_order_acquire); }
+  // Blocks until there is none. Returns false at the deadline.
+  bool wait_taken(double seconds);
   // What somebody waits for now: these come first.
   std::vector<uint64_t> awaited() const;
   // Blocks until some wait has lasted one of these numbers of seconds (beyond the last: a multiple of it), or one that
@@ -217,6 +221,7 @@ class GraphCache {
   int groups_of_ranks_ = 0;
   uint64_t agreed_ = 0, agreements_ = 0;
   std::atomic<uint64_t> version_{1};
+  std::atomic<bool> untaken_{false};
   bool closed_ = false;
   std::list<Wait> waits_;           // of threads, for recipes
   std::vector<WaitNotice> ended_;   // of these, to be told

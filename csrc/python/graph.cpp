@@ -351,6 +351,8 @@ void bind_graph(py::module& m) {
     GraphCache::instance().fail(id, std::move(message));
   });
   m.def("wait_for_recipes", [](double seconds) { return GraphCache::instance().wait_idle(seconds); });
+  m.def("has_compile_requests", [] { return GraphCache::instance().has_requests(); });
+  m.def("wait_for_compile_requests", [](double seconds) { return GraphCache::instance().wait_taken(seconds); });
   m.def("awaited_recipes", [] { return GraphCache::instance().awaited(); });
   m.def("next_wait_notice", [](const std::vector<double>& after) -> py::object {
     TORCH_CHECK(!after.empty(), "next_wait_notice needs a number of seconds");

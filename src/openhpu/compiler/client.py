@@ -162,6 +162,9 @@ class Compilations:
 
         if os.getpid() != self._owner:
             return
+        from openhpu.compiler import dumps
+
+        dumps.finish()
         _C.close_graphs()
         # A thread that comes back from the core into an interpreter that has ended takes the process down.
         self._thread.join(_END_S)

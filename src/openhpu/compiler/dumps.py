@@ -1,6 +1,7 @@
 """Graphs as files: a Python program that computes the same, and a drawing or a description of the graph.
 
-Written when a graph is sent to the compiler, if GRAPH_VISUALIZATION or PT_HPU_GRAPH_DUMP_MODE asks for it.
+Written when a graph is sent to the compiler, if GRAPH_VISUALIZATION or PT_HPU_GRAPH_DUMP_MODE asks for it, by the
+thread that sends it. `finish` waits for that.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from openhpu import settings
+from openhpu import _C, settings
 
 if TYPE_CHECKING:
     from openhpu.compiler.description import Description, NodeDescription
@@ -23,6 +24,7 @@ _MARKS = {"pbtxt": "-PreGraph"}  # as Gaudi's graph compiler has it in the name:
 _lock = threading.Lock()
 _number = 0
 _failed = False
+_FINISH_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,12 @@ def write(description: Description) -> list[Path]:
             RuntimeWarning, stacklevel=2,
         )  # fmt: skip
     return written
+
+
+def finish() -> None:
+    """Wait, for a minute at most, until the files of all graphs are written that the core wants compiled."""
+    if _forms():
+        _C.wait_for_compile_requests(_FINISH_S)
 
 
 def _forms() -> tuple[str, ...]:

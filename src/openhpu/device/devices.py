@@ -78,9 +78,16 @@ class device_of(device):
 
 
 def synchronize(device: DeviceArgument = None) -> None:
-    """Wait until everything submitted to `device` is done; errors of its operators surface here."""
+    """Wait until everything submitted to `device` is done; errors of its operators surface here.
+
+    Files of graphs that the environment asks for (GRAPH_VISUALIZATION) are written then, too.
+    """
     lifecycle._lazy_init()
     _C.synchronize(_get_device_index(device, optional=True))
+    if _C.has_compile_requests():
+        from openhpu.compiler import dumps
+
+        dumps.finish()
 
 
 def get_device_name(device: DeviceArgument = None) -> str:

@@ -106,7 +106,8 @@ _EFFECTIVE = (
     _row("PT_HPU_FORCE_STATIC_COMPILE", "bool", False, _COMPILE,
          "torch.compile: each size has a recipe of its own, also in graphs whose sizes vary; 0: they share one."),
     _row("GRAPH_VISUALIZATION", "bool", False, _EACH_USE,
-         "Lazy mode: write each graph that is compiled as a Python program, as SVG and as pbtxt."),
+         "Write each graph that is compiled as a Python program, as SVG and as pbtxt: by the end of the next "
+         "torch.hpu.synchronize()."),
     _row("PT_HPU_GRAPH_DUMP_MODE", "choice", "", _EACH_USE,
          "compile, all: write each graph that is compiled as a Python program and in PT_HPU_GRAPH_DUMP_FORMAT. The "
          "others write nothing: there are no graphs of eager operators.",

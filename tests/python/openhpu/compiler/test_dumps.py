@@ -95,6 +95,33 @@ def test_a_folder_that_cannot_be_written_is_told_once(graph, environment, tmp_pa
     assert dumps.write(graph) == []
 
 
+@pytest.mark.parametrize("end", ["torch.hpu.synchronize()", "raise SystemExit"])
+@pytest.mark.parametrize(
+    ("mode", "step"),
+    [("0", "torch.compile(lambda x: (x + 1).relu(), backend='hpu_backend')"), ("1", "lambda x: (x + 1).relu()")],
+)
+def test_files_are_there_after_a_synchronisation_and_at_the_end(mode, step, end, script, tmp_path):
+    """As those of a Gaudi's graphs, which are compiled before they run."""
+    done = script(
+        f"""
+        import torch
+        from pathlib import Path
+        import habana_frameworks.torch.core as htcore
+        step = {step}
+        for size in (4, 5):  # the second one is sent to the compiler a moment after its step
+            x = torch.ones(size).to("hpu")
+            for _ in range(4):
+                y = step(x)
+                htcore.mark_step()
+        {end}
+        print(len(list(Path(".graph_dumps").glob("*-PreGraph.pbtxt"))))
+        """,
+        PT_HPU_LAZY_MODE=mode, GRAPH_VISUALIZATION="1",
+    )  # fmt: skip
+    assert "synchronize" not in end or done.out == "2"
+    assert len(list((tmp_path / ".graph_dumps").glob("*-PreGraph.pbtxt"))) == 2
+
+
 def test_graphs_of_a_script(script, tmp_path):
     script(
         """
