@@ -32,38 +32,43 @@ _EFFECTIVE = (
     _row("PT_CACHE_FOLDER_DELETE", "bool", False, _MODE, "Empty the recipe cache at start (older spelling)."),
     _row("PT_CACHE_FOLDER_SIZE_MB", "int", 1024, _MODE, "Size limit of the recipe cache (older spelling).", low=0),
     _row("PT_HPU_PGM_ENABLE_CACHE", "bool", True, _MODE, "Whether recipes are cached on disk."),
-    _row("HABANA_PGM_LRU_MAX", "int", 100000, _MODE, "Graphs, with their recipes, kept in memory; of recipes as many "
-         "as vm.max_map_count has room for.", low=3),
+    _row("HABANA_PGM_LRU_MAX", "int", 100000, _MODE,
+         "Number of graphs, with their recipes, kept in memory. vm.max_map_count also limits the number of recipes.",
+         low=3),
     _row("PT_HPU_MAX_COMPOUND_OP_SIZE", "int", (1 << 63) - 1, _MODE,
-         "Operators after which a lazy graph is closed; 262,144 at most.", low=1),
+         "Operators after which a lazy graph is flushed; at most 262,144.", low=1),
     _row("DATALOADER_FALLBACK_EN", "bool", True, _EACH_USE,
-         "HabanaDataLoader may be PyTorch's data loader where it does not decode images itself; 0: an error instead."),
+         "1: HabanaDataLoader uses PyTorch's data loader for data that it does not decode itself. 0: that is an "
+         "error."),
     _row("PT_HPU_MEDIA_PIPE", "bool", True, _EACH_USE,
-         "HabanaDataLoader decodes images of a folder on threads; 0: it is PyTorch's data loader."),
+         "1: HabanaDataLoader decodes images of a folder on threads. 0: it is PyTorch's data loader."),
     _row("HABANA_VISIBLE_MODULES", "int list", None, _FIRST_USE,
-         "Module numbers of the process's devices, in the order of their indices. Unset, and without a launcher: index "
-         "0 takes the machine's first free module, the others the next free ones.", low=0, high=MAX_MODULES - 1),
+         "Module numbers of the process's devices, in the order of their indices. If it is unset and there is no "
+         "launcher, index 0 takes the first free module of the machine and the others the next free ones.",
+         low=0, high=MAX_MODULES - 1),
     _row("HLS_MODULE_ID", "int", None, _FIRST_USE,
-         "The one module that this process owns and means by every index.", low=0, high=MAX_MODULES - 1),
+         "The one module that this process owns. Every device index means it.", low=0, high=MAX_MODULES - 1),
     _row("LOCAL_RANK", "int", -1, _FIRST_USE,
-         "Set by launchers: the process owns the LOCAL_RANK-th module and means it by every index. "
-         "A negative value means no launcher."),
+         "Set by launchers: the process owns the LOCAL_RANK-th module, and every device index means it. A negative "
+         "value means no launcher."),
     _row("LOCAL_WORLD_SIZE", "int", 1, _FIRST_USE,
-         "Set by launchers: number of processes of this machine, which share its cores; the least number of indices in "
-         "such a process."),
+         "Set by launchers: number of processes on this machine, which share its cores. A process has at least as "
+         "many device indices."),
     _row("PT_HPU_LAZY_MODE", "choice", "0", _MODE,
-         "0: eager. 1: lazy: operators are recorded into graphs, which run at the next step, compiled if they "
-         "recur.", choices=("0", "1")),
+         "0: eager. 1: lazy. Operators are recorded into graphs, which run at the next step. Recurring graphs are "
+         "compiled.", choices=("0", "1")),
     _row("PT_HPU_ENABLE_LAZY_COLLECTIVES", "bool", True, "creation of a process group",
-         "Lazy mode: whether a collective lies in the middle of a step, or ends one as mark_step does."),
+         "Lazy mode. 1: a collective is a part of a step. 0: it ends the step, as mark_step does."),
     _row("PT_HPU_AUTOLOAD", "choice", "-1", _IMPORT,
-         "0: `import torch` does not load the device; `import habana_frameworks.torch` then does. "
-         "1 and -1: it is loaded.", choices=("-1", "0", "1")),
+         "0: `import habana_frameworks.torch` loads the device. 1 and -1: `import torch` loads it.",
+         choices=("-1", "0", "1")),
     _row("PT_HPU_EAGER_ENABLE_GRADIENT_VIEW_LAYOUT_OPT", "bool", False, _FIRST_USE,
-         "Eager mode: a gradient keeps the layout in which backward made it, without a copy into its parameter's "
-         "(torch.autograd.enforce_grad_layout_policy), on the thread that uses the device first."),
+         "Eager mode: a gradient keeps the layout that the backward pass gave it, without a copy into its "
+         "parameter's layout (torch.autograd.enforce_grad_layout_policy). It holds on the thread that uses the "
+         "device first."),
     _row("PT_HPU_PLACE_ON_CPU", "text", "", _FIRST_USE,
-         "Operators that may fall back to the CPU: unset: all, none: an error for each, else a comma list of names."),
+         "Operators that may fall back to the CPU. Unset: all. none: each fallback is an error. Otherwise: a list of "
+         "names, separated by commas."),
     _row("PT_HPU_POOL_MEM_ACQUIRE_PERC", "int", 100, _FIRST_USE,
          "Share of the device's memory that the pool takes, in percent.", low=1, high=100),
     _row("PT_HABANA_POOL_SIZE", "int", 24, _FIRST_USE,
@@ -73,44 +78,44 @@ _EFFECTIVE = (
     _row("PT_HPU_AUTOCAST_FP32_OPS_LIST", "text", "", _FIRST_USE,
          "File that replaces the list of operators that autocast runs in float32: one per line, # comments."),
     _row("PT_HPU_METRICS_FILE", "text", "", _IMPORT,
-         "File that the metrics are written to; before its extension come the rank, and a child process's number."),
+         "File for the metrics. The rank, and the number of a child process, are put before its extension."),
     _row("PT_HPU_METRICS_FILE_FORMAT", "choice", "json", _IMPORT,
          "Format of that file.", choices=("json", "text")),
     _row("PT_HPU_METRICS_DUMP_TRIGGERS", "choice list", ("process_exit",), _IMPORT,
-         "When metrics are written.", choices=("process_exit", "mark_step", "metric_change")),
+         "Moments when metrics are written.", choices=("process_exit", "mark_step", "metric_change")),
     _row("PT_HPU_METRICS_GC_DETAILS", "bool", False, _EACH_USE,
          "Whether the metric graph_compilation lists each recipe with its time."),
     _row("PT_HPUGRAPH_DISABLE_TENSOR_CACHE", "bool", False, _EACH_USE,
          "wrap_in_hpu_graph: graphs keep no memory for inputs and results."),
     _row("PT_HPUGRAPH_ENABLE_DRY_RUN", "bool", False, _EACH_USE,
-         "Captures have no effect beside the graph."),
+         "A capture has no effect except the graph."),
     _row("PT_HPU_ENABLE_CACHE_METRICS", "bool", False, _IMPORT,
          "Whether the metric recipe_cache exists."),
     _row("PT_HPU_COMPILE_USE_RECIPES", "bool", True, _COMPILE,
-         "torch.compile: whether graphs are captured and run as recipes; 0: operator by operator."),
+         "torch.compile. 1: graphs are captured and run as recipes. 0: they run operator by operator."),
     _row("PT_HPU_COMPILE_DECOMPOSITION_MODE", "choice", "habana", _COMPILE,
-         "torch.compile: operators that are taken apart: habana and none: none, they run natively; core_aten: "
-         "PyTorch's core set.", choices=("habana", "core_aten", "none")),
+         "torch.compile: decomposition of operators. habana and none: no operator is decomposed. core_aten: "
+         "operators are decomposed into PyTorch's core set.", choices=("habana", "core_aten", "none")),
     _row("PT_HPU_KEEP_INPUT_MUTATIONS", "bool", True, _COMPILE,
-         "torch.compile: whether inputs are written inside the graph; 0: copied after it."),
+         "torch.compile. 1: the graph writes its inputs. 0: copies after the graph do."),
     _row("PT_HPU_USE_INPLACE_INDEX_COPY", "bool", True, _COMPILE,
-         "torch.compile: whether index_copy and its relatives write into an argument; 0: into a copy of it first."),
+         "torch.compile. 1: index_copy and similar operators write into an argument. 0: they write into a copy of it "
+         "first."),
     _row("PT_HPU_USE_EAGER_FALLBACK", "bool", True, _COMPILE,
-         "torch.compile: operators that can't be part of a recipe run eagerly between recipes; 0: they are an error."),
+         "torch.compile. 1: operators that no recipe can hold run eagerly between recipes. 0: they are an error."),
     _row("PT_HPU_COMPILE_GRAPH_FREEZE", "bool", False, _COMPILE,
          "torch.compile: weights of inference graphs of fixed sizes are constants of their recipes, until they are "
-         "written or replaced; 64 MiB a graph at most."),
+         "written or replaced; at most 64 MiB for each graph."),
     _row("PT_HPU_USE_INFERENCE_COMPILER", "bool", True, _COMPILE,
-         "torch.compile: graphs without gradients are compiled as such; 0: as forward graphs, whose weights are "
-         "inputs."),
+         "torch.compile. 1: graphs without gradients are compiled for inference. 0: they are compiled as forward "
+         "graphs, whose weights are inputs."),
     _row("PT_HPU_FORCE_STATIC_COMPILE", "bool", False, _COMPILE,
-         "torch.compile: each size has a recipe of its own, also in graphs whose sizes vary; 0: they share one."),
+         "torch.compile. 1: each size has a recipe of its own. 0: graphs that differ only in sizes share one."),
     _row("GRAPH_VISUALIZATION", "bool", False, _EACH_USE,
-         "Write each graph that is compiled as a Python program, as SVG and as pbtxt: by the end of the next "
-         "torch.hpu.synchronize()."),
+         "Lazy mode: write each compiled graph as a Python program, as SVG and as pbtxt."),
     _row("PT_HPU_GRAPH_DUMP_MODE", "choice", "", _EACH_USE,
-         "compile, all: write each graph that is compiled as a Python program and in PT_HPU_GRAPH_DUMP_FORMAT. The "
-         "others write nothing: there are no graphs of eager operators.",
+         "compile, all: write each compiled graph as a Python program and in PT_HPU_GRAPH_DUMP_FORMAT. The other "
+         "values write nothing, because eager operators have no graphs.",
          choices=("", "eager", "compile", "compile_fx", "all")),
     _row("PT_HPU_GRAPH_DUMP_FORMAT", "choice", "pbtxt", _EACH_USE,
          "Format of these files beside the program.", choices=("pbtxt", "svg", "graphml")),
@@ -133,7 +138,7 @@ _EFFECTIVE = (
          "Which messages of these loggers: 1 errors, 2 warnings, 4 trace, 8 debug and information."),
 )  # fmt: skip
 
-# What these steer, a graph, a compilation or a transport, is not in this version.
+# These concern a graph, a compilation or a transport that this version does not have.
 _GRAPHS = (
     _idle("PT_RECIPE_CACHE_IGNORE_VERSION", "bool", False, "Skip the version check of cached recipes."),
     _idle("PT_RECIPE_CACHE_DUMP_DEBUG", "bool", False, "Write what each cached recipe's key was made of."),
@@ -180,7 +185,7 @@ _GRAPHS = (
     _idle("HCCL_COMM_ID", "text", "", "Address of the collectives' coordinator."),
 )  # fmt: skip
 
-# What these steer, hardware or machinery of the vendor's software, does not exist in a software device.
+# These concern hardware or parts of the vendor's software that a software device does not have.
 _HARDWARE = (
     _idle("PT_ENABLE_INT64_SUPPORT", "bool", True, "64-bit integers keep their width; here they always do."),
     _idle("PT_HPU_LAZY_ACC_PAR_MODE", "bool", True, "Accumulate lazy operators in a second thread."),

@@ -10,95 +10,95 @@ _FIRST_USE = "first use of a device"
 OPENHPU_VARIABLES = (
     Setting(
         "OPENHPU_BESIDE_CUDA", "bool", False, "import",
-        "Beside PyTorch's build for CUDA on a machine with a GPU: whether hpu is loaded and is torch.accelerator, with "
-        "the GPU still usable as cuda. Without a usable GPU hpu is loaded anyhow.",
+        "On a machine with a GPU and PyTorch's build for CUDA: 1 loads hpu and makes it torch.accelerator. The GPU "
+        "stays usable as cuda. Without a usable GPU hpu is always loaded.",
     ),
     Setting(
         "OPENHPU_DEVICE_COUNT", "int", 8, _FIRST_USE,
-        "Number of this machine's modules, and of a process's indices, where HABANA_VISIBLE_MODULES is unset. Where "
-        "this is unset, too, device_count(), by which libraries choose how many devices to use, is at most the number "
-        "of cores.",
+        "Number of modules of this machine, and of a process's device indices, if HABANA_VISIBLE_MODULES is unset. If "
+        "this variable is unset too, device_count() is at most the number of cores. Libraries use device_count() to "
+        "choose how many devices to use.",
         low=1, high=MAX_MODULES,
     ),
     Setting(
         "OPENHPU_MEMORY_GB", "float", 0.0, _FIRST_USE,
-        "Capacity of each device in GiB; 0 means what the machine (or the control group) has available when the first "
-        "device is opened, less a part for the host's side.",
+        "Capacity of each device in GiB. 0 means the memory that the machine or the control group has available when "
+        "the first device is opened, less a part for the host.",
         low=0, high=65536,
     ),
     Setting(
         "OPENHPU_GENERATION", "choice", "gaudi2", _FIRST_USE,
-        "Generation whose native operators, dtypes and names are followed.",
+        "Generation of Gaudi whose native operators, dtypes and names the device has.",
         choices=("gaudi", "gaudi2", "gaudi3"),
     ),
     Setting(
         "OPENHPU_OUT_OF_RANGE", "choice", "gaudi", _FIRST_USE,
-        "What an index out of range means to index_select, embedding, gather, scatter, advanced indexing and their "
-        "relatives: no error, as on a Gaudi (reading gives zeros, writing changes nothing), or an error, as on "
-        "PyTorch's CPU device. See docs/indices.md.",
+        "Meaning of an index out of range for index_select, embedding, gather, scatter, advanced indexing and similar "
+        "operators. gaudi: no error; a read gives zeros, and a write is dropped. error: an error, as on PyTorch's CPU "
+        "device. See docs/indices.md.",
         choices=("gaudi", "error"),
     ),
     Setting(
         "OPENHPU_INT64", "choice", "exact", _FIRST_USE,
-        "Integers of 64 bits: exact, or as on a Gaudi without PT_ENABLE_INT64_SUPPORT, where they are computed in 32 "
-        "bits: results wrap to the range of int32 and are counted. See docs/int64.md.",
+        "exact: integers of 64 bits are exact. gaudi: results wrap to the range of int32 and are counted, as on a "
+        "Gaudi without PT_ENABLE_INT64_SUPPORT. See docs/int64.md.",
         choices=("exact", "gaudi"),
     ),
     Setting(
         "OPENHPU_PROTECT_MEMORY", "bool", False, _FIRST_USE,
-        "Debug mode: device memory is inaccessible outside kernels, so that a host access crashes at the spot.",
+        "Debug mode: device memory is inaccessible outside of kernels. An access by the host crashes at its own line.",
     ),
     Setting(
         "OPENHPU_MODULE_LOCKS", "bool", True, _FIRST_USE,
-        "Whether a module belongs to one process at a time.",
+        "1: a module belongs to one process at a time. 0: processes may share a module.",
     ),
     Setting(
         "OPENHPU_MODULE_WAIT_S", "float", 10.0, _FIRST_USE,
-        "Seconds that a process waits for a module while others hold all that it may take. Then an error names the "
-        "holders.", low=0, high=86400,
+        "Seconds that a process waits for a module if other processes hold all modules that it may take. Then an "
+        "error names the owners.", low=0, high=86400,
     ),
     Setting(
         "OPENHPU_SPIN_US", "int", 200, _FIRST_USE,
-        "Microseconds that a device's worker, or a host that waits for it, polls before it sleeps; none on one core.",
+        "Microseconds that a device's worker, or a host thread that waits for it, polls before it sleeps. On one core "
+        "they never poll.",
         low=0, high=1_000_000,
     ),
     Setting(
         "OPENHPU_NODE_COLLECTIVES", "bool", True, "creation of a process group",
-        "Whether collectives of ranks that are on one machine go through memory which all of them have; else, and "
-        "where one rank says no, through Gloo's sockets.",
+        "1: ranks of one machine exchange data through shared memory. 0, or if any rank has 0: through Gloo's "
+        "sockets.",
     ),
     Setting(
         "OPENHPU_CHECK_REPLICAS", "int", 0, "import",
-        "Every so many steps the ranks compare, bit for bit, the parameters and buffers that DistributedDataParallel "
-        "or fully_shard gives all of them; the first that differs is an error that names it. 0: never.",
+        "After each such number of steps the ranks compare, bit for bit, the parameters and buffers that "
+        "DistributedDataParallel or fully_shard keeps equal. An error names the first difference. 0: never.",
         low=0,
     ),
     Setting(
         "OPENHPU_COMPILE", "choice", "background", _FIRST_USE,
-        "Lazy mode: graphs that recur are compiled in the background, at first sight while the script waits (sync), "
-        "or not at all.",
+        "Lazy mode. background: recurring graphs are compiled beside the script. sync: a graph is compiled when it is "
+        "first seen, while the script waits. off: no graph is compiled.",
         choices=("background", "sync", "off"),
     ),
     Setting(
         "OPENHPU_COMPILE_DEADLINE", "float", 1800.0, _FIRST_USE,
-        "Seconds that the compiler may take for one graph. Then its process is killed, which helps where it hangs, and "
-        "the graph runs operator by operator. A script that waits for a recipe waits so long, at most 5 s more. 0: a "
-        "day, the longest.",
+        "Seconds that the compiler may take for one graph. Then its process is killed, and the graph runs operator by "
+        "operator. A script that waits for a recipe waits this long and 5 s more at most. 0: one day, the longest.",
         low=0, high=86400,
     ),
     Setting(
         "OPENHPU_HEADER_CACHE", "text", "", "compilation of a recipe",
-        "Folder in which the compiler's precompiled headers are kept, 300 MB for each set of its options. Unset means "
+        "Folder of the compiler's precompiled headers, 300 MB for each set of compiler options. Unset: "
         "openhpu/headers in the user's cache folder.",
     ),
     Setting(
         "OPENHPU_REPORT_DATA", "text", "", "import",
-        "Folder into which each process writes what a report is made of; `openhpu run` sets it.",
+        "Folder into which each process writes the data of a report. `openhpu run` sets it.",
     ),
     Setting(
         "OPENHPU_SMI_FOLDER", "text", "", "first use of a device, and by hl-smi",
-        "Folder of the small files through which hl-smi sees this process; off: none. Unset means /dev/shm, or the "
-        "folder for temporary files where there is none.",
+        "Folder of the small files through which hl-smi sees this process. off: none. Unset: /dev/shm, or the folder "
+        "for temporary files if there is no /dev/shm.",
     ),
 )  # fmt: skip
 
