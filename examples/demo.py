@@ -15,6 +15,7 @@ import os
 import platform
 import statistics
 import sys
+import textwrap
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -35,6 +36,8 @@ PEERS = {
     "CPU, torch.compile": Kind("cpu", fused=True, compiled=True),
 }
 MINUTES = 4.0
+COLUMNS = 100
+DURATION = "It takes about three minutes on two idle cores, and ends after four."
 WARM_UP = 2  # stretches that are trained but not timed
 MIN_ACCURACY = 0.95
 # The model must do better than one that knows only how frequent each character is, by this much (nats a character).
@@ -45,21 +48,21 @@ def take_turns(budget: Budget, model: str, peers: dict[str, Peer], stretches: in
     """Let each peer train for `stretches` stretches, in turns. Seconds a step and last loss by peer."""
     arguments = () if steps is None else (steps,)
     found: dict[str, Any] = {name: {"seconds": [], "loss": 0.0} for name in peers}
-    with tqdm(total=stretches * len(peers), unit="turn") as bar:
+    with tqdm(total=stretches * len(peers), unit="turn", ncols=COLUMNS) as bar:
 
-        def say(name: str, what: str) -> None:
+        def show(name: str, what: str) -> None:
             bar.set_description(f"{model}: {name} {what}".ljust(40))
             budget.progress(model, f"{name} {what}")
 
         for stretch in range(stretches):
             for name, peer in peers.items():
                 first = stretch == 0 and (peer.kind.compiled or peer.kind.lazy)
-                say(name, "trains and compiles" if first else "trains")
+                show(name, "trains and compiles" if first else "trains")
                 found[name]["loss"], seconds = peer.answer_to("train", *arguments)
                 if stretch >= WARM_UP or stretch == stretches - 1:
                     found[name]["seconds"].append(seconds)
                 if peer.kind.lazy:
-                    say(name, "compiles")
+                    show(name, "compiles")
                 peer.answer_to("wait")
                 bar.update()
             bar.set_postfix(loss=f"{found['hpu, lazy']['loss']:.3f}")
@@ -67,26 +70,46 @@ def take_turns(budget: Budget, model: str, peers: dict[str, Peer], stretches: in
     return found
 
 
+def say(text: str, indent: str = "") -> None:
+    """Print a paragraph in lines that fit."""
+    print(textwrap.fill(text, COLUMNS, initial_indent=indent, subsequent_indent=f"{indent}  "))
+
+
 def print_report(report: dict[str, Any], name: str) -> None:
     """What ran on a device."""
     if report["graphs"]:
-        print(f"  {name:18}  {report['graphs']} graphs compiled by Inductor")
+        say(f"{name}: Inductor compiled {report['graphs']} graphs", "  ")
         return
     counters = report["counters"]
     waited, fallbacks = counters["ops_waited"], counters["ops_fallback"]
     if counters["ops_recorded"]:
         recorded = counters["ops_recorded"]
-        print(
-            f"  {name:18}  {recorded:,} operators recorded, {counters['ops_in_recipes'] / recorded:.1%} of them ran in "
-            f"{report['recipes']} recipes (compiled graphs), {waited:,} waited for, {fallbacks:,} fallbacks"
+        say(
+            f"{name}: {recorded:,} operators recorded, {counters['ops_in_recipes'] / recorded:.1%} of them ran in "
+            f"{report['recipes']} recipes (compiled graphs); {waited:,} waits, {fallbacks:,} fallbacks",
+            "  ",
         )
     else:
-        print(
-            f"  {name:18}  {counters['ops_submitted']:,} operators queued without waiting, {waited:,} waited for, "
-            f"{fallbacks:,} fallbacks to the host; peak memory {report['peak'] / 2**20:.1f} MiB"
+        say(
+            f"{name}: {counters['ops_submitted']:,} operators queued without a wait; {waited:,} waits, {fallbacks:,} "
+            f"fallbacks to the host; peak memory {report['peak'] / 2**20:.1f} MiB",
+            "  ",
         )
     for op, number in sorted(report["fallbacks"].items()):
-        print(f"  {'':18}  fallback: {op}, {number} times")
+        say(f"fallback: {op}, {number} times", "    ")
+
+
+def print_times(found: dict[str, Any], quality: dict[str, float], what: str) -> None:
+    """A row for each peer."""
+    reference = statistics.median(found["CPU"]["seconds"])
+    print(f"  {'':18} {what:>15} {'training loss':>13} {'ms a step':>9}  {'(range)':17} {'of CPU':>6}")
+    for name, values in found.items():
+        median = statistics.median(values["seconds"])
+        spread = f"({min(values['seconds']) * 1e3:.2f} to {max(values['seconds']) * 1e3:.2f})"
+        print(
+            f"  {name:18} {quality[name]:>15.4f} {values['loss']:>13.4f} {median * 1e3:>9.2f}  {spread:17} "
+            f"{median / reference:>6.2f}"
+        )
 
 
 def run(
@@ -100,14 +123,7 @@ def run(
         reports = {name: peer.answer_to("report") for name, peer in peers.items()}
         baseline, text = peers["hpu, lazy"].answer_to("baseline"), peers["hpu, lazy"].answer_to("write")
     print(f"\n{title}")
-    reference = statistics.median(found["CPU"]["seconds"])
-    for name, values in found.items():
-        median = statistics.median(values["seconds"])
-        spread = f"{min(values['seconds']) * 1e3:.2f} to {max(values['seconds']) * 1e3:.2f}"
-        print(
-            f"  {name:18}  {what} {quality[name]:.4f}, training loss {values['loss']:.4f}, "
-            f"{median * 1e3:.2f} ms a step ({spread}), {median / reference:.2f} of CPU's"
-        )
+    print_times(found, quality, what)
     for name, report in reports.items():
         if name.startswith("hpu") or report["graphs"]:
             print_report(report, name)
@@ -122,6 +138,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--steps", type=int, default=50, help="steps of a GPT in one turn")
     args = parser.parse_args(argv)
 
+    introduce(args)
     with Budget("make demo", MINUTES) as budget:
         try:
             return demo(args, budget)
@@ -130,26 +147,30 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 1
 
 
+def introduce(args: argparse.Namespace) -> None:
+    """What the demo does, and how long it takes."""
+    say(
+        f"This demo trains two models: a CNN on images of digits ({args.epochs} epochs), and a small GPT "
+        f"({args.stretches * args.steps} steps). Each trains in {len(PEERS)} ways: {'; '.join(PEERS)}. They take "
+        f"turns, each in a process of its own, and the first turns also compile. {DURATION}"
+    )
+    say(
+        f"OpenHPU {openhpu.__version__}, PyTorch {torch.__version__}, {platform.machine()}, {os.cpu_count()} cores, "
+        f"{torch.get_num_threads()} threads. Times are medians over the turns."
+    )
+
+
 def demo(args: argparse.Namespace, budget: Budget) -> int:
     """Both trainings; the exit status."""
     budget.planned(("digits", "gpt"))
-    print(
-        f"OpenHPU {openhpu.__version__}, PyTorch {torch.__version__}, {platform.machine()}, {os.cpu_count()} cores, "
-        f"{torch.get_num_threads()} threads; times are medians over the turns (fastest to slowest)"
-    )
-    print(
-        f"Each of {len(PEERS)} peers ({'; '.join(PEERS)}) trains a CNN on images of digits, {args.epochs} epochs, and "
-        f"then a small GPT, {args.stretches * args.steps} steps; each in a process of its own, in turns. The first "
-        "turns also compile. Under three minutes on two idle cores."
-    )
     accuracy, _, _ = run(budget, "CNN on scikit-learn's digits, batch 64", "digits", "test accuracy", args.epochs, None)
     loss, baseline, text = run(
         budget,
         f"GPT on Python's help texts, {args.stretches * args.steps} steps, batch 8 x 64 characters",
         "gpt", "validation loss", args.stretches, args.steps,
     )  # fmt: skip
-    print(f"  for comparison      a model that knows only character frequencies has validation loss {baseline:.3f}")
-    print(f"  it writes           {text!r}")
+    say(f"for comparison: a model that knows only character frequencies has validation loss {baseline:.3f}", "  ")
+    say(f"it writes: {text!r}", "  ")
     learned = {"digits": accuracy >= MIN_ACCURACY, "GPT": loss <= baseline - MIN_GAIN}
     for name, success in learned.items():
         if not success:

@@ -112,7 +112,8 @@ _EFFECTIVE = (
     _row("PT_HPU_FORCE_STATIC_COMPILE", "bool", False, _COMPILE,
          "torch.compile. 1: each size has a recipe of its own. 0: graphs that differ only in sizes share one."),
     _row("GRAPH_VISUALIZATION", "bool", False, _EACH_USE,
-         "Lazy mode: write each compiled graph as a Python program, as SVG and as pbtxt."),
+         "Write each compiled graph as a Python program, as SVG and as pbtxt, at the latest when the next "
+         "torch.hpu.synchronize() returns."),
     _row("PT_HPU_GRAPH_DUMP_MODE", "choice", "", _EACH_USE,
          "compile, all: write each compiled graph as a Python program and in PT_HPU_GRAPH_DUMP_FORMAT. The other "
          "values write nothing, because eager operators have no graphs.",
