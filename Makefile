@@ -41,6 +41,11 @@ $(VENV)/torchvision: | $(VENV)/.torch
 $(VENV)/bitsandbytes: | $(VENV)/.torch
 	$(PIP) install --no-deps --target $@ bitsandbytes==0.50.2
 
+# For the tests of fp8 inference, like torchvision.
+$(VENV)/neural-compressor: | $(VENV)/.torch
+	$(PIP) install --no-deps --target $@ neural-compressor-pt==3.10 prettytable wcwidth psutil py-cpuinfo pydantic \
+	  pydantic-core annotated-types typing-inspection pyyaml
+
 $(VENV)/.lightning: Makefile lightning-habana/pyproject.toml $(VENV)/.dev
 	$(PIP) install "$(TORCH)" $(LIGHTNING)
 	$(PIP) install --no-build-isolation --no-deps -e ./lightning-habana
@@ -76,7 +81,7 @@ test:
 test-cpp: $(VENV)/.torch
 	@$(BIN)/python tests/cpp/run.py
 
-packages: $(VENV)/torchvision $(VENV)/bitsandbytes $(VENV)/.lightning $(VENV)/lightning-next $(VENV)/deepspeed \
+packages: $(VENV)/torchvision $(VENV)/bitsandbytes $(VENV)/neural-compressor $(VENV)/.lightning $(VENV)/lightning-next $(VENV)/deepspeed \
           $(VENV)/deepspeed-0.16 $(VENV)/transformers
 
 test-python: build packages
@@ -94,7 +99,7 @@ $(CUDA_VENV)/.torch: $(VENV)/.dev
 
 # `make test-cuda SUITES="hpu compiled"`; without SUITES all of them.
 test-cuda: build packages $(CUDA_VENV)/.torch
-	ln -sfn $(patsubst %,$(CURDIR)/$(VENV)/%,torchvision bitsandbytes lightning-next deepspeed deepspeed-0.16 transformers) \
+	ln -sfn $(patsubst %,$(CURDIR)/$(VENV)/%,torchvision bitsandbytes neural-compressor lightning-next deepspeed deepspeed-0.16 transformers) \
 	  $(CUDA_VENV)
 	$(CUDA_VENV)/bin/python -m tests.run $(foreach suite,$(SUITES),--only $(suite))
 

@@ -75,7 +75,7 @@ def test_fabric():
         assert type(make(devices=1, **arguments).strategy) is fabric.SingleHPUStrategy
         assert type(make(devices=2, **arguments).strategy) is fabric.HPUDDPStrategy
     assert type(make(devices=1, strategy="single_hpu").strategy) is fabric.SingleHPUStrategy
-    assert type(make(devices=2, strategy="hpu_parallel").strategy) is fabric.HPUDDPStrategy
+    assert type(make(devices=2, strategy="hpu_parallel").strategy) is fabric.HPUParallelStrategy
     assert type(make(devices=2, strategy="hpu_fsdp", precision="bf16-mixed")._precision) is fabric.HPUFSDPPrecision
 
 

@@ -10,6 +10,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from lightning_habana import roots
 
 CONFIG_VARIABLE = "PL_DEEPSPEED_CONFIG_PATH"
@@ -134,6 +136,33 @@ def check_batch_sizes(config: dict[str, Any], devices: int) -> None:
         f"Trainer(accumulate_grad_batches={steps}) x {devices} devices is {micro * steps * devices}: {advice}leave "
         "train_batch_size out"
     )
+
+
+def check_optimizer(config: dict[str, Any]) -> None:
+    """Raise MisconfigurationException for an optimizer's or a scheduler's section whose type nobody knows."""
+    from deepspeed.runtime.config import DEEPSPEED_OPTIMIZERS
+    from deepspeed.runtime.lr_schedules import VALID_LR_SCHEDULES
+
+    for section, names, module in (
+        ("optimizer", DEEPSPEED_OPTIMIZERS, torch.optim),
+        ("scheduler", VALID_LR_SCHEDULES, torch.optim.lr_scheduler),
+    ):
+        if section not in config:
+            continue
+        found = config[section]
+        name = found.get("type") if isinstance(found, dict) else None
+        if not isinstance(name, str):
+            raise roots.MisconfigurationException(
+                f"DeepSpeed's configuration: {section} is {found!r}: expected an object with a type and params"
+            )
+        known = name in names or (section == "optimizer" and name.lower() in names)
+        if not known and not isinstance(getattr(module, name, None), type):
+            near = get_close_matches(name, [*names, *(each for each in dir(module) if each[0].isupper())], 1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise roots.MisconfigurationException(
+                f"DeepSpeed's configuration: {section}.type is {name!r}: expected one of {', '.join(sorted(names))}, "
+                f"or a class of {module.__name__}.{hint}"
+            )
 
 
 def check_nvme(config: dict[str, Any]) -> None:

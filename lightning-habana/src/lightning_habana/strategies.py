@@ -34,6 +34,7 @@ class HPUSteps:
 class HPUProcesses(HPUSteps):
     """One process for each device, which owns a module and means it by every index; `hccl` communicates."""
 
+    strategy_name: str
     _parallel_devices: list[torch.device] | None
     _process_group_backend: str | None
 
@@ -74,6 +75,8 @@ class HPUProcesses(HPUSteps):
             return tensor
         return hpu_distributed.reduce(tensor.to(self.root_device), group, reduce_op)
 
+    all_reduce = reduce  # Fabric's name of it
+
     def _take_module(self) -> None:
         accelerator = getattr(self, "accelerator", None)
         if not isinstance(accelerator, HPUDevices):
@@ -86,3 +89,9 @@ class HPUProcesses(HPUSteps):
             hccl.initialize_distributed_hpu(
                 world_size=this.world_size, rank=this.global_rank, local_rank=this.local_rank
             )
+
+    @classmethod
+    def register_strategies(cls, strategy_registry: Any) -> None:
+        """Register the class under its name, unless there is one."""
+        if cls.strategy_name not in strategy_registry:
+            strategy_registry.register(cls.strategy_name, cls, description=cls.__name__)

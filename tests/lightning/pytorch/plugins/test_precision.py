@@ -90,13 +90,3 @@ def test_fp8_trains_nearly_as_float32(recipe):
     assert 1e-6 < difference.mean() < 0.05  # and something was rounded
     length = (recipe or DelayedScaling()).amax_history_len
     assert {len(scale.history) for layer in layers for scale in layer.fp8_scales.values()} == {length}
-
-
-def test_fp8_for_inference_says_what_it_lacks(tmp_path):
-    plugin, module = HPUPrecisionPlugin("fp8"), torch.nn.Linear(2, 2)
-    with pytest.raises(TypeError, match="`quant` must be either a bool, file path or a dictionary"):
-        plugin.convert_modules(module, inference=True, quant=1)
-    with pytest.raises(FileNotFoundError, match=r"missing\.json"):
-        plugin.convert_modules(module, inference=True, quant=tmp_path / "missing.json")
-    with pytest.raises(ModuleNotFoundError, match="Neural Compressor"):
-        plugin.convert_modules(module, inference=True)

@@ -84,3 +84,17 @@ def test_bad_arguments(monkeypatch):
         HPUProfiler()
     monkeypatch.setenv("HABANA_PROFILE", "profile_api_light")
     assert HPUProfiler(use_hpu=True)._sort_by_key == "device_time_total"
+
+
+def test_two_profilers(tmp_path):
+    error = pytest.raises(roots.MisconfigurationException, match="while another profiler of PyTorch records")
+    with error, torch.profiler.profile(activities=[ProfilerActivity.CPU]):
+        fit(HPUProfiler(), tmp_path)
+    assert isinstance(fit(HPUProfiler(), tmp_path).profiler, HPUProfiler)
+
+
+def test_several_loggers(tmp_path):
+    loggers = [roots.pytorch("loggers").CSVLogger(tmp_path, name=name) for name in ("first", "second")]
+    trainer = make_trainer(tmp_path, accelerator="hpu", devices=1, max_epochs=1, profiler="hpu", logger=loggers)
+    trainer.fit(Classifier(), loader(8))
+    assert list((tmp_path / "first").rglob("*.pt.trace.json")) and not list((tmp_path / "second").rglob("*.json"))

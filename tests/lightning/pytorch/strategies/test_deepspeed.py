@@ -327,6 +327,15 @@ CONTRADICTIONS = {
     "accumulation": ({"config": {"gradient_accumulation_steps": 2}}, "Do not set `gradient_accumulation_steps`"),
     "batches": ({"config": {"train_batch_size": 24, "train_micro_batch_size_per_gpu": 8}}, "is 16: use 3 devices, or"),
     "nvme": ({"stage": 3, "offload_optimizer": True, "offload_optimizer_device": "nvme"}, "nvme_path='/local_nvme'"),
+    "optimizer": (
+        {"config": {"optimizer": {"type": "AdmW"}}},
+        "optimizer.type is 'AdmW': expected .* Did you mean 'AdamW'",
+    ),
+    "optimizer without a type": (
+        {"config": {"optimizer": "AdamW"}},
+        "optimizer is 'AdamW': expected an object with a type",
+    ),
+    "scheduler": ({"config": {"scheduler": {"type": "WarmupRL"}}}, "scheduler.type is 'WarmupRL'.* mean 'WarmupLR'"),
 }
 
 

@@ -7,11 +7,12 @@ from typing import Any
 
 from lightning_habana import deepspeed_config, roots
 from lightning_habana.fabric.strategies.parallel import HPUParallelStrategy
+from lightning_habana.strategies import HPUProcesses
 
 _Lightnings: Any = roots.fabric("strategies").DeepSpeedStrategy
 
 
-class HPUDeepSpeedStrategy(HPUParallelStrategy, _Lightnings):  # type: ignore[misc]
+class HPUDeepSpeedStrategy(HPUProcesses, _Lightnings):  # type: ignore[misc]
     """DeepSpeed on hpu; "hpu_deepspeed" and six more names.
 
     Arguments are those of Lightning's DeepSpeedStrategy for Fabric, and `process_group_backend` is "hccl". `config`: a
@@ -57,6 +58,7 @@ class HPUDeepSpeedStrategy(HPUParallelStrategy, _Lightnings):  # type: ignore[mi
     def _format_config(self) -> None:
         super()._format_config()
         deepspeed_config.check_nvme(self.config)
+        deepspeed_config.check_optimizer(self.config)
 
     def optimizer_step(self, optimizer: Any, **kwargs: Any) -> Any:
         """The engine's step. Fabric gives its optimizer, as the engine lacks attributes of one."""
@@ -68,3 +70,7 @@ class HPUDeepSpeedStrategy(HPUParallelStrategy, _Lightnings):  # type: ignore[mi
         for name, arguments in deepspeed_config.NAMES.items():
             if name not in strategy_registry:
                 strategy_registry.register(name, cls, description=cls.__name__, **arguments)
+
+
+# As HPUFSDPStrategy.
+HPUParallelStrategy.register(HPUDeepSpeedStrategy)

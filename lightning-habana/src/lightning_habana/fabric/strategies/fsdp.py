@@ -8,9 +8,10 @@ from lightning_habana import roots
 from lightning_habana.fabric.plugins.fsdp_precision import HPUFSDPPrecision
 from lightning_habana.fabric.strategies.parallel import HPUParallelStrategy
 from lightning_habana.sharding import HPUSharding
+from lightning_habana.strategies import HPUProcesses
 
 
-class HPUFSDPStrategy(HPUSharding, HPUParallelStrategy, roots.fabric("strategies").FSDPStrategy):  # type: ignore[misc]
+class HPUFSDPStrategy(HPUSharding, HPUProcesses, roots.fabric("strategies").FSDPStrategy):  # type: ignore[misc]
     """FullyShardedDataParallel over `hccl`; "hpu_fsdp". Arguments are FSDPStrategy's.
 
     Without a precision plugin Fabric's `precision` holds, which is full precision unless it is given.
@@ -32,8 +33,6 @@ class HPUFSDPStrategy(HPUSharding, HPUParallelStrategy, roots.fabric("strategies
             raise TypeError(f"The FSDP strategy can only work with the `HPUFSDPPrecision` plugin, found {plugin}")
         self._precision = plugin
 
-    @classmethod
-    def register_strategies(cls, strategy_registry: Any) -> None:
-        """Register "hpu_fsdp", unless it is."""
-        if cls.strategy_name not in strategy_registry:
-            strategy_registry.register(cls.strategy_name, cls, description=cls.__name__)
+
+# Scripts ask whether a strategy is for several devices; it does not inherit DistributedDataParallel's methods.
+HPUParallelStrategy.register(HPUFSDPStrategy)

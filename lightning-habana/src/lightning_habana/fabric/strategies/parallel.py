@@ -1,29 +1,23 @@
-"""What every strategy of several processes is."""
+"""Several devices, with a replica of the model on each: what "hpu_parallel" is, and HPUDDPStrategy's base."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from lightning_habana import roots
+from lightning_habana.checkpoint_io import HPUCheckpoints
 from lightning_habana.strategies import HPUProcesses
 
+_Base: Any = roots.fabric("strategies").DDPStrategy
 
-class HPUParallelStrategy(HPUProcesses, roots.fabric("strategies.parallel").ParallelStrategy):  # type: ignore[misc]
-    """Base of the strategies for several devices; made by itself, and as "hpu_parallel", it is an HPUDDPStrategy."""
+
+class HPUParallelStrategy(HPUProcesses, HPUCheckpoints, _Base):  # type: ignore[misc]
+    """DistributedDataParallel over `hccl`; "hpu_parallel". May be subclassed; every strategy of several devices is one.
+
+    Arguments are DDPStrategy's; those that it does not know are DistributedDataParallel's.
+    """
 
     strategy_name = "hpu_parallel"
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        if cls is HPUParallelStrategy:
-            from lightning_habana.fabric.strategies.ddp import HPUDDPStrategy
-
-            cls = HPUDDPStrategy
-        return super().__new__(cls)
-
-    all_reduce = HPUProcesses.reduce
-
-    @classmethod
-    def register_strategies(cls, strategy_registry: Any) -> None:
-        """Register the class under its name, unless there is one."""
-        if cls.strategy_name not in strategy_registry:
-            strategy_registry.register(cls.strategy_name, cls, description=cls.__name__)
+    def _determine_ddp_device_ids(self) -> None:
+        return None

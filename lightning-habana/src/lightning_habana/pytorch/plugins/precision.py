@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ import torch
 from habana_frameworks.torch.hpex.experimental import transformer_engine
 from lightning_habana import roots
 from lightning_habana.precisions import HPUAutocast
+from lightning_habana.pytorch.plugins import quant_config
 
 
 class HPUPrecisionPlugin(HPUAutocast, roots.pytorch("plugins.precision").MixedPrecision):  # type: ignore[misc]
@@ -23,6 +23,7 @@ class HPUPrecisionPlugin(HPUAutocast, roots.pytorch("plugins.precision").MixedPr
     """
 
     allowed: tuple[str, ...] = ("32", "32-true", "bf16", "bf16-mixed", "fp8", "16-mixed")
+    measured: torch.nn.Module | None = None  # by Neural Compressor, until its statistics are written
 
     @contextmanager
     def forward_context(self) -> Generator[None, None, None]:  # type: ignore[override]
@@ -39,30 +40,33 @@ class HPUPrecisionPlugin(HPUAutocast, roots.pytorch("plugins.precision").MixedPr
         quant: bool | str | Path | dict[str, Any] = True,
         fp8_data_path: str | Path | None = None,
     ) -> torch.nn.Module:
-        """Make the module one that computes in fp8 with `recipe` (default: transformer_engine's), and return it.
+        """Make the module one that computes in fp8, and return it. It is also changed in place.
 
-        `replace_layers`: each torch.nn.Linear becomes transformer_engine's, with the same parameters; else the module
-        has such layers already. `inference`: measured or quantized by Neural Compressor, which this package does not
-        drive: raises ModuleNotFoundError without it, NotImplementedError with it; TypeError for a `quant` that is no
-        bool, file or dictionary, FileNotFoundError for a file that is not there. AssertionError for another precision
-        than "fp8".
+        Training: `recipe` (default: transformer_engine's). `replace_layers`: each torch.nn.Linear becomes
+        transformer_engine's, with the same parameters; else the module has such layers already.
+
+        `inference`: Neural Compressor prepares the module. `quant=False` measures: the next test or predict writes
+        statistics into `fp8_data_path` (default: `$HABANA_LOGS`). `quant=True` quantizes with these statistics. A
+        dictionary or a JSON file is a configuration of Neural Compressor and says which of both; see
+        `plugins.quant_config`. The module moves to hpu.
+
+        Raises AssertionError for another precision than "fp8", ModuleNotFoundError without Neural Compressor,
+        TypeError for a `quant` that is no bool, file or dictionary, FileNotFoundError for a file that is not there
+        and for statistics that were not measured. Source: lightning_habana 1.7, HPUPrecisionPlugin.
         """
         if self.precision != "fp8":
             raise AssertionError(f"convert_modules is for precision 'fp8', found {self.precision!r}")
         if inference:
-            _refuse_inference(quant)
+            module, self.measured = quant_config.convert(module, quant, fp8_data_path)
+            return module
         self.recipe = recipe
         return _with_fp8_layers(module) if replace_layers else module
 
-
-def _refuse_inference(quant: Any) -> None:
-    if not isinstance(quant, bool | str | Path | dict):
-        raise TypeError(f"`quant` must be either a bool, file path or a dictionary. Got {type(quant)}")
-    if isinstance(quant, str | Path) and not Path(quant).is_file():
-        raise FileNotFoundError(f"convert_modules(quant={str(quant)!r}): there is no such file")
-    if importlib.util.find_spec("neural_compressor") is None:
-        raise ModuleNotFoundError("convert_modules(inference=True) needs Neural Compressor, which is not installed")
-    raise NotImplementedError("convert_modules(inference=True): this version does not drive Neural Compressor")
+    def end_measurement(self) -> None:
+        """Write what `convert_modules` had measured. Strategies call it after test and predict."""
+        if self.measured is not None:
+            quant_config.finalize(self.measured)
+            self.measured = None
 
 
 def _with_fp8_layers(module: torch.nn.Module) -> torch.nn.Module:

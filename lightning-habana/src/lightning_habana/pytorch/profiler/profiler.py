@@ -7,6 +7,7 @@ import weakref
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch.profiler import ProfilerActivity
 
 from lightning_habana import roots
@@ -17,6 +18,9 @@ _Base: Any = roots.pytorch("profilers").PyTorchProfiler
 # Gaudi's profiler would take the device for itself; this value of its variable leaves it to torch.profiler.
 _PROFILE_VARIABLE, _PROFILE_LEFT_TO_TORCH = "HABANA_PROFILE", "profile_api_light"
 
+# Profilers that have begun; a run that raised leaves its own recording.
+_recording: weakref.WeakSet[HPUProfiler] = weakref.WeakSet()
+
 
 class HPUProfiler(_Base):  # type: ignore[misc]
     """Lightning's PyTorchProfiler on hpu: traces for TensorBoard, Perfetto and Chrome, and a table of numbers.
@@ -24,8 +28,8 @@ class HPUProfiler(_Base):  # type: ignore[misc]
     Arguments are PyTorchProfiler's. `sort_by_key` also takes its keys of CUDA with hpu in them, such as
     "hpu_time_total". The device's events are recorded where the trainer's accelerator is hpu, or `activities` asks for
     them. Traces lie in `dirpath`, else in the logger's folder, else in the trainer's `default_root_dir`, and are
-    those of each process where there are several. Raises MisconfigurationException for an unknown key, and where
-    HABANA_PROFILE is set.
+    those of each process where there are several. Raises MisconfigurationException for an unknown key, where
+    HABANA_PROFILE is set, and at the start of a run that another profiler of PyTorch records.
     """
 
     AVAILABLE_SORT_KEYS = _Base.AVAILABLE_SORT_KEYS | {
@@ -72,7 +76,18 @@ class HPUProfiler(_Base):  # type: ignore[misc]
         """What a run begins with. A trainer without a logger still has a folder for the traces."""
         super().setup(stage, local_rank, log_dir or getattr(self._trainer, "default_root_dir", None))
 
+    def start(self, action_name: str) -> None:
+        """The start of an action. Lightning would end another profiler's recording here."""
+        left_by_a_run = any(profiler.profiler is not None for profiler in _recording)
+        if self.profiler is None and torch.autograd._profiler_enabled() and not left_by_a_run:
+            raise roots.MisconfigurationException(
+                "HPUProfiler cannot record while another profiler of PyTorch records in this thread. End the other one "
+                "before the Trainer's run, or pass Trainer(profiler=None)."
+            )
+        super().start(action_name)
+
     def _create_profilers(self) -> None:
+        _recording.add(self)
         if not self._activities_given:
             without_trainer = self._trainer is None
             on_device = self._device_wanted or without_trainer or isinstance(self._trainer.accelerator, HPUDevices)

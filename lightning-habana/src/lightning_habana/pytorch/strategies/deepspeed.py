@@ -130,6 +130,7 @@ class HPUDeepSpeedStrategy(HPUDeepSpeedInference, HPUDDPStrategy, _Lightnings): 
     def _format_config(self) -> None:
         super()._format_config()
         deepspeed_config.check_nvme(self.config)
+        deepspeed_config.check_optimizer(self.config)
 
     def _format_batch_size_and_grad_accum_config(self) -> None:
         super()._format_batch_size_and_grad_accum_config()

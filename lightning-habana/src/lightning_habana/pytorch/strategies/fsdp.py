@@ -38,12 +38,6 @@ class HPUFSDPStrategy(HPUSharding, HPUProcesses, HPUEvaluation, HPUCheckpoints, 
             raise TypeError(f"The FSDP strategy can only work with the `HPUFSDPPrecision` plugin, found {plugin}")
         self._precision_plugin = plugin
 
-    @classmethod
-    def register_strategies(cls, strategy_registry: Any) -> None:
-        """Register "hpu_fsdp", unless it is."""
-        if cls.strategy_name not in strategy_registry:
-            strategy_registry.register(cls.strategy_name, cls, description=cls.__name__)
-
 
 # Scripts ask whether a strategy is for several devices; it does not inherit DistributedDataParallel's methods.
 HPUParallelStrategy.register(HPUFSDPStrategy)

@@ -34,9 +34,3 @@ class HPUParallelStrategy(HPUProcesses, HPUEvaluation, HPUCheckpoints, _ddp.DDPS
                 ddp_comm_hook=self._ddp_comm_hook,
                 ddp_comm_wrapper=self._ddp_comm_wrapper,
             )
-
-    @classmethod
-    def register_strategies(cls, strategy_registry: Any) -> None:
-        """Register the class under its name, unless there is one."""
-        if cls.strategy_name not in strategy_registry:
-            strategy_registry.register(cls.strategy_name, cls, description=cls.__name__)
