@@ -36,3 +36,30 @@ def test_two_at_once(tmp_path):
     for text, modules in zip(printed, ("01", "45"), strict=True):
         lines = sorted(line for line in text.splitlines() if line.startswith("module"))
         assert lines == [f"module {module} of 2" for module in modules]
+
+
+FAILS = """
+import os
+from lightning.pytorch import Trainer
+from lightning.pytorch.demos.boring_classes import BoringModel
+from lightning_habana import HPUDDPStrategy
+
+class Fails(HPUDDPStrategy):
+    def setup_environment(self):
+        if self.global_rank == 0:
+            os._exit(3)
+        super().setup_environment()
+
+Trainer(accelerator="hpu", devices=2, strategy=Fails(), logger=False, enable_checkpointing=False).fit(BoringModel())
+"""
+
+
+def test_a_rank_ends_when_the_process_that_started_it_has_ended(tmp_path):
+    (tmp_path / "job.py").write_text(FAILS)
+    environment = environment_of(tmp_path) | {"MASTER_PORT": str(free_port())}
+    done = subprocess.run(  # until the pipe is closed, which rank 1 has inherited
+        [sys.executable, "job.py"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        env=environment, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 3
+    assert "Fails: rank 1 ends, since the process that started it has ended" in done.stdout

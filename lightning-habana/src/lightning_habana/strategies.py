@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -13,6 +17,10 @@ from habana_frameworks.torch.distributed import hccl
 from lightning_habana import roots
 from lightning_habana.accelerators import HPUDevices
 from lightning_habana.utils import hpu_distributed
+
+_WATCH_S = 0.5  # between two looks at the parent process
+_PARENT = "_LIGHTNING_HABANA_PARENT"  # the process that started the others
+_LightningEnvironment: Any = roots.fabric("plugins.environments").LightningEnvironment
 
 
 class HPUSteps:
@@ -67,7 +75,8 @@ class HPUProcesses(HPUSteps):
     def setup_environment(self) -> None:
         """Take the process's module and join the process group."""
         self._take_module()
-        super().setup_environment()  # type: ignore[misc]
+        with self._ends_with_its_parent():
+            super().setup_environment()  # type: ignore[misc]
 
     def reduce(self, tensor: Any, group: Any = None, reduce_op: Any = "mean") -> Any:
         """Every process's tensor, reduced on the device; see `utils.hpu_distributed.reduce`. Others come back."""
@@ -76,6 +85,38 @@ class HPUProcesses(HPUSteps):
         return hpu_distributed.reduce(tensor.to(self.root_device), group, reduce_op)
 
     all_reduce = reduce  # Fabric's name of it
+
+    def _configure_launcher(self) -> None:
+        super()._configure_launcher()  # type: ignore[misc]
+        this: Any = self
+        if not this.cluster_environment.creates_processes_externally:
+            os.environ[_PARENT] = str(os.getpid())  # which the launcher hands on
+
+    @contextmanager
+    def _ends_with_its_parent(self) -> Iterator[None]:
+        """A process that Lightning started ends while it waits for the others, if the process that started it does."""
+        this: Any = self
+        parent = int(os.environ.get(_PARENT, "0"))
+        if parent in (0, os.getpid()) or not isinstance(this.cluster_environment, _LightningEnvironment):
+            yield
+            return
+        joined = threading.Event()
+
+        def watch() -> None:
+            while not joined.wait(_WATCH_S):
+                if os.getppid() != parent:
+                    sys.stderr.write(
+                        f"{type(self).__name__}: rank {this.global_rank} ends, since the process that started it has "
+                        "ended before all ranks had joined the process group. See what rank 0 printed.\n"
+                    )
+                    sys.stderr.flush()
+                    os._exit(1)
+
+        threading.Thread(target=watch, name="parent watch", daemon=True).start()
+        try:
+            yield
+        finally:
+            joined.set()
 
     def _take_module(self) -> None:
         accelerator = getattr(self, "accelerator", None)

@@ -34,7 +34,8 @@ class HPUDeepSpeedStrategy(HPUProcesses, _Lightnings):  # type: ignore[misc]
         """Take the process's module and join the process group. MisconfigurationException if DeepSpeed uses no hpu."""
         self._take_module()
         deepspeed_config.require_hpu(type(self).__name__)
-        super(_Lightnings, self).setup_environment()  # Lightning's own accepts no accelerator but CUDA's
+        with self._ends_with_its_parent():
+            super(_Lightnings, self).setup_environment()  # Lightning's own accepts no accelerator but CUDA's
 
     def _setup_distributed(self) -> None:
         # Devices have no index: each process has one, its own.
