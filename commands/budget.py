@@ -107,14 +107,14 @@ class Budget:
         self._over = threading.Event()  # the command has ended, or its summary was printed
         self._saying = threading.Lock()
 
-    # What a command says of itself.
+    # Reports of a command about itself.
 
     def seconds(self, most: float = math.inf) -> float:
         """For a child: what is left of the budget, at most `most`, at least one."""
         return max(1.0, min(most, self.end - time.monotonic()))
 
     def planned(self, names: Iterable[str]) -> None:
-        """What there is to do, for the summary."""
+        """The planned work, for the summary."""
         self._todo.update(dict.fromkeys(names))
 
     def done(self, name: str, how: str = "") -> None:
@@ -124,7 +124,7 @@ class Budget:
 
     @contextlib.contextmanager
     def doing(self, suite: str, test: str) -> Iterator[None]:
-        """What a lane of the command does now, for the lines of progress."""
+        """The current work of a lane, for the lines of progress."""
         self.progress(suite, test)
         try:
             yield
@@ -132,7 +132,7 @@ class Budget:
             self.progress(suite, None)
 
     def progress(self, suite: str, test: str | None) -> None:
-        """What a suite does now; None: nothing any more."""
+        """The current work of a suite; None: it has ended."""
         if test is None:
             self._doing.pop(suite, None)
         else:
@@ -151,7 +151,7 @@ class Budget:
         self.say(*doing or [f"{head} {self.name}"])
 
     def summary_of(self, why: str) -> list[str]:
-        """What was done and what was not, in lines, for a premature end."""
+        """The finished and the unfinished work, in lines, for a premature end."""
 
         def named(names: Iterable[str]) -> str:
             listed = list(names)

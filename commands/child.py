@@ -296,7 +296,7 @@ class Child:
             tuple(map(unquote, words[3:])), self.log,
         )  # fmt: skip
 
-    # What it prints.
+    # Its output.
 
     @staticmethod
     def _text(file: int) -> str:

@@ -71,7 +71,7 @@ def replace(path: Path, content: bytes) -> None:
 
 
 class Kept:
-    """What a command did by now, by key. Those of another fingerprint are dropped.
+    """The results of a command so far, by key. Results of another fingerprint are dropped.
 
     One process at a time may write; commands hold a lock for that (commands/budget.py).
     """

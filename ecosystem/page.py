@@ -133,10 +133,11 @@ def write_summary(pages: Path) -> None:
     """One page of the whole, `docs/ecosystem.md`, from the pages of the lanes."""
     lines = [
         "# Released libraries on hpu", "",
-        "Generated from the lanes' pages by `python -m ecosystem pages`; do not edit. Lines link to their pages, with",
-        "versions, what failed and why, what was skipped and, where there are steps to time, their times. PyTorch's",
-        "databases of operators, modules and optimizers are in [conformance.md](conformance.md). Its packages ship no",
-        "tests of FSDP, DTensor and distributed checkpoints, only what these are made of: see `tests/distributed`.",
+        "Generated from the lanes' pages by `python -m ecosystem pages`; do not edit. Each line links to the",
+        "lane's page. The page has versions, failures with their reasons, skips and, where there are steps to",
+        "time, times. PyTorch's databases of operators, modules and optimizers are in",
+        "[conformance.md](conformance.md). PyTorch's packages contain no tests of FSDP, DTensor and distributed",
+        "checkpoints. `tests/distributed` has such tests.",
         "",
         "| lane | what | run | passed | failed | unexplained | skipped | commit, date |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",

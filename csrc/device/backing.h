@@ -7,12 +7,12 @@
 
 namespace openhpu::device {
 
-// Which parts of a reserved range the machine has been found to have memory for.
+// The parts of a reserved range for which the machine was found to have memory.
 //
-// Pages are backed when they are first touched; if the machine has none left then, the system kills a process. So a part
-// is promised before a block of it is handed out: where that is refused, the script gets an error. A part, once promised,
-// is never looked at again, so that a pool in steady state asks nothing. What was promised and not yet touched, by any
-// range of this process, counts as taken.
+// Pages are backed when they are first touched. If the machine has no memory then, the system kills a process. So a
+// part is promised before a block of it is handed out. A refusal is an error for the script. A promised part is never
+// checked again, so a pool in a steady state asks nothing. Pages that were promised and not yet touched count as taken,
+// in all ranges of this process.
 class Backing {
  public:
   static constexpr size_t kChunk = size_t{2} << 20;  // a huge page: one touch backs all of it
@@ -28,7 +28,8 @@ class Backing {
       if (!promised_[chunk]) return false;
     return true;
   }
-  // Promises what is not promised yet. Where the machine is short of memory nothing is changed, and the result says why.
+  // Promises the parts that are not promised yet. If the machine is short of memory, it changes nothing and returns the
+  // reason.
   std::string promise(size_t begin, size_t end);
   // The pages were given back to the system.
   void forget(size_t begin, size_t end) noexcept;

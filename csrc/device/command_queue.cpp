@@ -28,8 +28,9 @@ void pause() {
 #endif
 }
 
-// How long threads poll before they sleep. Polling is worth it while it has a core to itself: a thread that was put aside
-// in the middle of it has seen that somebody else wants the core, and nobody polls for a while.
+// How long threads poll before they sleep. Polling pays only while the thread has a core to itself. A polling thread
+// that was put aside for longer than an interrupt takes has lost its core to another thread. Then no thread polls for a
+// while.
 class Polling {
  public:
   void set_us(int us) noexcept { us_.store(us, std::memory_order_relaxed); }
@@ -140,12 +141,12 @@ struct CommandQueue::Impl {
   std::atomic<bool> stop{false};
   std::atomic<bool> has_worker_init{false};
 
-  // Somebody runs commands: the worker, or a host thread in its place.
+  // A thread runs commands: the worker, or a host thread in its place.
   alignas(64) std::atomic<bool> busy{false};
-  // What runs has the cores to itself: a host that waits does not poll.
+  // The current command needs a team of threads: a waiting host does not poll.
   std::atomic<bool> wide{false};
-  // The next command, while it waits for something beside the queue; 0 if none does. Written by who runs commands, who
-  // then asks the command once more; reset by `resume`, before which the command has become ready.
+  // The next command, while it waits for an event outside of the queue; 0 if none does. The thread that runs commands
+  // writes it and then asks the command once more. `resume` resets it; before that, the command has become ready.
   std::atomic<uint64_t> held_up_by{0};
 
   // Waiting hosts. `wake_at`: the lowest number that a sleeper waits for.
@@ -173,7 +174,7 @@ struct CommandQueue::Impl {
   bool has_work(const CommandQueue& queue) const {
     return queue.submitted_.load() > queue.completed_.load() && !busy.load() && !held_up_by.load();
   }
-  // By whoever began. What the queue is held up for may come at any moment.
+  // Called by the thread that began. The event that the queue waits for may come at any moment.
   bool holds_up(Command& command, uint64_t sequence) {
     if (command.ready()) {
       held_up_by.store(0);
@@ -270,7 +271,8 @@ void CommandQueue::Impl::sleep_until_work(CommandQueue& queue) {
   worker_sleeps.store(0);
 }
 
-// By whoever began: in order, up to `end`; on a host thread only to the first command that is the worker's alone.
+// Called by the thread that began: runs commands in order, up to `end`; on a host thread only to the first one that
+// only the worker may run.
 void CommandQueue::Impl::run_commands(CommandQueue& queue, uint64_t end, bool on_host) {
   const size_t mask = ring.size() - 1;
   uint64_t next = queue.completed_.load(std::memory_order_relaxed) + 1;
@@ -427,7 +429,7 @@ uint64_t CommandQueue::submit(Command* command, OnInterrupt what) {
     {
       std::unique_lock lock(impl.submit_mutex);
       if (impl.closed) {
-        lock.unlock();  // retiring may free memory, and whatever hangs on that
+        lock.unlock();  // retiring may free memory, which may call other code
         retire_unrun(command);
         throw std::runtime_error("HPU " + impl.name + " has been shut down");
       }
@@ -444,11 +446,11 @@ uint64_t CommandQueue::submit(Command* command, OnInterrupt what) {
       }
     }
     if (!command) {
-      // Where cores are wanted by others, to wake a worker costs more than most commands.
+      // If other threads want the cores, waking a worker costs more than most commands.
       const bool here = at_once || impl.workerless.load(std::memory_order_relaxed) ||
           (impl.worker_sleeps.load() && impl.poll.crowded());
       if (impl.held_up_by.load()) {
-        // Who ends that goes on with the queue.
+        // The thread that ends the wait continues the queue.
       } else if (here && !on_worker()) {
         BlockingWait not_python;  // as PyTorch's own calls of kernels
         impl.run_here(*this, sequence);

@@ -17,7 +17,7 @@
 
 namespace openhpu::device {
 
-// One unit of work. Created by the host, run once and destroyed by whoever runs it.
+// One unit of work. The host creates it. The thread that runs it destroys it after one run.
 class Command {
  public:
   Command() = default;
@@ -25,25 +25,25 @@ class Command {
   Command(const Command&) = delete;
   Command& operator=(const Command&) = delete;
 
-  // Runs on the worker, or in its place on a host thread. An exception becomes the queue's pending error.
+  // Runs on the worker, or on a host thread in the worker's place. An exception becomes the pending error of the queue.
   virtual void run() = 0;
-  // Called when the command was run, whether run() threw or not. Commands that are recycled override it; the default
-  // deletes.
+  // Called after `run`, also if `run` threw. The default deletes the command. Commands that are recycled override it.
   virtual void retire() { delete this; }
-  // Whether a host thread that submits, or would wait, may run it in the worker's place: it needs one core only, and never
-  // waits for another thread or process.
+  // Whether a host thread may run it in the worker's place, when it submits the command or would wait for it. Such a
+  // command needs one core only and never waits for another thread or process.
   virtual bool runs_anywhere() const noexcept { return false; }
-  // For one that `waits_beside`, asked by who would run it next: whether what it waits for has come. Whoever brings that
-  // calls CommandQueue::resume() afterwards; until then no thread is kept for it.
+  // For a command with `waits_beside`: whether the end of its wait has come. The thread that would run the command
+  // asks. If it has not come, the queue stops at this command, and no thread waits. The thread that ends the wait then
+  // calls CommandQueue::resume().
   virtual bool ready() noexcept { return true; }
-  // For messages: the operator ("aten::mm") and the identifier of the source line that issued it (0: unknown).
+  // For messages: the operator ("aten::mm"), and the number of the source line that issued it (0: unknown).
   virtual const char* name() const { return "command"; }
-  // While traces are recorded: completes what a record says of it. On the thread that submits.
+  // While traces are recorded: completes the command's record. Called on the submitting thread.
   virtual void describe(TraceRecord&) const {}
   uint32_t site = 0;
   bool waits_beside = false;
-  // May run anywhere, takes no time, and others wait for it: where nothing is before it, the thread that submits runs it
-  // rather than wake a worker.
+  // It may run anywhere and takes no time, and others wait for it. If no command is queued before it, the submitting
+  // thread runs it instead of waking a worker.
   bool at_once = false;
   std::unique_ptr<TraceRecord> trace;
 };
@@ -56,56 +56,56 @@ struct CommandError {
   uint64_t sequence = 0;
 };
 
-// In-order queue with one worker thread. Any thread may submit; commands run in submission order, one at a time: on the
-// worker, or, where they may run anywhere, on a host thread that would otherwise only wait for them. A command that waits
-// for something beside the queue holds the queue up, but no thread.
+// A queue with one worker thread that runs its commands in order. Any thread may submit. One command runs at a time: on
+// the worker, or, if it may run anywhere, on a host thread that would otherwise only wait for it. A command that waits
+// for something outside of the queue stops the queue but occupies no thread.
 //
-// Sequence numbers start at 1 and rise by one per command, so "everything before now" is `submitted()`.
-// When a command throws, the first error is kept; later commands still run (their inputs may be garbage, as on
-// other asynchronous devices) and the error is handed out once, by `take_error`.
+// Sequence numbers start at 1 and rise by one for each command, so "everything before now" is `submitted()`. When a
+// command throws, the queue keeps the first error, and `take_error` returns it once. Later commands still run. Their
+// inputs may be garbage, as on other asynchronous devices.
 class CommandQueue {
  public:
-  // `capacity`: commands in flight before `submit` blocks (bounds the memory that the host can run ahead).
-  // The worker starts when it is first needed.
+  // `capacity`: number of commands in flight after which `submit` blocks. It bounds how far the host can run ahead. The
+  // worker starts when it is first needed.
   explicit CommandQueue(std::string name, size_t capacity = 4096);
   ~CommandQueue();  // drains, then joins the worker
   CommandQueue(const CommandQueue&) = delete;
   CommandQueue& operator=(const CommandQueue&) = delete;
 
-  // Takes ownership. Returns the command's sequence number. Throws std::runtime_error when the queue is closed or
-  // was inherited in a fork. A full queue is waited for; a signal that ends this wait by an exception (`Throw`) ends the
-  // submission: the command is retired and does not run.
+  // Takes ownership. Returns the sequence number. Throws std::runtime_error if the queue is closed or was inherited in
+  // a fork. If the queue is full, it waits. With `Throw` a signal may end this wait by an exception. The command is
+  // then retired and does not run.
   uint64_t submit(Command* command, OnInterrupt what = OnInterrupt::GoOn);
   uint64_t submit(std::string name, std::function<void()> fn, uint32_t site = 0);
 
   uint64_t submitted() const noexcept { return submitted_.load(std::memory_order_acquire); }
   uint64_t completed() const noexcept { return completed_.load(std::memory_order_acquire); }
 
-  // Blocks until the command with this number has run and is gone. Runs what it may itself, polls briefly, then sleeps;
-  // runs the WaitHook.
-  // Does not throw pending errors. Called on the worker itself it throws std::logic_error; for a number not yet
-  // submitted std::invalid_argument. False if a signal ended the wait; what was submitted runs all the same.
+  // Blocks until the command with this number has run and is destroyed. The thread runs commands itself where it may,
+  // then polls briefly, then sleeps, and calls the WaitHook. It does not throw pending errors. On the worker itself it
+  // throws std::logic_error, for a number that was not submitted std::invalid_argument. It returns false if a signal
+  // ended the wait; the submitted commands still run.
   bool wait(uint64_t sequence, OnInterrupt what = OnInterrupt::GoOn);
   bool drain(OnInterrupt what = OnInterrupt::GoOn) { return wait(submitted(), what); }
 
-  // After something has come that a command waits for beside the queue: runs that command, if it is the next, on the
-  // calling thread, which may be any but one that is in a command of this queue, and leaves the others to the worker.
+  // Called when a wait outside of the queue has ended. If the waiting command is the next one, the calling thread runs
+  // it. The worker runs the others. The calling thread may be any, except one that runs a command of this queue.
   void resume();
 
   // The first error since the last call, if any; clears it.
   std::unique_ptr<CommandError> take_error();
   bool has_error() const noexcept { return has_error_.load(std::memory_order_acquire); }
 
-  // Of the command that the calling thread runs: its source line. A command of many operators keeps it up to date.
-  // Nothing where the thread runs none.
+  // The source line of the command that the calling thread runs, or nothing if it runs none. A command of many
+  // operators keeps the line up to date.
   static std::optional<uint32_t> running_site() noexcept;
   void set_running_site(uint32_t site) noexcept { running_site_ = site; }
 
-  // Whether the calling thread is running this queue's commands: the worker, or a host thread in its place.
+  // Whether the calling thread runs commands of this queue: as the worker, or in the worker's place.
   bool on_worker() const noexcept;
 
-  // Microseconds for which an idle worker, or a waiting host, polls before it sleeps, while it has a core to itself: what
-  // lies between two graphs of a small step. In a virtual machine it takes the submitting thread some 35 to wake a worker.
+  // Microseconds for which an idle worker or a waiting host polls before it sleeps. They poll only while they have a
+  // core to themselves. The value is about the time between two graphs of a small step.
   static constexpr int kDefaultSpinUs = 200;
   void set_spin_us(int us) noexcept;
 
@@ -115,23 +115,23 @@ class CommandQueue {
   // For a process that has one core: commands run where they are submitted, if they may run anywhere.
   void set_workerless(bool on) noexcept;
 
-  // What surrounds commands that a host thread runs (thread-local set-up of the layers above): calls `run(context)`,
-  // which does not throw. One for all queues.
+  // Sets up a host thread before it runs commands (thread-local state of the layers above). It calls `run(context)`,
+  // which does not throw. There is one for all queues.
   using HostScope = void (*)(void (*run)(void*), void* context);
   static void set_host_scope(HostScope scope) noexcept;
 
   // Runs on the worker thread before its first command (thread-local set-up of the layers above).
   void set_worker_init(std::function<void()> fn);
 
-  // Runs what was submitted, then ends the worker. Submitting is an error from then on. In a forked child, where
-  // the worker does not exist, it does nothing.
+  // Runs the submitted commands, then ends the worker. Later submissions are errors. In a forked child, where the
+  // worker does not exist, it does nothing.
   void close();
 
-  // Nanoseconds that the worker has spent inside commands, brought up to date whenever it has caught up.
+  // Nanoseconds that the worker has spent inside commands. The value is updated whenever the worker has caught up.
   uint64_t busy_ns() const noexcept { return busy_ns_.load(std::memory_order_relaxed); }
 
-  // When the worker was busy: spans of CLOCK_MONOTONIC nanoseconds, those that lie close together as one. Nothing is
-  // kept unless asked for, and at most the first 65,536 between two calls of `take_spans`.
+  // The spans of time in which the worker was busy, in nanoseconds of CLOCK_MONOTONIC. Close spans are joined. They are
+  // kept only while `record_spans` is on, and at most the first 65,536 between two calls of `take_spans`.
   void record_spans(bool on) noexcept { record_spans_.store(on, std::memory_order_relaxed); }
   std::vector<std::pair<uint64_t, uint64_t>> take_spans();
 

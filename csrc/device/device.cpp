@@ -169,8 +169,8 @@ DeviceRegistry& DeviceRegistry::instance() {
 
 DeviceRegistry::DeviceRegistry() : impl_(std::make_unique<Impl>()) {
   pthread_atfork(nullptr, nullptr, [] {
-    // The mutex may be held by a thread that does not exist here. It is not touched: whoever holds it has `in_use`
-    // set, and with `bad_fork` no function asks for it.
+    // The mutex may be held by a thread that does not exist here. It is not touched: its holder has set `in_use`,
+    // and with `bad_fork` no function asks for it.
     Impl& impl = *instance().impl_;
     if (!impl.in_use.load(std::memory_order_acquire)) return;
     impl.bad_fork.store(true, std::memory_order_release);

@@ -14,14 +14,15 @@
 
 namespace openhpu::device {
 
-// Devices of one process, and modules of a machine. Whatever is kept by device index is an array of this size.
+// Number of devices of a process, and of modules of a machine. Every array with one element for each device has this
+// size.
 constexpr int kMaxDevices = 64;
 
 // How devices are opened. Filled from the settings table before the first use.
 struct DeviceConfig {
   std::vector<int> modules{0};     // module number of each device index
-  // Nobody chose: these are the machine's modules. Index 0 takes the first free one, index i the next free one from i
-  // behind it, in a circle.
+  // The user chose no modules: these are all of the machine. Index 0 takes the first free one. Index i takes the next
+  // free one from the i-th behind it, in a circle.
   bool floating = false;
   double module_wait_s = 1.0;      // how long to wait for a module while all that may be taken are in use
   uint64_t memory_bytes = 0;       // capacity per device; 0: what the machine can give when it is opened
@@ -45,16 +46,18 @@ class Device {
   MemoryPool& memory() noexcept { return *memory_; }
   MemoryPool& workspace() noexcept { return *workspace_; }
   CommandQueue& queue() noexcept { return *queue_; }
-  // Cores that were usable when the device was opened (usable_cores). With one there is nobody to hand work to:
-  // commands run where they are submitted.
+  // Usable cores when the device was opened (usable_cores). With one core there is no worker, and commands run on the
+  // submitting thread.
   int cores() const noexcept { return cores_; }
 
   Stream& stream(int64_t id);        // throws std::out_of_range for an unknown id; 0 is the default stream
-  // Lives as long as the device. There are 32 of high priority (below 0) and 32 others; then they are handed out again in
-  // turn, as PyTorch's other accelerators do, so that a script that makes one each step doesn't grow.
+  // A stream lives as long as the device. There are 32 of high priority (below 0) and 32 others. After that streams are
+  // handed out again in turn, as on PyTorch's other accelerators. So a script that makes one in each step does not
+  // grow.
   Stream& new_stream(int priority);
   void synchronize() { queue_->drain(); }
-  // Runs what was submitted, ends the worker and gives the module back. Memory stays, so that late frees are safe.
+  // Runs the submitted commands, ends the worker and releases the module. The memory stays, so that late frees are
+  // safe.
   void close();
 
  private:

@@ -72,7 +72,7 @@ void Event::block(Stream& stream) const {
     return;
   }
   if (!is_elsewhere(stream)) {
-    // The order is there already; but whoever waits for the stream waits for what the stream waits for.
+    // The order exists already. But a wait for the stream also waits for the events that the stream waits for.
     stream.note(point_->sequence);
     return;
   }

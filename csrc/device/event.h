@@ -8,7 +8,7 @@ namespace openhpu::device {
 class CommandQueue;
 class Stream;
 
-// A point that lies beside the queue (the end of a collective), until it gets a place in it.
+// A point outside of the queue (the end of a collective), until it gets a place in the queue.
 class PointBeside {
  public:
   virtual ~PointBeside() = default;

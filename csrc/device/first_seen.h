@@ -7,8 +7,8 @@
 
 namespace openhpu::device {
 
-// Where each of many keys was met first, in constant time each: what calls with thousands of operands ask for. Up to a
-// few tens it is quicker to compare keys with each other.
+// The first position of each of many keys, in constant time for each. It serves calls with thousands of operands. For a
+// few tens of keys a comparison of all keys is faster.
 class FirstSeen {
  public:
   static constexpr size_t kNone = SIZE_MAX;

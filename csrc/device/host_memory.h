@@ -5,7 +5,7 @@
 
 namespace openhpu::device {
 
-// What the machine can still give this process before the system would have to kill somebody.
+// The memory that the machine can give this process before the system would have to kill a process.
 struct HostMemory {
   uint64_t available;   // bytes; the largest number where the system does not say
   uint64_t total;       // physical memory, or the lowest limit of a control group that this process is in
@@ -16,11 +16,11 @@ struct HostMemory {
 // stands before all paths (tests).
 HostMemory host_memory(const std::string& root = "");
 
-// What is left to the rest of the process and to those that it starts: Python's objects, scratch memory of libraries,
-// the compiler.
+// The memory that is left for the rest of the process and for processes that it starts: Python's objects, temporary
+// memory of libraries, the compiler.
 uint64_t kept_for_host(uint64_t total) noexcept;
 
-// The capacity of a device that is not told: what the machine can give now, less what is kept for the host's side.
+// The default capacity of a device: the memory that the machine can give now, less the part that is kept for the host.
 uint64_t device_memory(const std::string& root = "");
 
 }  // namespace openhpu::device

@@ -54,12 +54,12 @@ class MemoryPool {
   // Gives the block at `ptr` back. Throws std::invalid_argument for an address that is no live block.
   void free(void* ptr);
 
-  // Puts the first `bytes` of a file in the place of the memory at `at`, which are whole pages of a live block: what one
-  // process writes there all processes see that have the file in such a place. No command may be using these pages.
-  // Throws std::runtime_error where the system refuses.
+  // Maps the first `bytes` of a file over the memory at `at`, which must be whole pages of a live block. All processes
+  // that map the file see each other's writes there. No command may be using these pages. Throws std::runtime_error if
+  // the system refuses.
   void map_file(void* at, size_t bytes, int file);
-  // The block has memory of its own again, without contents. False where the system refuses: then the block must not be
-  // given back.
+  // Gives the block memory of its own again, without contents. Returns false if the system refuses. Then the block must
+  // not be freed.
   bool unmap_file(void* at, size_t bytes) noexcept;
 
   // Bytes of the live block that starts at `ptr` (rounded size); 0 if there is none.

@@ -6,9 +6,9 @@
 namespace openhpu::device {
 
 // Exclusive ownership of a module between processes of this machine, as the driver gives it on Gaudi.
-// A lock is an flock()ed file, so it dies with its process, however that ends, and lives while that is stopped. The file
-// names the owner (pid, when it began, command line) for the error message of the next; what a dead one left there is
-// recognised and not shown.
+// A lock is an flock()ed file. It dies with its process, however the process ends, and lives while the process is
+// stopped. The file names the owner (pid, start time, command line) for the error message of the next process. The
+// entry of a dead owner is recognised and not shown.
 class ModuleLock {
  public:
   // An empty lock that owns nothing.

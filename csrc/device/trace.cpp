@@ -25,7 +25,7 @@ struct Listener {
   uint64_t begin;
 };
 
-// Whoever runs commands adds to it, so nothing is called with the lock.
+// The threads that run commands add to it, so no function is called under the lock.
 struct Store {
   std::mutex mutex;
   std::vector<std::unique_ptr<TraceRecord>> records;

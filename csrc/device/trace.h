@@ -8,8 +8,9 @@
 #include <string_view>
 #include <vector>
 
-// What a device does, with times, while somebody asks for it. Otherwise a command costs one relaxed load.
-// Times are nanoseconds since 1970 (CLOCK_REALTIME), as PyTorch's profiler and the traces of other processes have them.
+// Records of the work of a device, with times, while a trace is being recorded. Otherwise a command costs one relaxed
+// load. Times are nanoseconds since 1970 (CLOCK_REALTIME), as in PyTorch's profiler and in the traces of other
+// processes.
 namespace openhpu::device {
 
 uint64_t trace_clock() noexcept;
@@ -77,12 +78,14 @@ class Trace {
   // Whether anybody listens.
   static bool on() noexcept { return listeners_.load(std::memory_order_relaxed) != 0; }
 
-  // From now on. Several may listen at a time. Returns what `stop` wants.
+  // Begins a trace. Several traces may run at a time. Returns the argument for `stop`.
   static uint64_t start(size_t most_records = size_t{1} << 22);
-  // What was issued since its start and has ended; whoever wants all of it waits for the devices before.
+  // The records of commands that were issued since its start and have ended. A caller that wants all of them waits for
+  // the devices first.
   static TraceData stop(uint64_t listener);
 
-  // What the layers above know of the calling thread: the stream (by the record's device), operation and annotation.
+  // State of the calling thread that the layers above know: the stream (by the record's device), the operation and the
+  // annotation.
   using Origin = void (*)(TraceRecord& record);
   static void set_origin(Origin origin) noexcept;
 
@@ -93,7 +96,8 @@ class Trace {
 
   // Of the command that the calling thread runs: its record; null if there is none.
   static TraceRecord* current() noexcept;
-  // Its record is handed over to the caller, who adds it: the command ends before what it began.
+  // Hands the record over to the caller, which adds it later. This is for a command that ends before the work that it
+  // started.
   static std::unique_ptr<TraceRecord> take_current() noexcept;
 
   // Makes a record the current one of this thread while its command runs, then adds it.

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kUnlimited = std::numeric_limits<int>::max();
 
-// Of the main thread: others may have been bound by whoever made them.
+// The affinity of the main thread: other threads may have been bound by their creators.
 int allowed_by_affinity() {
   // More cores than a fixed set holds: the system says so by refusing it.
   for (int cores = CPU_SETSIZE; cores <= CPU_SETSIZE * 64; cores *= 2) {

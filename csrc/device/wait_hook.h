@@ -2,8 +2,8 @@
 
 #include <chrono>
 
-// What a thread must do around a blocking wait. The device library knows nothing of Python; the bindings
-// install a hook that releases the interpreter lock, without which a command that needs it would deadlock.
+// A thread calls this around a blocking wait. The device library does not know Python. The bindings install a hook that
+// releases Python's lock. Without it a command that needs the lock would deadlock.
 namespace openhpu::device {
 
 struct WaitHook {
@@ -17,9 +17,9 @@ struct WaitHook {
 
 void set_wait_hook(WaitHook hook);
 
-// What a signal does to a wait. `Return`: the wait ends, and the signal is handled when the script goes on; for waits
-// in the middle of something, since a handler may run any code. `Throw`: its handler runs at once, and what that throws
-// ends the wait; for waits at which nothing is half done.
+// The effect of a signal on a wait. `Return`: the wait ends, and the signal is handled later; for waits in the middle
+// of an operation, because a handler may run any code. `Throw`: the handler runs at once, and its exception ends the
+// wait; for waits at which no operation is half done.
 enum class OnInterrupt { GoOn, Return, Throw };
 
 // Brackets one blocking wait of the calling thread.

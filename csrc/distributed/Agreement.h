@@ -9,9 +9,10 @@
 
 namespace openhpu {
 
-// The ranks of a group take over recipes at the same step (lazy mode): a recipe rounds differently from the run node by
-// node, and replicas shall stay equal. With every eighth collective each rank tells the others up to which of its requests
-// the compiler has answered; with the next eighth all of them use what all have. Nobody waits for a compiler.
+// The ranks of a group take over recipes at the same step (lazy mode). A recipe rounds differently from the run node by
+// node, and replicas must stay equal. With every eighth collective each rank tells the others up to which of its
+// requests the compiler has answered. With the next eighth collective all ranks use the recipes that every rank has. No
+// rank waits for a compiler.
 class Agreement {
  public:
   // `transport`: the group's, which is used in the order of the device's queue.
@@ -22,7 +23,7 @@ class Agreement {
 
   // Before a collective of this kind is issued in lazy mode; `group` is for messages.
   void before(c10d::OpType type, device::Device& d, const std::string& group);
-  // Nothing is under way any more.
+  // Ends the exchange that is under way.
   void abort();
 
  private:

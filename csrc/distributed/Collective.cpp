@@ -73,9 +73,9 @@ c10::intrusive_ptr<c10::ivalue::Future> future_of(c10d::Work& work, c10d::OpType
   }
 }
 
-// The library keeps a copy of the calling thread's state with what it starts. A host thread's holds Python objects (those
-// of a backward, of modes), and whoever drops the last copy of them, on a thread of the library's or a worker, has to ask for
-// Python's lock: where Python is ending by then, that ends the process.
+// The library copies the state of the calling thread. The state of a host thread holds Python objects (those of a
+// backward pass, of modes). The thread that drops the last copy, a thread of the library or a worker, needs Python's
+// lock for it. If Python is ending by then, that ends the process.
 const at::ThreadLocalState& state_without_python() {
   static const auto* state = [] {
     const at::ThreadLocalState* found = nullptr;
@@ -122,7 +122,7 @@ std::vector<Kept>& kept_memory() {  // under `under_way_mutex`
   return *all;
 }
 
-// Whatever has not ended, for the end of the process.
+// All collectives that have not ended, for the end of the process.
 std::mutex alive_mutex;
 std::vector<std::weak_ptr<Collective>>& alive() {
   static auto* all = new std::vector<std::weak_ptr<Collective>>();
@@ -203,7 +203,7 @@ uint64_t Collective::await_in_order() {
   std::lock_guard lock(awaiting_);
   if (awaited_) return awaited_;
   awaited_ = openhpu::submit(*what_.device, new AwaitCommand(shared_from_this()));
-  // Whatever gets the memory from here on is queued behind the wait.
+  // From here on every user of the memory is queued behind the wait.
   take_under_way([&](const UnderWay& u) { return u.collective.get() == this; });
   return awaited_;
 }
@@ -270,7 +270,7 @@ void Collective::finish(std::exception_ptr error) noexcept {
   end(std::move(error));
 }
 
-// For the queue, and for whoever waits.
+// For the queue, and for the threads that wait.
 void Collective::end(std::exception_ptr error) noexcept {
   {
     std::lock_guard lock(mutex_);
@@ -286,7 +286,7 @@ void Collective::end(std::exception_ptr error) noexcept {
   try {
     what_.device->queue().resume();
   } catch (const std::exception&) {
-    // No thread to be had for what follows: whoever submits or waits next says so.
+    // No thread could be started for the rest. The next thread that submits or waits reports it.
   }
 }
 

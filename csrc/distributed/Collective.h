@@ -17,10 +17,11 @@
 
 namespace openhpu {
 
-// One collective, or one end of a message, in the order of its device's queue. It is started when all that was issued
-// before has run, the communication library's threads run it, and what the script issues after `Work.wait` comes after its
-// end. In between the worker goes on with other commands, and while the queue waits for it, no thread of ours does: who ends
-// it resumes the queue. So a small collective that the host waits for takes as many wakings as without a device.
+// One collective, or one end of a message, in the order of its device's queue. It starts when all commands before it
+// have run. Threads of the communication library run it. Commands that the script issues after `Work.wait` come after
+// its end. In between the worker runs other commands. While the queue waits for it, no thread of ours waits: the thread
+// that ends it resumes the queue. So a small collective that the host waits for wakes no more threads than without a
+// device.
 class Collective : public std::enable_shared_from_this<Collective> {
  public:
   struct What {
@@ -32,8 +33,8 @@ class Collective : public std::enable_shared_from_this<Collective> {
     size_t nbytes;  // that this rank contributes or receives, whichever is more
   };
   using Tensors = std::vector<at::Tensor>;
-  // What is done, on CPU tensors over the device's memory: `start` hands it to the communication library, `after` (or
-  // nothing) completes the results, on one thread, before anybody sees that it is done.
+  // The work, on CPU tensors over the device's memory. `start` hands it to the communication library. `after` (or
+  // nothing) completes the results on one thread, before any thread sees that it is done.
   struct Procedure {
     std::function<c10::intrusive_ptr<c10d::Work>(Tensors& all)> start;
     std::function<void(Tensors& all)> after;
@@ -43,11 +44,12 @@ class Collective : public std::enable_shared_from_this<Collective> {
 
   const What& what() const noexcept { return what_; }
 
-  // Queues its start. `tensors`: the script's, kept alive until nothing else can be given their memory.
+  // Queues its start. `tensors`: the script's tensors, which are kept alive until no other tensor can get their memory.
   void issue(std::vector<at::Tensor> tensors);
-  // Queues the wait for its end, once; what is queued from then on comes after it. Returns its place in the queue.
+  // Queues the wait for its end, once. Later commands come after it. Returns its place in the queue.
   uint64_t await_in_order();
-  // By who runs the queue's commands. `ready`: whether `await` has nothing to wait for, or must do so itself.
+  // Called by the thread that runs the queue's commands. `ready`: whether `await` has nothing to wait for, or must wait
+  // itself.
   void start() noexcept;
   bool ready() noexcept;
   void await();
@@ -56,19 +58,20 @@ class Collective : public std::enable_shared_from_this<Collective> {
   bool done() const noexcept { return done_.load(std::memory_order_acquire); }
   std::exception_ptr error() const;
   int source_rank() const;
-  // Begins to watch what ends only in a thread that waits for it (a message above all), so that `done` becomes true by
+  // Begins to watch a collective that ends only on a waiting thread (usually a message), so that `done` becomes true by
   // itself.
   void watch();
-  // Blocks the calling host thread until it has ended, or for so long (0: without limit). False: not ended by then.
+  // Blocks the calling host thread until it has ended, or for this time (0: no limit). Returns false if it has not
+  // ended by then.
   bool wait_for(std::chrono::milliseconds timeout);
-  // Ends it with an error, and asks the library to end it. Where that goes on with it, its memory is given to nobody else:
-  // what is left of the tensors is kept until the library has ended it; if some have gone, and others may have their
-  // memory, the queue stays held up until then. `at_end`: the process ends, and nobody is held up.
+  // Ends it with an error, and asks the library to end it. If the library goes on with it, its memory is given to no
+  // other tensor. The remaining tensors are kept until the library has ended it. If some have gone, and their memory
+  // may belong to other tensors, the queue waits until then. `at_end`: the process ends, so the queue does not wait.
   void abort(bool at_end = false) noexcept;
 
-  // What is under way on a device and was not awaited: a wait for the device waits for these, too.
+  // The collectives that are under way on a device without a queued wait. A wait for the device waits for these, too.
   static void await_all(device::Device& d);
-  // The process ends because of an error: nothing that others should answer is waited for any longer.
+  // The process ends because of an error. From now on no thread waits for answers of other ranks.
   static void abandon_all();
 
  private:
@@ -87,7 +90,7 @@ class Collective : public std::enable_shared_from_this<Collective> {
   c10::intrusive_ptr<c10d::Work> work_;
   std::exception_ptr error_;
   std::atomic<bool> done_{false};
-  // Of the library: it was given the memory; it is done with it; the results are being completed.
+  // The library's progress: it got the memory; it is done with it; the results are being completed.
   bool started_ = false, completing_ = false;
   std::atomic<bool> released_{false};
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> memory_;  // of the script's tensors
@@ -99,10 +102,10 @@ class Collective : public std::enable_shared_from_this<Collective> {
   uint64_t awaited_ = 0;  // place of the wait in the queue; 0: none
 };
 
-// torch.distributed.DistBackendError with what an error says, and of which collective and rank.
+// torch.distributed.DistBackendError with the text of an error and the name of the collective and rank.
 std::exception_ptr failure_of(const std::string& name, const std::string& group, std::exception_ptr error);
 
-// What collectives of one operator, issued at one line, took until now.
+// Totals of the collectives of one operator that one line issued.
 struct CollectiveTimes {
   std::string name;
   uint32_t site;
@@ -112,7 +115,7 @@ struct CollectiveTimes {
 std::vector<CollectiveTimes> collective_times();
 void note_collective(const std::string& name, uint32_t site, size_t bytes, uint64_t wait_ns);
 
-// What a script holds of a collective.
+// The script's handle of a collective.
 class WorkHCCL final : public c10d::Work {
  public:
   // For the host's track of a profile. The device's shows when the collective ran.

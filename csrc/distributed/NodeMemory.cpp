@@ -35,7 +35,7 @@ std::string place() {
 std::vector<uint8_t> as_bytes(const std::string& text) { return {text.begin(), text.end()}; }
 std::string of_rank(const char* what, int rank) { return c10::str("openhpu/node/", what, rank); }
 
-// A mark on the file's byte of this rank. It goes when the process ends, in whatever way, and no child inherits it.
+// A lock on this rank's byte of the file. It goes when the process ends, and no child inherits it.
 struct flock mark_of(int rank, short type) {
   struct flock mark {};
   mark.l_type = type;

@@ -8,25 +8,27 @@
 #include <memory>
 #include <vector>
 
-// Memory that all ranks of a group have, where they are processes of one machine: each rank puts chunks of what it has to
-// say there, one after another, and reads the chunks of the others. It is the contents of a file without a name (memfd).
+// Memory that all ranks of a group share, if they are processes of one machine. Each rank writes its chunks there, one
+// after another, and reads the chunks of the others. The memory is the contents of a file without a name (memfd).
 //
-// A rank has two slots, for even and odd chunks. Whoever has seen all others' chunk n - 1 knows that they have read chunk
-// n - 2, so that its slot can be written again: nothing else needs to be said.
+// A rank has two slots, for even and odd chunks. A rank publishes chunk n - 1 only after it has read chunk n - 2 of all
+// others. So a rank that has seen chunk n - 1 of all others may write chunk n into the slot of chunk n - 2. Two slots
+// suffice, without further messages.
 namespace openhpu {
 
 class NodeMemory {
  public:
   static constexpr size_t kChunkBytes = size_t{1} << 20;  // of one rank
-  // What ranks must agree about before they read each other's chunk.
+  // Facts that ranks compare before they read each other's chunk.
   struct Label {
     uint32_t kind, reduction, dtype, root;
     uint64_t nbytes;
     bool operator==(const Label&) const = default;
   };
 
-  // All ranks call it, and all get either memory or nothing: where they are not on one machine, or cannot open each other's
-  // files (other users, other process namespaces), or one does not want it. `store`: the group's.
+  // All ranks call it. Either all get the memory or none does. None gets it if the ranks are not on one machine, if
+  // they cannot open each other's files (other users, other process namespaces), or if one does not want it. `store`:
+  // the group's.
   static std::unique_ptr<NodeMemory> create(c10d::Store& store, int rank, int size, bool wanted);
   ~NodeMemory();
   NodeMemory(const NodeMemory&) = delete;
@@ -45,7 +47,7 @@ class NodeMemory {
   const Label& label_of(int rank) const noexcept;
   // Sleeps until a rank that is behind has published, for 20 ms at most. Its rank; -1: none is behind.
   int sleep();
-  // Whether a rank that was behind has ended, or has closed this, without a word.
+  // Whether a rank that was behind has ended, or has closed the memory.
   bool left(int rank) const;
   int process_of(int rank) const { return processes_[static_cast<size_t>(rank)]; }
 

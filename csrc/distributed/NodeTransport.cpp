@@ -33,7 +33,7 @@ using Clock = std::chrono::steady_clock;
 using Tensors = std::vector<at::Tensor>;
 using c10d::ReduceOp;
 
-// What is no larger is done where it is started, unless others are later than this.
+// A collective of this size or less runs on the thread that starts it, unless other ranks are later than this.
 constexpr size_t kSmallBytes = size_t{1} << 18;
 constexpr std::chrono::microseconds kPoll{200};
 
@@ -260,7 +260,7 @@ bool NodeTransport::Channel::advance(Job& job) {
     const size_t elements = std::min(most(job), job.parts[job.part].elements - job.element);
     if (!job.published) {
       publish(job, elements);
-      // Who sends to all need not wait for them.
+      // A rank that only sends need not wait for the others.
       const bool sent = job.kind == Kind::Broadcast && job.root == rank();
       if (sent)
         next(job, elements);
@@ -276,7 +276,7 @@ bool NodeTransport::Channel::advance(Job& job) {
   return true;
 }
 
-// The same, waiting for others for a moment, in which whoever else wants the core has it.
+// The same. It waits for other ranks for a moment and yields the core meanwhile.
 bool NodeTransport::Channel::polled(Job& job) {
   const auto end = Clock::now() + kPoll;
   while (true) {
@@ -306,7 +306,7 @@ std::string NodeTransport::Channel::why() {
   return why_;
 }
 
-// What it raised: then nothing goes through this channel any longer, as ranks are not where others think they are.
+// The error of a run. After it the channel is closed, because the ranks are no longer at the same point.
 template <class Run>
 std::exception_ptr NodeTransport::Channel::failure_of(Run run) {
   try {

@@ -8,9 +8,9 @@
 
 namespace openhpu {
 
-// The transport of a group whose ranks are on one machine: collectives go through memory that all of them have (see
-// NodeMemory), everything else through another transport. A small one ends where it is started if the other ranks are as
-// far; what is larger, or has to wait, a thread of the group does, one after another.
+// The transport of a group whose ranks are on one machine. Collectives go through shared memory (see NodeMemory), all
+// other operations through another transport. A small collective ends on the thread that starts it, if the other ranks
+// are as far. A thread of the group does the others, one after another.
 class NodeTransport final : public c10d::Backend {
  public:
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;

@@ -15,8 +15,8 @@ namespace openhpu {
 // The backend `hccl` of torch.distributed: collectives on hpu tensors, in the order of their device's queue. Another
 // backend, Gloo's, communicates: it is given CPU tensors over the device's memory.
 //
-// Beyond what it offers: ReduceOp.AVG, bools in reductions (SUM is "or", PRODUCT "and"), every dtype in collectives that
-// only move data.
+// It adds to that backend: ReduceOp.AVG, bools in reductions (SUM is "or", PRODUCT "and"), and every dtype in
+// collectives that only move data.
 class ProcessGroupHCCL final : public c10d::Backend {
  public:
   struct Options final : c10d::Backend::Options {
@@ -85,8 +85,8 @@ class ProcessGroupHCCL final : public c10d::Backend {
   // script uses several devices.
   void follow(device::Device& d);
   std::string described() const;
-  // The first of the group's ranks in the world, and the step to the next: all that a profiler can be told. The step is 0
-  // where they don't lie evenly.
+  // The first of the group's ranks in the world, and the step to the next. A profiler takes only these two numbers. The
+  // step is 0 if the ranks are not evenly spaced.
   std::pair<int, int> ranks_in_world() const;
   std::vector<std::shared_ptr<Collective>> take_issued();
 

@@ -8,9 +8,9 @@ namespace openhpu {
 
 class Capture;
 
-// In a graph capture: runs the collective and makes it an operator of the graph, which replays run on their worker, from
-// its start to its end. `written_from`, `written_to`: which of the tensors it changes, by position. What is kept of it
-// goes with the graph.
+// In a graph capture: runs the collective and makes it an operator of the graph. Replays run it on their worker, from
+// start to end. `written_from`, `written_to`: the range of tensors that it changes. The graph keeps the collective's
+// arguments alive.
 void capture_collective(
     Capture& capture, std::string name, std::string group, Collective::Procedure procedure, const Collective::Tensors& tensors,
     size_t written_from, size_t written_to);

@@ -4,7 +4,7 @@
 
 namespace openhpu {
 
-// Before what lies in the queue between two parts of a step: hands over what was recorded before it.
+// Called before a command that separates two parts of a step in the queue. Hands over the recording before it.
 void cut_for_collective(device::Device& d);
 // Whether collectives lie in the middle of lazy graphs' steps (PT_HPU_ENABLE_LAZY_COLLECTIVES); else each of them ends one.
 void set_lazy_collectives(bool on) noexcept;

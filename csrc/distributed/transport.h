@@ -18,7 +18,7 @@
 
 #include "distributed/Collective.h"
 
-// What the communication library is asked for in the place of what a script asked for, and how it sees tensors.
+// The request to the communication library that stands for the script's request, and the library's view of tensors.
 namespace openhpu::transport {
 
 using c10d::OpType;
@@ -47,14 +47,14 @@ inline const char* name_of(ReduceOp::RedOpType op) {
   return kNames[op];
 }
 
-// What the script asked for; the transport is waited for by the device's worker.
+// The script's request. The device's worker waits for the transport.
 template <class Options>
 Options asynchronous(Options options) {
   options.asyncOp = true;
   return options;
 }
 
-// What the transport is asked for, and whether sums are divided afterwards.
+// The request to the transport, and whether sums are divided afterwards.
 struct Reduction {
   Reduction(const ReduceOp& op, at::ScalarType type) : asked(op.op_) {
     TORCH_CHECK(

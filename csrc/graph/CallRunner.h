@@ -19,7 +19,7 @@ struct OperandMemory {
   uint64_t storage = 0;  // the same number for operands that share a storage
 };
 
-// Where a storage that the call makes belongs.
+// The memory for a storage that the call makes.
 struct OutputMemory {
   void* data = nullptr;
   size_t nbytes = 0;
@@ -32,18 +32,19 @@ void clear_outputs(const PlannedOutput* outputs, size_t count) noexcept;
 
 // Runs calls: PyTorch's CPU kernels on CPU tensors over their operands' memory. One for each device.
 //
-// The tensors are kept and pointed at the next call's operands, so that in a steady state nothing is allocated. The host
-// only writes addresses into commands: objects whose references both count would travel between the cores' caches at
-// each call.
+// The tensors are kept and pointed at the operands of the next call, so that a steady state allocates nothing. The host
+// only writes addresses into commands. An object whose references both threads count would travel between the caches of
+// two cores at each call.
 class CallRunner {
  public:
   explicit CallRunner(device::Device& device) : device_(device) {}
-  // The device's, for whoever runs its commands.
+  // The runner of a device, for the thread that runs its commands.
   static CallRunner& of(device::Device& device);
 
-  // `operands`: of the call's operands those that are not on the host. `outputs`: of the entry's storages.
+  // `operands`: the call's operands that are not on the host. `outputs`: the storages of the entry.
   void run(const ShapeEntry& entry, const OperandMemory* operands, const uint64_t* numbers, const OutputMemory* outputs);
-  // The same for a call that its entry does not describe: on tensors over its operands, which are used up.
+  // The same for a call that its entry does not describe. The call runs on tensors over its operands, and `args` is
+  // used up.
   void run(const ShapeEntry& entry, c10::Stack& args, const OutputMemory* outputs);
 
  private:
@@ -61,18 +62,18 @@ class CallRunner {
   size_t memory_over(const OperandMemory& operand);  // its place in memories_
   at::Tensor alias(const CallTemplate::Operand& operand, const OperandMemory& memory);
   void fill_stack(const CallTemplate& call, const OperandMemory* operands, const uint64_t* numbers);
-  // Calls the kernel on `stack` and puts what it returns where it belongs.
-  // `fill` gives the arguments; outputs are zeros where that, or the kernel, fails.
+  // Calls the kernel on `stack` and puts the results into place. `fill` sets the arguments. If `fill` or the kernel
+  // fails, the outputs are zeros.
   template <class Fill>
   void run_planned(const ShapeEntry& entry, const OutputMemory* outputs, Fill&& fill);
-  // Compares what the kernel returned with what the host told of it; throws if sizes or dtypes differ. False: it lies in
-  // another way.
+  // Compares the kernel's results with the metadata that the host returned. Throws if sizes or dtypes differ. Returns
+  // false if only strides or offset differ.
   bool lies_as_told(const ShapeEntry& entry, const c10::Stack& results, const OutputMemory* outputs) const;
   void keep_outputs(const ShapeEntry& entry, const c10::Stack& results, const OutputMemory* outputs);
   // Whether this is where an output of the running call belongs.
   bool is_planned(const void* data) const;
   c10::intrusive_ptr<c10::StorageImpl> copy_of(const c10::Storage& storage);
-  // The same by way of copies that lie as the host told.
+  // The same, with copies of the results in the layout that the host returned.
   void lay_out_outputs(const ShapeEntry& entry, const c10::Stack& results, const OutputMemory* outputs);
 
   device::Device& device_;

@@ -14,8 +14,8 @@ namespace openhpu {
 
 class Operator;
 
-// What an operator's signature determines of a call, so that a recorded call needs to hold only the rest: which storages
-// its operands lie in, their offsets, and the values of numbers that count by type.
+// The part of a call that its signature determines. A recorded call holds only the rest: the storages of its operands,
+// their offsets, and the values of numbers that count by type.
 struct CallTemplate {
   // A tensor operand, in order of appearance. `on_host`: a 0-dim CPU tensor, whose value is one of the numbers.
   struct Operand {

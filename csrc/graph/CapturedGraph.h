@@ -16,15 +16,15 @@
 
 namespace openhpu {
 
-// A captured graph with its memory. Inputs, and what was alive when the capture ended, keep their addresses for as long
-// as this lives; everything else is scratch memory of a run.
+// A captured graph with its memory. Inputs, and storages that were alive at the end of the capture, keep their
+// addresses while this object lives. All other memory is temporary memory of a run.
 struct CapturedProgram {
   Graph graph;
   std::vector<SlotMemory> slots;
   std::vector<std::shared_ptr<SharedBlock>> held;  // by slot: the memory, if it is fixed
   std::vector<uint32_t> weights;                  // slots of inputs that may count as constants
   std::vector<SharedBlock*> changed;              // of `held`: what a replay changes
-  // What nodes name by a number (captured collectives): it lives as long as the graph.
+  // Objects that nodes name by a number (captured collectives). They live as long as the graph.
   std::vector<std::shared_ptr<const void>> named;
   uint64_t hash = 0;
   bool collectives = false;  // other processes take part
@@ -33,13 +33,13 @@ struct CapturedProgram {
 // Replays a captured graph: one command for the device's worker, which runs a recipe when there is one. Thread-safe.
 class CapturedGraph {
  public:
-  // A seed that an operator drew: from which generator, and which of the graph's numbers it is. Draws that filled
-  // nothing have none.
+  // A seed that an operator drew: its generator, and its positions in the numbers of the graph. A draw that filled no
+  // number has no positions.
   struct Draw {
     at::Generator generator;
     std::vector<uint32_t> numbers;
   };
-  // Memory that takes the place of a slot's for one replay.
+  // Memory that replaces the memory of a slot for one replay.
   struct Substitute {
     uint32_t slot;
     void* data;
@@ -48,20 +48,20 @@ class CapturedGraph {
   CapturedGraph(
       device::Device& device, c10::DeviceIndex index, CapturedProgram program, std::vector<Draw> draws);
 
-  // Weights that count as constants of the recipe, which is faster for it. A write to one of them ends that: from then
-  // on all weights are inputs. Before `compile`.
+  // Makes weights constants of the recipe, which is then faster. After a write to one of them all weights are inputs
+  // again. Call it before `compile`.
   void fix(std::vector<uint32_t> weights);
   void replay(const std::vector<Substitute>& substitutes = {});
-  // Asks for the recipe; under the compile policy `sync` waits for it. `alone`: for one of its own, for exactly these
-  // sizes, in place of one that graphs of other sizes share.
+  // Asks for the recipe. Under the compile policy `sync` it waits for the recipe. `alone`: for a recipe for exactly
+  // these sizes instead of one that graphs of other sizes share.
   void compile(bool alone = false);
 
-  // Gives up the fixed memory of slots; of those that are made by the graph and of which `scratch` says so, for good: they
-  // become scratch memory, of the others until a replay substitutes them.
+  // Releases the fixed memory of slots. A slot that the graph makes, and for which `scratch` is true, becomes temporary
+  // memory for good. Any other slot has no memory until a replay substitutes it.
   void release(const std::vector<uint32_t>& slots, bool scratch);
   // Whether an operator writes into what lies in a slot when it begins.
   bool writes(uint32_t slot) const;
-  // Slots of results that nothing but this graph holds, other than `kept`.
+  // Slots of results that only this graph holds, except those in `kept`.
   std::vector<uint32_t> unused_results(const std::vector<uint32_t>& kept) const;
 
   device::Device& device() const noexcept { return device_; }
@@ -91,15 +91,16 @@ class CapturedGraph {
   std::shared_ptr<const CapturedProgram> program_;
   std::vector<Draw> draws_;
   std::shared_ptr<Recipe> recipe_;
-  uint64_t seen_version_ = 0;  // of the graph cache, when the recipe was last looked for
-  bool ask_again_ = false;     // whatever that is
+  uint64_t seen_version_ = 0;  // version of the graph cache at the last search for the recipe
+  bool ask_again_ = false;     // even if the version is the same
   struct Weight {
     uint32_t slot;
     std::shared_ptr<SharedBlock> block;
     uint64_t writes;
   };
   std::vector<Weight> fixed_;
-  // A graph with collectives is replayed in stages: what lies between two of them, each with its recipe, and they alone.
+  // A graph with collectives is replayed in stages. A stage is the collectives alone, or the operators between two
+  // collectives, with a recipe of their own.
   struct Stage {
     std::unique_ptr<CapturedGraph> graph;
     std::vector<uint32_t> slots;  // of the whole, by slot of the stage

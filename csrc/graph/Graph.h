@@ -30,8 +30,8 @@ struct Graph {
   std::vector<Node> nodes;
   std::vector<Slot> slots;
   std::vector<uint64_t> numbers;  // values of numbers that count by type
-  // Everything that makes two graphs the same program, numbers' values aside: what each node appended, then slots and
-  // which of the fresh ones are needed afterwards.
+  // The key of the graph without the values of numbers: the words that each node appended, then the slots and which of
+  // the fresh slots are needed afterwards.
   std::vector<uint64_t> words;
 
   void clear() {

@@ -20,19 +20,20 @@ constexpr size_t kMostAttempts = 3;
 // Compilations of one graph, as more and more of its numbers are seen to change.
 constexpr size_t kMostRequests = 8;
 
-// A step of a new size shall not share the processor, nor Python's lock, with the compiler; later ones may.
+// A step of a new size must not share the processor and Python's lock with the compiler. Later steps may.
 constexpr std::chrono::milliseconds kRestBeforeRecompiling{50};
 
-// Under deterministic algorithms recipes take over at a fixed repetition: sights of a graph, or of its family's members together, from the request
-// until then. Nobody waits before. Large graphs are slow node by node, and a program that repeats them at all repeats them
-// often.
+// Under deterministic algorithms recipes take over at a fixed repetition, counted from the request: repetitions of the
+// graph, or of all members of its family together. The host does not wait before. Large graphs are slow node by node,
+// and a program that repeats one usually repeats it often. So they take over earlier.
 constexpr size_t kLargeGraph = 256;
 constexpr uint64_t sights_until_use(size_t operators) { return operators < kLargeGraph ? 30 : 14; }
 
-// In a group of ranks: after so many sights of a graph without an agreement the ranks exchange nothing by which to agree.
+// In a group of ranks: after this many repetitions of a graph without an agreement the ranks exchange no data by which
+// they could agree.
 constexpr uint64_t kSightsWithoutAgreement = 512;
 
-// Which of a graph's numbers are variable before any was seen to change: the seeds, which never stay.
+// The numbers of a graph that are variable from the start: the seeds, which change in each run.
 std::vector<bool> seeds_of(const Graph& graph) {
   std::vector<bool> out(graph.numbers.size(), false);
   for (const auto& node : graph.nodes) {
@@ -79,7 +80,7 @@ void GraphCache::make_room() {
   std::vector<std::shared_ptr<CompiledGraph>> dropped;  // unloaded without the lock
   {
     std::lock_guard lock(mutex_);
-    // What is dropped may be in use until the device has run it: as many go as have to.
+    // A dropped library may be in use until the device has run it. So only as many graphs are dropped as necessary.
     while (CompiledGraph::loaded() >= limits_.libraries + dropped.size() && !recency_.empty()) {
       const auto compilation = recency_.back()->compilation;
       drop_oldest();
@@ -118,7 +119,7 @@ std::shared_ptr<GraphCache::Entry> GraphCache::enter(const Graph& graph, uint64_
   return entry;
 }
 
-// Finds or founds the family of a graph at its first sight. From its second member on, sizes become symbols.
+// Finds or makes the family of a graph at its first repetition. From its second member on, sizes become symbols.
 void GraphCache::join_family(Entry& entry, const Graph& graph) {
   Skeleton skeleton(graph);
   const uint64_t hash = skeleton.hash();
@@ -188,7 +189,7 @@ void GraphCache::request(const Entry& entry, const Graph& graph, Sight& sight) {
   if (recompilations_.size() > kMostRecompilations) recompilations_.pop_front();
 }
 
-// The compilation counts as open only when the request is there that will be answered.
+// The compilation counts as open only when its request exists, which will be answered.
 void GraphCache::send(const std::shared_ptr<Compilation>& c, CompileRequest request) {
   requests_.push_back(std::move(request));
   open_.emplace(c->id, c);
@@ -390,7 +391,7 @@ std::shared_ptr<Recipe> GraphCache::decide(const Graph& graph, uint64_t hash, Si
   if (C10_UNLIKELY(
           !entry->symbols.empty() && (shared.settled || !by_program()) &&
           (shared.state == State::Failed || (shared.state == State::Ready && !shared.result->admits(entry->symbols))))) {
-    // There is no recipe for all sizes, or not for this one, which may have its own.
+    // The family has no recipe for all sizes, or none that covers this size. This size may have its own.
     entry->symbols.clear();
     entry->recipe.reset();
     entry->compilation = new_compilation(graph);
@@ -422,7 +423,7 @@ std::shared_ptr<Recipe> GraphCache::decide(const Graph& graph, uint64_t hash, Si
     sight.again = counts && c.state != State::Seen && (!settled || (c.state == State::Failed && for_all_sizes));
     if (!settled || c.state != State::Ready) return nullptr;
     if (c.result->accepts(graph.numbers)) break;
-    // It was asked for before this number was seen to change, and holds it as a constant.
+    // It was requested before this number was seen to change, and it holds the number as a constant.
     request(*entry, graph, sight);
   }
   if (C10_UNLIKELY(!entry->recipe || entry->recipe->compiled() != c.result))

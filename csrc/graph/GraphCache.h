@@ -22,8 +22,8 @@ namespace openhpu {
 
 enum class CompilePolicy { Background, Sync, Off };
 
-// A graph to compile: a copy of what was recorded, which numbers are to be inputs of the recipe, and, for a recipe that
-// serves many sizes, the graph's integers as formulas.
+// A graph to compile: a copy of the recording, the numbers that are to be arguments of the recipe, and, for a recipe of
+// many sizes, the graph's integers as formulas.
 struct CompileRequest {
   uint64_t id = 0;
   Graph graph;
@@ -34,7 +34,7 @@ struct CompileRequest {
   std::chrono::steady_clock::time_point not_before;         // unless somebody waits for recipes
 };
 
-// Of a wait for the compiler: who waits for what, and how long by now; `over`: it has ended.
+// A wait for the compiler: its graph and its duration so far. `over`: it has ended.
 struct WaitNotice {
   uint64_t wait = 0;
   size_t operators = 0;
@@ -45,22 +45,22 @@ struct WaitNotice {
   bool given_up = false;  // it has ended without an answer, as the compiler took too long
 };
 
-// What the compiler has been asked for and has not answered.
+// The requests that the compiler has not answered.
 struct CompileProgress {
   size_t graphs = 0;
   size_t operators = 0;                  // of the largest
   std::chrono::milliseconds longest{0};  // since the first of them was asked for
 };
 
-// Graphs seen so far, by program, and what became of them: seen once (run node by node), compiling, ready, failed.
-// Programs that differ in sizes only are a family; from its second member on it gets one recipe for all sizes.
-// Thread-safe. Requests go to whoever calls `next_request` (the compiler's service, in Python).
+// Graphs seen so far, by program, and their state: seen once (run node by node), compiling, ready, failed. Programs
+// that differ only in sizes are a family. From its second member on a family gets one recipe for all sizes.
+// Thread-safe. The service of the compiler, in Python, takes requests with `next_request`.
 class GraphCache {
  public:
   static GraphCache& instance();
 
   enum class State { Seen, Compiling, Ready, Failed };
-  // Something that was, or may be, compiled: one graph, or a family with sizes as symbols.
+  // A unit of compilation: one graph, or a family with sizes as symbols.
   struct Compilation {
     uint64_t id = 0;
     State state = State::Seen;
@@ -72,8 +72,9 @@ class GraphCache {
     size_t requests = 0;
     uint64_t request = 0;                    // the last one, among those of all graphs
     uint64_t agreements = 0, agreed_at = 0;  // of ranks, as last seen here, and the sighting
-    // What the compiler said counts: at once; or, under deterministic algorithms, at a fixed repetition; or, in a group of
-    // ranks, once they agree; or since the script waited for recipes. Until then the graph runs node by node.
+    // Whether the answer of the compiler is used. Usually it is used at once. Under deterministic algorithms it is used
+    // at a fixed repetition, in a group of ranks when all ranks agree, or after the script waited for recipes. Until
+    // then the graph runs node by node.
     bool settled = false;
     size_t operators = 0;
     uint32_t site = 0;
@@ -86,16 +87,18 @@ class GraphCache {
 
   // One sight of a graph.
   struct Sight {
-    // Said by who asks. That it recurs is known at first sight (a captured graph, which will be replayed).
+    // Set by the caller. It is known at the first repetition that the graph recurs (a captured graph, which will be
+    // replayed).
     bool recurs = false;
-    // It goes on with a step of which an earlier piece was compiled anew: it has no cause of its own.
+    // An earlier piece of the same step was compiled anew. So this recompilation has no cause of its own.
     bool same_cause = false;
-    // The answer. This repetition counts, so that it is to be asked again at the next one, whatever `version` says.
+    // Part of the answer. This repetition counts, so the caller must ask again at the next one, even if `version` is
+    // the same.
     bool again = false;
     bool recompiled = false;
   };
 
-  // What bounds it: graphs that are remembered, libraries of theirs that are loaded, and seconds of a wait for a recipe.
+  // Bounds: graphs that are remembered, their loaded libraries, and the seconds of a wait for a recipe.
   struct Limits {
     size_t graphs = 100000;
     size_t libraries = 5000;
@@ -103,20 +106,22 @@ class GraphCache {
   };
   void configure(CompilePolicy policy, const Limits& limits);
   CompilePolicy policy() const noexcept { return policy_; }
-  // A process group of several ranks came (1) or went (-1). While there is one, a recipe takes over when the ranks agree
-  // that all of them have it: `answered` is the number of requests up to which the compiler has answered all, of this rank
-  // in the order of its program; `agree` tells what all ranks have, at the same point of each rank's program.
+  // A process group of several ranks was created (1) or destroyed (-1). While one exists, a recipe takes over when the
+  // ranks agree that all of them have it. `answered` is the number of requests up to which the compiler has answered
+  // all. It counts this rank's requests in the order of its program. `agree` receives the smallest such number of all
+  // ranks, at the same point of each rank's program.
   void add_group_of_ranks(int change);
   uint64_t answered() const;
   void agree(uint64_t answered);
 
-  // The recipe to run a whole graph with; null: run it node by node. Asks for a compilation when a graph recurs, or at
-  // first sight under CompilePolicy::Sync; then it waits for the result. Under deterministic algorithms a recipe takes
-  // over at a fixed repetition of the graph, and is waited for there: so what runs never depends on how fast the
-  // compiler is. In a group of ranks it takes over when they agree (`agree`). An interrupt (Ctrl-C) or the limit of a wait ends it: then, too, the graph runs node by node. After a wait
-  // that came to its limit nothing is waited for until the compiler answers something.
+  // Returns the recipe for a whole graph, or null to run it node by node. It asks for a compilation when a graph
+  // recurs. Under CompilePolicy::Sync it asks at the first repetition and waits for the result. Under deterministic
+  // algorithms a recipe takes over at a fixed repetition, and the caller waits for it there. So the choice never
+  // depends on the speed of the compiler. In a group of ranks a recipe takes over when they agree (`agree`). An
+  // interrupt (Ctrl-C) or the limit of a wait ends the wait, and the graph runs node by node. After a wait that reached
+  // its limit, no graph waits until the compiler answers again.
   std::shared_ptr<Recipe> recipe_for(const Graph& graph, uint64_t hash, Sight& sight);
-  // Asks for a recipe for the caller alone, in which contents of some inputs are constants. Not to be called when the
+  // Asks for a recipe for the caller alone, in which the contents of some inputs are constants. Do not call it when the
   // policy is Off.
   std::shared_ptr<Compilation> compile_with(
       const Graph& graph, std::vector<std::pair<uint32_t, std::string>> constants);
@@ -125,30 +130,32 @@ class GraphCache {
   // Rises whenever a compilation ends.
   uint64_t version() const noexcept { return version_.load(std::memory_order_acquire); }
 
-  // The service's side. `next_request` blocks until there is one whose time has come; false once `close` was called.
+  // For the service. `next_request` blocks until there is a request whose time has come. It returns false after
+  // `close`.
   bool next_request(CompileRequest& out);
   void succeed(uint64_t id, std::shared_ptr<CompiledGraph> compiled);
-  // Before a library is loaded: graphs that were not used for the longest go, until there is room for it. Throws where
-  // what others hold (captured graphs) takes all of the room.
+  // Called before a library is loaded. It drops the graphs that were unused for longest, until there is room. It throws
+  // if the libraries of other holders (captured graphs) take all of the room.
   void make_room();
   void fail(uint64_t id, std::string message);
   void close();
-  // Blocks until nothing waits to be compiled; the recipes that there are take over then. Returns false at the deadline (seconds; negative: none). Throws what a
-  // signal's handler throws.
+  // Blocks until no graph waits to be compiled. The finished recipes take over then. Returns false at the deadline
+  // (seconds; negative: none). Throws an exception of a signal's handler.
   bool wait_idle(double seconds);
-  // Whether there is a request that nobody has taken, or with which its taker is not done: it has not asked for the next.
+  // Whether there is a request that was not taken, or whose taker is not done. A taker is done when it asks for the
+  // next request.
   bool has_requests() const noexcept { return untaken_.load(std::memory_order_acquire); }
   // Blocks until there is none. Returns false at the deadline.
   bool wait_taken(double seconds);
-  // What somebody waits for now: these come first.
+  // The requests that a thread waits for now. They come first.
   std::vector<uint64_t> awaited() const;
-  // Blocks until some wait has lasted one of these numbers of seconds (beyond the last: a multiple of it), or one that
-  // was told of has ended; false once `close` was called.
+  // Blocks until a wait has lasted one of these numbers of seconds (after the last: a multiple of it), or until a wait
+  // that was reported has ended. Returns false after `close`.
   bool next_notice(const std::vector<double>& after, WaitNotice& out);
   CompileProgress progress() const;
   std::vector<std::shared_ptr<const CompiledGraph>> recipes() const;
-  // Compilations of programs that had been compiled for other sizes, numbers, ... before, in order: the last ones. The
-  // counter `recompilations` is of all.
+  // The last recompilations, in order: compilations of programs that had been compiled for other sizes or numbers. The
+  // counter `recompilations` counts all.
   static constexpr size_t kMostRecompilations = 1024;
   std::vector<Recompilation> recompilations() const;
   size_t size() const;

@@ -8,11 +8,11 @@
 
 namespace openhpu {
 
-// Which graphs a process has seen, as a Gaudi counts them: there a graph is compiled at its first sight and found from then
-// on. What this project's compiler makes of a graph, and when, is another matter (GraphCache).
+// The graphs that a process has seen, as a Gaudi counts them. A Gaudi compiles a graph at its first repetition and
+// finds it from then on. The compilations of this project are counted by GraphCache.
 //
-// A step is one graph, however it ran: in parts because an operator was new, or because execution began early. Then it is
-// known by the sequence of its calls, and the same step as a whole is not new.
+// A step is one graph, even if it ran in parts, because an operator was new or because execution began early. Then it
+// is known by the sequence of its calls, and the same step as a whole is not new.
 class GraphSights {
  public:
   static GraphSights& instance();

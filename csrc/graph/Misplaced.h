@@ -7,8 +7,8 @@
 
 namespace openhpu {
 
-// Results that lie elsewhere than in the memory that the host knows them by. They may lie in each other's places: all are
-// looked at first, and then those that could be overwritten leave by way of a buffer.
+// Results that lie outside of the memory that the host knows them by. They may lie in the places of each other. So the
+// code looks at all of them first. A result that could be overwritten is copied through a buffer.
 class Misplaced {
  public:
   // `place` has the sizes of `result`.

@@ -11,8 +11,8 @@
 
 namespace openhpu {
 
-// Where a slot's memory is while a graph runs. The host fills in the memory of inputs and of what is needed afterwards;
-// other slots live in the workspace, from the node that makes them to the last one that reads them.
+// The memory of a slot while a graph runs. The host fills in the memory of inputs and of results that are needed
+// afterwards. Other slots live in the workspace, from the node that makes them to the last node that reads them.
 struct SlotMemory {
   void* data = nullptr;
   size_t nbytes = 0;

@@ -12,7 +12,7 @@
 
 namespace openhpu {
 
-// What distinguishes an operator from the generic case; the table is in ops/OpTable.cpp.
+// Differences of an operator from the generic case. The table is in ops/OpTable.cpp.
 struct OpTraits {
   bool always_wait = false;      // results depend on values: the host waits for the metadata
   bool masks_wait = false;       // results depend on values only where an operand is a mask (bool or uint8)
@@ -20,7 +20,7 @@ struct OpTraits {
   bool cpu_operands = false;     // accepts CPU tensors that are not 0-dim, as PyTorch's CUDA kernels do
   bool host_metadata = false;    // answers from metadata alone, without device work (is_set_to)
   bool collective = false;       // other processes take part: never rehearsed, and run by the worker alone
-  bool native = false;           // runs on the device whatever the table of the generation says
+  bool native = false;           // native in every generation, regardless of the table
   bool seeded = false;           // the aten operator of the same name with its seed as an operand (SeededOps)
   // Arguments (bits) that the kernel changes although the schema does not say so: when the boolean argument of the given
   // position is true; -1: always.
@@ -50,7 +50,7 @@ class Operator {
     else
       call_cpu_as_it_is(stack);
   }
-  // The same, whatever OPENHPU_INT64 is.
+  // The same, regardless of OPENHPU_INT64.
   void call_cpu_as_it_is(c10::Stack& stack) const {
     if (C10_UNLIKELY(indexed_ != nullptr))
       indexed_(*this, stack);

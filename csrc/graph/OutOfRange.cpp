@@ -241,7 +241,7 @@ void write_rows(const Operator& op, c10::Stack& stack) {
   const Tensor &self = stack[0].toTensor(), &index = stack[2].toTensor(), &source = stack[3].toTensor();
   const Range range{0, size_along(self, *dim)};
   if (!any_out_of(index, range)) return op.call_kernel(stack);
-  // Rows that do not fit are an error whatever their indices.
+  // Rows that do not fit are an error, regardless of their indices.
   bool fits = index.dim() <= 1 && source.scalar_type() == self.scalar_type() &&
       size_along(source, *dim) == index.numel();
   if (source.dim() > 0 && self.dim() > 0) {

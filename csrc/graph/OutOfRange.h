@@ -8,8 +8,8 @@ namespace openhpu {
 
 class Operator;
 
-// Operators whose indices may be out of range, as on a Gaudi: what is read there is zero, what is written is dropped.
-// Neither happens in memory: the CPU's kernel is given indices that exist.
+// Operators whose indices may be out of range, as on a Gaudi: a read gives zero, a write is dropped. No memory outside
+// of a tensor is touched: the CPU kernel gets only valid indices.
 //
 // Runs the CPU operator on a stack of aliases, as Operator::call_cpu.
 using IndexedCall = void (*)(const Operator& op, c10::Stack& stack);
@@ -17,7 +17,7 @@ IndexedCall indexed_call_of(const std::string& name);  // null: an operator like
 // The operator as reports name it: without its overload.
 std::string user_name(const Operator& op);
 
-// While it lives, the calling thread notes no indices: what it runs is no call of the script's.
+// While it lives, the calling thread reports no indices, because its operators are not calls of the script.
 class UnnotedIndices {
  public:
   UnnotedIndices();

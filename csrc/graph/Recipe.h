@@ -19,7 +19,7 @@ class AOTIModelContainerRunnerCpu;
 
 namespace openhpu {
 
-// What the compiler says of a recipe's arguments and results.
+// The compiler's description of a recipe's arguments and results.
 struct RecipeManifest {
   struct TensorSpec {
     uint32_t slot = 0;
@@ -55,8 +55,8 @@ struct RecipeManifest {
 // A compiled graph: native code that PyTorch's Inductor made.
 class CompiledGraph {
  public:
-  // `constants`: the numbers that were compiled in, by word; `variable`: those that are arguments. Throws when the library
-  // can't be loaded.
+  // `constants`: the numbers that are compiled in, by word. `variable`: the numbers that are arguments. Throws if the
+  // library cannot be loaded.
   CompiledGraph(RecipeManifest manifest, std::vector<uint64_t> constants, std::vector<bool> variable);
   ~CompiledGraph();
 
@@ -74,7 +74,8 @@ class CompiledGraph {
   std::vector<uint64_t> constants_;
   std::vector<size_t> fixed_;  // words that must be as compiled
   std::unique_ptr<torch::inductor::AOTIModelContainerRunnerCpu> model_;
-  // In the library: what its code calls before and after each kernel; null in a recipe that was made without.
+  // In the library: the functions that its code calls before and after each kernel. Null in a recipe that was made
+  // without them.
   using MarkKernel = void (*)(const char* name);
   MarkKernel* mark_kernel_ = nullptr;
   std::mutex mutex_;           // it may be used by the workers of several devices

@@ -20,7 +20,7 @@ struct Recompilation {
   uint64_t time_ns = 0;
 };
 
-// Hash of what a graph does, whatever the sizes: operators, and which operands share storages.
+// Hash of a graph without its sizes: operators, and which operands share storages.
 uint64_t shape_free_hash(const Graph& graph);
 // `numbers_only`: the graphs are the same program, and differ in numbers.
 Recompilation compare_graphs(const Graph& before, const Graph& after, bool numbers_only);

@@ -38,7 +38,7 @@ struct ResizeSpec {
   c10::SmallVector<int64_t, 6> strides;
 };
 
-// What the host must know of an operator's results to submit it without waiting.
+// The metadata that the host needs of an operator's results to submit it without waiting.
 struct ShapeEntry {
   std::vector<OutputSpec> outputs;
   std::vector<StorageSpec> storages;
@@ -47,11 +47,11 @@ struct ShapeEntry {
   std::unique_ptr<CallTemplate> call;
 };
 
-// Its count of references apart from it: hosts count them at each call, and the worker reads the entry.
+// The reference count is in a separate block: hosts change it at each call, and the worker reads the entry.
 inline std::shared_ptr<ShapeEntry> new_entry() { return std::shared_ptr<ShapeEntry>(new ShapeEntry()); }
 
-// Entries by signature, for one operator. Thread-safe; bounded: when it is full, a new entry takes the place of one that
-// was not found for long. Entries in use keep theirs, since recorded graphs are known by them.
+// Entries by signature, for one operator. Thread-safe. When it is full, a new entry replaces one that was not used for
+// long. Entries in use stay, because recorded graphs are known by them.
 class ShapeCache {
  public:
   static constexpr size_t kMaxEntries = 8192;
@@ -60,7 +60,7 @@ class ShapeCache {
   std::shared_ptr<const ShapeEntry> find(const Signature& signature, uint64_t hash);
   void insert(const Signature& signature, uint64_t hash, std::shared_ptr<const ShapeEntry> entry);
 
-  // What was learned of calls with operands of the same dtypes and numbers of dimensions (OpCall::family).
+  // The entries of calls with operands of the same dtypes and numbers of dimensions (OpCall::family).
   bool knows_family(uint64_t family);
   std::vector<std::shared_ptr<const ShapeEntry>> siblings(uint64_t family);
   void add_family(uint64_t family, std::shared_ptr<const ShapeEntry> entry);

@@ -31,8 +31,8 @@ struct Formula {
   static Formula parse(std::string_view text);
 };
 
-// A graph in two parts: what must be equal for two graphs to be the same program at different sizes, and its integers
-// (sizes, strides, offsets, integer arguments, storages' bytes), in the order in which a description names them.
+// A graph in two parts: the part that must be equal for two graphs to be the same program at different sizes, and the
+// graph's integers (sizes, strides, offsets, integer arguments, bytes of storages) in the order of a description.
 struct Skeleton {
   std::vector<uint64_t> structure;
   std::vector<int64_t> integers;
@@ -45,8 +45,8 @@ struct Skeleton {
 // The formulas that several recordings of a program have in common.
 class SymbolicSizes {
  public:
-  // Finds formulas that hold for all `recordings` of a program (integers of each); nullopt where there are none: an
-  // integer changes that no size of an input explains.
+  // Finds formulas that hold for all `recordings` of a program (the integers of each). Returns nullopt if there are
+  // none: an integer changes that no size of an input explains.
   static std::optional<SymbolicSizes> find(
       const std::vector<std::vector<int64_t>>& recordings, const std::vector<uint32_t>& input_sizes);
 

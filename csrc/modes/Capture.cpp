@@ -148,7 +148,7 @@ uint32_t Capture::slot_of(HPUMemory& memory) {
   graph_.slots.push_back({memory.nbytes, met ? Graph::SlotKind::Fresh : Graph::SlotKind::Input});
   members_.push_back({&memory, nullptr, nullptr, nullptr});
   if (!met) {
-    // Its address is the graph's as well, whatever becomes of the tensor.
+    // Its address belongs to the graph as well, even if the tensor goes.
     members_.back().data = memory.data;
     members_.back().held = share_memory(memory);
   }

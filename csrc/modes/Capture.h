@@ -16,9 +16,9 @@
 #include "runtime/HPUAllocator.h"
 #include "runtime/HPUDevice.h"
 
-// Capture of what a thread issues on a device, in every mode. Operators are recorded, as in lazy mode, and run as the
-// graph's pieces are flushed; pieces are put together into one graph, in which a storage is one slot however many
-// pieces it occurs in.
+// A capture of the operators that a thread issues on a device, in every mode. Operators are recorded, as in lazy mode,
+// and run as the pieces of the graph are flushed. The pieces are joined into one graph, in which each storage has one
+// slot, however many pieces use it.
 namespace openhpu {
 
 class Recorder;
@@ -29,22 +29,22 @@ inline bool capturing() noexcept { return g_captures.load(std::memory_order_rela
 
 class Capture {
  public:
-  // `token`: an object of Python's that marks the threads whose operators are captured (kCaptureToken in PyTorch's
-  // thread-local objects, which autograd's threads take over from the thread that calls backward). `undone`, of a dry
-  // run: what can't be captured does not end it, so that everything up to its end is undone, as when the script handles
-  // the error and goes on. Throws when a capture is under way on the device.
+  // `token`: a Python object that marks the threads whose operators are captured. It is the value of kCaptureToken in
+  // PyTorch's thread-local objects, which autograd's threads take over from the thread that calls backward. `undone`,
+  // for a dry run: an operator that cannot be captured does not end the capture, so that everything up to its end is
+  // undone, also when the script handles the error and goes on. Throws if a capture is under way on the device.
   Capture(c10::DeviceIndex index, void* token, bool dry_run, bool undone);
   ~Capture();
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
 
-  // Ends the capture; null when it had failed before, then `failure` says why.
+  // Ends the capture. Returns null if it had failed; `failure` has the reason.
   std::unique_ptr<CapturedGraph> finish();
   // Ends the capture without a result. Harmless when it has ended.
   void abandon(std::string why);
-  // Something can't be captured: there will be no result.
+  // An operation cannot be captured. So the capture will have no result.
   void refuse(const std::string& why);
-  // Why there is no result, or will be none; empty so far.
+  // The reason why there is, or will be, no result; empty so far.
   const std::string& failure() const noexcept { return failure_; }
   bool active() const noexcept { return active_; }
 
@@ -68,9 +68,9 @@ class Capture {
       const Graph& piece, const std::vector<uint32_t>& slots, const std::vector<std::pair<uint32_t, uint32_t>>& seeds);
   // The same for a piece whose slots are the capture's.
   void append(const Graph& piece, const std::vector<std::pair<uint32_t, uint32_t>>& seeds);
-  // What this holds does not change from replay to replay, unless something else writes to it.
+  // The memory does not change from replay to replay, unless another command writes to it.
   void note_weight(HPUMemory& memory) { weights_.insert(&memory); }
-  // What a node names by a number: the graph holds it.
+  // An object that a node names by a number. The graph holds it.
   void hold(std::shared_ptr<const void> named);
   // In a dry run: keeps the contents that an operator is about to overwrite, before it is recorded.
   void back_up(uint32_t slot);
@@ -114,7 +114,7 @@ class Capture {
 
 constexpr const char* kCaptureToken = "openhpu_capture";
 
-// The capture to which belongs what this thread issues on a device; null if none.
+// The capture of this thread's operators on a device; null if there is none.
 Capture* find_capture(device::Device& d) noexcept;
 inline Capture* current_capture(device::Device& d) noexcept { return capturing() ? find_capture(d) : nullptr; }
 inline Capture* current_capture(c10::DeviceIndex index) {

@@ -12,11 +12,12 @@
 
 namespace openhpu {
 
-// Eager mode: an operator is submitted at once, as what its signature does not say (see CallTemplate): where its
-// operands and outputs lie (memory, not tensors, so tensors die when the script drops them) and numbers.
+// Eager mode submits an operator at once. The command holds the parts of a call that its signature does not determine
+// (see CallTemplate): the places of its operands and outputs, and numbers. The places are addresses and not tensors, so
+// a tensor dies when the script drops it.
 //
 // Commands are recycled: the worker hands a finished one back to the host. So in a steady state a submission allocates
-// nothing but its outputs, and the worker never frees what the host allocated (their allocator arenas would contend).
+// only its outputs, and the worker never frees memory that the host allocated (their allocator arenas would contend).
 class CallCommand final : public device::Command {
  public:
   static CallCommand* acquire(std::shared_ptr<const ShapeEntry> entry, device::Device& device);

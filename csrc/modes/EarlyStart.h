@@ -5,29 +5,29 @@
 #include <unordered_map>
 #include <vector>
 
-// Execution begins while the rest of a step is still being recorded, where the script is going to wait for the step: a
-// loss that is read, a norm. Recorded as a whole, such a step first is recorded while the device has nothing to do, and
-// then runs while the script waits.
+// Early start of a step: its execution begins while the rest is still being recorded. This is for steps that the script
+// waits for, because it reads a loss or a norm. Without it such a step would first be recorded while the device has no
+// work, and then run while the script waits.
 //
-// A step that ended in a wait the last times is handed over in pieces, which end with the forward and with the backward:
-// there little is alive but what is needed later anyway. What decides is the program alone, never how fast the device is. A step that
-// nobody waits for stays one graph.
+// A step is handed over in pieces if the script waited after it in its last repetitions. The pieces end with the
+// forward and the backward pass, where few tensors are alive that are not needed later. Only the program decides, never
+// the speed of the device. A step without a wait stays one graph.
 namespace openhpu {
 
 class EarlyStart {
  public:
-  // Before an operator is recorded: whether what was recorded before is to be handed over now.
-  // `prefix`: hash of what was recorded since the last graph was handed over, which had `nodes` operators.
+  // Called before an operator is recorded: whether to hand over the recording now. `prefix`: the hash of the recording
+  // since the last graph, which had `nodes` operators.
   bool due(uint64_t prefix, size_t nodes);
-  // A graph was handed over for another reason, or the rest of one; `whole`: its hash.
+  // A graph was handed over for another reason, or the rest of a step; `whole` is its hash.
   void flushed(uint64_t whole);
-  // What is recorded next begins a step; said where a graph was handed over that is none.
+  // The next operator begins a step. Called after a graph that is not a step.
   void begin() noexcept;
-  // The script waited for what was handed over, in order to read it.
+  // The script waited for the graph and read a value of it.
   void waited();
 
  private:
-  // What is known of a step: how often it was seen, and how often a wait followed.
+  // A known step: the number of its repetitions, and of the waits after it.
   struct Step {
     uint64_t first_boundary = 0;  // hash of its first piece; 0: no backward, or nothing else
     uint32_t sights = 0, waits = 0;
@@ -38,7 +38,7 @@ class EarlyStart {
   static constexpr size_t kMostSteps = 4096;
   static constexpr uint32_t kMemory = 8;  // sights after which old ones count half
   static constexpr size_t kMostGraphs = 2;
-  // Operators of a piece at least: to hand one over costs what it takes to record two or three.
+  // Least number of operators of a piece. Handing one over takes as long as recording two or three.
   static constexpr size_t kLeastNodes = 4;
 
   bool in_backward_ = false;                // what was recorded last

@@ -124,7 +124,7 @@ Recorder& Recorder::of(device::Device& d) {
 
 Recorder::Lock::Lock(Recorder& r) : recorder_(r) {
   if (C10_LIKELY(r.mutex_.try_lock())) return;
-  // Whoever holds it may be waiting for Python's lock.
+  // The holder may be waiting for Python's lock.
   device::BlockingWait waiting;
   r.mutex_.lock();
 }
@@ -213,8 +213,8 @@ bool Recorder::forget(HPUMemory& memory) {
     std::lock_guard deaths(deaths_mutex_);  // this thread's own flush: others may note theirs
     return note_death(memory);
   }
-  // Whoever holds it may be waiting for Python's lock, or, now or soon, for a recipe that this thread is to deliver:
-  // Python's collector frees tensors in any thread.
+  // The holder may be waiting for Python's lock, or for a recipe that this thread is to deliver: Python's collector
+  // frees tensors in any thread.
   device::BlockingWait waiting;
   while (!lock.try_lock_for(std::chrono::milliseconds(1))) {
     std::lock_guard deaths(deaths_mutex_);
@@ -234,8 +234,8 @@ bool Recorder::note_death(HPUMemory& memory) {
   return true;
 }
 
-// Another thread may be destroying the storage, and waiting in `forget` to say so: then it is gone. Else it cannot go
-// while it is in `kept_`.
+// Another thread may be destroying the storage and waiting in `forget`. Then the storage is gone. Otherwise it cannot
+// go while it is in `kept_`.
 bool Recorder::keep_alive(Member& member) {
   if (!member.memory) return false;
   if (auto storage = member.memory->owner.lock(); C10_LIKELY(storage.defined())) {
@@ -322,7 +322,7 @@ void Recorder::end_sight() {
   report();
 }
 
-// What a flush takes and gives back again unless the graph goes on its way: memory for the results, the last words of
+// The state that a flush takes and gives back unless the graph is submitted: memory for the results, the last words of
 // the key, and the storages that are alive.
 class Recorder::Handover {
  public:
@@ -429,7 +429,7 @@ void Recorder::hand_over() {
     early_.begin();
   else if (!piece_)
     early_.flushed(hash_.value());
-  // From here on the memory of this graph's storages is like any other: what is queued later comes later.
+  // From here on the memory of this graph's storages is like any other: later commands are queued behind it.
   ++number_;
   overdue_ = false;
   hash_.reset();

@@ -30,7 +30,8 @@ void set_max_graph_size(size_t operators);
 // Throws c10::OutOfMemoryError for a size that the device can never have.
 void check_capacity(c10::DeviceIndex index, size_t nbytes);
 
-// While an operator is run to learn its metadata: a graph flushed meanwhile is a piece of one, not worth compiling.
+// Marks a run of an operator that learns its metadata. A graph that is flushed meanwhile is only a piece and is not
+// compiled.
 class Capture;
 
 class LearningScope {
@@ -65,9 +66,9 @@ class Recorder {
   }
   // Under the lock: a new storage, made by the node that is being recorded.
   c10::Storage fresh(c10::DeviceIndex index, size_t nbytes, uint32_t& slot);
-  // Under the lock, before anything of a call is changed. Throws c10::OutOfMemoryError when a graph that must end, because
-  // it has its maximal size or this call belongs to another one, could not be handed over: the call is then none that was
-  // recorded.
+  // Under the lock, before the call changes any state. A graph must end before this call if it has its maximal size or
+  // if the call belongs to another graph. Throws c10::OutOfMemoryError if that graph could not be handed over. Then the
+  // call is not recorded.
   void make_way() {
     if (C10_UNLIKELY(capture_ != nullptr)) choose_capture();
     if (C10_UNLIKELY(overdue_)) flush_locked();
@@ -82,29 +83,30 @@ class Recorder {
     hash_.add(word);
   }
   std::vector<uint64_t>& numbers() { return graph_.numbers; }
-  // The number that the next node brings first is the seed that this thread drew last (graph capture).
+  // The first number of the next node is the last seed that this thread drew (graph capture).
   void note_seed(uint32_t number);
-  // Ends a node; flushes when the graph has reached its maximal size. Where its results have no room, the next call says so.
+  // Ends a node. Flushes if the graph has reached its maximal size. If the results have no room, the next call reports
+  // it.
   void end_node();
 
   // Hands the graph to the device, if there is one. After any exception (c10::OutOfMemoryError when the results have no
   // room) nothing has changed: the graph is kept.
   void flush();
-  // The same under the lock. Who calls it waits afterwards, without the lock, by `settle`.
+  // The same under the lock. The caller waits afterwards, without the lock, by `settle`.
   void flush_locked();
-  // The same for a piece of a step that goes on behind something that can't be recorded.
+  // The same for a piece of a step. The step goes on after an operator that cannot be recorded.
   void hand_over_piece();
-  // Waits until few enough steps are in flight, if this thread has handed one over. Not under the lock: what other threads
-  // record and free would queue behind a step.
+  // Waits until few enough steps are in flight, if this thread has handed one over. Do not call it under the lock:
+  // other threads' recording and freeing would wait behind a step.
   void settle() {
     if (C10_UNLIKELY(owing_.load(std::memory_order_relaxed) != 0)) wait_for_steps();
   }
 
-  // Until `end_capture` the nodes that the capture's threads record become part of it, beside being run as they are
-  // flushed. What was recorded before is flushed. Under the lock; false when there is a capture already.
+  // Until `end_capture`, nodes of the capture's threads become part of it. They also run when they are flushed. It
+  // first flushes the earlier recording. Under the lock. Returns false if there is a capture already.
   bool begin_capture(Capture& capture);
-  // Flushes, and captures no more. Under the lock. Returns why what was recorded last could not be handed over; it is kept
-  // then. `restore` is called when all that was recorded is on its way: now, or after a later flush.
+  // Flushes and ends the capture. Under the lock. Returns the reason if the last recording could not be handed over; it
+  // is kept then. `restore` is called when everything recorded is in the queue: now, or after a later flush.
   std::exception_ptr end_capture(std::function<void()> restore);
 
   // Hooks of memory, see MemoryHooks.
@@ -137,8 +139,8 @@ class Recorder {
 
   device::Device& device_;
   std::recursive_timed_mutex mutex_;
-  // Open while a flush, which holds the lock, may be waiting for the compiler and touches no member: memory that dies
-  // meanwhile in another thread is noted under `deaths_mutex_` alone.
+  // Open while a flush, which holds the lock, may wait for the compiler and touches no member. Memory that another
+  // thread frees meanwhile is noted under `deaths_mutex_` alone.
   std::mutex deaths_mutex_;
   bool deaths_open_ = false;
   Graph graph_;

@@ -4,8 +4,8 @@
 
 namespace openhpu {
 
-// Registers the generic kernel for an operator with one of the commonest C++ signatures so that PyTorch calls it with
-// its arguments as they are. Nothing where the operator has another signature: it is then called boxed.
+// Registers the generic kernel for an operator with one of the most common C++ signatures, so that PyTorch calls it
+// with unboxed arguments. An operator with another signature is called boxed.
 //
 // Boxing copies every tensor, and the first copy of a tensor that Python holds takes Python's lock, twice (see
 // c10::intrusive_ptr::retain_): a third of what it takes to queue a small operator.

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-// What the chosen generation of Gaudi runs natively, and what must happen with the rest: an operator outside the
-// table is executed on the host after a synchronisation ("CPU fallback"), counted, and forbidden on request.
+// The native operators of the chosen generation of Gaudi. Any other operator is a CPU fallback: it runs on the host
+// after a synchronisation, is counted, and is forbidden on request.
 namespace openhpu {
 
 // Rows of the table: aten overload ("add.Tensor") and dtypes (names separated by spaces; "" for none).
@@ -32,8 +32,8 @@ void note_fallback(const std::string& op, int scalar_type);
 std::map<std::string, uint64_t> fallback_ops();
 void reset_fallback_ops();
 
-// For tensors that no alias of their memory describes (sparse, nested): calls the operator on the host, on what `twin`
-// gives for each tensor operand, and returns its results. `args`: as many as it has arguments.
+// For tensors that no alias of their memory describes (sparse, nested). Calls the operator on the host, with the tensor
+// that `twin` returns for each tensor operand, and returns its results. `args`: as many as it has arguments.
 c10::Stack call_on_twins(
     const c10::OperatorHandle& op, const c10::IValue* args, const std::function<at::Tensor(const at::Tensor&)>& twin);
 

@@ -134,7 +134,7 @@ void store(const Tensor& t, int64_t begin, int64_t count, const T* from) {
   });
 }
 
-// All elements of one parameter, in whatever order its tensors have them in common.
+// All elements of one parameter, in an order that its tensors have in common.
 template <class T, class Update>
 void update_all(std::array<Tensor, kMostTensors> given, const Options& o, const Numbers<T>& n, Update update) {
   auto tensors = given;

@@ -26,15 +26,15 @@ struct OpCall {
   void move_operands_and_call();
   // Queues the command without waiting, with outputs as described; leaves the results.
   void submit(std::shared_ptr<const ShapeEntry> entry);
-  // Lazy mode: appends the call to the device's graph, leaves results whose memory is still to be assigned. False, and
-  // nothing changed, when the call is none that a graph can hold.
+  // Lazy mode: appends the call to the device's graph and leaves results with pending memory. Returns false, and
+  // changes nothing, if no graph can hold the call.
   bool record(const std::shared_ptr<const ShapeEntry>& entry);
   // Runs on the worker (or, for a CPU fallback, on this thread after the queue has drained) and waits. Leaves the
   // results and returns what was learned about them; null when it can't be reused.
   std::shared_ptr<const ShapeEntry> run_and_wait(bool on_host);
-  // The same without a run, where the operator says what its results look like (StructuredKernels) or how large they
-  // are (ResultSizes), and a call of other sizes was learned. Null where that does not hold for this call, or where it is
-  // an error. Throws c10::OutOfMemoryError for results that the device can never hold.
+  // The same without a run. The metadata come from PyTorch's description of the operator (StructuredKernels) or from a
+  // rule (ResultSizes), and a call of other sizes was learned. Returns null if this does not hold for the call, or if
+  // the call is an error. Throws c10::OutOfMemoryError for results that the device can never hold.
   std::shared_ptr<const ShapeEntry> predict();
   // Lazy mode: learns the same from a run on zeros of the operands' sizes, on this thread, so that the graph need not be
   // cut. Null where that does not work.
@@ -92,7 +92,7 @@ struct OpCall {
   using AliasOver = at::Tensor (*)(const c10::TensorImpl&, c10::intrusive_ptr<c10::StorageImpl>);
   template <class StorageOver>
   void alias_on_host(OnHost& call, StorageOver&& storage_over, AliasOver alias_over = &cpu_alias_over);
-  // What a finished call shows of its results. With `results`, these become tensors of the device, and operands that
+  // The metadata of a finished call's results. With `results`, these become tensors of the device, and operands that
   // were resized follow.
   std::shared_ptr<const ShapeEntry> describe_results(OnHost& call, bool reusable, c10::Stack* results);
   template <class MakeAlias>

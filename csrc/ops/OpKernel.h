@@ -34,7 +34,7 @@ class OpKernel final : public c10::OperatorKernel, public Operator {
   // the operator returns what it wrote.
   void call(c10::IValue* args, c10::Stack* results);
 
-  // Runs the CPU operator for a call of which nothing is known yet; says in which dtypes it ran.
+  // Runs the CPU operator for an unknown call. Returns the dtypes in which it ran.
   Widening learn_cpu(c10::Stack& stack) const { return widenings_.call(*this, stack); }
 
  private:

@@ -10,9 +10,9 @@ namespace openhpu {
 
 using Sizes = c10::SmallVector<int64_t, 6>;
 
-// The sizes of an operator's results (of those that are tensors; the rest is not looked at), from its arguments. For
-// operators that are no structured ones, take long, and have a simple rule; null for all others. Empty for arguments that
-// don't fit together, and for those that the rule does not cover: a run will tell.
+// The sizes of an operator's results that are tensors, from its arguments. For operators that are not structured, take
+// long, and have a simple rule; null for all others. Empty for arguments that do not fit together, and for arguments
+// that the rule does not cover. Then a run decides.
 using ResultSizes = std::vector<Sizes> (*)(const c10::IValue* args);
 ResultSizes result_sizes_of(const std::string& name);
 

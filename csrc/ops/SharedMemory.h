@@ -2,14 +2,14 @@
 
 #include <c10/core/Storage.h>
 
-// Storages whose memory several processes have. It is the contents of a file without a name (memfd), which has a place in
-// the memory of each process's device. The system counts who has it: it lives until the last of them has dropped it or has
-// ended, in whatever way.
+// Storages whose memory several processes share. The memory is the contents of a file without a name (memfd), which
+// each process maps into the memory of its device. The system counts the users of the file. It lives until the last of
+// them has dropped it or has ended.
 namespace openhpu {
 
-// The file behind a storage's memory; the descriptor stays the storage's. The first time its contents are moved there, so
-// that its address changes. What was issued before is done when this returns. From then on the storage can't be resized.
-// Throws for memory that a captured graph holds, in a capture, and where the system has no file for it.
+// Returns the file behind a storage's memory. The storage owns the descriptor. The first call moves the contents into
+// the file, so the address changes. Commands issued before are done when this returns. From then on the storage cannot
+// be resized. Throws for memory that a captured graph holds, in a capture, and if the system has no file for it.
 int share_storage(c10::StorageImpl& storage);
 // The storage's file if it has one; -1: none.
 int shared_file(const c10::StorageImpl& storage) noexcept;

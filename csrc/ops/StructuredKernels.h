@@ -6,9 +6,9 @@
 
 namespace openhpu {
 
-// PyTorch's own description of a structured operator's results: the C++ code that computes it for the CPU's kernel, on
-// meta tensors. Null for operators that are not structured, and for those that take no time. Not found by the key Meta:
-// torch puts kernels in Python in front of these.
+// PyTorch's own description of a structured operator's results. The same C++ code computes it for the CPU kernel; here
+// it runs on meta tensors. Null for operators that are not structured, and for those that take no time. It is not
+// looked up by the key Meta, because torch puts Python kernels before it.
 const c10::KernelFunction* structured_kernel_of(const std::string& name);
 
 }  // namespace openhpu

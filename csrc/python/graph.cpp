@@ -294,7 +294,7 @@ void bind_graph(py::module& m) {
   m.def("break_description", [] { break_description.store(true); });
   m.def("recipe_ready", [](uint64_t id, const py::dict& manifest) {
     auto request = take_open(id);
-    // Whatever is wrong with it, somebody may be waiting for an answer.
+    // Even if it is wrong, a thread may be waiting for an answer.
     struct Answer {
       uint64_t id;
       bool given = false;

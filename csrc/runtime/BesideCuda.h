@@ -2,18 +2,18 @@
 
 namespace openhpu {
 
-// PyTorch has one accelerator for a process. `at::getAccelerator` asks the hooks of every device type `isBuilt()` and
-// fails where two say yes. Hence:
+// PyTorch has one accelerator for each process. `at::getAccelerator` asks the hooks of every device type `isBuilt()`
+// and fails if two of them return true. Hence:
 
-// From here on hpu's hooks say yes. In PyTorch's build for CUDA, CUDA's hooks say no instead; all else they answer as
-// before, so that a GPU stays usable. Does nothing to CUDA's hooks in another build. Throws c10::Error, and leaves
-// everything as it was, where PyTorch is not as expected. Opens no device of either kind.
+// From here on hpu's hooks return true. In PyTorch's build for CUDA, CUDA's hooks return false. Their other answers
+// stay the same, so a GPU stays usable. In another build this does nothing to CUDA's hooks. If PyTorch is not as
+// expected, it throws c10::Error and changes nothing. It opens no device.
 void become_accelerator();
 
-// Undoes that: where the rest of hpu's registration fails, PyTorch is as it was.
+// Undoes this if the rest of hpu's registration fails.
 void leave_accelerator();
 
-// What hpu's hooks answer to `isBuilt()`.
+// The answer of hpu's hooks to `isBuilt()`.
 bool is_accelerator();
 
 }  // namespace openhpu

@@ -8,8 +8,9 @@
 
 namespace openhpu {
 
-// A command that uses what belongs to the thread that waits for it. Whoever takes the claim first has the command: the
-// worker to run it, or the waiting thread, which a signal ended, to take it back: it is then skipped.
+// A command that uses objects of the thread that waits for it. The thread that takes the claim first has the command.
+// The worker takes it to run the command. The waiting thread takes it after a signal, to cancel the command, which is
+// then skipped.
 class Claim {
  public:
   bool take() const noexcept { return !taken_->exchange(true); }
@@ -18,7 +19,7 @@ class Claim {
   std::shared_ptr<std::atomic<bool>> taken_ = std::make_shared<std::atomic<bool>>(false);
 };
 
-// Waits for such a command. When the handler of a signal throws, so does this, and the command has run or never will.
+// Waits for such a command. If the handler of a signal throws, this throws too, and the command has run or never will.
 inline void wait_or_take_back(device::CommandQueue& queue, uint64_t sequence, const Claim& claim) {
   try {
     queue.wait(sequence, device::OnInterrupt::Throw);

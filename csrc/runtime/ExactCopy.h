@@ -4,8 +4,8 @@
 
 namespace openhpu {
 
-// A tensor whose copies are copies of its bytes. PyTorch's CPU kernels make every other byte of a bool a 1; bytes that a
-// script views as bool stay what they are.
+// A tensor whose copies are copies of its bytes. PyTorch's CPU kernels change every byte of a bool that is not 0 or 1
+// to 1. Here bytes that a script views as bool keep their value.
 inline at::Tensor as_bytes(const at::Tensor& t) { return t.scalar_type() == at::kBool ? t.view(at::kByte) : t; }
 
 // dst.copy_(src), where equal dtypes are copied byte by byte.

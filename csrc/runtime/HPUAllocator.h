@@ -10,9 +10,10 @@
 
 namespace openhpu {
 
-// Memory that has several holders: a storage, and captured graphs. Freed with the last of them. Where other processes hold
-// it, too, it is the contents of a file without a name, which lives as long as any process has it open or mapped; then it is
-// given back in the queue's order, because commands before may still write what the others are to see.
+// Memory that has several holders: a storage, and captured graphs. The last holder frees it. Memory that other
+// processes hold too is the contents of a file without a name. The file lives as long as any process has it open or
+// mapped. The memory is then given back in the order of the queue, because earlier commands may still write data that
+// other processes are to see.
 struct SharedBlock {
   SharedBlock(void* memory, int of_pool) : data(memory), pool(of_pool) {}
   ~SharedBlock();
@@ -27,13 +28,14 @@ struct SharedBlock {
   size_t mapped = 0;                // bytes
 };
 
-// What stands behind the DataPtr of an hpu storage.
+// The object behind the DataPtr of an hpu storage.
 struct HPUMemory {
   void* data;
   size_t nbytes;
   c10::DeviceIndex device;                             // index the tensor reports
   int pool;                                            // index of the software device whose memory it is
-  // Memory that is assigned when it is needed (lazy mode): until then `data` is null although `nbytes` is not.
+  // Pending memory, which is assigned when it is needed (lazy mode): until then `data` is null although `nbytes` is
+  // not.
   // The storage that this stands behind, as long as it is pending. Counted, so that a flush in another thread can tell
   // whether the storage is being destroyed.
   c10::weak_intrusive_ptr<c10::StorageImpl> owner = c10::weak_intrusive_ptr<c10::StorageImpl>::reclaim(nullptr);
@@ -67,13 +69,14 @@ class HPUAllocator final : public c10::DeviceAllocator {
 
 HPUAllocator* hpu_allocator();
 
-// What lazy mode adds to the life of memory. `forget`: a storage that takes part in a graph being recorded dies; true when
-// the graph has taken over its memory. `out_of_memory`: called before an allocation fails; true when memory may have
-// been released, so that it is worth another try.
+// Hooks of lazy mode. `forget`: a storage that takes part in a graph being recorded dies; returns true if the graph has
+// taken over its memory. `out_of_memory`: called before an allocation fails; returns true if it may have released
+// memory, so that the allocation is tried again.
 struct MemoryHooks {
   bool (*forget)(HPUMemory& memory) = nullptr;
   bool (*out_of_memory)(int pool) = nullptr;
-  // Before a command is given the address of a storage's memory: its contents are those of the script's order.
+  // Called before a command gets the address of a storage's memory, so that its contents are those of the script's
+  // order.
   void (*require)(HPUMemory& memory) = nullptr;
 };
 void set_memory_hooks(MemoryHooks hooks);
@@ -81,19 +84,19 @@ void require_memory(const c10::StorageImpl& storage);
 
 // Memory of `nbytes` on the given device. Throws c10::OutOfMemoryError.
 c10::DataPtr allocate_on(c10::DeviceIndex index, size_t nbytes);
-// A storage whose memory is assigned when something asks for its address (set_memory), by way of the hooks.
+// A storage whose memory is assigned when its address is requested (set_memory), by the hooks.
 c10::intrusive_ptr<c10::StorageImpl> make_pending_storage(c10::DeviceIndex index, size_t nbytes);
-// The same for a storage that exists; what it had is released.
+// The same for an existing storage, whose memory is released.
 void make_pending(c10::StorageImpl& storage, c10::DeviceIndex index, size_t nbytes);
 // Gives a pending storage its memory, from the device's pool. Throws c10::OutOfMemoryError.
 void assign_memory(HPUMemory& memory);
 // The same with memory that was allocated before. The storage must not go meanwhile.
 void assign_memory(HPUMemory& memory, void* data) noexcept;
 void* allocate_block(device::Device& d, size_t nbytes, uint32_t site = 0);
-// Statistics of the device's memory in the script's order: what was recorded is handed over first, and memory that is
+// Statistics of the device's memory in the script's order: the recording is handed over first, and memory that is
 // promised to a storage counts as in use.
 device::MemoryStats memory_stats_of(device::Device& d);
-// The memory with an owner more: whoever holds the result. Under the recorder's lock.
+// The memory, with the caller as one more owner. Under the recorder's lock.
 std::shared_ptr<SharedBlock> share_memory(HPUMemory& memory);
 // A block whose first `nbytes` are those of a file (ops/SharedMemory), which it takes over. Waits for the device.
 std::shared_ptr<SharedBlock> map_block(device::Device& d, size_t nbytes, int file);
@@ -103,7 +106,7 @@ c10::DataPtr make_mapped(c10::DeviceIndex index, size_t nbytes, std::shared_ptr<
 void* place_in(c10::StorageImpl& storage, std::shared_ptr<SharedBlock> block);
 // The memory behind a storage; null when its DataPtr is not ours (external memory, no memory).
 HPUMemory* memory_of(const c10::StorageImpl& storage);
-// Counts what is written to it from now on. Under the recorder's lock.
+// Counts the writes to it from now on. Under the recorder's lock.
 void watch_memory(HPUMemory& memory);
 // A command that changes a storage's contents is about to be issued.
 void note_write(const c10::StorageImpl& storage);

@@ -10,7 +10,7 @@ namespace openhpu {
 
 using device::kMaxDevices;
 
-// The number of indices that scripts may use. What torch.hpu.device_count() says may be less: see settings/devices.py.
+// The number of indices that scripts may use. torch.hpu.device_count() may be smaller: see settings/devices.py.
 int device_count() noexcept;
 c10::DeviceIndex current_device() noexcept;
 // The index that a tensor created with `index` reports (-1: the current device). Throws for one out of range.
@@ -19,7 +19,7 @@ c10::DeviceIndex exchange_device(c10::DeviceIndex index);  // throws for an inde
 void set_device(c10::DeviceIndex index);
 void unchecked_set_device(c10::DeviceIndex index) noexcept;
 
-// Sets it; in a process that owns one module every index means that.
+// Sets it. In a process that owns one module every index means that module.
 void set_visible_indices(int visible) noexcept;
 
 // Opens the device at first use. Index -1 is the current device.
@@ -36,21 +36,22 @@ void raise_pending_error(device::Device& d);
 void raise_pending_errors();  // of all open devices
 // Waits for all commands, then raises what went wrong.
 void synchronize(c10::DeviceIndex index);
-// The same without raising it: that is left for who issued them. `what` waits.
+// The same without raising the error, which stays for the caller of the command. `what` waits.
 void wait_for_commands(device::Device& d, const char* what);
 
-// Hands over what was recorded for the device and not yet submitted (lazy mode; otherwise there is nothing). Called
-// wherever a script waits for the device or marks a place in its queue.
+// Hands over the recording of the device (lazy mode; otherwise there is none). Called wherever a script waits for the
+// device or marks a place in its queue.
 void flush(device::Device& d);
 void set_flush_hook(void (*hook)(device::Device& d));
 
-// Called before a wait for all that a device does: queues waits for what runs beside its queue (collectives).
+// Called before a wait for all work of a device: queues waits for work outside of its queue (collectives).
 void set_drain_hook(void (*hook)(device::Device& d));
 
-// Called where a script waits for a device, with the name of what waits: throws where that is not allowed.
+// Called where a script waits for a device, with the name of the waiting operation. Throws if waiting is not allowed
+// there.
 void set_wait_check(void (*check)(device::Device& d, const char* what));
 void check_wait(device::Device& d, const char* what);
-// Called when a script has waited for a device in order to read what it computed.
+// Called when a script has waited for a device in order to read a result.
 void set_read_hook(void (*hook)(device::Device& d));
 void note_read(device::Device& d);
 

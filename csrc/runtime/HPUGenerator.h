@@ -32,8 +32,8 @@ class HPUGeneratorImpl final : public c10::GeneratorImpl {
 const at::Generator& default_generator(c10::DeviceIndex index);
 at::Generator new_generator(c10::DeviceIndex index);
 
-// One seed from the given generator, or from the device's own. One of the CPU will do: on a Gaudi generators are. Errors
-// as PyTorch's for a generator of another device.
+// One seed from the given generator, or from the device's own. A generator of the CPU is allowed, because a Gaudi's
+// generators are on the CPU. A generator of another device is PyTorch's error.
 uint32_t draw_seed(const std::optional<at::Generator>& generator, c10::DeviceIndex index);
 
 }  // namespace openhpu

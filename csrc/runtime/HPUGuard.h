@@ -8,7 +8,7 @@
 
 namespace openhpu {
 
-// While it exists, events that this thread records are this point, whatever the stream.
+// While it exists, events that this thread records are this point, on any stream.
 class RecordBeside {
  public:
   explicit RecordBeside(const std::shared_ptr<device::PointBeside>& point);

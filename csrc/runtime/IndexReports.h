@@ -3,15 +3,15 @@
 #include <cstdint>
 #include <string>
 
-// Indices out of range (OPENHPU_OUT_OF_RANGE). Who runs an operator notes them; host threads report them, as kernels'
-// warnings, when they wait for the device.
+// Indices out of range (OPENHPU_OUT_OF_RANGE). The thread that runs an operator notes them. Host threads report them,
+// as they report warnings of kernels, when they wait for the device.
 namespace openhpu {
 
 // Whether they are as on a Gaudi: a read gives zeros, a write is dropped. Else an error, as on PyTorch's CPU device.
 bool lenient_indices() noexcept;
 void set_lenient_indices(bool on) noexcept;
 
-// What one call of an operator met.
+// The indices out of range of one call of an operator.
 struct IndicesOutOfRange {
   int64_t count = 0;
   int64_t padding = 0;  // of these: -1, which programs use on purpose

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <string>
 
-// Integers of 64 bits as on a Gaudi (OPENHPU_INT64=gaudi), which computes them in 32 bits: results wrap. Who runs an
-// operator notes what wrapped; host threads report it when they wait for the device.
+// Integers of 64 bits as on a Gaudi (OPENHPU_INT64=gaudi), which computes them in 32 bits: results wrap. The thread
+// that runs an operator notes the results that wrapped. Host threads report them when they wait for the device.
 namespace openhpu {
 
 bool narrow_int64() noexcept;

@@ -9,17 +9,16 @@
 
 #include "device/memory_pool.h"
 
-// Where kernels' memory comes from. Kernels are PyTorch's CPU kernels; they allocate through PyTorch's CPU
-// allocator. While a kernel runs, this thread's allocations are answered here: an allocation that is known to become
-// an output gets the device memory that the host assigned when the command was submitted, so that no output is ever
-// copied; all others (temporaries) come from the device's workspace, which is reused and therefore free of page
-// faults.
+// The memory of kernels. Kernels are PyTorch's CPU kernels, and they allocate through PyTorch's CPU allocator. While a
+// kernel runs, this code answers its allocations. An allocation that is known to become an output gets the device
+// memory that the host assigned when it submitted the command. So no output is copied. All others are temporary and
+// come from the device's workspace, which is reused and has no page faults.
 namespace openhpu {
 
 struct PlannedOutput {
   void* ptr;         // assigned by the host
   size_t nbytes;
-  uint32_t ordinal;  // which of the kernel's allocations becomes this output
+  uint32_t ordinal;  // index of the kernel's allocation that becomes this output, from 0
 };
 
 // Puts planned outputs in the order that KernelScope expects, which is nearly always theirs.
@@ -59,7 +58,7 @@ class KernelScope {
   KernelScope* outer_;
 };
 
-// While it lives, what the calling thread allocates is not counted as the kernel's and becomes no output.
+// While it lives, allocations of the calling thread do not count as the kernel's and become no outputs.
 class AsideOfKernel {
  public:
   AsideOfKernel() noexcept;
@@ -71,8 +70,8 @@ class AsideOfKernel {
   KernelScope* const scope_;
 };
 
-// Puts the answering allocator in front of PyTorch's, when the first device is opened: a process that uses none keeps its
-// own. Later calls do nothing.
+// Puts this allocator before PyTorch's, when the first device is opened. A process without a device keeps PyTorch's.
+// Later calls do nothing.
 void install_kernel_allocator();
 bool kernel_allocator_installed() noexcept;
 // Frees of addresses in this pool go to it; device memory is only ever assigned, so its frees do nothing.

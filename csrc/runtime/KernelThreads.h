@@ -2,27 +2,27 @@
 
 #include <cstddef>
 
-// How the threads are set up that run kernels, and on how many threads a kernel runs.
+// The set-up of threads that run kernels, and the number of threads of a kernel.
 namespace openhpu {
 
 // Sets the calling (worker) thread up for kernels: no autograd, no version counters, warnings kept for the host.
 void set_up_worker();
 
-// Calls `run(context)` on a host thread with the state that a worker has: whatever modes the script is in (autocast, a
-// dispatch mode, a profiler, denormals flushed), what is computed is the same. See CommandQueue::set_host_scope.
+// Calls `run(context)` on a host thread with the state of a worker. So the results do not depend on the script's modes
+// (autocast, a dispatch mode, a profiler, flushing of denormals). See CommandQueue::set_host_scope.
 void run_as_worker(void (*run)(void*), void* context);
 
-// How many threads a kernel uses whose largest tensor has so many bytes: one where it is small, since a second costs more
-// than it gives; else kernel_threads(). It decides how reductions are split, so it is a function of the command alone and
-// never of what the host happens to do.
+// The number of threads for a kernel whose largest tensor has so many bytes. A small kernel uses one, since a second
+// thread costs more than it gives; otherwise kernel_threads(). The number decides how reductions are split. So it
+// depends only on the command, never on the current work of the host.
 int threads_for(size_t largest_bytes) noexcept;
-// Makes the calling thread's kernels use so many. A worker, or a host thread in its place.
+// Sets this number for the kernels of the calling thread: a worker, or a host thread in its place.
 void apply_threads(int wanted) noexcept;
 inline void apply_kernel_threads(size_t largest_bytes) noexcept { apply_threads(threads_for(largest_bytes)); }
 
-// A host thread hands over work for a team of threads: its own team, made by what the script computed on the CPU, ends,
-// and comes back with the next such computation. libgomp counts the threads of all teams, and where they are more than the
-// cores, every thread that waits at a barrier goes to sleep at once instead of polling.
+// Called when a host thread submits a command for a team of threads. Its own team, from an earlier computation of the
+// script on the CPU, ends. It returns with the next such computation. libgomp counts the threads of all teams. If there
+// are more than cores, every thread that waits at a barrier sleeps at once instead of polling.
 void release_host_team() noexcept;
 
 }  // namespace openhpu

@@ -8,8 +8,8 @@
 
 #include "device/device.h"
 
-// Who took which memory of a device, and when: for PyTorch's profiler (profile_memory=True), and as a history for its
-// memory visualiser. Where nobody asks, a block costs a relaxed load.
+// Which thread allocated which memory of a device, and when: for PyTorch's profiler (profile_memory=True), and as a
+// history for its memory visualiser. Without a listener a block costs a relaxed load.
 namespace openhpu {
 
 struct MemoryEvent {

@@ -6,12 +6,12 @@
 
 namespace openhpu {
 
-// Finished objects of one kind, to be used again: made and taken by host threads, given back by workers. Objects are never
-// freed; there are as many as were in use at once, and `Reserve` for each thread that lives at the same time as others.
-// `T` has a member `next_` and befriends this.
+// Finished objects of one kind, for reuse. Host threads make and take them, and workers give them back. Objects are
+// never freed. Their number is the largest number that was in use at once, plus `Reserve` for each thread that lives at
+// the same time as others. `T` has a member `next_` and befriends this class.
 //
-// A thread takes finished objects only when it has made `Reserve`: they come many at a time then, rather than one by one
-// while the worker puts the next one there.
+// A thread takes finished objects only after it has made `Reserve` objects. Then many come at once, instead of one at a
+// time while the worker puts the next one there.
 template <class T, size_t Reserve>
 class Recycler {
  public:
@@ -42,7 +42,8 @@ class Recycler {
     if (made_ < Reserve) inherit();
     if (made_ >= Reserve) mine_ = finished_.exchange(nullptr, std::memory_order_acquire);
   }
-  // What ended threads made counts as this thread's, as far as it needs: else each new thread would make its own.
+  // Objects of ended threads count as this thread's, as far as it needs them. Otherwise each new thread would make its
+  // own.
   static void inherit() noexcept {
     static thread_local AtThreadEnd at_thread_end;
     (void)at_thread_end;

@@ -16,7 +16,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     run = commands.add_parser(
         "run",
-        help="run a script and say what the accelerator had to do",
+        help="run a script and report fallbacks, waits, recompilations and memory",
         usage="openhpu run [--mode eager|lazy] [--report FILE] [--json] [--fail-on WHAT,...] "
         "(SCRIPT | -m MODULE | -- PROGRAM) [ARG ...]",
         epilog=_EPILOG,
@@ -25,15 +25,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run.add_argument("--report", metavar="FILE", help="write an HTML page; one per rank, its number in the name")
     run.add_argument(
         "--fail-on", metavar="WHAT", default="",
-        help="exit with 3 where the script does one of: fallback, recompilation, read, index, overflow, move",
+        help="exit with 3 if the script does one of: fallback, recompilation, read, index, overflow, move",
     )  # fmt: skip
-    run.add_argument("--json", action="store_true", help="print what was seen as the last line of stdout, as JSON")
-    env = commands.add_parser("env", help="what each environment variable is, and why")
+    run.add_argument("--json", action="store_true", help="print the report as the last line of stdout, as JSON")
+    env = commands.add_parser("env", help="print the value of each environment variable, and its source")
     env.add_argument("--set", action="store_true", help="only those that are set")
     env.add_argument("--json", action="store_true", help="as JSON")
     trace = commands.add_parser(
         "trace",
-        help="what a trace says, or several as one",
+        help="sum a trace up, or merge several into one",
         usage="openhpu trace FILE\n       openhpu trace merge FILE ... -o MERGED",
     )
     trace.add_argument("files", nargs="+", metavar="FILE", help="a trace, of torch.profiler or HABANA_PROFILE=1")
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _trace(files: list[str], output: str | None) -> int:
-    """Returns 2 for what is no trace or a wrong argument, 1 where the merged file can't be written."""
+    """Returns 2 for a file that is not a trace or a wrong argument, 1 if the merged file can't be written."""
     import json
     from pathlib import Path
 
@@ -99,7 +99,7 @@ def _print_environment(only_set: bool, as_json: bool) -> int:
 
 
 def _split(given: list[str]) -> tuple[list[str], list[str]]:
-    """Our options, and from the script's name on what is the script's."""
+    """Our options, and the arguments of the script from its name on."""
     at = 1
     while at < len(given):
         word = given[at]

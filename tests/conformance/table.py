@@ -38,37 +38,42 @@ _FAMILIES = {
     "gaudi": ("gaudi_eager", "gaudi_lazy", "gaudi_recipe", "gaudi_compile"),
 }
 _INTRODUCTION = """\
-Written by `make conformance` (`python -m tests.conformance.run --mode eager`); not edited by hand. Every case of the
-installed torch's own databases (op_db, module_db, optim_db; the dtypes are those of their HPU column) is run on the
-device and on PyTorch's CPU and compared: values at PyTorch's tolerances, shapes, dtypes, strides of forward results,
-aliasing, changed arguments and the class of errors; operators also non-contiguous, with `out=` (right, empty, wrong
-size, strided, wrong dtype, other device), as a method, in place, and with wrong inputs. Random operators are compared
-by shape, reproducibility and distribution. What is expected to fail stands in `tests/expectations/skips.toml`, with its
-reason."""
+Written by `make conformance` (`python -m tests.conformance.run --mode eager`); do not edit. The cases are those of the
+installed torch's own databases: op_db, module_db and optim_db, with the dtypes of their HPU column. Each case runs on
+the device and on PyTorch's CPU. The test compares values at PyTorch's tolerances, shapes, dtypes, strides of forward
+results, aliasing, changed arguments and the class of errors.
+
+Operators also run on non-contiguous tensors, with `out=` (right, empty, wrong size, strided, wrong dtype, other
+device), as a method, in place, and with wrong inputs. Random operators are compared by shape, reproducibility and
+distribution. Expected failures are in `tests/expectations/skips.toml`, with their reasons."""
 _LAZY = """\
-Written by `make conformance MODE=lazy` (`python -m tests.conformance.run --mode lazy`); not edited by hand. The
-comparisons are those of [conformance.md](conformance.md) with `PT_HPU_LAZY_MODE=1`: every program runs twice on the
-device, the first time to learn its operators' metadata, the second time recorded as a graph that runs node by node
-(`OPENHPU_COMPILE=off`); the second run is the one that is compared. The family recipe takes a sample of each operator
-(float32, bfloat16, int64) through compiled recipes, many operators to a recipe, and compares it with the CPU."""
+Written by `make conformance MODE=lazy` (`python -m tests.conformance.run --mode lazy`); do not edit. The comparisons
+are those of [conformance.md](conformance.md), with `PT_HPU_LAZY_MODE=1`. Every program runs twice on the device. The
+first run learns the metadata of its operators. The second is recorded as a graph that runs node by node
+(`OPENHPU_COMPILE=off`), and this run is compared.
+
+The family "operators, compiled" takes a sample of each operator (float32, bfloat16, int64) through compiled recipes,
+many operators to a recipe, and compares it with the CPU."""
 _COMPILE = """\
-Written by `make conformance MODE=compile` (`python -m tests.conformance.run --mode compile`); not edited by hand. A
-sample of each operator of op_db (float32, bfloat16, int64; backward where it has gradients) is compiled by
-`torch.compile(backend="hpu_backend", fullgraph=True)` and compared with PyTorch's CPU, not compiled: values at
-PyTorch's tolerances (and 1e-5 in float32, 2e-2 in bfloat16, of the result's largest magnitude: fused code rounds
-elsewhere), shapes, dtypes, strides of forward results, changed arguments. First alone, the captured graph running
-operator by operator; then as one function with up to 40 other operators, the graphs running as compiled recipes, which
-the device's counters have to confirm. Random operators are compared with the same program, not compiled, on the
-device. What no compiled graph holds as a whole counts as skipped and is listed with the reason."""
+Written by `make conformance MODE=compile` (`python -m tests.conformance.run --mode compile`); do not edit. A sample of
+each operator of op_db is compiled by `torch.compile(backend="hpu_backend", fullgraph=True)`, in float32, bfloat16 and
+int64, with backward where it has gradients. It is compared with PyTorch's CPU without compilation.
+
+The test compares shapes, dtypes, strides of forward results, changed arguments, and values at PyTorch's tolerances.
+Values may also differ by 1e-5 in float32 and 2e-2 in bfloat16 of the result's largest magnitude, because fused code
+rounds at other places. The first comparison runs the captured graph alone, operator by operator. The second runs one
+function of up to 40 operators as compiled recipes, which the device's counters confirm. Random operators are compared
+with the same program, not compiled, on the device. An operator that no compiled graph can hold as a whole counts as
+skipped and is listed with the reason."""
 _GAUDI = """\
-Written by `make conformance MODE=gaudi`; not edited by hand. Every operator and dtype that Gaudi's table of supported
-operators has (`src/openhpu/integration/data/gaudi-operator-support.csv`) runs on the device without a fallback, in
-eager mode, recorded, in recipes and through `torch.compile`. Right is what PyTorch's CPU device computes, in a wider
-dtype where its kernel lacks the cell's, rounded once."""
+Written by `make conformance MODE=gaudi`; do not edit. Every operator and dtype of Gaudi's table of supported operators
+(`src/openhpu/integration/data/gaudi-operator-support.csv`) runs on the device without a fallback: in eager mode,
+recorded, in recipes and through `torch.compile`. The reference is PyTorch's CPU device. Where its kernel lacks the
+dtype, it computes in a wider dtype and rounds once."""
 _INTRODUCTIONS = {"eager": _INTRODUCTION, "lazy": _LAZY, "compile": _COMPILE, "gaudi": _GAUDI}
 _NO_RECIPE = """\
-Operators of which no sample fits into a graph as a whole: CPU fallbacks, results whose sizes depend on values, views
-and factories that run nothing on the device, what `torch.compile` itself does not take."""
+No sample of these operators fits into a graph as a whole. They are CPU fallbacks, have results whose sizes depend on
+values, are views and factories that run nothing on the device, or are refused by `torch.compile` itself."""
 _MARKS = {"passed": "{}", "failed": "**{}!**", "skipped": "({})"}
 
 

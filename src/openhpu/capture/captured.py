@@ -1,4 +1,4 @@
-"""One capture of one FX graph: how a call's arguments become the capture's inputs, and its outputs the results."""
+"""One capture of one FX graph: a call's arguments become the capture's inputs, and its outputs the results."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Inputs:
         self.tensors.append(tensor)
 
     def copy_back(self, args: Sequence[Any]) -> None:
-        """What the capture wrote into copies goes where it belongs."""
+        """Copies the results of the capture from its copies into the arguments."""
         for i, tensor in self._copied:
             target = args[i].detach()
             target.copy_(tensor.as_strided(target.size(), target.stride(), 0) if i in self.flat else tensor)
@@ -151,7 +151,7 @@ class Captured:
         constants |= inputs.fixed_storages
         results = [self._result(value, constants) for value in outputs]
         graph.mark_user_outputs(self._fresh, transient=True)
-        # What is left with memory of its own was never written by an operator: uninitialised tensors.
+        # The rest, with memory of its own, was never written by an operator: uninitialised tensors.
         idle = {tensor.data_ptr() for tensor in graph.outputs()}
         renewed = {k: _empty(t) for k, t in enumerate(self._fresh) if t.data_ptr() in idle}
         graph.clear_inputs()

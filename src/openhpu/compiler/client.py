@@ -1,7 +1,7 @@
-"""Graphs of lazy mode, as Python sees them: the settings in force, and what becomes of graphs that recur.
+"""Graphs of lazy mode, as Python sees them: the settings, and the compilation of graphs that recur.
 
-The core records graphs and asks for compilations; a thread takes the requests, has the compiler's process make
-recipes, and hands these back. The thread holds no lock of Python while it waits.
+The core records graphs and asks for compilations. A thread takes the requests, lets the compile process make recipes,
+and returns them. The thread does not hold Python's lock while it waits.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MAX_OPERATORS = 1 << 18
 _TOLD_S = 1.0  # how long a recipe waits for the listeners that are told of it
 _SETTLE_S = 30.0  # and how long who waits for recipes does, if no time is given
 _END_S = 10.0  # and how long the end of the process waits for a thread
-# What OPENHPU_COMPILE_DEADLINE=0 stands for, and how much longer than the deadline a script waits for the answer: the
+# The meaning of OPENHPU_COMPILE_DEADLINE=0, and how much longer than the deadline a script waits for the answer: the
 # service kills its process first, and says why.
 _LONGEST_S, _GRACE_S = 86400.0, 5.0
 _MAX_MAP_COUNT = Path("/proc/sys/vm/max_map_count")

@@ -1,7 +1,7 @@
-"""The form in which a recorded graph arrives: plain Python data, described by the types here.
+"""The form in which a recorded graph arrives: plain Python data, with the types below.
 
 Tensors that share a storage are views on one *slot*. A node is a call of an operator, with all arguments in the order
-of its schema; views are not nodes, an operand says where in its slot it lies. Nodes stand in program order.
+of its schema. Views are not nodes: an operand has its place in its slot. Nodes are in program order.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Recipes on disk: a folder with a subfolder for each recipe, shared by all processes of a user.
 
-A recipe is machine code that this process will run, so nothing is believed that another user could have written, and
-every file is compared with its manifest before it is offered. A cache that cannot be used costs a warning, never an
-error.
+A recipe is machine code that this process will run. So the cache refuses every file that another user could have
+written, and compares every file with its manifest. A cache that cannot be used costs a warning, never an error.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 class _Refused(Exception):
-    """What is on disk is not to be trusted; the text says why."""
+    """The files on disk are not trusted; the text has the reason."""
 
 
 class CacheConfig(NamedTuple):

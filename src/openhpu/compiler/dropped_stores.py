@@ -1,11 +1,11 @@
-"""Stores of generated code to places that tensors name: those whose index is negative are left out, sums run in order.
+"""Stores of generated code at indices from a tensor: negative indices are left out, and sums run in order.
 
-An index that comes out of a tensor is a variable of its own (`tmp5`) in Inductor's expression of an address. What
-out_of_range calls absent is such a variable below zero, so that a condition on these variables tells, before an address
-is computed.
+An index that comes out of a tensor is a variable of its own (`tmp5`) in Inductor's expression of an address. The value
+that out_of_range calls absent is such a variable below zero. So a condition on these variables decides, before an
+address is computed.
 
-Inductor adds to such places from several threads with atomic additions, so that the order of a sum, and its last bits,
-differ from run to run. Here a loop that adds runs on one thread, in the order of the CPU's kernels, and needs no atomic
+Inductor adds at such places from several threads with atomic additions. The order of a sum, and its last bits, then
+differ from run to run. Here a loop that adds runs on one thread, in the order of the CPU kernel, and needs no atomic
 additions.
 """
 

@@ -1,7 +1,7 @@
 """Graphs as files: a Python program that computes the same, and a drawing or a description of the graph.
 
-Written when a graph is sent to the compiler, if GRAPH_VISUALIZATION or PT_HPU_GRAPH_DUMP_MODE asks for it, by the
-thread that sends it. `finish` waits for that.
+The thread that sends a graph to the compiler writes them, if GRAPH_VISUALIZATION or PT_HPU_GRAPH_DUMP_MODE is set.
+`finish` waits for it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Fused optimizer operators as pointwise operators, which Inductor fuses with each other and with what made the
-gradients.
+"""Fused optimizer operators as pointwise operators, for Inductor to fuse.
 
-The operations, and their order, are those of the device's kernels (csrc/ops/FusedOptimizers.cpp), so that both have the
-same bits: bias corrections in float64, the rest in the parameter's dtype or, for bfloat16 and float16, in float32. Each
-function takes what the operator takes and changes the same tensors in place.
+Inductor fuses them with each other and with the operators that made the gradients. The operations and their order are
+those of the device's kernels (csrc/ops/FusedOptimizers.cpp), so that both have the same bits. Bias corrections are in
+float64, the rest in the dtype of the parameter or, for bfloat16 and float16, in float32. Each function has the
+operator's arguments and changes the same tensors in place.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What tracing and Inductor assumed of open sizes, as guards that the core can check."""
+"""The assumptions of tracing and Inductor about open sizes, as guards that the core can check."""
 
 from __future__ import annotations
 

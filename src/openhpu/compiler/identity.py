@@ -1,5 +1,7 @@
-"""What a compiled recipe depends on besides its graph: part of the recipe's key, so that one that was made by anything
-else is never loaded. Cheap: asks nothing of Inductor, and of the C++ compiler its version, once.
+"""The key of a recipe: its graph and everything else that can change its code.
+
+So a recipe of another compiler is never loaded. The key is cheap: it does not import Inductor, and it asks the C++
+compiler for its version once.
 """
 
 from __future__ import annotations

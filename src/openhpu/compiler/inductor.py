@@ -30,7 +30,7 @@ from openhpu.compiler import (
 )
 from openhpu.compiler.stored import register_lowering
 
-# What a generated wrapper calls that is neither a kernel nor work: bookkeeping of handles and memory.
+# Calls of a generated wrapper that are no kernels: bookkeeping of handles and memory.
 _BOOKKEEPING = re.compile(
     r"aoti_torch_(get|new|delete|empty|create|assign|item|device|dtype|check|reinterpret|view|zero_)|_strided$"
 )

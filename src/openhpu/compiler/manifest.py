@@ -1,4 +1,4 @@
-"""What a compiled recipe expects, returns and contains: `manifest.json` beside its library."""
+"""The arguments, results and contents of a compiled recipe: `manifest.json` beside its library."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _misfits(manifest: Manifest, description: Description) -> Iterator[str]:
     live = set(description["live"])
     returned = [spec.slot for spec in manifest.outputs]
     if len(set(returned)) != len(returned) or not live.issuperset(returned):
-        yield "it returns what is not asked for"
+        yield "it returns a result that was not requested"
     for node in description["nodes"]:
         for out in node["outputs"]:
             if out[0] == "fresh" and out[1] in live and 0 not in out[3] and out[1] not in returned:
@@ -84,7 +84,7 @@ def _misfits(manifest: Manifest, description: Description) -> Iterator[str]:
             yield f"{guard!r} is no guard"
     nodes = len(description["nodes"])
     if not all(type(node) is int and 0 <= node < nodes for node in (*manifest.counted, *manifest.overflowing)):
-        yield "it counts indices or overflows of what is no node of it"
+        yield "it counts indices or overflows of a node that it does not have"
     if not all(type(number) is int for number in manifest.external_kernels.values()):
         yield "its kernels have no numbers"
 

@@ -1,10 +1,10 @@
-"""Indices out of range in recipes: a read gives zeros, a write is dropped, and they are counted (docs/indices.md).
+"""Indices out of range in recipes: a read gives zeros, a write is dropped, and both are counted (docs/indices.md).
 
-Each operator is traced as operators whose indices all exist. What a read finds in the place of a missing row is
-replaced by zeros. A write gets the index `ABSENT` there, and generated code writes nothing at a negative index
-(`dropped_stores`); where a library's kernel writes, it is given a row more, which is cut off again.
+Each operator is traced as operators whose indices are all valid. A read at a missing row gets zeros. A write there gets
+the index `ABSENT`, and generated code does not write at a negative index (`dropped_stores`). A library's kernel that
+writes gets one more row, which is cut off again.
 
-How many indices of a node were out of range is a result more of the recipe.
+A recipe also returns how many indices of each node were out of range.
 """
 
 from __future__ import annotations

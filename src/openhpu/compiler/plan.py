@@ -1,4 +1,4 @@
-"""What has to be known of a graph before it can be written down: which tensor stands for each slot."""
+"""The plan of a graph: the facts that its program needs, such as the tensor that stands for each slot."""
 
 from __future__ import annotations
 

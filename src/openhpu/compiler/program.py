@@ -1,6 +1,6 @@
 """A recorded graph as a Python program: `recipe(slot tensors..., numbers...)`, which runs on CPU tensors.
 
-The same text is what a person reads, what runs anywhere PyTorch does, and (with hooks) what Inductor gets to see.
+A person can read this text, and it runs anywhere PyTorch runs. With hooks it is also the program that Inductor gets.
 """
 
 from __future__ import annotations

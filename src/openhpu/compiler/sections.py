@@ -59,5 +59,5 @@ def contents(section: bytes | Path) -> bytes:
 
 
 def digest(section: bytes | Path) -> str:
-    """What the constant is known by."""
+    """The key of the constant."""
     return hashlib.sha256(section).hexdigest() if isinstance(section, bytes) else section.name.partition(".")[0]

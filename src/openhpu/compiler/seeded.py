@@ -1,11 +1,11 @@
-"""hpu's random operators: functions of a seed, which a recipe takes as an input.
+"""Random operators of hpu: functions of a seed, which is an input of a recipe.
 
 Element i, in logical order, is a function of the seed and i: PyTorch's Philox4x32-10 with the seed as the key and i as
-the counter, which is also what Inductor's generated code draws. The common distributions become generated code that
-fuses with what uses the numbers; the others are calls of the device's own kernels (`openhpu::draw`). Both give what
-eager mode gives, bit for bit.
+the counter. Inductor's generated code draws the same numbers. The common distributions become generated code that fuses
+with the code that uses the numbers. The others call the device's own kernels (`openhpu::draw`). Both give the numbers
+of eager mode, bit for bit.
 
-The compile process does not load the core, which registers these operators; there they are declared by their schemas.
+The compile process does not load the core, which registers these operators. There their schemas declare them.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _float32(value: Number) -> Number:
 def _draw(
     distribution: str, size: Sequence[int], seed: Number, parameters: Sequence[Number], dtype: torch.dtype
 ) -> Tensor:
-    """What the device's kernel gives."""
+    """The numbers of the device's kernel."""
     tensors = [_tensor(parameter) for parameter in parameters or (0,)]  # a recipe cannot pass an empty list
     # AOTInductor hands an empty list of sizes over as None.
     result: Tensor = torch.ops.openhpu.draw.default(distribution, list(size) or [1], _tensor(seed), tensors, dtype)

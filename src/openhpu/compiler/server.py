@@ -1,8 +1,8 @@
 """The compile process: `python -m openhpu.compiler.server SOCKET NICE WORK`, started by the service.
 
-It keeps Inductor out of the script's process: its imports, its memory, its crashes and its share of the processor.
-Messages go over the inherited socket as pickles, each after its length; one job at a time. The process ends with its
-parent, in the middle of a job too, and takes the C++ compiler with it.
+It keeps Inductor out of the script's process, with its imports, its memory, its crashes and its processor time.
+Messages go over the inherited socket as pickles, each after its length. It does one job at a time. It ends with its
+parent, also in the middle of a job, and ends the C++ compiler too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Compiles in the background: takes graphs, answers with recipes from the disk or from the compile process."""
+"""The service of the compiler: takes graphs, and returns recipes from the disk or from the compile process."""
 
 from __future__ import annotations
 
@@ -304,7 +304,7 @@ class Service:
             self._guarded(self._answered, request, answer)
 
     def _whole_answer(self) -> server.Answer | None:
-        """The answer, if all of it is there. Raises whatever, if it is none."""
+        """The answer, if it is complete. Raises any exception, if it is not an answer."""
         if self._current is None:
             raise _Nonsense("nothing was asked")
         message = server.unframed(self._incoming, _LONGEST_ANSWER)
@@ -453,7 +453,7 @@ def _environment(work: Path) -> dict[str, str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TORCHINDUCTOR_")}
     installed = {os.path.abspath(path) for path in (*site.getsitepackages(), site.getusersitepackages())}
     places = [str(Path(__file__).parents[2]), str(Path(torch.__file__).parents[1])]
-    # What is installed is found anyway; in PYTHONPATH it would come before Python's own modules.
+    # Installed packages are found anyway; in PYTHONPATH it would come before Python's own modules.
     places = [place for place in dict.fromkeys(places) if place not in installed]
     inherited = [os.path.abspath(path) for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
     environment |= {

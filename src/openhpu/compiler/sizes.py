@@ -1,8 +1,8 @@
-"""Sizes that a recipe leaves open: integers that know how they follow from the graph's symbols.
+"""Sizes that a recipe leaves open: integers with a formula in the symbols of the graph.
 
-The planning of a graph asks much of its integers (which stride is larger, does one divide the other). A `Size` answers
-as the integer that it was in the recorded graph, and where another value of the symbols could change an answer, notes
-the answer as a guard: the recipe holds where all guards do. Symbols are 2 or more.
+The planning of a graph compares integers: which stride is larger, does one divide the other. A `Size` answers as the
+integer of the recorded graph. If other values of the symbols could change an answer, it notes the answer as a guard.
+The recipe holds where all guards hold. Symbols are 2 or more.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from openhpu.compiler import out_of_range
 
 
 def wrapped(overload: torch._ops.OpOverload, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """What `function`, which stands for `overload`, returns, its int64 elements and those that it wrote wrapped."""
+    """Calls `function`, which stands for `overload`, and wraps the int64 elements that it returns or writes."""
     results = function(*args, **kwargs)
     formals = overload._schema.arguments
     given = [*zip(formals, args, strict=False), *((f, kwargs[f.name]) for f in formals if f.name in kwargs)]

@@ -1,10 +1,10 @@
-"""What Inductor wants of the C++ compiler, for less.
+"""A faster use of the C++ compiler by Inductor.
 
-Out of the box a first recipe costs more in preparation than in compilation: a dozen programs are compiled to try out
-instruction sets, headers are preprocessed to see whether their precompiled form is up to date, and the generated
-wrapper checks its inputs in code that takes longer to compile than the rest and never runs. Each wrapper also holds the
-library's interface, always the same, which takes four fifths of the rest: here it is compiled once, and linked, and so
-is what compiles the wrapper's one regular expression.
+Without this module the preparation of a first recipe takes longer than its compilation. Inductor compiles a dozen
+programs to try instruction sets. It preprocesses headers to see whether their precompiled form is current. The
+generated wrapper checks its inputs in code that takes longer to compile than the rest and never runs. Each wrapper also
+holds the library's interface, which is always the same and takes four fifths of the remaining time. Here the interface
+is compiled once and linked. The same holds for the wrapper's one regular expression.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _REGEX = """
 #endif
 """
 
-# What a thread still has to destroy keeps the library mapped for as long as the thread lives.
+# An object that a thread must still destroy keeps the library mapped while the thread lives.
 _LAST_ERROR = (
     "static thread_local std::string g_aoti_last_error;",
     "static thread_local std::string& g_aoti_last_error = *new std::string;",

@@ -75,7 +75,7 @@ def _given_up(notice: dict[str, Any]) -> str:
 
 
 def text(notice: dict[str, Any]) -> str:
-    """What is waited for, and for how long."""
+    """The graph that a thread waits for, and the time so far."""
     what = f"{notice['operators']} operators"
     if notice["graphs"] > 1:
         what = f"{notice['graphs']} graphs, one of {what}"

@@ -1,4 +1,4 @@
-"""Devices: how many, which one is current, what they are."""
+"""Devices: their number, the current one, their properties."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def get_device_capability(device: DeviceArgument = None) -> str:
 
 @dataclass(frozen=True)
 class DeviceProperties:
-    """What a device is. `str()` gives the text that Gaudi's call returns. Sizes are in bytes."""
+    """The properties of a device. `str()` gives the text that Gaudi's call returns. Sizes are in bytes."""
 
     name: str
     index: int

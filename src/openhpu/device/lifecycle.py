@@ -12,7 +12,7 @@ from openhpu import _C, settings
 from openhpu.device import mode
 from openhpu.observe import events
 
-# What device_setup() reads; the core is configured again when one of them changed before a device was opened.
+# Settings that device_setup() reads; the core is configured again when one of them changed before a device was opened.
 _DEVICE_VARIABLES = (
     "HABANA_VISIBLE_MODULES",
     "HLS_MODULE_ID",
@@ -28,7 +28,7 @@ _DEVICE_VARIABLES = (
     "PT_HABANA_POOL_SIZE",
 )
 
-# What the floors above have to be asked for, once.
+# Functions of higher floors, called once.
 before_first_operator: list[Callable[[], None]] = []
 _lock = threading.RLock()
 _prepared = False
@@ -89,7 +89,7 @@ def _lazy_init() -> None:
 
 
 def _prepare() -> None:
-    """What must be in place before the first operator runs."""
+    """Set-up before the first operator runs."""
     mode.fix()
     configure(again=True)
     _C.set_num_threads(torch.get_num_threads())

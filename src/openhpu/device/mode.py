@@ -16,7 +16,7 @@ _VARIABLE = "PT_HPU_LAZY_MODE"
 _requested: str | None = None
 _text: str | None = None
 _warned = False
-# What the floors above need in lazy mode, called once, when the mode is read.
+# Functions of higher floors for lazy mode, called once, when the mode is read.
 before_lazy: list[Callable[[], None]] = []
 
 

@@ -15,7 +15,7 @@ from openhpu.device.arguments import DeviceArgument, _get_device_index
 _MASK = (1 << 64) - 1
 
 # Within set_rng_ctx("philox") a state is 16 bytes, seed and offset, as DTensor's random numbers need it. A
-# generator that was given such a state is seeded from both; this keeps the pair for whoever asks for it back.
+# generator that was given such a state is seeded from both; this keeps the pair for a later request.
 _philox_depth = 0
 _philox_pairs: dict[int, tuple[int, int]] = {}
 

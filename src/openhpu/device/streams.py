@@ -1,6 +1,6 @@
 """Streams: queues of one device, in order with themselves and, through events, with each other.
 
-Events are points in a stream, to wait for and to take times between.
+Events are points in a stream. A script waits for them and measures the time between them.
 """
 
 from __future__ import annotations

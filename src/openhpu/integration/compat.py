@@ -1,6 +1,6 @@
-"""What depends on the release of PyTorch, the Python and the C library: the compiled core of each that is supported.
+"""The compiled core that fits the release of PyTorch, the Python and the C library.
 
-Nothing else does yet. A difference in Python has its place here, one in C++ in a header `csrc/compat.h`.
+Nothing else depends on these yet. A difference in Python belongs here, one in C++ in a header `csrc/compat.h`.
 """
 
 from __future__ import annotations

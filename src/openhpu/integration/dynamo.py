@@ -1,4 +1,4 @@
-"""What torch.compile is told about hpu, when its modules are imported."""
+"""Registrations of hpu with torch.compile, when its modules are imported."""
 
 from __future__ import annotations
 

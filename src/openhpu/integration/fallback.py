@@ -12,7 +12,7 @@ _TABLE = _DATA / "gaudi-native-ops.csv"
 # Gaudi's published table of operators, by the names that scripts use, and of their dtypes.
 SUPPORT_TABLE = _DATA / "gaudi-operator-support.csv"
 
-# What "*" stands for: every dtype of the device.
+# The meaning of "*": every dtype of the device.
 _COMMON = "Float BFloat16 Long Int Short Char Byte Bool"
 _DEVICE_DTYPES = {
     "gaudi": f"{_COMMON} Half",
@@ -47,7 +47,7 @@ _FURTHER_DTYPES = {
     "_foreach_floor": " Half Short Char Byte",
 }
 
-# What PyTorch makes an operator of.
+# The operators that PyTorch makes an operator of.
 _MADE_OF = {"norm": ("linalg_vector_norm",)}
 
 # Of interpolate's mode nearest-exact the table names one dimension, of its mode nearest all three.

@@ -1,31 +1,32 @@
 """The unavoidable patches of torch, each with its reason. Nothing else in this project changes torch.
 
-Below are those of a script's process, which stay. Inductor is patched in the compile process alone, and only while a
-recipe is made; the replacements stand with what they belong to (MOMENTARY):
+The patches below are those of a script's process, and they stay. Inductor is patched only in the compile process, and
+only while it makes a recipe. The replacements are in the modules that MOMENTARY names:
 
-- `VecISA.check_build` compiles a program for each instruction set to learn whether the compiler knows it. Asking it to
-  parse nothing says the same.
-- `codecache._precompile_header` preprocesses PyTorch's headers each time to see whether their precompiled form is up to
-  date, and keeps that form in Inductor's own cache. Ours is keyed by build and compiler, and kept wherever recipes are.
+- `VecISA.check_build` compiles a program for each instruction set to learn whether the compiler knows it. The patch
+  lets the compiler parse an empty program, which tells the same.
+- `codecache._precompile_header` preprocesses PyTorch's headers each time, to see whether their precompiled form is
+  current. It keeps that form in Inductor's own cache. The patch uses build and compiler as the key, and keeps the form
+  beside the recipes.
 - `CppWrapperCpu._write_aoti_interface_header` copies the library's interface into each wrapper, where it takes most of
-  the compiler's time. It is compiled once; `codecache.CppBuilder` links it, and compiles a wrapper beside its kernels
-  instead of before them.
-- `CppWrapperCpu.generate_input_output_runtime_checks` writes checks of inputs that take longer to compile than the rest
-  of a wrapper and never run: the device has checked the same integers before.
-- `cpp_builder._get_os_related_cpp_cflags` gains a flag without which a recipe's library is never unloaded.
+  the compiler's time. With the patch it is compiled once. `codecache.CppBuilder` links it, and compiles a wrapper
+  beside its kernels instead of before them.
+- `CppWrapperCpu.generate_input_output_runtime_checks` writes checks of inputs. They take longer to compile than the
+  rest of a wrapper, and they never run, because the device has checked the same integers before.
+- `cpp_builder._get_os_related_cpp_cflags` gets a flag that lets the system unload a recipe's library.
 - `CppVecOverrides.rand` generates random numbers one at a time, by an object with branches.
-- `CppVecOverrides.exp` and `CppVecOverrides.sigmoid` call a library function for each
-  vector, around which registers are saved.
+- `CppVecOverrides.exp` and `CppVecOverrides.sigmoid` call a library function for each vector and save registers around
+  the call.
 - `CppWrapperCpu.generate_c_shim_extern_kernel_call`, `CppWrapperCpu.generate_fallback_kernel_with_runtime_lookup_aot`,
-  `KernelGroup.call_kernel` and `CppTemplateKernel.call_kernel` mark each kernel for traces, at one load and one branch;
-  Inductor's own marks cost an allocation each.
-- `CppKernel.store` and `CppVecKernel.store` write where a tensor says: an index below zero is left out. Loops
-  that add there run on one thread: `CppKernel.decide_parallel_depth` and `OuterLoopFusedKernel.decide_parallel_depth`.
-- `post_grad.is_gpu` is asked whether a bias may be added by generated code instead of by the product's library.
-- `reinplace.inplaceable_ops` holds only the writes of rows into an argument, while torch.compile's backend lets the
-  pass of Inductor rewrite a graph (`capture/torch_compile/in_place.py`).
+  `KernelGroup.call_kernel` and `CppTemplateKernel.call_kernel` mark each kernel for traces, with one load and one
+  branch. Inductor's own marks cost an allocation each.
+- `CppKernel.store` and `CppVecKernel.store` write at indices from a tensor, but not at an index below zero. Loops that
+  add there run on one thread: `CppKernel.decide_parallel_depth` and `OuterLoopFusedKernel.decide_parallel_depth`.
+- `post_grad.is_gpu` decides whether generated code may add a bias instead of the product's library.
+- `reinplace.inplaceable_ops` holds only the writes of rows into an argument, while torch.compile's backend lets a pass
+  of Inductor rewrite a graph (`capture/torch_compile/in_place.py`).
 
-Those of DeepSpeed, which wait for its import, stand in `openhpu/integration/deepspeed.py`.
+The patches of DeepSpeed wait for its import. They are in `openhpu/integration/deepspeed.py`.
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ def _add_to(torch: ModuleType) -> None:
 
 
 def _prepare_operators() -> None:
-    """What is registered and handed to the core before the first operator runs."""
+    """Registrations, and functions for the core, before the first operator runs."""
     from openhpu.integration import fallback, histogram
     from openhpu.integration.distributed import sync_batch_norm
     from openhpu.interface import autocast_lists

@@ -1,4 +1,4 @@
-"""What stands for functions of torch.hpu in code that torch.compile traces, where the function itself is not traced."""
+"""Stand-ins for functions of torch.hpu in traced code, for functions that torch.compile does not trace."""
 
 from __future__ import annotations
 

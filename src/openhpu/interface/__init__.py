@@ -1,1 +1,1 @@
-"""What Gaudi's scripts see: torch.hpu, torch.ops.hpu, hpex, mixed precision, inference mode, media."""
+"""The interface for Gaudi's scripts: torch.hpu, torch.ops.hpu, hpex, mixed precision, inference mode, media."""

@@ -38,7 +38,7 @@ class HabanaDataLoader(DataLoader[Any]):
         return plan if isinstance(plan, str) else None
 
     def _plan(self) -> image_folders.Plan | str:
-        """What threads do, or why not."""
+        """The loader on threads, or the reason why there is none."""
         if not settings.get(_MEDIA):
             return f"{_MEDIA}=0"
         if settings.get("OPENHPU_GENERATION") == "gaudi":
@@ -47,7 +47,7 @@ class HabanaDataLoader(DataLoader[Any]):
 
     @property
     def dataloader(self) -> _Batches:
-        """What makes the batches, apart from this object: users replace methods of this class by ones that ask it."""
+        """The object that makes the batches. Users replace methods of this class by ones that call it."""
         return _Batches(self)
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]

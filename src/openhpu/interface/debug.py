@@ -109,7 +109,7 @@ def dump_memory_report(path: str = "memory.reporter.json") -> None:
 
 
 def state() -> dict[str, Any]:
-    """What the device of this process is doing: mode, counters, memory, graphs and recipes."""
+    """The state of the device of this process: mode, counters, memory, graphs and recipes."""
     return {
         "mode": mode.name(),
         "counters": events.counters(),

@@ -14,7 +14,7 @@ Params: TypeAlias = list[tuple[str, str]]
 
 
 class EventId(Enum):
-    """What can be subscribed to; the values are the kinds of `openhpu.observe.events`.
+    """The events for subscription; the values are the kinds of `openhpu.observe.events`.
 
     MEMORY_DEFRAGMENTATION does not happen: the pool joins free blocks as they are freed.
     """

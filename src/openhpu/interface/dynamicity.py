@@ -1,4 +1,4 @@
-"""Finding what changes its shape: in a model's modules, and in a data loader."""
+"""Finds changing shapes: in a model's modules, and in a data loader."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Habana Mixed Precision: which functions compute in bfloat16, which in float32, from `convert` on.
+"""Habana Mixed Precision: functions that compute in bfloat16 and in float32, from `convert` on.
 
-A front to what torch.autocast("hpu") does now, for scripts that were written for it. Functions of torch, of
-torch.nn.functional and of tensors are looked at by a mode of PyTorch's (torch.overrides.TorchFunctionMode) as they are
-called: their floating-point tensors on hpu, float64 excepted, are cast by copies, which autograd records as
-CopyBackwards. What a function calls inside of PyTorch is not looked at again. The mode belongs to the thread that
-imports this module. It also lets the device's old name, `habana`, mean `hpu`.
+It does the work of torch.autocast("hpu") for scripts that were written for HMP. A mode of PyTorch
+(torch.overrides.TorchFunctionMode) sees each call of a function of torch, of torch.nn.functional and of tensors. It
+casts their floating-point tensors on hpu, except float64, by copies, which autograd records as CopyBackwards. It does
+not see calls inside such a function. The mode belongs to the thread that imports this module. With this module the
+device's old name, `habana`, means `hpu`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WIDEST = frozenset(autocast_lists.PROMOTE) | {
 # Products that PyTorch had as Python code, which called one of these; today they are functions of their own.
 _MADE_OF = {"linear": "addmm", "matmul": "mm", "baddbmm": "bmm", "addbmm": "bmm", "addmv": "mv"}
 _SPELLINGS = {"truediv": "true_divide", "rmatmul": "matmul", "rmul": "mul", "radd": "add", "rsub": "sub"}
-# What copies, converts or describes tensors: dtypes are what the call is about.
+# Functions that copy, convert or describe tensors: their purpose is a dtype.
 _NEVER = frozenset(
     {"copy", "to", "type", "type_as", "set", "get", "backward", "float", "double", "half", "bfloat16", "clone",
      "detach", "requires_grad", "grad", "data", "hpu", "cpu", "is_same_size", "set_data", "broadcast_tensors"}

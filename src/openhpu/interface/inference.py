@@ -1,4 +1,4 @@
-"""Inference mode: what Gaudi scripts call around a model that is only evaluated."""
+"""Inference mode: the functions that Gaudi scripts call around a model that is only evaluated."""
 
 from __future__ import annotations
 

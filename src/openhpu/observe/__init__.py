@@ -1,1 +1,1 @@
-"""What happened: events and counters, and what reads them: logs, metrics, traces, reports, hl-smi."""
+"""Events and counters, and their readers: logs, metrics, traces, reports, hl-smi."""

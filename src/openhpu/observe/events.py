@@ -1,13 +1,18 @@
 """The one in-process source of events and counters, seen from Python.
 
-The core reports `cpu_fallback`, `blocking_read`, `allocation_peak`, `copy`, `error` and `indices_out_of_range` (an
-operator and line, `indices`, and how many of them were `padding`, -1; when the host waits for the device), likewise
-`int64_overflow` (`overflows`: how many elements wrapped, OPENHPU_INT64), and of lazy mode `graph_recorded` (a graph was
-handed to the device, and how it ran), `cache_hit` and `cache_miss` (whether a step was seen before), `recompilation`
-and `operand_moved` (an operand on the CPU was moved to the device). Python code publishes `device_acquired`,
-`mark_step`, `phase`, `process_exit`, `graph_compilation` and `recipe_loaded` (from disk). Callbacks run on the thread
-on which the event happened. The core is asked for its events only while somebody listens to one of its kinds;
-otherwise an event costs nothing.
+The core reports these events:
+
+- `cpu_fallback`, `blocking_read`, `allocation_peak`, `copy` and `error`;
+- `indices_out_of_range`: an operator and line, their number `indices`, and the number `padding` of these that are -1.
+  It is reported when the host waits for the device;
+- `int64_overflow` (with OPENHPU_INT64), in the same way: `overflows` is the number of elements that wrapped;
+- of lazy mode `graph_recorded` (a graph was handed to the device, and how it ran), `cache_hit` and `cache_miss`
+  (whether a step was seen before), `recompilation`, and `operand_moved` (an operand on the CPU was moved to the
+  device).
+
+Python code publishes `device_acquired`, `mark_step`, `phase`, `process_exit`, `graph_compilation` and `recipe_loaded`
+(from disk). A callback runs on the thread on which the event happened. The core sends an event only while there is a
+listener for one of its kinds. Otherwise an event costs nothing.
 """
 
 from __future__ import annotations

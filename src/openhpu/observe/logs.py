@@ -1,8 +1,8 @@
 """Log messages in Gaudi's form: loggers PT_FALLBACK, PT_LAZY and so on, to the console and to pytorch_log.txt.
 
-What is logged is the events of `openhpu.observe.events`; a logger that nobody asked for costs nothing. Asked for by
-LOG_LEVEL_*, by the older bit masks PT_HPU_LOG_MOD_MASK and PT_HPU_LOG_TYPE_MASK where those are unset, or by the level
-of Python's logger of that name.
+The messages are events of `openhpu.observe.events`. A logger that is off costs nothing. LOG_LEVEL_* switches a logger
+on. If they are unset, the older bit masks PT_HPU_LOG_MOD_MASK and PT_HPU_LOG_TYPE_MASK do, or the level of Python's
+logger of that name.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _wait(event: events.Event) -> str:
 
 @dataclass(frozen=True)
 class _Message:
-    """What becomes of an event."""
+    """The message of an event."""
 
     kind: str
     logger: str

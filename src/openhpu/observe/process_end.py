@@ -1,4 +1,4 @@
-"""What is to be written when a process ends, however it ends."""
+"""Writes that are due when a process ends, in whatever way."""
 
 from __future__ import annotations
 

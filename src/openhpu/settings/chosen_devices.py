@@ -14,7 +14,7 @@ _WHOLE_POOL = 24  # PT_HABANA_POOL_SIZE's default, which means "as much as there
 
 @dataclass(frozen=True)
 class DeviceSetup:
-    """What the core is configured with.
+    """The configuration of the core.
 
     `modules`: module number of each device that the process opens; `floating`: these are the machine's modules, and
     each device gets a free one of them when it is opened. `visible`: number of indices that scripts may use; when

@@ -142,7 +142,7 @@ _EFFECTIVE = (
 # These concern a graph, a compilation or a transport that this version does not have.
 _GRAPHS = (
     _idle("PT_RECIPE_CACHE_IGNORE_VERSION", "bool", False, "Skip the version check of cached recipes."),
-    _idle("PT_RECIPE_CACHE_DUMP_DEBUG", "bool", False, "Write what each cached recipe's key was made of."),
+    _idle("PT_RECIPE_CACHE_DUMP_DEBUG", "bool", False, "Write the parts of each cached recipe's key."),
     _idle("PT_HPU_MAX_COMPOUND_OP_SIZE_SS", "int", 10, "The same after a synchronisation.", low=1),
     _idle("PT_HPU_ENABLE_STAGE_SUBMISSION", "bool", True, "Shorter graphs after a synchronisation."),
     _idle("PT_HPU_STAGE_SUBMISSION_MODE", "text", "0b10", "Which synchronisations shorten graphs."),

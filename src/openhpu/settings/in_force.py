@@ -1,4 +1,4 @@
-"""What each variable of the table is in this environment, and why: for `openhpu env`."""
+"""The value of each variable of the table in this environment, and its source: for `openhpu env`."""
 
 from __future__ import annotations
 

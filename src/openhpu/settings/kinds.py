@@ -1,4 +1,4 @@
-"""What a row of the table is, and how a variable's text becomes a value."""
+"""The rows of the table, and the conversion of a variable's text to a value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the machine has for a device, as the core sees it (csrc/device/host_memory, csrc/device/usable_cores)."""
+"""Memory and cores for a device, as the core sees them (csrc/device/host_memory, csrc/device/usable_cores)."""
 
 from __future__ import annotations
 

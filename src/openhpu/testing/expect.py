@@ -1,4 +1,4 @@
-"""`openhpu.expect`: what a part of a script must not do on the device. The error names operator, line and cause."""
+"""`openhpu.expect`: asserts what a part of a script does not do. The error names operator, line and cause."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Steps(NamedTuple):
 
 
 class Record:
-    """What a part of a script does on the devices of this process, by operator and line, from `begin` to `end`.
+    """The work of a part of a script on the devices of this process, by operator and line, from `begin` to `end`.
 
     It listens to events, so that it costs nothing before and after. A forked child does not add to it.
     """

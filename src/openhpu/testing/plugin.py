@@ -1,6 +1,6 @@
-"""The pytest plugin: markers that say what a test must not do on hpu, and `--hpu-report` for a page of all tests.
+"""The pytest plugin: markers that forbid a test certain things, and `--hpu-report` for a page of all tests.
 
-Without a marker and the option it only registers itself: nothing of it runs with a test, and torch is not imported.
+Without a marker and the option it only registers itself. It then runs no code with a test and does not import torch.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _ROW = "openhpu"  # a test's row among the properties of its report, which xdist
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.getgroup("openhpu").addoption(
         "--hpu-report", metavar="PAGE", default=None,
-        help="write a page (HTML, with JSON beside it) of what each test did on hpu: graphs, recompilations, operators "
-        "on the CPU, waits, memory",
+        help="write a page (HTML, with JSON beside it) with the work of each test on hpu: graphs, recompilations, "
+        "operators on the CPU, waits and memory",
     )  # fmt: skip
 
 
@@ -59,7 +59,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _expectations(item: pytest.Item) -> dict[str, Any]:
-    """What the markers of a test say. UsageError, with the test's name, for a wrong argument."""
+    """The expectations of a test's markers. UsageError, with the test's name, for a wrong argument."""
     found: dict[str, Any] = {}
     for name, (expectation, argument, _) in _MARKERS.items():
         mark = item.get_closest_marker(name)

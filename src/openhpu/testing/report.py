@@ -1,4 +1,4 @@
-"""What tests did on hpu, as JSON and as a page that needs no network."""
+"""The work of tests on hpu, as JSON and as a page that needs no network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a function can reach: the modules and optimizers on which its work depends beside its arguments."""
+"""The modules and optimizers that a function can reach, on which its work depends beside its arguments."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ class CompiledStep:
     def _capture(self, key: Hashable, reached: Reachable, args: Any, kwargs: Any, tensors: list[torch.Tensor]) -> Any:
         client.start_compiling()
         before, gradients = HostState(reached), Gradients(reached)
-        # What arguments are written, by operators of any kind, is not known beforehand: none is tied to a copy.
+        # The written arguments are not known beforehand, so none is tied to a copy.
         inputs = Inputs(tensors, frozenset(range(len(tensors))))
         static_args, static_kwargs = _replaced((args, kwargs), tensors, inputs.static)
         graph = _C.CapturedGraph()

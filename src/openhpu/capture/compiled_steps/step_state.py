@@ -1,4 +1,4 @@
-"""The state that a training step changes: parameters, buffers, gradients, and what optimizers keep."""
+"""The state that a training step changes: parameters, buffers, gradients, and the state of optimizers."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _tensors(reached: Reachable) -> Iterator[tuple[Container, Any, torch.Tensor]
 
 
 class HostState:
-    """What the host keeps of the state, which a replay can't change: numbers and CPU tensors."""
+    """The part of the state on the host, which a replay can't change: numbers and CPU tensors."""
 
     def __init__(self, reached: Reachable) -> None:
         self._reached = reached
@@ -135,7 +135,7 @@ class HostState:
         )
 
     def changed(self) -> str | None:
-        """What has changed since, in words; None if nothing has."""
+        """The changes since then, in words; None if there are none."""
         if hyperparameters(self._reached) != self._options:
             return "an option of an optimizer (lr, ...) or a module's training mode"
         now = dict(self._entries())

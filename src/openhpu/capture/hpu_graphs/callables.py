@@ -1,4 +1,4 @@
-"""Graphs for training: forward and backward of a module or function, each one graph, joined by an autograd node."""
+"""Graphs for training: the forward and the backward of a module or function, each one graph, with an autograd node."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from openhpu.device import devices, lifecycle, streams
 
 
 class HPUGraph(_C.CapturedGraph):
-    """What a thread does on the current device between `capture_begin` and `capture_end`, to be done again by `replay`.
+    """The operators of a thread on the current device between `capture_begin` and `capture_end`, for `replay`.
 
     Operators run during the capture as well. A replay runs them on the same memory: write new inputs into the tensors
     that the capture read, and find the results in the tensors that it made. The memory stays for as long as the graph

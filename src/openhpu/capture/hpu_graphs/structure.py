@@ -1,4 +1,4 @@
-"""Nested arguments and results: their tensors, and the rest as a key by which graphs are found again."""
+"""Nested arguments and results: their tensors, and the rest as the key of a graph."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def input_hash(value: Any) -> Hashable:
 
 
 def context_key(training: bool) -> Hashable:
-    """What decides the operators of a module beside its arguments."""
+    """The state of a module that decides its operators, apart from its arguments."""
     return (
         training,
         torch.is_inference_mode_enabled(),

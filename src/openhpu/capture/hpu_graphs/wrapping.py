@@ -1,4 +1,4 @@
-"""Graphs for inference: a module or function that captures each new kind of input, and replays when it recurs."""
+"""Graphs for inference: a module or function that captures each new kind of input, and replays it later."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ M = TypeVar("M", bound=nn.Module)
 
 
 class CachedParams:
-    """What is kept of one kind of input: the graph, the tensors that it read and what it returned."""
+    """The data of one kind of input: the graph, the tensors that it read, and its results."""
 
     def __init__(
         self,

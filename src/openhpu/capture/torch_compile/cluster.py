@@ -1,4 +1,4 @@
-"""A cluster: operators of a compiled graph that run as one recipe. Captured at the first call, run in later ones."""
+"""A cluster: operators of a compiled graph that run as one recipe. The first call captures it, later calls run it."""
 
 from __future__ import annotations
 

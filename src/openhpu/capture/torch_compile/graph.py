@@ -1,4 +1,4 @@
-"""A compiled graph: clusters of operators that run as recipes, and between them what runs eagerly."""
+"""A compiled graph: clusters of operators that run as recipes, and eager operators between them."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class CompiledGraph:
 
     @property
     def clusters(self) -> Sequence[Cluster]:
-        """What runs as recipes."""
+        """The clusters, which run as recipes."""
         return tuple(self._clusters)
 
     def __call__(self, args: list[Any]) -> Sequence[Any]:
@@ -89,7 +89,7 @@ class CompiledGraph:
         self._stale = True
 
     def _plan(self) -> Any:
-        """What runs the graph: a cluster, or a module of clusters and eager parts."""
+        """The callable of the graph: a cluster, or a module of clusters and eager parts."""
         self._clusters = []
         self.layout = Layout()
         if self.device is None or not self._options.use_compiled_recipes:

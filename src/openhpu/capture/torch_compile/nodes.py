@@ -1,4 +1,4 @@
-"""Questions about the nodes of FX graphs: where they run, what they write, whether a capture can hold them."""
+"""Questions about the nodes of FX graphs: their device, their writes, whether a capture can hold them."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def why_eager(node: fx.Node, device: torch.device, fixed: frozenset[fx.Node]) ->
         tags = node.target.tags
         dynamic = torch.Tag.dynamic_output_shape in tags and not _has_static_shape(node)
         if torch.Tag.data_dependent_output in tags or dynamic:
-            return "what it returns depends on values"
+            return "its result depends on values"
     elif isinstance(node.target, HigherOrderOperator) and node.target.name() in _HOST_OPERATORS:
         return "its host code runs in each call"
     for source in (node, *node.all_input_nodes):

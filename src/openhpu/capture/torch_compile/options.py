@@ -35,7 +35,7 @@ MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagrap
 
 @dataclass(frozen=True)
 class Options:
-    """What the backend goes by."""
+    """The options of the backend."""
 
     use_compiled_recipes: bool
     decomposition_mode: str

@@ -110,7 +110,7 @@ def is_by_memory(node: Node) -> bool:
 
 
 def dependents(nodes: list[Node]) -> set[Node]:
-    """What is computed from them, and they themselves, without the output."""
+    """These nodes and the nodes that are computed from them, without the output."""
     found = {node for node in nodes if node.op != "output"}
     left = list(found)
     while left:

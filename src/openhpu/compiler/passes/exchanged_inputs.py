@@ -11,7 +11,7 @@ from torch.fx import GraphModule, Node
 
 from openhpu.compiler.errors import CannotCompile
 
-# What is, in other memory, the contents of one of its arguments.
+# Operators whose result has the contents of an argument, in other memory.
 _COPIES = {
     torch.ops.aten.clone.default: 0,
     torch.ops.aten.copy.default: 1,
@@ -29,7 +29,7 @@ def exchanged_inputs(graph: GraphModule) -> None:
         target, source = node.args[0], node.args[1]
         if isinstance(source, Node) and _origin(source) in written:
             raise CannotCompile(
-                "tensors exchange their contents in it; what each gets must be kept aside first", "aten::copy_"
+                "tensors exchange their contents in it, which needs a copy of each first", "aten::copy_"
             )
         assert isinstance(target, Node)
         written.add(_origin(target))

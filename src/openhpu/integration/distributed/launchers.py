@@ -17,7 +17,7 @@ _WORLD_SIZE, _RANK, _LOCAL_RANK = (
 def initialize_distributed_hpu(
     world_size: int | None = None, rank: int | None = None, local_rank: int | None = None
 ) -> tuple[int, int, int]:
-    """What this process is among those of a job: (world size, rank, local rank); (1, 0, 0) without a launcher.
+    """The place of this process in a job: (world size, rank, local rank); (1, 0, 0) without a launcher.
 
     Arguments go before the variables WORLD_SIZE, RANK and LOCAL_RANK, these before Open MPI's. Where there is a
     launcher, the variables are set, and MASTER_ADDR (localhost), MASTER_PORT (12345) and ID (the rank) unless they

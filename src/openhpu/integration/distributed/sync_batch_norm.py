@@ -1,4 +1,4 @@
-"""What torch.nn.SyncBatchNorm calls on devices: PyTorch has these operators for CUDA only.
+"""The operators of torch.nn.SyncBatchNorm on devices: PyTorch has these operators for CUDA only.
 
 Statistics are per channel (dimension 1), in float32 for smaller floats. Source: the operators' schemas, and
 torch/nn/modules/_functions.py, which says what each of them is for.

@@ -1,7 +1,8 @@
-"""Scaled dot-product attention in Gaudi's forms: with its probabilities, or with what recomputes them.
+"""Scaled dot-product attention in Gaudi's forms: with its probabilities, or with recomputation.
 
-`hpex.kernels.FusedSDPA` calls PyTorch's operator where it can. These are for scripts that call the operators by name,
-and for what PyTorch's has no argument for: padded lengths, windows, sinks, probabilities. They compute in float32.
+`hpex.kernels.FusedSDPA` calls PyTorch's operator where it can. These operators are for scripts that call them by name,
+and for arguments that PyTorch's operator does not have: padded lengths, windows, sinks, probabilities. They compute in
+float32.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Casts to and from 8-bit floating point, matrix products and other operators on fp8 tensors.
 
-A cast multiplies by its scale in the input's dtype, clamps to the largest finite number of the device's format, and
-rounds to the nearest even number or stochastically. Products are computed in float32 from the exact values of their
-operands; a result in bfloat16 is rounded before its scales, which are one number of bfloat16, are applied.
+A cast multiplies by its scale in the dtype of the input. It clamps to the largest finite number of the device's format
+and rounds to the nearest even number, or stochastically. A product is computed in float32 from the exact values of its
+operands. A result in bfloat16 is rounded before its scales are applied; the scales are one number of bfloat16.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def absolute_maximum(x: Tensor) -> Tensor:
 
 
 def no_amax(x: Tensor) -> Tensor:
-    """What stands for a maximum that was not asked for."""
+    """The result in the place of a maximum that was not requested."""
     return torch.empty(0, dtype=torch.float32, device=x.device)
 
 
@@ -147,7 +147,7 @@ def cast_to_fp8_v2(
 ) -> tuple[Tensor, Tensor]:
     """fp8(input * scale), and max |input|.
 
-    `input`: floating point, any shape. `scale`: a number, or what broadcasts to the input; with an input in bfloat16 it
+    `input`: floating point, any shape. `scale`: a number, or a tensor that broadcasts; with an input in bfloat16 it
     and the product are rounded to bfloat16 first, as on a Gaudi. `dtype`: float8_e5m2 (the default) or float8_e4m3fn.
     The second result is a 0-dim float32 tensor, empty unless `is_amax`. Raises RuntimeError for other dtypes, and for
     an fp8 input with another `dtype` or with `is_amax`. Source: the operator's schema.
@@ -217,7 +217,7 @@ def cast_from_fp8(
 ) -> Tensor:
     """`input * scale` in `out_dtype`, computed in float32.
 
-    `input`: an fp8 tensor of any shape; `scale`: a number, or what broadcasts to it. Raises RuntimeError for other
+    `input`: an fp8 tensor of any shape; `scale`: a number, or one that broadcasts to it. Raises RuntimeError for other
     dtypes. Source: the operator's schema.
     """
     check(is_fp8(input.dtype), "cast_from_fp8", "input", input, "a float8_e5m2 or float8_e4m3fn tensor")
@@ -252,9 +252,9 @@ def fp8_gemm_v2(
 ) -> Tensor:
     """op(A) @ op(B) * A_scale_inv * B_scale_inv + bias, plus D if `accumulate`, in `out_dtype`; op may transpose.
 
-    A: [..., M, K], B: [..., K, N] or what broadcasts to it; either may be one-dimensional, [K], as torch.matmul's
+    A: [..., M, K], B: [..., K, N] or one that broadcasts to it; either may be one-dimensional, [K], as torch.matmul's
     operands, and is not transposed then; scales: a number, one
-    for each row of the result (A's M) or each column (B's N), or what broadcasts to the result. It is computed in
+    for each row of the result (A's M) or each column (B's N), or one that broadcasts to the result. It is computed in
     float32 and rounded once; with `out_dtype` bfloat16 the product, and that of the scales, are rounded to it before
     they are multiplied, as on a Gaudi. Raises RuntimeError for shapes that do not fit. Source: the operator's schema.
     """
@@ -282,7 +282,7 @@ def fp8_gemm_v2(
     if A.dim() == 1:
         out = out.squeeze(-1 if B.dim() == 1 else -2)
     if bias is not None:
-        check(_broadcasts(bias.shape, out.shape), name, "bias", bias, f"what broadcasts to {list(out.shape)}")
+        check(_broadcasts(bias.shape, out.shape), name, "bias", bias, f"a tensor that broadcasts to {list(out.shape)}")
         out = out + bias
     if accumulate:
         check(

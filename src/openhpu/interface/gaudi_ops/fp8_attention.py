@@ -1,4 +1,4 @@
-"""Attention on fp8 operands: each has a scale that gives its values back, and probabilities are rounded to fp8, too."""
+"""Attention on fp8 operands, each with a scale; probabilities are rounded to fp8, too."""
 
 from __future__ import annotations
 

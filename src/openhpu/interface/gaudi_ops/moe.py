@@ -1,7 +1,7 @@
 """Mixtures of experts.
 
-Each expert works on all tokens, and a token takes part with its router weight, 0 where it was not sent to the expert:
-shapes then depend on no value, so that the operator never waits for the device and can be part of a graph.
+Each expert works on all tokens. A token counts with its router weight, which is 0 if it was not sent to the expert. So
+shapes depend on no value, the operator never waits for the device, and it can be part of a graph.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from openhpu.interface.gaudi_ops.fp8 import E4M3, Scale, largest, quantize, scal
 from openhpu.interface.gaudi_ops.moe import activation_of, mix, product, scaled_product
 from openhpu.interface.gaudi_ops.registry import operator
 
-# What four bits stand for: a sign, two bits of exponent, one of mantissa.
+# The meaning of four bits: a sign, two bits of exponent, one of mantissa.
 _FP4 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 _EXPONENT_BIAS = 127
 

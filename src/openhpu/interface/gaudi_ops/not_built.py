@@ -1,4 +1,4 @@
-"""What is not built of the operators that scripts and libraries name, each with its reason."""
+"""Operators that scripts and libraries name and that are not built, each with its reason."""
 
 REFUSED: dict[str, str] = {
     "softmax_fa2": "three of its results lie in a layout of the hardware's own, which callers take apart by hand",

@@ -66,7 +66,7 @@ def convert_from_int4(
 ) -> Tensor:
     """(input - zero_point) * scale for numbers from -8 to 7.
 
-    input: int32 [..., K, N / 8], eight numbers each, the lowest bits first; scale: [groups, N] or what broadcasts;
+    input: int32 [..., K, N / 8], eight numbers each, the lowest bits first; scale: [groups, N] or one that broadcasts;
     zero_point: as scale, or packed as the input; group_index: [K], the group of each row, else groups follow each
     other. Returns [..., K, N] in `out_dtype`, computed in float32. Source: the operator's schema, GPTQ's format.
     """

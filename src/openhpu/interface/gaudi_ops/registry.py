@@ -54,7 +54,7 @@ def operator(*schemas: str, of: str, autocast: bool = False) -> Callable[[F], F]
 
 
 def _isolated(function: F) -> F:
-    """What the operator calls is not autocast: it computes in the dtypes that it chooses."""
+    """Switches autocast off inside the operator, which chooses its own dtypes."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:

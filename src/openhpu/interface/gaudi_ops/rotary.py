@@ -101,7 +101,7 @@ def rotary_pos_embedding(
 ) -> Tensor:
     """input * cos + rotate(input) * sin, each step in the input's dtype, as models write it.
 
-    input: [..., S, D]; sin, cos: [positions, D], also with dimensions of 1 before, or what broadcasts to the input
+    input: [..., S, D]; sin, cos: [positions, D], also with dimensions of 1 before, or one that broadcasts to the input
     ([batch, 1, 1, D]). Of [positions, 1, D] the input is [S, heads, D], [batch, S, heads, D], [S, batch, heads, D] or
     [batch, heads, S, D], whichever has a dimension of that length (in this order). position_ids: [batch, S], or the
     input's first two dimensions; None: positions start at `offset`. Raises RuntimeError for shapes that do not fit.

@@ -110,7 +110,7 @@ def custom_softmax(input: Tensor, flavor: int) -> Tensor:
 def ragged_softmax(self: Tensor, dim: int, half_to_float: bool, valid_count: Tensor) -> Tensor:
     """softmax over the first `valid_count` positions of `dim`; those after it are 0.
 
-    valid_count: one for each entry of the first dimension, or what broadcasts to self with 1 in `dim`.
+    valid_count: one for each entry of the first dimension, or a tensor broadcasting to self with 1 in `dim`.
     """
     counts = valid_count.reshape(-1, *[1] * (self.dim() - 1)) if valid_count.dim() == 1 else valid_count
     shape = [1] * self.dim()
@@ -144,7 +144,7 @@ def block_softmax_adjustment(
     block_maxes: Tensor, block_sums: Tensor, block_groups: Tensor, batch_size: int,
     out_shape: Sequence[int] | None = None,
 ) -> Tensor:  # fmt: skip
-    """What each block's product is multiplied by, so that the blocks of a sequence add up to its attention.
+    """The factor of each block's product, so that the blocks of a sequence add up to its attention.
 
     block_maxes, block_sums: [blocks, ...] of `block_softmax`; block_groups: [blocks], the sequence of each, -1 or
     `batch_size` for padding. Returns exp(max - max of the sequence) / sum of the sequence, in block_maxes' dtype.

@@ -31,7 +31,7 @@ NAMES = (*_OPERATORS, "embedding_bag_preproc")
 
 
 def find(name: str) -> Any:
-    """What `_hpex_C.name` is. Raises AttributeError for another name, with what to use."""
+    """The value of `_hpex_C.name`. Raises AttributeError for another name, with an alternative."""
     if name == "embedding_bag_preproc":
         return EmbeddingBagPreproc
     if name in _OPERATORS:

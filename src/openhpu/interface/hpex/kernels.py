@@ -62,7 +62,7 @@ def triu_masked_softmax(x: Tensor, inv_scale_attn: float = 1.0) -> Tensor:
 
 
 def EmbeddingBagPreproc(indices: Tensor, offsets: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """What the backward of a sum over bags needs: for each different index the bags whose gradients it gets.
+    """The data for the backward of a sum over bags: for each different index the bags whose gradients it gets.
 
     indices: [n]; offsets: [bags + 1]. Returns the unique indices; bags in the order of the indices; where those of
     each index begin, [unique + 1]; counts [2], of bags in that order and of unique indices. Waits for the device,

@@ -1,4 +1,4 @@
-"""`torch.hpu`, which is also `habana_frameworks.torch.hpu`: names only, out of the modules beside it."""
+"""`torch.hpu`, which is also `habana_frameworks.torch.hpu`: only names, from the modules beside it."""
 
 from __future__ import annotations
 

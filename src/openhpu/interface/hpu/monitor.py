@@ -38,7 +38,7 @@ def set_sync_debug_mode(debug_mode: int | str) -> None:
 
 
 def get_sync_debug_mode() -> int:
-    """What `set_sync_debug_mode` set, as a number."""
+    """The mode that `set_sync_debug_mode` set, as a number."""
     return _sync_mode
 
 

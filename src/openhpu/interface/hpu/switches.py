@@ -1,4 +1,4 @@
-"""Switches that steer how graphs are compiled. Eager operators do not read them, so that here they only hold."""
+"""Switches of the compilation of graphs. Eager operators do not read them, so here they only keep their value."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def enable_recompute_sdp(enabled: bool) -> None:
 
 
 def recompute_sdp_enabled() -> bool:
-    """What `enable_recompute_sdp` set."""
+    """The value that `enable_recompute_sdp` set."""
     return _state["recompute_sdp"]
 
 

@@ -1,7 +1,8 @@
 """Batches of torchvision's ImageFolder, made on threads of this process.
 
 A worker process of PyTorch's data loader decodes an image, makes a float tensor of it, and sends a collated batch
-through shared memory. Here threads write where the batch lies, as the decoder and the resizing leave Python's lock.
+through shared memory. Here threads write into the batch itself, because the decoder and the resizing release Python's
+lock.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _Array = np.ndarray[Any, Any]
 
 
 class Plan(NamedTuple):
-    """What `ImageFolder.transform` does. `shape` is that of an image in pixels; `place` gets an RGB image."""
+    """The work of `ImageFolder.transform`. `shape` is that of an image in pixels; `place` gets an RGB image."""
 
     shape: tuple[int, int]  # height, width
     place: Callable[[Any, np.random.Generator], Any]

@@ -1,4 +1,4 @@
-"""What both data loaders do with an image file."""
+"""Reading an image file, for both data loaders."""
 
 from __future__ import annotations
 

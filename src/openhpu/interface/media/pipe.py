@@ -1,7 +1,7 @@
 """Media pipes: batches made by a graph of readers, a decoder and operators on images.
 
-A pipe is a class derived from MediaPipe that makes its nodes in the constructor and connects them in `definegraph`.
-A thread of the pipe is `prefetch_depth` batches ahead; the decoder has more. Source: the documented interface of
+A pipe is a class derived from MediaPipe. It makes its nodes in the constructor and connects them in `definegraph`. A
+thread of the pipe is `prefetch_depth` batches ahead. The decoder has more threads. Source: the documented interface of
 Gaudi's media pipes (Creating and Executing Media Pipeline).
 """
 

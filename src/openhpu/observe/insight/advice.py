@@ -1,4 +1,4 @@
-"""What to do about what was seen; each piece of advice with its evidence."""
+"""Advice about a run; each piece has its evidence."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _fallbacks(document: Document) -> Iterator[Advice]:
     if others:
         yield Advice(
             "Replace operators that the device does not have, or move them out of the step",
-            "They run on the host: the device is waited for, operands are copied to the host and results back. "
+            "They run on the host. The host waits for the device, copies operands to the host and results back. "
             "PT_HPU_PLACE_ON_CPU=none makes each an error, which finds them all.",
             _places(others),
         )
@@ -58,7 +58,7 @@ def _reads(document: Document) -> Iterator[Advice]:
         yield Advice(
             "Read values less often",
             "item(), cpu(), tolist(), print and float() of a tensor make the host wait until the device has computed "
-            "it, and end the graph in lazy mode. Sum what you log on the device and read it every so many steps.",
+            "it, and end the graph in lazy mode. Sum logged values on the device and read the sum every so many steps.",
             tuple(
                 f"{where(r)}: {r['op']} {plural(r['count'], 'time')} in {plural(steps, 'step')}, "
                 f"{size(r['bytes'])} in all, waited {wait(r['wait_ns'])}"
@@ -75,17 +75,17 @@ def _recompilations(document: Document) -> Iterator[Advice]:
     texts = {
         "size": (
             "Keep sizes the same from step to step",
-            "Every new size is a compilation, on a Gaudi often of minutes. Drop or pad the last batch "
+            "Every new size is a compilation, which often takes minutes on a Gaudi. Drop or pad the last batch "
             "(DataLoader(drop_last=True)), pad sequences to a few lengths (const_shape_dataloader).",
         ),
         "stride": (
             "Keep memory formats the same from step to step",
-            "The same operator got a tensor laid out differently: call contiguous() or choose one memory format.",
+            "The same operator got a tensor with other strides: call contiguous() or choose one memory format.",
         ),
         "dtype": ("Keep dtypes the same from step to step", "The same operator got another dtype."),
         "number": (
             "Numbers that change are learned as arguments",
-            "A number that had been compiled in has changed; from then on it is an argument of the recipe. This "
+            "A constant of the recipe has changed. From then on it is an argument of the recipe. This "
             "happens once for each such number and needs no change of the script.",
         ),
         "graph": (
@@ -93,9 +93,9 @@ def _recompilations(document: Document) -> Iterator[Advice]:
             "The same place runs other operators than before: look for branches that depend on the step's number.",
         ),
         "memory": (
-            "Keep what lives between steps the same",
-            "The operators are the same, but not what is needed after the step, or offsets into storages: results "
-            "that are kept in some steps and dropped in others are the usual reason.",
+            "Keep the same tensors from step to step",
+            "The operators are the same, but other results are needed after the step, or offsets into storages differ. "
+            "Usually the script keeps a result in some steps and drops it in others.",
         ),
     }
     for cause, evidence in by_cause.items():
@@ -107,9 +107,9 @@ def _graphs(document: Document) -> Iterator[Advice]:
     graphs = document["graphs"]
     if len(graphs["seen_once"]) >= _MANY_GRAPHS:
         yield Advice(
-            "Few graphs come again",
-            f"{plural(len(graphs['seen_once']), 'graph')} of {graphs['distinct']:,} came only once. Here such graphs "
-            "run operator by operator; a Gaudi compiles each of them.",
+            "Few graphs recur",
+            f"{plural(len(graphs['seen_once']), 'graph')} of {graphs['distinct']:,} occurred only once. Here such "
+            "graphs run operator by operator. A Gaudi compiles each of them.",
             tuple(
                 f"{line}: {plural(number, 'graph')} from here on, of {operators}"
                 for line, operators, number in by_line(graphs["seen_once"])[:8]
@@ -122,7 +122,7 @@ def _memory(document: Document) -> Iterator[Advice]:
     if memory["peak_line"] and 2 * memory["peak_growth_bytes"] >= memory["peak_bytes"] >= _MUCH_MEMORY:
         yield Advice(
             "One line makes most of the memory peak",
-            "Compute in pieces, or free what is not needed any more before it runs.",
+            "Compute in parts, or free tensors before this line.",
             (
                 f"{where(memory, 'peak_')}: {size(memory['peak_growth_bytes'])} of the peak of "
                 f"{size(memory['peak_bytes'])}",

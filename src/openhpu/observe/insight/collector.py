@@ -1,7 +1,7 @@
-"""Collects what a process does with its devices, and writes it to a file, at its end and now and then before.
+"""Collects the work of a process on its devices, and writes it to a file at the end and at intervals before.
 
-Started by `openhpu run` through the environment, when torch is loaded. The file is complete after every write, so that
-a process that is killed leaves what was written last.
+`openhpu run` starts it through the environment, when torch is loaded. The file is complete after every write. So a
+killed process leaves its last write.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Key = tuple[Any, ...]
 
 
 class Above(NamedTuple):
-    """What the collector asks of the floors above its own."""
+    """Functions of higher floors that the collector calls."""
 
     mode: Callable[[], str | None]  # eager or lazy; None: not read yet
     settle: Callable[[], None]  # waits until listeners have been told of what is compiled by now
@@ -237,7 +237,7 @@ class Collector:
             if marks.count % _DRAIN_EVERY == 0:
                 self._take_spans()
 
-    # What the devices' workers did
+    # The work of the devices' workers
 
     def _watch_spans(self) -> None:
         for index in range(_C.device_count()):

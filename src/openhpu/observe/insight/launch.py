@@ -1,7 +1,7 @@
-"""`openhpu run`: starts a script in a process of its own, and shows what its processes left.
+"""`openhpu run`: starts a script in a process of its own, and shows the documents that its processes left.
 
-The script's process is Python's ordinary one, so that its arguments, its exit code and what it spawns are its own, and
-whatever happens to it, this process is there to tell.
+The script runs in an ordinary Python process, with its own arguments, exit code and child processes. However that
+process ends, this process reports it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FROM_THE_KERNEL = 128  # si_code of a signal that a terminal sends to all proce
 
 
 class UsageError(Exception):
-    """What was asked for cannot be done; the script has not been started."""
+    """The request cannot be fulfilled; the script was not started."""
 
 
 # By the word of `--fail-on`: the part of the document.

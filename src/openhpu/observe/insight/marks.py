@@ -1,4 +1,4 @@
-"""Step ends and memory peaks, kept within bounds, and what follows from them."""
+"""The ends of steps and the peaks of memory, bounded, and the numbers that follow from them."""
 
 from __future__ import annotations
 

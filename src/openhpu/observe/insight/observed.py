@@ -1,10 +1,12 @@
-"""The documents that a run leaves, one per process, read back and put in order."""
+"""The documents of a run, one for each process, read back and ordered."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 from typing import Any
+
+from openhpu.observe.insight.phases import AFTER
 
 FORMAT = 1
 
@@ -25,7 +27,7 @@ def read_all(folder: Path) -> list[Document]:
 
 
 def empty(command: str) -> Document:
-    """What is known of a script that opened no device."""
+    """The document of a script that opened no device."""
     return {
         "format": FORMAT,
         "complete": True,
@@ -126,7 +128,7 @@ def by_line(graphs: list[dict[str, Any]]) -> list[tuple[str, str, int]]:
 
 
 def unfinished(graphs: dict[str, Any]) -> str:
-    """What is to be said where the script was faster than the compiler; empty where it was not."""
+    """A sentence if the script was faster than the compiler; otherwise empty."""
     if not graphs["compiling"]:
         return ""
     number = graphs["compiling"]
@@ -148,7 +150,7 @@ def out_of_range(record: dict[str, Any]) -> str:
 
 
 def recompilation(record: dict[str, Any]) -> str:
-    """What differed, in words."""
+    """The difference, in words."""
     after = ", ".join(record["after"][:6]) + (", ..." if len(record["after"]) > 6 else "")
     dimension = record["dimension"]
     what = {
@@ -156,7 +158,7 @@ def recompilation(record: dict[str, Any]) -> str:
         "stride": f"stride of dimension {dimension}",
         "dtype": "dtype",
         "number": "number that was compiled in",
-        "memory": "memory behind the operators (offsets, storages, or what is still needed after the step)",
+        "memory": "memory of the operators (offsets, storages, or the results that are needed after the step)",
         "graph": "operators",
     }.get(record["cause"], record["cause"])  # fmt: skip
     operand = f" of `{record['argument']}`" if record["argument"] else ""
@@ -175,11 +177,12 @@ def phases(document: Document) -> str:
 def later(record: dict[str, Any]) -> str:
     """A graph that was new after the warm-up, in words."""
     cause = f": {recompilation(record['cause'])}" if record["cause"] else ""
-    return f"{where(record)}: a new graph in step {record['step']:,} of {record['phase']}{cause}"
+    place = "after the warm-up" if record["phase"] == AFTER else f"of {record['phase']}"
+    return f"{where(record)}: a new graph in step {record['step']:,} {place}{cause}"
 
 
 def collective(record: dict[str, Any]) -> str:
-    """What a line's collectives took, in words."""
+    """The time and data of a line's collectives, in words."""
     return (
         f"{where(record)}: {record['op']}, {plural(record['count'], 'time')}, {size(record['bytes'])}, "
         f"the device waited {wait(record['wait_ns'])}"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def page(document: Document) -> str:
-    """The HTML text. Whatever the script named is escaped."""
+    """The HTML text. Names from the script are escaped."""
     return _template().render(document, **(_parts(document) if document["process"]["pid"] is not None else {}))
 
 
@@ -47,7 +47,7 @@ def _template() -> Template:
 
 
 def _parts(document: Document) -> dict[str, Any]:
-    """What the page shows beside what stands in the document."""
+    """The parts of the page that are not in the document."""
     from markupsafe import Markup
 
     graphs, memory = document["graphs"], document["memory"]

@@ -44,7 +44,7 @@ def _lines(document: Document) -> Iterator[str]:
     if process["pid"] is None:
         yield "no hpu device was opened: the script did not put a tensor on hpu"
         return
-    ended = "" if document["complete"] else "; the process was killed, this is what was seen until shortly before"
+    ended = "" if document["complete"] else "; the process was killed, and the last moments before that are missing"
     yield f"{process['mode']} mode, {process['seconds']:.1f} s{ended}"
     yield from _steps(document)
     yield from _graphs(document)

@@ -27,7 +27,7 @@ class MetricDumpFormat(Enum):
 
 
 class MetricDumpTrigger(Enum):
-    """What made metrics be written."""
+    """The triggers of a write of metrics."""
 
     process_exit = "process_exit"
     mark_step = "mark_step"

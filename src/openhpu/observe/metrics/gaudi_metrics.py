@@ -28,7 +28,7 @@ class _Counted(Metric):
     @staticmethod
     @abstractmethod
     def _read() -> Counter[str]:
-        """What the core has counted."""
+        """The counters of the core."""
 
     def _clear(self) -> None:
         self._counted.clear()

@@ -1,4 +1,4 @@
-"""What all metrics have in common."""
+"""The base of all metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `hl-prof-config` sets for whole-process traces (HABANA_PROFILE=1), and the file in which it is kept."""
+"""The choices of `hl-prof-config` for whole-process traces (HABANA_PROFILE=1), and their file."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def load() -> Config:
         return Config()
     except (OSError, ValueError, TypeError) as error:
         raise ConfigError(
-            f"{file} is not what hl-prof-config writes ({error}); run hl-prof-config again, or remove it"
+            f"{file} is not a file of hl-prof-config ({error}); run hl-prof-config again, or remove it"
         ) from error
 
 

@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("-g", "--range", metavar="FIRST-LAST", help="numbers of the commands to trace; default: all")
     add("-s", "--session", metavar="NAME", help="the file is NAME_<process>.hltv; default: default_profiling")
     add("-o", "--output", metavar="FOLDER", help="folder of the file; default: the process's")
-    add("--show", action="store_true", help="print what is in force and change nothing")
+    add("--show", action="store_true", help="print the current choices and change nothing")
     options = parser.parse_args(arguments)
     try:
         if options.show:

@@ -7,8 +7,8 @@ from enum import Enum, auto
 
 
 class DebugActivity(Enum):
-    """What Gaudi's profiler records of its own software. Here both, the calls that issue commands, flush, wait and
-    compile, are in every trace with ProfilerActivity.HPU."""
+    """Parts of its own software that Gaudi's profiler records. Here every trace with ProfilerActivity.HPU has both: the
+    calls that issue commands, flush, wait and compile."""
 
     SYNAPSE_FUNCTION_CALLS = auto()
     BRIDGE_FUNCTION_CALLS = auto()

@@ -33,7 +33,7 @@ def spans(document: dict[str, Any]) -> list[Event]:
 
 
 def commands(document: dict[str, Any]) -> list[Event]:
-    """What devices did, without the parts of recipes and graphs, by time."""
+    """The commands of devices, without the parts of recipes and graphs, by time."""
     return sorted((e for e in spans(document) if e.get("cat") in DEVICE_CATEGORIES), key=lambda e: e["ts"])
 
 

@@ -1,4 +1,4 @@
-"""What PyTorch's tables of profiled operators lack for hpu. `integration/patches.py` says where each is put and why."""
+"""Columns for hpu in PyTorch's tables of profiled operators. `integration/patches.py` says where and why."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Traces as files that Perfetto, chrome://tracing and PyTorch's readers open: one JSON document of events.
 
-Written as kineto writes them, so that a whole process's trace and torch.profiler's look alike: times in microseconds
-from `baseTimeNanoseconds`, the host's threads under the process's number, each device under its index with a track for
-each stream, and an arrow (`ac2g`) from the call that issued a command to the command.
+They are written as kineto writes them, so that the trace of a whole process and that of torch.profiler look alike.
+Times are in microseconds from `baseTimeNanoseconds`. The host's threads are under the number of the process. Each
+device is under its index, with a track for each stream. An arrow (`ac2g`) goes from the call that issued a command to
+the command.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Command(NamedTuple):
 
 
 class Span(NamedTuple):
-    """What a host thread, or the compiler (thread -1), did for the device."""
+    """The work of a host thread, or of the compiler (thread -1), for the device."""
 
     name: str
     detail: str
@@ -61,7 +62,7 @@ class Span(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """What `_C.trace_stop` returns."""
+    """The result of `_C.trace_stop`."""
 
     commands: list[Command]
     spans: list[Span]

@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 0
     except BrokenPipeError:
-        # What the reader did not take would be written once more at exit, which is an error there.
+        # Output that the reader did not take would be written again at exit, which is an error there.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 

@@ -1,4 +1,4 @@
-"""What hl-smi says of a device that is not measured: names, versions, and the constants of a device without sensors."""
+"""Data of hl-smi that are not measured: names, versions, and constants in the place of sensors."""
 
 from __future__ import annotations
 

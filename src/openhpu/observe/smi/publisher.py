@@ -112,7 +112,7 @@ def _on_device(event: events.Event) -> None:
 
 
 def utilization(index: int) -> int:
-    """What hl-smi shows of a device of this process."""
+    """The data of a device of this process for hl-smi."""
     return 0 if _publisher is None else _publisher.utilization(index)
 
 

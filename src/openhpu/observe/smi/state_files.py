@@ -69,7 +69,7 @@ def write(file: int, state: State) -> None:
 
 
 def read_all(where: Path | None) -> list[State]:
-    """What live processes show, by module and process."""
+    """The data of live processes, by module and process."""
     if where is None:
         return []
     found = []

@@ -1,4 +1,4 @@
-"""What may change."""
+"""Names that may change."""
 
 from openhpu.capture.torch_compile.backend import enable_compiled_autograd
 

@@ -1,4 +1,4 @@
-"""Optimizers whose steps are operators on lists: torch.ops.hpu.optimizer_* and their kin."""
+"""Optimizers whose steps are operators on lists: torch.ops.hpu.optimizer_* and similar ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What optimizers ask of their numbers."""
+"""The ranges of optimizers' numbers."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from openhpu.interface.hpex.transformer_engine.scaling import DelayedScaling
 
 
 class FP8GlobalStateManager:
-    """What the innermost fp8_autocast of the process says."""
+    """The settings of the innermost fp8_autocast of the process."""
 
     _stack: list[tuple[bool, bool, DelayedScaling, Any]] = []  # noqa: RUF012  # of the process, as the class
     _default = DelayedScaling()

@@ -28,8 +28,8 @@ def test_nothing_wrong_is_no_advice(seen):
 def test_graphs_that_come_once_are_told_by_line(seen):
     seen["graphs"] |= {"distinct": 20, "seen_once": [graph(3, 5), graph(3, 9), graph(7, 80)] + 8 * [graph(9, 2)]}
     (found,) = advice.advise(seen)
-    assert found.title == "Few graphs come again"
-    assert found.text.startswith("11 graphs of 20 came only once")
+    assert found.title == "Few graphs recur"
+    assert found.text.startswith("11 graphs of 20 occurred only once")
     assert found.evidence == (
         "script.py:7: 1 graph from here on, of 80 operators",
         "script.py:3: 2 graphs from here on, of 5 to 9 operators",
