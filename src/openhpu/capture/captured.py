@@ -46,7 +46,7 @@ class Inputs:
         self.weights = [args[i].detach() for i in tensors if i in fixed]
         self.addresses = [(i, args[i].data_ptr()) for i in tensors if i in fixed]
         self.static = list(args)  # the arguments at the capture
-        self.tensors: list[torch.Tensor] = []  # what the capture calls its inputs
+        self.tensors: list[torch.Tensor] = []  # the inputs of the capture
         self.flat: dict[int, tuple[torch.Size, tuple[int, ...]]] = {}  # by place: sizes and strides
         self._owners: dict[int, int] = {}  # address of a storage: place
         self._copied: list[tuple[int, torch.Tensor]] = []

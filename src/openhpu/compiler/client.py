@@ -99,7 +99,7 @@ class Compilations:
                 report()
 
     def _ask(self, identity: int, description: dict[str, Any]) -> None:
-        """Send a request on. It is answered in any case: somebody may be waiting."""
+        """Send a request on. It is answered in any case, because a thread may be waiting."""
         self._asked[identity] = time.monotonic(), description
         try:
             from openhpu.compiler import dumps
@@ -148,7 +148,7 @@ class Compilations:
         self._aside.settle(_TOLD_S)  # before the core's answer, as events of recipes
 
     def settle(self, timeout: float) -> None:
-        """Until listeners have been told of what is compiled by now; `timeout` in seconds."""
+        """Wait until listeners know of every compilation so far; `timeout` in seconds."""
         self._aside.settle(timeout)
 
     @property
@@ -223,7 +223,7 @@ def _most_libraries() -> int:
 
 
 def start_compiling() -> None:
-    """Start what `start` does, if it has not been done: captures have recipes in eager mode, too."""
+    """Call `start`, if it was not called: captures have recipes in eager mode, too."""
     if not _started:
         start()
 
@@ -259,7 +259,7 @@ def wait_for_recipes(timeout: float | None = None) -> bool:
 
 
 def settle() -> None:
-    """Until listeners have been told of what is compiled by now, for some seconds at most."""
+    """Wait until listeners know of every compilation so far, for some seconds at most."""
     if _compilations is not None:
         _compilations.settle(_END_S)
 

@@ -21,7 +21,7 @@ def slots(program: Program) -> list[Slot]:
 
 
 def compile_in(program: Program, graph: GraphModule, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Replace these inputs of the traced graph by their contents, and compute what depends on nothing else.
+    """Replace these inputs of the traced graph by their contents, and compute the nodes that depend only on them.
 
     `inputs` are the fake tensors of all inputs in order; returns those of the inputs that are left.
     """

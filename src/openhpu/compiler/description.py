@@ -66,7 +66,7 @@ class Description(TypedDict):
     int32: NotRequired[bool]
 
 
-# c10's enumerations: what an operator's integer means where its schema says ScalarType, Layout or MemoryFormat.
+# c10's enumerations: the meaning of an operator's integer if its schema has ScalarType, Layout or MemoryFormat.
 # fmt: off
 _DTYPES = (
     "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex32", "complex64", "complex128",

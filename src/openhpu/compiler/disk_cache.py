@@ -54,13 +54,13 @@ class CacheConfig(NamedTuple):
 
 
 def user_cache() -> Path:
-    """The user's folder for what can be made again."""
+    """The user's folder for files that can be made again."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(base) if os.path.isabs(base) else home() / ".cache") / "openhpu"
 
 
 def default_path() -> Path:
-    """Where recipes lie if nobody said otherwise."""
+    """The default folder of recipes."""
     return user_cache() / "recipes"
 
 
@@ -295,7 +295,7 @@ class DiskCache:
             self.warn(message)
 
     def _entries(self) -> list[Path]:
-        """All that is ours; what a process left behind when it died is removed."""
+        """All files of this cache. Files that a dead process left are removed."""
         found = []
         with contextlib.suppress(OSError):
             for path in self.path.iterdir():

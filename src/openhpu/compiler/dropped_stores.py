@@ -111,7 +111,7 @@ def _accumulates(kernel: Any) -> bool:
 
 
 class _Lines:
-    """A buffer that keeps what is written as it is."""
+    """A buffer that keeps the written text unchanged."""
 
     def __init__(self) -> None:
         self.lines: list[Any] = []

@@ -29,7 +29,7 @@ _FINISH_S = 60.0
 
 @dataclass(frozen=True)
 class Row:
-    """A node of a drawn graph: what it is, what it gives, where the script made it, and whose results it reads."""
+    """A node of a drawn graph: its operator, its results, its line in the script, and the nodes that it reads."""
 
     name: str
     op: str
@@ -79,7 +79,7 @@ def _forms() -> tuple[str, ...]:
 
 
 def rows(description: Description) -> list[Row]:
-    """The nodes in order, each with the nodes that wrote last what it reads."""
+    """The nodes in order, each with the last writers of its operands."""
     from openhpu.compiler.description import tensors
     from openhpu.compiler.plan import written_arguments
 

@@ -13,7 +13,7 @@ TAKE_FLOAT8 = frozenset({"aten::_scaled_mm", "aten::_scaled_mm.out"})
 
 
 def decompositions(table: dict[Any, Callable[..., Any]]) -> dict[Any, Callable[..., Any]]:
-    """Those of `table`, and what writes into parts of tensors become: operators that no recorded call is."""
+    """Those of `table`, and operators that writes into parts of tensors become, which no recorded call is."""
     aten = torch.ops.aten
     scatters = (aten.slice_scatter, aten.select_scatter, aten.diagonal_scatter, aten.as_strided_scatter)
     return table | {op.default: _widened(op.default, table.get(op.default)) for op in scatters}

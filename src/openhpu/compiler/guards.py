@@ -14,9 +14,9 @@ from openhpu.compiler.sizes import Size, Symbols
 
 
 def note_guards(program: Program, inputs: Sequence[torch.Tensor]) -> None:
-    """Add to the program's guards what tracing and Inductor assumed of open sizes.
+    """Add the assumptions of tracing and Inductor about open sizes to the program's guards.
 
-    Raises CannotCompile where they assumed a certain value, or what no guard can express.
+    Raises CannotCompile if they assumed a certain value, or something that no guard can express.
     """
     symbols = program.symbols
     if not symbols.hints:

@@ -39,12 +39,12 @@ def torch_build() -> str:
 
 
 def core() -> str:
-    """A digest of the sources of what recipes call in the core."""
+    """A digest of the core's sources that recipes call."""
     return _machine.recipe_calls
 
 
 def cxx() -> str:
-    """The C++ compiler that Inductor takes: where it lies, its file's size and time, what it says of its version."""
+    """The C++ compiler that Inductor takes: its path, the size and time of its file, and its version."""
     return _cxx(os.environ.get("CXX", "g++"), os.environ.get("PATH", ""))
 
 

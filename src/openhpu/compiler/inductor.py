@@ -65,7 +65,7 @@ def options(graph: GraphModule, threads: int, output: Path) -> dict[str, Any]:
         "keep_output_stride": True,
         "aot_inductor.enable_frame_pointer": False,
         "aot_inductor.enable_line_tables": False,
-        # The device hands over what the manifest says.
+        # The device passes the arguments that the manifest describes.
         "size_asserts": False,
         "alignment_asserts": False,
         "scalar_asserts": False,
@@ -102,7 +102,7 @@ def _shape(graph: GraphModule, node: Any) -> tuple[Any, ...]:
 def build(graph: GraphModule, inputs: Sequence[torch.Tensor], threads: int, directory: Path) -> Library:
     """Compile the graph (flat, functional but for copies into inputs) into `directory`, which must exist.
 
-    `inputs` are the fake tensors that it was traced with. Raises what Inductor and the C++ compiler raise.
+    `inputs` are the fake tensors that it was traced with. Raises exceptions of Inductor and the C++ compiler.
     """
     from torch._dynamo.utils import get_metrics_context
     from torch._inductor import config, metrics

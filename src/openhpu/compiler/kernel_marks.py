@@ -34,7 +34,7 @@ def marked() -> Iterator[None]:
     def generate_c_shim_extern_kernel_call(self: Any, kernel: str, *args: Any, **kwargs: Any) -> None:
         _around(self, _SHIM.sub("aten::", kernel), lambda: external(self, kernel, *args, **kwargs))
 
-    # An operator without a C function of its own: what runs the recipe looks it up.
+    # An operator without a C function of its own, which the runtime of the recipe looks up.
     def generate_fallback_kernel_with_runtime_lookup_aot(self: Any, op_overload: Any, *args: Any) -> None:
         _around(self, op_overload.name(), lambda: looked_up(self, op_overload, *args))
 
@@ -52,7 +52,7 @@ def marked() -> Iterator[None]:
 
 
 def _around(wrapper: Any, name: str, call: Callable[[], None]) -> None:
-    # No scope: what the call declares may be used further on.
+    # No scope: later code may use the variables of the call.
     wrapper.writeline(f'OPENHPU_MARK("{name}");')
     call()
     wrapper.writeline("OPENHPU_MARK(nullptr);")

@@ -90,7 +90,7 @@ def _scatter(self: Tensor, dim: int, index: Tensor, src: Tensor, add: bool) -> T
 
 @functools.cache
 def register_lowerings() -> None:
-    """Tell Inductor what both mean."""
+    """Register the meaning of both with Inductor."""
     from torch._inductor import ir
     from torch._inductor.lowering import clone, full_like, where
     from torch._inductor.lowering import register_lowering as register
@@ -207,14 +207,14 @@ def index(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
 
 
 def _adds_exactly(dtype: torch.dtype) -> bool:
-    """Whether generated code adds to what an index names; Inductor leaves other dtypes to a library."""
+    """Whether generated code adds at an index; Inductor leaves other dtypes to a library."""
     return dtype not in (torch.int64, torch.bool)
 
 
 def _widely(
     self: Tensor, dim: int, index: Tensor, write: Callable[[Tensor, Tensor], Tensor], wraps: bool = False
 ) -> Tensor:
-    """`write(self, index)` with a row more for what is out of range."""
+    """`write(self, index)` with one more row, for indices out of range."""
     index, missing = _missing(index, self.shape[dim], wraps)
     return self.copy_(
         write(_with_row(self, dim), _last_row(index, missing, self.shape[dim])).narrow(dim, 0, self.shape[dim])
@@ -376,7 +376,7 @@ _IN_PLACE = (
     embedding_renorm_,
 )  # fmt: skip
 
-# By operator, without its overload. Each takes what the operator takes.
+# By operator, without its overload. Each has the arguments of the operator.
 FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     **{f"aten::{function.__name__}": _returned(function) for function in (index_select, gather, index)},
     **{f"aten::{function.__name__}": function for function in _IN_PLACE},

@@ -202,7 +202,7 @@ class _Writer:
     def _targets(
         self, number: int, node: NodeDescription, overload: torch._ops.OpOverload
     ) -> tuple[str, list[str], list[str]]:
-        """Left side of the assignment, lines that follow it, and notes on what was made."""
+        """Left side of the assignment, lines that follow it, and notes on the results."""
         names: list[str] = []
         after: list[str] = []
         notes: list[str] = []

@@ -58,7 +58,7 @@ def compile_recipe(
             except OSError:
                 raise
             except Exception as error:  # Inductor's and the C++ compiler's are of many kinds
-                if (full := os.strerror(errno.ENOSPC)) in str(error):  # what a compiler printed
+                if (full := os.strerror(errno.ENOSPC)) in str(error):  # the output of a compiler
                     raise OSError(errno.ENOSPC, full, str(directory)) from error
                 if "InvalidCxxCompiler" in f"{type(error).__name__} {error}":
                     raise CannotCompile(_NO_COMPILER) from error
@@ -97,7 +97,7 @@ def compile_recipe(
 
 
 def _reason(error: Exception) -> str:
-    """The kind of error and its first lines; of a compiler's, which begins with its command, what it calls errors."""
+    """The kind of error and its first lines; for a compiler, whose text begins with its command, its error lines."""
     text = str(error)
     if "\nCommand:\n" in text and "\nOutput:\n" in text:
         head, printed = text.split("\nOutput:\n", 1)
@@ -122,7 +122,7 @@ def _threads(number: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Inductor's warnings say nothing to somebody who did not ask for Inductor."""
+    """Inductor's warnings do not help a user who did not ask for Inductor."""
     logger = logging.getLogger("torch")
     level = logger.level
     logger.setLevel(logging.ERROR)

@@ -153,7 +153,7 @@ def _sampled(distribution: str) -> Callable[..., Tensor]:
     return sample
 
 
-# By operator. Each function takes what the operator takes, with 0-dim tensors for the numbers that vary.
+# By operator. Each function has the arguments of the operator, with 0-dim tensors for the numbers that vary.
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "openhpu::uniform_": uniform_,
     "openhpu::normal_": _filled("normal"),  # for which Inductor generates one number at a time

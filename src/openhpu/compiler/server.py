@@ -30,7 +30,7 @@ _LENGTH = struct.Struct("!Q")
 _PR_SET_PDEATHSIG = 1
 
 
-# Messages are plain tuples: what is pickled here is not importable under the same name there.
+# Messages are plain tuples: a class of this process cannot be imported under the same name in the other one.
 class Job(NamedTuple):
     """To the server: compile a graph. `caches` are paths and size limits, the first is asked and filled first."""
 
@@ -54,7 +54,7 @@ def framed(message: bytes) -> bytes:
 
 
 def unframed(received: bytes | bytearray, longest: int) -> bytes | None:
-    """The first message in what was received; None if it isn't whole yet. Raises ValueError if it is too long."""
+    """The first received message; None if it is not complete. Raises ValueError if it is too long."""
     if len(received) < _LENGTH.size:
         return None
     (size,) = _LENGTH.unpack_from(received)

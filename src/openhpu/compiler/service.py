@@ -44,7 +44,7 @@ class _Request(NamedTuple):
 
 
 class _Nonsense(Exception):
-    """The compile process answered what is no answer."""
+    """The compile process sent an invalid answer."""
 
 
 class Service:
@@ -80,9 +80,9 @@ class Service:
         self._caches: list[DiskCache] = []
         self._new: deque[_Request] = deque()  # not looked up yet
         self._waiting: deque[tuple[_Request, bytes]] = deque()  # for the compile process, as messages
-        self._current: _Request | None = None  # what the process is compiling
+        self._current: _Request | None = None  # the request that the process compiles
         self._until: float | None = None  # by when it has to answer
-        self._outgoing = memoryview(b"")  # of the job, what the process has not taken yet
+        self._outgoing = memoryview(b"")  # the rest of the job that the process has not taken yet
         self._incoming = bytearray()  # of its answer
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: socket.socket | None = None
@@ -96,7 +96,7 @@ class Service:
         self._woken.setblocking(False)
         self._said: set[str] = set()
         if cache is not None:
-            cache.warn = self._warn  # what both processes find is said once
+            cache.warn = self._warn  # a finding of both processes is reported once
         _services.add(self)
         atexit.register(self.close)
 
@@ -133,7 +133,7 @@ class Service:
         return identity in self._found
 
     def close(self) -> None:
-        """End the compile process and drop what is open, without callbacks. May be called again."""
+        """End the compile process and drop open requests, without callbacks. May be called again."""
         atexit.unregister(self.close)
         if os.getpid() != self._owner:
             return

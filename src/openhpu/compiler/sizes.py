@@ -180,7 +180,7 @@ class Size(int):
             return NotImplemented
         if self.polynomial == polynomial_of(other):
             return True
-        # Where two sizes are equal by chance, what is done for unequal ones is right too; 0 and 1 are special.
+        # If two sizes are equal by chance, the code for unequal ones is right too; 0 and 1 are special.
         if not isinstance(other, Size) and other in (0, 1) and self.polynomial:
             if int(self) <= other:
                 raise CannotCompile(f"{self.text} is {other}")

@@ -28,7 +28,7 @@ def stored(x: torch.Tensor) -> torch.Tensor:
 
 @functools.cache
 def register_lowering() -> None:
-    """Tell Inductor what `stored` means."""
+    """Register the meaning of `stored` with Inductor."""
     from torch._inductor.lowering import register_lowering as register
 
     @register(torch.ops.openhpu_compiler.stored.default, type_promotion_kind=None)

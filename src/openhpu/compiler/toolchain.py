@@ -117,13 +117,13 @@ class Prepared:
     def __init__(self, folder: Path, pool: ThreadPoolExecutor) -> None:
         self._folder = folder
         self._pool = pool
-        self._kept: dict[str, Future[None]] = {}  # by the path of what is made once
+        self._kept: dict[str, Future[None]] = {}  # by the path of a file that is made once
         self._objects: list[Future[None]] = []  # of the recipe
         self._work: list[Path] = []
         self._interface = ""  # the object file that goes with the wrapper's header
 
     def ahead(self) -> None:
-        """Begin with what a recipe of Inductor's present options will need."""
+        """Begin with the files that a recipe with Inductor's present options needs."""
         from torch._inductor import codecache
         from torch._inductor.cpu_vec_isa import pick_vec_isa
 
@@ -183,7 +183,7 @@ class Prepared:
         publish(work, folder)
 
     def end(self) -> None:
-        """Give up what has not begun, and wait for the rest."""
+        """Cancel builds that have not begun, and wait for the rest."""
         self._pool.shutdown(cancel_futures=True)
         for work in self._work:
             shutil.rmtree(work, ignore_errors=True)
@@ -238,7 +238,7 @@ def _declare_interface(wrapper: Any) -> None:
 
 
 def _tidy(headers: Path) -> None:
-    """Remove what processes left behind that died while they built, and what nobody used for a while."""
+    """Remove files of processes that died while they built, and files that were unused for a while."""
     for path in headers.iterdir():
         limit = _STALE_S if path.name.startswith(_BUILDING) else _UNUSED_S
         with contextlib.suppress(OSError):

@@ -54,7 +54,7 @@ class Teller:
         events.publish("compiler_wait", params, site=notice["site"])
 
     def _clear(self) -> None:
-        """A line of ours gives way to what the script writes next."""
+        """Our line is erased before the next output of the script."""
         if self._shown:
             (_, stream), self._shown = self._shown, None
             stream.write(_CLEAR)
@@ -80,7 +80,7 @@ def text(notice: dict[str, Any]) -> str:
     if notice["graphs"] > 1:
         what = f"{notice['graphs']} graphs, one of {what}"
     where = f" from {os.path.basename(notice['site'][0])}:{notice['site'][1]}" if notice["site"] else ""
-    # Short, and what matters first: a narrow terminal cuts the end off.
+    # Short, with the important part first: a narrow terminal cuts the end off.
     return f"openhpu: {notice['seconds']:.0f} s: compiling {what}{where}"
 
 

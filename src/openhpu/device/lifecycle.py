@@ -43,7 +43,7 @@ _BAD_FORK = (
 
 
 def configure(again: bool = False) -> settings.DeviceSetup:
-    """Hand the environment's devices to the core; what is in force. Changes nothing once a device is open.
+    """Hand the environment's devices to the core, and return the current ones. Changes nothing once a device is open.
 
     `again`: also where the environment has not changed, since the machine's memory may have.
 

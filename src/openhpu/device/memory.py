@@ -99,7 +99,7 @@ def mem_get_info(device: DeviceArgument = None) -> tuple[int, int]:
 
 
 def _ranks_of_this_machine() -> int:
-    """Processes of this job on this machine: what a launcher says, or else all of the default group."""
+    """Number of this job's processes on this machine: the launcher's, or else that of the default group."""
     if settings.is_set("LOCAL_WORLD_SIZE") or not torch.distributed.is_initialized():
         return int(settings.get("LOCAL_WORLD_SIZE"))
     return torch.distributed.get_world_size()

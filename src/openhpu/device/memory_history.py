@@ -67,7 +67,7 @@ def _frames(line: tuple[str, int]) -> list[dict[str, Any]]:
 
 
 def _segment(index: int, blocks: list[tuple[int, int, tuple[str, int]]]) -> dict[str, Any]:
-    """The range of memory in which a device's blocks lie, with what is between them."""
+    """The range of memory of a device's blocks, with the gaps between them."""
     blocks = sorted(blocks)
     begin = blocks[0][0]
     found: list[dict[str, Any]] = []

@@ -39,7 +39,7 @@ def get_rng_state(device: DeviceArgument = "hpu") -> torch.Tensor:
 
 
 def set_rng_state(new_state: torch.Tensor, device: DeviceArgument = "hpu") -> None:
-    """Set what `get_rng_state` returned."""
+    """Set a state that `get_rng_state` returned."""
     if _philox_depth:
         index = _get_device_index(device, optional=True)
         if new_state.dtype != torch.uint8 or new_state.numel() != 16:
@@ -57,7 +57,7 @@ def get_rng_state_all() -> list[torch.Tensor]:
 
 
 def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:
-    """Set what `get_rng_state_all` returned."""
+    """Set the states that `get_rng_state_all` returned."""
     for index, state in enumerate(new_states):
         set_rng_state(state, index)
 

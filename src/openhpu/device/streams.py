@@ -140,5 +140,5 @@ def get_stream_info(stream: torch.Stream) -> tuple[int, int, int]:
 
 
 def record_stream(tensor: torch.Tensor, stream: torch.Stream) -> None:
-    """Keep the memory of `tensor` from being reused before what `stream` was given so far is done."""
+    """Keep the memory of `tensor` from being reused before the commands of `stream` so far are done."""
     _C.record_stream(tensor, stream)

@@ -1,1 +1,1 @@
-"""Where PyTorch and other libraries are met: registration, patches, and what is registered with them."""
+"""Integration with PyTorch and other libraries: registration, patches, and the registered objects."""

@@ -16,7 +16,7 @@ _DRIVER = ("dev/nvidiactl", "dev/dxg", "dev/nvhost-gpu")
 
 
 class BesideGpuError(ImportError):
-    """PyTorch has a GPU as its accelerator, and nobody asked for hpu beside it."""
+    """PyTorch has a GPU as its accelerator, and OPENHPU_BESIDE_CUDA is not set."""
 
 
 def gpu_is_usable(root: str = "/") -> bool:

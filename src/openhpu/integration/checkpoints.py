@@ -1,4 +1,4 @@
-"""Loading what was saved from an hpu device."""
+"""Loading tensors that were saved from an hpu device."""
 
 from __future__ import annotations
 

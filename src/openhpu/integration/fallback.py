@@ -19,7 +19,7 @@ _DEVICE_DTYPES = {
     "gaudi2": f"{_COMMON} Half Float8_e5m2 Float8_e4m3fn",
     "gaudi3": f"{_COMMON} Half Float8_e5m2 Float8_e4m3fn",
 }
-# The column of the other table with the integers, and what they are called in this one.
+# The column of the other table with the integers, and their names in this one.
 _INTEGERS = {"int64": "Long", "int32": "Int", "int16": "Short", "int8": "Char", "bool": "Bool"}
 
 # Gaudi runs these as operators of its own (hpu::optimizer_adamw and the like); scripts reach them by torch.optim.

@@ -79,7 +79,7 @@ def _after_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 
 def put_back(optimizer: Any) -> None:
-    """Make options what they are outside of a step, where a step has raised."""
+    """Restore the options after a step that raised an exception."""
     _after_step(optimizer, (), {})
 
 

@@ -108,7 +108,7 @@ def _add_to(torch: ModuleType) -> None:
 
     with contextlib.suppress(settings.SettingError):  # a rank without a module may be a script's that uses none
         lifecycle.configure()  # PyTorch may open a device without asking Python
-    if isinstance(sys.modules.get("torch.hpu"), _Absent):  # what was missing is there by now
+    if isinstance(sys.modules.get("torch.hpu"), _Absent):  # the missing part is there by now
         del sys.modules["torch.hpu"]
     torch._register_device_module("hpu", hpu)
     names.alias_submodules(hpu, "torch.hpu")
@@ -193,7 +193,7 @@ def _missing() -> str:
 
 
 def _check_version(torch_version: str, folder: str) -> None:
-    """Before the core is loaded: what one release of PyTorch calls in it may do something else in another one."""
+    """Before the core is loaded: a function of it that one PyTorch release calls may differ in another one."""
     built = compat.built()
     if built and compat.release(torch_version) not in built:
         raise ExtensionError(_misfit(torch_version, folder))

@@ -59,7 +59,7 @@ class Subscription:
 
 
 class CounterWatcher(Protocol):
-    """Someone who reads counters by their differences."""
+    """A reader of counters by their differences."""
 
     def fold(self) -> None:
         """Take the difference so far: counters are about to be reset."""
@@ -152,7 +152,7 @@ def watch_counters(watcher: CounterWatcher) -> None:
 
 
 def _ask_core() -> None:
-    """Tell the core which of its events somebody wants. The caller holds the lock."""
+    """Tell the core which of its events have listeners. The caller holds the lock."""
     global _asked_kinds
     wanted = {subscription.kind for subscription in _subscriptions}
     kinds = CORE_KINDS if None in wanted else CORE_KINDS & wanted
@@ -168,7 +168,7 @@ def _from_core(kind: str, time_ns: int, site: Site | None, params: dict[str, Any
 
 
 def _dispatch(event: Event) -> None:
-    """Call who subscribed. A callback's exception is printed, and stops neither the others nor the operator."""
+    """Call the subscribers. An exception of a callback is printed. It stops neither the others nor the operator."""
     for subscription in _subscriptions:
         if subscription.kind is None or subscription.kind == event.kind:
             try:

@@ -66,7 +66,7 @@ def _unknown_ones() -> Iterator[InForce]:
 
 
 def table(rows: list[InForce], only_set: bool) -> str:
-    """The rows as text, those that somebody set marked by their state."""
+    """The rows as text; rows that are set are marked by their state."""
     shown = [row for row in rows if not only_set or row.state != "default"]
     if not shown:
         return "no variable is set: everything is at its default"

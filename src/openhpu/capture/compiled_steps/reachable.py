@@ -33,7 +33,7 @@ class Reachable:
         self._visit(args, 0)
 
     def is_current(self) -> bool:
-        """Whether the variables hold what they held."""
+        """Whether the variables have the same values as before."""
         return all(names.get(name) is value for names, name, value in self._names) and all(
             cell.cell_contents is value for cell, value in self._cells
         )

@@ -30,7 +30,7 @@ class StepError(RuntimeError):
 
 
 class _CapturedStep:
-    """One capture, and what it is tied to."""
+    """One capture, and the state that it depends on."""
 
     def __init__(self, captured: Captured, results: Any, places: Places, gradients: Gradients) -> None:
         self.captured = captured

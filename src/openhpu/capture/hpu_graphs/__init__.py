@@ -1,4 +1,4 @@
-"""HPU Graphs: capture what a script does on the device once, replay it without the script."""
+"""HPU Graphs: capture the work of a script on the device once, and replay it without the script."""
 
 from openhpu.capture.hpu_graphs.cacher import ModuleCacher
 from openhpu.capture.hpu_graphs.callables import make_graphed_callables

@@ -33,7 +33,7 @@ class HPUGraph(_C.CapturedGraph):
         super().capture_begin(dry_run or settings.get("PT_HPUGRAPH_ENABLE_DRY_RUN"))
 
     def capture_begin_undone(self) -> None:
-        """Begin a dry run that what can't be captured does not end: all is undone up to the end, or to `abandon`."""
+        """Begin a dry run that goes on after an operator that cannot be captured. Its end, or `abandon`, undoes it."""
         self._prepare()
         super().capture_begin_undone()
 
@@ -102,5 +102,5 @@ class graph:  # a context manager, named as in torch.cuda
 
 
 def is_current_stream_capturing() -> bool:
-    """Whether what this thread does on the current device is being captured."""
+    """Whether this thread's operators on the current device are being captured."""
     return lifecycle.is_initialized() and _C.is_capturing()

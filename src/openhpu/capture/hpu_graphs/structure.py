@@ -50,7 +50,7 @@ def input_hash(value: Any) -> Hashable:
 
     def key(part: Any) -> Hashable:
         if isinstance(part, torch.Tensor):
-            # Which arguments are one tensor decides what the graph writes where.
+            # Arguments that are one tensor decide where the graph writes.
             place = seen.setdefault(id(part), len(seen))
             return "tensor", place, part.dtype, tuple(part.shape), part.stride(), part.device, part.requires_grad
         if isinstance(part, list | tuple):

@@ -1,4 +1,4 @@
-"""Captures for what runs a function anyway: where a graph can't hold it, all is as if no capture had begun."""
+"""Captures that are undone: if a graph cannot hold the function, all is as if no capture had begun."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from openhpu.capture.hpu_graphs.capture import HPUGraph
 
 
 class Uncapturable(Exception):
-    """A graph can't hold what was to be captured. The text names the operator and its line."""
+    """A graph cannot hold the function. The text names the operator and its line."""
 
 
 class HostGenerators:

@@ -116,7 +116,7 @@ class GraphedFunction:
         return map_tensors(lambda _: next(given), cached.graph_outputs)
 
     def _capture(self, args: Any, kwargs: Any) -> CachedParams:
-        # A call changes nothing but what it changes without a graph: the capture is undone, the replay does the work.
+        # A call has the effects of a call without a graph: the capture is undone, and the replay does the work.
         # Where each call brings inputs of its own, large ones, as a cache of keys and values, need no copy.
         inputs = copies_of((args, kwargs), large_ones(tensors_of((args, kwargs))) if self._transient else ())
         graph = HPUGraph()

@@ -1,4 +1,4 @@
-"""torch.compile on hpu: the backend `hpu_backend`, its options, and what became of the graphs."""
+"""torch.compile on hpu: the backend `hpu_backend`, its options, and its graphs."""
 
 from openhpu.capture.torch_compile.analyzer import FxGraphAnalyzer, OpCount
 from openhpu.capture.torch_compile.backend import hpu_backend

@@ -1,4 +1,4 @@
-"""Looking at what torch.compile made: operators in clusters and operators that run eagerly."""
+"""The result of torch.compile: operators in clusters and operators that run eagerly."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class Cluster:
 
     @property
     def weights(self) -> frozenset[int]:
-        """Which arguments are constants of what is captured."""
+        """The arguments that are constants of the capture."""
         return self._weights
 
     def __call__(self, args: Sequence[Any]) -> Sequence[Any]:
@@ -174,7 +174,7 @@ def _can_be_input(tensor: torch.Tensor) -> bool:
 
 
 class _Capturing(fx.Interpreter):
-    """Runs a module under a capture. After a refused operator it goes on, to find out what else is refused."""
+    """Runs a module under a capture. After a refused operator it goes on, to find further refused operators."""
 
     def __init__(self, module: fx.GraphModule, graph: Any, refuse: Callable[[fx.Node], None]) -> None:
         super().__init__(module)

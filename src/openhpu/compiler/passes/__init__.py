@@ -16,7 +16,7 @@ from openhpu.compiler.passes.float_zeros import float_zeros
 from openhpu.compiler.passes.joined_slices import joined_slices
 
 _PASSES = (
-    # First: what was a view of a new tensor may be an input afterwards, which the next ones look for.
+    # First: a view of a new tensor may become an input, which the next passes look for.
     joined_slices,
     exchanged_inputs, bool_bytes, empty_lists, distinct_outputs, float_zeros, fast_tanh, explicit_numbers,
     channels_last, dropped_writes,

@@ -1,6 +1,6 @@
 """A returned tensor that is another returned tensor, an input, or a view of one, becomes a copy.
 
-The device adopts what a recipe returns as a slot of its own.
+The device adopts a result of a recipe as a slot of its own.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def empty_lists(graph: GraphModule) -> int:
         node.replace_all_uses_with(other)
         graph.graph.erase_node(node)
         count += 1
-    graph.graph.eliminate_dead_code()  # what was only made to be written
+    graph.graph.eliminate_dead_code()  # tensors that were only made to be written
     for node in graph.graph.nodes:
         if node in found and _has_empty_list(node):
             raise CannotCompile("complex numbers without dimensions", node.target.name())

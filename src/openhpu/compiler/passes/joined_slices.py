@@ -50,7 +50,7 @@ class _Parts:
 
 
 def joined_slices(graph: GraphModule) -> None:
-    """Replace chains of `slice_scatter` on one tensor, and reads of what they wrote."""
+    """Replace chains of `slice_scatter` on one tensor, and reads of their results."""
     parts: dict[Node, _Parts] = {}
     graph.graph.eliminate_dead_code()  # views that nobody reads
     for node in list(graph.graph.nodes):

@@ -1,4 +1,4 @@
-"""torch.distributed on hpu: the backend `hccl`, and what launchers say of a process."""
+"""torch.distributed on hpu: the backend `hccl`, and launchers' data of a process."""
 
 from openhpu.integration.distributed.launchers import initialize_distributed_hpu, setup_module_id
 

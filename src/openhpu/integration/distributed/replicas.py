@@ -1,4 +1,4 @@
-"""OPENHPU_CHECK_REPLICAS=N: every N steps a process group's ranks compare what they should have in common.
+"""OPENHPU_CHECK_REPLICAS=N: every N steps the ranks of a process group compare their replicas.
 
 That is, under DistributedDataParallel, the parameters and buffers with which a forward begins (buffers, if it
 broadcasts them), and of an optimizer's parameters the local parts of DTensors along those mesh dimensions on which they

@@ -75,7 +75,7 @@ class Marks:
         }
 
     def _rows(self, spans: Sequence[Span], until: int | None) -> tuple[list[Row], int]:
-        """Of each step but the first, whose beginning nobody saw: length, device busy, host blocked, in ns.
+        """Of each step except the first, whose beginning is unknown: length, device busy, host blocked, in ns.
 
         Only of those that ended by `until`, and how long the device was busy in the one that is under way then.
         """
