@@ -1,0 +1,84 @@
+"""`python -m tests.golden [FOLDER]`: writes the golden files anew; `git diff tests/golden` shows what has changed.
+
+A file NAME.txt has a graph in the three forms between the script and Inductor: the description that the core has
+recorded, the Python program that it becomes, and the graph of ATen operators after the compiler's passes.
+"""
+
+import os
+import re
+import sys
+from pathlib import Path
+
+os.environ |= {
+    "PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "background", "PT_HPU_RECIPE_CACHE_CONFIG": "", "OMP_NUM_THREADS": "1",
+    "OPENHPU_MODULE_LOCKS": "0",
+}  # fmt: skip
+
+import torch
+
+import habana_frameworks.torch.core as htcore
+from openhpu import _C
+from openhpu.compiler import constants, dumps, inductor, passes
+from openhpu.compiler.program import Program
+from openhpu.compiler.trace import trace
+from tests.golden.programs import PROGRAMS
+
+FOLDER = Path(__file__).parent
+_TURNS = 12  # after fewer the core asks for a recipe
+_ASKED_S = 60.0
+
+
+def recorded(make):
+    """The description of the largest graph of a program that the core asks a recipe for."""
+    step, found = make(), []
+    htcore.mark_step()
+    dumps.write = found.append  # the compiler's client calls it with each graph before it sends it on
+    for turn in range(_TURNS):
+        result = step(turn)
+        htcore.mark_step()
+        torch.hpu.synchronize()
+        del result
+    if not _C.wait_for_compile_requests(_ASKED_S):
+        raise TimeoutError(f"{make.__name__}: the core's requests were not taken in {_ASKED_S} s")
+    # What sets a program up comes first.
+    return max(reversed(found), key=lambda graph: len(graph["nodes"]))
+
+
+def text_of_description(description):
+    """A line for each slot and each node."""
+    lines = [f"threads: {description['threads']}"]
+    lines += [f"{name}: {description[name]}" for name in ("lenient", "int32") if description.get(name)]
+    for number, scalar in enumerate(description["scalars"]):
+        lines.append(f"number {number}: {scalar!r}{', variable' if description['variable'][number] else ''}")
+    for number, slot in enumerate(description["slots"]):
+        live = ", live" if number in description["live"] else ""
+        lines.append(f"slot {number}: {slot['kind']}, {slot['nbytes']} bytes{live}")
+    for node in description["nodes"]:
+        lines.append(f"{node['op']}{tuple(node['args'])} -> {node['outputs']}")
+    return "\n".join(lines)
+
+
+def text(make):
+    """A golden file."""
+    description = recorded(make)
+    program = Program(description)
+    graph, inputs = trace(program, inductor.decompositions())
+    passes.run(graph)
+    constants.compile_in(program, graph, inputs)
+    parts = {
+        "description": text_of_description(description),
+        "program": re.sub(r" *# .*:\d+$", "", program.text, flags=re.MULTILINE),  # without source lines
+        "graph after the passes": str(graph.graph),
+    }
+    head = f"{make.__name__}: {make.__doc__}\n"
+    return head + "".join(f"\n== {name}\n{part.strip()}\n" for name, part in parts.items())
+
+
+def main(folder):
+    for make in PROGRAMS:
+        (folder / f"{make.__name__}.txt").write_text(text(make))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER)
+    os._exit(0)  # what the compiler still compiles is of no use
