@@ -65,6 +65,7 @@ def _all() -> tuple[Shard, ...]:
             for name in LONG_BENCHMARKS
         ),
         Shard("install", ("tests/rotating/test_install.py",)),
+        Shard("many-ranks", ("tests/rotating/test_many_ranks.py",)),
         Shard("same-bits", ("tests/rotating/test_same_bits.py",)),
     ]
     return tuple(found)
