@@ -1,7 +1,7 @@
-"""deterministic: what torch.use_deterministic_algorithms costs in lazy mode; recipes then take over at fixed steps.
+"""deterministic: the cost of torch.use_deterministic_algorithms in lazy mode; recipes take over at fixed steps.
 
-A suite of small tests meets many graphs a few times each, and shall not wait for the compiler; a training shall wait
-once. Each measurement has a process of its own.
+A suite of small tests meets many graphs a few times each, and must not wait for the compiler. A training waits once.
+Each measurement has a process of its own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""events: what the event source costs an operator while nobody listens, and while somebody does."""
+"""events: the cost of the event source for an operator, without and with a listener."""
 
 from __future__ import annotations
 

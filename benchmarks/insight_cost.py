@@ -1,6 +1,6 @@
-"""insight: what watching costs: the event source, the collector of `openhpu run`, and `openhpu run` as a whole.
+"""insight: the cost of watching: the event source, the collector of `openhpu run`, and `openhpu run` as a whole.
 
-Aims, in percent of a step: `openhpu run` 3 of the GPT example's, a listener 1, events that nobody wants 0.5.
+Aims, in percent of a step: `openhpu run` 3 of the GPT example's, a listener 1, events without a listener 0.5.
 """
 
 from __future__ import annotations

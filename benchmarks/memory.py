@@ -1,4 +1,4 @@
-"""memory: peak memory of a training step beside the CPU device's, and what 10,000 steps leave behind.
+"""memory: peak memory of a training step beside the CPU device's, and the growth over 10,000 steps.
 
 Each measurement runs in a process of its own (benchmarks/memory_probe.py).
 """

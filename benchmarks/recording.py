@@ -1,4 +1,4 @@
-"""recording: what lazy mode costs a script: records, flushes, first steps, compilations, recipes from disk.
+"""recording: the cost of lazy mode for a script: records, flushes, first steps, compilations, recipes from disk.
 
 Each measurement runs in a process of its own (benchmarks/recording_probe.py).
 """

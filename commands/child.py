@@ -1,9 +1,9 @@
-"""The one way to run a child process: it has a deadline, and nothing of it outlives that or this process.
+"""The one way to run a child process: it has a deadline, and nothing of it outlives the deadline or this process.
 
-`run` waits for a command, `start` runs one beside. Each is held by a small process of its own
-(commands/supervisor.py), which kills the command and all its descendants, those in other sessions too, at the deadline
-or when this process ends, even by SIGKILL: SIGTERM first, SIGKILL two seconds later. What a command prints goes to a
-file, which can be followed while it runs.
+`run` waits for a command, `start` runs one beside. A small process (commands/supervisor.py) holds each command. At the
+deadline, or when this process ends, even by SIGKILL, it kills the command and all its descendants, also those in other
+sessions: SIGTERM first, SIGKILL two seconds later. The output of a command goes to a file, which can be followed while
+it runs.
 """
 
 from __future__ import annotations

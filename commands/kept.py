@@ -1,6 +1,6 @@
-"""Results that survive the end of a command, however it ends: a line of JSON each in `build/kept/NAME.jsonl`.
+"""Results that survive the end of a command, in whatever way it ends: lines of JSON in `build/kept/NAME.jsonl`.
 
-A command that is run again finds what it did under the same fingerprint, and goes on from there.
+A command that is run again finds its results of the same fingerprint, and goes on from there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The lanes: whose tests, on which packages, and what is left out of them, with the reason."""
+"""The lanes: their tests, packages, and exclusions with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a lane found, as a page: passed, failed and skipped, each with its reason."""
+"""The results of a lane, as a page: passed, failed and skipped, each with its reason."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """Trains both example models on hpu, eagerly and in lazy mode, beside the same training on PyTorch's CPU device.
 
-It says first what it is going to do and how long that takes, and at the end how each went.
+It prints first what it does and how long it takes, and at the end the results.
 
 python -m examples.demo
 
-Each trains in a process of its own; they take turns, a stretch of steps each, so that whatever else the machine does
-meets all of them alike. What recurs is compiled before the clock starts. Exits with 1 if a model did not learn.
+Each trains in a process of its own. They take turns, a stretch of steps each, so that other work on the machine slows
+all of them alike. Recurring graphs are compiled before the clock starts. Exits with 1 if a model did not learn.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a release is made of and checked with: `make versions`, `make wheel`. Not installed with openhpu."""
+"""The build and the checks of a release: `make versions`, `make wheel`. Not installed with openhpu."""
 
 from pathlib import Path
 

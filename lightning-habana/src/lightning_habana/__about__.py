@@ -1,4 +1,4 @@
-"""What this distribution is."""
+"""Version and description of this distribution."""
 
 from importlib.metadata import version
 

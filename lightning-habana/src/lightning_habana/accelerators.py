@@ -1,4 +1,4 @@
-"""What Trainer's and Fabric's accelerators have in common. Both are named "hpu"."""
+"""The common part of Trainer's and Fabric's accelerators. Both are named "hpu"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DeepSpeed's configuration: where it comes from, what of it is inference's, and what can be told to be wrong early."""
+"""DeepSpeed's configuration: its source, the part for inference, and early checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is different on hpu in the precision plugins of FSDP, for Trainer and Fabric."""
+"""Differences on hpu in the precision plugins of FSDP, for Trainer and Fabric."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Telling Lightning of hpu: names in its registries, and what it chooses where a script leaves the choice to it.
+"""Registers hpu with Lightning: names in its registries, and the choices that a script leaves to Lightning.
 
-Lightning has no hooks for the choice of another package's accelerator, and lost those for this one in 2.5.6. So the
-methods that choose are wrapped, in the same way for every version. Nothing changes for other accelerators.
+Lightning has no hooks for the choice of another package's accelerator. It lost those for hpu in 2.5.6. So the methods
+that choose are wrapped, in the same way for every version. Other accelerators are not affected.
 """
 
 from __future__ import annotations

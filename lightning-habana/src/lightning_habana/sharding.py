@@ -1,4 +1,4 @@
-"""What is different on hpu in the arguments of FSDP, for Trainer and Fabric."""
+"""Differences on hpu in the arguments of FSDP, for Trainer and Fabric."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Trainer's and Fabric's strategies have in common."""
+"""The common part of Trainer's and Fabric's strategies."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Elementwise operators whose CPU kernels round a product and a sum once, as operators that say so.
+"""Elementwise operators whose CPU kernels round a product and a sum once, as operators that do the same.
 
-PyTorch's kernels are compiled for processors with fused multiplication and addition, and with the compiler's freedom to
-use it. What it made of each is written down here, so that a recipe has the bits of the kernel. Generated code is
-compiled without that freedom.
+PyTorch's kernels are compiled for processors with fused multiplication and addition, and the compiler may use it. This
+module has the compiler's choice for each operator, so that a recipe has the bits of the kernel. In generated code the
+compiler has no such choice.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Recipes whose kernels a trace can show: before and after each, the code calls a function if there is one.
+"""Recipes whose kernels a trace can show: the code calls a function before and after each, if one is set.
 
-A recipe is one command of the device. What its kernels took is measured, so each is marked where it is called; while
-nobody traces, a mark is one load and one branch.
+A recipe is one command of the device. To measure its kernels, each is marked at its call. Without a trace a mark is one
+load and one branch.
 """
 
 from __future__ import annotations

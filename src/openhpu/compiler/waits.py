@@ -1,4 +1,4 @@
-"""Says for whom a script waits: a wait for the compiler that lasts is told on the terminal, or to the log."""
+"""Reports waits for the compiler: a wait that lasts gives a message on the terminal, or in the log."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The execution mode: what PT_HPU_LAZY_MODE asks for, and what runs.
+"""The execution mode: the mode that PT_HPU_LAZY_MODE requests, and the mode that runs.
 
-The variable is read once, at the import of habana_frameworks.torch or at the first use of a device, whichever
-comes first; a change after that is ignored with a warning, as on a Gaudi.
+The variable is read once: at the import of habana_frameworks.torch, or at the first use of a device. A later change is
+ignored with a warning, as on a Gaudi.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
 """The patches of DeepSpeed, a library that knows hpu by itself, each with its reason. They wait for its import.
 
-- `HPU_Accelerator._lazy_init_class_dict`: what the accelerator finds in its folder of operators has no asynchronous
-  input and output, without which nothing is kept on NVMe, and no native pinned memory. Both are about host memory, so
-  that DeepSpeed's builders for CPUs serve. The first gets words for a missing library, and passes CFLAGS and LDFLAGS
-  on, which it only tests with. It reads and writes pinned memory past the system's cache, for which addresses have to
-  be aligned, and looks at sizes only: what lies elsewhere silently kept its garbage. Here such memory counts as not
-  pinned, for which DeepSpeed has buffers.
+- `HPU_Accelerator._lazy_init_class_dict`: the accelerator's folder of operators has no asynchronous input and output,
+  which NVMe needs, and no native pinned memory. Both concern host memory, so DeepSpeed's builders for CPUs serve. The
+  first builder gets an error message for a missing library. It also passes CFLAGS and LDFLAGS on, which DeepSpeed uses
+  only for its test. It reads and writes pinned memory past the system's cache, which needs aligned addresses, but looks
+  only at sizes. With an unaligned address it silently left the old contents. Here such memory counts as not pinned, and
+  DeepSpeed uses buffers for it.
 - `HPU_Accelerator.resolves_data_dependency`, `HPU_Accelerator.Stream`: DeepSpeed lets no stream of hpu wait for
-  another, nor the host for a copy, since Gaudi's software orders what shares memory. Streams here are queues that wait
-  for what they are told to wait for, like CUDA's: DeepSpeed is told to wait, and works on the default stream, as it
-  forgets some waits on CUDA as well.
-- `HPUFusedAdam.multi_tensor_adam`: Adam with `adam_w_mode` off adds the weights to the gradients; here they were
-  dropped without a word. Epsilon is added to the corrected second moment, as on other devices; here it was to the one
+  another, nor the host for a copy, because Gaudi's software orders accesses to shared memory. Streams here are queues,
+  like CUDA's, and wait only when they are told to. So DeepSpeed is told to wait. It also works on the default stream,
+  since it forgets some waits on CUDA as well.
+- `HPUFusedAdam.multi_tensor_adam`: Adam with `adam_w_mode` off must add the weights to the gradients. On hpu they were
+  silently dropped. Epsilon must be added to the corrected second moment, as on other devices. On hpu it was added
   before the correction, which makes it 31 times as large in the first step.
 """
 

@@ -1,10 +1,10 @@
 """torch.optim on hpu takes its fused form by default: one operator per step and dtype, not dozens per parameter.
 
-PyTorch leaves `fused` at None and then chooses the foreach form. Hooks around each optimizer's step make that None a
-True, for as long as the step lasts, in the parameter groups whose parameters are all on hpu. Before and after it
-groups are what they would be without: they are saved with None, a later `foreach=True` holds, and torch.amp.GradScaler
-unscales and skips steps as for any optimizer, which is how libraries notice that a step was skipped. An explicit
-`fused` or `foreach` stays; `fused=True` takes scale and overflow from the GradScaler without a wait.
+PyTorch leaves `fused` at None and then chooses the foreach form. Hooks set it to True for the duration of each step, in
+parameter groups whose parameters are all on hpu. Before and after the step the groups are unchanged. They are saved
+with None, and a later `foreach=True` holds. torch.amp.GradScaler unscales and skips steps as for any optimizer, so that
+libraries notice a skipped step. An explicit `fused` or `foreach` stays. `fused=True` takes scale and overflow from the
+GradScaler without a wait.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """hpu tensors in the queues, pipes and arguments of other processes (torch.multiprocessing).
 
-As with CUDA tensors, what arrives is no copy: sender and receiver have the same memory, and a write of one is seen by
-the other, once it has synchronised. A tensor's storage is moved to shared memory the first time it is sent, after
-everything that was issued before; its address changes. The receiver finds it on the device of the same index, and
-storages that arrive twice, or come back, are one storage. The system counts the processes that have the memory (it is a
-file without a name, whose descriptor is sent), so that it lives until the last of them has dropped it or has ended.
+As with CUDA tensors, the receiver gets no copy. Sender and receiver share the memory, and each sees the other's writes
+after it has synchronised. The first time that a tensor is sent, its storage is moved to shared memory, after all
+earlier commands; its address changes. The receiver finds it on the device of the same index. A storage that arrives
+twice, or comes back, is one storage. The memory is a file without a name, whose descriptor is sent. The system counts
+the processes that have it. It lives until the last of them has dropped it or has ended.
 
-Until it has been received, the sender has to live: it hands out the descriptor.
+The sender must live until the tensor has been received, because it hands out the descriptor.
 """
 
 from __future__ import annotations

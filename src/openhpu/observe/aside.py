@@ -1,7 +1,7 @@
-"""A thread for what the compiler's threads tell the script: events of compilations and warnings.
+"""A thread that tells the script about events of compilations and warnings.
 
-A listener or a handler of warnings is the script's code: it may read a tensor, which under `OPENHPU_COMPILE=sync` waits
-for the compiler. On a thread that answers the compiler's requests it would wait for its own thread.
+A listener or a handler of warnings is code of the script. It may read a tensor, which under `OPENHPU_COMPILE=sync`
+waits for the compiler. On a thread that answers the compiler's requests it would wait for its own thread.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Expectations of what a script or a test does on hpu: `openhpu.expect`, and the pytest plugin."""
+"""Expectations of the work of a script or a test on hpu: `openhpu.expect`, and the pytest plugin."""

@@ -1,4 +1,4 @@
-"""What Fabric is given."""
+"""The names for Fabric."""
 
 from lightning_habana.fabric.accelerator import HPUAccelerator
 from lightning_habana.fabric.plugins import HPUCheckpointIO, HPUFSDPPrecision, HPUPrecision

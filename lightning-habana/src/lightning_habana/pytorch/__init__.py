@@ -1,4 +1,4 @@
-"""What Trainer is given."""
+"""The names for Trainer."""
 
 from lightning_habana.pytorch.accelerator import HPUAccelerator
 from lightning_habana.pytorch.datamodule import HPUDataModule

@@ -1,1 +1,1 @@
-"""What is known of the devices, and reductions between them."""
+"""Data of the devices, and reductions between them."""

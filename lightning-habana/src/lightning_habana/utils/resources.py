@@ -1,4 +1,4 @@
-"""What is known of the machine's devices. Opens none."""
+"""Data of the machine's devices. Opens none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looking at what torch.compile made. Not imported with the package: it needs torch.fx."""
+"""Functions that show the graphs of torch.compile. Not imported with the package: it needs torch.fx."""
 
 from openhpu.capture.torch_compile import FxGraphAnalyzer, OpCount
 

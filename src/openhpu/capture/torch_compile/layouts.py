@@ -1,9 +1,9 @@
-"""Layouts between forward and backward: what convolutions take and make stays channels last on the way.
+"""Layouts between forward and backward: operands and results of convolutions stay channels last.
 
-A recipe computes on images channels last (`openhpu.compiler.passes.channels_last`) and hands over each result with the
-strides that it was recorded with. What is saved for backward would so be turned back at the end of forward and again at
-the start of backward. Here the images are recorded channels last, as eager mode would compute with a script that asked
-for it. What leaves forward and backward for the script is laid out as it was traced.
+A recipe computes on images channels last (`openhpu.compiler.passes.channels_last`) and returns each result with its
+recorded strides. Without this module the saved activations would be converted at the end of forward and again at the
+start of backward. Here the images are recorded channels last, as if a script in eager mode had asked for it. Results
+for the script have the layout of the trace.
 """
 
 from __future__ import annotations

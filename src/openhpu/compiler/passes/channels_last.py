@@ -1,10 +1,9 @@
-"""Convolutions work on tensors whose channels lie side by side, and every tensor is brought there once.
+"""Convolutions work on channels-last tensors, and each tensor is converted once.
 
-oneDNN wants channels last, and Inductor converts at each use: what a convolution of a training step takes was written
-three times, as it is, for the convolution and for its backward, and generated loops ran over both layouts. Here the
-layout is asked for where a tensor is made, so that all its users find it: the recipe of the benchmarks' ConvNet takes
-0.85 of the time. Weights, which are inputs, are converted once a step for forward and backward; results keep their
-strides.
+oneDNN needs channels last, and Inductor converts at each use. It wrote the operand of a convolution of a training step
+three times: unchanged, for the convolution, and for its backward. Generated loops ran over both layouts. This pass asks
+for the layout where a tensor is made, so that all its users find it. The recipe of the benchmarks' ConvNet takes 0.85
+of the time. Weights, which are inputs, are converted once a step for forward and backward. Results keep their strides.
 """
 
 from __future__ import annotations

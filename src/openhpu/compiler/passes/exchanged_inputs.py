@@ -1,7 +1,7 @@
 """A graph in which inputs change places (a swap, a rotation) is refused, and runs node by node.
 
-What is written into inputs is copied there at the graph's end. Inductor takes a copy of an input for the input itself,
-so that the second of two such copies would read what the first has just written.
+Writes into inputs are copies at the end of the graph. Inductor takes a copy of an input for the input itself. So the
+second of two such copies would read the result of the first.
 """
 
 from __future__ import annotations

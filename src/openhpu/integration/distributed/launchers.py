@@ -1,4 +1,4 @@
-"""Which of how many processes this is, from a launcher's variables: torchrun's, or Open MPI's."""
+"""The rank of this process and the number of ranks, from a launcher's variables: torchrun's, or Open MPI's."""
 
 from __future__ import annotations
 

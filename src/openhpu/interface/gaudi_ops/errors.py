@@ -1,4 +1,4 @@
-"""Errors of Gaudi's operators: they name operator, argument, what was given and what is expected."""
+"""Errors of Gaudi's operators. They name operator, argument, the given value and the expected one."""
 
 from __future__ import annotations
 

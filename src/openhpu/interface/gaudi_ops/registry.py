@@ -1,8 +1,8 @@
-"""The table of operators in the namespace `hpu`: schema, implementation, what it is made of.
+"""The table of operators in the namespace `hpu`: schema, implementation, and the operators that it calls.
 
-Families register their operators here with a decorator, when the first name of `torch.ops.hpu` is asked for. An
-implementation is a function of PyTorch's operators, registered for every backend (CompositeImplicitAutograd): eager
-mode and lazy mode run, and torch.compile traces, what it calls; meta tensors and autograd come from there.
+Families register their operators here with a decorator, when the first name of `torch.ops.hpu` is looked up. An
+implementation is a function of PyTorch's operators, registered for every backend (CompositeImplicitAutograd). Eager
+mode and lazy mode run its operators, and torch.compile traces them. Meta tensors and autograd work through them.
 """
 
 from __future__ import annotations

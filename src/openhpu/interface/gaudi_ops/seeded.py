@@ -1,6 +1,6 @@
 """Random numbers as functions of a seed tensor: element i is a hash of the seed and i.
 
-They are integer operators like any other, so that a graph draws what its seed tensor says, each time it runs.
+They are ordinary integer operators. So each run of a graph draws the numbers of the current seed tensor.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Gaudi's extensions as classes and functions: what `habana_frameworks.torch.hpex` names."""
+"""Gaudi's extensions as classes and functions: the names of `habana_frameworks.torch.hpex`."""

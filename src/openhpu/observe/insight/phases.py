@@ -1,7 +1,7 @@
-"""Phases of a script, and what a graph compiler would have had to compile after the warm-up.
+"""Phases of a script, and the graphs that a graph compiler would compile after the warm-up.
 
-The first phase is the warm-up. It is over with the first step in which no graph was new, or when the script begins a
-phase of its own (`openhpu.phase`). What is compiled later has a row each: phase, step, line, operators that changed.
+The first phase is the warm-up. It ends with the first step in which no graph was new, or when the script begins a phase
+of its own (`openhpu.phase`). Each later compilation has a row: phase, step, line, operators that changed.
 """
 
 from __future__ import annotations

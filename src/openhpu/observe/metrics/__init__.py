@@ -1,10 +1,10 @@
-"""Metrics: what the accelerator had to do, as numbers, for the whole process or a part of it, and as files.
+"""Metrics: the work of the accelerator as numbers, for the whole process or a part of it, and as files.
 
-They count as a Gaudi does. `graph_compilation` counts new graphs: steps of lazy mode and captured graphs of which the
-process had not seen the like. `recipe_cache` counts steps: a miss where the graph is new, a hit where it is not. What
-this project's own compiler did is in `openhpu.counters()`: `recipes_compiled`, `recipe_hits`, `recipe_misses`.
-Operators that run eagerly compile no graph. `memory_defragmentation` stays zero: the memory pool coalesces its blocks
-when they are freed.
+They count as a Gaudi does. `graph_compilation` counts new graphs: steps of lazy mode and captured graphs that the
+process had not seen. `recipe_cache` counts steps: a miss if the graph is new, a hit otherwise. The counters of this
+project's own compiler are in `openhpu.counters()`: `recipes_compiled`, `recipe_hits`, `recipe_misses`. Operators that
+run eagerly compile no graph. `memory_defragmentation` stays zero, because the memory pool joins its blocks when they
+are freed.
 """
 
 import os

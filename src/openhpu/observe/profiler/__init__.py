@@ -1,1 +1,1 @@
-"""Traces of what devices do: in torch.profiler, of a whole process, and as files."""
+"""Traces of the work of devices: in torch.profiler, of a whole process, and as files."""

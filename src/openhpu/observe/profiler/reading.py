@@ -1,4 +1,4 @@
-"""Trace files, ours and kineto's, read back: events by what they are."""
+"""Trace files, ours and kineto's, read back: events by their kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`openhpu trace FILE`: what a trace says, as text."""
+"""`openhpu trace FILE`: a summary of a trace, as text."""
 
 from __future__ import annotations
 

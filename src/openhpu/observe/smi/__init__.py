@@ -1,5 +1,5 @@
-"""`hl-smi`: what the devices of all processes on this machine are doing.
+"""`hl-smi`: the state of the devices of all processes on this machine.
 
-Each process shows its open devices in small files (`state`, written by `publisher`); the command reads them (`modules`)
-and prints them as table, list or CSV. Only the publisher needs torch.
+Each process writes its open devices into small files (`state`, written by `publisher`). The command reads them
+(`modules`) and prints them as table, list or CSV. Only the publisher needs torch.
 """

@@ -1,4 +1,4 @@
-"""What several devices have by default."""
+"""The default strategy for several devices."""
 
 from __future__ import annotations
 

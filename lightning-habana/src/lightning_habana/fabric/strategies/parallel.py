@@ -1,4 +1,4 @@
-"""Several devices, with a replica of the model on each: what "hpu_parallel" is, and HPUDDPStrategy's base."""
+"""Several devices, with a replica of the model on each: "hpu_parallel", and the base of HPUDDPStrategy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`import habana_frameworks.torch.utils.debug as htdebug`: what of Gaudi's debug helpers has a meaning here."""
+"""`import habana_frameworks.torch.utils.debug as htdebug`: those of Gaudi's debug helpers that have a meaning here."""
 
 from habana_frameworks.torch.utils.debug import logger, utils
 from openhpu.interface.debug import clear_jit_cache as _clear_jit_cache
