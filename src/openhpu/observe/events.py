@@ -77,6 +77,8 @@ _watchers: weakref.WeakSet[CounterWatcher] = weakref.WeakSet()
 def subscribe(kind: str | None, callback: Callback) -> Subscription:
     """Call `callback(event)` for each event of `kind` (None: of every kind) until `unsubscribe`."""
     global _subscriptions
+    if kind is None or kind in CORE_KINDS:
+        _core()
     subscription = Subscription(kind, callback)
     with _lock:
         _subscriptions = (*_subscriptions, subscription)
@@ -151,15 +153,20 @@ def watch_counters(watcher: CounterWatcher) -> None:
     _watchers.add(watcher)
 
 
+def _core() -> Any:
+    """The core. Loading it may import torch, and so openhpu's own subscriptions: never load it under the lock."""
+    from openhpu import _C
+
+    return _C
+
+
 def _ask_core() -> None:
     """Tell the core which of its events have listeners. The caller holds the lock."""
     global _asked_kinds
     wanted = {subscription.kind for subscription in _subscriptions}
     kinds = CORE_KINDS if None in wanted else CORE_KINDS & wanted
     if kinds != _asked_kinds:
-        from openhpu import _C
-
-        _C.set_event_listener(_from_core if kinds else None, sorted(kinds))
+        _core().set_event_listener(_from_core if kinds else None, sorted(kinds))
         _asked_kinds = kinds
 
 

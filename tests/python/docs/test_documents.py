@@ -1,4 +1,4 @@
-"""Links and pictures of the documents lead somewhere, their Python is Python, and the index names them all.
+"""Links and pictures of the documents lead somewhere, their Python runs, and the index names them all.
 
 The documents for newcomers have short sentences.
 """
@@ -18,6 +18,11 @@ DOCUMENTS = sorted(
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 MOST_WORDS = 30
 FIRST_READ = ["README.md", "docs/getting-started.md", "docs/concepts.md"]
+# Their blocks run as they are; blocks of the others continue a script of the reader's, or need more than one process.
+WHOLE = ["README.md", "docs/ci.md", "docs/compile.md", "docs/getting-started.md", "docs/graphs.md", "docs/lazy-mode.md",
+         "docs/what-works.md"]  # fmt: skip
+PARTS = ["docs/deepspeed-inference.md", "docs/deepspeed.md", "docs/distributed.md", "docs/lightning.md",
+         "docs/profiling.md", "docs/ready-for-gaudi.md"]  # fmt: skip
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^ *```", re.M | re.S)
 
 
@@ -46,14 +51,17 @@ def broken(path, text):
             yield target
 
 
+def blocks(text):
+    return [textwrap.dedent(code) for _, language, code in FENCE.findall(text) if language in ("python", "py")]
+
+
 def not_python(text):
     """Blocks marked as Python that are none, by their first line."""
-    for _, language, code in FENCE.findall(text):
-        if language in ("python", "py"):
-            try:
-                ast.parse(textwrap.dedent(code))
-            except SyntaxError:
-                yield code.strip().partition("\n")[0]
+    for code in blocks(text):
+        try:
+            ast.parse(code)
+        except SyntaxError:
+            yield code.strip().partition("\n")[0]
 
 
 def sentences(text):
@@ -105,3 +113,26 @@ def test_a_long_sentence_is_found():
     assert too_long(f"{others}\n\n- {long} Then another.\n- {words.strip()}\n") == [
         f"- {long}".replace("`code of many words`", "Code")
     ]
+
+
+def test_documents_with_code_are_run_or_named():
+    assert sorted(WHOLE + PARTS) == sorted(
+        path.relative_to(ROOT).as_posix() for path in DOCUMENTS if blocks(path.read_text())
+    )
+
+
+def run_blocks(script, text, **settings):
+    """Each block by itself, in one process: it imports what it needs."""
+    code = f"for block in {blocks(text)!r}:\n    exec(block, {{'__name__': 'block'}})"
+    return script(code, warnings="default", TORCH_DEVICE_BACKEND_AUTOLOAD="1", OPENHPU_COMPILE="off", **settings)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_blocks_run(name, script):
+    mode = "1" if name == "docs/lazy-mode.md" else "0"
+    run_blocks(script, (ROOT / name).read_text(), PT_HPU_LAZY_MODE=mode)
+
+
+def test_a_block_that_does_not_run_is_found(script):
+    with pytest.raises(AssertionError, match="name 'y' is not defined"):
+        run_blocks(script, "```python\nx = 1\n```\n\n```python\nx = y\n```\n")

@@ -90,3 +90,16 @@ def test_counters(hpu):
 def test_an_unknown_name_of_the_package(hpu):
     with pytest.raises(AttributeError, match="no_such"):
         _ = openhpu.no_such
+
+
+def test_a_subscription_before_torch_is_loaded(script):
+    """It loads torch, and so the device, which subscribes as well."""
+    script(
+        """
+        from openhpu import events
+        events.subscribe("cpu_fallback", lambda event: print(event.params["op"]))
+        import torch
+        torch.linalg.svdvals(torch.ones(2, 2, device="hpu"))
+        """,
+        TORCH_DEVICE_BACKEND_AUTOLOAD="1",
+    )
