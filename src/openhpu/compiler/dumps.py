@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from openhpu import _C, settings
+from openhpu.observe import process_names
 
 if TYPE_CHECKING:
     from openhpu.compiler.description import Description, NodeDescription
@@ -52,7 +53,7 @@ def write(description: Description) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for form in forms:
-            path = folder / f"graph_{number:04d}{_MARKS.get(form, '')}.{form}"
+            path = folder / f"graph_{number:04d}{process_names.suffix()}{_MARKS.get(form, '')}.{form}"
             path.write_text(_WRITERS[form](description), encoding="utf-8")
             written.append(path)
     except OSError as error:

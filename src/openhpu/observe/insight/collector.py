@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 # Not at the end: classes that are made then would let Python forget that an interrupt ended the script.
 from openhpu import _C
-from openhpu.observe import events
+from openhpu.observe import events, process_names
 from openhpu.observe.insight.marks import Marks, Peaks, Timeline, choose
 from openhpu.observe.insight.phases import Phases
 from openhpu.observe.process_end import at_process_end
@@ -336,11 +336,10 @@ class Collector:
         import openhpu
         from openhpu import settings
 
-        rank = os.environ.get("RANK") or os.environ.get("OMPI_COMM_WORLD_RANK")
         return {
             "pid": self._pid,
             "parent": os.getppid(),
-            "rank": int(rank) if rank and rank.isdigit() else None,
+            "rank": process_names.rank(),
             "command": _command(),
             "mode": self._above.mode(),
             "generation": settings.get("OPENHPU_GENERATION"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import threading
 from collections.abc import Callable, Iterable
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from openhpu import _C, settings
-from openhpu.observe import events
+from openhpu.observe import events, process_names
 from openhpu.observe.metrics.metric import Metric
 from openhpu.observe.metrics.scopes import GLOBAL_METRICS
 from openhpu.observe.process_end import at_process_end
@@ -105,7 +104,7 @@ def start_file() -> None:
         return
     made_in = os.getpid()
     file = _MetricFile(
-        lambda: _named(Path(name), made_in), MetricDumpFormat(settings.get("PT_HPU_METRICS_FILE_FORMAT"))
+        lambda: _of_this_process(Path(name), made_in), MetricDumpFormat(settings.get("PT_HPU_METRICS_FILE_FORMAT"))
     )
     os.register_at_fork(after_in_child=file.forget)
 
@@ -126,12 +125,8 @@ def start_file() -> None:
         at_process_end(lambda: write_all(MetricDumpTrigger.process_exit))
 
 
-def _named(path: Path, made_in: int) -> Path:
-    """`path` with the rank, if there is one, and in a child process (of the one that was `made_in`) with its number."""
-    rank = os.environ.get("RANK") or os.environ.get("OMPI_COMM_WORLD_RANK")
-    child = os.getpid() != made_in or multiprocessing.parent_process() is not None
-    suffix = (f"-rank{rank}" if rank else "") + (f"-pid{os.getpid()}" if child else "")
-    return path.with_name(f"{path.stem}{suffix}{path.suffix}")
+def _of_this_process(path: Path, made_in: int) -> Path:
+    return path.with_name(f"{path.stem}{process_names.suffix(made_in)}{path.suffix}")
 
 
 def _make(path: Path) -> TextIO:

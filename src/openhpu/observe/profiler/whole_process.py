@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from openhpu import settings
+from openhpu.observe import process_names
 
 if TYPE_CHECKING:
     from openhpu.observe.profiler import trace_file
@@ -16,12 +17,6 @@ if TYPE_CHECKING:
 def enabled() -> bool:
     """Whether this process is to be traced. Gaudi's core sets `profile_api_light` by itself, which traces nothing."""
     return settings.get("HABANA_PROFILE") == "1"
-
-
-def rank() -> int | None:
-    """This process's rank, as launchers tell it."""
-    text = os.environ.get("RANK") or os.environ.get("OMPI_COMM_WORLD_RANK") or ""
-    return int(text) if text.isdigit() else None
 
 
 class Tracer:
@@ -46,7 +41,7 @@ class Tracer:
 
     def path(self) -> Path:
         """The file that this process writes next."""
-        here = rank()
+        here = process_names.rank()
         which = "" if here is None else f"rank{here}_"
         again = f"_{Tracer._written + 1}" if Tracer._written else ""
         return Path(self._config.output) / f"{self._config.session}_{which}{os.getpid()}{again}.hltv"
@@ -78,7 +73,7 @@ class Tracer:
         path = self.path()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            trace_file.write(path, recorded, " ".join(sys.argv) or "python", rank())
+            trace_file.write(path, recorded, " ".join(sys.argv) or "python", process_names.rank())
         except OSError as error:
             print(f"trace: {path} can't be written: {error.strerror}", file=sys.stderr)
         else:

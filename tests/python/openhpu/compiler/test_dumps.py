@@ -139,3 +139,12 @@ def test_graphs_of_a_script(script, tmp_path):
     )  # fmt: skip
     assert "torch.ops.aten.relu" in (tmp_path / ".graph_dumps" / "graph_0000.py").read_text()
     assert json.dumps("<string>:6")[1:-1] in (tmp_path / ".graph_dumps" / "graph_0000-PreGraph.pbtxt").read_text()
+
+
+def test_ranks_have_files_of_their_own(graph, environment, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for rank in "01":
+        environment(GRAPH_VISUALIZATION="1")
+        monkeypatch.setenv("RANK", rank)
+        assert all(f"-rank{rank}" in path.name for path in dumps.write(graph))
+    assert len(list((tmp_path / ".graph_dumps").glob("*-PreGraph.pbtxt"))) == 2
