@@ -68,6 +68,30 @@ print(x.tolist())
     assert "[4.0, 4.0, 4.0, 4.0]" in printed[0]
 
 
+def test_groups_are_destroyed_in_any_order():
+    """Each rank in an order of its own, with a collective under way. Then the whole group, which one rank leaves first."""
+    code = """
+groups = {name: dist.new_group([0, 1]) for name in "abc"}
+for group in groups.values():
+    dist.all_reduce(x, group=group)
+dist.all_reduce(x, group=groups["b"], async_op=True)
+for name in "abc" if rank == 0 else "cba":
+    dist.destroy_process_group(groups[name])
+dist.all_reduce(x)
+group = dist.new_group([0, 1])
+dist.all_reduce(x, group=group)
+if rank == 1:
+    dist.destroy_process_group(group)
+    time.sleep(0.5)
+dist.destroy_process_group()
+print(x.tolist())
+"""
+    with Job(code) as job:
+        codes, printed = job.ends()
+    assert codes == [0, 0], printed
+    assert all("[128.0, 128.0, 128.0, 128.0]" in text for text in printed)
+
+
 def test_modules_are_free_again():
     code = "if rank == 1: os.kill(os.getpid(), signal.SIGKILL)\ndist.all_reduce(x)\nprint(x)"
     for _ in range(2):
