@@ -69,7 +69,7 @@ print(x.tolist())
 
 
 def test_groups_are_destroyed_in_any_order():
-    """Each rank in an order of its own, with a collective under way. Then the whole group, which one rank leaves first."""
+    """Each rank in its own order, with a collective under way. Then the whole group, which one rank leaves first."""
     code = """
 groups = {name: dist.new_group([0, 1]) for name in "abc"}
 for group in groups.values():
