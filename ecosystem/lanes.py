@@ -73,8 +73,14 @@ _VLLM_LAZY = tuple(
     f"ops/test_hpu_{name}.py" for name in ("awq", "compressed_tensors", "fp8", "fused_moe", "gptq", "layernorm")
 )
 _VLLM = {"OPENHPU_MEMORY_GB": "2", "VLLM_NO_USAGE_STATS": "1"}
-# Tables of cosines with 8 x 131,072 rows of 1,024 elements.
 _VLLM_MEMORY = {"rotary embeddings": {"OPENHPU_MEMORY_GB": "12"}}
+# Of scale, style and width: the largest tables of cosines.
+_VLLM_TABLES = {
+    f"test_deepseek_scaling_rotary_embedding[{scale}-{style}-500000.0-131072-{width}-": "makes tables of 524,288 rows "
+    "of 1,024 elements, or larger ones: at times more than 12 GB of a module, the largest more than 16"
+    for scale, width in (("4.0", 1024), ("8.0", 512), ("8.0", 1024))
+    for style in (False, True)
+}
 _VLLM_LATER = "{}: not looked at yet; names a model of the hub"
 # What is served, by parts: title, file, pytest's expression.
 _VLLM_SERVING = (
@@ -314,6 +320,7 @@ LANES: dict[str, Lane] = {
             "lora/test_llm_with_multi_loras.py": _VLLM_LATER.format("LoRA"),
             "kv_offload/test_cpu_offloading.py": _VLLM_LATER.format("offloading of the cache"),
             "kv_offload/test_connector_backend_fallback.py": _VLLM_LATER.format("offloading of the cache"),
+            **_VLLM_TABLES,
         },
         expected={
             "1 validation error for ModelConfig": _HUB,  # facebook/opt-125m
