@@ -24,7 +24,7 @@ _LightningEnvironment: Any = roots.fabric("plugins.environments").LightningEnvir
 
 
 class HPUSteps:
-    """Ends the steps of lazy mode: after backward and the optimizer, before what only evaluates."""
+    """Ends the steps of lazy mode: after backward and the optimizer, and before evaluation."""
 
     def backward(self, *args: Any, **kwargs: Any) -> Any:
         """The backward pass, at whose end the recorded graph goes to the device."""

@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-_END_S = 10.0  # how long the end of the process waits for what is not told yet
+_END_S = 10.0  # how long the end of the process waits for calls that have not run yet
 
 
 class Aside:
@@ -58,7 +58,7 @@ class Aside:
             return self._changed.wait_for(lambda: self._done >= wanted, timeout)
 
     def close(self) -> None:
-        """Run what was given, take no more, and end the thread; what takes longer than 10 s is left behind."""
+        """Run the given functions, take no more, and end the thread. After 10 s the rest is left behind."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -39,7 +39,7 @@ Site: TypeAlias = tuple[str, int]
 
 @dataclass(frozen=True)
 class Event:
-    """One event: what (`kind`, `params`), when (`time_ns`, as time.monotonic_ns()), where (file, line) or None."""
+    """One event: `kind` and `params`, its time (`time_ns`, as time.monotonic_ns()), and its file and line or None."""
 
     kind: str
     time_ns: int
@@ -103,7 +103,7 @@ def publish(
 
 
 def phase(name: str) -> None:
-    """Begin a part of the script, as `serving`: reports then tell what was compiled in it, and the warm-up is over.
+    """Begin a part of the script, as `serving`: reports then list its compilations, and the warm-up is over.
 
     TypeError if `name` is not a string, ValueError if it is empty. Costs nothing where nobody listens.
     """

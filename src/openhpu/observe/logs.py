@@ -99,7 +99,7 @@ class _TypeFilter(logging.Filter):
 
 
 def install() -> None:
-    """Log what the environment, or the level of one of Python's loggers, asks for."""
+    """Start the loggers that the environment, or the level of one of Python's loggers, switches on."""
     logging.addLevelName(TRACE, "TRACE")
     handlers: list[logging.Handler] = []
     for name in dict.fromkeys(message.logger for message in _MESSAGES):

@@ -6,7 +6,7 @@ from openhpu import _machine  # not the core: settings are read without PyTorch,
 
 
 def device_memory(root: str = "") -> int:
-    """Bytes that a device may have: what this process can still get, less what is kept for the host's side.
+    """Bytes that a device may have: the memory that this process can still get, less a part for the host.
 
     That is what the machine has available, or what the control groups of this process leave of their limits. `root`
     stands before all paths.

@@ -14,7 +14,7 @@ _MOST_LINES = 10  # of one kind, in a message
 
 
 class ExpectationError(AssertionError):
-    """A part of a script did on the device what `openhpu.expect` excludes."""
+    """A part of a script did something on the device that `openhpu.expect` excludes."""
 
 
 class Steps(NamedTuple):
@@ -42,7 +42,7 @@ class Record:
         self.fallbacks: Counter[tuple[str, str]] = Counter()  # operator with dtype, line
         self.waits: Counter[tuple[str, str]] = Counter()  # operator, line
         self.graphs: list[tuple[Steps, str]] = []  # that were new: steps before, the line of the first operator
-        self.recompilations: list[tuple[Steps, str]] = []  # steps before, what changed
+        self.recompilations: list[tuple[Steps, str]] = []  # steps before, the change
         self.recipes = 0  # that the compiler delivered
         self.steps = Steps(0, 0)
         self.peak_bytes = 0
@@ -64,7 +64,7 @@ class Record:
         self._hook = register_optimizer_step_post_hook(self._on_optimizer)
 
     def end(self) -> None:
-        """Wait for what was issued, and count no more."""
+        """Wait for the issued commands, and stop counting."""
         from openhpu.observe import events
 
         if os.getpid() == self._pid:
@@ -171,7 +171,7 @@ def checked(
 
 @contextlib.contextmanager
 def expect(**expectations: Any) -> Iterator[Record]:
-    """Raise ExpectationError at the end of the with block for what it did on hpu and should not have done.
+    """Raise ExpectationError at the end of the with block if it did something on hpu that is excluded.
 
     `no_fallback`: no operator ran on the CPU. `no_compilation`: no graph was seen for the first time and none was
     recompiled. `no_waits`: no value was read on the host. `max_graphs`: at most so many new graphs. `max_memory`: at
@@ -208,7 +208,7 @@ def _line(site: tuple[str, int] | None) -> str:
 
 
 def _finish() -> None:
-    """Hand over and wait for what was issued, where a device is open."""
+    """Hand over the recording and wait for it, if a device is open."""
     from openhpu.interface import hpu
 
     if hpu.is_initialized():

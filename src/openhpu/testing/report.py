@@ -12,7 +12,7 @@ from typing import IO, Any
 
 from openhpu.observe.insight.observed import plural
 
-_EVERY_S = 5.0  # what was collected is written so often
+_EVERY_S = 5.0  # interval of writes
 _MOST_ANNOTATIONS = 50
 
 _PAGE = """<!doctype html>

@@ -28,7 +28,7 @@ def module_count() -> int:
 
 
 def get_device_stats(device: Any) -> dict[str, Any]:
-    """The ten statistics of the device's memory manager; nothing for what is no device."""
+    """The ten statistics of the device's memory manager; empty for an object that is not a device."""
     try:
         return torch_hpu.memory_stats(device)
     except (AttributeError, NameError, RuntimeError, ValueError):

@@ -22,7 +22,7 @@ Window = tuple[int, int]
 
 @dataclass(frozen=True)
 class Masking:
-    """What a query may not see: a mask (bool: True may be seen; else added), what comes later, padding, distance."""
+    """Excluded keys of a query: a mask (bool: True is allowed; else added), later keys, padding, distance."""
 
     mask: Tensor | None = None
     is_causal: bool = False
@@ -51,7 +51,7 @@ def check_arguments(name: str, q: Tensor, k: Tensor, v: Tensor, p: float, softma
 
 
 def default_scale(q: Tensor, scale: float | None) -> float:
-    """`scale`, or what PyTorch takes where none is given."""
+    """`scale`, or PyTorch's default."""
     return 1.0 / math.sqrt(q.shape[-1]) if scale is None else scale
 
 
@@ -161,7 +161,7 @@ def scores_gradient(grad_weights: Tensor, probabilities: Tensor, weights: Tensor
 
 
 def summed(grad: Tensor, like: Tensor) -> Tensor:
-    """The sum over what `repeated` or a product's broadcasting multiplied."""
+    """The sum over the dimensions that `repeated` or a product's broadcasting multiplied."""
     if grad.shape == like.shape:
         return grad
     if grad.dim() == like.dim() and grad.dim() > 4:
@@ -302,7 +302,7 @@ def sdpa_recomp_bwd(
     grad: Tensor, q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor | None, m: Tensor, linv: Tensor,
     seed: Tensor | None, is_causal: bool, p: float, scale: float, softmax_mode: str, fwd_out: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """Gradients of q, k and v; the probabilities are computed again, from what `sdpa_recomp_fwd` returned."""
+    """Gradients of q, k and v; the probabilities are computed again, from the results of `sdpa_recomp_fwd`."""
     check(grad.shape == fwd_out.shape, "sdpa_recomp_bwd", "grad", grad, f"a tensor of shape {list(fwd_out.shape)}")
     s = scores(q, repeated(q, k), scale, Masking(attention_mask, is_causal))
     keep = None

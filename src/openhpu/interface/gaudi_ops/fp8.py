@@ -47,7 +47,7 @@ def is_fp8(dtype: torch.dtype | None) -> bool:
 
 
 def quantize(x: Tensor, dtype: torch.dtype, stochastic: bool = False) -> Tensor:
-    """`x`, of float32 or float64, rounded to fp8: NaN stays NaN, what is too large becomes the largest number."""
+    """`x`, of float32 or float64, rounded to fp8: NaN stays NaN, and a number that is too large becomes the largest."""
     limit = largest(dtype)
     x = x.clamp(-limit, limit)
     if stochastic:

@@ -26,7 +26,7 @@ Scales = tuple[Scale, Scale, Scale, Scale, Scale, Scale]
 
 
 def _rounded(x: Tensor, to_fp8: Scale, from_fp8: Scale, name: str) -> tuple[Tensor, Tensor | None]:
-    """`x` as fp8 holds it with this scale, in float32, and what is held; `x` itself where no scale is given."""
+    """`x` rounded to fp8 with this scale, in float32, and the fp8 tensor; `x` itself if there is no scale."""
     if to_fp8 is None:
         return x, None
     held = quantize(scaled(x, to_fp8, None, name), E4M3)

@@ -53,7 +53,7 @@ def kv_reorder_(self: Tensor, start: Tensor, end: Tensor, beam_idx: Tensor) -> T
 
 @operator("in_place_interleave(Tensor self) -> Tensor", of="repeat_interleave")
 def in_place_interleave(self: Tensor) -> Tensor:
-    """Each first entry of four, four times: what beams are at their start, when all are the first one."""
+    """Each first entry of four, four times: the state of beams at their start, when all are the first one."""
     check(self.dim() > 0 and self.shape[0] % 4 == 0, "in_place_interleave", "self", self, "a multiple of 4 entries")
     return self[: self.shape[0] // 4].repeat_interleave(4, 0)
 

@@ -73,7 +73,7 @@ def ctc_loss_custom_backward(
         ).squeeze(1)  # fmt: skip
     batch = log_probs.shape[1]
     losses = neg_log_likelihood
-    if losses.dim() == 0 or losses.shape[0] != batch:  # reduced: what each sample's was must be computed again
+    if losses.dim() == 0 or losses.shape[0] != batch:  # reduced: each sample's loss must be computed again
         losses, log_alpha = torch._ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity)
     each = grad.expand(batch) if grad.dim() == 0 else grad
     if reduction == 1:

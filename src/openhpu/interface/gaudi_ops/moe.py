@@ -64,7 +64,7 @@ def mix(
     for i in range(count):
         sent = routing == experts_min + i
         share = torch.where(sent, weights, 0.0).sum(-1, keepdim=True)
-        # Not times 0: what an expert makes of another's token may be infinite.
+        # Not times 0: an expert's result for another's token may be infinite.
         total = total + torch.where(sent.any(-1, keepdim=True), expert(i).float() * share, 0.0)
     return total
 
@@ -227,7 +227,7 @@ def mixture_of_experts_fp8(
     d_scale_w2: Scales, d_scale_w3: Scales, permuted_weights: bool, activation: str, experts_min: int,
     experts_max: int, chunk_size: int = 0, total_experts: int = 0,
 ) -> Tensor:  # fmt: skip
-    """`mixture_of_experts` on fp8: each operand times its d_scale, what goes into w3 rounded to fp8 with its own.
+    """`mixture_of_experts` on fp8: each operand times its d_scale, the input of w3 rounded to fp8 with its own.
 
     Scales of the inputs hold one number, those of weights one or one for each column of the result. The result is in
     bfloat16. Source: Neural Compressor's call.

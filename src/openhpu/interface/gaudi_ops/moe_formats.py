@@ -61,7 +61,7 @@ def _mixed(
     inputs: tuple[Tensor, Tensor, Tensor], weights: Callable[[int], tuple[Tensor, Tensor]], count: int,
     inner: Callable[[int, Tensor], Tensor], biases: Sequence[Tensor] | None, permuted: bool, experts: tuple[int, int],
 ) -> Tensor:  # fmt: skip
-    """The mixture; `weights(i)`: w12 and w3 of an expert; `inner(i, product)`: what goes into w3."""
+    """The mixture; `weights(i)`: w12 and w3 of an expert; `inner(i, product)`: the input of w3."""
     x = inputs[0]
 
     def expert(i: int) -> Tensor:

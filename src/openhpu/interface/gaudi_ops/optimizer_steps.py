@@ -90,7 +90,7 @@ def _load(stored: list[Tensor], weights: list[Tensor], scales: list[Tensor] | No
 
 
 def _store(stored: list[Tensor], wide: list[Tensor], scales: list[Tensor] | None) -> None:
-    """Write back what is not the stored tensor itself."""
+    """Write back the tensors that are not the stored ones themselves."""
     for i, (old, new) in enumerate(zip(stored, wide, strict=True)):
         if old is new:
             continue

@@ -57,7 +57,7 @@ def RaggedSoftmax(x: Tensor, dim: int, valid_count: Tensor, half_to_float: bool 
 
 
 def triu_masked_softmax(x: Tensor, inv_scale_attn: float = 1.0) -> Tensor:
-    """torch.ops.hpu.scaled_triangular_softmax: no row sees what lies above the diagonal."""
+    """torch.ops.hpu.scaled_triangular_softmax: no row uses the elements above the diagonal."""
     return torch.ops.hpu.scaled_triangular_softmax(x, inv_scale_attn)  # type: ignore[no-any-return]
 
 

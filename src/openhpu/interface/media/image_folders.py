@@ -147,7 +147,7 @@ def _finished(
 
 
 def _write(out: _Array, path: str, plan: Plan, seed: tuple[int, int]) -> None:
-    """One image, with what ToTensor and Normalize compute, in their order."""
+    """One image, with the computations of ToTensor and Normalize, in their order."""
     rng = np.random.default_rng(seed)
     image = plan.place(images.opened(path), rng)
     values = images.pixels(image)

@@ -176,7 +176,7 @@ class MediaPipe:
         return self.get_batch_count()
 
     def build(self) -> None:
-        """Connect the nodes. Raises TypeError, ValueError, and what readers find wrong."""
+        """Connect the nodes. Raises TypeError, ValueError, and exceptions of readers."""
         found = self.definegraph()
         results: Sequence[Any] = (found,) if isinstance(found, Edge) else found
         if not isinstance(results, Iterable) or not all(isinstance(edge, Edge) for edge in results) or not results:
@@ -205,7 +205,7 @@ class MediaPipe:
 
     def run(self) -> Any:
         """The next batch: a DeviceTensor for each output of `definegraph`. Raises StopIteration at the end of an epoch,
-        and what an operator raised."""
+        and exceptions of operators."""
         if self._epoch is None:
             raise RuntimeError(f"media pipe {self.pipe_name}: call iter_init() before run()")
         outputs = tuple(DeviceTensor(self._moved(output)) for output in self._epoch.next())

@@ -14,7 +14,7 @@ _MUCH_MEMORY = 16 << 20  # a peak below it is small on every device
 
 @dataclass(frozen=True)
 class Advice:
-    """`evidence`: what of this run says so, a line each."""
+    """`evidence`: the facts of this run, a line each."""
 
     title: str
     text: str

@@ -39,7 +39,7 @@ class Above(NamedTuple):
     """Functions of higher floors that the collector calls."""
 
     mode: Callable[[], str | None]  # eager or lazy; None: not read yet
-    settle: Callable[[], None]  # waits until listeners have been told of what is compiled by now
+    settle: Callable[[], None]  # waits until listeners know of every compilation so far
     compiling: Callable[[], int]  # how many graphs have no answer of the compiler
 
 
@@ -263,7 +263,7 @@ class Collector:
         if not self._opened:
             return
         if complete and not _C.is_in_bad_fork():
-            _C.report_indices()  # what the script did not wait for
+            _C.report_indices()  # for commands that the script did not wait for
         if complete:
             self._above.settle()  # without the lock, which the listeners below want
         with self._lock:

@@ -44,7 +44,7 @@ def failures(text: str) -> list[str]:
 
 
 def run(command: list[str], mode: str | None, report: str | None, as_json: bool, fail_on: Sequence[str] = ()) -> int:
-    """Run `command` (a script, `-m module` or a program such as torchrun, with arguments) and show what was seen.
+    """Run `command` (a script, `-m module` or a program such as torchrun, with arguments) and show the report.
 
     Returns its exit code; FAILED where that is 0 and something of `fail_on` was seen. Raises UsageError when there is
     no such script, or the report could not be written.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import islice, takewhile
 from typing import Any
 
-KEPT = 20000  # step ends and busy spans that are kept one by one; what is older is summed up
+KEPT = 20000  # step ends and busy spans that are kept one by one; older ones are summed up
 _MAX_PEAKS = 4096
 
 Site = tuple[str, int]
@@ -31,7 +31,7 @@ class Marks:
         self.memory = array("q")
         self._lengths = array("q")  # of the settled steps, in ns
         self._settled = _Sums()
-        self._until = 0  # what came before is settled
+        self._until = 0  # earlier times are settled
         self._open_busy = 0  # of the step that was under way then
 
     def add(self, time_ns: int, waited_ns: int, in_use: int) -> None:
@@ -42,7 +42,7 @@ class Marks:
         self.memory.append(in_use)
 
     def settle(self, spans: Sequence[Span], until: int) -> None:
-        """Sum up what came before `until`. `spans`: when the device was busy, all that is not settled, in order."""
+        """Sum up the time before `until`. `spans`: when the device was busy, all that is not settled, in order."""
         if not self.times or until <= max(self.times[0], self._until):
             return
         rows, self._open_busy = self._rows(spans, until)
@@ -54,7 +54,7 @@ class Marks:
             del kept[:done]
 
     def summary(self, spans: Sequence[Span]) -> dict[str, Any]:
-        """Times per step, and what bounds them; `spans`: when the device was busy, what is settled left out."""
+        """Times per step, and their bound; `spans`: when the device was busy, without settled times."""
         rows, _ = self._rows(sorted(spans), None)
         lengths = [*self._lengths, *(length for length, _, _ in rows)]
         if not lengths:
@@ -117,7 +117,7 @@ class _Sums:
     def add(self, rows: list[Row]) -> None:
         """Some more steps."""
         self.length += sum(length for length, _, _ in rows)
-        # The longer of the two is what a step waits for: the device at work, or the host that is not blocked.
+        # A step waits for the longer of the two: the device at work, or the host that is not blocked.
         self.device_bound += sum(length for length, busy, waited in rows if busy >= length - waited)
         self.busy += sum(busy for _, busy, _ in rows)
         self.waited += sum(waited for _, _, waited in rows)
@@ -135,7 +135,7 @@ class Timeline:
         return self.marks.setdefault(source, Marks())
 
     def add_spans(self, spans: Sequence[Span]) -> None:
-        """The device was busy, too; sums up what has become old."""
+        """The device was busy, too; sums up old times."""
         self.spans += spans
         until = max([
             min(self.spans[-KEPT:])[0] if len(self.spans) > 2 * KEPT else 0,

@@ -38,13 +38,13 @@ class _Counted(Metric):
         """Nothing: the core has counted."""
 
     def fold(self) -> None:
-        """Take what the core has counted since the last time."""
+        """Take the core's counts since the last time."""
         if self._running:
             self._counted += self._read() - self._base
             self.rebase()
 
     def rebase(self) -> None:
-        """Count what the core counts from now on."""
+        """Start from the core's counts as they are now."""
         self._base = self._read()
 
     def start(self) -> None:

@@ -28,7 +28,7 @@ for _metric in GLOBAL_METRICS.values():
 
 
 def start_over() -> None:
-    """In a forked child: what its parent did is not its own."""
+    """In a forked child: the counts of its parent are not its own."""
     _C.reset_counters()
     for metric in GLOBAL_METRICS.values():
         metric.forget()

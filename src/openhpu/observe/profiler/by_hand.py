@@ -38,7 +38,7 @@ class TraceByHand:
             tracer.write()
 
     def flush(self) -> None:
-        """Write what was recorded so far, and go on."""
+        """Write the recording so far, and go on."""
         if self._tracer is not None:
             self.stop()
             self.start()

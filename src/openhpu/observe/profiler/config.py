@@ -15,7 +15,7 @@ PHASES = ("multi-enq", "enq")
 
 
 class ConfigError(ValueError):
-    """An option of hl-prof-config, or its file, is not valid; the text says what to do."""
+    """An option of hl-prof-config, or its file, is not valid; the text has the remedy."""
 
 
 @dataclasses.dataclass(frozen=True)

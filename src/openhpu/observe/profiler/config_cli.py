@@ -15,7 +15,7 @@ from openhpu.observe.profiler.config import ConfigError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Keep what is asked for, and say what is in force. Returns the exit code."""
+    """Store the options, and print the current ones. Returns the exit code."""
     parser = argparse.ArgumentParser(
         prog="hl-prof-config",
         allow_abbrev=False,

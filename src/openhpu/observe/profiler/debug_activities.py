@@ -15,7 +15,7 @@ class DebugActivity(Enum):
 
 
 def check(activities: Iterable[object] | None) -> None:
-    """Raises TypeError for what is no DebugActivity."""
+    """Raises TypeError for an object that is not a DebugActivity."""
     for activity in activities or ():
         if not isinstance(activity, DebugActivity):
             raise TypeError(

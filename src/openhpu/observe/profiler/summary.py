@@ -13,7 +13,7 @@ _WAITS = ("hpuSynchronize", "hpuWaitForCompiler", "hpuFallback")
 
 
 def summary(document: dict[str, Any]) -> str:
-    """Each device's busy time and its longest gaps, operators by time, and what the host waited for."""
+    """Each device's busy time and its longest gaps, operators by time, and the waits of the host."""
     found = commands(document)
     if not found:
         return "The trace has no event of a device: nothing ran on hpu while it was recorded."

@@ -19,7 +19,7 @@ COMPILER_TRACK = 0x7FFFFFFE
 COLLECTIVE_STREAM = 1000
 _BEHIND_HOST = 5_000_000  # process numbers are lower: devices come after the host's rows
 
-# Categories that readers of traces know, by what a command is.
+# Categories that readers of traces know, by the kind of a command.
 CATEGORIES = {
     "kernel": "kernel", "graph": "kernel", "collective": "kernel", "wait": "cuda_sync",
     "h2d": "gpu_memcpy", "d2h": "gpu_memcpy", "d2d": "gpu_memcpy",

@@ -1,5 +1,8 @@
-"""The command `hl-smi`. Exit codes: 0, also where no process uses a device; 1 for what a software device cannot do;
-2 for a wrong argument."""
+"""The command `hl-smi`.
+
+Exit codes: 0, also if no process uses a device; 1 for a function that a software device does not have; 2 for a wrong
+argument.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ _SECONDS = 5.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print what is asked for. Returns the exit code."""
+    """Print the requested data. Returns the exit code."""
     options = _parser().parse_args(arguments)
     if options.reset_aip or options.power_max is not None or options.power_limit is not None:
         print("hl-smi: a software device has nothing to reset and no power limit", file=sys.stderr)

@@ -27,7 +27,7 @@ def name_of(where: Path, module: int) -> str:
 
 
 def write(file: int, used: int) -> None:
-    """Replace what the object says."""
+    """Replace the contents of the object."""
     os.pwrite(file, _RECORD.pack(_VERSION, int(time.time()), used), 0)
 
 

@@ -60,7 +60,7 @@ def create(path: Path) -> int:
 
 
 def write(file: int, state: State) -> None:
-    """Replace what the file says."""
+    """Replace the contents of the file."""
     record = _RECORD.pack(
         _MAGIC, state.pid, _start_of(state.pid), state.module, state.percent_busy, state.used, state.capacity,
         state.command.encode(errors="replace")[:128],

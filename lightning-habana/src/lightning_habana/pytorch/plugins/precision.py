@@ -63,7 +63,7 @@ class HPUPrecisionPlugin(HPUAutocast, roots.pytorch("plugins.precision").MixedPr
         return _with_fp8_layers(module) if replace_layers else module
 
     def end_measurement(self) -> None:
-        """Write what `convert_modules` had measured. Strategies call it after test and predict."""
+        """Write the measurements of `convert_modules`. Strategies call it after test and predict."""
         if self.measured is not None:
             quant_config.finalize(self.measured)
             self.measured = None

@@ -91,7 +91,7 @@ def convert(
 
 
 def finalize(module: torch.nn.Module) -> None:
-    """Write what was measured."""
+    """Write the measurements."""
     from neural_compressor.torch import quantization
 
     quantization.finalize_calibration(module)

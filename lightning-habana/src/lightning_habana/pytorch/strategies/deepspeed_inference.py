@@ -22,7 +22,7 @@ class HPUDeepSpeedInference:
     _groups: Groups | None = None
 
     def infers(self) -> bool:
-        """Whether `deepspeed.init_inference` makes the engine of what runs now."""
+        """Whether `deepspeed.init_inference` makes the engine of the current run."""
         return not self._fits() and bool(self.inference_arguments or deepspeed_config.inference_part(self.config))
 
     def _fits(self) -> bool:
@@ -137,7 +137,7 @@ class HPUDeepSpeedInference:
             )
 
     def load_model_state_dict(self, checkpoint: Any, strict: bool = True) -> None:
-        """Load what `load_checkpoint` has not loaded."""
+        """Load the rest that `load_checkpoint` has not loaded."""
         this: Any = self
         if self.infers():
             _check_whole(this.lightning_module)
@@ -188,7 +188,7 @@ class Groups:
 
 
 def _remove_engines_hooks(model: Any) -> None:
-    """Remove what an engine before this one left in the module. The script's own hooks stay."""
+    """Remove the traces of an earlier engine from the module. The script's own hooks stay."""
     for module in model.modules():
         for name in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"):
             hooks = getattr(module, name)

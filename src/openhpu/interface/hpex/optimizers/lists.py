@@ -17,7 +17,7 @@ class ListOptimizer(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
-        """One step, for parameters that have gradients. Returns what `closure` returns, which is called before."""
+        """One step, for parameters that have gradients. Returns the result of `closure`, which is called before."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
