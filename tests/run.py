@@ -133,11 +133,14 @@ def counted(counts: Counter[str]) -> str:
 def make_headers(budget: Budget) -> None:
     """What all recipes of tests include, once: a background compiler beside other tests would take minutes for it."""
     code = """
-import torch
-for _ in range(3):
-    (torch.ones(200_000, device="hpu") * 2).sum().item()
+import tempfile, pathlib
+from openhpu.compiler import inductor, toolchain
+with tempfile.TemporaryDirectory() as folder:
+    inductor.ahead(pathlib.Path(folder) / "ahead")
+while toolchain.precompile_behind():
+    pass
 """
-    environment = {**os.environ, **COMPILED, "OPENHPU_MODULE_LOCKS": "0", "OPENHPU_HEADER_CACHE": HEADERS}
+    environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "OPENHPU_HEADER_CACHE": HEADERS}
     with budget.doing("headers", "compiling what recipes include"):
         ended = child.run([sys.executable, "-c", code], cwd=ROOT, env=environment, seconds=budget.seconds(HEADERS_S))
     if ended.code and not child.ending():

@@ -261,6 +261,14 @@ void fused_adagrad(
     });
 }
 
+// Adam's step as recipes of many parameters call it: no code is generated for each of them.
+void adam_step(
+    TensorList params, TensorList grads, TensorList averages, TensorList squares, TensorList steps, const Tensor& lr,
+    double beta1, double beta2, double weight_decay, double eps, bool decoupled, bool maximize) {
+  auto* step = decoupled ? fused_adam<true, Tensor> : fused_adam<false, Tensor>;
+  step(params, grads, averages, squares, {}, steps, lr, beta1, beta2, weight_decay, eps, false, maximize, {}, {});
+}
+
 }  // namespace
 
 // By the names, and with the schemas, of PyTorch's operators, in whose place they run (Operator).
@@ -271,6 +279,9 @@ TORCH_LIBRARY_FRAGMENT(openhpu, m) {
         _fused_adamw__tensor_lr::schema_str, _fused_sgd_::schema_str, _fused_sgd__tensor_lr::schema_str,
         _fused_adagrad_::schema_str, _fused_adagrad__tensor_lr::schema_str})
     m.def(schema);
+  m.def(
+      "adam_step(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] averages, Tensor(c!)[] squares, Tensor[] steps, "
+      "Tensor lr, float beta1, float beta2, float weight_decay, float eps, bool decoupled, bool maximize) -> ()");
 }
 
 TORCH_LIBRARY_IMPL(openhpu, CPU, m) {
@@ -278,6 +289,7 @@ TORCH_LIBRARY_IMPL(openhpu, CPU, m) {
   m.impl("_fused_adam_.tensor_lr", TORCH_FN((fused_adam<false, Tensor>)));
   m.impl("_fused_adamw_", TORCH_FN((fused_adam<true, double>)));
   m.impl("_fused_adamw_.tensor_lr", TORCH_FN((fused_adam<true, Tensor>)));
+  m.impl("adam_step", TORCH_FN(adam_step));
   m.impl("_fused_sgd_", TORCH_FN(fused_sgd<double>));
   m.impl("_fused_sgd_.tensor_lr", TORCH_FN(fused_sgd<Tensor>));
   m.impl("_fused_adagrad_", TORCH_FN(fused_adagrad<double>));

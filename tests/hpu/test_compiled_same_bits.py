@@ -51,21 +51,27 @@ OPTIMIZERS = {
     "SGD, momentum": (torch.optim.SGD, {"momentum": 0.9, "weight_decay": 0.1, "dampening": 0.2}),
     "SGD, nesterov": (torch.optim.SGD, {"momentum": 0.9, "nesterov": True, "maximize": True}),
     "Adagrad": (torch.optim.Adagrad, {"lr_decay": 0.1, "weight_decay": 0.1}),
+    "Adam, tensor": (torch.optim.Adam, {"lr": torch.tensor(0.7), "maximize": True}),
 }
+MANY = ("AdamW", "Adam, weight decay", "Adam, tensor")
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
-def test_updates_of_optimizers(dtype):
-    """The second step of all of them in one graph; steps are large, so that each rounding shows."""
+@pytest.mark.parametrize("many", [False, True])
+def test_updates_of_optimizers(dtype, many):
+    """The second step of all of them in one graph; steps are large, so that each rounding shows. Where the parameters
+    are many, recipes call the device's kernel."""
     names, steps = [], []
+    sizes = SIZES * 8 if many else SIZES
+    optimizers = {name: OPTIMIZERS[name] for name in (MANY if many else OPTIMIZERS)}
     generator = torch.Generator().manual_seed(1)
 
     def random(size):
         return torch.randn(size, generator=generator, dtype=torch.float64)
 
-    for name, (kind, options) in OPTIMIZERS.items():
-        start, grads = [random(size) for size in SIZES], [[random(size) for size in SIZES] for _ in range(2)]
-        names += [f"{name}, {size}" for size in SIZES]
+    for name, (kind, options) in optimizers.items():
+        start, grads = [random(size) for size in sizes], [[random(size) for size in sizes] for _ in range(2)]
+        names += [f"{name}, {size}" for size in sizes]
         steps.append((kind, {"lr": 0.7, **options}, start, grads))
 
     def prepare():
@@ -87,6 +93,7 @@ def test_updates_of_optimizers(dtype):
         return [t for params, optimizer, grads in made for t in update(params, optimizer, grads[1])]
 
     assert_equal_bits(names, *run_both_ways(prepare, run))
+    assert openhpu.recipes()[0].external_kernels == (len(MANY) if many else 0)
 
 
 def _operands(n):

@@ -147,6 +147,11 @@ class Compilations:
         self._aside.run(functools.partial(warnings.warn, text, RuntimeWarning, stacklevel=2))
         self._aside.settle(_TOLD_S)  # before the core's answer, as events of recipes
 
+    def ahead(self) -> None:
+        """Start the compiler's process."""
+        if os.getpid() == self._owner:
+            self._service.ahead()
+
     def settle(self, timeout: float) -> None:
         """Wait until listeners know of every compilation so far; `timeout` in seconds."""
         self._aside.settle(timeout)
@@ -226,6 +231,13 @@ def start_compiling() -> None:
     """Call `start`, if it was not called: captures have recipes in eager mode, too."""
     if not _started:
         start()
+    ahead()
+
+
+def ahead() -> None:
+    """Start the compiler's process, where graphs will need it. Called when the first device is opened."""
+    if _compilations is not None:
+        _compilations.ahead()
 
 
 def _disk_cache() -> DiskCache | None:

@@ -209,6 +209,12 @@ class DiskCache:
             return None
         return (manifest, folder) if manifest else None
 
+    def has_recipes(self) -> bool:
+        """Whether there is any, of whatever graph."""
+        with contextlib.suppress(OSError):
+            return self._usable(create=False) and any(_RECIPE.fullmatch(name) for name in os.listdir(self.path))
+        return False
+
     def refuse(self, key: str, reason: str) -> None:
         """Not to be offered again."""
         self._warn_once(f"{key} refused", f"the cached recipe {self.path / key} is not used: {reason}")

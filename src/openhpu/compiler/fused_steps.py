@@ -18,6 +18,22 @@ from openhpu.compiler.stored import stored
 
 Number = Any  # a float, a symbol for one, or a 0-dim tensor
 
+# From so many parameters on, a recipe calls the device's kernel: code for each of them takes longer to make than the
+# rest of a training step's.
+MANY = 16
+
+_library = torch.library.Library("openhpu", "FRAGMENT")
+if not hasattr(torch.ops.openhpu, "adam_step"):  # the compile process does not load the core, which has it
+    _library.define(
+        "adam_step(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] averages, Tensor(c!)[] squares, Tensor[] steps, "
+        "Tensor lr, float beta1, float beta2, float weight_decay, float eps, bool decoupled, bool maximize) -> ()"
+    )
+
+
+@torch.library.register_fake("openhpu::adam_step", lib=_library)
+def _adam_step_fake(*args: Any) -> None:
+    pass
+
 
 def _computed_in(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
@@ -73,6 +89,13 @@ def _adam(
     found_inf: Tensor | None = None,
 ) -> None:
     if not params:
+        return
+    if len(params) >= MANY and not amsgrad and grad_scale is None and found_inf is None:
+        rate = lr if isinstance(lr, Tensor) else torch.scalar_tensor(lr, dtype=torch.float64)
+        torch.ops.openhpu.adam_step.default(
+            params, grads, exp_avgs, exp_avg_sqs, state_steps, rate,
+            beta1, beta2, weight_decay, eps, decoupled, maximize,
+        )  # fmt: skip
         return
     steps = stored(torch.stack([step.reshape(()) for step in state_steps]).to(torch.int64))
     rate = _coefficient(lr, torch.float64)

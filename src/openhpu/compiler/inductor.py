@@ -8,6 +8,7 @@ import json
 import math
 import re
 import shutil
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -154,6 +155,20 @@ def build(graph: GraphModule, inputs: Sequence[torch.Tensor], threads: int, dire
     for nodes in directory.glob("*.wrapper.json"):  # PyTorch looks for it under the library's name
         files[".json"] = nodes.rename(output.with_suffix(".json"))
     return Library(files, *_counted(directory))
+
+
+def ahead(directory: Path) -> None:
+    """Import what compilations need, and begin with what is the same in all recipes. `directory` as for `build`."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import torch._functorch.aot_autograd
+        import torch._inductor.lowering
+        from torch._inductor import config
+        from torch._inductor.compile_fx import get_cpp_wrapper_config
+
+        settings = options(torch.fx.symbolic_trace(torch.nn.Identity()), 1, directory / "recipe.so")
+        with toolchain.quick(directory) as prepared, config.patch(settings), config.patch(get_cpp_wrapper_config()):
+            prepared.ahead()
 
 
 def _counted(directory: Path) -> tuple[int, dict[str, int]]:

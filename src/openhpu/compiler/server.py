@@ -97,11 +97,26 @@ def main(arguments: Sequence[str]) -> None:
     threading.Thread(target=_listen, args=(connection, jobs, work), daemon=True).start()
 
     import openhpu.compiler.recipe  # noqa: F401 - takes seconds: while the first job is on its way
+    from openhpu.compiler import inductor
 
+    with contextlib.suppress(Exception):  # the first recipe says what is wrong
+        inductor.ahead(work / "compiled" / "ahead")
+    behind: threading.Thread | None = None
     while True:
         answer = _answer(Job(*pickle.loads(jobs.get())), work)
         with contextlib.suppress(ConnectionError):
             send(connection, pickle.dumps(tuple(answer)))
+        if jobs.empty() and not (behind and behind.is_alive()):
+            behind = threading.Thread(target=_precompile, args=(jobs,), daemon=True)
+            behind.start()
+
+
+def _precompile(jobs: queue.SimpleQueue[bytes]) -> None:
+    """Precompile headers, as long as nothing is asked."""
+    from openhpu.compiler import toolchain
+
+    while jobs.empty() and toolchain.precompile_behind():
+        pass
 
 
 def _die_first() -> None:

@@ -34,6 +34,7 @@ from openhpu.observe.aside import report
 _STOP_S = 10.0  # how long `close` waits for a callback that is running
 _DIE_S = 5.0  # and for a killed process, which the system may hold
 _LONGEST_ANSWER = 2**28
+_FIRST_NICE = 0  # of a process that has made no recipe yet, if it is to be nicer
 
 
 class _Request(NamedTuple):
@@ -50,8 +51,9 @@ class _Nonsense(Exception):
 class Service:
     """Recipes for graphs, in the order in which they become available.
 
-    A request is looked up in `cache`, then compiled by a process of priority `nice`, which is started when first
-    needed and started again if it dies. Callbacks run on the service's thread, one at a time: `on_ready(identity,
+    A request is looked up in `cache`, then compiled by a process, started when first needed, or by `ahead`, and
+    started again if it dies. Its priority is `nice` once there is a recipe; until then it has a script's, lest a script
+    that keeps all cores busy get none. Callbacks run on the service's thread, one at a time: `on_ready(identity,
     manifest, folder)` or `on_failed(identity, message)`, exactly one of them, unless the service is closed before.
     A process that takes longer than `deadline` seconds for one graph (None: no limit) is killed. `urgent` names the
     requests that somebody waits for: they are compiled first. `warn` gets, on the service's thread, what a person
@@ -86,6 +88,8 @@ class Service:
         self._incoming = bytearray()  # of its answer
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: socket.socket | None = None
+        self._ahead = False  # the process is to be started although nothing is asked yet
+        self._delivered = False  # a recipe
         self._open = 0
         self._found: set[int] = set()  # requests answered from the disk, until their callback has run
         self._closed = False
@@ -112,13 +116,29 @@ class Service:
         with self._changed:
             if self._closed:
                 raise RuntimeError("the compile service is closed")
-            if self._thread is None:
-                thread = threading.Thread(target=self._serve, name="openhpu-compile", daemon=True)
-                thread.start()  # the system may refuse
-                self._thread = thread
+            self._start_thread()
             self._new.append(_Request(identity, description, on_ready, on_failed))
             self._open += 1
         self._wake()
+
+    def ahead(self) -> None:
+        """Start the compile process now, so that its imports are done when the first graph comes. Where recipes are on
+        disk, graphs may need no process: nothing happens then."""
+        self._check_process()
+        if self._cache is not None and self._cache.has_recipes():
+            return
+        with self._changed:
+            if self._closed or self._ahead:
+                return
+            self._ahead = True
+            self._start_thread()
+        self._wake()
+
+    def _start_thread(self) -> None:
+        if self._thread is None:
+            thread = threading.Thread(target=self._serve, name="openhpu-compile", daemon=True)
+            thread.start()  # the system may refuse
+            self._thread = thread
 
     def wait_all(self, timeout: float | None = None) -> bool:
         """Wait until every request was answered and its callback has returned. False if `timeout` seconds passed
@@ -185,6 +205,9 @@ class Service:
 
     def _turn(self) -> None:
         self._wait()
+        if self._ahead and self._process is None and not self._delivered and not self._closed:
+            self._prepare_folders()
+            self._start_process()
         while self._new and not self._closed:
             self._guarded(self._look_up, self._new.popleft())
         while self._waiting and self._current is None and not self._closed:
@@ -335,6 +358,11 @@ class Service:
             self._ready(request, answer.manifest, answer.folder)
 
     def _ready(self, request: _Request, manifest: Manifest, folder: Path) -> None:
+        if not self._delivered:
+            self._delivered = True
+            if self._process is not None and self._nice > _FIRST_NICE:
+                with contextlib.suppress(OSError):  # it has died
+                    os.setpriority(os.PRIO_PGRP, self._process.pid, os.getpriority(os.PRIO_PROCESS, 0) + self._nice)
         self._call(request.on_ready, request.identity, manifest, folder)
 
     def _failed(self, request: _Request, message: str) -> None:
@@ -390,7 +418,8 @@ class Service:
         with theirs, opened as log:
             return subprocess.Popen(
                 [sys.executable or "python3", "-P", "-m", server.__name__,
-                 str(theirs.fileno()), str(self._nice), str(self._work)],
+                 str(theirs.fileno()), str(self._nice if self._delivered else min(self._nice, _FIRST_NICE)),
+                 str(self._work)],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(theirs.fileno(),), cwd=self._work,
                 env=_environment(self._work),
                 process_group=0,  # no Ctrl-C of the terminal; no session, in which Linux would not heed `nice`

@@ -5,6 +5,9 @@ programs to try instruction sets. It preprocesses headers to see whether their p
 generated wrapper checks its inputs in code that takes longer to compile than the rest and never runs. Each wrapper also
 holds the library's interface, which is always the same and takes four fifths of the remaining time. Here the interface
 is compiled once and linked. The same holds for the wrapper's one regular expression.
+
+A precompiled header takes three times as long as reading the header in one file does. So the first recipes read
+headers, and precompiled ones are made behind them (`precompile_behind`).
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -28,6 +32,10 @@ from openhpu.compiler import kernel_marks
 from openhpu.compiler.disk_cache import own_folder, publish, user_cache
 from openhpu.compiler.identity import cxx, cxx_options, torch_build, vector_isa
 
+# What is the same in all recipes of this process, by its path: while it is made, and the headers to precompile.
+_making: dict[str, Future[None]] = {}
+_headers: dict[str, Callable[[], None]] = {}
+_maker = ThreadPoolExecutor(1, "compiler-common")
 _BUILDING = ".building-"
 _STALE_S = 3600
 _UNUSED_S = 30 * 24 * 3600
@@ -109,17 +117,13 @@ def _accepts(compiler: str, flags: str) -> bool:
 
 
 class Prepared:
-    """Builds for recipes: in `folder` what is the same in all of some compiler options, made once.
-
-    What `pool` is given depends on what it was given before, so that its order lets none wait for ever.
-    """
+    """Builds for recipes: in `folder` what is the same in all of some compiler options, made once. `pool` compiles what
+    is the recipe's."""
 
     def __init__(self, folder: Path, pool: ThreadPoolExecutor) -> None:
         self._folder = folder
         self._pool = pool
-        self._kept: dict[str, Future[None]] = {}  # by the path of a file that is made once
         self._objects: list[Future[None]] = []  # of the recipe
-        self._work: list[Path] = []
         self._interface = ""  # the object file that goes with the wrapper's header
 
     def ahead(self) -> None:
@@ -137,64 +141,79 @@ class Prepared:
             self.header(prefix, "", **command)
 
     def header(self, header: str, command_line: str, **command: Any) -> str:
-        """The path of a header that includes `header`, with its precompiled form beside it once that is made."""
+        """The path of a header that includes `header`; its precompiled form is beside it once that is made."""
         from torch._inductor.cpp_builder import CppTorchDeviceOptions
 
         command.pop("extra_flags", None)  # for the linker
         option = CppTorchDeviceOptions(**command, precompiling=True)
         text = f"#include <{header}>\n"
         if not command.get("min_optimize", False):
-            return self._made_once("header.h", text, "header.h", option)
+            return self._header(text, option)
         interface = _interface(text)
-        text += _REGEX.format(extern="extern ")
-        path = self._made_once("header.h", text, "header.h", option)
+        path = self._header(text + _REGEX.format(extern="extern "), option)
         option = CppTorchDeviceOptions(**command, compile_only=True)
         option.precompiled_header = path
-        self._interface = self._made_once("interface.cpp", interface, "interface.o", option)
+        self._interface = self._object("interface", interface, option)
         return path
 
-    def _made_once(self, source: str, text: str, target: str, option: Any) -> str:
-        """The path of a file that is being made of the text, or was."""
+    def _header(self, text: str, option: Any) -> str:
         from torch._inductor.cpp_builder import CppBuilder
 
-        name = Path(target).stem if source != target else target
+        folder = self._folder_of("header.h", "header.h", text, option)
+        path = folder / "header.h"
+        if not folder.exists():
+            work = self._begun()
+            (work / path.name).write_text(text)
+            publish(work, folder)
+        if not (folder / "header.h.gch").exists():
+
+            def precompile() -> None:
+                with _work(self._begun()) as work:
+                    source = str(work / path.name)
+                    shutil.copyfile(path, source)
+                    _run(CppBuilder(name=source, sources=source, output_dir=str(work), BuildOption=option), work)
+                    (work / "header.h.gch").replace(folder / "header.h.gch")
+
+            _headers.setdefault(str(path), precompile)
+        return str(path)
+
+    def _object(self, name: str, text: str, option: Any) -> str:
+        """The path of an object file that is being made of the text, or was."""
+        from torch._inductor.cpp_builder import CppBuilder
+
+        folder = self._folder_of(name, f"{name}.cpp", text, option)
+        path = str(folder / f"{name}.o")
+
+        def make() -> None:
+            with _work(self._begun()) as work:
+                source = work / f"{name}.cpp"
+                source.write_text(text)
+                _run(CppBuilder(name=name, sources=str(source), output_dir=str(work), BuildOption=option), work)
+                publish(work, folder)
+
+        if not folder.exists() and (path not in _making or _making[path].done()):
+            _making[path] = _maker.submit(make)
+        return path
+
+    def _folder_of(self, name: str, source: str, text: str, option: Any) -> Path:
+        """Where lies what is made of the text with these options. That it is used is noted."""
+        from torch._inductor.cpp_builder import CppBuilder
+
         same = CppBuilder(name=name, sources=source, BuildOption=option).get_command_line()
         build = (same, text, cxx(), *cxx_options(), torch_build(), vector_isa())
         folder = self._folder / hashlib.sha256(repr(build).encode()).hexdigest()[:32]
-        path = str(folder / target)
-        if path in self._kept:
-            return path
-        if folder.exists():
-            with contextlib.suppress(OSError):
-                os.utime(folder)
-            return path
+        with contextlib.suppress(OSError):
+            os.utime(folder)
+        return folder
+
+    def _begun(self) -> Path:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _tidy(self._folder)
-        work = Path(tempfile.mkdtemp(prefix=_BUILDING, dir=self._folder))
-        self._work.append(work)
-        (work / source).write_text(text)
-        name = str(work / source) if source == target else name
-        builder = CppBuilder(name=name, sources=str(work / source), output_dir=str(work), BuildOption=option)
-        self._kept[path] = self._pool.submit(self._make, builder, option, work, folder)
-        return path
-
-    def _make(self, builder: Any, option: Any, work: Path, folder: Path) -> None:
-        self._compile(builder, option, work)
-        publish(work, folder)
+        return Path(tempfile.mkdtemp(prefix=_BUILDING, dir=self._folder))
 
     def end(self) -> None:
         """Cancel builds that have not begun, and wait for the rest."""
         self._pool.shutdown(cancel_futures=True)
-        for work in self._work:
-            shutil.rmtree(work, ignore_errors=True)
-
-    def _compile(self, builder: Any, option: Any, work: Path) -> None:
-        from torch._inductor import cpp_builder
-
-        if option.precompiled_header in self._kept:
-            self._kept[option.precompiled_header].result()
-        # Without the times that Inductor takes: they belong to the thread that it runs in.
-        cpp_builder._run_compile_cmd(builder.get_command_line(), str(work))
 
     def builder(self, name: str, sources: Any, BuildOption: Any, **options: Any) -> Any:
         """A CppBuilder. What has a precompiled header is built beside other things; a library waits for them, and is
@@ -211,15 +230,42 @@ class Prepared:
             work = Path(made.get_target_file_path()).parent
 
             def build() -> None:
-                self._objects.append(self._pool.submit(self._compile, made, BuildOption, work))
+                self._objects.append(self._pool.submit(_run, made, work))
 
             made.build = build
         return made
 
     def _link(self, build: Any) -> None:
-        for built in (*self._kept.values(), *self._objects):
+        for built in (*filter(None, [_making.get(self._interface)]), *self._objects):
             built.result()
         build()
+
+
+def precompile_behind() -> bool:
+    """Precompile a header that recipes of this process read as text, at the lowest priority, as far as threads have
+    one. False if there is none."""
+    if not _headers:
+        return False
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
+    with contextlib.suppress(Exception):  # recipes say what is wrong
+        _headers.pop(next(iter(_headers)))()
+    return True
+
+
+def _run(builder: Any, work: Path) -> None:
+    from torch._inductor import cpp_builder
+
+    # Without the times that Inductor takes: they belong to the thread that it runs in.
+    cpp_builder._run_compile_cmd(builder.get_command_line(), str(work))
+
+
+@contextlib.contextmanager
+def _work(folder: Path) -> Iterator[Path]:
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _interface(header: str) -> str:

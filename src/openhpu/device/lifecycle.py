@@ -9,6 +9,7 @@ from collections.abc import Callable
 import torch
 
 from openhpu import _C, settings
+from openhpu.compiler import client
 from openhpu.device import mode
 from openhpu.observe import events
 
@@ -85,6 +86,7 @@ def _lazy_init() -> None:
             _prepared = True
         if not _C.is_initialized():
             _C.init()
+            client.ahead()
             events.publish("device_acquired", {"device": _C.current_device()})
 
 

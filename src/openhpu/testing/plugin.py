@@ -22,6 +22,7 @@ _MARKERS = {
     "hpu_max_memory": ("max_memory", "bytes", "the test has at most so many bytes of device memory at once"),
 }
 _WANTED = pytest.StashKey[dict[str, Any]]()
+_NOTHING: dict[str, Any] = {"seconds": 0.0, "violations": []}  # of a row, for a test that did not begin
 _ROW = "openhpu"  # a test's row among the properties of its report, which xdist hands over
 
 
@@ -127,9 +128,18 @@ class _Reporter:
         self._report = report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        row = dict(report.user_properties).get(_ROW)
-        if report.when == "call" and isinstance(row, dict):
-            self._report.add({"test": report.nodeid, "outcome": report.outcome, **row})
+        from openhpu.testing.expect import Record
+
+        if report.when == "call":
+            row = dict(report.user_properties).get(_ROW)
+            done = row if isinstance(row, dict) else _NOTHING | Record().row()
+            self._report.add({"test": report.nodeid, "outcome": report.outcome, **done})
+        elif report.when == "setup" and not report.passed:  # it did not begin
+            outcome = "error" if report.failed else report.outcome
+            row = _NOTHING | Record().row() | {"seconds": round(report.duration, 4)}
+            self._report.add({"test": report.nodeid, "outcome": outcome, **row})
+        elif report.failed:
+            self._report.ended(report.nodeid, "error")
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         self._report.write()

@@ -12,7 +12,7 @@ from typing import IO, Any
 
 from openhpu.observe.insight.observed import plural
 
-_EVERY_S = 5.0  # interval of writes
+_SHARE = 0.05  # of a run's time that writing may take
 _MOST_ANNOTATIONS = 50
 
 _PAGE = """<!doctype html>
@@ -68,30 +68,36 @@ class Report:
         if self._json == page:
             raise ReportError(f"{page} is where the JSON goes; name a file that ends in .html")
         self._rows: list[dict[str, Any]] = []
-        self._written = time.monotonic()
+        self._due = 0.0  # when to write next
         try:
-            self._lock: IO[str] = open(page.with_suffix(".lock"), "w")  # noqa: SIM115 (held until `close`)
+            self._lock = _locked(page.with_suffix(".lock"))
+        except BlockingIOError as error:
+            raise ReportError(f"{page} is being written by another run; name another file") from error
         except OSError as error:
             raise ReportError(f"{page} can't be written: {error.strerror}") from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self._lock.close()
-            raise ReportError(f"{page} is being written by another run; name another file") from error
 
     def add(self, row: dict[str, Any]) -> None:
-        """One test. What there is is written now and then, so that a run that is killed leaves it."""
+        """One test. All is written now and then, so that a run that is killed leaves it."""
         self._rows.append(row)
-        if time.monotonic() - self._written > _EVERY_S:
+        if time.monotonic() >= self._due:
             self.write()
+
+    def ended(self, test: str, outcome: str) -> None:
+        """How a test ended after its row was added."""
+        for row in reversed(self._rows):
+            if row["test"] == test:
+                row["outcome"] = outcome
+                return
 
     def write(self) -> None:
         """Both files, each whole or not at all."""
-        self._written = time.monotonic()
+        begun = time.monotonic()
         for path, text in ((self._json, json.dumps({"format": 1, "tests": self._rows})), (self._page, self._html())):
             part = path.with_name(path.name + ".part")
             part.write_text(text, encoding="utf-8")
             part.replace(path)
+        now = time.monotonic()
+        self._due = now + (now - begun) / _SHARE
 
     def close(self) -> None:
         """Let other runs write it."""
@@ -135,6 +141,22 @@ class Report:
         head = "".join(f"<th>{name}</th>" for name in _COLUMNS)
         rows = "\n".join(map(_cells, self._rows))
         return _PAGE % {"summary": "<br>".join(map(html.escape, self.summary())), "head": head, "rows": rows}
+
+
+def _locked(path: Path) -> IO[str]:
+    """A file, opened and locked. BlockingIOError where another process has the lock."""
+    while True:
+        lock = open(path, "w")  # noqa: SIM115 (held until `close`)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(lock.fileno()), os.stat(path)):
+                return lock
+        except FileNotFoundError:
+            pass
+        except OSError:
+            lock.close()
+            raise
+        lock.close()  # who had it has removed it meanwhile: another may have made a new one
 
 
 def _cells(row: dict[str, Any]) -> str:

@@ -88,7 +88,7 @@ def test_a_killed_process_fails_its_request_and_the_next_starts_another(service,
     service.request(1, description(), answers.on_ready, answers.on_failed)
     wait_for(lambda: service._current)
     first = service._process.pid
-    assert os.getpriority(os.PRIO_PROCESS, first) in (os.nice(0), 19)  # it lowers its own
+    assert os.getpriority(os.PRIO_PROCESS, first) == os.nice(0)  # until there is a recipe
     os.kill(first, signal.SIGKILL)
     assert service.wait_all(PATIENCE_S)
     assert "killed by signal 9 (Killed)" in answers.failed.pop(1)
@@ -111,17 +111,28 @@ def test_a_killed_process_fails_its_request_and_the_next_starts_another(service,
     assert (manifest.variable, [s.index for s in manifest.scalar_inputs]) == ((0,), [0])
     torch.testing.assert_close(run(folder, [x, torch.tensor(3.0, dtype=torch.float64)]), [x * 3])
 
-    # Another service finds it without a process, also by what had to be constant.
+    # Another service finds it without a process, also by what had to be constant, and starts none ahead.
     service.close()
     assert not is_running(second)
     other = Service(DiskCache(tmp_path / "cache"))
     started = time.monotonic()
+    other.ahead()
     other.request(4, varied, answers.on_ready, answers.on_failed)
     assert other.wait_all(PATIENCE_S)
     assert time.monotonic() - started < 5
     assert answers.ready[4] == answers.ready[2]
     assert other._process is None
     other.close()
+
+
+def test_without_recipes_the_process_is_started_ahead(service, answers):
+    service.ahead()
+    service.ahead()
+    wait_for(lambda: service._process)
+    first = service._process.pid
+    service.request(1, description(op="aten::no_such_thing"), answers.on_ready, answers.on_failed)
+    assert service.wait_all(PATIENCE_S)
+    assert answers.failed and service._process.pid == first
 
 
 def test_a_cache_that_cannot_be_used_costs_a_warning(tmp_path, answers):

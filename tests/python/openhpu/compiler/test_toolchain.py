@@ -108,4 +108,19 @@ def test_a_header_that_cannot_be_compiled_is_the_recipes_error(folder, monkeypat
         prepared.builder("kernel", str(tmp_path / "kernel.cpp"), option, output_dir=str(tmp_path)).build()
         option = CppTorchDeviceOptions(**command)
         prepared.builder("recipe", [str(tmp_path / "kernel.o")], option, output_dir=str(tmp_path)).build()
-    assert not list(folder.iterdir())
+    monkeypatch.setattr(toolchain, "_headers", dict(list(toolchain._headers.items())[-1:]))
+    assert toolchain.precompile_behind()  # no error: it is the recipes'
+    assert [path.name for path in folder.glob("*/*")] == ["header.h"] and not list(folder.glob(".*"))
+
+
+def test_headers_are_read_first_and_precompiled_behind(folder, monkeypatch, tmp_path):
+    monkeypatch.setattr(toolchain, "_headers", {})
+    monkeypatch.setattr(toolchain, "_making", {})
+    inductor.ahead(tmp_path / "ahead")
+    assert not list(folder.glob("*/*.gch")) and len(list(folder.glob("*/header.h"))) == 2
+    while toolchain.precompile_behind():
+        pass
+    assert len(list(folder.glob("*/*.gch"))) == 2
+    toolchain._making.popitem()[1].result()
+    inductor.ahead(tmp_path / "again")
+    assert not toolchain._headers and not toolchain._making

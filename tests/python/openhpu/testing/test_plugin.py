@@ -8,6 +8,8 @@ import textwrap
 
 import pytest
 
+from openhpu.testing import report
+
 TESTS = """
 import pytest, torch, unittest
 
@@ -158,3 +160,74 @@ def test_two_runs_do_not_write_one_page(tmp_path):
 
 def test_without_marker_and_option_torch_is_not_imported(tmp_path):
     run(tmp_path, "import sys\ndef test_it(): assert 'torch' not in sys.modules", code=0)
+
+
+def test_a_test_that_does_not_begin_and_one_that_fails_afterwards_have_rows(tmp_path):
+    tests = """
+    import pytest
+    @pytest.fixture
+    def broken():
+        raise ValueError
+    @pytest.fixture
+    def breaks_later():
+        yield
+        raise ValueError
+    def test_before(broken): pass
+    def test_after(breaks_later): pass
+    @pytest.mark.skip
+    def test_never(): pass
+    """
+    output = run(tmp_path, tests, "--hpu-report=page.html")
+    rows = json.loads((tmp_path / "page.json").read_text())["tests"]
+    outcomes = {row["test"].rpartition("_")[2]: row["outcome"] for row in rows}
+    assert outcomes == {"before": "error", "after": "error", "never": "skipped"}
+    assert "3 tests: 0 new graphs" in output
+
+
+def test_what_was_collected_before_a_crash_is_written(tmp_path):
+    tests = """
+    import os, pathlib, time, torch
+    def test_first(): torch.ones(3, device="hpu").sum().item()
+    def test_second():
+        page = pathlib.Path("page.json")
+        assert "test_first" in page.read_text()
+        os._exit(7)
+    """
+    run(tmp_path, tests, "--hpu-report=page.html", code=7)
+    (row,) = json.loads((tmp_path / "page.json").read_text())["tests"]
+    assert row["test"].endswith("test_first") and row["waits"] and (tmp_path / "page.html").exists()
+    run(tmp_path, "def test_it(): pass", "--hpu-report=page.html", code=0)  # its lock went with it
+
+
+def test_a_test_that_forks_has_a_row_of_its_own_process(tmp_path):
+    tests = """
+    import os, torch
+    def test_forks():
+        torch.ones(3, device="hpu").sum().item()
+        child = os.fork()
+        if not child:
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+    def test_next(): pass
+    """
+    assert "2 passed" in run(tmp_path, tests, "--hpu-report=page.html", code=0)
+    first, second = json.loads((tmp_path / "page.json").read_text())["tests"]
+    assert [one["count"] for one in first["waits"]] == [1] and not second["waits"]
+
+
+def test_a_lock_that_its_owner_removed_is_not_taken_for_one(tmp_path, monkeypatch):
+    path, flock, calls = tmp_path / "page.lock", report.fcntl.flock, []
+
+    def removed_meanwhile(file, how):
+        calls.append(how)
+        if len(calls) == 1:
+            path.unlink()
+        flock(file, how)
+
+    monkeypatch.setattr(report.fcntl, "flock", removed_meanwhile)
+    first = report.Report(tmp_path / "page.html")
+    assert len(calls) == 2 and path.exists()
+    with pytest.raises(report.ReportError, match="another run"):
+        report.Report(tmp_path / "page.html")
+    first.close()
+    assert not path.exists()
