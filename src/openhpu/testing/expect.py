@@ -39,6 +39,10 @@ class Record:
     """
 
     def __init__(self) -> None:
+        self._subscriptions: list[Any] = []
+        self._clear()
+
+    def _clear(self) -> None:
         self.fallbacks: Counter[tuple[str, str]] = Counter()  # operator with dtype, line
         self.waits: Counter[tuple[str, str]] = Counter()  # operator, line
         self.graphs: list[tuple[Steps, str]] = []  # that were new: steps before, the line of the first operator
@@ -49,13 +53,18 @@ class Record:
 
     def begin(self) -> None:
         """Count from now on. What the device still has to do of earlier work is waited for, and counts no more."""
+        self._pid = os.getpid()
+        _finish()
+        _reset_peaks()
+        self._clear()
+        if not self._subscriptions:
+            self._listen()
+
+    def _listen(self) -> None:
         from torch.optim.optimizer import register_optimizer_step_post_hook
 
         from openhpu.observe import events
 
-        self._pid = os.getpid()
-        _finish()
-        _reset_peaks()
         handlers = {
             "cpu_fallback": self._on_fallback, "blocking_read": self._on_wait, "cache_miss": self._on_graph,
             "recompilation": self._on_recompilation, "graph_compilation": self._on_recipe, "mark_step": self._on_step,
@@ -63,16 +72,21 @@ class Record:
         self._subscriptions = [events.subscribe(kind, handler) for kind, handler in handlers.items()]
         self._hook = register_optimizer_step_post_hook(self._on_optimizer)
 
-    def end(self) -> None:
-        """Wait for the issued commands, and stop counting."""
-        from openhpu.observe import events
-
+    def pause(self) -> None:
+        """Wait for what was issued. What comes until the next `begin` counts no more after it."""
         if os.getpid() == self._pid:
             with contextlib.suppress(Exception):  # an error of the part itself is raised there
                 _finish()
             self.peak_bytes = _peak()
+
+    def end(self) -> None:
+        """Wait for what was issued, and listen no more."""
+        from openhpu.observe import events
+
+        self.pause()
         for subscription in self._subscriptions:
             events.unsubscribe(subscription)
+        self._subscriptions = []
         self._hook.remove()
 
     def violations(

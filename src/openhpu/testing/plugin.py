@@ -22,6 +22,7 @@ _MARKERS = {
     "hpu_max_memory": ("max_memory", "bytes", "the test has at most so many bytes of device memory at once"),
 }
 _WANTED = pytest.StashKey[dict[str, Any]]()
+_RECORD = pytest.StashKey[Any]()
 _NOTHING: dict[str, Any] = {"seconds": 0.0, "violations": []}  # of a row, for a test that did not begin
 _ROW = "openhpu"  # a test's row among the properties of its report, which xdist hands over
 
@@ -51,6 +52,11 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(_Reporter(Report(Path(page))), "openhpu-report")
     except ReportError as error:
         raise pytest.UsageError(f"--hpu-report: {error}") from error
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if record := config.stash.get(_RECORD, None):
+        record.end()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -92,11 +98,11 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         return
     from openhpu.testing.expect import ExpectationError, Record
 
-    record = Record()
+    record = item.config.stash.setdefault(_RECORD, Record())  # one for all tests: it listens from the first on
     record.begin()
     begun = time.monotonic()
     outcome: Any = yield
-    record.end()
+    record.pause()
     row = record.row() | {"seconds": round(time.monotonic() - begun, 4), "violations": record.violations(**wanted)}
     item.user_properties.append((_ROW, row))
     if row["violations"] and outcome.excinfo is None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -85,7 +86,10 @@ def test_the_report_has_each_test(reported):
     assert by_name["test_free"]["outcome"] == "passed" and not by_name["test_right"]["fallbacks"]
     assert by_name["test_memory"]["peak_bytes"] >= 1 << 18
     page = (folder / "page.html").read_text()
-    assert page.count("<tr><td>") == 7 and "http" not in page
+    assert page.count("<tr><td>") == 7 and page.count("<th") == 9 + 1 and "http" not in page
+    (cells,) = re.findall(r"<tr><td>test_it.py::test_free(.*?)</tr>", page)
+    assert cells.startswith("<details><summary>2 lines</summary>aten::sin on ComplexFloat on the CPU at")
+    assert re.findall('data-value="(.*?)"', cells)[-3:-1] == ["1", "1"]  # on the CPU, waits
     assert "7 tests: " in output and "on the CPU: aten::sin on ComplexFloat, 3 times" in output
     assert "::warning file=test_it.py,line=5::aten::sin on ComplexFloat runs on the CPU on hpu" in output
 
