@@ -30,6 +30,7 @@ import torch
 from benchmarks import drawn_models, timing
 from benchmarks.children import probe
 from benchmarks.parts import part
+from benchmarks.quota import group
 from benchmarks.report import Cell, Table
 from benchmarks.timing import ROUNDS_TO_QUOTE, Peer, Samples, Spread, in_turns
 from benchmarks.trainer_probe import FIRST
@@ -49,6 +50,7 @@ class Condition:
     one_core: bool = False
     at_once: int = 1
     compiled: bool = False  # whether torch.compile is a peer, which is slow to start
+    quota: float = 0.0  # of cores, by a control group; 0: none
 
 
 ALL, READ = "all cores", "loss read"
@@ -57,6 +59,8 @@ CONDITIONS = (
     Condition(READ, "the loss read in each step", compiled=True),
     Condition("one core", "one core by affinity, as taskset sets it", one_core=True),
     Condition("1 thread", "torch.set_num_threads(1)"),
+    Condition("1.5 cores", "a quota of 1.5 cores, as containers have it", quota=1.5),
+    Condition("last batch", "each eighth batch is smaller"),
     Condition("CPU product", "a 512 x 512 product on the CPU before each step"),
     Condition("DataLoader", "batches of a DataLoader with 2 workers, copied to the device in each step"),
     Condition("CPU before", "a CPU training ran before in the process"),
@@ -67,8 +71,8 @@ CONDITIONS = (
 _BY_NAME = {condition.name: condition for condition in CONDITIONS}
 # The cells of --quick, what matters most first.
 _QUICK = (
-    ("MLP", ALL), ("GPT", ALL), ("MLP", READ), ("GPT", READ), ("ConvNet", ALL), (DRAWN, ALL), ("MLP", "one core"),
-    ("MLP", "1 thread"), ("MLP", "2 at once"), ("MLP", "DataLoader"),
+    ("MLP", ALL), ("MLP", READ), ("MLP", "one core"), ("GPT", ALL), ("GPT", READ), ("ConvNet", ALL), (DRAWN, ALL),
+    ("MLP", "1.5 cores"), ("MLP", "last batch"), ("MLP", "2 at once"), ("MLP", "DataLoader"),
 )  # fmt: skip
 
 EAGER, LAZY, REPLAY = "hpu, eager", "hpu, lazy", "hpu, replay"
@@ -85,7 +89,7 @@ PEERS: dict[str, dict[str, Any]] = {
     COMPILED: {"compiled": True, **_FUSED},
 }
 
-_MINUTES, _QUICK_MINUTES = 28.0, 2.7
+_MINUTES, _QUICK_MINUTES = 28.0, 5.5
 _WARM_UP = 6
 _TURN_S = 0.1
 # A turn ends in a wait: with fewer steps, lazy mode would take that for the loop's habit.
@@ -245,55 +249,63 @@ def _check_losses(what: str, losses: dict[str, list[float]], drawn: bool) -> Non
             raise AssertionError(f"{what}: losses {found} of {name}, {losses[CPU]} of the CPU")
 
 
-def _measure(work: str, condition: Condition, seed: int, rounds: int, seconds: float) -> Measured:
-    """Measure a cell, in about so many seconds. Raises ChildError, or AssertionError where losses differ."""
+def _measure(work: str, condition: Condition, seed: int, rounds: int, seconds: float, recipes: str) -> Measured:
+    """Measure a cell, in about so many seconds. `recipes`: the folder of recipes that all cells share.
+
+    Raises ChildError, OSError where a quota can't be set, or AssertionError where losses differ.
+    """
     found, start = Measured(work, condition.name), time.monotonic()
     core = min(os.sched_getaffinity(0)) if condition.one_core else None
     with ExitStack() as stack:
+        quota = str(stack.enter_context(group(condition.quota))) if condition.quota else ""
         groups = []
         for name, options in PEERS.items():
             if name == COMPILED and not (condition.compiled and rounds >= ROUNDS_TO_QUOTE):
                 continue
             asked = {
                 "work": work, "seed": seed, "condition": condition.name, "calm": timing.is_calm(), "device": "cpu",
-                "mode": "eager", "compiled": False, "optimizer": {}, **options,
+                "mode": "eager", "compiled": False, "optimizer": {}, "quota": quota, **options,
             }  # fmt: skip
             start_one = partial(
                 Answering, "benchmarks.machines_probe", [json.dumps(asked)],
-                {**condition.environment, "PT_HPU_LAZY_MODE": str(int(asked["mode"] == "lazy"))}, core,
+                {
+                    **condition.environment, "PT_HPU_LAZY_MODE": str(int(asked["mode"] == "lazy")),
+                    "PT_HPU_RECIPE_CACHE_CONFIG": f"{recipes},False,2048",
+                },
+                core,
             )  # fmt: skip
             groups.append(_Copies(name, [stack.enter_context(start_one()) for _ in range(condition.at_once)]))
-        everyone = [child for group in groups for child in group.children]
+        everyone = [child for copies in groups for child in copies.children]
         for child in everyone:
             stack.callback(child.end)  # all of them, before the first is waited for
         for child in everyone:  # all at once: it is imports, mostly
             child.ask("losses", _WARM_UP)
         losses: dict[str, list[float]] = {}
-        for group in list(groups):
-            answers = [child.answer(_START_S) for child in group.children]
+        for copies in list(groups):
+            answers = [child.answer(_START_S) for child in copies.children]
             if refused := next((a["refused"] for a in answers if "refused" in a), ""):
-                found.refused[group.name] = refused
-                groups.remove(group)
+                found.refused[copies.name] = refused
+                groups.remove(copies)
                 continue
-            losses |= {group.name if i == 0 else f"{group.name} ({i})": a["losses"] for i, a in enumerate(answers)}
+            losses |= {copies.name if i == 0 else f"{copies.name} ({i})": a["losses"] for i, a in enumerate(answers)}
         _check_losses(found.name, losses, work == DRAWN)
 
         turn_s = _TURN_S * condition.at_once
         # The times in these answers were taken while others started.
-        by_name = {group.name: group for group in groups}
+        by_name = {copies.name: copies for copies in groups}
         step = max(answer["step"] for answer in by_name[CPU].all(_ANSWER_S, "losses", 0))
         calls = max(_LEAST_CALLS, min(300, round(turn_s / step)))
         limit = turn_s * _SLOWEST
 
-        def peer(group: _Copies) -> Peer:
+        def peer(copies: _Copies) -> Peer:
             def turn(calls: int) -> timing.Turn:
-                times = group.all(limit * len(group.children) + _ANSWER_S, "turn", calls, limit)
+                times = copies.all(limit * len(copies.children) + _ANSWER_S, "turn", calls, limit)
                 done = statistics.mean(times) * calls
                 return done, done, 0
 
-            return Peer(group.name, turn=turn)
+            return Peer(copies.name, turn=turn)
 
-        peers = [peer(group) for group in groups]
+        peers = [peer(copies) for copies in groups]
         before = time.monotonic()
         for one in peers:
             one.take_turn(calls)
@@ -308,11 +320,11 @@ def _measure(work: str, condition: Condition, seed: int, rounds: int, seconds: f
             lazy.all(_START_S, "settle", 1)
             left = max(_LEAST_CELL_S, seconds - (time.monotonic() - start))
             number, each = _TAIL_STEPS // _TAIL_TURNS, left / len(groups) / _TAIL_TURNS
-            found.tails = {group.name: [] for group in groups}
+            found.tails = {copies.name: [] for copies in groups}
             for _ in range(_TAIL_TURNS):
-                for group in groups:
-                    for times in group.all(each + _ANSWER_S, "tail", number, each):
-                        found.tails[group.name] += times
+                for copies in groups:
+                    for times in copies.all(each + _ANSWER_S, "tail", number, each):
+                        found.tails[copies.name] += times
     return found
 
 
@@ -389,6 +401,21 @@ def _aims(checks: Sequence[tuple[str, Check]], notes: Sequence[str]) -> Table:
         "Other aims of the graph engine are measured elsewhere: ResNet by `lazy`, the MLP12's replay by `graphs`, the "
         "recording of x + y by `recording`."
     )
+    return table
+
+
+def _figure(cells: Sequence[Measured]) -> Table:
+    """The matrix as one number: lazy mode's time as a part of the best CPU peer's. A row for each cell that loses."""
+    ratios = {c.name: c.ratio(LAZY, (CPU, FUSED, COMPILED)) for c in cells if not c.failed and LAZY in c.samples}
+    table = Table("Lazy mode / the best CPU peer, cells above 1.0", ["cell", "lazy / best CPU peer"])
+    losing = sorted((name for name in ratios if ratios[name].median > 1), key=lambda name: -ratios[name].median)
+    table.rows += [[name, ratios[name]] for name in losing]
+    if ratios:
+        worst = max(ratios, key=lambda name: ratios[name].median)
+        mean = statistics.geometric_mean(ratio.median for ratio in ratios.values())
+        table.notes.append(
+            f"Geometric mean of {len(ratios)} cells: {mean:.2f}; worst: {worst}, {ratios[worst].median:.2f}."
+        )
     return table
 
 
@@ -481,6 +508,7 @@ def machines(rounds: int, seed: int | None = None, minutes: float | None = None)
 
     cells: list[Measured] = []
     left_out: list[str] = []
+    recipes = tempfile.TemporaryDirectory()  # of all cells, so that a graph is compiled once
     for number, (work, name) in enumerate(plan):
         condition = _BY_NAME[name]
         weights = [_BY_NAME[n].at_once for _, n in plan[number:]]
@@ -492,13 +520,14 @@ def machines(rounds: int, seed: int | None = None, minutes: float | None = None)
             continue
         before = time.monotonic()
         try:
-            cell = part(f"{work}, {name}", _measure, work, condition, seed, rounds, seconds)
+            cell = part(f"{work}, {name}", _measure, work, condition, seed, rounds, seconds, recipes.name)
         except Exception as error:  # one cell's failure leaves the others what was measured
             cell = Measured(work, name, failed=_in_short(error))
             _say(f"{cell.name} FAILED: {type(error).__name__}: {error}")
         cells.append(cell)
         _say(f"{number + 1} of {len(plan)}: {cell.name}: {time.monotonic() - before:.0f} s")
 
+    recipes.cleanup()
     trainer, trainer_checks = part("Trainer", _trainer, trainer_models, 1 if quick else _T_ROUNDS, deadline)
     checks = [
         (f"{cell.name}, {mode}", check)
@@ -525,4 +554,4 @@ def machines(rounds: int, seed: int | None = None, minutes: float | None = None)
         DRAWN: f"Model {drawn_title}",
     }
     tables = [_matrix(work, titles[work], own) for work in WORKS if (own := [c for c in cells if c.work == work])]
-    return [*tables, trainer, _aims(checks, notes)]
+    return [_figure(cells), *tables, trainer, _aims(checks, notes)]

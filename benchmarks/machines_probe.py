@@ -11,6 +11,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,12 +19,13 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
 import openhpu
-from benchmarks import drawn_models, models, timing
+from benchmarks import drawn_models, models, quota, timing
 from benchmarks.models import Training, Workload
 from commands.answering import serve
 from openhpu import hpu
 
 _CPU_BEFORE_S = 0.5
+_EPOCH = 8  # steps, of which the last has a smaller batch
 _RECIPES_S = 240.0
 # Lazy mode knows a step by its last sixteen sights.
 _SETTLINGS, _SETTLING_STEPS, _SETTLING_S = 2, 20, 3.0
@@ -67,6 +69,8 @@ class Script:
 
     def __init__(self, asked: dict[str, Any]):
         condition, workload = asked["condition"], workload_named(asked["work"], asked["seed"])
+        if asked["quota"]:
+            quota.enter(Path(asked["quota"]))  # before the device counts its cores
         if condition == "1 thread":
             torch.set_num_threads(1)
         if condition == "CPU before":
@@ -76,6 +80,8 @@ class Script:
                 before.step().item()
         self.on_hpu = asked["device"] == "hpu"
         self.reads = condition == "loss read"
+        self._smaller_last = condition == "last batch"
+        self._steps = 0
         self._losses: list[float] = []
         self._refusal = ""
         self._device = asked["device"]
@@ -85,7 +91,10 @@ class Script:
             # Not `model.compile()`, which compiles no forward of torch.nn's own, such as Sequential's.
             self._training.model = torch.compile(self._training.model)  # type: ignore[assignment]
         self._step: Callable[[], Tensor] = self._training.step
-        if self._replays:
+        self._whole = self._training.inputs, self._training.target
+        if self._replays and self._smaller_last:
+            self._refusal = "a captured graph has one batch size"
+        elif self._replays:
             try:
                 self._step, self._losses = _replayed(self._training)
             except RuntimeError as error:  # operators that fall back can't be captured
@@ -108,6 +117,11 @@ class Script:
                 training.target.copy_(target)
             else:
                 training.inputs, training.target = inputs.to(self._device), target.to(self._device)
+        if self._smaller_last:
+            self._steps += 1
+            inputs, target = self._whole
+            size = len(inputs) * 5 // 8 if self._steps % _EPOCH == 0 else len(inputs)
+            training.inputs, training.target = inputs[:size], target[:size]
         loss = self._step()
         if self.reads:
             loss.item()

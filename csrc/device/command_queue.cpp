@@ -13,60 +13,13 @@
 
 #include "device/fork_guard.h"
 #include "device/futex.h"
+#include "device/polling.h"
 #include "device/wait_hook.h"
 
 namespace openhpu::device {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-void pause() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
-// How long threads poll before they sleep. Polling pays only while the thread has a core to itself. A polling thread
-// that was put aside for longer than an interrupt takes has lost its core to another thread. Then no thread polls for a
-// while.
-class Polling {
- public:
-  void set_us(int us) noexcept { us_.store(us, std::memory_order_relaxed); }
-
-  bool crowded(Clock::time_point now = Clock::now()) const noexcept {
-    return now.time_since_epoch().count() < crowded_until_.load(std::memory_order_relaxed);
-  }
-
-  // Polls until `done` or until the time is over. Returns whether it is done.
-  template <class Done>
-  bool operator()(Done done) {
-    const int us = us_.load(std::memory_order_relaxed);
-    if (us <= 0) return done();
-    auto now = Clock::now();
-    if (crowded(now)) return done();
-    const auto deadline = now + std::chrono::microseconds(us);
-    do {
-      for (int i = 0; i < 64; ++i) {
-        if (done()) return true;
-        pause();
-      }
-      const auto before = std::exchange(now, Clock::now());
-      if (now - before > kPutAside) {
-        crowded_until_.store((now + kRest).time_since_epoch().count(), std::memory_order_relaxed);
-        break;
-      }
-    } while (now < deadline);
-    return done();
-  }
-
- private:
-  static constexpr std::chrono::microseconds kPutAside{100};  // a scheduler's slice is longer, an interrupt shorter
-  static constexpr std::chrono::milliseconds kRest{100};
-  std::atomic<int> us_{CommandQueue::kDefaultSpinUs};
-  std::atomic<Clock::rep> crowded_until_{0};
-};
 
 // Signals are for the host's threads: Python handles them on its main thread only, and a blocking call there is
 // not interrupted by a signal that the worker received.
@@ -80,6 +33,7 @@ void block_signals() {
 // The queue whose commands this thread is running: a worker its own, always; a host thread while it runs some in the
 // worker's place.
 thread_local const CommandQueue* running = nullptr;
+thread_local bool is_worker = false;
 
 std::atomic<CommandQueue::HostScope> host_scope{nullptr};
 
@@ -125,7 +79,7 @@ struct CommandQueue::Impl {
   const uint32_t generation = fork_generation();
   std::vector<Command*> ring;
   std::thread worker;
-  Polling poll;
+  Polling poll{kDefaultSpinUs};
   std::atomic<bool> workerless{false};
 
   // Producers. The mutex is never held while blocking: a thread that waits for Python's lock with it would deadlock
@@ -335,6 +289,7 @@ void CommandQueue::Impl::start_worker(CommandQueue& queue) {
 void CommandQueue::Impl::loop(CommandQueue& queue) {
   block_signals();
   running = &queue;
+  is_worker = true;
   pthread_setname_np(pthread_self(), ("hpu:" + name).substr(0, 15).c_str());
   for (;;) {
     if (has_work(queue) && begin()) {
@@ -409,6 +364,8 @@ std::optional<uint32_t> CommandQueue::running_site() noexcept {
 }
 
 bool CommandQueue::on_worker() const noexcept { return running == this; }
+
+bool CommandQueue::in_workers_place() noexcept { return running && !is_worker; }
 
 uint64_t CommandQueue::submit(Command* command, OnInterrupt what) {
   Impl& impl = *impl_;

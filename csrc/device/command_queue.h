@@ -42,8 +42,8 @@ class Command {
   virtual void describe(TraceRecord&) const {}
   uint32_t site = 0;
   bool waits_beside = false;
-  // It may run anywhere and takes no time, and others wait for it. If no command is queued before it, the submitting
-  // thread runs it instead of waking a worker.
+  // It may run anywhere, and its submitter knows that this costs less than a worker. If no command is queued before it,
+  // the submitting thread runs it.
   bool at_once = false;
   std::unique_ptr<TraceRecord> trace;
 };
@@ -103,6 +103,9 @@ class CommandQueue {
 
   // Whether the calling thread runs commands of this queue: as the worker, or in the worker's place.
   bool on_worker() const noexcept;
+
+  // Whether the calling thread is a host thread that runs a command in the worker's place.
+  static bool in_workers_place() noexcept;
 
   // Microseconds for which an idle worker or a waiting host polls before it sleeps. They poll only while they have a
   // core to themselves. The value is about the time between two graphs of a small step.

@@ -4,10 +4,18 @@
 #include <cstring>
 
 #include "graph/Operator.h"
+#include "graph/UsualTime.h"
 #include "runtime/HPUDevice.h"
 #include "runtime/KernelThreads.h"
+#include "runtime/events.h"
 
 namespace openhpu {
+namespace {
+
+// Of one operator of a graph that runs node by node on one thread.
+UsualTime node_time;
+
+}  // namespace
 
 GraphCommand::Owned GraphCommand::acquire(device::Device& d) {
   GraphCommand* c = Commands::take();
@@ -39,7 +47,12 @@ bool GraphCommand::runs_anywhere() const noexcept {
   return threads_for(largest_) == 1;
 }
 
+uint64_t GraphCommand::expected_ns() const noexcept {
+  return recipe ? recipe->usual_ns() : node_time.ns() * (program ? program->graph : graph).nodes.size();
+}
+
 void GraphCommand::run() {
+  if ((at_once || device_->cores() == 1) && device::CommandQueue::in_workers_place()) count(Counter::GraphsRunWhereSubmitted);
   const Graph& whole = program ? program->graph : graph;
   const auto& memory = program && slots.empty() ? program->slots : slots;
   const auto& values = numbers.empty() ? whole.numbers : numbers;
@@ -55,8 +68,10 @@ void GraphCommand::run() {
     return;
   }
   NodeRunner runner(*device_);
+  const auto begin = UsualTime::Clock::now();
   try {
     runner.run(whole, memory, values);
+    if (!whole.nodes.empty() && runs_anywhere()) node_time.note(UsualTime::Clock::now() - begin, whole.nodes.size());
   } catch (...) {
     const auto& node = whole.nodes[runner.failed];
     failed_ = node.entry->call->kernel->name().c_str();
@@ -74,6 +89,7 @@ void GraphCommand::retire() {
   failed_ = nullptr;
   largest_ = 0;
   site = 0;
+  at_once = false;
   Commands::give(this);
 }
 

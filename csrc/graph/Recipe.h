@@ -12,6 +12,7 @@
 #include "graph/CallTemplate.h"
 #include "graph/NodeRunner.h"
 #include "graph/Symbols.h"
+#include "graph/UsualTime.h"
 
 namespace torch::inductor {
 class AOTIModelContainerRunnerCpu;
@@ -88,6 +89,8 @@ class Recipe {
   Recipe(std::shared_ptr<CompiledGraph> compiled, const std::vector<int64_t>& symbols);
 
   const std::shared_ptr<CompiledGraph>& compiled() const noexcept { return compiled_; }
+  // Nanoseconds of a usual run; 0 before the first one has ended.
+  uint64_t usual_ns() const noexcept { return time_.ns(); }
 
   // Worker thread. Reads inputs and writes results in the slots' memory.
   void run(device::Device& device, const std::vector<SlotMemory>& slots, const std::vector<uint64_t>& numbers);
@@ -108,6 +111,7 @@ class Recipe {
   std::vector<Output> outputs_;
   bool ordinals_known_ = false;
   std::vector<PlannedOutput> planned_;
+  UsualTime time_;
 };
 
 }  // namespace openhpu

@@ -23,6 +23,12 @@ bool EarlyStart::due(uint64_t prefix, size_t nodes) {
   return true;
 }
 
+bool EarlyStart::here(uint64_t whole) const {
+  if (current_) return current_->placement.here();
+  const auto known = steps_.find(whole);
+  return known != steps_.end() && known->second.placement.here();
+}
+
 void EarlyStart::decide(Step& step) {
   const bool wanted = step.first_boundary != 0 && 2 * step.waits > step.sights;
   if (wanted == step.in_pieces) return;
@@ -43,6 +49,7 @@ void EarlyStart::flushed(uint64_t whole) {
   }
   Step* step = current_ ? current_ : &steps_[whole];
   if (!current_ && step->first_boundary == 0) step->first_boundary = first_boundary_;
+  step->placement.repeated(Placement::Clock::now());
   decide(*step);  // by what followed the sights before this one
   if (++step->sights >= kMemory) {
     step->sights /= 2;

@@ -5,6 +5,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "modes/Placement.h"
+
 // Early start of a step: its execution begins while the rest is still being recorded. This is for steps that the script
 // waits for, because it reads a loss or a norm. Without it such a step would first be recorded while the device has no
 // work, and then run while the script waits.
@@ -21,6 +23,8 @@ class EarlyStart {
   bool due(uint64_t prefix, size_t nodes);
   // A graph was handed over for another reason, or the rest of a step; `whole` is its hash.
   void flushed(uint64_t whole);
+  // Whether the submitting thread runs the graph of this hash, or the piece of the step that is being recorded.
+  bool here(uint64_t whole) const;
   // The next operator begins a step. Called after a graph that is not a step.
   void begin() noexcept;
   // The script waited for the graph and read a value of it.
@@ -32,6 +36,7 @@ class EarlyStart {
     uint64_t first_boundary = 0;  // hash of its first piece; 0: no backward, or nothing else
     uint32_t sights = 0, waits = 0;
     bool in_pieces = false;
+    Placement placement;
   };
   void decide(Step& step);
 

@@ -403,6 +403,7 @@ void Recorder::hand_over() {
     seeds_.clear();
   }
 
+  const bool here = !cut && early_.here(hash_.value());
   auto* command = handover.commit();
   count(Counter::GraphsFlushed);
   if (cut && !captured_) count(Counter::GraphsCut);
@@ -416,6 +417,10 @@ void Recorder::hand_over() {
     count(Counter::OpsNodeByNode, operators);
     if (!cut) count(Counter::RecipeMisses);
     std::swap(command->graph, graph_);
+  }
+  if (here) {
+    const uint64_t expected = command->expected_ns();
+    command->at_once = expected != 0 && expected < Placement::kMostNs && command->runs_anywhere();
   }
   if (cut || piece_) {
     in_parts_ = in_parts_ || !captured_;

@@ -1,0 +1,77 @@
+#include "modes/Placement.h"
+
+#include <gtest/gtest.h>
+
+namespace openhpu {
+namespace {
+
+using std::chrono::microseconds;
+
+// A loop whose steps take as long as the placement makes them take.
+struct Loop {
+  Placement placement;
+  Placement::Clock::time_point now{};
+  int steps = 0, here = 0;
+
+  void run(int number, microseconds on_worker, microseconds on_host) {
+    for (int i = 0; i < number; ++i) {
+      now += placement.here() ? on_host : on_worker;
+      here += placement.here();
+      ++steps;
+      placement.repeated(now);
+    }
+  }
+};
+
+constexpr int kTrial = Placement::kTrial, kSettled = Placement::kSettled;
+
+TEST(Placement, BeginsOnTheWorker) {
+  Loop loop;
+  loop.run(kTrial, microseconds(100), microseconds(10));
+  EXPECT_EQ(loop.here, 0);
+}
+
+TEST(Placement, StaysWhereTheSubmittingThreadIsFaster) {
+  Loop loop;
+  loop.run(2 * kTrial, microseconds(100), microseconds(60));
+  EXPECT_EQ(loop.here, kTrial);
+  loop.run(kSettled, microseconds(100), microseconds(60));
+  EXPECT_EQ(loop.here, kTrial + kSettled);
+}
+
+TEST(Placement, ReturnsWhereTheWorkerIsFaster) {
+  Loop loop;
+  loop.run(2 * kTrial + kSettled, microseconds(60), microseconds(100));
+  EXPECT_EQ(loop.here, kTrial);
+}
+
+TEST(Placement, NoiseChangesNothing) {
+  Loop loop;
+  loop.run(2 * kTrial + kSettled, microseconds(100), microseconds(97));
+  EXPECT_EQ(loop.here, kTrial);
+}
+
+TEST(Placement, ASingleLongStepDecidesNothing) {
+  Loop loop;
+  loop.run(2 * kTrial - 1, microseconds(100), microseconds(60));
+  loop.run(1, microseconds(100), microseconds(1'000'000));
+  loop.run(kSettled, microseconds(100), microseconds(60));
+  EXPECT_EQ(loop.here, kTrial + kSettled);
+}
+
+TEST(Placement, AMachineThatChangesIsMeasuredAgain) {
+  Loop loop;
+  loop.run(2 * kTrial, microseconds(100), microseconds(60));
+  ASSERT_TRUE(loop.placement.here());
+  loop.run(kSettled + 2 * kTrial, microseconds(60), microseconds(100));
+  EXPECT_FALSE(loop.placement.here());
+}
+
+TEST(Placement, TheSlowerWayIsTakenInFewRepetitions) {
+  Loop loop;
+  loop.run(20'000, microseconds(50), microseconds(100));
+  EXPECT_LT(loop.here, loop.steps * 3 / 100);
+}
+
+}  // namespace
+}  // namespace openhpu
