@@ -21,9 +21,9 @@ from pathlib import Path
 from commands import BUILD, ROOT, child, pytests
 from commands.budget import Budget
 from commands.kept import Kept, KeptError, fingerprint
-from ecosystem import page
-from ecosystem.install import ENVIRONMENT, TORCHVISION, LackingError, install, lock
-from ecosystem.lanes import LANES, Lane, Run
+from ecosystem import listed, page
+from ecosystem.install import ENVIRONMENT, TORCHVISION, LackingError, commit_in, install, lock
+from ecosystem.lanes import LANES, LISTED, Lane, Run
 from tests.vision import empty_libraries
 
 PAGES = ROOT / "docs" / "ecosystem"
@@ -60,6 +60,8 @@ class Tests:
         self.lane, self.folder, self.arguments = LANES[name], BUILD / "ecosystem" / name, arguments
         self.folder.mkdir(parents=True, exist_ok=True)
         self.site, self.tests = install(name, self.lane, self.folder)
+        if self.lane.listed:
+            self.lane = self.lane._replace(runs=listed.runs(self.tests, self.lane.listed, LISTED))
         self.environment = environment_of(self.lane, self.folder, self.site)
 
     def pytest(self, one: Run, number: int, environment: dict[str, str], *more: str) -> list[page.Case]:
@@ -71,6 +73,8 @@ class Tests:
         files = () if any(".py" in argument for argument in self.arguments) else one.tests
         cache = self.folder / f"cache{number}"
         configuration = ROOT / "pyproject.toml" if self.lane.folder else os.devnull
+        if self.lane.inside:
+            configuration = self.tests / "pytest.ini"
         command = [
             "-c", str(configuration), "--rootdir", str(self.tests), "--tb=short",
             "-o", f"cache_dir={cache}", "-o", "faulthandler_timeout=300", f"--junit-xml={report}",
@@ -123,7 +127,9 @@ def run(budget: Budget, name: str, arguments: list[str], only: str = "") -> int:
         if not arguments:  # each run is kept, so that one can be made again without the others
             page.keep(tests.folder, one.title, when, results[one.title])
             page.write(
-                PAGES / f"{name}.md", page.tests_text(tests.lane, versions(tests.lane), tests.folder), page.TESTS
+                PAGES / f"{name}.md",
+                page.tests_text(tests.lane, versions(tests.lane, tests.site), tests.folder),
+                page.TESTS,
             )
     if not arguments:
         page.write_summary(PAGES)
@@ -152,7 +158,7 @@ def times(budget: Budget, name: str, quick: bool) -> int:
     if ended.code:
         print(f"{ended.how}\n{ended.tail}", file=sys.stderr)
     elif not quick:
-        text = f"{page.TIMES}\n\nCommit {commit_and_date()}; {versions(lane)}.\n\n{ended.output}"
+        text = f"{page.TIMES}\n\nCommit {commit_and_date()}; {versions(lane, site)}.\n\n{ended.output}"
         page.write(PAGES / f"{name}.md", text, page.TIMES)
         page.write_summary(PAGES)
     return 1 if ended.code else 0
@@ -167,9 +173,13 @@ def commit_and_date() -> str:
     return f"{commit}{dirty}, {datetime.date.today().isoformat()}"
 
 
-def versions(lane: Lane) -> str:
-    """The packages that the lane is about."""
-    return ", ".join(package for package in ("torch==2.13.0", *lane.packages) if "==" in package)
+def versions(lane: Lane, site: Path | None) -> str:
+    """The packages that the lane is about, and the commit of its checkout."""
+    found = [package for package in ("torch==2.13.0", *lane.packages) if "==" in package]
+    if lane.checkout and site:
+        name, commit = commit_in(lane.checkout, site)
+        found.append(f"{name} at commit {commit[:10]}")
+    return ", ".join(found)
 
 
 def main() -> int:

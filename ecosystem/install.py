@@ -73,7 +73,7 @@ def install(name: str, lane: Lane, folder: Path) -> tuple[Path | None, Path]:
                 archive.extractall(folder, filter="data")
     if lane.checkout:
         assert site is not None
-        tests = _checkout(name, lane.checkout, folder, site)
+        tests = _checkout(name, lane.checkout, folder, site) / lane.inside
     if lane.folder:
         tests = ROOT / lane.folder
     for beside in lane.beside:
@@ -89,10 +89,16 @@ def _checkout(name: str, repository: str, folder: Path, site: Path) -> Path:
     repository, _, commit = repository.partition("@")
     project = repository.partition("/")[2]
     copy, variable = folder / project, project.replace("-", "_").upper()
+    installed = _installed(project, site)
+    given = os.environ.get(variable)
+    if given:
+        if not any((Path(given) / file).exists() for file in ("pyproject.toml", "setup.py")):
+            raise LackingError(f"{variable}={given} has no pyproject.toml or setup.py; name a checkout of {repository}")
+        commit = _head(given) or commit
+    if copy.exists() and installed.exists() and installed.read_text().strip() != commit:
+        shutil.rmtree(copy)
+        installed.unlink()
     if not copy.exists():
-        given = os.environ.get(variable)
-        if given and not (Path(given) / "pyproject.toml").exists():
-            raise LackingError(f"{variable}={given} has no pyproject.toml; name a checkout of {repository}")
         if given:
             shutil.copytree(given, copy, ignore=shutil.ignore_patterns(".git", "build", "*.egg-info"))
         else:
@@ -108,15 +114,30 @@ def _checkout(name: str, repository: str, folder: Path, site: Path) -> Path:
                         f"the lane {name} lacks {repository}, which git could not get: {ended.how}\n{ended.tail}\n"
                         f"Bring a checkout of commit {commit} and name its folder: {variable}=folder."
                     )
-    installed = site / f"{project.replace('-', '_')}.commit"
     if not installed.exists():
-        command = [*PIP, "install", "--no-deps", "--target", str(site), str(copy)]
+        command = [*PIP, "install", "--no-deps", "--upgrade", "--target", str(site), str(copy)]
         version = {"SETUPTOOLS_SCM_PRETEND_VERSION": "0.28.0"}  # a checkout of one commit has no tags
         ended = child.run(command, seconds=PIP_S, env=os.environ | version)
         if ended.code:
             raise LackingError(f"the lane {name} could not install {repository}: {ended.how}\n{ended.tail}")
         installed.write_text(commit + "\n")
     return copy
+
+
+def commit_in(repository: str, site: Path) -> tuple[str, str]:
+    """The name of a checkout's project, and the commit that is installed in `site`."""
+    project = repository.partition("@")[0].partition("/")[2]
+    return project, _installed(project, site).read_text().strip()
+
+
+def _installed(project: str, site: Path) -> Path:
+    return site / f"{project.replace('-', '_')}.commit"
+
+
+def _head(folder: str) -> str:
+    """The commit of a checkout; empty for a folder that is none."""
+    ended = child.run(["git", "-C", folder, "rev-parse", "HEAD"], seconds=60)
+    return "" if ended.code else ended.output.strip()
 
 
 def _pip(name: str, what: str, *arguments: str) -> None:

@@ -24,6 +24,8 @@ class Lane(NamedTuple):
     packages: tuple[str, ...] = ()  # what `python -m ecosystem lock` finds versions and hashes for
     alone: tuple[str, ...] = ()  # packages whose dependencies are not wanted: what is needed of them is in `packages`
     checkout: str = ""  # a repository of GitHub that has no package; a variable of that name may give its folder
+    inside: str = ""  # the folder of the checkout that has the tests and their configuration of pytest, pytest.ini
+    listed: str = ""  # from there, the workflow of GitHub whose TEST_LIST chooses the tests; `runs` is empty then
     source: str = ""  # the package whose source distribution has the tests; otherwise a folder here
     folder: str = ""  # this project's own tests: they keep its configuration of pytest
     beside: tuple[str, ...] = ()  # folders of packages in the environment that go before it
@@ -42,6 +44,9 @@ _COMPILED = {"OPENHPU_COMPILE": "sync"}
 _HUB = "downloads from a model hub"
 _NOT_SHIPPED = "reads files that the source distribution does not ship (examples/, tests/test_configs/)"
 _DDP = {"BACKEND": "hccl", "OPENHPU_DEVICE_COUNT": "4", "OMP_NUM_THREADS": "1"}
+
+# Of tests that count modules and start a process for each: as many as a server has, each with the work of a thread.
+LISTED = EAGER | {"OPENHPU_DEVICE_COUNT": "8", "OMP_NUM_THREADS": "1", "PYTEST_ADDOPTS": "-p ecosystem.preloaded"}
 
 # Two jobs of four ranks at a time, of which one works; the first of them compiles what it needs.
 _RANKS = {"RANKS_MOST": "8", "RANKS_PATIENCE_S": "900"}
@@ -142,6 +147,18 @@ LANES: dict[str, Lane] = {
             Run("two ranks, lazy, in recipes", ("test_recipes.py",), LAZY | _COMPILED | _RANKS),
         ),
         packages=("deepspeed==0.19.8",),
+    ),
+    "deepspeed-tests": Lane(
+        title="DeepSpeed's own tests: those that its workflow for a Gaudi lists",
+        runs=(),
+        packages=(
+            "einops", "hjson", "msgpack", "ninja", "psutil", "py-cpuinfo", "pydantic", "tqdm", "tabulate", "pytest<8.4",
+            "transformers==5.23.0", "accelerate==1.15.0",
+        ),
+        alone=("mup==1.0.0",),
+        checkout="deepspeedai/DeepSpeed@edaa7221267243c7be7fb49c5d5f5c4fb97b4641",
+        inside="tests",
+        listed="../.github/workflows/hpu-gaudi2.yml",
     ),
     "accelerate": Lane(
         title="accelerate's own tests",

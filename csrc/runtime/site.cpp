@@ -31,9 +31,9 @@ void set_site_hooks(SiteHooks h) { site_hooks = h; }
 uint32_t current_site() {
   if (!site_hooks.current) return 0;
   if (uint32_t site = site_hooks.current()) {
-    if (c10::GradMode::is_enabled()) {
+    if (const uint64_t next = at::sequence_number::peek(); next > 0 && c10::GradMode::is_enabled()) {
       // The autograd node of this operator was created just before its kernel was called.
-      const uint64_t sequence = at::sequence_number::peek() - 1;
+      const uint64_t sequence = next - 1;
       auto& slot = ring[sequence % kRing];
       const uint64_t tag = tag_of(sequence, at::RecordFunction::currentThreadId());
       // Later operators that make no node see the same number: the first is the one.
@@ -44,6 +44,7 @@ uint32_t current_site() {
     }
     return site;
   }
+  // A node that accumulates a gradient has the largest number, and belongs to no operator.
   if (auto node = torch::autograd::get_current_node()) {
     auto& slot = ring[node->sequence_nr() % kRing];
     if (slot.tag.load(std::memory_order_acquire) == tag_of(node->sequence_nr(), node->thread_id()))

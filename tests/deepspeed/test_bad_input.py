@@ -70,3 +70,20 @@ def test_a_rank_that_is_killed(stage):
     assert codes[1] == -9
     assert codes[0] == 1
     assert "failed on rank 0 of 2" in printed[0]
+
+
+_UNEQUAL = (
+    _TRAINING.partition("training.steps")[0]
+    + """
+training.steps(engine, 4 - 2 * rank)
+torch.hpu.synchronize()
+"""
+)
+
+
+@pytest.mark.parametrize("stage", [1, 3])
+def test_unequal_numbers_of_batches(stage):
+    with Job(_UNEQUAL.format(stage=stage), **training.HPU) as job:
+        codes, printed = job.ends()
+    assert codes == [1, 0], printed
+    assert re.search(r"failed on rank 0 of 2 .*: rank 1 \(process \d+\) has ended", printed[0]), printed[0]

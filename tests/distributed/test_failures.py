@@ -37,6 +37,25 @@ def test_a_rank_that_raises_with_collectives_in_flight():
     assert time.monotonic() - begin < PATIENCE_S
 
 
+@pytest.mark.parametrize("last", ["dist.destroy_process_group()", ""])
+def test_unequal_numbers_of_batches(last):
+    """The rank with fewer of them leaves the group, or ends."""
+    code = f"""
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 2).to("hpu"))
+for _ in range(4 - 2 * rank):
+    model(torch.ones(3, 4, device="hpu")).sum().backward()
+    torch.hpu.synchronize()
+{last}
+"""
+    with Job(code) as job:
+        codes, printed = job.ends()
+    assert codes == [1, 0], printed
+    assert re.search(
+        r"hccl::allreduce failed on rank 0 of 2 .*: rank 1 \(process \d+\) has ended, or has left the group", printed[0]
+    )
+    assert "issued at" not in printed[0]  # DDP issues it in a backward, which has no line
+
+
 def test_ctrl_c_ends_a_wait_for_ranks_that_do_not_come():
     with Job("if rank == 1: time.sleep(1000)\ndist.all_reduce(x)\nprint(x)") as job:
         job.until_ready()
