@@ -153,7 +153,7 @@ LANES: dict[str, Lane] = {
         runs=(),
         packages=(
             "einops", "hjson", "msgpack", "ninja", "psutil", "py-cpuinfo", "pydantic", "tqdm", "tabulate", "pytest<8.4",
-            "transformers==5.23.0", "accelerate==1.15.0",
+            "transformers==5.23.0", "accelerate==1.15.0", "tensorboard", "wandb", "comet_ml",
         ),
         alone=("mup==1.0.0",),
         checkout="deepspeedai/DeepSpeed@edaa7221267243c7be7fb49c5d5f5c4fb97b4641",
