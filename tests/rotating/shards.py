@@ -64,6 +64,7 @@ def _all() -> tuple[Shard, ...]:
             Shard(f"benchmark-{name}", (f"tests/rotating/test_benchmarks.py::test_benchmark[{name}]",))
             for name in LONG_BENCHMARKS
         ),
+        Shard("ci", ("tests/rotating/test_ci.py",)),
         Shard("install", ("tests/rotating/test_install.py",)),
         Shard("many-ranks", ("tests/rotating/test_many_ranks.py",)),
         Shard("same-bits", ("tests/rotating/test_same_bits.py",)),

@@ -2,27 +2,22 @@
 
 import importlib.machinery
 import os
-import re
 import shutil
-import site
-import subprocess
 import sys
 import textwrap
 import venv
 import zipfile
-from pathlib import Path
 
 import pytest
 import torch
 
 import openhpu
-from commands import ROOT, child
+from commands import child
 from openhpu.integration import compat
 from openhpu.observe.smi import facts
 from tests.rotating.shards import LIMIT_S
 
 SUFFIX = importlib.machinery.EXTENSION_SUFFIXES[0]
-PACKAGES = next(path for path in site.getsitepackages() if path.startswith(sys.prefix))
 
 
 class Environment:
@@ -44,38 +39,14 @@ class Environment:
         return run([self.python, "-c", textwrap.dedent(code)], folder, **environment)
 
 
-def run(command, cwd, **environment):
+def run(command, cwd, fails=False, **environment):
+    """What a command said; `fails`: whether it must."""
     ours = ("PT_", "OPENHPU_", "HABANA_", "PYTHONPATH", "LOCAL_RANK", "RANK")
     clean = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     clean |= {"OPENHPU_MODULE_LOCKS": "0", "HOME": str(cwd), **environment}
     done = child.run(command, seconds=LIMIT_S, cwd=cwd, env=clean)
-    assert done.code == 0, f"{done.how}: {done.output[-4000:]}"
+    assert (done.code != 0) == fails and not done.timed_out, f"{done.how}: {done.output[-4000:]}"
     return done.output
-
-
-@pytest.fixture(scope="module")
-def clone(tmp_path_factory):
-    """What is committed or about to be, without anything that was built."""
-    path = tmp_path_factory.mktemp("clone") / "openhpu"
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
-    for name in listed.splitlines():
-        if (ROOT / name).is_file():
-            (path / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, path / name)
-    return path
-
-
-@pytest.fixture(scope="module")
-def packages(tmp_path_factory):
-    """PyTorch and the others; not what registers this project's editable installations, whose entry points fail."""
-    folder = tmp_path_factory.mktemp("packages")
-    for path in Path(PACKAGES).iterdir():
-        if not re.search("openhpu|habana", path.name):
-            (folder / path.name).symlink_to(path)
-    return folder
 
 
 @pytest.fixture

@@ -1,0 +1,39 @@
+"""What the tests of installations share."""
+
+import re
+import shutil
+import site
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from commands import ROOT
+
+PACKAGES = next(path for path in site.getsitepackages() if path.startswith(sys.prefix))
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory):
+    """What is committed or about to be, without anything that was built."""
+    path = tmp_path_factory.mktemp("clone") / "openhpu"
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    for name in listed.splitlines():
+        if (ROOT / name).is_file():
+            (path / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, path / name)
+    return path
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory):
+    """PyTorch and the others; not what registers this project's editable installations, whose entry points fail."""
+    folder = tmp_path_factory.mktemp("packages")
+    for path in Path(PACKAGES).iterdir():
+        if not re.search("openhpu|habana", path.name):
+            (folder / path.name).symlink_to(path)
+    return folder

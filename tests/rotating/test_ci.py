@@ -1,0 +1,122 @@
+"""The workflow of docs/ci.md and the Dockerfile's script, as they are in the files, for a small library in new folders.
+
+Two things differ from a runner: openhpu's wheel has the core that `make build` has built, and pip finds PyTorch, pytest
+and setuptools by PYTHONPATH, not on an index.
+"""
+
+import json
+import os
+import shutil
+import sys
+import textwrap
+
+import pytest
+import torch
+
+from commands import ROOT
+from openhpu.integration import compat
+from tests import workflow
+from tests.rotating.test_install import SUFFIX, run
+
+pytestmark = pytest.mark.skipif(
+    f"torch=={torch.__version__.split('+')[0]} " not in workflow.DOCUMENT.read_text(),
+    reason="docs/ci.md names another PyTorch",
+)
+LIBRARY = {
+    "pyproject.toml": """
+        [build-system]
+        requires = ["setuptools"]
+        build-backend = "setuptools.build_meta"
+        [project]
+        name = "doubled"
+        version = "1"
+        [tool.setuptools]
+        py-modules = ["doubled"]
+        """,
+    "doubled.py": """
+        def double(x):
+            return x * 2
+        """,
+    "tests/test_doubled.py": """
+        import pytest, torch
+        from doubled import double
+
+        @pytest.mark.hpu_no_fallback
+        def test_double():
+            x = torch.ones(3, device="hpu")
+            assert double(x).sum().item() == 6
+        """,
+}
+
+
+@pytest.fixture(scope="module")
+def wheel(clone, tmp_path_factory):
+    """openhpu's, with the core of this PyTorch that was built in place."""
+    for name in (f"_machine{SUFFIX}", f"cores/{compat.release(torch.__version__)}/_C{SUFFIX}"):
+        (clone / "src/openhpu" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / "src/openhpu" / name, clone / "src/openhpu" / name)
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--no-index"]
+    run([*command, "-w", str(folder), "."], clone, OPENHPU_BUILT_CORES="1")
+    (made,) = folder.glob("openhpu-*.whl")
+    return made
+
+
+class Runner:
+    """A home folder and the library's checkout, and nothing else."""
+
+    def __init__(self, folder, packages):
+        self.home, self.library, self._packages = folder / "home", folder / "library", packages
+        self.home.mkdir()
+
+    def checkout(self):
+        for name, text in LIBRARY.items():
+            (self.library / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.library / name).write_text(textwrap.dedent(text))
+
+    def run(self, *command, fails=False):
+        return run(
+            command, self.library, fails, HOME=str(self.home), PYTHONPATH=str(self._packages), GITHUB_ACTIONS="true",
+            PATH=os.pathsep.join((os.path.dirname(sys.executable), os.environ["PATH"])),
+            PIP_NO_INDEX="1", PIP_NO_BUILD_ISOLATION="0",
+        )  # fmt: skip
+
+    def check(self, said):
+        """The library's test ran on hpu, by the installed wheel, and the report has it."""
+        (row,) = json.loads((self.library / "hpu.json").read_text())["tests"]
+        assert (row["test"], row["outcome"]) == ("tests/test_doubled.py::test_double", "passed"), said
+        assert [wait["op"] for wait in row["waits"]] and row["peak_bytes"] > 0
+        assert "1 passed" in said and (self.library / "hpu.html").is_file()
+        assert [*self.home.glob("venv/lib/python*/site-packages/openhpu/cores/*/_C*.so")]
+
+
+@pytest.fixture
+def runner(tmp_path, packages):
+    return Runner(tmp_path, packages)
+
+
+def test_the_workflow(runner, wheel):
+    for step in workflow.steps(workflow.DOCUMENT.read_text()):
+        if step.action == "checkout":
+            runner.checkout()
+        elif step.action == "cache":
+            wheels = runner.home / step.path.removeprefix("~/") / "wheels"
+            wheels.mkdir(parents=True)
+            shutil.copy2(wheel, wheels)
+        elif step.command:
+            said = runner.run("bash", "-e", "-c", step.command)
+    runner.check(said)
+    # A step that fails fails the test.
+    assert "unrecognized arguments" in runner.run(
+        "bash", "-e", "-c", step.command.replace("report", "page"), fails=True
+    )
+
+
+def test_the_script_of_the_dockerfile(runner, wheel):
+    runner.checkout()
+    (runner.library / "ci").mkdir()
+    shutil.copy2(ROOT / "release/ci/steps.sh", runner.library / "ci")
+    shutil.copy2(wheel, runner.library / "ci")
+    runner.run("sh", "ci/steps.sh", "install")
+    runner.check(runner.run("sh", "ci/steps.sh", "test"))
+    assert "expected install or test, got 'all'" in runner.run("sh", "ci/steps.sh", "all", fails=True)
