@@ -10,9 +10,10 @@ The core reports these events:
   (whether a step was seen before), `recompilation`, and `operand_moved` (an operand on the CPU was moved to the
   device).
 
-Python code publishes `device_acquired`, `mark_step`, `phase`, `process_exit`, `graph_compilation` and `recipe_loaded`
-(from disk). A callback runs on the thread on which the event happened. The core sends an event only while there is a
-listener for one of its kinds. Otherwise an event costs nothing.
+Python code publishes `device_acquired`, `mark_step`, `phase`, `process_exit`, `graph_compilation`, `recipe_loaded`
+(from disk), and of torch.compile `graph_traced` (a new graph), before which comes a `recompilation` if a guard failed.
+A callback runs on the thread on which the event happened. The core sends an event only while there is a listener for
+one of its kinds. Otherwise an event costs nothing.
 """
 
 from __future__ import annotations

@@ -67,7 +67,8 @@ class Record:
 
         handlers = {
             "cpu_fallback": self._on_fallback, "blocking_read": self._on_wait, "cache_miss": self._on_graph,
-            "recompilation": self._on_recompilation, "graph_compilation": self._on_recipe, "mark_step": self._on_step,
+            "graph_traced": self._on_graph, "recompilation": self._on_recompilation,
+            "graph_compilation": self._on_recipe, "mark_step": self._on_step,
         }  # fmt: skip
         self._subscriptions = [events.subscribe(kind, handler) for kind, handler in handlers.items()]
         self._hook = register_optimizer_step_post_hook(self._on_optimizer)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import fx
 
+from openhpu import _C
 from openhpu.capture.torch_compile import in_place, layouts
 from openhpu.capture.torch_compile import options as options_module
 from openhpu.capture.torch_compile.graph import CompiledGraph
 from openhpu.capture.torch_compile.options import Options
+from openhpu.observe import events
 
 
 def hpu_backend(
@@ -37,6 +40,8 @@ def hpu_backend(
                 in_place.write_in_place(aten)
             weights = _weights(aten) if kind == "inference" and settings.use_graph_freezing else frozenset()
             graph = CompiledGraph(_without_view_checks(aten), kind, settings, weights)
+            if graph.device is not None and kind != "backward":
+                _report()
 
             def run(args: list[Any]) -> Sequence[Any]:
                 return graph(args)
@@ -55,6 +60,26 @@ def hpu_backend(
         keep_inference_input_mutations=settings.keep_input_mutations,
     )
     return backend(module, example_inputs)  # type: ignore[no-any-return]
+
+
+def _report() -> None:
+    """Tell listeners that a graph is new and, if its function was compiled before, which guard failed."""
+    from torch._dynamo.utils import get_metrics_context
+
+    site = _C.current_site()
+    if reason := vars(get_metrics_context()).get("_metrics", {}).get("recompile_reason"):
+        # Without the number of the compiled version, the line of the guard's origin and its stack.
+        guard = re.sub(r"^[!\d/]+: ", "", reason.partition("\n")[0]).partition(" # ")[0].strip()
+        params = {
+            "cause": "guard",
+            "op": "torch.compile",
+            "argument": guard,
+            "dimension": -1,
+            "before": "",
+            "after": "",
+        }
+        events.publish("recompilation", params, site)
+    events.publish("graph_traced", {"recompiled": bool(reason)}, site)
 
 
 def _decompositions(settings: Options) -> dict[Any, Any]:

@@ -97,6 +97,11 @@ def _recompilations(document: Document) -> Iterator[Advice]:
             "The operators are the same, but other results are needed after the step, or offsets into storages differ. "
             "Usually the script keeps a result in some steps and drops it in others.",
         ),
+        "guard": (
+            "Keep what torch.compile guards the same from step to step",
+            "A guard is a condition for the use of a compiled graph: sizes, flags, modules, the gradient mode. Pad "
+            "sizes or compile with dynamic=True. Give each value of a flag a function of its own.",
+        ),
     }
     for cause, evidence in by_cause.items():
         title, text = texts.get(cause, (f"Recompilations: {cause}", ""))

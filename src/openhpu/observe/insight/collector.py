@@ -100,6 +100,7 @@ class Collector:
             "allocation_peak": self._on_peak,
             "graph_recorded": self._on_graph,
             "cache_miss": self._on_new_graph,
+            "graph_traced": self._on_traced,
             "phase": self._on_phase,
             "graph_compilation": self._on_compilation,
             "recipe_loaded": self._on_compilation,
@@ -184,6 +185,12 @@ class Collector:
 
     def _on_new_graph(self, event: events.Event) -> None:
         with self._lock:
+            self._phases.new_graph(place(event.site))
+
+    def _on_traced(self, event: events.Event) -> None:
+        with self._lock:
+            if not event.params["recompiled"]:
+                self._phases.recompiled(None)  # an earlier one, of a graph that was there
             self._phases.new_graph(place(event.site))
 
     def _on_phase(self, event: events.Event) -> None:

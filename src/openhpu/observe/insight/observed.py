@@ -151,6 +151,8 @@ def out_of_range(record: dict[str, Any]) -> str:
 
 def recompilation(record: dict[str, Any]) -> str:
     """The difference, in words."""
+    if record["cause"] == "guard":
+        return f"{record['op']}: a guard failed: {record['argument']}"
     after = ", ".join(record["after"][:6]) + (", ..." if len(record["after"]) > 6 else "")
     dimension = record["dimension"]
     what = {

@@ -38,12 +38,13 @@ class Phases:
         if self._optimizer not in (None, source):
             return
         self._phases[-1]["steps"] += 1
+        self._cause = None
         new, self._new_in_step = self._new_in_step, 0
         if not new and not self._named and len(self._phases) == 1:
             self._phases.append(_phase(AFTER))
 
-    def recompiled(self, cause: dict[str, Any]) -> None:
-        """Why the next new graph differs from the one before it."""
+    def recompiled(self, cause: dict[str, Any] | None) -> None:
+        """Why the next new graph of the step differs from the one before it; None: that is not known."""
         self._cause = cause
 
     def new_graph(self, place: dict[str, Any]) -> None:

@@ -71,6 +71,26 @@ def test_new_graphs_are_named_with_their_lines():
             step(x)
 
 
+def test_graphs_of_torch_compile_are_named_with_their_lines():
+    @torch.compile(backend="hpu_backend", dynamic=False)
+    def double(x):
+        return x * 2
+
+    inputs = [torch.ones(size, device="hpu") for size in (5, 6)]
+    with openhpu.expect(no_waits=True) as record:
+        double(inputs[0])
+        number = line() - 1
+    assert f"{__file__}:{number}" in [where for _, where in record.graphs]
+    with pytest.raises(ExpectationError) as raised, openhpu.expect(no_compilation=True):
+        double(inputs[1])
+        number = line() - 1
+    guard = "tensor 'x' size mismatch at index 0. expected 5, actual 6"
+    assert f"a new graph, which begins at {__file__}:{number}" in str(raised.value)
+    assert f"a recompilation: torch.compile: a guard failed: {guard}, at {__file__}:{number}" in str(raised.value)
+    with openhpu.expect(no_compilation=True):
+        double(inputs[1])
+
+
 def test_memory_names_both_numbers():
     message = r"reached \d+ bytes, expected at most 1000"
     with pytest.raises(ExpectationError, match=message), openhpu.expect(max_memory=1000):

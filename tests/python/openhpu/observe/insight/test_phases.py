@@ -55,6 +55,18 @@ def test_steps_are_the_first_optimizers():
     assert phases.document()["phases"][0] == {"name": WARM_UP, "steps": 3, "graphs": 2}
 
 
+def test_a_cause_is_that_of_the_next_graph_of_its_step():
+    phases = Phases()
+    phases.begin("serving")
+    phases.recompiled(CAUSE)
+    phases.step("mark_step")
+    phases.new_graph(PLACE)
+    phases.recompiled(CAUSE)
+    phases.recompiled(None)
+    phases.new_graph(PLACE)
+    assert rows(phases) == [("serving", 2, None), ("serving", 2, None)]
+
+
 def test_rows_are_bounded():
     phases = Phases()
     phases.begin("serving")
@@ -92,6 +104,44 @@ def test_openhpu_run_names_line_step_phase_and_cause(openhpu_run):
         in said.out + said.err
     )
     assert "script.py:7: a new graph in step 2 of serving" in said.out + said.err
+
+
+COMPILED = """
+import torch
+import openhpu
+@torch.compile(backend="hpu_backend", dynamic=False)
+def loss(x, flag):
+    return (x * 2).sum() if flag else x.sum()
+layer = torch.nn.Linear(4, 4).to("hpu")
+optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+x = torch.ones(8, 4).to("hpu")
+def step(n, flag=True):
+    loss(layer(x[:n]), flag).backward()
+    optimizer.step()
+for n in (8, 8, 5):
+    step(n)
+openhpu.phase("serving")
+step(5, flag=False)
+step(5, flag=False)
+"""
+
+
+def test_openhpu_run_names_the_guard_of_a_graph_of_torch_compile(openhpu_run, tmp_path):
+    ran = openhpu_run(
+        COMPILED, "--json", "--report", "page.html", "--fail-on=recompilation", PT_HPU_LAZY_MODE="0",
+        OPENHPU_COMPILE="off",
+    )  # fmt: skip
+    assert ran.code == 3, ran.err
+    seen = ran.seen["phases"]
+    size, flag = "tensor 'x' size mismatch at index 0. expected 8, actual 5", "flag == True"
+    assert [(row["phase"], row["step"], row["line"], row["cause"]["argument"]) for row in seen["later"]] == [
+        (AFTER, 1, 11, size), ("serving", 1, 11, flag)
+    ]  # fmt: skip
+    assert [(one["name"], one["graphs"]) for one in seen["phases"]] == [(WARM_UP, 1), (AFTER, 1), ("serving", 1)]
+    said = f"script.py:11: a new graph in step 1 after the warm-up: torch.compile: a guard failed: {size}"
+    assert said in ran.err
+    page = (tmp_path / "page.html").read_text()
+    assert "Compiled after warm-up" in page and "a guard failed: flag == True" in page
 
 
 @pytest.mark.parametrize(("name", "error"), [(3, TypeError), (" ", ValueError)])
