@@ -132,14 +132,19 @@ class _Reporter:
 
     def __init__(self, report: Any) -> None:
         self._report = report
+        self._failed_parts: set[str] = set()  # tests of which a subtest failed
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         from openhpu.testing.expect import Record
 
-        if report.when == "call":
+        if report.when == "call" and hasattr(report, "context"):  # of a subtest; the test's own comes later
+            if report.failed:
+                self._failed_parts.add(report.nodeid)
+        elif report.when == "call":
             row = dict(report.user_properties).get(_ROW)
             done = row if isinstance(row, dict) else _NOTHING | Record().row()
-            self._report.add({"test": report.nodeid, "outcome": report.outcome, **done})
+            failed = report.nodeid in self._failed_parts
+            self._report.add({"test": report.nodeid, "outcome": "failed" if failed else report.outcome, **done})
         elif report.when == "setup" and not report.passed:  # it did not begin
             outcome = "error" if report.failed else report.outcome
             row = _NOTHING | Record().row() | {"seconds": round(report.duration, 4)}

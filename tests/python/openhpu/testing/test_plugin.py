@@ -188,6 +188,29 @@ def test_a_test_that_does_not_begin_and_one_that_fails_afterwards_have_rows(tmp_
     assert "3 tests: 0 new graphs" in output
 
 
+def test_subtests_are_parts_of_one_row(tmp_path):
+    code = """
+        import torch, unittest
+
+        class TestCase(unittest.TestCase):
+            def test_parts(self):
+                for k in range(3):
+                    with self.subTest(k=k):
+                        torch.ones(3, device="hpu").sum().item()
+                        self.assertNotEqual(k, 1)
+
+        def test_passing_parts(subtests):
+            for k in range(3):
+                with subtests.test(k=k):
+                    torch.ones(3, device="hpu").sum().item()
+    """
+    run(tmp_path, code, "--hpu-report=page.html")
+    rows = json.loads((tmp_path / "page.json").read_text())["tests"]
+    assert [(row["test"].rpartition("::")[2], row["outcome"], row["waits"][0]["count"]) for row in rows] == [
+        ("test_parts", "failed", 3), ("test_passing_parts", "passed", 3)
+    ]  # fmt: skip
+
+
 def test_what_was_collected_before_a_crash_is_written(tmp_path):
     tests = """
     import os, pathlib, time, torch
