@@ -232,12 +232,12 @@ def _judge(case: Case, accepted: list[Outcome], ran: Ran) -> str | None:
     return difference(case, accepted, ran.value, ran.arguments)
 
 
-def twentieth(cases: list[Case]) -> list[Case]:
-    """A twentieth of each family's cases: that of the commit, or that of CONFORMANCE_TWENTIETH (0 to 19)."""
+def fortieth(cases: list[Case]) -> list[Case]:
+    """A fortieth of each family's cases: that of the commit, or that of CONFORMANCE_FORTIETH (0 to 39)."""
     from tests.rotating.shards import commit
 
-    wanted = int(os.environ.get("CONFORMANCE_TWENTIETH") or int(commit(), 16)) % 20
-    return [case for case in cases if case.seed % 20 == wanted]
+    wanted = int(os.environ.get("CONFORMANCE_FORTIETH") or int(commit(), 16)) % 40
+    return [case for case in cases if case.seed % 40 == wanted]
 
 
 if __name__ == "__main__":

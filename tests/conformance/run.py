@@ -4,7 +4,7 @@ The cases are those of the installed torch's own databases (op_db, module_db, op
 line is `N passed, N failed, N skipped`; the exit status is 0 only if nothing failed. Mode lazy records every operator
 and runs it node by node, and takes samples of every operator through compiled recipes (the family recipe). Mode compile
 takes samples through torch.compile, forward and backward. Mode gaudi walks Gaudi's own table of operators and dtypes,
-eagerly, recorded, in recipes and through torch.compile; its part ci is a twentieth, chosen by the commit.
+eagerly, recorded, in recipes and through torch.compile; its part ci is a fortieth, chosen by the commit.
 
 What is done is kept in build/conformance: a run that was ended goes on from there with the same build; one that came to
 its end begins anew.
@@ -102,7 +102,7 @@ def chosen(options: argparse.Namespace) -> list[str]:
         c for family, cases in known.items() if not options.family or family in options.family for c in cases((family,))
     ]
     if options.part == "ci" and options.mode == "gaudi":
-        found = gaudi.twentieth(found)
+        found = gaudi.fortieth(found)
     elif options.part == "ci":
         found = [c for c in found if c.dtype == "float32" or in_part(c, int(commit(), 16))]
     if options.shard:

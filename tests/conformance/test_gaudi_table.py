@@ -1,4 +1,4 @@
-"""Gaudi's table of operators and dtypes: a twentieth of its cells in every mode, chosen by the commit."""
+"""Gaudi's table of operators and dtypes: a fortieth of its cells in every mode, chosen by the commit."""
 
 import sys
 
@@ -14,26 +14,26 @@ def test_the_table_holds_what_it_held():
     cases = gaudi_cells.cases((gaudi_cells.EAGER,))
     # Both 8-bit floats of a cell; embedding and pixel_shuffle stand twice in the table.
     assert len(cases) == 2558
-    assert sum(len([c for c in cases if c.seed % 20 == k]) for k in range(20)) == len(cases)
+    assert sum(len([c for c in cases if c.seed % 40 == k]) for k in range(40)) == len(cases)
 
 
-def test_each_twentieth_is_another(monkeypatch):
+def test_each_fortieth_is_another(monkeypatch):
     cases = gaudi_cells.cases()
     found = []
-    for k in range(20):
-        monkeypatch.setenv("CONFORMANCE_TWENTIETH", str(k))
-        found += gaudi.twentieth(cases)
+    for k in range(40):
+        monkeypatch.setenv("CONFORMANCE_FORTIETH", str(k))
+        found += gaudi.fortieth(cases)
     assert sorted(found) == sorted(cases)
 
 
 @pytest.mark.parametrize("family", gaudi_cells.FAMILIES)
-def test_the_commit_chooses_any_twentieth(monkeypatch, family):
-    monkeypatch.delenv("CONFORMANCE_TWENTIETH", raising=False)
+def test_the_commit_chooses_any_fortieth(monkeypatch, family):
+    monkeypatch.delenv("CONFORMANCE_FORTIETH", raising=False)
     cases = gaudi_cells.cases((family,))
     found = []
-    for k in range(20):
-        monkeypatch.setattr(shards, "commit", lambda k=k: f"{0xABC00 // 20 * 20 + k:x}")
-        found += gaudi.twentieth(cases)
+    for k in range(40):
+        monkeypatch.setattr(shards, "commit", lambda k=k: f"{0xABC00 // 40 * 40 + k:x}")
+        found += gaudi.fortieth(cases)
     assert sorted(found) == sorted(cases)
 
 
@@ -54,7 +54,7 @@ def ran(tmp_path_factory):
 def test_family(ran, family):
     assert f"FAILED {family}:" not in ran.output, (ran.output + ran.errors)[-6000:]
     (line,) = [line for line in ran.output.splitlines() if line.startswith(f"{family}: ")]
-    assert int(line.removeprefix(f"{family}: ").split(" passed, 0 failed")[0]) > 60
+    assert int(line.removeprefix(f"{family}: ").split(" passed, 0 failed")[0]) > 30
 
 
 def test_nothing_else_went_wrong(ran):
