@@ -66,8 +66,6 @@ TURNS = {
             "tests/lightning/pytorch/strategies/*": "training in several processes, with DeepSpeed above all",
             "tests/lightning/fabric/strategies/*": "training in several processes",
             "tests/lightning/test_failures.py": _SCRIPTS,
-            "tests/lightning/test_launching.py": _SCRIPTS,
-            "tests/lightning/test_tenants.py": _SCRIPTS,
             "tests/lightning/test_strategies.py": _SCRIPTS,
         },
     ),

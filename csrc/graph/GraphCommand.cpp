@@ -48,11 +48,12 @@ bool GraphCommand::runs_anywhere() const noexcept {
 }
 
 uint64_t GraphCommand::expected_ns() const noexcept {
-  return recipe ? recipe->usual_ns() : node_time.ns() * (program ? program->graph : graph).nodes.size();
+  return recipe ? recipe->usual_ns() : node_time.ns() * graph.nodes.size();
 }
 
 void GraphCommand::run() {
-  if ((at_once || device_->cores() == 1) && device::CommandQueue::in_workers_place()) count(Counter::GraphsRunWhereSubmitted);
+  if ((at_once || device_->cores() == 1) && device::CommandQueue::in_workers_place())
+    count(Counter::GraphsRunWhereSubmitted);
   const Graph& whole = program ? program->graph : graph;
   const auto& memory = program && slots.empty() ? program->slots : slots;
   const auto& values = numbers.empty() ? whole.numbers : numbers;

@@ -34,8 +34,8 @@ enum class Counter : int {
   GraphsNew,         // graphs seen for the first time, for which a Gaudi would have called its compiler
   GraphsFlushed,     // graphs handed over to the device
   GraphsStartedEarly,  // pieces of a step, handed over before the rest was recorded
-  GraphsRunWhereSubmitted,  // graphs of steps that are faster, or are tried, on the thread that submits them
   GraphsCut,         // of these: cut short because an operator's metadata had to be learned
+  GraphsRunWhereSubmitted,  // graphs of steps that are faster, or are tried, on the thread that submits them
   RecipeHits,        // graphs that ran as a recipe
   RecipeMisses,      // graphs that did not, although they were whole
   ExternalKernels,   // calls of library kernels (mm, convolution, ...) made inside recipes

@@ -43,10 +43,8 @@ def test_four_ranks():
     same_as_cpu(training.config(3, "bf16"), "bf16", size=4)
 
 
-# Stages 1 and 2 differ in where gradients lie, not in how they are rounded: one precision each.
-@pytest.mark.parametrize(
-    ("stage", "precision", "mean"), [(1, "fp32", 1e-4), (2, "bf16", 2e-3), (3, "fp32", 1e-4), (3, "bf16", 2e-3)]
-)
+@pytest.mark.parametrize(("precision", "mean"), [("fp32", 1e-4), ("bf16", 2e-3)])
+@pytest.mark.parametrize("stage", [1, 2, 3])
 def test_fifty_steps(stage, precision, mean):
     """Each loss, and the mean of the differences with their signs, relative, with a GPT of 0.8 million parameters."""
     settings, made = training.config(stage, precision), {"layers": 4, "width": 128}

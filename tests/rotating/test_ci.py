@@ -18,10 +18,6 @@ from openhpu.integration import compat
 from tests import workflow
 from tests.rotating.test_install import SUFFIX, run
 
-pytestmark = pytest.mark.skipif(
-    f"torch=={torch.__version__.split('+')[0]} " not in workflow.DOCUMENT.read_text(),
-    reason="docs/ci.md names another PyTorch",
-)
 LIBRARY = {
     "pyproject.toml": """
         [build-system]
