@@ -18,7 +18,7 @@ from benchmarks.parts import part
 from benchmarks.report import Table
 from benchmarks.timing import ROUNDS_TO_QUOTE, Spread, in_turns
 
-_WARM_UP = 6
+_WARM_UP, _ALIKE = 6, 3  # steps, and how many of them have equal losses but for rounding
 PEERS: dict[str, dict[str, Any]] = {
     "hpu, lazy": {"device": "hpu", "lazy": True},
     "hpu, lazy, one thread": {"device": "hpu", "lazy": True, "threads": 1},
@@ -47,11 +47,10 @@ def _measure(workload: Workload, rounds: int, calls: int, aim: str) -> Table:
         children = {name: stack.enter_context(Child(workload, **PEERS[name])) for name in names}
         losses = {name: child.losses(_WARM_UP) for name, child in children.items()}
         for name in children:
-            # Inductor's convolutions and statistics round in an order of their own, as another number of threads does,
-            # and AdamW's first steps amplify it.
+            # Compiled convolutions and statistics round in an order of their own, as another number of threads does, and
+            # AdamW's first steps amplify it.
             ours, theirs = torch.tensor(losses["hpu, lazy"]), torch.tensor(losses[name])
-            alike = 3 if "compile" in name or "thread" in name else _WARM_UP
-            close = torch.allclose(ours[:alike], theirs[:alike], rtol=1e-4, atol=1e-5)
+            close = torch.allclose(ours[:_ALIKE], theirs[:_ALIKE], rtol=1e-4, atol=1e-5)
             if not close or not torch.allclose(ours, theirs, rtol=5e-3, atol=1e-5):
                 raise AssertionError(f"{workload.title}: losses {ours} of hpu, lazy and {theirs} of {name}")
         found = in_turns([child.peer(name) for name, child in children.items()], rounds, calls)

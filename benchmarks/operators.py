@@ -85,9 +85,10 @@ def _us(seconds: list[float]) -> Spread:
 
 def dispatch(rounds: int) -> list[Table]:
     """Small operators."""
-    # A turn begins after a pause, in which the worker sleeps. On a virtual machine the first 1,000 calls then take up to
-    # three times as long, since Linux wakes the worker on the core of the thread that submits.
-    return [_measure("Small operators, 20,000 calls in a row; faults are per call", _small(), rounds, 20_000, SMALL_AIM)]
+    # A turn begins after a pause, in which the worker sleeps. On a virtual machine the first 1,000 calls then take up
+    # to three times as long, since Linux wakes the worker on the core of the thread that submits.
+    title = "Small operators, 20,000 calls in a row; faults are per call"
+    return [_measure(title, _small(), rounds, 20_000, SMALL_AIM)]
 
 
 def large(rounds: int) -> list[Table]:

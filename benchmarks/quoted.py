@@ -7,6 +7,7 @@ optimizer. Tuned: also with `fused=True`. Below 1, hpu is slower.
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import NamedTuple
 
@@ -91,10 +92,15 @@ def _model(title: str) -> str:
     return title.partition(":")[0].partition(",")[0]
 
 
+def _facts(results: str, name: str) -> dict[str, str]:
+    """What the first line of a section says about the machine and the code."""
+    head = sections(results)[name].partition("\n")[0]
+    return dict(fact.split(": ", 1) for fact in head.rstrip(".").split("; ") if ": " in fact)
+
+
 def _taken(results: str, name: str) -> str:
     """When, and of which commit."""
-    head = sections(results)[name].partition("\n")[0]
-    facts = dict(fact.split(": ", 1) for fact in head.rstrip(".").split("; ") if ": " in fact)
+    facts = _facts(results, name)
     return f"`{name}` {facts['date']}, {'commit ' + facts['commit'] if 'commit' in facts else 'commit not recorded'}"
 
 
@@ -109,10 +115,12 @@ def text(results: str) -> str:
         lines.append("| " + " | ".join([model, *numbers]).replace("nan", "-") + " |")
     (small, *_) = tables(sections(results)["dispatch"])
     ratios = [median(row["done / CPU"]) for row in small.rows.values()]
+    taken = "; ".join(_taken(results, name) for name in ("lazy", "compile", "dispatch"))
+    processor = _facts(results, "lazy").get("processor", "an unknown processor")
     return "\n".join([
         *lines, "",
         f"A single small operator takes {min(ratios):.1f} to {max(ratios):.1f} times as long as on the CPU device.",
-        f"Measured: {'; '.join(_taken(results, name) for name in ('lazy', 'compile', 'dispatch'))}.",
+        *textwrap.wrap(f"Measured on {processor}: {taken}.", 120),
     ])  # fmt: skip
 
 

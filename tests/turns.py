@@ -1,4 +1,5 @@
-"""What a suite repeats in another mode or with another version, and runs in turns: a part for each commit.
+"""What a suite runs in turns, a part for each commit: what it repeats in another mode or with another version, and
+what takes long and changes seldom.
 
 `TURNS` names the files by suite, each with the reason why a part of its tests is enough. All other files of a suite run
 each time. Which part, the commit says (as with tests/rotating): its hash modulo their number. pytest is given
@@ -16,7 +17,7 @@ from typing import NamedTuple
 class Turns(NamedTuple):
     """`files`: patterns of paths, or of tests, and why the suite need not run them each time."""
 
-    suite: str  # that runs the same files each time
+    suite: str  # that runs the same files each time; "" where no other does
     parts: int
     files: dict[str, str]
 
@@ -24,7 +25,35 @@ class Turns(NamedTuple):
 _COMPILE = "torch.compile is for eager mode; what it captures is replayed by the same code in both"
 _SCRIPTS = "scripts of their own, of what lies outside the operators: processes, signals, imports, files"
 
+_TOOLS = "the repository's own commands, which change seldom and which a user of the device does not run"
+_COMPILERS = "its time is that of the C++ compiler; the files of the suite that are not named here compile each time"
+
 TURNS = {
+    "python": Turns(
+        "",
+        4,
+        {
+            "tests/python/benchmarks/test_main.py": _TOOLS,
+            "tests/python/commands/*": _TOOLS,
+            "tests/python/ecosystem/*": _TOOLS,
+            "tests/python/release/*": _TOOLS,
+            "tests/python/tests/test_hangs.py": _TOOLS,
+            "tests/python/tests/test_run.py": _TOOLS,
+        },
+    ),
+    "compiled": Turns(
+        "",
+        2,
+        {
+            "tests/hpu/test_compiled_deterministic.py": _COMPILERS,
+            "tests/hpu/test_compiled_failures.py": _COMPILERS,
+            "tests/hpu/test_compiled_graphs.py": _COMPILERS,
+            "tests/hpu/test_compiled_libraries.py": _COMPILERS,
+            "tests/hpu/test_compiled_out_of_range.py": _COMPILERS,
+            "tests/hpu/test_compiled_requests.py": _COMPILERS,
+            "tests/hpu/test_compiled_same_bits.py": _COMPILERS,
+        },
+    ),
     "lazy": Turns(
         "hpu",
         8,

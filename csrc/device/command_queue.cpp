@@ -335,11 +335,7 @@ CommandQueue::~CommandQueue() {
 
 void CommandQueue::close() {
   if (impl_->orphaned()) return;
-  std::unique_lock closing(impl_->close_mutex, std::defer_lock);
-  {
-    BlockingWait waiting;
-    closing.lock();
-  }
+  auto closing = lock_patiently(impl_->close_mutex);
   {
     std::lock_guard lock(impl_->submit_mutex);
     if (impl_->closed) return;

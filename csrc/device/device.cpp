@@ -104,15 +104,8 @@ struct DeviceRegistry::Impl {
   std::atomic<bool> bad_fork{false};
   std::atomic<bool> closed{false};
 
-  // Taken so that a thread with Python's lock cannot deadlock with one that wants it inside `on_open`.
-  std::unique_lock<std::recursive_mutex> lock() {
-    std::unique_lock lock(mutex, std::try_to_lock);
-    if (!lock) {
-      BlockingWait waiting;
-      lock.lock();
-    }
-    return lock;
-  }
+  // `on_open` may want Python's lock.
+  std::unique_lock<std::recursive_mutex> lock() { return lock_patiently(mutex); }
 
   void check_usable() const {
     if (bad_fork.load(std::memory_order_acquire)) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <mutex>
 
 // A thread calls this around a blocking wait. The device library does not know Python. The bindings install a hook that
 // releases Python's lock. Without it a command that needs the lock would deadlock.
@@ -41,5 +42,16 @@ class BlockingWait {
   void* state_;
   bool (*hears_)();
 };
+
+// Locks. A thread that finds the mutex taken gives up Python's lock, since the holder may be waiting for it.
+template <class Mutex>
+std::unique_lock<Mutex> lock_patiently(Mutex& mutex) {
+  std::unique_lock lock(mutex, std::try_to_lock);
+  if (__builtin_expect(!lock.owns_lock(), 0)) {
+    BlockingWait waiting;
+    lock.lock();
+  }
+  return lock;
+}
 
 }  // namespace openhpu::device

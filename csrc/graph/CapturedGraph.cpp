@@ -20,25 +20,11 @@ constexpr size_t kMostConstantBytes = size_t{64} << 20;
 
 std::vector<bool> written_slots(const Graph& graph) {
   std::vector<bool> out(graph.slots.size(), false);
-  for (const auto& node : graph.nodes) {
-    const uint64_t* place = graph.operand_places(node);
-    for (const auto& o : node.entry->call->operands) {
-      if (o.on_host) continue;
-      if (o.written) out[Graph::slot_of(*place)] = true;
-      ++place;
-    }
-  }
+  for (const auto& node : graph.nodes)
+    graph.for_each_operand(node, [&](const auto& o, uint64_t place) {
+      if (o.written) out[Graph::slot_of(place)] = true;
+    });
   return out;
-}
-
-// A thread that finds it taken gives up Python's lock, which the holder may be waiting for.
-std::unique_lock<std::mutex> lock_patiently(std::mutex& mutex) {
-  std::unique_lock lock(mutex, std::try_to_lock);
-  if (C10_UNLIKELY(!lock.owns_lock())) {
-    device::BlockingWait waiting;
-    lock.lock();
-  }
-  return lock;
 }
 
 }  // namespace
@@ -88,16 +74,9 @@ void CapturedGraph::split(CapturedProgram& program) {
 
   constexpr uint32_t kNever = ~uint32_t{0};
   std::vector<uint32_t> first(whole.slots.size(), kNever), last(whole.slots.size(), 0);
-  const auto each_slot = [&](const Graph::Node& node, auto&& visit) {
-    const auto& call = *node.entry->call;
-    const uint64_t* place = whole.operand_places(node);
-    for (const auto& o : call.operands)
-      if (!o.on_host) visit(Graph::slot_of(*place++), true);
-    for (size_t k = 0; k < node.entry->storages.size(); ++k) visit(static_cast<uint32_t>(*place++), false);
-  };
   for (uint32_t stage = 0; stage < ranges.size(); ++stage)
     for (size_t i = ranges[stage].first; i < ranges[stage].second; ++i)
-      each_slot(whole.nodes[i], [&](uint32_t slot, bool) {
+      whole.for_each_slot(whole.nodes[i], [&](uint32_t slot) {
         if (first[slot] == kNever) first[slot] = stage;
         last[slot] = stage;
       });
@@ -135,13 +114,12 @@ void CapturedGraph::split(CapturedProgram& program) {
       part.graph.nodes.push_back(
           {node.entry, node.site, static_cast<uint32_t>(part.graph.words.size()), node.numbers - numbers});
       part.graph.words.push_back(whole.words[node.words]);
-      const uint64_t* place = whole.operand_places(node);
-      each_slot(node, [&](uint32_t slot, bool operand) {
-        const uint32_t own = enter(slot);
-        part.graph.words.push_back(
-            operand ? Graph::place(own, static_cast<uint64_t>(Graph::offset_of(*place))) : own);
-        ++place;
+      const uint64_t* fresh = whole.for_each_operand(node, [&](const auto&, uint64_t place) {
+        const uint32_t own = enter(Graph::slot_of(place));
+        part.graph.words.push_back(Graph::place(own, static_cast<uint64_t>(Graph::offset_of(place))));
       });
+      for (size_t k = 0; k < node.entry->storages.size(); ++k)
+        part.graph.words.push_back(enter(static_cast<uint32_t>(fresh[k])));
     }
     part.graph.numbers.assign(
         whole.numbers.begin() + numbers, whole.numbers.begin() + static_cast<std::ptrdiff_t>(numbers_end));
@@ -179,7 +157,7 @@ const std::shared_ptr<Recipe>& CapturedGraph::recipe() {
 }
 
 void CapturedGraph::fix(std::vector<uint32_t> weights) {
-  auto lock = lock_patiently(mutex_);
+  auto lock = device::lock_patiently(mutex_);
   if (program_->collectives) return;
   size_t total = 0;
   fixed_.clear();
@@ -218,12 +196,12 @@ void CapturedGraph::thaw() noexcept {
 }
 
 size_t CapturedGraph::constants() const {
-  auto lock = lock_patiently(mutex_);
+  auto lock = device::lock_patiently(mutex_);
   return weights_intact() ? fixed_.size() : 0;
 }
 
 bool CapturedGraph::has_recipe() const {
-  auto lock = lock_patiently(mutex_);
+  auto lock = device::lock_patiently(mutex_);
   return recipe_ != nullptr || (!stages_.empty() && std::all_of(stages_.begin(), stages_.end(), [](const auto& stage) {
     return stage.graph->program().collectives || stage.graph->has_recipe();
   }));
@@ -231,7 +209,7 @@ bool CapturedGraph::has_recipe() const {
 
 void CapturedGraph::compile(bool alone) {
   flush(device_);
-  auto lock = lock_patiently(mutex_);
+  auto lock = device::lock_patiently(mutex_);
   alone_ = alone;
   if (!program_->graph.empty()) recipe();
   for (const auto& stage : stages_) stage.graph->compile();
@@ -251,7 +229,7 @@ std::vector<uint64_t> CapturedGraph::drawn_numbers() const {
 void CapturedGraph::replay(const std::vector<Substitute>& substitutes) {
   count(Counter::GraphReplays);
   flush(device_);
-  auto lock = lock_patiently(mutex_);
+  auto lock = device::lock_patiently(mutex_);
   auto numbers = drawn_numbers();
   if (program_->graph.empty()) return;
   if (C10_LIKELY(stages_.empty())) {
@@ -268,7 +246,7 @@ void CapturedGraph::replay(const std::vector<Substitute>& substitutes) {
       const auto begin = numbers.begin() + stage.numbers;
       drawn.assign(begin, begin + static_cast<std::ptrdiff_t>(stage.graph->program().graph.numbers.size()));
     }
-    stage.graph->launch(lock_patiently(stage.graph->mutex_), std::move(drawn), own);
+    stage.graph->launch(device::lock_patiently(stage.graph->mutex_), std::move(drawn), own);
   }
 }
 
@@ -299,7 +277,7 @@ void CapturedGraph::launch(
 }
 
 void CapturedGraph::release(const std::vector<uint32_t>& slots, bool scratch) {
-  auto lock = lock_patiently(mutex_);
+  auto lock = device::lock_patiently(mutex_);
   if (C10_UNLIKELY(!stages_.empty())) {
     if (scratch) return;  // a later stage may read it
     for (const auto& stage : stages_) {
@@ -332,12 +310,12 @@ void CapturedGraph::release(const std::vector<uint32_t>& slots, bool scratch) {
 }
 
 bool CapturedGraph::writes(uint32_t slot) const {
-  auto lock = lock_patiently(mutex_);
+  auto lock = device::lock_patiently(mutex_);
   return written_slots(program_->graph)[slot];
 }
 
 std::vector<uint32_t> CapturedGraph::unused_results(const std::vector<uint32_t>& kept) const {
-  auto lock = lock_patiently(mutex_);
+  auto lock = device::lock_patiently(mutex_);
   std::vector<uint32_t> out;
   for (uint32_t slot = 0; slot < program_->slots.size(); ++slot) {
     const bool result = program_->graph.slots[slot].kind == Graph::SlotKind::Fresh && program_->slots[slot].assigned;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "graph/ShapeCache.h"
+#include "graph/WordHash.h"
 
 namespace openhpu {
 
@@ -55,23 +56,21 @@ struct Graph {
     for (const auto& node : nodes) bytes = std::max(bytes, node.entry->call->largest);
     return bytes;
   }
-  // The words of a node: its template, one per operand on the device, one per fresh storage.
-  const uint64_t* operand_places(const Node& n) const { return words.data() + n.words + 1; }
-};
-
-// Hash of a sequence of words, 64 bits. Equality is decided by the words themselves.
-class WordHash {
- public:
-  void add(uint64_t w) noexcept {
-    const auto product = static_cast<unsigned __int128>(h_ ^ w) * 0xd6e8feb86659fd93ull;
-    h_ = static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
+  // The words of a node are its template, the place of each operand on the device, and the slot of each fresh storage.
+  // Visits the operands on the device: `visit(operand, place)`. Returns the words with the slots of fresh storages.
+  template <class Visit>
+  const uint64_t* for_each_operand(const Node& n, Visit&& visit) const {
+    const uint64_t* place = words.data() + n.words + 1;
+    for (const auto& o : n.entry->call->operands)
+      if (!o.on_host) visit(o, *place++);
+    return place;
   }
-  uint64_t value() const noexcept { return h_; }
-  void reset() noexcept { h_ = kSeed; }
-
- private:
-  static constexpr uint64_t kSeed = 0x9e3779b97f4a7c15ull;
-  uint64_t h_ = kSeed;
+  // Visits the slots of all operands on the device, then those of the fresh storages: `visit(slot)`.
+  template <class Visit>
+  void for_each_slot(const Node& n, Visit&& visit) const {
+    const uint64_t* fresh = for_each_operand(n, [&](const auto&, uint64_t place) { visit(slot_of(place)); });
+    for (size_t k = 0; k < n.entry->storages.size(); ++k) visit(static_cast<uint32_t>(fresh[k]));
+  }
 };
 
 }  // namespace openhpu

@@ -24,19 +24,16 @@ SlotMemory NodeRunner::memory_of_slot(uint32_t slot, bool after_error) {
 
 void NodeRunner::run_node(const Graph& graph, const Graph::Node& node, bool after_error) {
   const CallTemplate& call = *node.entry->call;
-  const uint64_t* places = graph.operand_places(node);
   KernelScope empties(device_.workspace(), nullptr, 0, false);
   operands_.clear();
-  for (const auto& o : call.operands) {
-    if (o.on_host) continue;
-    const uint64_t place = *places++;
+  const uint64_t* fresh = graph.for_each_operand(node, [&](const auto&, uint64_t place) {
     const uint32_t slot = Graph::slot_of(place);
     const auto memory = memory_of_slot(slot, after_error);
     operands_.push_back({memory.data, memory.nbytes, static_cast<int64_t>(Graph::offset_of(place)), slot});
-  }
+  });
   outputs_.clear();
   for (size_t k = 0; k < node.entry->storages.size(); ++k) {
-    const auto slot = static_cast<uint32_t>(places[k]);
+    const auto slot = static_cast<uint32_t>(fresh[k]);
     const auto& memory = (*slots_)[slot];
     outputs_.push_back({memory.data, memory.nbytes, memory.assigned ? nullptr : &storages_[slot]});
   }
@@ -52,15 +49,8 @@ void NodeRunner::run(
   trace_ = device::Trace::current();
   storages_.assign(slots.size(), nullptr);
   last_use_.assign(slots.size(), 0);
-  auto each_slot = [&](const Graph::Node& node, auto&& visit) {
-    const uint64_t* places = graph.operand_places(node);
-    size_t next = 0;
-    for (const auto& o : node.entry->call->operands)
-      if (!o.on_host) visit(Graph::slot_of(places[next++]));
-    for (size_t k = 0; k < node.entry->storages.size(); ++k) visit(static_cast<uint32_t>(places[next + k]));
-  };
   for (uint32_t n = 0; n < graph.nodes.size(); ++n)
-    each_slot(graph.nodes[n], [&](uint32_t slot) { last_use_[slot] = n; });
+    graph.for_each_slot(graph.nodes[n], [&](uint32_t slot) { last_use_[slot] = n; });
   struct Clear {
     NodeRunner& runner;
     ~Clear() { runner.storages_.clear(); }
@@ -76,7 +66,7 @@ void NodeRunner::run(
         failed = n;
       }
     }
-    each_slot(graph.nodes[n], [&](uint32_t slot) {
+    graph.for_each_slot(graph.nodes[n], [&](uint32_t slot) {
       if (last_use_[slot] == n && !slots[slot].assigned) storages_[slot].reset();
     });
   }

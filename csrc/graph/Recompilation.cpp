@@ -73,10 +73,7 @@ uint64_t shape_free_hash(const Graph& graph) {
     const auto& call = *node.entry->call;
     hash.add(reinterpret_cast<uintptr_t>(call.kernel));
     hash.add(call.operands.size());
-    const uint64_t* places = graph.operand_places(node);
-    for (const auto& o : call.operands)
-      if (!o.on_host) hash.add(Graph::slot_of(*places++));
-    for (size_t k = 0; k < node.entry->storages.size(); ++k) hash.add(*places++);
+    graph.for_each_slot(node, [&](uint32_t slot) { hash.add(slot); });
   }
   return hash.value();
 }

@@ -6,6 +6,8 @@
 #include <bit>
 #include <cstring>
 
+#include "graph/WordHash.h"
+
 namespace openhpu {
 
 void Signature::add_tensor(const c10::TensorImpl& t, uint64_t flags) {
@@ -78,13 +80,10 @@ void Signature::add_switches() {
 }
 
 uint64_t Signature::hash() const noexcept {
-  // Multiply-fold over 64-bit words; equality is decided by the words themselves.
-  uint64_t h = 0x9e3779b97f4a7c15ull ^ words_.size();
-  for (uint64_t w : words_) {
-    const auto product = static_cast<unsigned __int128>(h ^ w) * 0xd6e8feb86659fd93ull;
-    h = static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
-  }
-  return h;
+  WordHash hash;
+  hash.add(words_.size());
+  for (uint64_t w : words_) hash.add(w);
+  return hash.value();
 }
 
 }  // namespace openhpu

@@ -49,9 +49,9 @@ void append(std::vector<int64_t>& out, const Numbers& values) {
 Skeleton::Skeleton(const Graph& graph) {
   for (const auto& node : graph.nodes) {
     const auto& call = *node.entry->call;
-    const uint64_t* places = graph.operand_places(node);
-    c10::SmallVector<uint64_t, 8> place_of;
-    for (const auto& o : call.operands) place_of.push_back(o.on_host ? 0 : *places++);
+    c10::SmallVector<uint64_t, 8> place_of(call.operands.size(), 0);
+    const uint64_t* fresh = graph.for_each_operand(
+        node, [&](const auto& o, uint64_t place) { place_of[&o - call.operands.data()] = place; });
     structure.push_back(reinterpret_cast<uintptr_t>(call.kernel));
 
     auto add_operand = [&](int32_t k) {
@@ -90,7 +90,7 @@ Skeleton::Skeleton(const Graph& graph) {
     for (const auto& o : node.entry->outputs) {
       structure.push_back(static_cast<uint64_t>(o.kind) | uint64_t{o.index} << 8);
       if (o.kind != OutputSpec::Kind::Fresh) continue;
-      structure.push_back(places[o.index]);
+      structure.push_back(fresh[o.index]);
       structure.push_back(static_cast<uint64_t>(c10::typeMetaToScalarType(o.dtype)) | o.sizes.size() << 16);
       append(integers, o.sizes);
       append(integers, o.strides);

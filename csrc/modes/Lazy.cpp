@@ -39,13 +39,11 @@ Recorder* recorder_if_any(int pool) { return recorders[pool].load(std::memory_or
 std::vector<uint32_t> lines_of_slots(const Graph& graph) {
   std::vector<uint32_t> lines(graph.slots.size());
   for (const auto& node : graph.nodes) {
-    const uint64_t* place = graph.operand_places(node);
-    for (const auto& operand : node.entry->call->operands) {
-      if (operand.on_host) continue;
-      auto& line = lines[Graph::slot_of(*place++)];
+    const uint64_t* fresh = graph.for_each_operand(node, [&](const auto&, uint64_t place) {
+      auto& line = lines[Graph::slot_of(place)];
       if (line == 0) line = node.site;
-    }
-    for (size_t k = 0; k < node.entry->storages.size(); ++k) lines[place[k]] = node.site;
+    });
+    for (size_t k = 0; k < node.entry->storages.size(); ++k) lines[fresh[k]] = node.site;
   }
   return lines;
 }
@@ -120,13 +118,6 @@ Recorder& Recorder::of(device::Device& d) {
   if (slot.compare_exchange_strong(r, fresh)) return *fresh;
   delete fresh;
   return *r;
-}
-
-Recorder::Lock::Lock(Recorder& r) : recorder_(r) {
-  if (C10_LIKELY(r.mutex_.try_lock())) return;
-  // The holder may be waiting for Python's lock.
-  device::BlockingWait waiting;
-  r.mutex_.lock();
 }
 
 uint32_t Recorder::enter(HPUMemory& memory) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "device/device.h"
+#include "device/wait_hook.h"
 #include "graph/Graph.h"
 #include "graph/GraphCache.h"
 #include "modes/EarlyStart.h"
@@ -47,16 +48,13 @@ class Recorder {
 
   explicit Recorder(device::Device& d) : device_(d) {}
 
-  // Held while an operator is recorded. A thread that finds it taken gives up Python's lock while it waits.
+  // Held while an operator is recorded.
   class Lock {
    public:
-    explicit Lock(Recorder& r);
-    ~Lock() { recorder_.mutex_.unlock(); }
-    Lock(const Lock&) = delete;
-    Lock& operator=(const Lock&) = delete;
+    explicit Lock(Recorder& r) : lock_(device::lock_patiently(r.mutex_)) {}
 
    private:
-    Recorder& recorder_;
+    std::unique_lock<std::recursive_timed_mutex> lock_;
   };
 
   // Under the lock: the slot of a storage's memory, entered if need be.

@@ -17,6 +17,8 @@
 #include <cmath>
 #include <optional>
 
+#include "ops/AdamStep.h"
+
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define FOR_EACH_PROCESSOR __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
@@ -279,9 +281,7 @@ TORCH_LIBRARY_FRAGMENT(openhpu, m) {
         _fused_adamw__tensor_lr::schema_str, _fused_sgd_::schema_str, _fused_sgd__tensor_lr::schema_str,
         _fused_adagrad_::schema_str, _fused_adagrad__tensor_lr::schema_str})
     m.def(schema);
-  m.def(
-      "adam_step(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] averages, Tensor(c!)[] squares, Tensor[] steps, "
-      "Tensor lr, float beta1, float beta2, float weight_decay, float eps, bool decoupled, bool maximize) -> ()");
+  m.def(kAdamStepSchema);
 }
 
 TORCH_LIBRARY_IMPL(openhpu, CPU, m) {

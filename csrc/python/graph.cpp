@@ -121,9 +121,10 @@ class Describe {
                                     py::make_tuple(word, "host", dtype));
       return py::make_tuple("cpu_scalar", index, dtype, o.wrapped_number);
     }
-    size_t place = 0;
-    for (int32_t i = 0; i < k; ++i) place += !call.operands[i].on_host;
-    const uint64_t where = graph_.operand_places(node)[place];
+    uint64_t where = 0;
+    graph_.for_each_operand(node, [&](const auto& other, uint64_t place) {
+      if (&other == &o) where = place;
+    });
     const int flags = static_cast<int>(o.conj) | static_cast<int>(o.neg) << 1 | static_cast<int>(o.wrapped_number) << 2;
     auto sizes = integers(o.sizes), strides = integers(o.strides);
     auto offset = integer(Graph::offset_of(where));
@@ -169,9 +170,7 @@ class Describe {
     const auto& call = *node.entry->call;
     py::list args, outputs;
     for (size_t i = 0; i < call.args.size(); ++i) args.append(argument(call, i, node));
-    size_t on_device = 0;
-    for (const auto& o : call.operands) on_device += !o.on_host;
-    const uint64_t* fresh = graph_.operand_places(node) + on_device;
+    const uint64_t* fresh = graph_.for_each_operand(node, [](const auto&, uint64_t) {});
     for (const auto& o : node.entry->outputs) {
       switch (o.kind) {
         case OutputSpec::Kind::Fresh: {

@@ -4,12 +4,14 @@
 
 #include "device/host_memory.h"
 #include "device/usable_cores.h"
+#include "ops/AdamStep.h"
 
 namespace py = pybind11;
 
 PYBIND11_MODULE(_machine, m) {
   // A digest of the sources of what recipes call in the core.
   m.attr("recipe_calls") = OPENHPU_RECIPE_CALLS;
+  m.attr("adam_step_schema") = openhpu::kAdamStepSchema;
   m.def("device_memory", &openhpu::device::device_memory, py::arg("root") = "");
   m.def("usable_cores", &openhpu::device::usable_cores, py::arg("processes") = 1, py::arg("root") = "");
 }

@@ -6,14 +6,14 @@ its tensors are on hpu. Source of the names: torch.jit.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import torch
 
 from openhpu import _C
-from openhpu.capture.captured import Captured, Inputs
+from openhpu.capture.captured import Captured, Inputs, Refused, dry_run
+from openhpu.capture.recent import Recent
 from openhpu.compiler import client
 from openhpu.device import devices
 
@@ -30,19 +30,15 @@ class Captures:
     def __init__(self, plain: Callable[[Sequence[Any]], list[torch.Tensor]], mutates: bool) -> None:
         self._plain = plain
         self._mutates = mutates
-        self._captures: OrderedDict[Hashable, Captured | None] = OrderedDict()
+        self._captures: Recent[Hashable, Captured | None] = Recent(_MOST_CAPTURES)
 
     def __call__(self, args: Sequence[Any]) -> Sequence[torch.Tensor]:
         if self._mutates and _share_memory(args):
             return self._plain(args)
         key = tuple((a.shape, a.stride(), a.dtype) if isinstance(a, torch.Tensor) else (type(a), a) for a in args)
-        if key in self._captures:
-            self._captures.move_to_end(key)
-        else:
-            self._captures[key] = self._capture(args)
-            if len(self._captures) > _MOST_CAPTURES:
-                self._captures.popitem(last=False)
-        captured = self._captures[key]
+        if key not in self._captures:
+            self._captures.add(key, self._capture(args))
+        captured = self._captures.use(key)
         results = None if captured is None else captured(args)
         return self._plain(args) if results is None else results
 
@@ -54,17 +50,11 @@ class Captures:
         graph = _C.CapturedGraph()
         with devices.device(args[places[0]].device), torch.no_grad():
             inputs = Inputs(args, written)
-            graph.capture_begin(dry_run=True)
             try:
-                graph.mark_user_inputs(inputs.tensors)
-                outputs = self._plain(inputs.static)
-                graph.capture_end()
-            except RuntimeError as error:
-                refused = not graph.is_capturing()
-                graph.abandon(str(error))
-                if refused:
-                    return None
-                raise
+                with dry_run(graph, inputs):
+                    outputs = self._plain(inputs.static)
+            except Refused:
+                return None
             captured = Captured(graph, inputs, outputs, frozenset())
         graph.compile()
         return captured

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from openhpu import _machine
 from openhpu.compiler.stored import stored
 
 Number = Any  # a float, a symbol for one, or a 0-dim tensor
@@ -24,10 +25,7 @@ MANY = 16
 
 _library = torch.library.Library("openhpu", "FRAGMENT")
 if not hasattr(torch.ops.openhpu, "adam_step"):  # the compile process does not load the core, which has it
-    _library.define(
-        "adam_step(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] averages, Tensor(c!)[] squares, Tensor[] steps, "
-        "Tensor lr, float beta1, float beta2, float weight_decay, float eps, bool decoupled, bool maximize) -> ()"
-    )
+    _library.define(_machine.adam_step_schema)
 
 
 @torch.library.register_fake("openhpu::adam_step", lib=_library)

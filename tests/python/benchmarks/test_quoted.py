@@ -20,7 +20,7 @@ Small operators
 
 ## lazy
 
-date: 2026-01-02; malloc: keeps freed memory.
+date: 2026-01-02; processor: a processor; malloc: keeps freed memory.
 
 MLP 1-2, batch 3: 22 operators
 
@@ -66,9 +66,9 @@ def test_the_best_peer_counts_and_what_is_slower_is_shown():
     }
     lines = quoted.text(RESULTS).splitlines()
     assert lines[2] == "| MLP 1-2 | 4.00 | 1.50 | 2.00 | 0.75 | 1.00 | 0.38 | 4.00 | 1.50 |"
-    assert lines[-2].startswith("A single small operator takes 0.5 to 1.2 times as long")
-    assert lines[-1] == (
-        "Measured: `lazy` 2026-01-02, commit not recorded; `compile` 2026-01-03, commit def; "
+    assert lines[-3].startswith("A single small operator takes 0.5 to 1.2 times as long")
+    assert " ".join(lines[-2:]) == (
+        "Measured on a processor: `lazy` 2026-01-02, commit not recorded; `compile` 2026-01-03, commit def; "
         "`dispatch` 2026-01-01, commit abc."
     )
 

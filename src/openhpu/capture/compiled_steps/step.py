@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any, ParamSpec, TypeVar, overload
 
@@ -11,17 +10,18 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from openhpu import _C
-from openhpu.capture.captured import Captured, Inputs
+from openhpu.capture.captured import Captured, Inputs, Refused, dry_run
 from openhpu.capture.compiled_steps.reachable import Reachable
 from openhpu.capture.compiled_steps.step_state import Gradients, HostState, Places, hyperparameters
 from openhpu.capture.hpu_graphs.structure import distinct, input_hash, map_tensors, tensors_of
+from openhpu.capture.recent import Recent
 from openhpu.compiler import client
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 _UNUSED_LIMIT = 3
-_REACHED_LIMIT = 16
+_REACHED_LIMIT, _SEEN_LIMIT = 16, 64
 _PLAIN = (torch.Tensor, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
 
 
@@ -61,11 +61,10 @@ class CompiledStep:
             raise ValueError(f"compile_step: max_captures must be at least 1, got {max_captures}")
         functools.update_wrapper(self, function)
         self._function = function
-        self._max_captures = max_captures
         # By identity of the modules, optimizers and other objects among the arguments, which are kept with it.
-        self._reached: OrderedDict[tuple[int, ...], tuple[Reachable, list[Any]]] = OrderedDict()
-        self._captures: OrderedDict[Hashable, _CapturedStep] = OrderedDict()
-        self._seen: OrderedDict[Hashable, None] = OrderedDict()
+        self._reached: Recent[tuple[int, ...], tuple[Reachable, list[Any]]] = Recent(_REACHED_LIMIT)
+        self._captures: Recent[Hashable, _CapturedStep] = Recent(max_captures)
+        self._seen: Recent[Hashable, None] = Recent(_SEEN_LIMIT)
         self._unused = 0  # captures in a row that have not been replayed
         self._counts = {"calls": 0, "eager": 0, "captured": 0, "replayed": 0}
 
@@ -91,19 +90,16 @@ class CompiledStep:
         identity = tuple(map(id, objects))
         reached = self._reached[identity][0] if identity in self._reached else None
         if reached is None or not reached.is_current():
-            self._reached[identity] = Reachable(self._function, (args, kwargs)), objects
+            self._reached.add(identity, (Reachable(self._function, (args, kwargs)), objects))
             if reached is not None:
                 self._captures.clear()
-            elif len(self._reached) > _REACHED_LIMIT:
-                self._reached.popitem(last=False)
             return self._run(args, kwargs)  # optimizers make their state in their first step
         key = (
             identity, input_hash((args, kwargs)), hyperparameters(reached), torch.is_grad_enabled(),
             torch.is_inference_mode_enabled(), torch.is_autocast_enabled("hpu") and torch.get_autocast_dtype("hpu"),
         )  # fmt: skip
-        step = self._captures.get(key)
+        step = self._captures.use(key)
         if step is not None and step.fits():
-            self._captures.move_to_end(key)
             done = step([tensor.detach() for tensor in tensors])
             if done is not None:
                 step.used = True
@@ -120,9 +116,7 @@ class CompiledStep:
 
     def _seen_before(self, key: Hashable) -> bool:
         seen = key in self._seen
-        self._seen[key] = None
-        if len(self._seen) > 64:
-            self._seen.popitem(last=False)
+        self._seen.add(key, None)
         return seen
 
     def _capture(self, key: Hashable, reached: Reachable, args: Any, kwargs: Any, tensors: list[torch.Tensor]) -> Any:
@@ -132,18 +126,14 @@ class CompiledStep:
         inputs = Inputs(tensors, frozenset(range(len(tensors))))
         static_args, static_kwargs = _replaced((args, kwargs), tensors, inputs.static)
         graph = _C.CapturedGraph()
-        # In a dry run: where the function turns out to be no graph, the device is as it was.
-        graph.capture_begin(True)
         try:
-            graph.mark_user_inputs(inputs.tensors)
-            outputs = self._function(*static_args, **static_kwargs)
-            graph.capture_end()
-        except BaseException as error:
-            refused = not graph.is_capturing()
-            graph.abandon(f"{type(error).__name__}: {error}")
+            with dry_run(graph, inputs):
+                outputs = self._function(*static_args, **static_kwargs)
+        except Refused as refused:
             before.restore()
-            if refused and isinstance(error, RuntimeError) and not isinstance(error, torch.OutOfMemoryError):
-                raise StepError(f"compile_step: {self._name()} can't run as one graph: {error}") from error
+            raise StepError(f"compile_step: {self._name()} can't run as one graph: {refused}") from refused.__cause__
+        except BaseException:
+            before.restore()
             raise
         if before.new_states():
             before.restore()
@@ -162,9 +152,7 @@ class CompiledStep:
         captured = Captured(graph, inputs, results, frozenset(places.storages() | gradients.storages()))
         step = _CapturedStep(captured, map_tensors(lambda t: t.new_empty(0), outputs), places, gradients)
         del outputs, results, static_args, static_kwargs
-        self._captures[key] = step
-        if len(self._captures) > self._max_captures:
-            self._captures.popitem(last=False)
+        self._captures.add(key, step)
         self._unused += 1
         graph.compile()
         self._counts["captured"] += 1

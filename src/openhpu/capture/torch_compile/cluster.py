@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ from torch import fx
 
 from openhpu import _C
 from openhpu.capture.captured import Captured, Inputs
+from openhpu.capture.recent import Recent
 from openhpu.capture.torch_compile import nodes
 from openhpu.capture.torch_compile.options import Options
 from openhpu.compiler import client
@@ -39,7 +39,6 @@ class Cluster:
     ) -> None:
         self.module = module
         self.calls = 0
-        self._max_captures = options.max_captures
         self._alone = options.force_static_compile
         self._refuse = refuse
         self._written = nodes.written_placeholders(module)
@@ -55,7 +54,7 @@ class Cluster:
             tensor.untyped_storage().data_ptr() for tensor in nodes.constants(module) if tensor.device.type == "hpu"
         )
         self._only: Captured | None = None  # of a graph whose inputs' metadata never changes
-        self._captures: OrderedDict[Hashable, Captured] = OrderedDict()
+        self._captures: Recent[Hashable, Captured] = Recent(options.max_captures)
 
     @property
     def captures(self) -> int:
@@ -76,10 +75,9 @@ class Cluster:
         captured: Captured | None
         if self._varies:
             key = tuple(_kind(arg) for arg in args)
-            captured = self._captures.get(key)
+            captured = self._captures.use(key)
             if captured is None:
                 return self._capture(args, key)
-            self._captures.move_to_end(key)
         else:
             captured = self._only
             if captured is None:
@@ -142,9 +140,7 @@ class Cluster:
         if key is None:
             self._only = captured
         else:
-            self._captures[key] = captured
-            if len(self._captures) > self._max_captures:
-                self._captures.popitem(last=False)
+            self._captures.add(key, captured)
         return results
 
 
