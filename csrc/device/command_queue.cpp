@@ -21,8 +21,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Signals are for the host's threads: Python handles them on its main thread only, and a blocking call there is
-// not interrupted by a signal that the worker received.
+// Keeps signals away from the worker, so that the host's threads get them. Python handles signals on its main thread
+// only, and a signal that the worker received would not interrupt a blocking call there.
 void block_signals() {
   sigset_t set;
   sigfillset(&set);
@@ -30,8 +30,8 @@ void block_signals() {
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
 }
 
-// The queue whose commands this thread is running: a worker its own, always; a host thread while it runs some in the
-// worker's place.
+// The queue whose commands this thread runs. For a worker that is always its own queue. For a host thread it is a queue
+// only while the thread runs commands in the worker's place.
 thread_local const CommandQueue* running = nullptr;
 thread_local bool is_worker = false;
 

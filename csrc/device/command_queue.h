@@ -30,7 +30,8 @@ class Command {
   // Called after `run`, also if `run` threw. The default deletes the command. Commands that are recycled override it.
   virtual void retire() { delete this; }
   // Whether a host thread may run it in the worker's place, when it submits the command or would wait for it. Such a
-  // command needs one core only and never waits for another thread or process.
+  // command needs one core only and does not wait for another thread or process. Only the start of a small collective
+  // waits a moment for other ranks.
   virtual bool runs_anywhere() const noexcept { return false; }
   // For a command with `waits_beside`: whether the end of its wait has come. The thread that would run the command
   // asks. If it has not come, the queue stops at this command, and no thread waits. The thread that ends the wait then

@@ -20,7 +20,7 @@ namespace {
 
 static_assert(kMaxDevices <= 128, "device indices of PyTorch are 8 bits, signed");
 
-// As many as PyTorch's other accelerators have in a pool.
+// The number of streams in a pool, as for PyTorch's other accelerators.
 constexpr size_t kStreamsOfAKind = 32;
 
 uint64_t physical_memory() {
@@ -37,7 +37,7 @@ struct Device::Streams {
   std::mutex mutex;
   std::deque<Stream> streams;  // a deque: addresses stay when it grows
   Stream* default_stream = nullptr;
-  // By whether they have a high priority: streams handed out, and whose turn it is.
+  // Normal and high priority: the streams made so far, and the index of the next one to hand out.
   std::array<std::vector<Stream*>, 2> made;
   std::array<size_t, 2> turn{};
 };

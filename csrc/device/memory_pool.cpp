@@ -70,7 +70,7 @@ struct MemoryPool::Impl {
     return true;
   }
 
-  // `machine`: why the machine has no room, if it is that.
+  // `machine`: why the machine has no memory left; empty if the pool alone is full.
   std::string out_of_memory_text(size_t nbytes, const std::string& machine = {}) const {
     return "FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::" + with_unit(nbytes) + " on " + name +
            ": in use " + with_unit(stats.in_use) + " in " + std::to_string(stats.active_allocs) +

@@ -27,9 +27,9 @@
 namespace openhpu::device {
 namespace {
 
-// A flock belongs to the open file, which a forked child shares: a data loader's worker that outlives its parent
-// would keep the module locked. So children close what they inherited. The table is of fixed size because the
-// handler may not allocate.
+// A flock belongs to the open file, and a forked child shares this file. If a data loader's worker outlived its parent,
+// it would keep the module locked. So children close the files that they inherit. The table has a fixed size, because
+// the handler of the fork may not allocate.
 constexpr size_t kMaxLocks = 256;
 std::array<std::atomic<int>, kMaxLocks> held_files;  // file descriptor + 1; 0: empty
 

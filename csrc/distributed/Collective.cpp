@@ -35,7 +35,8 @@ class StartCommand final : public device::Command {
     record.kind = device::TraceKind::Collective;
     record.bytes = collective_->what().nbytes;
   }
-  // It packs what is sent, if need be, and tells the library's threads; it waits for nobody.
+  // It packs the data, if need be, and hands it to the library's threads. A small collective in shared memory also
+  // waits a moment for the other ranks (NodeTransport).
   bool runs_anywhere() const noexcept override { return true; }
   const char* name() const override { return collective_->what().name.c_str(); }
 
@@ -89,7 +90,7 @@ const at::ThreadLocalState& state_without_python() {
   return *state;
 }
 
-// What is issued and not awaited, with the script's tensors, which only its own threads may drop.
+// A collective that was issued and not yet awaited, with the script's tensors. Only the script's threads may drop them.
 struct UnderWay {
   std::shared_ptr<Collective> collective;
   std::vector<at::Tensor> tensors;
@@ -100,7 +101,7 @@ std::vector<UnderWay>& under_way() {
   return *all;
 }
 
-// Takes those out of the list of which `which` says so. They are dropped by the caller, without the lock.
+// Takes out of the list the entries for which `which` is true. The caller drops them without the lock.
 template <class Which>
 std::vector<UnderWay> take_under_way(Which which) {
   std::vector<UnderWay> taken;
@@ -112,7 +113,7 @@ std::vector<UnderWay> take_under_way(Which which) {
   return taken;
 }
 
-// Memory of collectives that were aborted and that the library still has. Dropped by the script's threads.
+// The memory of an aborted collective that the library still uses. The script's threads drop it.
 struct Kept {
   std::shared_ptr<Collective> collective;
   std::vector<c10::Storage> memory;
@@ -506,7 +507,7 @@ void WorkHCCL::abort() {
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> WorkHCCL::getFuture() {
-  // Complete at once, as those of other accelerators: who waits for it makes a stream wait, not the host.
+  // Complete at once, as for other accelerators: a wait for it makes a stream wait, not the host.
   class End final : public device::PointBeside {
    public:
     explicit End(std::vector<std::shared_ptr<Collective>> parts) : parts_(std::move(parts)) {}

@@ -33,13 +33,13 @@ using Clock = std::chrono::steady_clock;
 using Tensors = std::vector<at::Tensor>;
 using c10d::ReduceOp;
 
-// A collective of this size or less runs on the thread that starts it, unless other ranks are later than this.
+// A collective of at most kSmallBytes runs on the thread that starts it, if the other ranks arrive within kPoll.
 constexpr size_t kSmallBytes = size_t{1} << 18;
 constexpr std::chrono::microseconds kPoll{200};
 
 }  // namespace
 
-// Outside of the anonymous namespace, since the channel has some.
+// Not in the anonymous namespace, because the class Channel, which is not in it either, uses these types.
 namespace node {
 
 enum class Kind : uint32_t { AllReduce, AllGather, ReduceScatter, Broadcast, Barrier };

@@ -25,7 +25,8 @@ namespace openhpu {
 
 using namespace transport;
 
-// One call: checks, the transport's tensors over the device's memory, and the commands.
+// One call of a collective: it checks the arguments, makes the transport's tensors over the device's memory, and
+// submits the commands.
 class ProcessGroupHCCL::Call {
  public:
   Call(ProcessGroupHCCL& group, const char* op, OpType type, const Tensors& tensors)

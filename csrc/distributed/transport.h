@@ -18,7 +18,7 @@
 
 #include "distributed/Collective.h"
 
-// The request to the communication library that stands for the script's request, and the library's view of tensors.
+// Translates a request of the script into a request to the communication library, and tensors into the library's form.
 namespace openhpu::transport {
 
 using c10d::OpType;

@@ -20,9 +20,9 @@ namespace {
 
 using Kind = CallTemplate::ArgKind;
 
-// Operators with more operands (optimizers over all parameters) make their tensors anew.
+// The number of aliases that are kept. Operators with more operands (optimizers over all parameters) make new tensors.
 constexpr size_t kKeptAliases = 64;
-// Up to here operands are compared with each other.
+// Up to this number of operands each storage is compared with the others. More are looked up in a table.
 constexpr size_t kComparedOperands = 16;
 
 // Of memory that another object frees.

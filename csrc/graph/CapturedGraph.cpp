@@ -15,7 +15,7 @@
 namespace openhpu {
 namespace {
 
-// Weights of more bytes together stay inputs: a recipe that holds them is a copy of them.
+// If the weights of a graph have more bytes together, they stay inputs. A recipe with constants holds a copy of them.
 constexpr size_t kMostConstantBytes = size_t{64} << 20;
 
 std::vector<bool> written_slots(const Graph& graph) {

@@ -14,10 +14,10 @@
 namespace openhpu {
 namespace {
 
-// A family's recipes for all sizes: after so many a size that they don't cover gets a recipe of its own.
+// How often a family gets a recipe for all sizes. Afterwards a size that none of them covers gets a recipe of its own.
 constexpr size_t kMostAttempts = 3;
 
-// Compilations of one graph, as more and more of its numbers are seen to change.
+// The most compilations of one graph. Each follows a change of another of its numbers.
 constexpr size_t kMostRequests = 8;
 
 // A step of a new size must not share the processor and Python's lock with the compiler. Later steps may.

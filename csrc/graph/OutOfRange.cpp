@@ -29,7 +29,7 @@ using at::Tensor;
 
 thread_local bool unnoted = false;
 
-// Indices from `low` (0, or -size where negative ones count from the end) to below `size` exist.
+// The valid indices: from `low` to below `size`. `low` is 0, or -size if negative indices count from the end.
 struct Range {
   int64_t low, size;
 };

@@ -11,7 +11,7 @@ namespace openhpu {
 
 // Why a program that had a recipe needed another one: the first difference between the two.
 struct Recompilation {
-  std::string cause;     // "size", "stride", "dtype", "offset", "number", "memory" or "graph"
+  std::string cause;     // "size", "stride", "dtype", "number", "memory" or "graph"
   std::string op;        // the operator at which they differ
   std::string argument;  // its argument
   int dimension = -1;    // for sizes and strides

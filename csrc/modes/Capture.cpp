@@ -23,7 +23,7 @@ std::atomic<int> g_captures{0};
 
 namespace {
 
-// What threads other than the capturing one look at: values, never the capture itself.
+// The values that other threads read about a capture. They never read the capture itself.
 struct Active {
   std::atomic<Capture*> capture{nullptr};
   std::atomic<std::thread::id> thread{};

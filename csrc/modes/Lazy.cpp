@@ -237,7 +237,7 @@ bool Recorder::keep_alive(Member& member) {
   return false;
 }
 
-// Where its results have no room, it stays part of what is handed over later.
+// If its results find no memory, the piece stays in the recording and is handed over later.
 void Recorder::start_early() {
   if (capture_ || learning_depth > 0 || flushing_ || device_.cores() == 1) return;
   try {
@@ -304,7 +304,7 @@ void Recorder::flush_locked() {
   hand_over();
 }
 
-// A step of which all operators ran on their own, or that ends with one.
+// For a step whose operators all ran on their own, or whose last one did.
 void Recorder::end_sight() {
   if (!step_begun_ || learning_depth > 0 || captured_ || piece_) return;
   GraphReport report{0, false, true, 0, 0, {}, GraphSights::instance().in_parts(sequence_.value())};

@@ -1,7 +1,8 @@
-// The fused optimizers' update: the operations, and their order, of openhpu/compiler/fused_steps.py, so that a step that
-// runs here and one in a recipe have the same bits. PyTorch's kernels contract products and sums, in the rest of a tensor
-// otherwise than in its vectors, which no generated code can repeat; its SGD is wrong in bfloat16 and half (2.13). This
-// file is compiled without contraction: then what an element becomes depends neither on its place nor on the processor.
+// The fused optimizers' update. It has the operations of openhpu/compiler/fused_steps.py, in the same order, so that a
+// step here and a step in a recipe have the same bits. PyTorch's own kernels cannot serve: they contract products and
+// sums, differently in the vectors of a tensor and in its rest, and no generated code can repeat that. PyTorch's SGD is
+// also wrong in bfloat16 and half (2.13). This file is compiled without contraction. So the result of an element
+// depends neither on its place nor on the processor.
 
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
@@ -273,7 +274,7 @@ void adam_step(
 
 }  // namespace
 
-// By the names, and with the schemas, of PyTorch's operators, in whose place they run (Operator).
+// They have the names and schemas of PyTorch's operators, and run in their place (Operator).
 TORCH_LIBRARY_FRAGMENT(openhpu, m) {
   using namespace at::_ops;
   for (const char* schema :

@@ -1,4 +1,4 @@
-// What is not known of a call's results is learned by running it.
+// Runs a call whose results' metadata are not known, and learns the metadata from the run.
 #include <c10/core/InferenceMode.h>
 
 #include <omp.h>

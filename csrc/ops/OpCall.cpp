@@ -19,15 +19,15 @@ using ArgKind = OpKernel::ArgKind;
 
 namespace {
 
-// Up to here operands are compared with each other.
+// Up to this number of operands each storage is compared with all earlier ones. More operands are looked up in a table.
 constexpr size_t kCompared = 32;
 
-// Whether the thread's next operator has nothing to do but its own work.
+// False if the thread's next operator has more to do than its own work: see `inspect`.
 thread_local bool t_attended = false;
 
-// Backward runs on the thread that calls it, as on the CPU, and not on one thread for each accelerator: who records needs
-// no second thread, and each hand-over costs what it takes to wake one. PyTorch's switch for it is
-// torch.autograd.set_multithreading_enabled; this sets it once in each thread, and a script that sets it again keeps it.
+// Backward runs on the thread that calls it, as on the CPU, and not on one thread for each accelerator. The recording
+// needs no second thread, and each hand-over would wake one. PyTorch's switch for this is
+// torch.autograd.set_multithreading_enabled. It is set here once in each thread; a script that sets it again keeps it.
 void backward_on_this_thread() {
   static thread_local bool decided = false;
   if (decided) {

@@ -30,8 +30,8 @@ using libkineto::ActivityLogger;
 using libkineto::ActivityType;
 using libkineto::ITraceActivity;
 
-// The operations and ranges that a thread is in, by the profiler's numbers. Of one session: what an earlier one left,
-// because it ended amid an operation, is dropped.
+// The open operations and ranges of a thread, by the profiler's numbers. They belong to one session. If an earlier
+// session ended in the middle of an operation, its rest is dropped.
 struct Within {
   uint64_t session = 0;
   std::vector<uint64_t> operations, ranges;
@@ -107,7 +107,7 @@ class Session final : public libkineto::IActivityProfilerSession {
   void popCorrelationId() override { pop(&Within::operations, number_); }
   void pushUserCorrelationId(uint64_t id) override {
     push(&Within::ranges, number_, id);
-    // A range is an operation for what is issued directly in it.
+    // Commands that are issued directly in a range have the range as their operation.
     push(&Within::operations, number_, id);
     if (within.ranges.size() > 1) {
       std::lock_guard lock(mutex_);
@@ -148,7 +148,7 @@ class Session final : public libkineto::IActivityProfilerSession {
     buffer_->activities.push_back(std::move(activity));
   }
 
-  // PyTorch converts its times from another clock: what is a matter of nanoseconds must not make events cross.
+  // PyTorch converts its times from another clock. A difference of some nanoseconds must not make events cross.
   static void put_in_order(TraceData& data, const libkineto::getLinkedActivityCallback& linked) {
     auto& records = data.records;
     std::sort(records.begin(), records.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });

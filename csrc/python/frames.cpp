@@ -1,7 +1,7 @@
-// The line of the user's script that issues an operator, found in tens of nanoseconds and without Python's lock: the
-// calling thread's own frames are walked (they can't change while the thread is inside our call), and a line is
-// known by its instruction's address. Each address is resolved once, under the lock. When a code object goes, what is
-// known of addresses is forgotten, so that an address never comes to mean another line.
+// Finds the line of the user's script that issues an operator, in tens of nanoseconds and without Python's lock. It
+// walks the frames of the calling thread, which cannot change while the thread is inside this call. The address of an
+// instruction stands for its line. Each address is resolved once, under the lock. When a code object dies, all known
+// addresses are forgotten, so that an address never stands for the line of another object.
 #include "python/frames.h"
 
 #define PY_SSIZE_T_CLEAN

@@ -48,7 +48,7 @@ namespace {
 
 thread_local uint64_t waiting_since = 0;
 
-// Python's main thread, which alone goes on when the interpreter is finalised.
+// Python's main thread. When the interpreter is finalised, no other thread goes on.
 std::atomic<unsigned long> main_thread{0};
 
 void find_main_thread() {

@@ -17,7 +17,7 @@ namespace {
 
 
 MemoryHooks hooks;
-// Shared with other processes, and given back by a command that waits in a queue.
+// The number of blocks that are shared with other processes and that a command, still in a queue, will give back.
 std::atomic<int> blocks_on_their_way{0};
 // Bytes of pending storages, and how many there are, by device.
 std::array<std::atomic<uint64_t>, kMaxDevices> promised_bytes{};
@@ -94,7 +94,7 @@ void* allocate_block(device::Device& d, size_t nbytes, uint32_t site) {
       bool more = again && hooks.out_of_memory && hooks.out_of_memory(d.index());
       const bool returning = blocks_on_their_way.load(std::memory_order_relaxed) > 0;
       if (again && (e.of_machine || returning) && !d.queue().on_worker()) {
-        // Pages of free blocks may be what is missing elsewhere. They are free once the commands before are done, as are
+        // Free blocks may hold the pages that are missing. They are free once the commands before are done, as are
         // blocks that were shared with other processes.
         d.queue().drain();
         d.memory().trim();

@@ -1,4 +1,4 @@
-"""One capture of one FX graph: a call's arguments become the capture's inputs, and its outputs the results."""
+"""One capture of one FX graph. A call's arguments become the capture's inputs, and its outputs become the results."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class Inputs:
         return any(args[i].data_ptr() != address for i, address in self.addresses)
 
     def owner(self, tensor: torch.Tensor) -> int | None:
-        """The place of the argument in whose memory `tensor` lies, as returned by the captured graph."""
+        """The place of the argument that owns the memory of `tensor`, a result of the captured graph; None if none."""
         if tensor.numel() == 0 or tensor._is_zerotensor():
             return None
         return self._owners.get(tensor.untyped_storage().data_ptr())

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from openhpu.compiler.manifest import Manifest
     from openhpu.compiler.service import Service
 
-# A script that never ends a step and never reads a value shall not record for ever.
+# The bound of a graph, for a script that never ends a step and never reads a value.
 _MAX_OPERATORS = 1 << 18
-_TOLD_S = 1.0  # how long a recipe waits for the listeners that are told of it
-_SETTLE_S = 30.0  # and how long who waits for recipes does, if no time is given
-_END_S = 10.0  # and how long the end of the process waits for a thread
+_TOLD_S = 1.0  # how long a recipe waits for the listeners of its event
+_SETTLE_S = 30.0  # how long wait_for_recipes waits for them if the script gives no time
+_END_S = 10.0  # how long the end of the process waits for a thread
 # The meaning of OPENHPU_COMPILE_DEADLINE=0, and how much longer than the deadline a script waits for the answer: the
 # service kills its process first, and says why.
 _LONGEST_S, _GRACE_S = 86400.0, 5.0
@@ -122,8 +122,8 @@ class Compilations:
             recipe = _for_core(manifest, folder, description)
             params = {"recipe": manifest.key[:16], "duration": duration, "ops": operators(description)}
             self._aside.run(functools.partial(events.publish, kind, params))
-            # Told before the recipe counts as ready, so that who waits for it finds the event told; but not where the
-            # listener itself waits for the compiler, or for a thread that does.
+            # Listeners hear of it before the recipe counts as ready, so that a thread that waits for the recipe finds
+            # the event delivered. If a listener itself waits for the compiler, the recipe does not wait longer.
             self._aside.settle(_TOLD_S)
             _C.recipe_ready(identity, recipe)
         except Exception as error:

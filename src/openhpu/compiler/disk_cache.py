@@ -146,7 +146,7 @@ def _others_may_write(found: os.stat_result) -> bool:
 
 
 def _unmapped_user() -> int:
-    """As whose the system shows what belongs to users that a container does not have; its root folder may."""
+    """The user to whom the system attributes files of users that a container lacks. It may own the root folder."""
     root = os.lstat("/").st_uid
     try:
         return root if root == int(Path("/proc/sys/kernel/overflowuid").read_text()) else 0
@@ -399,7 +399,7 @@ def publish(work: Path, target: Path) -> None:
 
 
 def _verified(folder: Path, key: str) -> Manifest | None:
-    """The manifest of a recipe whose files all are what it says; None if there is no such recipe. Raises _Refused.
+    """The manifest of a recipe, if all its files agree with it; None if there is no such recipe. Raises _Refused.
 
     All is read through one handle: the folder may be replaced meanwhile.
     """

@@ -176,8 +176,8 @@ def _recipe(description: Description, key: str, caches: list[DiskCache], folder:
 
 
 def _compiled(description: Description, key: str, constants: set[int], folder: Path) -> tuple[Manifest, set[int]]:
-    """Compile with as many numbers variable as possible. Also returns those that had to be constants: first what is
-    known, then what the compiler names, then all."""
+    """Compile with as many numbers variable as possible. Also returns the numbers that had to be constants: first the
+    known ones are constants, then also the ones that the compiler names, then all."""
     from openhpu.compiler.description import with_constants
     from openhpu.compiler.errors import CannotCompile
     from openhpu.compiler.recipe import compile_recipe

@@ -117,8 +117,8 @@ def _accepts(compiler: str, flags: str) -> bool:
 
 
 class Prepared:
-    """Builds for recipes: in `folder` what is the same in all of some compiler options, made once. `pool` compiles what
-    is the recipe's."""
+    """Builds for recipes. `folder` keeps the parts that all recipes with the same compiler options share; they are
+    built once. `pool` compiles the parts of a single recipe."""
 
     def __init__(self, folder: Path, pool: ThreadPoolExecutor) -> None:
         self._folder = folder
@@ -196,7 +196,7 @@ class Prepared:
         return path
 
     def _folder_of(self, name: str, source: str, text: str, option: Any) -> Path:
-        """Where lies what is made of the text with these options. That it is used is noted."""
+        """The folder of the file that is built from the text with these options. Notes that the file is used."""
         from torch._inductor.cpp_builder import CppBuilder
 
         same = CppBuilder(name=name, sources=source, BuildOption=option).get_command_line()

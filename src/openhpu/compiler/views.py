@@ -1,7 +1,7 @@
 """Views of one storage, as the operators that a person would have written.
 
-A recorded operand has only the places of its elements. Inductor computes through `view`, `permute` or a slice, but must
-store the tensor under an `as_strided`. So each view is rebuilt from views and slices where that is possible.
+A recorded operand has only the places of its elements. Inductor can compute through `view`, `permute` or a slice. For
+an `as_strided` it must first store the tensor. So each view is rebuilt from views and slices where that is possible.
 """
 
 from __future__ import annotations

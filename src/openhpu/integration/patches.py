@@ -269,7 +269,7 @@ def _compile_support() -> None:
 
 def _one_card_of_accelerate() -> None:
     """accelerate spreads a model (`device_map="auto"`) over all of a process's devices, but puts the parameters of each
-    on the current one, since a process on a Gaudi has one card: what is sent to the others would not find them."""
+    on the current one, since a process on a Gaudi has one card. Inputs for other devices would not find them there."""
 
     def patch() -> None:
         modeling: Any = importlib.import_module("accelerate.utils.modeling")

@@ -1,4 +1,4 @@
-"""Scaled dot-product attention in Gaudi's forms: with its probabilities, or with recomputation.
+"""Scaled dot-product attention in Gaudi's forms: it saves its probabilities for backward, or computes them again.
 
 `hpex.kernels.FusedSDPA` calls PyTorch's operator where it can. These operators are for scripts that call them by name,
 and for arguments that PyTorch's operator does not have: padded lengths, windows, sinks, probabilities. They compute in

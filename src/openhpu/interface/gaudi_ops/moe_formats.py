@@ -1,4 +1,4 @@
-"""Mixtures of experts with biases and gpt-oss' activation, on MXFP4 weights, and on fp8 with scales of each token."""
+"""Mixtures of experts with biases and the activation of gpt-oss: weights in MXFP4, or fp8 with a scale per token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps of optimizers on lists of tensors, in place. Results are those of PyTorch's optimizers where they have one."""
+"""Steps of optimizers on lists of tensors, in place. If PyTorch has the optimizer, the results are the same."""
 
 from __future__ import annotations
 

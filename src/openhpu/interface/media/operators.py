@@ -1,7 +1,7 @@
 """The operators of media pipes (`habana_frameworks.mediapipe.fn`).
 
-Values are NumPy arrays or, of bfloat16, torch's tensors. A batch of images is batch x height x width x 3 (RGB_I) or
-batch x 3 x height x width (RGB_P). Shapes in arguments have the fastest changing dimension first, as the hardware
+Values are NumPy arrays. Values of bfloat16 are torch's tensors. A batch of images is batch x height x width x 3 (RGB_I)
+or batch x 3 x height x width (RGB_P). Shapes in arguments have the fastest changing dimension first, as the hardware
 counts.
 Sources: the documented operators of Gaudi's media pipes, by name.
 """
@@ -43,8 +43,8 @@ def _seed(given: int | None) -> int:
 
 
 def _window(batch: _Array, arguments: Arguments, kind: str) -> tuple[_Array, int]:
-    """Of each image: crop_w x crop_h, whose place crop_pos_x and crop_pos_y (0 to 1) say in what is left over; and the
-    axis of its width."""
+    """A window of crop_w x crop_h of each image, and the axis of its width. crop_pos_x and crop_pos_y (0 to 1) place
+    the window in the rest of the image."""
     vertical, horizontal = _axes(batch, kind)
     left, top = arguments["crop_pos_x"], arguments["crop_pos_y"]
     width, height = arguments["crop_w"] or batch.shape[horizontal], arguments["crop_h"] or batch.shape[vertical]

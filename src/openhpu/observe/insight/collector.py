@@ -418,7 +418,7 @@ def place(site: events.Site | None) -> dict[str, Any]:
 
 
 def _command() -> str:
-    """The script and its arguments; of a module, whose path Python makes absolute, as it is called from here."""
+    """The script and its arguments. Python makes the path of a module absolute; here it is relative to the folder."""
     script, *arguments = sys.argv or ["python"]
     with contextlib.suppress(ValueError, OSError):
         script = str(Path(script).relative_to(Path.cwd()))

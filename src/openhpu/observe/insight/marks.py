@@ -1,4 +1,4 @@
-"""The ends of steps and the peaks of memory, bounded, and the numbers that follow from them."""
+"""Ends of steps and peaks of memory, in lists of bounded length, and the statistics that follow from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Optimizers whose steps are operators on lists: torch.ops.hpu.optimizer_* and similar ones."""
+"""Optimizers with steps that are operators on lists of tensors: torch.ops.hpu.optimizer_* and similar ones."""
 
 from __future__ import annotations
 
