@@ -47,7 +47,7 @@ def _measure(workload: Workload, rounds: int, calls: int, aim: str) -> Table:
         children = {name: stack.enter_context(Child(workload, **PEERS[name])) for name in names}
         losses = {name: child.losses(_WARM_UP) for name, child in children.items()}
         for name in children:
-            # Compiled convolutions and statistics round in an order of their own, as another number of threads does, and
+            # Compiled convolutions and statistics round in an order of their own, as another number of threads does.
             # AdamW's first steps amplify it.
             ours, theirs = torch.tensor(losses["hpu, lazy"]), torch.tensor(losses[name])
             close = torch.allclose(ours[:_ALIKE], theirs[:_ALIKE], rtol=1e-4, atol=1e-5)
