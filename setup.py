@@ -37,9 +37,10 @@ def torch_folder() -> str:
 
 
 def copy_built(output: pathlib.Path) -> None:
-    """What was built in place for this Python: the core of each PyTorch, and `_machine`."""
-    for name in ("cores/*/_C", "_machine"):
-        for path in SOURCE.glob(f"{name}{sysconfig.get_config_var('EXT_SUFFIX')}"):
+    """What was built in place: for each PyTorch the core for this Python and the interface of recipes; `_machine`."""
+    suffix = sysconfig.get_config_var("EXT_SUFFIX")
+    for name in (f"cores/*/_C{suffix}", "cores/*/interface.o", f"_machine{suffix}"):
+        for path in SOURCE.glob(name):
             target = output / path.relative_to(SOURCE)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(path, target)

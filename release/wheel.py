@@ -78,8 +78,9 @@ def build(releases: list[str], budget: Budget) -> list[Path]:
     """The wheels, which are in DIST then. StepError."""
     for path in [*WORK.glob("*.whl"), *DIST.glob("*.whl")]:
         path.unlink()
-    for path in compat.CORES.glob(f"*/_C{importlib.machinery.EXTENSION_SUFFIXES[0]}"):
-        path.unlink()  # no others
+    for name in (f"_C{importlib.machinery.EXTENSION_SUFFIXES[0]}", "interface.o"):
+        for path in compat.CORES.glob(f"*/{name}"):
+            path.unlink()  # no others
     for version in releases:
         with budget.doing(f"PyTorch {version}", "build"):
             core(version, budget)

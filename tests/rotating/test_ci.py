@@ -48,7 +48,8 @@ LIBRARY = {
 @pytest.fixture(scope="module")
 def wheel(clone, tmp_path_factory):
     """openhpu's, with the core of this PyTorch that was built in place."""
-    for name in (f"_machine{SUFFIX}", f"cores/{compat.release(torch.__version__)}/_C{SUFFIX}"):
+    cores = f"cores/{compat.release(torch.__version__)}"
+    for name in (f"_machine{SUFFIX}", f"{cores}/_C{SUFFIX}", f"{cores}/interface.o"):
         (clone / "src/openhpu" / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / "src/openhpu" / name, clone / "src/openhpu" / name)
     folder = tmp_path_factory.mktemp("wheel")

@@ -103,9 +103,10 @@ def test_one_clone_for_several_environments(clone, packages, tools, tmp_path):
     run(command, clone, PATH=os.pathsep.join((str(others), os.environ["PATH"])))
     (wheel,) = wheels.glob("openhpu-*.whl")
     # A core for this PyTorch and Python, and nothing else that was compiled.
-    libraries = [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".so")]
+    libraries = [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith((".so", ".o"))]
     release = compat.release(torch.__version__)
-    assert sorted(libraries) == [f"openhpu/_machine{SUFFIX}", f"openhpu/cores/{release}/_C{SUFFIX}"]
+    cores = f"openhpu/cores/{release}"
+    assert sorted(libraries) == [f"openhpu/_machine{SUFFIX}", f"{cores}/_C{SUFFIX}", f"{cores}/interface.o"]
     shutil.rmtree(clone)  # a wheel needs nothing of it
     without_a_compiler(wheel, packages, tmp_path)
 

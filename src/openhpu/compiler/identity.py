@@ -87,6 +87,6 @@ def vector_isa() -> str:
 @functools.cache
 def _compiler() -> str:
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
+    for path in sorted([*Path(__file__).parent.rglob("*.py"), *Path(__file__).parent.glob("*.h")]):
         digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -165,7 +165,11 @@ def ahead(directory: Path) -> None:
         import torch._inductor.lowering
         from torch._inductor import config
         from torch._inductor.compile_fx import get_cpp_wrapper_config
+        from torch._inductor.fx_passes import joint_graph, post_grad
 
+        # Patterns of the passes, which the first compilation would trace.
+        joint_graph.lazy_init(torch.device("cpu"))
+        post_grad.lazy_init()
         settings = options(torch.fx.symbolic_trace(torch.nn.Identity()), 1, directory / "recipe.so")
         with toolchain.quick(directory) as prepared, config.patch(settings), config.patch(get_cpp_wrapper_config()):
             prepared.ahead()

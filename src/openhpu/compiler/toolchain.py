@@ -4,7 +4,8 @@ Without this module the preparation of a first recipe takes longer than its comp
 programs to try instruction sets. It preprocesses headers to see whether their precompiled form is current. The
 generated wrapper checks its inputs in code that takes longer to compile than the rest and never runs. Each wrapper also
 holds the library's interface, which is always the same and takes four fifths of the remaining time. Here the interface
-is compiled once and linked. The same holds for the wrapper's one regular expression.
+is an object file that was compiled with the core (CMakeLists.txt), with the code of the wrapper's one regular
+expression. A recipe is linked with it.
 
 A precompiled header takes three times as long as reading the header in one file does. So the first recipes read
 headers, and precompiled ones are made behind them (`precompile_behind`).
@@ -27,15 +28,15 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import torch
+
 from openhpu import settings
 from openhpu.compiler import kernel_marks
 from openhpu.compiler.disk_cache import own_folder, publish, user_cache
 from openhpu.compiler.identity import cxx, cxx_options, torch_build, vector_isa
+from openhpu.settings.folders import CORES, release
 
-# What is the same in all recipes of this process, by its path: while it is made, and the headers to precompile.
-_making: dict[str, Future[None]] = {}
-_headers: dict[str, Callable[[], None]] = {}
-_maker = ThreadPoolExecutor(1, "compiler-common")
+_headers: dict[str, Callable[[], None]] = {}  # to precompile, by path
 _BUILDING = ".building-"
 _STALE_S = 3600
 _UNUSED_S = 30 * 24 * 3600
@@ -45,21 +46,8 @@ static bool _check_aoti_runtime_check_inputs_env() { return false; }
 AOTI_NOINLINE static void __check_inputs_outputs(AtenTensorHandle*, AtenTensorHandle*) {}
 """
 
-# A wrapper looks at its device's name with a regular expression; compiling what compiles that takes most of the
-# wrapper's time.
-_REGEX = """
-#include <regex>
-#ifdef __GLIBCXX__
-{extern}template class std::__detail::_Compiler<std::regex_traits<char>>;
-{extern}template class std::__detail::_Scanner<char>;
-#endif
-"""
-
-# An object that a thread must still destroy keeps the library mapped while the thread lives.
-_LAST_ERROR = (
-    "static thread_local std::string g_aoti_last_error;",
-    "static thread_local std::string& g_aoti_last_error = *new std::string;",
-)
+_REGEX = Path(__file__).parent / "regex.h"
+_INTERFACE = CORES / release(torch.__version__) / "interface.o"
 
 
 @contextlib.contextmanager
@@ -124,7 +112,6 @@ class Prepared:
         self._folder = folder
         self._pool = pool
         self._objects: list[Future[None]] = []  # of the recipe
-        self._interface = ""  # the object file that goes with the wrapper's header
 
     def ahead(self) -> None:
         """Begin with the files that a recipe with Inductor's present options needs."""
@@ -147,14 +134,9 @@ class Prepared:
         command.pop("extra_flags", None)  # for the linker
         option = CppTorchDeviceOptions(**command, precompiling=True)
         text = f"#include <{header}>\n"
-        if not command.get("min_optimize", False):
-            return self._header(text, option)
-        interface = _interface(text)
-        path = self._header(text + _REGEX.format(extern="extern "), option)
-        option = CppTorchDeviceOptions(**command, compile_only=True)
-        option.precompiled_header = path
-        self._interface = self._object("interface", interface, option)
-        return path
+        if command.get("min_optimize", False):  # the wrapper's
+            text += "#define OPENHPU_EXTERN extern\n" + _REGEX.read_text()
+        return self._header(text, option)
 
     def _header(self, text: str, option: Any) -> str:
         from torch._inductor.cpp_builder import CppBuilder
@@ -176,24 +158,6 @@ class Prepared:
 
             _headers.setdefault(str(path), precompile)
         return str(path)
-
-    def _object(self, name: str, text: str, option: Any) -> str:
-        """The path of an object file that is being made of the text, or was."""
-        from torch._inductor.cpp_builder import CppBuilder
-
-        folder = self._folder_of(name, f"{name}.cpp", text, option)
-        path = str(folder / f"{name}.o")
-
-        def make() -> None:
-            with _work(self._begun()) as work:
-                source = work / f"{name}.cpp"
-                source.write_text(text)
-                _run(CppBuilder(name=name, sources=str(source), output_dir=str(work), BuildOption=option), work)
-                publish(work, folder)
-
-        if not folder.exists() and (path not in _making or _making[path].done()):
-            _making[path] = _maker.submit(make)
-        return path
 
     def _folder_of(self, name: str, source: str, text: str, option: Any) -> Path:
         """The folder of the file that is built from the text with these options. Notes that the file is used."""
@@ -222,7 +186,7 @@ class Prepared:
 
         library = isinstance(sources, list)
         if library:
-            sources = [*sources, self._interface]
+            sources = [*sources, str(_INTERFACE)]
         made: Any = CppBuilder(name=name, sources=sources, BuildOption=BuildOption, **options)
         if library:
             made.build = functools.partial(self._link, made.build)
@@ -236,7 +200,7 @@ class Prepared:
         return made
 
     def _link(self, build: Any) -> None:
-        for built in (*filter(None, [_making.get(self._interface)]), *self._objects):
+        for built in self._objects:
             built.result()
         build()
 
@@ -266,16 +230,6 @@ def _work(folder: Path) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _interface(header: str) -> str:
-    """Inductor's C++ of the functions by which a library is called."""
-    from torch._inductor.codegen import cpp_wrapper_cpu
-
-    text = Path(cpp_wrapper_cpu.__file__).parent / "aoti_runtime" / "interface.cpp"
-    definitions = _REGEX.format(extern="")
-    calls = text.read_text().replace(*_LAST_ERROR)
-    return "#include <torch/csrc/inductor/aoti_include/cpu.h>\n" + header + calls + definitions
 
 
 def _declare_interface(wrapper: Any) -> None:
