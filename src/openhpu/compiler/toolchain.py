@@ -30,11 +30,10 @@ from unittest import mock
 
 import torch
 
-from openhpu import settings
+from openhpu import _machine, settings
 from openhpu.compiler import kernel_marks
 from openhpu.compiler.disk_cache import own_folder, publish, user_cache
 from openhpu.compiler.identity import cxx, cxx_options, torch_build, vector_isa
-from openhpu.settings.folders import CORES, release
 
 _headers: dict[str, Callable[[], None]] = {}  # to precompile, by path
 _BUILDING = ".building-"
@@ -47,7 +46,7 @@ AOTI_NOINLINE static void __check_inputs_outputs(AtenTensorHandle*, AtenTensorHa
 """
 
 _REGEX = Path(__file__).parent / "regex.h"
-_INTERFACE = CORES / release(torch.__version__) / "interface.o"
+_INTERFACE = Path(_machine.__file__).parent / "cores" / ".".join(torch.__version__.split(".")[:2]) / "interface.o"
 
 
 @contextlib.contextmanager

@@ -10,10 +10,17 @@ import importlib.machinery
 import platform
 import re
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import openhpu
-from openhpu.settings.folders import CORES, release
+
+CORES = Path(__file__).parents[1] / "cores"  # a folder for each release, with a core for each Python
+
+
+def release(version: str) -> str:
+    """The part of a PyTorch version that a core belongs to: "2.13" of "2.13.0+cpu"."""
+    return ".".join(version.split("+")[0].split(".")[:2])
 
 
 def built() -> list[str]:

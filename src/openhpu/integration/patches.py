@@ -9,8 +9,8 @@ only while it makes a recipe. The replacements are in the modules that MOMENTARY
   current. It keeps that form in Inductor's own cache. The patch uses build and compiler as the key, and keeps the form
   beside the recipes.
 - `CppWrapperCpu._write_aoti_interface_header` copies the library's interface into each wrapper, where it takes most of
-  the compiler's time. With the patch it is compiled once. `codecache.CppBuilder` links it, and compiles a wrapper
-  beside its kernels instead of before them.
+  the compiler's time. With the patch it is an object file that was compiled with the core. `codecache.CppBuilder` links
+  it, and compiles a wrapper beside its kernels instead of before them.
 - `CppWrapperCpu.generate_input_output_runtime_checks` writes checks of inputs. They take longer to compile than the
   rest of a wrapper, and they never run, because the device has checked the same integers before.
 - `cpp_builder._get_os_related_cpp_cflags` gets a flag that lets the system unload a recipe's library.

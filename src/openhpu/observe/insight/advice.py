@@ -90,7 +90,8 @@ def _recompilations(document: Document) -> Iterator[Advice]:
         ),
         "graph": (
             "Keep the operators of a step the same",
-            "The same place runs other operators than before: look for branches that depend on the step's number.",
+            "The same place runs other operators than before, or the same ones with another argument. Look for "
+            "branches and arguments that depend on the step's number.",
         ),
         "memory": (
             "Keep the same tensors from step to step",
