@@ -27,6 +27,7 @@ _SCRIPTS = "scripts of their own, of what lies outside the operators: processes,
 
 _TOOLS = "the repository's own commands, which change seldom and which a user of the device does not run"
 _COMPILERS = "its time is that of the C++ compiler; the files of the suite that are not named here compile each time"
+_DEEPSPEED = "most of its time is that of importing DeepSpeed in each rank; training with each stage runs each time"
 
 TURNS = {
     "python": Turns(
@@ -37,6 +38,7 @@ TURNS = {
             "tests/python/commands/*": _TOOLS,
             "tests/python/ecosystem/*": _TOOLS,
             "tests/python/release/*": _TOOLS,
+            "tests/python/tests/test_faults.py": _TOOLS,
             "tests/python/tests/test_hangs.py": _TOOLS,
             "tests/python/tests/test_run.py": _TOOLS,
         },
@@ -45,6 +47,7 @@ TURNS = {
         "",
         2,
         {
+            "tests/hpu/test_compiled_constants.py": _COMPILERS,
             "tests/hpu/test_compiled_deterministic.py": _COMPILERS,
             "tests/hpu/test_compiled_failures.py": _COMPILERS,
             "tests/hpu/test_compiled_graphs.py": _COMPILERS,
@@ -52,6 +55,17 @@ TURNS = {
             "tests/hpu/test_compiled_out_of_range.py": _COMPILERS,
             "tests/hpu/test_compiled_requests.py": _COMPILERS,
             "tests/hpu/test_compiled_same_bits.py": _COMPILERS,
+        },
+    ),
+    "deepspeed": Turns(
+        "",
+        2,
+        {
+            "tests/deepspeed/test_checkpoints.py": _DEEPSPEED,
+            "tests/deepspeed/test_inference.py": _DEEPSPEED,
+            "tests/deepspeed/test_memory.py": _DEEPSPEED,
+            "tests/deepspeed/test_offload.py": _DEEPSPEED,
+            "tests/deepspeed/test_pipeline.py": _DEEPSPEED,
         },
     ),
     "lazy": Turns(
