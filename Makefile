@@ -130,8 +130,8 @@ bench: build
 	$(BIN)/python -m benchmarks $(BENCH)
 
 docs: build
-	$(BIN)/python -m openhpu.settings > docs/environment.md
-	$(BIN)/python -m openhpu.interface.gaudi_ops > docs/gaudi-operators.md
+	$(BIN)/python -m openhpu.settings > build/page.md && mv build/page.md docs/environment.md
+	$(BIN)/python -m openhpu.interface.gaudi_ops > build/page.md && mv build/page.md docs/gaudi-operators.md
 
 # Builds and tests with each supported PyTorch, and writes docs/versions.md; at most an hour each.
 versions: build
