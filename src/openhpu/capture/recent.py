@@ -14,9 +14,9 @@ V = TypeVar("V")
 class Recent(OrderedDict[K, V]):
     """The `most` entries that were used last."""
 
-    def __init__(self, most: float = math.inf) -> None:  # a copy is made without arguments, and gets `_most` then
+    def __init__(self, most: float = math.inf) -> None:  # a copy is made without arguments, and gets `most` then
         super().__init__()
-        self._most = most
+        self.most = most
 
     def use(self, key: K) -> V | None:
         """The entry, which now is the one that was used last; None if there is none."""
@@ -29,5 +29,5 @@ class Recent(OrderedDict[K, V]):
         """Adds an entry, or replaces it, and drops the one that has been unused for longest if there are too many."""
         self[key] = value
         self.move_to_end(key)
-        if len(self) > self._most:
+        if len(self) > self.most:
             self.popitem(last=False)
