@@ -18,7 +18,7 @@ from benchmarks.parts import part
 from benchmarks.report import Table
 from benchmarks.timing import ROUNDS_TO_QUOTE, Spread, in_turns
 
-_WARM_UP, _ALIKE = 6, 3  # steps, and how many of them have equal losses but for rounding
+_WARM_UP = 6
 PEERS: dict[str, dict[str, Any]] = {
     "hpu, lazy": {"device": "hpu", "lazy": True},
     "hpu, lazy, one thread": {"device": "hpu", "lazy": True, "threads": 1},
@@ -48,9 +48,10 @@ def _measure(workload: Workload, rounds: int, calls: int, aim: str) -> Table:
         losses = {name: child.losses(_WARM_UP) for name, child in children.items()}
         for name in children:
             # Compiled convolutions and statistics round in an order of their own, as another number of threads does.
-            # AdamW's first steps amplify it.
+            # AdamW's first steps amplify it, in ResNet's many layers also where a recipe takes over in these steps.
             ours, theirs = torch.tensor(losses["hpu, lazy"]), torch.tensor(losses[name])
-            close = torch.allclose(ours[:_ALIKE], theirs[:_ALIKE], rtol=1e-4, atol=1e-5)
+            alike = 3 if "compile" in name or "thread" in name or workload is models.RESNET else _WARM_UP
+            close = torch.allclose(ours[:alike], theirs[:alike], rtol=1e-4, atol=1e-5)
             if not close or not torch.allclose(ours, theirs, rtol=5e-3, atol=1e-5):
                 raise AssertionError(f"{workload.title}: losses {ours} of hpu, lazy and {theirs} of {name}")
         found = in_turns([child.peer(name) for name, child in children.items()], rounds, calls)

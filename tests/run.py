@@ -4,10 +4,10 @@ Suites are kept apart because they load and configure the device differently. Wh
 a line for each failure at once. A test that takes too long (tests/told.py) or ends its process fails, and its suite
 goes on with the next one. All of it has a budget of 75 minutes, which BUDGET=minutes changes (commands/budget.py).
 Everything is passed on to each pytest. The suite "rotating" is one part of the long suites, chosen by the commit
-(tests/rotating/shards.py); `--shard NAME` chooses another, `--shards` lists them. Where all suites run, those that
-repeat another one run a part of what they repeat, chosen by the commit, too (tests/turns.py); with `--only` they run
-all of it. At the end the slowest tests are printed. The last line is the total, `N passed, N failed, N skipped`; an
-error outside a test counts as failed. Exit code 0 means that something ran and nothing failed.
+(tests/rotating/shards.py); `--shard NAME` chooses another, `--shards` lists them. Where all suites run, some run a part
+of their tests, chosen by the commit, too: those that repeat another suite, and those that take long (tests/turns.py).
+With `--only` they run all of it. At the end the slowest tests are printed. The last line is the total, `N passed, N
+failed, N skipped`; an error outside a test counts as failed. Exit code 0 means that something ran and nothing failed.
 """
 
 from __future__ import annotations

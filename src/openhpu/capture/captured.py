@@ -157,7 +157,7 @@ def dry_run(graph: _C.CapturedGraph, inputs: Inputs) -> Iterator[None]:
     except BaseException as error:
         refused = not graph.is_capturing()
         graph.abandon(f"{type(error).__name__}: {error}")
-        if refused and isinstance(error, RuntimeError) and not isinstance(error, torch.OutOfMemoryError):
+        if refused and isinstance(error, RuntimeError):
             raise Refused(str(error)) from error
         raise
 

@@ -131,6 +131,8 @@ class CompiledStep:
                 outputs = self._function(*static_args, **static_kwargs)
         except Refused as refused:
             before.restore()
+            if isinstance(refused.__cause__, torch.OutOfMemoryError):
+                raise refused.__cause__ from None
             raise StepError(f"compile_step: {self._name()} can't run as one graph: {refused}") from refused.__cause__
         except BaseException:
             before.restore()
