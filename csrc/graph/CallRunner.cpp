@@ -331,7 +331,7 @@ void CallRunner::run_planned(const ShapeEntry& entry, const OutputMemory* output
   order_planned(planned_);
   try {
     c10::Stack& stack = fill();
-    apply_kernel_threads(entry.call->largest);
+    apply_threads(std::min(threads_for(entry.call->largest), most_threads_));
     KernelScope scope(device_.workspace(), planned_.data(), planned_.size(), /*record=*/false);
     entry.call->kernel->call_cpu(stack, entry.call->widening);
     keep_outputs(entry, stack, outputs);

@@ -4,6 +4,8 @@
 #include <c10/core/StorageImpl.h>
 #include <c10/util/SmallVector.h>
 
+#include <climits>
+
 #include "device/device.h"
 #include "device/first_seen.h"
 #include "graph/ShapeCache.h"
@@ -47,6 +49,10 @@ class CallRunner {
   // used up.
   void run(const ShapeEntry& entry, c10::Stack& args, const OutputMemory* outputs);
 
+  // From now on kernels use at most so many threads.
+  void limit_threads(int most) noexcept { most_threads_ = most; }
+  static constexpr int kUnlimited = INT_MAX;
+
  private:
   // A CPU storage over the memory of one of this call's operands.
   struct Memory {
@@ -86,6 +92,7 @@ class CallRunner {
   std::vector<Memory> memories_;
   size_t used_ = 0;  // of aliases_
   size_t used_memories_ = 0;
+  int most_threads_ = kUnlimited;
   bool many_ = false;          // operands
   device::FirstSeen place_of_;  // in memories_, by storage, if they are many
 };

@@ -29,6 +29,9 @@ constexpr std::chrono::milliseconds kRestBeforeRecompiling{50};
 constexpr size_t kLargeGraph = 256;
 constexpr uint64_t sights_until_use(size_t operators) { return operators < kLargeGraph ? 30 : 14; }
 
+// After the first recipe the compiler has a core to itself in one of so many seconds.
+constexpr int64_t kLeavesCoreEvery = 4;
+
 // In a group of ranks: after this many repetitions of a graph without an agreement the ranks exchange no data by which
 // they could agree.
 constexpr uint64_t kSightsWithoutAgreement = 512;
@@ -193,6 +196,7 @@ void GraphCache::request(const Entry& entry, const Graph& graph, Sight& sight) {
 void GraphCache::send(const std::shared_ptr<Compilation>& c, CompileRequest request) {
   requests_.push_back(std::move(request));
   open_.emplace(c->id, c);
+  compiling_ = open_.size();
   c->asked = std::chrono::steady_clock::now();
   c->state = State::Compiling;
   c->request = ++requested_;
@@ -431,6 +435,13 @@ std::shared_ptr<Recipe> GraphCache::decide(const Graph& graph, uint64_t hash, Si
   return entry->recipe;
 }
 
+bool GraphCache::leaves_core() const {
+  if (compiling_.load(std::memory_order_relaxed) == 0 || policy_ != CompilePolicy::Background || by_program()) return false;
+  if (!has_compiled_.load(std::memory_order_relaxed)) return true;
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::seconds>(now).count() % kLeavesCoreEvery == 0;
+}
+
 std::shared_ptr<GraphCache::Compilation> GraphCache::compile_with(
     const Graph& graph, std::vector<std::pair<uint32_t, std::string>> constants) {
   std::lock_guard lock(mutex_);
@@ -485,7 +496,9 @@ void GraphCache::succeed(uint64_t id, std::shared_ptr<CompiledGraph> compiled) {
   std::lock_guard lock(mutex_);
   given_up_ = false;
   count(Counter::RecipesCompiled);
+  has_compiled_ = true;
   if (auto node = open_.extract(id)) {
+    compiling_ = open_.size();
     node.mapped()->state = State::Ready;
     node.mapped()->result = std::move(compiled);
     trace_compilation(*node.mapped(), "compiled");
@@ -498,6 +511,7 @@ void GraphCache::fail(uint64_t id, std::string) {
   std::lock_guard lock(mutex_);
   given_up_ = false;
   if (auto node = open_.extract(id)) {
+    compiling_ = open_.size();
     node.mapped()->state = State::Failed;
     trace_compilation(*node.mapped(), "failed");
   }

@@ -127,6 +127,9 @@ class GraphCache {
       const Graph& graph, std::vector<std::pair<uint32_t, std::string>> constants);
   // Its recipe; null while there is none, `failed` when there will be none. `again`: as above.
   std::shared_ptr<Recipe> recipe_of(const std::shared_ptr<Compilation>& compilation, bool& failed, bool& again);
+  // Whether a graph that runs now should leave one core to the compiler: while graphs are compiled, until there is a
+  // first recipe, afterwards a part of the time. Never where results may not depend on the compiler's speed.
+  bool leaves_core() const;
   // Rises whenever a compilation ends.
   uint64_t version() const noexcept { return version_.load(std::memory_order_acquire); }
 
@@ -225,10 +228,12 @@ class GraphCache {
   std::vector<std::weak_ptr<Compilation>> private_;  // of compile_with
   uint64_t next_id_ = 1;
   uint64_t requested_ = 0;
-  int groups_of_ranks_ = 0;
+  std::atomic<int> groups_of_ranks_{0};
   uint64_t agreed_ = 0, agreements_ = 0;
   std::atomic<uint64_t> version_{1};
   std::atomic<bool> untaken_{false};
+  std::atomic<size_t> compiling_{0};      // the size of open_
+  std::atomic<bool> has_compiled_{false};  // a recipe, in this process
   bool closed_ = false;
   std::list<Wait> waits_;           // of threads, for recipes
   std::vector<WaitNotice> ended_;   // of these, to be told

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "graph/GraphCache.h"
 #include "graph/Operator.h"
 #include "graph/UsualTime.h"
 #include "runtime/HPUDevice.h"
@@ -14,6 +15,14 @@ namespace {
 
 // Of one operator of a graph that runs node by node on one thread.
 UsualTime node_time;
+
+// The most threads of a kernel of a graph that runs node by node. The threads of a team wait for each other, so that a
+// compiler on one of their cores would slow all of them down.
+int threads_beside_compiler(int cores) {
+  if (!GraphCache::instance().leaves_core()) return CallRunner::kUnlimited;
+  count(Counter::GraphsBesideCompiler);
+  return std::max(1, cores - 1);
+}
 
 }  // namespace
 
@@ -71,7 +80,7 @@ void GraphCommand::run() {
   NodeRunner runner(*device_);
   const auto begin = UsualTime::Clock::now();
   try {
-    runner.run(whole, memory, values);
+    runner.run(whole, memory, values, threads_beside_compiler(device_->cores()));
     if (!whole.nodes.empty() && runs_anywhere()) node_time.note(UsualTime::Clock::now() - begin, whole.nodes.size());
   } catch (...) {
     const auto& node = whole.nodes[runner.failed];

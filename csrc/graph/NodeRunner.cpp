@@ -43,7 +43,7 @@ void NodeRunner::run_node(const Graph& graph, const Graph::Node& node, bool afte
 }
 
 void NodeRunner::run(
-    const Graph& graph, const std::vector<SlotMemory>& slots, const std::vector<uint64_t>& numbers) {
+    const Graph& graph, const std::vector<SlotMemory>& slots, const std::vector<uint64_t>& numbers, int most_threads) {
   slots_ = &slots;
   numbers_ = numbers.data();
   trace_ = device::Trace::current();
@@ -51,9 +51,13 @@ void NodeRunner::run(
   last_use_.assign(slots.size(), 0);
   for (uint32_t n = 0; n < graph.nodes.size(); ++n)
     graph.for_each_slot(graph.nodes[n], [&](uint32_t slot) { last_use_[slot] = n; });
+  CallRunner::of(device_).limit_threads(most_threads);
   struct Clear {
     NodeRunner& runner;
-    ~Clear() { runner.storages_.clear(); }
+    ~Clear() {
+      runner.storages_.clear();
+      CallRunner::of(runner.device_).limit_threads(CallRunner::kUnlimited);
+    }
   } clear{*this};
   std::exception_ptr error;
   for (uint32_t n = 0; n < graph.nodes.size(); ++n) {

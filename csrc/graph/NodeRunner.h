@@ -27,7 +27,10 @@ class NodeRunner {
 
   // Runs the whole graph. An exception leaves `failed` at the node that threw.
   // `numbers`: other than the graph's own.
-  void run(const Graph& graph, const std::vector<SlotMemory>& slots, const std::vector<uint64_t>& numbers);
+  // `most_threads`: of a kernel.
+  void run(
+      const Graph& graph, const std::vector<SlotMemory>& slots, const std::vector<uint64_t>& numbers,
+      int most_threads = CallRunner::kUnlimited);
   size_t failed = 0;
 
  private:

@@ -129,7 +129,7 @@ LAZY_COMPILE = (
     def stop_compiler():
         # The compile process hangs with its next graph.
         service = graphs._compilations._service
-        while service._process is None:
+        while not service._greeted:
             time.sleep(0.01)
         os.killpg(service._process.pid, signal.SIGSTOP)
 """

@@ -204,7 +204,8 @@ def start() -> None:
     from openhpu.compiler.service import Service
 
     # Behind a compilation that the script waits for, there is nothing to keep the cores free for. Beside a script that
-    # uses all cores, one at the lowest priority never ends; at this one it costs the script some per cent meanwhile.
+    # uses all cores, one at the lowest priority never ends. So the first recipe is made at this one, while graphs leave
+    # a core (GraphCache::leaves_core).
     aside = Aside("openhpu-told")
     service = Service(
         _disk_cache(),

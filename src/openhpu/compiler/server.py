@@ -1,7 +1,8 @@
-"""The compile process: `python -m openhpu.compiler.server SOCKET NICE WORK`, started by the service.
+"""The compile process: `python -m openhpu.compiler.server SOCKET NICE IDLE WORK`, started by the service.
 
 It keeps Inductor out of the script's process, with its imports, its memory, its crashes and its processor time.
-Messages go over the inherited socket as pickles, each after its length. It does one job at a time. It ends with its
+Messages go over the inherited socket as pickles, each after its length. When the imports are done, it sends an empty
+message. It does one job at a time. It ends with its
 parent, also in the middle of a job, and ends the C++ compiler too.
 """
 
@@ -89,8 +90,10 @@ def _exactly(connection: socket.socket, size: int) -> bytes | None:
 def main(arguments: Sequence[str]) -> None:
     connection = socket.socket(fileno=int(arguments[0]))
     connection.set_inheritable(False)  # the C++ compiler shall not keep it open
-    work = Path(arguments[2])
-    os.nice(int(arguments[1]))
+    nice, idle, work = int(arguments[1]), bool(int(arguments[2])), Path(arguments[3])
+    os.nice(nice)
+    if idle:
+        _idle()
     _die_with_parent()
     _die_first()
     jobs: queue.SimpleQueue[bytes] = queue.SimpleQueue()
@@ -101,11 +104,16 @@ def main(arguments: Sequence[str]) -> None:
 
     with contextlib.suppress(Exception):  # the first recipe says what is wrong
         inductor.ahead(work / "compiled" / "ahead")
+    with contextlib.suppress(ConnectionError):
+        send(connection, b"")
     behind: threading.Thread | None = None
     while True:
         answer = _answer(Job(*pickle.loads(jobs.get())), work)
         with contextlib.suppress(ConnectionError):
             send(connection, pickle.dumps(tuple(answer)))
+        if nice and not idle and answer.manifest is not None:
+            idle = True
+            _idle()
         if jobs.empty() and not (behind and behind.is_alive()):
             behind = threading.Thread(target=_precompile, args=(jobs,), daemon=True)
             behind.start()
@@ -117,6 +125,12 @@ def _precompile(jobs: queue.SimpleQueue[bytes]) -> None:
 
     while jobs.empty() and toolchain.precompile_behind():
         pass
+
+
+def _idle() -> None:
+    """From now on this thread, and the threads and processes that it starts, take only what the script leaves."""
+    with contextlib.suppress(OSError, AttributeError):
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def _die_first() -> None:

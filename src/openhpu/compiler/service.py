@@ -34,7 +34,6 @@ from openhpu.observe.aside import report
 _STOP_S = 10.0  # how long `close` waits for a callback that is running
 _DIE_S = 5.0  # and for a killed process, which the system may hold
 _LONGEST_ANSWER = 2**28
-_FIRST_NICE = 0  # of a process that has made no recipe yet, if it is to be nicer
 
 
 class _Request(NamedTuple):
@@ -52,8 +51,8 @@ class Service:
     """Recipes for graphs, in the order in which they become available.
 
     A request is looked up in `cache`, then compiled by a process, started when first needed, or by `ahead`, and
-    started again if it dies. Its priority is `nice` once there is a recipe; until then it has a script's, lest a script
-    that keeps all cores busy get none. Callbacks run on the service's thread, one at a time: `on_ready(identity,
+    started again if it dies. Its priority is `nice`; where that is not 0, the process takes after its first recipe only
+    the time that nobody else wants. Callbacks run on the service's thread, one at a time: `on_ready(identity,
     manifest, folder)` or `on_failed(identity, message)`, exactly one of them, unless the service is closed before.
     A process that takes longer than `deadline` seconds for one graph (None: no limit) is killed. `urgent` names the
     requests that somebody waits for: they are compiled first. `warn` gets, on the service's thread, what a person
@@ -83,6 +82,7 @@ class Service:
         self._new: deque[_Request] = deque()  # not looked up yet
         self._waiting: deque[tuple[_Request, bytes]] = deque()  # for the compile process, as messages
         self._current: _Request | None = None  # the request that the process compiles
+        self._greeted = False  # the process has said that it takes requests
         self._until: float | None = None  # by when it has to answer
         self._outgoing = memoryview(b"")  # the rest of the job that the process has not taken yet
         self._incoming = bytearray()  # of its answer
@@ -210,16 +210,22 @@ class Service:
             self._start_process()
         while self._new and not self._closed:
             self._guarded(self._look_up, self._new.popleft())
-        while self._waiting and self._current is None and not self._closed:
+        while self._waiting and self._process is None and not self._closed:
+            try:
+                self._start_process()
+            except Exception as error:  # of the system
+                self._failed(self._next()[0], f"{type(error).__name__}: {error}")
+        while self._waiting and self._greeted and self._current is None and not self._closed:
             self._guarded(self._start, *self._next())
 
     def _next(self) -> tuple[_Request, bytes]:
+        """Of the requests that somebody waits for, otherwise of all: the largest graph, which gains most."""
         urgent: Collection[int] = ()
         with contextlib.suppress(Exception):
             urgent = self._urgent()
-        place = next((n for n, (request, _) in enumerate(self._waiting) if request.identity in urgent), 0)
-        chosen = self._waiting[place]
-        del self._waiting[place]
+        awaited = [entry for entry in self._waiting if entry[0].identity in urgent]
+        chosen = max(awaited or self._waiting, key=lambda entry: len(entry[0].description["nodes"]))
+        self._waiting.remove(chosen)
         return chosen
 
     def _wait(self) -> None:
@@ -250,10 +256,17 @@ class Service:
 
     def _give_up(self, message: str) -> None:
         """End the process, and the request that it has."""
-        request, self._current = self._current, None
+        request = self._blamed()
         self._end_process(patience=0.0)
         if request is not None:
             self._failed(request, message)
+
+    def _blamed(self) -> _Request | None:
+        """The request that fails with the process: the one that it has, or the one for which it was started."""
+        request, self._current = self._current, None
+        if request is None and self._waiting and not self._greeted:
+            request = self._next()[0]
+        return request
 
     def _guarded(self, step: Callable[..., None], request: _Request, *arguments: Any) -> None:
         """An error of ours is the request's, and the thread goes on."""
@@ -280,18 +293,18 @@ class Service:
         self._waiting.append((request, pickle.dumps(tuple(job))))
 
     def _start(self, request: _Request, message: bytes) -> None:
-        for attempt in (0, 1):
-            if self._connection is None:
-                self._start_process()
-            self._outgoing = memoryview(server.framed(message))
-            try:
-                self._send()
-                break
-            except ConnectionError:  # it died since the last job
-                self._end_process()
-                if attempt:
-                    raise
+        self._outgoing = memoryview(server.framed(message))
+        try:
+            self._send()
+        except ConnectionError:  # the process died since its last answer: the next turn starts another
+            self._end_process()
+            self._waiting.appendleft((request, message))
+            self._wake()
+            return
         self._current = request
+        self._limit_time()
+
+    def _limit_time(self) -> None:
         self._until = None if self._deadline is None else time.monotonic() + self._deadline
 
     def _send(self) -> None:
@@ -308,14 +321,14 @@ class Service:
         except ConnectionError:
             part = b""
         if not part:
-            request, self._current = self._current, None
+            request = self._blamed()
             reason = self._end_process()
             if request is not None:
                 self._failed(request, f"the compile process {reason}")
             return
         self._incoming += part
         try:
-            answer = self._whole_answer()
+            answer = self._whole_answer() if self._greeted else self._greeting()
         except Exception as error:
             self._give_up(
                 f"the compile process answered nonsense ({error}) and was killed; the next graph starts another"
@@ -325,6 +338,13 @@ class Service:
             request, self._current, self._until = self._current, None, None
             assert request is not None
             self._guarded(self._answered, request, answer)
+
+    def _greeting(self) -> server.Answer | None:
+        message = server.unframed(self._incoming, 0)
+        if message is not None:
+            self._greeted, self._until = True, None
+            del self._incoming[: len(server.framed(message))]
+        return None
 
     def _whole_answer(self) -> server.Answer | None:
         """The answer, if it is complete. Raises any exception, if it is not an answer."""
@@ -358,11 +378,7 @@ class Service:
             self._ready(request, answer.manifest, answer.folder)
 
     def _ready(self, request: _Request, manifest: Manifest, folder: Path) -> None:
-        if not self._delivered:
-            self._delivered = True
-            if self._process is not None and self._nice > _FIRST_NICE:
-                with contextlib.suppress(OSError):  # it has died
-                    os.setpriority(os.PRIO_PGRP, self._process.pid, os.getpriority(os.PRIO_PROCESS, 0) + self._nice)
+        self._delivered = True
         self._call(request.on_ready, request.identity, manifest, folder)
 
     def _failed(self, request: _Request, message: str) -> None:
@@ -408,6 +424,7 @@ class Service:
             on_error.pop_all()
         ours.setblocking(False)
         self._connection = ours
+        self._limit_time()
 
     def _popen(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
         assert self._work is not None
@@ -418,8 +435,7 @@ class Service:
         with theirs, opened as log:
             return subprocess.Popen(
                 [sys.executable or "python3", "-P", "-m", server.__name__,
-                 str(theirs.fileno()), str(self._nice if self._delivered else min(self._nice, _FIRST_NICE)),
-                 str(self._work)],
+                 str(theirs.fileno()), str(self._nice), str(int(self._delivered)), str(self._work)],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(theirs.fileno(),), cwd=self._work,
                 env=_environment(self._work),
                 process_group=0,  # no Ctrl-C of the terminal; no session, in which Linux would not heed `nice`
@@ -431,6 +447,7 @@ class Service:
         process, self._process = self._process, None
         connection, self._connection = self._connection, None
         self._outgoing, self._incoming, self._until = memoryview(b""), bytearray(), None
+        self._greeted = False
         if connection is not None:
             connection.close()
         if process is None:

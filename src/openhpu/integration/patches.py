@@ -22,6 +22,8 @@ only while it makes a recipe. The replacements are in the modules that MOMENTARY
   branch. Inductor's own marks cost an allocation each.
 - `CppKernel.store` and `CppVecKernel.store` write at indices from a tensor, but not at an index below zero. Loops that
   add there run on one thread: `CppKernel.decide_parallel_depth` and `OuterLoopFusedKernel.decide_parallel_depth`.
+- `cpp.stride_at_vec_range` simplifies each index with SymPy. For a sum of variables with constant factors, the patch
+  takes the factor.
 - `post_grad.is_gpu` decides whether generated code may add a bias instead of the product's library.
 - `reinplace.inplaceable_ops` holds only the writes of rows into an argument, while torch.compile's backend lets a pass
   of Inductor rewrite a graph (`capture/torch_compile/in_place.py`).
@@ -56,6 +58,7 @@ MOMENTARY = (
     "compiler/dropped_stores.py",
     "compiler/inductor.py",
     "compiler/kernel_marks.py",
+    "compiler/strides.py",
     "compiler/toolchain.py",
     "compiler/vector_exp.py",
     "compiler/vector_random.py",

@@ -62,8 +62,9 @@ MANIFEST = Path(os.environ.get("FAKE_MANIFEST", ""))
 
 
 def main():
-    connection, work = socket.socket(fileno=int(sys.argv[1])), Path(sys.argv[3])
+    connection, work = socket.socket(fileno=int(sys.argv[1])), Path(sys.argv[4])
     done = Path(os.environ["FAKE_DONE"])
+    connection.sendall(framed(b""))
     if os.environ["FAKE"] == "deaf" and not done.exists():  # it never takes its job
         done.touch()
         time.sleep(3600)

@@ -115,6 +115,21 @@ def test_what_is_waited_for_comes_first(fake, tmp_path):
     assert order.index(4) <= 1 and order.index(5) <= 2 and sorted(order) == [1, 2, 3, 4, 5], order
 
 
+def test_the_largest_graph_comes_first(fake, tmp_path):
+    fake("none")
+    (tmp_path / "done").touch()
+    order = []
+    service = Service(None, tmp_path / "work")
+    for identity, operators in ((1, 1), (2, 3), (3, 2)):
+        described = description(float(identity))
+        described["nodes"] = described["nodes"] * operators
+        service.request(identity, described, None, lambda identity, _: order.append(identity))
+    assert service.wait_all(PATIENCE_S)
+    service.close()
+    # None is sent before the process takes requests; by then all of them are there.
+    assert order == [2, 3, 1]
+
+
 def test_the_thread_survives_whatever_happens(fake, tmp_path, monkeypatch):
     fake("none")
     (tmp_path / "done").touch()
