@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import shutil
@@ -153,9 +154,10 @@ class Rank:
         return openhpu.counters()
 
     def end(self) -> None:
-        """Forget the training."""
+        """Forget the training, whose memory the next one must not count."""
         self._engine.destroy()
         del self._engine, self._inputs, self._following
+        gc.collect()  # hooks of stage 3 refer to their modules
 
 
 def main() -> None:

@@ -29,9 +29,6 @@ constexpr std::chrono::milliseconds kRestBeforeRecompiling{50};
 constexpr size_t kLargeGraph = 256;
 constexpr uint64_t sights_until_use(size_t operators) { return operators < kLargeGraph ? 30 : 14; }
 
-// After the first recipe the compiler has a core to itself in one of so many seconds.
-constexpr int64_t kLeavesCoreEvery = 4;
-
 // In a group of ranks: after this many repetitions of a graph without an agreement the ranks exchange no data by which
 // they could agree.
 constexpr uint64_t kSightsWithoutAgreement = 512;
@@ -332,6 +329,11 @@ std::vector<uint64_t> GraphCache::awaited() const {
   return out;
 }
 
+bool GraphCache::in_a_hurry() const {
+  std::lock_guard lock(mutex_);
+  return !waits_.empty() || by_program();
+}
+
 bool GraphCache::next_notice(const std::vector<double>& after, WaitNotice& out) {
   using Clock = std::chrono::steady_clock;
   const auto due = [&](const Wait& wait) {
@@ -436,10 +438,7 @@ std::shared_ptr<Recipe> GraphCache::decide(const Graph& graph, uint64_t hash, Si
 }
 
 bool GraphCache::leaves_core() const {
-  if (compiling_.load(std::memory_order_relaxed) == 0 || policy_ != CompilePolicy::Background || by_program()) return false;
-  if (!has_compiled_.load(std::memory_order_relaxed)) return true;
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::seconds>(now).count() % kLeavesCoreEvery == 0;
+  return compiling_.load(std::memory_order_relaxed) > 0 && policy_ == CompilePolicy::Background && !by_program();
 }
 
 std::shared_ptr<GraphCache::Compilation> GraphCache::compile_with(
@@ -496,7 +495,6 @@ void GraphCache::succeed(uint64_t id, std::shared_ptr<CompiledGraph> compiled) {
   std::lock_guard lock(mutex_);
   given_up_ = false;
   count(Counter::RecipesCompiled);
-  has_compiled_ = true;
   if (auto node = open_.extract(id)) {
     compiling_ = open_.size();
     node.mapped()->state = State::Ready;

@@ -127,8 +127,8 @@ class GraphCache {
       const Graph& graph, std::vector<std::pair<uint32_t, std::string>> constants);
   // Its recipe; null while there is none, `failed` when there will be none. `again`: as above.
   std::shared_ptr<Recipe> recipe_of(const std::shared_ptr<Compilation>& compilation, bool& failed, bool& again);
-  // Whether a graph that runs now should leave one core to the compiler: while graphs are compiled, until there is a
-  // first recipe, afterwards a part of the time. Never where results may not depend on the compiler's speed.
+  // Whether a graph that runs now should leave one core to the compiler: while graphs are compiled, but never where
+  // results may not depend on the compiler's speed.
   bool leaves_core() const;
   // Rises whenever a compilation ends.
   uint64_t version() const noexcept { return version_.load(std::memory_order_acquire); }
@@ -152,6 +152,8 @@ class GraphCache {
   bool wait_taken(double seconds);
   // The requests that a thread waits for now. They come first.
   std::vector<uint64_t> awaited() const;
+  // Whether a thread waits for recipes, or will: where the program alone decides when a recipe takes over.
+  bool in_a_hurry() const;
   // Blocks until a wait has lasted one of these numbers of seconds (after the last: a multiple of it), or until a wait
   // that was reported has ended. Returns false after `close`.
   bool next_notice(const std::vector<double>& after, WaitNotice& out);
@@ -232,8 +234,7 @@ class GraphCache {
   uint64_t agreed_ = 0, agreements_ = 0;
   std::atomic<uint64_t> version_{1};
   std::atomic<bool> untaken_{false};
-  std::atomic<size_t> compiling_{0};      // the size of open_
-  std::atomic<bool> has_compiled_{false};  // a recipe, in this process
+  std::atomic<size_t> compiling_{0};  // the size of open_
   bool closed_ = false;
   std::list<Wait> waits_;           // of threads, for recipes
   std::vector<WaitNotice> ended_;   // of these, to be told

@@ -353,6 +353,7 @@ void bind_graph(py::module& m) {
   m.def("has_compile_requests", [] { return GraphCache::instance().has_requests(); });
   m.def("wait_for_compile_requests", [](double seconds) { return GraphCache::instance().wait_taken(seconds); });
   m.def("awaited_recipes", [] { return GraphCache::instance().awaited(); });
+  m.def("compiler_is_in_a_hurry", [] { return GraphCache::instance().in_a_hurry(); });
   m.def("next_wait_notice", [](const std::vector<double>& after) -> py::object {
     TORCH_CHECK(!after.empty(), "next_wait_notice needs a number of seconds");
     WaitNotice notice;

@@ -204,14 +204,15 @@ def start() -> None:
     from openhpu.compiler.service import Service
 
     # Behind a compilation that the script waits for, there is nothing to keep the cores free for. Beside a script that
-    # uses all cores, one at the lowest priority never ends. So the first recipe is made at this one, while graphs leave
-    # a core (GraphCache::leaves_core).
+    # uses all cores, one at the lowest priority never ends. So recipes are made at this one, while graphs leave a core
+    # (GraphCache::leaves_core).
     aside = Aside("openhpu-told")
     service = Service(
         _disk_cache(),
         nice=0 if policy == "sync" else 10,
         deadline=deadline,
         urgent=_C.awaited_recipes,
+        hurry=_C.compiler_is_in_a_hurry,
         warn=lambda message: aside.run(functools.partial(warnings.warn, message, RuntimeWarning, stacklevel=2)),
     )
     _compilations = Compilations(service, aside)

@@ -1,8 +1,9 @@
-"""The compile process: `python -m openhpu.compiler.server SOCKET NICE IDLE WORK`, started by the service.
+"""The compile process: `python -m openhpu.compiler.server SOCKET NICE WORK`, started by the service.
 
 It keeps Inductor out of the script's process, with its imports, its memory, its crashes and its processor time.
-Messages go over the inherited socket as pickles, each after its length. When the imports are done, it sends an empty
-message. It does one job at a time. It ends with its
+Messages go over the inherited socket, each after its length. When the imports are done, the process sends an empty
+message. A job is a byte, which says whether the job may wait for idle cores, and a pickle. An answer is a pickle. The
+process does one job at a time. It ends with its
 parent, also in the middle of a job, and ends the C++ compiler too.
 """
 
@@ -90,10 +91,8 @@ def _exactly(connection: socket.socket, size: int) -> bytes | None:
 def main(arguments: Sequence[str]) -> None:
     connection = socket.socket(fileno=int(arguments[0]))
     connection.set_inheritable(False)  # the C++ compiler shall not keep it open
-    nice, idle, work = int(arguments[1]), bool(int(arguments[2])), Path(arguments[3])
-    os.nice(nice)
-    if idle:
-        _idle()
+    work = Path(arguments[2])
+    os.nice(int(arguments[1]))
     _die_with_parent()
     _die_first()
     jobs: queue.SimpleQueue[bytes] = queue.SimpleQueue()
@@ -108,12 +107,11 @@ def main(arguments: Sequence[str]) -> None:
         send(connection, b"")
     behind: threading.Thread | None = None
     while True:
-        answer = _answer(Job(*pickle.loads(jobs.get())), work)
+        message = jobs.get()
+        job = Job(*pickle.loads(message[1:]))
+        answer = _answer_idly(job, work) if message[0] else _answer(job, work)
         with contextlib.suppress(ConnectionError):
             send(connection, pickle.dumps(tuple(answer)))
-        if nice and not idle and answer.manifest is not None:
-            idle = True
-            _idle()
         if jobs.empty() and not (behind and behind.is_alive()):
             behind = threading.Thread(target=_precompile, args=(jobs,), daemon=True)
             behind.start()
@@ -125,12 +123,6 @@ def _precompile(jobs: queue.SimpleQueue[bytes]) -> None:
 
     while jobs.empty() and toolchain.precompile_behind():
         pass
-
-
-def _idle() -> None:
-    """From now on this thread, and the threads and processes that it starts, take only what the script leaves."""
-    with contextlib.suppress(OSError, AttributeError):
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def _die_first() -> None:
@@ -170,6 +162,22 @@ def _answer(job: Job, work: Path) -> Answer:
     except Exception as error:  # of a graph, the disk, or a defect: the process goes on
         name = "" if type(error).__name__ == "CannotCompile" else f"{type(error).__name__}: "
         return Answer(None, None, f"{name}{error}", notes)
+
+
+def _answer_idly(job: Job, work: Path) -> Answer:
+    """The same by a thread that takes only time that nobody else wants, as the processes that it starts. The policy
+    can't be given back, so each job has a thread of its own."""
+    answers: list[Answer] = []
+
+    def run() -> None:
+        with contextlib.suppress(OSError, AttributeError):
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+        answers.append(_answer(job, work))
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join()
+    return answers[0] if answers else Answer(None, None, "the compiler's thread ended without an answer", [])
 
 
 def _recipe(description: Description, key: str, caches: list[DiskCache], folder: Path) -> tuple[Manifest, Path]:

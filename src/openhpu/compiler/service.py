@@ -34,6 +34,7 @@ from openhpu.observe.aside import report
 _STOP_S = 10.0  # how long `close` waits for a callback that is running
 _DIE_S = 5.0  # and for a killed process, which the system may hold
 _LONGEST_ANSWER = 2**28
+_FIRST_NICE = 5  # of a process that has made no recipe yet, if it is to be nicer
 
 
 class _Request(NamedTuple):
@@ -51,9 +52,11 @@ class Service:
     """Recipes for graphs, in the order in which they become available.
 
     A request is looked up in `cache`, then compiled by a process, started when first needed, or by `ahead`, and
-    started again if it dies. Its priority is `nice`; where that is not 0, the process takes after its first recipe only
-    the time that nobody else wants. Callbacks run on the service's thread, one at a time: `on_ready(identity,
-    manifest, folder)` or `on_failed(identity, message)`, exactly one of them, unless the service is closed before.
+    started again if it dies. Its niceness is `nice` once there is a recipe; until then it is lower, lest a script that
+    keeps all cores busy get none. After the first recipe the process takes only time that nobody else wants, but where
+    `hurry` says that somebody waits or will wait. Callbacks run on the service's thread, one at a time:
+    `on_ready(identity, manifest, folder)` or `on_failed(identity, message)`, exactly one of them, unless the service is
+    closed before.
     A process that takes longer than `deadline` seconds for one graph (None: no limit) is killed. `urgent` names the
     requests that somebody waits for: they are compiled first. `warn` gets, on the service's thread, what a person
     should know; by default it becomes a RuntimeWarning there.
@@ -68,11 +71,13 @@ class Service:
         nice: int = 0,
         deadline: float | None = None,
         urgent: Callable[[], Collection[int]] = tuple,
+        hurry: Callable[[], bool] = bool,
         warn: Callable[[str], None] | None = None,
     ) -> None:
         self._owner = os.getpid()
         self._deadline = deadline
         self._urgent = urgent
+        self._hurry = hurry
         self._nice = nice
         self._tell = warn or _warn
         self._cache = cache
@@ -293,7 +298,8 @@ class Service:
         self._waiting.append((request, pickle.dumps(tuple(job))))
 
     def _start(self, request: _Request, message: bytes) -> None:
-        self._outgoing = memoryview(server.framed(message))
+        idle = self._delivered and self._nice > _FIRST_NICE and not self._hurry()
+        self._outgoing = memoryview(server.framed(bytes([idle]) + message))
         try:
             self._send()
         except ConnectionError:  # the process died since its last answer: the next turn starts another
@@ -378,7 +384,11 @@ class Service:
             self._ready(request, answer.manifest, answer.folder)
 
     def _ready(self, request: _Request, manifest: Manifest, folder: Path) -> None:
-        self._delivered = True
+        if not self._delivered:
+            self._delivered = True
+            if self._process is not None and self._nice > _FIRST_NICE:
+                with contextlib.suppress(OSError):  # it has died
+                    os.setpriority(os.PRIO_PGRP, self._process.pid, os.getpriority(os.PRIO_PROCESS, 0) + self._nice)
         self._call(request.on_ready, request.identity, manifest, folder)
 
     def _failed(self, request: _Request, message: str) -> None:
@@ -435,7 +445,8 @@ class Service:
         with theirs, opened as log:
             return subprocess.Popen(
                 [sys.executable or "python3", "-P", "-m", server.__name__,
-                 str(theirs.fileno()), str(self._nice), str(int(self._delivered)), str(self._work)],
+                 str(theirs.fileno()), str(self._nice if self._delivered else min(self._nice, _FIRST_NICE)),
+                 str(self._work)],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(theirs.fileno(),), cwd=self._work,
                 env=_environment(self._work),
                 process_group=0,  # no Ctrl-C of the terminal; no session, in which Linux would not heed `nice`

@@ -39,6 +39,7 @@ _headers: dict[str, Callable[[], None]] = {}  # to precompile, by path
 _BUILDING = ".building-"
 _STALE_S = 3600
 _UNUSED_S = 30 * 24 * 3600
+_LATER_NICE = 5  # of a recipe's C++ compilers after the first
 
 _NO_CHECKS = """
 static bool _check_aoti_runtime_check_inputs_env() { return false; }
@@ -141,7 +142,7 @@ class Prepared:
     def _header(self, text: str, option: Any) -> str:
         from torch._inductor.cpp_builder import CppBuilder
 
-        folder = self._folder_of("header.h", "header.h", text, option)
+        folder = self._folder_of(text, option)
         path = folder / "header.h"
         if not folder.exists():
             work = self._begun()
@@ -159,11 +160,11 @@ class Prepared:
             _headers.setdefault(str(path), precompile)
         return str(path)
 
-    def _folder_of(self, name: str, source: str, text: str, option: Any) -> Path:
-        """The folder of the file that is built from the text with these options. Notes that the file is used."""
+    def _folder_of(self, text: str, option: Any) -> Path:
+        """The folder of the header with this text, compiled with these options. Notes that the header is used."""
         from torch._inductor.cpp_builder import CppBuilder
 
-        same = CppBuilder(name=name, sources=source, BuildOption=option).get_command_line()
+        same = CppBuilder(name="header.h", sources="header.h", BuildOption=option).get_command_line()
         build = (same, text, cxx(), *cxx_options(), torch_build(), vector_isa())
         folder = self._folder / hashlib.sha256(repr(build).encode()).hexdigest()[:32]
         with contextlib.suppress(OSError):
@@ -194,7 +195,9 @@ class Prepared:
             work = Path(made.get_target_file_path()).parent
 
             def build() -> None:
-                self._objects.append(self._pool.submit(_run, made, work))
+                # Where the script needs a core, the first one gets the other.
+                nice = _LATER_NICE if self._objects else 0
+                self._objects.append(self._pool.submit(_run, made, work, nice))
 
             made.build = build
         return made
@@ -217,11 +220,12 @@ def precompile_behind() -> bool:
     return True
 
 
-def _run(builder: Any, work: Path) -> None:
+def _run(builder: Any, work: Path, nice: int = 0) -> None:
     from torch._inductor import cpp_builder
 
     # Without the times that Inductor takes: they belong to the thread that it runs in.
-    cpp_builder._run_compile_cmd(builder.get_command_line(), str(work))
+    command = builder.get_command_line()
+    cpp_builder._run_compile_cmd(f"nice -n {nice} {command}" if nice else command, str(work))
 
 
 @contextlib.contextmanager

@@ -130,6 +130,33 @@ def test_the_largest_graph_comes_first(fake, tmp_path):
     assert order == [2, 3, 1]
 
 
+def test_only_what_nobody_waits_for_is_compiled_idly(fake, tmp_path, monkeypatch):
+    fake("none")
+    (tmp_path / "done").touch()
+    sent, hurry, answers = [], [], Answers()
+    service = Service(None, tmp_path / "work", nice=10, hurry=lambda: bool(hurry))
+    send = service._send
+
+    def recorded():
+        if service._current is None:  # the beginning of a job, after its length
+            sent.append(service._outgoing[8])
+        send()
+
+    monkeypatch.setattr(service, "_send", recorded)
+
+    def compile_one(identity):
+        service.request(identity, description(float(identity)), None, answers.on_failed)
+        assert service.wait_all(PATIENCE_S)
+
+    compile_one(1)  # the first recipe
+    service._delivered = True
+    compile_one(2)
+    hurry.append(True)
+    compile_one(3)
+    service.close()
+    assert sent == [0, 1, 0]
+
+
 def test_the_thread_survives_whatever_happens(fake, tmp_path, monkeypatch):
     fake("none")
     (tmp_path / "done").touch()
