@@ -121,8 +121,15 @@ def _precompile(jobs: queue.SimpleQueue[bytes]) -> None:
     """Precompile headers, as long as nothing is asked."""
     from openhpu.compiler import toolchain
 
+    _be_idle()
     while jobs.empty() and toolchain.precompile_behind():
         pass
+
+
+def _be_idle() -> None:
+    """From now on this thread, and the processes that it starts, take only time that nobody else wants."""
+    with contextlib.suppress(OSError, AttributeError):
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def _die_first() -> None:
@@ -165,13 +172,11 @@ def _answer(job: Job, work: Path) -> Answer:
 
 
 def _answer_idly(job: Job, work: Path) -> Answer:
-    """The same by a thread that takes only time that nobody else wants, as the processes that it starts. The policy
-    can't be given back, so each job has a thread of its own."""
+    """The same by a thread that is idle. It can't take its policy back, so each job has a thread of its own."""
     answers: list[Answer] = []
 
     def run() -> None:
-        with contextlib.suppress(OSError, AttributeError):
-            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+        _be_idle()
         answers.append(_answer(job, work))
 
     thread = threading.Thread(target=run, daemon=True)

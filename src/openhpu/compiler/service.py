@@ -34,7 +34,6 @@ from openhpu.observe.aside import report
 _STOP_S = 10.0  # how long `close` waits for a callback that is running
 _DIE_S = 5.0  # and for a killed process, which the system may hold
 _LONGEST_ANSWER = 2**28
-_FIRST_NICE = 5  # of a process that has made no recipe yet, if it is to be nicer
 
 
 class _Request(NamedTuple):
@@ -52,8 +51,7 @@ class Service:
     """Recipes for graphs, in the order in which they become available.
 
     A request is looked up in `cache`, then compiled by a process, started when first needed, or by `ahead`, and
-    started again if it dies. Its niceness is `nice` once there is a recipe; until then it is lower, lest a script that
-    keeps all cores busy get none. After the first recipe the process takes only time that nobody else wants, but where
+    started again if it dies. It is `nice`; where that is not 0, graphs get only time that nobody else wants, but where
     `hurry` says that somebody waits or will wait. Callbacks run on the service's thread, one at a time:
     `on_ready(identity, manifest, folder)` or `on_failed(identity, message)`, exactly one of them, unless the service is
     closed before.
@@ -298,7 +296,7 @@ class Service:
         self._waiting.append((request, pickle.dumps(tuple(job))))
 
     def _start(self, request: _Request, message: bytes) -> None:
-        idle = self._delivered and self._nice > _FIRST_NICE and not self._hurry()
+        idle = self._nice > 0 and not self._hurry()
         self._outgoing = memoryview(server.framed(bytes([idle]) + message))
         try:
             self._send()
@@ -384,11 +382,7 @@ class Service:
             self._ready(request, answer.manifest, answer.folder)
 
     def _ready(self, request: _Request, manifest: Manifest, folder: Path) -> None:
-        if not self._delivered:
-            self._delivered = True
-            if self._process is not None and self._nice > _FIRST_NICE:
-                with contextlib.suppress(OSError):  # it has died
-                    os.setpriority(os.PRIO_PGRP, self._process.pid, os.getpriority(os.PRIO_PROCESS, 0) + self._nice)
+        self._delivered = True
         self._call(request.on_ready, request.identity, manifest, folder)
 
     def _failed(self, request: _Request, message: str) -> None:
@@ -445,8 +439,7 @@ class Service:
         with theirs, opened as log:
             return subprocess.Popen(
                 [sys.executable or "python3", "-P", "-m", server.__name__,
-                 str(theirs.fileno()), str(self._nice if self._delivered else min(self._nice, _FIRST_NICE)),
-                 str(self._work)],
+                 str(theirs.fileno()), str(self._nice), str(self._work)],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(theirs.fileno(),), cwd=self._work,
                 env=_environment(self._work),
                 process_group=0,  # no Ctrl-C of the terminal; no session, in which Linux would not heed `nice`

@@ -20,7 +20,6 @@ import os
 import shutil
 import subprocess
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -209,12 +208,9 @@ class Prepared:
 
 
 def precompile_behind() -> bool:
-    """Precompile a header that recipes of this process read as text, at the lowest priority, as far as threads have
-    one. False if there is none."""
+    """Precompile a header that recipes of this process read as text. False if there is none."""
     if not _headers:
         return False
-    with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
     with contextlib.suppress(Exception):  # recipes say what is wrong
         _headers.pop(next(iter(_headers)))()
     return True
