@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 # The bound of a graph, for a script that never ends a step and never reads a value.
 _MAX_OPERATORS = 1 << 18
-_NICE = 5  # of the compile process beside a script
 _TOLD_S = 1.0  # how long a recipe waits for the listeners of its event
 _SETTLE_S = 30.0  # how long wait_for_recipes waits for them if the script gives no time
 _END_S = 10.0  # how long the end of the process waits for a thread
@@ -204,11 +203,10 @@ def start() -> None:
         return
     from openhpu.compiler.service import Service
 
-    # Behind a compilation that the script waits for, there is nothing to keep the cores free for.
     aside = Aside("openhpu-told")
     service = Service(
         _disk_cache(),
-        nice=0 if policy == "sync" else _NICE,
+        idle=policy != "sync",
         deadline=deadline,
         urgent=_C.awaited_recipes,
         hurry=_C.compiler_is_in_a_hurry,

@@ -1,4 +1,4 @@
-"""The compile process: `python -m openhpu.compiler.server SOCKET NICE WORK`, started by the service.
+"""The compile process: `python -m openhpu.compiler.server SOCKET WORK`, started by the service.
 
 It keeps Inductor out of the script's process, with its imports, its memory, its crashes and its processor time.
 Messages go over the inherited socket, each after its length. When the imports are done, the process sends an empty
@@ -91,8 +91,7 @@ def _exactly(connection: socket.socket, size: int) -> bytes | None:
 def main(arguments: Sequence[str]) -> None:
     connection = socket.socket(fileno=int(arguments[0]))
     connection.set_inheritable(False)  # the C++ compiler shall not keep it open
-    work = Path(arguments[2])
-    os.nice(int(arguments[1]))
+    work = Path(arguments[1])
     _die_with_parent()
     _die_first()
     jobs: queue.SimpleQueue[bytes] = queue.SimpleQueue()

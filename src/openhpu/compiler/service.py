@@ -51,10 +51,9 @@ class Service:
     """Recipes for graphs, in the order in which they become available.
 
     A request is looked up in `cache`, then compiled by a process, started when first needed, or by `ahead`, and
-    started again if it dies. It is `nice`; where that is not 0, graphs get only time that nobody else wants, but where
-    `hurry` says that somebody waits or will wait. Callbacks run on the service's thread, one at a time:
-    `on_ready(identity, manifest, folder)` or `on_failed(identity, message)`, exactly one of them, unless the service is
-    closed before.
+    started again if it dies. With `idle` graphs get only time that nobody else wants, but where `hurry` says that
+    somebody waits or will wait. Callbacks run on the service's thread, one at a time: `on_ready(identity, manifest,
+    folder)` or `on_failed(identity, message)`, exactly one of them, unless the service is closed before.
     A process that takes longer than `deadline` seconds for one graph (None: no limit) is killed. `urgent` names the
     requests that somebody waits for: they are compiled first. `warn` gets, on the service's thread, what a person
     should know; by default it becomes a RuntimeWarning there.
@@ -66,7 +65,7 @@ class Service:
         self,
         cache: DiskCache | None = None,
         work: Path | None = None,
-        nice: int = 0,
+        idle: bool = False,
         deadline: float | None = None,
         urgent: Callable[[], Collection[int]] = tuple,
         hurry: Callable[[], bool] = bool,
@@ -76,7 +75,7 @@ class Service:
         self._deadline = deadline
         self._urgent = urgent
         self._hurry = hurry
-        self._nice = nice
+        self._idle = idle
         self._tell = warn or _warn
         self._cache = cache
         self._given_work = work
@@ -296,7 +295,7 @@ class Service:
         self._waiting.append((request, pickle.dumps(tuple(job))))
 
     def _start(self, request: _Request, message: bytes) -> None:
-        idle = self._nice > 0 and not self._hurry()
+        idle = self._idle and not self._hurry()
         self._outgoing = memoryview(server.framed(bytes([idle]) + message))
         try:
             self._send()
@@ -439,10 +438,10 @@ class Service:
         with theirs, opened as log:
             return subprocess.Popen(
                 [sys.executable or "python3", "-P", "-m", server.__name__,
-                 str(theirs.fileno()), str(self._nice), str(self._work)],
+                 str(theirs.fileno()), str(self._work)],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(theirs.fileno(),), cwd=self._work,
                 env=_environment(self._work),
-                process_group=0,  # no Ctrl-C of the terminal; no session, in which Linux would not heed `nice`
+                process_group=0,  # no Ctrl-C of the terminal; no session, in which Linux would not heed the policy
             )  # fmt: skip
 
     def _end_process(self, patience: float = 0.2) -> str:

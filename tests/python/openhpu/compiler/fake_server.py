@@ -62,7 +62,7 @@ MANIFEST = Path(os.environ.get("FAKE_MANIFEST", ""))
 
 
 def main():
-    connection, work = socket.socket(fileno=int(sys.argv[1])), Path(sys.argv[3])
+    connection, work = socket.socket(fileno=int(sys.argv[1])), Path(sys.argv[2])
     done = Path(os.environ["FAKE_DONE"])
     connection.sendall(framed(b""))
     if os.environ["FAKE"] == "deaf" and not done.exists():  # it never takes its job

@@ -134,7 +134,7 @@ def test_only_what_nobody_waits_for_is_compiled_idly(fake, tmp_path, monkeypatch
     fake("none")
     (tmp_path / "done").touch()
     sent, hurry, answers = [], [], Answers()
-    service = Service(None, tmp_path / "work", nice=10, hurry=lambda: bool(hurry))
+    service = Service(None, tmp_path / "work", idle=True, hurry=lambda: bool(hurry))
     send = service._send
 
     def recorded():
