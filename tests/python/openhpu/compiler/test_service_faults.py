@@ -120,14 +120,21 @@ def test_the_largest_graph_comes_first(fake, tmp_path):
     (tmp_path / "done").touch()
     order = []
     service = Service(None, tmp_path / "work")
-    for identity, operators in ((1, 1), (2, 3), (3, 2)):
+    held = threading.Event()
+
+    def failed(identity, _):
+        held.wait(PATIENCE_S)
+        order.append(identity)
+
+    for identity, operators in ((1, 9), (2, 1), (3, 3), (4, 2)):
         described = description(float(identity))
         described["nodes"] = described["nodes"] * operators
-        service.request(identity, described, None, lambda identity, _: order.append(identity))
+        service.request(identity, described, None, failed)
+    held.set()
     assert service.wait_all(PATIENCE_S)
     service.close()
-    # None is sent before the process takes requests; by then all of them are there.
-    assert order == [2, 3, 1]
+    order.remove(1)  # it holds the service up until all others are there
+    assert order == [3, 4, 2]
 
 
 def test_only_what_nobody_waits_for_is_compiled_idly(fake, tmp_path, monkeypatch):
