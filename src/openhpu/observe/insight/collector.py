@@ -49,10 +49,12 @@ class Collector:
     def __init__(self, folder: Path, above: Above | None = None) -> None:
         self._folder = folder
         self._above = above or Above(lambda: None, lambda: None, lambda: 0)
-        self._lock = threading.RLock()  # a signal handler may interrupt a callback
         self._begin()
 
     def _begin(self) -> None:
+        self._lock = threading.RLock()  # a signal handler may interrupt a callback
+        self._writing = threading.RLock()  # the file; taken before `_lock`
+        self._ended = False  # the complete document is written
         self._pid = os.getpid()
         self._start_ns = time.monotonic_ns()
         self._started = time.time()
@@ -126,7 +128,6 @@ class Collector:
 
     def _after_fork(self) -> None:
         """A forked child is a process of its own, from zero."""
-        self._lock = threading.RLock()
         self._begin()
 
     # Events
@@ -266,19 +267,23 @@ class Collector:
                 self.write()
 
     def write(self, complete: bool = False) -> None:
-        """Write the document, if this process has opened a device."""
+        """Write the document, if this process has opened a device. An incomplete one never replaces a complete one."""
         if not self._opened:
             return
         if complete and not _C.is_in_bad_fork():
             _C.report_indices()  # for commands that the script did not wait for
         if complete:
             self._above.settle()  # without the lock, which the listeners below want
-        with self._lock:
-            document = self.document(complete)
-        path = self._folder / f"{self._pid}.json"
-        unfinished = path.with_suffix(".part")
-        unfinished.write_text(json.dumps(document))
-        unfinished.replace(path)
+        with self._writing:
+            if self._ended and not complete:
+                return
+            with self._lock:
+                document = self.document(complete)
+            path = self._folder / f"{self._pid}.json"
+            unfinished = path.with_suffix(".part")
+            unfinished.write_text(json.dumps(document))
+            unfinished.replace(path)
+            self._ended = complete
 
     def document(self, complete: bool) -> dict[str, Any]:
         """All that was seen so far."""

@@ -1,6 +1,8 @@
 """What the collector keeps of a program that makes ever new graphs: a bounded document, with right totals."""
 
 import json
+import os
+import threading
 
 import pytest
 import torch  # noqa: F401 - before the core
@@ -59,3 +61,26 @@ def test_of_a_recipe_that_is_made_and_used_again(found):
     graphs = found.document(complete=False)["graphs"]
     assert (graphs["distinct"], graphs["cut"]) == (2, 1)
     assert graphs["seen_once"] == [{"operators": 3, "file": "train.py", "line": 7}]
+
+
+def test_an_incomplete_document_never_replaces_the_complete_one(found, monkeypatch, tmp_path):
+    """Neither one that is written when the process ends, nor one that is written later."""
+    found._opened = True
+    end = threading.Thread(target=found.write, kwargs={"complete": True}, daemon=True)
+    dumps = json.dumps
+
+    def slow_dumps(document):
+        if not document["complete"]:
+            end.start()
+            end.join(0.3)  # it waits for this write
+        return dumps(document)
+
+    monkeypatch.setattr(collector.json, "dumps", slow_dumps)
+    def complete():
+        return json.loads((tmp_path / f"{os.getpid()}.json").read_text())["complete"]
+
+    found.write()
+    end.join(60)
+    assert complete()
+    found.write()
+    assert complete()
