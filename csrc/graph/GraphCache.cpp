@@ -43,6 +43,12 @@ std::vector<bool> seeds_of(const Graph& graph) {
   return out;
 }
 
+using Clock = GraphCache::Clock;
+
+Clock::time_point later(Clock::time_point from, double seconds) {
+  return from + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
 }  // namespace
 
 GraphCache& GraphCache::instance() {
@@ -171,8 +177,8 @@ void GraphCache::request(const Entry& entry, const Graph& graph, Sight& sight) {
     recompilation = compare_graphs(*c->compiled, graph, /*numbers_only=*/true);
   else if (latest)
     recompilation = compare_graphs(*latest, graph, /*numbers_only=*/false);
-  std::chrono::steady_clock::time_point not_before;
-  if (recompilation) not_before = std::chrono::steady_clock::now() + kRestBeforeRecompiling;
+  Clock::time_point not_before;
+  if (recompilation) not_before = Clock::now() + kRestBeforeRecompiling;
   auto compared = std::make_shared<Graph>();
   compared->nodes = graph.nodes;
   compared->numbers = graph.numbers;
@@ -193,8 +199,9 @@ void GraphCache::request(const Entry& entry, const Graph& graph, Sight& sight) {
 void GraphCache::send(const std::shared_ptr<Compilation>& c, CompileRequest request) {
   requests_.push_back(std::move(request));
   open_.emplace(c->id, c);
-  compiling_ = open_.size();
-  c->asked = std::chrono::steady_clock::now();
+  if (open_.size() == 1)
+    leaves_core_from_ = later(Clock::now(), limits_.compiler_idles_s);
+  c->asked = Clock::now();
   c->state = State::Compiling;
   c->request = ++requested_;
   untaken_ = true;
@@ -253,7 +260,6 @@ bool GraphCache::settle(Lock& lock, Compilation& c) {
 template <class Done>
 GraphCache::Waited GraphCache::wait_until(
     Lock& lock, const device::BlockingWait& waiting, device::OnInterrupt what, Wait wait, double seconds, Done&& done) {
-  using Clock = std::chrono::steady_clock;
   const auto ended = [&] { return closed_ || done(); };
   if (ended()) return Waited::Done;
   wait.since = Clock::now();
@@ -276,7 +282,7 @@ GraphCache::Waited GraphCache::wait_until(
   } entered{*this, lock, std::prev(waits_.end())};
   requests_changed_.notify_all();
   waits_changed_.notify_all();
-  const auto deadline = entered.self->since + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  const auto deadline = later(entered.self->since, seconds);
   const bool hears = waiting.hears(what);
   while (!ended()) {
     const auto now = Clock::now();
@@ -335,11 +341,10 @@ bool GraphCache::in_a_hurry() const {
 }
 
 bool GraphCache::next_notice(const std::vector<double>& after, WaitNotice& out) {
-  using Clock = std::chrono::steady_clock;
   const auto due = [&](const Wait& wait) {
     const size_t n = after.size();
     const double seconds = wait.told < n ? after[wait.told] : after.back() * static_cast<double>(wait.told - n + 2);
-    return wait.since + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+    return later(wait.since, seconds);
   };
   Lock lock(mutex_);
   for (;;) {
@@ -438,7 +443,9 @@ std::shared_ptr<Recipe> GraphCache::decide(const Graph& graph, uint64_t hash, Si
 }
 
 bool GraphCache::leaves_core() const {
-  return compiling_.load(std::memory_order_relaxed) > 0 && policy_ == CompilePolicy::Background && !by_program();
+  const auto from = leaves_core_from_.load(std::memory_order_relaxed);
+  return from != Clock::time_point::max() && Clock::now() >= from && policy_ == CompilePolicy::Background &&
+      !by_program();
 }
 
 std::shared_ptr<GraphCache::Compilation> GraphCache::compile_with(
@@ -496,7 +503,7 @@ void GraphCache::succeed(uint64_t id, std::shared_ptr<CompiledGraph> compiled) {
   given_up_ = false;
   count(Counter::RecipesCompiled);
   if (auto node = open_.extract(id)) {
-    compiling_ = open_.size();
+    if (open_.empty()) leaves_core_from_ = Clock::time_point::max();
     node.mapped()->state = State::Ready;
     node.mapped()->result = std::move(compiled);
     trace_compilation(*node.mapped(), "compiled");
@@ -509,7 +516,7 @@ void GraphCache::fail(uint64_t id, std::string) {
   std::lock_guard lock(mutex_);
   given_up_ = false;
   if (auto node = open_.extract(id)) {
-    compiling_ = open_.size();
+    if (open_.empty()) leaves_core_from_ = Clock::time_point::max();
     node.mapped()->state = State::Failed;
     trace_compilation(*node.mapped(), "failed");
   }
@@ -555,7 +562,7 @@ CompileProgress GraphCache::progress() const {
   std::lock_guard lock(mutex_);
   CompileProgress out;
   out.graphs = open_.size();
-  const auto now = std::chrono::steady_clock::now();
+  const auto now = Clock::now();
   for (const auto& [id, c] : open_) {
     out.operators = std::max(out.operators, c->operators);
     out.longest = std::max(out.longest, std::chrono::duration_cast<std::chrono::milliseconds>(now - c->asked));

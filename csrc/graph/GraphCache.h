@@ -57,6 +57,8 @@ struct CompileProgress {
 // Thread-safe. The service of the compiler, in Python, takes requests with `next_request`.
 class GraphCache {
  public:
+  using Clock = std::chrono::steady_clock;
+
   static GraphCache& instance();
 
   enum class State { Seen, Compiling, Ready, Failed };
@@ -80,7 +82,7 @@ class GraphCache {
     uint32_t site = 0;
     uint64_t compiling_since = 0;  // for traces
     bool given_up = false;         // its answer was waited for as long as may be, and is not waited for again
-    std::chrono::steady_clock::time_point asked;
+    Clock::time_point asked;
     std::shared_ptr<CompiledGraph> result;
     std::shared_ptr<const Graph> compiled;  // nodes and numbers, as it was when it was last sent to the compiler
   };
@@ -103,6 +105,7 @@ class GraphCache {
     size_t graphs = 100000;
     size_t libraries = 5000;
     double wait_s = 1800;
+    double compiler_idles_s = 10;  // it gets idle time only, see `leaves_core`
   };
   void configure(CompilePolicy policy, const Limits& limits);
   CompilePolicy policy() const noexcept { return policy_; }
@@ -127,8 +130,8 @@ class GraphCache {
       const Graph& graph, std::vector<std::pair<uint32_t, std::string>> constants);
   // Its recipe; null while there is none, `failed` when there will be none. `again`: as above.
   std::shared_ptr<Recipe> recipe_of(const std::shared_ptr<Compilation>& compilation, bool& failed, bool& again);
-  // Whether a graph that runs now should leave one core to the compiler: while graphs are compiled, but never where
-  // results may not depend on the compiler's speed.
+  // Whether a graph that runs now should leave one core to the compiler: once graphs are compiled for longer than
+  // `compiler_idles_s`, but never where results may not depend on the compiler's speed.
   bool leaves_core() const;
   // Rises whenever a compilation ends.
   uint64_t version() const noexcept { return version_.load(std::memory_order_acquire); }
@@ -198,7 +201,7 @@ class GraphCache {
   struct Wait {
     WaitNotice notice;
     uint64_t id = 0;  // of the compilation; 0: all
-    std::chrono::steady_clock::time_point since;
+    Clock::time_point since;
     size_t told = 0;
   };
   enum class Waited { Done, Interrupted, TooLong };
@@ -234,7 +237,7 @@ class GraphCache {
   uint64_t agreed_ = 0, agreements_ = 0;
   std::atomic<uint64_t> version_{1};
   std::atomic<bool> untaken_{false};
-  std::atomic<size_t> compiling_{0};  // the size of open_
+  std::atomic<Clock::time_point> leaves_core_from_{Clock::time_point::max()};  // max: open_ is empty
   bool closed_ = false;
   std::list<Wait> waits_;           // of threads, for recipes
   std::vector<WaitNotice> ended_;   // of these, to be told

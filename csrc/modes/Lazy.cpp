@@ -434,7 +434,7 @@ void Recorder::hand_over() {
   for (const auto& member : members_)
     if (member.taken_over) free_block(device_, member.data);
   members_.clear();
-  if (!piece_) note_step(sequence);
+  if (!piece_) note_step(sequence, operators);
   for (const auto& act : std::exchange(after_flush_, {})) act();
   if (C10_UNLIKELY(reported)) report();  // last, since a listener may use the device
 }
@@ -455,10 +455,15 @@ std::shared_ptr<Recipe> Recorder::recipe_for_graph(GraphCache::Sight& sight) {
   return recipe;
 }
 
-void Recorder::note_step(uint64_t sequence) {
-  auto& oldest = in_flight_[next_in_flight_];
-  next_in_flight_ = (next_in_flight_ + 1) % kInFlight;
-  const uint64_t step = std::exchange(oldest, sequence);
+void Recorder::note_step(uint64_t sequence, size_t operators) {
+  in_flight_.push_back({sequence, operators});
+  operators_in_flight_ += operators;
+  uint64_t step = 0;
+  while (operators_in_flight_ > kOperatorsInFlight && in_flight_.size() > kGraphsInFlight) {
+    step = in_flight_.front().sequence;
+    operators_in_flight_ -= in_flight_.front().operators;
+    in_flight_.pop_front();
+  }
   if (step == 0 || device_.queue().on_worker()) return;
   if (std::exchange(owed, {this, step}).recorder != this) owing_.fetch_add(1, std::memory_order_relaxed);
 }

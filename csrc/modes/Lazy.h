@@ -1,7 +1,7 @@
 #pragma once
 
-#include <array>
 #include <atomic>
+#include <deque>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -131,7 +131,7 @@ class Recorder {
   void choose_capture();
   void start_early();
   void flush_piece_locked();
-  void note_step(uint64_t sequence);
+  void note_step(uint64_t sequence, size_t operators);
   void end_sight();
   void wait_for_steps();
 
@@ -158,9 +158,14 @@ class Recorder {
   bool captured_ = false;                               // whether the graph being recorded is part of the capture
   std::vector<std::pair<uint32_t, uint32_t>> seeds_;    // in numbers, and which draw of the capture it is
   std::vector<std::function<void()>> after_flush_;      // of captures that ended before
-  static constexpr size_t kInFlight = 3;
-  std::array<uint64_t, kInFlight> in_flight_{};
-  size_t next_in_flight_ = 0;
+  // The host waits when it is more operators ahead of the device, as an eager script does, and more graphs.
+  static constexpr size_t kOperatorsInFlight = 4096, kGraphsInFlight = 3;
+  struct InFlight {
+    uint64_t sequence;
+    size_t operators;
+  };
+  std::deque<InFlight> in_flight_;  // the latest graphs, at most so many operators
+  size_t operators_in_flight_ = 0;
   std::atomic<uint32_t> owing_{0};  // threads that are to wait
 };
 

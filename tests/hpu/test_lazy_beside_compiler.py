@@ -6,6 +6,7 @@ CODE = """
     import os, signal, time, torch, openhpu
     import habana_frameworks.torch.core as htcore
     from openhpu.compiler import client
+    client._IDLE_S = SECONDS
     torch.use_deterministic_algorithms(DETERMINISTIC)
     x = torch.rand(300, 300)  # larger than what one thread computes anyway
     y = x.to("hpu")
@@ -36,13 +37,13 @@ CODE = """
 """
 
 
-@pytest.mark.parametrize("deterministic", [False, True])
-def test_graphs_leave_a_core_until_the_recipe_is_there(script, deterministic):
-    """Not where two runs must give the same bits, as these depend on the number of threads."""
+@pytest.mark.parametrize(("deterministic", "idle"), [(False, 0.0), (True, 0.0), (False, 1e3)])
+def test_graphs_leave_a_core_until_the_recipe_is_there(script, deterministic, idle):
+    """Not at first, and not where two runs must give the same bits, as these depend on the number of threads."""
     result = script(
-        CODE.replace("DETERMINISTIC", str(deterministic)), PT_HPU_LAZY_MODE="1", OPENHPU_COMPILE="background",
-        PT_HPU_RECIPE_CACHE_CONFIG="",
+        CODE.replace("DETERMINISTIC", str(deterministic)).replace("SECONDS", str(idle)), PT_HPU_LAZY_MODE="1",
+        OPENHPU_COMPILE="background", PT_HPU_RECIPE_CACHE_CONFIG="",
     )  # fmt: skip
     beside, after = map(int, result.out.split())
     assert after == 0
-    assert beside == 0 if deterministic else beside >= 5
+    assert beside == 0 if deterministic or idle else beside >= 5

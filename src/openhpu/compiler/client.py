@@ -36,6 +36,9 @@ _END_S = 10.0  # how long the end of the process waits for a thread
 # The meaning of OPENHPU_COMPILE_DEADLINE=0, and how much longer than the deadline a script waits for the answer: the
 # service kills its process first, and says why.
 _LONGEST_S, _GRACE_S = 86400.0, 5.0
+# How long the compiler gets idle time only, before graphs leave a core to it: a script that ends sooner gains nothing
+# from recipes.
+_IDLE_S = 10.0
 _MAX_MAP_COUNT = Path("/proc/sys/vm/max_map_count")
 _MAPPINGS = 6  # of one recipe's library
 
@@ -198,6 +201,7 @@ def start() -> None:
         longest,
         max_libraries=_most_libraries(),
         longest_wait_s=deadline + min(deadline, _GRACE_S),
+        idle_compiler_s=_IDLE_S,
     )
     if policy == "off" or _compilations is not None:
         return

@@ -1,15 +1,17 @@
-"""The compile process: `python -m openhpu.compiler.server SOCKET WORK`, started by the service.
+"""The compile process: `python -m openhpu.compiler.server SOCKET WORK IDLE`, started by the service.
 
 It keeps Inductor out of the script's process, with its imports, its memory, its crashes and its processor time.
 Messages go over the inherited socket, each after its length. When the imports are done, the process sends an empty
-message. A job is a byte, which says whether the job may wait for idle cores, and a pickle. An answer is a pickle. The
-process does one job at a time. It ends with its
-parent, also in the middle of a job, and ends the C++ compiler too.
+message. A job is a byte, which says whether the job may wait for idle cores, and a pickle; IDLE, 0 or 1, says the same
+of the imports. An answer is a pickle. The process does one job at a time. It ends with its parent, also in the middle
+of a job, and ends the C++ compiler too.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import gc
 import os
 import pickle
 import queue
@@ -19,14 +21,17 @@ import socket
 import struct
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from openhpu.compiler.description import Description
     from openhpu.compiler.disk_cache import DiskCache
     from openhpu.compiler.manifest import Manifest
+
+T = TypeVar("T")
 
 _LENGTH = struct.Struct("!Q")
 _PR_SET_PDEATHSIG = 1
@@ -97,23 +102,33 @@ def main(arguments: Sequence[str]) -> None:
     jobs: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(connection, jobs, work), daemon=True).start()
 
-    import openhpu.compiler.recipe  # noqa: F401 - takes seconds: while the first job is on its way
-    from openhpu.compiler import inductor
-
-    with contextlib.suppress(Exception):  # the first recipe says what is wrong
-        inductor.ahead(work / "compiled" / "ahead")
+    take_imports = functools.partial(_import, work)
+    _idly(take_imports) if arguments[2] == "1" else take_imports()
     with contextlib.suppress(ConnectionError):
         send(connection, b"")
     behind: threading.Thread | None = None
     while True:
         message = jobs.get()
         job = Job(*pickle.loads(message[1:]))
-        answer = _answer_idly(job, work) if message[0] else _answer(job, work)
+        take_job = functools.partial(_answer, job, work)
+        answer = _idly(take_job) if message[0] else take_job()
         with contextlib.suppress(ConnectionError):
             send(connection, pickle.dumps(tuple(answer)))
         if jobs.empty() and not (behind and behind.is_alive()):
             behind = threading.Thread(target=_precompile, args=(jobs,), daemon=True)
             behind.start()
+
+
+def _import(work: Path) -> None:
+    """What compilations need: takes seconds, while the first job is on its way."""
+    gc.disable()  # modules stay: looking at them again and again takes a tenth of the time
+    import openhpu.compiler.recipe  # noqa: F401
+    from openhpu.compiler import inductor
+
+    with contextlib.suppress(Exception):  # the first recipe says what is wrong
+        inductor.ahead(work / "compiled" / "ahead")
+    gc.freeze()
+    gc.enable()
 
 
 def _precompile(jobs: queue.SimpleQueue[bytes]) -> None:
@@ -170,18 +185,19 @@ def _answer(job: Job, work: Path) -> Answer:
         return Answer(None, None, f"{name}{error}", notes)
 
 
-def _answer_idly(job: Job, work: Path) -> Answer:
-    """The same by a thread that is idle. It can't take its policy back, so each job has a thread of its own."""
-    answers: list[Answer] = []
+def _idly(function: Callable[[], T]) -> T:
+    """Call it on a thread that is idle. A thread can't take its policy back, so each call has one of its own."""
+    result: Future[T] = Future()
 
     def run() -> None:
         _be_idle()
-        answers.append(_answer(job, work))
+        try:
+            result.set_result(function())
+        except BaseException as error:
+            result.set_exception(error)
 
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join()
-    return answers[0] if answers else Answer(None, None, "the compiler's thread ended without an answer", [])
+    threading.Thread(target=run, daemon=True).start()
+    return result.result()
 
 
 def _recipe(description: Description, key: str, caches: list[DiskCache], folder: Path) -> tuple[Manifest, Path]:

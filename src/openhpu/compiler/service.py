@@ -295,8 +295,7 @@ class Service:
         self._waiting.append((request, pickle.dumps(tuple(job))))
 
     def _start(self, request: _Request, message: bytes) -> None:
-        idle = self._idle and not self._hurry()
-        self._outgoing = memoryview(server.framed(bytes([idle]) + message))
+        self._outgoing = memoryview(server.framed(bytes([self._may_wait()]) + message))
         try:
             self._send()
         except ConnectionError:  # the process died since its last answer: the next turn starts another
@@ -306,6 +305,10 @@ class Service:
             return
         self._current = request
         self._limit_time()
+
+    def _may_wait(self) -> bool:
+        """Whether the process gets idle cores only."""
+        return self._idle and not self._hurry()
 
     def _limit_time(self) -> None:
         self._until = None if self._deadline is None else time.monotonic() + self._deadline
@@ -438,7 +441,7 @@ class Service:
         with theirs, opened as log:
             return subprocess.Popen(
                 [sys.executable or "python3", "-P", "-m", server.__name__,
-                 str(theirs.fileno()), str(self._work)],
+                 str(theirs.fileno()), str(self._work), str(int(self._may_wait()))],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(theirs.fileno(),), cwd=self._work,
                 env=_environment(self._work),
                 process_group=0,  # no Ctrl-C of the terminal; no session, in which Linux would not heed the policy
