@@ -4,9 +4,9 @@ import pytest
 
 CODE = """
     import os, signal, time, torch, openhpu
-    import habana_frameworks.torch.core as htcore
     from openhpu.compiler import client
     client._IDLE_S = SECONDS
+    import habana_frameworks.torch.core as htcore
     torch.use_deterministic_algorithms(DETERMINISTIC)
     x = torch.rand(300, 300)  # larger than what one thread computes anyway
     y = x.to("hpu")
