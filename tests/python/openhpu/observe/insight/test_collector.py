@@ -76,6 +76,7 @@ def test_an_incomplete_document_never_replaces_the_complete_one(found, monkeypat
         return dumps(document)
 
     monkeypatch.setattr(collector.json, "dumps", slow_dumps)
+
     def complete():
         return json.loads((tmp_path / f"{os.getpid()}.json").read_text())["complete"]
 
