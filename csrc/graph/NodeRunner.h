@@ -30,7 +30,7 @@ class NodeRunner {
   // `most_threads`: of a kernel.
   void run(
       const Graph& graph, const std::vector<SlotMemory>& slots, const std::vector<uint64_t>& numbers,
-      int most_threads = CallRunner::kUnlimited);
+      int most_threads);
   size_t failed = 0;
 
  private:

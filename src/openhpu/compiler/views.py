@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from openhpu.compiler.geometry import Geometry, contiguous_strides, flat, same_strides
+from openhpu.compiler.geometry import Geometry, contiguous_strides, flat
 
 
 class Step(NamedTuple):
@@ -232,8 +232,3 @@ def _by_factors(base: Geometry, wanted: Geometry) -> list[Step] | None:
     vector = base._replace(sizes=(count,), strides=(1,))
     found = _along_axes(vector, wanted)
     return None if found is None else _to_shape(base, (count,)) + found
-
-
-def strides_match(tensor: torch.Tensor, geometry: Geometry) -> bool:
-    """Whether the tensor has the strides of `geometry`, as far as they mean anything."""
-    return same_strides(geometry.sizes, tensor.stride(), geometry.strides)

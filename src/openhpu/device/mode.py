@@ -63,11 +63,6 @@ def check() -> None:
     )
 
 
-def is_fixed() -> bool:
-    """Whether the mode has been read."""
-    return _requested is not None
-
-
 def name() -> str | None:
     """eager or lazy, None as long as it has not been read."""
     return None if _requested is None else "lazy" if _requested == "1" else "eager"

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import nn
 
-Getter = Callable[[], Any]
 _DEPTH = 6
 _LIBRARIES = ("torch", "builtins", "openhpu", "habana_frameworks", "numpy", "functools", "typing", "logging")
 
