@@ -19,6 +19,7 @@ from benchmarks.timing import Spread
 from commands.kept import replace
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
+PER_PROCESSOR = {"machines"}  # benchmarks that have a section for each processor
 Cell = str | int | float | Spread
 
 
@@ -92,14 +93,17 @@ def _first_of(path: str, key: str) -> str:
 
 
 def write_results(described: dict[str, str], tables: dict[str, list[Table]], order: Iterable[str]) -> None:
-    """Put the tables into RESULTS.md, each benchmark's with the machine; other benchmarks' stay. `order`: of names."""
+    """Put the tables into RESULTS.md, each benchmark's with the machine; other benchmarks' stay, and those of other
+    processors where each has its own. `order`: of names."""
     kept = sections(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
     for name, own in tables.items():
         lines = ["; ".join(f"{key}: {value}" for key, value in described.items()) + "."]
         for table in own:
             lines += ["", table.title, "", table.as_text()]
-        kept[name] = "\n".join(lines)
-    text = [_HEAD, *(f"## {name}\n\n{kept[name]}" for name in order if name in kept)]
+        on = f" on {described['processor']}, {described['instruction set']}" if name in PER_PROCESSOR else ""
+        kept[name + on] = "\n".join(lines)
+    headings = [heading for name in order for heading in sorted(kept) if heading.partition(" on ")[0] == name]
+    text = [_HEAD, *(f"## {heading}\n\n{kept[heading]}" for heading in headings)]
     replace(RESULTS, ("\n\n".join(text) + "\n").encode())
 
 
