@@ -50,6 +50,7 @@ void EarlyStart::flushed(uint64_t whole) {
   Step* step = current_ ? current_ : &steps_[whole];
   if (!current_ && step->first_boundary == 0) step->first_boundary = first_boundary_;
   step->placement.repeated(Placement::Clock::now());
+  timed_ = step->placement.timed();
   decide(*step);  // by what followed the sights before this one
   if (++step->sights >= kMemory) {
     step->sights /= 2;

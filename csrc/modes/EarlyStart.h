@@ -25,6 +25,8 @@ class EarlyStart {
   void flushed(uint64_t whole);
   // Whether the submitting thread runs the graph of this hash, or the piece of the step that is being recorded.
   bool here(uint64_t whole) const;
+  // Whether the repetitions of the step that was handed over last are timed.
+  bool timed() const noexcept { return timed_; }
   // The next operator begins a step. Called after a graph that is not a step.
   void begin() noexcept;
   // The script waited for the graph and read a value of it.
@@ -47,6 +49,7 @@ class EarlyStart {
   static constexpr size_t kLeastNodes = 4;
 
   bool in_backward_ = false;                // what was recorded last
+  bool timed_ = false;
   uint64_t first_boundary_ = 0;             // of the graph being recorded
   Step* current_ = nullptr;                 // the step being recorded, when it is handed over in pieces
   std::unordered_map<uint64_t, Step> steps_;       // by hash of the whole

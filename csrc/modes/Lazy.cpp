@@ -458,9 +458,10 @@ std::shared_ptr<Recipe> Recorder::recipe_for_graph(GraphCache::Sight& sight) {
 void Recorder::note_step(uint64_t sequence, size_t operators) {
   in_flight_.push_back({sequence, operators});
   operators_in_flight_ += operators;
-  if (operators_in_flight_ <= kOperatorsInFlight) return;
+  const size_t most = early_.timed() ? 0 : kOperatorsInFlight;
+  if (operators_in_flight_ <= most) return;
   uint64_t step = 0;  // half as far: the host then runs for a while, with warm caches
-  while (operators_in_flight_ > kOperatorsInFlight / 2 && in_flight_.size() > kGraphsInFlight) {
+  while (operators_in_flight_ > most / 2 && in_flight_.size() > kGraphsInFlight) {
     step = in_flight_.front().sequence;
     operators_in_flight_ -= in_flight_.front().operators;
     in_flight_.pop_front();

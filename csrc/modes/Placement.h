@@ -20,6 +20,9 @@ class Placement {
   // Whether the submitting thread runs the graphs of this repetition.
   bool here() const noexcept { return trial_ ? !here_ : here_; }
 
+  // Whether the next repetitions are timed: their times must be the device's, not those of a host far ahead of it.
+  bool timed() const noexcept { return trial_ || !tried_ || count_ + kTrial >= kSettled; }
+
   // A repetition has been submitted.
   void repeated(Clock::time_point now) noexcept {
     const auto took = now - std::exchange(last_, now);

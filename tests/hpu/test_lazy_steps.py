@@ -74,6 +74,25 @@ def test_the_number_of_steps_on_their_way_is_bounded(gate):
     assert x.tolist() == [6001.0] * 16
 
 
+def test_a_script_is_as_far_ahead_as_in_eager_mode(gate):
+    """By 4096 operators, once its steps are no longer timed (modes/Placement)."""
+    x = torch.zeros(16, device="hpu")
+
+    def step():
+        for _ in range(100):
+            x.add_(1)
+        htcore.mark_step()
+
+    for _ in range(30):
+        step()
+    torch.hpu.synchronize()
+    with gate:
+        for _ in range(40):  # a host that waits for the device fails here
+            step()
+        assert not torch.hpu.current_stream().record_event().query()
+    assert x.tolist() == [7000.0] * 16
+
+
 def test_the_script_records_the_next_step_while_the_last_one_waits(gate):
     x = torch.zeros(16, device="hpu")
     x.add_(1)

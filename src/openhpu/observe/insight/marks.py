@@ -46,6 +46,7 @@ class Marks:
         if not self.times or until <= max(self.times[0], self._until):
             return
         rows, self._open_busy = self._rows(spans, until)
+        rows = _evened(rows)
         self._until = until
         done = sum(1 for _ in takewhile(lambda end: end <= until, islice(self.times, 1, None)))
         self._lengths.extend(length for length, _, _ in rows)
@@ -55,7 +56,7 @@ class Marks:
 
     def summary(self, spans: Sequence[Span]) -> dict[str, Any]:
         """Times per step, and their bound; `spans`: when the device was busy, without settled times."""
-        rows, _ = self._rows(sorted(spans), None)
+        rows = _evened(self._rows(sorted(spans), None)[0])
         lengths = [*self._lengths, *(length for length, _, _ in rows)]
         if not lengths:
             return {"count": self.count}
@@ -103,6 +104,24 @@ class Marks:
         if until is None or not self.times:
             return rows, 0
         return rows, known + busy_in(max(self.times[-1], self._until), until)
+
+
+def _evened(rows: list[Row]) -> list[Row]:
+    """Of steps in a row of which only the last one waited: each has their mean. The host submits these steps at once,
+    ahead of a busy device, and their own lengths say nothing about the device."""
+    found: list[Row] = []
+    ahead: list[Row] = []
+    for row in rows:
+        length, busy, waited = row
+        ahead.append(row)
+        if 10 * waited < length and 10 * busy > 9 * length:
+            continue
+        if 10 * waited >= length:
+            means = [sum(column) / len(ahead) for column in zip(*ahead, strict=True)]
+            ahead = [(round(means[0]), round(means[1]), round(means[2]))] * len(ahead)
+        found += ahead
+        ahead = []
+    return found + ahead
 
 
 @dataclass

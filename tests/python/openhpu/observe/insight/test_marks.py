@@ -90,6 +90,28 @@ def test_whatever_is_settled_when(long_run):
         assert marks.summary(left) == pytest.approx(right)
 
 
+def test_steps_that_the_host_submits_at_once_last_as_long_as_the_device_takes():
+    """Ten steps of 2 that are submitted ahead of the device, which takes 15 for each; then a host that is slow."""
+    marks, now, waited = Marks(), 0, 0
+    marks.add(now, waited, 0)
+    for _ in range(4):
+        for _ in range(9):
+            now += 2000
+            marks.add(now, waited, 0)
+        now, waited = now + 132_000, waited + 130_000
+        marks.add(now, waited, 0)
+    busy = [(0, now)]
+    figures = marks.summary(busy)
+    assert (figures["median_ms"], figures["slowest_ms"]) == pytest.approx((0.015, 0.015))
+    assert figures["device_bound_share"] == 1.0
+    assert figures["host_waiting_share"] == pytest.approx(130 / 150)
+    for _ in range(60):
+        now += 20_000
+        marks.add(now, waited, 0)
+    figures = marks.summary(busy)
+    assert figures["median_ms"] == pytest.approx(0.020)
+
+
 def test_no_steps_and_one():
     marks = Marks()
     marks.settle([(0, 5)], 10)
