@@ -459,13 +459,19 @@ void Recorder::note_step(uint64_t sequence, size_t operators) {
   in_flight_.push_back({sequence, operators});
   operators_in_flight_ += operators;
   const size_t most = early_.timed() ? 0 : kOperatorsInFlight;
-  if (operators_in_flight_ <= most) return;
-  uint64_t step = 0;  // half as far: the host then runs for a while, with warm caches
-  while (operators_in_flight_ > most / 2 && in_flight_.size() > kGraphsInFlight) {
-    step = in_flight_.front().sequence;
-    operators_in_flight_ -= in_flight_.front().operators;
+  const auto pop = [this] {
+    const InFlight oldest = in_flight_.front();
+    operators_in_flight_ -= oldest.operators;
     in_flight_.pop_front();
-  }
+    return oldest.sequence;
+  };
+  if (operators_in_flight_ <= most) return;
+  const uint64_t done = device_.queue().completed();
+  while (!in_flight_.empty() && in_flight_.front().sequence <= done) pop();
+  if (operators_in_flight_ <= most) return;
+  uint64_t step = 0;
+  // To half as far: the host then runs for a while, with warm caches.
+  while (operators_in_flight_ > most / 2 && in_flight_.size() > kGraphsInFlight) step = pop();
   if (step == 0 || device_.queue().on_worker()) return;
   if (std::exchange(owed, {this, step}).recorder != this) owing_.fetch_add(1, std::memory_order_relaxed);
 }
