@@ -417,7 +417,8 @@ uint64_t CommandQueue::submit(Command* command, OnInterrupt what) {
       throw std::logic_error("a command cannot submit to its own queue while that is full");
     }
     try {
-      wait(sequence - (impl.capacity + 1) / 2, what);  // so that the host runs for a while, with warm caches
+      // Until there is room for more than one: the host then runs for a while, with warm caches.
+      wait(sequence - impl.capacity + impl.capacity / 8, what);
     } catch (...) {
       retire_unrun(command);
       throw;

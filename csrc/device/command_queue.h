@@ -66,8 +66,8 @@ struct CommandError {
 // inputs may be garbage, as on other asynchronous devices.
 class CommandQueue {
  public:
-  // `capacity`: number of commands in flight after which `submit` blocks, until half of them are done. It bounds how far
-  // the host can run ahead. The worker starts when it is first needed.
+  // `capacity`: number of commands in flight after which `submit` blocks, until an eighth of them is done. It bounds how
+  // far the host can run ahead. The worker starts when it is first needed.
   explicit CommandQueue(std::string name, size_t capacity = 4096);
   ~CommandQueue();  // drains, then joins the worker
   CommandQueue(const CommandQueue&) = delete;

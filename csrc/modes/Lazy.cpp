@@ -470,8 +470,8 @@ void Recorder::note_step(uint64_t sequence, size_t operators) {
   while (!in_flight_.empty() && in_flight_.front().sequence <= done) pop();
   if (operators_in_flight_ <= most) return;
   uint64_t step = 0;
-  // To half as far: the host then runs for a while, with warm caches.
-  while (operators_in_flight_ > most / 2 && in_flight_.size() > kGraphsInFlight) step = pop();
+  // An eighth less: the host then runs for a while, with warm caches.
+  while (operators_in_flight_ > most - most / 8 && in_flight_.size() > kGraphsInFlight) step = pop();
   if (step == 0 || device_.queue().on_worker()) return;
   if (std::exchange(owed, {this, step}).recorder != this) owing_.fetch_add(1, std::memory_order_relaxed);
 }
