@@ -41,11 +41,17 @@ class DefaultFloats {
 #endif
 };
 
+// PyTorch sets a thread's number of threads at its first kernel, over what that is to use. So it is asked for before the
+// first command, of PyTorch's library and of this one: each has its own mark, in an inline function, that it is set.
+int number_of_threads() {
+  at::internal::lazy_init_num_threads();
+  return at::get_num_threads();
+}
+
 // Gives a host thread its own numbers of threads back.
 class HostThreads {
  public:
-  // A thread that never asked PyTorch for its number would have it set by its first kernel, over what that is to use.
-  HostThreads() : omp_(at::get_num_threads()) { applied_threads = 0; }
+  HostThreads() : omp_(number_of_threads()) { applied_threads = 0; }
   ~HostThreads() {
     applied_threads = 0;
     if (omp_get_max_threads() != omp_) omp_set_num_threads(omp_);
@@ -59,6 +65,7 @@ class HostThreads {
 }  // namespace
 
 void set_up_worker() {
+  number_of_threads();
   static thread_local c10::InferenceMode no_autograd(true);
   collect_kernel_warnings();
 }
@@ -94,7 +101,8 @@ void release_host_team() noexcept {
 }
 
 void apply_threads(int wanted) noexcept {
-  if (wanted <= 0 || wanted == applied_threads) return;
+  // Libraries of kernels that were built with PyTorch's headers have marks of their own, see number_of_threads.
+  if (wanted <= 0 || (wanted == applied_threads && wanted == omp_get_max_threads())) return;
   // Not at::set_num_threads: that also changes the default of threads that start later.
   omp_set_num_threads(wanted);
   if (MKL_Set_Num_Threads_Local) MKL_Set_Num_Threads_Local(wanted);

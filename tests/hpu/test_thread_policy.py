@@ -212,3 +212,33 @@ def test_a_new_thread_that_runs_a_kernel_in_the_workers_place_gives_it_the_same_
     """
     ).out
     assert out == "True"
+
+
+def test_a_training_gives_the_same_bits_each_time(script):
+    """Whichever thread runs a kernel, with a number of threads that the script has set: PyTorch sets it for each thread
+    at a first kernel, also at the first one of the device's own library."""
+    out = script(
+        """
+    import torch
+    from torch import nn
+    import habana_frameworks.torch.core as htcore
+    torch.set_num_threads(2)
+    def train():
+        torch.manual_seed(0)
+        layers = nn.Linear(64, 96), nn.LayerNorm(96), nn.GELU(), nn.Linear(96, 96), nn.LayerNorm(96), nn.Linear(96, 10)
+        model = nn.Sequential(*layers).to("hpu")
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+        x, y = torch.randn(128, 64).to("hpu"), torch.randint(10, (128,)).to("hpu")
+        losses = []
+        for _ in range(5):
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            htcore.mark_step()
+            losses.append(loss.item())
+        return tuple(losses)
+    print(len({train() for _ in range(30)}))
+    """
+    ).out
+    assert out == "1"
