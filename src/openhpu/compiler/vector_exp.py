@@ -57,11 +57,14 @@ def _code(x: Any, argument: str, result: str, otherwise: str) -> Any:
     return code
 
 
-def _exp(x: Any) -> Any:
+# Inductor takes the scalar operator of the same name where an operand is no vector.
+
+
+def exp(x: Any) -> Any:
     return _code(x, f"{x}", "power", f"{x}.exp()")
 
 
-def _sigmoid(x: Any) -> Any:
+def sigmoid(x: Any) -> Any:
     one = f"decltype({x})(1)"
     return _code(x, f"{x}.neg()", f"{one} / ({one} + power)", f"{one} / ({one} + {x}.neg().exp())")
 
@@ -72,7 +75,7 @@ def inlined() -> Iterator[None]:
     from torch._inductor.codegen.cpp import CppVecOverrides
 
     with (
-        mock.patch.object(CppVecOverrides, "exp", staticmethod(_exp)),
-        mock.patch.object(CppVecOverrides, "sigmoid", staticmethod(_sigmoid)),
+        mock.patch.object(CppVecOverrides, "exp", staticmethod(exp)),
+        mock.patch.object(CppVecOverrides, "sigmoid", staticmethod(sigmoid)),
     ):
         yield
