@@ -16,10 +16,10 @@ TRAINING = """
     from openhpu import _C
     from openhpu.settings.machine import usable_cores
 
-    def train(steps=4):
+    def train(steps=4, width=300, norm=nn.Identity):
         torch.manual_seed(0)
-        model = nn.Sequential(nn.Linear(64, 300), nn.ReLU(), nn.Linear(300, 300), nn.ReLU(), nn.Linear(300, 10))
-        model = model.to("hpu")
+        hidden = nn.Linear(64, width), norm(width), nn.ReLU(), nn.Linear(width, width), norm(width), nn.ReLU()
+        model = nn.Sequential(*hidden, nn.Linear(width, 10)).to("hpu")
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
         x, y = torch.randn(256, 64).to("hpu"), torch.randint(10, (256,)).to("hpu")
         losses = []
@@ -218,27 +218,10 @@ def test_a_training_gives_the_same_bits_each_time(script):
     """Whichever thread runs a kernel, with a number of threads that the script has set: PyTorch sets it for each thread
     at a first kernel, also at the first one of the device's own library."""
     out = script(
-        """
-    import torch
-    from torch import nn
-    import habana_frameworks.torch.core as htcore
+        TRAINING
+        + """
     torch.set_num_threads(2)
-    def train():
-        torch.manual_seed(0)
-        layers = nn.Linear(64, 96), nn.LayerNorm(96), nn.GELU(), nn.Linear(96, 96), nn.LayerNorm(96), nn.Linear(96, 10)
-        model = nn.Sequential(*layers).to("hpu")
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-        x, y = torch.randn(128, 64).to("hpu"), torch.randint(10, (128,)).to("hpu")
-        losses = []
-        for _ in range(5):
-            optimizer.zero_grad()
-            loss = nn.functional.cross_entropy(model(x), y)
-            loss.backward()
-            optimizer.step()
-            htcore.mark_step()
-            losses.append(loss.item())
-        return tuple(losses)
-    print(len({train() for _ in range(30)}))
+    print(len({tuple(train(5, 96, nn.LayerNorm)) for _ in range(30)}))
     """
     ).out
     assert out == "1"
