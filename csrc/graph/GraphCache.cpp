@@ -199,8 +199,7 @@ void GraphCache::request(const Entry& entry, const Graph& graph, Sight& sight) {
 void GraphCache::send(const std::shared_ptr<Compilation>& c, CompileRequest request) {
   requests_.push_back(std::move(request));
   open_.emplace(c->id, c);
-  if (open_.size() == 1)
-    leaves_core_from_ = later(Clock::now(), limits_.compiler_idles_s);
+  if (open_.size() == 1) leaves_core_from_ = later(Clock::now(), limits_.compiler_idles_s);
   c->asked = Clock::now();
   c->state = State::Compiling;
   c->request = ++requested_;
@@ -499,28 +498,22 @@ void GraphCache::trace_compilation(const Compilation& c, const char* end) {
 }
 
 void GraphCache::succeed(uint64_t id, std::shared_ptr<CompiledGraph> compiled) {
-  std::lock_guard lock(mutex_);
-  given_up_ = false;
   count(Counter::RecipesCompiled);
-  if (auto node = open_.extract(id)) {
-    if (open_.empty()) leaves_core_from_ = Clock::time_point::max();
-    node.mapped()->state = State::Ready;
-    node.mapped()->result = std::move(compiled);
-    trace_compilation(*node.mapped(), "compiled");
-    version_.fetch_add(1, std::memory_order_release);
-  }
-  states_changed_.notify_all();
+  end_compilation(id, State::Ready, std::move(compiled));
 }
 
-void GraphCache::fail(uint64_t id, std::string) {
+void GraphCache::fail(uint64_t id, std::string) { end_compilation(id, State::Failed, nullptr); }
+
+void GraphCache::end_compilation(uint64_t id, State state, std::shared_ptr<CompiledGraph> result) {
   std::lock_guard lock(mutex_);
   given_up_ = false;
   if (auto node = open_.extract(id)) {
     if (open_.empty()) leaves_core_from_ = Clock::time_point::max();
-    node.mapped()->state = State::Failed;
-    trace_compilation(*node.mapped(), "failed");
+    node.mapped()->state = state;
+    node.mapped()->result = std::move(result);
+    trace_compilation(*node.mapped(), state == State::Ready ? "compiled" : "failed");
+    version_.fetch_add(1, std::memory_order_release);
   }
-  version_.fetch_add(1, std::memory_order_release);
   states_changed_.notify_all();
 }
 

@@ -105,7 +105,7 @@ class GraphCache {
     size_t graphs = 100000;
     size_t libraries = 5000;
     double wait_s = 1800;
-    double compiler_idles_s = 10;  // it gets idle time only, see `leaves_core`
+    double compiler_idles_s = 0;  // how long the compiler gets idle time only, see `leaves_core`
   };
   void configure(CompilePolicy policy, const Limits& limits);
   CompilePolicy policy() const noexcept { return policy_; }
@@ -195,6 +195,7 @@ class GraphCache {
   void join_family(Entry& entry, const Graph& graph);
   std::shared_ptr<Compilation> new_compilation(const Graph& graph);
   void request(const Entry& entry, const Graph& graph, Sight& sight);
+  void end_compilation(uint64_t id, State state, std::shared_ptr<CompiledGraph> result);
   static void trace_compilation(const Compilation& compilation, const char* end);
   void send(const std::shared_ptr<Compilation>& compilation, CompileRequest request);
   std::shared_ptr<const Graph>& latest_like(const Graph& graph);

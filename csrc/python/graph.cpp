@@ -254,6 +254,7 @@ void bind_graph(py::module& m) {
     TORCH_CHECK(mode == "eager" || mode == "lazy", "unknown mode '", mode, "'; there are: eager, lazy");
     set_lazy_mode(mode == "lazy");
   });
+  const GraphCache::Limits limits;
   m.def("configure_graphs", [](const std::string& policy, size_t max_graphs, size_t max_operators, size_t max_libraries,
                               double longest_wait_s, double idle_compiler_s) {
     const auto p = policy == "sync" ? CompilePolicy::Sync
@@ -262,8 +263,9 @@ void bind_graph(py::module& m) {
     GraphCache::instance().configure(p, {max_graphs, max_libraries, longest_wait_s, idle_compiler_s});
     GraphSights::instance().set_most(max_graphs);
     set_max_graph_size(max_operators);
-  }, py::arg("policy"), py::arg("max_graphs"), py::arg("max_operators"), py::arg("max_libraries") = 5000,
-     py::arg("longest_wait_s") = 1800.0, py::arg("idle_compiler_s") = 10.0);
+  }, py::arg("policy"), py::arg("max_graphs"), py::arg("max_operators"),
+     py::arg("max_libraries") = limits.libraries, py::arg("longest_wait_s") = limits.wait_s,
+     py::arg("idle_compiler_s") = limits.compiler_idles_s);
   m.def("flush", [](int i) { flush(device_of(static_cast<c10::DeviceIndex>(i))); }, py::arg("device") = -1);
   // (identity, description), or (None, (why, number of operators, line)) where a graph could not be described: that request
   // has failed then. None at the end.

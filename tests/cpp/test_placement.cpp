@@ -33,10 +33,10 @@ TEST(Placement, BeginsOnTheWorker) {
 
 TEST(Placement, StaysWhereTheSubmittingThreadIsFaster) {
   Loop loop;
-  loop.run(2 * kTrial, microseconds(100), microseconds(60));
-  EXPECT_EQ(loop.here, kTrial);
+  loop.run(4 * kTrial, microseconds(100), microseconds(60));
+  EXPECT_EQ(loop.here, 2 * kTrial);
   loop.run(kSettled, microseconds(100), microseconds(60));
-  EXPECT_EQ(loop.here, kTrial + kSettled);
+  EXPECT_EQ(loop.here, 2 * kTrial + kSettled);
 }
 
 TEST(Placement, ReturnsWhereTheWorkerIsFaster) {
@@ -53,24 +53,35 @@ TEST(Placement, NoiseChangesNothing) {
 
 TEST(Placement, ASingleLongStepDecidesNothing) {
   Loop loop;
-  loop.run(2 * kTrial - 1, microseconds(100), microseconds(60));
+  loop.run(4 * kTrial - 1, microseconds(100), microseconds(60));
   loop.run(1, microseconds(100), microseconds(1'000'000));
   loop.run(kSettled, microseconds(100), microseconds(60));
-  EXPECT_EQ(loop.here, kTrial + kSettled);
+  EXPECT_EQ(loop.here, 2 * kTrial + kSettled);
+}
+
+TEST(Placement, ABusyMachineInOneBlockDecidesNothing) {
+  Loop loop;
+  loop.run(kTrial, microseconds(150), microseconds(90));
+  loop.run(3 * kTrial, microseconds(60), microseconds(90));
+  EXPECT_EQ(loop.here, 2 * kTrial);
+  EXPECT_FALSE(loop.placement.here());
 }
 
 TEST(Placement, AMachineThatChangesIsMeasuredAgain) {
   Loop loop;
-  loop.run(2 * kTrial, microseconds(100), microseconds(60));
+  loop.run(4 * kTrial, microseconds(100), microseconds(60));
   ASSERT_TRUE(loop.placement.here());
-  loop.run(kSettled + 2 * kTrial, microseconds(60), microseconds(100));
+  loop.run(kSettled + 4 * kTrial, microseconds(60), microseconds(100));
   EXPECT_FALSE(loop.placement.here());
 }
 
-TEST(Placement, TheSlowerWayIsTakenInFewRepetitions) {
+TEST(Placement, AConfirmedChoiceIsTriedLessOften) {
   Loop loop;
   loop.run(20'000, microseconds(50), microseconds(100));
-  EXPECT_LT(loop.here, loop.steps * 3 / 100);
+  EXPECT_LE(loop.here, 10 * kTrial);
+  const int before = loop.here;
+  loop.run(Placement::kMostSettled + 2 * kTrial, microseconds(50), microseconds(100));
+  EXPECT_EQ(loop.here, before + kTrial);
 }
 
 }  // namespace
