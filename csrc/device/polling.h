@@ -1,14 +1,24 @@
 #pragma once
 
+#include <sys/resource.h>
+
 #include <atomic>
 #include <chrono>
 #include <utility>
 
 namespace openhpu::device {
 
+// How often the system gave this thread's core to another thread while this thread could run.
+inline long involuntary_switches() noexcept {
+  rusage usage{};
+  getrusage(RUSAGE_THREAD, &usage);
+  return usage.ru_nivcsw;
+}
+
 // How long threads poll before they sleep. Polling pays only while the thread has a core to itself. A polling thread
-// that was put aside for longer than an interrupt takes has lost its core to another thread. Then no thread polls for a
-// while.
+// has lost its core to another thread if it was put aside for longer than an interrupt takes, and if the system counted
+// that as a switch. Then no thread polls for a while. On a virtual machine the host's system puts the whole core aside,
+// often and without a switch: that takes nothing from other threads, and polling goes on.
 class Polling {
   using Clock = std::chrono::steady_clock;
 
@@ -22,19 +32,22 @@ class Polling {
 
   // Polls until `done` or until the time is over. Returns whether it is done.
   template <class Done>
-  bool operator()(Done done) {
+  bool operator()(Done done, long (*switches)() = involuntary_switches) {
     const int us = us_.load(std::memory_order_relaxed);
     if (us <= 0) return done();
     auto now = Clock::now();
     if (crowded(now)) return done();
     const auto deadline = now + std::chrono::microseconds(us);
+    long known = -1;  // asked for only where the first looks found nothing
     do {
       for (int i = 0; i < 64; ++i) {
         if (done()) return true;
         pause();
       }
       const auto before = std::exchange(now, Clock::now());
-      if (now - before > kPutAside) {
+      if (known < 0) {
+        known = switches();
+      } else if (now - before > kPutAside && switches() != known) {
         crowded_until_.store((now + kRest).time_since_epoch().count(), std::memory_order_relaxed);
         break;
       }
