@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <limits>
 #include <sstream>
@@ -30,9 +31,9 @@ int allowed_by_affinity() {
   return static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
 }
 
-int whole_cores(double quota, double period) {
+int nearest_cores(double quota, double period) {
   if (quota <= 0 || period <= 0) return kUnlimited;  // -1: no limit
-  return std::max(1, static_cast<int>(std::min(quota / period, 1e6)));
+  return std::max(1, static_cast<int>(std::lround(std::min(quota / period, 1e6))));
 }
 
 // "max 100000" or "150000 100000".
@@ -43,14 +44,14 @@ int quota_v2(const std::string& folder) {
   if (!(file >> quota >> period) || quota == "max") return kUnlimited;
   std::istringstream number(quota);
   double value = 0;
-  return number >> value ? whole_cores(value, period) : kUnlimited;
+  return number >> value ? nearest_cores(value, period) : kUnlimited;
 }
 
 int quota_v1(const std::string& folder) {
   double quota = 0, period = 0;
   std::ifstream(folder + "/cpu.cfs_quota_us") >> quota;
   std::ifstream(folder + "/cpu.cfs_period_us") >> period;
-  return whole_cores(quota, period);
+  return nearest_cores(quota, period);
 }
 
 int allowed_by_quota(const std::string& root) {

@@ -5,7 +5,7 @@
 namespace openhpu::device {
 
 // How many cores this process can keep busy, at least 1: what its affinity allows, no more than the quota of each control
-// group above it (cpu.max of version 2, cpu.cfs_quota_us of version 1; fractions are rounded down), shared with the other
+// group above it (cpu.max of version 2, cpu.cfs_quota_us of version 1; rounded, a half up), shared with the other
 // `processes` that a launcher started on this machine (LOCAL_WORLD_SIZE).
 // `root`: a folder in place of /, for made-up control groups.
 int usable_cores(int processes = 1, const std::string& root = "");

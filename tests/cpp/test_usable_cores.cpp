@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -49,6 +50,8 @@ TEST(UsableCores, QuotaOfVersion2) {
   Root root;
   root.write("proc/self/cgroup", "0::/slice/job\n");
   root.write("sys/fs/cgroup/slice/job/cpu.max", "150000 100000\n");  // a core and a half
+  EXPECT_EQ(usable_cores(1, root.path()), std::min(2, allowed()));
+  root.write("sys/fs/cgroup/slice/job/cpu.max", "140000 100000\n");
   EXPECT_EQ(usable_cores(1, root.path()), 1);
   root.write("sys/fs/cgroup/slice/job/cpu.max", "20000 100000\n");  // a fifth
   EXPECT_EQ(usable_cores(1, root.path()), 1);

@@ -15,7 +15,7 @@ def device_memory(root: str = "") -> int:
 
 
 def usable_cores(processes: int = 1, root: str = "") -> int:
-    """Cores that this process may use: its affinity, and its control groups' quotas in whole cores; 1 at least.
+    """Cores that this process may use: its affinity, and its control groups' quotas, rounded; 1 at least.
 
     Shared among the `processes` that a launcher started on this machine. `root` stands before all paths.
     """
