@@ -39,7 +39,7 @@ void EarlyStart::decide(Step& step) {
     boundaries_.erase(known);
 }
 
-void EarlyStart::flushed(uint64_t whole) {
+void EarlyStart::flushed(uint64_t whole, size_t bytes) {
   if (steps_.size() >= kMostSteps) {
     // Only what was learned of waits is lost.
     steps_.clear();
@@ -48,7 +48,7 @@ void EarlyStart::flushed(uint64_t whole) {
     current_ = nullptr;
   }
   Step* step = current_ ? current_ : &steps_[whole];
-  if (!current_ && step->first_boundary == 0) step->first_boundary = first_boundary_;
+  if (!current_ && step->first_boundary == 0 && bytes <= kMostBytes) step->first_boundary = first_boundary_;
   step->placement.repeated(Placement::Clock::now());
   timed_ = step->placement.timed();
   decide(*step);  // by what followed the sights before this one

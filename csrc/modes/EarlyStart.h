@@ -12,8 +12,9 @@
 // work, and then run while the script waits.
 //
 // A step is handed over in pieces if the script waited after it in its last repetitions. The pieces end with the
-// forward and the backward pass, where few tensors are alive that are not needed later. Only the program decides, never
-// the speed of the device. A step without a wait stays one graph.
+// forward and the backward pass, where few tensors are alive that are not needed later. A step without a wait stays one
+// graph. So does a step of large operators: recording is a small part of its time, and pieces lose more, since kernels
+// are not fused across their ends. Only the program decides, never the speed of the device.
 namespace openhpu {
 
 class EarlyStart {
@@ -21,8 +22,9 @@ class EarlyStart {
   // Called before an operator is recorded: whether to hand over the recording now. `prefix`: the hash of the recording
   // since the last graph, which had `nodes` operators.
   bool due(uint64_t prefix, size_t nodes);
-  // A graph was handed over for another reason, or the rest of a step; `whole` is its hash.
-  void flushed(uint64_t whole);
+  // A graph was handed over for another reason, or the rest of a step; `whole` is its hash. `bytes`: what an operator of
+  // the graph writes into storages that it makes, on average.
+  void flushed(uint64_t whole, size_t bytes);
   // Whether the submitting thread runs the graph of this hash, or the piece of the step that is being recorded.
   bool here(uint64_t whole) const;
   // Whether the repetitions of the step that was handed over last are timed.
@@ -35,7 +37,7 @@ class EarlyStart {
  private:
   // A known step: the number of its repetitions, and of the waits after it.
   struct Step {
-    uint64_t first_boundary = 0;  // hash of its first piece; 0: no backward, or nothing else
+    uint64_t first_boundary = 0;  // hash of its first piece; 0: no backward, nothing else, or large operators
     uint32_t sights = 0, waits = 0;
     bool in_pieces = false;
     Placement placement;
@@ -47,6 +49,8 @@ class EarlyStart {
   static constexpr size_t kMostGraphs = 2;
   // Least number of operators of a piece. Handing one over takes as long as recording two or three.
   static constexpr size_t kLeastNodes = 4;
+  // Operators that write more take 20 times as long as their recording.
+  static constexpr size_t kMostBytes = size_t{1} << 20;
 
   bool in_backward_ = false;                // what was recorded last
   bool timed_ = false;

@@ -341,6 +341,7 @@ class Recorder::Handover {
     for (size_t i = 0; i < graph.slots.size(); ++i) {
       const size_t nbytes = graph.slots[i].nbytes;
       const bool alive = fresh(i) && recorder_.keep_alive(recorder_.members_[i]);
+      if (fresh(i)) written_ += nbytes;
       recorder_.add_word(uint64_t{nbytes} << 2 | uint64_t{fresh(i)} << 1 | uint64_t{alive});
       void* data = alive ? allocate_block(recorder_.device_, nbytes, made_at.empty() ? 0 : made_at[i])
           : fresh(i)     ? nullptr
@@ -349,7 +350,7 @@ class Recorder::Handover {
     }
   }
 
-  GraphCommand& command() noexcept { return *command_; }
+  size_t written() const noexcept { return written_; }
 
   // Nothing is given back from here on: the storages own their memory.
   GraphCommand* commit() noexcept {
@@ -366,6 +367,7 @@ class Recorder::Handover {
   GraphCommand::Owned command_;
   const size_t words_;
   const WordHash hash_;
+  size_t written_ = 0;  // bytes of the storages that the graph makes, also of those that are gone
 };
 
 void Recorder::hand_over() {
@@ -424,7 +426,7 @@ void Recorder::hand_over() {
   if (cut)
     early_.begin();
   else if (!piece_)
-    early_.flushed(hash_.value());
+    early_.flushed(hash_.value(), handover.written() / operators);
   // From here on the memory of this graph's storages is like any other: later commands are queued behind it.
   ++number_;
   overdue_ = false;

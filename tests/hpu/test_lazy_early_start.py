@@ -40,6 +40,26 @@ def test_steps_that_nobody_waits_for_stay_whole(counted):
     assert work["graphs_started_early"] == 0
 
 
+def test_steps_of_large_operators_stay_whole(counted):
+    """Recording is a small part of their time (kMostBytes in csrc/modes/EarlyStart.h)."""
+    weight = torch.ones(256, 256, device="hpu", requires_grad=True)
+
+    def step(rows):
+        x = torch.ones(rows, 256, device="hpu")
+        (x @ weight).relu().square().mean().backward()
+        htcore.mark_step()
+        assert weight.grad.sum().item() != 0
+        weight.grad = None
+
+    for rows, pieces in ((64, 1), (4096, 0)):
+        for _ in range(12):
+            step(rows)
+        with counted() as work:
+            for _ in range(5):
+                step(rows)
+        assert work["graphs_started_early"] == 5 * min(pieces, PIECES)
+
+
 @pytest.mark.parametrize("name", ["mlp", "convnet", "gpt"])
 def test_pieces_change_no_value(name):
     read, unread = steps(6, lambda i: True, name), steps(6, lambda i: False, name)
