@@ -20,7 +20,14 @@ from commands.kept import Kept, fingerprint
 
 # Minutes of a run, and of one benchmark: those that wait for compilers, or for many processes, take longer.
 MINUTES, EACH_MINUTES = 75.0, 6.0
-LONG_MINUTES = {"lazy": 15.0, "compile": 30.0, "machines": 32.0, "distributed": 12.0, "deepspeed": 12.0}
+LONG_MINUTES = {
+    "lazy": 15.0,
+    "compile": 30.0,
+    "machines": 32.0,
+    "distributed": 12.0,
+    "deepspeed": 12.0,
+    "instructions": 12.0,
+}
 
 # Name to (the module and its function, rounds).
 BENCHMARKS: dict[str, tuple[str, int]] = {
@@ -29,6 +36,7 @@ BENCHMARKS: dict[str, tuple[str, int]] = {
     "linear100": ("training:linear100", 25),
     "steps": ("training:steps", 20),
     "recording": ("recording:recording", 15),
+    "instructions": ("instructions:instructions", 15),
     "lazy": ("lazy:lazy", 15),
     "compile": ("compile:compiled", 15),
     "deterministic": ("deterministic:deterministic", 15),

@@ -1,0 +1,106 @@
+"""instructions: what one step of the MLP, with its loss read, costs the host, counted by Valgrind's callgrind.
+
+Instructions are repeatable where times are not. The process has one core, so that one thread does all. The host's part
+leaves out the device's commands: recipes in lazy mode, kernels in eager mode.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from benchmarks.parts import part
+from benchmarks.report import Table
+from benchmarks.timing import ROUNDS_TO_QUOTE
+from commands import ROOT, child
+from commands.child import ChildError
+
+_RUN_S, _ANNOTATE_S = 300.0, 60.0
+_STEPS = 100
+_TOOLS = ("valgrind", "callgrind_annotate", "callgrind_control")
+# A peer: its device, its mode, and the function in which the device's commands run.
+_PEERS = {
+    "hpu, eager": ("hpu", "0", "openhpu::CallCommand::run()"),
+    "hpu, lazy": ("hpu", "1", "openhpu::GraphCommand::run()"),
+    "CPU, fused": ("cpu", "0", ""),
+}
+# Parts, by the beginning of the library's name.
+_PARTS = {
+    "Python": ("libpython", "python"),
+    "PyTorch": ("libtorch", "libc10"),
+    "openhpu": ("_C.",),
+    "C and C++ libraries": ("libc.", "ld-linux", "libstdc++", "libm.", "libgomp"),
+}
+_LINE = re.compile(r"\s*([\d,]+) \(.*?\)\s+\S.*\[(.*)\]$")
+
+
+def parts_of(annotated: str) -> Counter[str]:
+    """Instructions by part, of what callgrind_annotate prints. What belongs to no part is a recipe's: "recipes"."""
+    found: Counter[str] = Counter()
+    for line in annotated.splitlines():
+        if match := _LINE.match(line):
+            library = Path(match[2]).name
+            part_name = next((name for name, begin in _PARTS.items() if library.startswith(begin)), "recipes")
+            found[part_name] += int(match[1].replace(",", ""))
+    return found
+
+
+def _counted(peer: str, whole: bool, core: int, recipes: str) -> Counter[str]:
+    """Instructions of a step by part; `whole`: with the device's commands."""
+    device, lazy, command = _PEERS[peer]
+    environment = {
+        **os.environ,
+        "OPENHPU_MODULE_LOCKS": "0",
+        "PT_HPU_LAZY_MODE": lazy,
+        "PT_HPU_RECIPE_CACHE_CONFIG": f"{recipes},False,2048",
+        "ATEN_CPU_CAPABILITY": "avx2",  # Valgrind knows no later ones
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        counting = [
+            "valgrind", "--tool=callgrind", "--instr-atstart=no", "--separate-threads=yes",
+            f"--callgrind-out-file={folder}/out", *([f"--toggle-collect={command}"] if command and not whole else []),
+            "--collect-atstart=yes",
+        ]  # fmt: skip
+        probe = [sys.executable, "-m", "benchmarks.instructions_probe", device, str(_STEPS)]
+        _run(["taskset", "-c", str(core), *counting, *probe], _RUN_S, environment)
+        printed = _run(["callgrind_annotate", "--threshold=100", f"{folder}/out-01"], _ANNOTATE_S, environment)
+    return parts_of(printed)
+
+
+def _run(command: list[str], seconds: float, environment: dict[str, str]) -> str:
+    ended = child.run(command, seconds=seconds, cwd=ROOT, env=environment, split=True)
+    if ended.code:
+        raise ChildError(f"`{' '.join(command)}`: {ended.how}; it printed:\n{ended.tail}")
+    return ended.output
+
+
+def _table(peers: list[tuple[str, bool]]) -> Table:
+    title = "The MLP's step with its loss read, one core, thousands of instructions"
+    table = Table(title, ["peer", "what", *_PARTS, "recipes", "all"])
+    cores = sorted(os.sched_getaffinity(0))
+    with tempfile.TemporaryDirectory() as recipes, ThreadPoolExecutor(min(2, len(cores))) as pool:
+        jobs: list[Any] = [
+            pool.submit(_counted, peer, whole, cores[i % len(cores)], recipes) for i, (peer, whole) in enumerate(peers)
+        ]
+        for (peer, whole), job in zip(peers, jobs, strict=True):
+            found = job.result()
+            counts = [found[name] / _STEPS / 1e3 for name in (*_PARTS, "recipes")]
+            table.rows.append([peer, "whole step" if whole else "host's part", *map(round, (*counts, sum(counts)))])
+    return table
+
+
+def instructions(rounds: int) -> list[Table]:
+    """The host's part and the whole. Without Valgrind a table that says so."""
+    if missing := [tool for tool in _TOOLS if not shutil.which(tool)]:
+        table = Table("Instructions of a step", ["not installed"])
+        table.rows.append([", ".join(missing)])
+        return [table]
+    all_peers = [("hpu, lazy", False), ("hpu, eager", False), *((peer, True) for peer in _PEERS)]
+    return [part("steps", _table, all_peers if rounds >= ROUNDS_TO_QUOTE else all_peers[:1])]
