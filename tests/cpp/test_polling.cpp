@@ -47,7 +47,5 @@ TEST(Polling, ACoreThatTheHostOfAVirtualMachineTookIsNotCrowded) {
   EXPECT_FALSE(poll.crowded());
 }
 
-TEST(Polling, TheSystemCountsSwitches) { EXPECT_GE(involuntary_switches(), 0); }
-
 }  // namespace
 }  // namespace openhpu::device

@@ -61,18 +61,24 @@ def test_steps_return_before_they_ran(steps, gate):
     assert x.tolist() == [expected] * 16
 
 
-def test_the_number_of_steps_on_their_way_is_bounded(gate):
-    """Also once its steps are no longer timed, which is when they are few (modes/Placement)."""
-    x = torch.zeros(16, device="hpu")
+def settled(x, additions):
+    """A step of so many additions, which is no longer timed: a trial of Placement takes at most 48 repetitions."""
 
     def step():
-        for _ in range(300):
+        for _ in range(additions):
             x.add_(1)
         htcore.mark_step()
 
-    for _ in range(60):  # a trial of Placement takes at most 48
+    for _ in range(60):
         step()
     torch.hpu.synchronize()
+    return step
+
+
+def test_the_number_of_steps_on_their_way_is_bounded(gate):
+    """Also once its steps are no longer timed, which is when they are few (modes/Placement)."""
+    x = torch.zeros(16, device="hpu")
+    step = settled(x, 300)
     gate.patience = 0.5
     with pytest.raises(AssertionError, match="the host waited"), gate:
         for _ in range(20):
@@ -83,15 +89,7 @@ def test_the_number_of_steps_on_their_way_is_bounded(gate):
 def test_a_script_is_as_far_ahead_as_in_eager_mode(gate):
     """By 4096 operators, once its steps are no longer timed (modes/Placement)."""
     x = torch.zeros(16, device="hpu")
-
-    def step():
-        for _ in range(100):
-            x.add_(1)
-        htcore.mark_step()
-
-    for _ in range(60):  # a trial of Placement takes at most 48
-        step()
-    torch.hpu.synchronize()
+    step = settled(x, 100)
     with gate:
         for _ in range(40):  # a host that waits for the device fails here
             step()
