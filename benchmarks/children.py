@@ -13,15 +13,20 @@ from commands.child import ChildError
 PROBE_S = 600.0
 
 
+def output_of(command: list[str], seconds: float, environment: dict[str, str]) -> str:
+    """What a command prints. Raises ChildError, with what it said, if it fails or runs for longer than `seconds`."""
+    ended = child.run(command, seconds=seconds, cwd=ROOT, env=environment, split=True)
+    if ended.code:
+        raise ChildError(f"`{' '.join(command)}`: {ended.how}; it printed:\n{ended.tail}")
+    return ended.output
+
+
 def probe(module: str, *arguments: str, **environment: str) -> dict[str, Any]:
     """What a module of the benchmarks, in a process of its own with more environment, prints last: JSON.
 
     Raises ChildError, with what it said, if it fails or has not ended after PROBE_S.
     """
-    command = [sys.executable, "-m", module, *arguments]
     changed = {**os.environ, "OPENHPU_MODULE_LOCKS": "0", **environment}
-    ended = child.run(command, seconds=PROBE_S, cwd=ROOT, env=changed, split=True)
-    if ended.code:
-        raise ChildError(f"`{' '.join(command[1:])}`: {ended.how}; it printed:\n{ended.tail}")
-    found: dict[str, Any] = json.loads(ended.output.splitlines()[-1])
+    printed = output_of([sys.executable, "-m", module, *arguments], PROBE_S, changed)
+    found: dict[str, Any] = json.loads(printed.splitlines()[-1])
     return found

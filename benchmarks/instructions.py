@@ -16,11 +16,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from benchmarks.children import output_of
 from benchmarks.parts import part
 from benchmarks.report import Table
 from benchmarks.timing import ROUNDS_TO_QUOTE
-from commands import ROOT, child
-from commands.child import ChildError
 
 _RUN_S, _ANNOTATE_S = 300.0, 60.0
 _STEPS = 100
@@ -69,16 +68,9 @@ def _counted(peer: str, whole: bool, core: int, recipes: str) -> Counter[str]:
             "--collect-atstart=yes",
         ]  # fmt: skip
         probe = [sys.executable, "-m", "benchmarks.instructions_probe", device, str(_STEPS)]
-        _run(["taskset", "-c", str(core), *counting, *probe], _RUN_S, environment)
-        printed = _run(["callgrind_annotate", "--threshold=100", f"{folder}/out-01"], _ANNOTATE_S, environment)
+        output_of(["taskset", "-c", str(core), *counting, *probe], _RUN_S, environment)
+        printed = output_of(["callgrind_annotate", "--threshold=100", f"{folder}/out-01"], _ANNOTATE_S, environment)
     return parts_of(printed)
-
-
-def _run(command: list[str], seconds: float, environment: dict[str, str]) -> str:
-    ended = child.run(command, seconds=seconds, cwd=ROOT, env=environment, split=True)
-    if ended.code:
-        raise ChildError(f"`{' '.join(command)}`: {ended.how}; it printed:\n{ended.tail}")
-    return ended.output
 
 
 def _table(peers: list[tuple[str, bool]]) -> Table:
