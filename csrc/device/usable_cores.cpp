@@ -1,5 +1,6 @@
 #include "device/usable_cores.h"
 
+#include <dlfcn.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -7,7 +8,9 @@
 #include <cmath>
 #include <fstream>
 #include <limits>
+#include <set>
 #include <sstream>
+#include <vector>
 
 #include "device/control_groups.h"
 
@@ -16,19 +19,74 @@ namespace {
 
 constexpr int kUnlimited = std::numeric_limits<int>::max();
 
+// Cores in a set of the system's, from the affinity of thread `id`; none if that fails.
+std::vector<int> affinity(pid_t id) {
+  // More cores than a fixed set holds: the system says so by refusing it.
+  for (int most = CPU_SETSIZE; most <= CPU_SETSIZE * 64; most *= 2) {
+    cpu_set_t* set = CPU_ALLOC(most);
+    if (!set) break;
+    const size_t size = CPU_ALLOC_SIZE(most);
+    CPU_ZERO_S(size, set);
+    std::vector<int> cores;
+    if (sched_getaffinity(id, size, set) == 0) {
+      for (int core = 0; core < most; ++core)
+        if (CPU_ISSET_S(core, size, set)) cores.push_back(core);
+    }
+    CPU_FREE(set);
+    if (!cores.empty()) return cores;
+  }
+  return {};
+}
+
+// The functions of OpenMP about places, in the library that the process has loaded. Found at run time: hl-smi uses this
+// file without OpenMP.
+class Places {
+ public:
+  // The cores of one place.
+  std::vector<int> cores(int place) const {
+    std::vector<int> found(static_cast<size_t>(std::max(0, number_of_cores_(place))));
+    if (!found.empty()) cores_(place, found.data());
+    std::sort(found.begin(), found.end());
+    return found;
+  }
+  // The cores of all places; none unless the library binds threads.
+  std::vector<int> all_cores() const {
+    std::set<int> all;
+    if (number_ && binds_ && number_of_cores_ && cores_ && binds_() != 0) {
+      for (int place = 0; place < number_(); ++place)
+        for (int core : cores(place)) all.insert(core);
+    }
+    return {all.begin(), all.end()};
+  }
+  // The calling thread is bound now, if the library has not done so before; it binds a thread only once.
+  void bind() const {
+    if (own_) own_();
+  }
+
+ private:
+  template <typename F>
+  static F* function(const char* name) {
+    return reinterpret_cast<F*>(dlsym(RTLD_DEFAULT, name));
+  }
+  int (*number_)() = function<int()>("omp_get_num_places");
+  int (*binds_)() = function<int()>("omp_get_proc_bind");
+  int (*number_of_cores_)(int) = function<int(int)>("omp_get_place_num_procs");
+  void (*cores_)(int, int*) = function<void(int, int*)>("omp_get_place_proc_ids");
+  int (*own_)() = function<int()>("omp_get_place_num");
+};
+
+// What OpenMP took from the main thread when it bound that thread to its first place, and nobody changed since.
+std::vector<int> bound_cores() {
+  const Places places;
+  std::vector<int> all = places.all_cores();
+  return !all.empty() && affinity(getpid()) == places.cores(0) ? all : std::vector<int>();
+}
+
 // The affinity of the main thread: other threads may have been bound by their creators.
 int allowed_by_affinity() {
-  // More cores than a fixed set holds: the system says so by refusing it.
-  for (int cores = CPU_SETSIZE; cores <= CPU_SETSIZE * 64; cores *= 2) {
-    cpu_set_t* set = CPU_ALLOC(cores);
-    if (!set) break;
-    const size_t size = CPU_ALLOC_SIZE(cores);
-    CPU_ZERO_S(size, set);
-    const int allowed = sched_getaffinity(getpid(), size, set) == 0 ? CPU_COUNT_S(size, set) : 0;
-    CPU_FREE(set);
-    if (allowed > 0) return allowed;
-  }
-  return static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
+  const std::vector<int> bound = bound_cores();
+  const size_t cores = bound.empty() ? affinity(getpid()).size() : bound.size();
+  return cores ? static_cast<int>(cores) : static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
 }
 
 int nearest_cores(double quota, double period) {
@@ -67,6 +125,21 @@ int allowed_by_quota(const std::string& root) {
 int usable_cores(int processes, const std::string& root) {
   const int cores = std::min(allowed_by_affinity(), allowed_by_quota(root));
   return std::max(1, cores / std::max(1, processes));
+}
+
+bool leave_openmp_binding() {
+  const std::vector<int> cores = bound_cores();
+  if (cores.empty()) return false;
+  Places().bind();
+  const int most = cores.back() + 1;
+  cpu_set_t* set = CPU_ALLOC(most);
+  if (!set) return false;
+  const size_t size = CPU_ALLOC_SIZE(most);
+  CPU_ZERO_S(size, set);
+  for (int core : cores) CPU_SET_S(core, size, set);
+  const bool left = sched_setaffinity(0, size, set) == 0;  // of the calling thread
+  CPU_FREE(set);
+  return left;
 }
 
 }  // namespace openhpu::device

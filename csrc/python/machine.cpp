@@ -14,4 +14,5 @@ PYBIND11_MODULE(_machine, m) {
   m.attr("adam_step_schema") = openhpu::kAdamStepSchema;
   m.def("device_memory", &openhpu::device::device_memory, py::arg("root") = "");
   m.def("usable_cores", &openhpu::device::usable_cores, py::arg("processes") = 1, py::arg("root") = "");
+  m.def("leave_openmp_binding", &openhpu::device::leave_openmp_binding);
 }

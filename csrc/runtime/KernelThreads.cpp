@@ -12,6 +12,7 @@
 #include <xmmintrin.h>
 #endif
 
+#include "device/usable_cores.h"
 #include "runtime/HPUDevice.h"
 #include "runtime/KernelWarnings.h"
 
@@ -23,6 +24,18 @@ namespace openhpu {
 namespace {
 
 thread_local int applied_threads = 0;
+
+// Of a worker that left the binding of OpenMP: the size of its team when all of the team's threads left it, too; 0 before.
+// Of any other thread -1.
+thread_local int unbound_team = -1;
+
+// libgomp binds a thread of a team when it makes the thread. It makes new ones where a team of several threads grows.
+void unbind_team(int threads) noexcept {
+  if (unbound_team == threads || threads <= 1) return;
+#pragma omp parallel num_threads(threads)
+  device::leave_openmp_binding();
+  unbound_team = threads;
+}
 
 // Rounding and denormals as a new thread has them.
 class DefaultFloats {
@@ -65,6 +78,9 @@ class HostThreads {
 }  // namespace
 
 void set_up_worker() {
+  // Bound to the core of the main thread, the two would never run at the same time. A team with one bound thread is
+  // worse: whenever its other thread gets onto that core, each waits for the other's time slice to end.
+  if (device::leave_openmp_binding()) unbound_team = 0;
   number_of_threads();
   static thread_local c10::InferenceMode no_autograd(true);
   collect_kernel_warnings();
@@ -107,6 +123,7 @@ void apply_threads(int wanted) noexcept {
   omp_set_num_threads(wanted);
   if (MKL_Set_Num_Threads_Local) MKL_Set_Num_Threads_Local(wanted);
   applied_threads = wanted;
+  if (unbound_team >= 0) unbind_team(wanted);
 }
 
 }  // namespace openhpu

@@ -96,6 +96,35 @@ def test_a_process_of_one_core_has_no_worker_and_computes_the_same(script):
     assert alone == beside
 
 
+@pytest.mark.parametrize("binding", [{"OMP_PROC_BIND": "true"}, {"OMP_PLACES": "cores"}])
+def test_a_bound_main_thread_leaves_the_device_all_cores(script, binding):
+    code = (
+        TRAINING
+        + """
+    import os
+    losses = train(width=600)
+    workers = {cores for name, cores in tasks().values() if name == "hpu:0"}  # and the other threads of its team
+    print(*losses, _C.kernel_threads(), usable_cores(), *workers, len(os.sched_getaffinity(0)))
+    """
+    )
+    *bound, main = script(code, **binding).out.split()
+    *unbound, _ = script(code).out.split()
+    assert bound == unbound
+    assert main == "1"  # the script's own binding stays
+
+
+def test_a_script_that_binds_itself_keeps_to_its_core(script):
+    code = """
+    import os
+    cores = os.sched_getaffinity(0)
+    import torch
+    os.sched_setaffinity(0, {max(cores)})
+    """
+    code += TRAINING + "    train(1)\n    print(_C.kernel_threads(), usable_cores())"
+    out = script(code, OMP_PROC_BIND="true").out
+    assert out == "1 1"
+
+
 @pytest.mark.parametrize("processes", [1, 2, 64])
 def test_ranks_of_a_launcher_share_the_cores(script, processes):
     out = script(

@@ -30,6 +30,7 @@ from openhpu.compiler.disk_cache import DiskCache
 from openhpu.compiler.identity import recipe_key
 from openhpu.compiler.manifest import LIBRARY, Manifest, misfit
 from openhpu.observe.aside import report
+from openhpu.settings.machine import leave_openmp_binding
 
 _STOP_S = 10.0  # how long `close` waits for a callback that is running
 _DIE_S = 5.0  # and for a killed process, which the system may hold
@@ -194,6 +195,7 @@ class Service:
     # All below runs on the service's thread.
 
     def _serve(self) -> None:
+        leave_openmp_binding()  # of this thread, so also of the compile process
         try:
             while not self._closed:
                 try:
@@ -501,8 +503,9 @@ def _warn(message: str) -> None:
 
 def _environment(work: Path) -> dict[str, str]:
     """The compile process's: it finds this package and this torch first, has no hpu device, and compiles alike for
-    everybody."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("TORCHINDUCTOR_")}
+    everybody, on any core."""
+    dropped = "TORCHINDUCTOR_", "OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
     installed = {os.path.abspath(path) for path in (*site.getsitepackages(), site.getusersitepackages())}
     places = [str(Path(__file__).parents[2]), str(Path(torch.__file__).parents[1])]
     # Installed packages are found anyway; in PYTHONPATH it would come before Python's own modules.
