@@ -1,6 +1,9 @@
 #include "modes/EarlyStart.h"
 
+#include <c10/core/GradMode.h>
 #include <c10/macros/Macros.h>
+
+#include <utility>
 
 // <torch/csrc/autograd/graph_task.h> declares it, and includes all of autograd.
 namespace torch::autograd {
@@ -9,14 +12,18 @@ TORCH_API int get_current_graph_task_id();
 
 namespace openhpu {
 
+EarlyStart::Phase EarlyStart::phase() noexcept {
+  if (torch::autograd::get_current_graph_task_id() >= 0) return Phase::Backward;
+  return c10::GradMode::is_enabled() ? Phase::WithGradients : Phase::WithoutGradients;
+}
+
 bool EarlyStart::due(uint64_t prefix, size_t nodes) {
-  const bool in_backward = torch::autograd::get_current_graph_task_id() >= 0;
-  if (C10_LIKELY(in_backward_ == in_backward)) return false;
-  in_backward_ = in_backward;
-  if (nodes < kLeastNodes) return false;
-  if (current_) return true;
-  if (first_boundary_ != 0) return false;
-  first_boundary_ = prefix;
+  const Phase now = phase();
+  const bool ended = std::exchange(phase_, now) != now && nodes >= kLeastNodes;
+  if (C10_LIKELY(!ended && nodes < kMostNodes)) return false;
+  if (current_) return ended || current_->small;
+  if (end_of_phase_ != 0 || (!ended && most_nodes_ != 0)) return false;
+  (ended ? end_of_phase_ : most_nodes_) = prefix;
   const auto known = boundaries_.find(prefix);
   if (known == boundaries_.end()) return false;
   current_ = known->second;
@@ -48,7 +55,10 @@ void EarlyStart::flushed(uint64_t whole, size_t bytes) {
     current_ = nullptr;
   }
   Step* step = current_ ? current_ : &steps_[whole];
-  if (!current_ && step->first_boundary == 0 && bytes <= kMostBytes) step->first_boundary = first_boundary_;
+  if (!current_ && step->first_boundary == 0 && bytes <= kMostBytes) {
+    step->small = end_of_phase_ != 0 && bytes <= kSmallBytes;
+    step->first_boundary = step->small && most_nodes_ != 0 ? most_nodes_ : end_of_phase_;
+  }
   step->placement.repeated(Placement::Clock::now());
   timed_ = step->placement.timed();
   decide(*step);  // by what followed the sights before this one
@@ -62,7 +72,7 @@ void EarlyStart::flushed(uint64_t whole, size_t bytes) {
 
 void EarlyStart::begin() noexcept {
   current_ = nullptr;
-  first_boundary_ = 0;
+  end_of_phase_ = most_nodes_ = 0;
 }
 
 void EarlyStart::waited() {

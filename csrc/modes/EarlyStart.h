@@ -12,9 +12,10 @@
 // work, and then run while the script waits.
 //
 // A step is handed over in pieces if the script waited after it in its last repetitions. The pieces end with the
-// forward and the backward pass, where few tensors are alive that are not needed later. A step without a wait stays one
-// graph. So does a step of large operators: recording is a small part of its time, and pieces lose more, since kernels
-// are not fused across their ends. Only the program decides, never the speed of the device.
+// forward pass, the backward pass and the optimizer, where few tensors are alive that are not needed later. Steps of
+// small operators are recorded for longer than they run, so their pieces also end after kMostNodes operators. A step
+// without a wait stays one graph. So does a step of large operators: recording is a small part of its time, and pieces
+// lose more, since kernels are not fused across their ends. Only the program decides, never the speed of the device.
 namespace openhpu {
 
 class EarlyStart {
@@ -35,11 +36,16 @@ class EarlyStart {
   void waited();
 
  private:
+  // What the script does: autograd's backward pass, or operators with or without gradients (forward pass, optimizer).
+  enum class Phase : uint8_t { Backward, WithGradients, WithoutGradients };
+  static Phase phase() noexcept;
+
   // A known step: the number of its repetitions, and of the waits after it.
   struct Step {
-    uint64_t first_boundary = 0;  // hash of its first piece; 0: no backward, nothing else, or large operators
+    uint64_t first_boundary = 0;  // hash of its first piece; 0: one phase only, or large operators
     uint32_t sights = 0, waits = 0;
     bool in_pieces = false;
+    bool small = false;  // its operators
     Placement placement;
   };
   void decide(Step& step);
@@ -49,12 +55,16 @@ class EarlyStart {
   static constexpr size_t kMostGraphs = 2;
   // Least number of operators of a piece. Handing one over takes as long as recording two or three.
   static constexpr size_t kLeastNodes = 4;
+  // Most operators of a piece of a step whose operators write at most kSmallBytes on average.
+  static constexpr size_t kMostNodes = 32, kSmallBytes = size_t{128} << 10;
   // Operators that write more take 20 times as long as their recording.
   static constexpr size_t kMostBytes = size_t{1} << 20;
 
-  bool in_backward_ = false;                // what was recorded last
+  Phase phase_ = Phase::WithGradients;      // of what was recorded last
   bool timed_ = false;
-  uint64_t first_boundary_ = 0;             // of the graph being recorded
+  // Of the graph being recorded: its hash at the end of a phase and after kMostNodes operators, where a first piece may
+  // end. 0: not yet; the latter stays 0 if a phase ended before.
+  uint64_t end_of_phase_ = 0, most_nodes_ = 0;
   Step* current_ = nullptr;                 // the step being recorded, when it is handed over in pieces
   std::unordered_map<uint64_t, Step> steps_;       // by hash of the whole
   std::unordered_map<uint64_t, Step*> boundaries_;  // of steps in pieces, by their first piece

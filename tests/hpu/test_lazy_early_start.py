@@ -60,6 +60,50 @@ def test_steps_of_large_operators_stay_whole(counted):
         assert work["graphs_started_early"] == 5 * min(pieces, PIECES)
 
 
+def test_an_optimizer_after_the_read_begins_before_the_next_forward(counted):
+    """As in Hugging Face's Trainer: it reads the loss between the backward pass and the optimizer."""
+    model, optimizer, x, target = make("mlp")
+
+    def step():
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(model(x), target)
+        loss.backward()
+        loss.item()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+    for _ in range(12):
+        step()
+    with counted() as work:
+        for _ in range(5):
+            step()
+    # The optimizer and the forward, each; the backward ends at the read.
+    assert work["graphs_started_early"] == 5 * PIECES
+
+
+def test_pieces_of_small_operators_are_short(counted):
+    """At most kMostNodes operators (csrc/modes/EarlyStart.h)."""
+    weight = torch.ones(16, device="hpu", requires_grad=True)
+
+    def step(layers):
+        x = torch.ones(16, device="hpu")
+        for _ in range(layers):
+            x = x * weight
+        x.sum().backward()
+        htcore.mark_step()
+        assert weight.grad.sum().item() != 0
+        weight.grad = None
+
+    for layers, pieces in ((20, 2), (60, 5)):
+        for _ in range(12):
+            step(layers)
+        with counted() as work:
+            for _ in range(5):
+                step(layers)
+        found = work["graphs_started_early"]
+        assert (found >= 5 * pieces) if PIECES else found == 0, layers
+
+
 @pytest.mark.parametrize("name", ["mlp", "convnet", "gpt"])
 def test_pieces_change_no_value(name):
     read, unread = steps(6, lambda i: True, name), steps(6, lambda i: False, name)
