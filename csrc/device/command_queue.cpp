@@ -99,6 +99,8 @@ struct CommandQueue::Impl {
   alignas(64) std::atomic<bool> busy{false};
   // The current command needs a team of threads: a waiting host does not poll.
   std::atomic<bool> wide{false};
+  // The last command that needs a team of threads, or that was to run at once and had others queued before it.
+  std::atomic<uint64_t> last_to_wait_for{0};
   // The next command, while it waits for an event outside of the queue; 0 if none does. The thread that runs commands
   // writes it and then asks the command once more. `resume` resets it; before that, the command has become ready.
   std::atomic<uint64_t> held_up_by{0};
@@ -393,6 +395,8 @@ uint64_t CommandQueue::submit(Command* command, OnInterrupt what) {
       if (sequence - impl.known_completed <= impl.capacity) {
         if (command->trace) [[unlikely]] command->trace->launch_end = trace_clock();
         at_once = command->at_once && completed() + 1 == sequence;
+        if ((command->at_once && !at_once) || !command->runs_anywhere())
+          impl.last_to_wait_for.store(sequence, std::memory_order_relaxed);
         impl.ring[sequence & (impl.ring.size() - 1)] = command;
         submitted_.store(sequence);
         command = nullptr;
@@ -451,6 +455,10 @@ bool CommandQueue::wait(uint64_t sequence, OnInterrupt what) {
   return impl.sleep_until_completed(*this, sequence, waiting, what);
 }
 
+bool CommandQueue::wait_to_read(uint64_t sequence, OnInterrupt what) {
+  return wait(std::max(sequence, impl_->last_to_wait_for.load(std::memory_order_relaxed)), what);
+}
+
 void CommandQueue::resume() {
   // In a forked child its commands are nobody's.
   if (impl_->orphaned() || on_worker()) return;
@@ -470,6 +478,8 @@ std::unique_ptr<CommandError> CommandQueue::take_error() {
 }
 
 void CommandQueue::set_spin_us(int us) noexcept { impl_->poll.set_us(us); }
+
+bool CommandQueue::crowded() const noexcept { return impl_->poll.crowded(); }
 
 void CommandQueue::set_workerless(bool on) noexcept { impl_->workerless.store(on, std::memory_order_relaxed); }
 

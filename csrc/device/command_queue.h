@@ -89,6 +89,11 @@ class CommandQueue {
   bool wait(uint64_t sequence, OnInterrupt what = OnInterrupt::GoOn);
   bool drain(OnInterrupt what = OnInterrupt::GoOn) { return wait(submitted(), what); }
 
+  // Waits until what this command wrote can be read, and for the commands behind it up to the last one that needs a team of
+  // threads: a host that went on would take a core from the team, which costs more than the host's work. Also up to the
+  // last one that was to run at once and could not, so that the next ones can.
+  bool wait_to_read(uint64_t sequence, OnInterrupt what = OnInterrupt::GoOn);
+
   // Called when a wait outside of the queue has ended. If the waiting command is the next one, the calling thread runs
   // it. The worker runs the others. The calling thread may be any, except one that runs a command of this queue.
   void resume();
@@ -112,6 +117,9 @@ class CommandQueue {
   // core to themselves. The value is about the time between two graphs of a small step.
   static constexpr int kDefaultSpinUs = 200;
   void set_spin_us(int us) noexcept;
+
+  // Whether other programs took a core from a polling thread of the queue a moment ago.
+  bool crowded() const noexcept;
 
   // The device's index, as traces show it.
   void set_index(int index) noexcept { index_ = index; }

@@ -46,7 +46,7 @@ void EarlyStart::decide(Step& step) {
     boundaries_.erase(known);
 }
 
-void EarlyStart::flushed(uint64_t whole, size_t bytes) {
+void EarlyStart::flushed(uint64_t whole, size_t bytes, bool compiled, bool crowded) {
   if (steps_.size() >= kMostSteps) {
     // Only what was learned of waits is lost.
     steps_.clear();
@@ -59,7 +59,9 @@ void EarlyStart::flushed(uint64_t whole, size_t bytes) {
     step->small = end_of_phase_ != 0 && bytes <= kSmallBytes;
     step->first_boundary = step->small && most_nodes_ != 0 ? most_nodes_ : end_of_phase_;
   }
-  step->placement.repeated(Placement::Clock::now());
+  // Times without recipes say nothing about times with them, and the compiler took a core.
+  if (std::exchange(step->compiled, compiled) != compiled) step->placement = {};
+  step->placement.repeated(Placement::Clock::now(), crowded);
   timed_ = step->placement.timed();
   decide(*step);  // by what followed the sights before this one
   if (++step->sights >= kMemory) {

@@ -24,8 +24,9 @@ class EarlyStart {
   // since the last graph, which had `nodes` operators.
   bool due(uint64_t prefix, size_t nodes);
   // A graph was handed over for another reason, or the rest of a step; `whole` is its hash. `bytes`: what an operator of
-  // the graph writes into storages that it makes, on average.
-  void flushed(uint64_t whole, size_t bytes);
+  // the graph writes into storages that it makes, on average. `compiled`: whether all of the step ran as recipes.
+  // `crowded`: whether other programs want the cores.
+  void flushed(uint64_t whole, size_t bytes, bool compiled, bool crowded);
   // Whether the submitting thread runs the graph of this hash, or the piece of the step that is being recorded.
   bool here(uint64_t whole) const;
   // Whether the repetitions of the step that was handed over last are timed.
@@ -46,6 +47,7 @@ class EarlyStart {
     uint32_t sights = 0, waits = 0;
     bool in_pieces = false;
     bool small = false;  // its operators
+    bool compiled = false;
     Placement placement;
   };
   void decide(Step& step);

@@ -123,7 +123,7 @@ Recorder& Recorder::of(device::Device& d) {
 uint32_t Recorder::enter(HPUMemory& memory) {
   const auto slot = static_cast<uint32_t>(graph_.slots.size());
   graph_.slots.push_back({memory.nbytes, memory.pending() ? Graph::SlotKind::Fresh : Graph::SlotKind::Input});
-  members_.push_back({&memory, memory.data, false, captured_ ? capture_->slot_of(memory) : 0, nullptr});
+  members_.push_back({&memory, memory.data, false, captured_ ? capture_->slot_of(memory) : 0, nullptr, false});
   memory.slot = slot;
   memory.graph.store(number_, std::memory_order_relaxed);
   return slot;
@@ -356,7 +356,10 @@ class Recorder::Handover {
   GraphCommand* commit() noexcept {
     auto& members = recorder_.members_;
     for (size_t i = 0; i < members.size(); ++i)
-      if (fresh(i) && members[i].memory) assign_memory(*members[i].memory, command_->slots[i].data);
+      if (fresh(i) && members[i].memory) {
+        assign_memory(*members[i].memory, command_->slots[i].data);
+        members[i].made = true;
+      }
     return command_.release();
   }
 
@@ -423,18 +426,22 @@ void Recorder::hand_over() {
     sequence_.reset();
     step_begun_ = in_parts_ = false;
   }
+  step_compiled_ = step_compiled_ && report.compiled;
   if (cut)
     early_.begin();
   else if (!piece_)
-    early_.flushed(hash_.value(), handover.written() / operators);
+    early_.flushed(hash_.value(), handover.written() / operators, step_compiled_, device_.queue().crowded());
+  if (!piece_) step_compiled_ = true;
   // From here on the memory of this graph's storages is like any other: later commands are queued behind it.
   ++number_;
   overdue_ = false;
   hash_.reset();
   graph_.clear();
   const uint64_t sequence = openhpu::submit(device_, command);  // throws at the end of the process only
-  for (const auto& member : members_)
+  for (const auto& member : members_) {
     if (member.taken_over) free_block(device_, member.data);
+    if (member.made && !captured_) member.memory->made_by.store(sequence, std::memory_order_relaxed);
+  }
   members_.clear();
   if (!piece_) note_step(sequence, operators);
   for (const auto& act : std::exchange(after_flush_, {})) act();

@@ -122,6 +122,7 @@ class Recorder {
     bool taken_over;    // the storage is gone and left its memory, to be freed once the graph is on its way
     uint32_t capture_slot;
     std::shared_ptr<SharedBlock> shared;  // memory that the storage, now gone, shared with captured graphs
+    bool made = false;  // the graph made it, and the storage is alive
   };
   uint32_t enter(HPUMemory& memory);
   void hand_over();
@@ -153,6 +154,7 @@ class Recorder {
   bool overdue_ = false;  // the graph has its maximal size and found no room
   EarlyStart early_;
   bool piece_ = false;  // what is being handed over is a piece of a step
+  bool step_compiled_ = true;     // all pieces of this step so far ran as recipes
   bool step_recompiled_ = false;  // an earlier piece of this step was compiled anew
   Capture* capture_ = nullptr;
   bool captured_ = false;                               // whether the graph being recorded is part of the capture

@@ -12,7 +12,8 @@ namespace openhpu {
 // Which thread runs the graphs of a step, where either may: the worker, or the thread that submits them. What is faster
 // depends on the machine: on the cost of waking a thread, on whether two cores are one physical core, on other programs.
 // So each step that repeats is timed both ways, in blocks of kTrial repetitions. The other way must be faster in two
-// pairs of blocks, since a busy machine changes the times of one block by half. The faster way is then used for
+// pairs of blocks, since a busy machine changes the times of one block by half, and other programs must not have taken
+// the cores meanwhile: the worker is slower then, but only as long as they do. The faster way is then used for
 // kSettled repetitions, and for twice as many each time a trial confirms it. Only times change, never results.
 class Placement {
  public:
@@ -24,18 +25,19 @@ class Placement {
   // Whether this repetition is timed: its time must be the device's, not that of a host far ahead of it.
   bool timed() const noexcept { return block_ != 0; }
 
-  // A repetition has been submitted.
-  void repeated(Clock::time_point now) noexcept {
+  // A repetition has been submitted. `crowded`: other programs want the cores.
+  void repeated(Clock::time_point now, bool crowded = false) noexcept {
     const auto took = now - std::exchange(last_, now);
+    crowded_ = crowded_ || crowded;
     if (++count_ > kSettling) times_[count_ % kSamples] = took;
     if (count_ < (timed() ? kTrial : settled_)) return;
     count_ = 0;
     switch (block_) {
-      case 0: block_ = 1; return;
+      case 0: block_ = 1; crowded_ = false; return;
       case 1: case 3: usual_ = median(); ++block_; return;
       default: break;
     }
-    const bool faster = median() < usual_ - usual_ / kGain;
+    const bool faster = !crowded_ && median() < usual_ - usual_ / kGain;
     if (faster && block_ == 2) {
       block_ = 3;
       return;
@@ -48,7 +50,7 @@ class Placement {
   // Graphs that take longer are the worker's: the script goes on beside them.
   static constexpr uint64_t kMostNs = 1'000'000;
   static constexpr unsigned kSettling = 3, kSamples = 9, kTrial = kSettling + kSamples;
-  static constexpr unsigned kSettled = 250, kMostSettled = 4000;
+  static constexpr unsigned kSettled = 64, kMostSettled = 4096;
 
  private:
   static constexpr int kGain = 20;  // a change of less than a twentieth is noise
@@ -59,7 +61,7 @@ class Placement {
     return sorted[kSamples / 2];
   }
 
-  bool here_ = false;
+  bool here_ = false, crowded_ = false;
   uint8_t block_ = 1;  // of a trial: 1 and 3 the usual way, 2 and 4 the other; 0: no trial
   unsigned count_ = 0, settled_ = kSettled / 2;
   Clock::time_point last_;

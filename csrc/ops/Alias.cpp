@@ -10,11 +10,17 @@
 #include "runtime/HostReferences.h"
 
 namespace openhpu {
-c10::intrusive_ptr<c10::StorageImpl> cpu_storage_over(const c10::StorageImpl& storage) {
-  require_memory(storage);
+namespace {
+c10::intrusive_ptr<c10::StorageImpl> cpu_storage(const c10::StorageImpl& storage) {
   return c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), storage.nbytes(),
       c10::DataPtr(const_cast<void*>(storage.data()), c10::Device(c10::kCPU)), nullptr, false);
+}
+}  // namespace
+
+c10::intrusive_ptr<c10::StorageImpl> cpu_storage_over(const c10::StorageImpl& storage) {
+  require_memory(storage);
+  return cpu_storage(storage);
 }
 
 namespace {
@@ -40,6 +46,13 @@ at::Tensor meta_alias_over(const c10::TensorImpl& t, c10::intrusive_ptr<c10::Sto
 at::Tensor cpu_alias(const at::Tensor& t) {
   const auto* impl = t.unsafeGetTensorImpl();
   return cpu_alias_over(*impl, cpu_storage_over(*impl->unsafe_storage().unsafeGetStorageImpl()));
+}
+
+at::Tensor cpu_alias_to_read(const at::Tensor& t) {
+  const auto* impl = t.unsafeGetTensorImpl();
+  const auto& storage = *impl->unsafe_storage().unsafeGetStorageImpl();
+  require_memory_to_read(storage);
+  return cpu_alias_over(*impl, cpu_storage(storage));
 }
 
 c10::Storage make_hpu_storage(c10::DeviceIndex index, size_t nbytes) {

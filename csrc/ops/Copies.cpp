@@ -227,13 +227,14 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
   if (C10_UNLIKELY(current_capture(self.device().index()) != nullptr))
     refuse_in_capture("aten::item", kHostReadRemedy);
   auto& d = device_of(self.device());
+  const auto& storage = *self.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
   blocking_read(d, "aten::item", self.element_size(), [&] {
     flush(d);
-    d.queue().drain(device::OnInterrupt::Throw);
+    d.queue().wait_to_read(made_by(d, storage), device::OnInterrupt::Throw);
   });
   raise_pending_error(d);
   device::MemoryPool::AccessScope access(d.memory());
-  return at::_local_scalar_dense(cpu_alias(self));
+  return at::_local_scalar_dense(cpu_alias_to_read(self));
 }
 
 }  // namespace

@@ -219,7 +219,10 @@ void OpCall::submit(std::shared_ptr<const ShapeEntry> shared) {
       const auto* impl = o.tensor->unsafeGetTensorImpl();
       if (C10_UNLIKELY(impl->device().type() != c10::kHPU)) continue;
       const auto& storage = *impl->unsafe_storage().unsafeGetStorageImpl();
-      require_memory(storage);
+      if (o.written)
+        require_memory(storage);
+      else
+        require_memory_to_read(storage);
       command->operands.push_back({const_cast<void*>(storage.data()), storage.nbytes(), impl->storage_offset(),
                                    reinterpret_cast<uintptr_t>(&storage)});
     }
@@ -227,8 +230,10 @@ void OpCall::submit(std::shared_ptr<const ShapeEntry> shared) {
     // First, because the entry is the command's.
     leave_results(entry, storages);
     // What was resized has no contents without it.
-    openhpu::submit(device, command.release(),
-                    entry.resizes.empty() ? device::OnInterrupt::Throw : device::OnInterrupt::GoOn);
+    const auto what = entry.resizes.empty() ? device::OnInterrupt::Throw : device::OnInterrupt::GoOn;
+    const uint64_t sequence = openhpu::submit(device, command.release(), what);
+    for (const auto& s : storages)
+      if (auto* memory = memory_of(*s.unsafeGetStorageImpl())) memory->made_by.store(sequence, std::memory_order_relaxed);
   }
 }
 

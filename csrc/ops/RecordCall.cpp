@@ -42,6 +42,8 @@ bool OpCall::record(const std::shared_ptr<const ShapeEntry>& entry) {
       const auto* impl = o.tensor->unsafeGetTensorImpl();
       if (C10_UNLIKELY(impl->device().type() != c10::kHPU)) continue;
       auto& memory = *memory_of(*impl->unsafe_storage().unsafeGetStorageImpl());
+      // Not before make_way, which may hand over the graph that made it.
+      if (o.written) memory.made_by.store(0, std::memory_order_relaxed);
       recorder.add_word(Graph::place(recorder.slot_of(memory), static_cast<uint64_t>(impl->storage_offset())));
     }
     for (const auto& s : entry->storages) {

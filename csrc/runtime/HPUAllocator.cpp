@@ -118,14 +118,31 @@ c10::DataPtr allocate_on(c10::DeviceIndex index, size_t nbytes) {
   return c10::DataPtr(data, memory.release(), &delete_memory, c10::Device(c10::kHPU, index));
 }
 
+namespace {
+void require(HPUMemory& memory) {
+  if (hooks.require && (memory.graph.load(std::memory_order_relaxed) != 0 || memory.pending())) hooks.require(memory);
+}
+}  // namespace
+
+void require_memory_to_read(const c10::StorageImpl& storage) {
+  if (auto* memory = memory_of(storage)) require(*memory);
+}
+
 void require_memory(const c10::StorageImpl& storage) {
-  if (!hooks.require) return;
   auto* memory = memory_of(storage);
-  if (memory && (memory->graph.load(std::memory_order_relaxed) != 0 || memory->pending())) hooks.require(*memory);
+  if (!memory) return;
+  require(*memory);
+  memory->made_by.store(0, std::memory_order_relaxed);  // last: the storage may be a result of what was recorded
+}
+
+uint64_t made_by(device::Device& d, const c10::StorageImpl& storage) {
+  const auto* memory = memory_of(storage);
+  const uint64_t made = memory ? memory->made_by.load(std::memory_order_relaxed) : 0;
+  return made ? made : d.queue().submitted();
 }
 
 namespace {
-void materialize(c10::StorageImpl* storage) { require_memory(*storage); }
+void materialize(c10::StorageImpl* storage) { require_memory(*storage); }  // for any purpose
 }  // namespace
 
 void make_pending(c10::StorageImpl& storage, c10::DeviceIndex index, size_t nbytes) {
@@ -224,6 +241,7 @@ void* place_in(c10::StorageImpl& storage, std::shared_ptr<SharedBlock> block) {
   void* before = memory->shared ? nullptr : memory->data;  // of a graph that is gone: freed with what `shared` holds
   memory->data = block->data;
   memory->watched.store(nullptr, std::memory_order_relaxed);
+  memory->made_by.store(0, std::memory_order_relaxed);
   memory->shared = std::move(block);
   auto& ptr = storage._mutable_data_ptr_no_checks();
   const auto device = ptr.device();
@@ -233,6 +251,7 @@ void* place_in(c10::StorageImpl& storage, std::shared_ptr<SharedBlock> block) {
 }
 
 std::shared_ptr<SharedBlock> share_memory(HPUMemory& memory) {
+  memory.made_by.store(0, std::memory_order_relaxed);  // from now on replays write to it
   if (!memory.shared && memory.data) memory.shared = std::make_shared<SharedBlock>(memory.data, memory.pool);
   return memory.shared;
 }

@@ -49,6 +49,9 @@ struct HPUMemory {
   // Set when captured graphs need the memory beside this storage; the last holder frees it.
   std::shared_ptr<SharedBlock> shared;
   std::atomic<SharedBlock*> watched{nullptr};  // the same, from when it is watched
+  // The command that made the contents, as long as no other command may have written to them; 0: unknown. Who reads them
+  // need not wait for commands that are queued behind it.
+  std::atomic<uint64_t> made_by{0};
   bool pending() const noexcept { return data == nullptr && nbytes > 0; }
 };
 
@@ -80,7 +83,9 @@ struct MemoryHooks {
   void (*require)(HPUMemory& memory) = nullptr;
 };
 void set_memory_hooks(MemoryHooks hooks);
+// The caller may write, and so may whoever it gives the address to.
 void require_memory(const c10::StorageImpl& storage);
+void require_memory_to_read(const c10::StorageImpl& storage);
 
 // Memory of `nbytes` on the given device. Throws c10::OutOfMemoryError.
 c10::DataPtr allocate_on(c10::DeviceIndex index, size_t nbytes);
@@ -88,6 +93,8 @@ c10::DataPtr allocate_on(c10::DeviceIndex index, size_t nbytes);
 c10::intrusive_ptr<c10::StorageImpl> make_pending_storage(c10::DeviceIndex index, size_t nbytes);
 // The same for an existing storage, whose memory is released.
 void make_pending(c10::StorageImpl& storage, c10::DeviceIndex index, size_t nbytes);
+// For who is about to read a storage of device `d`, after `flush`: the command until which to wait.
+uint64_t made_by(device::Device& d, const c10::StorageImpl& storage);
 // Gives a pending storage its memory, from the device's pool. Throws c10::OutOfMemoryError.
 void assign_memory(HPUMemory& memory);
 // The same with memory that was allocated before. The storage must not go meanwhile.

@@ -67,6 +67,15 @@ TEST(Placement, ABusyMachineInOneBlockDecidesNothing) {
   EXPECT_FALSE(loop.placement.here());
 }
 
+TEST(Placement, ATrialBesideOtherProgramsDecidesNothing) {
+  Loop loop;
+  for (int i = 0; i < 4 * kTrial; ++i)
+    loop.placement.repeated(loop.now += microseconds(loop.placement.here() ? 60 : 100), /*crowded=*/i == 3);
+  EXPECT_FALSE(loop.placement.here());
+  loop.run(kSettled + 4 * kTrial, microseconds(100), microseconds(60));
+  EXPECT_TRUE(loop.placement.here());
+}
+
 TEST(Placement, AMachineThatChangesIsMeasuredAgain) {
   Loop loop;
   loop.run(4 * kTrial, microseconds(100), microseconds(60));
