@@ -31,9 +31,9 @@ bool EarlyStart::due(uint64_t prefix, size_t nodes) {
 }
 
 bool EarlyStart::here(uint64_t whole) const {
-  if (current_) return current_->placement.here();
-  const auto known = steps_.find(whole);
-  return known != steps_.end() && known->second.placement.here();
+  const Step* step = current_;
+  if (const auto known = steps_.find(whole); !step && known != steps_.end()) step = &known->second;
+  return step && step->placed && step->placement.here();
 }
 
 void EarlyStart::decide(Step& step) {
@@ -46,7 +46,7 @@ void EarlyStart::decide(Step& step) {
     boundaries_.erase(known);
 }
 
-void EarlyStart::flushed(uint64_t whole, size_t bytes, bool compiled, bool crowded) {
+void EarlyStart::flushed(uint64_t whole, size_t bytes, bool compiled, uint64_t ns, bool crowded) {
   if (steps_.size() >= kMostSteps) {
     // Only what was learned of waits is lost.
     steps_.clear();
@@ -61,8 +61,9 @@ void EarlyStart::flushed(uint64_t whole, size_t bytes, bool compiled, bool crowd
   }
   // Times without recipes say nothing about times with them, and the compiler took a core.
   if (std::exchange(step->compiled, compiled) != compiled) step->placement = {};
-  step->placement.repeated(Placement::Clock::now(), crowded);
-  timed_ = step->placement.timed();
+  step->placed = ns != 0 && ns < Placement::kMostNs;
+  if (step->placed) step->placement.repeated(Placement::Clock::now(), crowded);
+  timed_ = step->placed && step->placement.timed();
   decide(*step);  // by what followed the sights before this one
   if (++step->sights >= kMemory) {
     step->sights /= 2;

@@ -25,8 +25,8 @@ class EarlyStart {
   bool due(uint64_t prefix, size_t nodes);
   // A graph was handed over for another reason, or the rest of a step; `whole` is its hash. `bytes`: what an operator of
   // the graph writes into storages that it makes, on average. `compiled`: whether all of the step ran as recipes.
-  // `crowded`: whether other programs want the cores.
-  void flushed(uint64_t whole, size_t bytes, bool compiled, bool crowded);
+  // `ns`: what all of the step usually takes on the device; 0: unknown. `crowded`: whether other programs want the cores.
+  void flushed(uint64_t whole, size_t bytes, bool compiled, uint64_t ns, bool crowded);
   // Whether the submitting thread runs the graph of this hash, or the piece of the step that is being recorded.
   bool here(uint64_t whole) const;
   // Whether the repetitions of the step that was handed over last are timed.
@@ -48,6 +48,7 @@ class EarlyStart {
     bool in_pieces = false;
     bool small = false;  // its operators
     bool compiled = false;
+    bool placed = false;  // it is short enough for a choice of the thread
     Placement placement;
   };
   void decide(Step& step);

@@ -414,10 +414,8 @@ void Recorder::hand_over() {
     if (!cut) count(Counter::RecipeMisses);
     std::swap(command->graph, graph_);
   }
-  if (here) {
-    const uint64_t expected = command->expected_ns();
-    command->at_once = expected != 0 && expected < Placement::kMostNs && command->runs_anywhere();
-  }
+  const uint64_t expected = command->expected_ns();
+  command->at_once = here && expected != 0 && expected < Placement::kMostNs && command->runs_anywhere();
   if (cut || piece_) {
     in_parts_ = in_parts_ || !captured_;
   } else {
@@ -427,11 +425,15 @@ void Recorder::hand_over() {
     step_begun_ = in_parts_ = false;
   }
   step_compiled_ = step_compiled_ && report.compiled;
+  step_ns_ = expected != 0 && step_ns_ != 0 ? step_ns_.value_or(0) + expected : 0;
   if (cut)
     early_.begin();
   else if (!piece_)
-    early_.flushed(hash_.value(), handover.written() / operators, step_compiled_, device_.queue().crowded());
-  if (!piece_) step_compiled_ = true;
+    early_.flushed(hash_.value(), handover.written() / operators, step_compiled_, *step_ns_, device_.queue().crowded());
+  if (!piece_) {
+    step_compiled_ = true;
+    step_ns_.reset();
+  }
   // From here on the memory of this graph's storages is like any other: later commands are queued behind it.
   ++number_;
   overdue_ = false;

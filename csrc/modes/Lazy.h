@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "device/device.h"
@@ -154,7 +155,9 @@ class Recorder {
   bool overdue_ = false;  // the graph has its maximal size and found no room
   EarlyStart early_;
   bool piece_ = false;  // what is being handed over is a piece of a step
-  bool step_compiled_ = true;     // all pieces of this step so far ran as recipes
+  // Of the pieces of this step so far: whether all ran as recipes, and what they usually take; 0: unknown of one of them.
+  bool step_compiled_ = true;
+  std::optional<uint64_t> step_ns_;
   bool step_recompiled_ = false;  // an earlier piece of this step was compiled anew
   Capture* capture_ = nullptr;
   bool captured_ = false;                               // whether the graph being recorded is part of the capture

@@ -47,7 +47,7 @@ class Placement {
     block_ = 0;
   }
 
-  // Graphs that take longer are the worker's: the script goes on beside them.
+  // Steps that take longer are the worker's, without a trial: the script goes on beside them.
   static constexpr uint64_t kMostNs = 1'000'000;
   static constexpr unsigned kSettling = 3, kSamples = 9, kTrial = kSettling + kSamples;
   static constexpr unsigned kSettled = 64, kMostSettled = 4096;
