@@ -456,7 +456,9 @@ bool CommandQueue::wait(uint64_t sequence, OnInterrupt what) {
 }
 
 bool CommandQueue::wait_to_read(uint64_t sequence, OnInterrupt what) {
-  return wait(std::max(sequence, impl_->last_to_wait_for.load(std::memory_order_relaxed)), what);
+  // Another thread may be about to submit that one.
+  const uint64_t last = std::min(impl_->last_to_wait_for.load(std::memory_order_relaxed), submitted());
+  return wait(std::max(sequence, last), what);
 }
 
 void CommandQueue::resume() {

@@ -8,6 +8,7 @@ namespace openhpu {
 // A CPU tensor over the memory of an hpu tensor, with the same sizes, strides and conjugate / negative bits. It is an
 // inference tensor (no version counter, no autograd keys): kernels see only memory.
 at::Tensor cpu_alias(const at::Tensor& t);
+// For who only reads it, now.
 at::Tensor cpu_alias_to_read(const at::Tensor& t);
 at::Tensor cpu_alias_over(const c10::TensorImpl& t, c10::intrusive_ptr<c10::StorageImpl> storage);
 // The same without memory: `storage` is one of the meta device.

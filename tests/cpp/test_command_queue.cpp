@@ -641,6 +641,50 @@ TEST(CommandQueue, HostThatWaitsRunsWhatIsLeft) {
   EXPECT_GT(scopes, 0);
 }
 
+// Runs until the gate is open.
+class Held : public Command {
+ public:
+  Held(bool anywhere, std::atomic<bool>& open) : anywhere_(anywhere), open_(open) {}
+  void run() override { open_.wait(false); }
+  bool runs_anywhere() const noexcept override { return anywhere_; }
+
+ private:
+  const bool anywhere_;
+  std::atomic<bool>& open_;
+};
+
+TEST(CommandQueue, AReadDoesNotWaitForWhatIsBehindIt) {
+  CommandQueue queue("test");
+  std::atomic<bool> open = false;
+  const uint64_t made = queue.submit("made", [] {});
+  queue.drain();
+  queue.submit("after", [] {});  // a command that needs a team, and is done
+  queue.drain();
+  queue.submit(new Held(true, open));
+  EXPECT_TRUE(queue.wait_to_read(made));
+  EXPECT_EQ(queue.completed(), 2u);
+  open = true;
+  open.notify_all();
+  queue.drain();
+}
+
+TEST(CommandQueue, AReadWaitsForATeamBehindIt) {
+  CommandQueue queue("test");
+  std::vector<std::thread::id> ran;
+  std::atomic<bool> open = false;
+  const uint64_t made = queue.submit(new Probe(true, ran));
+  queue.drain();
+  const uint64_t team = queue.submit(new Held(false, open));
+  std::thread opens([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    open = true;
+    open.notify_all();
+  });
+  EXPECT_TRUE(queue.wait_to_read(made));
+  EXPECT_GE(queue.completed(), team);
+  opens.join();
+}
+
 TEST(CommandQueue, ErrorOfACommandThatAHostRanIsKept) {
   CommandQueue queue("test");
   queue.set_workerless(true);
