@@ -19,6 +19,7 @@ EarlyStart::Phase EarlyStart::phase() noexcept {
 
 bool EarlyStart::due(uint64_t prefix, size_t nodes) {
   const Phase now = phase();
+  has_backward_ = has_backward_ || now == Phase::Backward;
   const bool ended = std::exchange(phase_, now) != now && nodes >= kLeastNodes;
   if (C10_LIKELY(!ended && nodes < kMostNodes)) return false;
   if (current_) return ended || current_->small;
@@ -55,7 +56,7 @@ void EarlyStart::flushed(uint64_t whole, size_t bytes, bool compiled, uint64_t n
     current_ = nullptr;
   }
   Step* step = current_ ? current_ : &steps_[whole];
-  if (!current_ && step->first_boundary == 0 && bytes <= kMostBytes) {
+  if (!current_ && has_backward_ && step->first_boundary == 0 && bytes <= kMostBytes) {
     step->small = end_of_phase_ != 0 && bytes <= kSmallBytes;
     step->first_boundary = step->small && most_nodes_ != 0 ? most_nodes_ : end_of_phase_;
   }
@@ -76,6 +77,7 @@ void EarlyStart::flushed(uint64_t whole, size_t bytes, bool compiled, uint64_t n
 void EarlyStart::begin() noexcept {
   current_ = nullptr;
   end_of_phase_ = most_nodes_ = 0;
+  has_backward_ = false;
 }
 
 void EarlyStart::waited() {

@@ -14,8 +14,9 @@
 // A step is handed over in pieces if the script waited after it in its last repetitions. The pieces end with the
 // forward pass, the backward pass and the optimizer, where few tensors are alive that are not needed later. Steps of
 // small operators are recorded for longer than they run, so their pieces also end after kMostNodes operators. A step
-// without a wait stays one graph. So does a step of large operators: recording is a small part of its time, and pieces
-// lose more, since kernels are not fused across their ends. Only the program decides, never the speed of the device.
+// without a wait stays one graph. So does a step without a backward pass. So does a step of large operators: recording
+// is a small part of its time, and pieces lose more, since kernels are not fused across their ends. Only the program
+// decides, never the speed of the device.
 namespace openhpu {
 
 class EarlyStart {
@@ -43,7 +44,7 @@ class EarlyStart {
 
   // A known step: the number of its repetitions, and of the waits after it.
   struct Step {
-    uint64_t first_boundary = 0;  // hash of its first piece; 0: one phase only, or large operators
+    uint64_t first_boundary = 0;  // hash of its first piece; 0: no backward, nothing else, or large operators
     uint32_t sights = 0, waits = 0;
     bool in_pieces = false;
     bool small = false;  // its operators
@@ -68,6 +69,7 @@ class EarlyStart {
   // Of the graph being recorded: its hash at the end of a phase and after kMostNodes operators, where a first piece may
   // end. 0: not yet; the latter stays 0 if a phase ended before.
   uint64_t end_of_phase_ = 0, most_nodes_ = 0;
+  bool has_backward_ = false;  // the graph being recorded
   Step* current_ = nullptr;                 // the step being recorded, when it is handed over in pieces
   std::unordered_map<uint64_t, Step> steps_;       // by hash of the whole
   std::unordered_map<uint64_t, Step*> boundaries_;  // of steps in pieces, by their first piece

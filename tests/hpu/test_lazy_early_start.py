@@ -40,6 +40,27 @@ def test_steps_that_nobody_waits_for_stay_whole(counted):
     assert work["graphs_started_early"] == 0
 
 
+def test_steps_without_a_backward_stay_whole(counted):
+    """Although the grad mode changes, as between two optimizers."""
+
+    def step():
+        x = torch.ones(16, device="hpu")
+        for _ in range(4):
+            for _ in range(12):
+                x = x * 2
+            with torch.no_grad():
+                for _ in range(12):
+                    x = x / 2
+        assert x.sum().item() == 16
+
+    for _ in range(12):
+        step()
+    with counted() as work:
+        for _ in range(5):
+            step()
+    assert work["graphs_started_early"] == 0
+
+
 def test_steps_of_large_operators_stay_whole(counted):
     """Recording is a small part of their time (kMostBytes in csrc/modes/EarlyStart.h)."""
     weight = torch.ones(256, 256, device="hpu", requires_grad=True)
