@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kUnlimited = std::numeric_limits<int>::max();
 
-// Cores in a set of the system's, from the affinity of thread `id`; none if that fails.
+// The cores in the affinity mask of thread `id`; none if the system does not tell.
 std::vector<int> affinity(pid_t id) {
   // More cores than a fixed set holds: the system says so by refusing it.
   for (int most = CPU_SETSIZE; most <= CPU_SETSIZE * 64; most *= 2) {
@@ -75,7 +75,8 @@ class Places {
   int (*own_)() = function<int()>("omp_get_place_num");
 };
 
-// What OpenMP took from the main thread when it bound that thread to its first place, and nobody changed since.
+// The cores of all places, if OpenMP has bound the main thread to its first place and the thread still has that mask.
+// Otherwise none.
 std::vector<int> bound_cores() {
   const Places places;
   std::vector<int> all = places.all_cores();

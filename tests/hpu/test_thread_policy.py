@@ -96,7 +96,7 @@ def test_a_process_of_one_core_has_no_worker_and_computes_the_same(script):
     assert alone == beside
 
 
-@pytest.mark.parametrize("binding", [{"OMP_PROC_BIND": "true"}, {"OMP_PLACES": "cores"}])
+@pytest.mark.parametrize("binding", [{"OMP_PROC_BIND": "true"}, {"OMP_PLACES": "threads"}])
 def test_a_bound_main_thread_leaves_the_device_all_cores(script, binding):
     code = (
         TRAINING
