@@ -16,14 +16,7 @@ c10::intrusive_ptr<c10::StorageImpl> cpu_storage(const c10::StorageImpl& storage
       c10::StorageImpl::use_byte_size_t(), storage.nbytes(),
       c10::DataPtr(const_cast<void*>(storage.data()), c10::Device(c10::kCPU)), nullptr, false);
 }
-}  // namespace
 
-c10::intrusive_ptr<c10::StorageImpl> cpu_storage_over(const c10::StorageImpl& storage) {
-  require_memory(storage);
-  return cpu_storage(storage);
-}
-
-namespace {
 at::Tensor alias_over(const c10::TensorImpl& t, c10::intrusive_ptr<c10::StorageImpl> storage, c10::DispatchKey key) {
   auto impl = c10::make_intrusive<c10::TensorImpl>(
       c10::TensorImpl::VIEW, c10::Storage(std::move(storage)), c10::DispatchKeySet(key), t.dtype());
@@ -34,6 +27,11 @@ at::Tensor alias_over(const c10::TensorImpl& t, c10::intrusive_ptr<c10::StorageI
   return at::Tensor(std::move(impl));
 }
 }  // namespace
+
+c10::intrusive_ptr<c10::StorageImpl> cpu_storage_over(const c10::StorageImpl& storage) {
+  require_memory(storage);
+  return cpu_storage(storage);
+}
 
 at::Tensor cpu_alias_over(const c10::TensorImpl& t, c10::intrusive_ptr<c10::StorageImpl> storage) {
   return alias_over(t, std::move(storage), c10::DispatchKey::CPU);
