@@ -21,6 +21,7 @@ struct OpTraits {
   bool host_metadata = false;    // answers from metadata alone, without device work (is_set_to)
   bool collective = false;       // other processes take part: never rehearsed, and run by the worker alone
   bool native = false;           // native in every generation, regardless of the table
+  bool exact = false;            // pure, and its result has the same bits in a recipe, except in small floats
   bool seeded = false;           // the aten operator of the same name with its seed as an operand (SeededOps)
   // Arguments (bits) that the kernel changes although the schema does not say so: when the boolean argument of the given
   // position is true; -1: always.

@@ -123,7 +123,7 @@ Recorder& Recorder::of(device::Device& d) {
 uint32_t Recorder::enter(HPUMemory& memory) {
   const auto slot = static_cast<uint32_t>(graph_.slots.size());
   graph_.slots.push_back({memory.nbytes, memory.pending() ? Graph::SlotKind::Fresh : Graph::SlotKind::Input});
-  members_.push_back({&memory, memory.data, false, captured_ ? capture_->slot_of(memory) : 0, nullptr, false});
+  members_.push_back({&memory, memory.data, false, captured_ ? capture_->slot_of(memory) : 0, nullptr, false, false});
   memory.slot = slot;
   memory.graph.store(number_, std::memory_order_relaxed);
   return slot;
@@ -442,7 +442,7 @@ void Recorder::hand_over() {
   const uint64_t sequence = openhpu::submit(device_, command);  // throws at the end of the process only
   for (const auto& member : members_) {
     if (member.taken_over) free_block(device_, member.data);
-    if (member.made && !captured_) member.memory->made_by.store(sequence, std::memory_order_relaxed);
+    if (member.has_new_contents() && !captured_) member.memory->end_write(sequence);
   }
   members_.clear();
   if (!piece_) note_step(sequence, operators);

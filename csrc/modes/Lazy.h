@@ -63,6 +63,13 @@ class Recorder {
     if (memory.graph.load(std::memory_order_relaxed) == number_) return memory.slot;
     return enter(memory);
   }
+  // The same for an operator that writes to it, after `make_way`, which may hand over the graph that made it.
+  uint32_t slot_to_write(HPUMemory& memory) {
+    const uint32_t slot = slot_of(memory);
+    memory.begin_write();
+    members_[slot].written = true;
+    return slot;
+  }
   // Under the lock: a new storage, made by the node that is being recorded.
   c10::Storage fresh(c10::DeviceIndex index, size_t nbytes, uint32_t& slot);
   // Under the lock, before the call changes any state. A graph must end before this call if it has its maximal size or
@@ -124,6 +131,8 @@ class Recorder {
     uint32_t capture_slot;
     std::shared_ptr<SharedBlock> shared;  // memory that the storage, now gone, shared with captured graphs
     bool made = false;  // the graph made it, and the storage is alive
+    bool written = false;
+    bool has_new_contents() const noexcept { return made || (written && memory && memory->small()); }
   };
   uint32_t enter(HPUMemory& memory);
   void hand_over();

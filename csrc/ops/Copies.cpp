@@ -13,6 +13,7 @@
 #include "modes/Eager.h"
 #include "ops/Alias.h"
 #include "ops/OpKernel.h"
+#include "ops/SmallCall.h"
 #include "runtime/Claim.h"
 #include "runtime/ExactCopy.h"
 #include "runtime/HPUAllocator.h"
@@ -228,11 +229,14 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
     refuse_in_capture("aten::item", kHostReadRemedy);
   auto& d = device_of(self.device());
   const auto& storage = *self.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+  at::Tensor value;
   blocking_read(d, "aten::item", self.element_size(), [&] {
     flush(d);
-    d.queue().wait_to_read(made_by(d, storage), device::OnInterrupt::Throw);
+    value = compute_small(d, self);
+    if (!value.defined()) d.queue().wait_to_read(made_by(d, storage), device::OnInterrupt::Throw);
   });
   raise_pending_error(d);
+  if (value.defined()) return at::_local_scalar_dense(value);
   device::MemoryPool::AccessScope access(d.memory());
   return at::_local_scalar_dense(cpu_alias_to_read(self));
 }

@@ -9,6 +9,7 @@
 #include "modes/Eager.h"
 #include "ops/Alias.h"
 #include "ops/MovedOperands.h"
+#include "ops/SmallCall.h"
 #include "runtime/HPUAllocator.h"
 #include "runtime/events.h"
 #include "runtime/site.h"
@@ -201,7 +202,7 @@ void OpCall::submit(std::shared_ptr<const ShapeEntry> shared) {
   c10::SmallVector<c10::Storage, 4> storages;
   for (const auto& s : entry.storages) {
     storages.push_back(make_hpu_storage(device_.index(), s.nbytes));
-    require_memory(*storages.back().unsafeGetStorageImpl());
+    require_memory_to_read(*storages.back().unsafeGetStorageImpl());
   }
   if (C10_UNLIKELY(!entry.resizes.empty())) resize_operands(entry);
   if (C10_UNLIKELY(!entry.call->recordable)) {
@@ -212,17 +213,21 @@ void OpCall::submit(std::shared_ptr<const ShapeEntry> shared) {
     struct GiveBack {
       void operator()(CallCommand* c) const { c->retire(); }
     };
+    if (C10_UNLIKELY(is_small_call(entry)))
+      memory_of(*storages[0].unsafeGetStorageImpl())->small_call = small_call(shared);
     std::unique_ptr<CallCommand, GiveBack> command(CallCommand::acquire(std::move(shared), device));
     command->site = current_site();
     if (entry.call->numbers) append_numbers(*entry.call, args_, command->numbers);
+    c10::SmallVector<c10::Storage, 4> written;  // small ones
     for (const auto& o : operands_) {
       const auto* impl = o.tensor->unsafeGetTensorImpl();
       if (C10_UNLIKELY(impl->device().type() != c10::kHPU)) continue;
       const auto& storage = *impl->unsafe_storage().unsafeGetStorageImpl();
-      if (o.written)
-        require_memory(storage);
-      else
-        require_memory_to_read(storage);
+      require_memory_to_read(storage);
+      if (auto* memory = o.written ? memory_of(storage) : nullptr) {
+        memory->begin_write();
+        if (memory->small()) written.push_back(impl->unsafe_storage());
+      }
       command->operands.push_back({const_cast<void*>(storage.data()), storage.nbytes(), impl->storage_offset(),
                                    reinterpret_cast<uintptr_t>(&storage)});
     }
@@ -232,8 +237,9 @@ void OpCall::submit(std::shared_ptr<const ShapeEntry> shared) {
     // What was resized has no contents without it.
     const auto what = entry.resizes.empty() ? device::OnInterrupt::Throw : device::OnInterrupt::GoOn;
     const uint64_t sequence = openhpu::submit(device, command.release(), what);
-    for (const auto& s : storages)
-      if (auto* memory = memory_of(*s.unsafeGetStorageImpl())) memory->made_by.store(sequence, std::memory_order_relaxed);
+    for (const auto* made : {&storages, &written})
+      for (const auto& s : *made)
+        if (auto* memory = memory_of(*s.unsafeGetStorageImpl())) memory->end_write(sequence);
   }
 }
 

@@ -74,6 +74,8 @@ struct OpCall {
   std::shared_ptr<const ShapeEntry> predict_by_structure(const ShapeEntry& sibling);
   bool predict_by_sizes(const ShapeEntry& sibling, ShapeEntry& entry) const;
   void describe(ShapeEntry& entry) const;
+  // Null if an operand has no memory of the device.
+  std::shared_ptr<const SmallCall> small_call(const std::shared_ptr<const ShapeEntry>& entry) const;
   void inspect_tensor(const at::Tensor& t, size_t arg, bool written);
   bool is_misplaced(const Operand& o) const;
   bool may_move_operands() const;

@@ -57,6 +57,35 @@ const OpTraits& traits_of(const std::string& name) {
       {"aten::native_batch_norm.out", {.undeclared_writes = {.arguments = 0b11000, .when = 5}}},
       {"aten::batch_norm_update_stats", {.undeclared_writes = {.arguments = 0b110}}},
       {"aten::batch_norm_update_stats.out", {.undeclared_writes = {.arguments = 0b110}}},
+      // What scripts ask of a loss before they read it.
+      {"aten::abs", {.exact = true}},
+      {"aten::neg", {.exact = true}},
+      {"aten::isnan", {.exact = true}},
+      {"aten::isfinite", {.exact = true}},
+      {"aten::isinf", {.exact = true}},
+      {"aten::bitwise_and.Tensor", {.exact = true}},
+      {"aten::bitwise_or.Tensor", {.exact = true}},
+      {"aten::bitwise_not", {.exact = true}},
+      {"aten::any", {.exact = true}},
+      {"aten::all", {.exact = true}},
+      {"aten::add.Tensor", {.exact = true}},
+      {"aten::sub.Tensor", {.exact = true}},
+      {"aten::mul.Tensor", {.exact = true}},
+      {"aten::div.Tensor", {.exact = true}},
+      {"aten::maximum", {.exact = true}},
+      {"aten::minimum", {.exact = true}},
+      {"aten::eq.Tensor", {.exact = true}},
+      {"aten::eq.Scalar", {.exact = true}},
+      {"aten::ne.Tensor", {.exact = true}},
+      {"aten::ne.Scalar", {.exact = true}},
+      {"aten::lt.Tensor", {.exact = true}},
+      {"aten::lt.Scalar", {.exact = true}},
+      {"aten::le.Tensor", {.exact = true}},
+      {"aten::le.Scalar", {.exact = true}},
+      {"aten::gt.Tensor", {.exact = true}},
+      {"aten::gt.Scalar", {.exact = true}},
+      {"aten::ge.Tensor", {.exact = true}},
+      {"aten::ge.Scalar", {.exact = true}},
       // Collectives of captured graphs.
       {"hccl::collective_", {.collective = true, .native = true}},
       // Gaudi's fused attention, by the name of PyTorch's CPU kernel for it.
@@ -76,9 +105,10 @@ const OpTraits& traits_of(const std::string& name) {
 
 bool is_single_operator(const std::string& name) {
   // mode.values names the devices it accepts; conj_physical_ calls a kernel that exists per device; mv is made of addmv_,
-  // which has fewer dtypes on a Gaudi.
+  // which has fewer dtypes on a Gaudi. The others are made of operators with results for them to fill.
   return name == "aten::convolution" || name == "aten::convolution_backward" || name == "aten::mode.values" ||
-      name == "aten::conj_physical_" || name == "aten::mv" || name.rfind("aten::_foreach_", 0) == 0;
+      name == "aten::conj_physical_" || name == "aten::mv" ||
+      name == "aten::abs" || name == "aten::isinf" || name == "aten::isfinite" || name.rfind("aten::_foreach_", 0) == 0;
 }
 
 }  // namespace openhpu

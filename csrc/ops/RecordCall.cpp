@@ -3,6 +3,7 @@
 #include "modes/Lazy.h"
 #include "ops/Alias.h"
 #include "ops/OpCall.h"
+#include "ops/SmallCall.h"
 #include "runtime/events.h"
 #include "runtime/site.h"
 
@@ -24,6 +25,7 @@ bool OpCall::record(const std::shared_ptr<const ShapeEntry>& entry) {
   if (C10_UNLIKELY(capture != nullptr)) prepare_operands(*capture);
   const uint32_t site = current_site();
   c10::SmallVector<c10::Storage, 4> storages;
+  const bool small = !capture && is_small_call(*entry);
   {
     Recorder::Lock lock(recorder);
     recorder.make_way();
@@ -42,15 +44,15 @@ bool OpCall::record(const std::shared_ptr<const ShapeEntry>& entry) {
       const auto* impl = o.tensor->unsafeGetTensorImpl();
       if (C10_UNLIKELY(impl->device().type() != c10::kHPU)) continue;
       auto& memory = *memory_of(*impl->unsafe_storage().unsafeGetStorageImpl());
-      // Not before make_way, which may hand over the graph that made it.
-      if (o.written) memory.made_by.store(0, std::memory_order_relaxed);
-      recorder.add_word(Graph::place(recorder.slot_of(memory), static_cast<uint64_t>(impl->storage_offset())));
+      const uint32_t slot = o.written ? recorder.slot_to_write(memory) : recorder.slot_of(memory);
+      recorder.add_word(Graph::place(slot, static_cast<uint64_t>(impl->storage_offset())));
     }
     for (const auto& s : entry->storages) {
       uint32_t slot = 0;
       storages.push_back(recorder.fresh(device_.index(), s.nbytes, slot));
       recorder.add_word(slot);
     }
+    if (C10_UNLIKELY(small)) memory_of(*storages[0].unsafeGetStorageImpl())->small_call = small_call(entry);
     recorder.end_node();
   }
   count(Counter::OpsRecorded);

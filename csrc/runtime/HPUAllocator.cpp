@@ -118,6 +118,12 @@ c10::DataPtr allocate_on(c10::DeviceIndex index, size_t nbytes) {
   return c10::DataPtr(data, memory.release(), &delete_memory, c10::Device(c10::kHPU, index));
 }
 
+void HPUMemory::begin_write() noexcept {
+  static std::atomic<uint64_t> last{0};
+  made_by.store(0, std::memory_order_relaxed);
+  if (small()) version.store(last.fetch_add(1, std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
 namespace {
 void require(HPUMemory& memory) {
   if (hooks.require && (memory.graph.load(std::memory_order_relaxed) != 0 || memory.pending())) hooks.require(memory);
@@ -132,7 +138,7 @@ void require_memory(const c10::StorageImpl& storage) {
   auto* memory = memory_of(storage);
   if (!memory) return;
   require(*memory);
-  memory->made_by.store(0, std::memory_order_relaxed);  // last: the storage may be a result of what was recorded
+  memory->expose();  // last: the storage may be a result of what was recorded
 }
 
 uint64_t made_by(device::Device& d, const c10::StorageImpl& storage) {
@@ -241,7 +247,7 @@ void* place_in(c10::StorageImpl& storage, std::shared_ptr<SharedBlock> block) {
   void* before = memory->shared ? nullptr : memory->data;  // of a graph that is gone: freed with what `shared` holds
   memory->data = block->data;
   memory->watched.store(nullptr, std::memory_order_relaxed);
-  memory->made_by.store(0, std::memory_order_relaxed);
+  memory->expose();
   memory->shared = std::move(block);
   auto& ptr = storage._mutable_data_ptr_no_checks();
   const auto device = ptr.device();
@@ -251,7 +257,7 @@ void* place_in(c10::StorageImpl& storage, std::shared_ptr<SharedBlock> block) {
 }
 
 std::shared_ptr<SharedBlock> share_memory(HPUMemory& memory) {
-  memory.made_by.store(0, std::memory_order_relaxed);  // from now on replays write to it
+  memory.expose();  // from now on replays write to it
   if (!memory.shared && memory.data) memory.shared = std::make_shared<SharedBlock>(memory.data, memory.pool);
   return memory.shared;
 }

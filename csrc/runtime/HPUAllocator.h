@@ -10,6 +10,8 @@
 
 namespace openhpu {
 
+struct SmallCall;
+
 // Memory that has several holders: a storage, and captured graphs. The last holder frees it. Memory that other
 // processes hold too is the contents of a file without a name. The file lives as long as any process has it open or
 // mapped. The memory is then given back in the order of the queue, because earlier commands may still write data that
@@ -52,6 +54,25 @@ struct HPUMemory {
   // The command that made the contents, as long as no other command may have written to them; 0: unknown. Who reads them
   // need not wait for commands that are queued behind it.
   std::atomic<uint64_t> made_by{0};
+  // Others have the address, and may write at any time.
+  std::atomic<bool> exposed{false};
+  // Of small memory: another number for each operator that writes to it after it was made; 0: none did.
+  std::atomic<uint64_t> version{0};
+  // How it was made, if by a small operator. Set before anything else knows the storage.
+  std::shared_ptr<const SmallCall> small_call;
+
+  static constexpr size_t kSmallBytes = 256;
+  bool small() const noexcept { return nbytes <= kSmallBytes; }
+  // Before an operator that writes to it is submitted or recorded.
+  void begin_write() noexcept;
+  // The command is in the queue that makes the contents, or, of small memory, that writes to them.
+  void end_write(uint64_t sequence) noexcept {
+    if (!exposed.load(std::memory_order_relaxed)) made_by.store(sequence, std::memory_order_relaxed);
+  }
+  void expose() noexcept {
+    exposed.store(true, std::memory_order_relaxed);
+    made_by.store(0, std::memory_order_relaxed);
+  }
   bool pending() const noexcept { return data == nullptr && nbytes > 0; }
 };
 
@@ -83,8 +104,9 @@ struct MemoryHooks {
   void (*require)(HPUMemory& memory) = nullptr;
 };
 void set_memory_hooks(MemoryHooks hooks);
-// The caller may write, and so may whoever it gives the address to.
+// The caller may write at any time, and so may whoever it gives the address to.
 void require_memory(const c10::StorageImpl& storage);
+// For a caller that only reads, or that calls `begin_write` itself.
 void require_memory_to_read(const c10::StorageImpl& storage);
 
 // Memory of `nbytes` on the given device. Throws c10::OutOfMemoryError.

@@ -25,6 +25,7 @@ enum class Counter : int {
   BytesH2D,
   BytesD2H,
   BlockingReads,     // item(), cpu(), ...: the host waited for a value
+  ReadsComputedOnHost,  // those of a small value that the host computed itself, while the device was busy
   Synchronizations,
   OpsRecorded,       // operators recorded into graphs (lazy mode)
   OpsRehearsed,      // operators run once more, on zeros, to learn their metadata without cutting a graph
