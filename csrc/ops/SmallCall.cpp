@@ -95,10 +95,12 @@ class Repetition {
 }  // namespace
 
 bool is_small_call(const ShapeEntry& entry) {
+  if (entry.storages.size() != 1 || entry.storages[0].nbytes == 0 || entry.storages[0].nbytes > HPUMemory::kSmallBytes)
+    return false;
   // The host and the device must find the same bits. In chains of bfloat16 or half a recipe rounds once, at the end.
-  if (entry.storages.size() != 1 || entry.storages[0].nbytes == 0) return false;
-  return entry.storages[0].nbytes <= HPUMemory::kSmallBytes && entry.call->largest <= HPUMemory::kSmallBytes && entry.outputs.size() == 1 && entry.resizes.empty() &&
-      entry.call->recordable && entry.call->kernel->traits().exact &&
+  const auto& call = *entry.call;
+  return call.kernel->traits().exact && call.largest <= HPUMemory::kSmallBytes && call.recordable && !call.any_written &&
+      entry.outputs.size() == 1 && entry.resizes.empty() &&
       !c10::isReducedFloatingType(c10::typeMetaToScalarType(entry.outputs[0].dtype));
 }
 
