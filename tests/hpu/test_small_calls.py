@@ -132,12 +132,15 @@ def test_operands_that_are_gone(busy):  # noqa: F811
 
 def test_a_chain_has_an_end(busy):  # noqa: F811
     """What is kept of a running sum is bounded."""
-    total = a_sum()
+    first = total = a_sum()
     for i in range(200):
         total = total + 1
         if i % 50 == 49:
             busy()
-            assert total.item() == 11 + i
+            value, on_host = computed(total.item)
+            assert value == 11 + i
+            assert on_host == 0  # the calls that lead here from `first` are forgotten
+    assert first.item() == 10
 
 
 def test_operands_are_not_kept():
