@@ -8,6 +8,8 @@
 
 #include <omp.h>
 
+#include <optional>
+
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 #endif
@@ -98,7 +100,9 @@ void run_as_worker(void (*run)(void*), void* context) {
     ~Keys() { c10::impl::_force_tls_local_dispatch_key_set(before); }
   } keys;
   c10::InferenceMode no_autograd(true);
-  at::DisableRecordFunctionGuard unprofiled;
+  // A new thread has no callbacks of its own. To disable RecordFunction, PyTorch rebuilds its lists of callbacks.
+  std::optional<at::DisableRecordFunctionGuard> unprofiled;
+  if (at::hasThreadLocalCallbacks()) unprofiled.emplace();
   CollectKernelWarnings warnings;
   [[maybe_unused]] DefaultFloats floats;
   HostThreads threads;

@@ -32,9 +32,9 @@ def mark_step(device_str: str = "", sync: bool = False) -> None:
 
 def _end_step(device_str: str, sync: bool) -> None:
     global _closures_wait
-    mode.check()
+    lazy = mode.is_lazy()
     if lifecycle.is_initialized():
-        if mode.is_lazy():
+        if lazy:
             _C.flush(_get_device_index(device_str or None, optional=True))
         if sync:
             devices.synchronize(device_str or None)
@@ -51,8 +51,7 @@ def iter_mark_step(device_str: str = "") -> None:
     """End the iteration: as `mark_step`, without closures and without an event. Does nothing in compiled code."""
     if torch.compiler.is_compiling():
         return
-    mode.check()
-    if lifecycle.is_initialized() and mode.is_lazy():
+    if mode.is_lazy() and lifecycle.is_initialized():
         _C.flush(_get_device_index(device_str or None, optional=True))
 
 

@@ -71,6 +71,7 @@ class CounterWatcher(Protocol):
 
 _lock = threading.Lock()
 _subscriptions: tuple[Subscription, ...] = ()  # replaced, never changed: read without the lock
+_wanted: frozenset[str | None] = frozenset()  # the kinds of the subscriptions, None for every kind
 _asked_kinds: frozenset[str | None] = frozenset()
 _watchers: weakref.WeakSet[CounterWatcher] = weakref.WeakSet()
 
@@ -99,7 +100,7 @@ def publish(
     kind: str, params: dict[str, Any] | None = None, site: Site | None = None, time_ns: int | None = None
 ) -> None:
     """Report an event from Python, of now if `time_ns` is None."""
-    if _subscriptions:
+    if kind in _wanted or None in _wanted:
         _dispatch(Event(kind, time.monotonic_ns() if time_ns is None else time_ns, site, params or {}))
 
 
@@ -163,9 +164,9 @@ def _core() -> Any:
 
 def _ask_core() -> None:
     """Tell the core which of its events have listeners. The caller holds the lock."""
-    global _asked_kinds
-    wanted = {subscription.kind for subscription in _subscriptions}
-    kinds = CORE_KINDS if None in wanted else CORE_KINDS & wanted
+    global _asked_kinds, _wanted
+    _wanted = frozenset(subscription.kind for subscription in _subscriptions)
+    kinds = CORE_KINDS if None in _wanted else CORE_KINDS & _wanted
     if kinds != _asked_kinds:
         _core().set_event_listener(_from_core if kinds else None, sorted(kinds))
         _asked_kinds = kinds
