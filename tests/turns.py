@@ -17,7 +17,7 @@ from typing import NamedTuple
 class Turns(NamedTuple):
     """`files`: patterns of paths, or of tests, and why the suite need not run them each time."""
 
-    suite: str  # that runs the same files each time; "" where no other does
+    suite: str  # that runs the same files each time, but for its own turns; "" where no other does
     parts: int
     files: dict[str, str]
 
@@ -25,6 +25,8 @@ class Turns(NamedTuple):
 _COMPILE = "torch.compile is for eager mode; what it captures is replayed by the same code in both"
 _SCRIPTS = "scripts of their own, of what lies outside the operators: processes, signals, imports, files"
 
+_PROCESSES = "most of its time is that of importing PyTorch in processes; what they test has faster tests, too"
+_LIBRARY = "a library; other tests have its operators"
 _TOOLS = "the repository's own commands, which change seldom and which a user of the device does not run"
 _COMPILERS = "its time is that of the C++ compiler; the files of the suite that are not named here compile each time"
 _DEEPSPEED = "most of its time is that of importing DeepSpeed in each rank; training with each stage runs each time"
@@ -32,11 +34,23 @@ _DEEPSPEED = "most of its time is that of importing DeepSpeed in each rank; trai
 TURNS = {
     "python": Turns(
         "",
-        4,
+        3,
         {
             "tests/python/benchmarks/test_main.py": _TOOLS,
             "tests/python/commands/*": _TOOLS,
             "tests/python/ecosystem/*": _TOOLS,
+            "tests/python/openhpu/integration/test_beside_cuda.py": _PROCESSES,
+            "tests/python/openhpu/integration/test_registration.py": _PROCESSES,
+            "tests/python/openhpu/integration/test_shared_tensors.py": _PROCESSES,
+            "tests/python/openhpu/interface/test_data_loader.py": _PROCESSES,
+            "tests/python/openhpu/interface/test_hmp.py": _PROCESSES,
+            "tests/python/openhpu/observe/insight/test_launch.py": _PROCESSES,
+            "tests/python/openhpu/observe/metrics/test_lazy_metrics.py": _PROCESSES,
+            "tests/python/openhpu/observe/profiler/test_by_hand.py": _PROCESSES,
+            "tests/python/openhpu/observe/profiler/test_whole_process.py": _PROCESSES,
+            "tests/python/openhpu/observe/smi/test_live.py": _PROCESSES,
+            "tests/python/openhpu/observe/test_logs.py": _PROCESSES,
+            "tests/python/openhpu/testing/test_plugin.py": _PROCESSES,
             "tests/python/release/*": _TOOLS,
             "tests/python/tests/test_faults.py": _TOOLS,
             "tests/python/tests/test_hangs.py": _TOOLS,
@@ -57,15 +71,65 @@ TURNS = {
             "tests/hpu/test_compiled_same_bits.py": _COMPILERS,
         },
     ),
+    "compiler": Turns(
+        "",
+        2,
+        {
+            "tests/python/openhpu/compiler/test_lazy_steps.py": _COMPILERS,
+            "tests/python/openhpu/compiler/test_out_of_range.py": _COMPILERS,
+            "tests/python/openhpu/compiler/test_service.py": _COMPILERS,
+        },
+    ),
+    "conformance": Turns(
+        "",
+        2,
+        {
+            "tests/conformance/test_conformance.py": "the rotating parts run the whole databases",
+            "tests/conformance/test_gaudi_table.py": "two families, one for each mode, which share most of their code",
+            "tests/conformance/test_harness.py": _TOOLS,
+        },
+    ),
     "deepspeed": Turns(
         "",
         2,
         {
+            "tests/deepspeed/test_bad_input.py": _DEEPSPEED,
             "tests/deepspeed/test_checkpoints.py": _DEEPSPEED,
+            "tests/deepspeed/test_compile.py": _DEEPSPEED,
             "tests/deepspeed/test_inference.py": _DEEPSPEED,
+            "tests/deepspeed/test_launcher.py": _DEEPSPEED,
             "tests/deepspeed/test_memory.py": _DEEPSPEED,
             "tests/deepspeed/test_offload.py": _DEEPSPEED,
             "tests/deepspeed/test_pipeline.py": _DEEPSPEED,
+        },
+    ),
+    "hpu": Turns(
+        "",
+        2,
+        {
+            "tests/hpu/test_bitsandbytes.py": _LIBRARY,
+            "tests/hpu/test_compile_layouts.py": _COMPILERS,
+            "tests/hpu/test_compile_sizes.py": _COMPILERS,
+            "tests/hpu/test_fork.py": _PROCESSES,
+            "tests/hpu/test_interrupted_training.py": _PROCESSES,
+            "tests/hpu/test_interrupts.py": _PROCESSES,
+            "tests/hpu/test_large_tensors.py": "most of its time is that of filling gigabytes of memory",
+            "tests/hpu/test_module_lock.py": _PROCESSES,
+            "tests/hpu/test_registration.py": _PROCESSES,
+            "tests/hpu/test_thread_policy.py": _PROCESSES,
+            "tests/hpu/test_torchvision.py": _LIBRARY,
+        },
+    ),
+    "distributed": Turns(
+        "",
+        2,
+        {
+            "tests/distributed/test_failures.py::test_[!a]*": _PROCESSES,
+            "tests/distributed/test_node_transport.py": _PROCESSES,
+            "tests/distributed/test_replicas.py::*_recipes_are_late*": "its time is that of two compilers at once",
+            "tests/distributed/test_report.py": _PROCESSES,
+            "tests/distributed/test_traces.py": _PROCESSES,
+            "tests/distributed/test_two_nodes.py": _PROCESSES,
         },
     ),
     "lazy": Turns(
@@ -73,11 +137,13 @@ TURNS = {
         8,
         {
             "tests/hpu/test_compile_*.py": _COMPILE,
-            "tests/hpu/test_bitsandbytes.py": "a library; tests/hpu has its operators",
-            "tests/hpu/test_torchvision.py": "a library; tests/hpu has its operators",
+            "tests/hpu/test_bitsandbytes.py": _LIBRARY,
+            "tests/hpu/test_torchvision.py": _LIBRARY,
             "tests/hpu/test_torchscript.py": "TorchScript's graphs are captured, as those of torch.compile",
             "tests/hpu/test_fork.py": _SCRIPTS,
             "tests/hpu/test_interrupts.py": _SCRIPTS,
+            "tests/hpu/test_large_tensors.py": "most of its time is that of filling gigabytes of memory",
+            "tests/hpu/test_multi_device.py": "devices and copies between them, of which a mode changes nothing",
             "tests/hpu/test_interrupted_training.py": "scripts that name their mode themselves",
             "tests/hpu/test_autograd.py::test_gradients_keep_*_on_request": "scripts that name their mode themselves",
             "tests/hpu/test_fallback.py::test_*_forbidden": "a fallback is decided before an operator is recorded",
