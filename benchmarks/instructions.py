@@ -60,6 +60,7 @@ def _counted(peer: str, whole: bool, core: int, recipes: str) -> Counter[str]:
         "PT_HPU_LAZY_MODE": lazy,
         "PT_HPU_RECIPE_CACHE_CONFIG": f"{recipes},False,2048",
         "ATEN_CPU_CAPABILITY": "avx2",  # Valgrind knows no later ones
+        "TORCHINDUCTOR_CPP_MARCH": "x86-64-v3",
     }
     with tempfile.TemporaryDirectory() as folder:
         counting = [
