@@ -73,7 +73,7 @@ def test_a_link_that_leads_to_another_compiler(made_by, tmp_path, monkeypatch):
     assert key() != made_by
 
 
-@pytest.mark.parametrize("name", ["CPATH", "LIBRARY_PATH", "AOT_INDUCTOR_DEBUG_COMPILE", "TORCHINDUCTOR_CPP_MARCH"])
+@pytest.mark.parametrize("name", ["CPATH", "LIBRARY_PATH", "AOT_INDUCTOR_DEBUG_COMPILE"])
 def test_other_options_of_the_compiler(made_by, monkeypatch, name):
     monkeypatch.setenv(name, "/a")
     assert key() != made_by
