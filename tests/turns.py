@@ -17,16 +17,16 @@ from typing import NamedTuple
 class Turns(NamedTuple):
     """`files`: patterns of paths, or of tests, and why the suite need not run them each time."""
 
-    suite: str  # that runs the same files each time, but for its own turns; "" where no other does
+    suite: str  # that runs the same files each time; "" where no other does
     parts: int
     files: dict[str, str]
 
 
 _COMPILE = "torch.compile is for eager mode; what it captures is replayed by the same code in both"
 _SCRIPTS = "scripts of their own, of what lies outside the operators: processes, signals, imports, files"
+_LIBRARY = "a library; tests/hpu has its operators"
 
-_PROCESSES = "most of its time is that of importing PyTorch in processes; what they test has faster tests, too"
-_LIBRARY = "a library; other tests have its operators"
+_PROCESSES = "each test starts processes of its own, and most of its time is that of importing PyTorch there"
 _TOOLS = "the repository's own commands, which change seldom and which a user of the device does not run"
 _COMPILERS = "its time is that of the C++ compiler; the files of the suite that are not named here compile each time"
 _DEEPSPEED = "most of its time is that of importing DeepSpeed in each rank; training with each stage runs each time"
@@ -39,7 +39,6 @@ TURNS = {
             "tests/python/benchmarks/test_main.py": _TOOLS,
             "tests/python/commands/*": _TOOLS,
             "tests/python/ecosystem/*": _TOOLS,
-            "tests/python/openhpu/integration/test_beside_cuda.py": _PROCESSES,
             "tests/python/openhpu/integration/test_registration.py": _PROCESSES,
             "tests/python/openhpu/integration/test_shared_tensors.py": _PROCESSES,
             "tests/python/openhpu/interface/test_data_loader.py": _PROCESSES,
@@ -84,8 +83,6 @@ TURNS = {
         "",
         2,
         {
-            "tests/conformance/test_conformance.py": "the rotating parts run the whole databases",
-            "tests/conformance/test_gaudi_table.py": "two families, one for each mode, which share most of their code",
             "tests/conformance/test_harness.py": _TOOLS,
         },
     ),
@@ -103,35 +100,6 @@ TURNS = {
             "tests/deepspeed/test_pipeline.py": _DEEPSPEED,
         },
     ),
-    "hpu": Turns(
-        "",
-        2,
-        {
-            "tests/hpu/test_bitsandbytes.py": _LIBRARY,
-            "tests/hpu/test_compile_layouts.py": _COMPILERS,
-            "tests/hpu/test_compile_sizes.py": _COMPILERS,
-            "tests/hpu/test_fork.py": _PROCESSES,
-            "tests/hpu/test_interrupted_training.py": _PROCESSES,
-            "tests/hpu/test_interrupts.py": _PROCESSES,
-            "tests/hpu/test_large_tensors.py": "most of its time is that of filling gigabytes of memory",
-            "tests/hpu/test_module_lock.py": _PROCESSES,
-            "tests/hpu/test_registration.py": _PROCESSES,
-            "tests/hpu/test_thread_policy.py": _PROCESSES,
-            "tests/hpu/test_torchvision.py": _LIBRARY,
-        },
-    ),
-    "distributed": Turns(
-        "",
-        2,
-        {
-            "tests/distributed/test_failures.py::test_[!a]*": _PROCESSES,
-            "tests/distributed/test_node_transport.py": _PROCESSES,
-            "tests/distributed/test_replicas.py::*_recipes_are_late*": "its time is that of two compilers at once",
-            "tests/distributed/test_report.py": _PROCESSES,
-            "tests/distributed/test_traces.py": _PROCESSES,
-            "tests/distributed/test_two_nodes.py": _PROCESSES,
-        },
-    ),
     "lazy": Turns(
         "hpu",
         8,
@@ -143,7 +111,6 @@ TURNS = {
             "tests/hpu/test_fork.py": _SCRIPTS,
             "tests/hpu/test_interrupts.py": _SCRIPTS,
             "tests/hpu/test_large_tensors.py": "most of its time is that of filling gigabytes of memory",
-            "tests/hpu/test_multi_device.py": "devices and copies between them, of which a mode changes nothing",
             "tests/hpu/test_interrupted_training.py": "scripts that name their mode themselves",
             "tests/hpu/test_autograd.py::test_gradients_keep_*_on_request": "scripts that name their mode themselves",
             "tests/hpu/test_fallback.py::test_*_forbidden": "a fallback is decided before an operator is recorded",
@@ -161,6 +128,7 @@ TURNS = {
         {
             "tests/distributed/test_failures.py": "ranks that end; the order of collectives is in test_order.py",
             "tests/distributed/test_launchers.py": _SCRIPTS,
+            "tests/distributed/test_node_transport.py": "memory that ranks share, which is the same in both modes",
             "tests/distributed/test_replicas.py::*_recipes_are_late*": "scripts that name their mode themselves",
             "tests/distributed/test_report.py": "what is counted is the same collectives",
             "tests/distributed/test_traces.py": "spans of the same collectives",

@@ -100,9 +100,9 @@ void run_as_worker(void (*run)(void*), void* context) {
     ~Keys() { c10::impl::_force_tls_local_dispatch_key_set(before); }
   } keys;
   c10::InferenceMode no_autograd(true);
-  // A new thread has no callbacks of its own. To disable RecordFunction, PyTorch rebuilds its lists of callbacks.
+  // Only where there are callbacks: PyTorch rebuilds its lists of them whenever RecordFunction is disabled or enabled.
   std::optional<at::DisableRecordFunctionGuard> unprofiled;
-  if (at::hasThreadLocalCallbacks()) unprofiled.emplace();
+  if (at::hasCallbacks()) unprofiled.emplace();
   CollectKernelWarnings warnings;
   [[maybe_unused]] DefaultFloats floats;
   HostThreads threads;

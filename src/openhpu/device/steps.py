@@ -32,9 +32,9 @@ def mark_step(device_str: str = "", sync: bool = False) -> None:
 
 def _end_step(device_str: str, sync: bool) -> None:
     global _closures_wait
-    lazy = mode.is_lazy()
+    mode.check()
     if lifecycle.is_initialized():
-        if lazy:
+        if mode.name() == "lazy":
             _C.flush(_get_device_index(device_str or None, optional=True))
         if sync:
             devices.synchronize(device_str or None)
@@ -51,7 +51,8 @@ def iter_mark_step(device_str: str = "") -> None:
     """End the iteration: as `mark_step`, without closures and without an event. Does nothing in compiled code."""
     if torch.compiler.is_compiling():
         return
-    if mode.is_lazy() and lifecycle.is_initialized():
+    mode.check()
+    if lifecycle.is_initialized() and mode.name() == "lazy":
         _C.flush(_get_device_index(device_str or None, optional=True))
 
 
