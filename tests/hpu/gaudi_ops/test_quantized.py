@@ -72,12 +72,42 @@ def test_fp4_rounds_stochastically(native):
     assert abs(y[:, 1:].mean() - 2.6) < 0.05
 
 
-def test_scales_for_casts(native):
-    x = torch.tensor([[1.0, -6.0], [2.0, 3.0]])
-    for_all = native(lambda x: ops.calculate_scale_for_cast(x, 1, 0, fullscale=240.0, backoff=0.5), x)
-    rows = native(lambda x: ops.calculate_scale_for_cast(x, 2, 1, -1, True), x)
-    torch.testing.assert_close(for_all, torch.tensor(6.0 / 120))
-    assert rows.tolist() == [[8.0], [4.0]]
+@pytest.mark.parametrize(
+    ("modes", "settings", "expected"),
+    [
+        ((1, 0), {"fullscale": 240.0, "backoff": 0.5}, 6.0 / 120),
+        ((2, 0), {"reduceAxis": 1, "reduceKeepdim": False, "fullscale": 2.0, "backoff": 0.5}, [6.0, 3.0]),
+        ((2, 0), {"reduceAxis": 0}, [2.0, 6.0]),
+        ((2, 1), {"reduceAxis": -1, "reduceKeepdim": True}, [[8.0], [4.0]]),
+        ((1, 1), {"fullscale": 5.0, "backoff": 1.0}, 2.0),
+    ],
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_scales_for_casts(everywhere, modes, settings, expected, dtype):
+    x = torch.tensor([[1.0, -6.0], [2.0, 3.0]], dtype=dtype)
+    scale = everywhere(lambda x: ops.calculate_scale_for_cast(x, *modes, **settings), x)
+    torch.testing.assert_close(scale, torch.tensor(expected, dtype=dtype))
+
+
+def test_a_scale_that_is_there_is_rounded(native):
+    scale = native(lambda x: ops.calculate_scale_for_cast(x, 0, 1), torch.tensor([0.3, 5.0, 4.0]))
+    assert scale.tolist() == [0.5, 8.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: ops.calculate_scale_for_cast(x, 2, 0), "reduceAxis is None; expected a dimension"),
+        (lambda x: ops.calculate_scale_for_cast(x, 2, 0, reduceAxis=2), "reduceAxis is 2; expected a dimension"),
+        (lambda x: ops.calculate_scale_for_cast(x, 3, 0), "scale_mode is 3; expected 0, 1 or 2"),
+        (lambda x: ops.calculate_scale_for_cast(x, 1, 2), "scale_type is 2; expected 0 or 1"),
+        (lambda x: ops.calculate_scale_for_cast(x, 1, 0, backoff=0.0), "backoff is 0.0; expected a number above 0"),
+        (lambda x: ops.calculate_scale_for_cast(x.int(), 1, 0), "input is a int32 tensor .* floating-point"),
+    ],
+)
+def test_bad_scales_for_casts(call, message):
+    with pytest.raises(RuntimeError, match=f"hpu::calculate_scale_for_cast: {message}"):
+        call(torch.ones(2, 2, device="hpu"))
 
 
 def test_bad_input():
@@ -90,5 +120,3 @@ def test_bad_input():
         ops.dequantize_nf4(torch.ones(3, device="hpu", dtype=torch.uint8), x[0, :1], 4, (4,), torch.float32)
     with pytest.raises(RuntimeError, match=r"dtype is 'fp3'; expected mxfp4 or nvfp4"):
         ops.fake_quant_fp4(x, False, 0, "fp3")
-    with pytest.raises(RuntimeError, match=r"dim is None; expected a dimension"):
-        ops.calculate_scale_for_cast(x, 2, 0)

@@ -138,29 +138,33 @@ def fake_quant_fp4(input: Tensor, stochastic_rounding: bool, axis: int, dtype: s
 
 
 @operator(
-    "calculate_scale_for_cast(Tensor input, int maxMode, int roundMode, int? dim=None, "
-    "bool keepdim=False, float fullscale=1.0, float backoff=1.0) -> Tensor",
+    "calculate_scale_for_cast(Tensor input, int scale_mode, int scale_type, *, int? reduceAxis=None, "
+    "bool reduceKeepdim=False, float fullscale=1.0, float backoff=1.0) -> Tensor",
     of="abs, amax, div; rounding: log2, ceil, exp2",
 )
 def calculate_scale_for_cast(
-    input: Tensor, maxMode: int, roundMode: int, dim: int | None = None, keepdim: bool = False,
+    input: Tensor, scale_mode: int, scale_type: int, *, reduceAxis: int | None = None, reduceKeepdim: bool = False,
     fullscale: float = 1.0, backoff: float = 1.0,
 ) -> Tensor:  # fmt: skip
     """max |input| / (fullscale * backoff), by which numbers are divided before a cast to fp8, in the input's dtype.
 
-    maxMode: 0, the input is a maximum already; 1, of all; 2, along dim. roundMode: 0, as it is; 1, the next
-    power of two. Source: Neural Compressor's call and the names of its modes.
+    scale_mode: 0, the input is a scale already; 1, the maximum of all; 2, those along reduceAxis. scale_type: 0, as it
+    is; 1, the next power of two. Source: Neural Compressor's calls and the names of its modes.
     """
     name = "calculate_scale_for_cast"
-    check(maxMode in (0, 1, 2), name, "maxMode", maxMode, "0, 1 or 2")
-    check(roundMode in (0, 1), name, "roundMode", roundMode, "0 or 1")
+    check(input.is_floating_point(), name, "input", input, "a floating-point tensor")
+    check(scale_mode in (0, 1, 2), name, "scale_mode", scale_mode, "0, 1 or 2")
+    check(scale_type in (0, 1), name, "scale_type", scale_type, "0 or 1")
+    for argument, factor in (("fullscale", fullscale), ("backoff", backoff)):
+        check(factor > 0, name, argument, factor, "a number above 0")
     result = widened(input)
-    if maxMode == 1:
+    if scale_mode == 1:
         result = result.abs().amax() / (fullscale * backoff)
-    elif maxMode == 2:
-        check(dim is not None, name, "dim", dim, "a dimension, with maxMode 2")
-        dims = () if dim is None else (dim,)
-        result = result.abs().amax(dims, keepdim) / (fullscale * backoff)
-    if roundMode == 1:
+    elif scale_mode == 2:
+        fits = reduceAxis is not None and -input.dim() <= reduceAxis < input.dim()
+        check(fits, name, "reduceAxis", reduceAxis, f"a dimension of an input of {input.dim()}, with scale_mode 2")
+        dims = () if reduceAxis is None else (reduceAxis,)
+        result = result.abs().amax(dims, reduceKeepdim) / (fullscale * backoff)
+    if scale_type == 1:
         result = torch.exp2(torch.ceil(torch.log2(result)))
     return result.to(input.dtype)
