@@ -126,6 +126,27 @@ def test_it_is_one_graph_of_torch_compile(compiled_graphs):
     assert len(compiled_graphs) == 1 and not compiled_graphs[0].layout.eager
 
 
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore::DeprecationWarning")
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"is_causal": True}, {"scale": 0.5}, {"softmax_mode": "fast"}, {"window_size": (1, 0)},
+     {"is_causal": True, "valid_sequence_lengths": [5, 3]}, {"return_attn_probs": True}],
+    ids=lambda more: ", ".join(more) or "defaults",
+)  # fmt: skip
+@pytest.mark.parametrize("key_heads", [4, 2])
+def test_it_can_be_traced(key_heads, more):
+    """torch.jit.trace hands out sizes as tensors."""
+    q, k, v = on_hpu(*inputs(2, 4, 5, 8, key_heads=key_heads))
+    more = {name: torch.tensor(value, device="hpu") if name.startswith("valid") else value
+            for name, value in more.items()}  # fmt: skip
+
+    def attend(q, k, v):
+        return FusedSDPA.apply(q, k, v, **more)
+
+    traced = torch.jit.trace(attend, (q + 1, k, v), check_trace=False)
+    torch.testing.assert_close(traced(q, k, v), attend(q, k, v))
+
+
 def test_bad_input():
     q, k, v = on_hpu(*inputs(2, 2, 5, 8))
     with pytest.raises(RuntimeError, match=r"softmax_mode is 'slow'; expected one of None, fast, fp32"):

@@ -110,7 +110,9 @@ def softmax_parts(s: Tensor, sinks: Tensor | None = None) -> tuple[Tensor, Tenso
 def repeated(q: Tensor, k: Tensor) -> Tensor:
     """`k`, each head as often as q has heads for it."""
     groups = q.shape[-3] // k.shape[-3]
-    return k if groups == 1 or q.dim() > 4 else k.repeat_interleave(groups, -3)
+    if groups == 1 or q.dim() > 4:
+        return k
+    return k.unsqueeze(-3).expand(*k.shape[:-2], groups, *k.shape[-2:]).flatten(-4, -3)
 
 
 def keep_mask(s: Tensor, p: float, seed: Tensor | None) -> Tensor:

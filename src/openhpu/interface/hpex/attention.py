@@ -53,7 +53,7 @@ class FusedSDPA:
         Raises RuntimeError for arguments that do not fit. Source: torch.nn.functional.scaled_dot_product_attention.
         """
         mode = str(softmax_mode) if isinstance(softmax_mode, str) else "fast" if softmax_mode else "None"
-        grouped = query.dim() >= 3 and query.shape[-3] != key.shape[-3]
+        grouped = query.dim() >= 3 and bool(query.shape[-3] != key.shape[-3])  # torch.jit.trace has sizes as tensors
         alone = query.dim() == 4 and sinks is None and not (return_attn_probs or return_dropout_mask)
         if alone and valid_sequence_lengths is None and window_size is None:
             check(mode in SOFTMAX_MODES, "FusedSDPA", "softmax_mode", mode, f"one of {', '.join(SOFTMAX_MODES)}")
