@@ -107,6 +107,7 @@ TURNS = {
             "tests/hpu/test_compile_*.py": _COMPILE,
             "tests/hpu/test_bitsandbytes.py": _LIBRARY,
             "tests/hpu/test_torchvision.py": _LIBRARY,
+            "tests/hpu/test_tracing.py": "what a trace records does not depend on the mode",
             "tests/hpu/test_torchscript.py": "TorchScript's graphs are captured, as those of torch.compile",
             "tests/hpu/test_fork.py": _SCRIPTS,
             "tests/hpu/test_interrupts.py": _SCRIPTS,

@@ -106,7 +106,7 @@ const OpTraits& traits_of(const std::string& name) {
 bool is_single_operator(const std::string& name) {
   // mode.values names the devices it accepts; conj_physical_ calls a kernel that exists per device; mv is made of addmv_,
   // which has fewer dtypes on a Gaudi. The others are made of operators with results for them to fill.
-  return name == "aten::convolution" || name == "aten::convolution_backward" || name == "aten::mode.values" ||
+  return name == "aten::convolution_backward" || name == "aten::mode.values" ||
       name == "aten::conj_physical_" || name == "aten::mv" ||
       name == "aten::abs" || name == "aten::isinf" || name == "aten::isfinite" || name.rfind("aten::_foreach_", 0) == 0;
 }
