@@ -95,7 +95,9 @@ Capture::Capture(c10::DeviceIndex index, void* token, bool dry_run, bool undone)
   active_ = true;
 }
 
-Capture::~Capture() { abandon("it was dropped"); }
+Capture::~Capture() {
+  release("a capture", [&] { abandon("it was dropped"); });
+}
 
 // Ends the capture, and undoes a dry run as soon as all of it is on its way to the device. Returns why that could not be.
 std::exception_ptr Capture::stop() {

@@ -220,6 +220,7 @@ bool Recorder::note_death(HPUMemory& memory) {
   auto& member = members_[memory.slot];
   member.memory = nullptr;
   member.data = memory.data;
+  if (C10_UNLIKELY(memory.in_order.load(std::memory_order_relaxed))) share_memory(memory);
   member.taken_over = memory.data != nullptr && !memory.shared;
   member.shared = std::move(memory.shared);
   return true;
@@ -324,7 +325,7 @@ class Recorder::Handover {
   ~Handover() {
     if (command_) {
       for (size_t i = 0; i < command_->slots.size(); ++i)
-        if (fresh(i) && command_->slots[i].data) free_block(recorder_.device_, command_->slots[i].data);
+        if (fresh(i)) free_block(recorder_.device_, command_->slots[i].data);
       recorder_.graph_.words.resize(words_);
       recorder_.hash_ = hash_;
     }

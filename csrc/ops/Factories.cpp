@@ -160,9 +160,9 @@ at::Tensor& set_nothing(at::Tensor& self) {
 }
 
 void record_stream(at::Tensor& self, at::Stream s) {
-  // Memory is reused in queue order, which already respects every stream; only the device is checked.
   TORCH_CHECK(
       s.device() == self.device(), "record_stream: the tensor is on ", self.device(), " and the stream on ", s.device());
+  if (self.has_storage()) hpu_allocator()->recordStream(self.storage().data_ptr(), s);
 }
 
 }  // namespace
@@ -172,7 +172,12 @@ void resize_storage(c10::StorageImpl& storage, size_t nbytes) {
   TORCH_CHECK(storage.resizable(), "Trying to resize storage that is not resizable");
   const auto index = storage.device().index();
   const size_t kept = std::min(nbytes, storage.nbytes());
-  if (kept > 0 && current_capture(index)) refuse_in_capture("aten::resize_", kResizeRemedy);
+  if (auto* capture = current_capture(index)) {
+    if (kept > 0) refuse_in_capture("aten::resize_", kResizeRemedy);
+    make_pending(storage, index, nbytes);  // new to the graph, as a new tensor's
+    capture->made_here(*memory_of(storage));
+    return;
+  }
   if (kept > 0) require_memory(storage);
   auto memory = allocate_on(index, nbytes);
   if (kept > 0) {

@@ -75,7 +75,7 @@ void move_to_file(c10::StorageImpl& storage, device::Device& d) {
     device::MemoryPool::AccessScope access(d.memory());
     std::memcpy(to, from, nbytes);
   });
-  if (void* before = place_in(storage, std::move(block))) free_block(d, before);
+  free_block(d, place_in(storage, std::move(block)));
 }
 
 }  // namespace

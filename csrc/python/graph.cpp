@@ -300,7 +300,7 @@ void bind_graph(py::module& m) {
       uint64_t id;
       bool given = false;
       ~Answer() {
-        if (!given) GraphCache::instance().fail(id, "its recipe can't be used");
+        if (!given) release("a request for a recipe", [&] { GraphCache::instance().fail(id, "its recipe can't be used"); });
       }
     } answer{id};
     RecipeManifest out;

@@ -49,7 +49,8 @@ void delete_memory(void* context) {
   }
   // In-order reuse: the block may be handed out again at once, since every command that could still touch it was
   // queued before any command of its next owner.
-  if (memory->data && !memory->shared) free_block(*d, memory->data);
+  if (C10_UNLIKELY(memory->in_order.load(std::memory_order_relaxed))) share_memory(*memory);
+  if (!memory->shared) free_block(*d, memory->data);
   delete memory;
 }
 
@@ -188,27 +189,30 @@ void assign_memory(HPUMemory& memory, void* data) noexcept {
 
 SharedBlock::~SharedBlock() {
   auto* d = device::DeviceRegistry::instance().get_if_open(pool);
-  if (file < 0) {
-    if (d) free_block(*d, data);
+  if (!d) {  // the end of the process, or a forked child, which has a descriptor of its own
+    if (file >= 0) ::close(file);
     return;
   }
-  if (!d) {  // the end of the process, or a forked child, which has a descriptor of its own
-    ::close(file);
+  if (file < 0 && !in_order) {
+    free_block(*d, data);
     return;
   }
   blocks_on_their_way.fetch_add(1);
   const auto give_back = [d, at = data, from = block, bytes = mapped, fd = file] {
-    if (d->memory().unmap_file(at, bytes)) free_block(*d, from);
-    ::close(fd);
+    if (fd < 0)
+      free_block(*d, at);
+    else if (d->memory().unmap_file(at, bytes))
+      free_block(*d, from);
+    if (fd >= 0) ::close(fd);
     blocks_on_their_way.fetch_sub(1);
   };
   try {
     if (d->queue().on_worker())
       give_back();
     else
-      d->queue().submit("release of shared memory", give_back);
+      d->queue().submit("release of memory", give_back);
   } catch (...) {  // the queue was closed meanwhile, at the end of the process
-    ::close(file);
+    if (file >= 0) ::close(file);
     blocks_on_their_way.fetch_sub(1);
   }
 }
@@ -259,6 +263,7 @@ void* place_in(c10::StorageImpl& storage, std::shared_ptr<SharedBlock> block) {
 std::shared_ptr<SharedBlock> share_memory(HPUMemory& memory) {
   memory.expose();  // from now on replays write to it
   if (!memory.shared && memory.data) memory.shared = std::make_shared<SharedBlock>(memory.data, memory.pool);
+  if (memory.shared && memory.in_order.load(std::memory_order_relaxed)) memory.shared->in_order = true;
   return memory.shared;
 }
 
@@ -314,8 +319,12 @@ void HPUAllocator::emptyCache(c10::MempoolId_t) {
   }
 }
 
-// One in-order queue per device: memory is never reused ahead of the commands that use it.
-void HPUAllocator::recordStream(const c10::DataPtr&, c10::Stream) {}
+// One in-order queue per device: commands never use memory ahead of its last owner's. What a stream is recorded for is
+// the address, which no other tensor gets meanwhile.
+void HPUAllocator::recordStream(const c10::DataPtr& ptr, c10::Stream) {
+  if (ptr.get_deleter() == &delete_memory)
+    static_cast<HPUMemory*>(ptr.get_context())->in_order.store(true, std::memory_order_relaxed);
+}
 
 device::MemoryStats memory_stats_of(device::Device& d) {
   flush(d);

@@ -25,6 +25,7 @@ struct SharedBlock {
   const int pool;
   std::atomic<bool> watched{false};
   std::atomic<uint64_t> writes{0};  // commands issued that change it, from when it is watched
+  bool in_order = false;            // given back in the order of the queue: a stream was recorded for it
   int file = -1;                    // descriptor, if it is shared with other processes
   void* block = nullptr;            // then: the pool's block, of which `data` is the first whole page
   size_t mapped = 0;                // bytes
@@ -54,6 +55,8 @@ struct HPUMemory {
   // The command that made the contents, as long as no other command may have written to them; 0: unknown. Who reads them
   // need not wait for commands that are queued behind it.
   std::atomic<uint64_t> made_by{0};
+  // A stream was recorded: the block is not free before the commands that the queue has when the tensor dies.
+  std::atomic<bool> in_order{false};
   // Others have the address, and may write at any time.
   std::atomic<bool> exposed{false};
   // Of small memory: another number for each operator that writes to it after it was made; 0: none did.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "device/device.h"
+#include "runtime/events.h"
 
 // Which thread allocated which memory of a device, and when: for PyTorch's profiler (profile_memory=True), and as a
 // history for its memory visualiser. Without a listener a block costs a relaxed load.
@@ -48,12 +49,15 @@ inline void note_block(device::Device& d, void* data, uint32_t site) {
   if (memory_history_detail::watched.load(std::memory_order_relaxed)) [[unlikely]]
     memory_history_detail::note_watched(d, data, site);
 }
-// Gives it back.
-inline void free_block(device::Device& d, void* data) {
-  if (memory_history_detail::watched.load(std::memory_order_relaxed)) [[unlikely]]
-    memory_history_detail::free_watched(d, data);
-  else
-    d.memory().free(data);
+// Gives it back. A null pointer stands for a block of no bytes, as allocate_block returns it.
+inline void free_block(device::Device& d, void* data) noexcept {
+  if (!data) return;
+  release("a block of device memory", [&] {
+    if (memory_history_detail::watched.load(std::memory_order_relaxed)) [[unlikely]]
+      memory_history_detail::free_watched(d, data);
+    else
+      d.memory().free(data);
+  });
 }
 
 }  // namespace openhpu

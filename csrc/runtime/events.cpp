@@ -1,6 +1,7 @@
 #include "runtime/events.h"
 
 #include <chrono>
+#include <cstdio>
 #include <memory>
 #include <mutex>
 
@@ -18,7 +19,7 @@ constexpr const char* kCounterNames[] = {
     "graphs_started_early", "graphs_cut", "graphs_run_where_submitted", "graphs_beside_compiler",
     "recipe_hits",   "recipe_misses",  "external_kernels", "recipes_compiled", "recompilations", "host_wait_ns",
     "graphs_captured", "graph_replays", "collectives", "collectives_in_memory", "collective_bytes",
-    "collective_wait_ns", "indices_out_of_range", "int64_overflows",
+    "collective_wait_ns", "indices_out_of_range", "int64_overflows", "release_faults",
 };
 static_assert(std::size(kCounterNames) == static_cast<size_t>(Counter::kCount));
 
@@ -72,6 +73,24 @@ void emit(const char* kind, EventParams params, uint32_t site) {
     current = listener;
   }
   if (current) (*current)(Event{kind, now_ns(), site, std::move(params)});
+}
+
+void note_release_fault(const char* what, std::exception_ptr error) noexcept {
+  count(Counter::ReleaseFaults);
+  try {
+    std::string message;
+    try {
+      std::rethrow_exception(error);
+    } catch (const std::exception& e) {
+      message = e.what();
+    } catch (...) {
+      message = "unknown error";
+    }
+    message = std::string("could not release ") + what + ": " + message;
+    std::fprintf(stderr, "openhpu: %s\n", message.c_str());
+    if (listening(kError)) emit(kError, {{"op", std::string("release")}, {"message", std::move(message)}}, 0);
+  } catch (...) {  // no memory for the message, or an error of a listener
+  }
 }
 
 uint64_t now_ns() noexcept {

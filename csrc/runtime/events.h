@@ -3,6 +3,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <string>
 #include <utility>
@@ -52,6 +53,7 @@ enum class Counter : int {
   CollectiveWaitNs,  // nanoseconds that the device waited for collectives to end
   IndicesOutOfRange,  // that operators were given and that read zeros or wrote nothing
   Int64Overflows,    // results that wrapped to 32 bits (OPENHPU_INT64=gaudi)
+  ReleaseFaults,     // errors while something was released, which a destructor can't raise
   kCount
 };
 extern std::array<std::atomic<uint64_t>, static_cast<size_t>(Counter::kCount)> g_counters;
@@ -95,5 +97,16 @@ void set_event_listener(EventListener listener, uint32_t kinds);  // empty: stop
 void emit(EventKind kind, EventParams params, uint32_t site);
 void emit(const char* kind, EventParams params, uint32_t site);
 uint64_t now_ns() noexcept;
+
+// Runs a part of a destructor, which must not throw. An error becomes a line of the log, an event and a count.
+void note_release_fault(const char* what, std::exception_ptr error) noexcept;
+template <class Release>
+void release(const char* what, Release&& release) noexcept {
+  try {
+    release();
+  } catch (...) {
+    note_release_fault(what, std::current_exception());
+  }
+}
 
 }  // namespace openhpu

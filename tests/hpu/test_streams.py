@@ -140,6 +140,29 @@ def test_record_stream_keeps_memory_until_the_stream_has_used_it(gate):
     assert z.sum().item() == -512
 
 
+@pytest.mark.parametrize("part", [lambda x: x, lambda x: x[128:384]])
+@pytest.mark.parametrize("record", [torch.Tensor.record_stream, torch.hpu.record_stream])
+def test_memory_of_a_recorded_stream_has_one_owner_until_the_stream_has_used_it(gate, level, part, record):
+    stream = torch.hpu.Stream()
+
+    def program():
+        x = torch.full((512,), 2.0, device="hpu")
+        address = x.data_ptr()
+        with torch.hpu.stream(stream):
+            y = x * 3
+        record(part(x), stream)
+        del x
+        others = [torch.full((512,), -1.0, device="hpu") for _ in range(4)]
+        return y, others, address
+
+    program()
+    torch.hpu.synchronize()
+    with gate:
+        y, others, address = program()
+        assert address not in {other.data_ptr() for other in others}
+    assert y.tolist() == [6.0] * 512 and all(other.tolist() == [-1.0] * 512 for other in others)
+
+
 def test_autograd_runs_on_the_streams_of_the_forward():
     stream = torch.hpu.Stream()
     x = torch.ones(4, device="hpu", requires_grad=True)
