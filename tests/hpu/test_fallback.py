@@ -123,15 +123,15 @@ def test_a_list_names_what_may_fall_back(script):
         """
         import torch
         x = torch.tensor([1.0, 1.0, 1.0], dtype=torch.complex64).to("hpu")
-        print((x + 1).sum().item().real)
+        print((x - 1).sum().item().real)
         try:
             x / 2
         except RuntimeError as error:
             print("aten::div" in str(error))
         """,
-        PT_HPU_PLACE_ON_CPU="add,sum",
+        PT_HPU_PLACE_ON_CPU="sub,sum",
     ).out
-    assert out.split() == ["6.0", "True"]
+    assert out.split() == ["0.0", "True"]
 
 
 def test_training_runs_with_fallbacks_forbidden(script):
@@ -194,19 +194,27 @@ def test_probabilities_of_another_dtype_are_no_fallback():
 COMPLEX = {
     "number": lambda x: x * 2.0, "complex number": lambda x: x * (1 + 2j), "in place": lambda x: x.mul_(2.0),
     "scalar": lambda x: torch.ops.aten.mul.Scalar(x, 3j), "tensor": lambda x: x * x.conj(),
-    "mixed": lambda x: x * x.real,
+    "mixed": lambda x: x * x.real, "sum": lambda x: x + x, "sum with a number": lambda x: x + 1j,
+    "sum with a factor": lambda x: torch.add(x, x, alpha=2, out=torch.empty_like(x)),
     "out": lambda x: torch.mul(x, x, out=torch.empty_like(x)), "0-dim": lambda x: x * torch.tensor(2.0),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
 @pytest.mark.parametrize("program", COMPLEX.values(), ids=COMPLEX)
-def test_products_of_complex_numbers_are_native(program, dtype, counted):
+def test_products_and_sums_of_complex_numbers_are_native(program, dtype, counted):
     x = torch.randn(3, 4, dtype=dtype)
     with counted() as difference:
         result = program(x.to("hpu"))
     assert difference["ops_fallback"] == 0
     torch.testing.assert_close(result.cpu(), program(x.clone()))
+
+
+def test_a_sum_of_complex_numbers_in_place_is_a_fallback(counted):
+    x = torch.ones(3, dtype=torch.complex64, device="hpu")
+    with counted() as difference:
+        x += 1j
+    assert difference["ops_fallback"] == 1 and x.tolist() == [1 + 1j] * 3
 
 
 @pytest.mark.parametrize(

@@ -39,12 +39,17 @@ _EMBEDDING_BAGS = (
     "_embedding_bag_per_sample_weights_backward",
 )
 
+_COMPLEX = " ComplexFloat ComplexDouble"
 # Dtypes that Gaudi's table of forms leaves out for some forms of an operator. mul.Scalar and _foreach_floor have all;
-# PyTorch hands numbers to mul.Tensor.
+# PyTorch hands numbers to mul.Tensor. The forms of add that are not in place have all, those in place a list.
 _FURTHER_DTYPES = {
     "floor_divide": " Half",
-    "mul": " ComplexFloat ComplexDouble",
+    "floor_divide_": " Half",
+    "add": _COMPLEX,
+    "mul": _COMPLEX,
+    "mul_": _COMPLEX,
     "_foreach_floor": " Half Short Char Byte",
+    "_foreach_floor_": " Half Short Char Byte",
 }
 
 # The operators that PyTorch makes an operator of.
@@ -69,14 +74,9 @@ def native_ops(generation: str) -> list[tuple[str, str]]:
     rows += [(name, known["linalg_vector_norm"]) for name in _FOREACH_NORM]
     rows += [(name, known["embedding_dense_backward"]) for name in _EMBEDDING_BAGS]
     return [
-        (name, (_DEVICE_DTYPES[generation] if dtypes == "*" else dtypes) + _FURTHER_DTYPES.get(_stem(name), ""))
+        (name, (_DEVICE_DTYPES[generation] if dtypes == "*" else dtypes) + _FURTHER_DTYPES.get(name.partition(".")[0], ""))
         for name, dtypes in rows
     ]
-
-
-def _stem(name: str) -> str:
-    """An operator without its overload and without the mark of the form in place."""
-    return name.partition(".")[0].removesuffix("_")
 
 
 def integer_ops() -> list[tuple[str, str]]:

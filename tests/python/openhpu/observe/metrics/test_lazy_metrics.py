@@ -65,7 +65,7 @@ def test_reading_a_value_ends_a_graph_as_a_step_does(script):
         (x + 1).cpu()
     after = stats("graph_compilation")["TotalNumber"], stats("recipe_cache")["TotalHit"]
     with metric_localcontext("cpu_fallback") as fallbacks, metric_localcontext("memory_defragmentation") as moved:
-        (x.to(torch.complex64) + 1).cpu()
+        (x.to(torch.complex64) - 1).cpu()
     print(json.dumps([before, after, dict(fallbacks.stats()), dict(moved.stats())]))
     """,
         **LAZY,
