@@ -112,7 +112,7 @@ std::shared_ptr<const ShapeEntry> OpCall::run_and_wait(bool on_host) {
     if (error) std::rethrow_exception(error);
   }
 
-  const bool reusable = !on_host && !kernel_.traits().always_wait && signature.cacheable();
+  const bool reusable = !on_host && !waits_for_sizes() && signature.cacheable();
   c10::Stack results;
   auto entry = describe_results(call, reusable, &results);
   if (C10_UNLIKELY(capturing())) record_learned(entry, results);

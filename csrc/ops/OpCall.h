@@ -57,6 +57,10 @@ struct OpCall {
   c10::DeviceIndex device_index() const noexcept { return device_.index(); }
   // Whether one of its indices (tensors of a list that may have gaps) has one of these dtypes (bits).
   bool is_indexed_by(uint64_t dtypes) const;
+  // Whether the sizes of its results depend on values, and the caller does not give them (`output_size=`).
+  bool waits_for_sizes() const {
+    return kernel_.traits().always_wait && (kernel_.output_size_ < 0 || args_[kernel_.output_size_].isNone());
+  }
 
   Signature signature;
   uint64_t dtypes = 0;         // bits of the dtypes of tensors on the device

@@ -17,6 +17,7 @@ OpKernel::OpKernel(const c10::OperatorHandle& op)
   if (traits_.masks_wait) return;
   if (op.hasTag(at::Tag::dynamic_output_shape) || op.hasTag(at::Tag::data_dependent_output))
     traits_.always_wait = true;
+  if (const auto given = op.schema().argumentIndexWithName("output_size")) output_size_ = *given;
 }
 
 bool OpKernel::is_native(const OpCall& call) {
@@ -61,7 +62,7 @@ void OpKernel::call(OpCall& call) {
   }
   constexpr uint64_t kMasks = uint64_t{1} << static_cast<int>(at::kBool) | uint64_t{1} << static_cast<int>(at::kByte);
   const bool wait =
-      traits_.always_wait || (traits_.masks_wait && (call.every_dtype & kMasks) && call.is_indexed_by(kMasks));
+      call.waits_for_sizes() || (traits_.masks_wait && (call.every_dtype & kMasks) && call.is_indexed_by(kMasks));
   if (wait || !call.signature.cacheable()) {
     if (C10_UNLIKELY(capture != nullptr)) refuse_in_capture(name_, kDataDependentRemedy);
     count(Counter::OpsWaited);

@@ -44,6 +44,7 @@ class OpKernel final : public c10::OperatorKernel, public Operator {
 
   const c10::KernelFunction* structured_;  // null: none
   ResultSizes result_sizes_;                // null: no rule
+  int output_size_ = -1;  // the argument that gives the size of the result; -1: none
   bool fills_ = false;  // a random operator that returns its first operand, refilled: nothing to learn from a run
   std::atomic<uint64_t> policy_version_{0};
   std::atomic<uint64_t> native_dtypes_{~uint64_t{0}};

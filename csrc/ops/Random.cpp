@@ -2,6 +2,7 @@
 // calls the operator that computes from that seed (SeededOps). So the same torch.manual_seed gives the same numbers at
 // any thread count and in every mode.
 #include <ATen/ExpandUtils.h>
+#include <ATen/ops/_assert_async.h>
 #include <ATen/ops/div.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -74,6 +75,20 @@ void check_device(const Tensor& t, const Tensor& like) {
 void check_floating(const char* name, const Tensor& self) {
   TORCH_CHECK(
       at::isFloatingType(self.scalar_type()), name, " on hpu expects a floating-point tensor, got ", self.scalar_type());
+}
+
+// Values that an operator needs: the host looks at them before the operator is issued. A captured graph, which the host
+// does not see again, holds the check: then the error is the device's, and comes with the next wait.
+void check_values(const Tensor& valid, const char* message) {
+  if (C10_UNLIKELY(current_capture(valid.device().index()) != nullptr))
+    at::_assert_async(valid, message);
+  else
+    TORCH_CHECK(valid.item<bool>(), message);
+}
+
+void check_std(const Tensor& std) {
+  TORCH_CHECK(!std.is_complex(), "normal expects standard deviation to be non-complex");
+  if (std.numel() > 0) check_values(std.min().ge(0), "normal expects all elements of std >= 0.0");
 }
 
 Tensor& uniform_(Tensor& self, double from, double to, Gen g) {
@@ -208,15 +223,13 @@ Tensor& normal_tensor_float_out(const Tensor& mean, double std, Gen g, Tensor& o
   return out.add_(mean);
 }
 Tensor& normal_float_tensor_out(double mean, const Tensor& std, Gen g, Tensor& out) {
-  TORCH_CHECK(!std.is_complex(), "normal expects standard deviation to be non-complex");
   at::native::resize_output(out, std.sizes());
-  TORCH_CHECK(std.numel() == 0 || std.min().ge(0).item<bool>(), "normal expects all elements of std >= 0.0");
+  check_std(std);
   normal_(out, 0, 1, g);
   return out.mul_(std).add_(mean);
 }
 Tensor& normal_tensor_tensor_out(const Tensor& mean, const Tensor& std, Gen g, Tensor& out) {
-  TORCH_CHECK(!std.is_complex(), "normal expects standard deviation to be non-complex");
-  TORCH_CHECK(std.numel() == 0 || std.min().ge(0).item<bool>(), "normal expects all elements of std >= 0.0");
+  check_std(std);
   at::native::resize_output(out, at::infer_size(mean.sizes(), std.sizes()));
   normal_(out, 0, 1, g);
   return out.mul_(std).add_(mean);
@@ -258,8 +271,9 @@ std::tuple<Tensor, Tensor> fused_dropout(const Tensor& input, double p, Gen g) {
 }
 Tensor masked_scale(const Tensor& self, const Tensor& mask, double scale) {
   TORCH_CHECK(
-      mask.scalar_type() == at::kByte || mask.scalar_type() == at::kBool,
-      "_masked_scale expects a mask of dtype torch.uint8 or torch.bool, got ", mask.dtype());
+      mask.scalar_type() == at::kByte || mask.scalar_type() == at::kBool || mask.scalar_type() == self.scalar_type(),
+      "_masked_scale expects a mask of dtype torch.uint8 or torch.bool, or of the input's dtype ", self.dtype(), ", got ",
+      mask.dtype());
   const bool computes = at::isFloatingType(self.scalar_type());
   return (computes ? self : self.to(at::kFloat)).mul(mask).mul(scale).to(self.scalar_type());
 }
@@ -347,11 +361,10 @@ Tensor& multinomial_out(const Tensor& self, int64_t n, bool replacement, Gen g, 
     at::native::resize_output(out, {self.size(0), n});
   }
   if (out.numel() == 0) return out;
-  const auto valid = at::isfinite(self).all().logical_and_(self.ge(0).all()).logical_and_(self.sum(-1).gt(0).all());
-  if (!valid.item<bool>()) {
-    TORCH_CHECK(at::isfinite(self).all().item<bool>() && self.ge(0).all().item<bool>(),
-                "probability tensor contains either `inf`, `nan` or element < 0");
-    TORCH_CHECK(false, "invalid multinomial distribution (sum of probabilities <= 0)");
+  const auto finite = at::isfinite(self).all().logical_and_(self.ge(0).all()), positive = self.sum(-1).gt(0).all();
+  if (current_capture(self.device().index()) || !finite.logical_and(positive).item<bool>()) {
+    check_values(finite, "probability tensor contains either `inf`, `nan` or element < 0");
+    check_values(positive, "invalid multinomial distribution (sum of probabilities <= 0)");
   }
   if (!replacement || n == 1) {
     // The largest of p / Exponential(1) is a draw from p; the n largest are n draws without replacement.

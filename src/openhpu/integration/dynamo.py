@@ -51,8 +51,9 @@ def keep_out() -> None:
         else:
             function._torchdynamo_disable = True  # type: ignore[attr-defined]
             skip_code(function.__code__)
-    known: Any = traced.current_stream  # gives a torch.Stream
-    substitute_in_graph(hpu.current_stream, skip_signature_check=True)(known)
+    for function in (hpu.current_stream, hpu.default_stream, hpu.stream, hpu.synchronize):
+        known: Any = getattr(traced, function.__name__)  # for streams it gives a torch.Stream
+        substitute_in_graph(function, skip_signature_check=True)(known)
     # It looks names up that torch._dynamo, which is being imported, does not have yet, and keeps that.
     trace_rules.get_torch_obj_rule_map.cache_clear()
     asked: Any = mode.is_lazy

@@ -10,7 +10,7 @@ import torch
 from torch import fx
 
 from openhpu import _C
-from openhpu.capture.torch_compile import in_place, layouts
+from openhpu.capture.torch_compile import ends, host, in_place, layouts
 from openhpu.capture.torch_compile import options as options_module
 from openhpu.capture.torch_compile.graph import CompiledGraph
 from openhpu.capture.torch_compile.options import Options
@@ -36,6 +36,7 @@ def hpu_backend(
 
     def compiler(kind: str) -> Callable[..., Any]:
         def compile_graph(aten: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+            host.unwrap_effects(aten)
             if settings.use_inplace_index_copy:
                 in_place.write_in_place(aten)
             weights = _weights(aten) if kind == "inference" and settings.use_graph_freezing else frozenset()
@@ -59,7 +60,8 @@ def hpu_backend(
         decompositions=_decompositions(settings),
         keep_inference_input_mutations=settings.keep_input_mutations,
     )
-    return backend(module, example_inputs)  # type: ignore[no-any-return]
+    finish = ends.with_streams(module)
+    return finish(backend(module, example_inputs))
 
 
 def _report() -> None:

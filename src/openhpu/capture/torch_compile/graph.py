@@ -13,7 +13,7 @@ import torch
 from torch import fx
 from torch.fx.passes.split_module import split_module
 
-from openhpu.capture.torch_compile import nodes
+from openhpu.capture.torch_compile import host, nodes
 from openhpu.capture.torch_compile.cluster import Cluster
 from openhpu.capture.torch_compile.options import Options
 
@@ -62,6 +62,10 @@ class CompiledGraph:
         self.device = nodes.device_of(module)
         self._stale = False
         self._clusters: list[Cluster] = []
+        # The host's own nodes: they are no fallbacks, and no part of a cluster.
+        self._on_host: frozenset[fx.Node] = frozenset()
+        if self.device is not None and options.use_compiled_recipes:
+            self._on_host = host.hoist_numbers(module, self.device) | host.effects(module)
         self._run = self._plan()
         _graphs.append(weakref.ref(self))
         for observer in observers:
@@ -99,7 +103,7 @@ class CompiledGraph:
         eager: dict[fx.Node, str] = {}
         for node in order:
             node.meta["openhpu_node"] = node.name
-            if node.op in ("call_function", "call_module"):
+            if node.op in ("call_function", "call_module") and node not in self._on_host:
                 why = self._refused.get(node.name) or nodes.why_eager(node, self.device, fixed)
                 if why:
                     eager[node] = why
@@ -108,14 +112,15 @@ class CompiledGraph:
             self.layout.reasons[nodes.name_of(node)] = why
             if not self._options.use_eager_fallback:
                 raise self._error(node, why)
-        compute = [node for node in order if nodes.is_compute(node) and node not in eager and node not in fixed]
+        apart = self._on_host.union(eager)
+        compute = [node for node in order if nodes.is_compute(node) and node not in apart and node not in fixed]
         if not compute:
             return self._eager()
-        if not eager:
+        if not apart:
             self.layout.clusters = [Counter(map(nodes.name_of, compute))]
             self._clusters = [Cluster(self._module, self._options, self._refuse, self._weights)]
             return self._clusters[0]
-        return self._split(order, eager)
+        return self._split(order, apart)
 
     def _eager(self) -> Any:
         forward = self._module.forward
@@ -130,7 +135,7 @@ class CompiledGraph:
             "and the option use_eager_fallback at 1."
         )
 
-    def _split(self, order: list[fx.Node], eager: dict[fx.Node, str]) -> Any:
+    def _split(self, order: list[fx.Node], apart: frozenset[fx.Node]) -> Any:
         # torch.fx's capability-based partitioner may move operators past each other, which would change the order in
         # which random numbers are drawn. Here parts follow each other as in the graph.
         part_of: dict[fx.Node, int] = {}
@@ -142,7 +147,7 @@ class CompiledGraph:
             if isinstance(source, fx.Node) and source in part_of:
                 part_of[node] = part_of[source]  # between parts go tensors, not tuples of them
                 continue
-            if (node in eager) != bool(part % 2) and (node in eager or nodes.is_compute(node)):
+            if (node in apart) != bool(part % 2) and (node in apart or nodes.is_compute(node)):
                 part += 1
             part_of[node] = part
         whole = split_module(

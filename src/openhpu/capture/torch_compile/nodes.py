@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch._ops import HigherOrderOperator, OpOverload
-from torch.fx.experimental.symbolic_shapes import free_symbols
+from torch.fx.experimental.symbolic_shapes import free_symbols, free_unbacked_symbols
 from torch.utils._pytree import tree_iter
 
 # Their host code decides by values, or reads and sets the state of a generator, in each call.
@@ -133,12 +133,12 @@ def _takes_constants(node: fx.Node, fixed: set[fx.Node]) -> bool:
 
 
 def _has_static_shape(node: fx.Node) -> bool:
-    """Whether the operator, whose results may depend on values in size, has one that can't: indices without masks."""
-    if node.target is not torch.ops.aten.index.Tensor:
-        return False
-    indices = [part for part in tree_iter(node.args[1]) if isinstance(part, fx.Node)]
-    kinds = [value.dtype for index in indices for value in values_of(index)]
-    return bool(kinds) and not any(kind in (torch.bool, torch.uint8) for kind in kinds)
+    """Whether the sizes of the node's results are known from those of its operands, though the operator's may not be.
+
+    So are those of an index without masks, and sizes that the caller gives.
+    """
+    known = {symbol for source in node.all_input_nodes for symbol in free_unbacked_symbols(source.meta.get("val"))}
+    return known.issuperset(free_unbacked_symbols(node.meta.get("val")))
 
 
 def why_eager(node: fx.Node, device: torch.device, fixed: frozenset[fx.Node]) -> str | None:
