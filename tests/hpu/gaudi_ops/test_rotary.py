@@ -142,6 +142,23 @@ def test_a_table_beside_heads_from_an_offset(native, shape, axis):
     torch.testing.assert_close(y.double(), turned(x, angle[2:, None], 0), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("mode", [0, 1])
+@pytest.mark.parametrize("offset", [0, 2])
+@pytest.mark.parametrize(
+    ("shape", "axis"),
+    [((5, 3, 8), 0), ((2, 5, 3, 8), 1), ((1, 5, 5, 8), 1), ((5, 2, 3, 8), 0), ((5, 1, 2, 8), 0), ((2, 3, 5, 8), 2),
+     ((1, 1, 5, 8), 2)],
+)  # fmt: skip
+def test_a_longer_table_beside_heads(everywhere, shape, axis, offset, mode):
+    angle, cos, sin = tables(9, 8)
+    cos, sin = (widened(t, mode)[:, None] for t in (cos, sin))  # [9, 1, D], of which the data need 5
+    x, beside = torch.randn(shape), [1] * len(shape)
+    beside[axis], beside[-1] = 5, 4
+    y = everywhere(lambda x, s, c: ops.rotary_pos_embedding(x, s, c, None, offset, mode), x, sin, cos)
+    expected = turned(x, angle[offset : offset + 5].reshape(beside), mode)
+    torch.testing.assert_close(y.double(), expected, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("ids", [False, True])
 @pytest.mark.parametrize(("batch", "length"), [(5, 1), (1, 1), (2, 7)])
 def test_a_row_for_each_batch(native, batch, length, ids):

@@ -75,7 +75,8 @@ def _from_offset(name: str, x: Tensor, table: Tensor, axis: int, offset: int) ->
     if table.dim() == 3 and axis == 0 and x.dim() == 4:  # [positions, 1, D]
         candidates = [0, 1, 2] if x.shape[2] == 1 else [1, 0, 2]
     left = table.shape[axis] - offset
-    found = [a for a in candidates if x.shape[a] == left] or [a for a in candidates if x.shape[a] <= left]
+    fitting = sorted((a for a in candidates if x.shape[a] <= left), key=lambda a: -int(x.shape[a]))  # the longest first
+    found = [a for a in candidates if x.shape[a] == left] or fitting
     check(
         offset >= 0 and len(found) > 0, name, "cos", table,
         f"{offset + x.shape[candidates[0]]} positions, offset and length, or a shape that broadcasts to "
@@ -103,8 +104,9 @@ def rotary_pos_embedding(
 
     input: [..., S, D]; sin, cos: [positions, D], also with dimensions of 1 before, or one that broadcasts to the input
     ([batch, 1, 1, D]). Of [positions, 1, D] the input is [S, heads, D], [batch, S, heads, D], [S, batch, heads, D] or
-    [batch, heads, S, D], whichever has a dimension of that length (in this order). position_ids: [batch, S], or the
-    input's first two dimensions; None: positions start at `offset`. Raises RuntimeError for shapes that do not fit.
+    [batch, heads, S, D], whichever has a dimension of that length (in this order); if none has, the longest of these
+    dimensions that is shorter than the table is the length. position_ids: [batch, S], or the input's first two
+    dimensions; None: positions start at `offset`. Raises RuntimeError for shapes that do not fit.
     Source: the operator's schema; J. Su et al., RoFormer, 2021.
     """
     name = "rotary_pos_embedding"
