@@ -120,7 +120,7 @@ CALLS = {
     "cast hybrid int": (r"input", lambda: ops.cast_to_fp8_hybrid(i(2, 3))),
     "castfrom": (r"input", lambda: ops.cast_from_fp8(o(2, 3), None, torch.float32)),
     "castfrom dtype": (r"out_dtype", lambda: ops.cast_from_fp8(o(2, 3).to(E4), None, torch.int32)),
-    "cast scale int list": (r"scale", lambda: ops.cast_to_fp8_v2(o(2, 3), [1.0, 2.0])),
+    "cast scale int list": (r"scale", lambda: ops.cast_to_fp8_v2(o(2, 3), [1.0] * 4)),
     "cast out": (r"out", lambda: ops.cast_to_fp8(o(2, 3), None, False, o(2, 4).to(E4), o())),
     "cast out dt": (r"out", lambda: ops.cast_to_fp8(o(2, 3), None, False, o(2, 3), o())),
 }

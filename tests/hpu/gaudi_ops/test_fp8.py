@@ -66,6 +66,20 @@ def test_scales_of_channels(native, scale):
     assert torch.equal(back, rows)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("shape", "channels", "beside"),
+    [((3, 4), 4, (4,)), ((3, 4), 3, (3, 1)), ((4, 4), 4, (4,)), ((6, 3, 2, 2), 6, (6, 1, 1, 1)),
+     ((2, 3, 5, 4), 3, (3, 1, 1)), ((2, 5, 3), 5, (5, 1))],
+)  # fmt: skip
+def test_one_scale_for_each_channel(everywhere, shape, channels, beside, dtype):
+    x, scale = torch.randn(shape).to(dtype), torch.rand(channels) + 0.5
+    y = everywhere(lambda x, s: ops.cast_to_fp8_v2(x, s, False, False, E4M3)[0], x, scale)
+    assert torch.equal(y.float(), (x * scale.to(dtype).reshape(beside)).to(E4M3).float())
+    again = everywhere(lambda y, s: ops.cast_from_fp8(y, s, dtype), y, scale)
+    assert torch.equal(again, (y.float() * scale.reshape(beside)).to(dtype))
+
+
 @pytest.mark.parametrize("as_number", [False, True])
 def test_a_cast_of_bfloat16_multiplies_in_bfloat16(everywhere, as_number):
     x, scale = torch.randn(64, 64).to(torch.bfloat16), 1 / 0.0222
@@ -222,7 +236,10 @@ def test_softmax_and_sum(everywhere):
     ("call", "message"),
     [
         (lambda x, q: ops.cast_to_fp8_v2(q, None, False, True), "CastToFp8V2 must have no amax for float8."),
-        (lambda x, q: ops.cast_to_fp8_v2(q, None, dtype=E5M2), r"must have the same dtype for float8, but are"),
+        (
+            lambda x, q: ops.cast_to_fp8_v2(q, None, dtype=E5M2),
+            r"must have the same dtype for float8, but are Float8_e4m3fn and Float8_e5m2\.",
+        ),
         (lambda x, q: ops.cast_to_fp8_v2(x, None, dtype=torch.int8), "dtype is torch.int8; expected torch.float8_e5m2"),
         (lambda x, q: ops.cast_to_fp8_v2(x.int()), "input is a int32 tensor of shape .3, 4."),
         (lambda x, q: ops.cast_to_fp8_v2(x, [1.0, 2.0]), r"scale is a float32 tensor of shape .2. .*broadcasts"),
@@ -333,7 +350,7 @@ def test_scaled_mm(native, out_dtype, biased, by_row):
         (lambda x: ops.sum_fp8(x.int()), "hpu::sum_fp8: self is a int32 tensor"),
         (lambda x: ops.sum_fp8(x, [0], False, torch.int32), "hpu::sum_fp8: out_dtype is torch.int32"),
         (lambda x: ops.cast_to_fp8_v2(x.to(E4M3), None, False, False, E5M2),
-         "CastToFp8V2 input and output must have the same dtype for float8, but are"),
+         "CastToFp8V2 input and output must have the same dtype for float8, but are Float8_e4m3fn and Float8_e5m2"),
         (lambda x: ops.cast_to_fp8_v2(x.to(E4M3), None, False, True, E4M3),
          "CastToFp8V2 must have no amax for float8"),
         (lambda x: ops.cast_to_fp8_v2(x, torch.ones(3, device="hpu"), False, False, E4M3),

@@ -25,7 +25,8 @@ the argument, the given value and the expected one.
 round to the nearest even number. Stochastic rounding has the right mean. NaN stays NaN, and infinities become the
 largest number. The largest number of float8_e4m3fn is 240 for `OPENHPU_GENERATION=gaudi2`, because that device reserves
 the uppermost exponent, and 448 for `gaudi3`. That of float8_e5m2 is 57344. The first Gaudi has no fp8, so a cast is an
-error. The default dtype of `cast_to_fp8_v2` is float8_e5m2. A cast back is `input * scale`, bit for bit the product
+error. The default dtype of `cast_to_fp8_v2` is float8_e5m2. A scale [channels] belongs to the last dimension if that
+has this length, else to the first or the second one. A cast back is `input * scale`, bit for bit the product
 with the given scale. A script that has the scale of the first cast passes its inverse. `input * (1 / scale)` differs
 from `input / scale` near a tie. `quantized_decomposed::quantize_per_tensor` and `quantize_per_channel` divide. They are
 bit for bit `round(input / scale) + zero_point` in float32, clamped, and back `(input - zero_point) * scale`.

@@ -23,6 +23,11 @@ def describe(value: Any) -> str:
     return repr(value)
 
 
+def c_name(dtype: torch.dtype) -> str:
+    """An 8-bit float dtype as PyTorch's C++ prints it: `Float8_e4m3fn`."""
+    return str(dtype).removeprefix("torch.").capitalize()
+
+
 def check_floating(operator: str, **tensors: torch.Tensor) -> None:
     """Raise RuntimeError for a tensor that does not hold floating-point numbers."""
     for name, tensor in tensors.items():

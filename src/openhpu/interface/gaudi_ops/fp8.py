@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from openhpu import settings
-from openhpu.interface.gaudi_ops.errors import check, check_dims
+from openhpu.interface.gaudi_ops.errors import c_name, check, check_dims
 from openhpu.interface.gaudi_ops.registry import operator
 
 Scale = Tensor | float | Sequence[float] | None
@@ -74,7 +74,10 @@ def widened(x: Tensor) -> Tensor:
 
 
 def scaled(x: Tensor, scale: Scale, shape: Sequence[int] | None, name: str) -> Tensor:
-    """`x` in float32, times `scale`, which broadcasts to it after it took `shape`."""
+    """`x` in float32, times `scale`, which broadcasts to it after it took `shape`.
+
+    A scale of one dimension that does not is one for each channel, which are the first or the second dimension of `x`.
+    """
     x = widened(x)
     if scale is None:
         return x
@@ -89,8 +92,12 @@ def scaled(x: Tensor, scale: Scale, shape: Sequence[int] | None, name: str) -> T
         factor = factor.reshape(list(shape))
     if factor.numel() == 1:
         factor = factor.reshape(())
+    elif factor.dim() == 1 and not _broadcasts(factor.shape, x.shape) and factor.numel() in x.shape[:2]:
+        axis = list(x.shape).index(factor.numel())
+        factor = factor.reshape([-1] + [1] * (x.dim() - 1 - axis))
     else:
-        check(_broadcasts(factor.shape, x.shape), name, "scale", factor, f"a shape that broadcasts to {list(x.shape)}")
+        expected = f"a shape that broadcasts to {list(x.shape)}, or one number for each channel"
+        check(_broadcasts(factor.shape, x.shape), name, "scale", factor, expected)
     return x * factor.to(x.dtype)
 
 
@@ -147,8 +154,9 @@ def cast_to_fp8_v2(
 ) -> tuple[Tensor, Tensor]:
     """fp8(input * scale), and max |input|.
 
-    `input`: floating point, any shape. `scale`: a number, or a tensor that broadcasts; with an input in bfloat16 it
-    and the product are rounded to bfloat16 first, as on a Gaudi. `dtype`: float8_e5m2 (the default) or float8_e4m3fn.
+    `input`: floating point, any shape. `scale`: a number, a tensor that broadcasts, or [channels], which are then the
+    first or the second dimension; with an input in bfloat16 it and the product are rounded to bfloat16 first, as on a
+    Gaudi. `dtype`: float8_e5m2 (the default) or float8_e4m3fn.
     The second result is a 0-dim float32 tensor, empty unless `is_amax`. Raises RuntimeError for other dtypes, and for
     an fp8 input with another `dtype` or with `is_amax`. Source: the operator's schema.
     """
@@ -160,7 +168,8 @@ def cast_to_fp8_v2(
             raise RuntimeError("CastToFp8V2 must have no amax for float8.")
         if input.dtype is not dtype:
             raise RuntimeError(
-                f"CastToFp8V2 input and output must have the same dtype for float8, but are {input.dtype} and {dtype}."
+                "CastToFp8V2 input and output must have the same dtype for float8, but are "
+                f"{c_name(input.dtype)} and {c_name(dtype)}."
             )
     amax = absolute_maximum(input) if is_amax else no_amax(input)
     if input.dtype is torch.bfloat16:
