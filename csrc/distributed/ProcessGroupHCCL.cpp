@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "device/event.h"
+#include "distributed/InterruptibleStore.h"
 #include "distributed/NodeTransport.h"
 #include "distributed/captured.h"
 #include "distributed/cut.h"
@@ -199,9 +200,10 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::endCoalescing() {
 c10::intrusive_ptr<c10d::Backend> ProcessGroupHCCL::split(
     const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
     const c10::intrusive_ptr<c10d::Backend::Options>&) {
-  auto part = transport_->split(store, ranks, transport_->getBackendOptions());
+  const auto heard = c10::make_intrusive<InterruptibleStore>(store);
+  auto part = transport_->split(heard, ranks, transport_->getBackendOptions());
   if (!part) return nullptr;
-  const auto own = c10::make_intrusive<c10d::PrefixStore>(part->getBackendOptions()->group_name, store);
+  const auto own = c10::make_intrusive<c10d::PrefixStore>(part->getBackendOptions()->group_name, heard);
   return c10::make_intrusive<ProcessGroupHCCL>(std::move(part), *own, node_);
 }
 

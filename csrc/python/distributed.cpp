@@ -1,5 +1,6 @@
 #include <torch/csrc/utils/pybind.h>
 
+#include "distributed/InterruptibleStore.h"
 #include "distributed/ProcessGroupHCCL.h"
 #include "distributed/cut.h"
 #include "python/bindings.h"
@@ -22,6 +23,9 @@ void bind_distributed(py::module& m) {
           }),
           py::arg("transport"), py::arg("store"), py::arg("node"), py::call_guard<py::gil_scoped_release>())
       .def_property_readonly("options", &ProcessGroupHCCL::getBackendOptions);
+  m.def("interruptible", [](c10::intrusive_ptr<c10d::Store> store) -> c10::intrusive_ptr<c10d::Store> {
+    return c10::make_intrusive<InterruptibleStore>(std::move(store));
+  });
   m.def("set_lazy_collectives", &set_lazy_collectives);
   m.def("abandon_collectives", [] {
     py::gil_scoped_release no_gil;

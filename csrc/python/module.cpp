@@ -278,6 +278,7 @@ PYBIND11_MODULE(_C, m) {
   openhpu::find_main_thread();
   openhpu::device::set_wait_hook({&openhpu::release_gil, &openhpu::take_gil, &openhpu::hears_signals,
                                   &openhpu::interrupt_pending, &openhpu::handle_signals});
+  openhpu::hold_interrupts_during_forks();
   openhpu::load();
   // Before the static objects of PyTorch are destroyed, which a worker may be using. Python is gone by then.
   std::atexit([] {

@@ -2,11 +2,13 @@
 
 import re
 import signal
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from commands import child
 from tests.distributed.ranks import PATIENCE_S, ROOT, Job, Pool
 
 
@@ -65,6 +67,68 @@ def test_ctrl_c_ends_a_wait_for_ranks_that_do_not_come():
         codes, printed = job.ends()
     assert codes == [-signal.SIGINT, -signal.SIGINT] or codes == [130, 130] or codes == [1, 1]
     assert "KeyboardInterrupt" in printed[0]
+
+
+# This rank's store, and another one that sees what it has written.
+STORES = {
+    "file": ("dist.FileStore(path, 2)", "dist.FileStore(path, 2)"),
+    "tcp": (
+        "dist.TCPStore('127.0.0.1', 0, 2, True, wait_for_workers=False)",
+        "dist.TCPStore('127.0.0.1', store.port, 2, False, wait_for_workers=False)",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_ctrl_c_ends_the_creation_of_a_group_to_which_a_rank_does_not_come(kind, tmp_path):
+    """It is pressed when this rank has written its address, and waits for that of the other one."""
+    own, other = STORES[kind]
+    code = f"""
+import os, signal, threading, time
+from datetime import timedelta
+import torch
+import torch.distributed as dist
+import habana_frameworks.torch.distributed.hccl
+
+path = {str(tmp_path / "store")!r}
+store = {own}
+other = {other}
+before = other.num_keys()
+
+def press():
+    while other.num_keys() == before:
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGINT)
+
+threading.Thread(target=press).start()
+signal.signal(signal.SIGINT, signal.default_int_handler)
+try:
+    dist.init_process_group("hccl", store=store, rank=1, world_size=2, timeout=timedelta(seconds=1000))
+except KeyboardInterrupt:
+    print("heard", flush=True)
+"""
+    with child.start([sys.executable, "-c", code], seconds=PATIENCE_S, cwd=ROOT) as process:
+        ended = process.wait(PATIENCE_S)
+    assert ended.code == 0 and "heard" in ended.output, ended.output
+
+
+def test_a_rank_that_does_not_come_to_the_creation_of_a_group(tmp_path):
+    code = f"""
+from datetime import timedelta
+import torch
+import torch.distributed as dist
+import habana_frameworks.torch.distributed.hccl
+store = dist.FileStore({str(tmp_path / "store")!r}, 2)
+dist.init_process_group("hccl", store=store, rank=1, world_size=2, timeout=timedelta(milliseconds=200))
+"""
+    with child.start([sys.executable, "-c", code], seconds=PATIENCE_S, cwd=ROOT) as process:
+        ended = process.wait(PATIENCE_S)
+    assert ended.code == 1
+    assert re.search(
+        r"DistStoreError: wait timeout after 200ms, keys: \S+\. Another rank has not come to the creation of the "
+        r"process group, or has ended\.",
+        ended.output,
+    ), ended.output
 
 
 def test_shapes_that_differ():

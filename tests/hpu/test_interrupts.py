@@ -191,3 +191,46 @@ def test_an_interrupt_that_meets_an_event_listener_is_not_lost(script):
     """
     )
     assert script(code).err == ""
+
+
+@pytest.mark.parametrize("where", ["before", "after_in_parent", "after_in_child"])
+def test_an_interrupt_during_a_fork_is_not_lost(script, where):
+    """Python drops what a function of os.register_at_fork raises. The other process hears nothing."""
+    code = f"""
+    import functools, os, signal, time
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.register_at_fork({where}=functools.partial(signal.raise_signal, signal.SIGINT))
+    from openhpu import _C
+
+    def heard():
+        try:
+            time.sleep(20)
+        except KeyboardInterrupt:
+            return True
+
+    child = os.fork()
+    if child == 0:
+        os._exit({where!r} == "after_in_child" and not heard())
+    if {where!r} != "after_in_child":
+        assert heard()
+    assert os.waitpid(child, 0)[1] == 0
+    """
+    assert script(code).err == ""
+
+
+def test_a_fork_leaves_a_handler_of_the_scripts_own(script):
+    code = """
+    import os, pathlib, signal
+    from openhpu import _C
+    def handled():
+        return [line for line in pathlib.Path("/proc/self/status").read_text().splitlines() if line[:3] == "Sig"]
+    for handler in signal.SIG_IGN, signal.SIG_DFL, lambda number, frame: None:
+        signal.signal(signal.SIGINT, handler)
+        before = handled()
+        child = os.fork()
+        same = signal.getsignal(signal.SIGINT) == handler and handled() == before
+        if child == 0:
+            os._exit(not same)
+        assert same and os.wait()[1] == 0
+    """
+    assert script(code).err == ""

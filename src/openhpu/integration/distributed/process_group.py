@@ -28,11 +28,12 @@ def _create(options: Any, backend_options: Any) -> dist.Backend:
     timeout = options.timeout
     if not isinstance(timeout, timedelta):
         timeout = timedelta(seconds=timeout)
-    transport: Any = dist.ProcessGroupGloo(options.store, options.group_rank, options.group_size, timeout=timeout)
+    store = _C.interruptible(options.store)
+    transport: Any = dist.ProcessGroupGloo(store, options.group_rank, options.group_size, timeout=timeout)
     # PyTorch names no ranks for the default group; Gloo reads them where a group is split.
     transport.options.global_ranks_in_group = options.global_ranks_in_group or list(range(options.group_size))
     transport.options.group_name = options.group_id
-    return _C.ProcessGroupHCCL(transport, options.store, settings.get("OPENHPU_NODE_COLLECTIVES"))  # type: ignore[no-any-return]
+    return _C.ProcessGroupHCCL(transport, store, settings.get("OPENHPU_NODE_COLLECTIVES"))  # type: ignore[no-any-return]
 
 
 def leave_after_error() -> None:
