@@ -110,6 +110,35 @@ def test_training_in_fp8_learns():
     assert losses[-1] < losses[0] / 2
 
 
+ON_THE_CPU = """
+import torch
+from habana_frameworks.torch.hpex.experimental import transformer_engine as te
+
+for case in ("plain", "ModuleCacher", "make_graphed_callables"):
+    layer = te.Linear(8, 4).to("hpu")
+    layer.bias = torch.nn.Parameter(layer.bias.cpu())
+    layer.weight = torch.nn.Parameter(layer.weight.cpu())
+    layer.fp8_scales.to("cpu")
+    x, run = torch.ones(5, 8, device="hpu", requires_grad=True), layer
+    with te.fp8_autocast():
+        if case == "ModuleCacher":
+            run = torch.hpu.ModuleCacher(max_graphs=2)(model=layer, inplace=True)
+        elif case == "make_graphed_callables":
+            run = torch.hpu.make_graphed_callables(layer, (x,))
+        for _ in range(3):
+            layer.weight.grad = x.grad = None
+            run(x).sum().backward()
+    assert layer.weight.grad.device.type == "cpu" and x.grad.device.type == "hpu"
+    torch.testing.assert_close(layer.weight.grad, torch.full((4, 8), 5.0))
+    assert layer.bias.grad.device == layer.bias.device
+"""
+
+
+def test_gradients_of_weights_on_the_cpu_return_there(script):
+    """Lazy mode moves operands on the CPU. A graph cannot hold the way back, so such a module runs without one."""
+    script(ON_THE_CPU, warnings="ignore", PT_HPU_LAZY_MODE="1", OPENHPU_COMPILE="off")
+
+
 def test_bad_input(script):
     with pytest.raises(ValueError, match=r"amax_compute_algo is 'mean'; expected max or most_recent"):
         te.DelayedScaling(amax_compute_algo="mean")

@@ -25,12 +25,14 @@ class _Product(torch.autograd.Function):
         forward_dtype, ctx.backward_dtype = FP8GlobalStateManager.get_fp8_recipe().fp8_format.value
         flat = x.reshape(-1, x.shape[-1])
         x8, x_inverse = rounded(flat, scales["input"], forward_dtype, recording)
-        w8, w_inverse = rounded(weight, scales["weight"], forward_dtype, recording)
+        w8, w_inverse = rounded(weight.to(x.device), scales["weight"], forward_dtype, recording)
         ctx.save_for_backward(x8, x_inverse, w8, w_inverse)
         ctx.scales, ctx.dtypes, ctx.shape = scales, (x.dtype, weight.dtype), x.shape
-        ctx.with_bias = None if bias is None else bias.dtype
+        ctx.bias = None if bias is None else {"dtype": bias.dtype, "device": bias.device}
+        ctx.weight_device = weight.device  # lazy mode moves operands on the CPU, and so does this
         # The backward runs outside of the autocast that the forward was in.
         ctx.stack = FP8GlobalStateManager._stack[-1:]
+        bias = None if bias is None else bias.to(x.device)
         out = torch.ops.hpu.fp8_gemm_v2(x8, False, w8, True, None, x.dtype, x_inverse, w_inverse, bias)
         return out.reshape(*x.shape[:-1], weight.shape[0])  # type: ignore[no-any-return]
 
@@ -48,9 +50,9 @@ class _Product(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             grad_x = gemm(g8, False, w8, False, None, ctx.dtypes[0], g_inverse, w_inverse).reshape(ctx.shape)
         if ctx.needs_input_grad[1]:
-            grad_w = gemm(g8, True, x8, False, None, ctx.dtypes[1], g_inverse, x_inverse)
-        if ctx.with_bias is not None and ctx.needs_input_grad[2]:
-            grad_bias = grad.float().sum(0).to(ctx.with_bias)
+            grad_w = gemm(g8, True, x8, False, None, ctx.dtypes[1], g_inverse, x_inverse).to(ctx.weight_device)
+        if ctx.bias is not None and ctx.needs_input_grad[2]:
+            grad_bias = grad.float().sum(0).to(**ctx.bias)
         return grad_x, grad_w, grad_bias, None, None
 
 
