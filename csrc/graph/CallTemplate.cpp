@@ -1,6 +1,7 @@
 #include "graph/CallTemplate.h"
 
 #include <ATen/Dispatch.h>
+#include <ATen/ops/_local_scalar_dense_native.h>
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 
@@ -167,6 +168,10 @@ at::Tensor host_operand(const CallTemplate::Operand& operand, const uint64_t* wo
   std::memcpy(t.mutable_data_ptr(), words, t.itemsize());
   if (operand.wrapped_number) t.unsafeGetTensorImpl()->set_wrapped_number(true);
   return t;
+}
+
+c10::Scalar host_value(const CallTemplate::Operand& operand, const uint64_t* words) {
+  return at::native::_local_scalar_dense_cpu(host_operand(operand, words));
 }
 
 }  // namespace openhpu

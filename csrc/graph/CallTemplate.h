@@ -58,5 +58,7 @@ CallTemplate describe_call(const Operator& kernel, const c10::IValue* args);
 c10::IValue number_of(CallTemplate::ArgKind kind, const uint64_t* words);
 // A 0-dim CPU tensor for an operand that is on the host.
 at::Tensor host_operand(const CallTemplate::Operand& operand, const uint64_t* words);
+// Its value, without the dispatcher: `item` fails under a dispatch mode, which gets a wrapped number as a Python number.
+c10::Scalar host_value(const CallTemplate::Operand& operand, const uint64_t* words);
 
 }  // namespace openhpu

@@ -50,7 +50,7 @@ std::pair<std::string, std::string> number_at(const CallTemplate& call, const ui
   for (size_t k = 0; k < call.operands.size(); ++k) {
     const auto& o = call.operands[k];
     if (o.on_host && word >= o.number && word < o.number + 2)
-      return {argument_of(call, k), text(c10::IValue(host_operand(o, numbers + o.number).item()))};
+      return {argument_of(call, k), text(c10::IValue(host_value(o, numbers + o.number)))};
   }
   return {"?", "?"};
 }

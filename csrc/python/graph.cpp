@@ -116,7 +116,7 @@ class Describe {
     const auto dtype = dtype_object(c10::typeMetaToScalarType(o.dtype));
     if (o.on_host) {
       const size_t word = node.numbers + o.number;
-      auto value = host_operand(o, graph_.numbers.data() + word).item();
+      const auto value = host_value(o, graph_.numbers.data() + word);
       const auto index = add_scalar(torch::jit::toPyObject(c10::IValue(value)), word, 2,
                                     py::make_tuple(word, "host", dtype));
       return py::make_tuple("cpu_scalar", index, dtype, o.wrapped_number);

@@ -64,6 +64,7 @@ NUMBERS = {
         lambda x, c: torch._foreach_mul([x, x + 1], c),
         lambda k: (floats(k), number(k, torch.float32)),
     ),
+    "tensor written": (lambda x, c: (x[:2].copy_(c), x * 2)[1], lambda k: (floats(k), number(k, torch.float32))),
     "tensor moved": (lambda x, c: x + c.to("hpu", torch.float16), lambda k: (ints(k), number(k, torch.float32))),
 }
 RANDOM = {

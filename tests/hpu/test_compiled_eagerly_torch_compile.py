@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import openhpu
 from tests.hpu.support import to_cpu
@@ -194,3 +195,23 @@ def test_weights_as_constants(compiled_graphs, counted):
 def test_a_recipe_for_each_size(counted):
     compiled = compiled_for((3, 5, 8, 13, 5), 3, counted, options={"force_static_compile": True})
     assert compiled[-3:] == [1, 1, 0]
+
+
+class Through(TorchDispatchMode):
+    """As AOTAutograd's, which looks at the operators of a first call."""
+
+    def __torch_dispatch__(self, function, types, arguments=(), options=None):
+        return function(*arguments, **(options or {}))
+
+
+def test_numbers_under_a_dispatch_mode():
+    """The same graph with another number: why it is new is told from there."""
+    x = torch.arange(5, device="hpu", dtype=torch.int32)
+    for number in (2.5, 3.5, 4.5):
+        graph = torch.hpu.HPUGraph()
+        with Through():
+            graph.capture_begin()
+            y = torch.rsub(x, 2.5), torch.remainder(x, number)
+            graph.capture_end()
+        graph.replay()
+        assert y[1].tolist() == [k % number for k in range(5)]

@@ -147,8 +147,8 @@ class CompiledGraph:
             if isinstance(source, fx.Node) and source in part_of:
                 part_of[node] = part_of[source]  # between parts go tensors, not tuples of them
                 continue
-            if (node in apart) != bool(part % 2) and (node in apart or nodes.is_compute(node)):
-                part += 1
+            if (node in apart) != bool(part % 2):
+                part += 1  # a view, too, is in the part that needs it: else an argument and its view would be two
             part_of[node] = part
         whole = split_module(
             self._module, self._module, part_of.__getitem__, keep_original_order=True, tuple_return=True
