@@ -48,6 +48,7 @@ QUEUED = {
     "gather": lambda: rows(4, 8).gather(1, rows(4, 2, dtype=torch.long).abs()),
     "index_select": lambda: rows(13, 4).index_select(0, rows(3, dtype=torch.long).abs()),
     "integer index": lambda: rows(13, 4)[rows(3, dtype=torch.long).abs()],
+    "given size": lambda: rows(3, 4).repeat_interleave(rows(3, dtype=torch.long).abs(), 0, output_size=15),
     "index_put": lambda: rows(13, 4).index_put_((rows(3, dtype=torch.long).abs(),), rows(3, 4)),
     "index_add": lambda: rows(13, 4).index_add_(0, rows(3, dtype=torch.long).abs(), rows(3, 4)),
     "scatter": lambda: rows(4, 8).scatter_(1, rows(4, 2, dtype=torch.long).abs(), 1.0),
