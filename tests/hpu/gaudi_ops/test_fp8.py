@@ -342,6 +342,39 @@ def test_scaled_mm(native, out_dtype, biased, by_row):
     assert ((y.double() - expected).norm() <= 0.0025 * expected.norm()).item()
 
 
+FORMS = {
+    "numbers": {}, "one element": {"shape": (1,)}, "e5m2": {"dtypes": (E5M2, E4M3)}, "fast": {"use_fast_accum": True},
+    "in e4m3": {"out_dtype": E4M3, "error": 2**-4}, "in e5m2": {"out_dtype": E5M2, "error": 2**-3},
+    "in the operands' dtype": {"out_dtype": None, "error": 2**-4},
+    "divided": {"out_dtype": E4M3, "scale_result": 2.0, "error": 2**-4}, "odd sizes": {"sizes": (5, 7, 3)},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("form", FORMS)
+def test_scaled_mm_is_the_product_of_the_dequantised_operands(everywhere, form, biased):
+    """As on PyTorch's CPU device: scales multiply the operands. That of a result in 8 bits divides it."""
+    torch.manual_seed(0)
+    row = {"sizes": (16, 32, 48), "shape": (), "dtypes": (E4M3, E4M3), "error": 2**-8, "out_dtype": torch.bfloat16}
+    row |= FORMS[form]
+    (m, k, n), error, out_dtype = row["sizes"], row["error"], row["out_dtype"]
+    a, b = torch.randn(m, k).to(row["dtypes"][0]), torch.randn(n, k).to(row["dtypes"][1])
+    left, right = torch.tensor(0.5).reshape(row["shape"]), torch.tensor(0.25).reshape(row["shape"])
+    bias = torch.randn(n).to(torch.bfloat16) if biased else None
+    result = row.get("scale_result")
+
+    def product(a, b, left, right, bias, result):
+        fast = row.get("use_fast_accum", False)
+        return torch._scaled_mm(a, b.t(), left, right, bias, result, out_dtype, fast)
+
+    given = None if result is None else torch.tensor(result)
+    y = everywhere(product, a, b, left, right, bias, given)
+    exact = (a.double() * 0.5) @ (b.double() * 0.25).t() + (0 if bias is None else bias.double())
+    exact = exact / (result or 1.0)
+    assert y.dtype is (out_dtype or a.dtype)
+    assert ((y.double() - exact).abs() <= error * exact.abs() + 2**-6).all()
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
