@@ -51,6 +51,8 @@ def configure(again: bool = False) -> settings.DeviceSetup:
     Raises SettingError.
     """
     global _configured_from, _setup
+    if _setup is not None and _C.is_initialized():
+        return _setup
     environment = tuple(map(os.environ.get, _DEVICE_VARIABLES))
     if _setup is not None and environment == _configured_from and not again:
         return _setup

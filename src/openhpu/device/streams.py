@@ -88,23 +88,27 @@ class StreamContext:
 
     def __init__(self, stream: torch.Stream | None) -> None:
         self.stream = stream
-        self._device = -1
-        self._before: torch.Stream | None = None
-        self._before_on_stream_device: torch.Stream | None = None
+        self._before: list[torch.Stream] = []  # what to set at the end, in this order
 
     def __enter__(self) -> None:
         if self.stream is None:
             return
-        self._before = current_stream()
-        self._before_on_stream_device = current_stream(self.stream.device)
+        lifecycle._lazy_init()
+        current = torch.accelerator.current_stream()
+        self._before = [current]
+        if self.stream.device_index != current.device_index:
+            self._before.insert(0, torch.accelerator.current_stream(self.stream.device))
         set_stream(self.stream)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._before is not None and self._before_on_stream_device is not None:
-            set_stream(self._before_on_stream_device)
-            set_stream(self._before)
+        for before in self._before:
+            torch.accelerator.set_stream(before)
+
+
+# The objects of current_stream, of which libraries ask for dozens in a step.
+_named: dict[tuple[int, int], Stream] = {}
 
 
 def stream(stream: torch.Stream | None) -> StreamContext:
@@ -123,9 +127,12 @@ def set_stream(stream: torch.Stream | None) -> None:
 def current_stream(device: DeviceArgument = None) -> Stream:
     """The stream that operators of this thread are submitted to on `device`."""
     lifecycle._lazy_init()
-    where = torch.device("hpu", _get_device_index(device, optional=True))
+    where = None if device is None else torch.device("hpu", _get_device_index(device, optional=True))
     found = torch.accelerator.current_stream(where)
-    return Stream(stream_id=found.stream_id, device_index=found.device_index, device_type=found.device_type)
+    key = found.stream_id, found.device_index
+    if key not in _named:
+        _named[key] = Stream(stream_id=found.stream_id, device_index=found.device_index, device_type=_HPU_TYPE)
+    return _named[key]
 
 
 def default_stream(device: DeviceArgument = None) -> Stream:
