@@ -156,7 +156,7 @@ def dry_run(graph: _C.CapturedGraph, inputs: Inputs) -> Iterator[None]:
         graph.capture_end()
     except BaseException as error:
         refused = not graph.is_capturing()
-        graph.abandon(f"{type(error).__name__}: {error}")
+        graph.abandon(type(error).__name__)
         if refused and isinstance(error, RuntimeError):
             raise Refused(str(error)) from error
         raise

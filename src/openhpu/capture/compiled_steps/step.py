@@ -7,13 +7,15 @@ from collections.abc import Callable, Hashable
 from typing import Any, ParamSpec, TypeVar, overload
 
 import torch
-from torch.utils._pytree import tree_leaves
+from torch import nn
 
 from openhpu import _C
 from openhpu.capture.captured import Captured, Inputs, Refused, dry_run
 from openhpu.capture.compiled_steps.reachable import Reachable
 from openhpu.capture.compiled_steps.step_state import Gradients, HostState, Places, hyperparameters
-from openhpu.capture.hpu_graphs.structure import distinct, input_hash, map_tensors, tensors_of
+from openhpu.capture.hpu_graphs.parts import Whole
+from openhpu.capture.hpu_graphs.structure import Walk, overlaps, walk_call
+from openhpu.capture.hpu_graphs.undone import Copies, Uncapturable, walk_results
 from openhpu.capture.recent import Recent
 from openhpu.compiler import client
 
@@ -22,7 +24,8 @@ R = TypeVar("R")
 
 _UNUSED_LIMIT = 3
 _REACHED_LIMIT, _SEEN_LIMIT = 16, 64
-_PLAIN = (torch.Tensor, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
+# These are looked into by what depends on them: `Reachable`, `hyperparameters`, `Places`.
+_WHOLE = (nn.Module, torch.optim.Optimizer)
 
 
 class StepError(RuntimeError):
@@ -32,7 +35,7 @@ class StepError(RuntimeError):
 class _CapturedStep:
     """One capture, and the state that it depends on."""
 
-    def __init__(self, captured: Captured, results: Any, places: Places, gradients: Gradients) -> None:
+    def __init__(self, captured: Captured, results: Walk, places: Places, gradients: Gradients) -> None:
         self.captured = captured
         self.results = results
         self.places = places
@@ -47,11 +50,10 @@ class _CapturedStep:
         if results is None:
             return None
         self.gradients.put()
-        given = iter(results)
-        return map_tensors(lambda _: next(given), self.results), True
+        return self.results.put(results), True
 
 
-class CompiledStep:
+class CompiledStep(Whole):
     """`function`, run as one graph. Made by `compile_step`."""
 
     def __init__(self, function: Callable[..., Any], max_captures: int) -> None:
@@ -79,23 +81,28 @@ class CompiledStep:
         self._reached.clear()
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else functools.partial(self, instance)
+        return self if instance is None else functools.partial(self._call, (instance,))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._call((), *args, **kwargs)
+
+    def _call(self, bound: tuple[Any, ...], /, *args: Any, **kwargs: Any) -> Any:
+        """A call of the function with the object that it is bound to, if it is a method, before its arguments."""
         self._counts["calls"] += 1
-        tensors = distinct(tensors_of((args, kwargs)))
+        given = walk_call("compile_step", self._function, args, kwargs, whole=_WHOLE, gradients=True)
+        tensors = given.tensors
         if _C.is_capturing() or any(tensor.device.type != "hpu" for tensor in tensors):
-            return self._run(args, kwargs)
-        objects = [leaf for leaf in tree_leaves((args, kwargs)) if not isinstance(leaf, _PLAIN)]
+            return self._run(bound, given)
+        objects = [*bound, *given.found]
         identity = tuple(map(id, objects))
         reached = self._reached[identity][0] if identity in self._reached else None
         if reached is None or not reached.is_current():
-            self._reached.add(identity, (Reachable(self._function, (args, kwargs)), objects))
+            self._reached.add(identity, (Reachable(self._function, objects), objects))
             if reached is not None:
                 self._captures.clear()
-            return self._run(args, kwargs)  # optimizers make their state in their first step
+            return self._run(bound, given)  # optimizers make their state in their first step
         key = (
-            identity, input_hash((args, kwargs)), hyperparameters(reached), torch.is_grad_enabled(),
+            identity, given.key, overlaps(tensors), hyperparameters(reached), torch.is_grad_enabled(),
             torch.is_inference_mode_enabled(), torch.is_autocast_enabled("hpu") and torch.get_autocast_dtype("hpu"),
         )  # fmt: skip
         step = self._captures.use(key)
@@ -107,30 +114,43 @@ class CompiledStep:
                 self._counts["replayed"] += 1
                 return done[0]
         if self._unused >= _UNUSED_LIMIT and not self._seen_before(key):
-            return self._run(args, kwargs)  # an option that changes in each step: capturing would be for nothing
-        return self._capture(key, reached, args, kwargs, tensors)
+            return self._run(bound, given)  # an option that changes in each step: capturing would be for nothing
+        return self._capture(key, reached, bound, given)
 
-    def _run(self, args: Any, kwargs: Any) -> Any:
+    def _run(self, bound: tuple[Any, ...], given: Walk) -> Any:
         self._counts["eager"] += 1
-        return map_tensors(lambda t: t.detach(), self._function(*args, **kwargs))
+        args, kwargs = given.value
+        results = self._walk_results(self._function(*bound, *args, **kwargs))
+        return results.put([tensor.detach() for tensor in results.tensors])
+
+    def _walk_results(self, results: Any) -> Walk:
+        try:
+            return walk_results(results, anywhere=True)
+        except Uncapturable as error:
+            raise StepError(f"compile_step: {self._name()} can't run as one graph: {error}") from None
 
     def _seen_before(self, key: Hashable) -> bool:
         seen = key in self._seen
         self._seen.add(key, None)
         return seen
 
-    def _capture(self, key: Hashable, reached: Reachable, args: Any, kwargs: Any, tensors: list[torch.Tensor]) -> Any:
+    def _capture(self, key: Hashable, reached: Reachable, bound: tuple[Any, ...], given: Walk) -> Any:
         client.start_compiling()
+        tensors = given.tensors
         before, gradients = HostState(reached), Gradients(reached)
         # The written arguments are not known beforehand, so none is tied to a copy.
         inputs = Inputs(tensors, frozenset(range(len(tensors))))
-        static_args, static_kwargs = _replaced((args, kwargs), tensors, inputs.static)
         graph = _C.CapturedGraph()
         try:
+            static = [new.requires_grad_(old.requires_grad) for old, new in zip(tensors, inputs.static, strict=True)]
+            copies = Copies(given, static)
             with dry_run(graph, inputs):
-                outputs = self._function(*static_args, **static_kwargs)
-        except Refused as refused:
+                args, kwargs = copies.value
+                results = walk_results(self._function(*bound, *args, **kwargs), anywhere=True)
+                copies.check()
+        except (Refused, Uncapturable) as refused:
             before.restore()
+            given.restore()
             if isinstance(refused.__cause__, torch.OutOfMemoryError):
                 raise refused.__cause__ from None
             raise StepError(f"compile_step: {self._name()} can't run as one graph: {refused}") from refused.__cause__
@@ -139,7 +159,7 @@ class CompiledStep:
             raise
         if before.new_states():
             before.restore()
-            return self._run(args, kwargs)
+            return self._run(bound, given)
         changed = before.changed()
         if changed is not None:
             before.restore()
@@ -150,10 +170,10 @@ class CompiledStep:
             )
         gradients.end()
         places = Places(reached)
-        results = tensors_of(outputs)
-        captured = Captured(graph, inputs, results, frozenset(places.storages() | gradients.storages()))
-        step = _CapturedStep(captured, map_tensors(lambda t: t.new_empty(0), outputs), places, gradients)
-        del outputs, results, static_args, static_kwargs
+        captured = Captured(graph, inputs, results.tensors, frozenset(places.storages() | gradients.storages()))
+        empty = Walk(results.put([tensor.new_empty(0) for tensor in results.tensors]))
+        step = _CapturedStep(captured, empty, places, gradients)
+        del results, static, copies, args, kwargs
         self._captures.add(key, step)
         self._unused += 1
         graph.compile()
@@ -164,12 +184,6 @@ class CompiledStep:
 
     def _name(self) -> str:
         return getattr(self._function, "__qualname__", repr(self._function))
-
-
-def _replaced(value: Any, tensors: list[torch.Tensor], others: list[Any]) -> Any:
-    """Nested `value` with `others` in place of `tensors`."""
-    found = {id(t): other.requires_grad_(t.requires_grad) for t, other in zip(tensors, others, strict=True)}
-    return map_tensors(lambda t: found[id(t)], value)
 
 
 @overload

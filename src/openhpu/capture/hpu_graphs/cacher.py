@@ -12,7 +12,8 @@ import torch
 from torch import nn
 
 from openhpu.capture.hpu_graphs.callables import GraphedCall
-from openhpu.capture.hpu_graphs.structure import context_key, input_hash, tensors_of
+from openhpu.capture.hpu_graphs.parts import Whole
+from openhpu.capture.hpu_graphs.structure import context_key, overlaps, walk_call
 from openhpu.capture.hpu_graphs.undone import OneWarning, Uncapturable
 
 M = TypeVar("M", bound=nn.Module)
@@ -76,7 +77,7 @@ class ModuleCacher:
         return model
 
 
-class _Cache:
+class _Cache(Whole):
     """The graphs of one module."""
 
     def __init__(
@@ -108,13 +109,15 @@ class _Cache:
         self._counts["calls"] += 1
         if self._log_frequency and self._counts["calls"] % self._log_frequency == 0:
             _log.info("%s: %s", type(self._model).__name__, self.statistics())
-        tensors = tensors_of((args, kwargs))
-        graphed = self._model.training and torch.is_grad_enabled() and all(t.device.type == "hpu" for t in tensors)
-        if not graphed:
+        if not self._model.training or not torch.is_grad_enabled():
+            self._counts["ungraphed"] += 1
+            return self._ungraphed(*args, **kwargs)
+        given = walk_call("ModuleCacher", self._ungraphed, args, kwargs)
+        if any(tensor.device.type != "hpu" for tensor in given.tensors):
             self._counts["ungraphed"] += 1
             return self._ungraphed(*args, **kwargs)
         first = self._accumulates and self._iteration == 0
-        key = (input_hash((args, kwargs)), context_key(True), first)
+        key = (given.key, overlaps(given.tensors), context_key(True), first)
         self._uses[key] += 1
         if self._profiling or key in self._ungraphed_kinds:
             self._counts["ungraphed"] += 1
@@ -124,8 +127,9 @@ class _Cache:
             self._make_room()
             parameters = tuple(self._model.parameters())
             try:
-                call = GraphedCall(self._ungraphed, parameters, args, kwargs, self._allow_unused)
+                call = GraphedCall(self._ungraphed, parameters, given, self._allow_unused)
             except Uncapturable as reason:
+                given.restore()
                 self._ungraphed_kinds.add(key)
                 self._warn(self._ungraphed, reason, stacklevel=4)
                 self._counts["ungraphed"] += 1
@@ -135,7 +139,7 @@ class _Cache:
         else:
             self._graphs.move_to_end(key)
             self._counts["hits"] += 1
-        return call(args, kwargs)
+        return call(given.tensors)
 
     def _make_room(self) -> None:
         while len(self._graphs) >= self._max_graphs:

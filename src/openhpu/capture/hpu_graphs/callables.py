@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,14 +11,22 @@ import torch
 from torch import nn
 
 from openhpu.capture.hpu_graphs.capture import HPUGraph
-from openhpu.capture.hpu_graphs.structure import copies_of, distinct, map_tensors, tensors_of
-from openhpu.capture.hpu_graphs.undone import HostGenerators, OneWarning, Uncapturable, check_results, undone_capture
+from openhpu.capture.hpu_graphs.parts import Whole
+from openhpu.capture.hpu_graphs.structure import Walk, static_copy, walk_call
+from openhpu.capture.hpu_graphs.undone import (
+    Copies,
+    HostGenerators,
+    OneWarning,
+    Uncapturable,
+    undone_capture,
+    walk_results,
+)
 
 Tensors = tuple[torch.Tensor, ...]
 
 
-class GraphedCall:
-    """`function(*args, **kwargs)` and its backward, captured for arguments of one kind.
+class GraphedCall(Whole):
+    """A function and its backward, captured for arguments of one kind. It is called with the tensors in others.
 
     `parameters` are tensors that the function uses beside its arguments and that may need gradients. Captures have no
     effect beside the graphs. Between a forward and its backward the graph must not run forward again: what the backward
@@ -28,13 +38,13 @@ class GraphedCall:
         self,
         function: Callable[..., Any],
         parameters: Sequence[torch.Tensor],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any] | None = None,
+        given: Walk,
         allow_unused_input: bool = False,
     ) -> None:
         self._parameters = tuple(p for p in parameters if p.requires_grad)
-        inputs = copies_of((args, kwargs or {}))
-        self._inputs = tuple(distinct(tensors_of(inputs)))
+        inputs = Copies(given, [static_copy(tensor) for tensor in given.tensors])
+        self.arguments = inputs.value
+        self._inputs = tuple(inputs.tensors)
         self._forward, self._backward = HPUGraph(), HPUGraph()
         self._generators = HostGenerators()
         with torch.enable_grad():
@@ -44,13 +54,13 @@ class GraphedCall:
         self._differentiable = tuple(result.requires_grad for result in results)
         self._node = self._make_node()
 
-    def _capture_forward(self, function: Callable[..., Any], inputs: Any) -> Tensors:
+    def _capture_forward(self, function: Callable[..., Any], inputs: Copies) -> Tensors:
         with undone_capture(self._forward, self._generators):
-            outputs = function(*inputs[0], **inputs[1])
-            results = tensors_of(outputs)
-            check_results(results)
-        self._structure = map_tensors(lambda result: result.detach(), outputs)
-        return tuple(results)
+            results = walk_results(function(*inputs.value[0], **inputs.value[1]))
+            inputs.check()
+            self._written = inputs.written()
+        self._structure = Walk(results.put([result.detach() for result in results.tensors]))
+        return tuple(results.tensors)
 
     def _capture_backward(self, results: Tensors, allow_unused: bool) -> None:
         sources = [t for t in (*self._inputs, *self._parameters) if t.requires_grad]
@@ -76,6 +86,8 @@ class GraphedCall:
                     if static is not given:
                         static.detach().copy_(given)
                 call._forward.replay()
+                for i in call._written:
+                    tensors[i].copy_(call._inputs[i])
                 results = tuple(result.detach() for result in call._results)
                 fixed = [r for r, needed in zip(results, call._differentiable, strict=True) if not needed]
                 ctx.mark_non_differentiable(*fixed)
@@ -114,21 +126,25 @@ class GraphedCall:
         rest = self._grads_in[len(self._inputs) :]
         return (*inputs, *(None if grad is None else grad.detach() for grad in rest))
 
-    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
-        given = distinct(tensors_of((args, kwargs or {})))
+    def __call__(self, given: Sequence[torch.Tensor]) -> Any:
         if len(given) != len(self._inputs):
             raise RuntimeError(
                 f"this graph was captured with {len(self._inputs)} tensors and is called with {len(given)}"
             )
+        with_gradients = torch.is_grad_enabled()
         for i, (static, tensor) in enumerate(zip(self._inputs, given, strict=True)):
+            if with_gradients and tensor.requires_grad and not static.requires_grad:
+                raise RuntimeError(
+                    f"input {i} was captured without a gradient and is now given with requires_grad, so that its "
+                    "gradient would be missing. Capture with a tensor that requires a gradient."
+                )
             if static.shape != tensor.shape or static.dtype != tensor.dtype:
                 raise RuntimeError(
                     f"input {i} was captured with shape {tuple(static.shape)} and dtype {static.dtype} and is now "
                     f"given with shape {tuple(tensor.shape)} and dtype {tensor.dtype}. A graph is replayed with the "
                     "shapes and dtypes of its capture; ModuleCacher captures a graph for each."
                 )
-        results = iter(self._node.apply(*given, *self._parameters))
-        return map_tensors(lambda _: next(results), self._structure)
+        return self._structure.put(self._node.apply(*given, *self._parameters))
 
 
 def make_graphed_callables(
@@ -164,11 +180,12 @@ def make_graphed_callables(
         _check(function, args)
     for function, args in zip(functions, samples, strict=True):
         for _ in range(warmups):
-            results = [r for r in tensors_of(function(*args)) if r.requires_grad]
-            if results:
-                sources = [t for t in (*args, *_parameters(function)) if t.requires_grad]
-                zeros = [torch.zeros_like(r) for r in results]
-                torch.autograd.grad(results, sources, zeros, allow_unused=True)
+            with contextlib.suppress(Uncapturable):  # the capture says so
+                results = [r for r in walk_results(function(*args)).tensors if r.requires_grad]
+                if results:
+                    sources = [t for t in (*args, *_parameters(function)) if t.requires_grad]
+                    zeros = [torch.zeros_like(r) for r in results]
+                    torch.autograd.grad(results, sources, zeros, allow_unused=True)
     graphed = tuple(_graph(f, a, allow_unused_input) for f, a in zip(functions, samples, strict=True))
     return graphed[0] if single else graphed
 
@@ -208,18 +225,44 @@ def _graph(function: Any, args: tuple[Any, ...], allow_unused: bool) -> Any:
     module = isinstance(function, nn.Module)
     ungraphed = function.forward if module else function
     try:
-        call = GraphedCall(ungraphed, _parameters(function), args, allow_unused_input=allow_unused)
+        call = GraphedCall(ungraphed, _parameters(function), _walk(ungraphed, args), allow_unused_input=allow_unused)
     except Uncapturable as reason:
         OneWarning("make_graphed_callables")(ungraphed, reason, stacklevel=5)
         return function
+    captured = _walk(ungraphed, *call.arguments)
+    captured_in = module and function.training
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        if module and function.training != captured_in:
+            return ungraphed(*args, **kwargs)
+        given = _walk(ungraphed, args, kwargs)
+        if given.key != captured.key and len(given.tensors) == len(captured.tensors):
+            given = _check_same(ungraphed, captured, given)
+        return call(given.tensors)
+
     if not module:
-        return lambda *given: call(given)
-    captured_in = function.training
-
-    def forward(*given: Any, **kwargs: Any) -> Any:
-        if function.training != captured_in:
-            return ungraphed(*given, **kwargs)
-        return call(given, kwargs)
-
+        return forward
     function.forward = forward
     return function
+
+
+def _walk(function: Any, args: Any, kwargs: Any = {}) -> Walk:  # noqa: B006
+    return walk_call("make_graphed_callables", function, args, kwargs, metadata=False)
+
+
+def _check_same(function: Any, captured: Walk, given: Walk) -> Walk:
+    """The walk through arguments that are given otherwise than at the capture: some by name, or those of defaults."""
+    signature = inspect.signature(function)
+    walks = []
+    for walk in (captured, given):
+        bound = signature.bind(*walk.value[0], **walk.value[1])
+        bound.apply_defaults()
+        walks.append(_walk(function, bound.args, bound.kwargs))
+    place = walks[0].difference(walks[1], others=True)
+    if place is not None:
+        raise RuntimeError(
+            f"make_graphed_callables: {place} is not what it was at the capture of {function.__qualname__}, and a "
+            "replay can't take another one. Give tensors in the places of those of sample_args, and no others; "
+            "ModuleCacher captures a graph for each kind of arguments."
+        )
+    return walks[1]

@@ -96,7 +96,7 @@ class graph:  # a context manager, named as in torch.cuda
             if error is None:
                 self.hpu_graph.capture_end()
             else:
-                self.hpu_graph.abandon(f"{type(error).__name__}: {error}")
+                self.hpu_graph.abandon(type(error).__name__)
         finally:
             self._on_stream.__exit__(kind, error, trace)
 

@@ -3,83 +3,368 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter, UserDict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+import itertools
+import operator
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
 import torch
 
+from openhpu.capture.hpu_graphs.parts import (
+    ATOM,
+    LEAF,
+    NAMESPACE,
+    NUMBER,
+    TENSOR,
+    Kind,
+    Parts,
+    Unwalkable,
+    attributes,
+    kind_of,
+    set_attributes,
+)
+
 _LARGE = 1 << 20  # bytes
+_AGAIN = object()  # in a key: a part that occurred before
+_IMMUTABLE = 1 << 8  # the flag of classes whose attributes can't be set
 
 
-def tensors_of(value: Any) -> list[torch.Tensor]:
-    """The tensors in nested lists, tuples, dicts and dataclasses, in order; one that occurs twice, twice."""
-    found: list[torch.Tensor] = []
-    map_tensors(found.append, value)
-    return found
+class Unsuitable(TypeError):
+    """A part of arguments or results can't be walked. The text names its place, its type, why, and what can be."""
 
 
-def map_tensors(function: Callable[[torch.Tensor], Any], value: Any) -> Any:
-    """A copy of nested `value` with `function` applied to each tensor. What is no container is kept as it is."""
-    return _map(function, torch.Tensor, value)
+@dataclasses.dataclass(frozen=True)
+class _Place:
+    """Where a tensor stood: its number among the packed ones."""
+
+    number: int
+
+    def __repr__(self) -> str:
+        return f"#{self.number}"
 
 
-def _map(function: Callable[[Any], Any], leaf: type, value: Any) -> Any:
-    if isinstance(value, leaf):
-        return function(value)
-    if isinstance(value, tuple):
-        parts = [_map(function, leaf, part) for part in value]
-        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
-    if isinstance(value, list):
-        return type(value)([_map(function, leaf, part) for part in value])
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {f.name: _map(function, leaf, getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}
-        return dataclasses.replace(value, **fields)
-    if isinstance(value, dict | UserDict):
-        items = {key: _map(function, leaf, part) for key, part in value.items()}
-        return items if type(value) is dict else type(value)(items)
-    return value
+_KINDS: dict[type, Kind] = {_Place: LEAF}
+_KINDS |= {
+    cls: kind_of(cls)
+    for cls in (type(None), bool, int, float, str, list, tuple, dict, torch.Tensor, torch.nn.Parameter, torch.dtype)
+}
+
+
+class _Node:
+    """A value and its parts, as they were at the walk."""
+
+    __slots__ = ("holds", "kind", "parts", "rest", "value")
+
+    def __init__(self, value: Any, kind: Kind, rest: Any, parts: Parts, holds: bool | None = None) -> None:
+        self.value, self.kind, self.rest, self.parts = value, kind, rest, parts
+        self.holds = holds  # a tensor; None: this is not known yet
+
+    @property
+    def is_copied(self) -> bool:
+        return bool(self.holds) or self.kind.copied
+
+    def name(self, i: int) -> str:
+        return f".{self.rest[i]}" if self.kind is TENSOR else self.kind.name(self.rest, self.parts, i)
+
+
+class _Attributes:
+    """In a key: the attributes of a class or module are these objects."""
+
+    def __init__(self, owner: Any) -> None:
+        self._names, self._values = (*vars(owner),), (*vars(owner).values(),)
+        self._hash = hash((self._names, *map(id, self._values)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Attributes) or self._names != other._names:
+            return False
+        return all(map(operator.is_, self._values, other._values))
+
+
+class Walk:
+    """The one way through nested arguments or results: it finds the tensors, makes the key and puts others in place.
+
+    Each part is a tensor or counts in the key, or Unsuitable is raised. `tensors` has each once, in order. In the key
+    tensors count by type and metadata (without `metadata` only as tensors), everything else by its value. An object
+    without tensors whose class compares by identity counts as this very object, too. Classes count with their
+    attributes. Objects of the types `whole` are not looked into; `found` has them. With `gradients` the `grad` of a
+    tensor is a part of it. `names` are the name of `value` or, of a tuple, those of its parts.
+    """
+
+    def __init__(
+        self,
+        value: Any,
+        names: str | tuple[str, ...] = "value",
+        *,
+        whole: tuple[type, ...] = (),
+        gradients: bool = False,
+        metadata: bool = True,
+    ) -> None:
+        self.value = value
+        self.names = names
+        self.tensors: list[Any] = []
+        self.found: list[Any] = []
+        self._nodes: dict[int, _Node] = {}
+        self._numbers: dict[int, int] = {}  # of what occurs in the key, by id
+        self._owners: dict[Any, _Attributes | None] = {}
+        self._unsettled = False  # some nodes refer to each other
+        self._whole, self._gradients, self._metadata = whole, gradients, metadata
+        key: list[Any] = []
+        try:
+            self._visit(value, key.append)
+            if self._unsettled:
+                self._settle(key.append)
+        except Unwalkable as error:
+            raise Unsuitable(
+                f"{self.place(error.value)} of type {_name(type(error.value))} can't be part of a graph: {error}"
+            ) from None
+        self._own = tuple(key)
+        self.key: Hashable = self._own
+        if self._owners:
+            self.key = self._own, (*filter(None, self._owners.values()),)
+
+    def _visit(self, value: Any, append: Callable[[Any], None]) -> bool:
+        """Whether there is a tensor in `value`; True also where that is not known yet."""
+        # This runs for each part in each call of a graph.
+        cls = type(value)
+        kind = _KINDS.get(cls) or kind_of(cls)
+        if kind is ATOM:
+            append(cls)
+            append(value)
+            return False
+        if kind is NUMBER:
+            append(cls)
+            append(value.hex() if cls is float else repr(value))
+            return False
+        if kind is NAMESPACE:
+            append(cls)
+            append(value)
+            self._note(value)
+            return False
+        if self._whole and isinstance(value, self._whole):
+            append(cls)
+            append(value)
+            self.found.append(value)
+            return False
+        new = len(self._numbers)
+        number = self._numbers.setdefault(id(value), new)
+        if number != new:
+            append(_AGAIN)
+            append(number)
+            node = self._nodes.get(id(value))
+            if node is not None and node.holds is None:
+                self._unsettled = True
+            return node is None or node.holds is not False
+        if kind is TENSOR or kind is LEAF:
+            append(cls if self._metadata else TENSOR)
+            self.tensors.append(value)
+            if kind is TENSOR:
+                self._visit_tensor(value, cls, append)
+            return True
+        append(cls)
+        if cls not in _KINDS and cls not in self._owners:
+            self._note(cls)
+        rest, parts = kind.apart(value)
+        node = self._nodes[id(value)] = _Node(value, kind, rest, parts)
+        append(rest)
+        holds = False
+        for part in parts:
+            if self._visit(part, append):
+                holds = True
+        if self._unsettled and holds:
+            return True
+        node.holds = holds
+        self._finish(node, append)
+        return holds
+
+    def _finish(self, node: _Node, append: Callable[[Any], None]) -> None:
+        """What becomes of a node is known when it is known whether it holds a tensor."""
+        if not node.holds:
+            if node.kind.by_identity:
+                append(node.value)
+        elif not node.kind.ordered:
+            raise Unwalkable(node.value, "it keeps no order of the tensors in it; give a list or a dict")
+
+    def _settle(self, append: Callable[[Any], None]) -> None:
+        """Finish the nodes that refer to each other: those hold a tensor that reach one."""
+        users: dict[int, list[int]] = {}
+        for i, node in self._nodes.items():
+            for part in node.parts:
+                users.setdefault(id(part), []).append(i)
+        holding: set[int] = set()
+        waiting = [*map(id, self.tensors)]
+        while waiting:
+            new = {i for i in users.get(waiting.pop(), ()) if i not in holding}
+            holding |= new
+            waiting += new
+        for i, node in self._nodes.items():
+            if node.holds is None:
+                node.holds = i in holding
+                self._finish(node, append)
+
+    def _note(self, owner: Any) -> None:
+        """The attributes of a class and of its bases, or of a module, count in the key."""
+        for other in owner.__mro__ if isinstance(owner, type) else (owner,):
+            if other not in self._owners:
+                fixed = isinstance(other, type) and other.__flags__ & _IMMUTABLE
+                self._owners[other] = None if fixed else _Attributes(other)
+
+    def _visit_tensor(self, value: torch.Tensor, cls: type, append: Callable[[Any], None]) -> None:
+        if value.layout is not torch.strided or value.is_nested:
+            raise Unwalkable(value, "it is a sparse or nested tensor; give the tensors that it is made of")
+        if self._metadata:
+            append((value.dtype, value.shape, value.stride(), value.device, value.requires_grad))
+        names, parts = attributes(value) if value.__dict__ else ((), [])
+        if self._gradients and value.is_leaf and value.grad is not None:
+            names, parts = (*names, "grad"), [*parts, value.grad]
+        if names or cls is not torch.Tensor:
+            self._nodes[id(value)] = _Node(value, TENSOR, names, parts, holds=True)
+        if names:
+            append(names)
+            for part in parts:
+                self._visit(part, append)
+
+    def _below(self, node: _Node) -> Iterator[_Node]:
+        """The nodes that `node` reaches, and itself."""
+        seen, waiting = {id(node.value)}, [node]
+        while waiting:
+            node = waiting.pop()
+            yield node
+            new = {id(part): self._nodes[id(part)] for part in node.parts if id(part) in self._nodes}
+            waiting += [other for i, other in new.items() if i not in seen]
+            seen |= new.keys()
+
+    def place(self, sought: Any) -> str:
+        """How a script reaches a part; the name of all for what is none."""
+        ways: list[tuple[Any, str]] = [(self.value, "")]
+        seen = set()
+        for value, way in ways:  # grows meanwhile
+            if value is sought:
+                return self._named(way)
+            node = self._nodes.get(id(value))
+            if node is not None and id(value) not in seen:
+                seen.add(id(value))
+                ways += [(part, way + node.name(i)) for i, part in enumerate(node.parts)]
+        return self._named("")
+
+    def _named(self, way: str) -> str:
+        if isinstance(self.names, str):
+            return self.names + way
+        number, _, rest = way.removeprefix("[").partition("]")
+        return self.names[int(number)] + rest if number else " and ".join(self.names)
+
+    def put(self, tensors: Sequence[Any], made: dict[int, Any] | None = None) -> Any:
+        """The value with others in place of its tensors.
+
+        What holds a tensor is a copy, and so are lists, dicts and the like; other objects are the same. The copies are
+        in `made`, too, by the `id` of what they replace.
+        """
+        others = {id(old): new for old, new in zip(self.tensors, tensors, strict=True)}
+        return self._put(self.value, others, {} if made is None else made)
+
+    def _put(self, value: Any, others: dict[int, Any], done: dict[int, Any]) -> Any:
+        node = self._nodes.get(id(value))
+        if node is None:
+            return others.get(id(value), value)
+        if not node.is_copied:
+            return value
+        if id(value) in done:
+            return done[id(value)]
+        if node.kind is TENSOR:
+            new = done[id(value)] = _of_type(others[id(value)], type(value))
+            _set_attributes(new, node.rest, [self._put(part, others, done) for part in node.parts])
+            return new
+        new = node.kind.empty(node.rest)
+        if new is not None:
+            done[id(value)] = new
+        parts = [self._put(part, others, done) for part in node.parts]
+        if new is None and id(value) in done:  # one of the parts refers to it
+            return done[id(value)]
+        done[id(value)] = node.kind.filled(value, new, node.rest, parts)
+        return done[id(value)]
+
+    def again(self, value: Any, **options: Any) -> Walk:
+        """The same walk through another value."""
+        own: dict[str, Any] = {"whole": self._whole, "gradients": self._gradients, "metadata": self._metadata}
+        return Walk(value, self.names, **(own | options))
+
+    def restore(self) -> None:
+        """Give each object that `put` does not copy the parts that it had.
+
+        Raises RuntimeError, with its place, where an object can't be given its parts back.
+        """
+        for node in self._kept():
+            rest, parts = node.kind.apart(node.value)
+            same = rest == node.rest and len(parts) == len(node.parts) and all(map(operator.is_, parts, node.parts))
+            if not same and node.kind.restorable:
+                node.kind.filled(node.value, node.value, node.rest, node.parts)
+        changed = self.difference(self.again(self.value))
+        if changed is not None:
+            raise RuntimeError(
+                f"{changed} was changed by a function that was captured and then could not run as a graph, and what it "
+                "was before can't be restored. Keep it out of the arguments, or don't graph the function."
+            )
+
+    def _kept(self) -> Iterator[_Node]:
+        """The nodes that `put` does not copy."""
+        seen = set()
+        waiting = [self.value]
+        while waiting:
+            node = self._nodes.get(id(value := waiting.pop()))
+            if node is None or id(value) in seen:
+                continue
+            seen.add(id(value))
+            if node.is_copied:
+                waiting += node.parts
+            else:
+                yield from self._below(node)
+
+    def difference(self, other: Walk, others: bool = False) -> str | None:
+        """The place where another walk differs from this one: with `others` it may have other tensors."""
+        if self._own == other._own and (others or all(map(operator.is_, self.tensors, other.tensors))):
+            return None
+        return self._named(self._differ(other, self.value, other.value, others, set()) or "")
+
+    def _differ(self, other: Walk, a: Any, b: Any, others: bool, seen: set[int]) -> str | None:
+        node, now = self._nodes.get(id(a)), other._nodes.get(id(b))
+        if node is None or now is None:
+            if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
+                attributes = [n.rest if n else () for n in (node, now)]
+                return None if attributes[0] == attributes[1] and (others or a is b) else ""
+            return None if node is now and Walk(a).key == Walk(b).key else ""
+        if id(a) in seen:
+            return None
+        seen.add(id(a))
+        alike = (type(a), node.rest, len(node.parts)) == (type(b), now.rest, len(now.parts))
+        alone = (not others) if node.kind is TENSOR else node.kind.by_identity and not node.holds
+        if not alike or (alone and a is not b):
+            return ""
+        for i, parts in enumerate(zip(node.parts, now.parts, strict=True)):
+            found = self._differ(other, *parts, others, seen)
+            if found is not None:
+                return node.name(i) + found
+        return None
+
+
+def walk_call(who: str, function: Any, args: Any, kwargs: Any, **options: Any) -> Walk:
+    """The walk through the arguments of `function`, for `who`, which makes graphs."""
+    try:
+        return Walk((args, kwargs), ("args", "kwargs"), **options)
+    except Unsuitable as error:
+        raise TypeError(
+            f"{who}: {getattr(function, '__qualname__', type(function).__name__)}: {error}. An argument may be a "
+            "tensor on hpu, a number, a string or another plain value, or a list, tuple, dict, function or object that "
+            "holds such ones."
+        ) from None
 
 
 def input_hash(value: Any) -> Hashable:
-    """A key of nested arguments: tensors count by dtype, shape, strides and device, everything else by its value.
-
-    Objects that can't be hashed count by their structure (their type and attributes, the bytes of a buffer).
-    """
-    seen: dict[int, int] = {}
-
-    def key(part: Any) -> Hashable:
-        if isinstance(part, torch.Tensor):
-            # Arguments that are one tensor decide where the graph writes.
-            place = seen.setdefault(id(part), len(seen))
-            return "tensor", place, part.dtype, tuple(part.shape), part.stride(), part.device, part.requires_grad
-        if isinstance(part, list | tuple):
-            return type(part), tuple(map(key, part))
-        if dataclasses.is_dataclass(part) and not isinstance(part, type):
-            return type(part), tuple((f.name, key(getattr(part, f.name))) for f in dataclasses.fields(part))
-        if isinstance(part, dict | UserDict):
-            return type(part), tuple((key(name), key(item)) for name, item in part.items())
-        if isinstance(part, set | frozenset):
-            return type(part), frozenset(map(key, part))
-        try:
-            hash(part)
-        except TypeError:
-            return _structure(part)
-        # 1, 1.0 and True are equal, but not the same argument.
-        return type(part), part
-
-    def _structure(part: Any) -> Hashable:
-        try:
-            view = memoryview(part)
-            return type(part), view.format, view.shape, view.tobytes()
-        except TypeError:
-            pass
-        names = getattr(part, "__dict__", None)
-        if names is None:
-            return type(part), repr(part)
-        return type(part), tuple((name, key(item)) for name, item in names.items())
-
-    return key(value)
+    """A key of nested arguments: tensors count by metadata, everything else by its value. Raises TypeError, with its
+    place, for what neither counts."""
+    return Walk(value).key
 
 
 def context_key(training: bool) -> Hashable:
@@ -93,49 +378,55 @@ def context_key(training: bool) -> Hashable:
 
 def static_copy(tensor: torch.Tensor) -> torch.Tensor:
     """A tensor with memory of its own, of the same strides where these don't overlap."""
-    dense = torch.empty_like(tensor, memory_format=torch.preserve_format)
-    with torch.no_grad():
+    with torch.inference_mode(False), torch.no_grad():
+        dense = torch.empty_like(tensor, memory_format=torch.preserve_format)
         dense.copy_(tensor)
-    return dense.requires_grad_(tensor.requires_grad)
+        return _of_type(dense, type(tensor)).requires_grad_(tensor.requires_grad)
 
 
-def copies_of(value: Any, kept: Iterable[torch.Tensor] = ()) -> Any:
-    """A copy of nested `value` with a static copy of each tensor but those `kept`, which stay the same; a tensor that
-    occurs twice is one there, too."""
-    copies = {id(tensor): tensor for tensor in kept}
+def overlaps(tensors: Sequence[torch.Tensor]) -> tuple[tuple[int, int], ...]:
+    """Which of the tensors lie in the same memory, by pairs of their numbers."""
+    storages = [tensor.untyped_storage()._cdata for tensor in tensors]
+    if len(set(storages)) == len(storages):
+        return ()
+    spans = []
+    for tensor in tensors:
+        first = tensor.storage_offset() * tensor.itemsize
+        length = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+        spans.append((first, first + length * tensor.itemsize if tensor.numel() else first))
+    return tuple(
+        (i, k)
+        for i, k in itertools.combinations(range(len(tensors)), 2)
+        if storages[i] == storages[k] and max(spans[i][0], spans[k][0]) < min(spans[i][1], spans[k][1])
+    )
 
-    def copy(tensor: torch.Tensor) -> torch.Tensor:
-        if id(tensor) not in copies:
-            copies[id(tensor)] = static_copy(tensor)
-        return copies[id(tensor)]
 
-    return map_tensors(copy, value)
-
-
-def large_ones(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+def large_ones(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Those of 1 MiB or more that fill a storage which no other of the tensors uses."""
-    users = Counter(tensor.untyped_storage()._cdata for tensor in distinct(tensors))
+    users = Counter(tensor.untyped_storage()._cdata for tensor in tensors)
     return [
         tensor
-        for tensor in distinct(tensors)
+        for tensor in tensors
         if tensor.untyped_storage().nbytes() == tensor.numel() * tensor.itemsize >= _LARGE
         and users[tensor.untyped_storage()._cdata] == 1
     ]
 
 
-def distinct(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Each tensor once, in order of first occurrence."""
-    return list({id(tensor): tensor for tensor in tensors}.values())
+def _of_type(tensor: Any, cls: type) -> Any:
+    """A tensor as one of this type."""
+    return tensor if type(tensor) is cls or not isinstance(tensor, torch.Tensor) else tensor.as_subclass(cls)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Place:
-    """Where a tensor stood: its number among the packed ones."""
+def _set_attributes(tensor: Any, names: tuple[str, ...], values: Parts) -> None:
+    if names and isinstance(tensor, torch.Tensor):
+        if names[-1] == "grad":
+            tensor.grad = values[-1]
+            names, values = names[:-1], values[:-1]
+        set_attributes(tensor, names, values)
 
-    number: int
 
-    def __repr__(self) -> str:
-        return f"#{self.number}"
+def _name(cls: type) -> str:
+    return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
 
 
 class TensorPacker:
@@ -145,18 +436,11 @@ class TensorPacker:
     """
 
     def pack(self, value: Any) -> tuple[list[torch.Tensor], Any]:
-        """The tensors in nested lists, tuples, dicts and dataclasses, each once, and `value` with places for them."""
-        tensors: list[torch.Tensor] = []
-        places: dict[int, _Place] = {}
-
-        def place(tensor: torch.Tensor) -> _Place:
-            if id(tensor) not in places:
-                places[id(tensor)] = _Place(len(tensors))
-                tensors.append(tensor)
-            return places[id(tensor)]
-
-        return tensors, map_tensors(place, value)
+        """The tensors in nested containers and objects, each once, and `value` with places for them."""
+        walk = Walk(value)
+        return walk.tensors, walk.put([_Place(i) for i in range(len(walk.tensors))])
 
     def unpack(self, tensors: Sequence[torch.Tensor], packed: Any) -> Any:
         """`packed` with these tensors in their places. Raises IndexError where there are too few."""
-        return _map(lambda part: tensors[part.number], _Place, packed)
+        walk = Walk(packed)
+        return walk.put([tensors[place.number] for place in walk.tensors])

@@ -12,16 +12,16 @@ from torch import nn
 
 from openhpu import settings
 from openhpu.capture.hpu_graphs.capture import HPUGraph
-from openhpu.capture.hpu_graphs.structure import (
-    context_key,
-    copies_of,
-    distinct,
-    input_hash,
-    large_ones,
-    map_tensors,
-    tensors_of,
+from openhpu.capture.hpu_graphs.parts import Whole
+from openhpu.capture.hpu_graphs.structure import Walk, context_key, large_ones, overlaps, static_copy, walk_call
+from openhpu.capture.hpu_graphs.undone import (
+    Copies,
+    HostGenerators,
+    OneWarning,
+    Uncapturable,
+    undone_capture,
+    walk_results,
 )
-from openhpu.capture.hpu_graphs.undone import HostGenerators, OneWarning, Uncapturable, check_results, undone_capture
 from openhpu.device import steps
 
 M = TypeVar("M", bound=nn.Module)
@@ -40,12 +40,13 @@ class CachedParams:
     ) -> None:
         self.graph_inputs = graph_inputs
         self.graph_outputs = graph_outputs
+        self.results = Walk(graph_outputs)
         self.graph = graph
         self.out_tinfo_list = out_tinfo_list
         self.asynchronous = asynchronous
 
 
-class GraphedFunction:
+class GraphedFunction(Whole):
     """`function`, run as a graph from the second call with the same kind of arguments on.
 
     Kinds differ in structure, in the tensors' dtypes, shapes and strides, in every argument that is no tensor, in
@@ -54,8 +55,9 @@ class GraphedFunction:
     another way is copied. Results are the same tensors each time, overwritten by the next call, unless
     `disable_tensor_cache`: then they are new ones, and the graph keeps no memory for inputs and results.
 
-    A kind that no graph can hold, because the function reads a value on the host, runs as it is, with a warning that
-    names the line. The function's own errors are raised.
+    A kind that no graph can hold, because the function reads a value on the host or changes an argument other than by
+    writing to a tensor, runs as it is, with a warning that names the line or the argument. The function's own errors
+    are raised, and a TypeError for an argument that is neither compared nor replaced (`structure.Walk`).
     """
 
     def __init__(
@@ -85,7 +87,8 @@ class GraphedFunction:
         kwargs.pop("cache_tensors_list", None)
         if bypass:
             return self.function(*args, **kwargs)
-        tensors = distinct(tensors_of((args, kwargs)))
+        given = walk_call("wrap_in_hpu_graph", self.function, args, kwargs, gradients=True)
+        tensors = given.tensors
         if any(tensor.device.type != "hpu" for tensor in tensors):
             warnings.warn(
                 "wrap_in_hpu_graph: an argument is a tensor on the CPU, whose contents a graph would keep as they were "
@@ -94,51 +97,45 @@ class GraphedFunction:
                 stacklevel=3,
             )
             return self.function(*args, **kwargs)
-        key = (input_hash((args, kwargs)), context_key(self._training()))
+        key = (given.key, overlaps(tensors), context_key(self._training()))
         cached = self.cache.get(key)
         if cached is None:
             full = self._max_graphs is not None and len(self.cache) >= self._max_graphs
             if full or key in self._ungraphed:
                 return self.function(*args, **kwargs)
             try:
-                cached = self.cache[key] = self._capture(args, kwargs)
+                cached = self.cache[key] = self._capture(given)
             except Uncapturable as reason:
+                given.restore()
                 self._ungraphed.add(key)
                 self._warn(self.function, reason, stacklevel=4)
                 return self.function(*args, **kwargs)
         elif warmup_mode:
             steps.mark_step()
             return cached.graph_outputs
-        results = cached.graph.run(tensors)
-        if not self._transient and all(a is b for a, b in zip(results, cached.out_tinfo_list, strict=True)):
-            return cached.graph_outputs
-        given = iter(results)
-        return map_tensors(lambda _: next(given), cached.graph_outputs)
+        return cached.results.put(cached.graph.run(tensors))
 
-    def _capture(self, args: Any, kwargs: Any) -> CachedParams:
+    def _capture(self, given: Walk) -> CachedParams:
         # A call has the effects of a call without a graph: the capture is undone, and the replay does the work.
         # Where each call brings inputs of its own, large ones, as a cache of keys and values, need no copy.
-        inputs = copies_of((args, kwargs), large_ones(tensors_of((args, kwargs))) if self._transient else ())
+        kept = set(map(id, large_ones(given.tensors) if self._transient else ()))
+        inputs = Copies(given, [t if id(t) in kept else static_copy(t) for t in given.tensors])
         graph = HPUGraph()
         with torch.no_grad():
             with undone_capture(graph, HostGenerators(), compile=False):
-                graph.mark_user_inputs(distinct(tensors_of(inputs)))
-                outputs = self.function(*inputs[0], **inputs[1])
-                results = tensors_of(outputs)
-                check_results(results)
+                graph.mark_user_inputs(inputs.tensors)
+                results = walk_results(self.function(*inputs.value[0], **inputs.value[1]))
+                inputs.check()
                 graph.mark_weights(self._weights())
-            graph.mark_user_outputs(results, transient=self._transient)
+            graph.mark_user_outputs(results.tensors, transient=self._transient)
         graph.compile()
         if self._transient:
             graph.clear_inputs()
-            inputs = None
-            outputs = map_tensors(lambda tensor: tensor.new_empty(0), outputs)
+            outputs = results.put([tensor.new_empty(0) for tensor in results.tensors])
+            return CachedParams(None, outputs, graph, [], self._asynchronous)
         # The tensors as they come back from each replay.
-        stable = [] if self._transient else graph.outputs()
-        given = iter(stable)
-        if not self._transient:
-            outputs = map_tensors(lambda _: next(given), outputs)
-        return CachedParams(inputs, outputs, graph, stable, self._asynchronous)
+        stable = graph.outputs()
+        return CachedParams(inputs.value, results.put(stable), graph, stable, self._asynchronous)
 
     def clear_cache(self) -> None:
         """Drop all graphs, with their memory."""

@@ -127,7 +127,7 @@ class Cluster:
             if not interpreter.refused:
                 graph.capture_end()
         except BaseException as error:
-            interpreter.abandon(f"{type(error).__name__}: {error}")
+            interpreter.abandon(type(error).__name__)
             raise
         finally:
             inputs.copy_back(args)
