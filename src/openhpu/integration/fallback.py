@@ -74,7 +74,10 @@ def native_ops(generation: str) -> list[tuple[str, str]]:
     rows += [(name, known["linalg_vector_norm"]) for name in _FOREACH_NORM]
     rows += [(name, known["embedding_dense_backward"]) for name in _EMBEDDING_BAGS]
     return [
-        (name, (_DEVICE_DTYPES[generation] if dtypes == "*" else dtypes) + _FURTHER_DTYPES.get(name.partition(".")[0], ""))
+        (
+            name,
+            (_DEVICE_DTYPES[generation] if dtypes == "*" else dtypes) + _FURTHER_DTYPES.get(name.partition(".")[0], ""),
+        )
         for name, dtypes in rows
     ]
 
