@@ -174,3 +174,13 @@ def test_sums_over_indices_are_added_in_order():
 
     names = ("index_add", "scatter_add", "embedding_dense_backward")  # the CPU's index_put adds from several threads
     assert_equal_bits(names, *run_both_ways(lambda: None, run))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_casts_that_a_script_writes(dtype):
+    def run(x):
+        small = (x * 3).to(dtype)
+        return small.float() * 100, (small.float() / 0.07).round().clamp(-128, 127).to(torch.int8)
+
+    found = run_both_ways(lambda: torch.randn(33, 70, generator=torch.Generator().manual_seed(1)).to("hpu"), run)
+    assert_equal_bits(("as float32", "quantized"), *found)

@@ -20,6 +20,7 @@ import torch
 from torch.fx import GraphModule
 
 from openhpu.compiler import (
+    casts,
     contracted,
     dropped_stores,
     float8,
@@ -76,6 +77,8 @@ def options(graph: GraphModule, threads: int, output: Path) -> dict[str, Any]:
         "freezing": frozen,
         "max_autotune": frozen and _are_products_small(graph),
         "max_autotune_gemm_backends": "CPP",
+        # A cast to bfloat16 that the script writes rounds, also where the result goes on as float32.
+        "emulate_precision_casts": True,
     }
 
 
@@ -128,6 +131,7 @@ def build(graph: GraphModule, inputs: Sequence[torch.Tensor], threads: int, dire
         vector_exp.inlined(),
         _biases_apart(),
         vector_random.vectorised(),
+        casts.as_on_cpu(),
         dropped_stores.guarded(),
         kernel_marks.marked(),
         strides.quick(),

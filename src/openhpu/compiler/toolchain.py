@@ -49,6 +49,7 @@ AOTI_NOINLINE static void __check_inputs_outputs(AtenTensorHandle*, AtenTensorHa
 """
 
 _REGEX = Path(__file__).parent / "regex.h"
+_CASTS = Path(__file__).parent / "casts.h"
 _INTERFACE = Path(_machine.__file__).parent / "cores" / ".".join(torch.__version__.split(".")[:2]) / "interface.o"
 
 
@@ -139,6 +140,8 @@ class Prepared:
         if command.get("min_optimize", False):  # the wrapper's, which needs no vectors: a quarter of its time
             text = "".join(f"#undef {macro}\n" for macro in _VECTORS) + text
             text += "#define OPENHPU_EXTERN extern\n" + _REGEX.read_text()
+        else:
+            text += _CASTS.read_text()
         return self._header(text, option)
 
     def _header(self, text: str, option: Any) -> str:
