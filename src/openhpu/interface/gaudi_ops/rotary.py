@@ -7,6 +7,8 @@ import enum
 import torch
 from torch import Tensor
 
+from openhpu import _C
+from openhpu.device.mode import is_lazy
 from openhpu.interface.gaudi_ops.errors import check
 from openhpu.interface.gaudi_ops.registry import operator
 
@@ -113,7 +115,13 @@ def rotary_pos_embedding(
     _checked(name, input, mode)
     cosine = angles(name, input, cos, position_ids, offset, mode)
     sine = angles(name, input, sin, position_ids, offset, mode)
-    return input * cosine.to(input.dtype) + rotate(input, mode) * sine.to(input.dtype)
+    cosine, sine, turned = cosine.to(input.dtype), sine.to(input.dtype), rotate(input, mode)
+    alone = type(input) is Tensor and not _C.is_capturing() and not is_lazy()  # run, not traced or recorded
+    if alone or input.dtype not in (torch.bfloat16, torch.float16):
+        return input * cosine + turned * sine
+    # The same numbers. A recipe rounds where casts are written, and at the end otherwise.
+    products = [(a.float() * b.float()).to(input.dtype).float() for a, b in ((input, cosine), (turned, sine))]
+    return (products[0] + products[1]).to(input.dtype)
 
 
 @operator(
