@@ -44,6 +44,19 @@ def test_a_cache_of_five_dimensions_that_is_a_view(native):
     assert torch.equal(result, expected)
 
 
+def test_a_cache_with_a_dimension_of_beams(native):
+    cache = torch.randn(3, 4, 6, 2, 5).transpose(2, 3)  # [batch, 4, heads, length, dimension]
+    start, end, beams = torch.tensor([1, 0, 3]), torch.tensor([4, 6, 3]), torch.tensor([27, 228, 0], dtype=torch.uint8)
+    rows = torch.tensor([[3, 2, 1, 0], [0, 1, 2, 3], [0, 0, 0, 0]])
+    expected = cache.clone()
+    for group, (first, last) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
+        expected[group, :, :, first:last] = cache[group, rows[group]][:, :, first:last]
+    new, own = native(
+        lambda x, *given: (ops.kv_reorder(x, *given), ops.kv_reorder_(x.clone(), *given)), cache, start, end, beams
+    )
+    assert torch.equal(new, expected) and torch.equal(own, expected)
+
+
 def test_interleaving_and_indexing(native):
     x = torch.arange(8.0).reshape(8, 1)
     first, again = native(lambda x: (ops.in_place_interleave(x), ops.in_place_interleave_(x.clone())), x)

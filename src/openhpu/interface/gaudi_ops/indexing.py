@@ -13,12 +13,14 @@ from openhpu.interface.gaudi_ops.registry import operator
 def kv_reorder(self: Tensor, start: Tensor, end: Tensor, beam_idx: Tensor) -> Tensor:
     """The cache whose positions from `start` to before `end` come from the beams that go on.
 
-    self: [batch * beams, heads, ..., length, dimension], of any strides; start, end: integers [batch] or [1]; beam_idx:
-    uint8 [batch], the beams that four beams continue, two bits each, the first in the lowest; or integers
-    [batch * beams], entries of the first dimension.
+    self: [batch * beams, heads, ..., length, dimension] or [batch, 4, heads, length, dimension], of any strides; start,
+    end: integers [batch] or [1]; beam_idx: uint8 [batch], the beams that four beams continue, two bits each, the first in
+    the lowest; or integers [batch * beams], entries of the first dimension.
     """
     name = "kv_reorder"
     check(self.dim() >= 4, name, "self", self, "[batch * beams, heads, ..., length, dimension]")
+    if self.dim() == 5 and self.shape[1] == 4 and beam_idx.dtype is torch.uint8 and beam_idx.numel() == self.shape[0]:
+        return kv_reorder(self.flatten(0, 1), start, end, beam_idx).view(self.shape)
     rows = self.shape[0]
     if beam_idx.dtype is torch.uint8:
         check(beam_idx.numel() * 4 == rows, name, "beam_idx", beam_idx, f"{rows // 4} bytes, one for four beams")
