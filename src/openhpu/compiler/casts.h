@@ -1,4 +1,4 @@
-// Conversions of generated code which PyTorch's vectors or the C++ compiler do otherwise than the CPU kernels: casts.py.
+// Conversions in generated code, with the results of PyTorch's CPU kernels. The reasons are in casts.py.
 #include <algorithm>
 #include <cstdint>
 #include <tuple>
@@ -20,8 +20,9 @@ inline T unknown(T value) {
 
 // The integer that a float becomes first. Its lower bits are the result.
 template <typename To>
-using Wide =
-    std::conditional_t<std::is_same_v<To, int32_t> || (sizeof(To) < 4 && !std::is_same_v<To, uint8_t>), int32_t, int64_t>;
+constexpr bool narrow = std::is_same_v<To, int32_t> || (sizeof(To) < 4 && !std::is_same_v<To, uint8_t>);
+template <typename To>
+using Wide = std::conditional_t<narrow<To>, int32_t, int64_t>;
 
 template <typename To, typename From>
 inline To to_integer(From from) {

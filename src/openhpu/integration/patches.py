@@ -17,6 +17,8 @@ only while it makes a recipe. The replacements are in the modules that MOMENTARY
 - `CppVecOverrides.rand` generates random numbers one at a time, by an object with branches.
 - `CppVecOverrides.exp` and `CppVecOverrides.sigmoid` call a library function for each vector and save registers around
   the call.
+- `CppKernel.get_to_dtype_expr`, `CppVecKernel.get_to_dtype_expr` and `SymPyOps.to_dtype` convert floats that do not fit
+  into an integer otherwise than the CPU's kernels.
 - `CppWrapperCpu.generate_c_shim_extern_kernel_call`, `CppWrapperCpu.generate_fallback_kernel_with_runtime_lookup_aot`,
   `KernelGroup.call_kernel` and `CppTemplateKernel.call_kernel` mark each kernel for traces, with one load and one
   branch. Inductor's own marks cost an allocation each.
@@ -55,6 +57,7 @@ from openhpu.interface.gaudi_ops import namespace
 from openhpu.observe.profiler import debug_activities, tables
 
 MOMENTARY = (
+    "compiler/casts.py",
     "compiler/dropped_stores.py",
     "compiler/inductor.py",
     "compiler/kernel_marks.py",
