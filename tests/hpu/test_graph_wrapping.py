@@ -150,20 +150,6 @@ def test_keys_distinguish_dtypes_numbers_flags_and_structure():
     assert len(calls) == len(cases)
 
 
-def test_arguments_that_cannot_be_hashed():
-    class Options:
-        __hash__ = None
-
-        def __init__(self, factor):
-            self.factor = factor
-
-    graphed = wrap_function(lambda x, options, rows: x[rows] * options.factor)
-    x = torch.arange(3.0, device="hpu")
-    for factor in (2, 3, 2):
-        for rows in (slice(0, 2), slice(1, 3)):
-            assert graphed(x, Options(factor), rows).tolist() == [factor * v for v in [0.0, 1.0, 2.0][rows]]
-
-
 Pair = namedtuple("Pair", "first second")
 
 

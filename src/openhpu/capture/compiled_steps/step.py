@@ -12,10 +12,11 @@ from torch import nn
 from openhpu import _C
 from openhpu.capture.captured import Captured, Inputs, Refused, dry_run
 from openhpu.capture.compiled_steps.reachable import Reachable
-from openhpu.capture.compiled_steps.step_state import Gradients, HostState, Places, hyperparameters
+from openhpu.capture.compiled_steps.step_state import Gradients, HostState, Places, hyperparameters, parameters
+from openhpu.capture.hpu_graphs.outcome import Copies, Outcome
 from openhpu.capture.hpu_graphs.parts import Whole
-from openhpu.capture.hpu_graphs.structure import Walk, overlaps, walk_call
-from openhpu.capture.hpu_graphs.undone import Copies, Uncapturable, walk_results
+from openhpu.capture.hpu_graphs.structure import Unsuitable, Walk, of_type, overlaps, walk_call
+from openhpu.capture.hpu_graphs.undone import Uncapturable
 from openhpu.capture.recent import Recent
 from openhpu.compiler import client
 
@@ -35,9 +36,9 @@ class StepError(RuntimeError):
 class _CapturedStep:
     """One capture, and the state that it depends on."""
 
-    def __init__(self, captured: Captured, results: Walk, places: Places, gradients: Gradients) -> None:
+    def __init__(self, captured: Captured, outcome: Outcome, places: Places, gradients: Gradients) -> None:
         self.captured = captured
-        self.results = results
+        self.outcome = outcome
         self.places = places
         self.gradients = gradients
         self.used = False
@@ -45,12 +46,12 @@ class _CapturedStep:
     def fits(self) -> bool:
         return self.places.are_current() and self.gradients.fit()
 
-    def __call__(self, tensors: list[torch.Tensor]) -> Any:
-        results = self.captured(tensors)
+    def __call__(self, given: Walk) -> Any:
+        results = self.captured([tensor.detach() for tensor in given.tensors])
         if results is None:
             return None
         self.gradients.put()
-        return self.results.put(results), True
+        return self.outcome.give(given, results), True
 
 
 class CompiledStep(Whole):
@@ -107,7 +108,7 @@ class CompiledStep(Whole):
         )  # fmt: skip
         step = self._captures.use(key)
         if step is not None and step.fits():
-            done = step([tensor.detach() for tensor in tensors])
+            done = step(given)
             if done is not None:
                 step.used = True
                 self._unused = 0
@@ -120,14 +121,11 @@ class CompiledStep(Whole):
     def _run(self, bound: tuple[Any, ...], given: Walk) -> Any:
         self._counts["eager"] += 1
         args, kwargs = given.value
-        results = self._walk_results(self._function(*bound, *args, **kwargs))
-        return results.put([tensor.detach() for tensor in results.tensors])
-
-    def _walk_results(self, results: Any) -> Walk:
         try:
-            return walk_results(results, anywhere=True)
-        except Uncapturable as error:
+            results = Walk(self._function(*bound, *args, **kwargs), "its result")
+        except Unsuitable as error:
             raise StepError(f"compile_step: {self._name()} can't run as one graph: {error}") from None
+        return results.put([tensor.detach() for tensor in results.tensors])
 
     def _seen_before(self, key: Hashable) -> bool:
         seen = key in self._seen
@@ -142,12 +140,13 @@ class CompiledStep(Whole):
         inputs = Inputs(tensors, frozenset(range(len(tensors))))
         graph = _C.CapturedGraph()
         try:
-            static = [new.requires_grad_(old.requires_grad) for old, new in zip(tensors, inputs.static, strict=True)]
-            copies = Copies(given, static)
+            if own := {id(p) for p in parameters(reached)} & {*map(id, tensors)}:
+                place = given.place(next(tensor for tensor in tensors if id(tensor) in own))
+                raise Uncapturable(f"{place} is a parameter of a module or optimizer that it uses; give it the module")
+            copies = Copies(given, [*map(_static, tensors, inputs.static)])
             with dry_run(graph, inputs):
                 args, kwargs = copies.value
-                results = walk_results(self._function(*bound, *args, **kwargs), anywhere=True)
-                copies.check()
+                outcome = Outcome(copies, self._function(*bound, *args, **kwargs), anywhere=True)
         except (Refused, Uncapturable) as refused:
             before.restore()
             given.restore()
@@ -159,10 +158,12 @@ class CompiledStep(Whole):
             raise
         if before.new_states():
             before.restore()
+            given.restore()
             return self._run(bound, given)
         changed = before.changed()
         if changed is not None:
             before.restore()
+            given.restore()
             raise StepError(
                 f"compile_step: {self._name()} changes {changed}, which is on the host, where a replay changes "
                 "nothing. Let schedulers step after the function; give the optimizer fused=True or capturable=True, "
@@ -170,20 +171,25 @@ class CompiledStep(Whole):
             )
         gradients.end()
         places = Places(reached)
-        captured = Captured(graph, inputs, results.tensors, frozenset(places.storages() | gradients.storages()))
-        empty = Walk(results.put([tensor.new_empty(0) for tensor in results.tensors]))
-        step = _CapturedStep(captured, empty, places, gradients)
-        del results, static, copies, args, kwargs
+        captured = Captured(graph, inputs, outcome.tensors, frozenset(places.storages() | gradients.storages()))
+        outcome.hold([tensor.new_empty(0) for tensor in outcome.tensors])
+        step = _CapturedStep(captured, outcome, places, gradients)
+        del copies, args, kwargs
         self._captures.add(key, step)
         self._unused += 1
         graph.compile()
         self._counts["captured"] += 1
-        done = step([tensor.detach() for tensor in tensors])
+        done = step(given)
         assert done is not None
         return done[0]
 
     def _name(self) -> str:
         return getattr(self._function, "__qualname__", repr(self._function))
+
+
+def _static(given: torch.Tensor, static: torch.Tensor) -> torch.Tensor:
+    """The tensor of a capture, of the given one's type."""
+    return of_type(static, type(given)).requires_grad_(given.requires_grad)
 
 
 @overload

@@ -139,7 +139,7 @@ class _Cache(Whole):
         else:
             self._graphs.move_to_end(key)
             self._counts["hits"] += 1
-        return call(given.tensors)
+        return call(given)
 
     def _make_room(self) -> None:
         while len(self._graphs) >= self._max_graphs:

@@ -11,22 +11,16 @@ import torch
 from torch import nn
 
 from openhpu.capture.hpu_graphs.capture import HPUGraph
+from openhpu.capture.hpu_graphs.outcome import Copies, Outcome
 from openhpu.capture.hpu_graphs.parts import Whole
-from openhpu.capture.hpu_graphs.structure import Walk, static_copy, walk_call
-from openhpu.capture.hpu_graphs.undone import (
-    Copies,
-    HostGenerators,
-    OneWarning,
-    Uncapturable,
-    undone_capture,
-    walk_results,
-)
+from openhpu.capture.hpu_graphs.structure import Unsuitable, Walk, static_copy, walk_call
+from openhpu.capture.hpu_graphs.undone import HostGenerators, OneWarning, Uncapturable, undone_capture
 
 Tensors = tuple[torch.Tensor, ...]
 
 
 class GraphedCall(Whole):
-    """A function and its backward, captured for arguments of one kind. It is called with the tensors in others.
+    """A function and its backward, captured for arguments of one kind. It is called with the walk through others.
 
     `parameters` are tensors that the function uses beside its arguments and that may need gradients. Captures have no
     effect beside the graphs. Between a forward and its backward the graph must not run forward again: what the backward
@@ -56,11 +50,11 @@ class GraphedCall(Whole):
 
     def _capture_forward(self, function: Callable[..., Any], inputs: Copies) -> Tensors:
         with undone_capture(self._forward, self._generators):
-            results = walk_results(function(*inputs.value[0], **inputs.value[1]))
-            inputs.check()
+            self._outcome = Outcome(inputs, function(*inputs.value[0], **inputs.value[1]))
             self._written = inputs.written()
-        self._structure = Walk(results.put([result.detach() for result in results.tensors]))
-        return tuple(results.tensors)
+        results = tuple(self._outcome.tensors)
+        self._outcome.hold([result.detach() for result in results], again=True)
+        return results
 
     def _capture_backward(self, results: Tensors, allow_unused: bool) -> None:
         sources = [t for t in (*self._inputs, *self._parameters) if t.requires_grad]
@@ -126,7 +120,8 @@ class GraphedCall(Whole):
         rest = self._grads_in[len(self._inputs) :]
         return (*inputs, *(None if grad is None else grad.detach() for grad in rest))
 
-    def __call__(self, given: Sequence[torch.Tensor]) -> Any:
+    def __call__(self, walk: Walk) -> Any:
+        given = walk.tensors
         if len(given) != len(self._inputs):
             raise RuntimeError(
                 f"this graph was captured with {len(self._inputs)} tensors and is called with {len(given)}"
@@ -144,7 +139,7 @@ class GraphedCall(Whole):
                     f"given with shape {tuple(tensor.shape)} and dtype {tensor.dtype}. A graph is replayed with the "
                     "shapes and dtypes of its capture; ModuleCacher captures a graph for each."
                 )
-        return self._structure.put(self._node.apply(*given, *self._parameters))
+        return self._outcome.give(walk, self._node.apply(*given, *self._parameters))
 
 
 def make_graphed_callables(
@@ -180,8 +175,8 @@ def make_graphed_callables(
         _check(function, args)
     for function, args in zip(functions, samples, strict=True):
         for _ in range(warmups):
-            with contextlib.suppress(Uncapturable):  # the capture says so
-                results = [r for r in walk_results(function(*args)).tensors if r.requires_grad]
+            with contextlib.suppress(Unsuitable):  # the capture says so
+                results = [r for r in Walk(function(*args)).tensors if r.requires_grad]
                 if results:
                     sources = [t for t in (*args, *_parameters(function)) if t.requires_grad]
                     zeros = [torch.zeros_like(r) for r in results]
@@ -238,7 +233,7 @@ def _graph(function: Any, args: tuple[Any, ...], allow_unused: bool) -> Any:
         given = _walk(ungraphed, args, kwargs)
         if given.key != captured.key and len(given.tensors) == len(captured.tensors):
             given = _check_same(ungraphed, captured, given)
-        return call(given.tensors)
+        return call(given)
 
     if not module:
         return forward

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import operator
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import torch
@@ -51,18 +52,13 @@ _KINDS |= {
 }
 
 
-class _Node:
+class Node:
     """A value and its parts, as they were at the walk."""
 
-    __slots__ = ("holds", "kind", "parts", "rest", "value")
+    __slots__ = ("kind", "parts", "rest", "value")
 
-    def __init__(self, value: Any, kind: Kind, rest: Any, parts: Parts, holds: bool | None = None) -> None:
+    def __init__(self, value: Any, kind: Kind, rest: Any, parts: Parts) -> None:
         self.value, self.kind, self.rest, self.parts = value, kind, rest, parts
-        self.holds = holds  # a tensor; None: this is not known yet
-
-    @property
-    def is_copied(self) -> bool:
-        return bool(self.holds) or self.kind.copied
 
     def name(self, i: int) -> str:
         return f".{self.rest[i]}" if self.kind is TENSOR else self.kind.name(self.rest, self.parts, i)
@@ -78,10 +74,8 @@ class _Attributes:
     def __hash__(self) -> int:
         return self._hash
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, _Attributes) or self._names != other._names:
-            return False
-        return all(map(operator.is_, self._values, other._values))
+    def __eq__(self, other: Any) -> bool:
+        return self._names == other._names and all(map(operator.is_, self._values, other._values))
 
 
 class Walk:
@@ -103,107 +97,70 @@ class Walk:
         gradients: bool = False,
         metadata: bool = True,
     ) -> None:
-        self.value = value
-        self.names = names
+        self.value, self.names = value, names
         self.tensors: list[Any] = []
         self.found: list[Any] = []
-        self._nodes: dict[int, _Node] = {}
+        self._nodes: dict[int, Node] = {}
         self._numbers: dict[int, int] = {}  # of what occurs in the key, by id
+        self._late: list[Node] = []  # it matters whether they hold a tensor
         self._owners: dict[Any, _Attributes | None] = {}
-        self._unsettled = False  # some nodes refer to each other
         self._whole, self._gradients, self._metadata = whole, gradients, metadata
         key: list[Any] = []
         try:
             self._visit(value, key.append)
-            if self._unsettled:
-                self._settle(key.append)
+            for node in self._late:
+                if not self._is_copied(node):
+                    key.append(node.value if node.kind.by_identity else None)
+                elif not node.kind.ordered:
+                    raise Unwalkable(node.value, "it keeps no order of the tensors in it; give a list or a dict")
         except Unwalkable as error:
             raise Unsuitable(
                 f"{self.place(error.value)} of type {_name(type(error.value))} can't be part of a graph: {error}"
             ) from None
         self._own = tuple(key)
-        self.key: Hashable = self._own
-        if self._owners:
-            self.key = self._own, (*filter(None, self._owners.values()),)
+        self.key: Hashable = (self._own, *filter(None, self._owners.values())) if self._owners else self._own
 
-    def _visit(self, value: Any, append: Callable[[Any], None]) -> bool:
-        """Whether there is a tensor in `value`; True also where that is not known yet."""
+    def _visit(self, value: Any, append: Callable[[Any], None]) -> None:
         # This runs for each part in each call of a graph.
         cls = type(value)
         kind = _KINDS.get(cls) or kind_of(cls)
-        if kind is ATOM:
+        if kind is ATOM or kind is NUMBER or kind is NAMESPACE or (self._whole and isinstance(value, self._whole)):
             append(cls)
-            append(value)
-            return False
-        if kind is NUMBER:
-            append(cls)
-            append(value.hex() if cls is float else repr(value))
-            return False
-        if kind is NAMESPACE:
-            append(cls)
-            append(value)
-            self._note(value)
-            return False
-        if self._whole and isinstance(value, self._whole):
-            append(cls)
-            append(value)
-            self.found.append(value)
-            return False
+            append(value if kind is not NUMBER else value.hex() if cls is float else repr(value))
+            if kind is NAMESPACE:
+                self._note(value)
+            elif kind is not ATOM and kind is not NUMBER:
+                self.found.append(value)
+            return
         new = len(self._numbers)
         number = self._numbers.setdefault(id(value), new)
         if number != new:
             append(_AGAIN)
             append(number)
-            node = self._nodes.get(id(value))
-            if node is not None and node.holds is None:
-                self._unsettled = True
-            return node is None or node.holds is not False
-        if kind is TENSOR or kind is LEAF:
-            append(cls if self._metadata else TENSOR)
+            return
+        append(cls if self._metadata or kind is not TENSOR else TENSOR)
+        if kind is LEAF:
             self.tensors.append(value)
-            if kind is TENSOR:
-                self._visit_tensor(value, cls, append)
-            return True
-        append(cls)
-        if cls not in _KINDS and cls not in self._owners:
-            self._note(cls)
-        rest, parts = kind.apart(value)
-        node = self._nodes[id(value)] = _Node(value, kind, rest, parts)
+            return
+        if kind is TENSOR:
+            self.tensors.append(value)
+            if value.layout is not torch.strided or value.is_nested:
+                raise Unwalkable(value, "it is a sparse or nested tensor; give the tensors that it is made of")
+            if self._metadata:
+                append((value.dtype, value.shape, value.stride(), value.device, value.requires_grad))
+            rest, parts = self.apart(value)
+            if not rest and cls is torch.Tensor:
+                return
+        else:
+            rest, parts = kind.apart(value)  # copyreg gives a class an attribute of its own
+            if cls not in _KINDS and cls not in self._owners:
+                self._note(cls)
+        node = self._nodes[id(value)] = Node(value, kind, rest, parts)
         append(rest)
-        holds = False
+        if kind.by_identity or not kind.ordered:
+            self._late.append(node)
         for part in parts:
-            if self._visit(part, append):
-                holds = True
-        if self._unsettled and holds:
-            return True
-        node.holds = holds
-        self._finish(node, append)
-        return holds
-
-    def _finish(self, node: _Node, append: Callable[[Any], None]) -> None:
-        """What becomes of a node is known when it is known whether it holds a tensor."""
-        if not node.holds:
-            if node.kind.by_identity:
-                append(node.value)
-        elif not node.kind.ordered:
-            raise Unwalkable(node.value, "it keeps no order of the tensors in it; give a list or a dict")
-
-    def _settle(self, append: Callable[[Any], None]) -> None:
-        """Finish the nodes that refer to each other: those hold a tensor that reach one."""
-        users: dict[int, list[int]] = {}
-        for i, node in self._nodes.items():
-            for part in node.parts:
-                users.setdefault(id(part), []).append(i)
-        holding: set[int] = set()
-        waiting = [*map(id, self.tensors)]
-        while waiting:
-            new = {i for i in users.get(waiting.pop(), ()) if i not in holding}
-            holding |= new
-            waiting += new
-        for i, node in self._nodes.items():
-            if node.holds is None:
-                node.holds = i in holding
-                self._finish(node, append)
+            self._visit(part, append)
 
     def _note(self, owner: Any) -> None:
         """The attributes of a class and of its bases, or of a module, count in the key."""
@@ -212,30 +169,36 @@ class Walk:
                 fixed = isinstance(other, type) and other.__flags__ & _IMMUTABLE
                 self._owners[other] = None if fixed else _Attributes(other)
 
-    def _visit_tensor(self, value: torch.Tensor, cls: type, append: Callable[[Any], None]) -> None:
-        if value.layout is not torch.strided or value.is_nested:
-            raise Unwalkable(value, "it is a sparse or nested tensor; give the tensors that it is made of")
-        if self._metadata:
-            append((value.dtype, value.shape, value.stride(), value.device, value.requires_grad))
+    def apart(self, value: Any) -> tuple[Any, Parts]:
+        """The rest and the parts that a value has now."""
+        if not isinstance(value, torch.Tensor):
+            return kind_of(type(value)).apart(value)
         names, parts = attributes(value) if value.__dict__ else ((), [])
         if self._gradients and value.is_leaf and value.grad is not None:
             names, parts = (*names, "grad"), [*parts, value.grad]
-        if names or cls is not torch.Tensor:
-            self._nodes[id(value)] = _Node(value, TENSOR, names, parts, holds=True)
-        if names:
-            append(names)
-            for part in parts:
-                self._visit(part, append)
+        return names, parts
 
-    def _below(self, node: _Node) -> Iterator[_Node]:
-        """The nodes that `node` reaches, and itself."""
-        seen, waiting = {id(node.value)}, [node]
+    def nodes(self) -> list[Node]:
+        """What has parts, in the order in which it was found: that of any other value of the same key."""
+        return [*self._nodes.values()]
+
+    @functools.cached_property
+    def _holding(self) -> set[int]:
+        """The ids of what holds a tensor: what reaches one."""
+        users: dict[int, list[int]] = {}
+        for i, node in self._nodes.items():
+            for part in node.parts:
+                users.setdefault(id(part), []).append(i)
+        waiting = [*map(id, self.tensors)]
+        found = {i for i in waiting if i in self._nodes}
         while waiting:
-            node = waiting.pop()
-            yield node
-            new = {id(part): self._nodes[id(part)] for part in node.parts if id(part) in self._nodes}
-            waiting += [other for i, other in new.items() if i not in seen]
-            seen |= new.keys()
+            new = {i for i in users.get(waiting.pop(), ()) if i not in found}
+            found |= new
+            waiting += new
+        return found
+
+    def _is_copied(self, node: Node) -> bool:
+        return node.kind.copied or id(node.value) in self._holding
 
     def place(self, sought: Any) -> str:
         """How a script reaches a part; the name of all for what is none."""
@@ -243,41 +206,39 @@ class Walk:
         seen = set()
         for value, way in ways:  # grows meanwhile
             if value is sought:
-                return self._named(way)
+                if isinstance(self.names, str):
+                    return self.names + way
+                number, _, rest = way.removeprefix("[").partition("]")
+                return self.names[int(number)] + rest if number else " and ".join(self.names)
             node = self._nodes.get(id(value))
             if node is not None and id(value) not in seen:
                 seen.add(id(value))
                 ways += [(part, way + node.name(i)) for i, part in enumerate(node.parts)]
-        return self._named("")
-
-    def _named(self, way: str) -> str:
-        if isinstance(self.names, str):
-            return self.names + way
-        number, _, rest = way.removeprefix("[").partition("]")
-        return self.names[int(number)] + rest if number else " and ".join(self.names)
+        return self.place(self.value)
 
     def put(self, tensors: Sequence[Any], made: dict[int, Any] | None = None) -> Any:
         """The value with others in place of its tensors.
 
-        What holds a tensor is a copy, and so are lists, dicts and the like; other objects are the same. The copies are
-        in `made`, too, by the `id` of what they replace.
+        What holds a tensor is a copy, and so are lists, dicts and the like; other objects are the same. `made` has what
+        else takes the place of a part, by the part's `id`, and gets the copies.
         """
         others = {id(old): new for old, new in zip(self.tensors, tensors, strict=True)}
         return self._put(self.value, others, {} if made is None else made)
 
     def _put(self, value: Any, others: dict[int, Any], done: dict[int, Any]) -> Any:
+        if id(value) in done:
+            return done[id(value)]
         node = self._nodes.get(id(value))
         if node is None:
             return others.get(id(value), value)
-        if not node.is_copied:
+        if not self._is_copied(node):
             return value
-        if id(value) in done:
-            return done[id(value)]
         if node.kind is TENSOR:
-            new = done[id(value)] = _of_type(others[id(value)], type(value))
-            _set_attributes(new, node.rest, [self._put(part, others, done) for part in node.parts])
+            new = done[id(value)] = of_type(others[id(value)], type(value))
+            if new is not value:
+                _set_attributes(new, node.rest, [self._put(part, others, done) for part in node.parts])
             return new
-        new = node.kind.empty(node.rest)
+        new = node.kind.empty(value)
         if new is not None:
             done[id(value)] = new
         parts = [self._put(part, others, done) for part in node.parts]
@@ -292,14 +253,10 @@ class Walk:
         return Walk(value, self.names, **(own | options))
 
     def restore(self) -> None:
-        """Give each object that `put` does not copy the parts that it had.
-
-        Raises RuntimeError, with its place, where an object can't be given its parts back.
-        """
-        for node in self._kept():
-            rest, parts = node.kind.apart(node.value)
-            same = rest == node.rest and len(parts) == len(node.parts) and all(map(operator.is_, parts, node.parts))
-            if not same and node.kind.restorable:
+        """Give each object the parts that it had. Raises RuntimeError, with its place, for one that can't have them."""
+        for node in self.nodes():
+            rest, parts = self.apart(node.value)
+            if node.kind.restorable and not same(node, rest, parts):
                 node.kind.filled(node.value, node.value, node.rest, node.parts)
         changed = self.difference(self.again(self.value))
         if changed is not None:
@@ -308,45 +265,27 @@ class Walk:
                 "was before can't be restored. Keep it out of the arguments, or don't graph the function."
             )
 
-    def _kept(self) -> Iterator[_Node]:
-        """The nodes that `put` does not copy."""
-        seen = set()
-        waiting = [self.value]
-        while waiting:
-            node = self._nodes.get(id(value := waiting.pop()))
-            if node is None or id(value) in seen:
-                continue
-            seen.add(id(value))
-            if node.is_copied:
-                waiting += node.parts
-            else:
-                yield from self._below(node)
-
     def difference(self, other: Walk, others: bool = False) -> str | None:
         """The place where another walk differs from this one: with `others` it may have other tensors."""
         if self._own == other._own and (others or all(map(operator.is_, self.tensors, other.tensors))):
             return None
-        return self._named(self._differ(other, self.value, other.value, others, set()) or "")
+        for node, now in zip(self._nodes.values(), other._nodes.values(), strict=False):
+            if type(node.value) is not type(now.value) or node.rest != now.rest or len(node.parts) != len(now.parts):
+                return self.place(node.value)
+            for i, (a, b) in enumerate(zip(node.parts, now.parts, strict=True)):
+                apart = id(a) in self._nodes, id(b) in other._nodes
+                if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
+                    alike = others or a is b
+                else:
+                    alike = all(apart) or (not any(apart) and Walk(a).key == Walk(b).key)
+                if not alike:
+                    return self.place(node.value) + node.name(i)
+        return self.place(self.value)
 
-    def _differ(self, other: Walk, a: Any, b: Any, others: bool, seen: set[int]) -> str | None:
-        node, now = self._nodes.get(id(a)), other._nodes.get(id(b))
-        if node is None or now is None:
-            if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
-                attributes = [n.rest if n else () for n in (node, now)]
-                return None if attributes[0] == attributes[1] and (others or a is b) else ""
-            return None if node is now and Walk(a).key == Walk(b).key else ""
-        if id(a) in seen:
-            return None
-        seen.add(id(a))
-        alike = (type(a), node.rest, len(node.parts)) == (type(b), now.rest, len(now.parts))
-        alone = (not others) if node.kind is TENSOR else node.kind.by_identity and not node.holds
-        if not alike or (alone and a is not b):
-            return ""
-        for i, parts in enumerate(zip(node.parts, now.parts, strict=True)):
-            found = self._differ(other, *parts, others, seen)
-            if found is not None:
-                return node.name(i) + found
-        return None
+
+def same(node: Node, rest: Any, parts: Parts) -> bool:
+    """Whether these are the node's rest and parts."""
+    return rest == node.rest and len(parts) == len(node.parts) and all(map(operator.is_, parts, node.parts))
 
 
 def walk_call(who: str, function: Any, args: Any, kwargs: Any, **options: Any) -> Walk:
@@ -381,7 +320,7 @@ def static_copy(tensor: torch.Tensor) -> torch.Tensor:
     with torch.inference_mode(False), torch.no_grad():
         dense = torch.empty_like(tensor, memory_format=torch.preserve_format)
         dense.copy_(tensor)
-        return _of_type(dense, type(tensor)).requires_grad_(tensor.requires_grad)
+        return of_type(dense, type(tensor)).requires_grad_(tensor.requires_grad)
 
 
 def overlaps(tensors: Sequence[torch.Tensor]) -> tuple[tuple[int, int], ...]:
@@ -412,7 +351,7 @@ def large_ones(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     ]
 
 
-def _of_type(tensor: Any, cls: type) -> Any:
+def of_type(tensor: Any, cls: type) -> Any:
     """A tensor as one of this type."""
     return tensor if type(tensor) is cls or not isinstance(tensor, torch.Tensor) else tensor.as_subclass(cls)
 

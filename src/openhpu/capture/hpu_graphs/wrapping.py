@@ -12,16 +12,10 @@ from torch import nn
 
 from openhpu import settings
 from openhpu.capture.hpu_graphs.capture import HPUGraph
+from openhpu.capture.hpu_graphs.outcome import Copies, Outcome
 from openhpu.capture.hpu_graphs.parts import Whole
 from openhpu.capture.hpu_graphs.structure import Walk, context_key, large_ones, overlaps, static_copy, walk_call
-from openhpu.capture.hpu_graphs.undone import (
-    Copies,
-    HostGenerators,
-    OneWarning,
-    Uncapturable,
-    undone_capture,
-    walk_results,
-)
+from openhpu.capture.hpu_graphs.undone import HostGenerators, OneWarning, Uncapturable, undone_capture
 from openhpu.device import steps
 
 M = TypeVar("M", bound=nn.Module)
@@ -37,13 +31,15 @@ class CachedParams:
         graph: HPUGraph,
         out_tinfo_list: Any = None,
         asynchronous: bool = False,
+        outcome: Outcome | None = None,
     ) -> None:
         self.graph_inputs = graph_inputs
         self.graph_outputs = graph_outputs
-        self.results = Walk(graph_outputs)
         self.graph = graph
         self.out_tinfo_list = out_tinfo_list
         self.asynchronous = asynchronous
+        self.outcome = outcome
+        self.own_storages = {tensor.untyped_storage()._cdata for tensor in out_tinfo_list or ()}
 
 
 class GraphedFunction(Whole):
@@ -55,9 +51,10 @@ class GraphedFunction(Whole):
     another way is copied. Results are the same tensors each time, overwritten by the next call, unless
     `disable_tensor_cache`: then they are new ones, and the graph keeps no memory for inputs and results.
 
-    A kind that no graph can hold, because the function reads a value on the host or changes an argument other than by
-    writing to a tensor, runs as it is, with a warning that names the line or the argument. The function's own errors
-    are raised, and a TypeError for an argument that is neither compared nor replaced (`structure.Walk`).
+    What the function puts into a dict or an attribute of an argument is there after each call. A kind that no graph can
+    hold, because the function reads a value on the host or changes an argument in another way, runs as it is, with a
+    warning that names the line or the argument. The function's own errors are raised, and a TypeError for an argument
+    that can be neither compared nor replaced (`structure.Walk`).
     """
 
     def __init__(
@@ -113,7 +110,11 @@ class GraphedFunction(Whole):
         elif warmup_mode:
             steps.mark_step()
             return cached.graph_outputs
-        return cached.results.put(cached.graph.run(tensors))
+        if not cached.own_storages.isdisjoint(tensor.untyped_storage()._cdata for tensor in tensors):
+            # A result of the last call, whose memory the next one gets.
+            tensors = [t.clone() if t.untyped_storage()._cdata in cached.own_storages else t for t in tensors]
+        results = cached.graph.run(tensors)
+        return cached.outcome.give(given, results, tensors) if cached.outcome else results
 
     def _capture(self, given: Walk) -> CachedParams:
         # A call has the effects of a call without a graph: the capture is undone, and the replay does the work.
@@ -124,18 +125,18 @@ class GraphedFunction(Whole):
         with torch.no_grad():
             with undone_capture(graph, HostGenerators(), compile=False):
                 graph.mark_user_inputs(inputs.tensors)
-                results = walk_results(self.function(*inputs.value[0], **inputs.value[1]))
-                inputs.check()
+                outcome = Outcome(inputs, self.function(*inputs.value[0], **inputs.value[1]))
                 graph.mark_weights(self._weights())
-            graph.mark_user_outputs(results.tensors, transient=self._transient)
+            graph.mark_user_outputs(outcome.tensors, transient=self._transient)
         graph.compile()
         if self._transient:
             graph.clear_inputs()
-            outputs = results.put([tensor.new_empty(0) for tensor in results.tensors])
-            return CachedParams(None, outputs, graph, [], self._asynchronous)
+            results = outcome.hold([tensor.new_empty(0) for tensor in outcome.tensors])
+            return CachedParams(None, results, graph, [], self._asynchronous, outcome)
         # The tensors as they come back from each replay.
         stable = graph.outputs()
-        return CachedParams(inputs.value, results.put(stable), graph, stable, self._asynchronous)
+        results = outcome.hold(stable, inputs.tensors, again=True)
+        return CachedParams(inputs.value, results, graph, stable, self._asynchronous, outcome)
 
     def clear_cache(self) -> None:
         """Drop all graphs, with their memory."""
