@@ -14,8 +14,8 @@ def kv_reorder(self: Tensor, start: Tensor, end: Tensor, beam_idx: Tensor) -> Te
     """The cache whose positions from `start` to before `end` come from the beams that go on.
 
     self: [batch * beams, heads, ..., length, dimension] or [batch, 4, heads, length, dimension], of any strides; start,
-    end: integers [batch] or [1]; beam_idx: uint8 [batch], the beams that four beams continue, two bits each, the first in
-    the lowest; or integers [batch * beams], entries of the first dimension.
+    end: integers [batch] or [1]; beam_idx: uint8 [batch], the beams that four beams continue, two bits each, the first
+    in the lowest; or integers [batch * beams], entries of the first dimension.
     """
     name = "kv_reorder"
     check(self.dim() >= 4, name, "self", self, "[batch * beams, heads, ..., length, dimension]")
