@@ -239,6 +239,7 @@ def called(x, a):
     return a(x)
 
 
+KEPT = []
 # A name, an argument of a number whose tensor is the number, and a function that multiplies by it.
 WALKED = {
     "namespace": (lambda k: types.SimpleNamespace(m=tensor(k)), attribute),
@@ -279,7 +280,7 @@ WALKED = {
     "method": (lambda k: Net(tensor(k)).forward, called),
     "method of a tensor": (lambda k: tensor(k).mul, called),
     "module": (lambda k: Net(tensor(k)), called),
-    "weak reference": (lambda k: (made := Layer(k), weakref.ref(made)), lambda x, a: x * a[1]().keys),
+    "weak reference": (lambda k: (KEPT.append(Layer(k)), weakref.ref(KEPT[-1]))[1], lambda x, a: x * a().keys),
     "weak reference in a module": (lambda k: Net(tensor(k)), lambda x, a: x * a.lstm_like[0]()),
     "parameter": (lambda k: nn.Parameter(tensor(k)), lambda x, a: x * a if isinstance(a, nn.Parameter) else x),
     "subclass of Tensor": (
@@ -291,7 +292,9 @@ WALKED = {
     "cycle": (cycle, lambda x, a: x * a.self.tuple[0].m if a.tuple[1][0] is a else x),
     "parent and children": (family, lambda x, a: x * a.children[1].m.m),
     "twice": (lambda k: Pair(m := [tensor(k)], m), lambda x, a: x * a.m[0] if a.m is a.other else x * 0),
-    "list that contains itself": (lambda k: (a := [tensor(k)], a.append(a))[0], lambda x, a: x * a[1][1][0]),
+    "tuple in its own list": (
+        lambda k: ((a := [tensor(k)]), (b := (a,)), a.append(b))[1], lambda x, a: x * a[0][0] if a[0][1] is a else x
+    ),
 }  # fmt: skip
 
 
@@ -338,6 +341,7 @@ class Derived(Class):
     pass
 
 
+OBJECT = Derived()
 MODULE = types.ModuleType("settings")
 
 
@@ -404,8 +408,7 @@ KEYS = {
     ),
     "attribute of a class": (class_with, attribute),
     "tensor of a class": (lambda k: class_with(tensor(k)), attribute),
-    "attribute of the class of an object": (lambda k: class_with(k)(), attribute),
-    "attribute of a base": (lambda k: (class_with(k), Derived())[1], attribute),
+    "attribute of an object's class": (lambda k: (class_with(k), OBJECT)[1], attribute),
     "module of Python's": (lambda k: with_attributes(MODULE, m=tensor(k)), attribute),
 }  # fmt: skip
 

@@ -84,6 +84,9 @@ CHANGED = {
     "set": (set, lambda x, a: (a.add(len(a)), x * len(a))[1], r"args\[1\]"),
     "bytearray": (bytearray, lambda x, a: (a.append(1), x * len(a))[1], r"args\[1\]"),
     "array": (lambda: np.zeros(2), lambda x, a: (a.__iadd__(1), x * float(a[0]))[1], r"args\[1\]"),
+    "array and dict": (
+        lambda: [np.zeros(2), {}], lambda x, a: (a[1].update(y=x), x * float(a[0].__iadd__(1)[0]))[1], r"args\[1\]\[0\]"
+    ),
     "counter": (lambda: Plain(0), lambda x, a: x * counted(a), r"args\[1\]\.m"),
     "counters": (lambda: (Plain(0), Plain(1)), lambda x, a: x * counted(a[0]) * counted(a[1]), r"args\[1\]\[0\]"),
     "variable of a closure": (counts, lambda x, a: a(x), r"args\[1\]\.__closure__\['n'\]"),
@@ -158,12 +161,12 @@ def test_what_a_function_puts_into_an_argument_is_there(way, name, counted):
     function = graphed(way, work)
     with warnings.catch_warnings(), counted() as moved:
         warnings.simplefilter("error", RuntimeWarning)
-        for _ in range(2):  # what was given before is given again, and then another one
-            plain, given = make(), make()
+        arguments = [(make(), make()) for _ in range(2)]
+        for plain, given in arguments:  # what was given before is given again, and then another one
             for k in (1, 1, 2, 3):
                 expected, got = work(tensor(k), plain), function(tensor(k), given)
                 assert state(got) == state(expected)
-                assert state(given) == state(plain)
+                assert [state(b) for _, b in arguments] == [state(a) for a, _ in arguments]
                 assert (got is given) == (expected is plain) or way == "compiled"
     assert moved["graph_replays"] >= 5
 

@@ -279,8 +279,6 @@ class _Reduced(Kind):
         return (len(reduced), names), [function, args, state, items and [*items], pairs and [*pairs], *values]
 
     def filled(self, value: Any, new: Any, rest: Any, parts: Parts) -> Any:
-        if len(rest) == 1:
-            return value
         function, args, state, items, pairs = parts[:5]
         new = copy.copy(_Reducible((function, args, state, items and iter(items), pairs and iter(pairs))))
         if rest[1]:
