@@ -15,7 +15,7 @@ from openhpu.capture.compiled_steps.reachable import Reachable
 from openhpu.capture.compiled_steps.step_state import Gradients, HostState, Places, hyperparameters, parameters
 from openhpu.capture.hpu_graphs.outcome import Copies, Outcome
 from openhpu.capture.hpu_graphs.parts import Whole
-from openhpu.capture.hpu_graphs.structure import Unsuitable, Walk, of_type, overlaps, walk_call
+from openhpu.capture.hpu_graphs.structure import Unsuitable, Walk, of_type, overlaps, storages_of, walk_call
 from openhpu.capture.hpu_graphs.undone import Uncapturable
 from openhpu.capture.recent import Recent
 from openhpu.compiler import client
@@ -103,8 +103,9 @@ class CompiledStep(Whole):
                 self._captures.clear()
             return self._run(bound, given)  # optimizers make their state in their first step
         key = (
-            identity, given.key, overlaps(tensors), hyperparameters(reached), torch.is_grad_enabled(),
-            torch.is_inference_mode_enabled(), torch.is_autocast_enabled("hpu") and torch.get_autocast_dtype("hpu"),
+            identity, given.key, overlaps(tensors, storages_of(tensors)), hyperparameters(reached),
+            torch.is_grad_enabled(), torch.is_inference_mode_enabled(),
+            torch.is_autocast_enabled("hpu") and torch.get_autocast_dtype("hpu"),
         )  # fmt: skip
         step = self._captures.use(key)
         if step is not None and step.fits():
@@ -201,7 +202,7 @@ def compile_step(function: Any = None, *, max_captures: int = 8) -> Any:
 
     The first call runs as it is. The next is captured, and later ones replay it with their own arguments: one command
     for the device, whose recipe is compiled in the background. Parameters, buffers, gradients and the optimizer's state
-    stay the tensors that they are. Results are new tensors in each call, without autograd history.
+    stay the tensors that they are. Results are new tensors in each call, without autograd history, or the arguments' own.
 
     A capture is made for each kind of arguments (tensors count by metadata, everything else by value), for the options
     of the optimizers and the training mode of the modules that the function reaches: through its closure, globals,

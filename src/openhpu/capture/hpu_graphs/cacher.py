@@ -13,7 +13,7 @@ from torch import nn
 
 from openhpu.capture.hpu_graphs.callables import GraphedCall
 from openhpu.capture.hpu_graphs.parts import Whole
-from openhpu.capture.hpu_graphs.structure import context_key, overlaps, walk_call
+from openhpu.capture.hpu_graphs.structure import context_key, overlaps, storages_of, walk_call
 from openhpu.capture.hpu_graphs.undone import OneWarning, Uncapturable
 
 M = TypeVar("M", bound=nn.Module)
@@ -117,7 +117,7 @@ class _Cache(Whole):
             self._counts["ungraphed"] += 1
             return self._ungraphed(*args, **kwargs)
         first = self._accumulates and self._iteration == 0
-        key = (given.key, overlaps(given.tensors), context_key(True), first)
+        key = (given.key, overlaps(given.tensors, storages_of(given.tensors)), context_key(True), first)
         self._uses[key] += 1
         if self._profiling or key in self._ungraphed_kinds:
             self._counts["ungraphed"] += 1

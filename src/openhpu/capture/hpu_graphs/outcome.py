@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from openhpu.capture.hpu_graphs.parts import Parts
-from openhpu.capture.hpu_graphs.structure import Node, Unsuitable, Walk, overlaps, same
+from openhpu.capture.hpu_graphs.structure import Node, Unsuitable, Walk, overlaps, same, storages_of
 from openhpu.capture.hpu_graphs.undone import Uncapturable
 
 
@@ -28,7 +28,9 @@ class Copies:
         self.value = copied(given, tensors, self._made)
         self.before = given.again(self.value)
         self.tensors: list[torch.Tensor] = self.before.tensors  # in the order of those that they replace
-        self._overlaps = [(i, k) for pair in overlaps(given.tensors) for i, k in (pair, pair[::-1])]
+        self._overlaps = [
+            (i, k) for pair in overlaps(given.tensors, storages_of(given.tensors)) for i, k in (pair, pair[::-1])
+        ]
         self._storages = [tensor.untyped_storage() for tensor in self.tensors]  # held, so that no other gets its place
         self._layouts = [*map(self._layout, self.tensors)]
         self._versions = [None if tensor.is_inference() else tensor._version for tensor in self.tensors]
@@ -118,10 +120,11 @@ class Outcome:
         ]
         made: dict[int, Any] = {}
         value = self._walk.put(held, made)
-        self._walk = Walk(value)
         self._shared = [(made.get(id(copy), copy), number) for copy, number in self._shared]
         self._changes = [change._replace(parts=[]) for change in self._changes]
         self.tensors = []
+        self._plain = not self._shared and not self._changes and set(self._inputs) <= {None}
+        self._walk = Walk(value[0] if self._plain else value)
         self._copied = again
         return value[0]
 
@@ -130,6 +133,8 @@ class Outcome:
 
         `inputs` are the arguments' tensors where others took their places.
         """
+        if self._plain:
+            return self._walk.put(tensors)
         others = iter(tensors)
         inputs = inputs or given.tensors
         every = [next(others) if i is None else inputs[i] for i in self._inputs]
@@ -138,8 +143,6 @@ class Outcome:
                 tensor.clone() if left and i is None else tensor
                 for tensor, left, i in zip(every, self._left, self._inputs, strict=True)
             ]
-        if not self._shared and not self._changes:
-            return self._walk.put(every)[0]
         nodes = given.nodes()
         done = {id(copy): nodes[number].value for copy, number in self._shared}
         results, changes = self._walk.put(every, done)

@@ -8,6 +8,7 @@ import copy
 import enum
 import functools
 import inspect
+import itertools
 import logging
 import pathlib
 import threading
@@ -119,18 +120,17 @@ class _Instance(Kind):
 
     def __init__(self, cls: type, base: Any) -> None:
         self._cls, self._base = cls, base
-        self._bare = cls is base and base not in (types.SimpleNamespace, collections.defaultdict)
+        self._bare = cls is base and base not in (types.SimpleNamespace, collections.defaultdict, object)
         self.ordered = base not in _SETS
         self.restorable = base not in (tuple, frozenset)
         self.copied = base in _KEYED or base in (list, collections.deque)
         self.by_identity = cls.__hash__ is object.__hash__
+        self._take: Callable[[Any], Any] = list if self._bare else getattr(base, "__iter__", lambda _: ())
+        if base in _KEYED:
+            self._take = lambda value: itertools.chain.from_iterable(base.items(value))
 
     def apart(self, value: Any) -> tuple[Any, Parts]:
-        parts: Parts = []
-        if self._base in _KEYED:
-            parts = [part for pair in self._base.items(value) for part in pair]
-        elif self._base not in (types.SimpleNamespace, object):
-            parts = [*self._base.__iter__(value)]
+        parts: Parts = [*self._take(value)]
         rest: Any = (len(parts), value.maxlen) if self._base is collections.deque else len(parts)
         if self._bare:
             return rest, parts

@@ -148,9 +148,11 @@ class Walk:
                 raise Unwalkable(value, "it is a sparse or nested tensor; give the tensors that it is made of")
             if self._metadata:
                 append((value.dtype, value.shape, value.stride(), value.device, value.requires_grad))
-            rest, parts = self.apart(value)
-            if not rest and cls is torch.Tensor:
+            if cls is torch.Tensor and not (
+                value.__dict__ or (self._gradients and value.is_leaf and value.grad is not None)
+            ):
                 return
+            rest, parts = self.apart(value)
         else:
             rest, parts = kind.apart(value)  # copyreg gives a class an attribute of its own
             if cls not in _KINDS and cls not in self._owners:
@@ -323,9 +325,13 @@ def static_copy(tensor: torch.Tensor) -> torch.Tensor:
         return of_type(dense, type(tensor)).requires_grad_(tensor.requires_grad)
 
 
-def overlaps(tensors: Sequence[torch.Tensor]) -> tuple[tuple[int, int], ...]:
-    """Which of the tensors lie in the same memory, by pairs of their numbers."""
-    storages = [tensor.untyped_storage()._cdata for tensor in tensors]
+def storages_of(tensors: Sequence[torch.Tensor]) -> list[int]:
+    """What tells the storages of tensors apart."""
+    return [tensor.untyped_storage()._cdata for tensor in tensors]
+
+
+def overlaps(tensors: Sequence[torch.Tensor], storages: list[int]) -> tuple[tuple[int, int], ...]:
+    """Which of the tensors, in these storages, lie in the same memory, by pairs of their numbers."""
     if len(set(storages)) == len(storages):
         return ()
     spans = []

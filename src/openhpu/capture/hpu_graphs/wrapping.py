@@ -14,7 +14,15 @@ from openhpu import settings
 from openhpu.capture.hpu_graphs.capture import HPUGraph
 from openhpu.capture.hpu_graphs.outcome import Copies, Outcome
 from openhpu.capture.hpu_graphs.parts import Whole
-from openhpu.capture.hpu_graphs.structure import Walk, context_key, large_ones, overlaps, static_copy, walk_call
+from openhpu.capture.hpu_graphs.structure import (
+    Walk,
+    context_key,
+    large_ones,
+    overlaps,
+    static_copy,
+    storages_of,
+    walk_call,
+)
 from openhpu.capture.hpu_graphs.undone import HostGenerators, OneWarning, Uncapturable, undone_capture
 from openhpu.device import steps
 
@@ -39,7 +47,7 @@ class CachedParams:
         self.out_tinfo_list = out_tinfo_list
         self.asynchronous = asynchronous
         self.outcome = outcome
-        self.own_storages = {tensor.untyped_storage()._cdata for tensor in out_tinfo_list or ()}
+        self.own_storages = {*storages_of(out_tinfo_list or ())}
 
 
 class GraphedFunction(Whole):
@@ -94,7 +102,8 @@ class GraphedFunction(Whole):
                 stacklevel=3,
             )
             return self.function(*args, **kwargs)
-        key = (given.key, overlaps(tensors), context_key(self._training()))
+        storages = storages_of(tensors)
+        key = (given.key, overlaps(tensors, storages), context_key(self._training()))
         cached = self.cache.get(key)
         if cached is None:
             full = self._max_graphs is not None and len(self.cache) >= self._max_graphs
@@ -110,9 +119,8 @@ class GraphedFunction(Whole):
         elif warmup_mode:
             steps.mark_step()
             return cached.graph_outputs
-        if not cached.own_storages.isdisjoint(tensor.untyped_storage()._cdata for tensor in tensors):
-            # A result of the last call, whose memory the next one gets.
-            tensors = [t.clone() if t.untyped_storage()._cdata in cached.own_storages else t for t in tensors]
+        if not cached.own_storages.isdisjoint(storages):  # a result of the last call, whose memory the next one gets
+            tensors = [t.clone() if s in cached.own_storages else t for t, s in zip(tensors, storages, strict=True)]
         results = cached.graph.run(tensors)
         return cached.outcome.give(given, results, tensors) if cached.outcome else results
 
