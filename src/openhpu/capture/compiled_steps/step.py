@@ -202,7 +202,7 @@ def compile_step(function: Any = None, *, max_captures: int = 8) -> Any:
 
     The first call runs as it is. The next is captured, and later ones replay it with their own arguments: one command
     for the device, whose recipe is compiled in the background. Parameters, buffers, gradients and the optimizer's state
-    stay the tensors that they are. Results are new tensors in each call, without autograd history, or the arguments' own.
+    stay the tensors that they are. Results are new tensors in each call, without history, or the arguments' own.
 
     A capture is made for each kind of arguments (tensors count by metadata, everything else by value), for the options
     of the optimizers and the training mode of the modules that the function reaches: through its closure, globals,
