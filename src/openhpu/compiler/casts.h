@@ -39,6 +39,8 @@ inline float to_float(double from) {
     return unknown(static_cast<float>(from));
 }
 
+#if INDUCTOR_USE_VECTOR_TYPES()
+
 template <typename T, int n>
 using Vectors = at::vec::VectorizedN<T, n>;
 
@@ -121,5 +123,7 @@ inline Result<float, to_vectors> to_floats(const Vectors<From, from_vectors>& fr
 #endif
     return unknown(Vectors<float, to_vectors>(at::vec::convert<float, to_vectors, From, from_vectors>(from)));
 }
+
+#endif
 
 } // namespace openhpu
