@@ -209,6 +209,25 @@ def test_tensors_in_cycles_are_given_back():
     assert torch.hpu.memory_allocated() == before
 
 
+def test_what_had_memory_and_dies_while_it_is_recorded_gives_it_back():
+    def program():
+        parts = [torch.full((64,), float(i), device="hpu") for i in range(8)]
+        torch.hpu.synchronize()
+        total = torch.zeros(64, device="hpu")
+        while parts:
+            total += parts.pop() * 2  # the last reference
+        assert total.tolist() == [56.0] * 64
+
+    program()
+    gc.collect()
+    torch.hpu.synchronize()
+    before = torch.hpu.memory_allocated()
+    for _ in range(3):
+        program()
+        torch.hpu.synchronize()
+        assert torch.hpu.memory_allocated() == before
+
+
 def test_graphs_in_memory_are_bounded(script):
     """Under HABANA_PGM_LRU_MAX; graphs that are never compiled need no room at all with OPENHPU_COMPILE=off."""
     code = """
