@@ -22,8 +22,11 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 from urllib.parse import unquote
+
+if TYPE_CHECKING:
+    from commands.fork_server import Forked, ForkServer
 
 GRACE_S = 2.0  # between SIGTERM and SIGKILL
 FAREWELL_S = 0.5  # for what ends by itself a moment after the command
@@ -87,19 +90,20 @@ def run(
     argv: Sequence[str | os.PathLike[str]], *, seconds: float, log: Path | None = None,
     env: Mapping[str, str] | None = None, cwd: str | os.PathLike[str] | None = None,
     on_line: Callable[[str], object] | None = None, input: str | bytes | None = None, split: bool = False,
-    grace: float = GRACE_S, farewell: float = FAREWELL_S,
+    grace: float = GRACE_S, farewell: float = FAREWELL_S, server: ForkServer | None = None,
 ) -> Ended:  # fmt: skip
     """Run a command to its end, at most so many seconds. Its exit status is not checked.
 
     `log` is a file for what it prints (it is emptied first; None: a temporary one). `on_line` gets each line without
     its end, soon after it is printed. `input` is its stdin, which is empty otherwise. `split` keeps stderr apart.
     `grace` are the seconds between SIGTERM and SIGKILL, `farewell` those that its own processes have after its end,
-    before they are killed. Raises OSError if the command cannot be started. An exception
-    that comes meanwhile, a Ctrl-C above all, stops the command first.
+    before they are killed. `server` forks a Python script (commands/fork_server.py). Raises
+    OSError if the command cannot be started. An exception that comes meanwhile, a Ctrl-C above all, stops it first.
     """
     with start(
-        argv, seconds=seconds, log=log, env=env, cwd=cwd, input=input, split=split, grace=grace, farewell=farewell
-    ) as child:
+        argv, seconds=seconds, log=log, env=env, cwd=cwd, input=input, split=split, grace=grace, farewell=farewell,
+        server=server,
+    ) as child:  # fmt: skip
         try:
             while child.poll(_FOLLOW_S if on_line else 3600.0) is None:
                 for line in child.lines():
@@ -116,12 +120,13 @@ def start(
     argv: Sequence[str | os.PathLike[str]], *, seconds: float, log: Path | None = None,
     env: Mapping[str, str] | None = None, cwd: str | os.PathLike[str] | None = None, input: str | bytes | None = None,
     split: bool = False, talk: bool = False, grace: float = GRACE_S, farewell: float = FAREWELL_S,
+    server: ForkServer | None = None,
 ) -> Child:  # fmt: skip
     """Start a command that runs beside, at most so many seconds. Use with `with`; arguments as of `run`.
 
     With `talk` its stdin and stdout are pipes to this process, and the log has its stderr.
     """
-    return Child(argv, seconds, log, env, cwd, input, split, talk, grace, farewell)
+    return Child(argv, seconds, log, env, cwd, input, split, talk, grace, farewell, server)
 
 
 def stop_all() -> None:
@@ -153,7 +158,7 @@ class Child:
     def __init__(
         self, argv: Sequence[str | os.PathLike[str]], seconds: float, log: Path | None, env: Mapping[str, str] | None,
         cwd: str | os.PathLike[str] | None, input: str | bytes | None, split: bool, talk: bool, grace: float,
-        farewell: float,
+        farewell: float, server: ForkServer | None,
     ):  # fmt: skip
         if not seconds > 0:
             raise ValueError(f"a child needs a time above 0 s, not {seconds} s: {argv}")
@@ -181,13 +186,23 @@ class Child:
                 with theirs, _live_lock:
                     if _ending.is_set():
                         raise ChildError(f"no process is started any more, since this command ends: {self.argv}")
-                    self._process = subprocess.Popen(
-                        [sys.executable, "-I", "-S", _SUPERVISOR, str(theirs.fileno()), str(seconds), str(grace),
-                         str(farewell), str(os.getpid()), *self.argv],
-                        stdin=subprocess.PIPE if talk else given, stdout=subprocess.PIPE if talk else self._out,
-                        stderr=self._err or self._out, bufsize=0, env=env, cwd=cwd, pass_fds=[theirs.fileno()],
-                        start_new_session=True,
-                    )  # fmt: skip
+                    self._process: subprocess.Popen[bytes] | Forked
+                    if server:
+                        assert not talk
+                        request = {
+                            "argv": self.argv, "seconds": seconds, "grace": grace, "farewell": farewell,
+                            "env": dict(os.environ if env is None else env), "cwd": os.path.abspath(cwd or "."),
+                        }  # fmt: skip
+                        files = (given, self._out, self._err or self._out, theirs)
+                        self._process = server.start(request, [file.fileno() for file in files])
+                    else:
+                        self._process = subprocess.Popen(
+                            [sys.executable, "-I", "-S", _SUPERVISOR, str(theirs.fileno()), str(seconds), str(grace),
+                             str(farewell), str(os.getpid()), *self.argv],
+                            stdin=subprocess.PIPE if talk else given, stdout=subprocess.PIPE if talk else self._out,
+                            stderr=self._err or self._out, bufsize=0, env=env, cwd=cwd, pass_fds=[theirs.fileno()],
+                            start_new_session=True,
+                        )  # fmt: skip
                     _live.add(self)
                 stack.callback(self._close)
                 self.pid = self._begin()

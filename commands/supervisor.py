@@ -123,10 +123,11 @@ class Supervisor:
                     os._exit(127)
                 for number in (SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGPIPE, SIGXFSZ):
                     signal(number, SIG_DFL)
-                os.execvp(command[0], command)
+                self.become(command)
             except OSError as error:
                 os.write(writes, str(error.errno).encode())
-            finally:
+                os._exit(127)
+            except Exception:
                 os._exit(127)
         os.close(writes)
         # Whoever reads the command's output waits for the command, not for this process.
@@ -141,6 +142,10 @@ class Supervisor:
             return None
         self.report("started", process)
         return process
+
+    def become(self, command):
+        """In the command's process: be the command. commands/fork_server.py has another way."""
+        os.execvp(command[0], command)
 
     def wait(self, seconds):
         """Wait for something to happen, at most so long, and take notice of it. Whether there are processes still."""

@@ -6,29 +6,12 @@ import signal
 
 import pytest
 
-from tests import told, turns
 from tests.processes import HEADERS
 
 os.environ.setdefault("OPENHPU_MODULE_LOCKS", "0")
 os.environ.setdefault("OPENHPU_HEADER_CACHE", HEADERS)
 # A shell's background jobs ignore it, and what they start inherits that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def pytest_configure(config):
-    told.pytest_configure(config)
-
-
-def pytest_addoption(parser):
-    parser.addoption("--turn", metavar="SUITE:K/N", help="of what a suite repeats, only this part: tests/turns.py")
-
-
-def pytest_collection_modifyitems(config, items):
-    if turn := config.getoption("--turn"):
-        has = turns.chosen(turn)
-        left_out = [item for item in items if not has(item.nodeid)]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if has(item.nodeid)]
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import textwrap
 from pathlib import Path
 
 import openhpu
-from commands import child
+from commands import ROOT, child
+from commands.fork_server import ForkServer
 
 # Made once for all tests: each process would compile them anew, which takes longer than most recipes.
-HEADERS = str(Path(__file__).resolve().parents[1] / "build" / "headers")
+HEADERS = str(ROOT / "build" / "headers")
+# Recipes of tests that are not about making them.
+RECIPES = ROOT / "build" / "recipes"
 TIMEOUT_S = 110.0  # of a script, before the test's own time ends
 # Of torch.compile in that Python, which has a defect (pyproject.toml has it for tests in pytest's own process).
 _ALLOWED = "ignore:Guards may run slower on Python 3.13.0:RuntimeWarning"
@@ -21,6 +25,22 @@ OURS = (
     "PT_", "OPENHPU_", "HABANA_", "HLS_", "LOG_LEVEL_", "LOCAL_", "RANK", "ENABLE_CONSOLE", "GRAPH_VISUALIZATION",
     "TORCH_DEVICE",
 )  # fmt: skip
+
+# What PyTorch and the libraries under it read when they are loaded.
+READ_AT_IMPORT = (
+    "OMP_",
+    "GOMP_",
+    "MKL_",
+    "KMP_",
+    "LD_",
+    "MALLOC_",
+    "PYTHONHASH",
+    "TORCH_LOGS",
+    "TORCH_SHOW",
+    "ATEN_",
+    "DNNL_",
+    "ONEDNN_",
+)
 
 
 def clean_environment(home: Path, **variables: str) -> dict[str, str]:
@@ -46,22 +66,37 @@ class Result:
 
 
 def run_code(
-    code: str, folder: Path, environment: dict[str, str], warnings: str, fails: bool, timeout: float = TIMEOUT_S
+    code: str, folder: Path, environment: dict[str, str], warnings: str, fails: bool, timeout: float = TIMEOUT_S,
+    fresh: bool = False,
+) -> Result:  # fmt: skip
+    """Run Python code in `folder`; `fails`: whether it must. `fresh`: in an interpreter that imports PyTorch itself."""
+    arguments = ["-W", warnings, "-W", _ALLOWED, "-c", textwrap.dedent(code)]
+    return _run(arguments, folder, environment, fails, timeout, fresh)
+
+
+def run_file(
+    code: str, folder: Path, environment: dict[str, str], fails: bool, timeout: float = TIMEOUT_S, fresh: bool = False
 ) -> Result:
-    """Run Python code in `folder`; `fails`: whether it must."""
-    return _run(["-W", warnings, "-W", _ALLOWED, "-c", textwrap.dedent(code)], folder, environment, fails, timeout)
-
-
-def run_file(code: str, folder: Path, environment: dict[str, str], fails: bool, timeout: float = TIMEOUT_S) -> Result:
     """Run Python code as the file `script.py` in `folder`, for what needs one; `fails`: whether it must."""
     (folder / "script.py").write_text(textwrap.dedent(code))
-    return _run(["script.py"], folder, environment, fails, timeout)
+    return _run(["script.py"], folder, environment, fails, timeout, fresh)
 
 
-def _run(arguments: list[str], folder: Path, environment: dict[str, str], fails: bool, timeout: float) -> Result:
+@functools.cache
+def _server() -> ForkServer:
+    """One for all scripts of this process."""
+    return ForkServer("torch")
+
+
+def _run(
+    arguments: list[str], folder: Path, environment: dict[str, str], fails: bool, timeout: float, fresh: bool
+) -> Result:
+    fresh = fresh or any(
+        environment[name] != os.environ.get(name) for name in environment if name.startswith(READ_AT_IMPORT)
+    )
     ended = child.run(
-        [sys.executable, "-X", "faulthandler", *arguments],
-        env=environment, split=True, cwd=folder, seconds=timeout, farewell=_FAREWELL_S,
+        [sys.executable, "-X", "faulthandler", *arguments], env=environment, split=True, cwd=folder, seconds=timeout,
+        farewell=_FAREWELL_S, server=None if fresh else _server(),
     )  # fmt: skip
     assert not ended.timed_out, f"{ended.how}: {ended.killed}\n{ended.output}{ended.errors}"
     assert (ended.code != 0) == fails, ended.output + ended.errors

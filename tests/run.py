@@ -1,98 +1,71 @@
-"""Runs the Python tests, a process for each suite: `python -m tests.run [--only SUITE ...] [PYTEST ARGUMENT ...]`.
+"""Runs the Python tests: `python -m tests.run [--only SUITE ...] [PYTEST ARGUMENT ...]`.
 
-Suites are kept apart because they load and configure the device differently. What one prints appears when it ends, and
-a line for each failure at once. A test that takes too long (tests/told.py) or ends its process fails, and its suite
-goes on with the next one. All of it has a budget of 75 minutes, which BUDGET=minutes changes (commands/budget.py).
-Everything is passed on to each pytest. The suite "rotating" is one part of the long suites, chosen by the commit
-(tests/rotating/shards.py); `--shard NAME` chooses another, `--shards` lists them. Where all suites run, some run a part
-of their tests, chosen by the commit, too: those that repeat another suite, and those that take long (tests/turns.py).
-With `--only` they run all of it. At the end the slowest tests are printed. The last line is the total, `N passed, N
-failed, N skipped`; an error outside a test counts as failed. Exit code 0 means that something ran and nothing failed.
+A suite is a run of pytest with an environment of its own, since suites load and configure the device differently. Its
+tests run on all cores (pytest-xdist). A test that takes too long, or ends its process, fails, and the
+others go on. All of it has a budget of 75 minutes, which BUDGET=minutes changes (commands/budget.py). Everything else
+is passed on to each pytest.
+
+Where all suites run, some files run in turns, a part for each commit: `--turns` lists them with their periods, and runs
+nothing. With `--only` they run each time. The suite "rotating" is one part of the long suites, also chosen by the
+commit (tests/rotating/shards.py); `--shard NAME` chooses another one.
+
+At the end the slowest tests are printed, and what failed. The last line is the total, `N passed, N failed, N skipped`;
+an error outside a test counts as failed. Exit code 0 means that something ran and nothing failed.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import threading
 import time
 from collections import Counter
-from pathlib import Path
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
-from commands import child
+from commands import BUILD, ROOT, child
 from commands.budget import Budget
-from tests import followed, turns
-from tests.followed import Ran
-from tests.processes import HEADERS
+from tests.processes import HEADERS, RECIPES
 from tests.rotating import shards
+from tests.suites import HIDDEN, SUITES, Suite
 
-ROOT = Path(__file__).resolve().parents[1]
+FOLDER = BUILD / "tests"  # of logs
 MINUTES = 75  # after which it is stopped
-AIM_MINUTES = 25  # on two idle cores
+AIM_MINUTES = 20  # on two idle cores
 HEADERS_S = 300
-LAST_S = 3.0  # for what is stopped to end
+MOST_WORKERS = 4
 SLOWEST = 40  # tests whose time is printed, of all suites
-LAZY = {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "off"}
-# Two suites share the cores. OpenMP's threads would wait for each other by polling, which takes the cores from the
-# other suite: a detection model, beside other work, took 50 to 75 s instead of 3 to 8 s.
+STACK = 200  # lines
+USUAL = (0, 1, 5)  # pytest's: all passed, some failed, none collected
+# Workers share the cores. OpenMP's threads would wait for each other by polling, which takes the cores from the other
+# worker: a detection model, beside other work, took 50 to 75 s instead of 3 to 8 s.
 SHARED_CORES = {"OMP_WAIT_POLICY": "passive"}
+OUTCOME = re.compile(r"\[gw\d+\] \[ *\d+%\] (PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS) (\S+::.+?)\s*$")
+SECONDS = re.compile(r"([\d.]+)s (?:call|setup|teardown) +(\S+::.+)$")
+KINDS = {"PASSED": "passed", "XPASS": "passed", "SKIPPED": "skipped", "XFAIL": "skipped"}
 
 
-def beside(*names: str) -> dict[str, str]:
-    """The environment of what is installed beside the packages, each in a folder of its own; see the Makefile."""
-    return {"PYTHONPATH": os.pathsep.join(str(Path(sys.prefix) / name) for name in names)}
+@dataclass
+class Ran:
+    """What became of a suite: outcomes by test ("passed", "failed", "skipped"), and seconds of its slow tests."""
 
+    outcomes: dict[str, str] = field(default_factory=dict)
+    seconds: Counter[str] = field(default_factory=Counter)
 
-DEEPSPEED = beside("deepspeed", "transformers")
-# Lightning's newest version, with the DeepSpeed that it names.
-LIGHTNING_NEXT = beside("lightning-next", "deepspeed-0.16", "deepspeed", "transformers")
-COMPILED = {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "sync", "PT_HPU_RECIPE_CACHE_CONFIG": ""}
+    def read(self, line: str) -> str:
+        """Take in a line of pytest's; the test that has ended, or ""."""
+        if found := SECONDS.match(line):
+            self.seconds[found[2]] += float(found[1])
+        if not (found := OUTCOME.match(line)):
+            return ""
+        outcome, test = KINDS.get(found[1], "failed"), found[2]
+        if self.outcomes.get(test) != "failed":  # it may pass, and fail when it is taken down
+            self.outcomes[test] = outcome
+        return test
 
-
-class Suite(NamedTuple):
-    """Files, and the environment of their process."""
-
-    files: str  # a folder, or a pattern of files
-    compiles: bool  # whether its time is that of the compilers of recipes
-    environment: dict[str, str] = {}  # noqa: RUF012
-    arguments: tuple[str, ...] = ()  # of pytest, in place of the files
-
-    def paths(self) -> list[str]:
-        """What pytest is given; nothing where a suite has no test file."""
-        if self.arguments:
-            return list(self.arguments)
-        found = sorted(ROOT.glob(self.files))
-        return [str(path.relative_to(ROOT)) for path in found if path.is_file() or any(path.rglob("test_*.py"))]
-
-
-# Those that compile run one after another, and the others beside them: where Linux does not share the cores between
-# sessions, two that compile starve each other, as compilers of recipes have the lowest priority. In the order in which
-# they begin: the longest first.
-SUITES = {
-    # The device's tests with every operator recorded and run node by node; and those of lazy mode alone.
-    "lazy": Suite("tests/hpu", False, LAZY),
-    "hpu": Suite("tests/hpu", False),
-    "compiled": Suite("tests/hpu/test_compiled_[!e]*.py", True, COMPILED),
-    "compiled-eager": Suite("tests/hpu/test_compiled_eagerly_*.py", True, COMPILED | {"PT_HPU_LAZY_MODE": "0"}),
-    "compiler": Suite("tests/python/openhpu/compiler", True),
-    "python": Suite("tests/python", False, arguments=("tests/python", "--ignore=tests/python/openhpu/compiler")),
-    # One process after another, of which most wait: beside what compiles, not alone at the end.
-    "deepspeed": Suite("tests/deepspeed", False, DEEPSPEED),
-    "conformance": Suite("tests/conformance", True),
-    # Tests in several processes, which share the cores.
-    "distributed": Suite("tests/distributed", False),
-    "distributed-lazy": Suite("tests/distributed", False, LAZY),
-    # The same tests with both versions of Lightning, one in each mode.
-    "lightning": Suite("tests/lightning", False, DEEPSPEED),
-    "lightning-next": Suite("tests/lightning", False, LAZY | LIGHTNING_NEXT),
-    "fuzz": Suite("tests/fuzz", False, LAZY),
-    # A part of the long suites, another one for each commit.
-    "rotating": Suite("tests/rotating", True),
-}
-# For --only: hangs, which tests of this module run.
-HIDDEN = {"planted": Suite("tests/planted", False)}
+    def failures(self) -> list[str]:
+        return [test for test, outcome in self.outcomes.items() if outcome == "failed"]
 
 
 def slowest(ran: dict[str, Ran]) -> list[str]:
@@ -101,29 +74,56 @@ def slowest(ran: dict[str, Ran]) -> list[str]:
     return [f"{seconds:7.1f} s  {suite}  {name}" for seconds, suite, name in sorted(every, reverse=True)[:SLOWEST]]
 
 
-def rotating(name: str | None) -> Suite:
-    """The part of the long suites of that name, or of this commit; says which."""
+def rotating(name: str | None) -> tuple[Suite, list[str]]:
+    """The part of the long suites of that name, or of this commit, with pytest's arguments; says which."""
     commit = shards.commit()
     chosen = shards.of(commit)
     if name:
         (chosen,) = [shard for shard in shards.SHARDS if shard.name == name]
     where = f"of {len(shards.SHARDS)}; commit {commit[:12]}" if not name else "as asked for"
     print(f"rotating shard: {chosen.name} ({where})", flush=True)
-    return SUITES["rotating"]._replace(
-        arguments=tuple(shards.arguments(chosen, commit)), environment=chosen.environment
-    )
+    return SUITES["rotating"]._replace(environment=chosen.environment), [*shards.arguments(chosen, commit)]
 
 
 def run_suite(name: str, suite: Suite, arguments: list[str], budget: Budget, ran: Ran) -> None:
-    """Run one suite; its outcomes are added to `ran` as they come."""
-    budget.say(" ".join([f"=== {name} begins", *(text for text in arguments if text.startswith("--turn"))]))
+    """Run one suite; its outcomes are added to `ran` as they come. Says failures at once, and at the end in full."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    workers = min(MOST_WORKERS, max(2, len(os.sched_getaffinity(0))))
+    command = [
+        sys.executable, "-X", "faulthandler", "-m", "pytest", "-v", "--color=no", f"--durations={SLOWEST}",
+        "--durations-min=1", "-n", str(workers if suite.parallel else 1), "--dist", "worksteal", "-o",
+        f"faulthandler_timeout={suite.seconds}", *arguments,
+    ]  # fmt: skip
+    environment = {**SHARED_CORES, **os.environ, "OPENHPU_MODULE_LOCKS": "0", "COLUMNS": "100", **suite.environment}
+    budget.say(f"=== {name} begins")
     started = time.monotonic()
-    environment = {**SHARED_CORES, **os.environ, "OPENHPU_MODULE_LOCKS": "0", **suite.environment}
-    printed = followed.run_suite(name, suite.paths(), environment, arguments, budget, ran)
-    if not child.ending():
-        budget.progress(name, None)
-        budget.done(name, counted(ran.counts))
-    budget.say(f"{printed}=== {name} ended after {time.monotonic() - started:.0f} s")
+    log = FOLDER / f"{name}.log"
+    with (
+        budget.doing(name, "begins"),
+        child.start(command, seconds=budget.seconds(), env=environment, cwd=ROOT, log=log, split=True) as running,
+    ):
+        ended = None
+        while not ended:
+            ended = running.poll(0.3)
+            for line in running.lines(all=ended is not None):
+                failed = len(ran.failures())
+                if test := ran.read(line):
+                    budget.progress(name, test)
+                    if len(ran.failures()) > failed:
+                        budget.say(f"{name}: FAILED {test}")
+    if child.ending():
+        return
+    if ended.code not in USUAL or (ended.code == 1 and not ran.failures()):  # as where a file can't be imported
+        ran.outcomes[f"{name}: pytest: {ended.how}"] = "failed"
+        budget.say(ended.tail)
+    text = log.read_text(errors="replace")
+    if "crashed while running" in text:  # with the stacks of what took too long
+        budget.say(*ended.errors.splitlines()[-STACK:])
+    told = re.search(r"^=+ (FAILURES|ERRORS) =+$.*?(?=^=+ slowest|^=+ short test summary)", text, re.M | re.S)
+    counts = Counter(ran.outcomes.values())
+    budget.done(name, counted(counts))
+    said = f"=== {name} ended after {time.monotonic() - started:.0f} s: {counted(counts)}"
+    budget.say(*([told[0]] if told else []), said)
 
 
 def counted(counts: Counter[str]) -> str:
@@ -147,6 +147,17 @@ while toolchain.precompile_behind():
         budget.say(f"headers: {ended.how}; tests make them themselves\n{ended.tail}")
 
 
+def list_turns() -> None:
+    """Print what does not run at each commit: whether this one has it, its period in commits, suite, file or part."""
+    commit = shards.commit()
+    for name, suite in SUITES.items():
+        now = suite.paths(commit)
+        for path in suite.in_turns():
+            print(f"{'now' if path in now else '':3s} 1 of {suite.period:<3d} {name}: {path}")
+    for shard in shards.SHARDS:
+        print(f"{'now' if shard == shards.of(commit) else '':3s} 1 of {len(shards.SHARDS):<3d} rotating: {shard.name}")
+
+
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.run", description=__doc__)
     parser.add_argument(
@@ -156,10 +167,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--shard", metavar="NAME", choices=[shard.name for shard in shards.SHARDS], help=argparse.SUPPRESS
     )
-    parser.add_argument("--shards", action="store_true", help="list the parts of the long suites, and run nothing")
+    parser.add_argument("--turns", action="store_true", help="list what runs in turns with its period, and run nothing")
     options, passed_on = parser.parse_known_args(arguments)
-    if options.shards:
-        print("\n".join(shard.name for shard in shards.SHARDS))
+    if options.turns:
+        list_turns()
         return 0
     ran: dict[str, Ran] = {}
     with Budget("python -m tests.run", MINUTES, lambda: so_far(ran)) as budget:
@@ -168,66 +179,36 @@ def main(arguments: list[str]) -> int:
 
 def so_far(ran: dict[str, Ran]) -> list[str]:
     """For a run that ends before its time."""
-    lines = [f"  failed: {suite}: {test}" for suite, each in ran.items() for test in each.failures]
+    lines = [f"  failed: {suite}: {test}" for suite, each in ran.items() for test in each.failures()]
     return [*lines, f"  by then: {counted(total(ran))}"]
 
 
 def total(ran: dict[str, Ran]) -> Counter[str]:
-    return sum((each.counts for each in ran.values()), Counter())
+    return sum((Counter(each.outcomes.values()) for each in ran.values()), Counter())
 
 
 def run(only: list[str] | None, shard: str | None, passed_on: list[str], budget: Budget, ran: dict[str, Ran]) -> int:
-    """Run suites in two lanes, and print what came of them; the exit code."""
-    turn = {} if only else {name: turns.option(name, shards.commit()) for name in SUITES}
+    """Run suites one after another, and print what came of them; the exit code."""
     known = SUITES | HIDDEN
-    names = [name for name in only or SUITES if known[name].paths()]
-    suites = {name: rotating(shard) if name == "rotating" else known[name] for name in names}
-    budget.planned(names)
-    # The lane that has done its own takes the other's.
-    compiling = [name for name in names if known[name].compiles]
-    left = [name for name in names if not known[name].compiles]
-    taking = threading.Lock()
-    errors: list[BaseException] = []
-
-    def run_lane(lane: list[str]) -> None:
-        try:
-            if lane:
-                make_headers(budget)
-            for todo in (lane, left):
-                while not child.ending():
-                    with taking:
-                        if not todo:
-                            break
-                        name = todo.pop(0)
-                    ran[name] = Ran()
-                    run_suite(name, suites[name], [*turn.get(name, ()), *passed_on], budget, ran[name])
-        except BaseException as error:
-            if not child.ending():  # else it is that nothing can be started any more
-                errors.append(error)
-        finally:
-            ended.release()
-
-    # Of the kind that a process does not wait for at its end: the budget ends what they wait for. Nor is `join` asked,
-    # which takes a thread for ended once a signal interrupted it.
-    ended = threading.Semaphore(0)
-    lanes = compiling, []
-    for lane in lanes:
-        threading.Thread(target=run_lane, args=(lane,), daemon=True).start()
-    running = len(lanes)
-    try:
-        while running:
-            running -= ended.acquire(timeout=1.0)
-    except BaseException:  # the budget stops their children
-        end = time.monotonic() + LAST_S
-        for _ in range(running):
-            ended.acquire(timeout=max(0.0, end - time.monotonic()))  # they add what came last
-        raise
-    if errors:
-        raise errors[0]
+    budget.planned(only or SUITES)
+    RECIPES.mkdir(parents=True, exist_ok=True)
+    headers = threading.Thread(target=make_headers, args=(budget,), daemon=True)
+    headers.start()
+    for name in only or SUITES:
+        suite = known[name]
+        if suite.compiles:
+            while headers.is_alive():
+                headers.join(1.0)
+        paths = suite.paths(None if only else shards.commit())
+        if name == "rotating":
+            suite, paths = rotating(shard)
+        ran[name] = Ran()
+        if paths:
+            run_suite(name, suite, [*paths, *passed_on], budget, ran[name])
     print(f"the slowest {SLOWEST} tests:", *slowest(ran), sep="\n")
-    for suite, each in ran.items():
-        for test in each.failures:
-            print(f"FAILED {suite}: {test}")
+    for suite_name, each in ran.items():
+        for test in each.failures():
+            print(f"FAILED {suite_name}: {test}")
     print(f"{time.monotonic() - budget.started:.0f} s; the aim is {AIM_MINUTES * 60} s for all suites")
     counts = total(ran)
     print(counted(counts))

@@ -1,6 +1,6 @@
 """Faults: one-line defects as patches, each with the tests that must find it.
 
-A patch begins with what is wrong, and a line for each test: `Found by: SUITE TEST...`; SUITE is one of tests/run.py.
+A patch begins with what is wrong, and a line for each test: `Found by: SUITE TEST...`; SUITE is one of tests/suites.py.
 """
 
 from __future__ import annotations

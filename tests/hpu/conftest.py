@@ -161,10 +161,11 @@ def one_graph(counted):
 def script(tmp_path):
     """Run Python code in a process of its own, with warnings as errors and in the mode of the suite; its Result.
 
-    Keywords are environment variables.
+    Keywords are environment variables. `fresh`: as of `run_code`.
     """
 
-    def run(code, *, fails=False, warnings="error", timeout=300, **environment):
-        return run_code(code, tmp_path, clean_environment(tmp_path, **MODE | environment), warnings, fails, timeout)
+    def run(code, *, fails=False, warnings="error", timeout=300, fresh=False, **environment):
+        variables = clean_environment(tmp_path, **MODE | environment)
+        return run_code(code, tmp_path, variables, warnings, fails, timeout, fresh)
 
     return run

@@ -325,4 +325,4 @@ def test_the_interpreter_ends_where_its_main_thread_waits_last(script):
         thread.join()
         signal.alarm(100)  # instead of a hang
     """
-    assert script(code).out == "[800.0, 800.0]"
+    assert script(code, fresh=True).out == "[800.0, 800.0]"

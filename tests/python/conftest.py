@@ -9,12 +9,15 @@ from tests.processes import OURS, clean_environment, run_code
 
 @pytest.fixture
 def script(tmp_path):
-    """Run Python code in a process of its own, with warnings as errors and no module locks; returns its Result."""
+    """Run Python code in a process of its own, with warnings as errors and no module locks; its Result.
 
-    def run(code, *, warnings="error", fails=False, **environment):
+    `fresh`: as of `run_code`.
+    """
+
+    def run(code, *, warnings="error", fails=False, fresh=False, **environment):
         # Scripts say themselves when the device is loaded.
         variables = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", **environment}
-        return run_code(code, tmp_path, clean_environment(tmp_path, **variables), warnings, fails)
+        return run_code(code, tmp_path, clean_environment(tmp_path, **variables), warnings, fails, fresh=fresh)
 
     return run
 

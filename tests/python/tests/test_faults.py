@@ -8,7 +8,7 @@ import pytest
 from commands import ROOT
 from tests.faults import core, faults
 from tests.python.commands import planted
-from tests.run import SUITES
+from tests.suites import SUITES
 
 FAULTS = faults.read_all()
 

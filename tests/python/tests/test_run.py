@@ -1,11 +1,25 @@
-"""What runs the tests: the rotating part of the long suites, and the list of the slowest."""
+"""What runs the tests: suites, what of them runs in turns, outcomes, and how a run ends."""
 
 import itertools
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from fnmatch import fnmatch
+from pathlib import Path
 
 import pytest
 
-from tests import run, told
+from tests import run
+from tests.faults import faults
+from tests.python.commands.conftest import until
 from tests.rotating import shards
+from tests.suites import SUITES, Suite
+
+# Turns.
 
 
 def test_each_commit_has_one_part_and_all_have_a_commit():
@@ -29,32 +43,42 @@ def test_random_programs_follow_from_the_commit():
     assert shards.arguments(plain, 40 * "1") == plain.arguments
 
 
-def test_the_part_is_named(capsys):
-    suite = run.rotating(None)
-    chosen = shards.of(shards.commit())
-    assert suite.paths()[: len(chosen.arguments)] == list(chosen.arguments)
-    assert capsys.readouterr().out.startswith(f"rotating shard: {chosen.name} (of {len(shards.SHARDS)}; commit ")
-    assert run.rotating("examples").paths() == ["tests/rotating/test_examples.py"]
+@pytest.mark.parametrize("name", SUITES)
+def test_turns_are_all_files_once_in_a_period(name):
+    suite = SUITES[name]
+    assert suite.all_paths()
+    for pattern in suite.always:
+        assert any(fnmatch(path, pattern) for path in suite.all_paths()), pattern
+    ran = Counter(itertools.chain.from_iterable(suite.paths(f"{k:040x}") for k in range(suite.period)))
+    turns = suite.in_turns()
+    assert ran == {path: 1 if path in turns else suite.period for path in suite.all_paths()}
+    assert suite.paths(None) == suite.all_paths()
 
 
-def ran_of(**seconds):
-    """Tests that passed, by their seconds."""
-    ran = run.Ran()
-    for test, each in seconds.items():
-        ran.add(test, "passed", each)
-    return ran
+def test_each_file_runs_in_a_suite():
+    """But those of tests/planted, which fail."""
+    listed = {path for suite in SUITES.values() for path in suite.all_paths()}
+    found = {str(path.relative_to(run.ROOT)) for path in (run.ROOT / "tests").rglob("test_*.py")}
+    assert {path for path in found - listed if not path.startswith("tests/planted/")} == set()
 
 
-def test_the_slowest_of_all_suites():
-    assert run.slowest({"hpu": ran_of(x=1.5, y=0.5), "lazy": ran_of(z=1.0)}) == [
-        "    1.5 s  hpu  x", "    1.0 s  lazy  z", "    0.5 s  hpu  y",
-    ]  # fmt: skip
+def test_what_finds_a_fault_runs_each_time():
+    for fault in faults.read_all():
+        for suite, arguments in fault.tests:
+            turns = SUITES[suite].in_turns()
+            assert not [argument for argument in arguments if argument.partition("::")[0] in turns], fault.name
 
 
-def test_only_the_slowest_are_printed():
-    lines = run.slowest({"hpu": ran_of(**{f"t{k}": float(k) for k in range(run.SLOWEST + 1)})})
-    assert len(lines) == run.SLOWEST
-    assert lines[-1].endswith("t1")
+def test_turns_are_listed(capsys):
+    assert run.main(["--turns"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    number = len(shards.SHARDS)
+    assert len(lines) == sum(len(suite.in_turns()) for suite in SUITES.values()) + number
+    (now,) = [line for line in lines if line.startswith("now") and "rotating: " in line]
+    assert now == f"now 1 of {number:<3d} rotating: {shards.of(shards.commit()).name}"
+
+
+# A suite.
 
 
 class Heard:
@@ -71,6 +95,9 @@ class Heard:
     def say(self, *lines):
         self.said += lines
 
+    def doing(self, suite, test):
+        return open(os.devnull)
+
     def progress(self, suite, test):
         self.tests.append(test)
 
@@ -78,27 +105,24 @@ class Heard:
         self.finished[name] = how
 
 
-def run_file(folder, code):
+@pytest.fixture
+def run_file(monkeypatch):
     """Run a suite of one test file; what came of it, and what was told."""
-    (folder / "test_it.py").write_text(code)
-    suite = run.Suite("", False, arguments=(str(folder / "test_it.py"), "-p", "no:cacheprovider"))
-    ran, heard = run.Ran(), Heard()
-    run.run_suite("mine", suite, [], heard, ran)
-    return ran, heard
+    folder = run.ROOT / "build" / "tests" / f"own{os.getpid()}"
+    folder.mkdir(parents=True, exist_ok=True)
+    monkeypatch.setattr(run, "FOLDER", folder)
 
+    def run_it(code, *arguments):
+        (folder / "test_it.py").write_text(code)
+        ran, heard = run.Ran(), Heard()
+        options = ["-p", "no:cacheprovider", "-c", os.devnull, f"--rootdir={folder}", *arguments]
+        run.run_suite("mine", Suite(()), [str(folder / "test_it.py"), *options], heard, ran)
+        return {test.rpartition("::")[2]: outcome for test, outcome in ran.outcomes.items()}, heard
 
-@pytest.fixture(autouse=True)
-def build(tmp_path, monkeypatch):
-    monkeypatch.setattr(run.followed, "FOLDER", tmp_path / "build")
-
-
-def test_a_suite_is_a_session_of_its_own(tmp_path):
-    """Else a compiler of the lowest priority would be starved by the suite beside it."""
-    ran, heard = run_file(tmp_path, "import os\n\ndef test_it():\n    assert os.getsid(0) == os.getpid()\n")
-    assert ran.counts == {"passed": 1}
-    assert heard.finished == {"mine": "1 passed, 0 failed, 0 skipped"}
-    assert any(test.endswith("test_it.py::test_it") for test in heard.tests)
-    assert heard.said[-1].splitlines()[-1].startswith("=== mine ended after")
+    yield run_it
+    for path in folder.iterdir():
+        path.unlink()
+    folder.rmdir()
 
 
 OUTCOMES = """
@@ -120,52 +144,127 @@ def test_skip(): pass
 def test_expected(): assert 0
 @pytest.mark.xfail(strict=True)
 def test_unexpected(): pass
+@pytest.mark.parametrize("x", ["a b", "::"])
+def test_names(x): pass
 """
 
 
-def test_outcomes_are_those_of_pytest(tmp_path):
-    ran, heard = run_file(tmp_path, OUTCOMES)
-    assert ran.counts == {"passed": 1, "failed": 4, "skipped": 2}
-    failures = {test.rpartition("::")[2]: text for test, text in ran.failures.items()}
-    assert failures.keys() == {"test_bad", "test_error", "test_late", "test_unexpected"}
-    assert "the test" in failures["test_bad"] and "the fixture" in failures["test_error"]
-    assert "the teardown" in failures["test_late"]
-    assert sum("FAILED" in line for line in heard.said[:-1]) == 4
+def test_outcomes_are_those_of_pytest(run_file):
+    outcomes, heard = run_file(OUTCOMES)
+    assert outcomes == {
+        "test_good": "passed", "test_bad": "failed", "test_error": "failed", "test_late": "failed",
+        "test_skip": "skipped", "test_expected": "skipped", "test_unexpected": "failed", "test_names[a b]": "passed",
+        "]": "passed",
+    }  # fmt: skip
+    assert heard.finished == {"mine": "3 passed, 4 failed, 2 skipped"}
+    assert sum(line.startswith("mine: FAILED") for line in heard.said) == 4
+    told = "\n".join(heard.said)
+    assert "the test" in told and "the fixture" in told and "the teardown" in told
 
 
-@pytest.mark.parametrize("code", ["import no_such_module", "def test_it(:", "import os; os._exit(3)"])
-def test_a_file_that_cannot_be_read_is_a_failure(tmp_path, code):
-    ran, _ = run_file(tmp_path, code)
-    assert ran.counts["failed"] >= 1 and not ran.counts["passed"]
+@pytest.mark.parametrize("code", ["import no_such_module", "def test_it(:"])
+def test_a_file_that_cannot_be_read_is_a_failure(run_file, code):
+    outcomes, heard = run_file(code)
+    assert "failed" in outcomes.values() and "passed" not in outcomes.values()
+    assert any("test_it.py" in line for line in heard.said)
 
 
-def test_a_process_that_dies_costs_one_test(tmp_path):
-    ran, heard = run_file(
-        tmp_path,
-        "import os\ndef test_a(): pass\ndef test_b(): os._exit(0)\ndef test_c(): os.abort()\ndef test_d(): pass\n",
-    )
-    assert ran.counts == {"passed": 2, "failed": 2}
-    assert [test.rpartition("::")[2] for test in ran.failures] == ["test_b", "test_c"]
-    assert any("test_b: its process ended: exit status 0" in line for line in heard.said)
-    assert any("test_c: its process ended: SIGABRT" in line for line in heard.said)
+def test_a_test_that_hangs_or_ends_its_process_is_named_and_the_others_run(run_file):
+    """What hangs in C, too, with a child that ignores SIGTERM: no process of it is left."""
+    code = """
+import ctypes, os, subprocess, sys
+def test_a(): pass
+def test_b(): os._exit(0)
+def test_c(): os.abort()
+def test_d():
+    child = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(999)"
+    assert subprocess.Popen([sys.executable, "-c", child, "left-MARK"], stdout=subprocess.PIPE).stdout.readline()
+    ctypes.PyDLL(None).sleep(999)
+def test_e(): pass
+""".replace("MARK", str(os.getpid()))
+    outcomes, heard = run_file(code, "-o", "faulthandler_timeout=4", "-o", "faulthandler_exit_on_timeout=true")
+    assert outcomes == {
+        "test_a": "passed",
+        "test_b": "failed",
+        "test_c": "failed",
+        "test_d": "failed",
+        "test_e": "passed",
+    }
+    told = "\n".join(heard.said)
+    assert "crashed while running" in told and "Timeout (0:00:04)!" in told and "in test_d\n" in told
+    assert not [path for path in Path("/proc").glob("[0-9]*/cmdline") if f"left-{os.getpid()}".encode() in read(path)]
 
 
-def test_a_process_that_does_not_end(tmp_path, monkeypatch):
-    monkeypatch.setattr(run.followed, "_END_S", 0.5)
-    ran, _ = run_file(tmp_path, "import atexit, time\natexit.register(time.sleep, 600)\ndef test_it(): pass\n")
-    assert ran.counts == {"passed": 1, "failed": 1}
-    assert "no test for 0.5 s" in ran.failures["mine"]
+def read(path):
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
 
 
-def test_a_time_for_each_test(monkeypatch):
-    monkeypatch.delenv("FUZZ", raising=False)
-    assert told.limit("tests/hpu/test_views.py::test_x") == told.LIMIT_S == 120
-    assert told.limit("tests/rotating/test_examples.py::test_x[a]") > 900
-    for pattern, (seconds, reason) in (told.LONGER | told.FUZZED).items():
-        assert any(run.ROOT.glob(pattern.partition("::")[0])), pattern
-        assert seconds > told.LIMIT_S and len(reason) > 10
-    monkeypatch.setenv("FUZZ", "nightly")
-    assert told.limit("tests/fuzz/test_programs.py::test_x") == 3000
-    monkeypatch.setenv("TESTS_SECONDS", "12")
-    assert told.limit("tests/hpu/test_views.py::test_x") == 12
-    assert told.limit("tests/fuzz/test_programs.py::test_x") == 300
+def test_the_slowest_of_all_suites():
+    ran = {"hpu": run.Ran(), "lazy": run.Ran()}
+    for line in ("1.50s call     tests/a.py::x", "0.25s setup    tests/a.py::x", "0.50s call     tests/a.py::y[b c]"):
+        assert ran["hpu"].read(line) == ""
+    ran["lazy"].read("1.00s call     tests/a.py::z")
+    assert run.slowest(ran) == [
+        "    1.8 s  hpu  tests/a.py::x", "    1.0 s  lazy  tests/a.py::z", "    0.5 s  hpu  tests/a.py::y[b c]",
+    ]  # fmt: skip
+
+
+# The command.
+
+
+@pytest.fixture
+def command(tmp_path):
+    """Starts `python -m tests.run` on a test that hangs."""
+    started = []
+    said = tmp_path / "said"
+
+    def start(**environment):
+        clean = {name: value for name, value in os.environ.items() if name != "BUDGET" and "XDIST" not in name}
+        mark = f"{os.getpid()}-{tmp_path.name}"
+        with said.open("w") as file:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "tests.run", "--only", "planted"], cwd=run.ROOT, stdout=file, stderr=file,
+                env={**clean, "COMMANDS_BUILD": str(tmp_path), "PLANTED": mark, **environment},
+            )  # fmt: skip
+        started.append(process)
+        return process, said, mark
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait(10)
+
+
+def processes_of(mark):
+    return [path.parent.name for path in Path("/proc").glob("[0-9]*/environ")
+            if f"PLANTED={mark}".encode() in read(path).split(b"\0")]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_signal_ends_it_and_its_tests(command, number):
+    process, said, mark = command()
+    assert until(lambda: (Path(said.parent) / "hangs").exists(), 60), said.read_text()
+    begin = time.monotonic()
+    process.send_signal(number)
+    assert process.wait(20) == (128 + number if number != signal.SIGKILL else -number)
+    assert time.monotonic() - begin < 10
+    assert until(lambda: not processes_of(mark), 10), processes_of(mark)
+    if number != signal.SIGKILL:
+        assert re.search(r"not done: planted\n  by then: [01] passed, 0 failed, 0 skipped\n", said.read_text())
+
+
+def test_the_end_of_the_budget(command):
+    process, said, mark = command(BUDGET="0.1")
+    assert process.wait(40) == 124
+    assert "python -m tests.run: its budget of 0.1 min is used up" in said.read_text()
+    assert until(lambda: not processes_of(mark), 10), processes_of(mark)
+
+
+@pytest.mark.parametrize("given", ["0", "-3", "soon"])
+def test_a_budget_that_is_none(command, given):
+    process, said, _ = command(BUDGET=given)
+    assert process.wait(30) == 2
+    assert f"BUDGET={given} is not a number of minutes above 0" in said.read_text()

@@ -99,7 +99,7 @@ def test_cudas_hooks_answer_all_else_as_before_and_leaving_restores_them(cuda, s
     _C.become_accelerator()
     print(hooks.is_built(), hooks.device_count(), accelerator())
     """
-    assert script(cuda + code).out.splitlines() == ["0 3 hpu", "1 3 cuda", "0 3 hpu"]
+    assert script(cuda + code, fresh=True).out.splitlines() == ["0 3 hpu", "1 3 cuda", "0 3 hpu"]
 
 
 @pytest.mark.skipif(REAL, reason="libtorch_cuda's hooks are as expected")
@@ -109,7 +109,7 @@ def test_hooks_of_another_kind_are_left_alone(build, script):
     print(accelerator(), hooks.is_built(), (torch.ones(2) + 1).tolist())
     import habana_frameworks.torch
     """
-    result = script(build("Second,") + code, warnings="default", fails=True)
+    result = script(build("Second,") + code, warnings="default", fails=True, fresh=True)
     assert result.out == "cuda 1 [2.0, 2.0]"
     expected = "hpu cannot be the accelerator of this PyTorch (CUDA's hooks are not an object of one class)"
     assert "RuntimeWarning: the hpu device is not available: RuntimeError: " + expected in result.err
@@ -127,7 +127,7 @@ def test_beside_a_gpu_nothing_changes_until_asked(cuda, script):
         print(error)
     import habana_frameworks.torch
     """
-    result = script(cuda + GPU + code, fails=True)
+    result = script(cuda + GPU + code, fails=True, fresh=True)
     first, error = result.out.splitlines()
     assert first == "set() cuda 2.0"
     reason = (

@@ -66,7 +66,8 @@ def test_finding_the_package_loads_nothing(script):
         from importlib.util import find_spec
         print(find_spec("habana_frameworks") is not None, find_spec("habana_frameworks.torch") is not None)
         print([m for m in sys.modules if m.startswith(("torch", "openhpu"))])
-        """
+        """,
+        fresh=True,
     )
     assert result.out.splitlines() == ["True True", "[]"]
 

@@ -1,0 +1,104 @@
+"""The suites of the Python tests: their files, their environments, and what of them runs in turns."""
+
+from __future__ import annotations
+
+import os
+import sys
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import NamedTuple
+
+from commands import ROOT
+from tests.processes import RECIPES
+
+LAZY = {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "off"}
+COMPILED = {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "sync", "PT_HPU_RECIPE_CACHE_CONFIG": f"{RECIPES},False,4096"}
+
+
+def beside(*names: str) -> dict[str, str]:
+    """The environment of what is installed beside the packages, each in a folder of its own; see the Makefile."""
+    return {"PYTHONPATH": os.pathsep.join(str(Path(sys.prefix) / name) for name in names)}
+
+
+DEEPSPEED = beside("deepspeed", "transformers")
+# Lightning's newest version, with the DeepSpeed that it names.
+LIGHTNING_NEXT = beside("lightning-next", "deepspeed-0.16", "deepspeed", "transformers")
+
+
+class Suite(NamedTuple):
+    """Test files by patterns, the environment of their process, and turns.
+
+    Where `period` is N, each commit runs one Nth of the files that are not among `always`.
+    """
+
+    files: tuple[str, ...]
+    environment: dict[str, str] = {}  # noqa: RUF012
+    without: tuple[str, ...] = ()  # patterns
+    compiles: bool = False  # whether it waits for the headers of recipes
+    parallel: bool = True
+    seconds: int = 120  # of a test
+    period: int = 1
+    always: tuple[str, ...] = ()  # patterns
+
+    def all_paths(self) -> list[str]:
+        """Every test file, sorted."""
+        found = {path for pattern in self.files for path in ROOT.glob(pattern)}
+        names = sorted(str(path.relative_to(ROOT)) for path in found)
+        return [name for name in names if not any(fnmatch(name, pattern) for pattern in self.without)]
+
+    def in_turns(self) -> list[str]:
+        """Those that do not run at each commit."""
+        if self.period == 1:
+            return []
+        return [name for name in self.all_paths() if not any(fnmatch(name, pattern) for pattern in self.always)]
+
+    def paths(self, commit: str | None) -> list[str]:
+        """Those that run at a commit; None: all."""
+        turns = self.in_turns() if commit else []
+        left_out = {path for k, path in enumerate(turns) if k % self.period != int(commit or "0", 16) % self.period}
+        return [name for name in self.all_paths() if name not in left_out]
+
+
+# What depends on how operators are submitted: recording, memory and threads that a recording shares, reads of results,
+# and kernels of our own. The other files are about scripts, libraries and captured graphs, which are the same.
+RECORDED = (
+    *(f"tests/hpu/{name}/*" for name in ("gaudi_ops", "hpex")),
+    *(
+        f"tests/hpu/test_{name}.py"
+        for name in (
+            "lazy_*", "aliasing", "async", "attention", "autograd", "convolution", "copies", "device", "direct_kernels",
+            "errors", "events", "fallback", "graph_*", "histogram", "int64", "memory*", "multi_device", "nested",
+            "optimizers", "out_of_*", "pinned", "predicted_calls", "profiler", "reads", "resize_out", "rng",
+            "shape_cache", "small_calls", "source_lines", "storage", "streams", "threads", "trace",
+            "unforeseen_results", "views", "wide*",
+        )
+    ),
+)  # fmt: skip
+
+# In the order in which they run: the longest of those that compile last, when all else has been heard of.
+SUITES = {
+    "hpu": Suite(("tests/hpu/**/test_*.py",), without=("*/test_compiled_*", "*/test_lazy_*")),
+    # The device's tests with every operator recorded and run node by node; and those of lazy mode alone.
+    "lazy": Suite(
+        ("tests/hpu/**/test_*.py",), LAZY, ("*/test_compiled_*", "*/test_module_lock.py"), period=8, always=RECORDED
+    ),
+    "python": Suite(("tests/python/**/test_*.py",), without=("tests/python/openhpu/compiler/*",)),
+    "compiled": Suite(("tests/hpu/test_compiled_[!e]*.py",), COMPILED, compiles=True),
+    "compiled-eager": Suite(
+        ("tests/hpu/test_compiled_eagerly_*.py",), COMPILED | {"PT_HPU_LAZY_MODE": "0"}, compiles=True
+    ),
+    "compiler": Suite(("tests/python/openhpu/compiler/**/test_*.py",), compiles=True),
+    "conformance": Suite(("tests/conformance/test_*.py",), compiles=True, seconds=600),
+    "deepspeed": Suite(("tests/deepspeed/**/test_*.py",), DEEPSPEED),
+    "distributed": Suite(("tests/distributed/**/test_*.py",)),
+    "distributed-lazy": Suite(("tests/distributed/**/test_*.py",), LAZY),
+    # The same tests with both versions of Lightning, one in each mode.
+    "lightning": Suite(("tests/lightning/**/test_*.py",), DEEPSPEED),
+    "lightning-next": Suite(("tests/lightning/**/test_*.py",), LAZY | LIGHTNING_NEXT),
+    # Under FUZZ=nightly, which is `make fuzz`, one test draws all programs.
+    "fuzz": Suite(("tests/fuzz/test_*.py",), LAZY, compiles=True, seconds=3000 if "FUZZ" in os.environ else 120),
+    # A part of the long suites, another one for each commit.
+    "rotating": Suite(("tests/rotating/test_*.py",), compiles=True, parallel=False, seconds=1000),
+}
+# For --only: hangs, which tests of this module run.
+HIDDEN = {"planted": Suite(("tests/planted/test_*.py",))}
