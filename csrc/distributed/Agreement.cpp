@@ -5,8 +5,8 @@
 #include <chrono>
 
 #include "distributed/transport.h"
-#include "graph/GraphCache.h"
-#include "runtime/site.h"
+#include "observe/site.h"
+#include "recipes/GraphCache.h"
 
 namespace openhpu {
 namespace {

@@ -14,11 +14,11 @@
 #include "device/event.h"
 #include "device/wait_hook.h"
 #include "distributed/cut.h"
-#include "runtime/HPUDevice.h"
-#include "runtime/HPUGuard.h"
-#include "runtime/KernelThreads.h"
-#include "runtime/events.h"
-#include "runtime/site.h"
+#include "observe/events.h"
+#include "observe/site.h"
+#include "run/KernelThreads.h"
+#include "torch/HPUDevice.h"
+#include "torch/HPUGuard.h"
 
 namespace openhpu {
 namespace {

@@ -23,8 +23,8 @@
 
 #include "distributed/NodeMemory.h"
 #include "distributed/transport.h"
-#include "runtime/KernelThreads.h"
-#include "runtime/events.h"
+#include "observe/events.h"
+#include "run/KernelThreads.h"
 
 namespace openhpu {
 namespace {

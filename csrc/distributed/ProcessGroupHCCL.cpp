@@ -9,18 +9,18 @@
 #include <numeric>
 #include <optional>
 
+#include "call/Alias.h"
 #include "device/event.h"
 #include "distributed/InterruptibleStore.h"
 #include "distributed/NodeTransport.h"
 #include "distributed/captured.h"
 #include "distributed/cut.h"
 #include "distributed/transport.h"
-#include "modes/Capture.h"
-#include "modes/Lazy.h"
-#include "ops/Alias.h"
-#include "runtime/HPUAllocator.h"
-#include "runtime/HPUDevice.h"
-#include "runtime/site.h"
+#include "observe/site.h"
+#include "record/Capture.h"
+#include "record/Lazy.h"
+#include "torch/HPUAllocator.h"
+#include "torch/HPUDevice.h"
 
 namespace openhpu {
 

@@ -9,9 +9,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "modes/Capture.h"
-#include "runtime/events.h"
-#include "runtime/site.h"
+#include "observe/events.h"
+#include "observe/site.h"
+#include "record/Capture.h"
 
 namespace openhpu {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <atomic>
 
-#include "modes/Capture.h"
-#include "modes/Lazy.h"
+#include "record/Capture.h"
+#include "record/Lazy.h"
 
 namespace openhpu {
 namespace {

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "device/event.h"
-#include "runtime/HPUDevice.h"
+#include "torch/HPUDevice.h"
 
 namespace c10d {
 namespace {

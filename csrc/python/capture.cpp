@@ -10,11 +10,11 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "modes/Capture.h"
-#include "modes/Lazy.h"
-#include "ops/Alias.h"
+#include "call/Alias.h"
 #include "python/bindings.h"
-#include "runtime/HPUDevice.h"
+#include "record/Capture.h"
+#include "record/Lazy.h"
+#include "torch/HPUDevice.h"
 
 namespace py = pybind11;
 

@@ -1,11 +1,11 @@
 #include <torch/csrc/utils/pybind.h>
 
+#include "call/Fallback.h"
 #include "distributed/Collective.h"
-#include "ops/Fallback.h"
+#include "observe/events.h"
+#include "observe/site.h"
 #include "python/bindings.h"
 #include "python/frames.h"
-#include "runtime/events.h"
-#include "runtime/site.h"
 
 namespace py = pybind11;
 

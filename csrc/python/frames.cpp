@@ -26,7 +26,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "runtime/site.h"
+#include "observe/site.h"
 
 namespace openhpu {
 namespace {

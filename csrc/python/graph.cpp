@@ -4,17 +4,17 @@
 #include <torch/csrc/jit/python/pybind_utils.h>
 #include <torch/csrc/utils/pybind.h>
 
-#include "graph/GraphCache.h"
-#include "graph/GraphSights.h"
-#include "modes/Eager.h"
-#include "modes/Lazy.h"
-#include "ops/OpKernel.h"
+#include "call/OpKernel.h"
+#include "observe/IndexReports.h"
+#include "observe/Int64Reports.h"
+#include "observe/events.h"
+#include "observe/site.h"
 #include "python/bindings.h"
-#include "runtime/HPUDevice.h"
-#include "runtime/IndexReports.h"
-#include "runtime/Int64Reports.h"
-#include "runtime/events.h"
-#include "runtime/site.h"
+#include "recipes/GraphCache.h"
+#include "record/GraphSights.h"
+#include "record/Lazy.h"
+#include "run/Eager.h"
+#include "torch/HPUDevice.h"
 
 namespace py = pybind11;
 

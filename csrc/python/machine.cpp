@@ -4,7 +4,7 @@
 
 #include "device/host_memory.h"
 #include "device/usable_cores.h"
-#include "ops/AdamStep.h"
+#include "kernels/AdamStep.h"
 
 namespace py = pybind11;
 

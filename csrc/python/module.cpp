@@ -1,45 +1,46 @@
+#include <torch/csrc/DynamicTypes.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/Generator.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include <ATen/Parallel.h>
 #include <ATen/core/boxing/KernelFunction.h>
+#include <ATen/detail/HPUHooksInterface.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/set.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/AutogradState.h>
 
-#include "ops/MovedOperands.h"
-#include "ops/Autocast.h"
-#include "ops/Fallback.h"
-#include "ops/Registration.h"
-#include "ops/SharedMemory.h"
-#include "device/backing.h"
-#include "device/host_memory.h"
-#include "device/wait_hook.h"
-#include "graph/GraphCommand.h"
-#include "modes/Eager.h"
-#include <torch/csrc/DynamicTypes.h>
-
-#include "python/bindings.h"
-#include "python/signals.h"
-#include "runtime/BesideCuda.h"
-#include "runtime/HPUAllocator.h"
-#include "runtime/HPUDevice.h"
-#include "runtime/HPUGenerator.h"
-#include "runtime/HostReferences.h"
-#include "runtime/IndexReports.h"
-#include "runtime/Int64Reports.h"
-#include "runtime/KernelMemory.h"
-#include "runtime/events.h"
-#include <ATen/detail/HPUHooksInterface.h>
-
 #include <pthread.h>
 
 #include <chrono>
 #include <cstdlib>
 #include <thread>
+
+#include "call/Autocast.h"
+#include "call/Fallback.h"
+#include "call/MovedOperands.h"
+#include "call/Registration.h"
+#include "device/backing.h"
+#include "device/host_memory.h"
+#include "device/wait_hook.h"
+#include "kernels/Nested.h"
+#include "kernels/SharedMemory.h"
+#include "kernels/Sparse.h"
+#include "observe/IndexReports.h"
+#include "observe/Int64Reports.h"
+#include "observe/events.h"
+#include "python/bindings.h"
+#include "python/signals.h"
+#include "record/GraphCommand.h"
+#include "run/Eager.h"
+#include "run/KernelMemory.h"
+#include "torch/BesideCuda.h"
+#include "torch/HPUAllocator.h"
+#include "torch/HPUDevice.h"
+#include "torch/HPUGenerator.h"
+#include "torch/HostReferences.h"
 
 namespace py = pybind11;
 
@@ -268,6 +269,21 @@ void bind_ops(py::module& m) {
   m.def("default_generator", [](int i) {
     return py::reinterpret_steal<py::object>(
         THPGenerator_Wrap(default_generator(static_cast<c10::DeviceIndex>(i))));
+  });
+}
+
+// Everything that must happen once when the library is loaded: kernels, worker set-up.
+void load() {
+  register_op_kernels();
+  register_sparse_kernels();
+  register_nested_kernels();
+  device::CommandQueue::set_host_scope(&run_as_worker);
+  device::DeviceRegistry::instance().set_on_open([](device::Device& d) {
+    install_kernel_allocator();
+    register_kernel_pools(d.memory(), d.workspace());
+    if (kernel_threads() <= 0) set_kernel_threads(at::get_num_threads());
+    limit_kernel_threads(d.cores());
+    d.queue().set_worker_init([] { set_up_worker(); });
   });
 }
 

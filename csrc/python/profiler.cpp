@@ -3,11 +3,11 @@
 
 #include "device/device.h"
 #include "device/trace.h"
-#include "profiler/Activities.h"
-#include "profiler/Kineto.h"
+#include "observe/MemoryHistory.h"
+#include "observe/site.h"
 #include "python/bindings.h"
-#include "runtime/MemoryHistory.h"
-#include "runtime/site.h"
+#include "torch/Activities.h"
+#include "torch/Kineto.h"
 
 namespace py = pybind11;
 

@@ -9,9 +9,9 @@
 #include <torch/csrc/jit/runtime/interpreter.h>
 #include <torch/csrc/jit/runtime/profiling_record.h>
 
-#include "modes/Capture.h"
-#include "modes/Lazy.h"
 #include "python/bindings.h"
+#include "record/Capture.h"
+#include "record/Lazy.h"
 
 namespace py = pybind11;
 

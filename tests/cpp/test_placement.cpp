@@ -1,4 +1,4 @@
-#include "modes/Placement.h"
+#include "record/Placement.h"
 
 #include <gtest/gtest.h>
 

@@ -50,7 +50,7 @@ def _of(function):
     return lambda: Function(function)
 
 
-# Everything for which csrc/ops has a kernel of its own, and what is made of it.
+# Everything for which csrc/kernels has a kernel of its own, and what is made of it.
 CASES = {
     "dropout": _of(lambda x: F.dropout(x, 0.5)),
     "dropout in place": _of(lambda x: F.dropout(x * 2, 0.5, inplace=True)),

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-_MORE_THAN_A_BLOCK = (1 << 24) + 5  # csrc/graph/BlockedSum
+_MORE_THAN_A_BLOCK = (1 << 24) + 5  # csrc/run/BlockedSum
 
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16, torch.int32, torch.bool])

@@ -62,7 +62,7 @@ def test_steps_without_a_backward_stay_whole(counted):
 
 
 def test_steps_of_large_operators_stay_whole(counted):
-    """Recording is a small part of their time (kMostBytes in csrc/modes/EarlyStart.h)."""
+    """Recording is a small part of their time (kMostBytes in csrc/record/EarlyStart.h)."""
     weight = torch.ones(256, 256, device="hpu", requires_grad=True)
 
     def step(rows):
@@ -103,7 +103,7 @@ def test_an_optimizer_after_the_read_begins_before_the_next_forward(counted):
 
 
 def test_pieces_of_small_operators_are_short(counted):
-    """At most kMostNodes operators (csrc/modes/EarlyStart.h)."""
+    """At most kMostNodes operators (csrc/record/EarlyStart.h)."""
     weight = torch.ones(16, device="hpu", requires_grad=True)
 
     def step(layers):

@@ -1,4 +1,4 @@
-"""In lazy mode an operand on the CPU is moved to the device, and its gradient comes back (csrc/ops/MovedOperands)."""
+"""In lazy mode an operand on the CPU is moved to the device, and its gradient comes back (csrc/call/MovedOperands)."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Which thread runs the graphs of a small step: each step that repeats is timed both ways (csrc/modes/Placement.h)."""
+"""Which thread runs the graphs of a small step: each step that repeats is timed both ways (csrc/record/Placement.h)."""
 
 import pytest
 

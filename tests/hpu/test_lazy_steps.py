@@ -77,7 +77,7 @@ def settled(x, additions):
 
 
 def test_the_number_of_steps_on_their_way_is_bounded(gate):
-    """Also once its steps are no longer timed, which is when they are few (modes/Placement)."""
+    """Also once its steps are no longer timed, which is when they are few (record/Placement)."""
     x = torch.zeros(16, device="hpu")
     step = settled(x, 300)
     gate.patience = 0.5
@@ -88,7 +88,7 @@ def test_the_number_of_steps_on_their_way_is_bounded(gate):
 
 
 def test_a_script_is_as_far_ahead_as_in_eager_mode(gate):
-    """By 4096 operators, once its steps are no longer timed (modes/Placement)."""
+    """By 4096 operators, once its steps are no longer timed (record/Placement)."""
     x = torch.zeros(16, device="hpu")
     step = settled(x, 100)
     with gate:

@@ -1,4 +1,4 @@
-"""torchvision's operators, which reach the device through the fallback of its dispatch key (csrc/ops/Registration)."""
+"""torchvision's operators, which reach the device through the fallback of its dispatch key (csrc/call/Registration)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Dtypes that the device has and the CPU's kernels lack: computed in a wider one, rounded once (csrc/ops/Widening)."""
+"""Dtypes that the device has and the CPU's kernels lack: computed in a wider one, rounded once (csrc/run/Widening)."""
 
 import pytest
 import torch

@@ -1,8 +1,8 @@
 """Fused optimizer operators as pointwise operators, for Inductor to fuse.
 
 Inductor fuses them with each other and with the operators that made the gradients. The operations and their order are
-those of the device's kernels (csrc/ops/FusedOptimizers.cpp), so that both have the same bits. Bias corrections are in
-float64, the rest in the dtype of the parameter or, for bfloat16 and float16, in float32. Each function has the
+those of the device's kernels (csrc/kernels/FusedOptimizers.cpp), so that both have the same bits. Bias corrections are
+in float64, the rest in the dtype of the parameter or, for bfloat16 and float16, in float32. Each function has the
 operator's arguments and changes the same tensors in place.
 """
 

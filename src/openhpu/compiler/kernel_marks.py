@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
-# The pointer is set by the core (csrc/graph/Recipe) while a trace is recorded.
+# The pointer is set by the core (csrc/recipes/Recipe) while a trace is recorded.
 DECLARATION = """
 extern "C" { __attribute__((visibility("default"))) void (*openhpu_mark_kernel)(const char*) = nullptr; }
 #define OPENHPU_MARK(name) if (openhpu_mark_kernel) openhpu_mark_kernel(name)

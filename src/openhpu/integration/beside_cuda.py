@@ -1,7 +1,7 @@
 """Beside PyTorch's build for CUDA: where hpu is the accelerator, and where it keeps out of a GPU's way.
 
 PyTorch has one accelerator for a process (`torch.accelerator`), and its build for CUDA says CUDA, with a GPU or
-without. `csrc/runtime/BesideCuda` changes that answer. Where a GPU can be used, only `OPENHPU_BESIDE_CUDA=1` asks for
+without. `csrc/torch/BesideCuda` changes that answer. Where a GPU can be used, only `OPENHPU_BESIDE_CUDA=1` asks for
 that.
 """
 

@@ -96,7 +96,7 @@ def apply() -> None:
 
 
 def _moved_gradients() -> None:
-    """In lazy mode an operand on the CPU is moved, and its gradient comes back: see csrc/ops/MovedOperands.
+    """In lazy mode an operand on the CPU is moved, and its gradient comes back: see csrc/call/MovedOperands.
 
     A backward may follow the call at once, and PyTorch has no hook for its beginning.
     """

@@ -1,4 +1,4 @@
-"""The core's layers point one way: what a file of csrc includes lies in its own folder or below."""
+"""The core's layers point one way: what a file of csrc includes, or only names, lies in its own folder or below."""
 
 import re
 
@@ -7,9 +7,9 @@ import pytest
 from commands import ROOT
 
 CSRC = ROOT / "csrc"
-# From the bottom up. Folders of one line know nothing of each other.
-LAYERS = (("device",), ("runtime",), ("graph",), ("modes",), ("ops",), ("distributed", "profiler"), ("python",))
-LEVEL = {folder: level for level, folders in enumerate(LAYERS) for folder in folders}
+# From the bottom up.
+LAYERS = ("device", "observe", "torch", "run", "recipes", "record", "call", "kernels", "distributed", "python")
+LEVEL = {folder: level for level, folder in enumerate(LAYERS)}
 
 
 def includes(path, brackets='""'):
@@ -17,33 +17,96 @@ def includes(path, brackets='""'):
     return re.findall(pattern, path.read_text(), re.MULTILINE)
 
 
-def sources(folder):
-    return sorted(path for kind in ("*.h", "*.cpp") for path in (CSRC / folder).rglob(kind))
+def sources(folder, csrc=CSRC):
+    return sorted(path for kind in ("*.h", "*.cpp") for path in (csrc / folder).rglob(kind))
+
+
+def classes(text):
+    """The classes that a text only names, and those that it defines, outside of functions and classes."""
+    text = re.sub(r"^#[ \t]*(?:else|elif).*?(?=^#[ \t]*endif)", "", text, flags=re.MULTILINE | re.DOTALL)
+    skipped = r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|(?<!\w)'(?:\\.|[^'\\\n])'|^[ \t]*#(?:\\\n|[^\n])*"""
+    text = re.sub(skipped, "", text, flags=re.MULTILINE | re.DOTALL)
+    named, defined, scopes = set(), set(), []
+    for before, mark in re.findall(r"([^{};]*)([{};])", text):
+        words = " ".join(before.split())
+        found = re.match(r"(?:template ?<.*> ?)?(?:class|struct|union) (?:alignas\(.*?\) ?)?(\w+)(.*)", words)
+        if found and None not in scopes:
+            name = "::".join([*scopes, found[1]])
+            if mark == ";" and not found[2]:
+                named.add(name)
+            if mark == "{" and re.fullmatch(r"(?: final)?(?: ?:.*)?", found[2]):
+                defined.add(name)
+        if mark == "{":
+            space = re.fullmatch(r"(?:inline )?namespace ?([\w:]*)", words)
+            scopes.append(space[1] if space else None)
+        elif mark == "}":
+            scopes.pop()
+    assert not scopes, "braces do not match"
+    return named, defined
+
+
+def upward(csrc, level):
+    """Includes and declarations of a folder that point to a higher one, as texts."""
+    defined = {}
+    for folder in level:
+        for path in sources(folder, csrc):
+            if path.suffix == ".h":
+                for name in classes(path.read_text())[1]:
+                    defined.setdefault(name, set()).add(folder)
+    found = []
+    for folder in level:
+        for path in sources(folder, csrc):
+            place = path.relative_to(csrc)
+            others = ((name, {name.split("/")[0]}) for name in includes(path) if "/" in name)
+            found += [f"{place} includes {name}" for name, homes in others if level[min(homes)] > level[folder]]
+            named = sorted(classes(path.read_text())[0] & defined.keys())
+            found += [
+                f"{place} names {name}" for name in named if min(level[home] for home in defined[name]) > level[folder]
+            ]
+    return found
 
 
 def test_every_folder_has_its_layer():
     assert {path.name for path in CSRC.iterdir() if path.is_dir()} == set(LEVEL)
 
 
-@pytest.mark.parametrize("folder", LEVEL)
-def test_includes_point_down(folder):
-    upward = [
-        f"{path.relative_to(CSRC)} includes {name}"
-        for path in sources(folder)
-        for name in includes(path)
-        if "/" in name and name.split("/")[0] != folder and LEVEL[name.split("/")[0]] >= LEVEL[folder]
+def test_includes_and_declarations_point_down():
+    assert upward(CSRC, LEVEL) == []
+
+
+def test_what_points_up_is_found(tmp_path):
+    """A class of a higher folder that is named below, and an include; not what functions and classes have inside."""
+    for folder in ("low", "high"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "high/Recorder.h").write_text(
+        "namespace core {\nclass Recorder final : public Base { struct Step { int n = '{'; }; };\n"
+        "template <class T>\nstruct Cache {};\n}  // namespace core {\n"
+    )
+    (tmp_path / "low/good.h").write_text(
+        "// class Recorder;\nnamespace other { class Recorder; }\nnamespace core {\nstruct Step;\n"
+        "class Memory { class Recorder; };\ninline void f() { struct Recorder; }\n}\n"
+    )
+    (tmp_path / "high/down.cpp").write_text('#include "low/good.h"\nnamespace core { class Memory; }\n')
+    level = {"low": 0, "high": 1}
+    assert upward(tmp_path, level) == []
+    (tmp_path / "low/bad.h").write_text(
+        '#include "high/Recorder.h"\nnamespace core {\nclass Recorder;\ntemplate <class T> struct Cache;\n}\n'
+    )
+    assert upward(tmp_path, level) == [
+        "low/bad.h includes high/Recorder.h",
+        "low/bad.h names core::Cache",
+        "low/bad.h names core::Recorder",
     ]
-    assert not upward
 
 
-def test_the_device_knows_no_pytorch_and_only_bindings_know_python():
-    for folder in LEVEL:
-        for path in sources(folder):
-            libraries = includes(path, "<>") + [name for name in includes(path) if "/" not in name]
-            if folder == "device":
-                assert not [name for name in libraries if re.match(r"ATen/|c10/|torch/|pybind11/", name)], path
-            if folder != "python":
-                assert "Python.h" not in libraries and not [n for n in libraries if n.startswith("pybind11/")], path
+@pytest.mark.parametrize("folder", LEVEL)
+def test_the_device_knows_no_pytorch_and_only_bindings_know_python(folder):
+    for path in sources(folder):
+        libraries = includes(path, "<>") + [name for name in includes(path) if "/" not in name]
+        if folder == "device":
+            assert not [name for name in libraries if re.match(r"ATen/|c10/|torch/|pybind11/", name)], path
+        if folder != "python":
+            assert "Python.h" not in libraries and not [n for n in libraries if n.startswith("pybind11/")], path
 
 
 def test_headers_include_each_other_in_no_circle():
@@ -61,3 +124,9 @@ def test_headers_include_each_other_in_no_circle():
         for path in sources(folder):
             if path.suffix == ".h":
                 visit(str(path.relative_to(CSRC)), ())
+
+
+@pytest.mark.parametrize("folder", LEVEL)
+def test_a_folders_readme_names_its_files(folder):
+    text = (CSRC / folder / "README.md").read_text()
+    assert {path.stem for path in sources(folder)} <= set(re.findall(r"`([\w-]+)`", text))

@@ -1,0 +1,151 @@
+#include "call/Alias.h"
+
+#include <ATen/SparseTensorImpl.h>
+#include <ATen/native/SparseTensorUtils.h>
+
+#include <cstring>
+
+#include "record/Capture.h"
+#include "record/Lazy.h"
+#include "torch/HPUAllocator.h"
+#include "torch/HPUDevice.h"
+#include "torch/HostReferences.h"
+
+namespace openhpu {
+namespace {
+c10::intrusive_ptr<c10::StorageImpl> cpu_storage(const c10::StorageImpl& storage) {
+  return c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), storage.nbytes(),
+      c10::DataPtr(const_cast<void*>(storage.data()), c10::Device(c10::kCPU)), nullptr, false);
+}
+
+at::Tensor alias_over(const c10::TensorImpl& t, c10::intrusive_ptr<c10::StorageImpl> storage, c10::DispatchKey key) {
+  auto impl = c10::make_intrusive<c10::TensorImpl>(
+      c10::TensorImpl::VIEW, c10::Storage(std::move(storage)), c10::DispatchKeySet(key), t.dtype());
+  impl->set_sizes_and_strides(t.sizes(), t.strides(), t.storage_offset());
+  if (C10_UNLIKELY(t.is_conj())) impl->_set_conj(true);
+  if (C10_UNLIKELY(t.is_neg())) impl->_set_neg(true);
+  if (C10_UNLIKELY(t.is_wrapped_number())) impl->set_wrapped_number(true);
+  return at::Tensor(std::move(impl));
+}
+}  // namespace
+
+c10::intrusive_ptr<c10::StorageImpl> cpu_storage_over(const c10::StorageImpl& storage) {
+  require_memory(storage);
+  return cpu_storage(storage);
+}
+
+at::Tensor cpu_alias_over(const c10::TensorImpl& t, c10::intrusive_ptr<c10::StorageImpl> storage) {
+  return alias_over(t, std::move(storage), c10::DispatchKey::CPU);
+}
+
+at::Tensor meta_alias_over(const c10::TensorImpl& t, c10::intrusive_ptr<c10::StorageImpl> storage) {
+  return alias_over(t, std::move(storage), c10::DispatchKey::Meta);
+}
+
+at::Tensor cpu_alias(const at::Tensor& t) {
+  const auto* impl = t.unsafeGetTensorImpl();
+  return cpu_alias_over(*impl, cpu_storage_over(*impl->unsafe_storage().unsafeGetStorageImpl()));
+}
+
+at::Tensor cpu_alias_to_read(const at::Tensor& t) {
+  const auto* impl = t.unsafeGetTensorImpl();
+  const auto& storage = *impl->unsafe_storage().unsafeGetStorageImpl();
+  require_memory_to_read(storage);
+  return cpu_alias_over(*impl, cpu_storage(storage));
+}
+
+c10::Storage make_hpu_storage(c10::DeviceIndex index, size_t nbytes) {
+  auto* capture = current_capture(index);
+  if (lazy_mode() || C10_UNLIKELY(capture != nullptr)) {
+    // Found out here rather than when the graph runs.
+    check_capacity(index, nbytes);
+    auto storage = make_pending_storage(normalize_index(index), nbytes);
+    if (C10_UNLIKELY(capture != nullptr)) capture->made_here(*memory_of(*storage));
+    return c10::Storage(std::move(storage));
+  }
+  return c10::Storage(c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), nbytes, allocate_on(index, nbytes), hpu_allocator(), /*resizable=*/true));
+}
+
+at::Tensor make_hpu_tensor(
+    c10::Storage storage, caffe2::TypeMeta dtype, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset) {
+  auto impl = c10::make_intrusive<c10::TensorImpl>(
+      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::HPU), dtype);
+  impl->set_sizes_and_strides(sizes, strides, offset);
+  return at::Tensor(std::move(impl));
+}
+
+namespace {
+
+class UploadCommand final : public device::Command {
+ public:
+  UploadCommand(device::Device& device, void* to, c10::Storage from) : device_(device), to_(to), from_(std::move(from)) {}
+  const char* name() const override { return "adopt result"; }
+  void describe(device::TraceRecord& record) const override {
+    record.kind = device::TraceKind::HostToDevice;
+    record.bytes = from_.nbytes();
+  }
+  bool runs_anywhere() const noexcept override { return true; }
+  void run() override {
+    device::MemoryPool::AccessScope access(device_.memory());
+    std::memcpy(to_, from_.data(), from_.nbytes());
+  }
+  void retire() override {
+    return_to_host(std::move(from_));
+    delete this;
+  }
+
+ private:
+  device::Device& device_;
+  void* to_;
+  c10::Storage from_;
+};
+
+}  // namespace
+
+c10::DataPtr upload(const c10::Storage& cpu, c10::DeviceIndex index) {
+  auto memory = allocate_on(index, cpu.nbytes());
+  if (cpu.nbytes() > 0) {
+    auto& d = device_of(index);
+    release_returned();
+    submit(d, new UploadCommand(d, memory.get(), cpu));
+  }
+  return memory;
+}
+
+c10::Storage upload_storage(const c10::Storage& cpu, c10::DeviceIndex index) {
+  auto memory = upload(cpu, index);
+  return c10::Storage(c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), cpu.nbytes(), std::move(memory), hpu_allocator(), /*resizable=*/true));
+}
+
+at::Tensor make_sparse(
+    int64_t sparse_dim, int64_t dense_dim, c10::IntArrayRef size, const at::Tensor& indices, const at::Tensor& values,
+    bool coalesced) {
+  auto impl =
+      c10::make_intrusive<at::SparseTensorImpl>(c10::DispatchKeySet(c10::DispatchKey::SparseHPU), values.dtype());
+  impl->resize_(sparse_dim, dense_dim, size);
+  impl->set_indices_and_values_unsafe(indices, values);
+  impl->set_coalesced(coalesced);
+  return at::Tensor(std::move(impl));
+}
+
+at::Tensor adopt_sparse_result(const at::Tensor& cpu, c10::DeviceIndex index) {
+  auto* impl = at::sparse::get_sparse_impl(cpu);
+  return make_sparse(
+      impl->sparse_dim(), impl->dense_dim(), cpu.sizes(), adopt_result(impl->indices(), index),
+      adopt_result(impl->values(), index), impl->coalesced());
+}
+
+at::Tensor adopt_result(const at::Tensor& cpu, c10::DeviceIndex index) {
+  if (cpu.is_sparse()) return adopt_sparse_result(cpu, index);
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      cpu.layout() == c10::kStrided, "A result of layout ", cpu.layout(), " can't be held on an hpu device.");
+  auto t = make_hpu_tensor(upload_storage(cpu.storage(), index), cpu.dtype(), cpu.sizes(), cpu.strides(), cpu.storage_offset());
+  if (cpu.is_conj()) t.unsafeGetTensorImpl()->_set_conj(true);
+  if (cpu.is_neg()) t.unsafeGetTensorImpl()->_set_neg(true);
+  return t;
+}
+
+}  // namespace openhpu

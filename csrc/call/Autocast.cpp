@@ -1,0 +1,123 @@
+// Autocast on hpu: a boxed kernel casts an operator's floating-point operands by the operator's policy. Which operator
+// has which policy is data, given by the Python side (openhpu/interface/autocast_lists.py).
+#include "call/Autocast.h"
+
+#include <ATen/autocast_mode.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <set>
+
+namespace openhpu {
+namespace {
+
+using at::Tensor;
+constexpr auto kAutocastKey = c10::DispatchKey::AutocastHPU;
+
+TORCH_LIBRARY_IMPL(_, AutocastHPU, m) { m.fallback(torch::CppFunction::makeFallthrough()); }
+
+// Norms keep their statistics and affine parameters: only the first argument is cast.
+bool only_first(const std::string& base) {
+  return base == "batch_norm" || base == "layer_norm" || base == "group_norm" || base == "instance_norm";
+}
+
+class AutocastKernel final : public c10::OperatorKernel {
+ public:
+  AutocastKernel(CastPolicy policy, bool first_only) : policy_(policy), first_only_(first_only) {}
+
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, c10::Stack* stack) {
+    c10::impl::ExcludeDispatchKeyGuard no_autocast(kAutocastKey);
+    const size_t n = op.schema().arguments().size();
+    auto* args = stack->data() + stack->size() - n;
+    at::ScalarType to = at::kFloat;
+    bool cast = true;
+    if (policy_ == CastPolicy::LowerPrecision) {
+      to = at::autocast::get_autocast_dtype(c10::kHPU);
+    } else if (policy_ == CastPolicy::Promote) {
+      cast = widest(args, n, to);
+    } else {
+      // An explicit dtype argument is the user's choice.
+      for (size_t i = 0; i < n; ++i)
+        if (op.schema().arguments()[i].name() == "dtype" && !args[i].isNone()) cast = false;
+    }
+    if (cast) {
+      for (size_t i = 0; i < n; ++i) {
+        const bool changed = cast_value(args[i], to);
+        if (first_only_ && changed) break;
+        if (first_only_ && i == 0) break;
+      }
+    }
+    op.callBoxed(stack);
+  }
+
+ private:
+  static bool eligible(const Tensor& t) {
+    return t.defined() && t.device().type() == c10::kHPU && t.is_floating_point() && t.scalar_type() != at::kDouble;
+  }
+
+  static bool widest(c10::IValue* args, size_t n, at::ScalarType& to) {
+    std::optional<at::ScalarType> type;
+    auto look = [&](const Tensor& t) {
+      if (eligible(t)) type = type ? c10::promoteTypes(*type, t.scalar_type()) : t.scalar_type();
+    };
+    for (size_t i = 0; i < n; ++i) {
+      if (args[i].isTensor()) look(args[i].toTensor());
+      if (args[i].isTensorList())
+        for (const Tensor& t : args[i].toTensorVector()) look(t);
+    }
+    if (type) to = *type;
+    return type.has_value();
+  }
+
+  bool cast_value(c10::IValue& v, at::ScalarType to) const {
+    auto cast_one = [&](const Tensor& t) {
+      if (!eligible(t) || t.scalar_type() == to) return t;
+      return at::autocast::cached_cast(to, t, c10::kHPU);
+    };
+    if (v.isTensor() && v.toTensor().defined()) {
+      v = cast_one(v.toTensor());
+      return true;
+    }
+    if (v.isTensorList()) {
+      c10::List<Tensor> list;
+      for (const Tensor& t : v.toTensorVector()) list.push_back(cast_one(t));
+      v = std::move(list);
+      return true;
+    }
+    return false;
+  }
+
+  CastPolicy policy_;
+  bool first_only_;
+};
+
+}  // namespace
+
+std::vector<std::string> register_autocast(const std::vector<std::string>& names, CastPolicy policy) {
+  auto& dispatcher = c10::Dispatcher::singleton();
+  static auto* handles = new std::vector<c10::RegistrationHandleRAII>();
+  static auto* done = new std::set<std::string>();
+  const std::set<std::string> wanted(names.begin(), names.end());
+  std::set<std::string> found;
+  for (const auto& name : dispatcher.getAllOpNames()) {
+    if (name.name.rfind("aten::", 0) != 0) continue;
+    const std::string base = name.name.substr(6);
+    if (!wanted.count(base)) continue;
+    auto op = dispatcher.findSchema(name);
+    if (!op) continue;
+    found.insert(base);
+    // Results written into the caller's tensor keep its dtype: no casting for out= overloads.
+    bool writes = false;
+    for (const auto& a : op->schema().arguments()) writes |= a.alias_info() && a.alias_info()->isWrite();
+    if (writes || op->hasKernelForDispatchKey(kAutocastKey) || !done->insert(c10::toString(name)).second) continue;
+    handles->push_back(dispatcher.registerImpl(
+        name, kAutocastKey,
+        c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<AutocastKernel>(policy, only_first(base))),
+        std::nullopt, nullptr, "openhpu autocast"));
+  }
+  std::vector<std::string> unknown;
+  for (const auto& n : names)
+    if (!found.count(n)) unknown.push_back(n);
+  return unknown;
+}
+
+}  // namespace openhpu

@@ -1,0 +1,203 @@
+#include "call/Fallback.h"
+
+#include <c10/core/InferenceMode.h>
+#include <c10/util/Exception.h>
+
+#include <pthread.h>
+
+#include <atomic>
+#include <mutex>
+#include <set>
+#include <sstream>
+#include <unordered_map>
+
+#include "observe/events.h"
+#include "observe/site.h"
+
+namespace openhpu {
+namespace {
+
+using c10::ScalarType;
+
+constexpr uint64_t bit(ScalarType t) { return uint64_t{1} << static_cast<int>(t); }
+
+struct Tables {
+  std::mutex mutex;
+  std::unordered_map<std::string, uint64_t> native;
+  std::unordered_map<std::string, uint64_t> native_stems;
+  std::unordered_map<std::string, uint64_t> integer_stems;
+  bool loaded = false;
+  bool forbid_all = false;
+  bool allow_all = true;
+  std::set<std::string> allowed;
+  std::map<std::string, uint64_t> counts;
+};
+Tables& tables() {
+  // Held across a fork, so that the child does not find it locked for ever.
+  static auto* t = [] {
+    pthread_atfork([] { tables().mutex.lock(); }, [] { tables().mutex.unlock(); }, [] { tables().mutex.unlock(); });
+    return new Tables();
+  }();
+  return *t;
+}
+std::atomic<uint64_t> version{1};
+
+uint64_t parse_dtypes(const std::string& text) {
+  uint64_t mask = 0;
+  std::istringstream in(text);
+  for (std::string name; in >> name;) {
+    for (int i = 0; i < static_cast<int>(ScalarType::NumOptions); ++i)
+      if (name == c10::toString(static_cast<ScalarType>(i))) mask |= uint64_t{1} << i;
+  }
+  return mask;
+}
+
+// What all overloads and forms of an operator have in common: its name without namespace, overload, and the underscore
+// of the form that writes in place.
+std::string stem_of(const std::string& op) {
+  const auto colons = op.find("::");
+  const size_t begin = colons == std::string::npos ? 0 : colons + 2;
+  std::string stem = op.substr(begin, op.find('.', begin) - begin);
+  if (stem.size() > 1 && stem.back() == '_' && stem.compare(0, 2, "__") != 0) stem.pop_back();
+  return stem;
+}
+
+// Most rows name the same few sets of dtypes.
+class Parsed {
+ public:
+  uint64_t operator()(const std::string& text) {
+    auto [it, is_new] = known_.try_emplace(text);
+    if (is_new) it->second = parse_dtypes(text);
+    return it->second;
+  }
+
+ private:
+  std::unordered_map<std::string, uint64_t> known_;
+};
+
+}  // namespace
+
+uint64_t fallback_version() noexcept { return version.load(std::memory_order_acquire); }
+
+void set_native_ops(const std::vector<std::pair<std::string, std::string>>& rows) {
+  auto& t = tables();
+  std::lock_guard<std::mutex> lock(t.mutex);
+  t.native.clear();
+  t.native_stems.clear();
+  Parsed parsed;
+  for (const auto& [name, text] : rows) {
+    uint64_t dtypes = parsed(text);
+    // A Gaudi computes doubles as float32; here they stay exact. Masks and indices accompany the listed dtypes in every
+    // operator.
+    if (dtypes & bit(ScalarType::Float)) dtypes |= bit(ScalarType::Double);
+    if (dtypes) dtypes |= bit(ScalarType::Bool) | bit(ScalarType::Long) | bit(ScalarType::Int);
+    t.native["aten::" + name] = dtypes;
+    t.native_stems[stem_of(name)] |= dtypes;
+  }
+  t.loaded = true;
+  version.fetch_add(1, std::memory_order_release);
+}
+
+void set_integer_ops(const std::vector<std::pair<std::string, std::string>>& rows) {
+  auto& t = tables();
+  std::lock_guard<std::mutex> lock(t.mutex);
+  t.integer_stems.clear();
+  Parsed parsed;
+  for (const auto& [name, text] : rows) {
+    uint64_t dtypes = parsed(text);
+    if (dtypes & bit(ScalarType::Int)) dtypes |= bit(ScalarType::Long);
+    t.integer_stems[stem_of(name)] |= dtypes;
+  }
+}
+
+bool computes_in(const std::string& op, ScalarType integer) {
+  auto& t = tables();
+  std::lock_guard<std::mutex> lock(t.mutex);
+  auto it = t.integer_stems.find(stem_of(op));
+  return it != t.integer_stems.end() && (it->second & bit(integer));
+}
+
+void set_fallback_policy(const std::string& place_on_cpu) {
+  auto& t = tables();
+  std::lock_guard<std::mutex> lock(t.mutex);
+  t.forbid_all = place_on_cpu == "none";
+  t.allow_all = place_on_cpu.empty();
+  t.allowed.clear();
+  std::istringstream in(place_on_cpu);
+  for (std::string name; std::getline(in, name, ',');) t.allowed.insert(name);
+}
+
+uint64_t native_dtypes(const std::string& op) {
+  auto& t = tables();
+  std::lock_guard<std::mutex> lock(t.mutex);
+  if (!t.loaded) return ~uint64_t{0};
+  if (auto it = t.native.find(op); it != t.native.end()) return it->second;
+  // The table names some forms of an operator only (silu_backward.grad_input, lgamma.out). They are one kernel.
+  if (op.rfind("aten::", 0) != 0) return 0;
+  auto it = t.native_stems.find(stem_of(op));
+  return it == t.native_stems.end() ? 0 : it->second;
+}
+
+void note_fallback(const std::string& op, int scalar_type) {
+  auto& t = tables();
+  const auto colons = op.find("::");
+  const std::string bare = colons == std::string::npos ? op : op.substr(colons + 2);
+  const std::string base = bare.substr(0, bare.find('.'));
+  uint64_t n = 0;
+  {
+    std::lock_guard<std::mutex> lock(t.mutex);
+    const bool allowed = !t.forbid_all &&
+        (t.allow_all || t.allowed.count(op) || t.allowed.count(bare) || t.allowed.count(base) ||
+         t.allowed.count(op.substr(0, op.find('.'))));
+    TORCH_CHECK(
+        allowed, "CPU fallback of ", op, " is forbidden by PT_HPU_PLACE_ON_CPU: the operator is not native on the chosen",
+        " device generation", scalar_type >= 0 ? " for dtype " : "",
+        scalar_type >= 0 ? c10::toString(static_cast<ScalarType>(scalar_type)) : "",
+        ". Use another operator or dtype, add it to PT_HPU_PLACE_ON_CPU, or unset that variable.");
+    n = ++t.counts[op];
+  }
+  count(Counter::OpsFallback);
+  if (listening(kCpuFallback)) {
+    emit(kCpuFallback,
+         {{"op", op},
+          {"dtype", std::string(scalar_type >= 0 ? c10::toString(static_cast<ScalarType>(scalar_type)) : "")},
+          {"count", static_cast<int64_t>(n)}},
+         current_site());
+  }
+}
+
+std::map<std::string, uint64_t> fallback_ops() {
+  auto& t = tables();
+  std::lock_guard<std::mutex> lock(t.mutex);
+  return t.counts;
+}
+
+void reset_fallback_ops() {
+  auto& t = tables();
+  std::lock_guard<std::mutex> lock(t.mutex);
+  t.counts.clear();
+}
+
+c10::Stack call_on_twins(
+    const c10::OperatorHandle& op, const c10::IValue* args, const std::function<at::Tensor(const at::Tensor&)>& twin) {
+  c10::Stack stack;
+  for (size_t i = 0; i < op.schema().arguments().size(); ++i) {
+    const auto& v = args[i];
+    if (v.isTensor()) {
+      stack.emplace_back(twin(v.toTensor()));
+    } else if (v.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor& t : v.toTensorVector()) list.push_back(twin(t));
+      stack.emplace_back(std::move(list));
+    } else if (v.isDevice()) {
+      stack.emplace_back(c10::Device(c10::kCPU));
+    } else {
+      stack.emplace_back(v);
+    }
+  }
+  c10::InferenceMode no_autograd(true);
+  op.callBoxed(stack);
+  return stack;
+}
+
+}  // namespace openhpu

@@ -1,0 +1,295 @@
+// Runs a call whose results' metadata are not known, and learns the metadata from the run.
+#include <c10/core/InferenceMode.h>
+
+#include <omp.h>
+
+#include <cstring>
+
+#include "call/Alias.h"
+#include "call/OnHost.h"
+#include "call/OpCall-inl.h"
+#include "device/first_seen.h"
+#include "observe/KernelWarnings.h"
+#include "observe/events.h"
+#include "observe/site.h"
+#include "recipes/Graph.h"
+#include "record/Capture.h"
+#include "run/Claim.h"
+#include "run/Eager.h"
+#include "run/KernelMemory.h"
+#include "run/Tensors.h"
+#include "torch/HPUAllocator.h"
+
+namespace openhpu {
+namespace {
+
+// Operands of more bytes are too dear to make up, see OpCall::rehearse.
+constexpr size_t kMostRehearsed = size_t{64} << 20;
+
+void note_ordinals(KernelScope& scope, const c10::Stack& results, c10::SmallVectorImpl<int64_t>& ordinals) {
+  for (const auto& value : results)
+    for_each_tensor(value, [&](const at::Tensor& t) {
+      ordinals.push_back(t.defined() && t.has_storage() ? scope.ordinal_of(t.storage().data()) : -1);
+    });
+}
+
+// A command whose submitter waits for it: its error belongs to the caller, not to the queue.
+class WaitedCommand final : public device::Command {
+ public:
+  WaitedCommand(const OpKernel& kernel, device::Device& device, c10::Stack& stack, Widening& widening,
+                c10::SmallVectorImpl<int64_t>& ordinals, std::exception_ptr& error, Claim claim)
+      : kernel_(kernel),
+        device_(device),
+        stack_(stack),
+        widening_(widening),
+        ordinals_(ordinals),
+        error_(error),
+        claim_(std::move(claim)),
+        threads_(threads_for(largest_tensor(stack))) {}
+  const char* name() const override { return kernel_.name().c_str(); }
+  bool runs_anywhere() const noexcept override { return threads_ == 1 && !kernel_.traits().collective; }
+  void run() override {
+    if (!claim_.take()) return;
+    try {
+      apply_threads(threads_);
+      device::MemoryPool::AccessScope access(device_.memory());
+      KernelScope scope(device_.workspace(), nullptr, 0, /*record=*/true);
+      widening_ = kernel_.learn_cpu(stack_);
+      note_ordinals(scope, stack_, ordinals_);
+    } catch (...) {
+      error_ = std::current_exception();
+    }
+  }
+
+ private:
+  const OpKernel& kernel_;
+  device::Device& device_;
+  c10::Stack& stack_;
+  Widening& widening_;
+  c10::SmallVectorImpl<int64_t>& ordinals_;
+  std::exception_ptr& error_;
+  Claim claim_;
+  const int threads_;  // the stack is the submitter's, who may be gone
+};
+
+// A resizable CPU storage over the memory of an hpu storage, for operators whose effect on `out=` is not known yet.
+c10::intrusive_ptr<c10::StorageImpl> resizable_storage(const c10::StorageImpl& storage) {
+  return c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), storage.nbytes(),
+      c10::DataPtr(const_cast<void*>(storage.data()), nullptr, [](void*) {}, c10::Device(c10::kCPU)),
+      c10::GetAllocator(c10::kCPU), /*resizable=*/true);
+}
+
+c10::SmallVector<int64_t, 6> copy_of(c10::IntArrayRef a) { return {a.begin(), a.end()}; }
+
+}  // namespace
+
+std::shared_ptr<const ShapeEntry> OpCall::run_and_wait(bool on_host) {
+  auto& device = device_of(device_);
+  TORCH_CHECK(
+      on_host || !device.queue().on_worker(), kernel_.name(), " was called on hpu tensors inside a kernel that runs on ",
+      "the device's worker, which can't wait for itself. Use CPU tensors in CPU kernels.");
+  OnHost call;
+  alias_on_host(call, [](c10::StorageImpl& storage) {
+    require_memory(storage);
+    return resizable_storage(storage);
+  });
+
+  std::exception_ptr error;
+  if (on_host) {
+    synchronize(device_.index());
+    device::SpanScope span("hpuFallback");
+    if (span) span.set_detail(kernel_.name());
+    c10::InferenceMode no_autograd(true);
+    device::MemoryPool::AccessScope access(device.memory());
+    kernel_.call_cpu(call.stack);
+  } else {
+    const Claim claim;
+    auto* command = new WaitedCommand(kernel_, device, call.stack, call.widening, call.ordinals, error, claim);
+    command->site = current_site();
+    wait_or_take_back(device.queue(), openhpu::submit(device, command, device::OnInterrupt::Throw), claim);
+    emit_kernel_warnings();
+    if (error) std::rethrow_exception(error);
+  }
+
+  const bool reusable = !on_host && !waits_for_sizes() && signature.cacheable();
+  c10::Stack results;
+  auto entry = describe_results(call, reusable, &results);
+  if (C10_UNLIKELY(capturing())) record_learned(entry, results);
+  leave_results(std::move(results));
+  return entry;
+}
+
+std::shared_ptr<const ShapeEntry> OpCall::rehearse() {
+  size_t total = 0;
+  for (const auto& o : operands_)
+    if (o.tensor->device().type() == c10::kHPU) total += o.tensor->storage().nbytes();
+  if (total > kMostRehearsed) return nullptr;
+  // Its warnings and errors come again when it runs.
+  struct Silent final : c10::WarningHandler {
+    void process(const c10::Warning&) override {}
+  } silent;
+  c10::WarningUtils::WarningHandlerGuard quiet(&silent);
+  c10::InferenceMode no_autograd(true);
+  // A team of the script's own would spin on the worker's core afterwards: small steps then took twice as long.
+  struct OneThread {
+    int before = omp_get_max_threads();
+    OneThread() { omp_set_num_threads(1); }
+    ~OneThread() { omp_set_num_threads(before); }
+  } one_thread;
+  OnHost call;
+  const UnnotedIndices zeros_are_made_up;
+  try {
+    alias_on_host(call, [](c10::StorageImpl& storage) {
+      auto* allocator = c10::GetAllocator(c10::kCPU);
+      auto zeros = allocator->allocate(storage.nbytes());
+      if (storage.nbytes() > 0) std::memset(zeros.mutable_get(), 0, storage.nbytes());
+      return c10::make_intrusive<c10::StorageImpl>(
+          c10::StorageImpl::use_byte_size_t(), storage.nbytes(), std::move(zeros), allocator, /*resizable=*/true);
+    });
+    KernelScope scope(device_of(device_).workspace(), nullptr, 0, /*record=*/true);
+    call.widening = kernel_.learn_cpu(call.stack);
+    note_ordinals(scope, call.stack, call.ordinals);
+  } catch (const std::exception&) {
+    return nullptr;  // it minds the zeros, or the script has an error: the call itself will tell
+  }
+  return describe_results(call, /*reusable=*/true, nullptr);
+}
+
+std::shared_ptr<const ShapeEntry> OpCall::describe_results(OnHost& call, bool reusable, c10::Stack* results) {
+  auto entry = new_entry();
+  // Operands that the operator resized: the hpu tensor takes over the new size, and the contents.
+  ska::flat_hash_map<const c10::StorageImpl*, bool> moved;
+  for (auto& [hpu, alias, data, nbytes] : call.aliases) {
+    auto* impl = hpu->unsafeGetTensorImpl();
+    const auto* storage = alias.storage().unsafeGetStorageImpl();
+    if ((storage->data() != data || storage->nbytes() != nbytes) && !moved[storage]) {
+      moved[storage] = true;
+      const bool was_empty = nbytes == 0;
+      if (results) {
+        auto& hpu_storage = *impl->unsafe_storage().unsafeGetStorageImpl();
+        auto memory = upload(alias.storage(), device_.index());
+        hpu_storage.set_data_ptr_noswap(std::move(memory));
+        hpu_storage.set_nbytes(storage->nbytes());
+        if (hpu_storage.has_materializer()) hpu_storage.clear_materializer();
+      }
+      size_t operand = 0;
+      while (operand < operands_.size() && operands_[operand].tensor != hpu) ++operand;
+      reusable &= was_empty && impl->storage_offset() == 0 && operand < operands_.size();
+      entry->resizes.push_back(
+          {static_cast<uint32_t>(operand), storage->nbytes(), copy_of(alias.sizes()), copy_of(alias.strides())});
+    } else if (impl->sizes() != alias.sizes() || impl->strides() != alias.strides()) {
+      reusable = false;
+    }
+    if (results && (impl->sizes() != alias.sizes() || impl->strides() != alias.strides() ||
+                    impl->storage_offset() != alias.storage_offset()))
+      impl->set_sizes_and_strides(alias.sizes(), alias.strides(), alias.storage_offset());
+    // Some linear algebra leaves its output conjugated lazily.
+    if (impl->is_conj() != alias.is_conj() || impl->is_neg() != alias.is_neg()) {
+      if (results) {
+        impl->_set_conj(alias.is_conj());
+        impl->_set_neg(alias.is_neg());
+      }
+      reusable = false;
+    }
+  }
+
+  ska::flat_hash_map<const c10::StorageImpl*, std::pair<c10::Storage, uint32_t>> fresh;
+  size_t flat = 0;
+  device::FirstSeen alias_of, operand_of;
+  alias_of.begin(call.aliases.size());
+  for (size_t k = 0; k < call.aliases.size(); ++k)
+    alias_of.add(reinterpret_cast<uintptr_t>(call.aliases[k].cpu.unsafeGetTensorImpl()), k);
+  operand_of.begin(operands_.size());
+  for (size_t k = 0; k < operands_.size(); ++k) operand_of.add(reinterpret_cast<uintptr_t>(operands_[k].tensor), k);
+  auto adopt = [&](const at::Tensor& t) -> at::Tensor {
+    const int64_t ordinal = flat < call.ordinals.size() ? call.ordinals[flat] : -1;
+    ++flat;
+    OutputSpec spec;
+    if (!t.defined()) {
+      spec.kind = OutputSpec::Kind::Undefined;
+      entry->outputs.push_back(spec);
+      return t;
+    }
+    const size_t known = alias_of.find(reinterpret_cast<uintptr_t>(t.unsafeGetTensorImpl()));
+    if (known != device::FirstSeen::kNone) {
+      const auto* hpu = call.aliases[known].hpu;
+      spec.kind = OutputSpec::Kind::Argument;
+      spec.index = static_cast<uint32_t>(operand_of.find(reinterpret_cast<uintptr_t>(hpu)));
+      entry->outputs.push_back(spec);
+      return *hpu;
+    }
+    if (t.layout() != c10::kStrided || t.is_conj() || t.is_neg() || t.is_quantized()) {
+      reusable = false;
+      return results ? adopt_result(t, device_.index()) : at::Tensor();
+    }
+    const auto* storage = t.storage().unsafeGetStorageImpl();
+    if (auto it = call.origin.find(storage); it != call.origin.end()) {
+      reusable = false;  // a view of an operand
+      return make_hpu_tensor(it->second, t.dtype(), t.sizes(), t.strides(), t.storage_offset());
+    }
+    auto it = fresh.find(storage);
+    if (it == fresh.end()) {
+      c10::Storage hpu_storage;
+      if (results) hpu_storage = upload_storage(t.storage(), device_.index());
+      reusable &= ordinal >= 0 || storage->nbytes() == 0;
+      entry->storages.push_back({storage->nbytes(), static_cast<uint32_t>(ordinal)});
+      it = fresh.emplace(storage, std::make_pair(hpu_storage, static_cast<uint32_t>(entry->storages.size() - 1))).first;
+    }
+    spec.index = it->second.second;
+    spec.dtype = t.dtype();
+    spec.sizes = copy_of(t.sizes());
+    spec.strides = copy_of(t.strides());
+    spec.offset = t.storage_offset();
+    entry->outputs.push_back(spec);
+    if (!results) return {};
+    return make_hpu_tensor(it->second.first, t.dtype(), t.sizes(), t.strides(), t.storage_offset());
+  };
+
+  auto keep = [&](c10::IValue value) {
+    if (results) results->push_back(std::move(value));
+  };
+  for (const auto& value : call.stack) {
+    if (value.isTensor()) {
+      entry->returns.push_back(-1);
+      keep(adopt(value.toTensor()));
+    } else if (value.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const auto& e : value.toListRef()) list.push_back(adopt(e.toTensor()));
+      entry->returns.push_back(static_cast<int32_t>(list.size()));
+      keep(std::move(list));
+    } else {
+      reusable = false;
+      keep(value);
+    }
+  }
+  if (!reusable) return nullptr;
+  describe(*entry);
+  entry->call->widening = call.widening;
+  return entry;
+}
+
+void OpCall::describe(ShapeEntry& entry) const {
+  entry.call = std::make_unique<CallTemplate>(describe_call(kernel_, args_));
+  for (const auto& r : entry.resizes) {  // as they are when the call is recorded
+    auto& operand = entry.call->operands[r.operand];
+    operand.sizes.assign(r.sizes.begin(), r.sizes.end());
+    operand.strides.assign(r.strides.begin(), r.strides.end());
+    entry.call->largest = std::max(entry.call->largest, r.nbytes);
+  }
+  for (const auto& s : entry.storages) entry.call->largest = std::max(entry.call->largest, s.nbytes);
+}
+
+void OpCall::run_on_metadata() {
+  c10::Stack cpu;
+  ska::flat_hash_map<const c10::StorageImpl*, c10::intrusive_ptr<c10::StorageImpl>> storages;
+  alias_arguments(cpu, [&](const at::Tensor& t) {
+    auto& storage = storages[t.storage().unsafeGetStorageImpl()];
+    if (!storage) storage = resizable_storage(*t.storage().unsafeGetStorageImpl());
+    return cpu_alias_over(*t.unsafeGetTensorImpl(), storage);
+  });
+  kernel_.call_cpu(cpu);
+  leave_results(std::move(cpu));
+}
+
+}  // namespace openhpu

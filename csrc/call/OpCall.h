@@ -1,0 +1,120 @@
+#pragma once
+
+#include <c10/util/SmallVector.h>
+
+#include <exception>
+#include <vector>
+
+#include "call/Alias.h"
+#include "call/OpKernel.h"
+#include "run/ShapeCache.h"
+#include "torch/HPUDevice.h"
+
+namespace openhpu {
+
+class Capture;
+struct SmallCall;
+
+// One call of an operator through the generic kernel: its operands, checked and described, and the ways to run it.
+struct OpCall {
+  // `results`: where results go, in the place of the `on_stack` arguments that lie at its end; null: nowhere.
+  OpCall(OpKernel& kernel, c10::IValue* args, c10::Stack* results, size_t on_stack);
+
+  // Looks at every operand: device, dtype, aliasing, signature. Throws PyTorch's device errors. False where operands lie
+  // on the CPU that `move_operands_and_call` has to move.
+  bool inspect();
+  // Lazy mode: calls the operator again, with copies on the device in the place of such operands.
+  void move_operands_and_call();
+  // Queues the command without waiting, with outputs as described; leaves the results.
+  void submit(std::shared_ptr<const ShapeEntry> entry);
+  // Lazy mode: appends the call to the device's graph and leaves results with pending memory. Returns false, and
+  // changes nothing, if no graph can hold the call.
+  bool record(const std::shared_ptr<const ShapeEntry>& entry);
+  // Runs on the worker (or, for a CPU fallback, on this thread after the queue has drained) and waits. Leaves the
+  // results and returns what was learned about them; null when it can't be reused.
+  std::shared_ptr<const ShapeEntry> run_and_wait(bool on_host);
+  // The same without a run. The metadata come from PyTorch's description of the operator (StructuredKernels) or from a
+  // rule (ResultSizes), and a call of other sizes was learned. Returns null if this does not hold for the call, or if
+  // the call is an error. Throws c10::OutOfMemoryError for results that the device can never hold.
+  std::shared_ptr<const ShapeEntry> predict();
+  // Lazy mode: learns the same from a run on zeros of the operands' sizes, on this thread, so that the graph need not be
+  // cut. Null where that does not work.
+  std::shared_ptr<const ShapeEntry> rehearse();
+  // Calls that differ in sizes, strides and numbers only.
+  uint64_t family() const noexcept;
+  // The same for an operator that returns its first operand and leaves its metadata alone: known without a run.
+  std::shared_ptr<const ShapeEntry> describe_fill() const;
+  // Runs at once on this thread, for operators that only look at metadata.
+  void run_on_metadata();
+
+  // Within a graph capture: before an operator is run to learn its metadata, and afterwards, when the call becomes
+  // part of the capture or, if no graph can hold it (`entry` is null), an error.
+  void prepare_to_learn(Capture& capture);
+  void record_learned(const std::shared_ptr<const ShapeEntry>& entry, const c10::Stack& results);
+  // Before the call is recorded: memory for operands that the capture did not make; and which of them are weights.
+  void prepare_operands(Capture& capture);
+  // In a dry run: keeps the contents of what the call writes to. Under the recorder's lock.
+  void back_up_written(Capture& capture);
+  c10::DeviceIndex device_index() const noexcept { return device_.index(); }
+  // Whether one of its indices (tensors of a list that may have gaps) has one of these dtypes (bits).
+  bool is_indexed_by(uint64_t dtypes) const;
+  // Whether the sizes of its results depend on values, and the caller does not give them (`output_size=`).
+  bool waits_for_sizes() const {
+    return kernel_.traits().always_wait && (kernel_.output_size_ < 0 || args_[kernel_.output_size_].isNone());
+  }
+
+  Signature signature;
+  uint64_t dtypes = 0;         // bits of the dtypes of tensors on the device
+  uint64_t every_dtype = 0;    // and of numbers and CPU operands
+  int self_dtype = -1;         // dtype of the first tensor operand
+  bool missing_device = false;
+
+ private:
+  struct Operand {
+    const at::Tensor* tensor;  // into the arguments
+    size_t arg;
+    bool written;
+  };
+  std::shared_ptr<const ShapeEntry> predict_results();
+  std::shared_ptr<const ShapeEntry> predict_by_structure(const ShapeEntry& sibling);
+  bool predict_by_sizes(const ShapeEntry& sibling, ShapeEntry& entry) const;
+  void describe(ShapeEntry& entry) const;
+  // Null if an operand has no memory of the device.
+  std::shared_ptr<const SmallCall> small_call(const std::shared_ptr<const ShapeEntry>& entry) const;
+  void inspect_tensor(const at::Tensor& t, size_t arg, bool written);
+  bool is_misplaced(const Operand& o) const;
+  bool may_move_operands() const;
+  [[noreturn]] void wrong_device(const at::Tensor& t, size_t arg) const;
+  // Gives `out=` operands that arrive empty their memory and size.
+  void resize_operands(const ShapeEntry& entry);
+  // The same for a call that no template describes.
+  void submit_boxed(
+      std::shared_ptr<const ShapeEntry> entry, device::Device& device,
+      const c10::SmallVectorImpl<c10::Storage>& storages);
+  // Hands the results over. The arguments may be gone afterwards.
+  void leave_results(c10::Stack&& results);
+  // The same for results that lie in `storages`.
+  void leave_results(const ShapeEntry& entry, const c10::SmallVectorImpl<c10::Storage>& storages);
+  struct OnHost;
+  using AliasOver = at::Tensor (*)(const c10::TensorImpl&, c10::intrusive_ptr<c10::StorageImpl>);
+  template <class StorageOver>
+  void alias_on_host(OnHost& call, StorageOver&& storage_over, AliasOver alias_over = &cpu_alias_over);
+  // The metadata of a finished call's results. With `results`, these become tensors of the device, and operands that
+  // were resized follow.
+  std::shared_ptr<const ShapeEntry> describe_results(OnHost& call, bool reusable, c10::Stack* results);
+  template <class MakeAlias>
+  void alias_arguments(c10::Stack& out, MakeAlias&& make);
+
+  OpKernel& kernel_;
+  c10::Stack* results_;
+  size_t on_stack_;
+  size_t arg_count_;
+  c10::IValue* args_;
+  c10::SmallVector<Operand, 8> operands_;
+  c10::Device device_{c10::kHPU, -1};
+};
+
+// The next operator of this thread first calls return_moved_gradients (call/MovedOperands).
+void attend_at_next_call();
+
+}  // namespace openhpu

@@ -1,0 +1,109 @@
+#include "call/OpKernel.h"
+
+#include "call/Fallback.h"
+#include "call/OpCall.h"
+#include "call/StructuredKernels.h"
+#include "observe/events.h"
+#include "record/Capture.h"
+#include "record/Lazy.h"
+
+namespace openhpu {
+
+OpKernel::OpKernel(const c10::OperatorHandle& op)
+    : Operator(op, traits_of(c10::toString(op.operator_name()))),
+      structured_(structured_kernel_of(c10::toString(op.operator_name()))),
+      result_sizes_(result_sizes_of(c10::toString(op.operator_name()))) {
+  fills_ = traits_.seeded && args_[0].written;
+  if (traits_.masks_wait) return;
+  if (op.hasTag(at::Tag::dynamic_output_shape) || op.hasTag(at::Tag::data_dependent_output))
+    traits_.always_wait = true;
+  if (const auto given = op.schema().argumentIndexWithName("output_size")) output_size_ = *given;
+}
+
+bool OpKernel::is_native(const OpCall& call) {
+  if (traits_.native) return true;
+  const uint64_t version = fallback_version();
+  if (policy_version_.load(std::memory_order_acquire) != version) {
+    native_dtypes_.store(native_dtypes(name_), std::memory_order_relaxed);
+    policy_version_.store(version, std::memory_order_release);
+  }
+  // What a random operator draws decides; its probabilities may have any dtype.
+  const uint64_t dtypes = traits_.seeded ? uint64_t{1} << call.self_dtype : call.dtypes;
+  return (dtypes & ~native_dtypes_.load(std::memory_order_relaxed)) == 0;
+}
+
+void OpKernel::operator()(const c10::OperatorHandle&, c10::DispatchKeySet, c10::Stack* stack) { call(*stack); }
+
+void OpKernel::call(c10::Stack& stack) {
+  OpCall call(*this, stack.data() + stack.size() - args_.size(), &stack, args_.size());
+  this->call(call);
+}
+
+void OpKernel::call(c10::IValue* args, c10::Stack* results) {
+  OpCall call(*this, args, results, 0);
+  this->call(call);
+}
+
+void OpKernel::call(OpCall& call) {
+  if (C10_UNLIKELY(!call.inspect())) {
+    call.move_operands_and_call();
+    return;
+  }
+  if (C10_UNLIKELY(traits_.host_metadata)) {
+    call.run_on_metadata();
+    return;
+  }
+  auto* capture = current_capture(call.device_index());
+  if (C10_UNLIKELY(!is_native(call))) {
+    if (capture) refuse_in_capture(name_, kFallbackRemedy);
+    note_fallback(name_, call.self_dtype);
+    call.run_and_wait(/*on_host=*/true);
+    return;
+  }
+  constexpr uint64_t kMasks = uint64_t{1} << static_cast<int>(at::kBool) | uint64_t{1} << static_cast<int>(at::kByte);
+  const bool wait =
+      call.waits_for_sizes() || (traits_.masks_wait && (call.every_dtype & kMasks) && call.is_indexed_by(kMasks));
+  if (wait || !call.signature.cacheable()) {
+    if (C10_UNLIKELY(capture != nullptr)) refuse_in_capture(name_, kDataDependentRemedy);
+    count(Counter::OpsWaited);
+    call.run_and_wait(/*on_host=*/false);
+    return;
+  }
+  const uint64_t hash = call.signature.hash();
+  const bool lazy = lazy_mode() || capture;
+  auto entry = cache_.find(call.signature, hash);
+  if (!entry && fills_) {
+    entry = call.describe_fill();
+    cache_.insert(call.signature, hash, entry);
+  }
+  if (C10_UNLIKELY(!entry) && (lazy || structured_ || result_sizes_)) {
+    if ((entry = call.predict())) {
+      count(Counter::OpsPredicted);
+    } else if (const auto family = call.family(); lazy && !traits_.collective && cache_.knows_family(family) &&
+                                                  (entry = call.rehearse())) {
+      count(Counter::OpsRehearsed);
+      cache_.add_family(family, entry);
+    }
+    if (entry) cache_.insert(call.signature, hash, entry);
+  }
+  if (entry) {
+    if (lazy && call.record(entry)) return;
+    if (C10_UNLIKELY(capture != nullptr)) refuse_in_capture(name_, kUnknownCallRemedy);
+    // In lazy mode: a call that no graph can hold (an index on the host) ends the step and is queued behind it.
+    count(Counter::OpsSubmitted);
+    call.submit(std::move(entry));
+    return;
+  }
+  if (C10_UNLIKELY(capture != nullptr)) call.prepare_to_learn(*capture);
+  count(Counter::OpsWaited);
+  // A graph that is cut here is cut because this operator is new, and won't be next time.
+  LearningScope learning;
+  const uint64_t family = call.family();
+  if ((entry = call.run_and_wait(/*on_host=*/false))) {
+    cache_.add_family(family, entry);
+    cache_.insert(call.signature, hash, entry);
+    if (lazy && !capture) Recorder::of(device_of(call.device_index())).note_learned(*entry);
+  }
+}
+
+}  // namespace openhpu

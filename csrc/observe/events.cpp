@@ -1,0 +1,102 @@
+#include "observe/events.h"
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <mutex>
+
+namespace openhpu {
+
+std::array<std::atomic<uint64_t>, static_cast<size_t>(Counter::kCount)> g_counters{};
+std::atomic<uint32_t> g_listening{0};
+
+namespace {
+
+constexpr const char* kCounterNames[] = {
+    "ops_submitted", "ops_waited", "ops_fallback", "outputs_copied", "operands_moved", "copies_h2d",       "copies_d2h",
+    "copies_d2d",    "bytes_h2d",  "bytes_d2h",    "blocking_reads", "reads_computed_on_host", "synchronizations",
+    "ops_recorded",  "ops_rehearsed",  "ops_predicted", "ops_in_recipes", "ops_node_by_node", "graphs_new", "graphs_flushed",
+    "graphs_started_early", "graphs_cut", "graphs_run_where_submitted", "graphs_beside_compiler",
+    "recipe_hits",   "recipe_misses",  "external_kernels", "recipes_compiled", "recompilations", "host_wait_ns",
+    "graphs_captured", "graph_replays", "collectives", "collectives_in_memory", "collective_bytes",
+    "collective_wait_ns", "indices_out_of_range", "int64_overflows", "release_faults",
+};
+static_assert(std::size(kCounterNames) == static_cast<size_t>(Counter::kCount));
+
+std::mutex listener_mutex;
+std::shared_ptr<EventListener> listener;
+
+}  // namespace
+
+std::vector<std::pair<std::string, uint64_t>> counter_values() {
+  std::vector<std::pair<std::string, uint64_t>> out;
+  for (size_t i = 0; i < g_counters.size(); ++i)
+    out.emplace_back(kCounterNames[i], g_counters[i].load(std::memory_order_relaxed));
+  return out;
+}
+
+void reset_counters() {
+  for (auto& c : g_counters) c.store(0, std::memory_order_relaxed);
+}
+
+const char* kind_name(EventKind kind) {
+  switch (kind) {
+    case kCpuFallback: return "cpu_fallback";
+    case kBlockingRead: return "blocking_read";
+    case kAllocationPeak: return "allocation_peak";
+    case kCopy: return "copy";
+    case kError: return "error";
+    case kRecompilation: return "recompilation";
+    case kGraphRecorded: return "graph_recorded";
+    case kCacheHit: return "cache_hit";
+    case kCacheMiss: return "cache_miss";
+    case kIndicesOutOfRange: return "indices_out_of_range";
+    case kOperandMoved: return "operand_moved";
+    case kInt64Overflow: return "int64_overflow";
+    default: return "other";
+  }
+}
+
+void set_event_listener(EventListener fn, uint32_t kinds) {
+  std::lock_guard<std::mutex> lock(listener_mutex);
+  listener = fn ? std::make_shared<EventListener>(std::move(fn)) : nullptr;
+  g_listening.store(listener ? kinds : 0, std::memory_order_relaxed);
+}
+
+void emit(EventKind kind, EventParams params, uint32_t site) { emit(kind_name(kind), std::move(params), site); }
+
+void emit(const char* kind, EventParams params, uint32_t site) {
+  std::shared_ptr<EventListener> current;
+  {
+    // The listener is called outside the lock: it may take Python's lock, whose holder may be emitting.
+    std::lock_guard<std::mutex> lock(listener_mutex);
+    current = listener;
+  }
+  if (current) (*current)(Event{kind, now_ns(), site, std::move(params)});
+}
+
+void note_release_fault(const char* what, std::exception_ptr error) noexcept {
+  count(Counter::ReleaseFaults);
+  try {
+    std::string message;
+    try {
+      std::rethrow_exception(error);
+    } catch (const std::exception& e) {
+      message = e.what();
+    } catch (...) {
+      message = "unknown error";
+    }
+    message = std::string("could not release ") + what + ": " + message;
+    std::fprintf(stderr, "openhpu: %s\n", message.c_str());
+    if (listening(kError)) emit(kError, {{"op", std::string("release")}, {"message", std::move(message)}}, 0);
+  } catch (...) {  // no memory for the message, or an error of a listener
+  }
+}
+
+uint64_t now_ns() noexcept {
+  return static_cast<uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+          .count());
+}
+
+}  // namespace openhpu

@@ -1,0 +1,191 @@
+#include "recipes/Recipe.h"
+
+#include <ATen/ops/empty.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/inductor/aoti_runner/model_container_runner_cpu.h>
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstring>
+
+#include "observe/IndexReports.h"
+#include "observe/Int64Reports.h"
+#include "observe/events.h"
+#include "run/KernelMemory.h"
+#include "run/KernelThreads.h"
+#include "run/Misplaced.h"
+
+namespace openhpu {
+namespace {
+
+std::atomic<size_t> g_loaded{0};
+
+// Between the two calls for one kernel: the mark that the first began.
+void mark_kernel(const char* name) {
+  auto* trace = device::Trace::current();
+  if (!trace) return;
+  if (name)
+    trace->marks.push_back({device::trace_name(name), 0, device::trace_clock(), 0});
+  else if (!trace->marks.empty())
+    trace->marks.back().end = device::trace_clock();
+}
+
+double as_double(const RecipeManifest::NumberSpec& spec, const uint64_t* words) {
+  const auto value = number_of(spec.kind, words);
+  return value.isDouble() ? value.toDouble() : value.isInt() ? static_cast<double>(value.toInt()) : value.toBool();
+}
+
+}  // namespace
+
+CompiledGraph::CompiledGraph(RecipeManifest manifest, std::vector<uint64_t> constants, std::vector<bool> variable)
+    : manifest_(std::move(manifest)), constants_(std::move(constants)) {
+  for (size_t i = 0; i < constants_.size(); ++i)
+    if (!variable[i]) fixed_.push_back(i);
+  model_ = std::make_unique<torch::inductor::AOTIModelContainerRunnerCpu>(manifest_.library, 1);
+  if (void* library = dlopen(manifest_.library.c_str(), RTLD_LAZY | RTLD_NOLOAD)) {
+    mark_kernel_ = static_cast<MarkKernel*>(dlsym(library, "openhpu_mark_kernel"));
+    dlclose(library);  // the model holds it
+  }
+  g_loaded.fetch_add(1);
+}
+
+CompiledGraph::~CompiledGraph() { g_loaded.fetch_sub(1); }
+
+size_t CompiledGraph::loaded() noexcept { return g_loaded.load(); }
+
+bool CompiledGraph::accepts(const std::vector<uint64_t>& numbers) const noexcept {
+  for (size_t i : fixed_)
+    if (numbers[i] != constants_[i]) return false;
+  return true;
+}
+
+bool CompiledGraph::admits(const std::vector<int64_t>& symbols) const {
+  return std::all_of(manifest_.guards.begin(), manifest_.guards.end(),
+                     [&](const auto& guard) { return guard.first(symbols) < guard.second(symbols); });
+}
+
+Recipe::Recipe(std::shared_ptr<CompiledGraph> compiled, const std::vector<int64_t>& symbols)
+    : compiled_(std::move(compiled)) {
+  auto values = [&](const std::vector<Formula>& formulas) {
+    std::vector<int64_t> out;
+    for (const auto& f : formulas) out.push_back(f(symbols));
+    return out;
+  };
+  const auto& manifest = compiled_->manifest_;
+  for (const auto& spec : manifest.inputs) {
+    auto storage = c10::make_intrusive<c10::StorageImpl>(
+        c10::StorageImpl::use_byte_size_t(), 0, c10::DataPtr(nullptr, c10::Device(c10::kCPU)), nullptr, false);
+    auto impl = c10::make_intrusive<c10::TensorImpl>(
+        c10::Storage(std::move(storage)), c10::DispatchKeySet(c10::DispatchKey::CPU),
+        c10::scalarTypeToTypeMeta(spec.dtype));
+    impl->set_sizes_and_strides(values(spec.sizes), values(spec.strides), spec.offset(symbols));
+    arguments_.emplace_back(std::move(impl));
+  }
+  for (const auto& spec : manifest.numbers)
+    arguments_.push_back(at::empty({}, at::TensorOptions().dtype(spec.dtype).device(c10::kCPU)));
+  for (const auto& spec : manifest.outputs)
+    outputs_.push_back({spec.slot, spec.dtype, values(spec.sizes), values(spec.strides), spec.offset(symbols), -1});
+}
+
+void Recipe::set_arguments(const std::vector<SlotMemory>& slots, const std::vector<uint64_t>& numbers) {
+  size_t i = 0;
+  for (const auto& spec : compiled_->manifest_.inputs) {
+    const auto& memory = slots[spec.slot];
+    auto* storage = arguments_[i++].unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+    storage->set_data_ptr_noswap(c10::DataPtr(memory.data, c10::Device(c10::kCPU)));
+    storage->set_nbytes(memory.nbytes);
+  }
+  for (const auto& spec : compiled_->manifest_.numbers) {
+    auto& argument = arguments_[i++];
+    const uint64_t* words = numbers.data() + spec.word;
+    if (spec.host == spec.dtype) {
+      std::memcpy(argument.mutable_data_ptr(), words, argument.itemsize());
+    } else if (spec.dtype == at::kLong && spec.host == at::ScalarType::Undefined) {
+      *argument.mutable_data_ptr<int64_t>() =
+          spec.kind == CallTemplate::ArgKind::Double ? static_cast<int64_t>(as_double(spec, words))
+                                                     : static_cast<int64_t>(words[0]);
+    } else if (spec.host == at::ScalarType::Undefined) {
+      TORCH_INTERNAL_ASSERT(spec.dtype == at::kDouble);
+      *argument.mutable_data_ptr<double>() = as_double(spec, words);
+    } else {
+      CallTemplate::Operand o;
+      o.dtype = c10::scalarTypeToTypeMeta(spec.host);
+      argument.copy_(host_operand(o, words));
+    }
+  }
+}
+
+void Recipe::deliver(
+    device::Device& device, const std::vector<at::Tensor>& results, const std::vector<SlotMemory>& slots) {
+  Misplaced misplaced;
+  for (size_t k = 0; k < outputs_.size(); ++k) {
+    const auto& spec = outputs_[k];
+    const auto& memory = slots[spec.slot];
+    if (memory.nbytes == 0) continue;
+    const auto& result = results[k];
+    auto* place = static_cast<char*>(memory.data) + spec.offset * result.itemsize();
+    if (result.const_data_ptr() == place && result.strides() == c10::IntArrayRef(spec.strides)) continue;
+    auto impl = c10::make_intrusive<c10::TensorImpl>(
+        c10::Storage(c10::make_intrusive<c10::StorageImpl>(
+            c10::StorageImpl::use_byte_size_t(), memory.nbytes,
+            c10::DataPtr(memory.data, c10::Device(c10::kCPU)), nullptr, false)),
+        c10::DispatchKeySet(c10::DispatchKey::CPU), c10::scalarTypeToTypeMeta(spec.dtype));
+    impl->set_sizes_and_strides(spec.sizes, spec.strides, spec.offset);
+    misplaced.add(at::Tensor(std::move(impl)), result);
+  }
+  misplaced.deliver(device);
+}
+
+void Recipe::run(
+    device::Device& device, const std::vector<SlotMemory>& slots, const std::vector<uint64_t>& numbers) {
+  const auto& manifest = compiled_->manifest_;
+  std::lock_guard lock(compiled_->mutex_);
+  const auto begin = UsualTime::Clock::now();
+  set_arguments(slots, numbers);
+  apply_threads(manifest.threads);
+  planned_.clear();
+  for (const auto& output : outputs_) {
+    const auto& memory = slots[output.slot];
+    if (output.ordinal >= 0) planned_.push_back({memory.data, memory.nbytes, static_cast<uint32_t>(output.ordinal)});
+  }
+  order_planned(planned_);
+  KernelScope scope(device.workspace(), planned_.data(), planned_.size(), /*record=*/!ordinals_known_);
+  if (compiled_->mark_kernel_) *compiled_->mark_kernel_ = device::Trace::current() ? &mark_kernel : nullptr;
+  const auto results = [&] {
+    try {
+      return compiled_->model_->run(arguments_);
+    } catch (...) {
+      // Its code says only that a call failed.
+      if (scope.out_of_memory()) std::rethrow_exception(scope.out_of_memory());
+      throw;
+    }
+  }();
+  TORCH_CHECK(
+      results.size() == outputs_.size() + manifest.counted.size() + manifest.overflowing.size(), "recipe ", manifest.name,
+      " returned ", results.size(), " tensors where its manifest names ",
+      outputs_.size() + manifest.counted.size() + manifest.overflowing.size());
+  if (!std::exchange(ordinals_known_, true))
+    for (size_t k = 0; k < outputs_.size(); ++k) {
+      // Only a result that fills its allocation as the slot's storage does can be written there directly.
+      const auto& t = results[k];
+      auto& output = outputs_[k];
+      if (t.storage_offset() == 0 && output.offset == 0 && t.storage().nbytes() == slots[output.slot].nbytes)
+        output.ordinal = scope.ordinal_of(t.storage().data());
+    }
+  deliver(device, results, slots);
+  for (size_t k = 0; k < manifest.counted.size(); ++k) {
+    const auto found = *results[outputs_.size() + k].const_data_ptr<int64_t>();
+    if (C10_UNLIKELY(found != 0)) note_indices(manifest.counted[k].op, manifest.counted[k].site, {found & 0xffffffff, found >> 32});
+  }
+  for (size_t k = 0; k < manifest.overflowing.size(); ++k)
+    note_overflows(
+        manifest.overflowing[k].op, manifest.overflowing[k].site,
+        *results[outputs_.size() + manifest.counted.size() + k].const_data_ptr<int64_t>());
+  count(Counter::ExternalKernels, manifest.external_kernels);
+  time_.note(UsualTime::Clock::now() - begin);
+}
+
+}  // namespace openhpu

@@ -1,0 +1,123 @@
+#include "recipes/Recompilation.h"
+
+#include <sstream>
+
+#include "observe/events.h"
+#include "run/Operator.h"
+
+namespace openhpu {
+namespace {
+
+using Kind = CallTemplate::ArgKind;
+
+// The schema argument to which an operand belongs, with its index in a list.
+std::string argument_of(const CallTemplate& call, size_t operand) {
+  const auto& schema = call.kernel->schema().arguments();
+  for (size_t i = 0; i < call.args.size(); ++i) {
+    const auto& arg = call.args[i];
+    if (arg.kind == Kind::Tensor && arg.first == operand) return schema[i].name();
+    for (size_t k = 0; k < arg.elements.size(); ++k)
+      if (arg.elements[k] == static_cast<int32_t>(operand)) return schema[i].name() + "[" + std::to_string(k) + "]";
+  }
+  return "?";
+}
+
+template <class T>
+std::string text(const T& value) {
+  std::ostringstream out;
+  out << value;
+  return out.str();
+}
+
+// The argument that brings word `word` of a call's numbers, and the value.
+std::pair<std::string, std::string> number_at(const CallTemplate& call, const uint64_t* numbers, size_t word) {
+  const auto& schema = call.kernel->schema().arguments();
+  for (size_t i = 0; i < call.args.size(); ++i) {
+    const auto& arg = call.args[i];
+    if (arg.kind == Kind::Int || arg.kind == Kind::Double || arg.kind == Kind::Bool || arg.kind == Kind::Complex) {
+      if (word >= arg.first && word < arg.first + (arg.kind == Kind::Complex ? 2u : 1u))
+        return {schema[i].name(), text(number_of(arg.kind, numbers + arg.first))};
+    } else if (arg.kind == Kind::NumberList) {
+      size_t at = arg.first;
+      for (size_t k = 0; k < arg.kinds.size(); ++k) {
+        const size_t words = arg.kinds[k] == Kind::Complex ? 2 : 1;
+        if (word >= at && word < at + words)
+          return {schema[i].name() + "[" + std::to_string(k) + "]", text(number_of(arg.kinds[k], numbers + at))};
+        at += words;
+      }
+    }
+  }
+  for (size_t k = 0; k < call.operands.size(); ++k) {
+    const auto& o = call.operands[k];
+    if (o.on_host && word >= o.number && word < o.number + 2)
+      return {argument_of(call, k), text(c10::IValue(host_value(o, numbers + o.number)))};
+  }
+  return {"?", "?"};
+}
+
+Recompilation at_node(const Graph& graph, const Graph::Node& node, std::string cause) {
+  Recompilation r;
+  r.cause = std::move(cause);
+  r.op = node.entry->call->kernel->name();
+  r.site = node.site;
+  r.time_ns = now_ns();
+  (void)graph;
+  return r;
+}
+
+}  // namespace
+
+uint64_t shape_free_hash(const Graph& graph) {
+  WordHash hash;
+  for (const auto& node : graph.nodes) {
+    const auto& call = *node.entry->call;
+    hash.add(reinterpret_cast<uintptr_t>(call.kernel));
+    hash.add(call.operands.size());
+    graph.for_each_slot(node, [&](uint32_t slot) { hash.add(slot); });
+  }
+  return hash.value();
+}
+
+Recompilation compare_graphs(const Graph& before, const Graph& after, bool numbers_only) {
+  const size_t nodes = std::min(before.nodes.size(), after.nodes.size());
+  for (size_t n = 0; n < nodes; ++n) {
+    const auto &a = before.nodes[n], &b = after.nodes[n];
+    const auto &ca = *a.entry->call, &cb = *b.entry->call;
+    if (numbers_only) {
+      for (size_t w = 0; w < ca.numbers; ++w) {
+        if (before.numbers[a.numbers + w] == after.numbers[b.numbers + w]) continue;
+        auto r = at_node(after, b, "number");
+        std::tie(r.argument, r.before) = number_at(ca, before.numbers.data() + a.numbers, w);
+        r.after = number_at(cb, after.numbers.data() + b.numbers, w).second;
+        return r;
+      }
+      continue;
+    }
+    if (a.entry == b.entry) continue;
+    for (size_t k = 0; k < std::min(ca.operands.size(), cb.operands.size()); ++k) {
+      const auto &oa = ca.operands[k], &ob = cb.operands[k];
+      auto found = [&](const char* cause, int dimension, std::string was, std::string is) {
+        auto r = at_node(after, b, cause);
+        r.argument = argument_of(cb, k);
+        r.dimension = dimension;
+        r.before = std::move(was);
+        r.after = std::move(is);
+        return r;
+      };
+      if (oa.dtype != ob.dtype) return found("dtype", -1, text(oa.dtype), text(ob.dtype));
+      if (oa.sizes.size() != ob.sizes.size())
+        return found("size", -1, text(oa.sizes.size()) + " dimensions", text(ob.sizes.size()) + " dimensions");
+      for (size_t d = 0; d < oa.sizes.size(); ++d)
+        if (oa.sizes[d] != ob.sizes[d])
+          return found("size", static_cast<int>(d), text(oa.sizes[d]), text(ob.sizes[d]));
+      for (size_t d = 0; d < oa.strides.size(); ++d)
+        if (oa.strides[d] != ob.strides[d])
+          return found("stride", static_cast<int>(d), text(oa.strides[d]), text(ob.strides[d]));
+    }
+    return at_node(after, b, "graph");
+  }
+  // The operators are the same: offsets, storages' sizes, or what is needed afterwards.
+  return at_node(after, after.nodes.front(), "memory");
+}
+
+}  // namespace openhpu

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "recipes/Graph.h"
+
+namespace openhpu {
+
+// Why a program that had a recipe needed another one: the first difference between the two.
+struct Recompilation {
+  std::string cause;     // "size", "stride", "dtype", "number", "memory" or "graph"
+  std::string op;        // the operator at which they differ
+  std::string argument;  // its argument
+  int dimension = -1;    // for sizes and strides
+  std::string before, after;
+  uint32_t site = 0;     // source line of the operator
+  uint64_t time_ns = 0;
+};
+
+// Hash of a graph without its sizes: operators, and which operands share storages.
+uint64_t shape_free_hash(const Graph& graph);
+// `numbers_only`: the graphs are the same program, and differ in numbers.
+Recompilation compare_graphs(const Graph& before, const Graph& after, bool numbers_only);
+
+}  // namespace openhpu

@@ -1,0 +1,114 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/Generator.h>
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "device/device.h"
+#include "recipes/Graph.h"
+#include "recipes/GraphCache.h"
+#include "recipes/NodeRunner.h"
+#include "recipes/Recipe.h"
+#include "torch/HPUAllocator.h"
+
+namespace openhpu {
+
+// A captured graph with its memory. Inputs, and storages that were alive at the end of the capture, keep their
+// addresses while this object lives. All other memory is temporary memory of a run.
+struct CapturedProgram {
+  Graph graph;
+  std::vector<SlotMemory> slots;
+  std::vector<std::shared_ptr<SharedBlock>> held;  // by slot: the memory, if it is fixed
+  std::vector<uint32_t> weights;                  // slots of inputs that may count as constants
+  std::vector<SharedBlock*> changed;              // of `held`: what a replay changes
+  // Objects that nodes name by a number (captured collectives). They live as long as the graph.
+  std::vector<std::shared_ptr<const void>> named;
+  uint64_t hash = 0;
+  bool collectives = false;  // other processes take part
+};
+
+// Replays a captured graph: one command for the device's worker, which runs a recipe when there is one. Thread-safe.
+class CapturedGraph {
+ public:
+  // A seed that an operator drew: its generator, and its positions in the numbers of the graph. A draw that filled no
+  // number has no positions.
+  struct Draw {
+    at::Generator generator;
+    std::vector<uint32_t> numbers;
+  };
+  // Memory that replaces the memory of a slot for one replay.
+  struct Substitute {
+    uint32_t slot;
+    void* data;
+  };
+
+  CapturedGraph(
+      device::Device& device, c10::DeviceIndex index, CapturedProgram program, std::vector<Draw> draws);
+
+  // Makes weights constants of the recipe, which is then faster. After a write to one of them all weights are inputs
+  // again. Call it before `compile`.
+  void fix(std::vector<uint32_t> weights);
+  void replay(const std::vector<Substitute>& substitutes = {});
+  // Asks for the recipe. Under the compile policy `sync` it waits for the recipe. `alone`: for a recipe for exactly
+  // these sizes instead of one that graphs of other sizes share.
+  void compile(bool alone = false);
+
+  // Releases the fixed memory of slots. A slot that the graph makes, and for which `scratch` is true, becomes temporary
+  // memory for good. Any other slot has no memory until a replay substitutes it.
+  void release(const std::vector<uint32_t>& slots, bool scratch);
+  // Whether an operator writes into what lies in a slot when it begins.
+  bool writes(uint32_t slot) const;
+  // Slots of results that only this graph holds, except those in `kept`.
+  std::vector<uint32_t> unused_results(const std::vector<uint32_t>& kept) const;
+
+  device::Device& device() const noexcept { return device_; }
+  c10::DeviceIndex index() const noexcept { return index_; }
+  const CapturedProgram& program() const noexcept { return *program_; }
+  size_t draws() const noexcept { return draws_.size(); }
+  bool has_recipe() const;
+  // Weights that count as constants now.
+  size_t constants() const;
+
+ private:
+  void seal(CapturedProgram& program) const;
+  static void list_changed(CapturedProgram& program);
+  const std::shared_ptr<Recipe>& recipe();
+  // `lock`: of `mutex_`, given back before the command is queued, which may take a while.
+  void launch(
+      std::unique_lock<std::mutex> lock, std::vector<uint64_t> numbers, const std::vector<Substitute>& substitutes);
+  std::vector<uint64_t> drawn_numbers() const;  // empty where nothing is drawn
+  void split(CapturedProgram& program);
+  bool compile_alone();  // false: interrupted
+  bool weights_intact() const noexcept;
+  void thaw() noexcept;
+
+  device::Device& device_;
+  const c10::DeviceIndex index_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<const CapturedProgram> program_;
+  std::vector<Draw> draws_;
+  std::shared_ptr<Recipe> recipe_;
+  uint64_t seen_version_ = 0;  // version of the graph cache at the last search for the recipe
+  bool ask_again_ = false;     // even if the version is the same
+  struct Weight {
+    uint32_t slot;
+    std::shared_ptr<SharedBlock> block;
+    uint64_t writes;
+  };
+  std::vector<Weight> fixed_;
+  // A graph with collectives is replayed in stages. A stage is the collectives alone, or the operators between two
+  // collectives, with a recipe of their own.
+  struct Stage {
+    std::unique_ptr<CapturedGraph> graph;
+    std::vector<uint32_t> slots;  // of the whole, by slot of the stage
+    uint32_t numbers;             // of the whole, where the stage's begin
+  };
+  std::vector<Stage> stages_;
+  bool alone_ = false;  // wants a recipe of its own, without weights too
+  std::shared_ptr<GraphCache::Compilation> own_;
+};
+
+}  // namespace openhpu

@@ -1,0 +1,106 @@
+#include "record/GraphCommand.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "observe/events.h"
+#include "recipes/GraphCache.h"
+#include "recipes/UsualTime.h"
+#include "run/KernelThreads.h"
+#include "run/Operator.h"
+#include "torch/HPUDevice.h"
+
+namespace openhpu {
+namespace {
+
+// Of one operator of a graph that runs node by node on one thread.
+UsualTime node_time;
+
+// The most threads of a kernel of a graph that runs node by node. The threads of a team wait for each other, so that a
+// compiler on one of their cores would slow all of them down.
+int threads_beside_compiler(int cores) {
+  if (!GraphCache::instance().leaves_core()) return CallRunner::kUnlimited;
+  count(Counter::GraphsBesideCompiler);
+  return std::max(1, cores - 1);
+}
+
+}  // namespace
+
+GraphCommand::Owned GraphCommand::acquire(device::Device& d) {
+  GraphCommand* c = Commands::take();
+  if (!c) {
+    c = new GraphCommand();
+    Commands::note_made();
+  }
+  c->device_ = &d;
+  return Owned(c);
+}
+
+const char* GraphCommand::name() const {
+  return failed_ ? failed_ : program ? "graph replay" : recipe ? "recipe" : "graph";
+}
+
+void GraphCommand::describe(device::TraceRecord& record) const {
+  record.kind = device::TraceKind::Graph;
+  record.operators = (program ? program->graph : graph).nodes.size();
+  if (!recipe) return;
+  const auto& manifest = recipe->compiled()->manifest();
+  record.name = device::trace_name("recipe " + manifest.name);
+  record.operators = manifest.operators;
+}
+
+bool GraphCommand::runs_anywhere() const noexcept {
+  if (program && program->collectives) return false;
+  if (recipe) return recipe->compiled()->manifest().threads == 1;
+  if (!largest_) largest_ = std::max<size_t>(1, (program ? program->graph : graph).largest());
+  return threads_for(largest_) == 1;
+}
+
+uint64_t GraphCommand::expected_ns() const noexcept {
+  return recipe ? recipe->usual_ns() : node_time.ns() * graph.nodes.size();
+}
+
+void GraphCommand::run() {
+  if ((at_once || device_->cores() == 1) && device::CommandQueue::in_workers_place())
+    count(Counter::GraphsRunWhereSubmitted);
+  const Graph& whole = program ? program->graph : graph;
+  const auto& memory = program && slots.empty() ? program->slots : slots;
+  const auto& values = numbers.empty() ? whole.numbers : numbers;
+  device::MemoryPool::AccessScope access(device_->memory());
+  if (recipe) {
+    try {
+      recipe->run(*device_, memory, values);
+    } catch (...) {
+      for (const auto& slot : memory)  // as an operator that fails, see CallRunner
+        if (slot.fresh && slot.data) std::memset(slot.data, 0, slot.nbytes);
+      throw;
+    }
+    return;
+  }
+  NodeRunner runner(*device_);
+  const auto begin = UsualTime::Clock::now();
+  try {
+    runner.run(whole, memory, values, threads_beside_compiler(device_->cores()));
+    if (!whole.nodes.empty() && runs_anywhere()) node_time.note(UsualTime::Clock::now() - begin, whole.nodes.size());
+  } catch (...) {
+    const auto& node = whole.nodes[runner.failed];
+    failed_ = node.entry->call->kernel->name().c_str();
+    site = node.site;
+    throw;
+  }
+}
+
+void GraphCommand::retire() {
+  graph.clear();
+  program.reset();
+  recipe.reset();
+  slots.clear();
+  numbers.clear();
+  failed_ = nullptr;
+  largest_ = 0;
+  site = 0;
+  at_once = false;
+  Commands::give(this);
+}
+
+}  // namespace openhpu

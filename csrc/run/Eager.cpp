@@ -1,0 +1,57 @@
+#include "run/Eager.h"
+
+#include <c10/util/Exception.h>
+
+#include "observe/events.h"
+#include "torch/HPUAllocator.h"
+#include "torch/HPUDevice.h"
+
+namespace openhpu {
+namespace {
+
+// The worker used it last, so it lies in the cache of the worker's core.
+void fetch_to_write(const CallCommand* command) {
+  for (size_t at = 0; at < sizeof(CallCommand); at += 64) {
+    const char* line = reinterpret_cast<const char*>(command) + at;
+#if defined(__x86_64__)
+    asm volatile("prefetchw %0" : : "m"(*line));  // the compiler has it for newer processors only
+#else
+    __builtin_prefetch(line, 1);
+#endif
+  }
+}
+}  // namespace
+
+CallCommand* CallCommand::acquire(std::shared_ptr<const ShapeEntry> entry, device::Device& device) {
+  CallCommand* c = Commands::take();
+  if (c) {
+    if (auto* next = Commands::next()) fetch_to_write(next);
+    c->operands.clear();
+    c->outputs.clear();
+    c->numbers.clear();
+  } else {
+    c = new CallCommand();
+    Commands::note_made();
+  }
+  c->entry_ = std::move(entry);
+  c->device_ = &device;
+  return c;
+}
+
+bool CallCommand::runs_anywhere() const noexcept { return threads_for(entry_->call->largest) == 1; }
+
+const char* CallCommand::name() const { return entry_->call->kernel->name().c_str(); }
+
+void CallCommand::run() {
+  device::MemoryPool::AccessScope access(device_->memory());
+  CallRunner::of(*device_).run(*entry_, operands.data(), numbers.data(), outputs.data());
+}
+
+void CallCommand::retire() { Commands::give(this); }
+
+void BoxedCommand::run() {
+  device::MemoryPool::AccessScope access(device_.memory());
+  CallRunner::of(device_).run(*entry_, args, outputs.data());
+}
+
+}  // namespace openhpu

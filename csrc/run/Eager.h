@@ -1,0 +1,64 @@
+#pragma once
+
+#include <ATen/core/stack.h>
+#include <c10/util/SmallVector.h>
+
+#include "device/device.h"
+#include "run/CallRunner.h"
+#include "run/KernelMemory.h"
+#include "run/KernelThreads.h"
+#include "run/Operator.h"
+#include "run/Recycler.h"
+
+namespace openhpu {
+
+// Eager mode submits an operator at once. The command holds the parts of a call that its signature does not determine
+// (see CallTemplate): the places of its operands and outputs, and numbers. The places are addresses and not tensors, so
+// a tensor dies when the script drops it.
+//
+// Commands are recycled: the worker hands a finished one back to the host. So in a steady state a submission allocates
+// only its outputs, and the worker never frees memory that the host allocated (their allocator arenas would contend).
+class CallCommand final : public device::Command {
+ public:
+  static CallCommand* acquire(std::shared_ptr<const ShapeEntry> entry, device::Device& device);
+
+  void run() override;
+  void retire() override;
+  const char* name() const override;
+  bool runs_anywhere() const noexcept override;
+  // How many there are in this process.
+  static uint64_t total() noexcept { return Commands::total(); }
+
+  c10::SmallVector<OperandMemory, 4> operands;
+  c10::SmallVector<OutputMemory, 2> outputs;  // by storage
+  std::vector<uint64_t> numbers;
+
+ private:
+  CallCommand() = default;
+
+  std::shared_ptr<const ShapeEntry> entry_;
+  device::Device* device_ = nullptr;
+  CallCommand* next_ = nullptr;  // in a list of finished commands
+  using Commands = Recycler<CallCommand, 16>;
+  friend Commands;
+};
+
+// A call whose arguments its signature can't express (an index on the host): they are queued as they are.
+class BoxedCommand final : public device::Command {
+ public:
+  BoxedCommand(std::shared_ptr<const ShapeEntry> entry, device::Device& device)
+      : entry_(std::move(entry)), device_(device) {}
+
+  void run() override;
+  const char* name() const override { return entry_->call->kernel->name().c_str(); }
+  bool runs_anywhere() const noexcept override { return threads_for(entry_->call->largest) == 1; }
+
+  c10::Stack args;                            // on aliases
+  c10::SmallVector<OutputMemory, 2> outputs;  // by storage
+
+ private:
+  std::shared_ptr<const ShapeEntry> entry_;
+  device::Device& device_;
+};
+
+}  // namespace openhpu

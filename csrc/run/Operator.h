@@ -1,0 +1,89 @@
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <string>
+#include <vector>
+
+#include "observe/Int64Reports.h"
+#include "run/Int64.h"
+#include "run/OutOfRange.h"
+#include "run/Widening.h"
+
+namespace openhpu {
+
+// Differences of an operator from the generic case. The table is in call/OpTable.cpp.
+struct OpTraits {
+  bool always_wait = false;      // results depend on values: the host waits for the metadata
+  bool masks_wait = false;       // results depend on values only where an operand is a mask (bool or uint8)
+  bool numbers_matter = false;   // Scalar arguments determine the outputs' sizes (arange)
+  bool cpu_operands = false;     // accepts CPU tensors that are not 0-dim, as PyTorch's CUDA kernels do
+  bool host_metadata = false;    // answers from metadata alone, without device work (is_set_to)
+  bool collective = false;       // other processes take part: never rehearsed, and run by the worker alone
+  bool native = false;           // native in every generation, regardless of the table
+  bool exact = false;            // pure, and its result has the same bits in a recipe, except in small floats
+  bool seeded = false;           // the aten operator of the same name with its seed as an operand (SeededOps)
+  // Arguments (bits) that the kernel changes although the schema does not say so: when the boolean argument of the given
+  // position is true; -1: always.
+  struct {
+    uint32_t arguments = 0;
+    int when = -1;
+  } undeclared_writes{};
+};
+
+// An operator as a recorded call knows it: its name, what its arguments are, and how its CPU kernel is run.
+class Operator {
+ public:
+  enum class ArgKind : uint8_t { Tensor, TensorList, OptionalTensorList, Number, Device, Generator, Other };
+  struct Arg {
+    ArgKind kind;
+    bool written;
+  };
+
+  Operator(const c10::OperatorHandle& op, const OpTraits& traits);
+
+  // As users know the operator.
+  const std::string& name() const noexcept { return name_; }
+  // Runs the CPU operator on a stack of aliases, on this thread.
+  void call_cpu(c10::Stack& stack) const {
+    if (C10_UNLIKELY(narrow_int64()))
+      call_with_int32(*this, stack);
+    else
+      call_cpu_as_it_is(stack);
+  }
+  // The same, regardless of OPENHPU_INT64.
+  void call_cpu_as_it_is(c10::Stack& stack) const {
+    if (C10_UNLIKELY(own_call_ != nullptr))
+      own_call_(*this, stack);
+    else
+      call_kernel(stack);
+  }
+  // The same without a look at its indices.
+  void call_kernel(c10::Stack& stack) const {
+    handle_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
+  }
+  // The same in the dtypes of a call that is known.
+  void call_cpu(c10::Stack& stack, Widening widening) const {
+    if (C10_LIKELY(!widening))
+      call_cpu(stack);
+    else
+      call_widened(*this, stack, widening);
+  }
+  const std::vector<Arg>& args() const noexcept { return args_; }
+  // Whether a call with these arguments changes one of them.
+  bool writes(size_t arg, const c10::IValue* args) const;
+  const OpTraits& traits() const noexcept { return traits_; }
+  const c10::FunctionSchema& schema() const { return handle_.schema(); }
+
+ protected:
+  c10::OperatorHandle handle_;
+  std::string name_;
+  OpTraits traits_;
+  std::vector<Arg> args_;
+  bool any_written_ = false;
+
+ private:
+  void (*own_call_)(const Operator& op, c10::Stack& stack);  // in place of the kernel alone; null: none
+};
+
+}  // namespace openhpu

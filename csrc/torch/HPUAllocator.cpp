@@ -1,0 +1,387 @@
+#include "torch/HPUAllocator.h"
+
+#include <c10/util/Exception.h>
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+
+#include "observe/MemoryHistory.h"
+#include "observe/events.h"
+#include "observe/site.h"
+#include "torch/HPUDevice.h"
+
+namespace openhpu {
+namespace {
+
+
+MemoryHooks hooks;
+// The number of blocks that are shared with other processes and that a command, still in a queue, will give back.
+std::atomic<int> blocks_on_their_way{0};
+// Bytes of pending storages, and how many there are, by device.
+std::array<std::atomic<uint64_t>, kMaxDevices> promised_bytes{};
+std::array<std::atomic<uint64_t>, kMaxDevices> promised_blocks{};
+
+void promise(const HPUMemory& memory) {
+  promised_bytes[memory.pool].fetch_add(memory.nbytes, std::memory_order_relaxed);
+  promised_blocks[memory.pool].fetch_add(1, std::memory_order_relaxed);
+}
+void unpromise(const HPUMemory& memory) {
+  promised_bytes[memory.pool].fetch_sub(memory.nbytes, std::memory_order_relaxed);
+  promised_blocks[memory.pool].fetch_sub(1, std::memory_order_relaxed);
+}
+
+void delete_memory(void* context) {
+  auto* memory = static_cast<HPUMemory*>(context);
+  if (memory->pending()) unpromise(*memory);
+  const bool recorded = (memory->graph.load(std::memory_order_relaxed) | memory->capture) != 0;
+  auto* d = device::DeviceRegistry::instance().get_if_open(memory->pool);
+  if (C10_UNLIKELY(!d)) {
+    // In a forked child, and after the shutdown: the recorder may be locked by a thread that does not exist here or that
+    // never goes on, and it may still point to what it recorded, which is therefore left.
+    if (!recorded) delete memory;
+    return;
+  }
+  if (recorded && hooks.forget && hooks.forget(*memory)) {
+    delete memory;
+    return;
+  }
+  // In-order reuse: the block may be handed out again at once, since every command that could still touch it was
+  // queued before any command of its next owner.
+  if (C10_UNLIKELY(memory->in_order.load(std::memory_order_relaxed))) share_memory(*memory);
+  if (!memory->shared) free_block(*d, memory->data);
+  delete memory;
+}
+
+std::array<std::atomic<uint64_t>, kMaxDevices> reported_peak{};
+
+void report_peak(device::Device& d, uint32_t site) {
+  const uint64_t peak = d.memory().stats().max_in_use;
+  auto& seen = reported_peak[d.index()];
+  if (peak > seen.load(std::memory_order_relaxed)) {
+    seen.store(peak, std::memory_order_relaxed);
+    emit(kAllocationPeak, {{"device", static_cast<int64_t>(d.index())}, {"bytes", static_cast<int64_t>(peak)}},
+         site ? site : current_site());
+  }
+}
+
+}  // namespace
+
+namespace {
+
+std::unique_ptr<HPUMemory> new_memory(c10::DeviceIndex index, device::Device& d, size_t nbytes) {
+  auto memory = std::make_unique<HPUMemory>();
+  memory->device = index;
+  memory->pool = d.index();
+  memory->nbytes = nbytes;
+  memory->data = nullptr;
+  return memory;
+}
+
+}  // namespace
+
+void set_memory_hooks(MemoryHooks h) { hooks = h; }
+
+void* allocate_block(device::Device& d, size_t nbytes, uint32_t site) {
+  if (nbytes == 0) return nullptr;
+  for (bool again = true;; again = false) {
+    try {
+      void* data = d.memory().allocate(nbytes);
+      if (C10_UNLIKELY(listening(kAllocationPeak))) report_peak(d, site);
+      note_block(d, data, site);
+      return data;
+    } catch (const device::OutOfMemory& e) {
+      bool more = again && hooks.out_of_memory && hooks.out_of_memory(d.index());
+      const bool returning = blocks_on_their_way.load(std::memory_order_relaxed) > 0;
+      if (again && (e.of_machine || returning) && !d.queue().on_worker()) {
+        // Free blocks may hold the pages that are missing. They are free once the commands before are done, as are
+        // blocks that were shared with other processes.
+        d.queue().drain();
+        d.memory().trim();
+        d.workspace().trim();
+        more = true;
+      }
+      if (more) continue;
+      if (listening(kError))
+        emit(kError, {{"op", std::string("allocate")}, {"message", std::string(e.what())}}, current_site());
+      TORCH_CHECK_WITH(OutOfMemoryError, false, e.what());
+    }
+  }
+}
+
+c10::DataPtr allocate_on(c10::DeviceIndex index, size_t nbytes) {
+  index = normalize_index(index);
+  auto& d = device_of(index);
+  auto memory = new_memory(index, d, nbytes);
+  memory->data = allocate_block(d, nbytes);
+  void* data = memory->data;
+  return c10::DataPtr(data, memory.release(), &delete_memory, c10::Device(c10::kHPU, index));
+}
+
+void HPUMemory::begin_write() noexcept {
+  static std::atomic<uint64_t> last{0};
+  made_by.store(0, std::memory_order_relaxed);
+  if (small()) version.store(last.fetch_add(1, std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
+namespace {
+void require(HPUMemory& memory) {
+  if (hooks.require && (memory.graph.load(std::memory_order_relaxed) != 0 || memory.pending())) hooks.require(memory);
+}
+}  // namespace
+
+void require_memory_to_read(const c10::StorageImpl& storage) {
+  if (auto* memory = memory_of(storage)) require(*memory);
+}
+
+void require_memory(const c10::StorageImpl& storage) {
+  auto* memory = memory_of(storage);
+  if (!memory) return;
+  require(*memory);
+  memory->expose();  // last: the storage may be a result of what was recorded
+}
+
+uint64_t made_by(device::Device& d, const c10::StorageImpl& storage) {
+  const auto* memory = memory_of(storage);
+  const uint64_t made = memory ? memory->made_by.load(std::memory_order_relaxed) : 0;
+  return made ? made : d.queue().submitted();
+}
+
+namespace {
+void materialize(c10::StorageImpl* storage) { require_memory(*storage); }  // for any purpose
+}  // namespace
+
+void make_pending(c10::StorageImpl& storage, c10::DeviceIndex index, size_t nbytes) {
+  auto* memory = new_memory(index, device_of(index), nbytes).release();
+  memory->owner = c10::weak_intrusive_ptr<c10::StorageImpl>::reclaim_copy(&storage);
+  storage.set_data_ptr_noswap(c10::DataPtr(nullptr, memory, &delete_memory, c10::Device(c10::kHPU, index)));
+  storage.set_nbytes(nbytes);
+  if (nbytes > 0) promise(*memory);
+  if (nbytes > 0 && !storage.has_materializer())
+    storage.set_materializer(&materialize);
+}
+
+c10::intrusive_ptr<c10::StorageImpl> make_pending_storage(c10::DeviceIndex index, size_t nbytes) {
+  auto storage = c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), 0, c10::DataPtr(nullptr, c10::Device(c10::kHPU, index)), hpu_allocator(),
+      /*resizable=*/true);
+  make_pending(*storage, index, nbytes);
+  return storage;
+}
+
+void assign_memory(HPUMemory& memory) {
+  if (memory.pending()) assign_memory(memory, allocate_block(device_of(memory.device), memory.nbytes));
+}
+
+void assign_memory(HPUMemory& memory, void* data) noexcept {
+  if (memory.nbytes == 0) return;
+  unpromise(memory);
+  memory.data = data;
+  auto& storage = *memory.owner._unsafe_get_target();
+  auto& ptr = storage._mutable_data_ptr_no_checks();
+  const auto device = ptr.device();
+  (void)ptr.release_context();
+  ptr = c10::DataPtr(data, &memory, &delete_memory, device);
+  storage.clear_materializer();
+  memory.owner.reset();
+}
+
+SharedBlock::~SharedBlock() {
+  auto* d = device::DeviceRegistry::instance().get_if_open(pool);
+  if (!d) {  // the end of the process, or a forked child, which has a descriptor of its own
+    if (file >= 0) ::close(file);
+    return;
+  }
+  if (file < 0 && !in_order) {
+    free_block(*d, data);
+    return;
+  }
+  blocks_on_their_way.fetch_add(1);
+  const auto give_back = [d, at = data, from = block, bytes = mapped, fd = file] {
+    if (fd < 0)
+      free_block(*d, at);
+    else if (d->memory().unmap_file(at, bytes))
+      free_block(*d, from);
+    if (fd >= 0) ::close(fd);
+    blocks_on_their_way.fetch_sub(1);
+  };
+  try {
+    if (d->queue().on_worker())
+      give_back();
+    else
+      d->queue().submit("release of memory", give_back);
+  } catch (...) {  // the queue was closed meanwhile, at the end of the process
+    if (file >= 0) ::close(file);
+    blocks_on_their_way.fetch_sub(1);
+  }
+}
+
+std::shared_ptr<SharedBlock> map_block(device::Device& d, size_t nbytes, int file) {
+  static const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t bytes = (nbytes + page - 1) / page * page;
+  void* block = allocate_block(d, bytes + page);
+  void* data = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(block) + page - 1) / page * page);
+  try {
+    // Commands of the block's last owner may still be waiting.
+    d.queue().drain(device::OnInterrupt::Throw);
+    d.memory().map_file(data, bytes, file);
+  } catch (...) {
+    free_block(d, block);
+    throw;
+  }
+  auto shared = std::make_shared<SharedBlock>(data, d.index());
+  shared->file = file;
+  shared->block = block;
+  shared->mapped = bytes;
+  return shared;
+}
+
+c10::DataPtr make_mapped(c10::DeviceIndex index, size_t nbytes, std::shared_ptr<SharedBlock> block) {
+  index = normalize_index(index);
+  auto memory = new_memory(index, device_of(index), nbytes);
+  memory->data = block->data;
+  memory->shared = std::move(block);
+  void* data = memory->data;
+  return c10::DataPtr(data, memory.release(), &delete_memory, c10::Device(c10::kHPU, index));
+}
+
+void* place_in(c10::StorageImpl& storage, std::shared_ptr<SharedBlock> block) {
+  auto* memory = memory_of(storage);
+  void* before = memory->shared ? nullptr : memory->data;  // of a graph that is gone: freed with what `shared` holds
+  memory->data = block->data;
+  memory->watched.store(nullptr, std::memory_order_relaxed);
+  memory->expose();
+  memory->shared = std::move(block);
+  auto& ptr = storage._mutable_data_ptr_no_checks();
+  const auto device = ptr.device();
+  (void)ptr.release_context();
+  ptr = c10::DataPtr(memory->data, memory, &delete_memory, device);
+  return before;
+}
+
+std::shared_ptr<SharedBlock> share_memory(HPUMemory& memory) {
+  memory.expose();  // from now on replays write to it
+  if (!memory.shared && memory.data) memory.shared = std::make_shared<SharedBlock>(memory.data, memory.pool);
+  if (memory.shared && memory.in_order.load(std::memory_order_relaxed)) memory.shared->in_order = true;
+  return memory.shared;
+}
+
+void watch_memory(HPUMemory& memory) {
+  if (auto block = share_memory(memory)) {
+    block->watched.store(true, std::memory_order_relaxed);
+    memory.watched.store(block.get(), std::memory_order_relaxed);
+  }
+}
+
+void note_write(const c10::StorageImpl& storage) {
+  const auto* memory = memory_of(storage);
+  if (!memory) return;
+  if (auto* block = memory->watched.load(std::memory_order_relaxed); C10_UNLIKELY(block != nullptr))
+    block->writes.fetch_add(1, std::memory_order_relaxed);
+}
+
+HPUMemory* memory_of(const c10::StorageImpl& storage) {
+  const auto& ptr = storage.data_ptr();
+  return ptr.get_deleter() == &delete_memory ? static_cast<HPUMemory*>(ptr.get_context()) : nullptr;
+}
+
+c10::DataPtr HPUAllocator::allocate(size_t nbytes) { return allocate_on(-1, nbytes); }
+// The context is not the data pointer, so raw allocation is not offered.
+c10::DeleterFnPtr HPUAllocator::raw_deleter() const { return nullptr; }
+
+void HPUAllocator::copy_data(void* dest, const void* src, std::size_t nbytes) const {
+  auto& registry = device::DeviceRegistry::instance();
+  const int owner = registry.owner_of(dest);
+  auto& d = registry.get(owner < 0 ? 0 : owner);
+  d.queue().submit("copy_data", [&d, dest, src, nbytes] {
+    device::MemoryPool::AccessScope access(d.memory());
+    std::memcpy(dest, src, nbytes);
+  }, current_site());
+}
+
+bool HPUAllocator::initialized() {
+  auto& registry = device::DeviceRegistry::instance();
+  for (int i = 0; i < registry.count(); ++i)
+    if (registry.get_if_open(i)) return true;
+  return false;
+}
+
+void HPUAllocator::emptyCache(c10::MempoolId_t) {
+  auto& registry = device::DeviceRegistry::instance();
+  for (int i = 0; i < registry.count(); ++i) {
+    if (auto* d = registry.get_if_open(i)) {
+      flush(*d);
+      d->queue().drain(device::OnInterrupt::Throw);
+      d->memory().trim();
+      d->workspace().trim();
+    }
+  }
+}
+
+// One in-order queue per device: commands never use memory ahead of its last owner's. What a stream is recorded for is
+// the address, which no other tensor gets meanwhile.
+void HPUAllocator::recordStream(const c10::DataPtr& ptr, c10::Stream) {
+  if (ptr.get_deleter() == &delete_memory)
+    static_cast<HPUMemory*>(ptr.get_context())->in_order.store(true, std::memory_order_relaxed);
+}
+
+device::MemoryStats memory_stats_of(device::Device& d) {
+  flush(d);
+  auto s = d.memory().stats();
+  constexpr uint64_t kAlign = device::MemoryPool::kAlignment;
+  if (const uint64_t bytes = promised_bytes[d.index()].load(std::memory_order_relaxed)) {
+    const uint64_t blocks = promised_blocks[d.index()].load(std::memory_order_relaxed);
+    s.in_use += (bytes + kAlign - 1) / kAlign * kAlign;
+    s.max_in_use = std::max(s.max_in_use, s.in_use);
+    s.active_allocs += blocks;
+    s.num_allocs += blocks;
+  }
+  return s;
+}
+
+c10::CachingDeviceAllocator::DeviceStats HPUAllocator::getDeviceStats(c10::DeviceIndex index) {
+  using c10::CachingAllocator::StatType;
+  const auto s = memory_stats_of(device_of(index));
+  c10::CachingDeviceAllocator::DeviceStats out;
+  const auto all = static_cast<size_t>(StatType::AGGREGATE);
+  auto set = [&](auto& stats, int64_t current, int64_t peak) {
+    stats[all].current = current;
+    stats[all].peak = peak;
+    stats[all].allocated = current;
+  };
+  set(out.allocated_bytes, static_cast<int64_t>(s.in_use), static_cast<int64_t>(s.max_in_use));
+  set(out.active_bytes, static_cast<int64_t>(s.in_use), static_cast<int64_t>(s.max_in_use));
+  set(out.requested_bytes, static_cast<int64_t>(s.in_use), static_cast<int64_t>(s.max_in_use));
+  set(out.reserved_bytes, static_cast<int64_t>(s.limit), static_cast<int64_t>(s.limit));
+  set(out.allocation, static_cast<int64_t>(s.active_allocs), static_cast<int64_t>(s.active_allocs));
+  out.allocation[all].allocated = static_cast<int64_t>(s.num_allocs);
+  out.allocation[all].freed = static_cast<int64_t>(s.num_frees);
+  return out;
+}
+
+void HPUAllocator::resetAccumulatedStats(c10::DeviceIndex index) { device_of(index).memory().reset_accumulated(); }
+
+void HPUAllocator::resetPeakStats(c10::DeviceIndex index) {
+  auto& d = device_of(index);
+  flush(d);
+  d.memory().reset_peak();
+  reported_peak[d.index()].store(0, std::memory_order_relaxed);
+}
+
+std::pair<size_t, size_t> HPUAllocator::getMemoryInfo(c10::DeviceIndex index) {
+  const auto s = memory_stats_of(device_of(index));
+  return {s.limit - s.in_use, s.limit};
+}
+
+namespace {
+// Leaked: storages may be freed after static destructors have run.
+HPUAllocator* const the_allocator = new HPUAllocator();
+}  // namespace
+HPUAllocator* hpu_allocator() { return the_allocator; }
+
+namespace {
+REGISTER_ALLOCATOR(c10::kHPU, the_allocator);
+}
+
+}  // namespace openhpu
