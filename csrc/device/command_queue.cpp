@@ -11,10 +11,11 @@
 #include <utility>
 #include <vector>
 
+#include "Above.h"
+#include "device/blocking_wait.h"
 #include "device/fork_guard.h"
 #include "device/futex.h"
 #include "device/polling.h"
-#include "device/wait_hook.h"
 
 namespace openhpu::device {
 namespace {
@@ -35,7 +36,6 @@ void block_signals() {
 thread_local const CommandQueue* running = nullptr;
 thread_local bool is_worker = false;
 
-std::atomic<CommandQueue::HostScope> host_scope{nullptr};
 
 class FunctionCommand : public Command {
  public:
@@ -93,7 +93,6 @@ struct CommandQueue::Impl {
   alignas(64) std::atomic<uint32_t> worker_sleeps{0};
   std::atomic<bool> has_worker{false};  // it was started
   std::atomic<bool> stop{false};
-  std::atomic<bool> has_worker_init{false};
 
   // A thread runs commands: the worker, or a host thread in its place.
   alignas(64) std::atomic<bool> busy{false};
@@ -111,9 +110,8 @@ struct CommandQueue::Impl {
   std::mutex wait_mutex;
   std::condition_variable wait_condition;
 
-  std::mutex rare_mutex;  // the error, the worker's initialisation, its start
+  std::mutex rare_mutex;  // the error, the worker's start
   std::unique_ptr<CommandError> error;
-  std::function<void()> worker_init;
   std::vector<std::pair<uint64_t, uint64_t>> spans;  // under rare_mutex
   static constexpr size_t kMaxSpans = 65536;
   static constexpr uint64_t kSpanGapNs = 20000;
@@ -153,7 +151,7 @@ struct CommandQueue::Impl {
   void run_commands(CommandQueue& queue, uint64_t end, bool on_host);
   void run_here(CommandQueue& queue, uint64_t end);
   void sleep_until_work(CommandQueue& queue);
-  void run_worker_init(CommandQueue& queue);
+  void set_up_worker(CommandQueue& queue);
   void execute(CommandQueue& queue, Command* command, uint64_t sequence);
   void run(CommandQueue& queue, Command* command, uint64_t sequence);
   [[gnu::noinline, gnu::cold]] void run_traced(CommandQueue& queue, Command* command, uint64_t sequence);
@@ -205,15 +203,9 @@ void CommandQueue::Impl::run_traced(CommandQueue& queue, Command* command, uint6
   run(queue, command, sequence);
 }
 
-void CommandQueue::Impl::run_worker_init(CommandQueue& queue) {
-  std::function<void()> init;
-  {
-    std::lock_guard lock(rare_mutex);
-    has_worker_init.store(false, std::memory_order_relaxed);
-    init = std::exchange(worker_init, nullptr);
-  }
+void CommandQueue::Impl::set_up_worker(CommandQueue& queue) {
   try {
-    if (init) init();
+    above.set_up_worker();
   } catch (...) {
     keep_error(queue, std::current_exception(), "worker initialisation", 0, 0);
   }
@@ -261,7 +253,6 @@ void CommandQueue::Impl::run_commands(CommandQueue& queue, uint64_t end, bool on
 
 // On a host thread, in the worker's place, if nobody runs commands.
 void CommandQueue::Impl::run_here(CommandQueue& queue, uint64_t last) {
-  const auto scope = host_scope.load(std::memory_order_acquire);
   if (!begin()) return;
   struct Range {
     Impl& impl;
@@ -273,10 +264,7 @@ void CommandQueue::Impl::run_here(CommandQueue& queue, uint64_t last) {
     auto& r = *static_cast<Range*>(context);
     r.impl.run_commands(r.queue, r.last, /*on_host=*/true);
   };
-  if (scope)
-    scope(body, &range);
-  else
-    body(&range);
+  above.run_as_worker(body, &range);
   running = range.outer;
   end(queue);
 }
@@ -293,11 +281,11 @@ void CommandQueue::Impl::loop(CommandQueue& queue) {
   running = &queue;
   is_worker = true;
   pthread_setname_np(pthread_self(), ("hpu:" + name).substr(0, 15).c_str());
+  bool is_set_up = false;
   for (;;) {
     if (has_work(queue) && begin()) {
       const uint64_t end = queue.submitted();
-      // Looked at after every reading of `end`: an initialisation set before a submission is then visible.
-      if (has_worker_init.load(std::memory_order_acquire)) run_worker_init(queue);
+      if (!std::exchange(is_set_up, true)) set_up_worker(queue);
       run_commands(queue, end, /*on_host=*/false);
       busy.store(false);
     } else if (stop.load(std::memory_order_acquire) && queue.submitted() <= queue.completed()) {
@@ -484,13 +472,5 @@ void CommandQueue::set_spin_us(int us) noexcept { impl_->poll.set_us(us); }
 bool CommandQueue::crowded() const noexcept { return impl_->poll.crowded(); }
 
 void CommandQueue::set_workerless(bool on) noexcept { impl_->workerless.store(on, std::memory_order_relaxed); }
-
-void CommandQueue::set_host_scope(HostScope scope) noexcept { host_scope.store(scope, std::memory_order_release); }
-
-void CommandQueue::set_worker_init(std::function<void()> fn) {
-  std::lock_guard lock(impl_->rare_mutex);
-  impl_->worker_init = std::move(fn);
-  impl_->has_worker_init.store(true, std::memory_order_release);
-}
 
 }  // namespace openhpu::device

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "device/trace.h"
-#include "device/wait_hook.h"
+#include "device/blocking_wait.h"
 
 namespace openhpu::device {
 
@@ -83,7 +83,7 @@ class CommandQueue {
   uint64_t completed() const noexcept { return completed_.load(std::memory_order_acquire); }
 
   // Blocks until the command with this number has run and is destroyed. The thread runs commands itself where it may,
-  // then polls briefly, then sleeps, and calls the WaitHook. It does not throw pending errors. On the worker itself it
+  // then polls briefly, then sleeps, in a BlockingWait. It does not throw pending errors. On the worker itself it
   // throws std::logic_error, for a number that was not submitted std::invalid_argument. It returns false if a signal
   // ended the wait; the submitted commands still run.
   bool wait(uint64_t sequence, OnInterrupt what = OnInterrupt::GoOn);
@@ -126,14 +126,6 @@ class CommandQueue {
 
   // For a process that has one core: commands run where they are submitted, if they may run anywhere.
   void set_workerless(bool on) noexcept;
-
-  // Sets up a host thread before it runs commands (thread-local state of the layers above). It calls `run(context)`,
-  // which does not throw. There is one for all queues.
-  using HostScope = void (*)(void (*run)(void*), void* context);
-  static void set_host_scope(HostScope scope) noexcept;
-
-  // Runs on the worker thread before its first command (thread-local set-up of the layers above).
-  void set_worker_init(std::function<void()> fn);
 
   // Runs the submitted commands, then ends the worker. Later submissions are errors. In a forked child, where the
   // worker does not exist, it does nothing.

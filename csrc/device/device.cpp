@@ -11,9 +11,10 @@
 #include <stdexcept>
 #include <utility>
 
+#include "Above.h"
+#include "device/blocking_wait.h"
 #include "device/host_memory.h"
 #include "device/usable_cores.h"
-#include "device/wait_hook.h"
 
 namespace openhpu::device {
 namespace {
@@ -93,10 +94,9 @@ Stream& Device::new_stream(int priority) {
 }
 
 struct DeviceRegistry::Impl {
-  // Recursive: `on_open` may ask for the device that is being opened.
+  // Recursive: `Above::set_up_device` may ask for the device that is being opened.
   std::recursive_mutex mutex;
   DeviceConfig config;
-  std::function<void(Device&)> on_open;
   std::array<std::unique_ptr<Device>, kMaxDevices> devices;
   // What `get` may hand out. Emptied at shutdown and in forked children, so that the usual case is one load.
   std::array<std::atomic<Device*>, kMaxDevices> open{};
@@ -104,7 +104,7 @@ struct DeviceRegistry::Impl {
   std::atomic<bool> bad_fork{false};
   std::atomic<bool> closed{false};
 
-  // `on_open` may want Python's lock.
+  // `Above::set_up_device` may want Python's lock.
   std::unique_lock<std::recursive_mutex> lock() { return lock_patiently(mutex); }
 
   void check_usable() const {
@@ -138,11 +138,11 @@ struct DeviceRegistry::Impl {
 
   Device& open_device(int index) {
     auto& slot = devices[static_cast<size_t>(index)];
-    if (slot) return *slot;  // asked for again by its own `on_open`
+    if (slot) return *slot;  // asked for again while it is set up
     in_use.store(true, std::memory_order_release);
     try {
       slot = std::make_unique<Device>(index, config, candidates(index));
-      if (on_open) on_open(*slot);
+      above.set_up_device(*slot);
     } catch (...) {
       slot.reset();
       bool any = false;
@@ -213,11 +213,6 @@ Device* DeviceRegistry::get_if_open(int index) noexcept {
 }
 
 bool DeviceRegistry::bad_fork() const noexcept { return impl_->bad_fork.load(std::memory_order_acquire); }
-
-void DeviceRegistry::set_on_open(std::function<void(Device&)> fn) {
-  auto lock = impl_->lock();
-  impl_->on_open = std::move(fn);
-}
 
 int DeviceRegistry::owner_of(const void* ptr) noexcept {
   for (int index = 0; index < count(); ++index) {

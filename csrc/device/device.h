@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -86,8 +85,6 @@ class DeviceRegistry {
   Device& get(int index);
   Device* get_if_open(int index) noexcept;
   bool bad_fork() const noexcept;
-  // Runs for each device right after it was opened (layers above: worker set-up).
-  void set_on_open(std::function<void(Device&)> fn);
   // Which open device's memory holds `ptr`; -1 if none.
   int owner_of(const void* ptr) noexcept;
   // Drains and closes everything (at exit). From then on `get` throws and no device counts as open; the objects

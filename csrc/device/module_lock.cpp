@@ -22,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-#include "device/wait_hook.h"
+#include "device/blocking_wait.h"
 
 namespace openhpu::device {
 namespace {

@@ -10,6 +10,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include "Above.h"
+
 namespace openhpu::device {
 
 std::atomic<uint32_t> Trace::listeners_{0};
@@ -33,7 +35,6 @@ struct Store {
   std::vector<Listener> listeners;
   uint64_t next_listener = 1;
   std::atomic<uint64_t> issued{0};
-  std::atomic<Trace::Origin> origin{nullptr};
 };
 Store& store() {
   static auto* s = [] {
@@ -110,8 +111,6 @@ TraceData Trace::stop(uint64_t id) {
   return out;
 }
 
-void Trace::set_origin(Origin origin) noexcept { store().origin.store(origin, std::memory_order_release); }
-
 std::unique_ptr<TraceRecord> Trace::issue(const char* name, int device, uint32_t site) {
   auto& s = store();
   auto record = std::make_unique<TraceRecord>();
@@ -121,7 +120,7 @@ std::unique_ptr<TraceRecord> Trace::issue(const char* name, int device, uint32_t
   record->site = site;
   record->thread = trace_thread();
   record->correlation = s.issued.fetch_add(1, std::memory_order_relaxed) + 1;
-  if (const auto origin = s.origin.load(std::memory_order_acquire)) origin(*record);
+  above.describe_origin(*record);
   return record;
 }
 
@@ -175,11 +174,9 @@ void SpanScope::end() {
   span.detail = std::move(detail_);
   span.thread = trace_thread();
   span.begin = begin_;
-  if (const auto origin = store().origin.load(std::memory_order_acquire)) {
-    TraceRecord here;
-    origin(here);
-    span.operation = here.operation;
-  }
+  TraceRecord here;
+  above.describe_origin(here);
+  span.operation = here.operation;
   span.end = trace_clock();
   Trace::add(std::move(span));
 }

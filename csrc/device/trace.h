@@ -84,11 +84,6 @@ class Trace {
   // the devices first.
   static TraceData stop(uint64_t listener);
 
-  // State of the calling thread that the layers above know: the stream (by the record's device), the operation and the
-  // annotation.
-  using Origin = void (*)(TraceRecord& record);
-  static void set_origin(Origin origin) noexcept;
-
   // A new record, with who issues it.
   static std::unique_ptr<TraceRecord> issue(const char* name, int device, uint32_t site);
   static void add(std::unique_ptr<TraceRecord> record);

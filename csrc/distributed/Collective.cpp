@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "device/event.h"
-#include "device/wait_hook.h"
+#include "device/blocking_wait.h"
 #include "distributed/cut.h"
 #include "observe/events.h"
 #include "observe/site.h"

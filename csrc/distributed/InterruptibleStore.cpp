@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "device/wait_hook.h"
+#include "device/blocking_wait.h"
 
 namespace openhpu {
 

@@ -153,7 +153,6 @@ ProcessGroupHCCL::ProcessGroupHCCL(c10::intrusive_ptr<c10d::Backend> transport, 
       transport_(NodeTransport::around(std::move(transport), store, node)),
       node_(node) {
   init();
-  set_drain_hook(&Collective::await_all);
   if (getSize() > 1) agreement_ = std::make_unique<Agreement>(transport_);
 }
 

@@ -8,10 +8,10 @@
 #include <array>
 #include <atomic>
 
+#include "Above.h"
+
 namespace openhpu {
 namespace {
-
-SiteHooks site_hooks;
 
 // Lines of recent forward operators by autograd sequence number. A fixed ring: an entry that was overwritten is
 // recognised by its tag, and the backward operator then has no line rather than a wrong one.
@@ -26,11 +26,8 @@ uint64_t tag_of(uint64_t sequence, uint64_t thread) { return (sequence << 8 | (t
 
 }  // namespace
 
-void set_site_hooks(SiteHooks h) { site_hooks = h; }
-
 uint32_t current_site() {
-  if (!site_hooks.current) return 0;
-  if (uint32_t site = site_hooks.current()) {
+  if (uint32_t site = above.executing_site()) {
     if (const uint64_t next = at::sequence_number::peek(); next > 0 && c10::GradMode::is_enabled()) {
       // The autograd node of this operator was created just before its kernel was called.
       const uint64_t sequence = next - 1;
@@ -54,8 +51,8 @@ uint32_t current_site() {
 }
 
 std::pair<std::string, int> resolve_site(uint32_t site) {
-  if (site == 0 || !site_hooks.resolve) return {"", 0};
-  return site_hooks.resolve(site);
+  if (site == 0) return {"", 0};
+  return above.place_of_site(site);
 }
 
 std::string describe_site(uint32_t site) {

@@ -8,12 +8,6 @@
 // the number for the calling thread and resolve it later.
 namespace openhpu {
 
-struct SiteHooks {
-  uint32_t (*current)() = nullptr;                                // 0: no Python frame
-  std::pair<std::string, int> (*resolve)(uint32_t) = nullptr;     // file and line
-};
-void set_site_hooks(SiteHooks hooks);
-
 // The line that is issuing an operator on this thread. In a backward, which has no Python frame of its own, it is the line
 // of the forward operator, found by the sequence number of the autograd node.
 uint32_t current_site();

@@ -45,7 +45,7 @@ void bind_events(py::module& m) {
   const auto torch = py::cast<std::string>(dirname(py::module_::import("torch").attr("__file__")));
   const auto own = py::cast<std::string>(dirname(py::module_::import("openhpu").attr("__file__")));
   const auto beside = py::cast<std::string>(dirname(own));
-  install_site_hooks({torch + "/", own + "/", beside + "/habana_frameworks/", beside + "/lightning_habana/"});
+  set_library_folders({torch + "/", own + "/", beside + "/habana_frameworks/", beside + "/lightning_habana/"});
   m.def("set_event_listener", [](py::object fn, const std::optional<std::vector<std::string>>& kinds) {
     if (fn.is_none()) {
       py::gil_scoped_release no_gil;

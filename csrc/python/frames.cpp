@@ -227,7 +227,9 @@ class Frames {
 
 #endif
 
-uint32_t current() {
+}  // namespace
+
+uint32_t executing_site() {
   PyThreadState* state = PyGILState_GetThisThreadState();
   if (!state) return 0;
   static thread_local Known known;
@@ -253,14 +255,11 @@ uint32_t current() {
   return 0;
 }
 
-std::pair<std::string, int> resolve(uint32_t site) { return sites().at(site); }
+std::pair<std::string, int> place_of_site(uint32_t site) { return sites().at(site); }
 
-}  // namespace
-
-void install_site_hooks(std::vector<std::string> folders) {
+void set_library_folders(std::vector<std::string> folders) {
   library_folders() = std::move(folders);
   mark_index = request_index(&note_death);
-  set_site_hooks({&current, &resolve});
 }
 
 size_t site_count() { return sites().size(); }

@@ -1,13 +1,17 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace openhpu {
-// Teaches the core to find the line of the user's script that a thread is executing: the innermost frame whose file
-// does not lie in one of these folders.
-void install_site_hooks(std::vector<std::string> library_folders);
+// The line of the user's script that a thread is executing (see Above): that of the innermost frame whose file does not
+// lie in one of these folders.
+void set_library_folders(std::vector<std::string> folders);
+uint32_t executing_site();
+std::pair<std::string, int> place_of_site(uint32_t site);
 // Lines known so far.
 size_t site_count();
 }

@@ -18,13 +18,14 @@
 #include <cstdlib>
 #include <thread>
 
+#include "Above.h"
 #include "call/Autocast.h"
 #include "call/Fallback.h"
 #include "call/MovedOperands.h"
 #include "call/Registration.h"
 #include "device/backing.h"
 #include "device/host_memory.h"
-#include "device/wait_hook.h"
+#include "distributed/Collective.h"
 #include "kernels/Nested.h"
 #include "kernels/SharedMemory.h"
 #include "kernels/Sparse.h"
@@ -32,15 +33,20 @@
 #include "observe/Int64Reports.h"
 #include "observe/events.h"
 #include "python/bindings.h"
+#include "python/frames.h"
 #include "python/signals.h"
+#include "record/Capture.h"
 #include "record/GraphCommand.h"
+#include "record/Lazy.h"
 #include "run/Eager.h"
 #include "run/KernelMemory.h"
+#include "run/KernelThreads.h"
 #include "torch/BesideCuda.h"
 #include "torch/HPUAllocator.h"
 #include "torch/HPUDevice.h"
 #include "torch/HPUGenerator.h"
 #include "torch/HostReferences.h"
+#include "torch/Kineto.h"
 
 namespace py = pybind11;
 
@@ -66,8 +72,12 @@ bool finalizing() {
 #endif
 }
 
+// The process ends, and Python is gone: waits have no lock to give away.
+std::atomic<bool> python_ended{false};
+
 void* release_gil() {
   waiting_since = now_ns();
+  if (python_ended.load(std::memory_order_relaxed)) return nullptr;
   // A thread without Python state (autograd's) holds no lock to release.
   return PyGILState_Check() ? PyEval_SaveThread() : nullptr;
 }
@@ -272,19 +282,38 @@ void bind_ops(py::module& m) {
   });
 }
 
-// Everything that must happen once when the library is loaded: kernels, worker set-up.
+void set_up_device(device::Device& d) {
+  install_kernel_allocator();
+  register_kernel_pools(d.memory(), d.workspace());
+  if (kernel_threads() <= 0) set_kernel_threads(at::get_num_threads());
+  limit_kernel_threads(d.cores());
+}
+
+// Everything that must happen once when the library is loaded: what lower layers call above them, and the kernels.
 void load() {
+  above = {
+      .enter_wait = &release_gil,
+      .leave_wait = &take_gil,
+      .hears_signals = [] { return !python_ended.load(std::memory_order_relaxed) && hears_signals(); },
+      .interrupt_pending = &interrupt_pending,
+      .handle_signals = &handle_signals,
+      .set_up_worker = &set_up_worker,
+      .run_as_worker = &run_as_worker,
+      .set_up_device = &set_up_device,
+      .describe_origin = &describe_origin,
+      .executing_site = &executing_site,
+      .place_of_site = &place_of_site,
+      .flush = &recorder_flush,
+      .note_read = &recorder_note_read,
+      .check_wait = &check_not_capturing,
+      .await_collectives = &Collective::await_all,
+      .forget_memory = &recorder_forget,
+      .make_room = &recorder_make_room,
+      .require_memory = &recorder_require,
+  };
   register_op_kernels();
   register_sparse_kernels();
   register_nested_kernels();
-  device::CommandQueue::set_host_scope(&run_as_worker);
-  device::DeviceRegistry::instance().set_on_open([](device::Device& d) {
-    install_kernel_allocator();
-    register_kernel_pools(d.memory(), d.workspace());
-    if (kernel_threads() <= 0) set_kernel_threads(at::get_num_threads());
-    limit_kernel_threads(d.cores());
-    d.queue().set_worker_init([] { set_up_worker(); });
-  });
 }
 
 }  // namespace
@@ -292,13 +321,11 @@ void load() {
 
 PYBIND11_MODULE(_C, m) {
   openhpu::find_main_thread();
-  openhpu::device::set_wait_hook({&openhpu::release_gil, &openhpu::take_gil, &openhpu::hears_signals,
-                                  &openhpu::interrupt_pending, &openhpu::handle_signals});
   openhpu::hold_interrupts_during_forks();
   openhpu::load();
   // Before the static objects of PyTorch are destroyed, which a worker may be using. Python is gone by then.
   std::atexit([] {
-    openhpu::device::set_wait_hook({});
+    openhpu::python_ended.store(true);
     openhpu::device::DeviceRegistry::instance().shutdown();
   });
   openhpu::bind_device(m);

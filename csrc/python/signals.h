@@ -1,6 +1,6 @@
 #pragma once
 
-// Signals that end a wait of Python's main thread (device/wait_hook).
+// Signals that end a wait of Python's main thread (device/blocking_wait).
 namespace openhpu {
 bool hears_signals();      // whether this is the thread that handles them
 bool interrupt_pending();  // whether Ctrl-C was pressed; it stays to be handled

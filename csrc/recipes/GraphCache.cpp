@@ -7,7 +7,7 @@
 #include <cstring>
 #include <optional>
 
-#include "device/wait_hook.h"
+#include "device/blocking_wait.h"
 #include "observe/events.h"
 #include "run/Operator.h"
 

@@ -12,7 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "device/wait_hook.h"
+#include "device/blocking_wait.h"
 #include "recipes/Graph.h"
 #include "recipes/Recipe.h"
 #include "recipes/Recompilation.h"

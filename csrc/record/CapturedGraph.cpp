@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "device/wait_hook.h"
+#include "device/blocking_wait.h"
 #include "observe/events.h"
 #include "recipes/GraphCache.h"
 #include "record/GraphCommand.h"

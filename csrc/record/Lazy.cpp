@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <optional>
 
-#include "device/wait_hook.h"
+#include "device/blocking_wait.h"
 #include "observe/MemoryHistory.h"
 #include "observe/events.h"
 #include "recipes/GraphCache.h"
@@ -80,28 +80,23 @@ LearningScope::~LearningScope() { --learning_depth; }
 
 void set_max_graph_size(size_t operators) { max_graph_size.store(operators, std::memory_order_relaxed); }
 
-void set_lazy_mode(bool lazy) {
-  // In eager mode, too: captures record.
-  set_memory_hooks({
-      [](HPUMemory& m) {
-        auto* r = recorder_if_any(m.pool);
-        return r && r->forget(m);
-      },
-      [](int pool) {
-        auto* r = recorder_if_any(pool);
-        return r && r->make_room();
-      },
-      [](HPUMemory& m) { Recorder::of(device_of(m.device)).require(m); },
-  });
-  set_flush_hook([](device::Device& d) {
-    if (auto* r = recorder_if_any(d.index())) r->flush();
-  });
-  set_wait_check(&check_not_capturing);
-  set_read_hook([](device::Device& d) {
-    if (auto* r = recorder_if_any(d.index())) r->note_wait();
-  });
-  g_lazy.store(lazy, std::memory_order_relaxed);
+void set_lazy_mode(bool lazy) { g_lazy.store(lazy, std::memory_order_relaxed); }
+
+void recorder_flush(device::Device& d) {
+  if (auto* r = recorder_if_any(d.index())) r->flush();
 }
+void recorder_note_read(device::Device& d) {
+  if (auto* r = recorder_if_any(d.index())) r->note_wait();
+}
+bool recorder_forget(HPUMemory& memory) {
+  auto* r = recorder_if_any(memory.pool);
+  return r && r->forget(memory);
+}
+bool recorder_make_room(int pool) {
+  auto* r = recorder_if_any(pool);
+  return r && r->make_room();
+}
+void recorder_require(HPUMemory& memory) { Recorder::of(device_of(memory.device)).require(memory); }
 
 void check_capacity(c10::DeviceIndex index, size_t nbytes) {
   constexpr size_t kSmall = size_t{64} << 20;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "device/device.h"
-#include "device/wait_hook.h"
+#include "device/blocking_wait.h"
 #include "recipes/Graph.h"
 #include "recipes/GraphCache.h"
 #include "record/EarlyStart.h"
@@ -41,6 +41,13 @@ class LearningScope {
   LearningScope();
   ~LearningScope();
 };
+
+// For the layers below, see Above. Also in eager mode: captures record.
+void recorder_flush(device::Device& d);
+void recorder_note_read(device::Device& d);
+bool recorder_forget(HPUMemory& memory);
+bool recorder_make_room(int pool);
+void recorder_require(HPUMemory& memory);
 
 // The graph being recorded for one device. Several threads may record (a script's, autograd's).
 class Recorder {
@@ -115,7 +122,7 @@ class Recorder {
   // is kept then. `restore` is called when everything recorded is in the queue: now, or after a later flush.
   std::exception_ptr end_capture(std::function<void()> restore);
 
-  // Hooks of memory, see MemoryHooks.
+  // See Above.
   bool forget(HPUMemory& memory);
   void require(HPUMemory& memory);
   bool make_room();

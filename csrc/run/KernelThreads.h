@@ -9,7 +9,7 @@ namespace openhpu {
 void set_up_worker();
 
 // Calls `run(context)` on a host thread with the state of a worker. So the results do not depend on the script's modes
-// (autocast, a dispatch mode, a profiler, flushing of denormals). See CommandQueue::set_host_scope.
+// (autocast, a dispatch mode, a profiler, flushing of denormals). See Above.
 void run_as_worker(void (*run)(void*), void* context);
 
 // The number of threads for a kernel whose largest tensor has so many bytes. A small kernel uses one, since a second

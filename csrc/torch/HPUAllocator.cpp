@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "Above.h"
 #include "observe/MemoryHistory.h"
 #include "observe/events.h"
 #include "observe/site.h"
@@ -16,7 +17,6 @@ namespace openhpu {
 namespace {
 
 
-MemoryHooks hooks;
 // The number of blocks that are shared with other processes and that a command, still in a queue, will give back.
 std::atomic<int> blocks_on_their_way{0};
 // Bytes of pending storages, and how many there are, by device.
@@ -43,7 +43,7 @@ void delete_memory(void* context) {
     if (!recorded) delete memory;
     return;
   }
-  if (recorded && hooks.forget && hooks.forget(*memory)) {
+  if (recorded && above.forget_memory(*memory)) {
     delete memory;
     return;
   }
@@ -81,8 +81,6 @@ std::unique_ptr<HPUMemory> new_memory(c10::DeviceIndex index, device::Device& d,
 
 }  // namespace
 
-void set_memory_hooks(MemoryHooks h) { hooks = h; }
-
 void* allocate_block(device::Device& d, size_t nbytes, uint32_t site) {
   if (nbytes == 0) return nullptr;
   for (bool again = true;; again = false) {
@@ -92,7 +90,7 @@ void* allocate_block(device::Device& d, size_t nbytes, uint32_t site) {
       note_block(d, data, site);
       return data;
     } catch (const device::OutOfMemory& e) {
-      bool more = again && hooks.out_of_memory && hooks.out_of_memory(d.index());
+      bool more = again && above.make_room(d.index());
       const bool returning = blocks_on_their_way.load(std::memory_order_relaxed) > 0;
       if (again && (e.of_machine || returning) && !d.queue().on_worker()) {
         // Free blocks may hold the pages that are missing. They are free once the commands before are done, as are
@@ -127,7 +125,7 @@ void HPUMemory::begin_write() noexcept {
 
 namespace {
 void require(HPUMemory& memory) {
-  if (hooks.require && (memory.graph.load(std::memory_order_relaxed) != 0 || memory.pending())) hooks.require(memory);
+  if (memory.graph.load(std::memory_order_relaxed) != 0 || memory.pending()) above.require_memory(memory);
 }
 }  // namespace
 

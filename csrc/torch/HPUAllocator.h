@@ -94,25 +94,14 @@ class HPUAllocator final : public c10::DeviceAllocator {
 
 HPUAllocator* hpu_allocator();
 
-// Hooks of lazy mode. `forget`: a storage that takes part in a graph being recorded dies; returns true if the graph has
-// taken over its memory. `out_of_memory`: called before an allocation fails; returns true if it may have released
-// memory, so that the allocation is tried again.
-struct MemoryHooks {
-  bool (*forget)(HPUMemory& memory) = nullptr;
-  bool (*out_of_memory)(int pool) = nullptr;
-  // Called before a command gets the address of a storage's memory, so that its contents are those of the script's
-  // order.
-  void (*require)(HPUMemory& memory) = nullptr;
-};
-void set_memory_hooks(MemoryHooks hooks);
-// The caller may write at any time, and so may whoever it gives the address to.
+// Before a command gets the address of a storage's memory. The caller may write at any time, and so may whoever it gives the address to.
 void require_memory(const c10::StorageImpl& storage);
 // For a caller that only reads, or that calls `begin_write` itself.
 void require_memory_to_read(const c10::StorageImpl& storage);
 
 // Memory of `nbytes` on the given device. Throws c10::OutOfMemoryError.
 c10::DataPtr allocate_on(c10::DeviceIndex index, size_t nbytes);
-// A storage whose memory is assigned when its address is requested (set_memory), by the hooks.
+// A storage whose memory is assigned when its address is requested (`Above::require_memory`).
 c10::intrusive_ptr<c10::StorageImpl> make_pending_storage(c10::DeviceIndex index, size_t nbytes);
 // The same for an existing storage, whose memory is released.
 void make_pending(c10::StorageImpl& storage, c10::DeviceIndex index, size_t nbytes);

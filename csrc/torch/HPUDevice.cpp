@@ -10,6 +10,7 @@
 #include <atomic>
 #include <limits>
 
+#include "Above.h"
 #include "observe/KernelWarnings.h"
 #include "observe/events.h"
 #include "observe/site.h"
@@ -107,15 +108,10 @@ void raise_pending_errors() {
     if (auto* d = registry().get_if_open(i)) raise_pending_error(*d);
 }
 
-namespace {
-void (*drain_hook)(device::Device& d) = nullptr;
-}
-void set_drain_hook(void (*hook)(device::Device& d)) { drain_hook = hook; }
-
 void wait_for_commands(device::Device& d, const char* what) {
   check_wait(d, what);
   flush(d);
-  if (drain_hook) drain_hook(d);
+  above.await_collectives(d);
   d.queue().drain(device::OnInterrupt::Throw);
 }
 
@@ -127,29 +123,9 @@ void synchronize(c10::DeviceIndex index) {
   raise_pending_error(d);
 }
 
-namespace {
-void (*flush_hook)(device::Device& d) = nullptr;
-}
-void set_flush_hook(void (*hook)(device::Device& d)) { flush_hook = hook; }
-void flush(device::Device& d) {
-  if (flush_hook) flush_hook(d);
-}
-
-namespace {
-void (*wait_check)(device::Device& d, const char* what) = nullptr;
-}
-void set_wait_check(void (*check)(device::Device& d, const char* what)) { wait_check = check; }
-void check_wait(device::Device& d, const char* what) {
-  if (wait_check) wait_check(d, what);
-}
-
-namespace {
-void (*read_hook)(device::Device& d) = nullptr;
-}
-void set_read_hook(void (*hook)(device::Device& d)) { read_hook = hook; }
-void note_read(device::Device& d) {
-  if (read_hook) read_hook(d);
-}
+void flush(device::Device& d) { above.flush(d); }
+void check_wait(device::Device& d, const char* what) { above.check_wait(d, what); }
+void note_read(device::Device& d) { above.note_read(d); }
 
 namespace {
 // Called when a host thread submits a command for a team of threads. Its own team, from an earlier computation of the

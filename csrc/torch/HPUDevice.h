@@ -42,17 +42,11 @@ void wait_for_commands(device::Device& d, const char* what);
 // Hands over the recording of the device (lazy mode; otherwise there is none). Called wherever a script waits for the
 // device or marks a place in its queue.
 void flush(device::Device& d);
-void set_flush_hook(void (*hook)(device::Device& d));
-
-// Called before a wait for all work of a device: queues waits for work outside of its queue (collectives).
-void set_drain_hook(void (*hook)(device::Device& d));
 
 // Called where a script waits for a device, with the name of the waiting operation. Throws if waiting is not allowed
 // there.
-void set_wait_check(void (*check)(device::Device& d, const char* what));
 void check_wait(device::Device& d, const char* what);
 // Called when a script has waited for a device in order to read a result.
-void set_read_hook(void (*hook)(device::Device& d));
 void note_read(device::Device& d);
 
 // Queues a command on the current stream of the device.

@@ -46,12 +46,6 @@ void pop(std::vector<uint64_t> Within::*stack, uint64_t session) {
   if (within.session == session && !(within.*stack).empty()) (within.*stack).pop_back();
 }
 
-void describe_origin(TraceRecord& record) {
-  record.stream = current_stream(static_cast<c10::DeviceIndex>(record.device)).id();
-  if (!within.operations.empty()) record.operation = within.operations.back();
-  if (!within.ranges.empty()) record.annotation = within.ranges.back();
-}
-
 // Ranges lie within each other on the script's thread, and so they must on a track.
 bool nests(const std::vector<std::pair<uint64_t, uint64_t>>& others, uint64_t begin, uint64_t end) {
   return std::all_of(others.begin(), others.end(), [&](const auto& o) {
@@ -263,8 +257,13 @@ class Profiler final : public libkineto::IActivityProfiler {
 
 }  // namespace
 
+void describe_origin(device::TraceRecord& record) {
+  record.stream = current_stream(static_cast<c10::DeviceIndex>(record.device)).id();
+  if (!within.operations.empty()) record.operation = within.operations.back();
+  if (!within.ranges.empty()) record.annotation = within.ranges.back();
+}
+
 void register_profiler() {
-  Trace::set_origin(&describe_origin);
   libkineto::api().registerProfilerFactory([] { return std::make_unique<Profiler>(); });
 }
 

@@ -2,11 +2,11 @@
 
 #include <atomic>
 
-#include "device/wait_hook.h"
+#include "device/blocking_wait.h"
 
 namespace openhpu::device::testing {
 
-// The part of a wait hook that hears of signals: what it says, and how often it was asked.
+// What hears of signals in a wait: what it says, and how often it was asked.
 struct SignalCalls {
   static inline std::atomic<int> asked{0};
   static inline std::atomic<bool> hears{true};
@@ -17,14 +17,14 @@ struct SignalCalls {
     asked = 0;
     hears = true;
     pending = false;
-    set_wait_hook({[]() -> void* { return nullptr; }, [](void*) {}, [] { return hears.load(); },
-                   [] { ++asked; return pending.load(); },
-                   [] {
-                     ++asked;
-                     if (pending) throw Interrupt();
-                   }});
+    above.hears_signals = [] { return hears.load(); };
+    above.interrupt_pending = [] { ++asked; return pending.load(); };
+    above.handle_signals = [] {
+      ++asked;
+      if (pending) throw Interrupt();
+    };
   }
-  ~SignalCalls() { set_wait_hook({}); }
+  ~SignalCalls() { above.hears_signals = Above().hears_signals; }
 };
 
 }  // namespace openhpu::device::testing

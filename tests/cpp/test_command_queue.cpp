@@ -15,7 +15,8 @@
 #include <thread>
 #include <vector>
 
-#include "device/wait_hook.h"
+#include "Above.h"
+#include "device/blocking_wait.h"
 #include "gates.h"
 #include "signal_calls.h"
 
@@ -33,7 +34,7 @@ std::string text_of(const CommandError& error) {
   }
 }
 
-// The hook of a test; WaitHook takes plain functions.
+// What a test does around waits; Above takes plain functions.
 struct HookCalls {
   static inline std::atomic<int> entered{0};
   static inline std::atomic<int> left{0};
@@ -42,14 +43,17 @@ struct HookCalls {
   explicit HookCalls(std::latch* latch) {
     entered = left = 0;
     on_enter = latch;
-    set_wait_hook({[]() -> void* {
-                     ++entered;
-                     if (on_enter && !on_enter->try_wait()) on_enter->count_down();
-                     return &entered;
-                   },
-                   [](void* state) { left += state == &entered; }});
+    above.enter_wait = []() -> void* {
+      ++entered;
+      if (on_enter && !on_enter->try_wait()) on_enter->count_down();
+      return &entered;
+    };
+    above.leave_wait = [](void* state) { left += state == &entered; };
   }
-  ~HookCalls() { set_wait_hook({}); }
+  ~HookCalls() {
+    above.enter_wait = Above().enter_wait;
+    above.leave_wait = Above().leave_wait;
+  }
 };
 
 TEST(CommandQueue, NumbersStartAtOneAndCommandsRunInOrder) {
@@ -361,17 +365,22 @@ TEST(CommandQueue, HookRunsOnlyAroundRealWaiting) {
   }
 }
 
-TEST(CommandQueue, WorkerInitRunsFirstAndOnTheWorker) {
-  CommandQueue queue("test");
-  std::vector<std::string> steps;
-  queue.set_worker_init([&] { steps.push_back(queue.on_worker() ? "init on worker" : "init elsewhere"); });
-  for (int i = 0; i < 3; ++i) queue.submit("c", [&] { steps.push_back("command"); });
-  queue.drain();
-  EXPECT_EQ(steps, (std::vector<std::string>{"init on worker", "command", "command", "command"}));
+TEST(CommandQueue, AWorkerIsSetUpFirstAndOnce) {
+  static std::vector<std::string> steps;
+  static std::thread::id host = std::this_thread::get_id();
+  above.set_up_worker = [] { steps.push_back(std::this_thread::get_id() == host ? "set up elsewhere" : "set up"); };
+  {
+    CommandQueue queue("test");
+    for (int i = 0; i < 3; ++i) queue.submit("c", [&] { steps.push_back("command"); });
+    queue.drain();
+  }
+  EXPECT_EQ(steps, (std::vector<std::string>{"set up", "command", "command", "command"}));
 
-  queue.set_worker_init([] { throw std::runtime_error("no threads"); });
+  above.set_up_worker = [] { throw std::runtime_error("no threads"); };
+  CommandQueue queue("test");
   queue.submit("c", [&] { steps.push_back("command"); });
   queue.drain();
+  above.set_up_worker = Above().set_up_worker;
   EXPECT_EQ(steps.size(), 5u);
   auto error = queue.take_error();
   ASSERT_TRUE(error);

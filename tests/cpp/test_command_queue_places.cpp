@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "Above.h"
 #include "gates.h"
 #include "signal_calls.h"
 
@@ -196,12 +197,12 @@ TEST(CommandQueue, HostThatWaitsRunsWhatIsLeft) {
   static thread_local int depth = 0;
   static std::atomic<int> scopes = 0;
   scopes = 0;
-  CommandQueue::set_host_scope([](void (*run)(void*), void* context) {
+  above.run_as_worker = [](void (*run)(void*), void* context) {
     ++scopes;
     ++depth;
     run(context);
     --depth;
-  });
+  };
   // Which of the two runs a command depends on who is faster; all run once and in order, those of the host in the scope.
   std::vector<int> order;
   class Numbered : public Command {
@@ -225,7 +226,7 @@ TEST(CommandQueue, HostThatWaitsRunsWhatIsLeft) {
     if (i % 3 == 0) queue.drain();
   }
   queue.drain();
-  CommandQueue::set_host_scope(nullptr);
+  above.run_as_worker = Above().run_as_worker;
   EXPECT_EQ(order, expected);
   EXPECT_GT(scopes, 0);
 }

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "Above.h"
 #include "child_process.h"
 #include "gates.h"
 
@@ -102,11 +103,11 @@ TEST(Device, AClosedDeviceKeepsItsMemory) {
 TEST(DeviceRegistry, OpensDevicesAtFirstUse) {
   in_own_process([] {
     registry().configure(small({0, 1}));
-    std::vector<int> opened;
-    registry().set_on_open([&](Device& device) {
+    static std::vector<int> opened;
+    above.set_up_device = [](Device& device) {
       opened.push_back(device.index());
       require(&registry().get(device.index()) == &device, "the callback may ask for its own device");
-    });
+    };
     require(registry().count() == 2, "two devices");
     require(registry().get_if_open(1) == nullptr, "none is open yet");
     Device& device = registry().get(1);
@@ -121,8 +122,8 @@ TEST(DeviceRegistry, OpensDevicesAtFirstUse) {
 TEST(DeviceRegistry, OneDeviceIsOpenedOnceByManyThreads) {
   in_own_process([] {
     registry().configure(small());
-    std::atomic<int> opened{0};
-    registry().set_on_open([&](Device&) { ++opened; });
+    static std::atomic<int> opened{0};
+    above.set_up_device = [](Device&) { ++opened; };
     std::vector<Device*> seen(8);
     std::latch start(8);
     std::vector<std::thread> threads;

@@ -12,8 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "Above.h"
 #include "child_process.h"
-#include "device/wait_hook.h"
+#include "device/blocking_wait.h"
 
 namespace openhpu::device {
 namespace {
@@ -174,11 +175,10 @@ TEST(ModuleLock, AChildForkedWhileAnotherThreadWaitsForItDoesNotKeepIt) {
   });
   holder.await();
   static std::atomic<bool> waiting{false};
-  set_wait_hook({[]() -> void* {
-                   waiting = true;
-                   return nullptr;
-                 },
-                 [](void*) {}});
+  above.enter_wait = []() -> void* {
+    waiting = true;
+    return nullptr;
+  };
   ModuleLock lock;
   std::thread waiter([&] { lock = ModuleLock(0, 60, folder.path()); });
   while (!waiting) std::this_thread::yield();
@@ -190,7 +190,7 @@ TEST(ModuleLock, AChildForkedWhileAnotherThreadWaitsForItDoesNotKeepIt) {
   holder.tell();
   EXPECT_EQ(holder.wait(), 0);
   waiter.join();
-  set_wait_hook({});
+  above.enter_wait = Above().enter_wait;
   EXPECT_TRUE(lock.held());
   lock = ModuleLock();
   EXPECT_TRUE(ModuleLock(0, 0, folder.path()).held()) << "kept by a child forked while it was waited for";

@@ -130,3 +130,22 @@ def test_headers_include_each_other_in_no_circle():
 def test_a_folders_readme_names_its_files(folder):
     text = (CSRC / folder / "README.md").read_text()
     assert {path.stem for path in sources(folder)} <= set(re.findall(r"`([\w-]+)`", text))
+
+
+def test_up_calls_are_set_in_one_place():
+    """Each function of `Above` says who calls and who supplies it; the module sets them, and no other file has hooks."""
+    above = (CSRC / "Above.h").read_text()
+    sets = (CSRC / "python/module.cpp").read_text()
+    found = re.findall(r"((?: *//.*\n)+) .*?\(\*(\w+)\)\(", above)
+    assert {name for _, name in found} == set(re.findall(r"^ +\.(\w+) = ", sets, re.MULTILINE))
+    for comment, name in found:
+        told = re.search(r"Called by ([\w/]+), supplied by ([\w/]+):", comment)
+        assert told, f"{name}: expected 'Called by folder/file, supplied by folder/file: ...'"
+        caller, supplier = told.groups()
+        assert LEVEL[caller.split("/")[0]] < LEVEL[supplier.split("/")[0]], name
+        assert any(f"above.{name}(" in path.read_text() for path in CSRC.glob(f"{caller}.*")), name
+        function = re.search(rf"\.{name} = .*?(\w+)(?:\(\)|,)", sets)
+        assert function, f"{name} is not set in python/module.cpp"
+        assert any(re.search(rf"\b{function[1]}\(", path.read_text()) for path in CSRC.glob(f"{supplier}.*")), name
+    setters = {path.name: re.findall(r"\bset_\w*hooks?\b", path.read_text()) for path in CSRC.rglob("*.h")}
+    assert not [name for name, hooks in setters.items() if hooks]
