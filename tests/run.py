@@ -134,7 +134,7 @@ def make_headers(budget: Budget) -> None:
     """What all recipes of tests include, once: a background compiler beside other tests would take minutes for it."""
     code = """
 import tempfile, pathlib
-from openhpu.compiler import inductor, toolchain
+from openhpu.compiler.inductor import inductor, toolchain
 with tempfile.TemporaryDirectory() as folder:
     inductor.ahead(pathlib.Path(folder) / "ahead")
 while toolchain.precompile_behind():

@@ -1,8 +1,8 @@
-// The fused optimizers' update. It has the operations of openhpu/compiler/fused_steps.py, in the same order, so that a
-// step here and a step in a recipe have the same bits. PyTorch's own kernels cannot serve: they contract products and
-// sums, differently in the vectors of a tensor and in its rest, and no generated code can repeat that. PyTorch's SGD is
-// also wrong in bfloat16 and half (2.13). This file is compiled without contraction. So the result of an element
-// depends neither on its place nor on the processor.
+// The fused optimizers' update. It has the operations of openhpu/compiler/program/fused_steps.py, in the same order, so
+// that a step here and a step in a recipe have the same bits. PyTorch's own kernels cannot serve: they contract
+// products and sums, differently in the vectors of a tensor and in its rest, and no generated code can repeat that.
+// PyTorch's SGD is also wrong in bfloat16 and half (2.13). This file is compiled without contraction. So the result of
+// an element depends neither on its place nor on the processor.
 
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>

@@ -27,7 +27,7 @@ py::object dtype_object(at::ScalarType type) {
   return py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(torch::getTHPDtype(type)));
 }
 
-// The graph as the compiler takes it: plain Python data (openhpu/compiler/description.py).
+// The graph as the compiler takes it: plain Python data (openhpu/compiler/program/description.py).
 class Describe {
  public:
   explicit Describe(const CompileRequest& request) : request_(request), graph_(request.graph) {}

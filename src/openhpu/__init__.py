@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from openhpu.capture.compiled_steps import compile_step
-    from openhpu.compiler.client import recipes, recompilations, wait_for_recipes
+    from openhpu.compiler.client.client import recipes, recompilations, wait_for_recipes
     from openhpu.observe.events import counters, phase, reset_counters
     from openhpu.testing.expect import expect
 
@@ -28,9 +28,9 @@ _FROM = {
     "expect": "testing.expect",
     "phase": "observe.events",
     "reset_counters": "observe.events",
-    "recipes": "compiler.client",
-    "recompilations": "compiler.client",
-    "wait_for_recipes": "compiler.client",
+    "recipes": "compiler.client.client",
+    "recompilations": "compiler.client.client",
+    "wait_for_recipes": "compiler.client.client",
 }
 
 

@@ -68,7 +68,7 @@ def policy(name: str) -> None:
     import torch
 
     from openhpu import _C, settings
-    from openhpu.compiler import client
+    from openhpu.compiler.client import client
 
     # The first use of the device in lazy mode, and the first capture in eager mode, set the environment's policy.
     torch.get_device_module("hpu").synchronize()

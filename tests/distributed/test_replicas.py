@@ -84,7 +84,7 @@ def _train(kind):
     """The parameters' bits as this rank has them, and the steps whose graphs ran as recipes. It ends some steps after
     all ranks have used a recipe."""
     import openhpu
-    from openhpu.compiler import client
+    from openhpu.compiler.client import client
 
     if dist.get_rank() == 1:  # the compiler's answers come late
         ready = client.Compilations._ready

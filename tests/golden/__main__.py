@@ -18,9 +18,12 @@ import torch
 
 import habana_frameworks.torch.core as htcore
 from openhpu import _C
-from openhpu.compiler import constants, dumps, inductor, passes
-from openhpu.compiler.program import Program
-from openhpu.compiler.trace import trace
+from openhpu.compiler import passes
+from openhpu.compiler.client import dumps
+from openhpu.compiler.inductor import inductor
+from openhpu.compiler.passes import constants
+from openhpu.compiler.program.program import Program
+from openhpu.compiler.program.trace import trace
 from tests.golden.programs import PROGRAMS
 
 FOLDER = Path(__file__).parent

@@ -72,7 +72,7 @@ def test_compiled_functions_without_a_compiler(script):
 SILENT = (
     COMMON
     + """
-    from openhpu.compiler.service import Service
+    from openhpu.compiler.client.service import Service
     Service._turn = lambda self: time.sleep(0.05)  # it takes requests and never answers
     """
 )
@@ -141,7 +141,7 @@ def test_a_killed_compiler_costs_its_graph_and_the_next_one_is_compiled(script):
         + """
     for _ in range(3):
         first()
-    from openhpu.compiler import client as graphs
+    from openhpu.compiler.client import client as graphs
     while graphs._compilations._service._current is None:  # until the process has been given the graph
         time.sleep(0.01)
     os.kill(children()[0], signal.SIGKILL)

@@ -4,7 +4,7 @@
 COMMON = """
     import re, torch, openhpu, warnings
     from pathlib import Path
-    from openhpu.compiler import client as graphs
+    from openhpu.compiler.client import client as graphs
     (few := Path("few")).write_text(str(4 * graphs._MAPPINGS * 3))
     graphs._MAX_MAP_COUNT = few
     x = torch.arange(6.0, device="hpu")

@@ -9,9 +9,9 @@ CODE = """
     from types import SimpleNamespace
     from unittest.mock import patch
     from openhpu import _C; from openhpu.compiler import client as graphs
-    from openhpu.compiler import service
-    from openhpu.compiler.service import Service
-    from openhpu.compiler import dumps
+    from openhpu.compiler.client import service
+    from openhpu.compiler.client.service import Service
+    from openhpu.compiler.client import dumps
 
     FULL = OSError("No space left on device")
     recipe = {"name": "none", "library": "/nowhere/recipe.so", "program": "", "inputs": [], "outputs": [],

@@ -125,7 +125,7 @@ LAZY_COMPILE = (
     + COMMON
     + """
     import habana_frameworks.torch.core as htcore
-    from openhpu.compiler import client as graphs
+    from openhpu.compiler.client import client as graphs
     def stop_compiler():
         # The compile process hangs with its next graph.
         service = graphs._compilations._service

@@ -4,7 +4,7 @@ import pytest
 
 CODE = """
     import os, signal, time, torch, openhpu
-    from openhpu.compiler import client
+    from openhpu.compiler.client import client
     client._IDLE_S = SECONDS
     import habana_frameworks.torch.core as htcore
     torch.use_deterministic_algorithms(DETERMINISTIC)

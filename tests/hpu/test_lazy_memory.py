@@ -261,7 +261,7 @@ def test_what_the_collector_frees_while_a_flush_waits_for_its_recipe(script, mod
     """The compiler's thread may run Python's collector before it delivers what the flush, with its locks, waits for."""
     code = """
         import gc, sys, torch, openhpu
-        from openhpu.compiler.service import Service
+        from openhpu.compiler.client.service import Service
         look_up = Service._look_up
         def collect_first(self, request):
             collected.append(gc.collect())
@@ -344,7 +344,7 @@ def test_results_that_die_in_one_thread_while_another_flushes(script):
 def test_causes_of_recompilations_are_bounded_and_their_number_is_not(script):
     code = """
         import torch, openhpu
-        from openhpu.compiler.service import Service
+        from openhpu.compiler.client.service import Service
         Service.request = lambda self, identity, description, on_ready, on_failed: on_failed(identity, "not now")
         numbers = torch.zeros(2000, device="hpu")
         numbers[:4] + 1

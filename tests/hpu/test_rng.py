@@ -325,7 +325,7 @@ def test_every_operator_with_a_seed_is_tested():
         for name in torch._C._dispatch_get_all_op_names()
         if name.startswith("openhpu::") and "seed" in str(torch._C._get_schema(*name.partition(".")[::2]))
     }
-    names.remove("openhpu::draw")  # what recipes call, see tests/python/openhpu/compiler/test_seeded.py
+    names.remove("openhpu::draw")  # what recipes call, see tests/python/openhpu/compiler/program/test_seeded.py
     assert {name.removeprefix("openhpu::") for name in names} == {name.removesuffix(".default") for name in SEEDED}
     for name in names:
         assert torch._C._get_schema(*name.partition(".")[::2]).arguments[1].name == "seed"

@@ -16,7 +16,7 @@ OPTIMIZERS = {
 TRAINING = """
     import hashlib, json, time, torch, openhpu
     from benchmarks import models
-    from openhpu.compiler import client
+    from openhpu.compiler.client import client
     torch.use_deterministic_algorithms({deterministic})
     model = getattr(models, "{model}")
     training = model.training("hpu")

@@ -14,7 +14,7 @@ import torch
 from openhpu import _C
 from openhpu.capture.captured import Captured, Inputs, Refused, dry_run
 from openhpu.capture.recent import Recent
-from openhpu.compiler import client
+from openhpu.compiler.client import client
 from openhpu.device import devices
 
 # Kinds of arguments (sizes, dtypes, numbers) for which a group of operators keeps a capture.

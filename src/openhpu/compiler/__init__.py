@@ -1,9 +1,9 @@
 """From a recorded graph to a program that can be read and a recipe that runs without Python.
 
-`description` holds the form in which a graph arrives, `program` writes it as Python, `recipe` compiles it for the CPU
-with PyTorch's Inductor, `disk_cache` keeps recipes, `service` compiles in a process of its own.
+`program` describes a graph, writes it as Python and traces it, `passes` simplify it, `inductor` makes native code of
+it; `recipe` does all this. `server` does it in a process of its own, and `client` is the part in the script's process.
 
-Importing this package is cheap; only `recipe` and its modules import Inductor.
+Importing this package is cheap; only `recipe` and what it needs import Inductor.
 """
 
 from __future__ import annotations

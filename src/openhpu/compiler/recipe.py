@@ -15,15 +15,17 @@ from pathlib import Path
 
 import torch
 
-from openhpu.compiler import constants, inductor, passes
-from openhpu.compiler.description import Description
-from openhpu.compiler.disk_cache import publish, sha256
+from openhpu.compiler import passes
+from openhpu.compiler.client.disk_cache import publish, sha256
+from openhpu.compiler.client.identity import recipe_key, torch_build, vector_isa
+from openhpu.compiler.client.manifest import MANIFEST, PROGRAM, Manifest, ScalarInput, SlotTensor
 from openhpu.compiler.errors import CannotCompile
-from openhpu.compiler.guards import note_guards
-from openhpu.compiler.identity import recipe_key, torch_build, vector_isa
-from openhpu.compiler.manifest import MANIFEST, PROGRAM, Manifest, ScalarInput, SlotTensor
-from openhpu.compiler.program import Program
-from openhpu.compiler.trace import trace
+from openhpu.compiler.inductor import inductor
+from openhpu.compiler.passes import constants
+from openhpu.compiler.program.description import Description
+from openhpu.compiler.program.guards import note_guards
+from openhpu.compiler.program.program import Program
+from openhpu.compiler.program.trace import trace
 
 _NO_COMPILER = "recipes need a C++ compiler that knows C++20: install g++, or name another in CXX"
 

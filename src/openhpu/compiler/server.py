@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
-    from openhpu.compiler.description import Description
-    from openhpu.compiler.disk_cache import DiskCache
-    from openhpu.compiler.manifest import Manifest
+    from openhpu.compiler.client.disk_cache import DiskCache
+    from openhpu.compiler.client.manifest import Manifest
+    from openhpu.compiler.program.description import Description
 
 T = TypeVar("T")
 
@@ -123,7 +123,7 @@ def _import(work: Path) -> None:
     """What compilations need: takes seconds, while the first job is on its way."""
     gc.disable()  # modules stay: looking at them again and again takes a tenth of the time
     import openhpu.compiler.recipe  # noqa: F401
-    from openhpu.compiler import inductor
+    from openhpu.compiler.inductor import inductor
 
     with contextlib.suppress(Exception):  # the first recipe says what is wrong
         inductor.ahead(work / "compiled" / "ahead")
@@ -133,7 +133,7 @@ def _import(work: Path) -> None:
 
 def _precompile(jobs: queue.SimpleQueue[bytes]) -> None:
     """Precompile headers, as long as nothing is asked."""
-    from openhpu.compiler import toolchain
+    from openhpu.compiler.inductor import toolchain
 
     _be_idle()
     while jobs.empty() and toolchain.precompile_behind():
@@ -173,7 +173,7 @@ def _die_with_parent() -> None:
 
 
 def _answer(job: Job, work: Path) -> Answer:
-    from openhpu.compiler.disk_cache import DiskCache
+    from openhpu.compiler.client.disk_cache import DiskCache
 
     notes: list[str] = []
     caches = [DiskCache(path, max_bytes, warn=notes.append) for path, max_bytes in job.caches]
@@ -201,7 +201,7 @@ def _idly(function: Callable[[], T]) -> T:
 
 
 def _recipe(description: Description, key: str, caches: list[DiskCache], folder: Path) -> tuple[Manifest, Path]:
-    from openhpu.compiler.disk_cache import find
+    from openhpu.compiler.client.disk_cache import find
 
     with _locks(caches, key):
         if found := find(caches, description, key):  # another process was faster
@@ -220,8 +220,8 @@ def _recipe(description: Description, key: str, caches: list[DiskCache], folder:
 def _compiled(description: Description, key: str, constants: set[int], folder: Path) -> tuple[Manifest, set[int]]:
     """Compile with as many numbers variable as possible. Also returns the numbers that had to be constants: first the
     known ones are constants, then also the ones that the compiler names, then all."""
-    from openhpu.compiler.description import with_constants
     from openhpu.compiler.errors import CannotCompile
+    from openhpu.compiler.program.description import with_constants
     from openhpu.compiler.recipe import compile_recipe
 
     every = {index for index, variable in enumerate(description["variable"]) if variable}

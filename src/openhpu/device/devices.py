@@ -85,7 +85,7 @@ def synchronize(device: DeviceArgument = None) -> None:
     lifecycle._lazy_init()
     _C.synchronize(_get_device_index(device, optional=True))
     if _C.has_compile_requests():
-        from openhpu.compiler import dumps
+        from openhpu.compiler.client import dumps
 
         dumps.finish()
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 
 from openhpu import _C, settings
-from openhpu.compiler import client
+from openhpu.compiler.client import client
 from openhpu.device import mode
 from openhpu.observe import events
 

@@ -35,7 +35,7 @@ def fix() -> None:
     from openhpu import _C
 
     if requested == "1":
-        from openhpu.compiler import client
+        from openhpu.compiler.client import client
 
         client.start()
         for prepare in before_lazy:

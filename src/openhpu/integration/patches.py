@@ -57,14 +57,14 @@ from openhpu.interface.gaudi_ops import namespace
 from openhpu.observe.profiler import debug_activities, tables
 
 MOMENTARY = (
-    "compiler/casts.py",
-    "compiler/dropped_stores.py",
-    "compiler/inductor.py",
-    "compiler/kernel_marks.py",
-    "compiler/strides.py",
-    "compiler/toolchain.py",
-    "compiler/vector_exp.py",
-    "compiler/vector_random.py",
+    "compiler/inductor/casts.py",
+    "compiler/inductor/dropped_stores.py",
+    "compiler/inductor/inductor.py",
+    "compiler/inductor/kernel_marks.py",
+    "compiler/inductor/strides.py",
+    "compiler/inductor/toolchain.py",
+    "compiler/inductor/vector_exp.py",
+    "compiler/inductor/vector_random.py",
     "capture/torch_compile/in_place.py",
 )
 

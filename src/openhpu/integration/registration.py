@@ -135,7 +135,7 @@ def _add_to(torch: ModuleType) -> None:
 
     publisher.install()
     if folder := settings.get("OPENHPU_REPORT_DATA"):
-        from openhpu.compiler import client
+        from openhpu.compiler.client import client
         from openhpu.device import mode
         from openhpu.observe.insight import collector
 

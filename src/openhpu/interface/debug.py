@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from openhpu import _C
-from openhpu.compiler import client
+from openhpu.compiler.client import client
 from openhpu.device import mode
 from openhpu.interface import hpu
 from openhpu.observe import events

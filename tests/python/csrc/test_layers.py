@@ -133,7 +133,7 @@ def test_a_folders_readme_names_its_files(folder):
 
 
 def test_up_calls_are_set_in_one_place():
-    """Each function of `Above` says who calls and who supplies it; the module sets them, and no other file has hooks."""
+    """Each function of `Above` says who calls and who supplies it. The module sets them; there are no other hooks."""
     above = (CSRC / "Above.h").read_text()
     sets = (CSRC / "python/module.cpp").read_text()
     found = re.findall(r"((?: *//.*\n)+) .*?\(\*(\w+)\)\(", above)

@@ -18,7 +18,7 @@ from openhpu.capture.hpu_graphs.parts import Whole
 from openhpu.capture.hpu_graphs.structure import Unsuitable, Walk, of_type, overlaps, storages_of, walk_call
 from openhpu.capture.hpu_graphs.undone import Uncapturable
 from openhpu.capture.recent import Recent
-from openhpu.compiler import client
+from openhpu.compiler.client import client
 
 P = ParamSpec("P")
 R = TypeVar("R")

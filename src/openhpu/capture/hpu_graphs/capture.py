@@ -10,7 +10,7 @@ import torch
 
 from openhpu import _C, settings
 from openhpu.capture.hpu_graphs import marked
-from openhpu.compiler import client
+from openhpu.compiler.client import client
 from openhpu.device import devices, lifecycle, streams
 
 

@@ -14,7 +14,7 @@ from openhpu.capture.captured import Captured, Inputs
 from openhpu.capture.recent import Recent
 from openhpu.capture.torch_compile import nodes
 from openhpu.capture.torch_compile.options import Options
-from openhpu.compiler import client
+from openhpu.compiler.client import client
 from openhpu.device import devices
 
 # A device has room for one capture at a time. A backward, on its own thread, may find a forward's under way.

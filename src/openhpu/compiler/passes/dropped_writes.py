@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.fx import GraphModule, Node
 
-from openhpu.compiler import out_of_range  # noqa: F401  # defines the operator
+from openhpu.compiler.program import out_of_range  # noqa: F401  # defines the operator
 
 aten = torch.ops.aten
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from openhpu import settings
-from openhpu.compiler import sections
+from openhpu.compiler.program import sections
 
 _state: dict[str, bool] = {
     "optim_output_sif": True,

@@ -12,8 +12,8 @@ import torch
 import openhpu
 from commands import child
 from openhpu.compiler import CannotCompile
-from openhpu.compiler.manifest import Manifest
-from openhpu.compiler.program import Program
+from openhpu.compiler.client.manifest import Manifest
+from openhpu.compiler.program.program import Program
 
 _ANSWER_S = 100.0  # for all descriptions of a test
 _LIFE_S = 6 * 3600.0

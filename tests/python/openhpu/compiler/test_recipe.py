@@ -151,7 +151,7 @@ def test_what_the_cpp_compiler_says_is_the_reason(tmp_path, monkeypatch, printed
         raise CppCompileError(["g++", "-O1", *["-I/long/path"] * 50], printed)
 
     description, _ = record(lambda x: [x + 1], [torch.zeros(2)])
-    monkeypatch.setattr("openhpu.compiler.inductor.build", fail)
+    monkeypatch.setattr("openhpu.compiler.inductor.inductor.build", fail)
     with pytest.raises(kind, match=re.escape(told)) as caught:
         compile_recipe(description, tmp_path)
     assert "long/path" not in str(caught.value) and not list(tmp_path.iterdir())

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from openhpu.compiler import disk_cache
+from openhpu.compiler.client import disk_cache
 from openhpu.settings import folders
 
 PROGRAM = """

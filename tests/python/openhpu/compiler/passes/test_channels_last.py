@@ -7,7 +7,7 @@ from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
-from openhpu.compiler import inductor
+from openhpu.compiler.inductor import inductor
 from openhpu.compiler.passes.channels_last import channels_last
 
 X, W = torch.rand(2, 3, 6, 6), torch.rand(4, 3, 3, 3)

@@ -131,8 +131,8 @@ def test_graphs_that_were_not_compiled_in_time_are_told(openhpu_run, tmp_path):
 import time
 import torch
 import habana_frameworks.torch.core as htcore
-from openhpu.compiler import client as graphs
-from openhpu.compiler import service
+from openhpu.compiler.client import client as graphs
+from openhpu.compiler.client import service
 service.Service.request = lambda *arguments: None  # a compiler that never answers
 x = torch.ones(4).to("hpu")
 for _ in range(4):

@@ -1,0 +1,346 @@
+"""Graphs of lazy mode, as Python sees them: the settings, and the compilation of graphs that recur.
+
+The core records graphs and asks for compilations. A thread takes the requests, lets the compile process make recipes,
+and returns them. The thread does not hold Python's lock while it waits.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import threading
+import time
+import warnings
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from openhpu import settings
+from openhpu.compiler.client import waits
+from openhpu.observe import events
+from openhpu.observe.aside import Aside, report
+
+if TYPE_CHECKING:
+    from openhpu.compiler.client.disk_cache import DiskCache
+    from openhpu.compiler.client.manifest import Manifest
+    from openhpu.compiler.client.service import Service
+    from openhpu.compiler.program.description import Description
+
+# The bound of a graph, for a script that never ends a step and never reads a value.
+_MAX_OPERATORS = 1 << 18
+_TOLD_S = 1.0  # how long a recipe waits for the listeners of its event
+_SETTLE_S = 30.0  # how long wait_for_recipes waits for them if the script gives no time
+_END_S = 10.0  # how long the end of the process waits for a thread
+# The meaning of OPENHPU_COMPILE_DEADLINE=0, and how much longer than the deadline a script waits for the answer: the
+# service kills its process first, and says why.
+_LONGEST_S, _GRACE_S = 86400.0, 5.0
+# How long the compiler gets idle time only, before graphs leave a core to it: a script that ends sooner gains nothing
+# from recipes.
+_IDLE_S = 10.0
+_MAX_MAP_COUNT = Path("/proc/sys/vm/max_map_count")
+_MAPPINGS = 6  # of one recipe's library
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A compiled graph. `str(recipe)` is a Python program that computes the same."""
+
+    name: str
+    program: str
+    library: Path
+    operators: int
+    external_kernels: int
+
+    def __str__(self) -> str:
+        return self.program
+
+
+@dataclass(frozen=True)
+class Recompilation:
+    """A compilation of a program that had been compiled before, and the first difference between the two.
+
+    `cause`: "size", "stride", "dtype", "number" (an argument that counted as a constant), "memory" (offsets, storages'
+    sizes, what is needed after the step) or "graph". `dimension` is that of a size or stride. `site`: file and line of
+    the operator. `time_ns` as time.monotonic_ns().
+    """
+
+    cause: str
+    op: str
+    argument: str
+    dimension: int | None
+    before: str
+    after: str
+    site: tuple[str, int] | None
+    time_ns: int
+
+
+class Compilations:
+    """Takes the core's requests to the compile service and its answers back, on a thread of its own."""
+
+    def __init__(self, service: Service, aside: Aside):
+        self._service = service
+        self._aside = aside
+        self._owner = os.getpid()
+        self._asked: dict[int, tuple[float, dict[str, Any]]] = {}
+        self._teller = waits.Teller()
+        self._thread = threading.Thread(target=self._serve, name="openhpu-graphs", daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        from openhpu import _C
+
+        while (request := _C.next_compile_request()) is not None:
+            identity, description = request
+            try:
+                if identity is None:
+                    self._warn_failure(*description)
+                else:
+                    self._ask(identity, description)
+            except Exception:  # a defect of ours: the next request is served
+                report()
+
+    def _ask(self, identity: int, description: dict[str, Any]) -> None:
+        """Send a request on. It is answered in any case, because a thread may be waiting."""
+        self._asked[identity] = time.monotonic(), description
+        try:
+            from openhpu.compiler.client import dumps
+
+            dumps.write(cast("Description", description))
+        except Exception:  # the graph can be compiled although it can't be written
+            report()
+        try:
+            self._service.request(identity, description, self._ready, self._failed)
+        except Exception as error:
+            self._failed(identity, f"{type(error).__name__}: {error}")
+
+    def _ready(self, identity: int, manifest: Manifest, folder: Path) -> None:
+        from openhpu import _C
+
+        asked, description = self._asked.pop(identity)
+        try:
+            duration = round((time.monotonic() - asked) * 1e6)
+            kind = "recipe_loaded" if self._service.found_on_disk(identity) else "graph_compilation"
+            recipe = _for_core(manifest, folder, description)
+            params = {"recipe": manifest.key[:16], "duration": duration, "ops": operators(description)}
+            self._aside.run(functools.partial(events.publish, kind, params))
+            # Listeners hear of it before the recipe counts as ready, so that a thread that waits for the recipe finds
+            # the event delivered. If a listener itself waits for the compiler, the recipe does not wait longer.
+            self._aside.settle(_TOLD_S)
+            _C.recipe_ready(identity, recipe)
+        except Exception as error:
+            message = f"the recipe could not be loaded: {error}"
+            self._warn_failure(message, *_identify(description))
+            _C.recipe_failed(identity, message)
+
+    def _failed(self, identity: int, message: str) -> None:
+        from openhpu import _C
+
+        asked = self._asked.pop(identity, None)  # none: answered before
+        if asked is not None and not asked[1].get("symbols"):  # where one recipe for all sizes fails, each gets its own
+            self._warn_failure(message, *_identify(asked[1]))
+        _C.recipe_failed(identity, message)
+
+    def _warn_failure(self, message: str, operators: int, first: str) -> None:
+        text = (
+            f"a graph of {operators} operators, recorded from {first} on, can't be compiled and runs operator by "
+            f"operator: {message}"
+        )
+        self._aside.run(functools.partial(warnings.warn, text, RuntimeWarning, stacklevel=2))
+        self._aside.settle(_TOLD_S)  # before the core's answer, as events of recipes
+
+    def ahead(self) -> None:
+        """Start the compiler's process."""
+        if os.getpid() == self._owner:
+            self._service.ahead()
+
+    def settle(self, timeout: float) -> None:
+        """Wait until listeners know of every compilation so far; `timeout` in seconds."""
+        self._aside.settle(timeout)
+
+    @property
+    def unanswered(self) -> int:
+        """Graphs that were sent to the compiler and have neither a recipe nor a reason why not."""
+        return len(self._asked)
+
+    def stop(self) -> None:
+        """Ask no more, and end the compiler's process. Both are its parent's where this process was forked."""
+        from openhpu import _C
+
+        if os.getpid() != self._owner:
+            return
+        from openhpu.compiler.client import dumps
+
+        dumps.finish()
+        _C.close_graphs()
+        # A thread that comes back from the core into an interpreter that has ended takes the process down.
+        self._thread.join(_END_S)
+        self._teller.join(_END_S)
+        self._service.close()
+        self._aside.close()
+
+
+_compilations: Compilations | None = None
+_started = False
+
+
+def start() -> None:
+    """Apply the settings of lazy mode. Called once, when the mode is read."""
+    global _compilations, _started
+    from openhpu import _C
+
+    _started = True
+
+    policy = settings.get("OPENHPU_COMPILE")
+    longest = min(settings.get("PT_HPU_MAX_COMPOUND_OP_SIZE"), _MAX_OPERATORS)
+    deadline = settings.get("OPENHPU_COMPILE_DEADLINE") or _LONGEST_S
+    _C.configure_graphs(
+        policy,
+        settings.get("HABANA_PGM_LRU_MAX"),
+        longest,
+        max_libraries=_most_libraries(),
+        longest_wait_s=deadline + min(deadline, _GRACE_S),
+        idle_compiler_s=_IDLE_S,
+    )
+    if policy == "off" or _compilations is not None:
+        return
+    from openhpu.compiler.client.service import Service
+
+    aside = Aside("openhpu-told")
+    service = Service(
+        _disk_cache(),
+        idle=policy != "sync",
+        deadline=deadline,
+        urgent=_C.awaited_recipes,
+        hurry=_C.compiler_is_in_a_hurry,
+        warn=lambda message: aside.run(functools.partial(warnings.warn, message, RuntimeWarning, stacklevel=2)),
+    )
+    _compilations = Compilations(service, aside)
+    atexit.register(_compilations.stop)
+
+
+def _most_libraries() -> int:
+    """How many recipes' libraries the graph cache keeps loaded: captured graphs may hold as many, and together they
+    take half of the mappings that the system allows a process."""
+    try:
+        allowed = int(_MAX_MAP_COUNT.read_text())
+    except (OSError, ValueError):
+        allowed = 65530  # Linux's own choice
+    return max(1, allowed // (4 * _MAPPINGS))
+
+
+def start_compiling() -> None:
+    """Call `start`, if it was not called: captures have recipes in eager mode, too."""
+    if not _started:
+        start()
+    ahead()
+
+
+def ahead() -> None:
+    """Start the compiler's process, where graphs will need it. Called when the first device is opened."""
+    if _compilations is not None:
+        _compilations.ahead()
+
+
+def _disk_cache() -> DiskCache | None:
+    """The cache that the environment asks for, by the newer variable or the older ones."""
+    from openhpu.compiler.client import disk_cache
+
+    text = os.environ.get("PT_HPU_RECIPE_CACHE_CONFIG")
+    if not settings.get("PT_HPU_PGM_ENABLE_CACHE") or (text is not None and not text.split(",")[0].strip()):
+        return None
+    if text is None:
+        delete, size = settings.get("PT_CACHE_FOLDER_DELETE"), settings.get("PT_CACHE_FOLDER_SIZE_MB")
+        text = f"{settings.get('PT_RECIPE_CACHE_PATH')},{delete},{size or ''}"
+    try:
+        return disk_cache.DiskCache(*disk_cache.parse_config(text))
+    except ValueError as error:
+        raise settings.SettingError(f"PT_HPU_RECIPE_CACHE_CONFIG={error}") from error
+
+
+def wait_for_recipes(timeout: float | None = None) -> bool:
+    """Wait until every graph that was to be compiled is compiled, or could not be.
+
+    `timeout` in seconds. Returns False when it passed first.
+    """
+    from openhpu import _C
+
+    began = time.monotonic()
+    found: bool = _C.wait_for_recipes(-1.0 if timeout is None else timeout)
+    if found and _compilations is not None:
+        _compilations.settle(_SETTLE_S if timeout is None else max(0.0, timeout - (time.monotonic() - began)))
+    return found
+
+
+def settle() -> None:
+    """Wait until listeners know of every compilation so far, for some seconds at most."""
+    if _compilations is not None:
+        _compilations.settle(_END_S)
+
+
+def unanswered() -> int:
+    """How many graphs are being compiled; after the end of the script: were, when it ended."""
+    return 0 if _compilations is None else _compilations.unanswered
+
+
+def recipes() -> list[Recipe]:
+    """The compiled graphs in memory, the most recently used first."""
+    from openhpu import _C
+
+    return [
+        Recipe(r["name"], r["program"], Path(r["library"]), r["operators"], r["external_kernels"]) for r in _C.recipes()
+    ]
+
+
+def recompilations() -> list[Recompilation]:
+    """The last recompilations, 1,024 at most, in order. The counter `recompilations` is of all."""
+    from openhpu import _C
+
+    return [Recompilation(**record) for record in _C.recompilations()]
+
+
+def _for_core(manifest: Manifest, folder: Path, description: dict[str, Any]) -> dict[str, Any]:
+    """The manifest as the core takes it: numbers by where they stand among the graph's words."""
+
+    def tensor(spec: Any) -> dict[str, Any]:
+        return {
+            "slot": spec.slot,
+            "dtype": spec.dtype,
+            "sizes": list(spec.sizes),
+            "strides": list(spec.strides),
+            "offset": spec.offset,
+        }
+
+    numbers = []
+    for spec in manifest.scalar_inputs:
+        word, kind, host = description["scalar_words"][spec.index]
+        numbers.append({"word": word, "kind": kind, "host": host, "dtype": spec.dtype})
+    variable = []
+    for index in manifest.variable:
+        word, kind, _ = description["scalar_words"][index]
+        variable += [word, word + 1] if kind in ("complex", "host") else [word]
+    return {
+        "name": manifest.key[:16],
+        "library": str(folder / "recipe.so"),
+        "program": (folder / "program.py").read_text(),
+        "inputs": [tensor(spec) for spec in manifest.inputs],
+        "outputs": [tensor(spec) for spec in manifest.outputs],
+        "numbers": numbers,
+        "variable": variable,
+        "threads": manifest.threads,
+        "guards": [list(guard) for guard in manifest.guards],
+        "counted": list(manifest.counted),
+        "overflowing": list(manifest.overflowing),
+        "external_kernels": sum(manifest.external_kernels.values()),
+    }
+
+
+def operators(description: dict[str, Any]) -> dict[str, int]:
+    """How often each operator stands in a described graph, the most frequent first."""
+    counted = Counter(str(node["op"]).removeprefix("aten::") for node in description["nodes"])
+    return dict(counted.most_common())
+
+
+def _identify(description: dict[str, Any]) -> tuple[int, str]:
+    return len(description["nodes"]), next(iter(description["sites"].values()), "an unknown line")

@@ -1,0 +1,93 @@
+"""The key of a recipe: its graph and everything else that can change its code.
+
+So a recipe of another compiler is never loaded. The key is cheap: it does not import Inductor, and it asks the C++
+compiler for its version once.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import torch
+
+from openhpu import _machine
+from openhpu.compiler.program import description as graph
+from openhpu.compiler.program.description import Description
+
+_VERSION_S = 30.0  # a compiler that takes longer to tell its version hangs
+# GCC's, and where Inductor looks for OpenMP.
+_OPTIONS = {
+    "CPATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "GCC_EXEC_PREFIX", "COMPILER_PATH", "OMP_PREFIX"
+}  # fmt: skip
+
+
+def recipe_key(description: Description) -> str:
+    """The content address of the recipe of a graph, on this machine, with this PyTorch and this compiler."""
+    return graph.key(
+        description, torch_build(), torch.__config__.show(), vector_isa(), _compiler(), core(), cxx(), *cxx_options()
+    )
+
+
+def torch_build() -> str:
+    """Version and commit of PyTorch, and for which CUDA it was built, if for any."""
+    return f"{torch.__version__} {torch.version.git_version} {torch.version.cuda}"
+
+
+def core() -> str:
+    """A digest of the core's sources that recipes call."""
+    return _machine.recipe_calls
+
+
+def cxx() -> str:
+    """The C++ compiler that Inductor takes: its path, the size and time of its file, and its version."""
+    return _cxx(os.environ.get("CXX", "g++"), os.environ.get("PATH", ""))
+
+
+@functools.cache
+def _cxx(name: str, path: str) -> str:
+    found = shutil.which(name, path=path)
+    if found is None:
+        return f"no {name}"
+    file = os.path.realpath(found)
+    status = os.stat(file)
+    try:
+        said = subprocess.run(
+            [found, "--version"], capture_output=True, text=True, timeout=_VERSION_S, check=False
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired) as error:
+        said = str(error)
+    return f"{file} {status.st_size} {status.st_mtime_ns} {said}"
+
+
+def cxx_options() -> list[str]:
+    """The environment variables from which Inductor and the C++ compiler take options, with their values. All other
+    options are this package's or PyTorch's."""
+    return sorted(
+        f"{name}={value}" for name, value in os.environ.items() if name in _OPTIONS or name.startswith("AOT_INDUCTOR_")
+    )
+
+
+@functools.cache
+def vector_isa() -> str:
+    """PyTorch's name of the instruction set and a digest of all that the processor has: code is made for exactly it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    features = sorted({line for line in lines if line.startswith(("flags", "Features", "model name"))})
+    digest = hashlib.sha256("\n".join(features).encode()).hexdigest()[:12]
+    return f"{torch.backends.cpu.get_cpu_capability()} {digest}"
+
+
+@functools.cache
+def _compiler() -> str:
+    digest = hashlib.sha256()
+    compiler = Path(__file__).parents[1]
+    for path in sorted([*compiler.rglob("*.py"), *compiler.rglob("*.h")]):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,537 @@
+"""The service of the compiler: takes graphs, and returns recipes from the disk or from the compile process."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import pickle
+import select
+import shutil
+import signal
+import site
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import warnings
+import weakref
+from collections import deque
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from openhpu.compiler import server
+from openhpu.compiler.client import disk_cache
+from openhpu.compiler.client.disk_cache import DiskCache
+from openhpu.compiler.client.identity import recipe_key
+from openhpu.compiler.client.manifest import LIBRARY, Manifest, misfit
+from openhpu.compiler.program import sections
+from openhpu.observe.aside import report
+from openhpu.settings.machine import leave_openmp_binding
+
+_STOP_S = 10.0  # how long `close` waits for a callback that is running
+_DIE_S = 5.0  # and for a killed process, which the system may hold
+_LONGEST_ANSWER = 2**28
+
+
+class _Request(NamedTuple):
+    identity: int
+    description: Any
+    on_ready: Callable[[int, Manifest, Path], object]
+    on_failed: Callable[[int, str], object]
+
+
+class _Nonsense(Exception):
+    """The compile process sent an invalid answer."""
+
+
+class Service:
+    """Recipes for graphs, in the order in which they become available.
+
+    A request is looked up in `cache`, then compiled by a process, started when first needed, or by `ahead`, and
+    started again if it dies. With `idle` graphs get only time that nobody else wants, but where `hurry` says that
+    somebody waits or will wait. Callbacks run on the service's thread, one at a time: `on_ready(identity, manifest,
+    folder)` or `on_failed(identity, message)`, exactly one of them, unless the service is closed before.
+    A process that takes longer than `deadline` seconds for one graph (None: no limit) is killed. `urgent` names the
+    requests that somebody waits for: they are compiled first. `warn` gets, on the service's thread, what a person
+    should know; by default it becomes a RuntimeWarning there.
+    `work` is a folder for what the compiler writes, by default a temporary one that goes with the service; recipes that
+    no cache takes stay there, too. Belongs to the process that made it: a forked child needs one of its own.
+    """
+
+    def __init__(
+        self,
+        cache: DiskCache | None = None,
+        work: Path | None = None,
+        idle: bool = False,
+        deadline: float | None = None,
+        urgent: Callable[[], Collection[int]] = tuple,
+        hurry: Callable[[], bool] = bool,
+        warn: Callable[[str], None] | None = None,
+    ) -> None:
+        self._owner = os.getpid()
+        self._deadline = deadline
+        self._urgent = urgent
+        self._hurry = hurry
+        self._idle = idle
+        self._tell = warn or _warn
+        self._cache = cache
+        self._given_work = work
+        self._work: Path | None = None
+        self._caches: list[DiskCache] = []
+        self._new: deque[_Request] = deque()  # not looked up yet
+        self._waiting: deque[tuple[_Request, bytes]] = deque()  # for the compile process, as messages
+        self._current: _Request | None = None  # the request that the process compiles
+        self._greeted = False  # the process has said that it takes requests
+        self._until: float | None = None  # by when it has to answer
+        self._outgoing = memoryview(b"")  # the rest of the job that the process has not taken yet
+        self._incoming = bytearray()  # of its answer
+        self._process: subprocess.Popen[bytes] | None = None
+        self._connection: socket.socket | None = None
+        self._ahead = False  # the process is to be started although nothing is asked yet
+        self._delivered = False  # a recipe
+        self._open = 0
+        self._found: set[int] = set()  # requests answered from the disk, until their callback has run
+        self._closed = False
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._wake_up, self._woken = socket.socketpair()
+        self._wake_up.setblocking(False)
+        self._woken.setblocking(False)
+        self._said: set[str] = set()
+        if cache is not None:
+            cache.warn = self._warn  # a finding of both processes is reported once
+        _services.add(self)
+        atexit.register(self.close)
+
+    def request(
+        self,
+        identity: int,
+        description: Any,
+        on_ready: Callable[[int, Manifest, Path], object],
+        on_failed: Callable[[int, str], object],
+    ) -> None:
+        """Ask for the recipe of a graph (`openhpu.compiler.program.description`). Returns at once."""
+        self._check_process()
+        with self._changed:
+            if self._closed:
+                raise RuntimeError("the compile service is closed")
+            self._start_thread()
+            self._new.append(_Request(identity, description, on_ready, on_failed))
+            self._open += 1
+        self._wake()
+
+    def ahead(self) -> None:
+        """Start the compile process now, so that its imports are done when the first graph comes. Where recipes are on
+        disk, graphs may need no process: nothing happens then."""
+        self._check_process()
+        if self._cache is not None and self._cache.has_recipes():
+            return
+        with self._changed:
+            if self._closed or self._ahead:
+                return
+            self._ahead = True
+            self._start_thread()
+        self._wake()
+
+    def _start_thread(self) -> None:
+        if self._thread is None:
+            thread = threading.Thread(target=self._serve, name="openhpu-compile", daemon=True)
+            thread.start()  # the system may refuse
+            self._thread = thread
+
+    def wait_all(self, timeout: float | None = None) -> bool:
+        """Wait until every request was answered and its callback has returned. False if `timeout` seconds passed
+        first, or the service was closed."""
+        self._check_process()
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or not self._open, timeout)
+            return not self._open
+
+    def found_on_disk(self, identity: int) -> bool:
+        """For `on_ready`: whether the recipe was on disk, and nothing was compiled."""
+        return identity in self._found
+
+    def close(self) -> None:
+        """End the compile process and drop open requests, without callbacks. May be called again."""
+        atexit.unregister(self.close)
+        if os.getpid() != self._owner:
+            return
+        with self._changed:
+            already, self._closed = self._closed, True
+            self._changed.notify_all()
+        if already:
+            return
+        self._wake()
+        self._kill(self._process)
+        thread = self._thread
+        if thread is threading.current_thread():  # called by a callback: `_serve` cleans up
+            return
+        if thread is None:
+            self._clean_up()
+        else:
+            thread.join(_STOP_S)
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._owner:
+            raise RuntimeError(
+                f"this compile service belongs to process {self._owner}; a forked child needs a service of its own"
+            )
+
+    def _wake(self) -> None:
+        with contextlib.suppress(OSError):  # full: it wakes up anyway; closed: nothing to wake
+            self._wake_up.send(b"\0")
+
+    @staticmethod
+    def _kill(process: subprocess.Popen[bytes] | None) -> None:
+        """With its C++ compiler, which is in its group."""
+        if process is not None and process.returncode is None:
+            with contextlib.suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+    # All below runs on the service's thread.
+
+    def _serve(self) -> None:
+        leave_openmp_binding()  # of this thread, so also of the compile process
+        try:
+            while not self._closed:
+                try:
+                    self._turn()
+                except Exception as error:  # a defect of ours, or a system without memory or files
+                    report()
+                    self._give_up(f"{type(error).__name__}: {error}")
+                    time.sleep(0.1)  # if it comes again at once
+        finally:
+            self._clean_up()
+
+    def _turn(self) -> None:
+        self._wait()
+        if self._ahead and self._process is None and not self._delivered and not self._closed:
+            self._prepare_folders()
+            self._start_process()
+        while self._new and not self._closed:
+            self._guarded(self._look_up, self._new.popleft())
+        while self._waiting and self._process is None and not self._closed:
+            try:
+                self._start_process()
+            except Exception as error:  # of the system
+                self._failed(self._next()[0], f"{type(error).__name__}: {error}")
+        while self._waiting and self._greeted and self._current is None and not self._closed:
+            self._guarded(self._start, *self._next())
+
+    def _next(self) -> tuple[_Request, bytes]:
+        """Of the requests that somebody waits for, otherwise of all: the largest graph, which gains most."""
+        urgent: Collection[int] = ()
+        with contextlib.suppress(Exception):
+            urgent = self._urgent()
+        awaited = [entry for entry in self._waiting if entry[0].identity in urgent]
+        chosen = max(awaited or self._waiting, key=lambda entry: len(entry[0].description["nodes"]))
+        self._waiting.remove(chosen)
+        return chosen
+
+    def _wait(self) -> None:
+        """For a request, an answer, the end of the process, the end of its time, or the service's."""
+        poll = select.poll()
+        poll.register(self._woken, select.POLLIN)
+        connection = self._connection
+        if connection is not None:
+            poll.register(connection, select.POLLIN | (select.POLLOUT if self._outgoing else 0))
+        left = None if self._until is None else max(0.0, self._until - time.monotonic())
+        ready = dict(poll.poll(None if left is None else left * 1e3 + 1))
+        if self._woken.fileno() in ready:
+            with contextlib.suppress(BlockingIOError):
+                self._woken.recv(4096)
+        if self._closed:
+            return
+        happened = 0 if connection is None else ready.get(connection.fileno(), 0)
+        if happened & ~select.POLLOUT:
+            self._receive()
+        elif happened:
+            with contextlib.suppress(ConnectionError):  # its end is received next
+                self._send()
+        elif self._until is not None and time.monotonic() >= self._until:
+            self._give_up(
+                f"the compile process did not answer within {self._deadline:g} s, the limit that "
+                "OPENHPU_COMPILE_DEADLINE sets, and was killed; the next graph starts another"
+            )
+
+    def _give_up(self, message: str) -> None:
+        """End the process, and the request that it has."""
+        request = self._blamed()
+        self._end_process(patience=0.0)
+        if request is not None:
+            self._failed(request, message)
+
+    def _blamed(self) -> _Request | None:
+        """The request that fails with the process: the one that it has, or the one for which it was started."""
+        request, self._current = self._current, None
+        if request is None and self._waiting and not self._greeted:
+            request = self._next()[0]
+        return request
+
+    def _guarded(self, step: Callable[..., None], request: _Request, *arguments: Any) -> None:
+        """An error of ours is the request's, and the thread goes on."""
+        try:
+            step(request, *arguments)
+        except Exception as error:
+            self._failed(request, f"{type(error).__name__}: {error}")
+
+    def _look_up(self, request: _Request) -> None:
+        self._prepare_folders()
+        key = recipe_key(request.description)
+        if found := disk_cache.find(self._caches, request.description, key):
+            self._found.add(request.identity)
+            self._ready(request, *found)
+            self._found.discard(request.identity)
+            return
+        caches = [(cache.path, cache.max_bytes) for cache in self._caches]
+        description = request.description
+        try:
+            description = sections.as_files(description)
+        except OSError as error:  # a full disk, a folder that is gone: they go as a message
+            self._warn(f"constant sections are not written: {error}")
+        job = server.Job(description, key, caches)
+        self._waiting.append((request, pickle.dumps(tuple(job))))
+
+    def _start(self, request: _Request, message: bytes) -> None:
+        self._outgoing = memoryview(server.framed(bytes([self._may_wait()]) + message))
+        try:
+            self._send()
+        except ConnectionError:  # the process died since its last answer: the next turn starts another
+            self._end_process()
+            self._waiting.appendleft((request, message))
+            self._wake()
+            return
+        self._current = request
+        self._limit_time()
+
+    def _may_wait(self) -> bool:
+        """Whether the process gets idle cores only."""
+        return self._idle and not self._hurry()
+
+    def _limit_time(self) -> None:
+        self._until = None if self._deadline is None else time.monotonic() + self._deadline
+
+    def _send(self) -> None:
+        assert self._connection is not None
+        with contextlib.suppress(BlockingIOError):
+            self._outgoing = self._outgoing[self._connection.send(self._outgoing) :]
+
+    def _receive(self) -> None:
+        assert self._connection is not None
+        try:
+            part = self._connection.recv(2**20)
+        except BlockingIOError:
+            return
+        except ConnectionError:
+            part = b""
+        if not part:
+            request = self._blamed()
+            reason = self._end_process()
+            if request is not None:
+                self._failed(request, f"the compile process {reason}")
+            return
+        self._incoming += part
+        try:
+            answer = self._whole_answer() if self._greeted else self._greeting()
+        except Exception as error:
+            self._give_up(
+                f"the compile process answered nonsense ({error}) and was killed; the next graph starts another"
+            )
+            return
+        if answer is not None:
+            request, self._current, self._until = self._current, None, None
+            assert request is not None
+            self._guarded(self._answered, request, answer)
+
+    def _greeting(self) -> server.Answer | None:
+        message = server.unframed(self._incoming, 0)
+        if message is not None:
+            self._greeted, self._until = True, None
+            del self._incoming[: len(server.framed(message))]
+        return None
+
+    def _whole_answer(self) -> server.Answer | None:
+        """The answer, if it is complete. Raises any exception, if it is not an answer."""
+        if self._current is None:
+            raise _Nonsense("nothing was asked")
+        message = server.unframed(self._incoming, _LONGEST_ANSWER)
+        if message is None:
+            return None
+        if len(self._incoming) > len(server.framed(message)):
+            raise _Nonsense("more than an answer")
+        self._incoming = bytearray()
+        answer = server.Answer(*pickle.loads(message))
+        if not (isinstance(answer.notes, list) and all(isinstance(note, str) for note in answer.notes)):
+            raise _Nonsense("its notes are no texts")
+        if answer.manifest is None and answer.folder is None and isinstance(answer.error, str):
+            return answer
+        if not (isinstance(answer.manifest, Manifest) and isinstance(answer.folder, Path)):
+            raise _Nonsense("neither a recipe nor an error")
+        if not (answer.folder / LIBRARY).is_file():
+            raise _Nonsense(f"{answer.folder} has no {LIBRARY}")
+        if wrong := misfit(answer.manifest, self._current.description):
+            raise _Nonsense(f"the recipe does not fit the graph: {wrong}")
+        return answer
+
+    def _answered(self, request: _Request, answer: server.Answer) -> None:
+        for note in answer.notes:
+            self._warn(note)
+        if answer.manifest is None or answer.folder is None:
+            self._failed(request, answer.error)
+        else:
+            self._ready(request, answer.manifest, answer.folder)
+
+    def _ready(self, request: _Request, manifest: Manifest, folder: Path) -> None:
+        self._delivered = True
+        self._call(request.on_ready, request.identity, manifest, folder)
+
+    def _failed(self, request: _Request, message: str) -> None:
+        self._call(request.on_failed, request.identity, message)
+
+    def _call(self, callback: Callable[..., object], *arguments: Any) -> None:
+        try:
+            if not self._closed:
+                callback(*arguments)
+        except BaseException:  # SystemExit, too, would end the thread
+            report()
+        finally:
+            with self._changed:
+                self._open -= 1
+                self._changed.notify_all()
+
+    def _prepare_folders(self) -> None:
+        if self._caches:
+            return
+        if self._given_work is None:
+            self._work = Path(tempfile.mkdtemp(prefix="openhpu-compile-"))
+        else:
+            self._given_work.mkdir(parents=True, exist_ok=True)
+            self._work = Path(tempfile.mkdtemp(prefix="compile-", dir=self._given_work))
+        private = DiskCache(self._work / "recipes", None, warn=self._warn)
+        self._caches = [private] if self._cache is None else [self._cache, private]
+
+    def _warn(self, message: str) -> None:
+        if message not in self._said:
+            self._said.add(message)
+            try:
+                self._tell(message)
+            except Exception:  # a warning that was made an error: there is nobody to catch it here
+                report()
+
+    def _start_process(self) -> None:
+        assert self._work is not None
+        self._work.mkdir(parents=True, exist_ok=True)  # somebody may tidy up temporary folders
+        ours, theirs = socket.socketpair()
+        with contextlib.ExitStack() as on_error:
+            on_error.callback(ours.close)
+            self._process = self._popen(theirs)
+            on_error.pop_all()
+        ours.setblocking(False)
+        self._connection = ours
+        self._limit_time()
+
+    def _popen(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
+        assert self._work is not None
+        try:
+            opened = (self._work / "log").open("wb")
+        except OSError:  # a full disk
+            opened = open(os.devnull, "wb")  # noqa: SIM115
+        with theirs, opened as log:
+            return subprocess.Popen(
+                [sys.executable or "python3", "-P", "-m", server.__name__,
+                 str(theirs.fileno()), str(self._work), str(int(self._may_wait()))],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(theirs.fileno(),), cwd=self._work,
+                env=_environment(self._work),
+                process_group=0,  # no Ctrl-C of the terminal; no session, in which Linux would not heed the policy
+            )  # fmt: skip
+
+    def _end_process(self, patience: float = 0.2) -> str:
+        """Kill it, if it is alive after `patience` seconds: its connection ends a moment before it. What happened, as
+        the end of a sentence about it."""
+        process, self._process = self._process, None
+        connection, self._connection = self._connection, None
+        self._outgoing, self._incoming, self._until = memoryview(b""), bytearray(), None
+        self._greeted = False
+        if connection is not None:
+            connection.close()
+        if process is None:
+            return "was not running"
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(patience)
+        self._kill(process)
+        try:
+            code = process.wait(_DIE_S)
+        except subprocess.TimeoutExpired:
+            return "can't be ended"
+        if code < 0:
+            return f"was killed by signal {-code} ({signal.strsignal(-code)}); the next graph starts another"
+        return f"ended with exit code {code}: {self._last_words()}"
+
+    def _last_words(self) -> str:
+        assert self._work is not None
+        with contextlib.suppress(OSError):
+            if said := (self._work / "log").read_text(errors="replace").strip().splitlines():
+                return said[-1]
+        return "it said nothing"
+
+    def _clean_up(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            self._kill(process)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_DIE_S)
+        for end in (self._connection, self._wake_up, self._woken):
+            if end is not None:
+                end.close()
+        if self._work is not None:
+            shutil.rmtree(self._work, ignore_errors=True)
+        with self._changed:
+            self._closed = True
+            self._new.clear()
+            self._waiting.clear()
+            self._changed.notify_all()
+        _services.discard(self)
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, RuntimeWarning, stacklevel=4)
+
+
+def _environment(work: Path) -> dict[str, str]:
+    """The compile process's: it finds this package and this torch first, has no hpu device, and compiles alike for
+    everybody, on any core."""
+    dropped = "TORCHINDUCTOR_", "OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
+    installed = {os.path.abspath(path) for path in (*site.getsitepackages(), site.getusersitepackages())}
+    places = [str(Path(__file__).parents[3]), str(Path(torch.__file__).parents[1])]
+    # Installed packages are found anyway; in PYTHONPATH it would come before Python's own modules.
+    places = [place for place in dict.fromkeys(places) if place not in installed]
+    inherited = [os.path.abspath(path) for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
+    environment |= {
+        "PYTHONPATH": os.pathsep.join([*places, *inherited]),
+        "PYTHONWARNINGS": "ignore",
+        "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
+        "TORCHINDUCTOR_CACHE_DIR": str(work / "inductor"),
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+    }
+    return environment
+
+
+_services: weakref.WeakSet[Service] = weakref.WeakSet()
+
+
+def _let_go_in_child() -> None:
+    """A forked child would keep the connection open beyond its parent's end."""
+    for service in list(_services):
+        for end in (service._connection, service._wake_up, service._woken):
+            if end is not None:
+                end.close()
+
+
+os.register_at_fork(after_in_child=_let_go_in_child)

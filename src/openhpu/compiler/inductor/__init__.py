@@ -1,0 +1,1 @@
+"""Everything that drives, patches or configures Inductor and the C++ compiler."""

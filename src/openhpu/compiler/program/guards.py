@@ -1,0 +1,98 @@
+"""The assumptions of tracing and Inductor about open sizes, as guards that the core can check."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sympy
+import torch
+
+from openhpu.compiler.errors import CannotCompile
+from openhpu.compiler.program.program import Program
+from openhpu.compiler.program.sizes import Size, Symbols
+
+
+def note_guards(program: Program, inputs: Sequence[torch.Tensor]) -> None:
+    """Add the assumptions of tracing and Inductor about open sizes to the program's guards.
+
+    Raises CannotCompile if they assumed a certain value, or something that no guard can express.
+    """
+    symbols = program.symbols
+    if not symbols.hints:
+        return
+    known: dict[Any, Any] = {}  # sympy's symbols as polynomials in ours
+    shape_env = None
+    for slot, fake in zip(program.plan.inputs, inputs, strict=False):
+        assert slot.base is not None
+        for size, found in zip(slot.base.sizes, fake.shape, strict=True):
+            if not isinstance(size, Size):
+                continue
+            if not isinstance(found, torch.SymInt):
+                raise CannotCompile(f"size {size.text} of an input can only be {int(found)}")
+            shape_env = found.node.shape_env
+            expression = found.node._expr
+            if expression.is_Symbol:
+                known.setdefault(expression, size)
+    if shape_env is None:
+        return
+    sympy_names = {symbol: _as_sympy(size) for symbol, size in known.items()}
+    for slot, fake in zip(program.plan.inputs, inputs, strict=False):
+        assert slot.base is not None
+        for size, found in zip(slot.base.sizes, fake.shape, strict=True):
+            if isinstance(size, Size):
+                now = shape_env.replace(found.node._expr).subs(sympy_names)
+                if (now - _as_sympy(size)).expand() != 0:
+                    raise CannotCompile(f"takes the size {size.text} for {now}")
+    for guard in shape_env.guards:
+        _note(symbols, shape_env.replace(guard.expr).subs(sympy_names))
+
+
+def _as_sympy(size: Size) -> Any:
+    total: Any = 0
+    for names, factor in size.polynomial.items():
+        total += factor * sympy.prod([sympy.Symbol(n, integer=True, positive=True) for n in names])
+    return total
+
+
+def _note(symbols: Symbols, condition: Any) -> None:
+    if condition in (True, sympy.true):
+        return
+    pairs = {
+        sympy.StrictLessThan: (condition.args[:2], 0),
+        sympy.StrictGreaterThan: (condition.args[1::-1], 0),
+        sympy.LessThan: (condition.args[:2], 1),
+        sympy.GreaterThan: (condition.args[1::-1], 1),
+    }
+    if isinstance(condition, sympy.Ne):
+        # Found different in the recorded graph: holds on the same side.
+        low, high = (_polynomial(symbols, side) for side in condition.args)
+        if int(symbols.make(low)) > int(symbols.make(high)):
+            low, high = high, low
+        symbols.note_less(low, high)
+        return
+    if isinstance(condition, sympy.Eq) and (condition.args[0] - condition.args[1]).expand() == 0:
+        return
+    for kind, (sides, or_equal) in pairs.items():
+        if type(condition) is kind:
+            low, high = (_polynomial(symbols, side) for side in sides)
+            symbols.note_less(low, symbols.plus(high, or_equal))
+            return
+    raise CannotCompile(f"relies on {condition}")
+
+
+def _polynomial(symbols: Symbols, expression: Any) -> dict[tuple[str, ...], int]:
+    out: dict[tuple[str, ...], int] = {}
+    for term in sympy.Add.make_args(sympy.expand(expression)):
+        factor, names = 1, []
+        for part in sympy.Mul.make_args(term):
+            base, exponent = part.as_base_exp()
+            if part.is_Integer:
+                factor *= int(part)
+            elif base.is_Symbol and str(base) in symbols.hints and exponent.is_Integer and exponent > 0:
+                names += [str(base)] * int(exponent)
+            else:
+                raise CannotCompile(f"relies on {expression}")
+        key = tuple(sorted(names))
+        out[key] = out.get(key, 0) + factor
+    return {names: factor for names, factor in out.items() if factor}

@@ -1,0 +1,35 @@
+"""Operators that are traced as a Python function of simpler ones. All others are traced as they are."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from openhpu.compiler.program import description as graph
+from openhpu.compiler.program import fused_steps, out_of_range, seeded, small_integers
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "aten::_fused_adam_": fused_steps.fused_adam_,
+    "aten::_fused_adamw_": fused_steps.fused_adamw_,
+    "aten::_fused_sgd_": fused_steps.fused_sgd_,
+    "aten::_fused_adagrad_": fused_steps.fused_adagrad_,
+    **seeded.FUNCTIONS,
+}
+
+
+def lowering(op: str, lenient: bool = False, int32: bool = False) -> Callable[..., Any] | None:
+    """The function for an operator ("aten::_fused_adamw_.tensor_lr"), which takes the same arguments and returns as
+    many results; None if it is traced as it is. `lenient`: indices may be out of range; `int32`: results in int64 wrap
+    to the range of int32."""
+    name = op.partition(".")[0]
+    found = _FUNCTIONS.get(op) or _FUNCTIONS.get(name) or (out_of_range.FUNCTIONS.get(name) if lenient else None)
+    if not int32:
+        return found
+    overload = graph.operator(op)
+    return functools.partial(small_integers.wrapped, overload, found or overload)
+
+
+def takes_tensors(op: str) -> bool:
+    """Whether the function takes a variable number as the 0-dim tensor that brings it, instead of as a symbol."""
+    return op in seeded.FUNCTIONS

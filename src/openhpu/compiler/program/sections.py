@@ -1,0 +1,63 @@
+"""Constant sections: the contents of recipes' constants as files, one for each content whichever recipes hold it.
+
+With a folder set (`torch.hpu.enable_const_section_serialization`) constants go to the compile process as files instead
+of as messages. A file has the digest of its content as its name, so that recipes of one model share it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from openhpu.compiler.program.description import Description
+
+SUFFIX = ".const_section"
+_COMPRESSED = f".z{SUFFIX}"
+
+_folder: Path | None = None
+_compressed = False
+
+
+def keep_in(folder: Path | None, compressed: bool = False) -> None:
+    """Write sections into `folder` from now on; None: nowhere."""
+    global _folder, _compressed
+    _folder, _compressed = folder and folder.absolute(), compressed
+
+
+def as_files(description: Description) -> Description:
+    """The description with its constants as paths of their sections, which are there. Raises OSError."""
+    if _folder is None or "constants" not in description:
+        return description
+    folder, compressed = _folder, _compressed
+    files = {slot: _section(folder, content, compressed) for slot, content in description["constants"].items()}
+    return {**description, "constants": files}
+
+
+def _section(folder: Path, content: bytes | Path, compressed: bool) -> bytes | Path:
+    if isinstance(content, Path):
+        return content
+    path = folder / f"{digest(content)}{_COMPRESSED if compressed else SUFFIX}"
+    if not path.exists():
+        handle, name = tempfile.mkstemp(dir=folder)
+        with open(handle, "wb") as file:
+            file.write(zlib.compress(content) if compressed else content)
+        os.replace(name, path)
+    return path
+
+
+def contents(section: bytes | Path) -> bytes:
+    """The constant itself. Raises OSError where its file is gone."""
+    if isinstance(section, bytes):
+        return section
+    data = section.read_bytes()
+    return zlib.decompress(data) if section.name.endswith(_COMPRESSED) else data
+
+
+def digest(section: bytes | Path) -> str:
+    """The key of the constant."""
+    return hashlib.sha256(section).hexdigest() if isinstance(section, bytes) else section.name.partition(".")[0]

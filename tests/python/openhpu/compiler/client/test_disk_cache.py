@@ -1,0 +1,440 @@
+"""The cache of recipes on disk, with recipes that nobody compiled: it cares about files only."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import types
+from pathlib import Path
+
+import pytest
+import torch
+
+from openhpu.compiler.client import disk_cache
+from openhpu.compiler.client.disk_cache import DiskCache, parse_config, sha256
+from openhpu.compiler.client.manifest import Manifest, ScalarInput, SlotTensor
+from openhpu.compiler.program.description import key
+from openhpu.compiler.program.sizes import Guard
+
+KEYS = [f"{i:064x}" for i in range(16)]
+
+
+def recipe(folder, key=KEYS[0], size=100):
+    """A folder as compile_recipe makes it, and its manifest."""
+    folder = folder / key
+    folder.mkdir(parents=True)
+    (folder / "recipe.so").write_bytes(os.urandom(size))
+    (folder / "program.py").write_text("import torch\n")
+    manifest = Manifest(
+        key=key, inputs=(SlotTensor(1, torch.bfloat16, (2, 3), (3, 1), 4),), variable=(0, 2),
+        scalar_inputs=(ScalarInput(2, torch.float64),), outputs=(), mutated=(1,), guards=(Guard("n0", "9"),),
+        counted=(), overflowing=(), nodes=5, kernels=1,
+        external_kernels={"mm": 2}, compile_seconds=0.5, torch="2.13", isa="AVX2", threads=2,
+        files={path.name: sha256(path) for path in folder.iterdir()},
+    )  # fmt: skip
+    (folder / "manifest.json").write_text(manifest.to_json())
+    return folder, manifest
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return DiskCache(tmp_path / "cache" / "recipes")
+
+
+@pytest.fixture
+def filled(cache, tmp_path):
+    folder, _ = recipe(tmp_path / "made")
+    assert cache.adopt(folder, KEYS[0]) == cache.path / KEYS[0]
+    return cache
+
+
+def names(cache):
+    return sorted(path.name for path in cache.path.iterdir())
+
+
+def test_what_was_adopted_is_found(cache, tmp_path):
+    folder, manifest = recipe(tmp_path / "made")
+    assert cache.find(KEYS[0]) is None
+    cache.adopt(folder, KEYS[0])
+    assert cache.find(KEYS[0]) == (manifest, cache.path / KEYS[0])
+    assert cache.find(KEYS[1]) is None
+    assert cache.path.stat().st_mode & 0o777 == 0o700
+    assert names(cache) == [KEYS[0]]
+    again = DiskCache(cache.path)
+    assert again.find(KEYS[0]) == (manifest, cache.path / KEYS[0])
+    cache.adopt(folder, KEYS[0])  # replaces it
+    assert cache.find(KEYS[0]) and names(cache) == [KEYS[0]]
+
+
+def truncate(folder):
+    (folder / "recipe.so").write_bytes((folder / "recipe.so").read_bytes()[:50])
+
+
+def tamper(folder):
+    (folder / "program.py").write_text("import os\n")
+
+
+def lose(folder):
+    (folder / "program.py").unlink()
+
+
+def add(folder):
+    (folder / "recipe.json").write_text("{}")
+
+
+def empty_manifest(folder):
+    (folder / "manifest.json").write_text("")
+
+
+def other_format(folder):
+    data = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps({**data, "format": 1}))
+
+
+def other_key(folder):
+    text = (folder / "manifest.json").read_text()
+    (folder / "manifest.json").write_text(text.replace(KEYS[0], KEYS[1]))
+
+
+def no_files(folder):
+    data = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps({**data, "files": {}}))
+
+
+def linked_file(folder):
+    (folder / "recipe.so").rename(folder.parent / "elsewhere")
+    (folder / "recipe.so").symlink_to(folder.parent / "elsewhere")
+
+
+def linked_folder(folder):
+    folder.rename(folder.parent / "elsewhere")
+    folder.symlink_to(folder.parent / "elsewhere")
+
+
+def writable(folder):
+    (folder / "recipe.so").chmod(0o666)
+
+
+def pipe(folder):
+    (folder / "recipe.so").unlink()
+    os.mkfifo(folder / "recipe.so")
+
+
+def a_file(folder):
+    shutil.rmtree(folder)
+    folder.write_text("")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [truncate, tamper, lose, add, empty_manifest, other_format, other_key, no_files, linked_file, linked_folder,
+     writable, pipe, a_file],
+)  # fmt: skip
+def test_a_damaged_recipe_is_removed_with_a_warning(filled, tmp_path, damage):
+    damage(filled.path / KEYS[0])
+    with pytest.warns(RuntimeWarning, match=f"{KEYS[0]} is not used") as warned:
+        assert filled.find(KEYS[0]) is None
+    assert filled.find(KEYS[0]) is None
+    assert len(warned) == 1
+    assert not os.path.lexists(filled.path / KEYS[0])
+    filled.adopt(recipe(tmp_path / "again")[0], KEYS[0])
+    assert filled.find(KEYS[0])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only the superuser gives files away")
+def test_another_users_recipe_is_refused(filled):
+    os.chown(filled.path / KEYS[0] / "recipe.so", 12345, 12345)
+    with pytest.warns(RuntimeWarning, match="belongs to user 12345"):
+        assert filled.find(KEYS[0]) is None
+
+
+def unusable(path, how):
+    if how == "link":
+        path.rename(path.parent / "elsewhere")
+        path.symlink_to(path.parent / "elsewhere")
+    elif how == "file":
+        shutil.rmtree(path)
+        path.write_text("")
+    elif how == "below a file":
+        shutil.rmtree(path.parent)
+        path.parent.write_text("")
+    elif how == "writable":
+        path.chmod(0o777)
+
+
+@pytest.mark.parametrize("how", ["link", "file", "below a file", "writable"])
+def test_a_folder_that_is_not_safe_is_not_used(filled, tmp_path, how):
+    unusable(filled.path, how)
+    with pytest.warns(RuntimeWarning, match="is not used") as warned:
+        assert filled.find(KEYS[0]) is None
+    assert filled.adopt(recipe(tmp_path / "more", KEYS[1])[0], KEYS[1]) is None
+    filled.remember_constants(KEYS[1], [1])
+    assert filled.constants(KEYS[1]) == ()
+    with filled.lock(KEYS[1]):
+        pass
+    assert len(warned) == 1
+    with pytest.warns(RuntimeWarning, match="is not used"):
+        DiskCache(filled.path, delete_on_init=True)
+
+
+@pytest.mark.parametrize("links", [0, 1])
+def test_a_folder_on_the_way_that_others_may_write_to(tmp_path, links):
+    """They could put a cache of their own in its place, in which all is as it should be."""
+    (open_to_all := tmp_path / "open").mkdir()
+    path = open_to_all / "cache"
+    if links:
+        (path := tmp_path / "link").symlink_to(open_to_all)
+        path = path / "cache"
+    cache = DiskCache(path)
+    cache.adopt(recipe(tmp_path / "made")[0], KEYS[0])
+    assert cache.find(KEYS[0])
+    for mode, usable in ((0o777, False), (0o1777, True), (0o755, True)):
+        open_to_all.chmod(mode)
+        again = DiskCache(path)
+        if usable:
+            assert again.find(KEYS[0])
+            continue
+        with pytest.warns(RuntimeWarning, match=f"is not used: others may write to {open_to_all}, on the way to it"):
+            assert again.find(KEYS[0]) is None
+        assert again.adopt(tmp_path / "made" / KEYS[0], KEYS[0]) is None
+
+
+def test_a_folder_that_is_missing_below_one_that_others_may_write_to_is_not_made(tmp_path):
+    tmp_path.chmod(0o777)
+    with pytest.warns(RuntimeWarning, match="others may write to"):
+        assert DiskCache(tmp_path / "a" / "b").adopt(recipe(tmp_path / "made")[0], KEYS[0]) is None
+    assert not (tmp_path / "a").exists()
+    assert not disk_cache.own_folder(tmp_path / "a" / "b")
+
+
+def test_links_that_lead_in_a_circle(tmp_path):
+    (tmp_path / "a").symlink_to(tmp_path / "b")
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    with pytest.warns(RuntimeWarning, match="too many symbolic links"):
+        assert DiskCache(tmp_path / "a" / "cache").find(KEYS[0]) is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only the superuser gives files away")
+def test_a_folder_on_the_way_of_another_user(tmp_path):
+    (tmp_path / "theirs" / "cache").mkdir(parents=True, mode=0o755)
+    os.chown(tmp_path / "theirs", 12345, 12345)
+    with pytest.warns(RuntimeWarning, match="theirs, on the way to it, belongs to user 12345"):
+        assert DiskCache(tmp_path / "theirs" / "cache").find(KEYS[0]) is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only the superuser gives files away")
+def test_a_folder_on_the_way_that_a_group_may_write_to(tmp_path, monkeypatch):
+    (tmp_path / "shared" / "cache").mkdir(parents=True)
+    (tmp_path / "shared").chmod(0o775)
+    os.chown(tmp_path / "shared", -1, 12345)
+    assert not disk_cache.own_folder(tmp_path / "shared" / "cache")
+    # A group of the user's own, as some systems give each: nobody else is in it.
+    user = types.SimpleNamespace(pw_name="root", pw_gid=12345)
+    monkeypatch.setattr(disk_cache.pwd, "getpwuid", lambda uid: user)
+    for members, usable in (([], True), (["root"], True), (["root", "other"], False)):
+        group = types.SimpleNamespace(gr_name="root", gr_gid=12345, gr_mem=members)
+        monkeypatch.setattr(disk_cache.grp, "getgrgid", lambda gid, group=group: group)
+        assert disk_cache.own_folder(tmp_path / "shared" / "cache") is usable
+
+
+def test_a_folder_that_is_gone_is_made_again(filled, tmp_path):
+    shutil.rmtree(filled.path.parent)
+    assert filled.find(KEYS[0]) is None
+    filled.adopt(recipe(tmp_path / "again")[0], KEYS[0])
+    assert filled.find(KEYS[0])
+
+
+@pytest.mark.parametrize("error", ["No space left on device", "Read-only file system"])
+def test_a_full_or_read_only_disk_costs_one_warning(filled, tmp_path, monkeypatch, error):
+    def fail(*args, **kwargs):
+        raise OSError(error)
+
+    monkeypatch.setattr(disk_cache, "_copy", fail)
+    folder, _ = recipe(tmp_path / "more", KEYS[1])
+    with pytest.warns(RuntimeWarning, match=error) as warned:
+        assert filled.adopt(folder, KEYS[1]) is None
+        assert filled.adopt(folder, KEYS[1]) is None
+    assert len(warned) == 1
+    assert filled.find(KEYS[0])
+    assert names(filled) == [KEYS[0]]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everywhere")
+def test_recipes_in_a_read_only_folder_are_found(filled, tmp_path):
+    filled.path.chmod(0o500)
+    try:
+        assert filled.find(KEYS[0])
+        with pytest.warns(RuntimeWarning, match="can't be kept"):
+            assert filled.adopt(recipe(tmp_path / "more", KEYS[1])[0], KEYS[1]) is None
+        with filled.lock(KEYS[1]):
+            pass
+    finally:
+        filled.path.chmod(0o700)
+
+
+def age(cache, key, seconds):
+    path = cache.path / key
+    path = path / "manifest.json" if path.is_dir() else path
+    os.utime(path, (path.stat().st_atime - seconds, path.stat().st_mtime - seconds))
+
+
+def test_the_least_recently_used_go_first(tmp_path):
+    cache = DiskCache(tmp_path / "cache", 10_000)
+    for i in range(3):
+        cache.adopt(recipe(tmp_path / "made", KEYS[i], 2000)[0], KEYS[i])
+        age(cache, KEYS[i], 100 - i)
+    cache.remember_constants(KEYS[9], [1])
+    age(cache, f"{KEYS[9]}.constants", 1000)
+    assert cache.find(KEYS[0])
+    cache.adopt(recipe(tmp_path / "made", KEYS[3], 2000)[0], KEYS[3])
+    assert names(cache) == [KEYS[0], KEYS[2], KEYS[3]]
+    cache.adopt(recipe(tmp_path / "made", KEYS[4], 50_000)[0], KEYS[4])  # larger than all: it alone stays
+    assert names(cache) == [KEYS[4]]
+
+
+def test_what_a_dead_process_left_is_removed(tmp_path):
+    cache = DiskCache(tmp_path / "cache", 10_000)
+    cache.path.mkdir()
+    (cache.path / ".adopted-old").mkdir()
+    (cache.path / ".adopted-new").mkdir()
+    os.utime(cache.path / ".adopted-old", (1, 1))
+    (cache.path / "notes.txt").write_text("not ours")
+    cache.adopt(recipe(tmp_path / "made")[0], KEYS[0])
+    assert names(cache) == [".adopted-new", KEYS[0], "notes.txt"]
+
+
+def test_delete_on_init_removes_recipes_only(filled):
+    (filled.path / "notes.txt").write_text("not ours")
+    filled.remember_constants(KEYS[1], [1])
+    assert names(DiskCache(filled.path, delete_on_init=True)) == ["notes.txt"]
+
+
+def test_constants_are_remembered(cache):
+    assert cache.constants(KEYS[0]) == ()
+    cache.remember_constants(KEYS[0], [3, 1])
+    assert cache.constants(KEYS[0]) == (1, 3)
+    for nonsense in ("", "3", "[true]", "[-1]", '["1"]'):
+        (cache.path / f"{KEYS[0]}.constants").write_text(nonsense)
+        assert cache.constants(KEYS[0]) == ()
+        assert not (cache.path / f"{KEYS[0]}.constants").exists()
+
+
+def test_a_lock_keeps_others_out(cache):
+    order = []
+
+    def second():
+        with DiskCache(cache.path).lock(KEYS[0]):
+            order.append("second")
+
+    thread = threading.Thread(target=second)
+    with cache.lock(KEYS[0]):
+        thread.start()
+        with DiskCache(cache.path).lock("f" * 64):  # another recipe's
+            order.append("first")
+    thread.join()
+    assert order == ["first", "second"]
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from openhpu.compiler.client.disk_cache import DiskCache
+with DiskCache(Path(sys.argv[1])).lock(sys.argv[2]):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def holder(cache):
+    """Another process that holds the lock of `KEYS[1]` until the test ends."""
+    environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    command = [sys.executable, "-c", HOLD, str(cache.path), KEYS[1]]
+    with subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout.readline() == "held\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def test_a_lock_that_another_process_holds_keeps_no_other_recipe_waiting(cache, holder, monkeypatch):
+    monkeypatch.setattr(disk_cache, "_LOCK_S", 600)
+    assert KEYS[0][:2] == KEYS[1][:2]
+    done = []
+
+    def lock(key):
+        with DiskCache(cache.path).lock(key):
+            done.append(key)
+
+    threads = [threading.Thread(target=lock, args=(key,), daemon=True) for key in (KEYS[0], KEYS[1])]
+    for thread in threads:
+        thread.start()
+    threads[0].join(20)
+    assert done == [KEYS[0]]  # the other's is held
+    holder.kill()
+    threads[1].join(20)
+    assert done == [KEYS[0], KEYS[1]]
+
+
+def test_a_lock_is_waited_for_only_so_long(cache, holder, monkeypatch):
+    monkeypatch.setattr(disk_cache, "_LOCK_S", 0.2)
+    with cache.lock(KEYS[1]):
+        assert holder.poll() is None
+
+
+def test_manifests_survive_json(tmp_path):
+    _, manifest = recipe(tmp_path)
+    assert Manifest.from_json(manifest.to_json()) == manifest
+    for text in ("", "[]", "{}", manifest.to_json().replace("bfloat16", "Tensor")):
+        with pytest.raises(ValueError):
+            Manifest.from_json(text)
+
+
+def test_configuration(monkeypatch):
+    megabyte = 2**20
+    assert parse_config("/a/b,true,5") == (Path("/a/b"), 5 * megabyte, True)
+    assert parse_config("/a/b") == (Path("/a/b"), 1024 * megabyte, False)
+    assert parse_config(" /a/b , False ,") == (Path("/a/b"), 1024 * megabyte, False)
+    assert parse_config("a").path == Path.cwd() / "a"
+    monkeypatch.setenv("HOME", "/home/someone")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    assert parse_config("~/a").path == Path("/home/someone/a")
+    assert parse_config("").path == Path("/home/someone/.cache/openhpu/recipes")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
+    assert parse_config(",1").path == Path("/caches/openhpu/recipes")
+    wrong = {"a,b,c,d": "4 parts", "a,yes": "true or false"}
+    wrong |= {f"a,true,{size}": "whole number" for size in ("1.5", "-1", "0", "²", "MB")}
+    for text, what in wrong.items():
+        with pytest.raises(ValueError, match=what):
+            parse_config(text)
+
+
+def description(sequence, device="hpu", **changes):
+    place = (0, torch.float32, sequence((2, 3)), sequence((3, 1)), 0)
+    node = {
+        "op": "aten::add.Tensor",
+        "args": sequence(
+            [("tensor", *place, 0), ("scalar", 0), ("const", torch.device(device)), ("list", sequence([]))]
+        ),
+        "outputs": sequence([("fresh", 1, *place[1:])]),
+        "site": 1,
+    }
+    slots = [{"kind": "input", "nbytes": 24}, {"kind": "fresh", "nbytes": 24}]
+    given = {"slots": slots, "nodes": [node], "live": sequence([1]), "scalars": [1.5], "variable": [True], "threads": 1}
+    return {**given, **changes}
+
+
+def test_keys():
+    base = key(description(tuple))
+    sizes = lambda items: torch.Size(items) if all(isinstance(i, int) for i in items) else tuple(items)  # noqa: E731
+    assert base == key(description(list)) == key(description(sizes)) == key(description(tuple, "hpu:0"))
+    assert base == key(description(tuple, scalars=[2.5], variable=(1,), sites={1: "a.py:3"}, scalar_words=[(0,)]))
+    for change in ({"scalars": [1]}, {"variable": [False]}, {"threads": 2}, {"live": []}, {"slots": []}):
+        assert base != key(description(tuple, **change))
+    constants = [key(description(tuple, scalars=[value], variable=[False])) for value in (1, 1.0, True, 0.0, -0.0)]
+    assert len(set(constants)) == 5

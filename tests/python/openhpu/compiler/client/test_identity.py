@@ -1,0 +1,152 @@
+"""What a recipe was made by is part of its key: a recipe of anything else is another recipe."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from openhpu.compiler.client import identity
+from openhpu.compiler.client.disk_cache import DiskCache
+from openhpu.compiler.client.identity import recipe_key
+
+DESCRIPTION = {
+    "slots": [{"kind": "input", "nbytes": 16}], "nodes": [], "live": [], "scalars": [], "variable": [], "threads": 1,
+    "sites": {},
+}  # fmt: skip
+
+
+def compiler(path, version="c++ 1.0"):
+    path.write_text(f"#!/bin/sh\necho '{version}'\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def made_by(tmp_path, monkeypatch):
+    """A recipe's key with a compiler of the test's own."""
+    monkeypatch.setenv("CXX", str(compiler(tmp_path / "c++")))
+    identity._cxx.cache_clear()
+    yield recipe_key(DESCRIPTION)
+    identity._cxx.cache_clear()
+
+
+def key():
+    identity._cxx.cache_clear()  # as a process that is started then
+    return recipe_key(DESCRIPTION)
+
+
+def test_the_same_has_the_same_key(made_by):
+    assert key() == made_by
+
+
+def test_another_compiler(made_by, tmp_path, monkeypatch):
+    monkeypatch.setenv("CXX", str(compiler(tmp_path / "other")))
+    assert key() != made_by
+    monkeypatch.setenv("CXX", str(tmp_path / "none"))
+    assert key() != made_by
+
+
+def test_another_version_of_the_compiler(made_by, tmp_path):
+    status = (tmp_path / "c++").stat()
+    compiler(tmp_path / "c++", "c++ 1.1")
+    os.utime(tmp_path / "c++", ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert key() != made_by
+
+
+def test_another_build_of_the_compiler(made_by, tmp_path):
+    os.utime(tmp_path / "c++", (1, 1))
+    assert key() != made_by
+
+
+def test_a_link_that_leads_to_another_compiler(made_by, tmp_path, monkeypatch):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "g++").symlink_to(tmp_path / "c++")
+    monkeypatch.delenv("CXX")
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    assert key() == made_by  # the file is the same
+    compiler(tmp_path / "c++2")
+    (tmp_path / "bin" / "g++").unlink()
+    (tmp_path / "bin" / "g++").symlink_to(tmp_path / "c++2")
+    assert key() != made_by
+
+
+@pytest.mark.parametrize("name", ["CPATH", "LIBRARY_PATH", "AOT_INDUCTOR_DEBUG_COMPILE"])
+def test_other_options_of_the_compiler(made_by, monkeypatch, name):
+    monkeypatch.setenv(name, "/a")
+    assert key() != made_by
+
+
+def test_another_core(made_by, monkeypatch):
+    monkeypatch.setattr(identity._machine, "recipe_calls", "0")
+    assert key() != made_by
+
+
+@pytest.mark.parametrize("part", ["__version__", "version.git_version", "version.cuda"])
+def test_another_pytorch(made_by, monkeypatch, part):
+    monkeypatch.setattr(f"torch.{part}", "1.0")
+    assert key() != made_by
+
+
+def test_another_configuration_of_pytorch(made_by, monkeypatch):
+    monkeypatch.setattr(torch.__config__, "show", lambda: "BLAS_INFO=other")
+    assert key() != made_by
+
+
+def test_another_processor(made_by, monkeypatch):
+    monkeypatch.setattr(identity, "vector_isa", lambda: "AVX512 other")
+    assert key() != made_by
+
+
+def test_another_compiler_of_ours(made_by, monkeypatch):
+    monkeypatch.setattr(identity, "_compiler", lambda: "other")
+    assert key() != made_by
+
+
+def test_a_recipe_of_another_compiler_is_not_found(made_by, tmp_path, monkeypatch):
+    cache = DiskCache(tmp_path / "cache")
+    from tests.python.openhpu.compiler.client.test_disk_cache import recipe
+
+    cache.adopt(recipe(tmp_path / "made", made_by)[0], made_by)
+    assert cache.find(key())
+    os.utime(tmp_path / "c++", (1, 1))
+    assert cache.find(key()) is None
+
+
+def test_a_compiler_that_does_not_answer_is_waited_for_only_so_long(tmp_path, monkeypatch):
+    hanging = tmp_path / "c++"
+    hanging.write_text("#!/bin/sh\nexec sleep 600\n")
+    hanging.chmod(0o755)
+    monkeypatch.setenv("CXX", str(hanging))
+    monkeypatch.setattr(identity, "_VERSION_S", 0.2)
+    assert "timed out" in identity.cxx()
+
+
+def test_the_digest_of_the_core_is_that_of_its_sources():
+    """Which CMake takes; a change of one of them needs a build."""
+    import hashlib
+
+    root = Path(__file__).resolve().parents[5]
+    listed = (root / "CMakeLists.txt").read_text().split("set(RECIPE_CALLS ")[1].split(")")[0].split()
+    assert "csrc/kernels/SeededOps.cpp" in listed
+    digests = "".join(hashlib.sha256((root / path).read_bytes()).hexdigest() for path in listed)
+    assert identity.core() == hashlib.sha256(digests.encode()).hexdigest()
+
+
+ASK = """
+import os
+from openhpu.compiler.client import identity
+from torch._inductor.cpp_builder import get_cpp_compiler
+print(get_cpp_compiler() in ("g++", os.environ.get("CXX")), identity.cxx() + "|" + identity.core())
+"""
+
+
+def test_inductor_takes_the_compiler_that_is_named():
+    environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}  # as the compile process
+    done = subprocess.run(
+        [sys.executable, "-c", ASK], env=environment, capture_output=True, text=True, timeout=120, check=True
+    )
+    same, _, named = done.stdout.rstrip("\n").partition(" ")
+    assert (same, named) == ("True", f"{identity.cxx()}|{identity.core()}")

@@ -1,0 +1,320 @@
+"""The service and its process. A compilation takes seconds and a new process as many again, so there are few."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import openhpu
+from openhpu.compiler.client.disk_cache import DiskCache
+from openhpu.compiler.client.identity import recipe_key
+from openhpu.compiler.client.service import Service
+from tests.python.openhpu.compiler.recorder import Recorder
+
+PATIENCE_S = 300
+PLACE = (torch.float32, (2, 3), (3, 1), 0)
+
+
+def description(number=1.5, op="aten::mul.Tensor", **changes):
+    """A graph that needs no recorder: a tensor times a number."""
+    node = {
+        "op": op,
+        "args": [("tensor", 0, *PLACE, 0), ("cpu_scalar", 0, torch.float64, True)],
+        "outputs": [("fresh", 1, *PLACE)],
+        "site": 0,
+    }
+    slots = [{"kind": "input", "nbytes": 24}, {"kind": "fresh", "nbytes": 24}]
+    given = {"slots": slots, "nodes": [node], "live": [1], "scalars": [number], "variable": [False], "threads": 1}
+    return {**given, **changes}
+
+
+class Answers:
+    """Callbacks that remember."""
+
+    def __init__(self):
+        self.ready, self.failed = {}, {}
+
+    def on_ready(self, identity, manifest, folder):
+        self.ready[identity] = manifest, folder
+
+    def on_failed(self, identity, message):
+        self.failed[identity] = message
+
+
+@pytest.fixture
+def answers():
+    return Answers()
+
+
+@pytest.fixture
+def service(tmp_path):
+    service = Service(DiskCache(tmp_path / "cache"), idle=True)
+    yield service
+    service.close()
+    assert service._thread is None or not service._thread.is_alive()
+
+
+def wait_for(condition):
+    end = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def is_running(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def run(folder, inputs):
+    return torch._C._aoti.AOTIModelContainerRunnerCpu(str(folder / "recipe.so"), 1).run(inputs)
+
+
+def test_a_killed_process_fails_its_request_and_the_next_starts_another(service, answers, tmp_path, monkeypatch):
+    monkeypatch.chdir("/")
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path != str(Path(openhpu.__file__).parents[1])])
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    monkeypatch.setenv("TORCHINDUCTOR_MAX_AUTOTUNE", "1")
+    service.request(1, description(), answers.on_ready, answers.on_failed)
+    wait_for(lambda: service._greeted)
+    first = service._process.pid
+    os.kill(first, signal.SIGKILL)
+    assert service.wait_all(PATIENCE_S)
+    assert "killed by signal 9 (Killed)" in answers.failed.pop(1)
+
+    x = torch.rand(4, 4)
+    with Recorder() as recorder:  # two numbers may vary, but Dropout's cannot
+        result = torch.native_dropout(x * 0.75, 0.25, False)[0]
+    varied = recorder.description(live=[result], threads=1, variable=lambda value: value in (0.75, 0.25))
+    assert varied["scalars"] == [0.75, 0.25]
+    service.request(2, varied, answers.on_ready, answers.on_failed)
+    service.request(3, description(op="aten::no_such_thing"), answers.on_ready, answers.on_failed)
+    wait_for(lambda: service._process and service._process.pid != first)
+    second = service._process.pid
+    wait_for(lambda: 2 in answers.ready or answers.failed)
+    assert os.sched_getscheduler(second) == os.SCHED_OTHER  # only a thread of it is idle
+    assert service.wait_all(PATIENCE_S)
+    assert answers.failed == {3: "aten::no_such_thing: unknown operator"}
+    manifest, folder = answers.ready[2]
+    assert folder == tmp_path / "cache" / manifest.key
+    assert (manifest.variable, [s.index for s in manifest.scalar_inputs]) == ((0,), [0])
+    torch.testing.assert_close(run(folder, [x, torch.tensor(3.0, dtype=torch.float64)]), [x * 3])
+
+    # Another service finds it without a process, also by what had to be constant, and starts none ahead.
+    service.close()
+    assert not is_running(second)
+    other = Service(DiskCache(tmp_path / "cache"))
+    started = time.monotonic()
+    other.ahead()
+    other.request(4, varied, answers.on_ready, answers.on_failed)
+    assert other.wait_all(PATIENCE_S)
+    assert time.monotonic() - started < 5
+    assert answers.ready[4] == answers.ready[2]
+    assert other._process is None
+    other.close()
+
+
+def test_without_recipes_the_process_is_started_ahead(service, answers):
+    service.ahead()
+    service.ahead()
+    wait_for(lambda: service._process)
+    first = service._process.pid
+    service.request(1, description(op="aten::no_such_thing"), answers.on_ready, answers.on_failed)
+    assert service.wait_all(PATIENCE_S)
+    assert answers.failed and service._process.pid == first
+
+
+def test_a_cache_that_cannot_be_used_costs_a_warning(tmp_path, answers):
+    (tmp_path / "file").write_text("")
+    threads = []
+    with pytest.warns(RuntimeWarning, match="file/cache is not used") as warned:
+        service = Service(DiskCache(tmp_path / "file" / "cache"), tmp_path / "work")
+
+        def on_ready(*arguments):
+            answers.on_ready(*arguments)
+            threads.append(threading.current_thread().name)
+            raise KeyError("an error in a callback")
+
+        with reported() as reports:
+            service.request(1, description(), on_ready, answers.on_failed)
+            assert service.wait_all(PATIENCE_S)
+            service.request(2, description(), on_ready, answers.on_failed)
+            assert service.wait_all(PATIENCE_S)
+    assert not answers.failed
+    assert answers.ready[1] == answers.ready[2]
+    assert [type(report.exc_value) for report in reports] == [KeyError, KeyError]
+    assert threads == ["openhpu-compile"] * 2
+    assert len(warned) == 1
+    manifest, folder = answers.ready[1]
+    assert folder.is_relative_to(tmp_path / "work")
+    x = torch.rand(2, 3)
+    torch.testing.assert_close(run(folder, [x]), [x * 1.5])
+    assert manifest.key == recipe_key(description())
+    service.close()
+    assert list((tmp_path / "work").iterdir()) == []
+
+
+class reported:
+    """Exceptions of threads, as they are reported inside the block."""
+
+    def __enter__(self):
+        self._before, reports = threading.excepthook, []
+        threading.excepthook = reports.append
+        return reports
+
+    def __exit__(self, *_):
+        threading.excepthook = self._before
+
+
+def test_what_cannot_be_sent_fails(service, answers):
+    service.request(1, description(sites={1: lambda: None}), answers.on_ready, answers.on_failed)
+    service.request(2, {"nonsense": 1}, answers.on_ready, answers.on_failed)
+    assert service.wait_all(PATIENCE_S)
+    assert "pickle" in answers.failed[1]
+    assert "KeyError" in answers.failed[2]
+    assert service._process is None
+
+
+def test_a_process_that_does_not_start(service, answers, monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    service.request(1, description(), answers.on_ready, answers.on_failed)
+    assert service.wait_all(PATIENCE_S)
+    assert "/no/such/python" in answers.failed[1]
+    monkeypatch.undo()
+    monkeypatch.setattr("openhpu.compiler.server.__name__", "openhpu.compiler.no_such_module")
+    service.request(2, description(), answers.on_ready, answers.on_failed)
+    assert service.wait_all(PATIENCE_S)
+    assert "ended with exit code 1" in answers.failed[2] and "no_such_module" in answers.failed[2]
+
+
+def test_close_drops_what_is_open(service, answers):
+    for identity in range(3):
+        service.request(identity, description(identity), answers.on_ready, answers.on_failed)
+    wait_for(lambda: service._current)
+    assert not service.wait_all(0)
+    process, work = service._process, service._work
+    started = time.monotonic()
+    service.close()
+    service.close()
+    assert time.monotonic() - started < 5
+    assert process.poll() == -signal.SIGKILL
+    assert not work.exists()
+    assert not service.wait_all(PATIENCE_S)
+    assert not answers.ready and not answers.failed
+    with pytest.raises(RuntimeError, match="closed"):
+        service.request(9, description(), answers.on_ready, answers.on_failed)
+
+
+def test_close_in_a_callback_and_without_requests(service, answers):
+    service.request(1, {}, answers.on_ready, lambda *_: service.close())
+    wait_for(lambda: service._closed and not service._thread.is_alive())
+    Service().close()
+
+
+SCRIPT = """
+import os, sys, time
+sys.path.insert(0, {tests!r})
+from pathlib import Path
+from openhpu.compiler.client.disk_cache import DiskCache
+from openhpu.compiler.client.service import Service
+from tests.python.openhpu.compiler.client.test_service import description, Answers, PATIENCE_S
+
+service, answers = Service(DiskCache(Path(sys.argv[1]))), Answers()
+service.request(1, description(2.5), answers.on_ready, answers.on_failed)
+while not service._current and not answers.ready:
+    time.sleep(0.01)
+print(service._process.pid if service._process else 0, service._work, time.time(), flush=True)
+"""
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Start the script above with an ending of its own; returns the process."""
+    started = []
+
+    def start(ending):
+        code = SCRIPT.format(tests=str(Path(__file__).parents[5])) + textwrap.dedent(ending)
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(Path(openhpu.__file__).parents[1]),
+            "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
+        }
+        command = [sys.executable, "-c", code, str(tmp_path / "cache")]
+        process = subprocess.Popen(
+            command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize(
+    "ending",
+    ["", "raise SystemExit(0)", "os._exit(0)", "os.kill(os.getpid(), 9)",
+     "if os.fork() == 0: time.sleep(15)\nos._exit(0)"],
+    ids=["end", "exit", "_exit", "kill", "forked"],
+)  # fmt: skip
+def test_a_script_that_asks_and_ends(start, ending):
+    process = start(ending)
+    server, work, asked = process.stdout.readline().split()
+    process.wait(PATIENCE_S)
+    assert time.time() - float(asked) < 10
+    wait_for(lambda: not is_running(server))
+    if ending != "os.kill(os.getpid(), 9)":
+        assert process.returncode == 0
+    if not ending.startswith(("os", "if")):
+        assert not Path(work).exists()
+        assert process.stderr.read() == ""
+
+
+def test_a_forked_child_has_no_service(start):
+    process = start("""
+        child = os.fork()
+        if child == 0:
+            for use in (service.wait_all, lambda: service.request(2, {}, print, print)):
+                try:
+                    use()
+                except RuntimeError as error:
+                    print(error, flush=True)
+            service.close()
+            service = Service()
+            service.request(3, {}, print, lambda *_: print("failed", flush=True))
+            service.wait_all()
+            sys.exit()
+        os.waitpid(child, 0)
+        print(service._process.poll(), service._work.exists(), service._closed)
+    """)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert err == ""
+    first, second, third, last = out.splitlines()[1:]
+    assert first == second and "a forked child needs a service of its own" in first
+    assert (third, last) == ("failed", "None True False")
+
+
+def test_two_processes_make_a_recipe_once(start, tmp_path):
+    ending = """
+        assert service.wait_all(PATIENCE_S) and not answers.failed, answers.failed
+        manifest, folder = answers.ready[1]
+        print((folder / "recipe.so").stat().st_ino, folder)
+    """
+    both = [start(ending), start(ending)]
+    results = [process.communicate(timeout=PATIENCE_S) for process in both]
+    assert [err for _, err in results] == ["", ""]
+    assert len({out.splitlines()[-1] for out, _ in results}) == 1
+    manifest = json.loads((tmp_path / "cache" / recipe_key(description(2.5)) / "manifest.json").read_text())
+    assert manifest["nodes"] == 1
+    assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == [".lock", manifest["key"]]

@@ -1,0 +1,413 @@
+"""A compile process that dies, hangs or answers nonsense, and a disk that is full: the request fails, with a reason,
+and the service goes on."""
+
+import builtins
+import dataclasses
+import errno
+import io
+import os
+import pickle
+import shutil
+import tempfile
+import threading
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+
+from openhpu.compiler import server
+from openhpu.compiler.client import disk_cache
+from openhpu.compiler.client import service as services
+from openhpu.compiler.client.disk_cache import DiskCache
+from openhpu.compiler.client.identity import recipe_key, torch_build, vector_isa
+from openhpu.compiler.client.manifest import LIBRARY, MANIFEST, PROGRAM, Manifest, SlotTensor, misfit
+from openhpu.compiler.client.service import Service
+from tests.python.openhpu.compiler.client.test_service import PATIENCE_S, Answers, description
+
+pytestmark = pytest.mark.filterwarnings("ignore:a note")
+
+FAULTS = {
+    "exit": "ended with exit code 7: out of ideas",
+    "hang": "did not answer within 1 s.*OPENHPU_COMPILE_DEADLINE",
+    "stop": "did not answer within 1 s",
+    "half": "did not answer within 1 s",
+    "deaf": "did not answer within 1 s",
+    "endless": "answered nonsense .*a message of 4611686018427387904 bytes",
+    "no pickle": "answered nonsense",
+    "too few": "answered nonsense",
+    "wrong types": "answered nonsense",
+    "wrong notes": "answered nonsense",
+    "twice": "answered nonsense",
+    "no library": "answered nonsense .*has no recipe.so",
+    "misfit": "answered nonsense .*does not fit the graph",
+}
+
+
+def manifest(**changes):
+    """Of the recipe for `description()`."""
+    place = {"dtype": torch.float32, "sizes": (2, 3), "strides": (3, 1), "offset": 0}
+    values = {
+        "key": recipe_key(description()), "inputs": (SlotTensor(0, **place),), "scalar_inputs": (), "variable": (),
+        "outputs": (SlotTensor(1, **place),), "mutated": (), "guards": (), "counted": (), "overflowing": (),
+        "nodes": 1, "kernels": 1,
+        "external_kernels": {}, "compile_seconds": 0.0, "torch": torch_build(), "isa": vector_isa(), "threads": 1,
+        "files": {},
+    }  # fmt: skip
+    return Manifest(**{**values, **changes})
+
+
+@pytest.fixture
+def fake(tmp_path, monkeypatch):
+    """`fake(fault)`: the compile process is one that misbehaves with its first job."""
+
+    def start(fault):
+        (tmp_path / "manifest").write_bytes(pickle.dumps(manifest(outputs=())))
+        monkeypatch.setenv("FAKE", fault)
+        monkeypatch.setenv("FAKE_DONE", str(tmp_path / "done"))
+        monkeypatch.setenv("FAKE_MANIFEST", str(tmp_path / "manifest"))
+        monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[5]))
+        monkeypatch.setattr("openhpu.compiler.server.__name__", "tests.python.openhpu.compiler.fake_server")
+
+    return start
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_process_that_misbehaves_fails_its_request_and_the_next_starts_another(fake, tmp_path, fault):
+    fake(fault)
+    service, answers = Service(DiskCache(tmp_path / "cache"), tmp_path / "work", deadline=1.0), Answers()
+    if fault not in ("hang", "stop", "half", "deaf"):
+        service._deadline = None
+    # Larger than what the system takes from a process for one that does not read.
+    big = description(sites={1: "x" * 2**22})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        service.request(1, big, answers.on_ready, answers.on_failed)
+        assert service.wait_all(PATIENCE_S)
+        service._deadline = None
+        service.request(2, description(2.5), answers.on_ready, answers.on_failed)
+        service.request(3, description(3.5), answers.on_ready, answers.on_failed)
+        assert service.wait_all(PATIENCE_S)
+    service.close()
+    assert not answers.ready
+    with pytest.raises(AssertionError, match=FAULTS[fault]):
+        raise AssertionError(answers.failed.pop(1))
+    assert answers.failed == {2: "as it should", 3: "as it should"}
+    assert [str(warning.message) for warning in caught] == ["a note"]  # once
+    assert list((tmp_path / "work").iterdir()) == []
+
+
+def test_what_is_waited_for_comes_first(fake, tmp_path):
+    fake("none")
+    (tmp_path / "done").touch()
+    order = []
+    service = Service(None, tmp_path / "work", urgent=lambda: [4, 5])
+    held = threading.Event()
+
+    def failed(identity, _):
+        held.wait()
+        order.append(identity)
+
+    for identity in range(1, 6):
+        service.request(identity, description(float(identity)), None, failed)
+    held.set()
+    assert service.wait_all(PATIENCE_S)
+    service.close()
+    assert order.index(4) <= 1 and order.index(5) <= 2 and sorted(order) == [1, 2, 3, 4, 5], order
+
+
+def test_the_largest_graph_comes_first(fake, tmp_path):
+    fake("none")
+    (tmp_path / "done").touch()
+    order = []
+    service = Service(None, tmp_path / "work")
+    held = threading.Event()
+
+    def failed(identity, _):
+        held.wait(PATIENCE_S)
+        order.append(identity)
+
+    for identity, operators in ((1, 9), (2, 1), (3, 3), (4, 2)):
+        described = description(float(identity))
+        described["nodes"] = described["nodes"] * operators
+        service.request(identity, described, None, failed)
+    held.set()
+    assert service.wait_all(PATIENCE_S)
+    service.close()
+    order.remove(1)  # it holds the service up until all others are there
+    assert order == [3, 4, 2]
+
+
+def test_only_what_nobody_waits_for_is_compiled_idly(fake, tmp_path, monkeypatch):
+    fake("none")
+    (tmp_path / "done").touch()
+    sent, hurry, answers = [], [], Answers()
+    service = Service(None, tmp_path / "work", idle=True, hurry=lambda: bool(hurry))
+    send = service._send
+
+    def recorded():
+        if service._current is None:  # the beginning of a job, after its length
+            sent.append(service._outgoing[8])
+        send()
+
+    monkeypatch.setattr(service, "_send", recorded)
+
+    def compile_one(identity):
+        service.request(identity, description(float(identity)), None, answers.on_failed)
+        assert service.wait_all(PATIENCE_S)
+
+    compile_one(1)
+    hurry.append(True)
+    compile_one(2)
+    service.close()
+    assert sent == [1, 0]
+
+
+def test_the_thread_survives_whatever_happens(fake, tmp_path, monkeypatch):
+    fake("none")
+    (tmp_path / "done").touch()
+    reports, answers = [], Answers()
+    monkeypatch.setattr(threading, "excepthook", reports.append)
+    service = Service(None, tmp_path / "work")
+    service.request(1, description(), None, lambda *_: exec("raise SystemExit"))
+    assert service.wait_all(PATIENCE_S)
+    turn = service._receive
+
+    def broken():
+        service._receive = turn
+        raise MemoryError("no memory")
+
+    service._receive = broken
+    service.request(2, description(), answers.on_ready, answers.on_failed)
+    assert service.wait_all(PATIENCE_S)
+    service.request(3, description(), answers.on_ready, answers.on_failed)
+    assert service.wait_all(PATIENCE_S)
+    service.close()
+    assert answers.failed == {2: "MemoryError: no memory", 3: "as it should"}
+    assert [report.exc_type for report in reports] == [SystemExit, MemoryError]
+
+
+def test_a_thread_that_cannot_be_started_is_no_open_request(tmp_path, monkeypatch):
+    service = Service(None, tmp_path / "work")
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", lambda _: exec('raise RuntimeError("can\'t start new thread")'))
+        with pytest.raises(RuntimeError, match="can't start"):
+            service.request(1, {}, None, None)
+    assert service.wait_all(0)
+    failed = []
+    service.request(2, {}, None, lambda *arguments: failed.append(arguments))
+    assert service.wait_all(PATIENCE_S) and len(failed) == 1
+    service.close()
+
+
+MISFITS = {
+    "another slot": {"inputs": (SlotTensor(2, torch.float32, (2, 3), (3, 1), 0),)},
+    "a negative slot": {"inputs": (SlotTensor(-1, torch.float32, (2, 3), (3, 1), 0),)},
+    "no slot": {"inputs": ("slot",)},
+    "no dtype": {"inputs": (SlotTensor(0, "float32", (2, 3), (3, 1), 0),)},
+    "beyond the slot": {"inputs": (SlotTensor(0, torch.float32, (2, 4), (4, 1), 0),)},
+    "before the slot": {"inputs": (SlotTensor(0, torch.float32, (2, 3), (3, 1), -1),)},
+    "unequal lengths": {"inputs": (SlotTensor(0, torch.float32, (2, 3), (1,), 0),)},
+    "an unknown symbol": {"inputs": (SlotTensor(0, torch.float32, ("n0", 3), (3, 1), 0),)},
+    "nothing returned": {"outputs": ()},
+    "an input returned": {"outputs": (SlotTensor(0, torch.float32, (2, 3), (3, 1), 0),)},
+    "returned twice": {"outputs": 2 * (SlotTensor(1, torch.float32, (2, 3), (3, 1), 0),)},
+    "an unknown number": {"variable": (1,)},
+    "a constant number": {"variable": (0,)},
+    "other threads": {"threads": 2},
+    "no guard": {"guards": (("n0", "2"),)},
+    "no list": {"inputs": None},
+    "no counts": {"external_kernels": {"mm": "two"}},
+}
+
+
+def test_the_right_manifest_fits():
+    assert misfit(manifest(), description()) is None
+    sized = description(
+        slots=[{"kind": "input", "nbytes": "24*n0"}, {"kind": "fresh", "nbytes": "24*n0"}], symbols={"n0": {"hint": 2}}
+    )
+    place = SlotTensor(0, torch.float32, ("2*n0", 3), (3, 1), 0)
+    fits = manifest(inputs=(place,), outputs=(dataclasses.replace(place, slot=1),), guards=(("2", "3*n0-1"),))
+    assert misfit(fits, sized) is None
+
+
+@pytest.mark.parametrize("change", MISFITS)
+def test_a_manifest_that_does_not_fit_is_no_answer_and_no_cached_recipe(tmp_path, change):
+    wrong = manifest(**MISFITS[change])
+    assert misfit(wrong, description())
+    if change in ("no slot", "no dtype", "no list"):
+        return  # cannot be written either
+    write_recipe(tmp_path / "made", wrong)
+    said = []
+    cache = DiskCache(tmp_path / "cache", warn=said.append)
+    assert cache.adopt(tmp_path / "made", wrong.key)
+    assert disk_cache.find([cache], description(), wrong.key) is None
+    assert len(said) == 1 and "is not used" in said[0]
+    assert not (tmp_path / "cache" / wrong.key).exists()
+
+
+def write_recipe(folder, recipe):
+    folder.mkdir(parents=True)
+    (folder / LIBRARY).write_text("library")
+    (folder / PROGRAM).write_text("program")
+    files = {name: disk_cache.sha256(folder / name) for name in (LIBRARY, PROGRAM)}
+    recipe = dataclasses.replace(recipe, files=files)
+    (folder / MANIFEST).write_text(recipe.to_json())
+    return recipe
+
+
+class FullDisk:
+    """From the n-th on, or only the n-th, thing that takes room below `folder` fails: files and folders made, renamed,
+    and written."""
+
+    def __init__(self, monkeypatch, folder, number, for_ever):
+        self.folder, self.left, self.for_ever, self.hits = str(folder), number, for_ever, 0
+        for module, name, place in (
+            (os, "mkdir", 0), (os, "rename", 1), (os, "replace", 1), (os, "open", 0), (builtins, "open", 0),
+            (io, "open", 0),
+        ):  # fmt: skip
+            monkeypatch.setattr(module, name, self.failing(getattr(module, name), place))
+
+    def failing(self, function, place):
+        def call(*arguments, **keywords):
+            path = arguments[place]
+            writes = function.__name__ != "open" or self.writes(arguments, keywords)
+            if writes and isinstance(path, str | Path) and str(path).startswith(self.folder):
+                self.take(path)
+                result = function(*arguments, **keywords)
+                return Written(result, self) if isinstance(result, io.IOBase) else result
+            return function(*arguments, **keywords)
+
+        return call
+
+    @staticmethod
+    def writes(arguments, keywords):
+        mode = arguments[1] if len(arguments) > 1 else keywords.get("mode", "r")
+        return mode & os.O_CREAT if isinstance(mode, int) else not set("wax").isdisjoint(mode)
+
+    def take(self, path):
+        self.left -= 1
+        if self.left == 0 or (self.left < 0 and self.for_ever):
+            self.hits += 1
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+
+class Written:
+    """A file whose writing may fail."""
+
+    def __init__(self, file, disk):
+        self._file, self._disk = file, disk
+
+    def write(self, data):
+        self._disk.take(self._file.name)
+        return self._file.write(data)
+
+    def __getattr__(self, name):
+        return getattr(self._file, name)
+
+    def __enter__(self):
+        self._file.__enter__()
+        return self
+
+    def __exit__(self, *error):
+        return self._file.__exit__(*error)
+
+    def __iter__(self):
+        return iter(self._file)
+
+
+@pytest.mark.parametrize("for_ever", [False, True], ids=["once", "from then on"])
+def test_a_full_disk_of_the_service_at_each_write(fake, tmp_path, monkeypatch, for_ever):
+    """Each graph is answered, and there is no warning but of the cache."""
+    fake("none")
+    (tmp_path / "done").touch()
+    for number in range(1, 100):
+        folder = tmp_path / f"disk{number}"
+        folder.mkdir()
+        answers = Answers()
+        with warnings.catch_warnings(record=True) as caught, monkeypatch.context() as patch:
+            warnings.simplefilter("always")
+            patch.setattr(tempfile, "tempdir", str(folder))
+            disk = FullDisk(patch, folder, number, for_ever)
+            service = Service(DiskCache(folder / "cache"))
+            for identity in range(3):
+                service.request(identity, description(float(identity)), answers.on_ready, answers.on_failed)
+                assert service.wait_all(PATIENCE_S)
+            service.close()
+        assert not answers.ready and answers.failed.keys() == {0, 1, 2}
+        for message in answers.failed.values():
+            assert message == "as it should" or "No space left on device" in message
+        texts = {str(warning.message) for warning in caught}
+        assert len(texts) == len(caught)
+        if not disk.hits:
+            assert number > 2
+            return
+        if not for_ever:
+            assert answers.failed[2] == "as it should"
+    raise AssertionError("it never succeeded")
+
+
+@pytest.mark.parametrize("for_ever", [False, True], ids=["once", "from then on"])
+def test_a_full_disk_of_the_compile_process_at_each_write(tmp_path, monkeypatch, for_ever):
+    """Either an error that says so or a recipe that is whole; and one warning for a cache that takes no recipes."""
+    recipe = manifest()
+
+    def compile_recipe(_, directory, *, key):  # appears at once and complete, as the real one's
+        work = directory.parent / "work in progress"
+        try:
+            write_recipe(work, recipe)
+            directory.mkdir(parents=True, exist_ok=True)
+            disk_cache.publish(work, directory / recipe.key)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+        return recipe
+
+    monkeypatch.setattr("openhpu.compiler.recipe.compile_recipe", compile_recipe)
+    for number in range(1, 100):
+        folder = tmp_path / f"disk{number}"
+        caches = [(folder / "cache", 10**6), (folder / "work" / "recipes", None)]
+        (folder / "work").mkdir(parents=True)
+        with monkeypatch.context() as patch:
+            disk = FullDisk(patch, folder, number, for_ever)
+            job = server.Job(description(), recipe.key, caches)
+            answer = server._answer(job, folder / "work")
+        assert len(answer.notes) <= 1 or for_ever
+        if answer.folder is None:
+            assert "No space left on device" in answer.error
+        else:
+            assert (answer.folder / LIBRARY).read_text() == "library"
+            assert (answer.folder / MANIFEST).exists()
+        for path, limit in caches:  # what is there is whole
+            said = []
+            DiskCache(path, limit, warn=said.append).find(recipe.key)
+            assert said == []
+        again = server._answer(job, folder / "work")
+        assert again.folder is not None and again.error == "", again
+        if not disk.hits:
+            assert number > 10 and answer.folder == folder / "cache" / recipe.key
+            return
+    raise AssertionError("it never succeeded")
+
+
+def test_a_lock_that_is_never_released_is_not_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(disk_cache, "_LOCK_S", 0.1)
+    first, second = DiskCache(tmp_path / "cache"), DiskCache(tmp_path / "cache")
+    with first.lock("ab" * 32), second.lock("ab" * 32):
+        pass
+
+
+def test_a_process_that_cannot_be_ended_is_left(fake, tmp_path, monkeypatch):
+    """A process in the middle of a system call that does not return stays, whatever signal it gets."""
+    fake("hang")
+    monkeypatch.setattr(services, "_DIE_S", 0.1)
+    service, answers = Service(None, tmp_path / "work", deadline=0.2), Answers()
+    killed = []
+    monkeypatch.setattr(Service, "_kill", staticmethod(killed.append))
+    service.request(1, description(), answers.on_ready, answers.on_failed)
+    assert service.wait_all(PATIENCE_S)
+    monkeypatch.undo()
+    for process in killed:
+        process.kill()
+        process.wait()
+    service.close()
+    assert "did not answer within 0.2 s" in answers.failed[1]

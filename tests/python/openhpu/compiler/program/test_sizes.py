@@ -1,0 +1,132 @@
+"""Sizes that a recipe leaves open."""
+
+import math
+
+import pytest
+import torch
+
+from openhpu.compiler import CannotCompile
+from openhpu.compiler.program.geometry import Geometry
+from openhpu.compiler.program.program import Program
+from openhpu.compiler.program.sizes import Guard, Size, Symbols
+from openhpu.compiler.program.views import text, view_steps
+
+
+@pytest.fixture
+def symbols():
+    return Symbols({"n0": 8, "n1": 5})
+
+
+def test_a_formula_is_read_and_written(symbols):
+    for formula in ("n0", "64*n0", "3*n0*n1+7", "n0-1", "n0*n0"):
+        assert symbols.size(formula).text == formula
+    assert int(symbols.size("3*n0*n1+7")) == 127
+    assert not isinstance(symbols.size(5), Size)
+
+
+def test_arithmetic_keeps_the_formula(symbols):
+    n0, n1 = symbols.size("n0"), symbols.size("n1")
+    assert (2 * n0 * n1 + 1 - n0).text == "2*n0*n1-n0+1"
+    assert math.prod((n0, 4, n1)).text == "4*n0*n1"
+    assert sum([n0, n0, 1]).text == "2*n0+1"
+    assert (64 * n0 * n1 // n1).text == "64*n0"
+    assert (64 * n0) // 16 == 4 * n0 and (64 * n0) % 16 == 0
+    assert not isinstance(n0 - n0, Size)
+
+
+def test_what_holds_for_all_sizes_needs_no_guard(symbols):
+    n0 = symbols.size("n0")
+    assert n0 > 1 and n0 and n0 != 1 and 64 * n0 >= n0 and n0 - 1 > 0 and n0 >= 0
+    assert 0 // (64 * n0) == 0 and 3 % (64 * n0) == 3
+    assert not symbols.guards
+
+
+def test_what_may_change_is_guarded(symbols):
+    n0, n1 = symbols.size("n0"), symbols.size("n1")
+    assert n0 < 100 and n1 < n0 and not n0 > 64
+    assert list(symbols.guards) == [Guard("n0", "100"), Guard("n1", "n0"), Guard("n0", "65")]
+
+
+def test_equal_by_chance_is_not_equal(symbols):
+    assert symbols.size("n0") != 8 and symbols.size("n0") != symbols.size("n1+3")
+    assert len({symbols.size("n0"), symbols.size("n0"), 8}) == 2
+
+
+def test_what_no_guard_can_say_is_refused(symbols):
+    n0, n1 = symbols.size("n0"), symbols.size("n1")
+    with pytest.raises(CannotCompile, match="which no guard can check"):
+        _ = n0 + n1 < 1000
+    with pytest.raises(CannotCompile, match="divides n0 by 3"):
+        _ = n0 // 3
+
+
+def test_views_are_written_with_formulas(symbols):
+    n0 = symbols.size("n0")
+    base = Geometry(torch.float32, (n0, 4), (4, 1), 0)
+    assert text("x", view_steps(base, Geometry(torch.float32, (4, n0), (1, 4), 0))) == "x.t()"
+    assert text("x", view_steps(base, Geometry(torch.float32, (4 * n0,), (1,), 0))) == "x.view((4*n0,))"
+    assert text("x", view_steps(base, Geometry(torch.float32, (n0 - 1, 4), (4, 1), 4))) == "x[1:]"
+    assert list(symbols.guards) == [Guard("2", "n0")]  # a slice of one row would be another view
+
+
+def _tensor(slot, sizes, strides, dtype=torch.float32):
+    return ("tensor", slot, dtype, sizes, strides, 0, 0)
+
+
+def _fresh(slot, sizes, strides):
+    return ("fresh", slot, torch.float32, sizes, strides, 0)
+
+
+def _linear_step(hint):
+    """relu(x @ w), the sum of its rows, its loss against labels, and a gradient; x has n0 rows."""
+    rows = ("n0", 16), (16, 1)
+    nodes = [
+        ("aten::mm", [_tensor(0, ("n0", 8), (8, 1)), _tensor(1, (8, 16), (1, 8))], [_fresh(2, *rows)]),
+        ("aten::relu", [_tensor(2, *rows)], [_fresh(3, *rows)]),
+        (
+            "aten::sum.dim_IntList",
+            [_tensor(3, *rows), ("const", [0]), ("const", False), ("const", None)],
+            [_fresh(4, (16,), (1,))],
+        ),
+        ("aten::_log_softmax", [_tensor(3, *rows), ("const", 1), ("const", False)], [_fresh(5, *rows)]),
+        (
+            "aten::nll_loss_forward",
+            [_tensor(5, *rows), _tensor(6, ("n0",), (1,), torch.int64), ("const", None), ("const", 1), ("const", -100)],
+            [_fresh(7, (), ()), _fresh(8, (), ())],
+        ),
+        ("aten::mm", [_tensor(3, (16, "n0"), (1, 16)), _tensor(0, ("n0", 8), (8, 1))], [_fresh(9, (16, 8), (8, 1))]),
+        ("aten::new_zeros", [_tensor(3, *rows), ("list", [("size", "2*n0")]), *[("const", None)] * 4],
+         [_fresh(10, ("2*n0",), (1,))]),
+    ]  # fmt: skip
+    kinds = "iiffffifff" + "f"
+    nbytes = ["32*n0", 512, "64*n0", "64*n0", 64, "64*n0", "8*n0", 4, 4, 512, "8*n0"]
+    return {
+        "slots": [
+            {"kind": "input" if kind == "i" else "fresh", "nbytes": n} for kind, n in zip(kinds, nbytes, strict=True)
+        ],
+        "nodes": [{"op": op, "args": args, "outputs": outputs, "site": 0} for op, args, outputs in nodes],
+        "live": [3, 4, 7, 9, 10],
+        "scalars": [],
+        "variable": [],
+        "threads": 1,
+        "symbols": {"n0": {"hint": hint}},
+    }
+
+
+def test_one_recipe_serves_all_sizes(compiled):
+    (recipe,) = compiled(_linear_step(5))
+    assert recipe.manifest.inputs[0].sizes == ("n0", 8)
+    assert recipe.manifest.outputs[-1].sizes == ("2*n0",)
+    assert all(guard.low == "n0" for guard in recipe.manifest.guards)  # upper limits only
+    program = Program(_linear_step(5)).function()
+    for rows in (5, 2, 3, 17, 64, 300):
+        inputs = [torch.randn(rows, 8), torch.randn(16, 8).t(), torch.randint(16, (rows,))]
+        torch.testing.assert_close(list(recipe.run(inputs)), list(program(*inputs)))
+        assert recipe.run(inputs)[0].shape == (rows, 16)
+
+
+def test_a_symbol_that_no_input_has_is_refused():
+    description = _linear_step(5)
+    description["symbols"] = {"n0": {"hint": 5}, "n1": {"hint": 7}}
+    with pytest.raises(CannotCompile, match="no input has the size n1"):
+        Program(description)
