@@ -93,7 +93,7 @@ def test_a_flush_waits_for_a_silent_compiler_for_the_deadline_and_once(script, d
 
 def test_no_deadline_is_longer_than_a_day(script):
     code = "    import openhpu, torch; x = torch.ones(2, device='hpu')\n"
-    code += "    from openhpu.compiler import client as graphs; print(graphs._compilations._service._deadline)"
+    code += "    from openhpu.compiler.client import client as graphs; print(graphs._compilations._service._deadline)"
     assert script(code, OPENHPU_COMPILE_DEADLINE="0", **MODE).out == "86400.0"
     for wrong in ("86401", "inf", "nan", "-1"):
         result = script(code, OPENHPU_COMPILE_DEADLINE=wrong, fails=True, **MODE)

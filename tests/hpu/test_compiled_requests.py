@@ -8,7 +8,7 @@ CODE = """
     import contextlib, sys, warnings, torch, openhpu
     from types import SimpleNamespace
     from unittest.mock import patch
-    from openhpu import _C; from openhpu.compiler import client as graphs
+    from openhpu import _C; from openhpu.compiler.client import client as graphs
     from openhpu.compiler.client import service
     from openhpu.compiler.client.service import Service
     from openhpu.compiler.client import dumps

@@ -241,7 +241,7 @@ def test_each_process_writes_a_file_of_its_own(tmp_path):
             RANK="1",
             PT_HPU_METRICS_DUMP_TRIGGERS="process_exit",
         )
-        pids = json.loads(run_file(code, folder, environment, fails=False).out.splitlines()[-1])
+        pids = json.loads(run_file(code, folder, environment, fails=False, fresh=True).out.splitlines()[-1])
         files = sorted(path.name for path in (folder / "metrics").iterdir())
         assert files == sorted([f"m-rank1-pid{pid}.json" for pid in pids] + ["m-rank1.json"])
         for name in files:
