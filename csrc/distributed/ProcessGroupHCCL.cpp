@@ -54,6 +54,7 @@ class ProcessGroupHCCL::Call {
             std::string("hccl::") + op_,
             "collective nonSFG is not supported during hpu graph capturing. Leave it out of the graph, or, but for a "
             "barrier, set PT_HPU_ENABLE_LAZY_COLLECTIVES=1.");
+      if (!lazy_collectives_asked()) note_kindness("lazy-collectives", std::string("hccl::") + op_);
       capture_collective(
           *capture, std::string("hccl::") + op_, group_.described(), std::move(procedure), tensors_, written_from, written_to);
     } else {

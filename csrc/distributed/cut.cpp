@@ -7,10 +7,14 @@
 
 namespace openhpu {
 namespace {
-std::atomic<bool> part_of_steps{true};
+std::atomic<bool> part_of_steps{true}, asked_for{true};
 }  // namespace
 
-void set_lazy_collectives(bool on) noexcept { part_of_steps.store(on); }
+void set_lazy_collectives(bool on, bool asked) noexcept {
+  part_of_steps.store(on);
+  asked_for.store(asked);
+}
+bool lazy_collectives_asked() noexcept { return asked_for.load(); }
 bool lazy_collectives() noexcept { return part_of_steps.load(); }
 
 void cut_for_collective(device::Device& d) {

@@ -11,6 +11,7 @@
 #include "call/Alias.h"
 #include "call/OpKernel.h"
 #include "call/SmallCall.h"
+#include "kernels/Ranges.h"
 #include "observe/Int64Reports.h"
 #include "observe/events.h"
 #include "observe/site.h"
@@ -140,6 +141,7 @@ void device_to_device(const at::Tensor& src, const at::Tensor& dst) {
 }
 
 void host_to_device(const at::Tensor& src, const at::Tensor& dst, bool non_blocking) {
+  check_copied_range(src, dst.scalar_type());
   note_copy("h2d", Counter::CopiesH2D, Counter::BytesH2D, src);
   auto& d = device_of(dst.device());
   note_write(*dst.storage().unsafeGetStorageImpl());

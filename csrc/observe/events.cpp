@@ -4,6 +4,9 @@
 #include <cstdio>
 #include <memory>
 #include <mutex>
+#include <utility>
+
+#include "observe/site.h"
 
 namespace openhpu {
 
@@ -53,8 +56,14 @@ const char* kind_name(EventKind kind) {
     case kIndicesOutOfRange: return "indices_out_of_range";
     case kOperandMoved: return "operand_moved";
     case kInt64Overflow: return "int64_overflow";
+    case kKindness: return "kindness";
     default: return "other";
   }
+}
+
+void note_kindness(const char* kind, std::string detail) {
+  if (listening(kKindness))
+    emit(kKindness, {{"kind", std::string(kind)}, {"detail", std::move(detail)}}, current_site());
 }
 
 void set_event_listener(EventListener fn, uint32_t kinds) {

@@ -77,8 +77,9 @@ enum EventKind : uint32_t {
   kIndicesOutOfRange = 512,
   kOperandMoved = 1024,
   kInt64Overflow = 2048,
-  kOther = 4096,  // events that Python code emits; the last one
-  kAllEvents = 8191
+  kKindness = 4096,  // a Gaudi would refuse something
+  kOther = 8192,  // events that Python code emits; the last one
+  kAllEvents = 16383
 };
 const char* kind_name(EventKind kind);
 using EventValue = std::variant<int64_t, double, std::string>;
@@ -97,6 +98,10 @@ void set_event_listener(EventListener listener, uint32_t kinds);  // empty: stop
 void emit(EventKind kind, EventParams params, uint32_t site);
 void emit(const char* kind, EventParams params, uint32_t site);
 uint64_t now_ns() noexcept;
+
+// A script did something that a Gaudi refuses. `kind` is one of openhpu/observe/differences.py; the line is that of the
+// calling thread.
+void note_kindness(const char* kind, std::string detail);
 
 // Runs a part of a destructor, which must not throw. An error becomes a line of the log, an event and a count.
 void note_release_fault(const char* what, std::exception_ptr error) noexcept;

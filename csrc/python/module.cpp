@@ -27,6 +27,7 @@
 #include "device/host_memory.h"
 #include "distributed/Collective.h"
 #include "kernels/Nested.h"
+#include "kernels/Ranges.h"
 #include "kernels/SharedMemory.h"
 #include "kernels/Sparse.h"
 #include "observe/IndexReports.h"
@@ -269,6 +270,9 @@ void bind_ops(py::module& m) {
     report_overflows();
   });
   m.def("set_narrow_int64", &set_narrow_int64);
+  m.def("set_out_of_range_copies", [](int integers, int floats) {
+    set_out_of_range_copies(static_cast<OutOfRangeCopies>(integers), static_cast<OutOfRangeCopies>(floats));
+  });
   m.def("narrow_int64", &narrow_int64);
   m.def("set_native_ops", &set_native_ops);
   m.def("set_integer_ops", &set_integer_ops);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable
 
@@ -11,7 +12,7 @@ import torch
 from openhpu import _C, settings
 from openhpu.compiler.client import client
 from openhpu.device import mode
-from openhpu.observe import events
+from openhpu.observe import differences, events
 
 # Settings that device_setup() reads; the core is configured again when one of them changed before a device was opened.
 _DEVICE_VARIABLES = (
@@ -90,6 +91,8 @@ def _lazy_init() -> None:
             _C.init()
             client.ahead()
             events.publish("device_acquired", {"device": _C.current_device()})
+            if mode.is_lazy() and "habana_frameworks.torch" not in sys.modules and settings.get("PT_HPU_AUTOLOAD") != "1":
+                differences.note("autoload")
 
 
 def _prepare() -> None:
@@ -98,11 +101,22 @@ def _prepare() -> None:
     configure(again=True)
     _C.set_num_threads(torch.get_num_threads())
     _C.set_lenient_indices(settings.get("OPENHPU_OUT_OF_RANGE") == "gaudi")
-    _C.set_narrow_int64(settings.get("OPENHPU_INT64") == "gaudi")
+    _follow_gaudis_numbers()
     for prepare in before_first_operator:
         prepare()
     if settings.get("PT_HPU_EAGER_ENABLE_GRADIENT_VIEW_LAYOUT_OPT") and not mode.is_lazy():
         torch.autograd.enforce_grad_layout_policy(False)
+
+
+def _follow_gaudis_numbers() -> None:
+    """Which numbers the device keeps, and which copies to it are refused or noted; see docs/differences.md."""
+    strict, wide = settings.is_strict(), "PT_ENABLE_INT64_SUPPORT"
+    first = settings.get("OPENHPU_GENERATION") == "gaudi"
+    keeps = settings.get(wide) if settings.is_set(wide) else not mode.is_lazy() and not first
+    exact = settings.get("OPENHPU_INT64") == "exact" if settings.is_set("OPENHPU_INT64") else keeps or not strict
+    _C.set_narrow_int64(not exact)
+    refused = 2 if strict else 1
+    _C.set_out_of_range_copies(0 if keeps or (strict and exact) else refused, refused)
 
 
 def init() -> None:

@@ -34,8 +34,11 @@ def is_registered() -> bool:
 
 
 def is_autoload_enabled() -> bool:
-    """Whether `import torch` loads the device: always, unless PT_HPU_AUTOLOAD is 0."""
-    return bool(_settings().get("PT_HPU_AUTOLOAD") != "0")
+    """Whether `import torch` loads the device: unless PT_HPU_AUTOLOAD is 0, or not set in a strict lazy mode."""
+    settings = _settings()
+    wanted = settings.get("PT_HPU_AUTOLOAD")
+    later = settings.is_strict() and settings.get("PT_HPU_LAZY_MODE") == "1"
+    return bool(wanted == "1" or (wanted != "0" and not later))
 
 
 def autoload() -> None:

@@ -6,6 +6,8 @@ The core reports these events:
 - `indices_out_of_range`: an operator and line, their number `indices`, and the number `padding` of these that are -1.
   It is reported when the host waits for the device;
 - `int64_overflow` (with OPENHPU_INT64), in the same way: `overflows` is the number of elements that wrapped;
+- `kindness`: the script did what a Gaudi refuses. `kind` is one of `openhpu.observe.differences`, which also publishes
+  it, and `detail` says more;
 - of lazy mode `graph_recorded` (a graph was handed to the device, and how it ran), `cache_hit` and `cache_miss`
   (whether a step was seen before), `recompilation`, and `operand_moved` (an operand on the CPU was moved to the
   device).
@@ -31,7 +33,7 @@ from typing import Any, Protocol, TypeAlias
 CORE_KINDS = frozenset(
     {
         "cpu_fallback", "blocking_read", "allocation_peak", "copy", "error", "recompilation", "graph_recorded",
-        "cache_hit", "cache_miss", "indices_out_of_range", "operand_moved", "int64_overflow",
+        "cache_hit", "cache_miss", "indices_out_of_range", "operand_moved", "int64_overflow", "kindness",
     }
 )  # fmt: skip
 
@@ -96,11 +98,16 @@ def unsubscribe(subscription: Subscription) -> None:
         _ask_core()
 
 
+def wanted(kind: str) -> bool:
+    """Whether anybody listens for this kind."""
+    return kind in _wanted or None in _wanted
+
+
 def publish(
     kind: str, params: dict[str, Any] | None = None, site: Site | None = None, time_ns: int | None = None
 ) -> None:
     """Report an event from Python, of now if `time_ns` is None."""
-    if kind in _wanted or None in _wanted:
+    if wanted(kind):
         _dispatch(Event(kind, time.monotonic_ns() if time_ns is None else time_ns, site, params or {}))
 
 

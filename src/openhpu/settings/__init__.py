@@ -8,6 +8,7 @@ from openhpu.settings.access import (
     check_environment,
     get,
     is_set,
+    is_strict,
     overridden,
     override,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "find",
     "get",
     "is_set",
+    "is_strict",
     "machine_modules",
     "overridden",
     "override",

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from openhpu.settings.kinds import Setting
 from openhpu.settings.table import ROWS, find
 
 _overrides: dict[str, Any] = {}
@@ -27,7 +28,17 @@ def get(name: str) -> Any:
     if name in _overrides:
         return _overrides[name]
     text = os.environ.get(name, "")
-    return row.parse(text, name) if text.strip() else row.default
+    return row.parse(text, name) if text.strip() else default_of(row)
+
+
+def default_of(row: Setting) -> Any:
+    """The value of an unset variable."""
+    return row.default if row.strict is None or not is_strict() else row.strict
+
+
+def is_strict() -> bool:
+    """Whether the device refuses what a Gaudi refuses: OPENHPU_STRICT=gaudi."""
+    return bool(get("OPENHPU_STRICT"))
 
 
 def is_set(name: str) -> bool:

@@ -58,9 +58,15 @@ _EFFECTIVE = (
          "0: eager. 1: lazy. Operators are recorded into graphs, which run at the next step. Recurring graphs are "
          "compiled.", choices=("0", "1")),
     _row("PT_HPU_ENABLE_LAZY_COLLECTIVES", "bool", True, "creation of a process group",
-         "Lazy mode. 1: a collective is a part of a step. 0: it ends the step, as mark_step does."),
+         "Lazy mode. 1: a collective is a part of a step. 0: it ends the step, as mark_step does, and a captured graph "
+         "cannot hold it. With OPENHPU_STRICT=gaudi the default is 0.", strict=False),
+    _row("PT_ENABLE_INT64_SUPPORT", "bool", True, _FIRST_USE,
+         "With OPENHPU_STRICT=gaudi. 1: int64 keeps its width. 0: integers wrap to int32, and copies of larger ones to "
+         "the device are an error. Unset: 0 in lazy mode and on the first generation, otherwise 1. Without "
+         "OPENHPU_STRICT int64 always keeps its width."),
     _row("PT_HPU_AUTOLOAD", "choice", "-1", _IMPORT,
-         "0: `import habana_frameworks.torch` loads the device. 1 and -1: `import torch` loads it.",
+         "0: `import habana_frameworks.torch` loads the device. 1 and -1: `import torch` loads it; with "
+         "OPENHPU_STRICT=gaudi -1 does so in eager mode only.",
          choices=("-1", "0", "1")),
     _row("PT_HPU_EAGER_ENABLE_GRADIENT_VIEW_LAYOUT_OPT", "bool", False, _FIRST_USE,
          "Eager mode: a gradient keeps the layout that the backward pass gave it, without a copy into its "
@@ -188,7 +194,6 @@ _GRAPHS = (
 
 # These concern hardware or parts of the vendor's software that a software device does not have.
 _HARDWARE = (
-    _idle("PT_ENABLE_INT64_SUPPORT", "bool", True, "64-bit integers keep their width; here they always do."),
     _idle("PT_HPU_LAZY_ACC_PAR_MODE", "bool", True, "Accumulate lazy operators in a second thread."),
     _idle("PT_HPU_ENABLE_EXECUTION_THREAD", "bool", True, "Launch from a second thread; here always."),
     _idle("PT_HPU_QUEUE_SYNLAUNCHES", "bool", True, "Queue launches; here always."),

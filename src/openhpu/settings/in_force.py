@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from openhpu.settings.access import _PREFIXES, _overrides, _unknown
+from openhpu.settings.access import _PREFIXES, _overrides, _unknown, default_of
 from openhpu.settings.kinds import Setting, SettingError
 from openhpu.settings.table import ROWS, find
 
@@ -41,7 +41,9 @@ def _one(row: Setting, name: str) -> InForce:
         return InForce(name, _show(row, _overrides[name]), "overridden", "set by this process")
     if not text.strip():
         why = "unset" if name not in os.environ else "empty, which counts as unset"
-        return InForce(name, row.show_default(), "default", why)
+        return InForce(
+            name, _show(row, default_of(row)) if row.strict is not None else row.show_default(), "default", why
+        )
     try:
         value = row.parse(text, name)
     except SettingError:

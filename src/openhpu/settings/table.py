@@ -32,6 +32,12 @@ OPENHPU_VARIABLES = (
         choices=("gaudi", "gaudi2", "gaudi3"),
     ),
     Setting(
+        "OPENHPU_STRICT", "choice", "", _FIRST_USE,
+        "gaudi: what a Gaudi refuses is an error, with Gaudi's text where it has one. Unset: the device permits it, "
+        "and `openhpu run` lists it. See docs/differences.md. Variables that are set count more than this one.",
+        choices=("", "gaudi"),
+    ),
+    Setting(
         "OPENHPU_OUT_OF_RANGE", "choice", "gaudi", _FIRST_USE,
         "Meaning of an index out of range for index_select, embedding, gather, scatter, advanced indexing and similar "
         "operators. gaudi: no error; a read gives zeros, and a write is dropped. error: an error, as on PyTorch's CPU "
@@ -41,7 +47,8 @@ OPENHPU_VARIABLES = (
     Setting(
         "OPENHPU_INT64", "choice", "exact", _FIRST_USE,
         "exact: integers of 64 bits are exact. gaudi: results wrap to the range of int32 and are counted, as on a "
-        "Gaudi without PT_ENABLE_INT64_SUPPORT. See docs/int64.md.",
+        "Gaudi without PT_ENABLE_INT64_SUPPORT. Unset with OPENHPU_STRICT=gaudi: as PT_ENABLE_INT64_SUPPORT says. See "
+        "docs/int64.md.",
         choices=("exact", "gaudi"),
     ),
     Setting(

@@ -11,7 +11,8 @@ import torch
 from openhpu import _C, settings
 from openhpu.capture.hpu_graphs import marked
 from openhpu.compiler.client import client
-from openhpu.device import devices, lifecycle, streams
+from openhpu.device import devices, lifecycle, mode, streams
+from openhpu.observe import differences
 
 
 class HPUGraph(_C.CapturedGraph):
@@ -40,6 +41,8 @@ class HPUGraph(_C.CapturedGraph):
     @staticmethod
     def _prepare() -> None:
         lifecycle._lazy_init()
+        if not mode.is_lazy():
+            differences.note("graphs-in-eager")
         client.start_compiling()
 
     def capture_end(self, compile: bool = True) -> None:

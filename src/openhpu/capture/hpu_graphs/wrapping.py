@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
+import weakref
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
@@ -25,6 +26,7 @@ from openhpu.capture.hpu_graphs.structure import (
 )
 from openhpu.capture.hpu_graphs.undone import HostGenerators, OneWarning, Uncapturable, undone_capture
 from openhpu.device import steps
+from openhpu.observe import differences, events
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -57,7 +59,8 @@ class GraphedFunction(Whole):
     autocast and inference mode, and in `training()`. Gradients are not recorded. The given tensors themselves take the
     place of those that were captured; what is written in place is written there. A tensor that lies in memory in
     another way is copied. Results are the same tensors each time, overwritten by the next call, unless
-    `disable_tensor_cache`: then they are new ones, and the graph keeps no memory for inputs and results.
+    `disable_tensor_cache`: then the graph keeps no memory for inputs, and results are new ones (with OPENHPU_STRICT
+    they are the same ones, as on a Gaudi).
 
     What the function puts into a dict or an attribute of an argument is there after each call. A kind that no graph can
     hold, because the function reads a value on the host or changes an argument in another way, runs as it is, with a
@@ -82,6 +85,8 @@ class GraphedFunction(Whole):
         self._warn = OneWarning("wrap_in_hpu_graph")
         self._asynchronous = asynchronous
         self._transient = disable_tensor_cache
+        self._new_results = disable_tensor_cache and not settings.is_strict()  # a Gaudi returns the same ones
+        self._given: list[weakref.ref[torch.Tensor]] = []  # new results of the last call, if somebody listens
         self._max_graphs = max_graphs
         self._training = training
         self._weights = weights
@@ -121,7 +126,11 @@ class GraphedFunction(Whole):
             return cached.graph_outputs
         if not cached.own_storages.isdisjoint(storages):  # a result of the last call, whose memory the next one gets
             tensors = [t.clone() if s in cached.own_storages else t for t, s in zip(tensors, storages, strict=True)]
+        if self._given and any(result() is not None for result in self._given):
+            differences.note("tensor-cache", "a result of the call before is still in use")
         results = cached.graph.run(tensors)
+        listened = self._new_results and events.wanted("kindness")
+        self._given = [weakref.ref(tensor) for tensor in results] if listened else []
         return cached.outcome.give(given, results, tensors) if cached.outcome else results
 
     def _capture(self, given: Walk) -> CachedParams:
@@ -135,16 +144,20 @@ class GraphedFunction(Whole):
                 graph.mark_user_inputs(inputs.tensors)
                 outcome = Outcome(inputs, self.function(*inputs.value[0], **inputs.value[1]))
                 graph.mark_weights(self._weights())
-            graph.mark_user_outputs(outcome.tensors, transient=self._transient)
+            graph.mark_user_outputs(outcome.tensors, transient=self._new_results)
         graph.compile()
-        if self._transient:
+        if self._new_results:
             graph.clear_inputs()
             results = outcome.hold([tensor.new_empty(0) for tensor in outcome.tensors])
             return CachedParams(None, results, graph, [], self._asynchronous, outcome)
         # The tensors as they come back from each replay.
         stable = graph.outputs()
         results = outcome.hold(stable, inputs.tensors, again=True)
-        return CachedParams(inputs.value, results, graph, stable, self._asynchronous, outcome)
+        if self._transient:
+            graph.clear_inputs()
+        return CachedParams(
+            None if self._transient else inputs.value, results, graph, stable, self._asynchronous, outcome
+        )
 
     def clear_cache(self) -> None:
         """Drop all graphs, with their memory."""

@@ -14,7 +14,8 @@ from openhpu.capture.torch_compile import ends, host, in_place, layouts
 from openhpu.capture.torch_compile import options as options_module
 from openhpu.capture.torch_compile.graph import CompiledGraph
 from openhpu.capture.torch_compile.options import Options
-from openhpu.observe import events
+from openhpu.device import mode as execution_mode
+from openhpu.observe import differences, events
 
 
 def hpu_backend(
@@ -68,6 +69,8 @@ def _report() -> None:
     """Tell listeners that a graph is new and, if its function was compiled before, which guard failed."""
     from torch._dynamo.utils import get_metrics_context
 
+    if execution_mode.is_lazy():
+        differences.note("compile-in-lazy")
     site = _C.current_site()
     if reason := vars(get_metrics_context()).get("_metrics", {}).get("recompile_reason"):
         # Without the number of the compiled version, the line of the guard's origin and its stack.

@@ -24,7 +24,8 @@ def _create(options: Any, backend_options: Any) -> dist.Backend:
 
     `backend_options`: not used; `hccl` has none.
     """
-    _C.set_lazy_collectives(settings.get("PT_HPU_ENABLE_LAZY_COLLECTIVES"))
+    name = "PT_HPU_ENABLE_LAZY_COLLECTIVES"
+    _C.set_lazy_collectives(settings.get(name), settings.is_set(name))
     timeout = options.timeout
     if not isinstance(timeout, timedelta):
         timeout = timedelta(seconds=timeout)

@@ -66,6 +66,7 @@ class Collector:
         self._padding: Counter[Key] = Counter()  # of these: -1
         self._moved: Counter[Key] = Counter()
         self._overflows: Counter[Key] = Counter()
+        self._kindnesses: Counter[Key] = Counter()
         self._reads: Counter[Key] = Counter()
         self._read_bytes: Counter[Key] = Counter()
         self._read_wait_ns: Counter[Key] = Counter()
@@ -98,6 +99,7 @@ class Collector:
             "indices_out_of_range": self._on_indices,
             "operand_moved": self._on_moved,
             "int64_overflow": self._on_overflow,
+            "kindness": self._on_kindness,
             "blocking_read": self._on_read,
             "allocation_peak": self._on_peak,
             "graph_recorded": self._on_graph,
@@ -151,6 +153,11 @@ class Collector:
     def _on_overflow(self, event: events.Event) -> None:
         with self._lock:
             self._overflows[(event.params["op"], event.site)] += event.params["overflows"]
+
+    def _on_kindness(self, event: events.Event) -> None:
+        key = (event.params["kind"], event.site)
+        with self._lock:
+            self._kindnesses[key] += 1
 
     def _on_moved(self, event: events.Event) -> None:
         with self._lock:
@@ -318,6 +325,9 @@ class Collector:
             ],
             "int64_overflows": [
                 {"op": op, **place(site), "count": count} for (op, site), count in self._overflows.most_common()
+            ],
+            "kindnesses": [
+                {"kind": kind, **place(site), "count": count} for (kind, site), count in self._kindnesses.most_common()
             ],
             "moved_operands": [
                 {"op": op, **place(site), "count": count} for (op, site), count in self._moved.most_common()

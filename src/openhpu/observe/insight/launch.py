@@ -30,6 +30,7 @@ class UsageError(Exception):
 FAILURES = {
     "fallback": "fallbacks", "recompilation": "recompilations", "read": "blocking_reads",
     "index": "indices_out_of_range", "overflow": "int64_overflows", "move": "moved_operands",
+    "kindness": "kindnesses",
 }  # fmt: skip
 FAILED = 3
 
@@ -43,7 +44,10 @@ def failures(text: str) -> list[str]:
     return words
 
 
-def run(command: list[str], mode: str | None, report: str | None, as_json: bool, fail_on: Sequence[str] = ()) -> int:
+def run(
+    command: list[str], mode: str | None, report: str | None, as_json: bool, fail_on: Sequence[str] = (),
+    strict: bool = False,
+) -> int:  # fmt: skip
     """Run `command` (a script, `-m module` or a program such as torchrun, with arguments) and show the report.
 
     Returns its exit code; FAILED where that is 0 and something of `fail_on` was seen. Raises UsageError when there is
@@ -53,7 +57,7 @@ def run(command: list[str], mode: str | None, report: str | None, as_json: bool,
         raise UsageError(f"there is no script {command[0]!r}; expected a file, a program, or -m and a module")
     target = _check_writable(Path(report)) if report else None
     with tempfile.TemporaryDirectory(prefix="openhpu-run-") as folder:
-        code = _run_script(command, _environment(folder, mode))
+        code = _run_script(command, _environment(folder, mode, strict))
         documents = observed.read_all(Path(folder)) or [observed.empty(" ".join(command))]
     sys.stderr.write(summary.text(documents, code))
     if target is not None:
@@ -87,9 +91,11 @@ def _check_writable(target: Path) -> Path:
     return target.absolute()
 
 
-def _environment(folder: str, mode: str | None) -> dict[str, str]:
+def _environment(folder: str, mode: str | None, strict: bool) -> dict[str, str]:
     environment = {**os.environ, "OPENHPU_REPORT_DATA": folder}
     environment.pop("TORCH_DEVICE_BACKEND_AUTOLOAD", None)
+    if strict:
+        environment["OPENHPU_STRICT"] = "gaudi"
     if mode is not None:
         environment["PT_HPU_LAZY_MODE"] = "1" if mode == "lazy" else "0"
     return environment

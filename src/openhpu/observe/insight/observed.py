@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from openhpu.observe.differences import BY_KIND, DIFFERENCES
 from openhpu.observe.insight.phases import AFTER
 
 FORMAT = 1
@@ -42,7 +43,7 @@ def empty(command: str) -> Document:
         },
         "phases": {"phases": [], "later": []},
         "recipes": [], "recompilations": [], "fallbacks": [], "indices_out_of_range": [], "int64_overflows": [],
-        "moved_operands": [],
+        "moved_operands": [], "kindnesses": [],
         "blocking_reads": [], "collectives": [],
         "memory": {
             "peak_bytes": 0, "peak_file": None, "peak_line": None, "peak_growth_bytes": 0, "limit_bytes": 0,
@@ -166,6 +167,25 @@ def recompilation(record: dict[str, Any]) -> str:
     operand = f" of `{record['argument']}`" if record["argument"] else ""
     values = f": {record['before']} before, then {after}" if record["before"] or after else ""
     return f"{record['op']}: {what}{operand}{values}"
+
+
+def kindness(record: dict[str, Any]) -> str:
+    """What a script does that a Gaudi does not permit, in words."""
+    row = BY_KIND[record["kind"]]
+    return f"{row.what}; on a Gaudi: {row.gaudi}"
+
+
+def needs(document: Document) -> list[str]:
+    """What the script needs on a Gaudi, each with the line that needs it."""
+    seen: dict[str, str] = {}
+    for row in DIFFERENCES:
+        for record in document["kindnesses"]:
+            if record["kind"] == row.kind:
+                seen.setdefault(row.needs, where(record))
+        for name, event in (("int64_overflows", "int64_overflow"), ("indices_out_of_range", "indices_out_of_range")):
+            if row.event == event and document[name]:
+                seen.setdefault(row.needs, where(document[name][0]))
+    return [f"{what} ({line})" for what, line in seen.items()]
 
 
 def phases(document: Document) -> str:

@@ -10,7 +10,9 @@ from openhpu.observe.insight.observed import (
     bound,
     collective,
     fallback,
+    kindness,
     later,
+    needs,
     out_of_range,
     plural,
     recompilation,
@@ -60,6 +62,12 @@ def _lines(document: Document) -> Iterator[str]:
         "CPU fallbacks",
         [f"{where(r)}: {fallback(r)}, {plural(r['count'], 'time')}" for r in document["fallbacks"]],
     )
+    yield from _listed(
+        "a Gaudi would not permit",
+        [f"{where(r)}: {kindness(r)}, {plural(r['count'], 'time')}" for r in document["kindnesses"]],
+        show_none=False,
+    )
+    yield from _listed("to run this on a Gaudi", needs(document), show_none=False)
     yield from _listed(
         "indices out of range (an accelerator reads an unspecified row here)",
         [f"{where(r)}: {out_of_range(r)}" for r in document["indices_out_of_range"]],

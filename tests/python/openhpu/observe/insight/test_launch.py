@@ -198,4 +198,4 @@ def test_what_was_seen_can_fail_a_run(openhpu_run, fail_on, ending, code):
 def test_what_cannot_fail_a_run_is_named(openhpu_run):
     run = openhpu_run(WORK, "--fail-on", "recompilations")
     assert run.code == 2
-    assert "expected fallback, recompilation, read, index, overflow, move, got 'recompilations'" in run.err
+    assert "expected fallback, recompilation, read, index, overflow, move, kindness, got 'recompilations'" in run.err

@@ -1,0 +1,52 @@
+#include "kernels/Ranges.h"
+
+#include <ATen/ops/aminmax.h>
+#include <ATen/ops/isinf.h>
+#include <c10/core/InferenceMode.h>
+
+#include <atomic>
+#include <limits>
+#include <sstream>
+
+#include "observe/events.h"
+
+namespace openhpu {
+namespace {
+
+std::atomic<OutOfRangeCopies> integers{OutOfRangeCopies::Pass}, floats{OutOfRangeCopies::Pass};
+
+template <class Wide, class Narrow>
+void check(const at::Tensor& src, OutOfRangeCopies what, const char* kind, const char* wide, const char* narrow) {
+  if (what == OutOfRangeCopies::Pass || (what == OutOfRangeCopies::Note && !listening(kKindness))) return;
+  c10::InferenceMode no_autograd(true);
+  at::Tensor values = src.detach();
+  if constexpr (std::is_floating_point_v<Wide>) values = values.masked_fill(at::isinf(values), 0.0).nan_to_num();
+  const auto [least, most] = values.aminmax();
+  const auto low = least.item<Wide>(), high = most.item<Wide>();
+  constexpr Wide lowest = std::numeric_limits<Narrow>::lowest(), highest = std::numeric_limits<Narrow>::max();
+  if (low >= lowest && high <= highest) return;
+  std::ostringstream given;
+  given << "[" << low << ", " << high << "]";
+  TORCH_CHECK(
+      what == OutOfRangeCopies::Note, "Error when trying to cast ", wide, " to ", narrow, ", Input values range ", given.str(),
+      " exceeds ", narrow, " range [", lowest, ", ", highest, "] (aten::copy_ to hpu). Keep values in this range",
+      std::is_floating_point_v<Wide> ? "." : ", or set PT_ENABLE_INT64_SUPPORT=1.");
+  note_kindness(kind, given.str());
+}
+
+}  // namespace
+
+void set_out_of_range_copies(OutOfRangeCopies of_integers, OutOfRangeCopies of_floats) noexcept {
+  integers.store(of_integers, std::memory_order_relaxed);
+  floats.store(of_floats, std::memory_order_relaxed);
+}
+
+void check_copied_range(const at::Tensor& src, c10::ScalarType dst) {
+  if (src.scalar_type() != dst || src.numel() == 0) return;
+  if (dst == at::kLong)
+    check<int64_t, int32_t>(src, integers.load(std::memory_order_relaxed), "int64-range", "Long", "Int");
+  else if (dst == at::kDouble)
+    check<double, float>(src, floats.load(std::memory_order_relaxed), "float64-range", "Double", "Float");
+}
+
+}  // namespace openhpu

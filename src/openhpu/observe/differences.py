@@ -1,0 +1,213 @@
+"""Where a Gaudi refuses or computes otherwise than this device: the one table.
+
+`note` is called where a script does such a thing. With OPENHPU_STRICT=gaudi it raises the row's error. Otherwise it
+publishes the event `kindness`, which `openhpu run` lists. `python -m openhpu.observe.differences` prints
+`docs/differences.md`. The tests run the `code` of each row at both levels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from openhpu import settings
+from openhpu.observe import events
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One row.
+
+    `kind`: its name in events and reports. `what` a script does; `gaudi`: what happens there; `here`: what happens
+    here, and with OPENHPU_STRICT=gaudi (`strict`). `source`: where that is known from. `needs`: what the script needs
+    there; a variable and its value let the example run at both levels. `error`: a pattern of the strict error, or ""
+    where there is none. `code`: an example; `prints`: what it prints here, and then the strict device if it raises no
+    error. `event`: the event that reports it. `mode`: that of the example.
+    """
+
+    kind: str
+    what: str
+    gaudi: str
+    here: str
+    strict: str
+    source: str
+    code: str
+    prints: tuple[str, ...]
+    needs: str
+    error: str = ""
+    event: str = "kindness"
+    mode: str = "lazy"
+
+
+_GRAPH = """
+import torch, habana_frameworks.torch as ht
+x = torch.ones(4, device="hpu")
+with ht.hpu.graph(g := ht.hpu.HPUGraph()):
+    y = x * 2
+g.replay()
+print(y.sum().item())
+"""
+
+DIFFERENCES = (
+    Difference(
+        "autoload", "`import torch` alone, in lazy mode",
+        "`torch.hpu` does not exist until `habana_frameworks.torch` is imported",
+        "`import torch` loads the device", "as on a Gaudi",
+        "habana_frameworks' autoload module; transformers #36990",
+        "import torch\nprint(torch.ones(2, device='hpu').sum().item())",
+        prints=("2.0",), needs="`import habana_frameworks.torch` before this line, or PT_HPU_AUTOLOAD=1",
+        error=r"hpu",
+    ),
+    Difference(
+        "int64-range", "an int64 value beyond int32 is copied to the device",
+        "an error, unless PT_ENABLE_INT64_SUPPORT=1 (default: 0 in lazy mode and on the first generation, otherwise 1)",
+        "the value is kept", "as on a Gaudi",
+        "optimum-habana #1876; Gaudi's table of flags",
+        "import torch, habana_frameworks.torch\nprint(torch.tensor([1, 2**40]).to('hpu')[0].item())",
+        prints=("1",), needs="PT_ENABLE_INT64_SUPPORT=1",
+        error=r"Error when trying to cast Long to Int, Input values range \[1, 1099511627776\] exceeds Int range",
+    ),
+    Difference(
+        "float64-range", "a finite float64 value beyond float32 is copied to the device",
+        "an error: the device stores float64 as float32",
+        "the value is kept", "as on a Gaudi",
+        "Gaudi's documents: float64 is not supported",
+        "import torch, habana_frameworks.torch\n"
+        "print(torch.tensor([1.0, 1e300, float('inf')], dtype=torch.float64).to('hpu')[0].item())",
+        prints=("1.0",), needs="values within the range of float32",
+        error=r"Error when trying to cast Double to Float, Input values range \[.*, 1e\+300\] exceeds Float range",
+    ),
+    Difference(
+        "int64-arithmetic", "int64 results exceed int32",
+        "they wrap, unless PT_ENABLE_INT64_SUPPORT=1",
+        "they are exact, and not counted: the device does not look at results", "they wrap and are counted",
+        "Gaudi's table of flags; docs/int64.md",
+        "import torch, habana_frameworks.torch\nx = torch.tensor([2**30], device='hpu')\nprint((x * 4).item())",
+        prints=("4294967296", "0"), needs="PT_ENABLE_INT64_SUPPORT=1", event="int64_overflow",
+    ),
+    Difference(
+        "index-out-of-range", "an index is out of range",
+        "no error; an unspecified row is read",
+        "no error; zeros are read, and a write is dropped; both are counted", "as without it",
+        "Gaudi's kernels do not check indices; docs/indices.md",
+        "import torch, habana_frameworks.torch\nx = torch.ones(3, device='hpu')\n"
+        "print(x[torch.tensor([5], device='hpu')].item())",
+        prints=("0.0", "0.0"), needs="indices within the range", event="indices_out_of_range",
+    ),
+    Difference(
+        "graphs-in-eager", "HPU graphs in eager mode",
+        "`habana_frameworks.torch.hpu` has no `HPUGraph` and no `wrap_in_hpu_graph`: graphs are of lazy mode",
+        "they work in both modes", "an error",
+        "Gaudi's documents: HPU Graphs are supported in lazy mode only",
+        _GRAPH, prints=("8.0",), needs="PT_HPU_LAZY_MODE=1",
+        error="HPU graphs are not supported in eager mode; set PT_HPU_LAZY_MODE=1", mode="eager",
+    ),
+    Difference(
+        "compile-in-lazy", '`torch.compile(backend="hpu_backend")` in lazy mode',
+        "the backend does not exist there: it is for eager mode",
+        "it works in both modes", "an error",
+        "Gaudi's documents: torch.compile needs PT_HPU_LAZY_MODE=0",
+        "import torch, habana_frameworks.torch\nf = torch.compile(lambda x: x * 2, backend='hpu_backend')\n"
+        "print(f(torch.ones(2, device='hpu')).sum().item())",
+        prints=("4.0",), needs="PT_HPU_LAZY_MODE=0",
+        error="torch.compile with hpu_backend is not supported in lazy mode; set PT_HPU_LAZY_MODE=0",
+    ),
+    Difference(
+        "lazy-collectives", "a collective in a captured graph, without PT_HPU_ENABLE_LAZY_COLLECTIVES",
+        "an error: the default of PT_HPU_ENABLE_LAZY_COLLECTIVES is 0",
+        "the graph holds the collective: the default is 1", "as on a Gaudi",
+        "Gaudi's table of flags; vllm #10897",
+        """
+import torch, habana_frameworks.torch as ht, torch.distributed as dist
+dist.init_process_group("hccl", store=dist.HashStore(), rank=0, world_size=1)
+x = torch.ones(4, device="hpu")
+with ht.hpu.graph(g := ht.hpu.HPUGraph()):
+    dist.all_reduce(x)
+g.replay()
+print(x.sum().item())
+dist.destroy_process_group()
+""",
+        prints=("4.0",), needs="PT_HPU_ENABLE_LAZY_COLLECTIVES=1",
+        error="collective nonSFG is not supported during hpu graph capturing",
+    ),
+    Difference(
+        "tensor-cache", "a result of `wrap_in_hpu_graph(disable_tensor_cache=True)` is kept over the next call",
+        "each call returns the same tensors, so that a kept result changes",
+        "each call returns new tensors", "as on a Gaudi",
+        "vllm-fork #1865",
+        """
+import torch, habana_frameworks.torch as ht
+f = ht.hpu.wrap_in_hpu_graph_func(lambda x: x + 1, disable_tensor_cache=True)
+first = f(torch.zeros(1, device="hpu"))
+second = f(torch.ones(1, device="hpu"))
+print(first.item() + second.item())
+""",
+        prints=("3.0", "4.0"), needs="a copy of a result that is kept: `.clone()`",
+    ),
+)  # fmt: skip
+
+_PAGE = """\
+# What differs from a Gaudi
+
+Generated by `python -m openhpu.observe.differences`; do not edit.
+
+The device permits more than a Gaudi does. `openhpu run` lists each *kindness*: a line that a Gaudi would refuse, or
+where it would give another result. `openhpu run --fail-on=kindness` makes it a failure. `OPENHPU_STRICT=gaudi`, or
+`openhpu run --strict` or `pytest --hpu-strict`, makes the device do what a Gaudi does. A variable that is set counts
+more than the level.
+
+| kind | a script does | a Gaudi | here | strict | a script needs there | source |
+| --- | --- | --- | --- | --- | --- | --- |
+{rows}
+
+## Also different
+
+These differences are the same at both levels, and reports do not name them.
+
+- Speed. Times are those of your CPU and say nothing about a Gaudi.
+- Float64 has its own precision here. A Gaudi computes it as float32.
+- Random numbers differ from those of a Gaudi. Equal seeds give equal numbers
+  ([random numbers](understand/random-numbers.md)).
+- Memory. Device memory is the machine's memory. A Gaudi's is fixed ([memory](understand/memory.md)).
+- A Gaudi compiles a graph when it first sees it. Here a graph runs operator by operator until its recipe is ready. One
+  recipe serves many sizes here, and on a Gaudi a new size can be a compilation.
+- An unset PT_HPU_LAZY_MODE means eager mode, as with the version of Gaudi's software that the device reports
+  ({version}). It meant lazy mode up to 1.18.
+- On a Gaudi 2 float8_e4m3fn ends at 240: patterns above it are infinities and NaN. Here they are the numbers up to 448
+  that PyTorch gives them, at both levels. `cast_to_fp8_v2` and Gaudi's other operators keep to 240.
+- Lightning's tensor parallelism and float16 inference work for every generation ([Lightning](lightning.md)).
+- `hccl` also has AVG here ([distributed](distributed.md)).
+- Products of fp8 tensors are computed in float32, so fp8 is not faster. Some of
+  [Gaudi's operators](gaudi-operators.md) are refused.
+- Streams of one device never run at the same time ([threads](understand/threads.md#the-queue)).
+- `torch.hpu.device_count()` is at most the number of cores, unless you set the number
+  ([processes](understand/processes.md#number-of-devices)).
+- `hl-smi` shows constants for power and temperature.
+"""
+
+BY_KIND = {row.kind: row for row in DIFFERENCES}
+
+
+def note(kind: str, detail: str = "") -> None:
+    """The script does what a Gaudi refuses: RuntimeError with OPENHPU_STRICT=gaudi, else an event with its line."""
+    if settings.is_strict():
+        if error := BY_KIND[kind].error:
+            raise RuntimeError(error)
+    elif events.wanted("kindness"):
+        from openhpu import _C
+
+        events.publish("kindness", {"kind": kind, "detail": detail}, _C.current_site())
+
+
+def markdown() -> str:
+    """The text of docs/differences.md."""
+    from openhpu.observe.smi.facts import SOFTWARE_VERSION
+
+    rows = [
+        f"| `{row.kind}` | {row.what} | {row.gaudi} | {row.here} | {row.strict} | {row.needs or '-'} | {row.source} |"
+        for row in DIFFERENCES
+    ]
+    return _PAGE.format(rows="\n".join(rows), version=SOFTWARE_VERSION)
+
+
+if __name__ == "__main__":
+    print(markdown(), end="")

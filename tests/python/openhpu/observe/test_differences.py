@@ -1,0 +1,147 @@
+"""Each row of the table of differences, at both levels."""
+
+import json
+import re
+
+import pytest
+
+from openhpu.observe import differences
+from openhpu.observe.differences import DIFFERENCES
+from openhpu.observe.insight import observed, report, summary
+
+VARIABLE = re.compile(r"([A-Z0-9_]+)=(\d)(?: |$)")
+rows = pytest.mark.parametrize("row", DIFFERENCES, ids=lambda row: row.kind)
+
+
+@pytest.fixture
+def example(script):
+    """Run a row's example; keywords as of `script`."""
+
+    def run(row, **more):
+        mode = {"PT_HPU_LAZY_MODE": str(int(row.mode == "lazy")), "OPENHPU_COMPILE": "off"}
+        variables = mode | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "1"} | more
+        return script(row.code, warnings="ignore", **variables)
+
+    return run
+
+
+@rows
+def test_without_the_level_it_is_permitted_and_listed(row, example, tmp_path):
+    folder = tmp_path / "documents"
+    folder.mkdir()
+    assert example(row, OPENHPU_REPORT_DATA=str(folder)).out == row.prints[0]
+    (document,) = observed.read_all(folder)
+    found = document["kindnesses"]
+    assert [(one["kind"], one["count"]) for one in found] == ([(row.kind, 1)] if row.event == "kindness" else [])
+    assert all(one["line"] for one in found)
+    listed = found or document["indices_out_of_range"]
+    if listed:  # int64 results are not looked at here
+        assert any(row.needs in line for line in observed.needs(document))
+        assert row.needs in summary.text([document], 0) and "To run this on a Gaudi" in report.page(document)
+
+
+@rows
+def test_with_the_level_it_is_as_on_a_gaudi(row, example):
+    result = example(row, OPENHPU_STRICT="gaudi", fails=bool(row.error))
+    if row.error:
+        assert re.search(row.error, result.err), result.err
+    else:
+        assert result.out == row.prints[-1]
+
+
+@pytest.mark.parametrize("row", [row for row in DIFFERENCES if VARIABLE.search(row.needs)], ids=lambda row: row.kind)
+def test_a_variable_that_is_set_wins(row, example):
+    name, value = VARIABLE.search(row.needs).groups()
+    assert example(row, OPENHPU_STRICT="gaudi", **{name: value}).out == row.prints[0]
+
+
+@pytest.mark.parametrize(
+    ("variables", "refused"),
+    [
+        ({"PT_HPU_LAZY_MODE": "0"}, False),
+        ({"PT_HPU_LAZY_MODE": "0", "OPENHPU_GENERATION": "gaudi"}, True),
+        ({"PT_HPU_LAZY_MODE": "0", "PT_ENABLE_INT64_SUPPORT": "0"}, True),
+        ({"OPENHPU_INT64": "exact"}, False),
+    ],
+)
+def test_where_int64_is_narrow(variables, refused, example):
+    row = differences.BY_KIND["int64-range"]
+    result = example(row, OPENHPU_STRICT="gaudi", fails=refused, **variables)
+    assert ("Error when trying to cast Long to Int" in result.err) == refused
+
+
+def test_an_unknown_level_is_refused(script):
+    result = script("import habana_frameworks.torch", OPENHPU_STRICT="gaudi4", fails=True)
+    assert "OPENHPU_STRICT='gaudi4' is not valid; allowed: (empty), gaudi" in result.err
+
+
+def test_copies_are_looked_at_for_each_kind_of_source(script):
+    """Contiguous and strided, pinned, empty and small: the same answer."""
+    code = """
+    import torch, habana_frameworks.torch
+    wide = torch.tensor([[1, 2**31], [3, -(2**31) - 1]])
+    for source in (wide, wide.t(), wide[:, 1], wide.pin_memory(), wide.expand(2, 2, 2)):
+        try:
+            source.to("hpu", non_blocking=True)
+            print("copied")
+        except RuntimeError as error:
+            print("Long to Int" in str(error))
+    inside = torch.tensor([2**31 - 1, -(2**31)])
+    print(inside.to("hpu").tolist() == inside.tolist(), wide[:0].to("hpu").numel())
+    print(wide.double().to("hpu")[0, 1].item())
+    print(torch.tensor([float("nan"), float("-inf"), 3e38], dtype=torch.float64).to("hpu")[2].item())
+    """
+    lines = script(code, PT_HPU_LAZY_MODE="1", OPENHPU_STRICT="gaudi", OPENHPU_COMPILE="off").out.splitlines()
+    assert lines == [*["True"] * 5, "True 0", "2147483648.0", "3e+38"]
+
+
+def test_the_page_is_the_tables(repository_page):
+    assert repository_page("differences.md") == differences.markdown()
+
+
+@pytest.fixture
+def repository_page():
+    from commands import ROOT
+
+    return lambda name: (ROOT / "docs" / name).read_text()
+
+
+def test_a_run_can_be_strict_and_can_fail(openhpu_cli, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(differences.BY_KIND["graphs-in-eager"].code)
+    strict = openhpu_cli("run", "--strict", "--mode", "eager", str(script))
+    assert strict.code == 1 and "HPU graphs are not supported in eager mode" in strict.errors
+    kind = openhpu_cli("run", "--json", "--fail-on=kindness", "--mode", "eager", str(script))
+    assert kind.code == 3 and "failed because of --fail-on: kindness" in kind.errors
+    assert json.loads(kind.output.splitlines()[-1])["kindnesses"][0]["kind"] == "graphs-in-eager"
+    wrong = openhpu_cli("run", "--fail-on=unkindness", str(script))
+    assert wrong.code == 2 and "kindness, " not in wrong.output and "expected fallback, " in wrong.errors
+
+
+@pytest.fixture
+def openhpu_cli(tmp_path):
+    import sys
+
+    from commands import child
+    from tests.processes import clean_environment
+
+    def run(*arguments):
+        command = [sys.executable, "-m", "openhpu", *arguments]
+        return child.run(command, seconds=100, env=clean_environment(tmp_path), cwd=tmp_path, split=True)
+
+    return run
+
+
+def test_pytest_can_be_strict(tmp_path):
+    import sys
+
+    from commands import child
+    from tests.processes import clean_environment
+
+    (tmp_path / "test_it.py").write_text(
+        "import os\ndef test_it():\n    import openhpu.settings\n    assert openhpu.settings.is_strict()\n"
+    )
+    for arguments, code in (((), 1), (("--hpu-strict",), 0)):
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments, "test_it.py"]
+        ended = child.run(command, seconds=100, env=clean_environment(tmp_path), cwd=tmp_path)
+        assert ended.code == code, ended.output
