@@ -62,14 +62,17 @@ class Forked:
 
 
 class ForkServer:
-    """The server of this process, which ends with it. Raises ChildError where it does not begin in time."""
+    """The server of this process, which ends with it; it has imported `modules`, with these environment variables.
 
-    def __init__(self, *modules: str) -> None:
+    Raises ChildError where it does not begin in time.
+    """
+
+    def __init__(self, *modules: str, **variables: str) -> None:
         from commands import ROOT, child
 
         self._folder = tempfile.TemporaryDirectory()
         path = f"{self._folder.name}/socket"
-        environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+        environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", **variables}
         environment.pop("PYTHONPATH", None)
         self._process = child.start(
             [sys.executable, "-m", "commands.fork_server", path, *modules],

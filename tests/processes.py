@@ -6,6 +6,7 @@ import functools
 import os
 import sys
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 
 import openhpu
@@ -28,19 +29,9 @@ OURS = (
 
 # What PyTorch and the libraries under it read when they are loaded.
 READ_AT_IMPORT = (
-    "OMP_",
-    "GOMP_",
-    "MKL_",
-    "KMP_",
-    "LD_",
-    "MALLOC_",
-    "PYTHONHASH",
-    "TORCH_LOGS",
-    "TORCH_SHOW",
-    "ATEN_",
-    "DNNL_",
-    "ONEDNN_",
-)
+    "OMP_", "GOMP_", "MKL_", "KMP_", "LD_", "MALLOC_", "PYTHONHASH", "TORCH_LOGS", "TORCH_SHOW", "TORCH_DISTRIBUTED",
+    "ATEN_", "DNNL_", "ONEDNN_",
+)  # fmt: skip
 
 
 def clean_environment(home: Path, **variables: str) -> dict[str, str]:
@@ -49,6 +40,11 @@ def clean_environment(home: Path, **variables: str) -> dict[str, str]:
     source = str(Path(openhpu.__file__).parents[1])
     ours = {"PYTHONPATH": source, "OPENHPU_MODULE_LOCKS": "0", "OPENHPU_HEADER_CACHE": HEADERS, "HOME": str(home)}
     return {**clean, **ours, **variables}
+
+
+def can_be_forked(environment: Mapping[str, str], servers: Mapping[str, str]) -> bool:
+    """Whether a script with this environment may be forked from a server with that one."""
+    return all(value == servers.get(name) for name, value in environment.items() if name.startswith(READ_AT_IMPORT))
 
 
 class Result:
@@ -91,9 +87,7 @@ def _server() -> ForkServer:
 def _run(
     arguments: list[str], folder: Path, environment: dict[str, str], fails: bool, timeout: float, fresh: bool
 ) -> Result:
-    fresh = fresh or any(
-        environment[name] != os.environ.get(name) for name in environment if name.startswith(READ_AT_IMPORT)
-    )
+    fresh = fresh or not can_be_forked(environment, os.environ)
     ended = child.run(
         [sys.executable, "-X", "faulthandler", *arguments], env=environment, split=True, cwd=folder, seconds=timeout,
         farewell=_FAREWELL_S, server=None if fresh else _server(),

@@ -94,7 +94,7 @@ def run_suite(name: str, suite: Suite, arguments: list[str], budget: Budget, ran
         "--durations-min=1", "-n", str(workers if suite.parallel else 1), "--dist", "worksteal", "-o",
         f"faulthandler_timeout={suite.seconds}", *arguments,
     ]  # fmt: skip
-    environment = {**SHARED_CORES, **os.environ, "OPENHPU_MODULE_LOCKS": "0", "COLUMNS": "100", **suite.environment}
+    environment = {**SHARED_CORES, **os.environ, "OPENHPU_MODULE_LOCKS": "0", **suite.environment}
     budget.say(f"=== {name} begins")
     started = time.monotonic()
     log = FOLDER / f"{name}.log"

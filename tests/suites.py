@@ -28,7 +28,7 @@ LIGHTNING_NEXT = beside("lightning-next", "deepspeed-0.16", "deepspeed", "transf
 class Suite(NamedTuple):
     """Test files by patterns, the environment of their process, and turns.
 
-    Where `period` is N, each commit runs one Nth of the files that are not among `always`.
+    Each commit runs one of `period` parts of the files that match `turns` and not `always`.
     """
 
     files: tuple[str, ...]
@@ -38,19 +38,18 @@ class Suite(NamedTuple):
     parallel: bool = True
     seconds: int = 120  # of a test
     period: int = 1
-    always: tuple[str, ...] = ()  # patterns
+    turns: tuple[str, ...] = ()  # patterns, as `always`
+    always: tuple[str, ...] = ()
 
     def all_paths(self) -> list[str]:
         """Every test file, sorted."""
         found = {path for pattern in self.files for path in ROOT.glob(pattern)}
         names = sorted(str(path.relative_to(ROOT)) for path in found)
-        return [name for name in names if not any(fnmatch(name, pattern) for pattern in self.without)]
+        return [name for name in names if not _match(name, self.without)]
 
     def in_turns(self) -> list[str]:
         """Those that do not run at each commit."""
-        if self.period == 1:
-            return []
-        return [name for name in self.all_paths() if not any(fnmatch(name, pattern) for pattern in self.always)]
+        return [name for name in self.all_paths() if _match(name, self.turns) and not _match(name, self.always)]
 
     def paths(self, commit: str | None) -> list[str]:
         """Those that run at a commit; None: all."""
@@ -59,42 +58,85 @@ class Suite(NamedTuple):
         return [name for name in self.all_paths() if name not in left_out]
 
 
+def _match(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatch(name, pattern) for pattern in patterns)
+
+
+def _files(folder: str, *names: str) -> tuple[str, ...]:
+    return tuple(f"tests/{folder}/test_{name}.py" for name in names)
+
+
 # What depends on how operators are submitted: recording, memory and threads that a recording shares, reads of results,
 # and kernels of our own. The other files are about scripts, libraries and captured graphs, which are the same.
 RECORDED = (
-    *(f"tests/hpu/{name}/*" for name in ("gaudi_ops", "hpex")),
-    *(
-        f"tests/hpu/test_{name}.py"
-        for name in (
-            "lazy_*", "aliasing", "async", "attention", "autograd", "convolution", "copies", "device", "direct_kernels",
-            "errors", "events", "fallback", "graph_*", "histogram", "int64", "memory*", "multi_device", "nested",
-            "optimizers", "out_of_*", "pinned", "predicted_calls", "profiler", "reads", "resize_out", "rng",
-            "shape_cache", "small_calls", "source_lines", "storage", "streams", "threads", "trace",
-            "unforeseen_results", "views", "wide*",
-        )
+    "tests/hpu/gaudi_ops/*",
+    "tests/hpu/hpex/*",
+    *_files(
+        "hpu", "lazy_*", "aliasing", "async", "attention", "autograd", "convolution", "copies", "device",
+        "direct_kernels", "errors", "events", "fallback", "graph_*", "histogram", "int64", "memory*", "multi_device",
+        "nested", "optimizers", "out_of_*", "pinned", "predicted_calls", "profiler", "reads", "resize_out", "rng",
+        "shape_cache", "small_calls", "source_lines", "storage", "streams", "threads", "trace", "unforeseen_results",
+        "views", "wide*",
     ),
 )  # fmt: skip
+# In turns, since most of their time is that of the C++ compiler. The other files of the suites compile each time.
+COMPILED_FILES = _files(
+    "hpu", "compiled_constants", "compiled_deterministic", "compiled_failures", "compiled_graphs", "compiled_libraries",
+    "compiled_out_of_range", "compiled_requests", "compiled_same_bits",
+)  # fmt: skip
+COMPILER_FILES = tuple(
+    f"tests/python/openhpu/compiler/**test_{name}.py" for name in ("lazy_steps", "out_of_range", "service")
+)
+# The repository's own commands, which change seldom and which no user of the device runs; and processes that import
+# PyTorch themselves.
+TOOLS = (
+    *(f"tests/python/{name}/*" for name in ("benchmarks", "commands", "ecosystem", "release")),
+    "tests/python/openhpu/integration/test_shared_tensors.py",
+    *(f"tests/python/openhpu/observe/{name}.py" for name in ("insight/test_launch", "smi/test_live")),
+    "tests/python/openhpu/observe/metrics/test_lazy_metrics.py",
+    "tests/python/openhpu/testing/test_plugin.py",
+)
+# Most of their time is that of importing DeepSpeed in each rank. Training with each stage runs each time.
+DEEPSPEED_FILES = _files(
+    "deepspeed", "bad_input", "checkpoints", "compile", "inference", "launcher", "memory", "offload", "pipeline"
+)
+# What lies outside of the operators, or is the same in both modes.
+RANKS = _files("distributed", "failures", "launchers", "node_transport", "replicas", "report", "traces", "two_nodes")
+LAUNCHED = (
+    "tests/lightning/guide/*", "tests/lightning/*/strategies/*", *_files("lightning", "failures", "strategies"),
+)  # fmt: skip
+# Libraries, gigabytes, and locks between processes.
+LARGE = _files("hpu", "bitsandbytes", "large_tensors", "module_lock", "torchvision")
 
 # In the order in which they run: the longest of those that compile last, when all else has been heard of.
 SUITES = {
-    "hpu": Suite(("tests/hpu/**/test_*.py",), without=("*/test_compiled_*", "*/test_lazy_*")),
+    "hpu": Suite(("tests/hpu/**/test_*.py",), without=("*/test_compiled_*", "*/test_lazy_*"), period=2, turns=LARGE),
     # The device's tests with every operator recorded and run node by node; and those of lazy mode alone.
     "lazy": Suite(
-        ("tests/hpu/**/test_*.py",), LAZY, ("*/test_compiled_*", "*/test_module_lock.py"), period=8, always=RECORDED
+        ("tests/hpu/**/test_*.py",),
+        LAZY,
+        ("*/test_compiled_*", "*/test_module_lock.py"),
+        period=8,
+        turns=("*",),
+        always=RECORDED,
     ),
-    "python": Suite(("tests/python/**/test_*.py",), without=("tests/python/openhpu/compiler/*",)),
-    "compiled": Suite(("tests/hpu/test_compiled_[!e]*.py",), COMPILED, compiles=True),
+    "python": Suite(
+        ("tests/python/**/test_*.py",), without=("tests/python/openhpu/compiler/*",), period=3, turns=TOOLS
+    ),
+    "compiled": Suite(("tests/hpu/test_compiled_[!e]*.py",), COMPILED, compiles=True, period=2, turns=COMPILED_FILES),
     "compiled-eager": Suite(
         ("tests/hpu/test_compiled_eagerly_*.py",), COMPILED | {"PT_HPU_LAZY_MODE": "0"}, compiles=True
     ),
-    "compiler": Suite(("tests/python/openhpu/compiler/**/test_*.py",), compiles=True),
-    "conformance": Suite(("tests/conformance/test_*.py",), compiles=True, seconds=600),
-    "deepspeed": Suite(("tests/deepspeed/**/test_*.py",), DEEPSPEED),
+    "compiler": Suite(("tests/python/openhpu/compiler/**/test_*.py",), compiles=True, period=2, turns=COMPILER_FILES),
+    "conformance": Suite(
+        ("tests/conformance/test_*.py",), compiles=True, seconds=600, period=2, turns=_files("conformance", "harness")
+    ),
+    "deepspeed": Suite(("tests/deepspeed/**/test_*.py",), DEEPSPEED, period=2, turns=DEEPSPEED_FILES),
     "distributed": Suite(("tests/distributed/**/test_*.py",)),
-    "distributed-lazy": Suite(("tests/distributed/**/test_*.py",), LAZY),
+    "distributed-lazy": Suite(("tests/distributed/**/test_*.py",), LAZY, period=4, turns=RANKS),
     # The same tests with both versions of Lightning, one in each mode.
     "lightning": Suite(("tests/lightning/**/test_*.py",), DEEPSPEED),
-    "lightning-next": Suite(("tests/lightning/**/test_*.py",), LAZY | LIGHTNING_NEXT),
+    "lightning-next": Suite(("tests/lightning/**/test_*.py",), LAZY | LIGHTNING_NEXT, period=5, turns=LAUNCHED),
     # Under FUZZ=nightly, which is `make fuzz`, one test draws all programs.
     "fuzz": Suite(("tests/fuzz/test_*.py",), LAZY, compiles=True, seconds=3000 if "FUZZ" in os.environ else 120),
     # A part of the long suites, another one for each commit.

@@ -25,6 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from commands import child
+from commands.fork_server import ForkServer
+from tests.processes import can_be_forked
 
 ROOT = Path(__file__).resolve().parents[2]
 # For a test that hangs; one that passes never waits for it.
@@ -36,6 +38,23 @@ GROUP = "cpu:gloo,hpu:hccl"
 Launcher = Callable[[int, int, int], dict[str, str]]
 _MOST = int(os.environ.get("RANKS_MOST", "8"))  # processes at a time
 _pools: dict[tuple[int, tuple[tuple[str, str], ...]], Pool] = {}  # the one that was used last is the last
+
+
+_SERVE = "import sys; from tests.distributed.ranks import serve; serve(sys.argv[1])"
+
+
+_OWN = {"OMP_NUM_THREADS": "1"}
+
+
+@functools.cache
+def _server() -> ForkServer:
+    """What ranks are forked from."""
+    return ForkServer("torch", **_OWN)
+
+
+def _start(command: list[str], variables: dict[str, str], fresh: bool = False, **more: Any) -> child.Child:
+    server = _server() if not fresh and can_be_forked(variables, os.environ | _OWN) else None
+    return child.start([sys.executable, *command], cwd=ROOT, env=variables, server=server, **more)
 
 
 def free_port() -> int:
@@ -64,9 +83,12 @@ def open_mpi(rank: int, size: int, port: int) -> dict[str, str]:
 
 
 class Pool:
-    """The processes of one number of ranks, with these environment variables beside those of the tests."""
+    """The processes of one number of ranks, with these environment variables beside those of the tests.
 
-    def __init__(self, size: int, variables: tuple[tuple[str, str], ...] = ()) -> None:
+    `fresh`: they import PyTorch themselves.
+    """
+
+    def __init__(self, size: int, variables: tuple[tuple[str, str], ...] = (), fresh: bool = False) -> None:
         self.size, self.variables = size, variables
         port = free_port()
         self.folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
@@ -79,9 +101,8 @@ class Pool:
                 listener.listen(size)
                 listener.settimeout(0.2)
                 for rank in range(size):
-                    command = [sys.executable, "-m", "tests.distributed.ranks", address]
                     variables_of_rank = environment(rank, size, port) | dict(variables)
-                    self.processes.append(child.start(command, seconds=_LIFE_S, cwd=ROOT, env=variables_of_rank))
+                    self.processes.append(_start(["-c", _SERVE, address], variables_of_rank, fresh, seconds=_LIFE_S))
                 self.connections = self._connect(listener)
         except BaseException:
             self.end()
@@ -176,11 +197,8 @@ class Job:
         self.processes: list[child.Child] = []
         try:
             for rank in range(size):
-                command = [sys.executable, "-c", first + _BEGIN + code]
-                self.processes.append(
-                    child.start(command, seconds=PATIENCE_S, cwd=ROOT, env=launcher(rank, size, port) | variables,
-                                farewell=_FAREWELL_S)
-                )  # fmt: skip
+                command, own = ["-c", first + _BEGIN + code], launcher(rank, size, port) | variables
+                self.processes.append(_start(command, own, seconds=PATIENCE_S, farewell=_FAREWELL_S))
         except BaseException:
             self.__exit__()
             raise

@@ -240,5 +240,5 @@ def test_a_rank_that_dies_at_import(tmp_path):
     with pytest.raises(
         AssertionError, match=r"rank 1 ended before it was ready: exit status 1\n--- printed:\nat import"
     ):
-        Pool(2, (("PYTHONPATH", f"{tmp_path}:{ROOT}"),))
+        Pool(2, (("PYTHONPATH", f"{tmp_path}:{ROOT}"),), fresh=True)
     assert time.monotonic() - begin < PATIENCE_S / 2

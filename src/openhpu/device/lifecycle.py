@@ -91,7 +91,8 @@ def _lazy_init() -> None:
             _C.init()
             client.ahead()
             events.publish("device_acquired", {"device": _C.current_device()})
-            if mode.is_lazy() and "habana_frameworks.torch" not in sys.modules and settings.get("PT_HPU_AUTOLOAD") != "1":
+            imported = "habana_frameworks.torch" in sys.modules or settings.get("PT_HPU_AUTOLOAD") == "1"
+            if mode.is_lazy() and not imported:
                 differences.note("autoload")
 
 

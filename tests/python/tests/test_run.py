@@ -47,7 +47,7 @@ def test_random_programs_follow_from_the_commit():
 def test_turns_are_all_files_once_in_a_period(name):
     suite = SUITES[name]
     assert suite.all_paths()
-    for pattern in suite.always:
+    for pattern in (*suite.turns, *suite.always):
         assert any(fnmatch(path, pattern) for path in suite.all_paths()), pattern
     ran = Counter(itertools.chain.from_iterable(suite.paths(f"{k:040x}") for k in range(suite.period)))
     turns = suite.in_turns()
