@@ -21,7 +21,7 @@ class Difference:
     here, and with OPENHPU_STRICT=gaudi (`strict`). `source`: where that is known from. `needs`: what the script needs
     there; a variable and its value let the example run at both levels. `error`: a pattern of the strict error, or ""
     where there is none. `code`: an example; `prints`: what it prints here, and then the strict device if it raises no
-    error. `event`: the event that reports it. `mode`: that of the example.
+    error; nothing where both raise it. `event`: the event that reports it. `mode`: that of the example.
     """
 
     kind: str
@@ -143,6 +143,21 @@ print(first.item() + second.item())
 """,
         prints=("3.0", "4.0"), needs="a copy of a result that is kept: `.clone()`",
     ),
+    Difference(
+        "cpu-operand", "an operand is on the CPU, in eager mode",
+        "an error", "an error", "as without it",
+        "PyTorch's rule; lazy mode moves the operand, and reports say so",
+        "import torch, habana_frameworks.torch\nprint(torch.ones(2, device='hpu') + torch.ones(2))",
+        prints=(), needs="`.to('hpu')`", error="Expected all tensors to be on the same device", event="error", mode="eager",
+    ),
+    Difference(
+        "shape-in-capture", "an operator whose sizes depend on values, in a captured graph",
+        "an error", "an error", "as without it",
+        "Gaudi's documents: HPU graphs hold static shapes only",
+        _GRAPH.replace("x * 2", "x[x > 0]"),
+        prints=(), needs="a form of static shape, such as torch.where",
+        error="is not supported during HPU Graph capturing", event="error",
+    ),
 )  # fmt: skip
 
 _PAGE = """\
@@ -174,6 +189,7 @@ These differences are the same at both levels, and reports do not name them.
   ({version}). It meant lazy mode up to 1.18.
 - On a Gaudi 2 float8_e4m3fn ends at 240: patterns above it are infinities and NaN. Here they are the numbers up to 448
   that PyTorch gives them, at both levels. `cast_to_fp8_v2` and Gaudi's other operators keep to 240.
+- A captured graph may write to a view, which a Gaudi does not support.
 - Lightning's tensor parallelism and float16 inference work for every generation ([Lightning](lightning.md)).
 - `hccl` also has AVG here ([distributed](distributed.md)).
 - Products of fp8 tensors are computed in float32, so fp8 is not faster. Some of
