@@ -148,7 +148,8 @@ print(first.item() + second.item())
         "an error", "an error", "as without it",
         "PyTorch's rule; lazy mode moves the operand, and reports say so",
         "import torch, habana_frameworks.torch\nprint(torch.ones(2, device='hpu') + torch.ones(2))",
-        prints=(), needs="`.to('hpu')`", error="Expected all tensors to be on the same device", event="error", mode="eager",
+        prints=(), needs="`.to('hpu')`", error="Expected all tensors to be on the same device", event="error",
+        mode="eager",
     ),
     Difference(
         "shape-in-capture", "an operator whose sizes depend on values, in a captured graph",
