@@ -91,8 +91,8 @@ def run_suite(name: str, suite: Suite, arguments: list[str], budget: Budget, ran
     workers = min(MOST_WORKERS, max(2, len(os.sched_getaffinity(0))))
     command = [
         sys.executable, "-X", "faulthandler", "-m", "pytest", "-v", "--color=no", f"--durations={SLOWEST}",
-        "--durations-min=1", "-n", str(workers if suite.parallel else 1), "--dist", "worksteal", "-o",
-        f"faulthandler_timeout={suite.seconds}", *arguments,
+        "--durations-min=1", "-n", str(workers if suite.parallel else 1), "--dist", suite.by, "--no-loadscope-reorder",
+        "-o", f"faulthandler_timeout={suite.seconds}", *arguments,
     ]  # fmt: skip
     environment = {**SHARED_CORES, **os.environ, "OPENHPU_MODULE_LOCKS": "0", **suite.environment}
     budget.say(f"=== {name} begins")

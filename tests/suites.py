@@ -25,6 +25,16 @@ DEEPSPEED = beside("deepspeed", "transformers")
 LIGHTNING_NEXT = beside("lightning-next", "deepspeed-0.16", "deepspeed", "transformers")
 
 
+# They take longest, and begin first: where a worker takes whole files, the other one would wait for them.
+FIRST = tuple(
+    f"tests/hpu/test_{name}.py"
+    for name in (
+        "module_lock", "thread_policy", "compile_sizes", "compile_layouts", "lazy_beside_compiler", "lazy_memory",
+        "fork", "large_tensors", "interrupts", "torchvision", "memory", "tracing", "threads", "multi_device",
+    )
+)  # fmt: skip
+
+
 class Suite(NamedTuple):
     """Test files by patterns, the environment of their process, and turns.
 
@@ -36,16 +46,21 @@ class Suite(NamedTuple):
     without: tuple[str, ...] = ()  # patterns
     compiles: bool = False  # whether it waits for the headers of recipes
     parallel: bool = True
+    # How pytest-xdist gives tests to its workers. In tests/hpu, tests of one file may know each other's metadata, which
+    # are learned once in a process.
+    by: str = "worksteal"
     seconds: int = 120  # of a test
     period: int = 1
     turns: tuple[str, ...] = ()  # patterns, as `always`
     always: tuple[str, ...] = ()
 
     def all_paths(self) -> list[str]:
-        """Every test file, sorted."""
+        """Every test file, FIRST first."""
         found = {path for pattern in self.files for path in ROOT.glob(pattern)}
         names = sorted(str(path.relative_to(ROOT)) for path in found)
-        return [name for name in names if not _match(name, self.without)]
+        return sorted(
+            (name for name in names if not _match(name, self.without)), key=lambda name: not _match(name, FIRST)
+        )
 
     def in_turns(self) -> list[str]:
         """Those that do not run at each commit."""
@@ -110,12 +125,19 @@ LARGE = _files("hpu", "bitsandbytes", "large_tensors", "module_lock", "torchvisi
 
 # In the order in which they run: the longest of those that compile last, when all else has been heard of.
 SUITES = {
-    "hpu": Suite(("tests/hpu/**/test_*.py",), without=("*/test_compiled_*", "*/test_lazy_*"), period=2, turns=LARGE),
+    "hpu": Suite(
+        ("tests/hpu/**/test_*.py",),
+        without=("*/test_compiled_*", "*/test_lazy_*"),
+        by="loadfile",
+        period=2,
+        turns=LARGE,
+    ),
     # The device's tests with every operator recorded and run node by node; and those of lazy mode alone.
     "lazy": Suite(
         ("tests/hpu/**/test_*.py",),
         LAZY,
         ("*/test_compiled_*", "*/test_module_lock.py"),
+        by="loadfile",
         period=8,
         turns=("*",),
         always=RECORDED,
