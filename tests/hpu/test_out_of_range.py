@@ -3,7 +3,6 @@
 Operators, and what is expected of them, are in tests/indices.py.
 """
 
-import warnings
 
 import pytest
 import torch
@@ -28,19 +27,15 @@ from tests.indices import (
     scatter_add,
 )  # fmt: skip
 
+# Also those that come when the device is waited for after a test: there is one for each operator and line.
+pytestmark = pytest.mark.filterwarnings("ignore")
+
 
 def agree(function, *arguments):
     expected = padded(function, wraps=function.__name__ in WRAPS)(*arguments)
     actual = function(*to_hpu(arguments))
     torch.testing.assert_close(to_cpu(actual), expected, rtol=0, atol=0, equal_nan=True)
     return actual
-
-
-@pytest.fixture(autouse=True)
-def quiet():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 @pytest.mark.parametrize("dim", [0, 1, 2])
