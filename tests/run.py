@@ -16,12 +16,14 @@ an error outside a test counts as failed. Exit code 0 means that something ran a
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 import sys
 import threading
 import time
 from collections import Counter
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from commands import BUILD, ROOT, child
@@ -91,7 +93,7 @@ def run_suite(name: str, suite: Suite, arguments: list[str], budget: Budget, ran
     workers = min(MOST_WORKERS, max(2, len(os.sched_getaffinity(0))))
     command = [
         sys.executable, "-X", "faulthandler", "-m", "pytest", "-v", "--color=no", f"--durations={SLOWEST}",
-        "--durations-min=1", "-n", str(workers if suite.parallel else 1), "--dist", suite.by, "--no-loadscope-reorder",
+        "--durations-min=1", "-n", str(workers if suite.parallel else 1), "--dist", "worksteal",
         "-o", f"faulthandler_timeout={suite.seconds}", *arguments,
     ]  # fmt: skip
     environment = {**SHARED_CORES, **os.environ, "OPENHPU_MODULE_LOCKS": "0", **suite.environment}
@@ -187,6 +189,14 @@ def total(ran: dict[str, Ran]) -> Counter[str]:
     return sum((Counter(each.outcomes.values()) for each in ran.values()), Counter())
 
 
+def await_all(suites: list[Future[None]]) -> None:
+    """Wait for suites, so that a signal is heard; raises what one of them raised."""
+    while suites:
+        with contextlib.suppress(TimeoutError):
+            suites[0].result(0.5)
+            suites.pop(0)
+
+
 def run(only: list[str] | None, shard: str | None, passed_on: list[str], budget: Budget, ran: dict[str, Ran]) -> int:
     """Run suites one after another, and print what came of them; the exit code."""
     known = SUITES | HIDDEN
@@ -194,6 +204,8 @@ def run(only: list[str] | None, shard: str | None, passed_on: list[str], budget:
     RECIPES.mkdir(parents=True, exist_ok=True)
     headers = threading.Thread(target=make_headers, args=(budget,), daemon=True)
     headers.start()
+    beside: list[Future[None]] = []
+    pool = ThreadPoolExecutor(MOST_WORKERS)
     for name in only or SUITES:
         suite = known[name]
         if suite.compiles:
@@ -203,8 +215,13 @@ def run(only: list[str] | None, shard: str | None, passed_on: list[str], budget:
         if name == "rotating":
             suite, paths = rotating(shard)
         ran[name] = Ran()
+        if suite.parallel:
+            await_all(beside)
         if paths:
-            run_suite(name, suite, [*paths, *passed_on], budget, ran[name])
+            beside.append(pool.submit(run_suite, name, suite, [*paths, *passed_on], budget, ran[name]))
+        if suite.parallel:
+            await_all(beside)
+    await_all(beside)
     print(f"the slowest {SLOWEST} tests:", *slowest(ran), sep="\n")
     for suite_name, each in ran.items():
         for test in each.failures():

@@ -25,16 +25,6 @@ DEEPSPEED = beside("deepspeed", "transformers")
 LIGHTNING_NEXT = beside("lightning-next", "deepspeed-0.16", "deepspeed", "transformers")
 
 
-# They take longest, and begin first: where a worker takes whole files, the other one would wait for them.
-FIRST = tuple(
-    f"tests/hpu/test_{name}.py"
-    for name in (
-        "module_lock", "thread_policy", "compile_sizes", "compile_layouts", "lazy_beside_compiler", "lazy_memory",
-        "fork", "large_tensors", "interrupts", "torchvision", "memory", "tracing", "threads", "multi_device",
-    )
-)  # fmt: skip
-
-
 class Suite(NamedTuple):
     """Test files by patterns, the environment of their process, and turns.
 
@@ -45,22 +35,19 @@ class Suite(NamedTuple):
     environment: dict[str, str] = {}  # noqa: RUF012
     without: tuple[str, ...] = ()  # patterns
     compiles: bool = False  # whether it waits for the headers of recipes
+    # Else it has one worker, and runs beside the next one of that kind: tests of tests/hpu depend on what a process has
+    # learned before, so that their order is the same each time.
     parallel: bool = True
-    # How pytest-xdist gives tests to its workers. In tests/hpu, tests of one file may know each other's metadata, which
-    # are learned once in a process.
-    by: str = "worksteal"
     seconds: int = 120  # of a test
     period: int = 1
     turns: tuple[str, ...] = ()  # patterns, as `always`
     always: tuple[str, ...] = ()
 
     def all_paths(self) -> list[str]:
-        """Every test file, FIRST first."""
+        """Every test file, sorted."""
         found = {path for pattern in self.files for path in ROOT.glob(pattern)}
         names = sorted(str(path.relative_to(ROOT)) for path in found)
-        return sorted(
-            (name for name in names if not _match(name, self.without)), key=lambda name: not _match(name, FIRST)
-        )
+        return [name for name in names if not _match(name, self.without)]
 
     def in_turns(self) -> list[str]:
         """Those that do not run at each commit."""
@@ -128,7 +115,7 @@ SUITES = {
     "hpu": Suite(
         ("tests/hpu/**/test_*.py",),
         without=("*/test_compiled_*", "*/test_lazy_*"),
-        by="loadfile",
+        parallel=False,
         period=2,
         turns=LARGE,
     ),
@@ -137,7 +124,7 @@ SUITES = {
         ("tests/hpu/**/test_*.py",),
         LAZY,
         ("*/test_compiled_*", "*/test_module_lock.py"),
-        by="loadfile",
+        parallel=False,
         period=8,
         turns=("*",),
         always=RECORDED,

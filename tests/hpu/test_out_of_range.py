@@ -3,7 +3,6 @@
 Operators, and what is expected of them, are in tests/indices.py.
 """
 
-
 import pytest
 import torch
 import torch.nn.functional as F
