@@ -1,9 +1,9 @@
 """Runs the Python tests: `python -m tests.run [--only SUITE ...] [PYTEST ARGUMENT ...]`.
 
 A suite is a run of pytest with an environment of its own, since suites load and configure the device differently. Its
-tests run on all cores (pytest-xdist). A test that takes too long, or ends its process, fails, and the
-others go on. All of it has a budget of 75 minutes, which BUDGET=minutes changes (commands/budget.py). Everything else
-is passed on to each pytest.
+tests run on all cores (pytest-xdist), but those of `hpu` and `lazy`, which run side by side, each in one order. A test
+that takes too long, or ends its process, fails, and the others go on. All of it has a budget of 75 minutes, which
+BUDGET=minutes changes (commands/budget.py). Everything else is passed on to each pytest.
 
 Where all suites run, some files run in turns, a part for each commit: `--turns` lists them with their periods, and runs
 nothing. With `--only` they run each time. The suite "rotating" is one part of the long suites, also chosen by the
@@ -16,14 +16,13 @@ an error outside a test counts as failed. Exit code 0 means that something ran a
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import re
 import sys
 import threading
 import time
 from collections import Counter
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 from commands import BUILD, ROOT, child
@@ -108,10 +107,9 @@ def run_suite(name: str, suite: Suite, arguments: list[str], budget: Budget, ran
         while not ended:
             ended = running.poll(0.3)
             for line in running.lines(all=ended is not None):
-                failed = len(ran.failures())
                 if test := ran.read(line):
                     budget.progress(name, test)
-                    if len(ran.failures()) > failed:
+                    if ran.outcomes[test] == "failed":
                         budget.say(f"{name}: FAILED {test}")
     if child.ending():
         return
@@ -192,13 +190,12 @@ def total(ran: dict[str, Ran]) -> Counter[str]:
 def await_all(suites: list[Future[None]]) -> None:
     """Wait for suites, so that a signal is heard; raises what one of them raised."""
     while suites:
-        with contextlib.suppress(TimeoutError):
-            suites[0].result(0.5)
-            suites.pop(0)
+        if wait(suites[:1], timeout=0.5).done:
+            suites.pop(0).result()
 
 
 def run(only: list[str] | None, shard: str | None, passed_on: list[str], budget: Budget, ran: dict[str, Ran]) -> int:
-    """Run suites one after another, and print what came of them; the exit code."""
+    """Run suites, those that are not parallel side by side, and print what came of them; the exit code."""
     known = SUITES | HIDDEN
     budget.planned(only or SUITES)
     RECIPES.mkdir(parents=True, exist_ok=True)

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import openhpu
+from tests.hpu.support import memory_in_use
 
 pytestmark = pytest.mark.usefixtures("collected")
 
@@ -219,13 +220,10 @@ def test_what_had_memory_and_dies_while_it_is_recorded_gives_it_back():
         assert total.tolist() == [56.0] * 64
 
     program()
-    gc.collect()
-    torch.hpu.synchronize()
-    before = torch.hpu.memory_allocated()
+    before = memory_in_use()
     for _ in range(3):
         program()
-        torch.hpu.synchronize()
-        assert torch.hpu.memory_allocated() == before
+        assert memory_in_use() == before
 
 
 def test_graphs_in_memory_are_bounded(script):

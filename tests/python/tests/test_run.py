@@ -16,6 +16,7 @@ import pytest
 from tests import run
 from tests.faults import faults
 from tests.python.commands.conftest import until
+from tests.python.commands.planted import processes_with
 from tests.rotating import shards
 from tests.suites import SUITES, Suite
 
@@ -192,7 +193,7 @@ def test_e(): pass
     }
     told = "\n".join(heard.said)
     assert "crashed while running" in told and "Timeout (0:00:04)!" in told and "in test_d\n" in told
-    assert not [path for path in Path("/proc").glob("[0-9]*/cmdline") if f"left-{os.getpid()}".encode() in read(path)]
+    assert not processes_with(f"left-{os.getpid()}")
 
 
 def read(path):

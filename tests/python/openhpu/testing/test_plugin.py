@@ -258,3 +258,9 @@ def test_a_lock_that_its_owner_removed_is_not_taken_for_one(tmp_path, monkeypatc
         report.Report(tmp_path / "page.html")
     first.close()
     assert not path.exists()
+
+
+@pytest.mark.parametrize(("options", "code"), [((), 1), (("--hpu-strict",), 0)])
+def test_a_run_can_be_strict(tmp_path, options, code):
+    tests = "def test_it():\n    from openhpu import settings\n    assert settings.is_strict()\n"
+    run(tmp_path, tests, *options, code=code)

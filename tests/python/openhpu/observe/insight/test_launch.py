@@ -10,6 +10,7 @@ import time
 import pytest
 
 from openhpu import cli
+from openhpu.observe.differences import BY_KIND
 
 WORK = """\
 import torch
@@ -199,3 +200,12 @@ def test_what_cannot_fail_a_run_is_named(openhpu_run):
     run = openhpu_run(WORK, "--fail-on", "recompilations")
     assert run.code == 2
     assert "expected fallback, recompilation, read, index, overflow, move, kindness, got 'recompilations'" in run.err
+
+
+def test_a_run_can_be_strict_and_can_fail_for_a_kindness(openhpu_run):
+    code = BY_KIND["graphs-in-eager"].code
+    strict = openhpu_run(code, "--strict", "--mode", "eager")
+    assert strict.code == 1 and "HPU graphs are not supported in eager mode" in strict.err
+    kind = openhpu_run(code, "--json", "--fail-on=kindness", "--mode", "eager")
+    assert kind.code == 3 and "failed because of --fail-on: kindness" in kind.err
+    assert [row["kind"] for row in kind.seen["kindnesses"]] == ["graphs-in-eager"]
