@@ -10,10 +10,12 @@
 #include "call/OpCall-inl.h"
 #include "device/first_seen.h"
 #include "observe/KernelWarnings.h"
+#include "observe/SizeOrigins.h"
 #include "observe/events.h"
 #include "observe/site.h"
 #include "recipes/Graph.h"
 #include "record/Capture.h"
+#include "record/Lazy.h"
 #include "run/Claim.h"
 #include "run/Eager.h"
 #include "run/KernelMemory.h"
@@ -80,6 +82,21 @@ c10::intrusive_ptr<c10::StorageImpl> resizable_storage(const c10::StorageImpl& s
       c10::GetAllocator(c10::kCPU), /*resizable=*/true);
 }
 
+// The storages of these results learn that their sizes come from this operator.
+uint32_t number_sizes(const std::string& op, const c10::Stack& results) {
+  SizeOrigin origin{op, current_site(), {}};
+  std::vector<HPUMemory*> made;
+  for (const auto& value : results)
+    for_each_tensor(value, [&](const at::Tensor& t) {
+      if (!t.defined() || !t.has_storage()) return;
+      origin.sizes.insert(origin.sizes.end(), t.sizes().begin(), t.sizes().end());
+      if (auto* memory = memory_of(*t.storage().unsafeGetStorageImpl())) made.push_back(memory);
+    });
+  const uint32_t number = add_size_origin(std::move(origin));
+  for (auto* memory : made) memory->sized_by = number;
+  return number;
+}
+
 c10::SmallVector<int64_t, 6> copy_of(c10::IntArrayRef a) { return {a.begin(), a.end()}; }
 
 }  // namespace
@@ -115,6 +132,8 @@ std::shared_ptr<const ShapeEntry> OpCall::run_and_wait(bool on_host) {
   const bool reusable = !on_host && !waits_for_sizes() && signature.cacheable();
   c10::Stack results;
   auto entry = describe_results(call, reusable, &results);
+  if (C10_UNLIKELY(listening(kRecompilation)) && lazy_mode() && waits_for_sizes())
+    Recorder::of(device).note_sizes(number_sizes(kernel_.name(), results));
   if (C10_UNLIKELY(capturing())) record_learned(entry, results);
   leave_results(std::move(results));
   return entry;

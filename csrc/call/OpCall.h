@@ -60,7 +60,10 @@ struct OpCall {
   bool is_indexed_by(uint64_t dtypes) const;
   // Whether the sizes of its results depend on values, and the caller does not give them (`output_size=`).
   bool waits_for_sizes() const {
-    return kernel_.traits().always_wait && (kernel_.output_size_ < 0 || args_[kernel_.output_size_].isNone());
+    constexpr uint64_t kMasks = uint64_t{1} << static_cast<int>(at::kBool) | uint64_t{1} << static_cast<int>(at::kByte);
+    const auto& traits = kernel_.traits();
+    if (C10_UNLIKELY(traits.masks_wait)) return (every_dtype & kMasks) && is_indexed_by(kMasks);
+    return traits.always_wait && (kernel_.output_size_ < 0 || args_[kernel_.output_size_].isNone());
   }
 
   Signature signature;

@@ -4,6 +4,7 @@
 #include "call/OpCall.h"
 #include "call/StructuredKernels.h"
 #include "observe/events.h"
+#include "observe/site.h"
 #include "record/Capture.h"
 #include "record/Lazy.h"
 
@@ -32,6 +33,31 @@ bool OpKernel::is_native(const OpCall& call) {
   return (dtypes & ~native_dtypes_.load(std::memory_order_relaxed)) == 0;
 }
 
+namespace {
+bool returns_value(const c10::FunctionSchema& schema) {  // of a tensor, as `equal` does
+  if (schema.returns().empty()) return false;
+  const auto& type = schema.returns()[0].type();
+  return type->kind() == c10::TypeKind::BoolType || type->isSubtypeOf(*c10::NumberType::get());
+}
+}  // namespace
+
+std::shared_ptr<const ShapeEntry> OpKernel::run_and_wait(OpCall& call, bool on_host) {
+  if (!on_host) count(Counter::OpsWaited);
+  const bool for_values = call.waits_for_sizes();
+  const bool reads = for_values && returns_value(schema());
+  if (reads) count(Counter::BlockingReads);
+  const bool told = (for_values || !on_host) && listening(reads ? kBlockingRead : kWait);
+  const uint64_t since = C10_UNLIKELY(told) ? now_ns() : 0;
+  auto entry = call.run_and_wait(on_host);
+  if (C10_LIKELY(!told)) return entry;
+  if (reads)
+    emit(kBlockingRead,
+         {{"op", name_}, {"bytes", int64_t{1}}, {"wait_ns", static_cast<int64_t>(now_ns() - since)}}, current_site());
+  else
+    emit_wait(for_values ? "shape" : "first_sight", name_.c_str(), since, current_site());
+  return entry;
+}
+
 void OpKernel::operator()(const c10::OperatorHandle&, c10::DispatchKeySet, c10::Stack* stack) { call(*stack); }
 
 void OpKernel::call(c10::Stack& stack) {
@@ -57,16 +83,12 @@ void OpKernel::call(OpCall& call) {
   if (C10_UNLIKELY(!is_native(call))) {
     if (capture) refuse_in_capture(name_, kFallbackRemedy);
     note_fallback(name_, call.self_dtype);
-    call.run_and_wait(/*on_host=*/true);
+    run_and_wait(call, /*on_host=*/true);
     return;
   }
-  constexpr uint64_t kMasks = uint64_t{1} << static_cast<int>(at::kBool) | uint64_t{1} << static_cast<int>(at::kByte);
-  const bool wait =
-      call.waits_for_sizes() || (traits_.masks_wait && (call.every_dtype & kMasks) && call.is_indexed_by(kMasks));
-  if (wait || !call.signature.cacheable()) {
+  if (call.waits_for_sizes() || !call.signature.cacheable()) {
     if (C10_UNLIKELY(capture != nullptr)) refuse_in_capture(name_, kDataDependentRemedy);
-    count(Counter::OpsWaited);
-    call.run_and_wait(/*on_host=*/false);
+    run_and_wait(call, /*on_host=*/false);
     return;
   }
   const uint64_t hash = call.signature.hash();
@@ -95,11 +117,10 @@ void OpKernel::call(OpCall& call) {
     return;
   }
   if (C10_UNLIKELY(capture != nullptr)) call.prepare_to_learn(*capture);
-  count(Counter::OpsWaited);
   // A graph that is cut here is cut because this operator is new, and won't be next time.
   LearningScope learning;
   const uint64_t family = call.family();
-  if ((entry = call.run_and_wait(/*on_host=*/false))) {
+  if ((entry = run_and_wait(call, /*on_host=*/false))) {
     cache_.add_family(family, entry);
     cache_.insert(call.signature, hash, entry);
     if (lazy && !capture) Recorder::of(device_of(call.device_index())).note_learned(*entry);

@@ -4,6 +4,7 @@
 #include <ATen/core/op_registration/op_registration.h>
 
 #include <atomic>
+#include <memory>
 #include <string>
 
 #include "call/ResultSizes.h"
@@ -39,6 +40,8 @@ class OpKernel final : public c10::OperatorKernel, public Operator {
 
  private:
   void call(OpCall& call);
+  // Runs it while the host waits, and tells why it waited; that it ran on the host is an event of its own.
+  std::shared_ptr<const ShapeEntry> run_and_wait(OpCall& call, bool on_host);
   bool is_native(const OpCall& call);
   friend struct OpCall;
 

@@ -349,6 +349,8 @@ std::optional<uint32_t> CommandQueue::running_site() noexcept {
   return running ? std::optional(running->running_site_) : std::nullopt;
 }
 
+bool CommandQueue::full() const noexcept { return submitted() >= completed() + impl_->capacity; }
+
 bool CommandQueue::on_worker() const noexcept { return running == this; }
 
 bool CommandQueue::in_workers_place() noexcept { return running && !is_worker; }

@@ -81,6 +81,7 @@ class CommandQueue {
 
   uint64_t submitted() const noexcept { return submitted_.load(std::memory_order_acquire); }
   uint64_t completed() const noexcept { return completed_.load(std::memory_order_acquire); }
+  bool full() const noexcept;  // `submit` would wait
 
   // Blocks until the command with this number has run and is destroyed. The thread runs commands itself where it may,
   // then polls briefly, then sleeps, in a BlockingWait. It does not throw pending errors. On the worker itself it

@@ -57,6 +57,7 @@ const char* kind_name(EventKind kind) {
     case kOperandMoved: return "operand_moved";
     case kInt64Overflow: return "int64_overflow";
     case kKindness: return "kindness";
+    case kWait: return "wait";
     default: return "other";
   }
 }
@@ -82,6 +83,11 @@ void emit(const char* kind, EventParams params, uint32_t site) {
     current = listener;
   }
   if (current) (*current)(Event{kind, now_ns(), site, std::move(params)});
+}
+
+void emit_wait(const char* kind, const char* op, uint64_t since, uint32_t site) {
+  emit(kWait, {{"kind", std::string(kind)}, {"op", std::string(op)}, {"wait_ns", static_cast<int64_t>(now_ns() - since)}},
+       site);
 }
 
 void note_release_fault(const char* what, std::exception_ptr error) noexcept {

@@ -25,7 +25,7 @@ enum class Counter : int {
   CopiesD2D,
   BytesH2D,
   BytesD2H,
-  BlockingReads,     // item(), cpu(), ...: the host waited for a value
+  BlockingReads,     // item(), cpu(), equal(), ...: the host waited for a value
   ReadsComputedOnHost,  // those of a small value that the host computed itself, while the device was busy
   Synchronizations,
   OpsRecorded,       // operators recorded into graphs (lazy mode)
@@ -78,8 +78,9 @@ enum EventKind : uint32_t {
   kOperandMoved = 1024,
   kInt64Overflow = 2048,
   kKindness = 4096,  // a Gaudi would refuse something
-  kOther = 8192,  // events that Python code emits; the last one
-  kAllEvents = 16383
+  kWait = 8192,   // of another kind than a read, see `emit_wait`
+  kOther = 16384,  // events that Python code emits; the last one
+  kAllEvents = 32767
 };
 const char* kind_name(EventKind kind);
 using EventValue = std::variant<int64_t, double, std::string>;
@@ -98,6 +99,9 @@ void set_event_listener(EventListener listener, uint32_t kinds);  // empty: stop
 void emit(EventKind kind, EventParams params, uint32_t site);
 void emit(const char* kind, EventParams params, uint32_t site);
 uint64_t now_ns() noexcept;
+// The host has waited since `since`. `kind`: "shape" (sizes depend on values); and, which no Gaudi has, "first_sight" (an
+// operator ran so that the host learned its results' sizes) and "queue" (there was no room).
+void emit_wait(const char* kind, const char* op, uint64_t since, uint32_t site);
 
 // A script did something that a Gaudi refuses. `kind` is one of openhpu/observe/differences.py; the line is that of the
 // calling thread.

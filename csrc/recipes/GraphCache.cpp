@@ -8,7 +8,9 @@
 #include <optional>
 
 #include "device/blocking_wait.h"
+#include "observe/SizeOrigins.h"
 #include "observe/events.h"
+#include "observe/site.h"
 #include "run/Operator.h"
 
 namespace openhpu {
@@ -376,6 +378,27 @@ bool GraphCache::next_notice(const std::vector<double>& after, WaitNotice& out) 
   }
 }
 
+namespace {
+// The operator, dependent on values, that gave the size: that of the operand, or else the last one before the graph.
+void add_origin(EventParams& params, const Recompilation& r, const GraphCache::Sight& sight) {
+  if (r.cause != "size" || r.dimension < 0) return;
+  const auto add = [&](const char* how, uint32_t number) {
+    const auto origin = size_origin(number);
+    if (!origin || std::none_of(origin->sizes.begin(), origin->sizes.end(), [&](int64_t size) {
+          return std::to_string(size) == r.after;
+        }))
+      return false;
+    const auto [file, line] = resolve_site(origin->site);
+    params.insert(params.end(), {{"origin", std::string(how)}, {"origin_op", origin->op}, {"origin_file", file},
+                                 {"origin_line", static_cast<int64_t>(line)}});
+    return true;
+  };
+  for (const auto& [slot, number] : sight.sized)
+    if (slot == r.slot && add("from", number)) return;
+  add("after", sight.sized_before);
+}
+}  // namespace
+
 std::shared_ptr<Recipe> GraphCache::recipe_for(const Graph& graph, uint64_t hash, Sight& sight) {
   if (policy_ == CompilePolicy::Off) return nullptr;
   std::unique_lock lock(mutex_);
@@ -384,9 +407,10 @@ std::shared_ptr<Recipe> GraphCache::recipe_for(const Graph& graph, uint64_t hash
   if (C10_LIKELY(recompiled_ == known) || !listening(kRecompilation) || recompilations_.empty()) return recipe;
   const auto r = recompilations_.back();
   lock.unlock();  // a listener takes Python's lock
-  emit(kRecompilation, {{"cause", r.cause}, {"op", r.op}, {"argument", r.argument},
-                        {"dimension", static_cast<int64_t>(r.dimension)}, {"before", r.before}, {"after", r.after}},
-       r.site);
+  EventParams params{{"cause", r.cause}, {"op", r.op}, {"argument", r.argument},
+                     {"dimension", static_cast<int64_t>(r.dimension)}, {"before", r.before}, {"after", r.after}};
+  add_origin(params, r, sight);
+  emit(kRecompilation, std::move(params), r.site);
   return recipe;
 }
 

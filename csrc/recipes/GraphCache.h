@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "device/blocking_wait.h"
@@ -94,6 +95,10 @@ class GraphCache {
     bool recurs = false;
     // An earlier piece of the same step was compiled anew. So this recompilation has no cause of its own.
     bool same_cause = false;
+    // Slots with sizes that depend on values, and the operators (observe/SizeOrigins); the last such operator before the
+    // graph. For the description of a recompilation.
+    std::vector<std::pair<uint32_t, uint32_t>> sized{};
+    uint32_t sized_before = 0;
     // Part of the answer. This repetition counts, so the caller must ask again at the next one, even if `version` is
     // the same.
     bool again = false;

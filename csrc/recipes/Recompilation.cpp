@@ -99,6 +99,9 @@ Recompilation compare_graphs(const Graph& before, const Graph& after, bool numbe
       auto found = [&](const char* cause, int dimension, std::string was, std::string is) {
         auto r = at_node(after, b, cause);
         r.argument = argument_of(cb, k);
+        after.for_each_operand(b, [&](const auto& o, uint64_t place) {
+          if (&o == &ob) r.slot = Graph::slot_of(place);
+        });
         r.dimension = dimension;
         r.before = std::move(was);
         r.after = std::move(is);

@@ -15,6 +15,7 @@ struct Recompilation {
   std::string op;        // the operator at which they differ
   std::string argument;  // its argument
   int dimension = -1;    // for sizes and strides
+  uint32_t slot = 0;     // of the operand, likewise
   std::string before, after;
   uint32_t site = 0;     // source line of the operator
   uint64_t time_ns = 0;

@@ -9,6 +9,7 @@
 #include "device/blocking_wait.h"
 #include "observe/MemoryHistory.h"
 #include "observe/events.h"
+#include "observe/site.h"
 #include "recipes/GraphCache.h"
 #include "record/Capture.h"
 #include "record/GraphCommand.h"
@@ -119,6 +120,7 @@ uint32_t Recorder::enter(HPUMemory& memory) {
   const auto slot = static_cast<uint32_t>(graph_.slots.size());
   graph_.slots.push_back({memory.nbytes, memory.pending() ? Graph::SlotKind::Fresh : Graph::SlotKind::Input});
   members_.push_back({&memory, memory.data, false, captured_ ? capture_->slot_of(memory) : 0, nullptr, false, false});
+  if (C10_UNLIKELY(memory.sized_by != 0)) sized_.emplace_back(slot, memory.sized_by);
   memory.slot = slot;
   memory.graph.store(number_, std::memory_order_relaxed);
   return slot;
@@ -369,6 +371,23 @@ class Recorder::Handover {
   size_t written_ = 0;  // bytes of the storages that the graph makes, also of those that are gone
 };
 
+// A result of an operator may have the size of an operand.
+void Recorder::pass_on_sizes() {
+  std::vector<uint32_t> sized_by(graph_.slots.size());
+  for (const auto& [slot, number] : sized_) sized_by[slot] = number;
+  for (const auto& node : graph_.nodes) {
+    uint32_t number = 0;
+    const uint64_t* fresh = graph_.for_each_operand(node, [&](const auto&, uint64_t place) {
+      if (number == 0) number = sized_by[Graph::slot_of(place)];
+    });
+    if (number == 0) continue;
+    for (size_t k = 0; k < node.entry->storages.size(); ++k) {
+      sized_by[fresh[k]] = number;
+      if (auto* memory = members_[fresh[k]].memory) memory->sized_by = number;
+    }
+  }
+}
+
 void Recorder::hand_over() {
   device::SpanScope span("hpuFlush");
   // All that may throw, before anything is changed.
@@ -379,6 +398,11 @@ void Recorder::hand_over() {
   const bool cut = learning_depth > 0 || captured_;
   GraphCache::Sight sight;
   sight.same_cause = step_recompiled_;
+  sight.sized_before = sized_before_;
+  if (C10_UNLIKELY(!sized_.empty())) {
+    sight.sized = sized_;
+    pass_on_sizes();
+  }
   auto recipe = cut ? nullptr : recipe_for_graph(sight);
   step_recompiled_ = piece_ && (step_recompiled_ || sight.recompiled);
   GraphReport report{hash_.value(), recipe != nullptr, cut, operators, graph_.nodes.front().site, {}, {}};
@@ -441,6 +465,8 @@ void Recorder::hand_over() {
     if (member.has_new_contents() && !captured_) member.memory->end_write(sequence);
   }
   members_.clear();
+  sized_.clear();
+  if (!piece_ && !cut) sized_before_ = 0;
   if (!piece_) note_step(sequence, operators);
   for (const auto& act : std::exchange(after_flush_, {})) act();
   if (C10_UNLIKELY(reported)) report();  // last, since a listener may use the device
@@ -487,8 +513,11 @@ void Recorder::wait_for_steps() {
   if (owed.recorder != this) return;
   const auto step = std::exchange(owed, {}).step;
   owing_.fetch_sub(1, std::memory_order_relaxed);
+  const bool told = listening(kWait) && device_.queue().completed() < step;
+  const uint64_t since = C10_UNLIKELY(told) ? now_ns() : 0;
   // A flush may be in the middle of something: a signal is handled when the script goes on.
   device_.queue().wait(step, device::OnInterrupt::Return);
+  if (C10_UNLIKELY(told)) emit_wait("queue", "graph", since, current_site());
 }
 
 }  // namespace openhpu

@@ -87,6 +87,11 @@ class Recorder {
     if (C10_UNLIKELY(overdue_)) flush_locked();
     if (C10_UNLIKELY(early_.due(hash_.value(), graph_.nodes.size()))) start_early();
   }
+  // An operator ran whose results' sizes depend on values (observe/SizeOrigins).
+  void note_sizes(uint32_t number) {
+    Lock lock(*this);
+    sized_before_ = number;
+  }
   // An operator of the step ran on its own, because it was new.
   void note_learned(const ShapeEntry& entry);
   // Under the lock.
@@ -146,6 +151,7 @@ class Recorder {
   std::shared_ptr<Recipe> recipe_for_graph(GraphCache::Sight& sight);
   bool note_death(HPUMemory& memory);
   bool keep_alive(Member& member);
+  void pass_on_sizes();
   void choose_capture();
   void start_early();
   void flush_piece_locked();
@@ -165,6 +171,9 @@ class Recorder {
   WordHash sequence_;
   bool step_begun_ = false, in_parts_ = false;
   std::vector<Member> members_;
+  // Slots with sizes that depend on values, and the last such operator before the graph: see GraphCache::Sight.
+  std::vector<std::pair<uint32_t, uint32_t>> sized_;
+  uint32_t sized_before_ = 0;
   std::vector<c10::Storage> kept_;  // while a flush gives them memory
   uint64_t number_ = 1;
   bool flushing_ = false;

@@ -132,11 +132,23 @@ namespace {
 // script on the CPU, ends. It returns with the next such computation. libgomp counts the threads of all teams. If there
 // are more than cores, every thread that waits at a barrier sleeps at once instead of polling.
 void release_host_team() noexcept { omp_pause_resource_all(omp_pause_soft); }
+
+// For a full queue.
+uint64_t submit_and_tell(device::Device& d, device::Command* command, device::OnInterrupt what) {
+  const uint64_t since = now_ns();
+  const std::string op = command->name();
+  const uint32_t site = command->site;
+  const uint64_t sequence = d.queue().submit(command, what);
+  emit_wait("queue", op.c_str(), since, site);
+  return sequence;
+}
 }  // namespace
 
 uint64_t submit(device::Device& d, device::Command* command, device::OnInterrupt what) {
   if (!command->runs_anywhere()) release_host_team();
-  const uint64_t sequence = d.queue().submit(command, what);
+  const bool told = listening(kWait);
+  const uint64_t sequence =
+      C10_UNLIKELY(told) && d.queue().full() ? submit_and_tell(d, command, what) : d.queue().submit(command, what);
   d.stream(tls_stream[d.index()]).note(sequence);
   return sequence;
 }

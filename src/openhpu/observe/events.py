@@ -5,12 +5,17 @@ The core reports these events:
 - `cpu_fallback`, `blocking_read`, `allocation_peak`, `copy` and `error`;
 - `indices_out_of_range`: an operator and line, their number `indices`, and the number `padding` of these that are -1.
   It is reported when the host waits for the device;
+- `wait`: the host waited, though it read no value. `kind` is `shape` (the sizes of an operator's results depend on
+  values) or, of this device alone, `first_sight` (the operator ran for the first time, so that the host learned the
+  sizes) or `queue` (the host was too far ahead). `op` is the operator or command, `wait_ns` the time;
 - `int64_overflow` (with OPENHPU_INT64), in the same way: `overflows` is the number of elements that wrapped;
 - `kindness`: the script did what a Gaudi refuses. `kind` is one of `openhpu.observe.differences`, which also publishes
   it, and `detail` says more;
 - of lazy mode `graph_recorded` (a graph was handed to the device, and how it ran), `cache_hit` and `cache_miss`
   (whether a step was seen before), `recompilation`, and `operand_moved` (an operand on the CPU was moved to the
-  device).
+  device). A `recompilation` by a size that an operator with a `shape` wait returned names this operator: `origin` is
+  `from` if the operand has its sizes from it, `after` if it was the last one before the graph, and `origin_op`,
+  `origin_file` and `origin_line` say which.
 
 Python code publishes `device_acquired`, `mark_step`, `phase`, `process_exit`, `graph_compilation`, `recipe_loaded`
 (from disk), and of torch.compile `graph_traced` (a new graph), before which comes a `recompilation` if a guard failed.
@@ -33,7 +38,7 @@ from typing import Any, Protocol, TypeAlias
 CORE_KINDS = frozenset(
     {
         "cpu_fallback", "blocking_read", "allocation_peak", "copy", "error", "recompilation", "graph_recorded",
-        "cache_hit", "cache_miss", "indices_out_of_range", "operand_moved", "int64_overflow", "kindness",
+        "cache_hit", "cache_miss", "indices_out_of_range", "operand_moved", "int64_overflow", "wait", "kindness",
     }
 )  # fmt: skip
 

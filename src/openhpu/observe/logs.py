@@ -82,6 +82,7 @@ _MESSAGES = (
     _Message("mark_step", "LAZY", TRACE, lambda e: "mark_step"),
     _Message("blocking_read", "BRIDGE", logging.DEBUG,
              lambda e: f"the host waits for {e.params['bytes']} bytes in {e.params['op']}"),
+    _Message("wait", "BRIDGE", logging.DEBUG, lambda e: f"the host waits in {e.params['op']} ({e.params['kind']})"),
     _Message("copy", "SYNHELPER", TRACE, lambda e: f"copy {e.params['kind']} of {e.params['bytes']} bytes"),
     _Message("allocation_peak", "DEVMEM", logging.DEBUG, lambda e: f"new peak of {e.params['bytes']} bytes in use"),
 )  # fmt: skip

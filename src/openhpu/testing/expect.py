@@ -44,7 +44,9 @@ class Record:
 
     def _clear(self) -> None:
         self.fallbacks: Counter[tuple[str, str]] = Counter()  # operator with dtype, line
-        self.waits: Counter[tuple[str, str]] = Counter()  # operator, line
+        self.waits: Counter[tuple[str, str]] = Counter()  # for values: operator, line
+        self.shape_waits: Counter[tuple[str, str]] = Counter()  # for sizes that depend on values
+        self.own_waits: Counter[tuple[str, str]] = Counter()  # that a Gaudi does not have; these violate nothing
         self.graphs: list[tuple[Steps, str]] = []  # that were new: steps before, the line of the first operator
         self.recompilations: list[tuple[Steps, str]] = []  # steps before, the change
         self.recipes = 0  # that the compiler delivered
@@ -66,8 +68,8 @@ class Record:
         from openhpu.observe import events
 
         handlers = {
-            "cpu_fallback": self._on_fallback, "blocking_read": self._on_wait, "cache_miss": self._on_graph,
-            "graph_traced": self._on_graph, "recompilation": self._on_recompilation,
+            "cpu_fallback": self._on_fallback, "blocking_read": self._on_wait, "wait": self._on_wait,
+            "cache_miss": self._on_graph, "graph_traced": self._on_graph, "recompilation": self._on_recompilation,
             "graph_compilation": self._on_recipe, "mark_step": self._on_step,
         }  # fmt: skip
         self._subscriptions = [events.subscribe(kind, handler) for kind, handler in handlers.items()]
@@ -105,6 +107,7 @@ class Record:
             found += _listed("ran on the CPU", self.fallbacks)
         if no_waits:
             found += _listed("waited for the device", self.waits)
+            found += _listed("waited for the device, since its sizes depend on values,", self.shape_waits)
         if no_compilation:
 
             def is_late(steps: Steps) -> bool:
@@ -126,7 +129,8 @@ class Record:
         return {
             "graphs": len(self.graphs), "recipes": self.recipes,
             "recompilations": [what for _, what in self.recompilations],
-            "fallbacks": _rows(self.fallbacks), "waits": _rows(self.waits), "peak_bytes": self.peak_bytes,
+            "fallbacks": _rows(self.fallbacks), "waits": _rows(self.waits + self.shape_waits),
+            "own_waits": _rows(self.own_waits), "peak_bytes": self.peak_bytes,
         }  # fmt: skip
 
     def _ours(self) -> bool:
@@ -138,7 +142,9 @@ class Record:
 
     def _on_wait(self, event: Any) -> None:
         if self._ours():
-            self.waits[event.params["op"], _line(event.site)] += 1
+            kind = event.params.get("kind", "read")
+            counted = {"read": self.waits, "shape": self.shape_waits}.get(kind, self.own_waits)
+            counted[event.params["op"], _line(event.site)] += 1
 
     def _on_graph(self, event: Any) -> None:
         if self._ours():
@@ -189,10 +195,10 @@ def expect(**expectations: Any) -> Iterator[Record]:
     """Raise ExpectationError at the end of the with block if it did something on hpu that is excluded.
 
     `no_fallback`: no operator ran on the CPU. `no_compilation`: no graph was seen for the first time and none was
-    recompiled. `no_waits`: no value was read on the host. `max_graphs`: at most so many new graphs. `max_memory`: at
-    most so many bytes of device memory at once; the peak statistics of the devices begin anew. The message names
-    operator, line and cause. An error of the block itself is raised as it is. TypeError and ValueError for wrong
-    arguments.
+    recompiled. `no_waits`: no value was read on the host, and no operator waited for sizes that depend on values.
+    `max_graphs`: at most so many new graphs. `max_memory`: at most so many bytes of device memory at once; the peak
+    statistics of the devices begin anew. The message names operator, line and cause. An error of the block itself is
+    raised as it is. TypeError and ValueError for wrong arguments.
     """
     wanted = checked(**expectations)
     record = Record()

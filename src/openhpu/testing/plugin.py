@@ -16,7 +16,7 @@ import pytest
 # By marker: the expectation, and the name of its argument, if it takes one.
 _MARKERS = {
     "hpu_no_fallback": ("no_fallback", None, "the test runs no operator on the CPU"),
-    "hpu_no_waits": ("no_waits", None, "the test reads no value on the host"),
+    "hpu_no_waits": ("no_waits", None, "the test reads no value on the host, and no size depends on values"),
     "hpu_max_graphs": ("max_graphs", "n", "the test has at most n new graphs"),
     "hpu_no_compilation_after": ("after_steps", "warm_steps", "after so many steps no graph is new or recompiled"),
     "hpu_max_memory": ("max_memory", "bytes", "the test has at most so many bytes of device memory at once"),
@@ -126,7 +126,7 @@ def hpu_no_fallback() -> None:
 
 @pytest.fixture
 def hpu_no_waits() -> None:
-    """As the marker: the test reads no value on the host."""
+    """As the marker: the test reads no value on the host, and no size depends on values."""
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from openhpu.observe.smi import publisher
 
 _SYNC_MODES = {"default": 0, "warn": 1}
 _sync_mode = 0
-_sync_subscription: events.Subscription | None = None
+_sync_subscriptions: list[events.Subscription] = []
 
 
 def utilization(device: DeviceArgument = None) -> int:
@@ -21,19 +21,18 @@ def utilization(device: DeviceArgument = None) -> int:
 
 
 def set_sync_debug_mode(debug_mode: int | str) -> None:
-    """Warn at each operation that makes the host wait for the device's values: "default"/0 never, "warn"/1 always.
+    """Warn at each operation that makes the host wait for values or sizes: "default"/0 never, "warn"/1 always.
 
     ValueError for another mode; "error" is not supported, because the operation has begun when it is noticed.
     """
-    global _sync_mode, _sync_subscription
+    global _sync_mode
     mode = _SYNC_MODES.get(debug_mode, -1) if isinstance(debug_mode, str) else debug_mode
     if mode not in _SYNC_MODES.values():
         raise ValueError(f"the synchronisation debug mode must be 'default' (0) or 'warn' (1), but got {debug_mode!r}")
-    if _sync_subscription is not None:
-        events.unsubscribe(_sync_subscription)
-        _sync_subscription = None
+    while _sync_subscriptions:
+        events.unsubscribe(_sync_subscriptions.pop())
     if mode == 1:
-        _sync_subscription = events.subscribe("blocking_read", _warn_blocking_read)
+        _sync_subscriptions.extend(events.subscribe(kind, _warn) for kind in ("blocking_read", "wait"))
     _sync_mode = mode
 
 
@@ -42,7 +41,9 @@ def get_sync_debug_mode() -> int:
     return _sync_mode
 
 
-def _warn_blocking_read(event: events.Event) -> None:
+def _warn(event: events.Event) -> None:
+    if event.params.get("kind", "shape") != "shape":
+        return  # a Gaudi does not wait here
     file, line = event.site or ("", 0)
     text = f"the host waits for the hpu device in {event.params.get('op', 'an operation')}"
     warnings.warn_explicit(text, UserWarning, file or "<unknown>", line, registry={})

@@ -6,7 +6,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from openhpu.observe.insight.observed import Document, by_line, fallback, plural, recompilation, size, wait, where
+from openhpu.observe.insight.observed import (
+    Document,
+    by_line,
+    fallback,
+    plural,
+    recompilation,
+    size,
+    wait,
+    waited,
+    where,
+)
 
 _MANY_GRAPHS = 10
 _MUCH_MEMORY = 16 << 20  # a peak below it is small on every device
@@ -23,7 +33,7 @@ class Advice:
 
 def advise(document: Document) -> list[Advice]:
     """The advice that a run gives rise to, the most pressing first."""
-    found = (_fallbacks, _reads, _recompilations, _graphs, _memory, _bound)
+    found = (_fallbacks, _reads, _shapes, _recompilations, _graphs, _memory, _bound)
     return [advice for rule in found for advice in rule(document)]
 
 
@@ -64,6 +74,19 @@ def _reads(document: Document) -> Iterator[Advice]:
                 f"{size(r['bytes'])} in all, waited {wait(r['wait_ns'])}"
                 for r in often[:8]
             ),
+        )
+
+
+def _shapes(document: Document) -> Iterator[Advice]:
+    steps = document["steps"]["count"]
+    often = [r for r in document["shape_waits"] if steps >= 2 and r["count"] >= steps / 2]
+    if often:
+        yield Advice(
+            "Keep sizes independent of values",
+            "The host waits for the size of x[mask], nonzero, masked_select or unique, and each new size is a "
+            "compilation of what follows. Keep all elements: torch.where, masked_fill, a product with the mask, "
+            "ignore_index of a loss. Give repeat_interleave its output_size.",
+            tuple(waited(r) for r in often[:8]),
         )
 
 

@@ -31,6 +31,7 @@ _KEPT_TIMELINE = 2000
 # Of a program that makes ever new ones; of those that were not seen for the longest only the numbers are left.
 _KEPT_GRAPHS = _KEPT_RECIPES = 2000
 _KEPT_ONCE = 200
+_ORIGIN = ("origin", "origin_op", "origin_file", "origin_line")  # of a recompilation's size, if it is known
 
 Key = tuple[Any, ...]
 
@@ -70,6 +71,8 @@ class Collector:
         self._reads: Counter[Key] = Counter()
         self._read_bytes: Counter[Key] = Counter()
         self._read_wait_ns: Counter[Key] = Counter()
+        self._waits: Counter[Key] = Counter()
+        self._wait_ns: Counter[Key] = Counter()
         self._graphs: OrderedDict[str, dict[str, Any]] = OrderedDict()  # by the time of their last sight
         self._graphs_ran: Counter[str] = Counter()
         self._graphs_gone = 0  # that ran whole and are no longer among `_graphs`
@@ -101,6 +104,7 @@ class Collector:
             "int64_overflow": self._on_overflow,
             "kindness": self._on_kindness,
             "blocking_read": self._on_read,
+            "wait": self._on_wait,
             "allocation_peak": self._on_peak,
             "graph_recorded": self._on_graph,
             "cache_miss": self._on_new_graph,
@@ -170,6 +174,12 @@ class Collector:
             self._read_bytes[key] += event.params["bytes"]
             self._read_wait_ns[key] += event.params["wait_ns"]
 
+    def _on_wait(self, event: events.Event) -> None:
+        key = (event.params["kind"], event.params["op"], event.site)
+        with self._lock:
+            self._waits[key] += 1
+            self._wait_ns[key] += event.params["wait_ns"]
+
     def _on_peak(self, event: events.Event) -> None:
         with self._lock:
             steps = max((marks.count for marks in self._seen.marks.values()), default=0)
@@ -232,6 +242,7 @@ class Collector:
             )
             found = self._recompilations.setdefault(key, {"count": 0, "before": params["before"], "after": []})
             found["count"] += 1
+            found |= {name: params[name] for name in _ORIGIN if name in params}
             if params["after"] not in found["after"] and len(found["after"]) < 20:
                 found["after"].append(params["after"])
 
@@ -301,6 +312,10 @@ class Collector:
             self._take_spans()
         source, marks = choose(self._seen.marks)
         counters = {name: value - self._base.get(name, 0) for name, value in _C.counters().items()}
+        waits = [
+            {"kind": kind, "op": op, **place(site), "count": count, "wait_ns": self._wait_ns[(kind, op, site)]}
+            for (kind, op, site), count in self._waits.most_common()
+        ]
         return {
             "format": FORMAT,
             "complete": complete,
@@ -337,6 +352,8 @@ class Collector:
                  "wait_ns": self._read_wait_ns[(op, site)]}
                 for (op, site), count in self._reads.most_common()
             ],
+            "shape_waits": [row for row in waits if row["kind"] == "shape"],
+            "own_waits": [row for row in waits if row["kind"] != "shape"],
             "collectives": self._collectives(),
             "memory": self._memory(marks),
             "errors": self._errors,

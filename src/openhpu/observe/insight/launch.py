@@ -29,6 +29,7 @@ class UsageError(Exception):
 # By the word of `--fail-on`: the part of the document.
 FAILURES = {
     "fallback": "fallbacks", "recompilation": "recompilations", "read": "blocking_reads",
+    "shape": "shape_waits",
     "index": "indices_out_of_range", "overflow": "int64_overflows", "move": "moved_operands",
     "kindness": "kindnesses",
 }  # fmt: skip

@@ -44,7 +44,7 @@ def empty(command: str) -> Document:
         "phases": {"phases": [], "later": []},
         "recipes": [], "recompilations": [], "fallbacks": [], "indices_out_of_range": [], "int64_overflows": [],
         "moved_operands": [], "kindnesses": [],
-        "blocking_reads": [], "collectives": [],
+        "blocking_reads": [], "shape_waits": [], "own_waits": [], "collectives": [],
         "memory": {
             "peak_bytes": 0, "peak_file": None, "peak_line": None, "peak_growth_bytes": 0, "limit_bytes": 0,
             "in_use_bytes": 0, "over_time": [],
@@ -166,7 +166,32 @@ def recompilation(record: dict[str, Any]) -> str:
     }.get(record["cause"], record["cause"])  # fmt: skip
     operand = f" of `{record['argument']}`" if record["argument"] else ""
     values = f": {record['before']} before, then {after}" if record["before"] or after else ""
-    return f"{record['op']}: {what}{operand}{values}"
+    return f"{record['op']}: {what}{operand}{values}{_origin(record)}"
+
+
+def _origin(record: dict[str, Any]) -> str:
+    """The operator, dependent on values, that gave the size; otherwise empty."""
+    if not record.get("origin"):
+        return ""
+    operator = f"{record['origin_op']} at {where(record, 'origin_')}"
+    if record["origin"] == "from":
+        return f" (sizes come from {operator})"
+    return f" (after {operator}, which returned this size)"
+
+
+def own_waits(rows: list[dict[str, Any]]) -> list[str]:
+    """Waits that a Gaudi does not have, a line for each kind."""
+    words = {"first_sight": "at the first call of an operator", "queue": "for room in the queue"}
+    return [
+        f"{plural(sum(r['count'] for r in found), 'wait')} {text}, {wait(sum(r['wait_ns'] for r in found))}"
+        for kind, text in words.items()
+        if (found := [r for r in rows if r["kind"] == kind])
+    ]
+
+
+def waited(record: dict[str, Any]) -> str:
+    """An operator, and how often and for how long the host waited in it."""
+    return f"{where(record)}: {record['op']}, {plural(record['count'], 'time')}, waited {wait(record['wait_ns'])}"
 
 
 def kindness(record: dict[str, Any]) -> str:

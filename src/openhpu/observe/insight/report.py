@@ -15,6 +15,7 @@ from openhpu.observe.insight.observed import (
     by_line,
     kindness,
     needs,
+    own_waits,
     phases,
     plural,
     recompilation,
@@ -70,6 +71,8 @@ def _parts(document: Document) -> dict[str, Any]:
         "kindnesses": [(where(r), kindness(r), r["count"]) for r in document["kindnesses"]],
         "needs": needs(document),
         "reads": _waited(document["blocking_reads"]),
+        "shapes": [(where(r), r["op"], r["count"], wait(r["wait_ns"])) for r in document["shape_waits"]],
+        "own": own_waits(document["own_waits"]),
         "collectives": _waited(document["collectives"]),
         "peak_at": where(memory, "peak_") if memory["peak_line"] else "",
         "memory_drawing": Markup(charts.memory(document)),
@@ -102,6 +105,7 @@ def _facts(document: Document) -> list[tuple[str, str]]:
         *facts,
         ("CPU fallbacks", f"{sum(r['count'] for r in document['fallbacks']):,}"),
         ("Blocking reads", f"{sum(r['count'] for r in document['blocking_reads']):,}"),
+        ("Waits for sizes", f"{sum(r['count'] for r in document['shape_waits']):,}"),
         ("Memory peak", size(memory["peak_bytes"])),
     ]
 

@@ -14,6 +14,7 @@ from openhpu.observe.insight.observed import (
     later,
     needs,
     out_of_range,
+    own_waits,
     plural,
     recompilation,
     size,
@@ -21,6 +22,7 @@ from openhpu.observe.insight.observed import (
     together,
     unfinished,
     wait,
+    waited,
     where,
 )
 
@@ -83,13 +85,9 @@ def _lines(document: Document) -> Iterator[str]:
         [f"{where(r)}: {r['op']}, {plural(r['count'], 'time')}" for r in document["moved_operands"]],
         show_none=False,
     )
-    yield from _listed(
-        "blocking reads",
-        [
-            f"{where(r)}: {r['op']}, {plural(r['count'], 'time')}, waited {wait(r['wait_ns'])}"
-            for r in document["blocking_reads"]
-        ],
-    )
+    yield from _listed("blocking reads", [waited(r) for r in document["blocking_reads"]])
+    yield from _listed("waits for sizes that depend on values", [waited(r) for r in document["shape_waits"]])
+    yield from _listed("waits that a Gaudi does not have", own_waits(document["own_waits"]), show_none=False)
     yield from _listed("collectives", [collective(c) for c in document["collectives"]], show_none=False)
     memory = document["memory"]
     yield f"memory peak: {size(memory['peak_bytes'])} of {size(memory['limit_bytes'])}" + (

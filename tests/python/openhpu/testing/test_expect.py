@@ -45,6 +45,25 @@ def test_a_read_is_named_with_its_line():
     assert f"aten::item waited for the device at {__file__}:{number}, 1 time" in str(raised.value)
 
 
+def test_sizes_that_depend_on_values_are_waits():
+    x = torch.ones(3, device="hpu")
+    with pytest.raises(ExpectationError) as raised, openhpu.expect(no_waits=True) as record:
+        x[x > 0]
+        torch.equal(x, x)
+        number = line() - 2
+    sized = "aten::index.Tensor waited for the device, since its sizes depend on values,"
+    assert f"{sized} at {__file__}:{number}, 1 time" in str(raised.value)
+    assert f"aten::equal waited for the device at {__file__}:{number + 1}, 1 time" in str(raised.value)
+    assert sum(one["count"] for one in record.row()["waits"]) == 2
+
+
+def test_an_operator_that_is_new_violates_nothing():
+    x = torch.ones(1, 1, 2, 1, 3, 1, 2, device="hpu")
+    with openhpu.expect(no_waits=True) as record:
+        x.roll(1)
+    assert [op for op, _ in record.own_waits] == ["aten::roll"] and not record.row()["waits"]
+
+
 @pytest.mark.skipif(not LAZY, reason="graphs are lazy mode's")
 def test_new_graphs_are_named_with_their_lines():
     def step(x):

@@ -86,14 +86,15 @@ def test_utilization_is_a_share(hpu):
     assert 0 <= hpu.utilization() <= 100
 
 
-def test_blocking_reads_can_warn(hpu):
+@pytest.mark.parametrize("wait", [torch.Tensor.item, torch.Tensor.nonzero])
+def test_waits_can_warn(hpu, wait):
     assert hpu.get_sync_debug_mode() == 0
     x = torch.ones(1, device="hpu")
     hpu.set_sync_debug_mode("warn")
     try:
         assert hpu.get_sync_debug_mode() == 1
         with pytest.warns(UserWarning, match="the host waits for the hpu device") as caught:
-            x.item()
+            wait(x)
         assert caught[0].filename == __file__
     finally:
         hpu.set_sync_debug_mode("default")

@@ -188,7 +188,14 @@ def test_a_missing_script_and_missing_arguments(capsys):
 
 @pytest.mark.parametrize(
     ("fail_on", "ending", "code"),
-    [("read", "", 3), ("fallback,read", "", 3), ("fallback", "", 0), ("read", "import sys; sys.exit(7)", 7)],
+    [
+        ("read", "", 3),
+        ("fallback,read", "", 3),
+        ("fallback", "", 0),
+        ("read", "import sys; sys.exit(7)", 7),
+        ("shape", "x.nonzero()", 3),
+        ("shape", "", 0),
+    ],
 )
 def test_what_was_seen_can_fail_a_run(openhpu_run, fail_on, ending, code):
     run = openhpu_run(WORK + ending + "\n", "--fail-on", fail_on)
@@ -199,7 +206,7 @@ def test_what_was_seen_can_fail_a_run(openhpu_run, fail_on, ending, code):
 def test_what_cannot_fail_a_run_is_named(openhpu_run):
     run = openhpu_run(WORK, "--fail-on", "recompilations")
     assert run.code == 2
-    assert "expected fallback, recompilation, read, index, overflow, move, kindness, got 'recompilations'" in run.err
+    assert "expected fallback, recompilation, read, shape, index, overflow, move, kindness, got 'recompilations'" in run.err
 
 
 def test_a_run_can_be_strict_and_can_fail_for_a_kindness(openhpu_run):

@@ -1,0 +1,112 @@
+"""Each wait of the host is an event: its kind, the operator and the line."""
+
+import threading
+from contextlib import contextmanager
+
+import pytest
+import torch
+
+import habana_frameworks.torch.core as htcore
+from openhpu import _C, events
+from openhpu.settings.machine import usable_cores
+
+from .support import line
+
+
+@contextmanager
+def waits():
+    """A list of the waits in the block: kind, operator, line, nanoseconds."""
+    found = []
+
+    def note(event):
+        p = event.params
+        found.append((p.get("kind", "read"), p["op"], event.site and event.site[1], p["wait_ns"]))
+
+    subscriptions = [events.subscribe(kind, note) for kind in ("blocking_read", "wait")]
+    try:
+        yield found
+    finally:
+        for subscription in subscriptions:
+            events.unsubscribe(subscription)
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        pytest.param(call, expected, id=name)
+        for name, call, expected in [
+            ("nonzero", lambda x, mask, n: x.nonzero(), "shape aten::nonzero"),
+            ("where", lambda x, mask, n: torch.where(mask), "shape aten::nonzero"),
+            ("argwhere", lambda x, mask, n: torch.argwhere(mask), "shape aten::nonzero"),
+            ("masked read", lambda x, mask, n: x[mask], "shape aten::index.Tensor"),
+            ("masked_select", lambda x, mask, n: x.masked_select(mask), "shape aten::masked_select"),
+            ("unique", lambda x, mask, n: x.unique(), "shape aten::_unique2"),
+            ("bincount", lambda x, mask, n: n.bincount(), "shape aten::bincount"),
+            ("repeats", lambda x, mask, n: x.repeat_interleave(n), "shape aten::repeat_interleave.Tensor"),
+            ("fallback", lambda x, mask, n: n.unique(dim=0), "shape aten::unique_dim"),
+            ("equal", torch.Tensor.equal, "read aten::equal"),
+            ("item", lambda x, mask, n: x[0].item(), "read aten::item"),
+            ("bool", lambda x, mask, n: bool(mask[0]), "read aten::item"),
+            ("tolist", lambda x, mask, n: x.tolist(), "read aten::_to_copy"),
+            ("cpu", lambda x, mask, n: x.cpu(), "read aten::_to_copy"),
+            ("repeats of a known size", lambda x, mask, n: x.repeat_interleave(n, output_size=8), None),
+            ("masked write", lambda x, mask, n: x.__setitem__(mask, x[:2] + 1), None),
+            ("masked number", lambda x, mask, n: x.__setitem__(mask, 0), None),
+            ("mul", lambda x, mask, n: x * 2, None),
+            ("masked_fill", lambda x, mask, n: x.masked_fill(mask, 0), None),
+            ("where of three", lambda x, mask, n: torch.where(mask, x, 0), None),
+            ("integer index", lambda x, mask, n: x[n - 1], None),
+        ]
+    ],
+)
+def test_a_wait_has_a_kind(call, expected):
+    def arguments():
+        x = torch.tensor([1.0, 2.0, 2.0, 4.0], device="hpu")
+        return x, torch.tensor([True, False, True, False], device="hpu"), torch.tensor([2, 1, 3, 2], device="hpu")
+
+    arguments = arguments if call is not torch.Tensor.equal else lambda: [torch.ones(4, device="hpu")] * 2
+    for _ in range(2):  # afterwards no operator is new
+        call(*arguments())
+        htcore.mark_step()
+    tensors = arguments()
+    with waits() as found:
+        call(*tensors)
+    assert [f"{kind} {op}" for kind, op, *_ in found] == ([expected] if expected else [])
+
+
+def test_a_wait_has_a_line_and_a_time():
+    x = torch.ones(4, device="hpu")
+    with waits() as found:
+        x.nonzero(), x.equal(x)
+        number = line() - 1
+    assert [(kind, where) for kind, _, where, _ in found] == [("shape", number), ("read", number)]
+    assert all(wait_ns > 0 for *_, wait_ns in found)
+
+
+def test_the_first_sight_of_an_operator_is_a_kind_of_its_own():
+    x = torch.ones(1, 2, 1, 3, 1, 2, 1, 2, device="hpu")
+    with waits() as found:
+        x.roll(1)
+        first = list(found)
+        x.roll(1)
+    assert found == first and [(kind, op) for kind, op, *_ in first] == [("first_sight", "aten::roll")]
+
+
+@pytest.mark.skipif(usable_cores() == 1, reason="on one core commands run where they are submitted")
+def test_a_full_queue_is_a_kind_of_its_own():
+    x = torch.ones(8, device="hpu")
+
+    def run_ahead(steps):
+        for _ in range(steps):
+            for _ in range(100):
+                x.tanh_()
+            htcore.mark_step()
+
+    run_ahead(2)
+    opener = threading.Timer(0.5, _C.unblock_queue, [0])
+    _C.block_queue(0)
+    opener.start()
+    with waits() as found:
+        run_ahead(60)
+    opener.join()
+    assert {kind for kind, *_ in found} == {"queue"}
