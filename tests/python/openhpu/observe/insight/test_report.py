@@ -37,6 +37,8 @@ def seen():
     document["steps"] = {"count": 1234, "counted_by": "mark_step"}
     document["fallbacks"] = [{"op": HOSTILE, "dtype": "Float", "count": 12345, **place}]
     document["blocking_reads"] = [{"op": HOSTILE, "count": 2, "bytes": 8, "wait_ns": 1000, **place}]
+    document["shape_waits"] = [{"kind": "shape", "op": HOSTILE, "count": 2, "wait_ns": 1000, **place}]
+    document["own_waits"] = [{"kind": "queue", "op": HOSTILE, "count": 2, "wait_ns": 1000, **place}]
     document["collectives"] = [{"op": HOSTILE, "count": 2, "bytes": 8, "wait_ns": 1000, **place}]
     document["errors"] = [{"op": HOSTILE, "message": HOSTILE, **place}]
     document["recipes"] = [
@@ -68,7 +70,7 @@ def test_numbers_and_sections(seen):
     assert '<td class="n" data-label="Times">12,345</td>' in page
     assert "1,234,567" in page and "ops_waited" not in page
     assert "<summary>2 operators</summary>" in page and "1.5 s" in page
-    assert Text(page).text.count("None.") == 0
+    assert Text(page).text.count("None.") == 0 and "2 waits for room in the queue, 0.0 ms" in page
     seen["process"]["mode"] = "eager"
     assert "Recipes</h2>" not in report.page(seen)
 
