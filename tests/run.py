@@ -1,9 +1,9 @@
 """Runs the Python tests: `python -m tests.run [--only SUITE ...] [PYTEST ARGUMENT ...]`.
 
 A suite is a run of pytest with an environment of its own, since suites load and configure the device differently. Its
-tests run on all cores (pytest-xdist), but those of `hpu` and `lazy`, which run side by side, each in one order. A test
-that takes too long, or ends its process, fails, and the others go on. All of it has a budget of 75 minutes, which
-BUDGET=minutes changes (commands/budget.py). Everything else is passed on to each pytest.
+tests run in one process and in one order. As many suites run side by side as there are cores, four at most. A test
+that takes too long, or ends its process, fails, and the others go on in a new process (pytest-xdist). All of it has a
+budget of 75 minutes, which BUDGET=minutes changes (commands/budget.py). Everything else is passed on to each pytest.
 
 Where all suites run, some files run in turns, a part for each commit: `--turns` lists them with their periods, and runs
 nothing. With `--only` they run each time. The suite "rotating" is one part of the long suites, also chosen by the
@@ -35,12 +35,12 @@ FOLDER = BUILD / "tests"  # of logs
 MINUTES = 75  # after which it is stopped
 AIM_MINUTES = 20  # on two idle cores
 HEADERS_S = 300
-MOST_WORKERS = 4
+MOST_SUITES = 4  # side by side
 SLOWEST = 40  # tests whose time is printed, of all suites
 STACK = 200  # lines
 USUAL = (0, 1, 5)  # pytest's: all passed, some failed, none collected
-# Workers share the cores. OpenMP's threads would wait for each other by polling, which takes the cores from the other
-# worker: a detection model, beside other work, took 50 to 75 s instead of 3 to 8 s.
+# Suites share the cores. OpenMP's threads would wait for each other by polling, which takes the cores from the other
+# suite: a detection model, beside other work, took 50 to 75 s instead of 3 to 8 s.
 SHARED_CORES = {"OMP_WAIT_POLICY": "passive"}
 OUTCOME = re.compile(r"\[gw\d+\] \[ *\d+%\] (PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS) (\S+::.+?)\s*$")
 SECONDS = re.compile(r"([\d.]+)s (?:call|setup|teardown) +(\S+::.+)$")
@@ -89,11 +89,9 @@ def rotating(name: str | None) -> tuple[Suite, list[str]]:
 def run_suite(name: str, suite: Suite, arguments: list[str], budget: Budget, ran: Ran) -> None:
     """Run one suite; its outcomes are added to `ran` as they come. Says failures at once, and at the end in full."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    workers = min(MOST_WORKERS, max(2, len(os.sched_getaffinity(0))))
     command = [
         sys.executable, "-X", "faulthandler", "-m", "pytest", "-v", "--color=no", f"--durations={SLOWEST}",
-        "--durations-min=1", "-n", str(workers if suite.parallel else 1), "--dist", "worksteal",
-        "-o", f"faulthandler_timeout={suite.seconds}", *arguments,
+        "--durations-min=1", "-n", "1", "-o", f"faulthandler_timeout={suite.seconds}", *arguments,
     ]  # fmt: skip
     environment = {**SHARED_CORES, **os.environ, "OPENHPU_MODULE_LOCKS": "0", **suite.environment}
     budget.say(f"=== {name} begins")
@@ -195,30 +193,30 @@ def await_all(suites: list[Future[None]]) -> None:
 
 
 def run(only: list[str] | None, shard: str | None, passed_on: list[str], budget: Budget, ran: dict[str, Ran]) -> int:
-    """Run suites, those that are not parallel side by side, and print what came of them; the exit code."""
+    """Run suites side by side, and print what came of them; the exit code."""
     known = SUITES | HIDDEN
-    budget.planned(only or SUITES)
+    names = only or list(SUITES)
+    budget.planned(names)
     RECIPES.mkdir(parents=True, exist_ok=True)
     headers = threading.Thread(target=make_headers, args=(budget,), daemon=True)
     headers.start()
-    beside: list[Future[None]] = []
-    pool = ThreadPoolExecutor(MOST_WORKERS)
-    for name in only or SUITES:
+
+    def run_one(name: str) -> None:
         suite = known[name]
-        if suite.compiles:
-            while headers.is_alive():
-                headers.join(1.0)
         paths = suite.paths(None if only else shards.commit())
         if name == "rotating":
             suite, paths = rotating(shard)
-        ran[name] = Ran()
-        if suite.parallel:
-            await_all(beside)
-        if paths:
-            beside.append(pool.submit(run_suite, name, suite, [*paths, *passed_on], budget, ran[name]))
-        if suite.parallel:
-            await_all(beside)
-    await_all(beside)
+        while suite.compiles and headers.is_alive():
+            headers.join(1.0)
+        if paths and not child.ending():
+            run_suite(name, suite, [*paths, *passed_on], budget, ran[name])
+
+    ran.update((name, Ran()) for name in names)
+    pool = ThreadPoolExecutor(min(MOST_SUITES, len(os.sched_getaffinity(0))))
+    try:
+        await_all([pool.submit(run_one, name) for name in names])
+    finally:
+        pool.shutdown(cancel_futures=True, wait=False)
     print(f"the slowest {SLOWEST} tests:", *slowest(ran), sep="\n")
     for suite_name, each in ran.items():
         for test in each.failures():

@@ -35,9 +35,6 @@ class Suite(NamedTuple):
     environment: dict[str, str] = {}  # noqa: RUF012
     without: tuple[str, ...] = ()  # patterns
     compiles: bool = False  # whether it waits for the headers of recipes
-    # Else it has one worker, and runs beside the next one of that kind: tests of tests/hpu depend on what a process has
-    # learned before, so that their order is the same each time.
-    parallel: bool = True
     seconds: int = 120  # of a test
     period: int = 1
     turns: tuple[str, ...] = ()  # patterns, as `always`
@@ -110,21 +107,14 @@ LAUNCHED = (
 # Libraries, gigabytes, and locks between processes.
 LARGE = _files("hpu", "bitsandbytes", "large_tensors", "module_lock", "torchvision")
 
-# In the order in which they run: the longest of those that compile last, when all else has been heard of.
+# In the order in which they begin, the longest first: what ends last, alone, is short.
 SUITES = {
-    "hpu": Suite(
-        ("tests/hpu/**/test_*.py",),
-        without=("*/test_compiled_*", "*/test_lazy_*"),
-        parallel=False,
-        period=2,
-        turns=LARGE,
-    ),
+    "hpu": Suite(("tests/hpu/**/test_*.py",), without=("*/test_compiled_*", "*/test_lazy_*"), period=2, turns=LARGE),
     # The device's tests with every operator recorded and run node by node; and those of lazy mode alone.
     "lazy": Suite(
         ("tests/hpu/**/test_*.py",),
         LAZY,
         ("*/test_compiled_*", "*/test_module_lock.py"),
-        parallel=False,
         period=8,
         turns=("*",),
         always=RECORDED,
@@ -132,24 +122,24 @@ SUITES = {
     "python": Suite(
         ("tests/python/**/test_*.py",), without=("tests/python/openhpu/compiler/*",), period=3, turns=TOOLS
     ),
-    "compiled": Suite(("tests/hpu/test_compiled_[!e]*.py",), COMPILED, compiles=True, period=2, turns=COMPILED_FILES),
-    "compiled-eager": Suite(
-        ("tests/hpu/test_compiled_eagerly_*.py",), COMPILED | {"PT_HPU_LAZY_MODE": "0"}, compiles=True
-    ),
-    "compiler": Suite(("tests/python/openhpu/compiler/**/test_*.py",), compiles=True, period=2, turns=COMPILER_FILES),
     "conformance": Suite(
         ("tests/conformance/test_*.py",), compiles=True, seconds=600, period=2, turns=_files("conformance", "harness")
     ),
-    "deepspeed": Suite(("tests/deepspeed/**/test_*.py",), DEEPSPEED, period=2, turns=DEEPSPEED_FILES),
     "distributed": Suite(("tests/distributed/**/test_*.py",)),
-    "distributed-lazy": Suite(("tests/distributed/**/test_*.py",), LAZY, period=4, turns=RANKS),
+    "compiled": Suite(("tests/hpu/test_compiled_[!e]*.py",), COMPILED, compiles=True, period=2, turns=COMPILED_FILES),
+    "compiler": Suite(("tests/python/openhpu/compiler/**/test_*.py",), compiles=True, period=2, turns=COMPILER_FILES),
     # The same tests with both versions of Lightning, one in each mode.
     "lightning": Suite(("tests/lightning/**/test_*.py",), DEEPSPEED),
+    "deepspeed": Suite(("tests/deepspeed/**/test_*.py",), DEEPSPEED, period=2, turns=DEEPSPEED_FILES),
     "lightning-next": Suite(("tests/lightning/**/test_*.py",), LAZY | LIGHTNING_NEXT, period=5, turns=LAUNCHED),
+    # A part of the long suites, another one for each commit.
+    "rotating": Suite(("tests/rotating/test_*.py",), compiles=True, seconds=1000),
+    "distributed-lazy": Suite(("tests/distributed/**/test_*.py",), LAZY, period=4, turns=RANKS),
     # Under FUZZ=nightly, which is `make fuzz`, one test draws all programs.
     "fuzz": Suite(("tests/fuzz/test_*.py",), LAZY, compiles=True, seconds=3000 if "FUZZ" in os.environ else 120),
-    # A part of the long suites, another one for each commit.
-    "rotating": Suite(("tests/rotating/test_*.py",), compiles=True, parallel=False, seconds=1000),
+    "compiled-eager": Suite(
+        ("tests/hpu/test_compiled_eagerly_*.py",), COMPILED | {"PT_HPU_LAZY_MODE": "0"}, compiles=True
+    ),
 }
 # For --only: hangs, which tests of this module run.
 HIDDEN = {"planted": Suite(("tests/planted/test_*.py",))}
