@@ -81,7 +81,7 @@ def run_file(
 @functools.cache
 def _server() -> ForkServer:
     """One for all scripts of this process."""
-    return ForkServer("torch")
+    return ForkServer("torch", "torch._dynamo")  # which each optimizer imports
 
 
 def _run(

@@ -109,7 +109,7 @@ LARGE = _files("hpu", "bitsandbytes", "large_tensors", "module_lock", "torchvisi
 
 # In the order in which they begin, the longest first: what ends last, alone, is short.
 SUITES = {
-    "hpu": Suite(("tests/hpu/**/test_*.py",), without=("*/test_compiled_*", "*/test_lazy_*"), period=2, turns=LARGE),
+    "hpu": Suite(("tests/hpu/**/test_*.py",), without=("*/test_compiled_*", "*/test_lazy_*"), period=3, turns=LARGE),
     # The device's tests with every operator recorded and run node by node; and those of lazy mode alone.
     "lazy": Suite(
         ("tests/hpu/**/test_*.py",),
@@ -123,18 +123,18 @@ SUITES = {
         ("tests/python/**/test_*.py",), without=("tests/python/openhpu/compiler/*",), period=3, turns=TOOLS
     ),
     "conformance": Suite(
-        ("tests/conformance/test_*.py",), compiles=True, seconds=600, period=2, turns=_files("conformance", "harness")
+        ("tests/conformance/test_*.py",), compiles=True, seconds=600, period=4, turns=_files("conformance", "harness")
     ),
-    "distributed": Suite(("tests/distributed/**/test_*.py",)),
+    "distributed": Suite(("tests/distributed/**/test_*.py",), period=3, turns=RANKS),
     "compiled": Suite(("tests/hpu/test_compiled_[!e]*.py",), COMPILED, compiles=True, period=2, turns=COMPILED_FILES),
     "compiler": Suite(("tests/python/openhpu/compiler/**/test_*.py",), compiles=True, period=2, turns=COMPILER_FILES),
     # The same tests with both versions of Lightning, one in each mode.
     "lightning": Suite(("tests/lightning/**/test_*.py",), DEEPSPEED),
-    "deepspeed": Suite(("tests/deepspeed/**/test_*.py",), DEEPSPEED, period=2, turns=DEEPSPEED_FILES),
+    "deepspeed": Suite(("tests/deepspeed/**/test_*.py",), DEEPSPEED, period=4, turns=DEEPSPEED_FILES),
     "lightning-next": Suite(("tests/lightning/**/test_*.py",), LAZY | LIGHTNING_NEXT, period=5, turns=LAUNCHED),
     # A part of the long suites, another one for each commit.
     "rotating": Suite(("tests/rotating/test_*.py",), compiles=True, seconds=1000),
-    "distributed-lazy": Suite(("tests/distributed/**/test_*.py",), LAZY, period=4, turns=RANKS),
+    "distributed-lazy": Suite(("tests/distributed/**/test_*.py",), LAZY, period=6, turns=RANKS),
     # Under FUZZ=nightly, which is `make fuzz`, one test draws all programs.
     "fuzz": Suite(("tests/fuzz/test_*.py",), LAZY, compiles=True, seconds=3000 if "FUZZ" in os.environ else 120),
     "compiled-eager": Suite(

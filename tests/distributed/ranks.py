@@ -49,7 +49,7 @@ _OWN = {"OMP_NUM_THREADS": "1"}
 @functools.cache
 def _server() -> ForkServer:
     """What ranks are forked from."""
-    return ForkServer("torch", **_OWN)
+    return ForkServer("torch", "torch._dynamo", **_OWN)
 
 
 def _start(command: list[str], variables: dict[str, str], fresh: bool = False, **more: Any) -> child.Child:

@@ -237,7 +237,8 @@ import torch._dynamo
 assert "hpu_backend" in torch._dynamo.list_backends()
 interface = torch._dynamo.device_interface.get_interface_for_device("hpu")
 assert interface.is_available() and interface.current_device() == 0 and interface.is_bf16_supported()
-"""
+""",
+        fresh=True,
     )
 
 
