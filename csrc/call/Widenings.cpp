@@ -109,7 +109,7 @@ Widening Widenings::call(const Operator& op, c10::Stack& stack) {
       if (auto it = known_.find(dtypes_of(given)); it != known_.end()) known = it->second;
     }
     if (known) {
-      call_widened(op, stack, known);
+      op.call_cpu(stack, known);
       return known;
     }
   }
@@ -133,7 +133,7 @@ Widening Widenings::call(const Operator& op, c10::Stack& stack) {
     for (auto to : wider_than(from)) {
       stack = given;
       try {
-        call_widened(op, stack, {from, to});
+        op.call_cpu(stack, {from, to});
       } catch (const c10::Error&) {
         continue;
       }

@@ -56,6 +56,7 @@ class Describe {
     out["scalar_words"] = scalar_words_;
     out["lenient"] = lenient_indices();
     out["int32"] = narrow_int64();
+    out["e4m3"] = g_e4m3.load() == E4m3::kGaudi2;
     if (!request_.formulas.empty()) {
       TORCH_INTERNAL_ASSERT(next_integer_ == request_.formulas.size());
       py::dict symbols;

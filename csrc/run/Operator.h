@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "observe/Int64Reports.h"
+#include "run/Float8.h"
 #include "run/Int64.h"
 #include "run/OutOfRange.h"
 #include "run/Widening.h"
@@ -45,8 +46,19 @@ class Operator {
   // As users know the operator.
   const std::string& name() const noexcept { return name_; }
   // Runs the CPU operator on a stack of aliases, on this thread.
-  void call_cpu(c10::Stack& stack) const {
-    if (C10_UNLIKELY(narrow_int64()))
+  void call_cpu(c10::Stack& stack) const { call_cpu(stack, {}); }
+  // The same in the dtypes of a call that is known.
+  void call_cpu(c10::Stack& stack, Widening widening) const {
+    if (C10_UNLIKELY(watches_e4m3()))
+      call_with_e4m3(*this, stack, widening);
+    else
+      call_cpu_in(stack, widening);
+  }
+  // The same, regardless of float8_e4m3fn on a Gaudi 2.
+  void call_cpu_in(c10::Stack& stack, Widening widening) const {
+    if (C10_UNLIKELY(static_cast<bool>(widening)))
+      call_widened(*this, stack, widening);
+    else if (C10_UNLIKELY(narrow_int64()))
       call_with_int32(*this, stack);
     else
       call_cpu_as_it_is(stack);
@@ -61,13 +73,6 @@ class Operator {
   // The same without a look at its indices.
   void call_kernel(c10::Stack& stack) const {
     handle_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
-  }
-  // The same in the dtypes of a call that is known.
-  void call_cpu(c10::Stack& stack, Widening widening) const {
-    if (C10_LIKELY(!widening))
-      call_cpu(stack);
-    else
-      call_widened(*this, stack, widening);
   }
   const std::vector<Arg>& args() const noexcept { return args_; }
   // Whether a call with these arguments changes one of them.

@@ -85,6 +85,19 @@ DIFFERENCES = (
         prints=("4294967296", "0"), needs="PT_ENABLE_INT64_SUPPORT=1", event="int64_overflow",
     ),
     Difference(
+        "e4m3-range", "float8_e4m3fn has numbers above 240, with OPENHPU_GENERATION=gaudi2",
+        "they are infinity (256) and NaN (above): the uppermost exponent is for these",
+        "they are numbers, as in PyTorch; a recipe does not look for them",
+        "a cast gives infinity and NaN for them, other operators take NaN, larger results are infinity; such graphs "
+        "have no recipe",
+        "vllm-gaudi #1612, #1668",
+        "import torch, habana_frameworks.torch\n"
+        "x = torch.tensor([300.0, -256.0, 240.0]).to(torch.float8_e4m3fn)\n"
+        "print(x.to('hpu').float().tolist())",
+        prints=("[288.0, -256.0, 240.0]", "[nan, -inf, 240.0]"),
+        needs="a scale that keeps values within 240, as `cast_to_fp8_v2` with Gaudi 2's scales",
+    ),
+    Difference(
         "index-out-of-range", "an index is out of range",
         "no error; an unspecified row is read",
         "no error; zeros are read, and a write is dropped; both are counted", "as without it",
@@ -188,8 +201,6 @@ These differences are the same at both levels, and reports do not name them.
   recipe serves many sizes here, and on a Gaudi a new size can be a compilation.
 - An unset PT_HPU_LAZY_MODE means eager mode, as with the version of Gaudi's software that the device reports
   ({version}). It meant lazy mode up to 1.18.
-- On a Gaudi 2 float8_e4m3fn ends at 240: patterns above it are infinities and NaN. Here they are the numbers up to 448
-  that PyTorch gives them, at both levels. `cast_to_fp8_v2` and Gaudi's other operators keep to 240.
 - A captured graph may write to a view, which a Gaudi does not support.
 - Lightning's tensor parallelism and float16 inference work for every generation ([Lightning](lightning.md)).
 - `hccl` also has AVG here ([distributed](distributed.md)).

@@ -51,7 +51,8 @@ class Description(TypedDict):
     source line to "file:line". `symbols`: sizes that are left open, with their values in this run; wherever a size,
     stride, offset or number of bytes is expected there may be a formula, such as "64*n0". `constants`: contents of
     input slots that will not change and may be compiled in. `lenient`: indices may be out of range (`out_of_range`).
-    `int32`: results in int64 wrap to 32 bits (`small_integers`)."""
+    `int32`: results in int64 wrap to 32 bits (`small_integers`). `e4m3`: float8_e4m3fn is that of a Gaudi 2, for which
+    there are no recipes."""
 
     slots: list[SlotDescription]
     nodes: list[NodeDescription]
@@ -64,6 +65,7 @@ class Description(TypedDict):
     constants: NotRequired[dict[int, bytes | Path]]
     lenient: NotRequired[bool]
     int32: NotRequired[bool]
+    e4m3: NotRequired[bool]
 
 
 # c10's enumerations: the meaning of an operator's integer if its schema has ScalarType, Layout or MemoryFormat.
@@ -166,7 +168,7 @@ def key(description: Description, *build: str) -> str:
         [type(s).__name__ if v else s for s, v in zip(scalars, variable, strict=True)],
         [bool(v) for v in variable],
         description["threads"],
-        (description.get("lenient", False), description.get("int32", False)),
+        (description.get("lenient", False), description.get("int32", False), description.get("e4m3", False)),
         sorted(description.get("symbols", ())),
         sorted((slot, sections.digest(content)) for slot, content in description.get("constants", {}).items()),
         build,

@@ -178,6 +178,8 @@ class _Writer:
         if self._hooks:
             self._lines.append(f"{AT_NODE}({number})")
         for _, arg in graph.tensors(node):
+            if self._description.get("e4m3") and arg[2] is torch.float8_e4m3fn:
+                raise CannotCompile("float8_e4m3fn as on a Gaudi 2 has no recipe", node["op"])
             self._allocate(self._plan.slots[arg[1]])
         self._wide = _Widened(node, self._name)
         targets, after, notes = self._targets(number, node, overload)
