@@ -33,6 +33,7 @@ LONG_MINUTES = {
 BENCHMARKS: dict[str, tuple[str, int]] = {
     "dispatch": ("operators:dispatch", 25),
     "large": ("operators:large", 15),
+    "products": ("products:products", 11),
     "linear100": ("training:linear100", 25),
     "steps": ("training:steps", 20),
     "recording": ("recording:recording", 15),

@@ -42,6 +42,7 @@
 #include "run/Eager.h"
 #include "run/KernelMemory.h"
 #include "run/KernelThreads.h"
+#include "run/Products.h"
 #include "torch/BesideCuda.h"
 #include "torch/HPUAllocator.h"
 #include "torch/HPUDevice.h"
@@ -270,6 +271,13 @@ void bind_ops(py::module& m) {
     report_overflows();
   });
   m.def("set_narrow_int64", &set_narrow_int64);
+  m.def("set_e4m3", [](int values) { set_e4m3(static_cast<E4m3>(values)); });
+  m.def("set_product_rule", [](const std::string& rule) {
+    set_product_rule(
+        rule == "mkl"          ? ProductRule::kNever
+            : rule == "onednn" ? ProductRule::kAlways
+                               : ProductRule::kUsual);
+  });
   m.def("set_out_of_range_copies", [](int integers, int floats) {
     set_out_of_range_copies(static_cast<OutOfRangeCopies>(integers), static_cast<OutOfRangeCopies>(floats));
   });

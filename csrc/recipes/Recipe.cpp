@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/inductor/aoti_runner/model_container_runner_cpu.h>
+#include <torch/csrc/inductor/aoti_torch/utils.h>
 
 #include <dlfcn.h>
 
@@ -17,6 +18,7 @@
 #include "run/KernelMemory.h"
 #include "run/KernelThreads.h"
 #include "run/Misplaced.h"
+#include "run/Products.h"
 
 namespace openhpu {
 namespace {
@@ -33,6 +35,16 @@ void mark_kernel(const char* name) {
     trace->marks.back().end = device::trace_clock();
 }
 
+// What a recipe calls for a product: whether it was computed here.
+bool product(
+    AtenTensorHandle out, AtenTensorHandle self, AtenTensorHandle a, AtenTensorHandle b, double beta, double alpha) {
+  using torch::aot_inductor::tensor_handle_to_tensor_pointer;
+  static const at::Tensor none;
+  return product_by_onednn(
+      *tensor_handle_to_tensor_pointer(out), self ? *tensor_handle_to_tensor_pointer(self) : none,
+      *tensor_handle_to_tensor_pointer(a), *tensor_handle_to_tensor_pointer(b), beta, alpha);
+}
+
 double as_double(const RecipeManifest::NumberSpec& spec, const uint64_t* words) {
   const auto value = number_of(spec.kind, words);
   return value.isDouble() ? value.toDouble() : value.isInt() ? static_cast<double>(value.toInt()) : value.toBool();
@@ -47,6 +59,7 @@ CompiledGraph::CompiledGraph(RecipeManifest manifest, std::vector<uint64_t> cons
   model_ = std::make_unique<torch::inductor::AOTIModelContainerRunnerCpu>(manifest_.library, 1);
   if (void* library = dlopen(manifest_.library.c_str(), RTLD_LAZY | RTLD_NOLOAD)) {
     mark_kernel_ = static_cast<MarkKernel*>(dlsym(library, "openhpu_mark_kernel"));
+    if (void* pointer = dlsym(library, "openhpu_product")) *static_cast<decltype(&product)*>(pointer) = &product;
     dlclose(library);  // the model holds it
   }
   g_loaded.fetch_add(1);

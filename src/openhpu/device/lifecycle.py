@@ -102,6 +102,7 @@ def _prepare() -> None:
     configure(again=True)
     _C.set_num_threads(torch.get_num_threads())
     _C.set_lenient_indices(settings.get("OPENHPU_OUT_OF_RANGE") == "gaudi")
+    _C.set_product_rule(settings.get("OPENHPU_PRODUCTS"))
     _follow_gaudis_numbers()
     for prepare in before_first_operator:
         prepare()
@@ -117,6 +118,7 @@ def _follow_gaudis_numbers() -> None:
     exact = settings.get("OPENHPU_INT64") == "exact" if settings.is_set("OPENHPU_INT64") else keeps or not strict
     _C.set_narrow_int64(not exact)
     refused = 2 if strict else 1
+    _C.set_e4m3(refused if settings.get("OPENHPU_GENERATION") == "gaudi2" else 0)
     _C.set_out_of_range_copies(0 if keeps or (strict and exact) else refused, refused)
 
 

@@ -52,6 +52,12 @@ OPENHPU_VARIABLES = (
         choices=("exact", "gaudi"),
     ),
     Setting(
+        "OPENHPU_PRODUCTS", "choice", "auto", _FIRST_USE,
+        "Library that computes matrix products of float32. auto: by the processor and the product's sizes. mkl: always "
+        "MKL, with the bits of PyTorch's CPU device. onednn: oneDNN where it can. See docs/understand/products.md.",
+        choices=("auto", "mkl", "onednn"),
+    ),
+    Setting(
         "OPENHPU_PROTECT_MEMORY", "bool", False, _FIRST_USE,
         "Debug mode: device memory is inaccessible outside of kernels. An access by the host crashes at its own line.",
     ),

@@ -32,7 +32,7 @@ import torch
 from openhpu import _machine, settings
 from openhpu.compiler.client.disk_cache import own_folder, publish, user_cache
 from openhpu.compiler.client.identity import cxx, cxx_options, torch_build, vector_isa
-from openhpu.compiler.inductor import kernel_marks
+from openhpu.compiler.inductor import kernel_marks, products
 
 _headers: dict[str, Callable[[], None]] = {}  # to precompile, by path
 _BUILDING = ".building-"
@@ -241,6 +241,7 @@ def _work(folder: Path) -> Iterator[Path]:
 def _declare_interface(wrapper: Any) -> None:
     wrapper.header.splice("#include <torch/csrc/inductor/aoti_runtime/model_container.h>\n")
     wrapper.header.splice(kernel_marks.DECLARATION)
+    wrapper.header.splice(products.DECLARATION)
 
 
 def _tidy(headers: Path) -> None:

@@ -1,0 +1,152 @@
+#include "run/Products.h"
+
+#include <ATen/Context.h>
+#include <ATen/ExpandUtils.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <unordered_map>
+
+#include "run/Operator.h"
+
+namespace at::native {
+// libtorch_cpu exports it, and no header of PyTorch declares it. Weak: null if a later PyTorch has none.
+__attribute__((weak)) void mkldnn_matmul(
+    const Tensor& mat1, const Tensor& mat2, const Tensor& result, float beta, float alpha);
+}  // namespace at::native
+
+namespace openhpu {
+namespace {
+
+std::atomic<ProductRule> g_rule{ProductRule::kUsual};
+
+// mkldnn_matmul refuses float32 on other processors.
+bool has_onednn() {
+#if defined(__x86_64__)
+  static const bool found = at::native::mkldnn_matmul && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  return found;
+#else
+  return false;
+#endif
+}
+
+// Multiplications from which oneDNN is faster. A call of it takes 10 us, which a smaller product does not save. MKL uses
+// half of the units of a Zen 5, and nine tenths of those of a Zen 4, as on Intel's processors.
+int64_t least_multiplications() {
+#if defined(__x86_64__)
+  const bool zen5 = __builtin_cpu_supports("avx512vp2intersect");
+  if (__builtin_cpu_is("amd")) return int64_t{1} << (zen5 ? 22 : 23);
+#endif
+  return INT64_MAX;
+}
+
+// A matrix, or each matrix of a batch, that lies in one piece, row by row or column by column. oneDNN copies others.
+bool is_plain(const at::Tensor& t) {
+  if (t.is_contiguous()) return true;
+  const auto sizes = t.sizes(), strides = t.strides();
+  const int64_t rows = t.dim() - 2, columns = t.dim() - 1;
+  if (strides[rows] != 1 || strides[columns] != sizes[rows]) return false;
+  return t.dim() == 2 || strides[0] == sizes[1] * sizes[2];
+}
+
+bool is_float_matrix(const at::Tensor& t, int64_t dim) {
+  return t.defined() && t.scalar_type() == at::kFloat && t.layout() == at::kStrided && t.dim() == dim && !t.is_neg() &&
+      t.numel() > 0;
+}
+
+bool is_chosen(const at::Tensor& a, const at::Tensor& b) {
+  const auto rule = g_rule.load(std::memory_order_relaxed);
+  if (rule != ProductRule::kUsual) return rule == ProductRule::kAlways;
+  static const int64_t least = least_multiplications();
+  constexpr int64_t kLeastSize = 8;  // a product with fewer rows or columns waits for memory
+  const int64_t m = a.size(-2), k = a.size(-1), n = b.size(-1), batch = a.dim() == 3 ? a.size(0) : 1;
+  if (std::min({m, k, n}) < kLeastSize) return false;
+  // MKL shares a batch of small products among threads as a whole.
+  return batch == 1 ? m * n * k >= least : m * n * k * batch / 2 >= least;
+}
+
+bool suits(const at::Tensor& a, const at::Tensor& b) {
+  const int64_t dim = a.defined() ? a.dim() : 0;
+  if (!has_onednn() || (dim != 2 && dim != 3) || !is_float_matrix(a, dim) || !is_float_matrix(b, dim)) return false;
+  if (a.size(-1) != b.size(-2) || (dim == 3 && a.size(0) != b.size(0))) return false;
+  return is_chosen(a, b) && is_plain(a) && is_plain(b) && at::globalContext().userEnabledMkldnn();
+}
+
+c10::SmallVector<int64_t, 3> sizes_of(const at::Tensor& a, const at::Tensor& b) {
+  c10::SmallVector<int64_t, 3> sizes(a.sizes().begin(), a.sizes().end());
+  sizes.back() = b.size(-1);
+  return sizes;
+}
+
+bool takes_result(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b) {
+  return is_float_matrix(out, a.dim()) && out.is_contiguous() && out.sizes() == c10::IntArrayRef(sizes_of(a, b)) &&
+      !out.is_alias_of(a) && !out.is_alias_of(b);
+}
+
+bool can_be_added(const at::Tensor& self, const at::Tensor& a, const at::Tensor& b) {
+  return self.scalar_type() == at::kFloat && !self.is_neg() && at::is_expandable_to(self.sizes(), sizes_of(a, b));
+}
+
+void compute(
+    const at::Tensor& out, const at::Tensor& self, const at::Tensor& a, const at::Tensor& b, double beta, double alpha) {
+  if (beta != 0 && !self.is_same(out)) out.copy_(self.expand(out.sizes()));
+  if (beta != 0 && beta != 1) out.mul_(beta);
+  at::native::mkldnn_matmul(a, b, out, beta != 0, static_cast<float>(alpha));
+}
+
+enum class Result { kNew, kSelf, kOut };
+
+template <bool adds, Result where>
+void call(const Operator& op, c10::Stack& stack) {
+  constexpr size_t first = adds ? 1 : 0;
+  const at::Tensor a = stack[first].toTensor(), b = stack[first + 1].toTensor();
+  if (!suits(a, b)) return op.call_kernel(stack);
+  at::Tensor self, out;
+  double beta = 0, alpha = 1;
+  if constexpr (adds) {
+    self = stack[0].toTensor();
+    if (stack[3].isComplexDouble() || stack[4].isComplexDouble()) return op.call_kernel(stack);
+    beta = stack[3].toScalar().toDouble();
+    alpha = stack[4].toScalar().toDouble();
+    if (alpha == 0 || !can_be_added(self, a, b)) return op.call_kernel(stack);
+  }
+  if constexpr (where != Result::kNew) {
+    out = where == Result::kSelf ? self : stack.back().toTensor();
+    if (!takes_result(out, a, b) || (!out.is_same(self) && self.defined() && out.is_alias_of(self)))
+      return op.call_kernel(stack);
+  } else {
+    out = at::empty(sizes_of(a, b), a.options());
+  }
+  compute(out, self, a, b, beta, alpha);
+  stack.clear();
+  stack.emplace_back(std::move(out));
+}
+
+}  // namespace
+
+bool product_by_onednn(
+    const at::Tensor& out, const at::Tensor& self, const at::Tensor& a, const at::Tensor& b, double beta, double alpha) {
+  if (!suits(a, b) || !takes_result(out, a, b) || alpha == 0) return false;
+  if (beta != 0 && (!can_be_added(self, a, b) || (!out.is_same(self) && out.is_alias_of(self)))) return false;
+  compute(out, self, a, b, beta, alpha);
+  return true;
+}
+
+ProductCall product_call_of(const std::string& name) {
+  static const auto* table = new std::unordered_map<std::string, ProductCall>{
+      {"aten::mm", &call<false, Result::kNew>},         {"aten::mm.out", &call<false, Result::kOut>},
+      {"aten::bmm", &call<false, Result::kNew>},        {"aten::bmm.out", &call<false, Result::kOut>},
+      {"aten::addmm", &call<true, Result::kNew>},       {"aten::addmm.out", &call<true, Result::kOut>},
+      {"aten::addmm_", &call<true, Result::kSelf>},     {"aten::baddbmm", &call<true, Result::kNew>},
+      {"aten::baddbmm.out", &call<true, Result::kOut>}, {"aten::baddbmm_", &call<true, Result::kSelf>},
+  };
+  const auto it = table->find(name);
+  return it == table->end() ? nullptr : it->second;
+}
+
+void set_product_rule(ProductRule rule) noexcept { g_rule.store(rule, std::memory_order_relaxed); }
+
+}  // namespace openhpu

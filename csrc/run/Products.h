@@ -1,0 +1,29 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/stack.h>
+
+#include <string>
+
+namespace openhpu {
+
+class Operator;
+
+// Which library computes matrix products of float32. PyTorch's CPU kernels call MKL, which uses half of the arithmetic
+// units of some AMD processors. oneDNN, which libtorch_cpu contains too, uses nine tenths. The choice depends on the
+// processor, the sizes and the layout alone, so that eager mode, nodes and recipes compute the same bits.
+
+// Computes out = beta * self + alpha * a @ b of matrices or batches of matrices by oneDNN. `self` is read only if beta is
+// not 0, and may be `out`. Returns false, and does nothing, where PyTorch's own kernel is to run.
+bool product_by_onednn(
+    const at::Tensor& out, const at::Tensor& self, const at::Tensor& a, const at::Tensor& b, double beta, double alpha);
+
+// Runs the CPU operator on a stack of aliases, as Operator::call_cpu. Null: the operator is no product.
+using ProductCall = void (*)(const Operator& op, c10::Stack& stack);
+ProductCall product_call_of(const std::string& name);
+
+// OPENHPU_PRODUCTS: oneDNN for no product, for every product that it can compute, or as described above.
+enum class ProductRule { kNever, kAlways, kUsual };
+void set_product_rule(ProductRule rule) noexcept;
+
+}  // namespace openhpu

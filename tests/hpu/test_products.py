@@ -1,0 +1,187 @@
+"""Matrix products of float32: each library, each form, each layout, and operands that ask for care."""
+
+import math
+
+import pytest
+import torch
+
+from openhpu import _C
+
+RULES = ("mkl", "onednn", "auto")
+# All that have a matrix product of their own: the operands' sizes, and the call.
+SIZES = {2: ((33, 70), (70, 45)), 3: ((3, 33, 70), (3, 70, 45))}
+LARGE = {2: ((160, 130), (130, 96)), 3: ((2, 160, 130), (2, 130, 96))}  # oneDNN's by the rule, where it is faster
+
+
+def _out(function):
+    def call(self, a, b):
+        out = torch.full((*a.shape[:-1], b.shape[-1]), float("nan"), device=a.device)
+        assert function(self, a, b, out) is out
+        return out
+
+    return call
+
+
+FORMS = {
+    "mm": (2, lambda self, a, b: torch.mm(a, b)),
+    "mm out": (2, _out(lambda self, a, b, out: torch.mm(a, b, out=out))),
+    "addmm": (2, lambda self, a, b: torch.addmm(self, a, b)),
+    "addmm of a row": (2, lambda self, a, b: torch.addmm(self[0], a, b)),
+    "addmm of a column": (2, lambda self, a, b: torch.addmm(self[:, :1], a, b)),
+    "addmm of numbers": (2, lambda self, a, b: torch.addmm(self, a, b, beta=0.5, alpha=-2)),
+    "addmm of 0": (2, lambda self, a, b: torch.addmm(self * float("nan"), a, b, beta=0)),
+    "addmm out": (2, _out(lambda self, a, b, out: torch.addmm(self, a, b, out=out))),
+    "addmm of its out": (2, lambda self, a, b: torch.addmm(x := self.clone(), a, b, out=x)),
+    "addmm in place": (2, lambda self, a, b: self.clone().addmm_(a, b, beta=3)),
+    "linear": (2, lambda self, a, b: torch.nn.functional.linear(a, b.mT, self[0])),
+    "bmm": (3, lambda self, a, b: torch.bmm(a, b)),
+    "bmm out": (3, _out(lambda self, a, b, out: torch.bmm(a, b, out=out))),
+    "baddbmm": (3, lambda self, a, b: torch.baddbmm(self, a, b)),
+    "baddbmm of numbers": (3, lambda self, a, b: torch.baddbmm(self[:, :1], a, b, beta=2, alpha=0.25)),
+    "baddbmm out": (3, _out(lambda self, a, b, out: torch.baddbmm(self, a, b, out=out))),
+    "baddbmm in place": (3, lambda self, a, b: self.clone().baddbmm_(a, b)),
+    "matmul of a batch": (3, lambda self, a, b: torch.matmul(a, b[0])),
+}
+
+
+def strided(t):
+    """The same values with gaps between rows."""
+    wide = t.new_zeros(*t.shape[:-1], t.shape[-1] + 3)
+    wide[..., : t.shape[-1]] = t
+    return wide[..., : t.shape[-1]]
+
+
+LAYOUTS = {
+    "rows": lambda t: t,
+    "columns": lambda t: t.mT.contiguous().mT,
+    "gaps": strided,
+    "one row for all": lambda t: t[..., :1, :].expand(t.shape),
+    "overlapping": lambda t: t.flatten().as_strided(t.shape, (*t.stride()[:-2], 1, 1)),
+}
+
+
+@pytest.fixture(params=RULES)
+def rule(request):
+    """A rule of choice, for this test."""
+    _C.set_product_rule(request.param)
+    yield request.param
+    _C.set_product_rule("auto")
+
+
+def drawn(dim, sizes):
+    generator = torch.Generator().manual_seed(0)
+    left, right = sizes[dim]
+    return [torch.randn(s, generator=generator) for s in ((*left[:-1], right[-1]), left, right)]
+
+
+def check(form, operands, device="hpu"):
+    """As on the CPU device within rounding: both sum as many products in other orders."""
+    expected = form(*operands)
+    found = form(*(on_device(t, device) for t in operands))
+    torch.testing.assert_close(found.cpu(), expected, rtol=2e-5, atol=2e-4, equal_nan=True)
+    return found
+
+
+def on_device(t, device):
+    """With the same strides."""
+    copy = torch.empty_strided((t.untyped_storage().nbytes() // t.element_size(),), (1,), device=device)
+    copy.copy_(t.as_strided(copy.shape, (1,), 0))
+    return copy.as_strided(t.shape, t.stride(), t.storage_offset())
+
+
+@pytest.mark.parametrize("sizes", [SIZES, LARGE], ids=["small", "large"])
+@pytest.mark.parametrize("name", FORMS)
+def test_every_form(rule, name, sizes):
+    dim, form = FORMS[name]
+    found = check(form, drawn(dim, sizes))
+    assert torch.equal(found, form(*(t.to("hpu") for t in drawn(dim, sizes))))  # the same bits again
+
+
+@pytest.mark.parametrize("right", LAYOUTS)
+@pytest.mark.parametrize("left", LAYOUTS)
+@pytest.mark.parametrize("dim", [2, 3])
+def test_every_layout(rule, dim, left, right):
+    self, a, b = drawn(dim, LARGE)
+    name = "addmm" if dim == 2 else "baddbmm"
+    check(FORMS[name][1], (self, LAYOUTS[left](a), LAYOUTS[right](b)))
+
+
+@pytest.mark.parametrize("sizes", [(0, 4, 3), (4, 0, 3), (4, 3, 0), (1, 1, 1), (1, 300, 1), (300, 1, 300)])
+def test_empty_and_thin_products(rule, sizes):
+    m, k, n = sizes
+    check(FORMS["mm"][1], (torch.ones(m, n), torch.ones(m, k), torch.ones(k, n)))
+    check(FORMS["addmm"][1], (torch.ones(m, n), torch.ones(m, k), torch.ones(k, n)))
+    check(FORMS["bmm"][1], (torch.ones(2, m, n), torch.ones(2, m, k), torch.ones(2, k, n)))
+    check(FORMS["bmm"][1], (torch.ones(0, m, n), torch.ones(0, m, k), torch.ones(0, k, n)))
+
+
+def test_infinity_and_nan_stay_in_their_rows(rule):
+    self, a, b = drawn(2, LARGE)
+    a[3, 5], a[7, 2], b[:, 9] = math.inf, math.nan, 1e38
+    found = check(FORMS["mm"][1], (self, a, b)).cpu()
+    assert found[[0, 1, 2, 4, 8]][:, :9].isfinite().all()
+
+
+def test_denormals_are_numbers(rule):
+    a, b = (torch.full((256, 256), x, device="hpu") for x in (1e-31, 1e-10))
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this processor cannot flush denormals")
+    try:
+        found = (a @ b).cpu()
+    finally:
+        torch.set_flush_denormal(False)
+    assert 0 < found.min() <= found.max() < torch.finfo(torch.float32).tiny
+
+
+@pytest.mark.parametrize("name", ["mm", "bmm"])
+def test_a_result_in_the_storage_of_an_operand(rule, name):
+    dim, _ = FORMS[name]
+    _, a, b = drawn(dim, LARGE)
+    both = torch.empty(a.numel() + a.numel() // 130 * 96, device="hpu")
+    left = both[: a.numel()].view(a.shape).copy_(a)
+    out = both[a.numel() :].view(*a.shape[:-1], 96)
+    getattr(torch, name)(left, b.to("hpu"), out=out)
+    torch.testing.assert_close(out.cpu(), a @ b, rtol=2e-5, atol=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"), [("mm", ((3, 4), (5, 6))), ("bmm", ((2, 3, 4), (3, 4, 5))), ("addmm", ((9, 9), (3, 4), (4, 5)))]
+)
+def test_sizes_that_do_not_fit(rule, name, sizes):
+    with pytest.raises(RuntimeError) as expected:
+        getattr(torch, name)(*(torch.ones(s) for s in sizes))
+    with pytest.raises(RuntimeError) as found:
+        getattr(torch, name)(*(torch.ones(s, device="hpu") for s in sizes)).cpu()
+    assert str(found.value).startswith(str(expected.value))
+
+
+def test_other_dtypes_are_pytorchs(rule):
+    for dtype in (torch.float64, torch.bfloat16, torch.int32, torch.complex64):
+        a, b = (t.to(dtype) for t in drawn(2, LARGE)[1:])
+        assert torch.equal((a.to("hpu") @ b.to("hpu")).cpu(), a @ b)
+
+
+def test_mkl_has_the_bits_of_the_cpu_device(script):
+    out = script(
+        """
+        import torch
+        a, b = torch.randn(160, 130), torch.randn(130, 96)
+        torch.set_num_threads(1)
+        print(torch.equal((a.to("hpu") @ b.to("hpu")).cpu(), a @ b))
+        """,
+        OPENHPU_PRODUCTS="mkl",
+    ).out
+    assert out == "True"
+
+
+def test_a_script_that_turns_onednn_off_has_mkl():
+    _C.set_product_rule("onednn")
+    try:
+        a, b = (t.to("hpu") for t in drawn(2, LARGE)[1:])
+        enabled = torch.backends.mkldnn.set_flags(False)
+        off = (a @ b).cpu()
+        torch.backends.mkldnn.set_flags(*enabled)
+        _C.set_product_rule("mkl")
+        assert torch.equal(off, (a @ b).cpu())
+    finally:
+        _C.set_product_rule("auto")
