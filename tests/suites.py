@@ -125,7 +125,9 @@ SUITES = {
     "conformance": Suite(
         ("tests/conformance/test_*.py",), compiles=True, seconds=600, period=4, turns=_files("conformance", "harness")
     ),
-    "distributed": Suite(("tests/distributed/**/test_*.py",), period=3, turns=RANKS),
+    "distributed": Suite(
+        ("tests/distributed/**/test_*.py",), period=3, turns=RANKS, always=_files("distributed", "failures")
+    ),
     "compiled": Suite(("tests/hpu/test_compiled_[!e]*.py",), COMPILED, compiles=True, period=2, turns=COMPILED_FILES),
     "compiler": Suite(("tests/python/openhpu/compiler/**/test_*.py",), compiles=True, period=2, turns=COMPILER_FILES),
     # The same tests with both versions of Lightning, one in each mode.
