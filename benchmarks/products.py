@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.report import Table
-from benchmarks.timing import Peer, Spread, check_equal, in_turns
+from benchmarks.timing import Peer, Spread, in_turns
 from openhpu import _C
 
 RULES = ("mkl", "onednn", "auto")
@@ -90,7 +90,8 @@ def products(rounds: int) -> list[Table]:
             peers = [Peer("CPU", torch.matmul, (a, b))]
             for rule in RULES:
                 _C.set_product_rule(rule)
-                check_equal(torch.matmul(*on_hpu), a @ b, f"{shape} {layout} {rule}")
+                # Sums of as many products in another order.
+                torch.testing.assert_close(torch.matmul(*on_hpu).cpu(), a @ b, rtol=1e-4, atol=1e-5 * k**0.5)
                 choose = functools.partial(_C.set_product_rule, rule)
                 peers.append(Peer(rule, torch.matmul, on_hpu, on_hpu=True, before=choose))
             calls = max(1, min(2000, int(_CALLS_S * most * 0.4e9 / operations)))
