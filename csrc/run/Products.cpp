@@ -61,7 +61,7 @@ bool is_chosen(const at::Tensor& a, const at::Tensor& b) {
   const auto rule = g_rule.load(std::memory_order_relaxed);
   if (rule != ProductRule::kUsual) return rule == ProductRule::kAlways;
   static const int64_t least = least_multiplications();
-  constexpr int64_t kLeastSize = 8;  // a product with fewer rows or columns waits for memory
+  constexpr int64_t kLeastSize = 4;  // a product with fewer rows or columns waits for memory
   const int64_t m = a.size(-2), k = a.size(-1), n = b.size(-1), batch = a.dim() == 3 ? a.size(0) : 1;
   if (std::min({m, k, n}) < kLeastSize) return false;
   // MKL shares a batch of small products among threads as a whole.
