@@ -22,6 +22,7 @@ from openhpu import hpu
 
 CASES: tuple[tuple[Workload, int], ...] = (
     (models.MLP, 100),
+    (models.WIDE_MLP, 3),
     (models.GPT_SMALL, 4),
     (models.CONVNET, 4),
     (models.RESNET, 4),

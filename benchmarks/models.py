@@ -21,6 +21,11 @@ def mlp() -> nn.Module:
     return nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 10))
 
 
+def wide_mlp() -> nn.Module:
+    """4 layers of 1024: nearly all of a step is products."""
+    return nn.Sequential(*(layer for _ in range(4) for layer in (nn.Linear(1024, 1024), nn.ReLU())))
+
+
 def convnet() -> nn.Module:
     """Five convolutions with batch norm, for 3 x 32 x 32."""
     layers: list[nn.Module] = []
@@ -141,6 +146,9 @@ class Training:
 
 
 MLP = Workload("MLP 64-128-128-10, batch 32", mlp, lambda: (_random(32, 64), _labels(32, 10)))
+WIDE_MLP = Workload(
+    "MLP of 4 x 1024, batch 256", wide_mlp, lambda: (_random(256, 1024), _random(256, 1024).roll(1, 0))
+)
 GPT_SMALL = Workload(
     "GPT 4 layers, d 128, batch 8 x 64", lambda: GPT(CHARACTERS), lambda: (_text(), _text().roll(-1, 1))
 )
@@ -150,4 +158,4 @@ CONVNET = Workload(
 RESNET = Workload("ResNet-18's layers, batch 8 x 3 x 32 x 32", resnet, lambda: (_random(8, 3, 32, 32), _labels(8, 10)))
 BERT = Workload("BERT 4 layers, d 256, batch 4 x 64", Bert, lambda: (_words(), _words().roll(-1, 1)))
 LINEAR100 = Workload("100 Linear of 32 x 32, batch 32", hundred_linears, lambda: (_random(32, 32), _random(32, 32)))
-WORKLOADS = (MLP, GPT_SMALL, CONVNET, RESNET, BERT, LINEAR100)
+WORKLOADS = (MLP, WIDE_MLP, GPT_SMALL, CONVNET, RESNET, BERT, LINEAR100)

@@ -8,6 +8,7 @@
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
+#include <atomic>
 #include <unordered_map>
 
 #include "call/Alias.h"
@@ -41,6 +42,10 @@ struct Place {
     }
     return offset == 0 && static_cast<size_t>(elements) * dtype.itemsize() == storage_bytes;
   }
+};
+
+struct Replays {
+  std::atomic<uint64_t> count{0};
 };
 
 class GraphHandle {
@@ -238,10 +243,17 @@ class GraphHandle {
     return out;
   }
 
+  // How often it was replayed; lives on when the graph is gone.
+  std::shared_ptr<Replays> replays() const { return replays_; }
+
   py::dict describe() const {
     const auto& program = graph("describe").program();
-    size_t inputs = 0, results = 0;
+    size_t inputs = 0, results = 0, held = 0;
     for (size_t i = 0; i < program.slots.size(); ++i) {
+      // Memory that dies with the graph: not that of weights and of the script's other tensors.
+      const bool marked = std::any_of(inputs_.begin(), inputs_.end(), [&](const auto& p) { return p.slot == i; });
+      if (program.held[i] && (marked || program.graph.slots[i].kind == openhpu::Graph::SlotKind::Fresh))
+        held += program.slots[i].nbytes;
       const bool fresh = program.graph.slots[i].kind == openhpu::Graph::SlotKind::Fresh;
       inputs += !fresh;
       results += fresh && program.slots[i].assigned;
@@ -254,6 +266,7 @@ class GraphHandle {
     d["draws"] = graph_->draws();
     d["recipe"] = graph_->has_recipe();
     d["constants"] = graph_->constants();
+    d["bytes"] = held;
     return d;
   }
 
@@ -276,9 +289,10 @@ class GraphHandle {
     }
   }
 
-  static void check_replay(CapturedGraph& g) {
+  void check_replay(CapturedGraph& g) {
     if (C10_UNLIKELY(current_capture(g.device()) != nullptr))
       refuse_in_capture("HPUGraph.replay", "Graphs do not nest: replay it before the capture or after it.");
+    ++replays_->count;
   }
 
   void erase_token() {
@@ -397,6 +411,7 @@ class GraphHandle {
   bool outputs_marked_ = false, inputs_cleared_ = false, transient_ = false;
   bool begun_ = false;   // a capture, whether it has ended or failed
   bool warned_ = false;  // of a replay before it
+  const std::shared_ptr<Replays> replays_ = std::make_shared<Replays>();
 };
 
 }  // namespace
@@ -404,6 +419,8 @@ class GraphHandle {
 void bind_capture(py::module& m) {
   // Wrapped as PyTorch wraps its own functions, so that errors and kernels' warnings come out as they do there.
   const auto wrap = [](auto&& f) { return torch::wrap_pybind_function(std::forward<decltype(f)>(f)); };
+  py::class_<Replays, std::shared_ptr<Replays>>(m, "Replays")
+      .def_property_readonly("count", [](const Replays& r) { return r.count.load(); });
   py::class_<GraphHandle>(m, "CapturedGraph")
       .def(py::init<>())
       .def("capture_begin", wrap([](GraphHandle& g, bool dry_run) { g.capture_begin(dry_run, false); }),
@@ -432,6 +449,7 @@ void bind_capture(py::module& m) {
       .def("is_capturing", &GraphHandle::is_capturing)
       .def("refusal", &GraphHandle::refusal)
       .def("captured", &GraphHandle::captured)
+      .def("replays", &GraphHandle::replays)
       .def("describe", &GraphHandle::describe);
   m.def("is_capturing", [] { return current_capture(current_device()) != nullptr; });
   m.def("check_not_capturing", torch::wrap_pybind_function([](const std::string& op, const std::string& remedy) {

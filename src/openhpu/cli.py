@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run.add_argument(
         "--fail-on", metavar="WHAT", default="",
         help="exit with 3 if the script does one of: fallback, recompilation, read, shape, index, overflow, move, "
-        "kindness",
+        "kindness, capture",
     )  # fmt: skip
     run.add_argument("--json", action="store_true", help="print the report as the last line of stdout, as JSON")
     env = commands.add_parser("env", help="print the value of each environment variable, and its source")

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from openhpu.capture.hpu_graphs.account import Capturing
 from openhpu.capture.hpu_graphs.capture import HPUGraph
 from openhpu.capture.hpu_graphs.outcome import Copies, Outcome
 from openhpu.capture.hpu_graphs.parts import Whole
@@ -39,11 +40,12 @@ class GraphedCall(Whole):
         inputs = Copies(given, [static_copy(tensor) for tensor in given.tensors])
         self.arguments = inputs.value
         self._inputs = tuple(inputs.tensors)
-        self._forward, self._backward = HPUGraph(), HPUGraph()
+        self._forward, self._backward, capturing = HPUGraph(), HPUGraph(), Capturing(function)
         self._generators = HostGenerators()
         with torch.enable_grad():
             results = self._capture_forward(function, inputs)
             self._capture_backward(results, allow_unused_input)
+        capturing.done(self._forward, self._backward, given=given)
         self._results = tuple(result.detach() for result in results)
         self._differentiable = tuple(result.requires_grad for result in results)
         self._node = self._make_node()

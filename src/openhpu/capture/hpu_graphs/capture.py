@@ -10,6 +10,7 @@ import torch
 
 from openhpu import _C, settings
 from openhpu.capture.hpu_graphs import marked
+from openhpu.capture.hpu_graphs.account import Capturing
 from openhpu.compiler.client import client
 from openhpu.device import devices, lifecycle, mode, streams
 from openhpu.observe import differences
@@ -23,6 +24,8 @@ class HPUGraph(_C.CapturedGraph):
     does, whatever becomes of the tensors. Random operators draw new seeds in each replay. Works in every mode.
     """
 
+    _by_hand: Capturing | None = None
+
     def capture_begin(self, dry_run: bool = False) -> None:
         """Begin the capture on the current stream of the current device.
 
@@ -31,11 +34,13 @@ class HPUGraph(_C.CapturedGraph):
         capture is in progress on the device, or when this graph holds one already.
         """
         self._prepare()
+        self._by_hand = Capturing()
         super().capture_begin(dry_run or settings.get("PT_HPUGRAPH_ENABLE_DRY_RUN"))
 
     def capture_begin_undone(self) -> None:
         """Begin a dry run that goes on after an operator that cannot be captured. Its end, or `abandon`, undoes it."""
         self._prepare()
+        self._by_hand = None
         super().capture_begin_undone()
 
     @staticmethod
@@ -57,6 +62,8 @@ class HPUGraph(_C.CapturedGraph):
         super().capture_end()
         if compile:
             self.compile()
+        if self._by_hand:
+            self._by_hand.done(self)
 
 
 class graph:  # a context manager, named as in torch.cuda

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from openhpu import settings
+from openhpu.capture.hpu_graphs.account import Capturing
 from openhpu.capture.hpu_graphs.capture import HPUGraph
 from openhpu.capture.hpu_graphs.outcome import Copies, Outcome
 from openhpu.capture.hpu_graphs.parts import Whole
@@ -114,8 +115,10 @@ class GraphedFunction(Whole):
             full = self._max_graphs is not None and len(self.cache) >= self._max_graphs
             if full or key in self._ungraphed:
                 return self.function(*args, **kwargs)
+            capturing = Capturing(self.function)
             try:
                 cached = self.cache[key] = self._capture(given)
+                capturing.done(cached.graph, given=given)
             except Uncapturable as reason:
                 given.restore()
                 self._ungraphed.add(key)

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
+from openhpu.compiler.inductor import products
+
 # The pointer is set by the core (csrc/recipes/Recipe) while a trace is recorded.
 DECLARATION = """
 extern "C" { __attribute__((visibility("default"))) void (*openhpu_mark_kernel)(const char*) = nullptr; }
@@ -31,8 +33,12 @@ def marked() -> Iterator[None]:
     external = CppWrapperCpu.generate_c_shim_extern_kernel_call
     looked_up = CppWrapperCpu.generate_fallback_kernel_with_runtime_lookup_aot
 
-    def generate_c_shim_extern_kernel_call(self: Any, kernel: str, *args: Any, **kwargs: Any) -> None:
-        _around(self, _SHIM.sub("aten::", kernel), lambda: external(self, kernel, *args, **kwargs))
+    def generate_c_shim_extern_kernel_call(self: Any, kernel: str, args: list[str], *rest: Any, **more: Any) -> None:
+        def call() -> None:
+            products.ask(self, kernel, args)
+            external(self, kernel, args, *rest, **more)
+
+        _around(self, _SHIM.sub("aten::", kernel), call)
 
     # An operator without a C function of its own, which the runtime of the recipe looks up.
     def generate_fallback_kernel_with_runtime_lookup_aot(self: Any, op_overload: Any, *args: Any) -> None:

@@ -6,10 +6,7 @@ that both have the same bits. In a process without the core PyTorch's kernel run
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
-from unittest import mock
 
 # The pointer is set by the core (csrc/recipes/Recipe) when it loads the library.
 DECLARATION = """
@@ -27,17 +24,7 @@ extern "C" { __attribute__((visibility("default"))) OpenhpuProduct openhpu_produ
 _KERNELS = frozenset(f"aoti_torch_cpu_{name}_out" for name in ("mm", "addmm", "bmm", "baddbmm"))
 
 
-@contextlib.contextmanager
-def asked_for() -> Iterator[None]:
-    """While it lasts, Inductor's wrappers ask the core for products."""
-    from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
-
-    original = CppWrapperCpu.generate_c_shim_extern_kernel_call
-
-    def generate_c_shim_extern_kernel_call(self: Any, kernel: str, args: list[str], *rest: Any, **more: Any) -> None:
-        if kernel in _KERNELS:
-            self.writeline(f"if (!openhpu_computes({', '.join(args)}))")
-        original(self, kernel, args, *rest, **more)
-
-    with mock.patch.object(CppWrapperCpu, "generate_c_shim_extern_kernel_call", generate_c_shim_extern_kernel_call):
-        yield
+def ask(wrapper: Any, kernel: str, args: list[str]) -> None:
+    """Before the line of a call of PyTorch's: the condition that the core does not compute the product."""
+    if kernel in _KERNELS:
+        wrapper.writeline(f"if (!openhpu_computes({', '.join(args)}))")

@@ -10,6 +10,7 @@ from openhpu.observe.insight.observed import (
     Document,
     by_line,
     fallback,
+    padding,
     plural,
     recompilation,
     size,
@@ -33,7 +34,7 @@ class Advice:
 
 def advise(document: Document) -> list[Advice]:
     """The advice that a run gives rise to, the most pressing first."""
-    found = (_fallbacks, _reads, _shapes, _recompilations, _graphs, _memory, _bound)
+    found = (_fallbacks, _reads, _shapes, _recompilations, _graphs, _paddings, _memory, _bound)
     return [advice for rule in found for advice in rule(document)]
 
 
@@ -143,6 +144,15 @@ def _graphs(document: Document) -> Iterator[Advice]:
                 f"{line}: {plural(number, 'graph')} from here on, of {operators}"
                 for line, operators, number in by_line(graphs["seen_once"])[:8]
             ),
+        )
+
+
+def _paddings(document: Document) -> Iterator[Advice]:
+    if found := padding(document):
+        yield Advice(
+            "Pad to a few lengths",
+            "Each length is an HPU graph of its own: a capture, a compilation on a Gaudi, and memory for its results.",
+            tuple(found[:8]),
         )
 
 

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 # Not at the end: classes that are made then would let Python forget that an interrupt ended the script.
 from openhpu import _C
 from openhpu.observe import events, process_names
+from openhpu.observe.insight.captures import Captures
 from openhpu.observe.insight.marks import Marks, Peaks, Timeline, choose
 from openhpu.observe.insight.phases import Phases
 from openhpu.observe.process_end import at_process_end
@@ -80,6 +81,7 @@ class Collector:
         self._recipes: OrderedDict[str, dict[str, Any]] = OrderedDict()
         self._compilations: deque[tuple[int, int, str]] = deque(maxlen=_KEPT_TIMELINE)  # end, microseconds, recipe
         self._recompilations: dict[Key, dict[str, Any]] = {}
+        self._captures = Captures()
         self._errors: list[dict[str, Any]] = []
         self._phases = Phases()
         self._seen = Timeline()
@@ -109,6 +111,7 @@ class Collector:
             "graph_recorded": self._on_graph,
             "cache_miss": self._on_new_graph,
             "graph_traced": self._on_traced,
+            "hpu_graph": self._on_capture,
             "phase": self._on_phase,
             "graph_compilation": self._on_compilation,
             "recipe_loaded": self._on_compilation,
@@ -210,6 +213,10 @@ class Collector:
             if not event.params["recompiled"]:
                 self._phases.recompiled(None)  # an earlier one, of a graph that was there
             self._phases.new_graph(place(event.site))
+
+    def _on_capture(self, event: events.Event) -> None:
+        with self._lock:
+            self._captures.add(event.params, place(event.site), self._phases.current())
 
     def _on_phase(self, event: events.Event) -> None:
         with self._lock:
@@ -324,6 +331,7 @@ class Collector:
             "timeline": self._timeline(marks),
             "graphs": self._graph_rows(),
             "phases": self._phases.document(),
+            **self._captures.document(),
             "recipes": self._recipe_rows(),
             "recompilations": [
                 {"cause": cause, "op": op, "argument": argument, "dimension": _dimension(dimension),

@@ -31,7 +31,7 @@ FAILURES = {
     "fallback": "fallbacks", "recompilation": "recompilations", "read": "blocking_reads",
     "shape": "shape_waits",
     "index": "indices_out_of_range", "overflow": "int64_overflows", "move": "moved_operands",
-    "kindness": "kindnesses",
+    "kindness": "kindnesses", "capture": "captures_later",
 }  # fmt: skip
 FAILED = 3
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from openhpu.observe.differences import BY_KIND, DIFFERENCES
-from openhpu.observe.insight.phases import AFTER
+from openhpu.observe.insight.captures import paddings
+from openhpu.observe.insight.phases import AFTER, WARM_UP
 
 FORMAT = 1
 
@@ -41,7 +42,7 @@ def empty(command: str) -> Document:
         "graphs": {
             "distinct": 0, "recorded": 0, "as_recipes": 0, "node_by_node": 0, "cut": 0, "compiling": 0, "seen_once": [],
         },
-        "phases": {"phases": [], "later": []},
+        "phases": {"phases": [], "later": []}, "captures": [], "captures_later": [], "captures_more": 0,
         "recipes": [], "recompilations": [], "fallbacks": [], "indices_out_of_range": [], "int64_overflows": [],
         "moved_operands": [], "kindnesses": [],
         "blocking_reads": [], "shape_waits": [], "own_waits": [], "collectives": [],
@@ -226,6 +227,38 @@ def later(record: dict[str, Any]) -> str:
     cause = f": {recompilation(record['cause'])}" if record["cause"] else ""
     place = "after the warm-up" if record["phase"] == AFTER else f"of {record['phase']}"
     return f"{where(record)}: a new graph in step {record['step']:,} {place}{cause}"
+
+
+def capture(record: dict[str, Any]) -> str:
+    """An HPU graph: what was captured and why, how often it was replayed, and what it holds."""
+    tensors = ", ".join(text for text in record["inputs"].values() if "[" in text)
+    what = f"{record['owner'] or 'a capture by hand'}({tensors})" if tensors else record["owner"] or "a capture by hand"
+    why = f"; {'; '.join(record['differs'])}" if record["differs"] else ""
+    phase = f", in phase {record['phase']}" if record["phase"] != WARM_UP else ""
+    return (
+        f"{what}, {plural(record['operators'], 'operator')}, captured in {record['ms']:,.1f} ms{phase}, replayed "
+        f"{plural(record['replays'], 'time')}, holds {size(record['bytes'])}{why}"
+    )
+
+
+def captures(document: Document) -> str:
+    """The HPU graphs of a process in one sentence."""
+    rows, later = document["captures"], document["captures_later"]
+    total = len(rows) + document["captures_more"]
+    after = f", {len(later):,} of them after the warm-up" if later else ""
+    return (
+        f"{total:,} captured{after}, {plural(sum(r['replays'] for r in rows), 'replay')}, "
+        f"{size(sum(r['bytes'] for r in rows))} held"
+    )
+
+
+def padding(document: Document) -> list[str]:
+    """Of functions whose HPU graphs differ in one length alone: to which lengths to pad, and what that saves."""
+    return [
+        f"{where(row)}: {row['owner'] or 'a capture by hand'}: pad to {plural(len(lengths), 'length')} "
+        f"({', '.join(map(str, lengths))}): {number} graphs become {len(lengths)}"
+        for row, number, lengths in paddings(document["captures"])
+    ]
 
 
 def collective(record: dict[str, Any]) -> str:

@@ -28,6 +28,10 @@ class Phases:
         self._named = True
         self._phases.append(_phase(name))
 
+    def current(self) -> str:
+        """The name of the phase."""
+        return str(self._phases[-1]["name"])
+
     def step(self, source: str) -> None:
         """The end of a step, as an optimizer or mark_step tells it; where both do, an optimizer's steps count.
 

@@ -13,6 +13,7 @@ from openhpu.observe.insight.observed import (
     Document,
     bound,
     by_line,
+    captures,
     kindness,
     needs,
     own_waits,
@@ -64,6 +65,20 @@ def _parts(document: Document) -> dict[str, Any]:
         "later": [
             (where(r), r["phase"], r["step"], recompilation(r["cause"]) if r["cause"] else "a new graph")
             for r in document["phases"]["later"]
+        ],
+        "captured": captures(document),
+        "captures": [
+            (
+                where(r),
+                r["owner"] or "by hand",
+                ", ".join(r["inputs"].values()),
+                "; ".join(r["differs"]),
+                r["phase"],
+                f"{r['ms']:,.1f} ms",
+                r["replays"],
+                size(r["bytes"]),
+            )
+            for r in document["captures"]
         ],
         "recompilations": [(where(r), r["cause"], recompilation(r), r["count"]) for r in document["recompilations"]],
         "fallbacks": [(where(r), r["op"], r["dtype"], r["count"]) for r in document["fallbacks"]],

@@ -8,6 +8,8 @@ from typing import Any
 from openhpu.observe.insight.observed import (
     Document,
     bound,
+    capture,
+    captures,
     collective,
     fallback,
     kindness,
@@ -15,6 +17,7 @@ from openhpu.observe.insight.observed import (
     needs,
     out_of_range,
     own_waits,
+    padding,
     plural,
     recompilation,
     size,
@@ -52,6 +55,10 @@ def _lines(document: Document) -> Iterator[str]:
     yield f"{process['mode']} mode, {process['seconds']:.1f} s{ended}"
     yield from _steps(document)
     yield from _graphs(document)
+    if document["captures"]:
+        yield f"HPU graphs: {captures(document)}"
+        yield from _listed("each graph", [f"{where(r)}: {capture(r)}" for r in document["captures"]])
+        yield from _listed("fewer graphs", padding(document), show_none=False)
     yield from _listed(
         "compiled after warm-up", [later(r) for r in document["phases"]["later"]], show_none=process["mode"] == "lazy"
     )

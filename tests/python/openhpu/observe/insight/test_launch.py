@@ -207,7 +207,7 @@ def test_what_cannot_fail_a_run_is_named(openhpu_run):
     run = openhpu_run(WORK, "--fail-on", "recompilations")
     assert run.code == 2
     assert (
-        "expected fallback, recompilation, read, shape, index, overflow, move, kindness, got 'recompilations'"
+        "expected fallback, recompilation, read, shape, index, overflow, move, kindness, capture, got 'recompilations'"
         in run.err
     )
 

@@ -1,0 +1,86 @@
+"""HPU graphs of a process: where and why each was captured, how often it was replayed, and what it holds."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+from openhpu.observe.insight.phases import WARM_UP
+
+_KEPT = 500
+_MOST_COMPARED = 100  # earlier graphs of the same function
+_MOST_DIFFERENCES = 3
+_MANY, _LENGTHS = 6, 4  # graphs of one function from which on padding is advised, and to how many lengths
+_TENSOR = re.compile(r"\w+\[([\d, ]*)\]$")
+
+Row = dict[str, Any]
+
+
+class Captures:
+    """The captures of one process. The caller serialises the calls."""
+
+    def __init__(self) -> None:
+        self._rows: list[Row] = []
+        self._more = 0
+
+    def add(self, event: Row, place: Row, phase: str) -> None:
+        """The event `hpu_graph`, its line, and the phase of the script."""
+        if len(self._rows) == _KEPT:
+            self._more += 1
+            return
+        self._rows.append({**event, **place, "phase": phase, "differs": self._difference(event, place)})
+
+    def _difference(self, event: Row, place: Row) -> list[str]:
+        """What differs from the nearest earlier graph of the same function; of a capture by hand, of the same line."""
+        alike = [r for r in self._rows if _same_code(r, {**event, **place})][-_MOST_COMPARED:]
+        found = [_differences(r["inputs"], event["inputs"]) for r in reversed(alike)]
+        return min(found, key=len)[:_MOST_DIFFERENCES] if found else []
+
+    def document(self) -> Row:
+        """`captures`: a row for each graph. `captures_later`: those after the warm-up. `captures_more`: not kept."""
+        rows = [{**row, "replays": row["replays"].count} for row in self._rows]
+        later = [row for row in rows if row["phase"] != WARM_UP]
+        return {"captures": rows, "captures_later": later, "captures_more": self._more}
+
+
+def _same_code(a: Row, b: Row) -> bool:
+    return a["owner"] == b["owner"] and (bool(a["owner"]) or (a["file"], a["line"]) == (b["file"], b["line"]))
+
+
+def _differences(before: dict[str, str], after: dict[str, str]) -> list[str]:
+    places = dict.fromkeys([*after, *before])
+    return [
+        f"{place}: {before.get(place, 'absent')}, now {after.get(place, 'absent')}"
+        for place in places
+        if before.get(place) != after.get(place)
+    ]
+
+
+def paddings(rows: list[Row]) -> Iterator[tuple[Row, int, list[int]]]:
+    """Functions whose graphs differ in one length alone: its last graph, how many there are, lengths to pad to."""
+    by_function: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
+    for row in rows:
+        pattern = tuple((place, _kind(text), len(_sizes(text))) for place, text in row["inputs"].items())
+        key = row["owner"] if row["owner"] else (row["file"], row["line"])
+        by_function[key, pattern].append(row)
+    for alike in by_function.values():
+        sizes = [[int(n) for text in row["inputs"].values() for n in _sizes(text)] for row in alike]
+        varying = {column for column in zip(*sizes, strict=True) if len({*column}) > 1}
+        if len(varying) != 1:
+            continue
+        lengths = sorted({*varying.pop()})
+        if len(lengths) >= _MANY:
+            step = len(lengths) / _LENGTHS
+            yield alike[-1], len(alike), [lengths[round(step * k) - 1] for k in range(1, _LENGTHS + 1)]
+
+
+def _kind(text: str) -> str:
+    """The dtype of a tensor, or the text of a value."""
+    return text.partition("[")[0] if _TENSOR.match(text) else text
+
+
+def _sizes(text: str) -> list[str]:
+    found = _TENSOR.match(text)
+    return found[1].split(", ") if found and found[1] else []

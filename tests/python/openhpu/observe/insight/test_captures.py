@@ -1,0 +1,119 @@
+"""HPU graphs in a report: each capture with its reason, its replays and its memory, and lengths to pad to."""
+
+import pytest
+
+from openhpu.observe.insight import observed, report, summary
+from openhpu.observe.insight.captures import Captures, paddings
+
+SENTENCES = """
+import torch, openhpu
+import habana_frameworks.torch as ht
+
+class Encoder(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words = torch.nn.Embedding(30, 8)
+        self.out = torch.nn.Linear(8, 4)
+
+    def forward(self, ids, mask, scale=1.0):
+        return (self.out(self.words(ids)) * mask.unsqueeze(-1) * scale).mean(1)
+
+encoder = ht.hpu.wrap_in_hpu_graph(Encoder().to("hpu").eval())
+with torch.no_grad():
+    for length in [*range(1, 20), 7, 7]:
+        ids = torch.ones(2, length, dtype=torch.int64, device="hpu")
+        encoder(ids, torch.ones(2, length, device="hpu"))
+    openhpu.phase("serving")
+    encoder(torch.ones(2, 19, dtype=torch.int64, device="hpu"), torch.ones(2, 19, device="hpu"), scale=2.0)
+"""
+
+
+@pytest.mark.parametrize("mode", ["lazy", "eager"])
+def test_sentences_of_many_lengths(openhpu_run, mode):
+    run = openhpu_run(SENTENCES, "--json", "--mode", mode, "--fail-on=capture", OPENHPU_COMPILE="off")
+    assert run.code == 3 and "failed because of --fail-on: capture" in run.err
+    rows, later = run.seen["captures"], run.seen["captures_later"]
+    assert len(rows) == 20 and run.seen["captures_more"] == 0
+    assert {(row["owner"], row["line"]) for row in rows[:19]} == {("Encoder.forward", 19)}
+    assert [row["inputs"]["args[0]"] for row in rows[:3]] == ["int64[2, 1]", "int64[2, 2]", "int64[2, 3]"]
+    assert rows[0]["differs"] == []
+    assert rows[4]["differs"] == [
+        "args[0]: int64[2, 4], now int64[2, 5]", "args[1]: float32[2, 4], now float32[2, 5]",
+    ]  # fmt: skip
+    # The first call of a kind is a replay, too.
+    assert [row["replays"] for row in rows] == [1] * 6 + [3] + [1] * 13
+    assert all(row["operators"] >= 4 and row["ms"] > 0 and row["bytes"] >= 32 for row in rows)
+    assert [row["differs"] for row in later] == [["kwargs['scale']: absent, now 2.0"]]
+    assert later[0]["phase"] == "serving" and later == rows[19:]
+    text = summary.text([run.seen], 0)
+    assert "HPU graphs: 20 captured, 1 of them after the warm-up, 22 replays, " in text
+    assert "Encoder.forward: pad to 4 lengths (5, 10, 14, 19): 19 graphs become 4" in text
+    page = report.page(run.seen)
+    assert "pad to 4 lengths" in page and "kwargs[&#39;scale&#39;]: absent, now 2.0" in page
+
+
+def test_no_capture_after_the_warm_up_fails_nothing(openhpu_run):
+    code = SENTENCES.replace('openhpu.phase("serving")', "").replace("[*range(1, 20), 7, 7]", "[3, 3]")
+    run = openhpu_run(code, "--json", "--mode", "lazy", "--fail-on=capture", OPENHPU_COMPILE="off")
+    assert run.code == 0
+    assert [row["replays"] for row in run.seen["captures"]] == [2, 1]
+
+
+def test_captures_by_hand_and_of_training(openhpu_run):
+    code = """
+import torch, habana_frameworks.torch as ht
+x = torch.ones(4, device="hpu")
+for size in (4, 4):
+    with ht.hpu.graph(g := ht.hpu.HPUGraph()):
+        y = x * 2
+    g.replay()
+model = torch.nn.Linear(4, 4).to("hpu")
+graphed = ht.hpu.make_graphed_callables(model, (torch.ones(2, 4, device="hpu", requires_grad=True),))
+for _ in range(3):
+    graphed(torch.ones(2, 4, device="hpu", requires_grad=True)).sum().backward()
+"""
+    rows = openhpu_run(code, "--json", "--mode", "lazy", OPENHPU_COMPILE="off").seen["captures"]
+    assert [(row["owner"], row["replays"]) for row in rows] == [("", 1), ("", 1), ("Linear.forward", 3)]
+    assert rows[2]["inputs"] == {"args[0]": "float32[2, 4]"} and rows[2]["operators"] >= 3
+
+
+class _Replays:
+    count = 1
+
+
+def _event(**inputs):
+    return {"owner": "f", "inputs": inputs, "operators": 1, "bytes": 1, "ms": 1.0, "replays": _Replays}
+
+
+PLACE = {"file": "a.py", "line": 3}
+
+
+def test_the_nearest_earlier_graph_is_named():
+    captures = Captures()
+    for inputs in ({"x": "float32[2]", "n": "1"}, {"x": "float32[3]", "n": "1"}, {"x": "float32[2]", "n": "2"}):
+        captures.add(_event(**inputs), PLACE, "warm-up")
+    assert [row["differs"] for row in captures.document()["captures"]] == [
+        [], ["x: float32[2], now float32[3]"], ["n: 1, now 2"],
+    ]  # fmt: skip
+
+
+def test_what_differs_in_two_lengths_is_not_padded():
+    def rows(*sizes):
+        captures = Captures()
+        for a, b in sizes:
+            captures.add(_event(x=f"float32[{a}, 8]", mask=f"bool[{b}]"), PLACE, "warm-up")
+        return captures.document()["captures"]
+
+    assert next(paddings(rows(*((n, n) for n in range(9)))))[1:] == (9, [1, 3, 6, 8])
+    assert [*paddings(rows(*((n, n % 3) for n in range(9))))] == []
+    assert [*paddings(rows(*((n, n) for n in range(3))))] == []
+
+
+def test_more_graphs_than_are_kept_are_counted(monkeypatch):
+    monkeypatch.setattr("openhpu.observe.insight.captures._KEPT", 2)
+    captures = Captures()
+    for n in range(5):
+        captures.add(_event(x=f"float32[{n}]"), PLACE, "warm-up")
+    document = {**observed.empty("x"), **captures.document()}
+    assert len(document["captures"]) == 2 and document["captures_more"] == 3
+    assert observed.captures(document).startswith("5 captured, 2 replays")
