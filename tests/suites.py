@@ -89,10 +89,9 @@ COMPILER_FILES = tuple(
 # The repository's own commands, which change seldom and which no user of the device runs; and processes that import
 # PyTorch themselves.
 TOOLS = (
-    *(f"tests/python/{name}/*" for name in ("benchmarks", "commands", "ecosystem", "release")),
+    *(f"tests/python/{name}/*" for name in ("benchmarks", "commands", "ecosystem", "release", "tests")),
     "tests/python/openhpu/integration/test_shared_tensors.py",
-    *(f"tests/python/openhpu/observe/{name}.py" for name in ("insight/test_launch", "smi/test_live")),
-    "tests/python/openhpu/observe/metrics/test_lazy_metrics.py",
+    *(f"tests/python/openhpu/observe/{name}" for name in ("insight/*", "metrics/*", "smi/test_live.py")),
     "tests/python/openhpu/testing/test_plugin.py",
 )
 # Most of their time is that of importing DeepSpeed in each rank. Training with each stage runs each time.
@@ -104,12 +103,15 @@ RANKS = _files("distributed", "failures", "launchers", "node_transport", "replic
 LAUNCHED = (
     "tests/lightning/guide/*", "tests/lightning/*/strategies/*", *_files("lightning", "failures", "strategies"),
 )  # fmt: skip
-# Libraries, gigabytes, and locks between processes.
-LARGE = _files("hpu", "bitsandbytes", "large_tensors", "module_lock", "torchvision")
+# Libraries, gigabytes, TorchScript, and processes that import PyTorch themselves.
+SELDOM = _files(
+    "hpu", "bitsandbytes", "compile_sizes", "fork", "interrupts", "large_tensors", "module_lock", "thread_policy",
+    "torchvision", "tracing",
+)  # fmt: skip
 
 # In the order in which they begin, the longest first: what ends last, alone, is short.
 SUITES = {
-    "hpu": Suite(("tests/hpu/**/test_*.py",), without=("*/test_compiled_*", "*/test_lazy_*"), period=3, turns=LARGE),
+    "hpu": Suite(("tests/hpu/**/test_*.py",), without=("*/test_compiled_*", "*/test_lazy_*"), period=3, turns=SELDOM),
     # The device's tests with every operator recorded and run node by node; and those of lazy mode alone.
     "lazy": Suite(
         ("tests/hpu/**/test_*.py",),
@@ -120,7 +122,11 @@ SUITES = {
         always=RECORDED,
     ),
     "python": Suite(
-        ("tests/python/**/test_*.py",), without=("tests/python/openhpu/compiler/*",), period=3, turns=TOOLS
+        ("tests/python/**/test_*.py",),
+        without=("tests/python/openhpu/compiler/*",),
+        period=3,
+        turns=TOOLS,
+        always=("tests/python/openhpu/observe/insight/test_advice.py",),
     ),
     "conformance": Suite(
         ("tests/conformance/test_*.py",), compiles=True, seconds=600, period=4, turns=_files("conformance", "harness")
