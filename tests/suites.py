@@ -126,7 +126,7 @@ SUITES = {
         without=("tests/python/openhpu/compiler/*",),
         period=3,
         turns=TOOLS,
-        always=("tests/python/openhpu/observe/insight/test_advice.py",),
+        always=("*/insight/test_advice.py", "*/insight/test_planted.py"),
     ),
     "conformance": Suite(
         ("tests/conformance/test_*.py",), compiles=True, seconds=600, period=4, turns=_files("conformance", "harness")

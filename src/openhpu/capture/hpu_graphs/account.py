@@ -45,9 +45,12 @@ class Capturing:
 
 def inputs(walk: Walk) -> dict[str, str]:
     """The tensors and plain values among the arguments of a call, by their place: `float32[4, 128]`, `True`."""
-    parts = {id(part): part for node in walk.nodes() for part in node.parts if isinstance(part, _PLAIN)}
-    found = [*walk.tensors, *parts.values()][:_MOST_PARTS]
-    return {walk.place(part): _text(part) for part in found}
+    found = {walk.place(tensor): _text(tensor) for tensor in walk.tensors[:_MOST_PARTS]}
+    for node in walk.nodes()[:_MOST_PARTS]:
+        names = {node.name(i): part for i, part in enumerate(node.parts) if isinstance(part, _PLAIN)}
+        owner = walk.place(node.value) if names else ""
+        found |= {owner + name: _text(part) for name, part in names.items() if not name.startswith(".keys()")}
+    return dict([*found.items()][:_MOST_PARTS])
 
 
 def _text(part: Any) -> str:
