@@ -80,11 +80,17 @@ RECORDED = (
 )  # fmt: skip
 # In turns, since most of their time is that of the C++ compiler. The other files of the suites compile each time.
 COMPILED_FILES = _files(
-    "hpu", "compiled_constants", "compiled_deterministic", "compiled_failures", "compiled_graphs", "compiled_libraries",
-    "compiled_out_of_range", "compiled_requests", "compiled_same_bits",
+    "hpu",
+    *(
+        f"compiled_{name}" for name in (
+            "bools", "casts", "constants", "deterministic", "failures", "gaudi_ops", "graphs", "int64", "libraries",
+            "out_of_*", "products", "requests", "same_bits",
+        )
+    ),
 )  # fmt: skip
 COMPILER_FILES = tuple(
-    f"tests/python/openhpu/compiler/**test_{name}.py" for name in ("lazy_steps", "out_of_range", "service")
+    f"tests/python/openhpu/compiler/**test_{name}.py"
+    for name in ("casts", "lazy_steps", "out_of_range", "recipe", "service", "toolchain")
 )
 # The repository's own commands, which change seldom and which no user of the device runs; and processes that import
 # PyTorch themselves.
@@ -128,14 +134,12 @@ SUITES = {
         turns=TOOLS,
         always=("*/insight/test_advice.py", "*/insight/test_planted.py"),
     ),
-    "conformance": Suite(
-        ("tests/conformance/test_*.py",), compiles=True, seconds=600, period=4, turns=_files("conformance", "harness")
-    ),
+    "conformance": Suite(("tests/conformance/test_*.py",), compiles=True, seconds=600, period=3, turns=("*",)),
     "distributed": Suite(
         ("tests/distributed/**/test_*.py",), period=3, turns=RANKS, always=_files("distributed", "failures")
     ),
-    "compiled": Suite(("tests/hpu/test_compiled_[!e]*.py",), COMPILED, compiles=True, period=2, turns=COMPILED_FILES),
-    "compiler": Suite(("tests/python/openhpu/compiler/**/test_*.py",), compiles=True, period=2, turns=COMPILER_FILES),
+    "compiled": Suite(("tests/hpu/test_compiled_[!e]*.py",), COMPILED, compiles=True, period=4, turns=COMPILED_FILES),
+    "compiler": Suite(("tests/python/openhpu/compiler/**/test_*.py",), compiles=True, period=4, turns=COMPILER_FILES),
     # The same tests with both versions of Lightning, one in each mode.
     "lightning": Suite(("tests/lightning/**/test_*.py",), DEEPSPEED),
     "deepspeed": Suite(("tests/deepspeed/**/test_*.py",), DEEPSPEED, period=4, turns=DEEPSPEED_FILES),
