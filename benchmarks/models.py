@@ -146,9 +146,7 @@ class Training:
 
 
 MLP = Workload("MLP 64-128-128-10, batch 32", mlp, lambda: (_random(32, 64), _labels(32, 10)))
-WIDE_MLP = Workload(
-    "MLP of 4 x 1024, batch 256", wide_mlp, lambda: (_random(256, 1024), _random(256, 1024).roll(1, 0))
-)
+WIDE_MLP = Workload("MLP of 4 x 1024, batch 256", wide_mlp, lambda: (_random(256, 1024), _random(256, 1024).roll(1, 0)))
 GPT_SMALL = Workload(
     "GPT 4 layers, d 128, batch 8 x 64", lambda: GPT(CHARACTERS), lambda: (_text(), _text().roll(-1, 1))
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import itertools
 import gc
 import importlib
 import os
@@ -57,10 +58,18 @@ def _start(command: list[str], variables: dict[str, str], fresh: bool = False, *
     return child.start([sys.executable, *command], cwd=ROOT, env=variables, server=server, **more)
 
 
+_FIRST_PORT, _PORTS = 20_000, 12_000
+_next_port = itertools.count(os.getpid() * 97)
+
+
 def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
+    """A port that nobody has. The system gives it to no other program meanwhile: its own choices begin at 32,768. Test
+    processes that run side by side begin at other ones."""
+    for number in _next_port:
+        with socket.socket() as s, contextlib.suppress(OSError):
+            s.bind(("", port := _FIRST_PORT + number % _PORTS))
+            return port
+    raise AssertionError  # it counts for ever
 
 
 def environment(rank: int, size: int, port: int) -> dict[str, str]:
