@@ -10,9 +10,9 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
-import itertools
 import gc
 import importlib
+import itertools
 import os
 import socket
 import sys
