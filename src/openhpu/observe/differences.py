@@ -201,7 +201,8 @@ These differences are the same at both levels, and reports do not name them.
   recipe serves many sizes here, and on a Gaudi a new size can be a compilation.
 - An unset PT_HPU_LAZY_MODE means eager mode, as with the version of Gaudi's software that the device reports
   ({version}). It meant lazy mode up to 1.18.
-- A captured graph may write to a view, which a Gaudi does not support.
+- A captured graph may write to a view, which a Gaudi does not support. Views of one tensor with different offsets are
+  one kind of input here, and one graph. On a Gaudi each offset is a graph of its own.
 - Lightning's tensor parallelism and float16 inference work for every generation ([Lightning](lightning.md)).
 - `hccl` also has AVG here ([distributed](distributed.md)).
 - Products of fp8 tensors are computed in float32, so fp8 is not faster. Some of
