@@ -109,6 +109,8 @@ RANKS = _files("distributed", "failures", "launchers", "node_transport", "replic
 LAUNCHED = (
     "tests/lightning/guide/*", "tests/lightning/*/strategies/*", *_files("lightning", "failures", "strategies"),
 )  # fmt: skip
+# Several processes for each test.
+TENANTS = ("tests/lightning/pytorch/datamodule/*", *_files("lightning", "launching", "roots", "tenants"))
 # Libraries, gigabytes, TorchScript, and processes that import PyTorch themselves.
 SELDOM = _files(
     "hpu", "bitsandbytes", "compile_sizes", "fork", "interrupts", "large_tensors", "module_lock", "thread_policy",
@@ -141,7 +143,7 @@ SUITES = {
     "compiled": Suite(("tests/hpu/test_compiled_[!e]*.py",), COMPILED, compiles=True, period=4, turns=COMPILED_FILES),
     "compiler": Suite(("tests/python/openhpu/compiler/**/test_*.py",), compiles=True, period=4, turns=COMPILER_FILES),
     # The same tests with both versions of Lightning, one in each mode.
-    "lightning": Suite(("tests/lightning/**/test_*.py",), DEEPSPEED),
+    "lightning": Suite(("tests/lightning/**/test_*.py",), DEEPSPEED, period=3, turns=TENANTS),
     "deepspeed": Suite(("tests/deepspeed/**/test_*.py",), DEEPSPEED, period=4, turns=DEEPSPEED_FILES),
     "lightning-next": Suite(("tests/lightning/**/test_*.py",), LAZY | LIGHTNING_NEXT, period=5, turns=LAUNCHED),
     # A part of the long suites, another one for each commit.
