@@ -15,6 +15,7 @@ from pathlib import Path
 from commands import ROOT, child
 
 BUILD = ROOT / "build" / "ext"  # `make build`'s
+BUILT = (".so", ".o")  # what it puts beside the Python code
 _INCLUDED = re.compile(r'^#include "(.+)"', re.MULTILINE)
 _NICE = 5
 _COMPILE_S = 400.0
@@ -35,11 +36,12 @@ def changed_sources(tree: Path, changed: tuple[str, ...]) -> set[str]:
 
 
 def restore(tree: Path) -> None:
-    """Put the project's own core into the copy."""
-    for library in (ROOT / "src" / "openhpu").rglob("*.so"):
-        target = tree / library.relative_to(ROOT)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(library, target)
+    """Put the project's own core into the copy, with what recipes are linked to."""
+    for path in (ROOT / "src" / "openhpu").rglob("*"):
+        if path.suffix in BUILT:
+            target = tree / path.relative_to(ROOT)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target)
 
 
 def build(tree: Path, changed: tuple[str, ...], objects: Path) -> str:
