@@ -44,7 +44,7 @@ def copy_project() -> str:
     names = {name for name in listed.splitlines() if (ROOT / name).is_file()}
     for path in [path for path in TREE.rglob("*") if path.is_file()]:
         name = str(path.relative_to(TREE))
-        if name not in names and path.suffix not in core.BUILT:
+        if name not in names and path.suffix not in core.BUILT and not path.is_relative_to(TREE / "build"):
             path.unlink()
     for name in names:
         source, target = ROOT / name, TREE / name

@@ -30,7 +30,7 @@ from unittest import mock
 import torch
 
 from openhpu import _machine, settings
-from openhpu.compiler.client.disk_cache import own_folder, publish, user_cache
+from openhpu.compiler.client.disk_cache import own_folder, user_cache
 from openhpu.compiler.client.identity import cxx, cxx_options, torch_build, vector_isa
 from openhpu.compiler.inductor import kernel_marks, products
 
@@ -149,10 +149,11 @@ class Prepared:
 
         folder = self._folder_of(text, option)
         path = folder / "header.h"
-        if not folder.exists():
-            work = self._begun()
-            (work / path.name).write_text(text)
-            publish(work, folder)
+        if not path.exists():
+            with _work(self._begun()) as work:
+                (work / path.name).write_text(text)
+                folder.mkdir(mode=0o700, exist_ok=True)
+                (work / path.name).replace(path)
         if not (folder / "header.h.gch").exists():
 
             def precompile() -> None:

@@ -122,3 +122,7 @@ def test_headers_are_read_first_and_precompiled_behind(folder, monkeypatch, tmp_
     assert len(list(folder.glob("*/*.gch"))) == 2
     inductor.ahead(tmp_path / "again")
     assert not toolchain._headers
+    for path in folder.glob("*/header.h"):  # as programs do that clean folders of old files
+        path.unlink()
+    inductor.ahead(tmp_path / "after a cleaning")
+    assert len(list(folder.glob("*/header.h"))) == 2 and not toolchain._headers
