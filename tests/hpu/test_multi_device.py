@@ -40,9 +40,19 @@ for _ in range(5):
     del big
     big = torch.ones(1 << 20, device="hpu:0")
     print(copy.sum().item() == 2 << 20)
+# What writes the source is held for a while: the copy waits for it.
+import threading
+from openhpu import _C
+torch.hpu.synchronize(0)
+_C.block_queue(0)
+release = threading.Timer(0.5, _C.unblock_queue, (0,))
+release.start()
+late = (x * 2 + 5).to("hpu:1")
+release.join()
+print(torch.equal(late.cpu(), x.cpu() * 2 + 5))
 """,
     ).out
-    assert out.splitlines() == ["[[1.0, 7.0], [3.0, 9.0], [5.0, 11.0]] hpu:1 True"] + ["True"] * 5
+    assert out.splitlines() == ["[[1.0, 7.0], [3.0, 9.0], [5.0, 11.0]] hpu:1 True"] + ["True"] * 6
 
 
 def test_operands_on_two_devices_are_refused(script):
