@@ -95,7 +95,7 @@ COMPILER_FILES = tuple(
 # The repository's own commands, which change seldom and which no user of the device runs; and processes that import
 # PyTorch themselves.
 TOOLS = (
-    *(f"tests/python/{name}/*" for name in ("benchmarks", "commands", "ecosystem", "release", "tests")),
+    *(f"tests/python/{name}/*" for name in ("benchmarks", "commands", "ecosystem", "release")),
     "tests/python/openhpu/integration/test_shared_tensors.py",
     *(f"tests/python/openhpu/observe/{name}" for name in ("insight/*", "metrics/*", "smi/test_live.py")),
     "tests/python/openhpu/testing/test_plugin.py",

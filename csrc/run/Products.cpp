@@ -37,7 +37,7 @@ bool has_onednn() {
 // half of the units of a Zen 5, and nine tenths of those of a Zen 4, as on Intel's processors.
 int64_t least_multiplications() {
 #if defined(__x86_64__)
-  const bool zen5 = __builtin_cpu_supports("avx512vp2intersect");
+  const bool zen5 = __builtin_cpu_supports("avx512vp2intersect");  // which no earlier AMD has
   if (__builtin_cpu_is("amd")) return int64_t{1} << (zen5 ? 22 : 23);
 #endif
   return INT64_MAX;

@@ -25,7 +25,7 @@ FUZZ_PARTS = 4
 # Benchmarks that take more than some seconds with --quick: a part each. The others are one part together.
 LONG_BENCHMARKS = (
     "steps", "recording", "lazy", "compile", "deterministic", "graphs", "graphs1", "machines", "distributed",
-    "lightning", "deepspeed", "deepspeed-large", "memory", "insight", "instructions",
+    "lightning", "deepspeed", "deepspeed-large", "memory", "insight", "instructions", "products",
 )  # fmt: skip
 
 

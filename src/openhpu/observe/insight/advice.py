@@ -62,10 +62,15 @@ def _places(fallbacks: list[dict[str, Any]]) -> tuple[str, ...]:
     return tuple(f"{where(r)}: {fallback(r)}, {plural(r['count'], 'time')}" for r in fallbacks[:8])
 
 
+def _often(document: Document, name: str) -> list[dict[str, Any]]:
+    """The records of that name that came in at least every other step."""
+    steps = document["steps"]["count"]
+    return [r for r in document[name] if steps >= 2 and r["count"] >= steps / 2]
+
+
 def _reads(document: Document) -> Iterator[Advice]:
     steps = document["steps"]["count"]
-    often = [r for r in document["blocking_reads"] if steps >= 2 and r["count"] >= steps / 2]
-    if often:
+    if often := _often(document, "blocking_reads"):
         yield Advice(
             "Read values less often",
             "item(), cpu(), tolist(), print and float() of a tensor make the host wait until the device has computed "
@@ -79,9 +84,7 @@ def _reads(document: Document) -> Iterator[Advice]:
 
 
 def _shapes(document: Document) -> Iterator[Advice]:
-    steps = document["steps"]["count"]
-    often = [r for r in document["shape_waits"] if steps >= 2 and r["count"] >= steps / 2]
-    if often:
+    if often := _often(document, "shape_waits"):
         yield Advice(
             "Keep sizes independent of values",
             "The host waits for the size of x[mask], nonzero, masked_select or unique, and each new size is a "
