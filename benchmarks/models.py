@@ -82,6 +82,26 @@ class Bert(nn.Module):
         return self.head(self.layers(self.norm(self.word(words) + self.position(positions))))  # type: ignore[no-any-return]
 
 
+class ViT(nn.Module):
+    """A vision transformer: 6 layers, d 384, 6 heads, patches of 4 x 4 of 3 x 32 x 32 and a token for the class."""
+
+    def __init__(self, width: int = 384):
+        super().__init__()
+        self.patches = nn.Conv2d(3, width, 4, 4)
+        self.first = nn.Parameter(torch.zeros(1, 1, width))
+        self.position = nn.Parameter(torch.zeros(1, 65, width))
+        layer = nn.TransformerEncoderLayer(
+            width, 6, 4 * width, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
+        )
+        self.layers = nn.TransformerEncoder(layer, 6, enable_nested_tensor=False)
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 10)
+
+    def forward(self, images: Tensor) -> Tensor:
+        tokens = self.patches(images).flatten(2).transpose(1, 2)
+        tokens = torch.cat([self.first.expand(len(images), -1, -1), tokens], 1) + self.position
+        return self.head(self.norm(self.layers(tokens)[:, 0]))  # type: ignore[no-any-return]
+
+
 def hundred_linears() -> nn.Module:
     """100 layers of 32 x 32."""
     return nn.Sequential(*(nn.Linear(32, 32) for _ in range(100)))
@@ -97,6 +117,10 @@ def _random(*sizes: int) -> Tensor:
 
 def _text() -> Tensor:
     return torch.randint(CHARACTERS, (8, 64), generator=torch.Generator().manual_seed(3), device="cpu")
+
+
+def _numbers(below: int) -> Tensor:
+    return torch.randint(below, (4, 128), generator=torch.Generator().manual_seed(5), device="cpu")
 
 
 def _words() -> Tensor:
@@ -150,10 +174,16 @@ WIDE_MLP = Workload("MLP of 4 x 1024, batch 256", wide_mlp, lambda: (_random(256
 GPT_SMALL = Workload(
     "GPT 4 layers, d 128, batch 8 x 64", lambda: GPT(CHARACTERS), lambda: (_text(), _text().roll(-1, 1))
 )
+GPT_WIDE = Workload(
+    "GPT 4 layers, d 512, batch 4 x 128, vocabulary 4096",
+    lambda: GPT(4096, context=128, width=512, heads=8),
+    lambda: (_numbers(4096), _numbers(4096).roll(-1, 1)),
+)
+VIT = Workload("ViT 6 layers, d 384, batch 16 x 65", ViT, lambda: (_random(16, 3, 32, 32), _labels(16, 10)))
 CONVNET = Workload(
     "ConvNet 5 conv+bn, batch 32 x 3 x 32 x 32", convnet, lambda: (_random(32, 3, 32, 32), _labels(32, 10))
 )
 RESNET = Workload("ResNet-18's layers, batch 8 x 3 x 32 x 32", resnet, lambda: (_random(8, 3, 32, 32), _labels(8, 10)))
 BERT = Workload("BERT 4 layers, d 256, batch 4 x 64", Bert, lambda: (_words(), _words().roll(-1, 1)))
 LINEAR100 = Workload("100 Linear of 32 x 32, batch 32", hundred_linears, lambda: (_random(32, 32), _random(32, 32)))
-WORKLOADS = (MLP, WIDE_MLP, GPT_SMALL, CONVNET, RESNET, BERT, LINEAR100)
+WORKLOADS = (MLP, WIDE_MLP, GPT_SMALL, GPT_WIDE, VIT, CONVNET, RESNET, BERT, LINEAR100)

@@ -278,6 +278,14 @@ void bind_ops(py::module& m) {
             : rule == "onednn" ? ProductRule::kAlways
                                : ProductRule::kUsual);
   });
+  m.def("set_product_bounds", [](int64_t skinny, int64_t single, int64_t batch) {
+    set_product_bounds({skinny, single, batch});
+  });
+  m.def("product_bounds", [] {
+    const auto from = product_bounds();
+    return std::make_tuple(from.skinny, from.single, from.batch);
+  });
+  m.def("has_onednn_products", &has_onednn_products);
   m.def("set_out_of_range_copies", [](int integers, int floats) {
     set_out_of_range_copies(static_cast<OutOfRangeCopies>(integers), static_cast<OutOfRangeCopies>(floats));
   });

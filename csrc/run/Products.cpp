@@ -22,25 +22,22 @@ namespace {
 
 std::atomic<ProductRule> g_rule{ProductRule::kUsual};
 
-// mkldnn_matmul refuses float32 on other processors.
-bool has_onednn() {
-#if defined(__x86_64__)
-  static const bool found = at::native::mkldnn_matmul && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-  return found;
-#else
-  return false;
-#endif
-}
-
-// Multiplications from which oneDNN is faster. A call of it takes 10 us, which a smaller product does not save. MKL uses
-// half of the units of a Zen 5, and nine tenths of those of a Zen 4, as on Intel's processors.
-int64_t least_multiplications() {
+// A call of oneDNN takes 10 us, which a smaller product does not save. MKL uses half of the units of a Zen 5, and nine
+// tenths of those of a Zen 4, as on Intel's processors.
+ProductBounds usual_bounds() {
 #if defined(__x86_64__)
   const bool zen5 = __builtin_cpu_supports("avx512vp2intersect");  // which no earlier AMD has
-  if (__builtin_cpu_is("amd")) return int64_t{1} << (zen5 ? 22 : 23);
+  if (__builtin_cpu_is("amd")) {
+    const int64_t least = int64_t{1} << (zen5 ? 22 : 23);
+    return {least, least, 2 * least};  // MKL shares a batch of small products among threads as a whole
+  }
 #endif
-  return INT64_MAX;
+  return {INT64_MAX, INT64_MAX, INT64_MAX};
+}
+
+ProductBounds& bounds() {
+  static ProductBounds kept = usual_bounds();
+  return kept;
 }
 
 // A matrix, or each matrix of a batch, that lies in one piece, row by row or column by column. oneDNN copies others.
@@ -60,17 +57,18 @@ bool is_float_matrix(const at::Tensor& t, int64_t dim) {
 bool is_chosen(const at::Tensor& a, const at::Tensor& b) {
   const auto rule = g_rule.load(std::memory_order_relaxed);
   if (rule != ProductRule::kUsual) return rule == ProductRule::kAlways;
-  static const int64_t least = least_multiplications();
-  constexpr int64_t kLeastSize = 4;  // a product with fewer rows or columns waits for memory
+  constexpr int64_t kLeastSize = 4, kSkinny = 16;  // a product with fewer than 4 rows or columns waits for memory
   const int64_t m = a.size(-2), k = a.size(-1), n = b.size(-1), batch = a.dim() == 3 ? a.size(0) : 1;
   if (std::min({m, k, n}) < kLeastSize) return false;
-  // MKL shares a batch of small products among threads as a whole.
-  return batch == 1 ? m * n * k >= least : m * n * k * batch / 2 >= least;
+  const ProductBounds& from = bounds();
+  // In floating point: the number of multiplications of a product that fits no memory fits no integer.
+  const double multiplications = static_cast<double>(m) * n * k * batch;
+  return multiplications >= static_cast<double>(batch > 1 ? from.batch : std::min(m, n) < kSkinny ? from.skinny : from.single);
 }
 
 bool suits(const at::Tensor& a, const at::Tensor& b) {
   const int64_t dim = a.defined() ? a.dim() : 0;
-  if (!has_onednn() || (dim != 2 && dim != 3) || !is_float_matrix(a, dim) || !is_float_matrix(b, dim)) return false;
+  if (!has_onednn_products() || (dim != 2 && dim != 3) || !is_float_matrix(a, dim) || !is_float_matrix(b, dim)) return false;
   if (a.size(-1) != b.size(-2) || (dim == 3 && a.size(0) != b.size(0))) return false;
   return is_chosen(a, b) && is_plain(a) && is_plain(b) && at::globalContext().userEnabledMkldnn();
 }
@@ -126,6 +124,20 @@ void call(const Operator& op, c10::Stack& stack) {
 }
 
 }  // namespace
+
+// mkldnn_matmul refuses float32 on other processors.
+bool has_onednn_products() noexcept {
+#if defined(__x86_64__)
+  static const bool found = at::native::mkldnn_matmul && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  return found;
+#else
+  return false;
+#endif
+}
+
+ProductBounds product_bounds() noexcept { return bounds(); }
+void set_product_bounds(const ProductBounds& measured) noexcept { bounds() = measured; }
 
 bool product_by_onednn(
     const at::Tensor& out, const at::Tensor& self, const at::Tensor& a, const at::Tensor& b, double beta, double alpha) {

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/stack.h>
 
+#include <cstdint>
 #include <string>
 
 namespace openhpu {
@@ -21,6 +22,18 @@ bool product_by_onednn(
 // Runs the CPU operator on a stack of aliases, as Operator::call_cpu. Null: the operator is no product.
 using ProductCall = void (*)(const Operator& op, c10::Stack& stack);
 ProductCall product_call_of(const std::string& name);
+
+// Multiplications from which oneDNN is faster than MKL, by kind of product. INT64_MAX: never.
+struct ProductBounds {
+  int64_t skinny;  // fewer than 16 rows or columns of the result
+  int64_t single;
+  int64_t batch;  // of matrices; the multiplications of all
+};
+ProductBounds product_bounds() noexcept;
+// Of this processor, as measured (`openhpu calibrate`). For the time before the first product.
+void set_product_bounds(const ProductBounds& bounds) noexcept;
+// Whether oneDNN can compute products of float32 on this processor.
+bool has_onednn_products() noexcept;
 
 // OPENHPU_PRODUCTS: oneDNN for no product, for every product that it can compute, or as described above.
 enum class ProductRule { kNever, kAlways, kUsual };

@@ -40,10 +40,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     trace.add_argument("files", nargs="+", metavar="FILE", help="a trace, of torch.profiler or HABANA_PROFILE=1")
     trace.add_argument("-o", "--output", metavar="MERGED", help="merge: the file to write")
+    commands.add_parser("calibrate", help="measure which library computes matrix products faster, for later processes")
     own, script = _split(given) if given[:1] == ["run"] else (given, [])
     options = parser.parse_args(own)
     if options.command == "env":
         return _print_environment(options.set, options.json)
+    if options.command == "calibrate":
+        return _calibrate()
     if options.command == "trace":
         return _trace(options.files, options.output)
     if not script:
@@ -84,6 +87,20 @@ def _trace(files: list[str], output: str | None) -> int:
     except OSError as error:
         print(f"openhpu trace: {output} can't be written: {error.strerror}", file=sys.stderr)
         return 1
+    return 0
+
+
+def _calibrate() -> int:
+    """Returns 1 if there is nothing to choose, or the file can't be written."""
+    from openhpu.device import products
+
+    try:
+        found = products.calibrate()
+    except (RuntimeError, OSError) as error:
+        print(f"openhpu calibrate: {error}", file=sys.stderr)
+        return 1
+    print("\n".join(products.described(found)))
+    print(f"Written to {products.file()}, which later processes read.")
     return 0
 
 
