@@ -29,7 +29,7 @@ ProductBounds usual_bounds() {
   const bool zen5 = __builtin_cpu_supports("avx512vp2intersect");  // which no earlier AMD has
   if (__builtin_cpu_is("amd")) {
     const int64_t least = int64_t{1} << (zen5 ? 22 : 23);
-    return {least, least, 2 * least};  // MKL shares a batch of small products among threads as a whole
+    return {least / 2, least, 2 * least};  // MKL shares a batch of small products among threads as a whole
   }
 #endif
   return {INT64_MAX, INT64_MAX, INT64_MAX};
@@ -57,9 +57,11 @@ bool is_float_matrix(const at::Tensor& t, int64_t dim) {
 bool is_chosen(const at::Tensor& a, const at::Tensor& b) {
   const auto rule = g_rule.load(std::memory_order_relaxed);
   if (rule != ProductRule::kUsual) return rule == ProductRule::kAlways;
-  constexpr int64_t kLeastSize = 4, kSkinny = 16;  // a product with fewer than 4 rows or columns waits for memory
+  constexpr int64_t kLeastSize = 4, kSkinny = 16;
   const int64_t m = a.size(-2), k = a.size(-1), n = b.size(-1), batch = a.dim() == 3 ? a.size(0) : 1;
-  if (std::min({m, k, n}) < kLeastSize) return false;
+  // Fewer rows wait for memory, which oneDNN reads faster than MKL if b lies by columns, as the weights of `linear` do.
+  const bool by_columns = a.dim() == 2 && b.stride(0) == 1 && b.stride(1) == k;
+  if (std::min(k, n) < kLeastSize || (m < kLeastSize && !by_columns)) return false;
   const ProductBounds& from = bounds();
   // In floating point: the number of multiplications of a product that fits no memory fits no integer.
   const double multiplications = static_cast<double>(m) * n * k * batch;

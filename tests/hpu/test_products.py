@@ -106,6 +106,20 @@ def test_every_layout(rule, dim, left, right):
     check(FORMS[name][1], (self, LAYOUTS[left](a), LAYOUTS[right](b)))
 
 
+@pytest.mark.parametrize("rows", [1, 3, 15])
+def test_few_rows_times_weights(rows):
+    """Weights of `linear` lie by columns: oneDNN computes their products from one row on, where it computes any."""
+    a, w = (torch.randn(s, generator=torch.Generator().manual_seed(2)) for s in ((rows, 1030), (4100, 1030)))
+    by_columns, by_rows = w.mT, w.mT.contiguous()
+    found = {}
+    for rule in RULES:
+        _C.set_product_rule(rule)
+        found[rule] = [check(torch.mm, (a, b)).cpu() for b in (by_columns, by_rows)]
+    chosen = "mkl" if _C.product_bounds()[0] > 1030 * 4100 else "onednn"
+    assert torch.equal(found["auto"][0], found[chosen][0])
+    assert torch.equal(found["auto"][1], found[chosen if rows > 3 else "mkl"][1])
+
+
 @pytest.mark.parametrize("sizes", [(0, 4, 3), (4, 0, 3), (4, 3, 0), (1, 1, 1), (1, 300, 1), (300, 1, 300)])
 def test_empty_and_thin_products(rule, sizes):
     m, k, n = sizes
