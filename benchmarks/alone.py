@@ -23,7 +23,8 @@ class Child(Answering):
     """A process that holds a training. Use with `with`.
 
     `device`: "cpu" or "hpu". `lazy`: PT_HPU_LAZY_MODE of an hpu child. `compiled`: "" (as it is), "model" (with
-    torch.compile of the model), "both" (of the model and of the optimizer's step) or "step" (compile_step, on hpu).
+    torch.compile of the model), "both" (of the model and of the optimizer's step) or "graph" (an HPU graph of the
+    whole step).
     `threads`: of kernels; 0: as many as PyTorch takes.
     """
 
@@ -76,7 +77,7 @@ class _Training:
             training.model = torch.compile(training.model, backend=backend)  # type: ignore[assignment]
         if asked["compiled"] == "both":
             training.optimizer.step = torch.compile(training.optimizer.step)  # type: ignore[method-assign,assignment]
-        self._step = openhpu.compile_step(training.step) if asked["compiled"] == "step" else training.step
+        self._step = models.Graphed(training) if asked["compiled"] == "graph" else training.step
         self._peer = Peer("alone", self._step, on_hpu=on_hpu)
 
     def turn(self, calls: int) -> Turn:

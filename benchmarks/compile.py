@@ -1,4 +1,4 @@
-"""compile: torch.compile and compile_step on hpu beside torch.compile on the CPU."""
+"""compile: torch.compile and HPU graphs of whole steps on hpu beside torch.compile on the CPU."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ CASES: tuple[tuple[Workload, int], ...] = (
 _RECIPES_S = 400.0
 _WARM_UP = 6
 PEERS: dict[str, dict[str, Any]] = {
-    "hpu, compile_step": {"device": "hpu", "compiled": "step"},
+    "hpu, graph of the step": {"device": "hpu", "compiled": "graph"},
     "hpu, torch.compile": {"device": "hpu", "compiled": "model"},
     "CPU, torch.compile": {"compiled": "model"},
     "the same, fused AdamW": {"compiled": "model", "fused": True},
     "the same, compiled AdamW": {"compiled": "both"},
 }
-_STARTS = {"hpu, compile_step": "step", "hpu, torch.compile": "model", "CPU, torch.compile": "cpu"}
+_STARTS = {"hpu, graph of the step": "graph", "hpu, torch.compile": "model", "CPU, torch.compile": "cpu"}
 
 
 def _check_close(first: Any, second: Any, what: str) -> None:
@@ -112,7 +112,7 @@ def training(workload: Workload, rounds: int, calls: int) -> Table:
         _note(sum(count["ops_node_by_node"] for count in counters.values())),
         f"Operators a step outside of compiled graphs: {outside}.",
         "Each peer in a process of its own.",
-        "Aims: torch.compile >= 1.0; compile_step against the best peer: MLP 2.5, GPT 1.05, ConvNet 1.0.",
+        "Aims: torch.compile >= 1.0; graph of the step against the best peer: MLP 2.5, GPT 1.05, ConvNet 1.0.",
     ]
     return _table(f"training step, {workload.title}", found, "CPU, torch.compile", notes)
 

@@ -1,8 +1,8 @@
 """One first start of compiled training in a process of its own. Prints JSON.
 
-`python -m benchmarks.compile_probe PEER WORK`: `PEER` is "model" (torch.compile of the model on hpu), "step"
-(compile_step) or "cpu" (torch.compile of the model on the CPU), `WORK` one of WORKLOADS. Whether it is a cold or a warm
-start is up to the cache folders that the environment names.
+`python -m benchmarks.compile_probe PEER WORK`: `PEER` is "model" (torch.compile of the model on hpu), "graph"
+(an HPU graph of the whole step) or "cpu" (torch.compile of the model on the CPU), `WORK` one of WORKLOADS. The cache
+folders that the environment names decide whether it is a cold or a warm start.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
 
 import torch
 
@@ -25,9 +26,9 @@ def main(peer: str, work: str) -> None:
     training = WORKLOADS[work].training("cpu" if peer == "cpu" else "hpu")
     if peer != "cpu":
         hpu.synchronize()
-    step = training.step
-    if peer == "step":
-        step = openhpu.compile_step(training.step)
+    step: Callable[[], torch.Tensor] = training.step
+    if peer == "graph":
+        step = models.Graphed(training)
     else:
         backend = "inductor" if peer == "cpu" else "hpu_backend"
         training.model = torch.compile(training.model, backend=backend)  # type: ignore[assignment]

@@ -15,7 +15,6 @@ from contextlib import ExitStack
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 import openhpu
@@ -123,20 +122,10 @@ _CPU_PEERS: dict[str, dict[str, Any]] = {
 
 
 def _training(workload: Workload, rounds: int, calls: int, aim: str) -> Table:
-    graphed = workload.training("hpu")
-    mine = [graphed.step().cpu()]
-    graphed.optimizer.zero_grad(set_to_none=True)
-    graph = hpu.HPUGraph()
-    with hpu.graph(graph):
-        out = graphed.model(graphed.inputs)
-        loss = F.cross_entropy(out.flatten(0, -2), graphed.target.flatten())
-        loss.backward()
-        graphed.optimizer.step()
-    mine.append(loss.detach().cpu())
-    for _ in range(2):
-        graph.replay()
-        mine.append(loss.detach().cpu())
+    graphed = models.Graphed(workload.training("hpu"))
+    mine = [graphed().cpu() for _ in range(4)]
     openhpu.wait_for_recipes()
+    graph = graphed.graph
     graph.replay()
     hpu.synchronize()
     notes = ["The replay is a recipe." if graph.describe()["recipe"] else "The replay runs NODE BY NODE."]

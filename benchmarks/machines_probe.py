@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 import openhpu
 from benchmarks import drawn_models, models, quota, timing
-from benchmarks.models import Training, Workload
+from benchmarks.models import Workload
 from commands.answering import serve
 from openhpu import hpu
 
@@ -46,22 +46,6 @@ def workload_named(name: str, seed: int) -> Workload:
     """MLP, GPT, ConvNet, or the one that `seed` draws."""
     known = {"MLP": models.MLP, "GPT": models.GPT_SMALL, "ConvNet": models.CONVNET}
     return known.get(name) or drawn_models.drawn(seed)
-
-
-def _replayed(training: Training) -> tuple[Callable[[], Tensor], list[float]]:
-    """The whole step as a captured graph; the losses of the step before the capture and of the capture itself."""
-    losses = [training.step().item()]
-    training.optimizer.zero_grad(set_to_none=True)
-    graph = hpu.HPUGraph()
-    with hpu.graph(graph):
-        loss = training.step()
-    losses.append(loss.item())
-
-    def step() -> Tensor:
-        graph.replay()
-        return loss
-
-    return step, losses
 
 
 class Script:
@@ -96,7 +80,8 @@ class Script:
             self._refusal = "a captured graph has one batch size"
         elif self._replays:
             try:
-                self._step, self._losses = _replayed(self._training)
+                self._step = models.Graphed(self._training)
+                self._losses = [self._step().item() for _ in range(2)]
             except RuntimeError as error:  # operators that fall back can't be captured
                 self._refusal = str(error)
         self._factors = torch.randn(512, 512) if condition == "CPU product" else None

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 import habana_frameworks.torch.core as htcore
 from examples.gpt_chars import GPT
+from openhpu import hpu
 
 CHARACTERS = 100
 
@@ -167,6 +168,26 @@ class Training:
         self.optimizer.step()
         htcore.mark_step()
         return loss.detach()
+
+
+class Graphed:
+    """A training step as an HPU graph: the first call makes a step, the second captures one, later ones replay it."""
+
+    def __init__(self, training: Training):
+        self.training, self.graph = training, hpu.HPUGraph()
+        self._losses: list[Tensor] = []
+
+    def __call__(self) -> Tensor:
+        """The loss; of a graph the same tensor each time."""
+        if len(self._losses) == 2:
+            self.graph.replay()
+        elif self._losses:
+            self.training.optimizer.zero_grad(set_to_none=True)
+            with hpu.graph(self.graph):
+                self._losses.append(self.training.step())
+        else:
+            self._losses.append(self.training.step())
+        return self._losses[-1]
 
 
 MLP = Workload("MLP 64-128-128-10, batch 32", mlp, lambda: (_random(32, 64), _labels(32, 10)))

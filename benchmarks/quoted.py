@@ -84,7 +84,8 @@ def measured(results: str) -> dict[str, dict[str, tuple[float, float]]]:
             times |= eager.get(model, {})
             own = found.setdefault(model, {})
             own["`torch.compile`"] = gains(times, "hpu, torch.compile")
-            own["`compile_step`"] = gains(times, "hpu, compile_step")
+            if "hpu, graph of the step" in times:
+                own["HPU graph"] = gains(times, "hpu, graph of the step")
     return found
 
 
@@ -107,7 +108,7 @@ def _taken(results: str, name: str) -> str:
 def text(results: str) -> str:
     """The part of README between the two marks."""
     found = measured(results)
-    modes = ("eager mode", "lazy mode", "`torch.compile`", "`compile_step`")
+    modes = [*dict.fromkeys(mode for own in found.values() for mode in own)]
     head = ["a training step", *(f"{mode}, {column}" for mode in modes for column in ("as written", "tuned"))]
     lines = ["| " + " | ".join(head) + " |", "|---" + "|---:" * (len(head) - 1) + "|"]
     for model, own in found.items():

@@ -9,21 +9,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from openhpu.capture.compiled_steps import compile_step
     from openhpu.compiler.client.client import recipes, recompilations, wait_for_recipes
     from openhpu.observe.events import counters, phase, reset_counters
     from openhpu.testing.expect import expect
 
 __version__ = "0.2.0"
 __all__ = [
-    "__version__", "compile_step", "counters", "expect", "phase", "recipes", "recompilations",
-    "reset_counters", "wait_for_recipes",
+    "__version__", "counters", "expect", "phase", "recipes", "recompilations", "reset_counters", "wait_for_recipes",
 ]  # fmt: skip
 
 # Modules that scripts reach without importing them.
 _MODULES = ("dynamo", "events", "hpex", "hpu")
 _FROM = {
-    "compile_step": "capture.compiled_steps",
     "counters": "observe.events",
     "expect": "testing.expect",
     "phase": "observe.events",
@@ -47,4 +44,5 @@ def __getattr__(name: str) -> Any:
         from openhpu.integration import compat
 
         return compat.core(torch.__version__)
-    raise AttributeError(f"module 'openhpu' has no attribute {name!r}")
+    remedy = "; use an HPU graph of the whole step (docs/graphs.md)" if name == "compile_step" else ""
+    raise AttributeError(f"module 'openhpu' has no attribute {name!r}{remedy}")

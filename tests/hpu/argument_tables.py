@@ -13,8 +13,6 @@ import numpy as np
 import torch
 from torch import nn
 
-import openhpu
-
 
 def tensor(k):
     return torch.full((2,), float(k), device="hpu")
@@ -429,12 +427,10 @@ def graphed(way, use):
     """`use` as each of the users of a walk runs it."""
     if way == "cached":
         return torch.hpu.ModuleCacher()(Uses(use))
-    if way == "compiled":
-        return openhpu.compile_step(use)
     return torch.hpu.wrap_in_hpu_graph_func(use, disable_tensor_cache=way == "transient")
 
 
-WAYS = ("wrapped", "transient", "cached", "compiled")
+WAYS = ("wrapped", "transient", "cached")
 
 
 class Weighted(nn.Module):

@@ -8,8 +8,6 @@ import pytest
 import torch
 from torch import nn
 
-import openhpu
-from openhpu.device import mode
 from tests.hpu.support import line, to_cpu
 
 pytestmark = pytest.mark.usefixtures("compiled_graphs")
@@ -39,18 +37,6 @@ def test_tensors_of_two_devices():
             f(x, torch.ones(3))
         assert f'test_compile_bad_input.py", line {number}' in str(error.value) and "add" in str(error.value)
     assert f(x, torch.ones(3, device="hpu")).tolist() == [3.0] * 3  # and goes on
-
-
-def test_a_step_with_tensors_of_two_devices():
-    step = openhpu.compile_step(lambda a, b: (a * 2 + b).sum())
-    x = torch.ones(3, device="hpu")
-    for _ in range(3):
-        if mode.is_lazy():  # which moves the operand, outside of a capture
-            assert step(x, torch.ones(3)).item() == 9
-        else:
-            with pytest.raises(RuntimeError, match=r"at least two devices, hpu:0 and cpu.*aten::add"):
-                step(x, torch.ones(3))
-        assert step(x, x).item() == 9
 
 
 @pytest.mark.filterwarnings("ignore")  # Dynamo's own
@@ -103,27 +89,6 @@ def test_nothing_in_a_batch():
         torch.testing.assert_close(results[1], results[0])
 
 
-def test_a_step_with_nothing_in_the_batch():
-    torch.manual_seed(0)
-    model = nn.Linear(4, 2).to("hpu")
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-    def plain(x):
-        optimizer.zero_grad()
-        loss = model(x).sum()
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    step = openhpu.compile_step(plain)
-    state = {k: v.clone() for k, v in model.state_dict().items()}
-    losses = []
-    for function in (plain, step):
-        model.load_state_dict(state)
-        losses.append([function(torch.ones(n, 4, device="hpu")).item() for n in (0, 0, 0, 2, 2, 2, 0)])
-    assert losses[0] == pytest.approx(losses[1])
-
-
 @pytest.mark.filterwarnings("ignore:The .grad attribute")  # Dynamo looks at it
 def test_gradients_through_views_with_steps():
     def work(v):
@@ -134,18 +99,6 @@ def test_gradients_through_views_with_steps():
         base = torch.randn(4, 6, device="cpu").to("hpu")
         ours, theirs = (gradients(lambda b, g=g: g(b.t()[1:5:2]), base) for g in (f, work))
         torch.testing.assert_close(ours, theirs)
-
-
-def test_a_step_on_views_that_it_writes():
-    @openhpu.compile_step
-    def step(v):
-        v.mul_(2)
-        return v.sum()
-
-    for _ in range(4):
-        base = torch.ones(4, 6, device="hpu")
-        assert step(base.t()[1:3]).item() == 16
-        assert base.sum().item() == 32 and base[0].tolist() == [1, 2, 2, 1, 1, 1]
 
 
 def test_complex_and_sparse_arguments():

@@ -48,12 +48,12 @@ def test_a_graph_that_cannot_be_compiled_is_one_warning(script):
 
 
 def test_compiled_functions_without_a_compiler(script):
-    """torch.compile and compile_step go on operator by operator, with a warning for each graph."""
+    """torch.compile and HPU graphs go on operator by operator, with a warning for each graph."""
     code = """
         import torch, openhpu
         x = torch.arange(6.0, device="hpu")
         f = torch.compile(lambda x: (x * 2 + 1).tanh().sum(), backend="hpu_backend")
-        step = openhpu.compile_step(lambda x: (x - 1).abs().sum())
+        step = torch.hpu.wrap_in_hpu_graph_func(lambda x: (x - 1).abs().sum())
         for _ in range(2):
             for k in range(3):
                 y = f(x * k)

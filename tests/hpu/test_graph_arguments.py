@@ -1,7 +1,6 @@
 """Arguments of graphs: each is walked, so that its tensors are inputs and all else is in the key, or it is refused."""
 
 import contextlib
-import copy
 import functools
 import queue
 import threading
@@ -13,8 +12,6 @@ import pytest
 import torch
 from torch import nn
 
-import openhpu
-from openhpu.capture.compiled_steps import StepError
 from tests.hpu.argument_tables import (
     KEYS,
     WALKED,
@@ -36,9 +33,7 @@ from tests.hpu.argument_tables import (
 )
 
 wrap_function, make_graphed = torch.hpu.wrap_in_hpu_graph_func, torch.hpu.make_graphed_callables
-# A compiled step takes a module as the one that it is; a graph for training, an argument without its gradient.
-OTHERWISE = {("compiled", name) for name in ("module", "method", "weak reference in a module", "module's flag")}
-OTHERWISE |= {("cached", "gradient")}
+OTHERWISE = {("cached", "gradient")}  # a graph for training takes an argument without its gradient
 
 
 def ways(table):
@@ -147,7 +142,7 @@ def test_other_arguments_are_refused_with_their_place(name, counted):
     users = {way: graphed(way, work) for way in WAYS} | {"module": torch.hpu.wrap_in_hpu_graph(module)}
     with counted() as moved:
         for way, function in users.items():
-            who = {"cached": "ModuleCacher", "compiled": "compile_step"}.get(way, "wrap_in_hpu_graph")
+            who = "ModuleCacher" if way == "cached" else "wrap_in_hpu_graph"
             for args, kwargs, where in (((argument,), {}, place), ((), {"a": argument}, place)):
                 with pytest.raises(TypeError) as error:
                     function(x, *args, **kwargs)
@@ -220,7 +215,7 @@ def test_arguments_that_share_memory_have_no_graph_of_others(way):
     for _ in range(3):
         assert function(torch.zeros(3, device="hpu"), torch.full((3,), 7.0, device="hpu")).tolist() == [7, 7, 7]
     a = torch.zeros(4, device="hpu")
-    with pytest.raises(StepError) if way == "compiled" else pytest.warns(RuntimeWarning, match="shares memory"):
+    with pytest.warns(RuntimeWarning, match="shares memory"):
         assert function(a[:3], a[1:]).tolist() == [1, 1, 0]
 
 
@@ -252,7 +247,7 @@ def test_results_may_be_what_arguments_may_be(make, way, counted):
     with counted() as moved:
         results = [function(tensor(k)) for k in (0, 1, 2, 3)]
         numbers = [number_of(first(result)) for result in results]
-    assert numbers == ([0, 2, 4, 6] if way in ("transient", "compiled") else [6, 6, 6, 6])
+    assert numbers == ([0, 2, 4, 6] if way == "transient" else [6, 6, 6, 6])
     assert moved["graphs_captured"] == 1
     assert type(results[-1]) is type(make(tensor(1)))
 
@@ -282,11 +277,11 @@ def test_an_error_whose_text_needs_the_device_ends_the_capture():
     def work(x):
         raise KeyError(x)
 
-    for function in (wrap_function(work), openhpu.compile_step(work)):
-        for _ in range(2):
-            with pytest.raises((KeyError, StepError)):
-                function(tensor(1))
-            assert not torch.hpu.is_current_stream_capturing()
+    function = wrap_function(work)
+    for _ in range(2):
+        with pytest.raises(KeyError):
+            function(tensor(1))
+        assert not torch.hpu.is_current_stream_capturing()
     with pytest.raises(KeyError), torch.hpu.graph(torch.hpu.HPUGraph()):
         work(tensor(1))
     assert not torch.hpu.is_current_stream_capturing()
@@ -328,40 +323,6 @@ def test_graphed_callables_take_what_they_were_captured_with():
     assert function(y, x, y).tolist() == [4, 4]
     with pytest.raises(RuntimeError, match="is not what it was at the capture"):
         function(y, x, x)
-
-
-def test_a_parameter_of_a_module_is_no_argument_of_a_compiled_step():
-    model = nn.Linear(2, 2).to("hpu")
-
-    def work(x, parameters):
-        model(x).sum().backward()
-        return nn.utils.clip_grad_norm_(parameters, 1.0)
-
-    step = openhpu.compile_step(work)
-    step(tensor(1), [*model.parameters()])
-    with pytest.raises(StepError, match=r"args\[1\]\[0\] is a parameter of a module or optimizer that it uses"):
-        step(tensor(1), [*model.parameters()])
-
-
-def test_the_object_of_a_compiled_method_is_as_at_the_capture():
-    class Trainer:
-        def __init__(self):
-            self.model, self.steps, self.log = nn.Linear(2, 2).to("hpu"), 0, iter([])
-
-        @openhpu.compile_step
-        def step(self, batch):
-            self.model.zero_grad()
-            loss = (self.model(batch.m) ** 2).sum()
-            loss.backward()
-            return loss
-
-    trainer = Trainer()
-    reference = copy.deepcopy(trainer.model)
-    for k in (1, 2, 3, 4):
-        loss = trainer.step(Plain(tensor(k)))
-        assert loss.item() == pytest.approx((reference(tensor(k)) ** 2).sum().item(), rel=1e-4)
-        trainer.steps += 1
-    assert Trainer.step.statistics()["replayed"] == 2
 
 
 def test_an_array_that_is_changed_and_cannot_be_restored_is_an_error():

@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch import nn
 
-import openhpu
 from openhpu import _C
 
 from .support import capture, loss_of, make, to_cpu, train_step
@@ -352,38 +351,3 @@ def test_replays(walk, live):
             expected += [t.view(8, 8).t() @ t.view(8, 8), t.sort()[0]]
         x_cpu = torch.linspace(-1, 1, 64)
         agree([*result, *replayed], [*expected, x_cpu * 2, (x_cpu * 2).cumsum(0)])
-
-
-def test_a_compiled_step(memory_walk, live):
-    """Capture and replay of a whole training step: parameters and gradients are those of one step, or of none."""
-    start = make("mlp", device="cpu")[0].state_dict()
-    for attempt in memory_walk:
-        model, _, x, target = make("mlp")
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-        cpu_model, _, x_cpu, target_cpu = make("mlp", device="cpu")
-        cpu_optimizer = torch.optim.SGD(cpu_model.parameters(), lr=0.1, momentum=0.9)
-
-        @openhpu.compile_step
-        def step(x, target):
-            return train_step(model, optimizer, x, target)  # noqa: B023
-
-        step(x, target)
-        train_step(cpu_model, cpu_optimizer, x_cpu, target_cpu)
-        torch.hpu.synchronize()
-        before = to_cpu(weights(model))
-
-        def run():
-            loss = step(x, target)  # noqa: B023
-            torch.hpu.synchronize()
-            return loss
-
-        with live:
-            loss = attempt.run(run)
-            if loss is None:
-                torch.hpu.synchronize()
-                agree(weights(model), before)
-                loss = run()
-        agree([loss, *weights(model)], [train_step(cpu_model, cpu_optimizer, x_cpu, target_cpu), *weights(cpu_model)])
-        agree([step(x, target), *weights(model)],
-              [train_step(cpu_model, cpu_optimizer, x_cpu, target_cpu), *weights(cpu_model)])  # fmt: skip
-    assert start.keys() == make("mlp", device="cpu")[0].state_dict().keys()

@@ -19,7 +19,7 @@ CALLS = {
         (("--device", "cpu", "--epochs", "2"), {}),
     ],
     "examples/gpt_chars.py": [(("--steps", "60"), {}), (("--steps", "60"), LAZY)],
-    "examples/compile_digits.py": [((), {}), (("--step",), {})],
+    "examples/compile_digits.py": [((), {})],
     "examples/graph_inference.py": [(("--repeat", "2"), {}), (("--manual", "--repeat", "2"), {})],
     "examples/graph_training.py": [((), {}), (("--cacher",), {})],
     "examples/lightning/digits.py": [((), {}), (("--epochs", "6"), LAZY)],

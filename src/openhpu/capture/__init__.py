@@ -1,1 +1,1 @@
-"""Operators that become one graph, which is replayed: HPU graphs, torch.compile, compile_step, TorchScript."""
+"""Operators that become one graph, which is replayed: HPU graphs, torch.compile, TorchScript."""

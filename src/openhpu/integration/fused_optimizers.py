@@ -15,8 +15,6 @@ from typing import Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from openhpu.capture.optimizer_options import before_options
-
 # Exactly these: a subclass may have a step of its own that expects the unfused state.
 _FUSABLE = (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD, torch.optim.Adagrad)
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -44,7 +42,6 @@ def install() -> None:
     """Register the hooks, which PyTorch calls for every optimizer."""
     register_optimizer_step_pre_hook(_before_step)
     register_optimizer_step_post_hook(_after_step)
-    before_options.append(put_back)
 
 
 def _before_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

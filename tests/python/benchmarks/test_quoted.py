@@ -42,7 +42,7 @@ training step, MLP 1-2, batch 3
 
 | peer                  | done us | CPU, torch.compile / this |
 | --------------------- | ------- | ------------------------- |
-| hpu, compile_step     | 1       | 4 (3 to 5)                |
+| hpu, graph of the step | 1       | 4 (3 to 5)                |
 | hpu, torch.compile    | 1       | 1 (1 to 1)                |
 | CPU, torch.compile    | 1       | 1 (1 to 1)                |
 | the same, fused AdamW | 1       | 1.25 (1 to 2)             |
@@ -61,7 +61,7 @@ def test_the_best_peer_counts_and_what_is_slower_is_shown():
             "eager mode": (4.0, 1.5),
             "lazy mode": (2.0, 0.75),
             "`torch.compile`": (1.0, 0.375),  # in `lazy` the eager fused step takes 0.375 of torch.compile's time
-            "`compile_step`": (4.0, 1.5),
+            "HPU graph": (4.0, 1.5),
         }
     }
     lines = quoted.text(RESULTS).splitlines()

@@ -83,10 +83,10 @@ class Outcome:
     """The results of a captured function and its changes of arguments, for calls with other arguments of the kind.
 
     What is an argument in the results is the argument of the call. `tensors` are the other ones, which each call of
-    `give` replaces. Raises Uncapturable where a replay can't renew one: on the host, unless `anywhere`.
+    `give` replaces. Raises Uncapturable where a replay can't renew one: on the host.
     """
 
-    def __init__(self, copies: Copies, results: Any, anywhere: bool = False) -> None:
+    def __init__(self, copies: Copies, results: Any) -> None:
         self._changes = copies.changes()
         value = (results, [change.parts for change in self._changes])
         try:
@@ -94,7 +94,7 @@ class Outcome:
         except Unsuitable as error:
             raise Uncapturable(str(error)) from None
         for tensor in self._walk.tensors:
-            if tensor.device.type != "hpu" and not anywhere:
+            if tensor.device.type != "hpu":
                 raise Uncapturable(f"a result is on {tensor.device}, where a replay can't renew it; return it on hpu")
         copied(self._walk, self._walk.tensors)
         inputs = {id(tensor): i for i, tensor in enumerate(copies.tensors)}

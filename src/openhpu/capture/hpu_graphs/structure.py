@@ -84,8 +84,8 @@ class Walk:
     Each part is a tensor or counts in the key, or Unsuitable is raised. `tensors` has each once, in order. In the key
     tensors count by type and metadata (without `metadata` only as tensors), everything else by its value. An object
     without tensors whose class compares by identity counts as this very object, too. Classes count with their
-    attributes. Objects of the types `whole` are not looked into; `found` has them. With `gradients` the `grad` of a
-    tensor is a part of it. `names` are the name of `value` or, of a tuple, those of its parts.
+    attributes. With `gradients` the `grad` of a tensor is a part of it. `names` are the name of `value` or, of a tuple,
+    those of its parts.
     """
 
     def __init__(
@@ -93,18 +93,16 @@ class Walk:
         value: Any,
         names: str | tuple[str, ...] = "value",
         *,
-        whole: tuple[type, ...] = (),
         gradients: bool = False,
         metadata: bool = True,
     ) -> None:
         self.value, self.names = value, names
         self.tensors: list[Any] = []
-        self.found: list[Any] = []
         self._nodes: dict[int, Node] = {}
         self._numbers: dict[int, int] = {}  # of what occurs in the key, by id
         self._late: list[Node] = []  # it matters whether they hold a tensor
         self._owners: dict[Any, _Attributes | None] = {}
-        self._whole, self._gradients, self._metadata = whole, gradients, metadata
+        self._gradients, self._metadata = gradients, metadata
         key: list[Any] = []
         try:
             self._visit(value, key.append)
@@ -124,13 +122,11 @@ class Walk:
         # This runs for each part in each call of a graph.
         cls = type(value)
         kind = _KINDS.get(cls) or kind_of(cls)
-        if kind is ATOM or kind is NUMBER or kind is NAMESPACE or (self._whole and isinstance(value, self._whole)):
+        if kind is ATOM or kind is NUMBER or kind is NAMESPACE:
             append(cls)
             append(value if kind is not NUMBER else value.hex() if cls is float else repr(value))
             if kind is NAMESPACE:
                 self._note(value)
-            elif kind is not ATOM and kind is not NUMBER:
-                self.found.append(value)
             return
         new = len(self._numbers)
         number = self._numbers.setdefault(id(value), new)
@@ -251,7 +247,7 @@ class Walk:
 
     def again(self, value: Any, **options: Any) -> Walk:
         """The same walk through another value."""
-        own: dict[str, Any] = {"whole": self._whole, "gradients": self._gradients, "metadata": self._metadata}
+        own: dict[str, Any] = {"gradients": self._gradients, "metadata": self._metadata}
         return Walk(value, self.names, **(own | options))
 
     def restore(self) -> None:
