@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
 
 from openhpu.settings.kinds import MAX_MODULES, Kind, Setting
 
@@ -17,9 +19,13 @@ def _row(name: str, kind: Kind, default: Any, when: str, meaning: str, **more: A
     return Setting(name, kind, default, when, meaning, **more)
 
 
-def _idle(name: str, kind: Kind, default: Any, meaning: str, **more: Any) -> Setting:
-    """A variable that is parsed and validated, and changes nothing in this version."""
-    return Setting(name, kind, default, "", meaning, effective=False, **more)
+def _idle(line: str) -> Setting:
+    """A variable that is parsed and validated, and changes nothing in this version: a line of idle.tsv."""
+    name, kind, default, allowed, meaning = line.split("\t")
+    choices = tuple(allowed.split(",")) if kind == "choice" else ()
+    low, high = (int(n) if n else None for n in ("" if choices else allowed).partition("..")[::2])
+    row = Setting(name, cast("Kind", kind), None, "", meaning, effective=False, choices=choices, low=low, high=high)
+    return replace(row, default=row.parse(default))
 
 
 _LOG_LEVELS = {"low": 0, "high": 6}
@@ -143,94 +149,14 @@ _EFFECTIVE = (
          "10 DISTRIBUTED, 20 LAZY, 40 DEVMEM, 80 FALLBACK."),
     _row("PT_HPU_LOG_TYPE_MASK", "mask", 0xF, _FIRST_USE,
          "Which messages of these loggers: 1 errors, 2 warnings, 4 trace, 8 debug and information."),
+    _row("HABANA_PROFILE", "choice", "", _IMPORT,
+         "1: a trace of the whole process, in a file that Perfetto opens. profile_api_light, which Gaudi's core sets "
+         "by itself, traces nothing.", choices=("", "0", "1", "profile_api_light", "profile_api")),
+    _row("HABANA_PROF_CONFIG", "text", "", _IMPORT,
+         "File of hl-prof-config's choices; unset means ~/.habana/prof_config.json."),
 )  # fmt: skip
 
-# These concern a graph, a compilation or a transport that this version does not have.
-_GRAPHS = (
-    _idle("PT_RECIPE_CACHE_IGNORE_VERSION", "bool", False, "Skip the version check of cached recipes."),
-    _idle("PT_RECIPE_CACHE_DUMP_DEBUG", "bool", False, "Write the parts of each cached recipe's key."),
-    _idle("PT_HPU_MAX_COMPOUND_OP_SIZE_SS", "int", 10, "The same after a synchronisation.", low=1),
-    _idle("PT_HPU_ENABLE_STAGE_SUBMISSION", "bool", True, "Shorter graphs after a synchronisation."),
-    _idle("PT_HPU_STAGE_SUBMISSION_MODE", "text", "0b10", "Which synchronisations shorten graphs."),
-    _idle("PT_HPU_ENABLE_REFINE_DYNAMIC_SHAPES", "bool", False, "Graphs for ranges of shapes."),
-    _idle("PT_HPU_WEIGHT_SHARING", "bool", True, "Tied parameters stay tied on the device; here they always do."),
-    _idle("EXPERIMENTAL_WEIGHT_SHARING", "bool", True, "Older spelling of PT_HPU_WEIGHT_SHARING."),
-    _idle("PT_HPU_INFERENCE_MODE", "bool", False, "Graphs are compiled for inference."),
-    _idle("PT_HPU_DISABLE_HPUGRAPH_REPLAY_HASHCHECK", "bool", True, "Replays do not hash their arguments."),
-    _idle("PT_HPU_GRAPH_DUMP", "int", 0, "Level of detail of lazy graphs' dumps.", low=0, high=3),
-    _idle("PT_COMPILATION_STATS_PATH", "text", "", "File for statistics of compilations."),
-    _idle("PT_COMPILE_ONLY_MODE", "bool", False, "Compile graphs without running them."),
-    _idle("PT_HPU_OVERRIDE_LINEAR_MATMUL_EAGER", "bool", False, "Keep linear and matmul whole."),
-    _idle("PT_HPU_WRAP_RANDOM_OPS_COMPILE", "bool", True, "Compiled random operators take a seed tensor."),
-    _idle("PT_HPU_ENABLE_COMPILED_AUTOGRAD", "bool", False, "Compiled autograd."),
-    _idle("PT_HPU_COMPILE_DISCARD_FROZEN_PARAMS", "bool", False, "torch.compile: free frozen parameters; here they "
-          "stay, since a write to them is seen."),
-    _idle("PT_HPU_COMPILE_REMOVE_UNNECESSARY_CLONES", "bool", True, "torch.compile: remove needless clones; recipes "
-          "never hold any."),
-    _idle("PT_HPU_USE_INPLACE_COLLECTIVE", "bool", True, "torch.compile: collectives in place; no graph holds any "
-          "here."),
-    _idle("PT_HPU_ENABLE_SFG", "bool", False, "torch.compile: signals out of running graphs; here one runs to its "
-          "end."),
-    _idle("PT_HPU_USE_CPP_PARTITIONER", "bool", True, "torch.compile: partition in C++; there is one partitioner."),
-    _idle("PT_HPU_ENABLE_ALLREDUCE_GRAPH_SPLIT", "bool", True, "torch.compile: split graphs at collectives; no graph "
-          "holds any here."),
-    _idle("PT_HPU_REINPLACE_ADD", "bool", True, "torch.compile: additions in place; a recipe writes where it may."),
-    _idle("PT_HPU_REASSIGN_FULL_COPY", "bool", True, "torch.compile: replace full copies; recipes hold none that are "
-          "needless."),
-    _idle("PT_HPU_REASSIGN_COPY_", "bool", True, "torch.compile: replace copy_; recipes hold none that are needless."),
-    _idle("PT_HPU_USE_BOXED_INPUT", "bool", True, "torch.compile: inputs are freed early; here always."),
-    _idle("PT_HPU_DISABLE_*", "bool", False, "Disable one compiler pass by name."),
-    _idle("PT_HPU_GPU_MIGRATION", "bool", False, "Translate CUDA calls of a script into HPU calls."),
-    _idle("PT_HPU_REPLACE_ADAM_ADAMW", "bool", False, "Replace torch.optim's Adam by a variant with mark_step."),
-    _idle("PT_HPU_EMULATE_DISTRIBUTED", "bool", False, "Emulate collectives."),
-    _idle("PT_HPU_EMULATE_DISTRIBUTED_SINGLE_RANK", "bool", False, "Emulate collectives in one process."),
-    _idle("PT_HPU_USE_PT_STORE_SYNC", "bool", False, "Synchronise the hosts (HCL_Sync) before collectives, through "
-          "PyTorch's store; here a collective begins when all ranks have come to it, so that there is nothing to add."),
-    _idle("PT_ENABLE_COMM_GROUP_CACHE", "bool", False, "Share process groups of equal ranks."),
-    _idle("PT_HCCL_SLICE_SIZE_MB", "int", 16, "Slice size of collectives.", low=1),
-    _idle("PT_HCCL_MEMORY_ALLOWANCE_MB", "int", 0, "Device memory kept free for collectives.", low=0),
-    _idle("HCCL_COMM_ID", "text", "", "Address of the collectives' coordinator."),
-)  # fmt: skip
+# They concern a graph, a compilation, a transport or hardware that this version does not have.
+_IDLE = Path(__file__).with_name("idle.tsv").read_text(encoding="utf-8").splitlines()[1:]
 
-# These concern hardware or parts of the vendor's software that a software device does not have.
-_HARDWARE = (
-    _idle("PT_HPU_LAZY_ACC_PAR_MODE", "bool", True, "Accumulate lazy operators in a second thread."),
-    _idle("PT_HPU_ENABLE_EXECUTION_THREAD", "bool", True, "Launch from a second thread; here always."),
-    _idle("PT_HPU_QUEUE_SYNLAUNCHES", "bool", True, "Queue launches; here always."),
-    _idle("PT_HPU_ENABLE_HPUGRAPH_THREAD", "bool", True, "Replay graphs from a second thread."),
-    _idle("PT_HPU_POOL_STRATEGY", "choice", "4", "Memory manager; there is one.", choices=("0", "4")),
-    _idle("PT_HPU_INITIAL_WORKSPACE_SIZE", "int", 0, "Workspace at start, in MiB.", low=0),
-    _idle("PT_ENABLE_WORKSPACE_MEMORY_SHRINK", "bool", True, "Shrink the workspace."),
-    _idle("PT_ENABLE_MEMORY_DEFRAGMENTATION", "bool", True, "Defragment memory; the pool coalesces instead."),
-    _idle("PT_ENABLE_DEFRAGMENTATION_INFO", "bool", False, "Report defragmentations."),
-    _idle("PT_HABANA_MEM_LOG_LEVEL", "int", 0, "Memory logs.", low=0, high=7),
-    _idle("PT_HABANA_MEM_LOG_FILENAME", "text", "habana_log.livealloc.log", "File of the memory logs."),
-    _idle("PT_HPU_POOL_LOG_FRAGMENTATION_INFO", "bool", False, "Log the pool's fragmentation."),
-    _idle("PT_HPU_STOCHASTIC_ROUNDING_MODE", "choice", "1", "Stochastic rounding of casts to fp8 below the smallest "
-          "normal number; here the mean is right down to 0 in both modes.",
-          choices=("0", "1")),
-    _idle("PT_HPU_ENABLE_EAGER_CACHE", "bool", False, "Cache of eager operators' programs."),
-    _idle("PT_HPU_ENABLE_EAGER_JIT_CACHE", "bool", True, "Cache of eager operators' graphs."),
-    _idle("PT_HPU_EAGER_PIPELINE_ENABLE", "bool", True, "Run eager operators asynchronously; here always."),
-    _idle("PT_HPU_EAGER_4_STAGE_PIPELINE_ENABLE", "bool", True, "Stages of that pipeline."),
-    _idle("PT_HPU_ENABLE_GENERIC_STREAM", "bool", True, "Streams of torch.Stream; here always."),
-    _idle("PT_HPU_FORCE_USE_DEFAULT_STREAM", "bool", False, "Run everything on the default stream."),
-    _idle("PT_HPU_ENABLE_RECORD_STREAM", "bool", False, "Honour record_stream; here always."),
-    _idle("PT_LOG_FILE_AMOUNT", "int", 5, "Log files kept.", low=1),
-    Setting("HABANA_PROFILE", "choice", "", "import", "1: a trace of the whole process, in a file that Perfetto opens. "
-            "profile_api_light, which Gaudi's core sets by itself, traces nothing.",
-            choices=("", "0", "1", "profile_api_light", "profile_api")),
-    Setting("HABANA_PROF_CONFIG", "text", "", "import", "File of hl-prof-config's choices; unset means "
-            "~/.habana/prof_config.json."),
-    _idle("PT_HPU_SDPA_BC_FACTOR", "int", 0, "Slices of batch and heads in which fused attention runs; here "
-          "PyTorch's kernel chooses its own.", low=0),
-    _idle("PT_HPU_SDPA_QKV_SLICE_MODE_FWD", "bool", False, "Fused attention's forward in slices of query and keys; "
-          "here PyTorch's kernel chooses its own."),
-    _idle("PT_HPU_ENABLE_RESTORE_KV_LAYOUT", "bool", False, "Give a cache of keys and values its layout back; here it "
-          "never has another."),
-    _idle("RUNTIME_SCALE_PATCHING", "bool", False, "Scales of fp8 can change in compiled graphs; here they always "
-          "can."),
-    _idle("HABANA_VISIBLE_DEVICES", "text", "", "Devices that a container runtime passes in."),
-)  # fmt: skip
-
-GAUDI_FLAGS: tuple[Setting, ...] = _EFFECTIVE + _GRAPHS + _HARDWARE
+GAUDI_FLAGS: tuple[Setting, ...] = (*_EFFECTIVE, *map(_idle, _IDLE))
