@@ -50,8 +50,7 @@ def _photographs(folder: Path) -> None:
 
 def measure(peer: str, kind: str, workers: int) -> dict[str, Any]:
     """Images a second of an epoch, the best of a few; and the sum of all values."""
-    from torchvision import datasets
-    from torchvision import transforms as t
+    from torchvision import datasets, transforms as t
 
     from habana_dataloader import HabanaDataLoader
 

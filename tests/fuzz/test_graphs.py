@@ -6,8 +6,7 @@ FUZZ=nightly (`make fuzz`) draws 1,000 new ones.
 import os
 
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 NIGHTLY = os.environ.get("FUZZ") == "nightly"
 GRAPHS = int(os.environ.get("FUZZ_GRAPHS", 1000 if NIGHTLY else 100))

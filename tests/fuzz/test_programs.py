@@ -7,8 +7,7 @@ import os
 
 import pytest
 import torch
-from hypothesis import HealthCheck, assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, assume, given, settings, strategies as st
 
 from tests.fuzz.programs import NAMES, RECORDED_NAMES, Instruction, run
 from tests.fuzz.worker import Worker, described

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from openhpu import settings
-from openhpu.capture.torch_compile import OPTIONS
 from openhpu.capture.torch_compile import options as options_module
+from openhpu.capture.torch_compile.options import VARIABLES as OPTIONS
 from tests.hpu.support import line
 
 pytestmark = pytest.mark.usefixtures("compiled_graphs")

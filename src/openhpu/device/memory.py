@@ -9,9 +9,11 @@ import torch
 from openhpu import _C, settings
 from openhpu.device import lifecycle
 from openhpu.device.arguments import DeviceArgument, _get_device_index
-from openhpu.device.memory_history import _dump_snapshot as _dump_snapshot
-from openhpu.device.memory_history import _record_memory_history as _record_memory_history
-from openhpu.device.memory_history import _snapshot as _snapshot
+from openhpu.device.memory_history import (
+    _dump_snapshot as _dump_snapshot,
+    _record_memory_history as _record_memory_history,
+    _snapshot as _snapshot,
+)
 from openhpu.observe.smi import publisher
 from openhpu.settings.machine import device_memory
 

@@ -1,35 +1,19 @@
 """The names for Trainer."""
 
-from lightning_habana.pytorch.accelerator import HPUAccelerator
-from lightning_habana.pytorch.datamodule import HPUDataModule
+from lightning_habana.pytorch.accelerator import HPUAccelerator as HPUAccelerator
+from lightning_habana.pytorch.datamodule import HPUDataModule as HPUDataModule
 from lightning_habana.pytorch.plugins import (
-    HPUCheckpointIO,
-    HPUDeepSpeedPrecisionPlugin,
-    HPUFSDPPrecision,
-    HPUFSDPPrecisionPlugin,
-    HPUPrecisionPlugin,
+    HPUCheckpointIO as HPUCheckpointIO,
+    HPUDeepSpeedPrecisionPlugin as HPUDeepSpeedPrecisionPlugin,
+    HPUFSDPPrecision as HPUFSDPPrecision,
+    HPUFSDPPrecisionPlugin as HPUFSDPPrecisionPlugin,
+    HPUPrecisionPlugin as HPUPrecisionPlugin,
 )
-from lightning_habana.pytorch.profiler import HPUProfiler
+from lightning_habana.pytorch.profiler import HPUProfiler as HPUProfiler
 from lightning_habana.pytorch.strategies import (
-    HPUDDPStrategy,
-    HPUDeepSpeedStrategy,
-    HPUFSDPStrategy,
-    HPUParallelStrategy,
-    SingleHPUStrategy,
+    HPUDDPStrategy as HPUDDPStrategy,
+    HPUDeepSpeedStrategy as HPUDeepSpeedStrategy,
+    HPUFSDPStrategy as HPUFSDPStrategy,
+    HPUParallelStrategy as HPUParallelStrategy,
+    SingleHPUStrategy as SingleHPUStrategy,
 )
-
-__all__ = [
-    "HPUAccelerator",
-    "HPUCheckpointIO",
-    "HPUDDPStrategy",
-    "HPUDataModule",
-    "HPUDeepSpeedPrecisionPlugin",
-    "HPUDeepSpeedStrategy",
-    "HPUFSDPPrecision",
-    "HPUFSDPPrecisionPlugin",
-    "HPUFSDPStrategy",
-    "HPUParallelStrategy",
-    "HPUPrecisionPlugin",
-    "HPUProfiler",
-    "SingleHPUStrategy",
-]

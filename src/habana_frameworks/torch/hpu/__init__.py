@@ -3,9 +3,9 @@
 import sys
 from typing import TYPE_CHECKING
 
-from openhpu.interface import hpu
+from openhpu.interface import hpu as _hpu
 
 if TYPE_CHECKING:
     from openhpu.interface.hpu import *  # noqa: F403
 
-sys.modules[__name__] = hpu
+sys.modules[__name__] = _hpu

@@ -1,16 +1,9 @@
 """torch.compile on hpu: the backend `hpu_backend`, its options, and its graphs."""
 
-from openhpu.capture.torch_compile.analyzer import FxGraphAnalyzer, OpCount
-from openhpu.capture.torch_compile.backend import hpu_backend
-from openhpu.capture.torch_compile.graph import CompiledGraph, EagerFallbackError, compiled_graphs
-from openhpu.capture.torch_compile.options import VARIABLES as OPTIONS
-
-__all__ = [
-    "CompiledGraph",
-    "EagerFallbackError",
-    "FxGraphAnalyzer",
-    "OPTIONS",
-    "OpCount",
-    "compiled_graphs",
-    "hpu_backend",
-]
+from openhpu.capture.torch_compile.analyzer import FxGraphAnalyzer as FxGraphAnalyzer, OpCount as OpCount
+from openhpu.capture.torch_compile.backend import hpu_backend as hpu_backend
+from openhpu.capture.torch_compile.graph import (
+    CompiledGraph as CompiledGraph,
+    EagerFallbackError as EagerFallbackError,
+    compiled_graphs as compiled_graphs,
+)

@@ -10,8 +10,7 @@ import torch
 from torch import fx
 
 from openhpu import _C
-from openhpu.capture.torch_compile import ends, host, in_place, layouts
-from openhpu.capture.torch_compile import options as options_module
+from openhpu.capture.torch_compile import ends, host, in_place, layouts, options as options_module
 from openhpu.capture.torch_compile.graph import CompiledGraph
 from openhpu.capture.torch_compile.options import Options
 from openhpu.device import mode as execution_mode

@@ -15,8 +15,7 @@ from openhpu.compiler.program import out_of_range, stored  # noqa: F401  # they 
 def register_lowerings() -> None:
     """Register it, once."""
     from torch._inductor import ir
-    from torch._inductor.lowering import clone, full_like, where
-    from torch._inductor.lowering import register_lowering as register
+    from torch._inductor.lowering import clone, full_like, register_lowering as register, where
     from torch._inductor.virtualized import V, ops
 
     @register(torch.ops.openhpu_compiler.existing.default, type_promotion_kind=None)

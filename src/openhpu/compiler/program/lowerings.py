@@ -6,8 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from openhpu.compiler.program import description as graph
-from openhpu.compiler.program import fused_steps, out_of_range, seeded, small_integers
+from openhpu.compiler.program import description as graph, fused_steps, out_of_range, seeded, small_integers
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "aten::_fused_adam_": fused_steps.fused_adam_,

@@ -14,8 +14,7 @@ from typing import Any
 import torch
 
 from openhpu.compiler.errors import CannotCompile
-from openhpu.compiler.program import description as graph
-from openhpu.compiler.program import float8, views
+from openhpu.compiler.program import description as graph, float8, views
 from openhpu.compiler.program.description import Argument, Description, NodeDescription
 from openhpu.compiler.program.geometry import Geometry, contiguous_strides, same_strides
 from openhpu.compiler.program.lowerings import lowering, takes_tensors

@@ -7,8 +7,7 @@ from lightning_habana import roots
 from lightning_habana.fabric import HPUDDPStrategy, HPUFSDPStrategy, HPUParallelStrategy
 from tests.distributed.ranks import ranks
 from tests.lightning.fabric.strategies.test_fsdp import train
-from tests.lightning.fabric.strategies.test_single import train as train_alone
-from tests.lightning.fabric.strategies.test_single import weights
+from tests.lightning.fabric.strategies.test_single import train as train_alone, weights
 from tests.lightning.support import Classifier
 
 make = roots.fabric().Fabric

@@ -57,8 +57,7 @@ class HPUDataModule(roots.pytorch().LightningDataModule):  # type: ignore[misc]
 
     def setup(self, stage: str | None = None) -> None:
         """Find the images."""
-        from torchvision import datasets
-        from torchvision import transforms as t
+        from torchvision import datasets, transforms as t
 
         if self.dataset_train is None:
             usual = [t.RandomResizedCrop(224), t.RandomHorizontalFlip(), t.ToTensor(), t.Normalize(_MEAN, _STD)]

@@ -1,12 +1,14 @@
 """`import habana_frameworks.torch.utils.debug as htdebug`: those of Gaudi's debug helpers that have a meaning here."""
 
 from habana_frameworks.torch.utils.debug import logger, utils
-from openhpu.interface.debug import clear_jit_cache as _clear_jit_cache
-from openhpu.interface.debug import dump_memory_report as _dump_memory_reporter
-from openhpu.interface.debug import fallback_op_count as _get_fallback_op_count
-from openhpu.interface.debug import get_tensor_info
-from openhpu.interface.debug import jit_cache_size as _get_jit_cache_size
-from openhpu.interface.debug import log_memory as _mem_log
+from openhpu.interface.debug import (
+    clear_jit_cache as _clear_jit_cache,
+    dump_memory_report as _dump_memory_reporter,
+    fallback_op_count as _get_fallback_op_count,
+    get_tensor_info,
+    jit_cache_size as _get_jit_cache_size,
+    log_memory as _mem_log,
+)
 
 
 def _is_enabled_synapse_layout_handling() -> bool:

