@@ -12,6 +12,20 @@ from lightning_habana import roots
 _STRATEGY = "sharding_strategy"
 
 
+def precision_of(attribute: str, plugin_class: Any) -> property:
+    """The precision plugin of a strategy, which it keeps in `attribute`: a `plugin_class`."""
+
+    def give(self: Any) -> Any:
+        return getattr(self, attribute) or plugin_class("32-true")
+
+    def take(self: Any, plugin: Any) -> None:
+        if plugin is not None and not isinstance(plugin, plugin_class):
+            raise TypeError(f"The FSDP strategy can only work with the `HPUFSDPPrecision` plugin, found {plugin}")
+        setattr(self, attribute, plugin)
+
+    return property(give, take, doc=f"A {plugin_class.__name__}.")
+
+
 class HPUSharding:
     """Checks the sharding strategy. The mesh of `device_mesh=(replicas, shards)` has hpu devices, not CUDA's."""
 

@@ -25,11 +25,7 @@ def _row_major(tensor: torch.Tensor) -> bool:
 
 def fills_its_storage(tensor: torch.Tensor) -> bool:
     """Whether a capture can take other memory in place of this tensor's."""
-    return (
-        tensor.is_contiguous()
-        and tensor.storage_offset() == 0
-        and tensor.numel() * tensor.element_size() == tensor.untyped_storage().nbytes()
-    )
+    return tensor.is_contiguous() and not tensor.storage_offset() and tensor.nbytes == tensor.untyped_storage().nbytes()
 
 
 class Inputs:

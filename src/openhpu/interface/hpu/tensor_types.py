@@ -40,51 +40,17 @@ class _Legacy(metaclass=_TensorType):
         return torch.tensor(data, dtype=cls.dtype, device=where)
 
 
-class BFloat16Tensor(_Legacy):
-    __doc__ = _Legacy.__doc__
-    dtype = torch.bfloat16
+def _type(name: str, dtype: torch.dtype) -> Any:
+    return _TensorType(name, (_Legacy,), {"__doc__": _Legacy.__doc__, "__module__": __name__, "dtype": dtype})
 
 
-class BoolTensor(_Legacy):
-    __doc__ = _Legacy.__doc__
-    dtype = torch.bool
-
-
-class ByteTensor(_Legacy):
-    __doc__ = _Legacy.__doc__
-    dtype = torch.uint8
-
-
-class CharTensor(_Legacy):
-    __doc__ = _Legacy.__doc__
-    dtype = torch.int8
-
-
-class DoubleTensor(_Legacy):
-    __doc__ = _Legacy.__doc__
-    dtype = torch.float64
-
-
-class FloatTensor(_Legacy):
-    __doc__ = _Legacy.__doc__
-    dtype = torch.float32
-
-
-class HalfTensor(_Legacy):
-    __doc__ = _Legacy.__doc__
-    dtype = torch.float16
-
-
-class IntTensor(_Legacy):
-    __doc__ = _Legacy.__doc__
-    dtype = torch.int32
-
-
-class LongTensor(_Legacy):
-    __doc__ = _Legacy.__doc__
-    dtype = torch.int64
-
-
-class ShortTensor(_Legacy):
-    __doc__ = _Legacy.__doc__
-    dtype = torch.int16
+BFloat16Tensor = _type("BFloat16Tensor", torch.bfloat16)
+BoolTensor = _type("BoolTensor", torch.bool)
+ByteTensor = _type("ByteTensor", torch.uint8)
+CharTensor = _type("CharTensor", torch.int8)
+DoubleTensor = _type("DoubleTensor", torch.float64)
+FloatTensor = _type("FloatTensor", torch.float32)
+HalfTensor = _type("HalfTensor", torch.float16)
+IntTensor = _type("IntTensor", torch.int32)
+LongTensor = _type("LongTensor", torch.int64)
+ShortTensor = _type("ShortTensor", torch.int16)

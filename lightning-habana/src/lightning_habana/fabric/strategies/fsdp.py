@@ -7,7 +7,7 @@ from typing import Any
 from lightning_habana import roots
 from lightning_habana.fabric.plugins.fsdp_precision import HPUFSDPPrecision
 from lightning_habana.fabric.strategies.parallel import HPUParallelStrategy
-from lightning_habana.sharding import HPUSharding
+from lightning_habana.sharding import HPUSharding, precision_of
 from lightning_habana.strategies import HPUProcesses
 
 
@@ -22,16 +22,7 @@ class HPUFSDPStrategy(HPUSharding, HPUProcesses, roots.fabric("strategies").FSDP
     def _fsdp_arguments(self) -> dict[str, Any]:
         return self._fsdp_kwargs  # type: ignore[no-any-return]
 
-    @property
-    def precision(self) -> Any:
-        """An HPUFSDPPrecision."""
-        return self._precision or HPUFSDPPrecision("32-true")
-
-    @precision.setter
-    def precision(self, plugin: Any) -> None:
-        if plugin is not None and not isinstance(plugin, HPUFSDPPrecision):
-            raise TypeError(f"The FSDP strategy can only work with the `HPUFSDPPrecision` plugin, found {plugin}")
-        self._precision = plugin
+    precision = precision_of("_precision", HPUFSDPPrecision)
 
 
 # Scripts ask whether a strategy is for several devices; it does not inherit DistributedDataParallel's methods.

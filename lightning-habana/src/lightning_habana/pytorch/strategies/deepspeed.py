@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lightning_habana import deepspeed_config, roots
+from lightning_habana.deepspeed_strategies import HPUDeepSpeedSetup
 from lightning_habana.pytorch.plugins.deepspeed_precision import HPUDeepSpeedPrecisionPlugin
 from lightning_habana.pytorch.strategies.ddp import HPUDDPStrategy
 from lightning_habana.pytorch.strategies.deepspeed_inference import HPUDeepSpeedInference
@@ -17,7 +18,7 @@ _Lightnings: Any = roots.pytorch("strategies").DeepSpeedStrategy
 _DEFAULT_TIMEOUT: Any = roots.fabric("plugins.collectives.torch_collective").default_pg_timeout
 
 
-class HPUDeepSpeedStrategy(HPUDeepSpeedInference, HPUDDPStrategy, _Lightnings):  # type: ignore[misc]
+class HPUDeepSpeedStrategy(HPUDeepSpeedSetup, HPUDeepSpeedInference, HPUDDPStrategy, _Lightnings):  # type: ignore[misc]
     """DeepSpeed on hpu; "hpu_deepspeed" and six more names.
 
     Arguments are those of Lightning's DeepSpeedStrategy, and `process_group_backend` is "hccl"; all others are those of
@@ -31,7 +32,7 @@ class HPUDeepSpeedStrategy(HPUDeepSpeedInference, HPUDDPStrategy, _Lightnings): 
     for contradictory sizes; TypeError for an argument that nobody knows. Source: lightning.ai, DeepSpeedStrategy.
     """
 
-    strategy_name = "hpu_deepspeed"
+    _lightnings = _Lightnings
 
     def __init__(
         self,
@@ -106,32 +107,11 @@ class HPUDeepSpeedStrategy(HPUDeepSpeedInference, HPUDDPStrategy, _Lightnings): 
             )
         self._precision_plugin = plugin
 
-    def setup_environment(self) -> None:
-        """Take the process's module and join the process group. MisconfigurationException if DeepSpeed uses no hpu."""
-        self._take_module()
-        deepspeed_config.require_hpu(type(self).__name__)
-        with self._ends_with_its_parent():
-            super(_Lightnings, self).setup_environment()  # Lightning's own accepts no accelerator but CUDA's
-
     def setup_distributed(self) -> None:
         """Join the process group. Devices have no index: each process has one, its own."""
         roots.fabric("utilities.seed").reset_seed()
         self.set_world_ranks()
         self._init_deepspeed_distributed()
-
-    def _load_config(self, config: Path | str | dict[str, Any] | None) -> dict[str, Any] | None:
-        return deepspeed_config.read(config)
-
-    def _create_default_config(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        config: dict[str, Any] = super()._create_default_config(*args, **kwargs)
-        if kwargs["offload_optimizer"]:
-            config["zero_force_ds_cpu_optimizer"] = False  # else DeepSpeed refuses PyTorch's optimizers
-        return config
-
-    def _format_config(self) -> None:
-        super()._format_config()
-        deepspeed_config.check_nvme(self.config)
-        deepspeed_config.check_optimizer(self.config)
 
     def _format_batch_size_and_grad_accum_config(self) -> None:
         super()._format_batch_size_and_grad_accum_config()
@@ -187,10 +167,3 @@ class HPUDeepSpeedStrategy(HPUDeepSpeedInference, HPUDDPStrategy, _Lightnings): 
                 synchronize=section.get("synchronize_checkpoint_boundary"),
                 profile=section.get("profile"),
             )
-
-    @classmethod
-    def register_strategies(cls, strategy_registry: Any) -> None:
-        """Register the seven names, unless they are."""
-        for name, arguments in deepspeed_config.NAMES.items():
-            if name not in strategy_registry:
-                strategy_registry.register(name, cls, description=cls.__name__, **arguments)

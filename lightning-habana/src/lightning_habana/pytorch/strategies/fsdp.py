@@ -9,7 +9,7 @@ from lightning_habana.checkpoint_io import HPUCheckpoints
 from lightning_habana.pytorch.plugins.fsdp_precision import HPUFSDPPrecision
 from lightning_habana.pytorch.strategies.evaluation import HPUEvaluation
 from lightning_habana.pytorch.strategies.parallel import HPUParallelStrategy
-from lightning_habana.sharding import HPUSharding
+from lightning_habana.sharding import HPUSharding, precision_of
 from lightning_habana.strategies import HPUProcesses
 
 _Base: Any = roots.pytorch("strategies").FSDPStrategy
@@ -27,16 +27,7 @@ class HPUFSDPStrategy(HPUSharding, HPUProcesses, HPUEvaluation, HPUCheckpoints, 
     def _fsdp_arguments(self) -> dict[str, Any]:
         return self.kwargs  # type: ignore[no-any-return]
 
-    @property
-    def precision_plugin(self) -> Any:
-        """An HPUFSDPPrecision."""
-        return self._precision_plugin or HPUFSDPPrecision("32-true")
-
-    @precision_plugin.setter
-    def precision_plugin(self, plugin: Any) -> None:
-        if plugin is not None and not isinstance(plugin, HPUFSDPPrecision):
-            raise TypeError(f"The FSDP strategy can only work with the `HPUFSDPPrecision` plugin, found {plugin}")
-        self._precision_plugin = plugin
+    precision_plugin = precision_of("_precision_plugin", HPUFSDPPrecision)
 
 
 # Scripts ask whether a strategy is for several devices; it does not inherit DistributedDataParallel's methods.
