@@ -1,10 +1,10 @@
 """The compile process: `python -m openhpu.compiler.server SOCKET WORK IDLE`, started by the service.
 
 It keeps Inductor out of the script's process, with its imports, its memory, its crashes and its processor time.
-Messages go over the inherited socket, each after its length. When the imports are done, the process sends an empty
-message. A job is a byte, which says whether the job may wait for idle cores, and a pickle; IDLE, 0 or 1, says the same
-of the imports. An answer is a pickle. The process does one job at a time. It ends with its parent, also in the middle
-of a job, and ends the C++ compiler too.
+Messages go over the inherited socket, as `multiprocessing.connection` sends them. When the imports are done, the
+process sends an empty message. A job is a byte, which says whether the job may wait for idle cores, and a pickle; IDLE,
+0 or 1, says the same of the imports. An answer is a pickle. The process does one job at a time. It ends with its
+parent, also in the middle of a job, and ends the C++ compiler too.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ import pickle
 import queue
 import shutil
 import signal
-import socket
-import struct
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_LENGTH = struct.Struct("!Q")
 _PR_SET_PDEATHSIG = 1
 
 
@@ -55,47 +53,9 @@ class Answer(NamedTuple):
     notes: list[str]
 
 
-def framed(message: bytes) -> bytes:
-    """A message as it is sent: after its length."""
-    return _LENGTH.pack(len(message)) + message
-
-
-def unframed(received: bytes | bytearray, longest: int) -> bytes | None:
-    """The first received message; None if it is not complete. Raises ValueError if it is too long."""
-    if len(received) < _LENGTH.size:
-        return None
-    (size,) = _LENGTH.unpack_from(received)
-    if size > longest:
-        raise ValueError(f"a message of {size} bytes")
-    return bytes(received[_LENGTH.size : _LENGTH.size + size]) if len(received) >= _LENGTH.size + size else None
-
-
-def send(connection: socket.socket, message: bytes) -> None:
-    connection.sendall(framed(message))
-
-
-def receive(connection: socket.socket) -> bytes | None:
-    """The next message; None at the end of the connection."""
-    head = _exactly(connection, _LENGTH.size)
-    return None if head is None else _exactly(connection, *_LENGTH.unpack(head))
-
-
-def _exactly(connection: socket.socket, size: int) -> bytes | None:
-    parts = bytearray()
-    while len(parts) < size:
-        try:
-            part = connection.recv(min(size - len(parts), 2**20))
-        except ConnectionError:
-            return None
-        if not part:
-            return None
-        parts += part
-    return bytes(parts)
-
-
 def main(arguments: Sequence[str]) -> None:
-    connection = socket.socket(fileno=int(arguments[0]))
-    connection.set_inheritable(False)  # the C++ compiler shall not keep it open
+    connection = Connection(int(arguments[0]))
+    os.set_inheritable(connection.fileno(), False)  # the C++ compiler shall not keep it open
     work = Path(arguments[1])
     _die_with_parent()
     _die_first()
@@ -105,7 +65,7 @@ def main(arguments: Sequence[str]) -> None:
     take_imports = functools.partial(_import, work)
     _idly(take_imports) if arguments[2] == "1" else take_imports()
     with contextlib.suppress(ConnectionError):
-        send(connection, b"")
+        connection.send_bytes(b"")
     behind: threading.Thread | None = None
     while True:
         message = jobs.get()
@@ -113,7 +73,7 @@ def main(arguments: Sequence[str]) -> None:
         take_job = functools.partial(_answer, job, work)
         answer = _idly(take_job) if message[0] else take_job()
         with contextlib.suppress(ConnectionError):
-            send(connection, pickle.dumps(tuple(answer)))
+            connection.send_bytes(pickle.dumps(tuple(answer)))
         if jobs.empty() and not (behind and behind.is_alive()):
             behind = threading.Thread(target=_precompile, args=(jobs,), daemon=True)
             behind.start()
@@ -152,9 +112,10 @@ def _die_first() -> None:
         Path("/proc/self/oom_score_adj").write_text("1000")
 
 
-def _listen(connection: socket.socket, jobs: queue.SimpleQueue[bytes], work: Path) -> None:
-    while (message := receive(connection)) is not None:
-        jobs.put(message)
+def _listen(connection: Connection, jobs: queue.SimpleQueue[bytes], work: Path) -> None:
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            jobs.put(connection.recv_bytes())
     shutil.rmtree(work, ignore_errors=True)
     if os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)

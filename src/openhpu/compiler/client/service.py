@@ -6,11 +6,11 @@ import atexit
 import contextlib
 import os
 import pickle
-import select
 import shutil
 import signal
 import site
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -20,6 +20,7 @@ import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Collection
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -89,10 +90,8 @@ class Service:
         self._current: _Request | None = None  # the request that the process compiles
         self._greeted = False  # the process has said that it takes requests
         self._until: float | None = None  # by when it has to answer
-        self._outgoing = memoryview(b"")  # the rest of the job that the process has not taken yet
-        self._incoming = bytearray()  # of its answer
         self._process: subprocess.Popen[bytes] | None = None
-        self._connection: socket.socket | None = None
+        self._connection: Connection | None = None
         self._ahead = False  # the process is to be started although nothing is asked yet
         self._delivered = False  # a recipe
         self._open = 0
@@ -236,29 +235,17 @@ class Service:
 
     def _wait(self) -> None:
         """For a request, an answer, the end of the process, the end of its time, or the service's."""
-        poll = select.poll()
-        poll.register(self._woken, select.POLLIN)
-        connection = self._connection
-        if connection is not None:
-            poll.register(connection, select.POLLIN | (select.POLLOUT if self._outgoing else 0))
         left = None if self._until is None else max(0.0, self._until - time.monotonic())
-        ready = dict(poll.poll(None if left is None else left * 1e3 + 1))
-        if self._woken.fileno() in ready:
+        ready = wait([self._woken, *([self._connection] if self._connection else [])], left)
+        if self._woken in ready:
             with contextlib.suppress(BlockingIOError):
                 self._woken.recv(4096)
         if self._closed:
             return
-        happened = 0 if connection is None else ready.get(connection.fileno(), 0)
-        if happened & ~select.POLLOUT:
+        if self._connection in ready:
             self._receive()
-        elif happened:
-            with contextlib.suppress(ConnectionError):  # its end is received next
-                self._send()
         elif self._until is not None and time.monotonic() >= self._until:
-            self._give_up(
-                f"the compile process did not answer within {self._deadline:g} s, the limit that "
-                "OPENHPU_COMPILE_DEADLINE sets, and was killed; the next graph starts another"
-            )
+            self._give_up_late()
 
     def _give_up(self, message: str) -> None:
         """End the process, and the request that it has."""
@@ -266,6 +253,12 @@ class Service:
         self._end_process(patience=0.0)
         if request is not None:
             self._failed(request, message)
+
+    def _give_up_late(self) -> None:
+        self._give_up(
+            f"the compile process did not answer within {self._deadline:g} s, the limit that "
+            "OPENHPU_COMPILE_DEADLINE sets, and was killed; the next graph starts another"
+        )
 
     def _blamed(self) -> _Request | None:
         """The request that fails with the process: the one that it has, or the one for which it was started."""
@@ -299,13 +292,17 @@ class Service:
         self._waiting.append((request, pickle.dumps(tuple(job))))
 
     def _start(self, request: _Request, message: bytes) -> None:
-        self._outgoing = memoryview(server.framed(bytes([self._may_wait()]) + message))
+        assert self._connection is not None
         try:
-            self._send()
+            self._connection.send_bytes(bytes([self._may_wait()]) + message)
         except ConnectionError:  # the process died since its last answer: the next turn starts another
             self._end_process()
             self._waiting.appendleft((request, message))
             self._wake()
+            return
+        except BlockingIOError:  # it does not take the job
+            self._current = request
+            self._give_up_late()
             return
         self._current = request
         self._limit_time()
@@ -317,55 +314,35 @@ class Service:
     def _limit_time(self) -> None:
         self._until = None if self._deadline is None else time.monotonic() + self._deadline
 
-    def _send(self) -> None:
-        assert self._connection is not None
-        with contextlib.suppress(BlockingIOError):
-            self._outgoing = self._outgoing[self._connection.send(self._outgoing) :]
-
     def _receive(self) -> None:
         assert self._connection is not None
         try:
-            part = self._connection.recv(2**20)
-        except BlockingIOError:
-            return
-        except ConnectionError:
-            part = b""
-        if not part:
+            message = self._connection.recv_bytes(_LONGEST_ANSWER if self._greeted else 0)
+            answer = self._answer(message) if self._greeted else None
+        except (EOFError, ConnectionError):
             request = self._blamed()
             reason = self._end_process()
             if request is not None:
                 self._failed(request, f"the compile process {reason}")
-            return
-        self._incoming += part
-        try:
-            answer = self._whole_answer() if self._greeted else self._greeting()
+        except BlockingIOError:  # a part of an answer, and no more
+            self._give_up_late()
         except Exception as error:
             self._give_up(
                 f"the compile process answered nonsense ({error}) and was killed; the next graph starts another"
             )
-            return
-        if answer is not None:
-            request, self._current, self._until = self._current, None, None
-            assert request is not None
-            self._guarded(self._answered, request, answer)
+        else:
+            request, self._current, self._until, self._greeted = self._current, None, None, True
+            if answer is not None:
+                assert request is not None
+                self._guarded(self._answered, request, answer)
 
-    def _greeting(self) -> server.Answer | None:
-        message = server.unframed(self._incoming, 0)
-        if message is not None:
-            self._greeted, self._until = True, None
-            del self._incoming[: len(server.framed(message))]
-        return None
-
-    def _whole_answer(self) -> server.Answer | None:
-        """The answer, if it is complete. Raises any exception, if it is not an answer."""
+    def _answer(self, message: bytes) -> server.Answer:
+        """Raises any exception, if it is not an answer."""
+        assert self._connection is not None
         if self._current is None:
             raise _Nonsense("nothing was asked")
-        message = server.unframed(self._incoming, _LONGEST_ANSWER)
-        if message is None:
-            return None
-        if len(self._incoming) > len(server.framed(message)):
+        if self._connection.poll():
             raise _Nonsense("more than an answer")
-        self._incoming = bytearray()
         answer = server.Answer(*pickle.loads(message))
         if not (isinstance(answer.notes, list) and all(isinstance(note, str) for note in answer.notes)):
             raise _Nonsense("its notes are no texts")
@@ -428,12 +405,17 @@ class Service:
         assert self._work is not None
         self._work.mkdir(parents=True, exist_ok=True)  # somebody may tidy up temporary folders
         ours, theirs = socket.socketpair()
+        for end in (ours, theirs):
+            end.setblocking(True)  # also where the script has set a default timeout
+        if self._deadline is not None:  # for each part of a message: a process that stops must not hold this thread
+            limit = struct.pack("ll", int(self._deadline), max(1, int(self._deadline % 1 * 1e6)))
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
         with contextlib.ExitStack() as on_error:
             on_error.callback(ours.close)
             self._process = self._popen(theirs)
             on_error.pop_all()
-        ours.setblocking(False)
-        self._connection = ours
+        self._connection = Connection(ours.detach())
         self._limit_time()
 
     def _popen(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
@@ -456,8 +438,7 @@ class Service:
         the end of a sentence about it."""
         process, self._process = self._process, None
         connection, self._connection = self._connection, None
-        self._outgoing, self._incoming, self._until = memoryview(b""), bytearray(), None
-        self._greeted = False
+        self._until, self._greeted = None, False
         if connection is not None:
             connection.close()
         if process is None:
