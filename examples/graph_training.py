@@ -1,7 +1,8 @@
-"""Training with HPU Graphs: a whole step (forward, loss, backward, optimizer) captured once and replayed.
+"""Training with graphs: a whole step (forward, loss, backward, optimizer) captured once and replayed; or torch.compile.
 
 python -m examples.graph_training            one graph for the whole step
 python -m examples.graph_training --cacher   forward and backward as graphs (ModuleCacher), the optimizer as usual
+python -m examples.graph_training --compile  forward and backward by torch.compile, the optimizer as usual
 
 Exits with 1 if the model did not learn.
 """
@@ -51,9 +52,8 @@ def whole_step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, images:
     return replay
 
 
-def cached_module(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Step:
-    """A step in which the model's forward and backward are graphs."""
-    ht.hpu.ModuleCacher(max_graphs=4)(model=model, inplace=True)
+def usual(model: Callable[[Tensor], Tensor], optimizer: torch.optim.Optimizer) -> Step:
+    """A step as most scripts have it."""
 
     def step(images: Tensor, labels: Tensor) -> Tensor:
         optimizer.zero_grad(set_to_none=True)
@@ -68,6 +68,7 @@ def cached_module(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> S
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m examples.graph_training", description=__doc__)
     parser.add_argument("--cacher", action="store_true", help="forward and backward as graphs, not the whole step")
+    parser.add_argument("--compile", action="store_true", help="torch.compile of the model")
     parser.add_argument("--epochs", type=int, default=6)
     options = parser.parse_args(argv)
 
@@ -75,8 +76,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     images, labels, test_images, test_labels = (part.to("hpu") for part in digits.load_data())
     model = digits.make_model().to("hpu")
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
-    first = images[:BATCH], labels[:BATCH]
-    step = cached_module(model, optimizer) if options.cacher else whole_step(model, optimizer, *first)
+    if options.cacher:
+        step = usual(ht.hpu.ModuleCacher(max_graphs=4)(model=model, inplace=True), optimizer)
+    elif options.compile:
+        step = usual(torch.compile(model, backend="hpu_backend"), optimizer)
+    else:
+        step = whole_step(model, optimizer, images[:BATCH], labels[:BATCH])
     openhpu.reset_counters()
     start, steps = time.perf_counter(), 0
     for epoch in range(options.epochs):
