@@ -4,7 +4,14 @@ import json
 
 import pytest
 
-from lightning_habana import HPUAccelerator, HPUDDPStrategy, HPUFSDPStrategy, SingleHPUStrategy, roots
+from lightning_habana import (
+    HPUAccelerator,
+    HPUDDPStrategy,
+    HPUDeepSpeedStrategy,
+    HPUFSDPStrategy,
+    SingleHPUStrategy,
+    roots,
+)
 from tests.lightning.support import Classifier
 
 cli = roots.pytorch("cli")
@@ -28,6 +35,13 @@ def by_class(name, path, **arguments):
             by_class("strategy", "lightning_habana.pytorch.strategies.HPUDDPStrategy", bucket_cap_mb=1),
         ],
         HPUDDPStrategy,
+    ),
+    (
+        [
+            "--trainer.accelerator=hpu", "--trainer.devices=1",
+            by_class("strategy", "lightning_habana.pytorch.strategies.HPUDeepSpeedStrategy", stage=1),
+        ],
+        HPUDeepSpeedStrategy,
     ),
 ])  # fmt: skip
 def test_by_name_and_class_path(arguments, strategy, monkeypatch):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import logging
+import inspect
 import warnings
-from pathlib import Path
 from typing import Any
 
 from lightning_habana import deepspeed_config, roots
@@ -15,7 +14,6 @@ from lightning_habana.pytorch.strategies.deepspeed_inference import HPUDeepSpeed
 
 _optimizers: Any = roots.pytorch("core.optimizer")
 _Lightnings: Any = roots.pytorch("strategies").DeepSpeedStrategy
-_DEFAULT_TIMEOUT: Any = roots.fabric("plugins.collectives.torch_collective").default_pg_timeout
 
 
 class HPUDeepSpeedStrategy(HPUDeepSpeedSetup, HPUDeepSpeedInference, HPUDDPStrategy, _Lightnings):  # type: ignore[misc]
@@ -34,64 +32,18 @@ class HPUDeepSpeedStrategy(HPUDeepSpeedSetup, HPUDeepSpeedInference, HPUDDPStrat
 
     _lightnings = _Lightnings
 
-    def __init__(
-        self,
-        accelerator: Any = None,
-        zero_optimization: bool = True,
-        stage: int = 2,
-        remote_device: str | None = None,
-        offload_optimizer: bool = False,
-        offload_parameters: bool = False,
-        offload_params_device: str = "cpu",
-        nvme_path: str = "/local_nvme",
-        params_buffer_count: int = 5,
-        params_buffer_size: int = 100_000_000,
-        max_in_cpu: int = 1_000_000_000,
-        offload_optimizer_device: str = "cpu",
-        optimizer_buffer_count: int = 4,
-        block_size: int = 1048576,
-        queue_depth: int = 8,
-        single_submit: bool = False,
-        overlap_events: bool = True,
-        thread_count: int = 1,
-        pin_memory: bool = False,
-        sub_group_size: int = 1_000_000_000_000,
-        contiguous_gradients: bool = True,
-        overlap_comm: bool = True,
-        allgather_partitions: bool = True,
-        reduce_scatter: bool = True,
-        allgather_bucket_size: int = 200_000_000,
-        reduce_bucket_size: int = 200_000_000,
-        zero_allow_untested_optimizer: bool = True,
-        logging_batch_size_per_gpu: str | int = "auto",
-        config: Path | str | dict[str, Any] | None = None,
-        logging_level: int = logging.WARN,
-        parallel_devices: Any = None,
-        cluster_environment: Any = None,
-        loss_scale: float = 0,
-        initial_scale_power: int = 16,
-        loss_scale_window: int = 1000,
-        hysteresis: int = 2,
-        min_loss_scale: int = 1,
-        partition_activations: bool = False,
-        cpu_checkpointing: bool = False,
-        contiguous_memory_optimization: bool = False,
-        synchronize_checkpoint_boundary: bool = False,
-        load_full_weights: bool = False,
-        precision_plugin: Any = None,
-        process_group_backend: str = "hccl",
-        timeout: Any = _DEFAULT_TIMEOUT,
-        exclude_frozen_parameters: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__", "kwargs")}
-        name = type(self).__name__
+    def __init__(self, *args: Any, process_group_backend: str = "hccl", **kwargs: Any) -> None:
+        name, known = type(self).__name__, inspect.signature(_Lightnings.__init__)
+        inference = {key: value for key, value in kwargs.items() if key not in known.parameters}
+        for key in inference:
+            del kwargs[key]
+        stage = known.bind(self, *args, **kwargs).arguments.get("stage", 2)
         if stage not in (0, 1, 2, 3):
             raise roots.MisconfigurationException(f"{name}(stage={stage!r}): expected 0, 1, 2 or 3")
         deepspeed_config.require(name)
-        deepspeed_config.check_inference_arguments(name, kwargs)
-        self.inference_arguments = kwargs
-        super().__init__(**arguments)
+        deepspeed_config.check_inference_arguments(name, inference)
+        self.inference_arguments = inference
+        super().__init__(*args, process_group_backend=process_group_backend, **kwargs)
 
     @property
     def precision_plugin(self) -> Any:
