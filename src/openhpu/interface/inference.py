@@ -28,7 +28,6 @@ def hpu_set_inference_env(model: torch.nn.Module | None = None) -> torch.nn.Modu
     Raises RuntimeError for a float16 model on Gaudi 1."""
     _refuse_half(model, "hpu_set_inference_env")
     hpu.enable_inference_mode()
-    hpu.enable_matmul3d_2d_reshape()
     return None if model is None else _fold(model)
 
 
@@ -87,7 +86,6 @@ def _state(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 def hpu_teardown_inference_env() -> None:
     """Turn inference mode off."""
     hpu.disable_inference_mode()
-    hpu.disable_matmul3d_2d_reshape()
 
 
 def hpu_inference_set_env(model: Any = None) -> Any:

@@ -262,10 +262,10 @@ def fp8_gemm_v2(
     """op(A) @ op(B) * A_scale_inv * B_scale_inv + bias, plus D if `accumulate`, in `out_dtype`; op may transpose.
 
     A: [..., M, K], B: [..., K, N] or one that broadcasts to it; either may be one-dimensional, [K], as torch.matmul's
-    operands, and is not transposed then; scales: a number, one
-    for each row of the result (A's M) or each column (B's N), or one that broadcasts to the result. It is computed in
-    float32 and rounded once; with `out_dtype` bfloat16 the product, and that of the scales, are rounded to it before
-    they are multiplied, as on a Gaudi. Raises RuntimeError for shapes that do not fit. Source: the operator's schema.
+    operands, and is not transposed then. A scale is a number, one for each row of the result (A's M) or each column
+    (B's N), or one that broadcasts to the result. The result is computed in float32 and rounded once. With `out_dtype`
+    bfloat16 the product, and that of the scales, are rounded to it before they are multiplied, as on a Gaudi. Raises
+    RuntimeError for shapes that do not fit. Source: the operator's schema.
     """
     name = "fp8_gemm_v2"
     for argument, tensor in (("A", A), ("B", B)):

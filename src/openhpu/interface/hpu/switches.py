@@ -1,4 +1,4 @@
-"""Switches of the compilation of graphs. Eager operators do not read them, so here they only keep their value."""
+"""Switches of the compilation of graphs. Those without a body are accepted and change nothing here."""
 
 from __future__ import annotations
 
@@ -12,12 +12,7 @@ import torch
 from openhpu import settings
 from openhpu.compiler.program import sections
 
-_state: dict[str, bool] = {
-    "optim_output_sif": True,
-    "quantization": False,
-    "matmul3d_2d_reshape": False,
-    "recompute_sdp": False,
-}
+_recompute_sdp = False
 
 
 def enable_dynamic_shape() -> None:
@@ -47,42 +42,37 @@ def disable_inference_mode() -> None:
 
 def enable_optim_output_sif() -> None:
     """Let output shapes of dynamic graphs be worked out early."""
-    _state["optim_output_sif"] = True
 
 
 def disable_optim_output_sif() -> None:
     """Undo `enable_optim_output_sif`."""
-    _state["optim_output_sif"] = False
 
 
 def enable_quantization() -> None:
     """Let graphs be quantized."""
-    _state["quantization"] = True
 
 
 def disable_quantization() -> None:
     """Undo `enable_quantization`."""
-    _state["quantization"] = False
 
 
 def enable_matmul3d_2d_reshape() -> None:
     """Let graphs fold the batch of a 3-D by 2-D matrix product into its rows."""
-    _state["matmul3d_2d_reshape"] = True
 
 
 def disable_matmul3d_2d_reshape() -> None:
     """Undo `enable_matmul3d_2d_reshape`."""
-    _state["matmul3d_2d_reshape"] = False
 
 
 def enable_recompute_sdp(enabled: bool) -> None:
     """Whether fused attention recomputes its forward pass in the backward pass by default."""
-    _state["recompute_sdp"] = bool(enabled)
+    global _recompute_sdp
+    _recompute_sdp = bool(enabled)
 
 
 def recompute_sdp_enabled() -> bool:
     """The value that `enable_recompute_sdp` set."""
-    return _state["recompute_sdp"]
+    return _recompute_sdp
 
 
 @contextmanager
