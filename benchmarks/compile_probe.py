@@ -1,14 +1,12 @@
-"""One first start of compiled training in a process of its own. Prints JSON.
+"""One first start of compiled training in a process of its own.
 
-`python -m benchmarks.compile_probe PEER WORK`: `PEER` is "model" (torch.compile of the model on hpu), "step"
-(compile_step) or "cpu" (torch.compile of the model on the CPU), `WORK` one of WORKLOADS. Whether it is a cold or a warm
+`peer` is "model" (torch.compile of the model on hpu), "step"
+(compile_step) or "cpu" (torch.compile of the model on the CPU), `work` one of WORKLOADS. Whether it is a cold or a warm
 start is up to the cache folders that the environment names.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 
 import torch
@@ -20,7 +18,7 @@ from openhpu import hpu
 WORKLOADS = {"MLP": models.MLP, "GPT": models.GPT_SMALL}
 
 
-def main(peer: str, work: str) -> None:
+def first_start(peer: str, work: str) -> dict[str, float]:
     """Time the first step, and how long it takes until nothing is left to compile, in seconds."""
     training = WORKLOADS[work].training("cpu" if peer == "cpu" else "hpu")
     if peer != "cpu":
@@ -42,8 +40,4 @@ def main(peer: str, work: str) -> None:
     openhpu.reset_counters()
     step().item()
     alone = openhpu.counters()["ops_node_by_node"]
-    print(json.dumps({"first": first, "ready": ready, "node by node": alone}))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    return {"first": first, "ready": ready, "node by node": alone}

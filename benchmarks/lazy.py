@@ -67,8 +67,7 @@ def _measure(workload: Workload, rounds: int, calls: int, aim: str) -> Table:
     )
     lazy = found["hpu, lazy"]
     for name, samples in found.items():
-        host, done = (Spread.of([value * 1e3 for value in values]) for values in (samples.host, samples.done))
-        table.rows.append([name, host, done, samples.ratio_to(lazy), Spread.of(samples.faults).median])
+        table.rows.append([name, *samples.spreads(1e3), samples.ratio_to(lazy), Spread.of(samples.faults).median])
 
     def best(peers: list[str]) -> str:
         name = min(peers, key=lambda n: Spread.of(found[n].done).median)
