@@ -256,19 +256,16 @@ OUT_OF_MEMORY = """
         assert isinstance(error, RuntimeError)
         assert len(error.args) == 1
         print(error)
-    {more}
+    y = x + 1
+    print(torch.hpu.memory_allocated() == 2 * x.nbytes, y.sum().item())
 """
 
 
-def test_out_of_memory_says_what_is_in_use(script):
-    text = script(OUT_OF_MEMORY.format(more=""), OPENHPU_MEMORY_GB="0.25").out
+def test_out_of_memory_says_what_is_in_use_and_the_device_stays_usable(script):
+    text = script(OUT_OF_MEMORY, OPENHPU_MEMORY_GB="0.25").out
     assert "FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed" in text
     assert "in use" in text.lower()
-
-
-def test_the_device_is_usable_after_out_of_memory(script):
-    more = "y = x + 1; print(torch.hpu.memory_allocated() == 2 * x.nbytes, y.sum().item())"
-    assert script(OUT_OF_MEMORY.format(more=more), OPENHPU_MEMORY_GB="0.25").out.endswith("True 2097152.0")
+    assert text.endswith("True 2097152.0")
 
 
 def test_an_operator_whose_output_does_not_fit_raises_where_it_is_called(script):
