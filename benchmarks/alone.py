@@ -5,8 +5,6 @@ less before they sleep. A child in which no device is opened shows what the CPU 
 device, too, are chosen once per process.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

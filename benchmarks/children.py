@@ -4,8 +4,6 @@ WHAT is "module:name", a function or a class of the benchmarks, ARGUMENTS a list
 printed as JSON. An object of a class answers questions (commands/answering.py).
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

@@ -1,7 +1,5 @@
 """compile: torch.compile and compile_step on hpu beside torch.compile on the CPU."""
 
-from __future__ import annotations
-
 import copy
 import tempfile
 from collections.abc import Callable

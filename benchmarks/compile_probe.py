@@ -5,8 +5,6 @@
 start is up to the cache folders that the environment names.
 """
 
-from __future__ import annotations
-
 import time
 
 import torch

@@ -3,8 +3,6 @@
 Peers are asked in turns; those that wait do nothing. A peer's time is its slower rank's. Needs deepspeed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import importlib.util

@@ -1,7 +1,5 @@
 """One rank of the benchmark `deepspeed`."""
 
-from __future__ import annotations
-
 import gc
 import importlib
 import shutil

@@ -4,8 +4,6 @@ A suite of small tests meets many graphs a few times each, and must not wait for
 Each measurement has a process of its own.
 """
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

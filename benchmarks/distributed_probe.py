@@ -1,7 +1,5 @@
 """One rank of the benchmark `distributed`, and what those of `deepspeed` can, too."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import time

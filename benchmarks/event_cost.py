@@ -1,7 +1,5 @@
 """events: the cost of the event source for an operator, without and with a listener."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

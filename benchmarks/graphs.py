@@ -5,8 +5,6 @@ ONNX Runtime, OpenVINO: `pip install openhpu[benchmarks]`) are left out, with a 
 are taken.
 """
 
-from __future__ import annotations
-
 import copy
 import tempfile
 from collections.abc import Callable

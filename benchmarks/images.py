@@ -3,8 +3,6 @@
 Each peer is a process of its own, asked in turns. Needs torchvision.
 """
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import tempfile

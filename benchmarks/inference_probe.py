@@ -3,8 +3,6 @@
 ONNX Runtime, OpenVINO and JAX run the exported or translated model with its weights as constants.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 from collections.abc import Callable

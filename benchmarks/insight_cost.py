@@ -3,8 +3,6 @@
 Aims, in percent of a step: `openhpu run` 3 of the GPT example's, a listener 1, events without a listener 0.5.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

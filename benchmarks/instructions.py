@@ -4,8 +4,6 @@ Instructions are repeatable where times are not. The process has one core, so th
 leaves out the device's commands: recipes in lazy mode, kernels in eager mode.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -4,8 +4,6 @@ Each peer trains in a process of its own. "As written" is the best of the peers 
 asks for; "tuned" the best whose author also sets fused=True. With one thread the recipe leaves the host a core of two.
 """
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from typing import Any
 

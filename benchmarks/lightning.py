@@ -3,8 +3,6 @@
 Each in processes of their own, in turns. Needs lightning and lightning-habana.
 """
 
-from __future__ import annotations
-
 import importlib.util
 
 from benchmarks.children import probe

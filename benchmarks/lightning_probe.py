@@ -4,8 +4,6 @@ steps: milliseconds a training step of the small GPT takes, in stretches. recipe
 100 batches of digits ran in recipes, with validation, logging and a checkpoint, when 100 before them had been seen.
 """
 
-from __future__ import annotations
-
 import logging
 import tempfile
 import time

@@ -8,8 +8,6 @@ of the CPU device as written and with fused AdamW. The latter runs in two proces
 differ is the spread, and a value beyond its aim counts as a miss only where it is beyond that, too.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import math
 import os

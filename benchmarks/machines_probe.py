@@ -4,8 +4,6 @@ The condition's environment and affinity are set by who
 starts it; here is what the script itself does: its number of threads, what it computes beside, whether it reads.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable, Iterator

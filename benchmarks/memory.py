@@ -3,8 +3,6 @@
 Each measurement runs in a process of its own.
 """
 
-from __future__ import annotations
-
 import gc
 from itertools import chain
 from pathlib import Path

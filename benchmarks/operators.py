@@ -4,8 +4,6 @@ Each operator is called many times in a row; `host` is the time until the calls 
 result is there, both per call. On the CPU device they are the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -3,8 +3,6 @@
 The mode is the process's: with PT_HPU_LAZY_MODE=1 steps are recorded, and run node by node unless they become recipes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

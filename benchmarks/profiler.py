@@ -5,8 +5,6 @@ Aims: a step with both activities takes at most 1.10 of one with the host's alon
 own.
 """
 
-from __future__ import annotations
-
 import tempfile
 import time
 from contextlib import nullcontext

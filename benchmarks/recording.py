@@ -3,8 +3,6 @@
 Each measurement runs in a process of its own.
 """
 
-from __future__ import annotations
-
 import gc
 import statistics
 import tempfile

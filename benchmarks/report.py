@@ -1,7 +1,5 @@
 """Tables of results: for the console, for JSON, and for RESULTS.md."""
 
-from __future__ import annotations
-
 import datetime
 import os
 import platform

@@ -4,8 +4,6 @@
 is the Trainer's own, with its own optimizer. First steps are timed until they are done, and so are all.
 """
 
-from __future__ import annotations
-
 import tempfile
 import time
 from typing import Any

@@ -4,8 +4,6 @@ The CPU device trains beside as PyTorch sets the optimizer up there by default, 
 which is the default on hpu; each in this process and in a process of its own (`alone.py`).
 """
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from typing import Any
 

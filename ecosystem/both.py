@@ -1,7 +1,5 @@
 """The same on both devices: in one process, or by a script that has one device for its process, as trainers have."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Tiny models of diffusers and what they are called with, fixed here so that runs compare."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

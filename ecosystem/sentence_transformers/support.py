@@ -1,7 +1,5 @@
 """Models of a few words, made on the CPU, the same each time."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

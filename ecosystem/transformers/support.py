@@ -1,7 +1,5 @@
 """A model of the table and its inputs, and what is compared."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -3,8 +3,6 @@
 Trainer's device is one for its process, so that each training has one of its own; they take turns.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import time
