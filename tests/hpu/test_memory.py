@@ -353,35 +353,33 @@ MACHINE = """
 """
 
 
-def test_the_device_never_asks_the_machine_for_more_than_it_has(script):
-    code = (
-        MACHINE
-        + """
+@pytest.fixture
+def machine(script):
+    """`script`, after MACHINE."""
+    return lambda code: script(MACHINE + code, OPENHPU_MEMORY_GB="4")
+
+
+def test_the_device_never_asks_the_machine_for_more_than_it_has(machine):
+    code = """
     print(refused(lambda: zeros(200)), (kept + 1).sum().item())
     available(128 + 300)
     print(zeros(200).sum().item())
     """
-    )
-    assert script(code, OPENHPU_MEMORY_GB="4").out.splitlines() == ["[True, True, True] 2000.0", "0"]
+    assert machine(code).out.splitlines() == ["[True, True, True] 2000.0", "0"]
 
 
-def test_memory_that_was_used_before_is_not_asked_for_again(script):
-    code = (
-        MACHINE
-        + """
+def test_memory_that_was_used_before_is_not_asked_for_again(machine):
+    code = """
     available(128 + 300)
     zeros(200)
     available(0)
     print(zeros(200).sum().item(), refused(lambda: zeros(400)))
     """
-    )
-    assert script(code, OPENHPU_MEMORY_GB="4").out == "0 [True, True, True]"
+    assert machine(code).out == "0 [True, True, True]"
 
 
-def test_scratch_memory_of_kernels_is_bounded_too(script):
-    code = (
-        MACHINE
-        + """
+def test_scratch_memory_of_kernels_is_bounded_too(machine):
+    code = """
     available(1000)
     x = zeros(96)
     available(128 + 40)
@@ -390,16 +388,12 @@ def test_scratch_memory_of_kernels_is_bounded_too(script):
     available(1000)
     print(torch.median(x).item())
     """
-    )
-    assert script(code, OPENHPU_MEMORY_GB="4").out.splitlines() == ["[True, True, True] 2000.0", "0"]
+    assert machine(code).out.splitlines() == ["[True, True, True] 2000.0", "0"]
 
 
-def test_pinned_memory_is_bounded_too(script):
-    code = (
-        MACHINE
-        + """
+def test_pinned_memory_is_bounded_too(machine):
+    code = """
     x = torch.zeros(200 << 20, dtype=torch.uint8)
     print(refused(x.pin_memory), x.narrow(0, 0, 100).pin_memory().sum().item())
     """
-    )
-    assert script(code, OPENHPU_MEMORY_GB="4").out == "[True, True, True] 0"
+    assert machine(code).out == "[True, True, True] 0"
