@@ -4,8 +4,6 @@ Each runs in a process of its own, with a limit. What is done is kept in build/k
 there when it is asked for again, by parts of a benchmark; a run that came to its end begins anew.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -5,21 +5,16 @@ less before they sleep. A child in which no device is opened shows what the CPU 
 device, too, are chosen once per process.
 """
 
-from __future__ import annotations
-
-import json
-import sys
 from typing import Any
 
 import torch
 
 import openhpu
-from benchmarks import models, timing
+from benchmarks import children, models
 from benchmarks.timing import Peer, Turn
-from commands.answering import Answering, serve
 
 
-class Child(Answering):
+class Child(children.Peer):
     """A process that holds a training. Use with `with`.
 
     `device`: "cpu" or "hpu". `lazy`: PT_HPU_LAZY_MODE of an hpu child. `compiled`: "" (as it is), "model" (with
@@ -32,15 +27,8 @@ class Child(Answering):
         self, workload: models.Workload, device: str = "cpu", lazy: bool = False, compiled: str = "", threads: int = 0,
         **optimizer: Any,
     ):  # fmt: skip
-        asked = {
-            "title": workload.title,
-            "device": device,
-            "compiled": compiled,
-            "threads": threads,
-            "optimizer": optimizer,
-            "calm": timing.is_calm(),
-        }
-        super().__init__("benchmarks.alone", [json.dumps(asked)], {"PT_HPU_LAZY_MODE": str(int(lazy))})
+        asked = (workload.title, device, compiled, threads, optimizer)
+        super().__init__("alone:Training", *asked, environment={"PT_HPU_LAZY_MODE": str(int(lazy))})
 
     def turn(self, calls: int) -> Turn:
         """Let it make `calls` steps."""
@@ -60,24 +48,22 @@ class Child(Answering):
         return Peer(name, turn=self.turn)
 
 
-class _Training:
-    """The training that `asked` describes, in its process."""
+class Training:
+    """It, in its process."""
 
-    def __init__(self, asked: dict[str, Any]):
-        if asked["calm"]:
-            timing.calm_malloc()
-        if asked["threads"]:
-            torch.set_num_threads(asked["threads"])
-        workload = next(w for w in models.WORKLOADS if w.title == asked["title"])
-        training = workload.training(asked["device"], **asked["optimizer"])
-        on_hpu = asked["device"] == "hpu"
-        if asked["compiled"] in ("model", "both"):
+    def __init__(self, title: str, device: str, compiled: str, threads: int, optimizer: dict[str, Any]):
+        if threads:
+            torch.set_num_threads(threads)
+        workload = next(w for w in models.WORKLOADS if w.title == title)
+        training = workload.training(device, **optimizer)
+        on_hpu = device == "hpu"
+        if compiled in ("model", "both"):
             # Not `model.compile()`, which compiles no forward of torch.nn's own, such as Sequential's.
             backend = "hpu_backend" if on_hpu else "inductor"
             training.model = torch.compile(training.model, backend=backend)  # type: ignore[assignment]
-        if asked["compiled"] == "both":
+        if compiled == "both":
             training.optimizer.step = torch.compile(training.optimizer.step)  # type: ignore[method-assign,assignment]
-        self._step = models.Graphed(training) if asked["compiled"] == "graph" else training.step
+        self._step = models.Graphed(training) if compiled == "graph" else training.step
         self._peer = Peer("alone", self._step, on_hpu=on_hpu)
 
     def turn(self, calls: int) -> Turn:
@@ -95,7 +81,3 @@ class _Training:
             self._step()
         self._peer.wait()
         return openhpu.counters()
-
-
-if __name__ == "__main__":
-    serve(lambda: _Training(json.loads(sys.argv[1])))

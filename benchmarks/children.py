@@ -1,19 +1,25 @@
-"""Probes: modules of the benchmarks that measure one thing in a process of their own, and print it."""
+"""Peers in processes of their own: `python -m benchmarks.children WHAT ARGUMENTS`.
 
-from __future__ import annotations
+WHAT is "module:name", a function or a class of the benchmarks, ARGUMENTS a list in JSON. What a function returns is
+printed as JSON. An object of a class answers questions (commands/answering.py).
+"""
 
+import importlib
 import json
 import os
 import sys
+from collections.abc import Mapping
 from typing import Any
 
+from benchmarks import timing
 from commands import ROOT, child
+from commands.answering import Answering, serve
 from commands.child import ChildError
 
 PROBE_S = 600.0
 
 
-def output_of(command: list[str], seconds: float, environment: dict[str, str]) -> str:
+def output_of(command: list[str], seconds: float, environment: Mapping[str, str]) -> str:
     """What a command prints. Raises ChildError, with what it said, if it fails or runs for longer than `seconds`."""
     ended = child.run(command, seconds=seconds, cwd=ROOT, env=environment, split=True)
     if ended.code:
@@ -21,12 +27,46 @@ def output_of(command: list[str], seconds: float, environment: dict[str, str]) -
     return ended.output
 
 
-def probe(module: str, *arguments: str, **environment: str) -> dict[str, Any]:
-    """What a module of the benchmarks, in a process of its own with more environment, prints last: JSON.
+def words(what: str, *arguments: Any) -> list[str]:
+    """Of the command line, after `python -m`."""
+    return ["benchmarks.children", what, json.dumps(arguments)]
+
+
+def probe(what: str, *arguments: Any, **environment: str) -> dict[str, Any]:
+    """What a function returns in a process of its own, with more environment.
 
     Raises ChildError, with what it said, if it fails or has not ended after PROBE_S.
     """
     changed = {**os.environ, "OPENHPU_MODULE_LOCKS": "0", **environment}
-    printed = output_of([sys.executable, "-m", module, *arguments], PROBE_S, changed)
+    printed = output_of([sys.executable, "-m", *words(what, *arguments)], PROBE_S, changed)
     found: dict[str, Any] = json.loads(printed.splitlines()[-1])
     return found
+
+
+class Peer(Answering):
+    """A process with an object of a class. Use with `with`."""
+
+    def __init__(
+        self, what: str, *arguments: Any, environment: Mapping[str, str] | None = None, core: int | None = None
+    ) -> None:
+        module, *rest = words(what, *arguments)
+        super().__init__(module, rest, environment, core)
+
+
+def main(what: str, arguments: str) -> None:
+    """Print what a function returns, or serve questions until the input ends."""
+    module, _, name = what.partition(":")
+
+    def call() -> Any:
+        return getattr(importlib.import_module(f"benchmarks.{module}"), name)(*json.loads(arguments))
+
+    if name[0].islower():
+        print(json.dumps(call()))
+        return
+    if timing.CALM in os.environ:
+        timing.calm_malloc()
+    serve(call)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,7 +1,5 @@
 """compile: torch.compile and HPU graphs of whole steps on hpu beside torch.compile on the CPU."""
 
-from __future__ import annotations
-
 import copy
 import tempfile
 from collections.abc import Callable
@@ -16,8 +14,8 @@ from benchmarks.alone import Child
 from benchmarks.children import probe
 from benchmarks.models import Workload
 from benchmarks.parts import part
-from benchmarks.report import Table
-from benchmarks.timing import ROUNDS_TO_QUOTE, Peer, Samples, Spread, in_turns
+from benchmarks.report import Table, table_of
+from benchmarks.timing import CLOSE, ROUNDS_TO_QUOTE, Peer, Spread, check_equal, in_turns
 from openhpu import hpu
 
 CASES: tuple[tuple[Workload, int], ...] = (
@@ -38,13 +36,6 @@ PEERS: dict[str, dict[str, Any]] = {
     "the same, compiled AdamW": {"compiled": "both"},
 }
 _STARTS = {"hpu, graph of the step": "graph", "hpu, torch.compile": "model", "CPU, torch.compile": "cpu"}
-
-
-def _check_close(first: Any, second: Any, what: str) -> None:
-    torch.testing.assert_close(
-        *([torch.as_tensor(t).detach().cpu() for t in side] for side in (first, second)), rtol=1e-3, atol=1e-4,
-        msg=lambda text: f"{what}: peers differ\n{text}",
-    )  # fmt: skip
 
 
 def _ready(*calls: Callable[[], Any]) -> str:
@@ -71,24 +62,14 @@ def overhead(rounds: int) -> Table:
     on_hpu = torch.compile(lambda x: x + 1, backend="hpu_backend")
     on_cpu = torch.compile(lambda x: x + 1)
     x, given = torch.ones(16), torch.ones(16, device="hpu")
-    _check_close([on_hpu(given)], [on_cpu(x)], "x + 1")
+    check_equal(on_hpu(given), on_cpu(x), "x + 1", **CLOSE)
     note = _ready(lambda: on_hpu(given))
     peers = [Peer("hpu", on_hpu, (given,), on_hpu=True), Peer("Inductor, CPU", on_cpu, (x,))]
     found = in_turns(peers, rounds, 200)
     table = Table("compiled x + 1, 16 floats: host time of a call", ["peer", "host us", "done us"])
     for name, samples in found.items():
-        host, done = (Spread.of([s * 1e6 for s in values]) for values in (samples.host, samples.done))
-        table.rows.append([name, host, done])
+        table.rows.append([name, *samples.spreads(1e6)])
     table.notes += [note, "Aim: <= Inductor's on the CPU."]
-    return table
-
-
-def _table(title: str, found: dict[str, Samples], base: str, notes: list[str]) -> Table:
-    table = Table(title, ["peer", "host us", "done us", f"{base} / this"])
-    for name, samples in found.items():
-        host, done = (Spread.of([s * 1e6 for s in values]) for values in (samples.host, samples.done))
-        table.rows.append([name, host, done, found[base].ratio_to(samples)])
-    table.notes += notes
     return table
 
 
@@ -101,8 +82,7 @@ def training(workload: Workload, rounds: int, calls: int) -> Table:
         children = {name: stack.enter_context(Child(workload, **options)) for name, options in peers.items()}
         losses = {name: child.losses(_WARM_UP) for name, child in children.items()}
         for name, theirs in losses.items():
-            # Rounding differs from peer to peer, and AdamW's first steps amplify it.
-            _check_close(theirs[:4], losses["CPU, torch.compile"][:4], f"{workload.title}, {name}")
+            check_equal(theirs[:4], losses["CPU, torch.compile"][:4], f"{workload.title}, {name}", **CLOSE)
         found = in_turns([child.peer(name) for name, child in children.items()], rounds, calls)
         counters = {name: child.counters(5) for name, child in children.items() if peers[name].get("device") == "hpu"}
     outside = ", ".join(
@@ -114,7 +94,7 @@ def training(workload: Workload, rounds: int, calls: int) -> Table:
         "Each peer in a process of its own.",
         "Aims: torch.compile >= 1.0; graph of the step against the best peer: MLP 2.5, GPT 1.05, ConvNet 1.0.",
     ]
-    return _table(f"training step, {workload.title}", found, "CPU, torch.compile", notes)
+    return table_of(f"training step, {workload.title}", found, "CPU, torch.compile", notes)
 
 
 def inference(workload: Workload, rounds: int, calls: int) -> Table:
@@ -126,16 +106,16 @@ def inference(workload: Workload, rounds: int, calls: int) -> Table:
     given = x.to("hpu")
     on_cpu, on_hpu = torch.compile(model), torch.compile(moved, backend="hpu_backend")
     with torch.no_grad():
-        _check_close([on_hpu(given), on_hpu(given)], [on_cpu(x), model(x)], f"{workload.title}, inference")
+        check_equal([on_hpu(given), on_hpu(given)], [on_cpu(x), model(x)], f"{workload.title}, inference", **CLOSE)
         note = _ready(lambda: on_hpu(given))
         peers = [Peer("hpu, torch.compile", on_hpu, (given,), on_hpu=True), Peer("CPU, torch.compile", on_cpu, (x,))]
         found = in_turns(peers, rounds, calls)
-    return _table(f"inference, {workload.title}", found, "CPU, torch.compile", [note, "Aim: >= 1.0."])
+    return table_of(f"inference, {workload.title}", found, "CPU, torch.compile", [note, "Aim: >= 1.0."])
 
 
 def _started(peer: str, work: str, folder: str) -> dict[str, float]:
     caches = {"PT_HPU_RECIPE_CACHE_CONFIG": f"{folder}/recipes", "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor"}
-    return probe("benchmarks.compile_probe", peer, work, **caches)
+    return probe("compile_probe:first_start", peer, work, **caches)
 
 
 def starts(work: str, rounds: int) -> Table:

@@ -1,14 +1,10 @@
-"""One first start of compiled training in a process of its own. Prints JSON.
+"""One first start of compiled training in a process of its own.
 
-`python -m benchmarks.compile_probe PEER WORK`: `PEER` is "model" (torch.compile of the model on hpu), "graph"
-(an HPU graph of the whole step) or "cpu" (torch.compile of the model on the CPU), `WORK` one of WORKLOADS. The cache
-folders that the environment names decide whether it is a cold or a warm start.
+`peer` is "model" (torch.compile of the model on hpu), "graph" (an HPU graph of the whole step) or "cpu" (torch.compile
+of the model on the CPU), `work` one of WORKLOADS. The cache folders that the environment names decide whether it is a
+cold or a warm start.
 """
 
-from __future__ import annotations
-
-import json
-import sys
 import time
 from collections.abc import Callable
 
@@ -21,7 +17,7 @@ from openhpu import hpu
 WORKLOADS = {"MLP": models.MLP, "GPT": models.GPT_SMALL}
 
 
-def main(peer: str, work: str) -> None:
+def first_start(peer: str, work: str) -> dict[str, float]:
     """Time the first step, and how long it takes until nothing is left to compile, in seconds."""
     training = WORKLOADS[work].training("cpu" if peer == "cpu" else "hpu")
     if peer != "cpu":
@@ -43,8 +39,4 @@ def main(peer: str, work: str) -> None:
     openhpu.reset_counters()
     step().item()
     alone = openhpu.counters()["ops_node_by_node"]
-    print(json.dumps({"first": first, "ready": ready, "node by node": alone}))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    return {"first": first, "ready": ready, "node by node": alone}

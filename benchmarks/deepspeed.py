@@ -3,8 +3,6 @@
 Peers are asked in turns; those that wait do nothing. A peer's time is its slower rank's. Needs deepspeed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import importlib.util
@@ -15,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.distributed import Kind, Peer, in_turns, row
+from benchmarks.distributed import Kind, Ranks, in_turns, row
 from benchmarks.parts import part
 from benchmarks.report import Table
 
@@ -50,7 +48,7 @@ class Case(NamedTuple):
 
 
 def _case(
-    peers: Callable[[], list[Peer]], model: str, precision: str, stage: int, number: int, rounds: int, quick: bool
+    peers: Callable[[], list[Ranks]], model: str, precision: str, stage: int, number: int, rounds: int, quick: bool
 ) -> Case:
     # DeepSpeed compiles its Adam for the CPU first, which takes as long as all of the rest.
     built = [not (quick and kind.device == "cpu") for kind in _KINDS]
@@ -91,9 +89,7 @@ def _measured(model: str, number: int, rounds: int, quick_cases: Sequence[tuple[
     with contextlib.ExitStack() as stack:
         peers = functools.cache(
             lambda: [
-                stack.enter_context(
-                    Peer(kind, "benchmarks.deepspeed_probe", PYTHONPATH=paths, DS_ACCELERATOR=kind.device)
-                )
+                stack.enter_context(Ranks(kind, "deepspeed_probe:Rank", PYTHONPATH=paths, DS_ACCELERATOR=kind.device))
                 for kind in _KINDS
             ]
         )

@@ -1,13 +1,9 @@
-"""One rank of the benchmark `deepspeed`, in a process of its own: answers questions until its input ends."""
-
-from __future__ import annotations
+"""One rank of the benchmark `deepspeed`."""
 
 import gc
 import importlib
-import os
 import shutil
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +11,8 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 
-import openhpu
-from benchmarks import models, timing
-from commands.answering import serve
+from benchmarks import models
+from benchmarks.distributed_probe import Trainer
 from examples.gpt_chars import GPT
 
 MODELS = {
@@ -27,16 +22,18 @@ MODELS = {
 BUCKET = 1_000_000
 
 
-class Rank:
-    """A rank of DeepSpeed's accelerator that DS_ACCELERATOR names."""
+class Rank(Trainer):
+    """A rank of DeepSpeed's accelerator, which DS_ACCELERATOR names."""
 
-    def __init__(self, folder: str) -> None:
-        torch.set_num_threads(1)
+    def __init__(self, device: str) -> None:
+        super().__init__()
         self._deepspeed: Any = importlib.import_module("deepspeed")
         self._deepspeed.utils.logger.setLevel("ERROR")
         self._deepspeed.init_distributed()
         self._accelerator: Any = self._deepspeed.accelerator.get_accelerator()
-        shared = [folder]  # the first rank's, for all
+        self.sync = self._accelerator.synchronize
+        self._own = tempfile.TemporaryDirectory(prefix="openhpu-deepspeed-")
+        shared = [self._own.name]  # the first rank's, for all
         dist.broadcast_object_list(shared)
         self._folder = Path(shared[0])
 
@@ -63,72 +60,43 @@ class Rank:
         if precision == "bf16":
             settings["bf16"] = {"enabled": True}
         self._engine, *_ = self._deepspeed.initialize(model=model, model_parameters=model.parameters(), config=settings)
+        self.device = self._engine.device
         inputs, following = models.GPT_SMALL.batch()
         half = len(inputs) // 2
         mine = slice(dist.get_rank() * half, (dist.get_rank() + 1) * half)
-        self._inputs, self._following = (
-            part[mine].contiguous().to(self._engine.device) for part in (inputs, following)
-        )
-        return [self._step().item() for _ in range(number)]
+        self._inputs, self._following = (part[mine].contiguous().to(self.device) for part in (inputs, following))
+        return [self.step().item() for _ in range(number)]
 
     def _loss(self) -> torch.Tensor:
         return F.cross_entropy(self._engine(self._inputs).float().flatten(0, 1), self._following.flatten())
 
-    def _step(self) -> torch.Tensor:
+    def step(self) -> torch.Tensor:
+        """One step; the loss."""
         loss = self._loss()
         self._engine.backward(loss)
         self._engine.step()
         return loss.detach()
 
-    def prepare(self, seconds: float) -> bool:
-        """More steps, until all of lazy mode's graphs have recipes, or for so many seconds. Whether they have."""
-        end = time.monotonic() + seconds
-        while True:
-            before = openhpu.counters()["recipe_misses"]
-            for _ in range(5):
-                self._step()
-            self._accelerator.synchronize()
-            missing = float(openhpu.counters()["recipe_misses"] != before)
-            seen = torch.tensor([missing, float(time.monotonic() > end)], device=self._engine.device)
-            dist.all_reduce(seen)
-            left, over = seen.tolist()
-            if not left or over:
-                return not left
-            openhpu.wait_for_recipes(5.0)
-
-    def train(self, steps: int) -> float:
-        """Seconds a step."""
-        self._wait()
-        begin = time.perf_counter()
-        for _ in range(steps):
-            self._step()
-        self._accelerator.synchronize()
-        return (time.perf_counter() - begin) / steps
-
     def checkpoint(self) -> float:
         """Seconds to write a checkpoint and to read it again."""
-        self._wait()
-        begin = time.perf_counter()
-        self._engine.save_checkpoint(str(self._folder), tag="measured")
-        self._engine.load_checkpoint(str(self._folder), tag="measured")
-        self._accelerator.synchronize()
-        taken = time.perf_counter() - begin
+
+        def kept() -> None:
+            self._engine.save_checkpoint(str(self._folder), tag="measured")
+            self._engine.load_checkpoint(str(self._folder), tag="measured")
+
+        taken = self.seconds(kept, 1)
         dist.barrier()
         if dist.get_rank() == 0:
             shutil.rmtree(self._folder / "measured")
         return taken
 
-    def _wait(self) -> None:
-        self._accelerator.synchronize()
-        dist.barrier()
-
     def _allocated(self) -> int:
-        self._accelerator.synchronize()
+        self.sync()
         return int(self._accelerator.memory_allocated())
 
     def memory(self) -> dict[str, float]:
         """Bytes of this rank after a step and after a backward, and what the ZeRO paper says of both."""
-        self._step()
+        self.step()
         states = self._allocated() - self._before
         self._engine.backward(self._loss())
         with_gradients = self._allocated() - self._before
@@ -146,27 +114,8 @@ class Rank:
             "formula_with_gradients": formula + gradients,
         }
 
-    def counters(self, steps: int) -> dict[str, int]:
-        """The device's counters over so many steps."""
-        self._accelerator.synchronize()
-        openhpu.reset_counters()
-        self.train(steps)
-        return openhpu.counters()
-
     def end(self) -> None:
         """Forget the training, whose memory the next one must not count."""
         self._engine.destroy()
         del self._engine, self._inputs, self._following
         gc.collect()  # hooks of stage 3 refer to their modules
-
-
-def main() -> None:
-    """Serve until the input ends."""
-    timing.calm_malloc()
-    with tempfile.TemporaryDirectory(prefix="openhpu-deepspeed-") as folder:
-        serve(lambda: Rank(folder))
-    os._exit(0)  # ranks end at different times
-
-
-if __name__ == "__main__":
-    main()

@@ -4,23 +4,23 @@ A suite of small tests meets many graphs a few times each, and must not wait for
 Each measurement has a process of its own.
 """
 
-from __future__ import annotations
-
+import time
 from typing import Any
 
+import torch
+
+import openhpu
+from benchmarks import models
 from benchmarks.children import probe
 from benchmarks.parts import part
 from benchmarks.report import Table
 from benchmarks.timing import ROUNDS_TO_QUOTE, Spread
+from openhpu import hpu
 
 _GRAPHS, _TIMES = 500, 3
 _STEPS = 400
 EAGER = {"PT_HPU_LAZY_MODE": "0"}
 LAZY = {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "background", "PT_HPU_RECIPE_CACHE_CONFIG": ""}
-
-
-def _probe(what: str, on: bool, number: int, environment: dict[str, str]) -> dict[str, Any]:
-    return probe("benchmarks.deterministic_probe", what, str(int(on)), str(number), **environment)
 
 
 def _suite(rounds: int) -> Table:
@@ -29,11 +29,12 @@ def _suite(rounds: int) -> Table:
         ["graphs differ in", "eager", "lazy, deterministic", "lazy / eager"],
     )
     for what, title in (("operators", "operators"), ("sizes", "sizes only")):
-        eager, lazy = [], []
+        eager: list[float] = []
+        lazy: list[float] = []
         for _ in range(rounds):
-            eager.append(_probe(what, True, _GRAPHS, EAGER)["seconds"])
-            lazy.append(_probe(what, True, _GRAPHS, LAZY)["seconds"])
-        ratio = Spread.of([mine / theirs for mine, theirs in zip(lazy, eager, strict=True)])
+            for mode, times in ((EAGER, eager), (LAZY, lazy)):
+                times.append(probe("deterministic:suite", what, _GRAPHS, **mode)["seconds"])
+        ratio = Spread.of_ratios(lazy, eager)
         table.rows.append([title, Spread.of(eager), Spread.of(lazy), ratio])
     table.notes.append("Aim: <= 2 times eager mode's time.")
     return table
@@ -46,7 +47,7 @@ def _training(rounds: int, steps: int) -> Table:
     )
     last: dict[bool, list[float]] = {}
     for on in (False, True):
-        runs = [_probe("training", on, steps, LAZY) for _ in range(rounds)]
+        runs = [probe("deterministic:training", on, steps, **LAZY) for _ in range(rounds)]
         last[on] = [run["late_ms"] for run in runs]
         table.rows.append(
             [
@@ -57,7 +58,7 @@ def _training(rounds: int, steps: int) -> Table:
                 Spread.of([run["first_recipe"] for run in runs]),
             ]
         )
-    ratio = Spread.of([mine / theirs for mine, theirs in zip(last[True], last[False], strict=True)])
+    ratio = Spread.of_ratios(last[True], last[False])
     table.notes.append(
         f"With the setting, once its wait is over, {ratio.median:.3f} times the time without. Aim: <= 1.1."
     )
@@ -70,3 +71,51 @@ def deterministic(rounds: int) -> list[Table]:
     few = max(1, rounds // 5)
     steps = _STEPS if rounds >= ROUNDS_TO_QUOTE else _STEPS // 4
     return [part("small graphs", _suite, few), part("training", _training, few, steps)]
+
+
+_UNARY = ("sin", "cos", "tanh", "abs", "neg", "relu", "sigmoid", "square", "exp", "floor", "ceil", "sign")
+
+
+def _small_graph(number: int, x: torch.Tensor) -> torch.Tensor:
+    """A graph of six operators, another one for each number."""
+    for _ in range(3):
+        number, chosen = divmod(number, len(_UNARY))
+        x = getattr(torch, _UNARY[chosen])(x) * 0.5
+    return x
+
+
+def suite(what: str, graphs: int) -> dict[str, Any]:
+    """Seconds for the graphs, three times each, with a look at each result."""
+    torch.use_deterministic_algorithms(True)
+    x = torch.linspace(-1, 1, 64).to("hpu")
+    for operator in _UNARY:  # nobody pays for an operator's first use
+        getattr(torch, operator)(x)
+    hpu.synchronize()
+    start = time.perf_counter()
+    for number in range(graphs):
+        for _ in range(3):
+            y = _small_graph(number, x) if what == "operators" else _small_graph(77, torch.ones(number + 2).to("hpu"))
+            y.sum().item()
+    return {"seconds": time.perf_counter() - start}
+
+
+def training(on: bool, steps: int) -> dict[str, Any]:
+    """Steps of the GPT, with a look at each loss."""
+    torch.use_deterministic_algorithms(on)
+    gpt = models.GPT_SMALL.training("hpu")
+    before = openhpu.counters()
+    times, first = [], 0
+    for step in range(1, steps + 1):
+        start = time.perf_counter()
+        gpt.step().item()
+        times.append(time.perf_counter() - start)
+        if not first and openhpu.counters()["recipe_hits"]:
+            first = step
+    moved = {name: value - before[name] for name, value in openhpu.counters().items()}
+    late = sorted(times[-steps // 4 :])
+    return {
+        "longest": max(times),
+        "late_ms": late[len(late) // 2] * 1e3,
+        "in_recipes": moved["ops_in_recipes"] / moved["ops_recorded"],
+        "first_recipe": first,
+    }

@@ -3,8 +3,6 @@
 Peers are asked in turns; those that wait do nothing. A peer's time is its slower rank's.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import socket
@@ -12,10 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+from benchmarks.children import Peer
 from benchmarks.parts import part
 from benchmarks.report import Table
 from benchmarks.timing import ROUNDS_TO_QUOTE, Spread
-from commands.answering import Answering
 
 _RANKS = 2
 _STEPS = {"mlp ddp": 40, "gpt ddp": 4, "gpt fsdp": 4}
@@ -38,12 +36,10 @@ class Kind:
 _KINDS = (Kind("CPU, Gloo", "cpu"), Kind("hpu, eager", "hpu"), Kind("hpu, lazy", "hpu", lazy=True))
 
 
-class Peer:
+class Ranks:
     """The ranks of one kind. Use with `with`."""
 
-    def __init__(
-        self, kind: Kind, module: str = "benchmarks.distributed_probe", ranks: int = _RANKS, **variables: str
-    ) -> None:
+    def __init__(self, kind: Kind, what: str = "distributed_probe:Rank", ranks: int = _RANKS, **variables: str) -> None:
         self.kind = kind
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
@@ -52,7 +48,7 @@ class Peer:
         variables |= {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks)}
         variables["PT_HPU_LAZY_MODE"] = str(int(kind.lazy))
         self._ranks = [
-            Answering(module, [kind.device], {**variables, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+            Peer(what, kind.device, environment={**variables, "RANK": str(rank), "LOCAL_RANK": str(rank)})
             for rank in range(ranks)
         ]
 
@@ -82,7 +78,7 @@ def distributed(rounds: int) -> list[Table]:
     quick = rounds < ROUNDS_TO_QUOTE
     wait_s = 20 if quick else 60  # at most, for a training's recipes
     with contextlib.ExitStack() as stack:
-        peers = functools.cache(lambda: [stack.enter_context(Peer(kind)) for kind in _KINDS])
+        peers = functools.cache(lambda: [stack.enter_context(Ranks(kind)) for kind in _KINDS])
         for kind, number in _STEPS.items():
             if not quick or kind in _QUICK_STEPS:
                 found, note = part(kind, _steps, peers, kind, number, rounds, wait_s)
@@ -95,19 +91,19 @@ def distributed(rounds: int) -> list[Table]:
     return [steps, messages, _more_ranks(rounds)]
 
 
-def _reduced(peers: Callable[[], list[Peer]], rounds: int, nbytes: int, number: int) -> list[list[float]]:
+def _reduced(peers: Callable[[], list[Ranks]], rounds: int, nbytes: int, number: int) -> list[list[float]]:
     return in_turns(peers(), rounds, "reduce", nbytes, number)
 
 
 def _steps(
-    peers: Callable[[], list[Peer]], kind: str, number: int, rounds: int, wait_s: int
+    peers: Callable[[], list[Ranks]], kind: str, number: int, rounds: int, wait_s: int
 ) -> tuple[list[list[float]], str]:
     """Times of a kind of step, and a note on its losses and recipes."""
     losses = [peer.ask("start", kind)[0] for peer in peers()]
     apart = max(abs(a - b) / abs(b) for other in losses[1:] for a, b in zip(other, losses[0], strict=True))
-    compiled = peers()[-1].ask("prepare", kind, wait_s)[0]
-    found = in_turns(peers(), rounds, "train", kind, number)
-    counted = peers()[-1].ask("counters", kind, 4)[0]
+    compiled = peers()[-1].ask("prepare", wait_s)[0]
+    found = in_turns(peers(), rounds, "train", number)
+    counted = peers()[-1].ask("counters", 4)[0]
     return found, (
         f"{kind}: losses of 50 steps differ by at most {apart:.1e} of their value; in lazy mode "
         f"{counted['ops_in_recipes']} of {counted['ops_recorded']} operators of four steps ran in recipes"
@@ -128,11 +124,11 @@ def _more_ranks(rounds: int) -> Table:
 
 def _of_ranks(ranks: int, rounds: int) -> list[list[float]]:
     with contextlib.ExitStack() as stack:
-        peers = [stack.enter_context(Peer(kind, ranks=ranks)) for kind in _KINDS]
+        peers = [stack.enter_context(Ranks(kind, ranks=ranks)) for kind in _KINDS]
         return in_turns(peers, rounds, "reduce", *_SMALL)
 
 
-def in_turns(peers: Sequence[Peer], rounds: int, question: str, *arguments: Any) -> list[list[float]]:
+def in_turns(peers: Sequence[Ranks], rounds: int, question: str, *arguments: Any) -> list[list[float]]:
     """For each peer its times, of each round its slower rank's."""
     times: list[list[float]] = [[] for _ in peers]
     for number in range(rounds):
@@ -146,6 +142,6 @@ def row(found: Sequence[Sequence[float]], unit: float) -> list[Spread]:
     """Each peer's times, the CPU's first, and the ratios of the others to those; `unit`: of the times, in a second."""
     cpu = found[0]
     return [
-        *(Spread.of([value * unit for value in times]) for times in found),
-        *(Spread.of([a / b for a, b in zip(times, cpu, strict=True)]) for times in found[1:]),
+        *(Spread.of(times, unit) for times in found),
+        *(Spread.of_ratios(times, cpu) for times in found[1:]),
     ]

@@ -1,9 +1,7 @@
-"""One rank of the benchmark `distributed`, in a process of its own: answers questions until its input ends."""
+"""One rank of the benchmark `distributed`, and what those of `deepspeed` can, too."""
 
-from __future__ import annotations
-
+import atexit
 import os
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -13,34 +11,81 @@ import torch.distributed as dist
 from torch import nn
 
 import openhpu
-from benchmarks import models, timing
-from commands.answering import serve
+from benchmarks import models
 from openhpu import hpu
 
 WORKLOADS = {"mlp": models.MLP, "gpt": models.GPT_SMALL}
 
 
-class Rank:
+class Trainer:
+    """A rank that trains. It has a device, a step, and what waits for the device."""
+
+    device: Any
+    step: Callable[[], object]
+    sync: Callable[[], None]
+
+    def __init__(self) -> None:
+        torch.set_num_threads(1)
+        atexit.register(os._exit, 0)  # ranks end at different times
+
+    def prepare(self, seconds: float) -> bool:
+        """More steps, until all of lazy mode's graphs have recipes, or for so many seconds. Whether they have."""
+        end = time.monotonic() + seconds
+        while True:
+            before = openhpu.counters()["recipe_misses"]
+            for _ in range(5):
+                self.step()
+            self.sync()
+            missing = float(openhpu.counters()["recipe_misses"] != before)
+            seen = torch.tensor([missing, float(time.monotonic() > end)], device=self.device)
+            dist.all_reduce(seen)
+            left, over = seen.tolist()
+            if not left or over:
+                return not left
+            openhpu.wait_for_recipes(5.0)
+
+    def seconds(self, call: Callable[[], object], times: int) -> float:
+        """Seconds a call."""
+        self.sync()
+        dist.barrier()
+        begin = time.perf_counter()
+        for _ in range(times):
+            call()
+        self.sync()
+        return (time.perf_counter() - begin) / times
+
+    def train(self, steps: int) -> float:
+        """Seconds a step."""
+        return self.seconds(self.step, steps)
+
+    def counters(self, steps: int) -> dict[str, int]:
+        """The device's counters over so many steps."""
+        self.sync()
+        openhpu.reset_counters()
+        self.train(steps)
+        return openhpu.counters()
+
+
+class Rank(Trainer):
     """A rank on `device`, whose process group is Gloo's for the CPU and hccl for hpu."""
 
     def __init__(self, device: str) -> None:
-        torch.set_num_threads(1)
+        super().__init__()
         dist.init_process_group("gloo" if device == "cpu" else "hccl")
-        self._device = device
-        self._sync: Callable[[], None] = hpu.synchronize if device == "hpu" else lambda: None
-        self._trainings: dict[str, models.Training] = {}
+        self.device = device
+        self.sync = hpu.synchronize if device == "hpu" else lambda: None
 
     def start(self, kind: str) -> list[float]:
         """Set a training up ("mlp ddp", "gpt fsdp", ...) and make 50 steps, each rank on half of a batch; losses."""
         name, wrapped = kind.split()
-        training = WORKLOADS[name].training(self._device)
+        training = WORKLOADS[name].training(self.device)
         half = len(training.inputs) // 2
         rank = dist.get_rank()
         training.inputs = training.inputs[rank * half : (rank + 1) * half].contiguous()
         training.target = training.target[rank * half : (rank + 1) * half].contiguous()
         training.model = self._wrapped(training.model, wrapped)
         training.optimizer = torch.optim.AdamW(training.model.parameters(), lr=1e-3, fused=True)
-        self._trainings[kind] = training
+        self.step = training.step
         losses = []
         for _ in range(50):
             loss = training.step().clone()
@@ -54,62 +99,16 @@ class Rank:
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard
 
-        return fully_shard(model, mesh=init_device_mesh(self._device, (dist.get_world_size(),)))
-
-    def prepare(self, kind: str, seconds: float) -> bool:
-        """More steps, until all of lazy mode's graphs have recipes, or for so many seconds. Whether they have."""
-        end = time.monotonic() + seconds
-        while True:
-            before = openhpu.counters()["recipe_misses"]
-            for _ in range(5):
-                self._trainings[kind].step()
-            self._sync()
-            missing = float(openhpu.counters()["recipe_misses"] != before)
-            seen = torch.tensor([missing, float(time.monotonic() > end)], device=self._device)
-            dist.all_reduce(seen)
-            left, over = seen.tolist()
-            if not left or over:
-                return not left
-            openhpu.wait_for_recipes(5.0)
-
-    def train(self, kind: str, steps: int) -> float:
-        """Seconds a step."""
-        step = self._trainings[kind].step
-        self._sync()
-        dist.barrier()
-        begin = time.perf_counter()
-        for _ in range(steps):
-            step()
-        self._sync()
-        return (time.perf_counter() - begin) / steps
+        return fully_shard(model, mesh=init_device_mesh(self.device, (dist.get_world_size(),)))
 
     def reduce(self, nbytes: int, times: int) -> float:
         """Seconds an all_reduce of so many bytes, each waited for."""
-        x = torch.ones(nbytes // 4, device=self._device)
+        x = torch.ones(nbytes // 4, device=self.device)
+
+        def reduced() -> None:
+            dist.all_reduce(x)
+            self.sync()
+
         for _ in range(3):
-            dist.all_reduce(x)
-        self._sync()
-        dist.barrier()
-        begin = time.perf_counter()
-        for _ in range(times):
-            dist.all_reduce(x)
-            self._sync()
-        return (time.perf_counter() - begin) / times
-
-    def counters(self, kind: str, steps: int) -> dict[str, int]:
-        """The device's counters over so many steps."""
-        self._sync()
-        openhpu.reset_counters()
-        self.train(kind, steps)
-        return openhpu.counters()
-
-
-def main() -> None:
-    """Serve until the input ends."""
-    timing.calm_malloc()
-    serve(lambda: Rank(sys.argv[1]))
-    os._exit(0)  # ranks end at different times
-
-
-if __name__ == "__main__":
-    main()
+            reduced()
+        return self.seconds(reduced, times)

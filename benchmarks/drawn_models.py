@@ -3,8 +3,6 @@
 No three models can stand for all that people write. The same number draws the same model, on any machine.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """events: the cost of the event source for an operator, without and with a listener."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -41,7 +39,7 @@ def event_cost(rounds: int) -> list[Table]:
     for title, kind, call, args in cases:
         peers = [_peer("none", None, call, args), _peer("other", "error", call, args), _peer("own", kind, call, args)]
         found = in_turns(peers, rounds, 500)
-        us = [Spread.of([value * 1e6 for value in samples.done]) for samples in found.values()]
+        us = [Spread.of(samples.done, 1e6) for samples in found.values()]
         table.rows.append([title, *us, found["other"].ratio_to(found["none"])])
     table.notes.append("The listener is an empty Python function.")
     return [table]

@@ -5,10 +5,7 @@ ONNX Runtime, OpenVINO: `pip install openhpu[benchmarks]`) are left out, with a 
 are taken.
 """
 
-from __future__ import annotations
-
 import copy
-import json
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -18,22 +15,13 @@ import torch
 from torch import Tensor
 
 import openhpu
-from benchmarks import inference_probe, models, timing
+from benchmarks import children, inference_probe, models
 from benchmarks.alone import Child
 from benchmarks.models import Workload
 from benchmarks.parts import part
-from benchmarks.report import Table
-from benchmarks.timing import ROUNDS_TO_QUOTE, Peer, Spread, in_turns
-from commands.answering import Answering
+from benchmarks.report import Table, table_of
+from benchmarks.timing import CLOSE, ROUNDS_TO_QUOTE, Peer, Spread, check_equal, in_turns
 from openhpu import hpu
-
-
-def _check_close(first: Tensor, second: Tensor, what: str) -> None:
-    """Outputs agree but for the order of additions, which twelve layers or four steps carry on."""
-    torch.testing.assert_close(
-        first.detach().cpu(), second.detach().cpu(), rtol=1e-3, atol=1e-4,
-        msg=lambda text: f"{what}: peers differ\n{text}",
-    )  # fmt: skip
 
 
 def _captured(call: Callable[[], Any]) -> tuple[hpu.HPUGraph, Any]:
@@ -63,20 +51,19 @@ def overhead(rounds: int) -> Table:
 
     waited = in_turns([Peer("replay", until_done, on_hpu=True)], rounds, 200)["replay"]
     table = Table("replay of a graph of one operator", ["measure", "us", "aim"])
-    table.rows.append(["host time", Spread.of([s * 1e6 for s in found.host]), "<= 3"])
-    table.rows.append(["until done", Spread.of([s * 1e6 for s in waited.done]), "<= 15"])
+    table.rows.append(["host time", Spread.of(found.host, 1e6), "<= 3"])
+    table.rows.append(["until done", Spread.of(waited.done, 1e6), "<= 15"])
     table.notes.append("as a recipe" if graph.describe()["recipe"] else "NODE BY NODE: no recipe was made")
     return table
 
 
 def _peer(stack: ExitStack, number: int, name: str, expected: Tensor) -> Peer | str:
     """A peer in a process of its own, whose output is `expected`; or why it is left out."""
-    asked = {"case": number, "peer": name, "threads": torch.get_num_threads(), "calm": timing.is_calm()}
-    child = stack.enter_context(Answering("benchmarks.inference_probe", [json.dumps(asked)]))
+    child = stack.enter_context(children.Peer("inference_probe:Inference", name, number, torch.get_num_threads()))
     with tempfile.NamedTemporaryFile() as file:
         if lacking := child.answer_to("start", file.name):
             return f"{name} left out: {lacking}."
-        _check_close(torch.load(file.name), expected, f"{inference_probe.cases()[number].title}, {name}")
+        check_equal(torch.load(file.name), expected, f"{inference_probe.cases()[number].title}, {name}", **CLOSE)
     return Peer(name, turn=lambda calls: tuple(child.answer_to("turn", calls)))
 
 
@@ -87,7 +74,7 @@ def _inference(number: int, rounds: int) -> Table:
         given = case.x.to("hpu")
         copied = copy.deepcopy(case.model).to("hpu")
         graph, result = _captured(lambda: copied(given))
-        _check_close(result, expected, case.title)
+        check_equal(result, expected, case.title, **CLOSE)
         peers = [Peer("hpu, replay", graph.replay, on_hpu=True), Peer("hpu, eager", copied, (given,), on_hpu=True)]
         notes = ["The replay is a recipe." if graph.describe()["recipe"] else "The replay runs NODE BY NODE."]
         for name in inference_probe.PEERS:
@@ -97,20 +84,12 @@ def _inference(number: int, rounds: int) -> Table:
             else:
                 notes.append(peer)
         found = in_turns(peers, rounds, case.calls)
-    return _table(case.title, found, [*notes, "Each peer on the CPU in a process of its own."], case.aim)
+    notes += ["Each peer on the CPU in a process of its own.", f"Aim: {case.aim}."]
+    return table_of(case.title + _threads(), found, "CPU", notes)
 
 
 def _threads() -> str:
     return ", one thread" if torch.get_num_threads() == 1 else ""
-
-
-def _table(title: str, found: dict[str, Any], notes: list[str], aim: str) -> Table:
-    table = Table(title + _threads(), ["peer", "host us", "done us", "CPU / this"])
-    for name, samples in found.items():
-        host, done = (Spread.of([s * 1e6 for s in values]) for values in (samples.host, samples.done))
-        table.rows.append([name, host, done, found["CPU"].ratio_to(samples)])
-    table.notes += [*notes, f"Aim: {aim}."]
-    return table
 
 
 _CPU_PEERS: dict[str, dict[str, Any]] = {
@@ -134,11 +113,11 @@ def _training(workload: Workload, rounds: int, calls: int, aim: str) -> Table:
         peers = [Peer("hpu, replay", graph.replay, on_hpu=True)]
         for name, options in _CPU_PEERS.items():
             child = stack.enter_context(Child(workload, threads=threads, **options))
-            _check_close(torch.tensor(child.losses(len(mine))), torch.stack(mine), f"{workload.title}, {name}")
+            check_equal(child.losses(len(mine)), [m.item() for m in mine], f"{workload.title}, {name}", **CLOSE)
             peers.append(child.peer(name))
         found = in_turns(peers, rounds, calls)
-    notes.append("Each peer on the CPU in a process of its own.")
-    return _table(f"training step, {workload.title}", found, notes, aim)
+    notes += ["Each peer on the CPU in a process of its own.", f"Aim: {aim}."]
+    return table_of(f"training step, {workload.title}{_threads()}", found, "CPU", notes)
 
 
 def graphs(rounds: int) -> list[Table]:

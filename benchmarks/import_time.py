@@ -1,7 +1,5 @@
 """import: how much longer `import torch` takes with the device than without it, in fresh processes taking turns."""
 
-from __future__ import annotations
-
 import os
 import sys
 

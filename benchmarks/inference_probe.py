@@ -1,14 +1,10 @@
-"""A model's inference by one peer in a process of its own: `python -m benchmarks.inference_probe ASKED`.
+"""A model's inference by one peer in a process of its own, which answers questions.
 
 ONNX Runtime, OpenVINO and JAX run the exported or translated model with its weights as constants.
 """
 
-from __future__ import annotations
-
 import importlib
-import json
 import os
-import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
@@ -17,7 +13,6 @@ from torch import Tensor, nn
 
 from benchmarks import jax_models, timing
 from benchmarks.timing import Peer
-from commands.answering import serve
 
 
 class Case(NamedTuple):
@@ -107,14 +102,12 @@ PEERS: dict[str, Callable[[nn.Module, Tensor], Prepared]] = {
 
 
 class Inference:
-    """The peer that `asked` names, with its model."""
+    """A peer, with a model."""
 
-    def __init__(self, asked: dict[str, Any]):
-        if asked["calm"]:
-            timing.calm_malloc()
-        torch.set_num_threads(asked["threads"])
+    def __init__(self, peer: str, case: int, threads: int):
+        torch.set_num_threads(threads)
         torch.set_grad_enabled(False)
-        self._name, self._case = asked["peer"], cases()[asked["case"]]
+        self._name, self._case = peer, cases()[case]
 
     def start(self, file: str) -> str:
         """Write the output there; or say why the peer is left out."""
@@ -131,7 +124,3 @@ class Inference:
     def turn(self, calls: int) -> timing.Turn:
         """A turn of so many calls."""
         return self._peer.take_turn(calls)
-
-
-if __name__ == "__main__":
-    serve(lambda: Inference(json.loads(sys.argv[1])))

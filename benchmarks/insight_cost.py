@@ -3,8 +3,6 @@
 Aims, in percent of a step: `openhpu run` 3 of the GPT example's, a listener 1, events without a listener 0.5.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -59,7 +57,7 @@ def _listening(rounds: int) -> Table:
                 Peer("collecting", step, on_hpu=True, before=collector.listen, after=collector.ignore),
             ]  # fmt: skip
             found = in_turns(peers, rounds, _STEPS_IN_A_ROW)
-        ms = [_scaled(samples.done, 1e3) for samples in found.values()]
+        ms = [Spread.of(samples.done, 1e3) for samples in found.values()]
         ratios = [_more(found[name].done, found["nobody"].done) for name in ("again", "listener", "collecting")]
         table.rows.append([workload.title, *ms, *ratios])
     table.notes.append('"again" compares a step with itself: what the others are uncertain by.')
@@ -116,8 +114,8 @@ def _whole_runs(rounds: int) -> Table:
             found = in_turns(peers, rounds, steps)
         plain, run = found["python"], found["run"]
         table.rows.append(
-            [mode, _scaled(plain.done, 1e3), _scaled(run.done, 1e3), _more(run.done, plain.done),
-             _scaled(plain.host, steps), _scaled(run.host, steps), _more(run.host, plain.host)]
+            [mode, Spread.of(plain.done, 1e3), Spread.of(run.done, 1e3), _more(run.done, plain.done),
+             Spread.of(plain.host, steps), Spread.of(run.host, steps), _more(run.host, plain.host)]
         )  # fmt: skip
     table.notes.append(
         "A step's time is the example's own: the median over its stretches of 50. In all: from the start of the "
@@ -159,10 +157,6 @@ def _seconds_of(call: Callable[[], Any], rounds: int, calls: int = 1000) -> Spre
 def _more(ours: list[float], others: list[float]) -> Spread:
     """By how many percent ours exceed the others', round by round."""
     return Spread.of([100 * (a / b - 1) for a, b in zip(ours, others, strict=True)])
-
-
-def _scaled(values: list[float], factor: float) -> Spread:
-    return Spread.of([value * factor for value in values])
 
 
 def _times(spread: Spread, factor: float) -> Spread:

@@ -4,11 +4,10 @@ Instructions are repeatable where times are not. The process has one core, so th
 leaves out the device's commands: recipes in lazy mode, kernels in eager mode.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -16,10 +15,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from benchmarks.children import output_of
+import openhpu
+from benchmarks import models
+from benchmarks.children import output_of, words
 from benchmarks.parts import part
 from benchmarks.report import Table
 from benchmarks.timing import ROUNDS_TO_QUOTE
+from openhpu import hpu
 
 _RUN_S, _ANNOTATE_S = 300.0, 60.0
 _STEPS = 100
@@ -67,7 +69,7 @@ def _counted(peer: str, whole: bool, core: int, recipes: str) -> Counter[str]:
             f"--callgrind-out-file={folder}/out", *([f"--toggle-collect={command}"] if command and not whole else []),
             "--collect-atstart=yes",
         ]  # fmt: skip
-        probe = [sys.executable, "-m", "benchmarks.instructions_probe", device, str(_STEPS)]
+        probe = [sys.executable, "-m", *words("instructions:steps", device)]
         output_of(["taskset", "-c", str(core), *counting, *probe], _RUN_S, environment)
         printed = output_of(["callgrind_annotate", "--threshold=100", f"{folder}/out-01"], _ANNOTATE_S, environment)
     return parts_of(printed)
@@ -105,3 +107,27 @@ def instructions(rounds: int) -> list[Table]:
 
 def _has_avx512() -> bool:
     return "avx512f" in Path("/proc/cpuinfo").read_text().split()
+
+
+_SETTLING = 60
+_RECIPES_S, _CONTROL_S = 240.0, 60.0
+
+
+def _count(state: str) -> None:
+    command = ["callgrind_control", "-i", state, str(os.getpid())]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=_CONTROL_S)
+
+
+def steps(device: str) -> None:
+    """_STEPS steps under Valgrind, which counts once lazy mode has its recipes."""
+    training = models.MLP.training(device, **({"fused": True} if device == "cpu" else {}))
+    for _ in range(2):
+        for _ in range(_SETTLING):
+            training.step().item()
+        if device == "hpu":
+            hpu.synchronize()
+            openhpu.wait_for_recipes(_RECIPES_S)
+    _count("on")
+    for _ in range(_STEPS):
+        training.step().item()
+    _count("off")

@@ -3,8 +3,6 @@
 No translator of PyTorch modules runs with this PyTorch.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable
 from typing import Any

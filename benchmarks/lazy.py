@@ -4,8 +4,6 @@ Each peer trains in a process of its own. "As written" is the best of the peers 
 asks for; "tuned" the best whose author also sets fused=True. With one thread the recipe leaves the host a core of two.
 """
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from typing import Any
 
@@ -67,8 +65,7 @@ def _measure(workload: Workload, rounds: int, calls: int, aim: str) -> Table:
     )
     lazy = found["hpu, lazy"]
     for name, samples in found.items():
-        host, done = (Spread.of([value * 1e3 for value in values]) for values in (samples.host, samples.done))
-        table.rows.append([name, host, done, samples.ratio_to(lazy), Spread.of(samples.faults).median])
+        table.rows.append([name, *samples.spreads(1e3), samples.ratio_to(lazy), Spread.of(samples.faults).median])
 
     def best(peers: list[str]) -> str:
         name = min(peers, key=lambda n: Spread.of(found[n].done).median)

@@ -1,9 +1,7 @@
 """lightning: a Trainer's step on hpu beside the same Trainer's on the CPU accelerator; how much of it runs in recipes.
 
-Each in processes of their own, in turns (benchmarks/lightning_probe.py). Needs lightning and lightning-habana.
+Each in processes of their own, in turns. Needs lightning and lightning-habana.
 """
-
-from __future__ import annotations
 
 import importlib.util
 
@@ -21,8 +19,8 @@ def _steps(variables: dict[str, str], times: int) -> tuple[list[float], list[flo
     hpu: list[float] = []
     cpu: list[float] = []
     for _ in range(times):
-        hpu += probe("benchmarks.lightning_probe", "steps", "hpu", **variables)["ms"]
-        cpu += probe("benchmarks.lightning_probe", "steps", "cpu")["ms"]
+        hpu += probe("lightning_probe:steps", "hpu", **variables)["ms"]
+        cpu += probe("lightning_probe:steps", "cpu")["ms"]
     return hpu, cpu
 
 
@@ -36,7 +34,7 @@ def lightning(rounds: int) -> list[Table]:
         hpu, cpu = part(mode, _steps, variables, max(1, rounds // 5))
         ratio = Spread.of(hpu).median / Spread.of(cpu).median
         steps.rows.append([mode, Spread.of(hpu), Spread.of(cpu), ratio, aim])
-    found = probe("benchmarks.lightning_probe", "recipes", "hpu", **_LAZY)
+    found = probe("lightning_probe:recipes", "hpu", **_LAZY)
     recipes = Table(
         "The second 100 batches of digits in lazy mode, with validation, logging and a checkpoint",
         ["operators in recipes", "aim", "recipes", "aim for them"],

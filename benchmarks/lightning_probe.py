@@ -1,14 +1,10 @@
-"""A Trainer in a process of its own: `python -m benchmarks.lightning_probe steps|recipes hpu|cpu`, mode by environment.
+"""A Trainer in a process of its own, mode by environment.
 
-Prints JSON. steps: milliseconds a training step of the small GPT takes, in stretches. recipes: how many operators of
+steps: milliseconds a training step of the small GPT takes, in stretches. recipes: how many operators of
 100 batches of digits ran in recipes, with validation, logging and a checkpoint, when 100 before them had been seen.
 """
 
-from __future__ import annotations
-
-import json
 import logging
-import sys
 import tempfile
 import time
 import warnings
@@ -24,6 +20,9 @@ import openhpu
 from benchmarks import models
 from examples import digits
 
+warnings.simplefilter("ignore")
+for _name in ("lightning.pytorch", "lightning.fabric"):
+    logging.getLogger(_name).setLevel(logging.ERROR)
 STEPS, STRETCH = 200, 20
 BATCHES = 100
 
@@ -117,11 +116,3 @@ def recipes(device: str) -> dict[str, Any]:
     inside, outside = (after[name] - before[name] for name in ("ops_in_recipes", "ops_node_by_node"))
     other = sum(after[name] - before[name] for name in ("ops_submitted", "ops_waited"))
     return {"share": inside / (inside + outside + other), "recipes": len(openhpu.recipes())}
-
-
-if __name__ == "__main__":
-    warnings.simplefilter("ignore")
-    for name in ("lightning.pytorch", "lightning.fabric"):
-        logging.getLogger(name).setLevel(logging.ERROR)
-    what, where = sys.argv[1:]
-    print(json.dumps({"steps": steps, "recipes": recipes}[what](where)))

@@ -8,10 +8,7 @@ of the CPU device as written and with fused AdamW. The latter runs in two proces
 differ is the spread, and a value beyond its aim counts as a miss only where it is beyond that, too.
 """
 
-from __future__ import annotations
-
 import importlib.util
-import json
 import math
 import os
 import random
@@ -22,19 +19,16 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import torch
 
-from benchmarks import drawn_models, timing
-from benchmarks.children import probe
+from benchmarks import children, drawn_models, timing
 from benchmarks.parts import part
 from benchmarks.quota import group
 from benchmarks.report import Cell, Table
 from benchmarks.timing import ROUNDS_TO_QUOTE, Peer, Samples, Spread, in_turns
 from benchmarks.trainer_probe import FIRST
-from commands.answering import Answering
 
 DRAWN = "drawn"
 WORKS = ("MLP", "GPT", "ConvNet", DRAWN)
@@ -236,7 +230,7 @@ class Measured:
 class _Copies:
     """A peer's process, or several that do the same at once."""
 
-    def __init__(self, name: str, children: list[Answering]):
+    def __init__(self, name: str, children: list[children.Peer]):
         self.name, self.children = name, children
 
     def all(self, within: float, question: str, *numbers: float) -> list[Any]:
@@ -271,18 +265,18 @@ def _measure(work: str, condition: Condition, seed: int, rounds: int, seconds: f
             if name == COMPILED and not (condition.compiled and rounds >= ROUNDS_TO_QUOTE):
                 continue
             asked = {
-                "work": work, "seed": seed, "condition": condition.name, "calm": timing.is_calm(), "device": "cpu",
+                "work": work, "seed": seed, "condition": condition.name, "device": "cpu",
                 "mode": "eager", "compiled": False, "optimizer": {}, "quota": quota, **options,
             }  # fmt: skip
-            start_one = partial(
-                Answering, "benchmarks.machines_probe", [json.dumps(asked)],
-                {
-                    **condition.environment, "PT_HPU_LAZY_MODE": str(int(asked["mode"] == "lazy")),
-                    "PT_HPU_RECIPE_CACHE_CONFIG": f"{recipes},False,2048",
-                },
-                core,
-            )  # fmt: skip
-            groups.append(_Copies(name, [stack.enter_context(start_one()) for _ in range(condition.at_once)]))
+            environment = {
+                **condition.environment, "PT_HPU_LAZY_MODE": str(int(asked["mode"] == "lazy")),
+                "PT_HPU_RECIPE_CACHE_CONFIG": f"{recipes},False,2048",
+            }  # fmt: skip
+            peers_of_it = [
+                stack.enter_context(children.Peer("machines_probe:Script", asked, environment=environment, core=core))
+                for _ in range(condition.at_once)
+            ]
+            groups.append(_Copies(name, peers_of_it))
         everyone = [child for copies in groups for child in copies.children]
         for child in everyone:
             stack.callback(child.end)  # all of them, before the first is waited for
@@ -340,7 +334,7 @@ def _measure(work: str, condition: Condition, seed: int, rounds: int, seconds: f
 
 
 def _ms(samples: Samples) -> Spread:
-    return Spread.of([value * 1e3 for value in samples.done])
+    return Spread.of(samples.done, 1e3)
 
 
 def _verdict(checks: Sequence[Check]) -> str:
@@ -437,7 +431,7 @@ _T_PEERS = {CPU: "cpu", "CPU, again": "cpu", EAGER: "hpu", _T_COLD: "hpu", _T_WA
 def _trainer_run(model: str, peer: str, folder: str) -> dict[str, float]:
     environment = {"PT_HPU_RECIPE_CACHE_CONFIG": folder, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     environment["PT_HPU_LAZY_MODE"] = str(int(peer in (_T_COLD, _T_WARM)))
-    return probe("benchmarks.trainer_probe", model, _T_PEERS[peer], str(_T_STEPS), **environment)
+    return children.probe("trainer_probe:train", model, _T_PEERS[peer], _T_STEPS, **environment)
 
 
 def _trainer(models: Sequence[str], rounds: int, deadline: float) -> tuple[Table, list[tuple[str, Check]]]:

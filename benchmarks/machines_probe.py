@@ -1,14 +1,10 @@
-"""A training under a condition in a process of its own: `python -m benchmarks.machines_probe QUESTIONS`.
+"""A training under a condition in a process of its own, which answers questions.
 
-Answers questions, a line of JSON each, until its input ends. The condition's environment and affinity are set by who
+The condition's environment and affinity are set by who
 starts it; here is what the script itself does: its number of threads, what it computes beside, whether it reads.
 """
 
-from __future__ import annotations
-
-import json
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,9 +15,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
 import openhpu
-from benchmarks import drawn_models, models, quota, timing
+from benchmarks import drawn_models, models, quota
 from benchmarks.models import Workload
-from commands.answering import serve
 from openhpu import hpu
 
 _CPU_BEFORE_S = 0.5
@@ -190,15 +185,3 @@ class Script:
             self.step()
         self.wait()
         return openhpu.counters()
-
-
-def main(arguments: str) -> None:
-    """Serve questions until the input ends."""
-    asked = json.loads(arguments)
-    if asked["calm"]:
-        timing.calm_malloc()
-    serve(lambda: Script(asked))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

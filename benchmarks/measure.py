@@ -1,7 +1,5 @@
 """One benchmark in a process of its own: `python -m benchmarks.measure NAME OPTIONS`, for `python -m benchmarks`."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import sys

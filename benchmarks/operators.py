@@ -4,8 +4,6 @@ Each operator is called many times in a row; `host` is the time until the calls 
 result is there, both per call. On the CPU device they are the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -67,9 +65,8 @@ def _measure(title: str, cases: list[Case], rounds: int, calls: int, aim: float)
         table.rows.append(
             [
                 name,
-                _us(hpu.host),
-                _us(hpu.done),
-                _us(cpu.done),
+                *hpu.spreads(1e6),
+                Spread.of(cpu.done, 1e6),
                 hpu.ratio_to(cpu, "host"),
                 hpu.ratio_to(cpu),
                 f"<= {aim}",
@@ -77,10 +74,6 @@ def _measure(title: str, cases: list[Case], rounds: int, calls: int, aim: float)
             ]
         )
     return table
-
-
-def _us(seconds: list[float]) -> Spread:
-    return Spread.of([value * 1e6 for value in seconds])
 
 
 def dispatch(rounds: int) -> list[Table]:

@@ -3,8 +3,6 @@
 The mode is the process's: with PT_HPU_LAZY_MODE=1 steps are recorded, and run node by node unless they become recipes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -41,6 +39,6 @@ def parameters(rounds: int) -> list[Table]:
     for number in _NUMBERS:
         peers = [Peer(device, _step(number, device), on_hpu=device == "hpu") for device in ("hpu", "cpu")]
         found = in_turns(peers, rounds, 5)
-        us = [Spread.of([value * 1e6 / number for value in samples.done]) for samples in found.values()]
+        us = [Spread.of(samples.done, 1e6 / number) for samples in found.values()]
         table.rows.append([number, *us, found["hpu"].ratio_to(found["cpu"])])
     return [table]

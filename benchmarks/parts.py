@@ -1,7 +1,5 @@
 """Parts of a benchmark: each is kept when it is done, so that a run that was ended goes on from there."""
 
-from __future__ import annotations
-
 import base64
 import pickle
 from collections.abc import Callable

@@ -4,8 +4,6 @@ The same call runs on the device with each value of OPENHPU_PRODUCTS, and on the
 a loop of fused multiply-adds reaches on as many threads.
 """
 
-from __future__ import annotations
-
 import functools
 import subprocess
 import tempfile

@@ -1,7 +1,5 @@
 """A control group with a quota of processor time, as containers have it."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Iterator

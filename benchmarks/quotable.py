@@ -1,7 +1,5 @@
 """Whether numbers that are taken now may be quoted: of which code they are, and whether the machine is idle."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import time

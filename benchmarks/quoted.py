@@ -5,8 +5,6 @@ written: the script as most are, with its optimizer's default, eager or with tor
 optimizer. Tuned: also with `fused=True`. Below 1, hpu is slower.
 """
 
-from __future__ import annotations
-
 import textwrap
 from pathlib import Path
 from typing import NamedTuple

@@ -1,12 +1,10 @@
 """Tables of results: for the console, for JSON, and for RESULTS.md."""
 
-from __future__ import annotations
-
 import datetime
 import os
 import platform
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ import torch
 
 import openhpu
 from benchmarks.quotable import commit
-from benchmarks.timing import Spread
+from benchmarks.timing import Samples, Spread
 from commands.kept import replace
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
@@ -64,6 +62,12 @@ def _number(value: float) -> str:
     if value == 0:
         return "0"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
+
+
+def table_of(title: str, found: Mapping[str, Samples], base: str, notes: Iterable[str]) -> Table:
+    """Microseconds of each peer, and how many times as long `base` takes."""
+    rows: list[Sequence[Cell]] = [[name, *s.spreads(1e6), found[base].ratio_to(s)] for name, s in found.items()]
+    return Table(title, ["peer", "host us", "done us", f"{base} / this"], rows, [*notes])
 
 
 def machine() -> dict[str, str]:

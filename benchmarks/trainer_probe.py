@@ -1,13 +1,9 @@
-"""A Hugging Face Trainer in a process of its own: `python -m benchmarks.trainer_probe MODEL DEVICE STEPS`.
+"""A Hugging Face Trainer in a process of its own.
 
-`MODEL`: "GPT-2" or "BERT", tiny, made from a configuration, without dropout, so that losses can be compared. The loop
-is the Trainer's own, with its own optimizer. Prints JSON. First steps are timed until they are done, and so are all.
+`name`: "GPT-2" or "BERT", tiny, made from a configuration, without dropout, so that losses can be compared. The loop
+is the Trainer's own, with its own optimizer. First steps are timed until they are done, and so are all.
 """
 
-from __future__ import annotations
-
-import json
-import sys
 import tempfile
 import time
 from typing import Any
@@ -41,9 +37,8 @@ def _bert(transformers: Any) -> Any:
 MODELS = {"GPT-2": _gpt2, "BERT": _bert}
 
 
-def main(name: str, device: str, steps: int) -> None:
-    """Train; print the seconds of the first steps, those of a step over all, and the mean loss."""
-    output, sys.stdout = sys.stdout, sys.stderr  # libraries print
+def train(name: str, device: str, steps: int) -> dict[str, float]:
+    """Train; the seconds of the first steps, those of a step over all, and the mean loss."""
     import transformers
 
     torch.manual_seed(0)
@@ -83,9 +78,4 @@ def main(name: str, device: str, steps: int) -> None:
         loss = trainer.train().training_loss
     if device == "hpu":
         openhpu.wait_for_recipes(_RECIPES_S)  # so that the next process finds them
-    found = {"first": ended_first - started, "step": (ended - started) / steps, "loss": loss}
-    print(json.dumps(found), file=output, flush=True)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    return {"first": ended_first - started, "step": (ended - started) / steps, "loss": loss}

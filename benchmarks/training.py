@@ -4,8 +4,6 @@ The CPU device trains beside as PyTorch sets the optimizer up there by default, 
 which is the default on hpu; each in this process and in a process of its own (`alone.py`).
 """
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from typing import Any
 
@@ -49,9 +47,8 @@ def _measure(workload: Workload, rounds: int, calls: int, aim: str = "", **optim
         ["peer", "host ms", "done ms", "hpu / this", "faults a step"],
     )
     for name, samples in found.items():
-        host, done = (Spread.of([value * 1e3 for value in values]) for values in (samples.host, samples.done))
         ratio = found["hpu"].ratio_to(samples)
-        table.rows.append([name, host, done, ratio, Spread.of(samples.faults).median])
+        table.rows.append([name, *samples.spreads(1e3), ratio, Spread.of(samples.faults).median])
     if rounds >= ROUNDS_TO_QUOTE:
         table.notes.append("alone: in a process of its own, in which no device is opened.")
     if aim:

@@ -3,8 +3,6 @@
 Here it is an `Answering`; in the process, `serve` reads the questions.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -13,8 +13,6 @@ time, another thread does that in its place. A line each 30 s says what is being
 in a checkout.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import math

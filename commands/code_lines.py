@@ -5,8 +5,6 @@ pyproject.toml, `[tool.openhpu.code-lines]`; `make lint` checks it. An entry in 
 larger one.
 """
 
-from __future__ import annotations
-
 import ast
 import io
 import re

@@ -7,8 +7,6 @@ its device backends where the script imports torch. What PyTorch and OpenMP read
 loaded is the server's.
 """
 
-from __future__ import annotations
-
 import builtins
 import contextlib
 import faulthandler

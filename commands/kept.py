@@ -3,8 +3,6 @@
 A command that is run again finds its results of the same fingerprint, and goes on from there.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Pytest in a process of its own, followed: a command's budget is told which test runs."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Mapping, Sequence

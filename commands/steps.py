@@ -4,8 +4,6 @@ Each command finds what is left of the budget in `BUDGET`, so that one that has 
 own summary. The first that fails ends it, with its exit status. What a command prints appears at once.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import sys

@@ -9,8 +9,6 @@ A lane has a budget; the runs of it that are done are kept (commands/kept.py), s
 run again with the same code. One that came to its end begins anew.
 """
 
-from __future__ import annotations
-
 import argparse
 import datetime
 import os

@@ -1,7 +1,5 @@
 """A lane's packages: pinned with hashes, beside this environment, which stays as it is."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The lanes: their tests, packages, and exclusions with the reason."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from commands import ROOT

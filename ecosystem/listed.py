@@ -1,7 +1,5 @@
 """The tests that a workflow of GitHub chooses: its variable TEST_LIST has an expression of pytest in each line."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

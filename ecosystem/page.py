@@ -1,7 +1,5 @@
 """The results of a lane, as a page: passed, failed and skipped, each with its reason."""
 
-from __future__ import annotations
-
 import json
 import re
 import xml.etree.ElementTree as ElementTree

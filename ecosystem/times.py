@@ -4,8 +4,6 @@
 mean nothing: the table says how busy it was.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 from collections.abc import Callable, Mapping

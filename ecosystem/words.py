@@ -1,7 +1,5 @@
 """A tokenizer of a few words, built here: nothing is downloaded."""
 
-from __future__ import annotations
-
 from typing import Any
 
 SIZE = 99

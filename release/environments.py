@@ -1,7 +1,5 @@
 """An environment for each release of PyTorch, in `build/versions/TORCH-pyPYTHON/env`."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -4,8 +4,6 @@ It takes at most 60 minutes a version (BUDGET=minutes changes the whole), and go
 the sources stay the same. `python -m release.versions 2.15.0` runs one version. docs/versions.md gets the results.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import subprocess

@@ -5,8 +5,6 @@ It takes the PyTorches of other releases than the environment's from the index, 
 auditwheel gives the wheel its tag, the C library that it needs; nothing of PyTorch goes into it.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.machinery
 import os

@@ -1,7 +1,5 @@
 """Tests' processes: with a clean environment, and what they did."""
 
-from __future__ import annotations
-
 import functools
 import os
 import sys

@@ -13,8 +13,6 @@ At the end the slowest tests are printed, and what failed. The last line is the 
 an error outside a test counts as failed. Exit code 0 means that something ran and nothing failed.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

@@ -1,7 +1,5 @@
 """The suites of the Python tests: their files, their environments, and what of them runs in turns."""
 
-from __future__ import annotations
-
 import os
 import sys
 from fnmatch import fnmatch

@@ -4,8 +4,6 @@ PyPI has CUDA's build of it only, which needs nothing beside PyTorch's build for
 build for the CPU once the CUDA libraries that it names exist, so empty ones are built; nothing of them is called.
 """
 
-from __future__ import annotations
-
 import ctypes
 import importlib.util
 import re

@@ -1,7 +1,5 @@
 """The workflow of docs/ci.md: its steps, read from the file."""
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 

@@ -7,6 +7,8 @@ import torch
 import transformers
 from torch.testing import assert_close
 
+from ecosystem.both import assert_same
+
 KINDS = ("nf4", "fp4")
 DTYPES = (torch.float32, torch.bfloat16)
 
@@ -42,8 +44,8 @@ def test_eight_bits_by_blocks(block):
 @pytest.mark.parametrize("kind", KINDS)
 def test_linear_four_bits(kind, nested):
     """Forward and the gradient of the input: the weights are kept in four bits."""
-    results = {}
-    for device in ("cpu", "hpu"):
+
+    def results(device):
         layer = bnb.nn.Linear4bit(128, 64, quant_type=kind, compress_statistics=nested, compute_dtype=torch.float32)
         layer.weight = bnb.nn.Params4bit(weights(), requires_grad=False, quant_type=kind, compress_statistics=nested)
         layer.bias.data.zero_()
@@ -53,11 +55,12 @@ def test_linear_four_bits(kind, nested):
         x = torch.randn(8, 128).to(device).requires_grad_()
         y = layer(x)
         y.square().sum().backward()
-        results[device] = (y.detach().cpu(), x.grad.cpu())
-    assert_close(results["hpu"], results["cpu"], rtol=1e-3, atol=1e-3)
+        return y.detach(), x.grad
+
+    y, _ = assert_same(results, rtol=1e-3, atol=1e-3)
     torch.manual_seed(1)
     exact = torch.randn(8, 128) @ weights().T
-    assert (results["hpu"][0] - exact).norm() / exact.norm() < 0.2
+    assert (y - exact).norm() / exact.norm() < 0.2
 
 
 @pytest.mark.parametrize("threshold", [0.0, 6.0])
@@ -114,12 +117,11 @@ def test_a_model_of_transformers(kind, tmp_path):
 
 @pytest.mark.parametrize("name", ["Embedding4bit", "EmbeddingNF4", "Embedding8bit"])
 def test_embeddings(name):
-    results = {}
-    for device in ("cpu", "hpu"):
+    def embedded(device):
         torch.manual_seed(0)
         layer = getattr(bnb.nn, name)(32, 64)
         with torch.no_grad():
             layer.weight.copy_(torch.randn(32, 64))
-        layer = layer.to(device)
-        results[device] = layer(torch.arange(8, device=device)).detach().float().cpu()
-    assert_close(results["hpu"], results["cpu"], rtol=1e-3, atol=1e-3)
+        return layer.to(device)(torch.arange(8, device=device)).detach().float()
+
+    assert_same(embedded, rtol=1e-3, atol=1e-3)

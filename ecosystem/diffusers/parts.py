@@ -1,12 +1,12 @@
 """Tiny models of diffusers and what they are called with, fixed here so that runs compare."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
 import diffusers
 import torch
+
+from ecosystem.both import moved
 
 Arguments = dict[str, Any]
 _BLOCKS = {"block_out_channels": (16, 32), "layers_per_block": 1, "norm_num_groups": 8}
@@ -144,6 +144,4 @@ def make(name: str) -> Any:
 def given(name: str, device: str) -> Arguments:
     """Its arguments on the device, the same each time."""
     torch.manual_seed(1)
-    return {
-        key: value.to(device) if isinstance(value, torch.Tensor) else value for key, value in MODELS[name][2]().items()
-    }
+    return moved(MODELS[name][2](), device)  # type: ignore[no-any-return]

@@ -9,6 +9,7 @@ from diffusers.training_utils import EMAModel
 from peft import LoraConfig
 from torch.testing import assert_close
 
+from ecosystem.both import assert_same
 from ecosystem.diffusers.parts import given, make
 from ecosystem.words import tokenizer
 
@@ -74,40 +75,36 @@ def test_pipeline(name):
     np.testing.assert_allclose(images["hpu"], images["cpu"], **CLOSE)
 
 
-def test_generator_of_the_device():
-    pipeline = stable_diffusion().to("hpu")
+def painted(pipeline, seed=0, device="cpu"):
     pipeline.set_progress_bar_config(disable=True)
     options = {"prompt": "a cat", "height": 16, "width": 16, "num_inference_steps": 2, "output_type": "np"}
-    images = [pipeline(**options, generator=torch.Generator("hpu").manual_seed(seed)).images for seed in (3, 3, 4)]
+    return pipeline(**options, generator=torch.Generator(device).manual_seed(seed)).images
+
+
+def test_generator_of_the_device():
+    pipeline = stable_diffusion().to("hpu")
+    images = [painted(pipeline, seed, "hpu") for seed in (3, 3, 4)]
     np.testing.assert_array_equal(images[0], images[1])
     assert np.abs(images[0] - images[2]).max() > 1e-3
 
 
 def test_offload_and_slices():
-    options = {"prompt": "a cat", "height": 16, "width": 16, "num_inference_steps": 2, "output_type": "np"}
-    plain = stable_diffusion().to("hpu")
-    plain.set_progress_bar_config(disable=True)
-    expected = plain(**options, generator=torch.Generator().manual_seed(0)).images
+    expected = painted(stable_diffusion().to("hpu"))
     for enable in ("enable_model_cpu_offload", "enable_sequential_cpu_offload", "enable_attention_slicing"):
         pipeline = stable_diffusion()
-        pipeline.set_progress_bar_config(disable=True)
         if "offload" in enable:
             getattr(pipeline, enable)(device="hpu")
         else:
             getattr(pipeline.to("hpu"), enable)()
-        found = pipeline(**options, generator=torch.Generator().manual_seed(0)).images
-        np.testing.assert_allclose(found, expected, **CLOSE)
+        np.testing.assert_allclose(painted(pipeline), expected, **CLOSE)
 
 
 def test_saved_and_loaded(tmp_path):
-    options = {"prompt": "a cat", "height": 16, "width": 16, "num_inference_steps": 2, "output_type": "np"}
     pipeline = stable_diffusion().to("hpu")
-    pipeline.set_progress_bar_config(disable=True)
-    expected = pipeline(**options, generator=torch.Generator().manual_seed(0)).images
+    expected = painted(pipeline)
     pipeline.save_pretrained(tmp_path)
     loaded = diffusers.StableDiffusionPipeline.from_pretrained(tmp_path, safety_checker=None).to("hpu")
-    loaded.set_progress_bar_config(disable=True)
-    np.testing.assert_allclose(loaded(**options, generator=torch.Generator().manual_seed(0)).images, expected, **CLOSE)
+    np.testing.assert_allclose(painted(loaded), expected, **CLOSE)
 
 
 def trained(device, steps=4, lora=False):
@@ -150,13 +147,12 @@ def test_training(lora):
 
 
 def test_bfloat16():
-    results = {}
+    def sample(device):
+        model = make("UNet2DCondition").to(device, torch.bfloat16)
+        arguments = {
+            k: v.to(torch.bfloat16) if v.is_floating_point() else v for k, v in given("UNet2DCondition", device).items()
+        }
+        return model(**arguments).sample.float()
+
     with torch.no_grad():
-        for device in ("cpu", "hpu"):
-            model = make("UNet2DCondition").to(device, torch.bfloat16)
-            arguments = {
-                k: v.to(torch.bfloat16) if v.is_floating_point() else v
-                for k, v in given("UNet2DCondition", device).items()
-            }
-            results[device] = model(**arguments).sample.float().cpu()
-    assert_close(results["hpu"], results["cpu"], rtol=0.05, atol=0.05)
+        assert_same(sample, rtol=0.05, atol=0.05)

@@ -1,7 +1,5 @@
 """A training step and a step of denoising, in lazy mode and on the CPU."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

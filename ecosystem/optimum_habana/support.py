@@ -1,7 +1,5 @@
 """Models of the lane `transformers`, with the settings that this one needs, and what is left of chance in them."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

@@ -11,35 +11,26 @@ from typing import Any
 import torch
 from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments, Trainer, TrainingArguments
 
+from ecosystem import both
+from ecosystem.both import logged, rows
 from ecosystem.optimum_habana.support import KEYS, LAZY, make
 from ecosystem.optimum_habana.train_cases import CASES, LAZY_ONLY, LENGTH, STEPS
 
 DEVICE, FOLDER = sys.argv[1], Path(sys.argv[2])
 
 
-def rows(classes: bool = False, labels: int = 12) -> list[dict[str, torch.Tensor]]:
-    made = []
-    for number in range(24):
-        ids = (torch.arange(12) * (number % 5 + 1)) % 90 + 5
-        answer = torch.tensor(number % 4) if classes else ids[:labels].clone()
-        made.append({"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": answer})
-    return made
-
-
 def trainer(
-    key: str, name: str, both: dict[str, Any], config: dict[str, Any], own: dict[str, Any],
+    key: str, name: str, changes: dict[str, Any], config: dict[str, Any], own: dict[str, Any],
     sequences: bool = False, **more: Any,
 ) -> Any:  # fmt: skip
     """The device's trainer."""
-    options = {
-        "output_dir": str(FOLDER / name), "max_steps": STEPS, "per_device_train_batch_size": 4, "logging_steps": 1,
-        "learning_rate": 1e-3, "report_to": [], "save_strategy": "no", "disable_tqdm": True, "seed": 3, **both,
-    }  # fmt: skip
+    options = both.options(FOLDER / name, DEVICE, STEPS, **changes)
     if DEVICE == "cpu":
-        arguments = (Seq2SeqTrainingArguments if sequences else TrainingArguments)(use_cpu=True, **options)
+        arguments = (Seq2SeqTrainingArguments if sequences else TrainingArguments)(**options)
         return (Seq2SeqTrainer if sequences else Trainer)(make(KEYS[key]), arguments, **more)
     import optimum.habana as oh
 
+    del options["use_cpu"]
     own = {key: value for key, value in own.items() if LAZY or key not in LAZY_ONLY}
     kind = oh.GaudiSeq2SeqTrainingArguments if sequences else oh.GaudiTrainingArguments
     arguments = kind(use_habana=True, use_lazy_mode=LAZY, **options, **own)
@@ -50,20 +41,16 @@ def trainer(
     return made
 
 
-def losses(made: Any) -> list[float]:
-    return [entry["loss"] for entry in made.state.log_history if "loss" in entry]
-
-
 def main() -> None:
     if DEVICE == "hpu":
         from optimum.habana.transformers.modeling_utils import adapt_transformers_to_gaudi
 
         adapt_transformers_to_gaudi()
     found: dict[str, Any] = {}
-    for name, (both, config, own) in CASES.items():
-        made = trainer("GPT2", name, both, config, own, train_dataset=rows())
+    for name, (changes, config, own) in CASES.items():
+        made = trainer("GPT2", name, changes, config, own, train_dataset=rows())
         made.train()
-        found[name] = losses(made)
+        found[name] = logged(made)
 
     half = STEPS // 2
     saving = {"save_strategy": "steps", "save_steps": half}
@@ -71,11 +58,11 @@ def main() -> None:
     torch.manual_seed(99)  # what the process drew before is not what counts
     resumed = trainer("GPT2", "resumed", {}, {}, {}, train_dataset=rows())
     resumed.train(resume_from_checkpoint=str(FOLDER / "resumed" / f"checkpoint-{half}"))
-    found["resumed"] = losses(resumed)[-half:]
+    found["resumed"] = logged(resumed)[-half:]
 
     classifier = trainer(
         "RobertaForSequenceClassification", "evaluation", {}, {"use_fused_adam": True},
-        {"use_hpu_graphs_for_inference": True}, train_dataset=rows(True), eval_dataset=rows(True)[:10],
+        {"use_hpu_graphs_for_inference": True}, train_dataset=rows(classes=True), eval_dataset=rows(classes=True)[:10],
         compute_metrics=lambda p: {"accuracy": float((p.predictions.argmax(-1) == p.label_ids).mean())},
     )  # fmt: skip
     classifier.train()
@@ -86,7 +73,7 @@ def main() -> None:
     generating = {"predict_with_generate": True, "generation_max_length": LENGTH}
     seq2seq = trainer("T5", "sequences", generating, {}, {}, True, train_dataset=pairs, eval_dataset=pairs[:4])
     seq2seq.train()
-    found["sequences"] = losses(seq2seq)
+    found["sequences"] = logged(seq2seq)
     try:
         found["tokens"] = seq2seq.predict(pairs[:4]).predictions.tolist()
     except ValueError as error:  # of its own; the others' results are not lost for it

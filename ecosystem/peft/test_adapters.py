@@ -8,6 +8,8 @@ import torch
 import transformers
 from torch.testing import assert_close
 
+from ecosystem.both import assert_same, moved
+
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 TARGETS = ["q_proj", "v_proj"]
 TASK = {"task_type": "CAUSAL_LM"}
@@ -90,7 +92,7 @@ def trained(name, device):
             model.base_model.update_and_allocate(number)
         optimizer.zero_grad()
         losses.append(loss.detach().cpu())
-    return torch.stack(losses), {key: value.cpu() for key, value in peft.get_peft_model_state_dict(model).items()}
+    return torch.stack(losses), moved(peft.get_peft_model_state_dict(model), "cpu")
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -104,19 +106,17 @@ def test_training(name):
 
 @pytest.mark.parametrize("name", MERGED)
 def test_merging_and_disabling(name):
-    results = {}
+    def results(device):
+        model = adapted(name, device).eval()
+        with model.disable_adapter():
+            plain = model(ids(device)).logits
+        with_adapter = model(ids(device)).logits
+        return plain, with_adapter, model.merge_and_unload()(ids(device)).logits
+
     with torch.no_grad():
-        for device in ("cpu", "hpu"):
-            model = adapted(name, device).eval()
-            with model.disable_adapter():
-                plain = model(ids(device)).logits
-            with_adapter = model(ids(device)).logits
-            merged = model.merge_and_unload()(ids(device)).logits
-            assert merged.device.type == device
-            results[device] = [tensor.cpu() for tensor in (plain, with_adapter, merged)]
-        assert_close(results["hpu"], results["cpu"], **CLOSE)
-        assert_close(results["hpu"][0], base()(ids("cpu")).logits, **CLOSE)
-    assert not torch.allclose(results["hpu"][0], results["hpu"][1])
+        plain, with_adapter, _ = assert_same(results, **CLOSE)
+        assert_close(plain, base()(ids("cpu")).logits, **CLOSE)
+    assert not torch.allclose(plain, with_adapter)
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -165,11 +165,11 @@ def test_several_adapters():
 
 def test_modules_to_save():
     config = peft.LoraConfig(r=4, target_modules=TARGETS, modules_to_save=["lm_head"], **TASK)
-    gradients = {}
-    for device in ("cpu", "hpu"):
+
+    def gradients(device):
         torch.manual_seed(1)
         model = peft.get_peft_model(base(), config).to(device).eval()
         model(input_ids=ids(device), labels=ids(device)).loss.backward()
-        gradients[device] = {key: p.grad.cpu() for key, p in model.named_parameters() if p.grad is not None}
-    assert any("lm_head" in key for key in gradients["hpu"])
-    assert_close(gradients["hpu"], gradients["cpu"], **CLOSE)
+        return {key: p.grad for key, p in model.named_parameters() if p.grad is not None}
+
+    assert any("lm_head" in key for key in assert_same(gradients, **CLOSE))

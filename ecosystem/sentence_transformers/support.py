@@ -1,7 +1,5 @@
 """Models of a few words, made on the CPU, the same each time."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +8,7 @@ import transformers
 from sentence_transformers import CrossEncoder, SentenceTransformer, SparseEncoder, models
 from sentence_transformers.sparse_encoder.models import MLMTransformer, SpladePooling
 
+from ecosystem.both import shaken
 from ecosystem.words import SIZE, tokenizer
 
 TEXTS = ["the cat sat on the mat", "a dog", "this example is good . the house is blue .", "w5 w6 w7", "a red house", ""]
@@ -25,10 +24,7 @@ def saved(folder: Path, kind: Any, **config: object) -> str:
             max_position_embeddings=64, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, **config,
         )
     )  # fmt: skip
-    with torch.no_grad():
-        for p in made.parameters():
-            if p.ndim > 1:
-                p.add_(torch.randn(p.shape) * 0.1)
+    shaken(made, 0.1)
     made.save_pretrained(folder)
     tokenizer().save_pretrained(folder)
     return str(folder)

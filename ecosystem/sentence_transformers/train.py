@@ -8,17 +8,14 @@ import datasets
 import sentence_transformers as st
 from sentence_transformers import cross_encoder, losses, sparse_encoder
 
+from ecosystem import both
 from ecosystem.sentence_transformers import support
 
 DEVICE, FOLDER = sys.argv[1], Path(sys.argv[2])
 
 
 def options(name):
-    return {
-        "output_dir": str(FOLDER / name), "max_steps": 4, "per_device_train_batch_size": 4, "logging_steps": 1,
-        "learning_rate": 1e-3, "report_to": [], "save_strategy": "no", "disable_tqdm": True, "use_cpu": DEVICE == "cpu",
-        "seed": 3,
-    }  # fmt: skip
+    return both.options(FOLDER / name, DEVICE, 4)
 
 
 ROWS = range(16)
@@ -31,7 +28,7 @@ CLASSED = datasets.Dataset.from_dict({"text": [f"w{n} w{n % 3}" for n in ROWS], 
 def losses_of(trainer):
     assert trainer.args.device.type == DEVICE
     trainer.train()
-    return [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    return both.logged(trainer)
 
 
 def embedding(name, data, make_loss):

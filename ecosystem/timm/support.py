@@ -1,7 +1,5 @@
 """A model and its images, the same each time."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import timm

@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import numpy as np
 import pytest
 import timm
 import torch
@@ -17,6 +18,7 @@ from timm.optim import create_optimizer_v2, list_optimizers
 from timm.utils import ModelEmaV3
 from torch.testing import assert_close
 
+from ecosystem.both import assert_same
 from ecosystem.timm.support import batch, make
 
 # bnb* and fused* need other packages; lookahead and the like come with each.
@@ -86,28 +88,25 @@ def test_loss(loss, soft):
 
 def test_mixup():
     images, classes = batch("resnet18", rows=4)
-    results = []
-    for device in ("cpu", "hpu"):
-        import numpy as np
 
+    def mixed(device):
         np.random.seed(0)
-        mixed = Mixup(mixup_alpha=0.8, cutmix_alpha=1.0, num_classes=10)(images.clone().to(device), classes.to(device))
-        assert all(tensor.device.type == device for tensor in mixed)
-        results.append([tensor.cpu() for tensor in mixed])
-    assert_close(results[1], results[0])
+        return Mixup(mixup_alpha=0.8, cutmix_alpha=1.0, num_classes=10)(images.clone().to(device), classes.to(device))
+
+    assert_same(mixed)
 
 
 def test_moving_average():
-    averaged = {}
-    for device in ("cpu", "hpu"):
+    def averaged(device):
         model = make("resnet10t").to(device)
         average = ModelEmaV3(model, decay=0.5)
         with torch.no_grad():
             for p in model.parameters():
                 p.mul_(2)
         average.update(model)
-        averaged[device] = {name: value.cpu() for name, value in average.module.state_dict().items()}
-    assert_close(averaged["hpu"], averaged["cpu"])
+        return dict(average.module.state_dict())
+
+    assert_same(averaged)
 
 
 def test_features_only():
@@ -115,5 +114,4 @@ def test_features_only():
     torch.manual_seed(0)
     model = timm.create_model("resnet18", features_only=True).eval()
     with torch.no_grad():
-        expected = model(images)
-        assert_close([f.cpu() for f in model.to("hpu")(images.to("hpu"))], expected, rtol=1e-3, atol=1e-4)
+        assert_same(lambda device: model.to(device)(images.to(device)), rtol=1e-3, atol=1e-4)

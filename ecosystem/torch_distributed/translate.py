@@ -4,8 +4,6 @@ They name the device throughout; what is replaced is names, nothing else. From t
 and expect of a backend for accelerators.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import re
 from pathlib import Path

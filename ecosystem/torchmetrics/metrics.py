@@ -1,7 +1,5 @@
 """The metrics of this lane and what they are updated with, fixed here so that runs compare."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

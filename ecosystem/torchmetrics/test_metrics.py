@@ -17,25 +17,11 @@ import torchmetrics.segmentation
 import torchmetrics.text
 from torch.testing import assert_close
 
+from ecosystem.both import assert_same, moved, tensors
 from ecosystem.torchmetrics.metrics import METRICS, binary, multiclass
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 BATCHES = 3
-
-
-def on(value, device):
-    if isinstance(value, torch.Tensor):
-        return value.to(device)
-    if isinstance(value, dict):
-        return {name: on(each, device) for name, each in value.items()}
-    return type(value)(on(each, device) for each in value) if isinstance(value, list | tuple) else value
-
-
-def tensors(value):
-    if isinstance(value, torch.Tensor):
-        return [value]
-    values = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else []
-    return [tensor for each in values for tensor in tensors(each)]
 
 
 def make(name, device):
@@ -50,7 +36,7 @@ def batches(name):
 
 def filled(name, device):
     metric = make(name, device)
-    steps = [metric(*on(batch, device)) for batch in batches(name)]
+    steps = [metric(*moved(batch, device)) for batch in batches(name)]
     return metric, steps
 
 
@@ -62,14 +48,14 @@ def test_metric(name):
     assert metric.device.type == "hpu"
     assert all(tensor.device.type == "hpu" for tensor in tensors(found))
     assert tensors(expected)
-    assert_close(on(steps, "cpu"), cpu_steps, equal_nan=True, **CLOSE)
-    assert_close(on(found, "cpu"), expected, equal_nan=True, **CLOSE)
+    assert_close(moved(steps, "cpu"), cpu_steps, equal_nan=True, **CLOSE)
+    assert_close(moved(found, "cpu"), expected, equal_nan=True, **CLOSE)
     again = pickle.loads(pickle.dumps(copy.deepcopy(metric)))
-    assert_close(on(again.compute(), "cpu"), expected, equal_nan=True, **CLOSE)
+    assert_close(moved(again.compute(), "cpu"), expected, equal_nan=True, **CLOSE)
     metric.reset()
     for batch in batches(name):
-        metric.update(*on(batch, "hpu"))
-    assert_close(on(metric.compute(), "cpu"), expected, equal_nan=True, **CLOSE)
+        metric.update(*moved(batch, "hpu"))
+    assert_close(moved(metric.compute(), "cpu"), expected, equal_nan=True, **CLOSE)
 
 
 def collection(device):
@@ -80,34 +66,36 @@ def collection(device):
     ).to(device)
     torch.manual_seed(0)
     for _ in range(BATCHES):
-        made.update(*on(multiclass(), device))
-    return on(made.compute(), "cpu")
+        made.update(*moved(multiclass(), device))
+    return made.compute()
 
 
 def test_collection():
-    assert_close(collection("hpu"), collection("cpu"), **CLOSE)
+    assert_same(collection, **CLOSE)
+
+
+def bootstrap(metric):
+    return torchmetrics.BootStrapper(metric, num_bootstraps=4)
 
 
 @pytest.mark.parametrize(
     "wrap",
-    [lambda m: torchmetrics.BootStrapper(m, num_bootstraps=4), torchmetrics.MinMaxMetric,
-     lambda m: torchmetrics.MetricTracker(m)],
-    ids=["bootstrap", "minmax", "tracker"],
+    [bootstrap, torchmetrics.MinMaxMetric, torchmetrics.MetricTracker], ids=["bootstrap", "minmax", "tracker"]
 )  # fmt: skip
 def test_wrapped(wrap):
-    results = {}
-    for device in ("cpu", "hpu"):
+    def value(device):
         metric = wrap(torchmetrics.MeanSquaredError()).to(device)
         if isinstance(metric, torchmetrics.MetricTracker):
             metric.increment()
         torch.manual_seed(0)
         batch = [torch.randn(16) for _ in range(2)]
-        metric.update(*on(batch, device))
-        results[device] = on(metric.compute(), "cpu")
-    if isinstance(metric, torchmetrics.BootStrapper):  # which rows are drawn is the device's own
-        assert all(tensor.isfinite().all() for tensor in tensors(results["hpu"]))
+        metric.update(*moved(batch, device))
+        return metric.compute()
+
+    if wrap is bootstrap:  # which rows are drawn is the device's own
+        assert all(tensor.isfinite().all() for tensor in tensors(value("hpu")))
     else:
-        assert_close(results["hpu"], results["cpu"], **CLOSE)
+        assert_same(value, **CLOSE)
 
 
 def test_states_are_saved_with_a_model(tmp_path):
@@ -119,7 +107,7 @@ def test_states_are_saved_with_a_model(tmp_path):
 
     model = Model().to("hpu")
     torch.manual_seed(0)
-    model.metric.update(*on(binary(), "hpu"))
+    model.metric.update(*moved(binary(), "hpu"))
     torch.save(model.state_dict(), tmp_path / "state")
     loaded = Model()
     loaded.load_state_dict(torch.load(tmp_path / "state", map_location="cpu"))

@@ -1,7 +1,5 @@
 """What each kind of model is called with, labels among it."""
 
-from __future__ import annotations
-
 import torch
 
 from ecosystem.transformers.models import VOCABULARY

@@ -1,7 +1,5 @@
 """The models of this lane: class, tiny configuration and kind of inputs, fixed here so that runs compare."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 VOCABULARY = 99

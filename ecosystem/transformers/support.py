@@ -1,7 +1,5 @@
 """A model of the table and its inputs, and what is compared."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 
@@ -9,6 +7,7 @@ import torch
 import transformers
 from torch.testing import assert_close
 
+from ecosystem.both import moved, shaken
 from ecosystem.transformers import inputs
 from ecosystem.transformers.models import Model
 
@@ -21,27 +20,13 @@ def make(model: Model) -> Any:
     """The model on the CPU, the same each time."""
     torch.manual_seed(0)
     kind = getattr(transformers, model.name)
-    made = kind(kind.config_class(**model.config)).eval()
-    with torch.no_grad():
-        for parameter in made.parameters():  # initial weights are near 0, and results, too: nothing would be compared
-            if parameter.ndim > 1 and parameter.requires_grad:
-                parameter.add_(torch.randn(parameter.shape) * 0.05)
-    return made
+    return shaken(kind(kind.config_class(**model.config)).eval(), 0.05)
 
 
 def arguments(model: Model, device: str) -> dict[str, Any]:
     """The same inputs each time, on `device`."""
     torch.manual_seed(1)
     return moved(getattr(inputs, model.inputs)(), device)
-
-
-def moved(value: Any, device: str) -> Any:
-    """The tensors in `value` on `device`."""
-    if isinstance(value, torch.Tensor):
-        return value.to(device)
-    if isinstance(value, dict):
-        return {name: moved(each, device) for name, each in value.items()}
-    return [moved(each, device) for each in value] if isinstance(value, list | tuple) else value
 
 
 def tensors(output: Any) -> dict[str, torch.Tensor]:

@@ -3,8 +3,6 @@
 Trainer's device is one for its process, so that each training has one of its own; they take turns.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import time
@@ -26,10 +24,10 @@ TOKENS = 16
 def trainer(name: str, rounds: int, steps: int) -> times.Row:
     """Trainer's step over all of a training, on either device in turns."""
     found: dict[str, list[float]] = {"cpu": [], "hpu": []}
-    probe("benchmarks.trainer_probe", name, "hpu", str(steps), PT_HPU_LAZY_MODE="1")  # its recipes are then on disk
+    probe("trainer_probe:train", name, "hpu", steps, PT_HPU_LAZY_MODE="1")  # its recipes are then on disk
     for _ in range(rounds):
         for device, measured in found.items():
-            answer = probe("benchmarks.trainer_probe", name, device, str(steps), PT_HPU_LAZY_MODE="1")
+            answer = probe("trainer_probe:train", name, device, steps, PT_HPU_LAZY_MODE="1")
             measured.append(answer["step"])
             time.sleep(0.1)
     ratios = [hpu / cpu for hpu, cpu in zip(found["hpu"], found["cpu"], strict=True)]

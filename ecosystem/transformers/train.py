@@ -11,6 +11,8 @@ import torch
 import transformers
 from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments, Trainer, TrainingArguments
 
+from ecosystem import both
+from ecosystem.both import logged, rows
 from ecosystem.transformers.models import MODELS, Model
 from ecosystem.transformers.train_cases import CASES, STEPS
 
@@ -28,26 +30,8 @@ def model(name: str, dropout: bool = False) -> torch.nn.Module:
     return kind(kind.config_class(**row.config | ({} if dropout else NO_DROPOUT)))
 
 
-def rows(labels: int = 12, classes: bool = False) -> list[dict[str, torch.Tensor]]:
-    torch.manual_seed(1)
-    made = []
-    for number in range(24):
-        ids = (torch.arange(12) * (number % 5 + 1)) % 90 + 5
-        answer = torch.tensor(number % 4) if classes else ids[:labels].clone()
-        made.append({"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": answer})
-    return made
-
-
 def options(name: str, **changes: object) -> dict[str, object]:
-    return {
-        "output_dir": str(FOLDER / name), "max_steps": STEPS, "per_device_train_batch_size": 4, "logging_steps": 1,
-        "learning_rate": 1e-3, "report_to": [], "save_strategy": "no", "disable_tqdm": True, "use_cpu": DEVICE == "cpu",
-        "seed": 3, **changes,
-    }  # fmt: skip
-
-
-def losses(trainer: Trainer) -> list[float]:
-    return [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    return both.options(FOLDER / name, DEVICE, STEPS, **changes)
 
 
 def weights(trainer: Trainer) -> list[float]:
@@ -63,7 +47,7 @@ def main() -> None:
     for name, changes in CASES.items():
         trainer = Trainer(model("GPT2LMHeadModel"), TrainingArguments(**options(name, **changes)), train_dataset=rows())
         trainer.train()
-        found[name] = {"losses": losses(trainer), "weights": weights(trainer), "there": on_device(trainer)}
+        found[name] = {"losses": logged(trainer), "weights": weights(trainer), "there": on_device(trainer)}
 
     # Interrupted and taken up again: dropout's random numbers and the order of the rows, too.
     whole = Trainer(model("BertForMaskedLM", True), TrainingArguments(**options("whole")), train_dataset=rows())
@@ -76,7 +60,7 @@ def main() -> None:
     resumed = Trainer(model("BertForMaskedLM", True), TrainingArguments(**options("resumed")), train_dataset=rows())
     resumed.train(resume_from_checkpoint=str(FOLDER / "resumed" / f"checkpoint-{STEPS // 2}"))
     found["resumed"] = {
-        "whole": weights(whole), "resumed": weights(resumed), "losses": losses(whole), "after": losses(resumed),
+        "whole": weights(whole), "resumed": weights(resumed), "losses": logged(whole), "after": logged(resumed),
     }  # fmt: skip
 
     classes = rows(classes=True)
@@ -101,7 +85,7 @@ def main() -> None:
         model("T5ForConditionalGeneration"), arguments, train_dataset=pairs, eval_dataset=pairs[:4]
     )
     seq2seq.train()
-    found["sequences"] = {"losses": losses(seq2seq), "tokens": seq2seq.predict(pairs[:4]).predictions.tolist()}
+    found["sequences"] = {"losses": logged(seq2seq), "tokens": seq2seq.predict(pairs[:4]).predictions.tolist()}
     print(json.dumps(found))
 
 

@@ -1,7 +1,5 @@
 """How Trainer is configured, in each test of it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 STEPS = 6

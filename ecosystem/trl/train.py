@@ -11,6 +11,8 @@ import torch
 import transformers
 import trl
 
+from ecosystem import both
+from ecosystem.both import logged, shaken
 from ecosystem.words import SIZE, tokenizer
 
 DEVICE, FOLDER = sys.argv[1], Path(sys.argv[2])
@@ -34,21 +36,14 @@ def model(kind=transformers.LlamaForCausalLM, **config):
             **config,
         )
     )
-    with torch.no_grad():
-        for p in made.parameters():
-            if p.ndim > 1:
-                p.add_(torch.randn(p.shape) * 0.05)
+    shaken(made, 0.05)
     # From a folder, since trainers make their model of reference from where a model came from.
     made.save_pretrained(FOLDER / kind.__name__)
     return kind.from_pretrained(FOLDER / kind.__name__)
 
 
 def options(name, **changes):
-    return {
-        "output_dir": str(FOLDER / name), "max_steps": STEPS, "per_device_train_batch_size": 4, "logging_steps": 1,
-        "learning_rate": 1e-3, "report_to": [], "save_strategy": "no", "disable_tqdm": True, "use_cpu": DEVICE == "cpu",
-        "seed": 3, "bf16": False, **changes,
-    }  # fmt: skip
+    return both.options(FOLDER / name, DEVICE, STEPS, bf16=False, **changes)
 
 
 def texts():
@@ -74,8 +69,7 @@ def history(trainer, *names):
     """Of each name the values that were logged, and where it ran."""
     assert trainer.args.device.type == DEVICE
     assert all(p.device.type == DEVICE for p in trainer.model.parameters())
-    log = trainer.state.log_history
-    return {name: [entry[name] for entry in log if name in entry] for name in names}
+    return {name: logged(trainer, name) for name in names}
 
 
 def sft(name, data, lora=False, **changes):
@@ -88,33 +82,28 @@ def sft(name, data, lora=False, **changes):
     return history(trainer, "loss", "grad_norm", "mean_token_accuracy") | {"eval": trainer.evaluate()["eval_loss"]}
 
 
-def dpo(name, **changes):
-    trainer = trl.DPOTrainer(
-        model(), args=trl.DPOConfig(**options(name, max_length=32, **changes)), train_dataset=preferences(),
-        processing_class=tokenizer(wrapped=False),
+def trained(name, kind, data, *names, made=None, **changes):
+    """By a trainer of this kind, which learns what is better."""
+    trainer = getattr(trl, f"{kind}Trainer")(
+        made or model(), args=getattr(trl, f"{kind}Config")(**options(name, max_length=32, **changes)),
+        train_dataset=data, processing_class=tokenizer(wrapped=False),
     )  # fmt: skip
     trainer.train()
-    return history(trainer, "loss", "grad_norm", "rewards/margins", "logps/chosen")
+    return history(trainer, "loss", "grad_norm", *names)
+
+
+def dpo(name, **changes):
+    return trained(name, "DPO", preferences(), "rewards/margins", "logps/chosen", **changes)
 
 
 def reward(name):
-    trainer = trl.RewardTrainer(
-        model(transformers.LlamaForSequenceClassification, num_labels=1),
-        args=trl.RewardConfig(**options(name, max_length=32)),
-        train_dataset=preferences(), processing_class=tokenizer(wrapped=False),
-    )  # fmt: skip
-    trainer.train()
-    return history(trainer, "loss", "grad_norm")
+    made = model(transformers.LlamaForSequenceClassification, num_labels=1)
+    return trained(name, "Reward", preferences(), made=made)
 
 
 def kto(name):
     rows = [{"prompt": f"w{n} is", "completion": f" w{n + 1} .", "label": n % 2 == 0} for n in range(20)]
-    trainer = trl.KTOTrainer(
-        model(), args=trl.KTOConfig(**options(name, max_length=32)), train_dataset=datasets.Dataset.from_list(rows),
-        processing_class=tokenizer(wrapped=False),
-    )  # fmt: skip
-    trainer.train()
-    return history(trainer, "loss", "grad_norm")
+    return trained(name, "KTO", datasets.Dataset.from_list(rows))
 
 
 def words_that_are_blue(completions, **_):

@@ -1,7 +1,5 @@
 """`vllm serve` on a tiny model, as a child process that ends with its test."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import json

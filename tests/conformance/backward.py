@@ -1,7 +1,5 @@
 """Operators, backward: the gradients of one fixed random cotangent, as a function and in place."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """What "the same result" means: structure, metadata, aliasing and values at PyTorch's tolerances."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Random operators draw other numbers than the CPU: reproducibility and distribution are compared instead."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

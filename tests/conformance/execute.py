@@ -1,7 +1,5 @@
 """Runs one program on the CPU and on the device and compares results, arguments, aliasing and errors."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

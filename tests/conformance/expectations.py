@@ -1,7 +1,5 @@
 """The reviewed list of cases that are expected to fail: tests/expectations/skips.toml."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Collection
 from pathlib import Path

@@ -5,8 +5,6 @@ no recipe" fails where it runs in none; so a part of the databases notices, too.
 anew, fails where a family of operators has a smaller share in recipes than tests/expectations/floors.toml says.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """Operators, forward: every sample as function, method, in place, non-contiguous and with out=; and wrong inputs."""
 
-from __future__ import annotations
-
 import itertools
 from contextlib import nullcontext
 from typing import Any

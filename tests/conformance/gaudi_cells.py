@@ -4,8 +4,6 @@ A cell is an operator under the name that scripts use (`torch.Tensor.add_`) with
 two dtypes. Arguments are samples of PyTorch's databases where they have the operator, else of `gaudi_samples`.
 """
 
-from __future__ import annotations
-
 import csv
 import functools
 import itertools

@@ -1,7 +1,5 @@
 """Arguments for cells of Gaudi's table that PyTorch's databases have no sample for: factories, modules, methods."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Modules of torch.nn: forward and backward in training and evaluation, initialised on the CPU and moved."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 from typing import Any

@@ -1,7 +1,5 @@
 """Optimizers of torch.optim: several steps on the device against the CPU, in every form that the optimizer has."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

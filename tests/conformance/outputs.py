@@ -1,7 +1,5 @@
 """The out= forms of an operator: right size, empty, wrong size, strided, wrong dtype."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import Any

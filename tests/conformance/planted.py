@@ -1,7 +1,5 @@
 """Faults on purpose, for the test of this suite: a wrong result, an error, a crash and hangs."""
 
-from __future__ import annotations
-
 import functools
 import os
 import signal

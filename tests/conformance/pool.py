@@ -4,8 +4,6 @@ Why not PyTorch's own device-type tests: they check less (most of them not again
 compiled operators nor Gaudi's table, and run in one process, which a crash or a hang ends with all that was to come.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 import time

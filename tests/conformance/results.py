@@ -1,7 +1,5 @@
 """What a run found: kept in a file as it is found, so that an interrupted run can go on."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import platform

@@ -1,7 +1,5 @@
 """docs/conformance.md: every operator, module and optimizer, by dtype and mode."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from pathlib import Path
 

@@ -4,8 +4,6 @@
 storage is copied once, and the tensors over it are rebuilt with their own sizes, strides and offsets.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

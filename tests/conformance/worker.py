@@ -1,7 +1,5 @@
 """A process that runs the cases that it is asked for (commands/answering.py), one by one."""
 
-from __future__ import annotations
-
 import faulthandler
 import random
 import sys

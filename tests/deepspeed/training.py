@@ -3,8 +3,6 @@
 Also the model and the configurations, for tests and for the lane `deepspeed`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import importlib

@@ -48,8 +48,16 @@ def batches(n, world, rows=4):
     return [torch.randn(world, rows, 16, generator=generator) for _ in range(n)]
 
 
+def sharded(**options):
+    device = torch.device("hpu", torch.hpu.current_device())
+    return FullyShardedDataParallel(make_model(), device_id=device, **options)
+
+
 def train(model, parameters, inputs):
-    optimizer = torch.optim.AdamW(parameters, lr=0.01)
+    return train_with(torch.optim.AdamW(parameters, lr=0.01), model, inputs)
+
+
+def train_with(optimizer, model, inputs):
     losses = []
     for x in inputs:
         optimizer.zero_grad()
@@ -79,46 +87,29 @@ def mine(inputs):
 @pytest.mark.parametrize("strategy", ["FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD"])
 @ranks(2)
 def test_fsdp(strategy):
-    model = FullyShardedDataParallel(
-        make_model(),
-        sharding_strategy=ShardingStrategy[strategy],
-        auto_wrap_policy=ModuleWrapPolicy({Block}),
-        device_id=torch.device("hpu", torch.hpu.current_device()),
-    )
+    model = sharded(sharding_strategy=ShardingStrategy[strategy], auto_wrap_policy=ModuleWrapPolicy({Block}))
     check_losses(train(model, model.parameters(), mine(batches(4, 2))), 2)
 
 
 @ranks(4)
 def test_fsdp_hybrid_shard():
     mesh = init_device_mesh("hpu", (2, 2), mesh_dim_names=("replicate", "shard"))
-    model = FullyShardedDataParallel(
-        make_model(),
-        sharding_strategy=ShardingStrategy.HYBRID_SHARD,
-        auto_wrap_policy=ModuleWrapPolicy({Block}),
-        device_mesh=mesh,
-        device_id=torch.device("hpu", torch.hpu.current_device()),
+    model = sharded(
+        sharding_strategy=ShardingStrategy.HYBRID_SHARD, auto_wrap_policy=ModuleWrapPolicy({Block}), device_mesh=mesh
     )
     check_losses(train(model, model.parameters(), mine(batches(4, 4))), 4)
 
 
 @ranks(2)
 def test_fsdp_mixed_precision():
-    model = FullyShardedDataParallel(
-        make_model(),
-        mixed_precision=MixedPrecision(torch.bfloat16, torch.float32, torch.bfloat16),
-        device_id=torch.device("hpu", torch.hpu.current_device()),
-    )
+    model = sharded(mixed_precision=MixedPrecision(torch.bfloat16, torch.float32, torch.bfloat16))
     losses = [x.float() for x in train(model, model.parameters(), mine(batches(4, 2)))]
     check_losses(losses, 2, rel=0.05)
 
 
 @ranks(2)
 def test_fsdp_offloads_parameters():
-    model = FullyShardedDataParallel(
-        make_model(),
-        cpu_offload=CPUOffload(offload_params=True),
-        device_id=torch.device("hpu", torch.hpu.current_device()),
-    )
+    model = sharded(cpu_offload=CPUOffload(offload_params=True))
     losses = train(model, model.parameters(), mine(batches(4, 2)))
     assert all(p.device.type == "cpu" for p in model.parameters())
     check_losses(losses, 2)
@@ -127,10 +118,9 @@ def test_fsdp_offloads_parameters():
 @pytest.mark.parametrize("kind", ["FULL", "SHARDED", "LOCAL"])
 @ranks(2)
 def test_fsdp_state(kind):
-    device = torch.device("hpu", torch.hpu.current_device())
-    model = FullyShardedDataParallel(make_model(), auto_wrap_policy=ModuleWrapPolicy({Block}), device_id=device)
+    model = sharded(auto_wrap_policy=ModuleWrapPolicy({Block}))
     train(model, model.parameters(), mine(batches(2, 2)))
-    other = FullyShardedDataParallel(make_model(), auto_wrap_policy=ModuleWrapPolicy({Block}), device_id=device)
+    other = sharded(auto_wrap_policy=ModuleWrapPolicy({Block}))
     config = {
         "FULL": FullStateDictConfig(),
         "SHARDED": ShardedStateDictConfig(),
@@ -245,14 +235,7 @@ def test_zero_redundancy_optimizer():
 
     model = DistributedDataParallel(make_model().to("hpu"))
     optimizer = ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.AdamW, lr=0.01)
-    losses = []
-    for x in mine(batches(4, 2)):
-        optimizer.zero_grad()
-        loss = model(x).square().mean()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.detach())
-    check_losses(losses, 2)
+    check_losses(train_with(optimizer, model, mine(batches(4, 2))), 2)
     optimizer.consolidate_state_dict()
 
 
@@ -260,11 +243,7 @@ def test_zero_redundancy_optimizer():
 def test_activation_checkpointing_in_fsdp():
     from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
 
-    model = FullyShardedDataParallel(
-        make_model(),
-        auto_wrap_policy=ModuleWrapPolicy({Block}),
-        device_id=torch.device("hpu", torch.hpu.current_device()),
-    )
+    model = sharded(auto_wrap_policy=ModuleWrapPolicy({Block}))
     apply_activation_checkpointing(model, check_fn=lambda m: isinstance(m, Block))
     check_losses(train(model, model.parameters(), mine(batches(4, 2))), 2)
     with FullyShardedDataParallel.state_dict_type(

@@ -3,8 +3,6 @@
 So a fault costs one file and one link, and nothing is compiled again when it is taken out.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

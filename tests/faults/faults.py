@@ -3,8 +3,6 @@
 A patch begins with what is wrong, and a line for each test: `Found by: SUITE TEST...`; SUITE is one of tests/suites.py.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

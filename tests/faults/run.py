@@ -9,8 +9,6 @@ What is done is kept (commands/kept.py): a run that was ended goes on from there
 one that came to its end begins anew.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

@@ -5,8 +5,6 @@ list is a program. All values stay small integers in every dtype: results are ex
 and are compared exactly.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

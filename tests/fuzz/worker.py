@@ -1,7 +1,5 @@
 """A process in one mode that runs programs: `python -m tests.fuzz.worker`, and the handle of it."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import struct

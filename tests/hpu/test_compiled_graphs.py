@@ -15,11 +15,16 @@ def moved(work):
 """
 
 
+@pytest.fixture
+def run(script):
+    """`script`, after _PRELUDE."""
+    return lambda code, **variables: script(_PRELUDE + code, **variables)
+
+
 @pytest.mark.parametrize("mode", ["0", "1"])
-def test_a_replay_runs_the_recipe_and_nothing_else(script, mode):
-    script(
-        _PRELUDE
-        + """
+def test_a_replay_runs_the_recipe_and_nothing_else(run, mode):
+    run(
+        """
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 4))
 x = torch.randn(5, 8)
@@ -50,10 +55,9 @@ assert y.data_ptr() == place
     )
 
 
-def test_a_training_step_as_a_recipe(script):
-    script(
-        _PRELUDE
-        + """
+def test_a_training_step_as_a_recipe(run):
+    run(
+        """
 def setting(device):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)).to(device)
@@ -88,10 +92,9 @@ for ours, theirs in zip(hpu[0].parameters(), cpu[0].parameters()):
     )
 
 
-def test_wrapped_functions_use_recipes_on_other_memory(script):
-    script(
-        _PRELUDE
-        + """
+def test_wrapped_functions_use_recipes_on_other_memory(run):
+    run(
+        """
 def work(x, total):
     total += x.sum()
     return x * 2 + 1, x[1:]
@@ -112,10 +115,9 @@ assert [rest.tolist() for _, rest in kept] == [[float(k)] * 2 for k in range(4)]
     )
 
 
-def test_in_the_background_the_first_replays_run_one_by_one(script):
-    script(
-        _PRELUDE
-        + """
+def test_in_the_background_the_first_replays_run_one_by_one(run):
+    run(
+        """
 x = torch.ones(7, device="hpu")
 g = torch.hpu.HPUGraph()
 with torch.hpu.graph(g):

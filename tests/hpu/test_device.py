@@ -31,13 +31,6 @@ def test_the_default_device_can_be_hpu():
         torch.set_default_device(None)
 
 
-def test_contexts_restore_the_current_device():
-    with torch.hpu.device(0), torch.hpu.device_of(torch.ones(1, device="hpu")):
-        assert torch.hpu.current_device() == 0
-    with torch.hpu.device(None), torch.accelerator.device_index(0):
-        assert torch.hpu.current_device() == 0
-
-
 def test_modules_move_to_hpu_and_back():
     model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
     for moved in (model.hpu(), model.to("hpu"), model.hpu(0)):

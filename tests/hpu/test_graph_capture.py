@@ -267,22 +267,6 @@ def test_out_and_resized_results(level):
     assert y.tolist() == [6, 6, 6]
 
 
-def test_on_a_side_stream_as_in_the_documentation():
-    device = torch.device("hpu")
-    stream = torch.hpu.Stream()
-    g = HPUGraph()
-    with torch.hpu.stream(stream):
-        g.capture_begin()
-        a = torch.full((10,), 1, device=device)
-        b = a
-        b = b + 1
-        g.capture_end()
-    b.zero_()
-    g.replay()
-    assert b.tolist() == [2] * 10
-    assert a.tolist() == [1] * 10
-
-
 def test_other_threads_are_not_captured(level):
     x = torch.ones(4, device="hpu")
     done = []

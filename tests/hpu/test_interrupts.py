@@ -60,11 +60,15 @@ WAITS = {
 }
 
 
-def test_an_interrupt_ends_a_wait_for_the_device(script):
+@pytest.fixture
+def interrupting(script):
+    """`script`, after COMMON."""
+    return lambda code, **variables: script(COMMON + code, **variables)
+
+
+def test_an_interrupt_ends_a_wait_for_the_device(interrupting):
     """One script for all: the device works on after each."""
-    code = (
-        COMMON
-        + f"""
+    code = f"""
     host, target, total = torch.zeros(1000), torch.zeros(400_000, device="hpu"), x.sum()
     torch.hpu.synchronize()
     event = torch.hpu.Event()
@@ -88,14 +92,11 @@ def test_an_interrupt_ends_a_wait_for_the_device(script):
         works()
         print(name)
     """
-    )
-    assert script(code).out.splitlines() == list(WAITS)
+    assert interrupting(code).out.splitlines() == list(WAITS)
 
 
-def test_an_interrupt_ends_a_submission_to_a_full_queue(script):
-    code = (
-        COMMON
-        + """
+def test_an_interrupt_ends_a_submission_to_a_full_queue(interrupting):
+    code = """
     y = torch.zeros(1000, device="hpu")
     y.add_(1)
     torch.hpu.synchronize()
@@ -113,8 +114,7 @@ def test_an_interrupt_ends_a_submission_to_a_full_queue(script):
     assert (y == done + 1).all().item()
     works()
     """
-    )
-    script(code, PT_HPU_LAZY_MODE="0")
+    interrupting(code, PT_HPU_LAZY_MODE="0")
 
 
 LAZY_COMPILE = (
@@ -168,10 +168,8 @@ def test_an_interrupt_ends_a_wait_for_the_compiler(script, policy):
     assert result.out == "done"
 
 
-def test_an_interrupt_that_meets_an_event_listener_is_not_lost(script):
-    code = (
-        COMMON
-        + """
+def test_an_interrupt_that_meets_an_event_listener_is_not_lost(interrupting):
+    code = """
     from openhpu import events
     def listen(event):
         signal.raise_signal(signal.SIGINT)
@@ -189,8 +187,7 @@ def test_an_interrupt_that_meets_an_event_listener_is_not_lost(script):
     assert ended
     works()
     """
-    )
-    assert script(code).err == ""
+    assert interrupting(code).err == ""
 
 
 @pytest.mark.parametrize("where", ["before", "after_in_parent", "after_in_child"])

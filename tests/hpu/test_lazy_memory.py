@@ -38,8 +38,6 @@ def test_promised_memory_counts_as_in_use():
     assert torch.hpu.memory_allocated() == before
 
 
-# 64 MiB of device memory.
-SMALL = {"OPENHPU_MEMORY_GB": "0.0625"}
 LARGE = """
     import torch, openhpu
     import habana_frameworks.torch.core as htcore
@@ -51,10 +49,14 @@ LARGE = """
 """
 
 
-def test_a_step_larger_than_memory_fails_at_its_end_and_loses_nothing(script):
-    code = (
-        LARGE
-        + """
+@pytest.fixture
+def large(script):
+    """`script` on a device of 64 MiB, after LARGE."""
+    return lambda code, **variables: script(LARGE + code, OPENHPU_MEMORY_GB="0.0625", **variables)
+
+
+def test_a_step_larger_than_memory_fails_at_its_end_and_loses_nothing(large):
+    code = """
     marker = keep + 0
     parts = [keep + i for i in range(9)]  # recorded: 72 MiB that all live
     for _ in range(2):
@@ -72,15 +74,12 @@ def test_a_step_larger_than_memory_fails_at_its_end_and_loses_nothing(script):
     del parts, marker
     print((keep * 2)[3].item())
     """
-    )
-    out = script(code, **SMALL).out.splitlines()
+    out = large(code).out.splitlines()
     assert out == ["True True True", "True True True", "10", "2.0 [2.0, 8.0, 9.0, 10.0]", "4.0"]
 
 
-def test_a_read_in_a_step_larger_than_memory_is_an_error_and_can_be_repeated(script):
-    code = (
-        LARGE
-        + """
+def test_a_read_in_a_step_larger_than_memory_is_an_error_and_can_be_repeated(large):
+    code = """
     keep.sum(); keep.add_(0); torch.hpu.synchronize()
     total = keep.sum()
     keep.add_(1)
@@ -94,15 +93,12 @@ def test_a_read_in_a_step_larger_than_memory_is_an_error_and_can_be_repeated(scr
     parts.clear()
     print(total.item(), keep[0].item())  # once, not once for each attempt
     """
-    )
-    assert script(code, **SMALL).out == f"{2.0 * 2 * (1 << 20)} 3.0"
+    assert large(code).out == f"{2.0 * 2 * (1 << 20)} 3.0"
 
 
-def test_a_graph_that_must_end_and_has_no_room_refuses_calls_and_runs_each_once(script):
+def test_a_graph_that_must_end_and_has_no_room_refuses_calls_and_runs_each_once(large):
     """The limit of operators is reached by `add_`: the call is recorded and says nothing, later ones are refused."""
-    code = (
-        LARGE
-        + """
+    code = """
     count = torch.zeros(4, device="hpu")
     count.add_(1); keep + 1; torch.hpu.synchronize()
     parts = [keep + i for i in range(9)]
@@ -120,15 +116,12 @@ def test_a_graph_that_must_end_and_has_no_room_refuses_calls_and_runs_each_once(
     count.add_(1)
     print(count.tolist() == [done + 1.0] * 4)
     """
-    )
-    out = script(code, PT_HPU_MAX_COMPOUND_OP_SIZE="16", **SMALL).out
+    out = large(code, PT_HPU_MAX_COMPOUND_OP_SIZE="16").out
     assert out.splitlines() == ["True True", "True", "True"]
 
 
-def test_a_tensor_larger_than_the_device_is_refused_at_once(script):
-    code = (
-        LARGE
-        + """
+def test_a_tensor_larger_than_the_device_is_refused_at_once(large):
+    code = """
     for make in (lambda: torch.empty(20 * MB, device="hpu"), lambda: keep.repeat(10), lambda: keep.expand(10, -1) + 1):
         try:
             make()
@@ -138,15 +131,12 @@ def test_a_tensor_larger_than_the_device_is_refused_at_once(script):
             pass
     print((keep + 1)[5].item())
     """
-    )
-    assert script(code, **SMALL).out == "3.0"
+    assert large(code).out == "3.0"
 
 
-def test_memory_that_waits_in_a_graph_makes_room_for_an_allocation(script):
+def test_memory_that_waits_in_a_graph_makes_room_for_an_allocation(large):
     """A copy from the host needs memory that only the recorded graph's dead inputs hold."""
-    code = (
-        LARGE
-        + """
+    code = """
     parts = [block() for _ in range(6)]
     torch.hpu.synchronize()
     total = torch.zeros(2 * MB, device="hpu")
@@ -155,8 +145,7 @@ def test_memory_that_waits_in_a_graph_makes_room_for_an_allocation(script):
     x = torch.full((6 * MB,), 7.0).to("hpu")  # 24 MiB
     print(total[9].item(), x[5].item())
     """
-    )
-    assert script(code, **SMALL).out == "6.0 7.0"
+    assert large(code).out == "6.0 7.0"
 
 
 @pytest.mark.parametrize("ending", ["mark_step", "item", "automatic"])

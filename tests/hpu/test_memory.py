@@ -256,19 +256,16 @@ OUT_OF_MEMORY = """
         assert isinstance(error, RuntimeError)
         assert len(error.args) == 1
         print(error)
-    {more}
+    y = x + 1
+    print(torch.hpu.memory_allocated() == 2 * x.nbytes, y.sum().item())
 """
 
 
-def test_out_of_memory_says_what_is_in_use(script):
-    text = script(OUT_OF_MEMORY.format(more=""), OPENHPU_MEMORY_GB="0.25").out
+def test_out_of_memory_says_what_is_in_use_and_the_device_stays_usable(script):
+    text = script(OUT_OF_MEMORY, OPENHPU_MEMORY_GB="0.25").out
     assert "FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed" in text
     assert "in use" in text.lower()
-
-
-def test_the_device_is_usable_after_out_of_memory(script):
-    more = "y = x + 1; print(torch.hpu.memory_allocated() == 2 * x.nbytes, y.sum().item())"
-    assert script(OUT_OF_MEMORY.format(more=more), OPENHPU_MEMORY_GB="0.25").out.endswith("True 2097152.0")
+    assert text.endswith("True 2097152.0")
 
 
 def test_an_operator_whose_output_does_not_fit_raises_where_it_is_called(script):
@@ -356,35 +353,33 @@ MACHINE = """
 """
 
 
-def test_the_device_never_asks_the_machine_for_more_than_it_has(script):
-    code = (
-        MACHINE
-        + """
+@pytest.fixture
+def machine(script):
+    """`script`, after MACHINE."""
+    return lambda code: script(MACHINE + code, OPENHPU_MEMORY_GB="4")
+
+
+def test_the_device_never_asks_the_machine_for_more_than_it_has(machine):
+    code = """
     print(refused(lambda: zeros(200)), (kept + 1).sum().item())
     available(128 + 300)
     print(zeros(200).sum().item())
     """
-    )
-    assert script(code, OPENHPU_MEMORY_GB="4").out.splitlines() == ["[True, True, True] 2000.0", "0"]
+    assert machine(code).out.splitlines() == ["[True, True, True] 2000.0", "0"]
 
 
-def test_memory_that_was_used_before_is_not_asked_for_again(script):
-    code = (
-        MACHINE
-        + """
+def test_memory_that_was_used_before_is_not_asked_for_again(machine):
+    code = """
     available(128 + 300)
     zeros(200)
     available(0)
     print(zeros(200).sum().item(), refused(lambda: zeros(400)))
     """
-    )
-    assert script(code, OPENHPU_MEMORY_GB="4").out == "0 [True, True, True]"
+    assert machine(code).out == "0 [True, True, True]"
 
 
-def test_scratch_memory_of_kernels_is_bounded_too(script):
-    code = (
-        MACHINE
-        + """
+def test_scratch_memory_of_kernels_is_bounded_too(machine):
+    code = """
     available(1000)
     x = zeros(96)
     available(128 + 40)
@@ -393,16 +388,12 @@ def test_scratch_memory_of_kernels_is_bounded_too(script):
     available(1000)
     print(torch.median(x).item())
     """
-    )
-    assert script(code, OPENHPU_MEMORY_GB="4").out.splitlines() == ["[True, True, True] 2000.0", "0"]
+    assert machine(code).out.splitlines() == ["[True, True, True] 2000.0", "0"]
 
 
-def test_pinned_memory_is_bounded_too(script):
-    code = (
-        MACHINE
-        + """
+def test_pinned_memory_is_bounded_too(machine):
+    code = """
     x = torch.zeros(200 << 20, dtype=torch.uint8)
     print(refused(x.pin_memory), x.narrow(0, 0, 100).pin_memory().sum().item())
     """
-    )
-    assert script(code, OPENHPU_MEMORY_GB="4").out == "[True, True, True] 0"
+    assert machine(code).out == "[True, True, True] 0"

@@ -132,16 +132,6 @@ def test_an_interrupt_ends_the_wait_for_a_module(start, tmp_path):
     end(first)
 
 
-def test_a_killed_process_gives_its_module_back(start):
-    first = start(HABANA_VISIBLE_MODULES="5")
-    assert module_of(first) == 5
-    first.kill()
-    first.communicate()
-    second = start(HABANA_VISIBLE_MODULES="5", OPENHPU_MODULE_WAIT_S="0")
-    assert module_of(second) == 5
-    end(second)
-
-
 def test_importing_takes_no_module_and_a_device_takes_one(tmp_path):
     code = """
 import os, torch

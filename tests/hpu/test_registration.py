@@ -71,25 +71,3 @@ def test_operators_registered_later_run_on_the_device(script):
         print(y.device.type, y.tolist(), z.device.type, z.tolist(), scale(torch.ones(2, device="hpu"), 4.0).tolist())
     """
     assert script(code).out == "hpu [2.0, 2.0, 2.0] hpu [3.0, 3.0, 3.0] [4.0, 4.0]"
-
-
-def test_a_script_may_choose_the_mode_between_the_two_imports(script):
-    code = """
-        import torch, os
-        os.environ["PT_HPU_LAZY_MODE"] = "0"
-        import habana_frameworks.torch.core as htcore
-        x = torch.ones(2, device="hpu")
-        htcore.mark_step()
-        print(x.sum().item(), htcore.is_lazy() if hasattr(htcore, "is_lazy") else False)
-    """
-    assert script(code).out == "2.0 False"
-
-
-def test_the_mode_can_not_change_after_the_first_use(script):
-    code = """
-        import torch, os
-        torch.ones(2, device="hpu")
-        os.environ["PT_HPU_LAZY_MODE"] = "0" if os.environ.get("PT_HPU_LAZY_MODE") == "1" else "1"
-        import habana_frameworks.torch.core
-    """
-    assert "PT_HPU_LAZY_MODE was changed" in script(code, fails=True).err

@@ -43,10 +43,14 @@ TRAINING = """
 """
 
 
-def test_every_thread_may_run_where_the_process_may(script):
-    out = script(
-        TRAINING
-        + """
+@pytest.fixture
+def trained(script):
+    """`script`, with `train` and `tasks`."""
+    return lambda code, **variables: script(TRAINING + code, **variables)
+
+
+def test_every_thread_may_run_where_the_process_may(trained):
+    out = trained("""
     train()
     found = tasks()
     import os
@@ -59,15 +63,12 @@ def test_every_thread_may_run_where_the_process_may(script):
     torch.randn(400, 400) @ torch.randn(400, 400)
     train()
     print({cores for _, cores in tasks().values()} == {found[str(os.getpid())][1]})
-    """
-    ).out
+    """).out
     assert out.split() == ["True", "True"]
 
 
-def test_the_threads_of_a_device_are_bounded(script):
-    out = script(
-        TRAINING
-        + """
+def test_the_threads_of_a_device_are_bounded(trained):
+    out = trained("""
     torch.randn(400, 400) @ torch.randn(400, 400)  # the script's own team
     before = tasks()
     x = torch.ones(600, 600, device="hpu")
@@ -77,38 +78,31 @@ def test_the_threads_of_a_device_are_bounded(script):
     # Teams take the name of who made them.
     made = [name for task, (name, _) in tasks().items() if task not in before and name.startswith("hpu:")]
     print(len(made) <= _C.kernel_threads(), _C.kernel_threads() <= usable_cores())
-    """
-    ).out
+    """).out
     assert out.split() == ["True", "True"]
 
 
 def test_a_process_of_one_core_has_no_worker_and_computes_the_same(script):
-    code = (
-        TRAINING
-        + """
+    code = """
     print(*train(), sum(name == "hpu:0" for name, _ in tasks().values()), _C.kernel_threads())
     """
-    )
-    *alone, workers, threads = script(ONE_CORE + code).out.split()
+    *alone, workers, threads = script(ONE_CORE + TRAINING + code).out.split()
     assert (workers, threads) == ("0", "1")
-    *beside, _, threads = script("    import torch\n    torch.set_num_threads(1)\n" + code).out.split()
+    *beside, _, threads = script("    import torch\n    torch.set_num_threads(1)\n" + TRAINING + code).out.split()
     assert threads == "1"
     assert alone == beside
 
 
 @pytest.mark.parametrize("binding", [{"OMP_PROC_BIND": "true"}, {"OMP_PLACES": "threads"}])
-def test_a_bound_main_thread_leaves_the_device_all_cores(script, binding):
-    code = (
-        TRAINING
-        + """
+def test_a_bound_main_thread_leaves_the_device_all_cores(trained, binding):
+    code = """
     import os
     losses = train(width=600)
     workers = {cores for name, cores in tasks().values() if name == "hpu:0"}  # and the other threads of its team
     print(*losses, _C.kernel_threads(), usable_cores(), *workers, len(os.sched_getaffinity(0)))
     """
-    )
-    *bound, main = script(code, **binding).out.split()
-    *unbound, _ = script(code).out.split()
+    *bound, main = trained(code, **binding).out.split()
+    *unbound, _ = trained(code).out.split()
     assert bound == unbound
     assert main == "1"  # the script's own binding stays
 
@@ -243,14 +237,11 @@ def test_a_new_thread_that_runs_a_kernel_in_the_workers_place_gives_it_the_same_
     assert out == "True"
 
 
-def test_a_training_gives_the_same_bits_each_time(script):
+def test_a_training_gives_the_same_bits_each_time(trained):
     """Whichever thread runs a kernel, with a number of threads that the script has set: PyTorch sets it for each thread
     at a first kernel, also at the first one of the device's own library."""
-    out = script(
-        TRAINING
-        + """
+    out = trained("""
     torch.set_num_threads(2)
     print(len({tuple(train(5, 96, nn.LayerNorm, lr=1e-2)) for _ in range(30)}))
-    """
-    ).out
+    """).out
     assert out == "1"

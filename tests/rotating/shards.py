@@ -4,8 +4,6 @@ Which one, the commit says: its hash modulo their number. So each commit is alwa
 everything was.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Mapping, Sequence

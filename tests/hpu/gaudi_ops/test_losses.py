@@ -6,42 +6,25 @@ import torch
 ops = torch.ops.hpu
 
 
-@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
-def test_ctc(native, reduction):
+@pytest.mark.parametrize("batch", [True, False])
+@pytest.mark.parametrize(("number", "reduction"), [(0, "none"), (1, "mean"), (2, "sum")])
+def test_ctc(native, number, reduction, batch):
     torch.manual_seed(0)
     log_probs, targets = torch.randn(12, 3, 5).log_softmax(-1), torch.randint(1, 5, (3, 4))
     lengths = torch.tensor([12, 10, 8]), torch.tensor([4, 3, 2])
+    if not batch:
+        log_probs, targets, lengths = log_probs[:, 0], targets[0], [numbers[0] for numbers in lengths]
     wide = log_probs.double().requires_grad_()
-    exact = torch.nn.functional.ctc_loss(wide, targets, *lengths, 0, reduction, True)
+    exact = torch.nn.functional.ctc_loss(wide, targets, *lengths, 0, reduction, batch)
     grad = torch.randn(exact.shape)
     exact.backward(grad.double())
-    number = ("none", "mean", "sum").index(reduction)
 
     def work(log_probs, targets, inputs, outputs, grad):
-        loss, alpha = ops.ctc_loss_custom(log_probs, targets, inputs, outputs, 0, number, True)
-        arguments = (log_probs, targets, inputs, outputs, loss, alpha, 0, number, True)
+        loss, alpha = ops.ctc_loss_custom(log_probs, targets, inputs, outputs, 0, number, batch)
+        arguments = (log_probs, targets, inputs, outputs, loss, alpha, 0, number, batch)
         return loss, ops.ctc_loss_custom_backward(grad, *arguments)
 
     loss, gradient = native(work, log_probs, targets, *lengths, grad)
-    torch.testing.assert_close(loss.double(), exact.detach(), rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(gradient.double(), wide.grad, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("number", [0, 1, 2])
-def test_ctc_without_a_batch(native, number):
-    torch.manual_seed(0)
-    log_probs, targets = torch.randn(12, 5).log_softmax(-1), torch.randint(1, 5, (4,))
-    lengths = torch.tensor(12), torch.tensor(4)
-    wide = log_probs.double().requires_grad_()
-    exact = torch.nn.functional.ctc_loss(wide, targets, *lengths, 0, ("none", "mean", "sum")[number])
-    exact.backward()
-
-    def work(log_probs, targets, inputs, outputs):
-        loss, alpha = ops.ctc_loss_custom(log_probs, targets, inputs, outputs, 0, number, False)
-        arguments = (log_probs, targets, inputs, outputs, loss, alpha, 0, number, False)
-        return loss, ops.ctc_loss_custom_backward(torch.ones_like(loss), *arguments)
-
-    loss, gradient = native(work, log_probs, targets, *lengths)
-    assert loss.shape == ()
+    assert loss.shape == exact.shape
     torch.testing.assert_close(loss.double(), exact.detach(), rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(gradient.double(), wide.grad, rtol=1e-4, atol=1e-5)

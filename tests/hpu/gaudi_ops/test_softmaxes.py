@@ -44,23 +44,16 @@ def test_triangular_in_two_steps(everywhere, x):
         close(result, expected)
 
 
-def test_triangular_within_sequences(native, x):
-    start_end = torch.tensor([[0, 3], [2, 5]])
-    columns = torch.arange(5)
-    inside = (columns >= start_end[:, :1]) & (columns < start_end[:, 1:])
-    seen = inside.repeat_interleave(2, 0)[:, None, None] & torch.ones(5, 5, dtype=torch.bool).tril()
-    y = native(lambda x, s: ops.scaled_masked_triangular_softmax(x, s, 0.5, 2, True, 0, torch.float32), x, start_end)
-    close(y, softmax(x.double() * 0.5, seen))
-
-
-def test_triangular_for_the_next_token(native, x):
+@pytest.mark.parametrize("rows", [5, 1])
+def test_triangular_within_sequences(native, x, rows):
     """One row is the last position: it sees all columns of its sequence."""
     start_end = torch.tensor([[0, 3], [2, 5]])
     columns = torch.arange(5)
-    seen = ((columns >= start_end[:, :1]) & (columns < start_end[:, 1:])).repeat_interleave(2, 0)[:, None, None]
-    last = x[..., -1:, :]
-    y = native(lambda x, s: ops.scaled_masked_triangular_softmax(x, s, 0.5, 2, True, 0, torch.float32), last, start_end)
-    close(y, softmax(last.double() * 0.5, seen))
+    inside = (columns >= start_end[:, :1]) & (columns < start_end[:, 1:])
+    seen = inside.repeat_interleave(2, 0)[:, None, None] & torch.ones(5, 5, dtype=torch.bool).tril()[-rows:]
+    x = x[..., -rows:, :]
+    y = native(lambda x, s: ops.scaled_masked_triangular_softmax(x, s, 0.5, 2, True, 0, torch.float32), x, start_end)
+    close(y, softmax(x.double() * 0.5, seen))
 
 
 def test_custom_and_ragged(native, x):

@@ -22,7 +22,7 @@ sys.exit(main(sys.argv[1:]))
 # Read by every Python process of the command: a probe dies at once, the process that compiles never answers.
 SITE = """
     import os, sys, time
-    if "benchmarks.memory_probe" in sys.orig_argv:
+    if "memory:peak" in sys.orig_argv:
         os._exit(3)
     if "openhpu.compiler.server" in sys.orig_argv:
         time.sleep(3600)
@@ -44,7 +44,7 @@ def test_what_dies_and_what_hangs_is_named(tmp_path):
     ended, _ = planted.run(tmp_path, COMMAND, "memory", "graphs", "--quick", PYTHONPATH=paths, on_line=heard)
     assert ended.code == 143, ended.output
     assert re.search("memory: exit status 1: MLP 64-.*\n", ended.output)
-    assert "benchmarks.memory_probe peak MLP hpu`: exit status 3" in ended.output
+    assert 'benchmarks.children memory:peak ["MLP", "hpu"]`: exit status 3' in ended.output
     assert "ran then: graphs: overhead, for " in ended.output
     assert not planted.processes_with("benchmarks.measure")
 

@@ -6,8 +6,6 @@ in the oldest PyTorch that is supported; then, where a newer release has others,
 a newer PyTorch only what differs.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib
 import inspect

@@ -79,24 +79,3 @@ def test_generations(hpu, environment, generation, half):
     assert (torch.float16 in hpu.get_amp_supported_dtype()) is half
     assert torch.bfloat16 in hpu.get_amp_supported_dtype()
     assert hpu.is_bf16_supported()
-
-
-def test_a_forked_process_is_told_to_spawn(script):
-    result = script(
-        """
-        import os, torch, habana_frameworks.torch
-        torch.ones(1, device="hpu")
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                torch.manual_seed(1)
-                assert torch.hpu._is_in_bad_fork() and not torch.hpu.is_initialized()
-                torch.ones(1, device="hpu")
-            except RuntimeError as error:
-                status = 0 if "spawn" in str(error) else 2
-            os._exit(status)
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), torch.ones(1, device="hpu").item())
-        """
-    )
-    assert result.out == "0 1.0"

@@ -1,5 +1,7 @@
 import textwrap
 
+import pytest
+
 LOAD = "import os, torch, habana_frameworks.torch as ht\n"
 
 
@@ -36,16 +38,17 @@ def test_no_thread_of_lazy_mode_outlives_the_exit_handlers(script):
     assert script(code, PT_HPU_LAZY_MODE="1").out.splitlines() == ["['openhpu-graphs']", "[]"]
 
 
-def test_the_variable_may_be_set_between_torch_and_habana(script):
+@pytest.mark.parametrize("before", ["0", "1"])
+def test_the_variable_may_be_set_between_torch_and_habana(script, before):
     code = """
     import os, torch
     import habana_frameworks.autoload as autoload
     getattr(autoload, "__autoload")()
-    os.environ["PT_HPU_LAZY_MODE"] = "1"
+    os.environ["PT_HPU_LAZY_MODE"] = str(1 - int(os.environ["PT_HPU_LAZY_MODE"]))
     import habana_frameworks.torch as ht
     print(ht.core.is_lazy())
     """
-    assert script(code).out == "True"
+    assert script(code, PT_HPU_LAZY_MODE=before).out == str(before == "0")
 
 
 def test_a_late_change_is_ignored_with_one_warning(script):

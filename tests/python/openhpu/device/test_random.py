@@ -37,15 +37,6 @@ def test_seeds(hpu):
     assert hpu.initial_seed() == 3
 
 
-def test_fork_rng(hpu):
-    torch.manual_seed(1)
-    with torch.random.fork_rng(
-        devices=range(torch.hpu.device_count())
-    ):  # without, PyTorch warns where there are several
-        inside = torch.rand(3, device="hpu")
-    assert torch.equal(inside, torch.rand(3, device="hpu"))
-
-
 def test_philox_states(hpu):
     torch.manual_seed(5)
     hpu.set_rng_ctx("philox")

@@ -261,16 +261,6 @@ print(torch.hpu.device_count(), torch.hpu.get_device_properties(2).module, x.dev
     assert result.out.splitlines() == ["True", "3", "3 6 hpu:2"]
 
 
-def test_a_launched_process_means_its_module_by_every_index(script):
-    result = script(
-        LOAD + "print(torch.hpu.device_count(), torch.ones(2, device='hpu:1').sum().item(), "
-        "[torch.hpu.get_device_properties(i).module for i in range(2)])",
-        LOCAL_RANK="1",
-        LOCAL_WORLD_SIZE="2",
-    )
-    assert result.out == "2 2.0 [1, 1]"
-
-
 def test_a_device_that_pytorch_opens_by_itself_is_configured(script):
     result = script(
         LOAD + "event = torch.Event(device='hpu'); event.record(); "

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from tests.processes import clean_environment, run_file
 
 LAZY = {"PT_HPU_LAZY_MODE": "1", "PT_HPU_ENABLE_CACHE_METRICS": "1", "OPENHPU_COMPILE": "sync"}
@@ -22,10 +24,18 @@ PROGRAM = """
 """
 
 
-def test_a_graph_is_new_once_and_found_from_then_on(script):
-    result = script(
-        PROGRAM
-        + """
+@pytest.fixture
+def program(script):
+    """What a script prints that begins with PROGRAM, or `head`: JSON."""
+
+    def run(code, head=PROGRAM, **variables):
+        return json.loads(script(head + code, **LAZY | variables).out)
+
+    return run
+
+
+def test_a_graph_is_new_once_and_found_from_then_on(program):
+    result = program("""
     small, large = torch.ones(4).to("hpu"), torch.ones(6).to("hpu")
     for _ in range(5):
         step(small)
@@ -38,10 +48,8 @@ def test_a_graph_is_new_once_and_found_from_then_on(script):
         changed = dict(compilation.stats()), dict(cache.stats())
     step(small)
     print(json.dumps([after_small, inside, changed, dict(cache.stats()), stats("recipe_cache")]))
-    """,
-        **LAZY,
-    )
-    (first, lookups), (none, hits), (new, mixed), stopped, whole = json.loads(result.out)
+    """)
+    (first, lookups), (none, hits), (new, mixed), stopped, whole = result
     # The first sight counts, although it ran in parts, to learn the operators' results.
     assert first["TotalNumber"] == 1
     assert first["TotalTime"] == first["AvgTime"] > 0
@@ -54,10 +62,8 @@ def test_a_graph_is_new_once_and_found_from_then_on(script):
     assert whole["TotalHit"] == 8
 
 
-def test_reading_a_value_ends_a_graph_as_a_step_does(script):
-    result = script(
-        PROGRAM
-        + """
+def test_reading_a_value_ends_a_graph_as_a_step_does(program):
+    result = program("""
     x = torch.ones(4).to("hpu")
     (x + 1).cpu()
     before = stats("graph_compilation")["TotalNumber"], stats("recipe_cache")["TotalHit"]
@@ -67,20 +73,17 @@ def test_reading_a_value_ends_a_graph_as_a_step_does(script):
     with metric_localcontext("cpu_fallback") as fallbacks, metric_localcontext("memory_defragmentation") as moved:
         (x.to(torch.complex64) - 1).cpu()
     print(json.dumps([before, after, dict(fallbacks.stats()), dict(moved.stats())]))
-    """,
-        **LAZY,
-    )
-    before, after, fallbacks, moved = json.loads(result.out)
+    """)
+    before, after, fallbacks, moved = result
     assert before == [1, 0]
     assert after == [1, 2]
     assert fallbacks["TotalNumber"] == sum(fallbacks["FallbackOps"].values()) > 0
     assert moved == {"TotalNumber": 0, "TotalSuccessful": 0, "AvgTime": 0.0, "MaxTime": 0.0}
 
 
-def test_a_graph_counts_whether_or_not_there_is_a_compiler(script):
-    result = script(
-        PROGRAM
-        + """
+def test_a_graph_counts_whether_or_not_there_is_a_compiler(program):
+    result = program(
+        """
     from habana_frameworks.torch.utils.event_dispatcher import EventDispatcher, EventId
     seen = []
     for kind in (EventId.CACHE_MISS, EventId.CACHE_HIT):
@@ -92,9 +95,9 @@ def test_a_graph_counts_whether_or_not_there_is_a_compiler(script):
     print(json.dumps([seen, stats("recipe_cache"), stats("graph_compilation"),
                       [r["metric_name"] for r in json.load(open("metrics.json"))]]))
     """,
-        **{**LAZY, "OPENHPU_COMPILE": "off"},
+        OPENHPU_COMPILE="off",
     )
-    seen, cache, compilation, names = json.loads(result.out)
+    seen, cache, compilation, names = result
     assert [kind for kind, _ in seen] == ["cache_miss", "cache_hit", "cache_hit"]
     assert len({dict(params)["recipe_id"] for _, params in seen}) == 1
     assert (cache["TotalHit"], cache["TotalMiss"]) == (2, 1)
@@ -102,10 +105,9 @@ def test_a_graph_counts_whether_or_not_there_is_a_compiler(script):
     assert names == ["graph_compilation", "cpu_fallback", "memory_defragmentation", "recipe_cache"]
 
 
-def test_a_step_is_one_graph_also_where_it_begins_early(script):
-    result = script(
-        PROGRAM
-        + """
+def test_a_step_is_one_graph_also_where_it_begins_early(program):
+    result = program(
+        """
     import openhpu
     model = torch.nn.Sequential(*(torch.nn.Linear(8, 8) for _ in range(4))).to("hpu")
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -120,19 +122,18 @@ def test_a_step_is_one_graph_also_where_it_begins_early(script):
         counts.append(stats("graph_compilation")["TotalNumber"])
     print(json.dumps([counts, openhpu.counters()["graphs_started_early"], stats("recipe_cache")]))
     """,
-        **{**LAZY, "OPENHPU_COMPILE": "off"},
+        OPENHPU_COMPILE="off",
     )
-    counts, early, cache = json.loads(result.out)
+    counts, early, cache = result
     assert len(set(counts[1:])) == 1  # the first step has no gradients to clear
     assert counts[-1] <= 2
     assert cache["TotalHit"] + cache["TotalMiss"] == 12
     assert early >= 0
 
 
-def test_captured_graphs_count_when_they_are_captured(script):
-    result = script(
-        PROGRAM
-        + """
+def test_captured_graphs_count_when_they_are_captured(program):
+    result = program(
+        """
     module = torch.nn.Linear(4, 4).to("hpu")
     graphed = torch.hpu.wrap_in_hpu_graph(module)
     torch.hpu.synchronize()
@@ -141,15 +142,14 @@ def test_captured_graphs_count_when_they_are_captured(script):
             graphed(torch.ones(rows, 4).to("hpu"))
         print(json.dumps(dict(compilation.stats())["TotalNumber"]))
     """,
-        **{**LAZY, "OPENHPU_COMPILE": "off", "PT_HPU_LAZY_MODE": "0"},
+        OPENHPU_COMPILE="off",
+        PT_HPU_LAZY_MODE="0",
     )
-    assert json.loads(result.out) == 2
+    assert result == 2
 
 
-def test_a_recipe_from_disk_takes_no_time(script, tmp_path):
-    program = (
-        PROGRAM
-        + """
+def test_a_recipe_from_disk_takes_no_time(program, tmp_path):
+    code = """
     from openhpu import events
     loaded, compiled = [], []
     events.subscribe("recipe_loaded", loaded.append)
@@ -160,10 +160,9 @@ def test_a_recipe_from_disk_takes_no_time(script, tmp_path):
     print(json.dumps([stats("graph_compilation")["TotalNumber"], stats("graph_compilation")["TotalTime"] > 0,
                       len(compiled), len(loaded), stats("recipe_cache")["TotalHit"]]))
     """
-    )
-    environment = {**LAZY, "PT_HPU_RECIPE_CACHE_CONFIG": f"{tmp_path / 'recipes'},0,100"}
-    assert json.loads(script(program, **environment).out) == [1, True, 1, 0, 2]
-    assert json.loads(script(program, **environment).out) == [1, False, 0, 1, 2]
+    cache = f"{tmp_path / 'recipes'},0,100"
+    assert program(code, PT_HPU_RECIPE_CACHE_CONFIG=cache) == [1, True, 1, 0, 2]
+    assert program(code, PT_HPU_RECIPE_CACHE_CONFIG=cache) == [1, False, 0, 1, 2]
 
 
 CHILDREN = """
@@ -188,10 +187,9 @@ ZERO = [
 ]  # fmt: skip
 
 
-def test_a_process_that_has_not_opened_a_device_has_metrics_of_zero(script):
-    result = script(
-        CHILDREN
-        + """
+def test_a_process_that_has_not_opened_a_device_has_metrics_of_zero(program):
+    result = program(
+        """
     out = [numbers()]
     for used in (False, True):
         if used:
@@ -205,15 +203,14 @@ def test_a_process_that_has_not_opened_a_device_has_metrics_of_zero(script):
     own = numbers()
     print(json.dumps([out, own[0]["TotalNumber"] > 0, own[1]["TotalNumber"] > 0]))
     """,
-        **{**LAZY, "OPENHPU_COMPILE": "off"},
+        CHILDREN,
+        OPENHPU_COMPILE="off",
     )
-    assert json.loads(result.out) == [[ZERO] * 3, True, True]
+    assert result == [[ZERO] * 3, True, True]
 
 
 def test_each_process_writes_a_file_of_its_own(tmp_path):
-    code = (
-        CHILDREN
-        + """
+    code = """
     def child(queue=None):
         use()
 
@@ -230,7 +227,6 @@ def test_each_process_writes_a_file_of_its_own(tmp_path):
         use()
         print(json.dumps([process.pid for process in processes]))
     """
-    )
     for method in ("fork", "spawn", "forkserver"):
         folder = tmp_path / method
         folder.mkdir()
@@ -241,7 +237,7 @@ def test_each_process_writes_a_file_of_its_own(tmp_path):
             RANK="1",
             PT_HPU_METRICS_DUMP_TRIGGERS="process_exit",
         )
-        pids = json.loads(run_file(code, folder, environment, fails=False, fresh=True).out.splitlines()[-1])
+        pids = json.loads(run_file(CHILDREN + code, folder, environment, fails=False, fresh=True).out.splitlines()[-1])
         files = sorted(path.name for path in (folder / "metrics").iterdir())
         assert files == sorted([f"m-rank1-pid{pid}.json" for pid in pids] + ["m-rank1.json"])
         for name in files:
