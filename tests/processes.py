@@ -22,7 +22,7 @@ _FAREWELL_S = 20.0  # for what a script leaves behind, which tests may be about
 # Variables that would change what a script does; each test names the ones that it is about.
 OURS = (
     "PT_", "OPENHPU_", "HABANA_", "HLS_", "LOG_LEVEL_", "LOCAL_", "RANK", "ENABLE_CONSOLE", "GRAPH_VISUALIZATION",
-    "TORCH_DEVICE",
+    "GPU_MIGRATION", "TORCH_DEVICE",
 )  # fmt: skip
 
 # What PyTorch and the libraries under it read when they are loaded.
