@@ -46,6 +46,7 @@ class Kernel:
     engine: str
     elements: int
     after: set[int] = dataclasses.field(default_factory=set)  # kernels whose results it reads
+    work: dict[str, float] = dataclasses.field(default_factory=dict)  # seconds by MME, TPC, HBM, network and host
     seconds: float = 0.0
     bound: str = ""  # MME, TPC, HBM, network or host
     mme_seconds: float = 0.0  # at the peak rate, for the utilisation
@@ -139,17 +140,17 @@ def mme_use(product: operators.Product, device: Device) -> float:
     return best
 
 
-def time(kernel: Kernel, nodes: Sequence[Node], device: Device, parameters: Parameters) -> None:
-    """Set the kernel's time and what bounds it."""
-    mme = tpc = network = host = peak_seconds = 0.0
+def work(kernel: Kernel, nodes: Sequence[Node], device: Device) -> None:
+    """Set the kernel's seconds on each engine and on memory, were nothing lost but what the sizes cost."""
+    mme = tpc = network = host = kernel.mme_seconds = 0.0
     penalty = 1.0
     for at in kernel.nodes:
         node = nodes[at]
         for product in node.products:
             flops = 2.0 * math.prod(product)
             peak, measured = _rates(node.dtype, device)
-            mme += flops / (measured * parameters.matmul_efficiency * mme_use(product, device))
-            peak_seconds += flops / peak
+            mme += flops / (measured * mme_use(product, device))
+            kernel.mme_seconds += flops / peak
         rate = device.tpc_bf16_peak / max(node.dtype.itemsize, 2)  # steps/s; the peak counts a multiply-add twice
         if node.kind is Kind.ATTENTION:
             scores = sum(batch * rows * columns for batch, rows, columns, _ in node.products[::2])
@@ -162,13 +163,18 @@ def time(kernel: Kernel, nodes: Sequence[Node], device: Device, parameters: Para
             network += all_reduce(max(node.reads.values(), default=0), node.ranks, device)
         if node.kind is Kind.HOST_COPY:
             host += max([*node.reads.values(), *node.writes.values()], default=0) / device.host_bandwidth
-    memory = kernel.bytes * penalty / (device.hbm_bandwidth * parameters.hbm_efficiency)
-    if host:
-        memory = 0.0
-    times = {"MME": mme, "TPC": tpc, "HBM": memory, "network": network, "host": host}
-    kernel.bound = max(times, key=lambda name: times[name])
+    memory = 0.0 if host else kernel.bytes * penalty / device.hbm_bandwidth
+    kernel.work = {"MME": mme, "TPC": tpc, "HBM": memory, "network": network, "host": host}
+
+
+def time(kernel: Kernel, parameters: Parameters) -> None:
+    """Set the kernel's time and what bounds it."""
+    times = kernel.work | {
+        "MME": kernel.work["MME"] / parameters.matmul_efficiency,
+        "HBM": kernel.work["HBM"] / parameters.hbm_efficiency,
+    }
+    kernel.bound = max(times, key=times.__getitem__)
     kernel.seconds = times[kernel.bound] + parameters.kernel_seconds
-    kernel.mme_seconds = peak_seconds
 
 
 def _rates(dtype: torch.dtype, device: Device) -> tuple[float, float]:
@@ -201,7 +207,9 @@ def schedule(
     lines: defaultdict[tuple[str, int] | None, int] = defaultdict(int)
     host, graphs, begins, moved = 0.0, 0, True, 0.0
     for kernel in kernels:
-        time(kernel, nodes, device, parameters)
+        if not kernel.work:
+            work(kernel, nodes, device)
+        time(kernel, parameters)
         if begins or eager:
             host += device.eager_launch * len(kernel.nodes) if eager else device.graph_launch
             graphs += 1

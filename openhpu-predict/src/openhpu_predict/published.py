@@ -210,6 +210,7 @@ def main(arguments: list[str]) -> int:
     began = time.monotonic()
     if options.fit:
         fitted = [Traced(row) for row in rows() if row.fitted]
+        print(f"{time.monotonic() - began:6.1f} s  traced", file=sys.stderr)
         parameters = fit(fitted)
         text = "".join(f"{key} = {value!r}\n" for key, value in dataclasses.asdict(parameters).items())
         path = DATA / "parameters.toml"
