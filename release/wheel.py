@@ -91,7 +91,8 @@ def build(releases: list[str], budget: Budget) -> list[Path]:
     excluded = [word for name in _EXCLUDED for word in ("--exclude", f"{name}.so*")]
     argv = [sys.executable, "-m", "auditwheel", "repair", *excluded, "-w", str(DIST), str(made)]
     checked("auditwheel", argv, budget.seconds(300), WORK / "auditwheel.txt")
-    checked("wheel", [*wheel, str(DIST), "./lightning-habana"], budget.seconds(300), WORK / "lightning.txt")
+    for name in ("lightning-habana", "openhpu-predict"):
+        checked("wheel", [*wheel, str(DIST), f"./{name}"], budget.seconds(300), WORK / f"{name}.txt")
     return sorted(DIST.glob("*.whl"))
 
 
