@@ -1,5 +1,5 @@
-"""`make wheel`: in `dist/`, the wheel of openhpu for this Python, with a core for each supported PyTorch, and that of
-lightning-habana.
+"""`make wheel`: in `dist/`, the wheel of openhpu for this Python, with a core for each supported PyTorch, and those of
+lightning-habana and openhpu-predict.
 
 It takes the PyTorches of other releases than the environment's from the index, for their headers and libraries only.
 auditwheel gives the wheel its tag, the C library that it needs; nothing of PyTorch goes into it.

@@ -33,7 +33,7 @@ def kernels(recording, device=GAUDI2, eager=False):
         ((1, 8192, 8192, 8192), GAUDI3, 1.0),
         ((1, 256, 256, 64), GAUDI2, 1.0 / 2),  # one of two arrays
         ((1, 1, 4096, 4096), GAUDI2, 1 / 128),  # a row of a tile of 128 x 512
-        ((32, 1, 128, 128), GAUDI2, 1 / 256),  # half of the columns, too
+        ((32, 1, 128, 128), GAUDI2, 1 / 512),  # and a part of its columns
         ((1, 257, 1024, 1), GAUDI2, 257 / 384),
         ((1, 128, 512, 7), GAUDI3, 1 / 8),
     ],
@@ -81,7 +81,9 @@ def test_products_are_those_of_the_flop_counter(fn, shapes, backward):
 def test_a_causal_attention_has_half_of_the_scores():
     q = made(1, 8, 256, 64)
     whole, half = (
-        record(lambda c=causal: functional.scaled_dot_product_attention(q, q, q, is_causal=c), steps=1).nodes[0].products
+        record(lambda c=causal: functional.scaled_dot_product_attention(q, q, q, is_causal=c), steps=1)
+        .nodes[0]
+        .products
         for causal in (False, True)
     )
     assert sum(map(math.prod, half)) * 2 == sum(map(math.prod, whole))
@@ -121,7 +123,7 @@ def test_a_value_that_lives_on_is_written():
         return kept[0] + 1
 
     (chain,) = kernels(record(step, steps=1))
-    assert chain.bytes == 2 * x.nbytes + x.nbytes // 2 * 0 + 0 * len(kept) or chain.bytes == 3 * x.nbytes
+    assert chain.bytes == 3 * x.nbytes
 
 
 def test_gathers_of_short_rows_cost_more():

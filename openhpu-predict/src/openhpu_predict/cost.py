@@ -78,6 +78,7 @@ def fuse(nodes: Sequence[Node], blocks: Sequence[Block], first: int = 0, eager: 
     part = 0  # the first kernel of the graph
     reads: list[dict[int, int]] = []
     writes: list[dict[int, int]] = []
+    within: list[set[int]] = []  # written, and read again
     for at, node in enumerate(nodes):
         after = {writer[key] for key in node.reads if key in writer}
         target = _chain(node, after, kernels, nodes, part) if not eager else None
@@ -86,12 +87,15 @@ def fuse(nodes: Sequence[Node], blocks: Sequence[Block], first: int = 0, eager: 
             kernels.append(Kernel([], operators.ENGINES.get(node.kind, "TPC"), node.elements))
             reads.append({})
             writes.append({})
+            within.append(set())
         kernel = kernels[target]
         kernel.nodes.append(at)
         kernel.elements = max(kernel.elements, node.elements)
         kernel.after |= after - {target}
         for key, size in node.reads.items():
-            if key not in writes[target]:
+            if key in writes[target]:
+                within[target].add(key)
+            else:
                 reads[target][key] = max(size, reads[target].get(key, 0))
         for key, size in node.writes.items():
             writes[target][key] = max(size, writes[target].get(key, 0))
@@ -107,7 +111,7 @@ def fuse(nodes: Sequence[Node], blocks: Sequence[Block], first: int = 0, eager: 
     for number, kernel in enumerate(kernels):
         kernel.bytes = sum(reads[number].values()) + sum(
             size for key, size in writes[number].items()
-            if len(kernel.nodes) == 1 or readers[key] - {number} or (blocks[key].died or end + 1) > end
+            if key not in within[number] or readers[key] - {number} or (blocks[key].died or end + 1) > end
             or blocks[key].born < first
         )  # fmt: skip
     return kernels
@@ -199,7 +203,7 @@ def schedule(
 ) -> Timeline:  # fmt: skip
     """Run the kernels on their engines. The host launches a graph (in eager mode: a node) and goes on.
 
-    At a read it waits for the device. The memory's bandwidth is shared: a step takes at least the time of all its bytes.
+    At a read it waits for the device. All share the memory's bandwidth: a step takes at least the time of all its bytes.
     """
     free: defaultdict[str, float] = defaultdict(float)
     busy: defaultdict[str, float] = defaultdict(float)

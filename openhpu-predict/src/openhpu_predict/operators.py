@@ -35,10 +35,10 @@ Product = tuple[int, int, int, int]
 _PRODUCTS = {"mm", "addmm", "bmm", "baddbmm", "_scaled_mm", "fp8_gemm_v2", "fp8_gemm", "mv", "dot", "_int_mm"}
 _CONVOLUTIONS = {"convolution", "_convolution", "convolution_overrideable", "convolution_backward"}
 _ROWS = {
-    "_softmax", "_safe_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data", "native_layer_norm",
-    "native_layer_norm_backward", "_fused_rms_norm", "_fused_rms_norm_backward", "nll_loss_forward",
-    "nll_loss_backward", "logsumexp", "rms_norm", "rms_norm_fast", "rms_norm_backward", "rms_norm_fast_backward",
-    "custom_softmax", "scaled_masked_softmax", "scaled_triangular_softmax", "softmax_fp8",
+    "_softmax", "_safe_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data",
+    "native_layer_norm", "native_layer_norm_backward", "_fused_rms_norm", "_fused_rms_norm_backward",
+    "nll_loss_forward", "nll_loss_backward", "logsumexp", "rms_norm", "rms_norm_fast", "rms_norm_backward",
+    "rms_norm_fast_backward", "custom_softmax", "scaled_masked_softmax", "scaled_triangular_softmax", "softmax_fp8",
 }  # fmt: skip
 _REDUCTIONS = {
     "sum", "mean", "amax", "amin", "max", "min", "argmax", "argmin", "var", "var_mean", "std", "prod", "any", "all",
@@ -51,19 +51,25 @@ _GATHERS = {
     "index_select", "index", "index_put", "index_put_", "index_add", "index_add_", "index_copy", "index_copy_",
     "_unsafe_index", "_index_put_impl_",
 }  # fmt: skip
-_COPIES = {"clone", "copy", "contiguous", "roll", "flip", "constant_pad_nd", "repeat", "slice_scatter", "select_scatter",
-           "slice_backward", "select_backward"}  # fmt: skip
+_COPIES = {
+    "clone", "copy", "contiguous", "roll", "flip", "constant_pad_nd", "repeat", "slice_scatter", "select_scatter",
+    "slice_backward", "select_backward",
+}  # fmt: skip
 # Without the tag pointwise, and yet one pass over their elements.
 _POINTWISE = {
     "_to_copy", "copy_", "cat", "stack", "fill_", "zero_", "zeros", "ones", "full", "zeros_like", "ones_like",
-    "full_like", "new_zeros", "new_ones", "new_full", "arange", "native_dropout", "native_dropout_backward", "dropout",
-    "bernoulli", "bernoulli_", "rand", "randn", "uniform_", "normal_", "random_", "masked_fill", "masked_fill_", "tril",
-    "triu", "_fused_adamw_", "_fused_adam_", "_fused_sgd_", "optimizer_adamw", "rotary_pos_embedding", "rotary_pos_embedding_backward",
-     "cast_to_fp8_v2", "cast_from_fp8",
-    "scalar_tensor", "lift_fresh_copy", "one_hot", "where", "exponential_", "log_normal_", "cauchy_", "rand_like",
-    "randn_like", "randint", "eye", "linspace", "threshold_backward",
+    "full_like", "new_zeros", "new_ones", "new_full", "arange", "native_dropout", "native_dropout_backward",
+    "dropout", "bernoulli", "bernoulli_", "rand", "randn", "uniform_", "normal_", "random_", "masked_fill",
+    "masked_fill_", "tril", "triu", "_fused_adamw_", "_fused_adam_", "_fused_sgd_", "optimizer_adamw",
+    "rotary_pos_embedding", "rotary_pos_embedding_backward", "cast_to_fp8_v2", "cast_from_fp8", "scalar_tensor",
+    "lift_fresh_copy", "one_hot", "where", "exponential_", "log_normal_", "cauchy_", "rand_like", "randn_like",
+    "randint", "eye", "linspace", "threshold_backward",
 }  # fmt: skip
-NOTHING = {"wait_tensor", "empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted", "resize_"}
+# What allocates, and does nothing else.
+NOTHING = {
+    "wait_tensor", "empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted",
+    "resize_",
+}  # fmt: skip
 _COLLECTIVES = {"c10d", "_c10d_functional", "c10d_functional", "hccl", "_c10d_functional_autograd"}
 # Steps of a TPC for an element. A step of any other operator is one.
 _STEPS = {name: 8 for name in ("exp", "log", "tanh", "sigmoid", "silu", "gelu", "erf", "rsqrt", "sqrt", "softmax",
@@ -140,4 +146,3 @@ def attention(func: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str
 def steps(name: str) -> int:
     """The TPC's steps for an element."""
     return max((cost for word, cost in _STEPS.items() if word in name), default=1)
-

@@ -65,7 +65,8 @@ class Prediction:
         for title, shares in (("lines", self.lines), ("layers", self.layers)):
             rows.append(f"the {title} that cost most:")
             rows += [
-                f"  {one.part:5.1%}  {_time(one.seconds):>10}  {one.bound:<7}  MME {one.mme_utilisation:4.0%}  {one.name}"
+                f"  {one.part:5.1%}  {_time(one.seconds):>10}  {one.bound:<7}  MME {one.mme_utilisation:4.0%}"
+                f"  {one.name}"
                 for one in shares[:10]
             ]
         if timeline.read_lines:
@@ -117,7 +118,8 @@ def price(
         seconds += max(cost.all_reduce(recording.gradient_bytes, cards, device) - backward, 0.0)
     return Prediction(
         device, seconds, timeline, memory(recording, device.hbm_bytes),
-        _shares(timeline, nodes, lambda node: node.site, site_text), _shares(timeline, nodes, lambda node: node.layer, str),
+        _shares(timeline, nodes, lambda node: node.site, site_text),
+        _shares(timeline, nodes, lambda node: node.layer, str),
         _unknown(timeline, nodes), cut_seconds, list(recording.notes), mode, cards,
     )  # fmt: skip
 
@@ -145,7 +147,9 @@ def _shares(
         bounds[place][kernel.bound] += kernel.seconds
     total = sum(seconds.values()) or 1.0
     return [
-        Share(text(place), spent, spent / total, max(bounds[place], key=bounds[place].__getitem__), peaks[place] / spent)
+        Share(
+            text(place), spent, spent / total, max(bounds[place], key=bounds[place].__getitem__), peaks[place] / spent
+        )
         for place, spent in sorted(seconds.items(), key=lambda one: -one[1])
     ]
 
@@ -161,7 +165,13 @@ def _unknown(timeline: Timeline, nodes: list[Node]) -> dict[str, float]:
 
 
 def _time(seconds: float) -> str:
-    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.2f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.0f} us"
+    return (
+        f"{seconds:.2f} s"
+        if seconds >= 1
+        else f"{seconds * 1e3:.2f} ms"
+        if seconds >= 1e-3
+        else f"{seconds * 1e6:.0f} us"
+    )
 
 
 def _gib(size: float) -> str:

@@ -30,7 +30,10 @@ _BUCKET = 128  # tokens; see data/rows.toml
 # ZeRO-1 of a Llama: bytes per parameter that a card's share of the optimizer reads and writes (float32 master weight,
 # two moments and gradient; the first three and the bf16 weight are written).
 _OPTIMIZER_BYTES = 16 + 14
-_BEGIN, _END = "<!-- published: written by `python -m openhpu_predict.published --page` -->", "<!-- end of published -->"
+_BEGIN, _END = (
+    "<!-- published: written by `python -m openhpu_predict.published --page` -->",
+    "<!-- end of published -->",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -215,7 +218,10 @@ def main(arguments: list[str]) -> int:
         text = "".join(f"{key} = {value!r}\n" for key, value in dataclasses.asdict(parameters).items())
         path = DATA / "parameters.toml"
         path.write_text(path.read_text().partition("\n")[0] + "\n" + text)
-        print(text + table([(one.row, one.result(load(one.row.device), parameters)) for one in fitted]).partition("\n\n")[0])
+        print(
+            text
+            + table([(one.row, one.result(load(one.row.device), parameters)) for one in fitted]).partition("\n\n")[0]
+        )
         return 0
     parameters = Parameters.fitted()
     found = []

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import habana_frameworks.torch
 import torch
 from torch.nn.modules import module as modules
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
@@ -20,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+import habana_frameworks.torch
 import openhpu
 from openhpu_predict import operators
 from openhpu_predict.errors import PredictError
@@ -28,7 +28,8 @@ from openhpu_predict.operators import Kind, Product
 Site = tuple[str, int]
 # Frames of these are not the script's.
 _LIBRARIES = tuple(
-    str(Path(file).parent) + os.sep for file in (torch.__file__, openhpu.__file__, habana_frameworks.torch.__file__, __file__)
+    str(Path(file).parent) + os.sep
+    for file in (torch.__file__, openhpu.__file__, habana_frameworks.torch.__file__, __file__)
 )
 _STANDARD = str(Path(contextlib.__file__).parent) + os.sep
 _READS = {"_local_scalar_dense", "is_nonzero", "equal", "nonzero"}
@@ -144,8 +145,8 @@ class Recorder(TorchDispatchMode):
             if type(error).__name__ in ("DataDependentOutputException", "DynamicOutputShapeException"):
                 where = self._place()[0]
                 raise PredictError(
-                    f"{func} at {site_text(where)} needs the values of a tensor, and fake tensors have none; leave the read "
-                    "out, or run the script itself: openhpu predict SCRIPT"
+                    f"{func} at {site_text(where)} needs the values of a tensor, and fake tensors have none; leave the "
+                    "read out, or run the script itself: openhpu predict SCRIPT"
                 ) from error
             raise
         finally:
