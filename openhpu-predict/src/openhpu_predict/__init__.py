@@ -28,8 +28,11 @@ def _mode() -> FakeTensorMode:
 
 @contextlib.contextmanager
 def fake() -> Iterator[None]:
-    """Tensors and modules that are made in this context have shapes and no memory."""
-    with _mode():
+    """Tensors and modules that are made in this context are on hpu and have shapes and no memory.
+
+    PyTorch cannot move a module of fake tensors (`.to`): give its type at once (`dtype=`, `torch.set_default_dtype`).
+    """
+    with _mode(), torch.device("hpu"):
         yield
 
 

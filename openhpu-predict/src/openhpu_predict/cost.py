@@ -203,7 +203,7 @@ def schedule(
 ) -> Timeline:  # fmt: skip
     """Run the kernels on their engines. The host launches a graph (in eager mode: a node) and goes on.
 
-    At a read it waits for the device. All share the memory's bandwidth: a step takes at least the time of all its bytes.
+    At a read it waits for the device. All share the memory's bandwidth: a step takes at least the time of its bytes.
     """
     free: defaultdict[str, float] = defaultdict(float)
     busy: defaultdict[str, float] = defaultdict(float)

@@ -109,14 +109,14 @@ class Traced:
         return row.batch * row.accumulate * replicas * (row.input if row.unit == "tokens/s" else 1) / step
 
     def _model(self, train: bool) -> Llama:
-        with fake(), torch.device("hpu"):
+        with fake():
             model = Llama(CONFIGS[self.row.model], "fp8", train, self.row.tensor, self.row.again)
         self._parameters = sum(one.numel() for one in model.parameters())
         return model
 
     def _words(self, length: int) -> torch.Tensor:
         with fake():
-            return torch.zeros(self.row.batch, length, dtype=torch.int64, device="hpu")
+            return torch.zeros(self.row.batch, length, dtype=torch.int64)
 
     @torch.no_grad()
     def _prefill(self) -> None:
@@ -130,7 +130,7 @@ class Traced:
         length = math.ceil((row.input + row.output / 2) / _BUCKET) * _BUCKET
         heads = config.key_heads // row.tensor
         for name, new, kept in (("prefill", row.input, row.input), ("token", 1, length)):
-            with fake(), torch.device("hpu"):
+            with fake():
                 size = (row.batch, heads, kept, config.width // config.heads)
                 caches = [(torch.empty(size, dtype=FP8), torch.empty(size, dtype=FP8)) for _ in range(config.layers)]
                 at = torch.zeros(new, dtype=torch.int64)
@@ -143,9 +143,9 @@ class Traced:
                 lambda words: model(words).backward(), self._words(self.row.input), steps=2, ranks=self.row.tensor
             )  # fmt: skip
             return
-        with fake(), torch.device("hpu"):
+        with fake():
             classic = Classic(CONFIGS[self.row.model], causal=self.row.model.startswith("gpt"))
-        optimizer = torch.optim.AdamW(classic.parameters())
+        optimizer = torch.optim.AdamW(classic.parameters(), foreach=True)
 
         def step(words: torch.Tensor) -> None:
             with torch.autocast("hpu", torch.bfloat16):
