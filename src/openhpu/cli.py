@@ -5,13 +5,19 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from importlib.metadata import entry_points
 
 _EPILOG = "Exit code: the script's; 128 plus the signal's number if a signal ended it; 2 if it was not started."
+
+_GROUP = "openhpu.commands"  # of entry points: subcommands of other distributions, functions of the arguments
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a subcommand. Returns the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    others = {point.name: point for point in entry_points(group=_GROUP) if point.name not in ("run", "env", "trace")}
+    if given and given[0] in others:
+        return int(others[given[0]].load()(given[1:]))
     parser = argparse.ArgumentParser(prog="openhpu", description="Intel Gaudi's PyTorch stack in software.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     run = commands.add_parser(
@@ -45,6 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     trace.add_argument("files", nargs="+", metavar="FILE", help="a trace, of torch.profiler or HABANA_PROFILE=1")
     trace.add_argument("-o", "--output", metavar="MERGED", help="merge: the file to write")
     commands.add_parser("calibrate", help="measure which library computes matrix products faster, for later processes")
+    for name, point in others.items():
+        commands.add_parser(name, help=f"of {point.dist.name if point.dist else point.value}", add_help=False)
     own, script = _split(given) if given[:1] == ["run"] else (given, [])
     options = parser.parse_args(own)
     if options.command == "env":

@@ -12,7 +12,7 @@ import pytest
 from commands import ROOT
 
 DOCUMENTS = sorted(
-    path for pattern in ("*.md", "docs/**/*.md", "benchmarks/*.md", "lightning-habana/*.md", "tests/*.md")
+    path for pattern in ("*.md", "docs/**/*.md", "benchmarks/*.md", "lightning-habana/*.md", "openhpu-predict/*.md", "tests/*.md")
     for path in ROOT.glob(pattern)
 )  # fmt: skip
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")

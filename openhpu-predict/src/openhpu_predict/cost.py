@@ -1,0 +1,239 @@
+"""What the nodes of a step cost on a device: fused kernels, their times, and the schedule of a step on the engines.
+
+The time of a kernel is the longest of its times on the MME, on the TPC, on memory and on the network, and a static cost
+is added. A kernel begins when its engine is free and its inputs are there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import tomllib
+from collections import defaultdict
+from collections.abc import Sequence
+
+import torch
+
+from openhpu_predict import operators
+from openhpu_predict.devices import DATA, Device
+from openhpu_predict.operators import Kind
+from openhpu_predict.recording import Block, Node
+
+_FP8 = {torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz, torch.int8}
+_HALF = {torch.bfloat16, torch.float16}
+_CHAINED = (Kind.POINTWISE, Kind.ROWS)
+
+
+@dataclasses.dataclass(frozen=True)
+class Parameters:
+    """What was fitted to published results. `data/parameters.toml` has the values."""
+
+    matmul_efficiency: float  # the share of the rate of the largest measured matmul
+    hbm_efficiency: float  # the share of the memory's bandwidth
+    kernel_seconds: float  # the static cost of a kernel
+
+    @staticmethod
+    def fitted() -> Parameters:
+        """The values in force."""
+        return Parameters(**tomllib.loads((DATA / "parameters.toml").read_text()))
+
+
+@dataclasses.dataclass(slots=True)
+class Kernel:
+    """Nodes that run as one, with one pass over memory."""
+
+    nodes: list[int]
+    engine: str
+    elements: int
+    after: set[int] = dataclasses.field(default_factory=set)  # kernels whose results it reads
+    work: dict[str, float] = dataclasses.field(default_factory=dict)  # seconds by MME, TPC, HBM, network and host
+    seconds: float = 0.0
+    bound: str = ""  # MME, TPC, HBM, network or host
+    mme_seconds: float = 0.0  # at the peak rate, for the utilisation
+    bytes: float = 0.0
+    cut: str = ""  # the graph ends after it
+
+
+@dataclasses.dataclass
+class Timeline:
+    """The schedule of a step."""
+
+    kernels: list[Kernel]
+    seconds: float
+    graphs: int
+    read_lines: dict[tuple[str, int] | None, int]  # reads that end a graph
+    mme_utilisation: float  # of the peak
+    hbm_utilisation: float
+    bound: str  # the engine that is busy for the longest time
+
+
+def fuse(nodes: Sequence[Node], blocks: Sequence[Block], first: int = 0, eager: bool = False) -> list[Kernel]:
+    """Kernels of a graph; chains of elementwise operators become one. In eager mode each node is a kernel.
+
+    A chain also takes reductions over the last dimension, as Gaudi's kernels for norms and softmax do. What is written
+    and read within a chain, and is dead afterwards, never reaches the memory. `first`: the number of the first node.
+    """
+    kernels: list[Kernel] = []
+    writer: dict[int, int] = {}  # the last kernel that wrote a storage
+    part = 0  # the first kernel of the graph
+    reads: list[dict[int, int]] = []
+    writes: list[dict[int, int]] = []
+    within: list[set[int]] = []  # written, and read again
+    for at, node in enumerate(nodes):
+        after = {writer[key] for key in node.reads if key in writer}
+        target = _chain(node, after, kernels, nodes, part) if not eager else None
+        if target is None:
+            target = len(kernels)
+            kernels.append(Kernel([], operators.ENGINES.get(node.kind, "TPC"), node.elements))
+            reads.append({})
+            writes.append({})
+            within.append(set())
+        kernel = kernels[target]
+        kernel.nodes.append(at)
+        kernel.elements = max(kernel.elements, node.elements)
+        kernel.after |= after - {target}
+        for key, size in node.reads.items():
+            if key in writes[target]:
+                within[target].add(key)
+            else:
+                reads[target][key] = max(size, reads[target].get(key, 0))
+        for key, size in node.writes.items():
+            writes[target][key] = max(size, writes[target].get(key, 0))
+            writer[key] = target
+        if node.cut:
+            part = len(kernels)
+            kernels[-1].cut = node.cut
+    readers: defaultdict[int, set[int]] = defaultdict(set)
+    for number, found in enumerate(reads):
+        for key in found:
+            readers[key].add(number)
+    end = first + len(nodes)
+    for number, kernel in enumerate(kernels):
+        kernel.bytes = sum(reads[number].values()) + sum(
+            size for key, size in writes[number].items()
+            if key not in within[number] or readers[key] - {number} or (blocks[key].died or end + 1) > end
+            or blocks[key].born < first
+        )  # fmt: skip
+    return kernels
+
+
+def _chain(node: Node, after: set[int], kernels: list[Kernel], nodes: Sequence[Node], part: int) -> int | None:
+    """The kernel that a node joins: the latest that it reads from, if that is a chain of the same length."""
+    if node.kind not in _CHAINED or not after or max(after) < part:
+        return None
+    kernel = kernels[max(after)]
+    if nodes[kernel.nodes[-1]].kind not in _CHAINED or nodes[kernel.nodes[-1]].backward != node.backward:
+        return None
+    small, large = sorted((node.elements, kernel.elements))
+    return max(after) if small and large % small == 0 else None
+
+
+def mme_use(product: operators.Product, device: Device) -> float:
+    """The share of the MME that a product of this size can use, 0 to 1.
+
+    Each of the MME's arrays computes one tile of results. Tiles have the array's size, or twice its width and half its
+    height, or the reverse. The last tiles of a row, of a column and of a round are not full.
+    """
+    batch, rows, columns, _ = product
+    best = 0.0
+    for factor in (0.5, 1.0, 2.0):
+        height, width = device.mme_rows * factor, device.mme_columns / factor
+        tiles = batch * math.ceil(rows / height) * math.ceil(columns / width)
+        rounds = math.ceil(tiles / device.mme_count)
+        best = max(best, batch * rows * columns / (rounds * device.mme_count * height * width))
+    return best
+
+
+def work(kernel: Kernel, nodes: Sequence[Node], device: Device) -> None:
+    """Set the kernel's seconds on each engine and on memory, were nothing lost but what the sizes cost."""
+    mme = tpc = network = host = kernel.mme_seconds = 0.0
+    penalty = 1.0
+    for at in kernel.nodes:
+        node = nodes[at]
+        for product in node.products:
+            flops = 2.0 * math.prod(product)
+            peak, measured = _rates(node.dtype, device)
+            mme += flops / (measured * mme_use(product, device))
+            kernel.mme_seconds += flops / peak
+        rate = device.tpc_bf16_peak / max(node.dtype.itemsize, 2)  # steps/s; the peak counts a multiply-add twice
+        if node.kind is Kind.ATTENTION:
+            scores = sum(batch * rows * columns for batch, rows, columns, _ in node.products[::2])
+            tpc += scores * operators.ATTENTION_STEPS / rate
+        elif node.kind not in (Kind.PRODUCT, Kind.COPY, Kind.HOST_COPY, Kind.COLLECTIVE):
+            tpc += node.elements * operators.steps(node.op) / rate
+        if node.kind is Kind.GATHER and 0 < node.access < device.small_access_bytes:
+            penalty = device.small_access_penalty
+        if node.kind is Kind.COLLECTIVE:
+            network += all_reduce(max(node.reads.values(), default=0), node.ranks, device)
+        if node.kind is Kind.HOST_COPY:
+            host += max([*node.reads.values(), *node.writes.values()], default=0) / device.host_bandwidth
+    memory = 0.0 if host else kernel.bytes * penalty / device.hbm_bandwidth
+    kernel.work = {"MME": mme, "TPC": tpc, "HBM": memory, "network": network, "host": host}
+
+
+def time(kernel: Kernel, parameters: Parameters) -> None:
+    """Set the kernel's time and what bounds it."""
+    times = kernel.work | {
+        "MME": kernel.work["MME"] / parameters.matmul_efficiency,
+        "HBM": kernel.work["HBM"] / parameters.hbm_efficiency,
+    }
+    kernel.bound = max(times, key=times.__getitem__)
+    kernel.seconds = times[kernel.bound] + parameters.kernel_seconds
+
+
+def _rates(dtype: torch.dtype, device: Device) -> tuple[float, float]:
+    """The peak and the measured rate of the MME. That of float32 was not measured: bf16's ratio is taken."""
+    if dtype in _FP8:
+        return device.mme_fp8_peak, device.mme_fp8_measured
+    if dtype in _HALF:
+        return device.mme_bf16_peak, device.mme_bf16_measured
+    return device.mme_fp32_peak, device.mme_fp32_peak * device.mme_bf16_measured / device.mme_bf16_peak
+
+
+def all_reduce(size: float, cards: int, device: Device) -> float:
+    """Seconds of a ring all-reduce of `size` bytes within a node; each of its steps uses the links to all peers."""
+    if cards < 2:
+        return 0.0
+    bandwidth = device.port_bandwidth * device.ports_per_peer * (cards - 1)
+    return 2 * (cards - 1) / cards * size / bandwidth + 2 * device.hop_latency
+
+
+def schedule(
+    nodes: Sequence[Node], kernels: list[Kernel], device: Device, parameters: Parameters, eager: bool = False
+) -> Timeline:  # fmt: skip
+    """Run the kernels on their engines. The host launches a graph (in eager mode: a node) and goes on.
+
+    At a read it waits for the device. All share the memory's bandwidth: a step takes at least the time of its bytes.
+    """
+    free: defaultdict[str, float] = defaultdict(float)
+    busy: defaultdict[str, float] = defaultdict(float)
+    done: list[float] = []
+    lines: defaultdict[tuple[str, int] | None, int] = defaultdict(int)
+    host, graphs, begins, moved = 0.0, 0, True, 0.0
+    for kernel in kernels:
+        if not kernel.work:
+            work(kernel, nodes, device)
+        time(kernel, parameters)
+        if begins or eager:
+            host += device.eager_launch * len(kernel.nodes) if eager else device.graph_launch
+            graphs += 1
+        start = max([host, free[kernel.engine], *(done[one] for one in kernel.after)])
+        free[kernel.engine] = start + kernel.seconds
+        done.append(start + kernel.seconds)
+        busy[kernel.bound] += kernel.seconds
+        if kernel.bound != "host":
+            moved += kernel.bytes
+        begins = bool(kernel.cut)
+        if kernel.cut == "read":
+            host = max(host, *done)
+            lines[nodes[kernel.nodes[-1]].site] += 1
+    if eager:
+        busy["host"] = max(busy["host"], host)
+    span = max([0.0, *done])
+    seconds = max(span, moved / (device.hbm_bandwidth * parameters.hbm_efficiency))
+    mme = sum(kernel.mme_seconds for kernel in kernels)
+    bound = max(busy, key=lambda name: busy[name]) if busy else "nothing"
+    return Timeline(
+        kernels, seconds, graphs, dict(lines), mme / seconds if seconds else 0.0,
+        moved / device.hbm_bandwidth / seconds if seconds else 0.0, bound,
+    )  # fmt: skip

@@ -1,0 +1,181 @@
+"""A prediction: the time of a step, what bounds it, whether it fits; and its text."""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from collections import defaultdict
+from collections.abc import Callable, Hashable
+
+from openhpu_predict import cost
+from openhpu_predict.cost import Parameters, Timeline
+from openhpu_predict.devices import DATA, Device
+from openhpu_predict.errors import PredictError
+from openhpu_predict.memory import Memory, memory
+from openhpu_predict.operators import Kind
+from openhpu_predict.recording import Node, Recording, Site, site_text
+
+NODE_CARDS = 8
+
+
+@dataclasses.dataclass
+class Share:
+    """A line or a layer: its seconds in a step, their part of all kernels' time, and its work on the MME."""
+
+    name: str
+    seconds: float
+    part: float
+    bound: str
+    mme_utilisation: float
+
+
+@dataclasses.dataclass
+class Prediction:
+    """Times in seconds, memory in bytes. `str` is the report."""
+
+    device: Device
+    seconds: float
+    timeline: Timeline
+    memory: Memory
+    lines: list[Share]
+    layers: list[Share]
+    unknown: dict[str, float]  # operators without a cost, and their part of the kernels' time
+    cut_seconds: float  # what the reads cost
+    notes: list[str]
+    mode: str
+    cards: int = 1
+    samples: float | None = None  # of a step, of all cards
+    tokens: float | None = None
+    advice: list[str] = dataclasses.field(default_factory=list)
+
+    def __str__(self) -> str:
+        timeline, device = self.timeline, self.device
+        rows = [
+            f"{device.name}, predicted, {self.mode}: {_time(self.seconds)} for a step, bound by {timeline.bound}",
+            f"the error of this model on published rows: {model_error()}",
+        ]
+        for what, number in (("samples", self.samples), ("tokens", self.tokens)):
+            if number is not None and self.seconds:
+                rows.append(f"{number / self.seconds:,.0f} {what}/s" + (f" on {self.cards} cards" * (self.cards > 1)))
+        rows.append(
+            f"utilisation: MME {timeline.mme_utilisation:.0%} of its peak, HBM {timeline.hbm_utilisation:.0%}; "
+            f"{len(timeline.kernels)} kernels, {timeline.graphs} launches"
+        )
+        rows.append(self._memory())
+        for title, shares in (("lines", self.lines), ("layers", self.layers)):
+            rows.append(f"the {title} that cost most:")
+            rows += [
+                f"  {one.part:5.1%}  {_time(one.seconds):>10}  {one.bound:<7}  MME {one.mme_utilisation:4.0%}"
+                f"  {one.name}"
+                for one in shares[:10]
+            ]
+        if timeline.read_lines:
+            count = sum(timeline.read_lines.values())
+            rows.append(f"reads cut the step {count} times and cost {_time(self.cut_seconds)} in all:")
+            rows += [f"  {number} x {site_text(site)}" for site, number in timeline.read_lines.items()]
+        rows += [
+            f"no cost is known for {op}: counted as bound by memory, {part:.1%} of the time could change"
+            for op, part in self.unknown.items()
+        ]
+        return "\n".join([*rows, *self.advice, *self.notes])
+
+    def _memory(self) -> str:
+        found, have = self.memory, self.device.hbm_bytes
+        parts = ", ".join(f"{name} {_gib(size)}" for name, size in sorted(found.parts.items(), key=lambda one: -one[1]))
+        text = f"memory: peak {_gib(found.peak)} of {_gib(have)} ({parts}) at {site_text(found.peak_site)}"
+        if found.short:
+            text += f"\ndoes not fit: first at {site_text(found.over_site)}, short by {_gib(found.short)} at the peak"
+        return text
+
+
+def price(
+    recording: Recording, device: Device, mode: str = "graph", cards: int = 1, parameters: Parameters | None = None
+) -> Prediction:  # fmt: skip
+    """The prediction for the last step of a recording.
+
+    `mode`: "graph" (graphs as they were cut) or "eager" (each operator is launched). `cards`: data parallel, 1 to 8.
+    Raises PredictError.
+    """
+    if mode not in ("graph", "eager"):
+        raise PredictError(f'mode is {mode!r}; expected "graph" or "eager"')
+    if not 1 <= cards <= NODE_CARDS:
+        raise PredictError(f"cards is {cards}; expected 1 to {NODE_CARDS}: only the links within a node are known")
+    parameters = parameters or Parameters.fitted()
+    begin, end = recording.last_step()
+    nodes, eager = recording.nodes[begin:end], mode == "eager"
+    if not nodes:
+        raise PredictError("nothing ran on the device; expected at least one operator on a tensor")
+    kernels = cost.fuse(nodes, recording.blocks, begin, eager)
+    timeline = cost.schedule(nodes, kernels, device, parameters, eager)
+    seconds = timeline.seconds
+    cut_seconds = 0.0
+    if timeline.read_lines:
+        whole = [dataclasses.replace(node, cut="") for node in nodes]
+        uncut = cost.schedule(whole, cost.fuse(whole, recording.blocks, begin, eager), device, parameters, eager)
+        cut_seconds = max(seconds - uncut.seconds, 0.0)
+    if cards > 1:
+        backward = sum(kernel.seconds for kernel in kernels if nodes[kernel.nodes[0]].backward)
+        seconds += max(cost.all_reduce(recording.gradient_bytes, cards, device) - backward, 0.0)
+    return Prediction(
+        device, seconds, timeline, memory(recording, device.hbm_bytes),
+        _shares(timeline, nodes, lambda node: node.site, site_text),
+        _shares(timeline, nodes, lambda node: node.layer, str),
+        _unknown(timeline, nodes), cut_seconds, list(recording.notes), mode, cards,
+    )  # fmt: skip
+
+
+def model_error() -> str:
+    """The error on published rows that were not used for the fit, as `openhpu_predict.published` found it."""
+    path = DATA / "errors.toml"
+    if not path.exists():
+        return "not known"
+    found = tomllib.loads(path.read_text())
+    return f"median {found['median']:.0%}, worst {found['worst']:.0%}, of {found['rows']} rows that were not fitted"
+
+
+def _shares(
+    timeline: Timeline, nodes: list[Node], key: Callable[[Node], Hashable], text: Callable[..., str]
+) -> list[Share]:  # fmt: skip
+    """The kernels' time by lines or layers, the longest first. A kernel counts for its first node."""
+    seconds: defaultdict[Hashable, float] = defaultdict(float)
+    peaks: defaultdict[Hashable, float] = defaultdict(float)
+    bounds: defaultdict[Hashable, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for kernel in timeline.kernels:
+        place = key(nodes[kernel.nodes[0]])
+        seconds[place] += kernel.seconds
+        peaks[place] += kernel.mme_seconds
+        bounds[place][kernel.bound] += kernel.seconds
+    total = sum(seconds.values()) or 1.0
+    return [
+        Share(
+            text(place), spent, spent / total, max(bounds[place], key=bounds[place].__getitem__), peaks[place] / spent
+        )
+        for place, spent in sorted(seconds.items(), key=lambda one: -one[1])
+    ]
+
+
+def _unknown(timeline: Timeline, nodes: list[Node]) -> dict[str, float]:
+    found: defaultdict[str, float] = defaultdict(float)
+    total = sum(kernel.seconds for kernel in timeline.kernels) or 1.0
+    for kernel in timeline.kernels:
+        node = nodes[kernel.nodes[0]]
+        if node.kind is Kind.UNKNOWN:
+            found[node.op] += kernel.seconds / total
+    return dict(found)
+
+
+def _time(seconds: float) -> str:
+    return (
+        f"{seconds:.2f} s"
+        if seconds >= 1
+        else f"{seconds * 1e3:.2f} ms"
+        if seconds >= 1e-3
+        else f"{seconds * 1e6:.0f} us"
+    )
+
+
+def _gib(size: float) -> str:
+    return f"{size / 2**30:.1f} GiB" if size >= 2**30 else f"{size / 2**20:.1f} MiB"
+
+
+__all__ = ["Prediction", "Share", "Site", "model_error", "price"]

@@ -1,0 +1,302 @@
+"""Records a step: its operators with their sizes, its memory, its reads, and the lines and layers of the script."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sys
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn.modules import module as modules
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+import habana_frameworks.torch
+import openhpu
+from openhpu_predict import operators
+from openhpu_predict.errors import PredictError
+from openhpu_predict.operators import Kind, Product
+
+Site = tuple[str, int]
+# Frames of these are not the script's.
+_LIBRARIES = tuple(
+    str(Path(file).parent) + os.sep
+    for file in (torch.__file__, openhpu.__file__, habana_frameworks.torch.__file__, __file__)
+)
+_STANDARD = str(Path(contextlib.__file__).parent) + os.sep
+_READS = {"_local_scalar_dense", "is_nonzero", "equal", "nonzero"}
+BLOCK = 128  # bytes; the device's allocator rounds each size up to a multiple
+
+
+@dataclass(slots=True)
+class Node:
+    """One operator. `reads` and `writes` are bytes by storage."""
+
+    op: str
+    kind: Kind
+    dtype: torch.dtype
+    reads: dict[int, int]
+    writes: dict[int, int]
+    elements: int  # of the largest operand or result
+    products: list[Product]
+    access: int  # bytes that lie together in the largest operand; 0: all
+    site: Site | None
+    layer: str
+    backward: bool
+    ranks: int = 1  # of a collective
+    cut: str = ""  # why the graph ends after this node: "read" or "step"
+
+
+@dataclass(slots=True)
+class Block:
+    """A storage on the device. It lives from node `born` (-1: before the first) up to node `died` (None: the end)."""
+
+    bytes: int
+    born: int
+    category: str = ""  # weights, gradients, optimizer; "": activations
+    died: int | None = None
+
+
+@dataclass
+class Recording:
+    """The nodes of all recorded steps. `steps` has the number of nodes at the end of each step."""
+
+    nodes: list[Node] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
+    gradient_bytes: int = 0  # of the parameters
+    notes: list[str] = field(default_factory=list)
+
+    def last_step(self) -> tuple[int, int]:
+        """The first node of the last complete step, and the one after its last."""
+        ends = [0, *dict.fromkeys(self.steps)] if self.steps else [0, len(self.nodes)]
+        return (ends[-2], ends[-1]) if len(ends) > 1 else (0, len(self.nodes))
+
+
+class Recorder(TorchDispatchMode):
+    """Records what runs within it. `only`: the type of the device whose work counts; None: every device's.
+
+    `ranks`: how many cards take part in a collective.
+    """
+
+    def __init__(self, only: str | None, ranks: int = 1) -> None:
+        super().__init__()
+        self._ranks = ranks
+        self._within = False  # an operator of Gaudi's that is recorded as one
+        self.recording = Recording()
+        self._only = only
+        self._ids: dict[int, int] = {}  # storages that are alive
+        self._parameters: dict[int, torch.Tensor] = {}
+        self._places: dict[int, tuple[Site | None, str]] = {}  # by the sequence number of the autograd node
+        self._layers: list[torch.nn.Module] = []
+        self._names: weakref.WeakKeyDictionary[torch.nn.Module, str] = weakref.WeakKeyDictionary()
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[Recording]:
+        """Record, also names of modules and what optimizers keep."""
+        handles = [
+            modules.register_module_forward_pre_hook(self._enter),
+            modules.register_module_forward_hook(self._leave, always_call=True),
+            register_optimizer_step_pre_hook(lambda optimizer, *_: self._mark_gradients(optimizer)),
+            register_optimizer_step_post_hook(lambda optimizer, *_: self._mark_state(optimizer)),
+        ]
+        try:
+            with self, _GaudiOperators(self):
+                yield self.recording
+        finally:
+            for handle in handles:
+                handle.remove()
+            parameters = list(self._parameters.values())
+            self._mark("gradients", [one.grad for one in parameters])
+            self.recording.gradient_bytes = sum(one.nbytes for one in parameters if one.requires_grad)
+
+    def end_step(self) -> None:
+        """What follows is another step."""
+        self.recording.steps.append(len(self.recording.nodes))
+        self.cut("step")
+
+    def cut(self, why: str) -> None:
+        """The graph ends here."""
+        if self.recording.nodes and self.recording.nodes[-1].cut != "read":
+            self.recording.nodes[-1].cut = why
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func.namespace == "prim" or self._within:
+            return func(*args, **kwargs)
+        return self.call(func, func, args, kwargs)
+
+    def call(self, what: Any, func: torch._ops.OpOverload, args: Any, kwargs: Any) -> Any:
+        """Call `what` and record it as the operator `func`."""
+        operands = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
+        before = {self._id(one): one for one in operands if self._counts(one)}
+        self._within = what is not func
+        try:
+            out = what(*args, **kwargs)
+        except Exception as error:
+            if type(error).__name__ in ("DataDependentOutputException", "DynamicOutputShapeException"):
+                where = self._place()[0]
+                raise PredictError(
+                    f"{func} at {site_text(where)} needs the values of a tensor, and fake tensors have none; leave the "
+                    "read out, or run the script itself: openhpu predict SCRIPT"
+                ) from error
+            raise
+        finally:
+            self._within = False
+        outs = [one for one in tree_leaves(out) if isinstance(one, torch.Tensor)]
+        self._record(func, args, kwargs, operands, outs, before)
+        return out
+
+    def _record(
+        self, func: Any, args: Any, kwargs: Any, operands: list[torch.Tensor], outs: list[torch.Tensor],
+        before: dict[int, torch.Tensor],
+    ) -> None:  # fmt: skip
+        site, layer = self._place()
+        name = func.overloadpacket.__name__
+        written = [one for one in outs if self._counts(one)]
+        mutable = func._schema.is_mutable
+        if not before and not written:
+            return
+        fresh = [one for one in written if self._id(one, born=True) not in before]
+        view = not mutable and not fresh and bool(outs) and len(written) == len(outs)
+        if view or name in operators.NOTHING:
+            return
+        kind = operators.kind(func, operands, outs)
+        results = written or [one for one in operands if self._counts(one)][:1]
+        if mutable and not outs:  # a list of tensors is changed in place
+            results = [one for one in operands if self._counts(one)]
+        products: list[Product] = []
+        if kind is Kind.PRODUCT:
+            products = operators.product(func, args, outs)
+        elif kind is Kind.ATTENTION:
+            products = operators.attention(func, args, kwargs)
+        largest = max([*operands, *outs], key=lambda one: one.numel())
+        access = 0
+        if kind is Kind.GATHER:  # rows of the smaller side
+            rows = outs[0] if outs and outs[0].dim() > 1 else largest
+            access = rows.shape[-1] * rows.element_size() if rows.dim() > 1 else rows.element_size()
+        elements = sum(one.numel() for one in results) if name.startswith(("_foreach_", "_fused_")) else largest.numel()
+        reads = {key: one.nbytes for key, one in before.items()}
+        writes = {self._id(one): one.nbytes for one in results}
+        if kind is Kind.GATHER:
+            _touch_rows(name, args, operands, outs, reads, writes, self._id)
+        self.recording.nodes.append(
+            Node(
+                name, kind, _dtype(kind, operands, outs), reads, writes, elements, products, access, site, layer,
+                torch._C._current_autograd_node() is not None, self._ranks,
+                "read" if name in _READS or (kind is Kind.HOST_COPY and not written) else "",
+            )
+        )  # fmt: skip
+
+    def _counts(self, tensor: torch.Tensor) -> bool:
+        """Whether it is on the device. A 0-dim CPU tensor is a number of the host: an optimizer's step."""
+        here = tensor.device.type
+        return here == self._only if self._only else here != "cpu" or tensor.dim() > 0
+
+    def _id(self, tensor: torch.Tensor, born: bool = False) -> int:
+        """The number of a tensor's storage. A new one is a block of memory."""
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        known = self._ids.get(key)
+        if known is None:
+            known = self._ids[key] = len(self.recording.blocks)
+            size = -(-max(storage.nbytes(), 1) // BLOCK) * BLOCK
+            self.recording.blocks.append(Block(size, len(self.recording.nodes) if born else -1))
+            weakref.finalize(storage, self._died, key, known).atexit = False
+        if isinstance(tensor, torch.nn.Parameter):
+            self._parameters[known] = tensor
+            self.recording.blocks[known].category = "weights"
+        return known
+
+    def _died(self, key: int, number: int) -> None:
+        if self._ids.get(key) == number:
+            del self._ids[key]
+        self.recording.blocks[number].died = len(self.recording.nodes)
+
+    def _mark(self, category: str, tensors: list[Any]) -> None:
+        for one in tensors:
+            if isinstance(one, torch.Tensor) and (known := self._ids.get(one.untyped_storage()._cdata)) is not None:
+                self.recording.blocks[known].category = category
+
+    def _mark_gradients(self, optimizer: torch.optim.Optimizer) -> None:
+        self._mark("gradients", [one.grad for group in optimizer.param_groups for one in group["params"]])
+
+    def _mark_state(self, optimizer: torch.optim.Optimizer) -> None:
+        self._mark("optimizer", [one for state in optimizer.state.values() for one in tree_leaves(dict(state))])
+
+    def _enter(self, module: torch.nn.Module, _inputs: Any) -> None:
+        if not self._layers and module not in self._names:
+            root = type(module).__name__
+            for name, one in module.named_modules():
+                self._names[one] = f"{root}.{name}" if name else root
+        self._layers.append(module)
+
+    def _leave(self, module: torch.nn.Module, _inputs: Any, _output: Any) -> None:
+        while self._layers and self._layers.pop() is not module:
+            pass
+
+    def _place(self) -> tuple[Site | None, str]:
+        """The line and the layer. A backward operator has those of its forward one."""
+        node = torch._C._current_autograd_node()
+        if node is not None and (found := self._places.get(node._sequence_nr())) is not None:
+            return found
+        frame = sys._getframe(2)
+        while frame is not None and _of_library(frame.f_code.co_filename):
+            frame = frame.f_back  # type: ignore[assignment]
+        site = (frame.f_code.co_filename, frame.f_lineno) if frame is not None else None
+        layer = self._layers[-1] if self._layers else None
+        place = site, self._names.get(layer, type(layer).__name__) if layer is not None else ""
+        if node is None and torch.is_grad_enabled():
+            self._places.setdefault(torch.autograd._get_sequence_nr() - 1, place)
+        return place
+
+
+class _GaudiOperators(TorchFunctionMode):
+    """Records those of `torch.ops.hpu` that have a cost as one operator, though here they consist of several."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self._recorder = recorder
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if isinstance(func, torch._ops.OpOverloadPacket) and func._qualified_op_name.startswith("hpu::"):
+            overload = getattr(func, func.overloads()[0])
+            operands = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
+            if operators.kind(overload, operands, operands[:1]) is not Kind.UNKNOWN:
+                return self._recorder.call(func, overload, args, kwargs)
+        return func(*args, **kwargs)
+
+
+@functools.cache
+def _of_library(file: str) -> bool:
+    standard = file.startswith(_STANDARD) and "site-packages" not in file
+    return standard or file.startswith(("<", *_LIBRARIES))
+
+
+def site_text(site: Site | None) -> str:
+    return f"{site[0]}:{site[1]}" if site else "an unknown line"
+
+
+def _dtype(kind: Kind, operands: list[torch.Tensor], outs: list[torch.Tensor]) -> torch.dtype:
+    """That of the work: of a product its operands'."""
+    sides = operands if kind in (Kind.PRODUCT, Kind.ATTENTION) else [*outs, *operands]
+    return next((one.dtype for one in sides if one.is_floating_point()), (sides or operands)[0].dtype)
+
+
+def _touch_rows(name: str, args: Any, operands: Any, outs: Any, reads: Any, writes: Any, number: Any) -> None:
+    """A gather reads as much of its table as it returns; a scatter writes as much as it is given."""
+    table = args[0] if isinstance(args[0], torch.Tensor) else operands[0]
+    if name in ("embedding", "gather", "index_select", "index", "_unsafe_index"):
+        reads[number(table)] = min(table.nbytes, sum(one.nbytes for one in outs))
+    elif name.endswith("_"):
+        given = max((one.nbytes for one in operands[1:] if one.dtype == table.dtype), default=table.nbytes)
+        reads[number(table)] = writes[number(table)] = min(given, table.nbytes)

@@ -1,0 +1,191 @@
+"""The cost of kernels, by sizes for which it can be computed by hand."""
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional
+from torch.utils import flop_counter
+
+from openhpu_predict import cost, fake, load, predict, record
+from openhpu_predict.cost import Parameters
+from openhpu_predict.operators import Kind
+
+IDEAL = Parameters(1.0, 1.0, 0.0)
+GAUDI2, GAUDI3 = load("gaudi2"), load("gaudi3")
+
+
+def made(*shape, dtype=torch.bfloat16, **more):
+    with fake():
+        return torch.empty(shape, dtype=dtype, device="hpu", **more)
+
+
+def kernels(recording, device=GAUDI2, eager=False):
+    found = cost.fuse(recording.nodes, recording.blocks, eager=eager)
+    cost.schedule(recording.nodes, found, device, IDEAL, eager)
+    return found
+
+
+@pytest.mark.parametrize(
+    "product, device, use",
+    [
+        ((1, 512, 256, 64), GAUDI2, 1.0),
+        ((1, 8192, 8192, 8192), GAUDI3, 1.0),
+        ((1, 256, 256, 64), GAUDI2, 1.0 / 2),  # one of two arrays
+        ((1, 1, 4096, 4096), GAUDI2, 1 / 128),  # a row of a tile of 128 x 512
+        ((32, 1, 128, 128), GAUDI2, 1 / 512),  # and a part of its columns
+        ((1, 257, 1024, 1), GAUDI2, 257 / 384),
+        ((1, 128, 512, 7), GAUDI3, 1 / 8),
+    ],
+)
+def test_use_of_the_mme(product, device, use):
+    assert cost.mme_use(product, device) == pytest.approx(use)
+
+
+def convolve(x, w):
+    return functional.conv2d(x, w, padding=1)
+
+
+@pytest.mark.parametrize(
+    "fn, shapes",
+    [
+        (torch.mm, [(64, 32), (32, 48)]),
+        (torch.matmul, [(5, 64, 32), (5, 32, 48)]),
+        (functional.linear, [(4, 6, 32), (16, 32)]),
+        (lambda x, w, b: functional.linear(x, w, b), [(8, 32), (16, 32), (16,)]),
+        (torch.baddbmm, [(3, 4, 6), (3, 4, 5), (3, 5, 6)]),
+        (convolve, [(2, 3, 8, 8), (5, 3, 3, 3)]),
+        (functional.conv_transpose2d, [(2, 3, 8, 8), (3, 5, 3, 3)]),
+    ],
+)
+@pytest.mark.parametrize("backward", [False, True])
+def test_products_are_those_of_the_flop_counter(fn, shapes, backward):
+    arguments = [made(*shape, requires_grad=backward) for shape in shapes]
+
+    def step():
+        out = fn(*arguments)
+        if backward:
+            out.sum().backward()
+
+    with flop_counter.FlopCounterMode(display=False) as counter:
+        recording = record(step, steps=1)
+    ours = sum(2 * math.prod(product) for node in recording.nodes for product in node.products)
+    assert ours == counter.get_total_flops() > 0
+
+
+def test_products_of_attention_are_those_of_the_flop_counter():
+    q, k = made(2, 4, 64, 32, requires_grad=True), made(2, 4, 96, 32, requires_grad=True)
+    recording = record(lambda: functional.scaled_dot_product_attention(q, k, k).sum().backward(), steps=1)
+    there, back = (
+        sum(2 * math.prod(product) for node in recording.nodes if node.backward is side for product in node.products)
+        for side in (False, True)
+    )
+    assert there == flop_counter.sdpa_flop_count(q.shape, k.shape, k.shape)
+    assert back == flop_counter.sdpa_backward_flop_count(q.shape, q.shape, k.shape, k.shape)
+
+
+def test_a_causal_attention_has_half_of_the_scores():
+    q = made(1, 8, 256, 64)
+    whole, half = (
+        record(lambda c=causal: functional.scaled_dot_product_attention(q, q, q, is_causal=c), steps=1)
+        .nodes[0]
+        .products
+        for causal in (False, True)
+    )
+    assert sum(map(math.prod, half)) * 2 == sum(map(math.prod, whole))
+
+
+def test_times_of_single_kernels():
+    a, b = made(4096, 4096), made(4096, 4096)
+    (product,) = kernels(record(lambda: a @ b, steps=1))
+    assert product.bound == "MME" and product.seconds == pytest.approx(2 * 4096**3 / 418.7e12)
+    (thin,) = kernels(record(lambda: a[:1] @ b, steps=1))
+    assert thin.bound == "HBM" and thin.seconds == pytest.approx(2 * (4096**2 + 2 * 4096) / 2.46e12)
+    (added,) = kernels(record(lambda: a + b, steps=1))
+    assert added.engine == "TPC" and added.bytes == 3 * 2 * 4096**2
+
+
+def test_fp8_doubles_the_rate_of_a_gaudi_2_alone():
+    a = made(4096, 4096, dtype=torch.float8_e4m3fn)
+    for device, rate in ((GAUDI2, 826.5e12), (GAUDI3, 1289.5e12)):
+        recording = record(lambda: torch.ops.hpu.fp8_gemm_v2(a, False, a, True, None, torch.bfloat16), steps=1)
+        (kernel,) = kernels(recording, device)
+        assert kernel.seconds == pytest.approx(2 * 4096**3 / rate)
+
+
+def test_a_chain_is_one_pass_over_memory():
+    x = made(1024, 1024)
+    (chain,) = kernels(record(lambda: functional.silu(x * 2 + 1).softmax(-1), steps=1))
+    assert len(chain.nodes) == 4 and chain.bytes == 2 * x.nbytes
+    apart = kernels(record(lambda: functional.silu(x * 2 + 1).softmax(-1), steps=1), eager=True)
+    assert [one.bytes for one in apart] == [2 * x.nbytes] * 4
+
+
+def test_a_value_that_lives_on_is_written():
+    x, kept = made(1024, 1024), []
+
+    def step():
+        kept.append(x * 2)
+        return kept[0] + 1
+
+    (chain,) = kernels(record(step, steps=1))
+    assert chain.bytes == 3 * x.nbytes
+
+
+def test_gathers_of_short_rows_cost_more():
+    rows = made(100, dtype=torch.int64)
+    wide, narrow = made(1000, 128), made(1000, 64)
+    (long,), (short,) = (kernels(record(lambda t=t: functional.embedding(rows, t), steps=1)) for t in (wide, narrow))
+    assert long.bytes - rows.nbytes == 2 * (short.bytes - rows.nbytes)
+    assert short.work["HBM"] == pytest.approx(2.4 * short.bytes / 2.46e12)
+    assert long.work["HBM"] == pytest.approx(long.bytes / 2.46e12)
+
+
+def test_engines_overlap_and_wait_for_their_inputs():
+    a, x = made(4096, 4096), made(4096, 4096)
+    apart = record(lambda: (a @ a, x.sin()), steps=1)
+    found = kernels(apart)
+    line = cost.schedule(apart.nodes, found, GAUDI2, IDEAL)
+    assert line.seconds == pytest.approx(max(one.seconds for one in found) + GAUDI2.graph_launch)
+    after = record(lambda: (a @ x).sin(), steps=1)
+    found = kernels(after)
+    line = cost.schedule(after.nodes, found, GAUDI2, IDEAL)
+    assert line.seconds == pytest.approx(sum(one.seconds for one in found) + GAUDI2.graph_launch)
+
+
+def test_eager_mode_pays_for_each_launch():
+    x = made(8)
+
+    def step():
+        y = x
+        for _ in range(100):
+            y = y + 1
+        return y
+
+    eager, graph = (predict(step, mode=mode, device="gaudi2") for mode in ("eager", "graph"))
+    assert eager.timeline.bound == "host" and eager.seconds >= 100 * GAUDI2.eager_launch
+    assert graph.seconds < 2 * GAUDI2.graph_launch and graph.timeline.graphs == 1
+
+
+@pytest.mark.parametrize("cards, seconds", [(1, 0.0), (2, 1e9 / 37.5e9), (8, 2 * 7 / 8 * 1e9 / 262.5e9)])
+def test_all_reduce(cards, seconds):
+    assert cost.all_reduce(1e9, cards, GAUDI2) == pytest.approx(seconds, abs=2e-5)
+
+
+@pytest.mark.parametrize(
+    "fn, kind",
+    [
+        (lambda x: x.exp(), Kind.POINTWISE),
+        (lambda x: x.sum(-1), Kind.ROWS),
+        (lambda x: x.sum(0), Kind.REDUCTION),
+        (lambda x: x.t().contiguous(), Kind.COPY),
+        (lambda x: x.cpu(), Kind.HOST_COPY),
+        (lambda x: x.index_select(0, torch.zeros(3, dtype=torch.int64, device="hpu")), Kind.GATHER),
+        (lambda x: torch.ops.hpu.rms_norm(x, x[0], 1e-5), Kind.ROWS),
+        (lambda x: torch.ops._c10d_functional.all_reduce(x, "sum", "0"), Kind.COLLECTIVE),
+        (lambda x: torch.linalg.qr(x.float()), Kind.UNKNOWN),
+    ],
+)
+def test_kinds_of_operators(fn, kind):
+    x = made(64, 32)
+    assert record(lambda: fn(x), steps=1).nodes[-1].kind is kind

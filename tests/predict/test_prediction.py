@@ -1,0 +1,185 @@
+import re
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+from commands import ROOT
+from openhpu_predict import PredictError, fake, load, predict, record
+from openhpu_predict.devices import DATA
+from openhpu_predict.memory import memory
+from openhpu_predict.published import Row
+
+
+class Mlp(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        return self.down(torch.relu(self.up(x)))
+
+
+def training(width=64, rows=32):
+    """A step of training, and its input."""
+    with torch.device("hpu"):
+        model = nn.Sequential(Mlp(width), Mlp(width))
+    optimizer = torch.optim.AdamW(model.parameters(), foreach=True)
+
+    def step(x):
+        model(x).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step, torch.ones(rows, width, device="hpu")
+
+
+def test_the_peak_of_memory_is_the_allocators():
+    with fake():
+        step, x = training()
+    found = memory(record(step, x, steps=2), 1e12)
+    torch.hpu.synchronize()
+    torch.hpu.reset_peak_memory_stats()
+    before = torch.hpu.memory_allocated()
+    real, x = training()
+    for _ in range(2):
+        real(x)
+    torch.hpu.synchronize()
+    assert found.peak == torch.hpu.max_memory_allocated() - before
+    weights = sum(-(-4 * size // 128) * 128 for size in (64 * 256, 256, 256 * 64, 64) * 2)
+    assert found.parts["weights"] == found.parts["gradients"] == weights
+    assert found.parts["optimizer"] == 2 * weights and not found.short
+
+
+def test_what_does_not_fit_is_named_with_its_line(tmp_path):
+    small = tmp_path / "small.toml"
+    text = (DATA / "gaudi2.toml").read_text()
+    small.write_text(re.sub(r"hbm_bytes = \{ value = \d+", "hbm_bytes = { value = 5242880", text))
+    with fake():
+        x = torch.empty(1024, 512, device="hpu")
+
+    def step():
+        y = x + 1  # both fit
+        return y @ x.t()  # the first line that does not
+
+    found = predict(step, device=small)
+    line = step.__code__.co_firstlineno + 2
+    assert found.memory.over_site == (__file__, line)
+    assert found.memory.short == (2 * 1024 * 512 + 1024 * 1024) * 4 - 5242880
+    assert f"does not fit: first at {__file__}:{line}, short by" in str(found)
+
+
+def test_a_report_has_lines_layers_and_the_models_error():
+    with fake():
+        step, x = training(width=1024, rows=512)
+    found = predict(step, x, device="gaudi2", batch=512, tokens=1024)
+    text = str(found)
+    assert "the error of this model on published rows" in text
+    assert "Sequential.0.up" in {one.name for one in found.layers}
+    assert sum(one.part for one in found.lines) == pytest.approx(1)
+    assert f"{512 / found.seconds:,.0f} samples/s" in text and f"{1024 / found.seconds:,.0f} tokens/s" in text
+    assert re.search(r"batch 512 -> 2048: MME utilisation \d+% -> \d+%, [\d,]+ -> [\d,]+ samples/s, fits", text)
+
+
+def test_backward_operators_have_the_line_and_layer_of_their_forward_one():
+    with fake():
+        step, x = training()
+    nodes = [node for node in record(step, x, steps=1).nodes if node.op == "mm" and node.backward]
+    assert {node.layer for node in nodes} == {f"Sequential.{k}.{name}" for k in (0, 1) for name in ("up", "down")}
+    assert {node.site for node in nodes} == {(__file__, Mlp.forward.__code__.co_firstlineno + 1)}
+
+
+def test_an_unknown_operator_is_named_and_counted():
+    with fake():
+        x = torch.empty(64, 64, device="hpu")
+    found = predict(lambda: torch.linalg.qr(x))
+    assert found.unknown["linalg_qr"] == pytest.approx(1)
+    assert "no cost is known for linalg_qr: counted as bound by memory, 100.0% of the time could change" in str(found)
+
+
+def test_a_gaudi_3_is_faster_and_cards_exchange_gradients():
+    with fake():
+        step, x = training(width=1024, rows=64)
+    two, three = (predict(step, x, device=name).seconds for name in ("gaudi2", "gaudi3"))
+    assert three < two < predict(step, x, device="gaudi2", cards=8).seconds
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"mode": "fast"}, 'mode is \'fast\'; expected "graph" or "eager"'),
+        ({"cards": 16}, "cards is 16; expected 1 to 8"),
+        ({"cards": 0}, "cards is 0"),
+        ({"device": "gaudi9"}, "there is no device 'gaudi9'"),
+    ],
+)
+def test_bad_requests(arguments, message):
+    with fake():
+        x = torch.empty(8, device="hpu")
+    with pytest.raises(PredictError, match=re.escape(message)):
+        predict(lambda: x + 1, **arguments)
+
+
+def test_a_read_needs_values():
+    with fake():
+        x = torch.empty(8, device="hpu")
+    line = test_a_read_needs_values.__code__.co_firstlineno + 5
+    with pytest.raises(PredictError, match=f"_local_scalar_dense.*{re.escape(__file__)}:{line} needs the values"):
+        predict(lambda: x.sum().item())
+
+
+def test_nothing_to_predict():
+    with pytest.raises(PredictError, match="nothing ran on the device"):
+        predict(lambda: None)
+
+
+@pytest.mark.parametrize("cards, tensor, message", [(6, 4, "6 cards cannot be"), (6, 3, "32 heads cannot be divided")])
+def test_cards_that_the_parallelism_does_not_divide(cards, tensor, message):
+    with pytest.raises(PredictError, match=f"{message}.* by tensor parallel {tensor}"):
+        Row("llama2-7b", "gaudi2", "train", 1, 128, 1.0, "tokens/s", False, "", cards=cards, tensor=tensor)
+
+
+SCRIPT = """
+import torch
+import habana_frameworks.torch.core as htcore
+model = torch.nn.Linear(64, 64).to("hpu")
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(100):
+    loss = model(torch.ones(8, 64, device="hpu")).sum()
+    loss.backward()
+    htcore.mark_step()
+    print("loss", loss.item())
+    optimizer.step()
+    htcore.mark_step()
+"""
+
+
+def command(tmp_path, script, *options, lazy="1"):
+    path = tmp_path / "script.py"
+    path.write_text(script)
+    code = "import sys; from openhpu_predict.command import main; sys.exit(main(sys.argv[1:]))"
+    sources = f"{ROOT / 'openhpu-predict' / 'src'}:{ROOT / 'src'}"
+    import os
+
+    environment = {**os.environ, "PT_HPU_LAZY_MODE": lazy, "PYTHONPATH": sources, "OPENHPU_COMPILE": "off"}
+    found = subprocess.run(
+        [sys.executable, "-c", code, *options, str(path)], env=environment, capture_output=True, text=True, timeout=110
+    )
+    return found, path
+
+
+@pytest.mark.parametrize("lazy, mode", [("1", "graph"), ("0", "eager")])
+def test_a_script_runs_a_few_steps(tmp_path, lazy, mode):
+    found, path = command(tmp_path, SCRIPT, "--device", "gaudi2", "--batch", "8", "--steps", "3", lazy=lazy)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.count("loss ") == 3
+    assert f"gaudi2, predicted, {mode}:" in found.stdout and "samples/s" in found.stdout
+    assert re.search(rf"reads cut the step 1 times and cost .*\n  1 x {path}:10", found.stdout)
+
+
+def test_a_script_that_is_missing(tmp_path):
+    found, path = command(tmp_path, "", "--steps", "0")
+    assert found.returncode == 2 and "--steps is 0; expected 1 or more" in found.stderr
+    assert load("gaudi2").name == "gaudi2" and path.exists()
