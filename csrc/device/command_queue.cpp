@@ -34,8 +34,6 @@ void block_signals() {
 // The queue whose commands this thread runs. For a worker that is always its own queue. For a host thread it is a queue
 // only while the thread runs commands in the worker's place.
 thread_local const CommandQueue* running = nullptr;
-thread_local bool is_worker = false;
-
 
 class FunctionCommand : public Command {
  public:
@@ -279,7 +277,6 @@ void CommandQueue::Impl::start_worker(CommandQueue& queue) {
 void CommandQueue::Impl::loop(CommandQueue& queue) {
   block_signals();
   running = &queue;
-  is_worker = true;
   pthread_setname_np(pthread_self(), ("hpu:" + name).substr(0, 15).c_str());
   bool is_set_up = false;
   for (;;) {
@@ -352,8 +349,6 @@ std::optional<uint32_t> CommandQueue::running_site() noexcept {
 bool CommandQueue::full() const noexcept { return submitted() >= completed() + impl_->capacity; }
 
 bool CommandQueue::on_worker() const noexcept { return running == this; }
-
-bool CommandQueue::in_workers_place() noexcept { return running && !is_worker; }
 
 uint64_t CommandQueue::submit(Command* command, OnInterrupt what) {
   Impl& impl = *impl_;
@@ -470,8 +465,6 @@ std::unique_ptr<CommandError> CommandQueue::take_error() {
 }
 
 void CommandQueue::set_spin_us(int us) noexcept { impl_->poll.set_us(us); }
-
-bool CommandQueue::crowded() const noexcept { return impl_->poll.crowded(); }
 
 void CommandQueue::set_workerless(bool on) noexcept { impl_->workerless.store(on, std::memory_order_relaxed); }
 

@@ -111,16 +111,10 @@ class CommandQueue {
   // Whether the calling thread runs commands of this queue: as the worker, or in the worker's place.
   bool on_worker() const noexcept;
 
-  // Whether the calling thread is a host thread that runs a command in the worker's place.
-  static bool in_workers_place() noexcept;
-
   // Microseconds for which an idle worker or a waiting host polls before it sleeps. They poll only while they have a
   // core to themselves. The value is about the time between two graphs of a small step.
   static constexpr int kDefaultSpinUs = 200;
   void set_spin_us(int us) noexcept;
-
-  // Whether other programs took a core from a polling thread of the queue a moment ago.
-  bool crowded() const noexcept;
 
   // The device's index, as traces show it.
   void set_index(int index) noexcept { index_ = index; }

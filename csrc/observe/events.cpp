@@ -19,7 +19,7 @@ constexpr const char* kCounterNames[] = {
     "ops_submitted", "ops_waited", "ops_fallback", "outputs_copied", "operands_moved", "copies_h2d",       "copies_d2h",
     "copies_d2d",    "bytes_h2d",  "bytes_d2h",    "blocking_reads", "reads_computed_on_host", "synchronizations",
     "ops_recorded",  "ops_rehearsed",  "ops_predicted", "ops_in_recipes", "ops_node_by_node", "graphs_new", "graphs_flushed",
-    "graphs_started_early", "graphs_cut", "graphs_run_where_submitted", "graphs_beside_compiler",
+    "graphs_started_early", "graphs_cut", "graphs_beside_compiler",
     "recipe_hits",   "recipe_misses",  "external_kernels", "recipes_compiled", "recompilations", "host_wait_ns",
     "graphs_captured", "graph_replays", "collectives", "collectives_in_memory", "collective_bytes",
     "collective_wait_ns", "indices_out_of_range", "int64_overflows", "release_faults",

@@ -37,7 +37,6 @@ enum class Counter : int {
   GraphsFlushed,     // graphs handed over to the device
   GraphsStartedEarly,  // pieces of a step, handed over before the rest was recorded
   GraphsCut,         // of these: cut short because an operator's metadata had to be learned
-  GraphsRunWhereSubmitted,  // graphs of steps that are faster, or are tried, on the thread that submits them
   GraphsBesideCompiler,     // graphs that ran node by node and left a core to the compiler
   RecipeHits,        // graphs that ran as a recipe
   RecipeMisses,      // graphs that did not, although they were whole

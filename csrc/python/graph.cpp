@@ -80,6 +80,7 @@ class Describe {
   py::object integer(int64_t value) {
     if (request_.formulas.empty()) return py::int_(value);
     const auto& formula = request_.formulas.at(next_integer_++);
+    TORCH_INTERNAL_ASSERT(formula(request_.symbols) == value, "the integers of a graph come in another order");
     if (formula.is_constant()) return py::int_(formula.term);
     return py::str(formula.text());
   }
@@ -285,7 +286,7 @@ void bind_graph(py::module& m) {
       return answer;
     } catch (const std::exception& error) {
       const std::string why = "it can't be described: " + std::string(error.what());
-      GraphCache::instance().fail(id, why);
+      GraphCache::instance().fail(id);
       auto [file, line] = resolve_site(request.graph.nodes.front().site);
       auto text = py::reinterpret_steal<py::object>(
           PyUnicode_DecodeUTF8(why.data(), static_cast<Py_ssize_t>(why.size()), "replace"));
@@ -301,7 +302,7 @@ void bind_graph(py::module& m) {
       uint64_t id;
       bool given = false;
       ~Answer() {
-        if (!given) release("a request for a recipe", [&] { GraphCache::instance().fail(id, "its recipe can't be used"); });
+        if (!given) release("a request for a recipe", [&] { GraphCache::instance().fail(id); });
       }
     } answer{id};
     RecipeManifest out;
@@ -345,12 +346,12 @@ void bind_graph(py::module& m) {
     answer.given = true;
   });
   // Of one that was answered before it does nothing.
-  m.def("recipe_failed", [](uint64_t id, std::string message) {
+  m.def("recipe_failed", [](uint64_t id) {
     {
       std::lock_guard lock(open_mutex);
       open_requests().erase(id);
     }
-    GraphCache::instance().fail(id, std::move(message));
+    GraphCache::instance().fail(id);
   });
   m.def("wait_for_recipes", [](double seconds) { return GraphCache::instance().wait_idle(seconds); });
   m.def("has_compile_requests", [] { return GraphCache::instance().has_requests(); });

@@ -526,7 +526,7 @@ void GraphCache::succeed(uint64_t id, std::shared_ptr<CompiledGraph> compiled) {
   end_compilation(id, State::Ready, std::move(compiled));
 }
 
-void GraphCache::fail(uint64_t id, std::string) { end_compilation(id, State::Failed, nullptr); }
+void GraphCache::fail(uint64_t id) { end_compilation(id, State::Failed, nullptr); }
 
 void GraphCache::end_compilation(uint64_t id, State state, std::shared_ptr<CompiledGraph> result) {
   std::lock_guard lock(mutex_);

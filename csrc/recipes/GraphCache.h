@@ -148,7 +148,7 @@ class GraphCache {
   // Called before a library is loaded. It drops the graphs that were unused for longest, until there is room. It throws
   // if the libraries of other holders (captured graphs) take all of the room.
   void make_room();
-  void fail(uint64_t id, std::string message);
+  void fail(uint64_t id);
   void close();
   // Blocks until no graph waits to be compiled. The finished recipes take over then. Returns false at the deadline
   // (seconds; negative: none). Throws an exception of a signal's handler.

@@ -156,7 +156,6 @@ void Recipe::run(
     device::Device& device, const std::vector<SlotMemory>& slots, const std::vector<uint64_t>& numbers) {
   const auto& manifest = compiled_->manifest_;
   std::lock_guard lock(compiled_->mutex_);
-  const auto begin = UsualTime::Clock::now();
   set_arguments(slots, numbers);
   apply_threads(manifest.threads);
   planned_.clear();
@@ -198,7 +197,6 @@ void Recipe::run(
         manifest.overflowing[k].op, manifest.overflowing[k].site,
         *results[outputs_.size() + manifest.counted.size() + k].const_data_ptr<int64_t>());
   count(Counter::ExternalKernels, manifest.external_kernels);
-  time_.note(UsualTime::Clock::now() - begin);
 }
 
 }  // namespace openhpu

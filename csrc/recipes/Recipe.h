@@ -11,7 +11,6 @@
 #include "device/device.h"
 #include "recipes/NodeRunner.h"
 #include "recipes/Symbols.h"
-#include "recipes/UsualTime.h"
 #include "run/CallTemplate.h"
 
 namespace torch::inductor {
@@ -89,8 +88,6 @@ class Recipe {
   Recipe(std::shared_ptr<CompiledGraph> compiled, const std::vector<int64_t>& symbols);
 
   const std::shared_ptr<CompiledGraph>& compiled() const noexcept { return compiled_; }
-  // Nanoseconds of a usual run; 0 before the first one has ended.
-  uint64_t usual_ns() const noexcept { return time_.ns(); }
 
   // Worker thread. Reads inputs and writes results in the slots' memory.
   void run(device::Device& device, const std::vector<SlotMemory>& slots, const std::vector<uint64_t>& numbers);
@@ -111,7 +108,6 @@ class Recipe {
   std::vector<Output> outputs_;
   bool ordinals_known_ = false;
   std::vector<PlannedOutput> planned_;
-  UsualTime time_;
 };
 
 }  // namespace openhpu

@@ -55,13 +55,12 @@ std::pair<std::string, std::string> number_at(const CallTemplate& call, const ui
   return {"?", "?"};
 }
 
-Recompilation at_node(const Graph& graph, const Graph::Node& node, std::string cause) {
+Recompilation at_node(const Graph::Node& node, std::string cause) {
   Recompilation r;
   r.cause = std::move(cause);
   r.op = node.entry->call->kernel->name();
   r.site = node.site;
   r.time_ns = now_ns();
-  (void)graph;
   return r;
 }
 
@@ -86,7 +85,7 @@ Recompilation compare_graphs(const Graph& before, const Graph& after, bool numbe
     if (numbers_only) {
       for (size_t w = 0; w < ca.numbers; ++w) {
         if (before.numbers[a.numbers + w] == after.numbers[b.numbers + w]) continue;
-        auto r = at_node(after, b, "number");
+        auto r = at_node(b, "number");
         std::tie(r.argument, r.before) = number_at(ca, before.numbers.data() + a.numbers, w);
         r.after = number_at(cb, after.numbers.data() + b.numbers, w).second;
         return r;
@@ -97,7 +96,7 @@ Recompilation compare_graphs(const Graph& before, const Graph& after, bool numbe
     for (size_t k = 0; k < std::min(ca.operands.size(), cb.operands.size()); ++k) {
       const auto &oa = ca.operands[k], &ob = cb.operands[k];
       auto found = [&](const char* cause, int dimension, std::string was, std::string is) {
-        auto r = at_node(after, b, cause);
+        auto r = at_node(b, cause);
         r.argument = argument_of(cb, k);
         after.for_each_operand(b, [&](const auto& o, uint64_t place) {
           if (&o == &ob) r.slot = Graph::slot_of(place);
@@ -117,10 +116,10 @@ Recompilation compare_graphs(const Graph& before, const Graph& after, bool numbe
         if (oa.strides[d] != ob.strides[d])
           return found("stride", static_cast<int>(d), text(oa.strides[d]), text(ob.strides[d]));
     }
-    return at_node(after, b, "graph");
+    return at_node(b, "graph");
   }
   // The operators are the same: offsets, storages' sizes, or what is needed afterwards.
-  return at_node(after, after.nodes.front(), "memory");
+  return at_node(after.nodes.front(), "memory");
 }
 
 }  // namespace openhpu

@@ -5,16 +5,12 @@
 
 #include "observe/events.h"
 #include "recipes/GraphCache.h"
-#include "recipes/UsualTime.h"
 #include "run/KernelThreads.h"
 #include "run/Operator.h"
 #include "torch/HPUDevice.h"
 
 namespace openhpu {
 namespace {
-
-// Of one operator of a graph that runs node by node on one thread.
-UsualTime node_time;
 
 // The most threads of a kernel of a graph that runs node by node. The threads of a team wait for each other, so that a
 // compiler on one of their cores would slow all of them down.
@@ -56,13 +52,7 @@ bool GraphCommand::runs_anywhere() const noexcept {
   return threads_for(largest_) == 1;
 }
 
-uint64_t GraphCommand::expected_ns() const noexcept {
-  return recipe ? recipe->usual_ns() : node_time.ns() * graph.nodes.size();
-}
-
 void GraphCommand::run() {
-  if ((at_once || device_->cores() == 1) && device::CommandQueue::in_workers_place())
-    count(Counter::GraphsRunWhereSubmitted);
   const Graph& whole = program ? program->graph : graph;
   const auto& memory = program && slots.empty() ? program->slots : slots;
   const auto& values = numbers.empty() ? whole.numbers : numbers;
@@ -78,10 +68,8 @@ void GraphCommand::run() {
     return;
   }
   NodeRunner runner(*device_);
-  const auto begin = UsualTime::Clock::now();
   try {
     runner.run(whole, memory, values, threads_beside_compiler(device_->cores()));
-    if (!whole.nodes.empty() && runs_anywhere()) node_time.note(UsualTime::Clock::now() - begin, whole.nodes.size());
   } catch (...) {
     const auto& node = whole.nodes[runner.failed];
     failed_ = node.entry->call->kernel->name().c_str();
@@ -99,7 +87,6 @@ void GraphCommand::retire() {
   failed_ = nullptr;
   largest_ = 0;
   site = 0;
-  at_once = false;
   Commands::give(this);
 }
 

@@ -33,8 +33,6 @@ class GraphCommand final : public device::Command {
   const char* name() const override;
   void describe(device::TraceRecord& record) const override;
   bool runs_anywhere() const noexcept override;
-  // Of a recorded graph: nanoseconds that a run takes, from earlier runs; 0: not known.
-  uint64_t expected_ns() const noexcept;
   void run() override;
   void retire() override;
 

@@ -256,9 +256,7 @@ void Recorder::flush_piece_locked() {
 
 void Recorder::hand_over_piece() {
   Lock lock(*this);
-  if (graph_.empty() || flushing_) return;
-  flush_piece_locked();
-  early_.begin();
+  if (!graph_.empty() && !flushing_) flush_piece_locked();
 }
 
 void Recorder::note_wait() {
@@ -419,7 +417,6 @@ void Recorder::hand_over() {
     seeds_.clear();
   }
 
-  const bool here = !cut && early_.here(hash_.value());
   auto* command = handover.commit();
   count(Counter::GraphsFlushed);
   if (cut && !captured_) count(Counter::GraphsCut);
@@ -434,8 +431,6 @@ void Recorder::hand_over() {
     if (!cut) count(Counter::RecipeMisses);
     std::swap(command->graph, graph_);
   }
-  const uint64_t expected = command->expected_ns();
-  command->at_once = here && expected != 0 && expected < Placement::kMostNs && command->runs_anywhere();
   if (cut || piece_) {
     in_parts_ = in_parts_ || !captured_;
   } else {
@@ -444,16 +439,7 @@ void Recorder::hand_over() {
     sequence_.reset();
     step_begun_ = in_parts_ = false;
   }
-  step_compiled_ = step_compiled_ && report.compiled;
-  step_ns_ = expected != 0 && step_ns_ != 0 ? step_ns_.value_or(0) + expected : 0;
-  if (cut)
-    early_.begin();
-  else if (!piece_)
-    early_.flushed(hash_.value(), handover.written() / operators, step_compiled_, *step_ns_, device_.queue().crowded());
-  if (!piece_) {
-    step_compiled_ = true;
-    step_ns_.reset();
-  }
+  if (!cut) early_.handed_over(operators, handover.written(), piece_);
   // From here on the memory of this graph's storages is like any other: later commands are queued behind it.
   ++number_;
   overdue_ = false;
@@ -491,20 +477,19 @@ std::shared_ptr<Recipe> Recorder::recipe_for_graph(GraphCache::Sight& sight) {
 void Recorder::note_step(uint64_t sequence, size_t operators) {
   in_flight_.push_back({sequence, operators});
   operators_in_flight_ += operators;
-  const size_t most = early_.timed() ? 0 : kOperatorsInFlight;
   const auto pop = [this] {
     const InFlight oldest = in_flight_.front();
     operators_in_flight_ -= oldest.operators;
     in_flight_.pop_front();
     return oldest.sequence;
   };
-  if (operators_in_flight_ <= most) return;
+  if (operators_in_flight_ <= kOperatorsInFlight) return;
   const uint64_t done = device_.queue().completed();
   while (!in_flight_.empty() && in_flight_.front().sequence <= done) pop();
-  if (operators_in_flight_ <= most) return;
+  if (operators_in_flight_ <= kOperatorsInFlight) return;
   uint64_t step = 0;
   // An eighth less: the host then runs for a while, with warm caches.
-  while (operators_in_flight_ > most - most / 8 && in_flight_.size() > kGraphsInFlight) step = pop();
+  while (operators_in_flight_ > kOperatorsInFlight / 8 * 7 && in_flight_.size() > kGraphsInFlight) step = pop();
   if (step == 0 || device_.queue().on_worker()) return;
   if (std::exchange(owed, {this, step}).recorder != this) owing_.fetch_add(1, std::memory_order_relaxed);
 }

@@ -6,7 +6,6 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <vector>
 
 #include "device/device.h"
@@ -32,10 +31,10 @@ void set_max_graph_size(size_t operators);
 // Throws c10::OutOfMemoryError for a size that the device can never have.
 void check_capacity(c10::DeviceIndex index, size_t nbytes);
 
-// Marks a run of an operator that learns its metadata. A graph that is flushed meanwhile is only a piece and is not
-// compiled.
 class Capture;
 
+// Marks a run of an operator that learns its metadata. A graph that is flushed meanwhile is only a piece and is not
+// compiled.
 class LearningScope {
  public:
   LearningScope();
@@ -85,7 +84,7 @@ class Recorder {
   void make_way() {
     if (C10_UNLIKELY(capture_ != nullptr)) choose_capture();
     if (C10_UNLIKELY(overdue_)) flush_locked();
-    if (C10_UNLIKELY(early_.due(hash_.value(), graph_.nodes.size()))) start_early();
+    if (C10_UNLIKELY(early_.due(graph_.nodes.size()))) start_early();
   }
   // An operator ran whose results' sizes depend on values (observe/SizeOrigins).
   void note_sizes(uint32_t number) {
@@ -180,9 +179,6 @@ class Recorder {
   bool overdue_ = false;  // the graph has its maximal size and found no room
   EarlyStart early_;
   bool piece_ = false;  // what is being handed over is a piece of a step
-  // Of the pieces of this step so far: whether all ran as recipes, and what they usually take; 0: unknown of one of them.
-  bool step_compiled_ = true;
-  std::optional<uint64_t> step_ns_;
   bool step_recompiled_ = false;  // an earlier piece of this step was compiled anew
   Capture* capture_ = nullptr;
   bool captured_ = false;                               // whether the graph being recorded is part of the capture

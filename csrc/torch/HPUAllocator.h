@@ -35,10 +35,8 @@ struct HPUMemory {
   size_t nbytes;
   c10::DeviceIndex device;                             // index the tensor reports
   int pool;                                            // index of the software device whose memory it is
-  // Pending memory, which is assigned when it is needed (lazy mode): until then `data` is null although `nbytes` is
-  // not.
-  // The storage that this stands behind, as long as it is pending. Counted, so that a flush in another thread can tell
-  // whether the storage is being destroyed.
+  // The storage that this stands behind, as long as its memory is pending: assigned when it is needed (lazy mode), `data`
+  // null until then. Counted, so that a flush in another thread can tell whether the storage is being destroyed.
   c10::weak_intrusive_ptr<c10::StorageImpl> owner = c10::weak_intrusive_ptr<c10::StorageImpl>::reclaim(nullptr);
   // The slot that this is in a graph being recorded; valid while that graph has the same number. 0: in none.
   std::atomic<uint64_t> graph{0};

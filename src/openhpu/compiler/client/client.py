@@ -132,7 +132,7 @@ class Compilations:
         except Exception as error:
             message = f"the recipe could not be loaded: {error}"
             self._warn_failure(message, *_identify(description))
-            _C.recipe_failed(identity, message)
+            _C.recipe_failed(identity)
 
     def _failed(self, identity: int, message: str) -> None:
         from openhpu import _C
@@ -140,7 +140,7 @@ class Compilations:
         asked = self._asked.pop(identity, None)  # none: answered before
         if asked is not None and not asked[1].get("symbols"):  # where one recipe for all sizes fails, each gets its own
             self._warn_failure(message, *_identify(asked[1]))
-        _C.recipe_failed(identity, message)
+        _C.recipe_failed(identity)
 
     def _warn_failure(self, message: str, operators: int, first: str) -> None:
         text = (
