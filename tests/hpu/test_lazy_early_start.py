@@ -72,7 +72,7 @@ def test_steps_of_large_operators_stay_whole(counted):
         assert weight.grad.sum().item() != 0
         weight.grad = None
 
-    for rows, pieces in ((64, 1), (4096, 0)):
+    for rows, pieces in ((16, 1), (1024, 0)):
         for _ in range(12):
             step(rows)
         with counted() as work:
@@ -100,29 +100,6 @@ def test_an_optimizer_after_the_read_begins_before_the_next_forward(counted):
             step()
     # The optimizer and the forward, each; the backward ends at the read.
     assert work["graphs_started_early"] == 5 * PIECES
-
-
-def test_pieces_of_small_operators_are_short(counted):
-    """At most kMostNodes operators (csrc/record/EarlyStart.h)."""
-    weight = torch.ones(16, device="hpu", requires_grad=True)
-
-    def step(layers):
-        x = torch.ones(16, device="hpu")
-        for _ in range(layers):
-            x = x * weight
-        x.sum().backward()
-        htcore.mark_step()
-        assert weight.grad.sum().item() != 0
-        weight.grad = None
-
-    for layers, pieces in ((20, 2), (60, 5)):
-        for _ in range(12):
-            step(layers)
-        with counted() as work:
-            for _ in range(5):
-                step(layers)
-        found = work["graphs_started_early"]
-        assert (found >= 5 * pieces) if PIECES else found == 0, layers
 
 
 @pytest.mark.parametrize("name", ["mlp", "convnet", "gpt"])
