@@ -20,10 +20,10 @@ EarlyStart::Phase EarlyStart::phase() noexcept {
 bool EarlyStart::due(size_t nodes) noexcept {
   const Phase now = phase(), before = std::exchange(phase_, now);
   if (now == Phase::Backward) since_backward_ = 0;
-  if (C10_LIKELY(now == before)) return false;
   // A forward pass may have parts without gradients.
-  if (before == Phase::WithGradients && now == Phase::WithoutGradients) return false;
-  return small_ && nodes >= kLeastNodes && waits_ >= kLeastWaits && since_backward_ <= kMostGraphs;
+  const bool ended = now != before && (before != Phase::WithGradients || now == Phase::Backward) && nodes >= kLeastNodes;
+  if (C10_LIKELY(!ended && nodes < kMostNodes)) return false;
+  return small_ && waits_ >= kLeastWaits && since_backward_ <= kMostGraphs;
 }
 
 void EarlyStart::handed_over(size_t operators, size_t bytes, bool piece) noexcept {

@@ -8,7 +8,8 @@
 // work, and then run while the script waits.
 //
 // If the script waited after the last steps, a step is handed over in pieces. They end with the forward pass, the
-// backward pass and the optimizer, where few tensors are alive that are not needed later. A step without a backward
+// backward pass and the optimizer, where few tensors are alive that are not needed later, and after kMostNodes
+// operators, since a step of small operators is recorded for longer than it runs. A step without a backward
 // pass stays one graph. So does a step of large operators: recording is a small part of its time, and pieces lose more,
 // since kernels are not fused across their ends. Only the program decides, never the speed of the device.
 namespace openhpu {
@@ -32,6 +33,7 @@ class EarlyStart {
   static constexpr uint32_t kLeastWaits = 2;
   // Least number of operators of a piece. Handing one over takes as long as recording two or three.
   static constexpr size_t kLeastNodes = 4;
+  static constexpr size_t kMostNodes = 32;
   // Most bytes that an operator writes on average. Larger ones take longer than their recording.
   static constexpr size_t kMostBytes = size_t{128} << 10;
 

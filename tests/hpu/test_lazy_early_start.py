@@ -102,6 +102,29 @@ def test_an_optimizer_after_the_read_begins_before_the_next_forward(counted):
     assert work["graphs_started_early"] == 5 * PIECES
 
 
+def test_pieces_of_small_operators_are_short(counted):
+    """At most kMostNodes operators (csrc/record/EarlyStart.h)."""
+    weight = torch.ones(16, device="hpu", requires_grad=True)
+
+    def step(layers):
+        x = torch.ones(16, device="hpu")
+        for _ in range(layers):
+            x = x * weight
+        x.sum().backward()
+        htcore.mark_step()
+        assert weight.grad.sum().item() != 0
+        weight.grad = None
+
+    for layers, pieces in ((20, 2), (60, 5)):
+        for _ in range(12):
+            step(layers)
+        with counted() as work:
+            for _ in range(5):
+                step(layers)
+        found = work["graphs_started_early"]
+        assert (found >= 5 * pieces) if PIECES else found == 0, layers
+
+
 @pytest.mark.parametrize("name", ["mlp", "convnet", "gpt"])
 def test_pieces_change_no_value(name):
     read, unread = steps(6, lambda i: True, name), steps(6, lambda i: False, name)
@@ -144,7 +167,7 @@ def test_pieces_hold_no_more_memory_than_eager_mode_does(script):
 
         model = nn.Sequential(*(nn.Sequential(nn.Linear(128, 128), nn.GELU()) for _ in range(6))).to("hpu")
         optimizer = torch.optim.AdamW(model.parameters())
-        x = torch.randn(512, 128, device="hpu")
+        x = torch.randn(128, 128, device="hpu")
 
         def step():
             optimizer.zero_grad()
