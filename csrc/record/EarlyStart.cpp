@@ -30,9 +30,9 @@ void EarlyStart::handed_over(size_t operators, size_t bytes, bool piece) noexcep
   operators_ += operators;
   bytes_ += bytes;
   if (piece) return;
-  small_ = std::exchange(bytes_, 0) <= kMostBytes * std::exchange(operators_, 0);
+  if (since_backward_++ == 0) small_ = bytes_ <= kMostBytes * operators_;
+  operators_ = bytes_ = 0;
   if (++since_wait_ > kMostGraphs) waits_ = 0;
-  ++since_backward_;
 }
 
 void EarlyStart::waited() noexcept {

@@ -38,7 +38,7 @@ class EarlyStart {
   static constexpr size_t kMostBytes = size_t{128} << 10;
 
   Phase phase_ = Phase::WithGradients;  // of what was recorded last
-  // Of the step so far; and whether those of the last step were small.
+  // Of the step so far; and whether those of the last one with a backward pass were small.
   size_t operators_ = 0, bytes_ = 0;
   bool small_ = true;
   // Graphs since the script last waited, and since a backward pass.
