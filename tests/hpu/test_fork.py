@@ -186,14 +186,16 @@ EVERYTHING = """
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 """
 
-# A thread that waits for the device with the recorder's lock: three flushed graphs are in flight.
+# A thread that waits for the device: three flushed graphs of more than 4096 operators are in flight.
 LOCKED = """
     _C.block_queue(0)
     before = counters()["graphs_flushed"]
 
     def flush():
         for _ in range(4):
-            known = made + 1
+            known = made
+            for _ in range(1500):
+                known = known + 1
             htcore.mark_step()
 
     thread = threading.Thread(target=flush)
