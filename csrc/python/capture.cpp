@@ -1,6 +1,8 @@
 // Graph captures and their replays.
 #include <ATen/ThreadLocalPythonObjects.h>
 #include <ATen/core/boxing/KernelFunction.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/from_blob.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/PyInterpreter.h>
 #include <torch/csrc/utils/pybind.h>
@@ -9,12 +11,15 @@
 
 #include <algorithm>
 #include <atomic>
+#include <set>
 #include <unordered_map>
 
 #include "call/Alias.h"
+#include "observe/site.h"
 #include "python/bindings.h"
 #include "record/Capture.h"
 #include "record/Lazy.h"
+#include "run/Operator.h"
 #include "torch/HPUDevice.h"
 
 namespace py = pybind11;
@@ -134,7 +139,7 @@ class GraphHandle {
         !inputs_cleared_, "replay: this graph's inputs were released by clear_inputs(); give others with replayV3().");
     TORCH_CHECK(
         !transient_, "replay: this graph's outputs have no memory of their own (transient); use run().");
-    g.replay();
+    launch(g, {});
   }
 
   void mark_user_inputs(const std::vector<at::Tensor>& tensors) {
@@ -201,7 +206,7 @@ class GraphHandle {
     check_replay(g);
     TORCH_CHECK(!transient_, "replayV3: this graph's outputs have no memory of their own; use run().");
     Given given(*this, "replayV3", inputs_, tensors);
-    g.replay(given.substitutes);
+    launch(g, given.substitutes);
     given.copy_back();
   }
 
@@ -216,7 +221,7 @@ class GraphHandle {
     }
     for (auto& p : places) p.written = p.slot != kNoSlot && g.writes(p.slot);
     Given given(*this, "replayV2", places, tensors);
-    g.replay(given.substitutes);
+    launch(g, given.substitutes);
     given.copy_back();
   }
 
@@ -243,6 +248,44 @@ class GraphHandle {
     return out;
   }
 
+  // The next replays run beside a run node by node; `unequal` has what differed in the last one.
+  void check_replays() { checked_ = true; }
+
+  // None: there was no memory for the copies.
+  py::object unequal() {
+    if (!unequal_) return py::none();
+    py::list out;
+    for (auto& u : std::exchange(unequal_, std::vector<CapturedGraph::Unequal>()).value())
+      out.append(py::make_tuple(u.op, site_of(u.site), u.replayed, u.plain));
+    return out;
+  }
+
+  // How another capture of the same function differs from this one.
+  py::object difference(const GraphHandle& other) const {
+    std::vector<uint32_t> given;
+    for (const auto& p : inputs_) given.push_back(p.slot);
+    const auto r = graph("difference").difference(other.graph("difference"), given);
+    if (!r) return py::none();
+    py::dict d;
+    d["cause"] = r->cause;
+    d["op"] = r->op;
+    d["argument"] = r->argument;
+    d["before"] = r->before;
+    d["after"] = r->after;
+    d["site"] = site_of(r->site);
+    return d;
+  }
+
+  // What writes a result of the graph, or a tensor that it changes, last: number, operator, line. -1: nothing does.
+  py::tuple writer_of(const at::Tensor& t) const {
+    const auto& g = graph("writer_of");
+    const auto p = place_of(t, g);
+    const auto* node = p.slot == kNoSlot ? nullptr : g.writer_of(p.slot);
+    if (!node) return py::make_tuple(-1, "", py::none());
+    return py::make_tuple(
+        node - g.program().graph.nodes.data(), node->entry->call->kernel->name(), site_of(node->site));
+  }
+
   // How often it was replayed; lives on when the graph is gone.
   std::shared_ptr<Replays> replays() const { return replays_; }
 
@@ -267,6 +310,11 @@ class GraphHandle {
     d["recipe"] = graph_->has_recipe();
     d["constants"] = graph_->constants();
     d["bytes"] = held;
+    d["collectives"] = program.collectives;
+    std::set<at::ScalarType> dtypes;
+    for (const auto& node : program.graph.nodes)
+      for (const auto& o : node.entry->call->operands) dtypes.insert(c10::typeMetaToScalarType(o.dtype));
+    d["dtypes"] = py::cast(std::vector<at::ScalarType>(dtypes.begin(), dtypes.end()));
     return d;
   }
 
@@ -275,6 +323,23 @@ class GraphHandle {
     TORCH_CHECK_TYPE(
         t.defined() && t.device().type() == c10::kHPU, what, ": expected tensors on hpu, got one on ",
         t.defined() ? t.device().str() : "no device", ". Move it to the device first.");
+  }
+
+  static py::object site_of(uint32_t site) {
+    const auto [file, line] = resolve_site(site);
+    return line == 0 ? py::object(py::none()) : py::make_tuple(file, line);
+  }
+
+  void launch(CapturedGraph& g, const std::vector<CapturedGraph::Substitute>& substitutes) {
+    if (C10_UNLIKELY(checked_)) {
+      try {
+        unequal_ = g.replay_beside(substitutes);
+        return;
+      } catch (const c10::OutOfMemoryError&) {
+        unequal_.reset();
+      }
+    }
+    g.replay(substitutes);
   }
 
   void check_same_place() const {
@@ -411,8 +476,36 @@ class GraphHandle {
   bool outputs_marked_ = false, inputs_cleared_ = false, transient_ = false;
   bool begun_ = false;   // a capture, whether it has ended or failed
   bool warned_ = false;  // of a replay before it
+  bool checked_ = false;
+  std::optional<std::vector<CapturedGraph::Unequal>> unequal_;
   const std::shared_ptr<Replays> replays_ = std::make_shared<Replays>();
 };
+
+// Which of the tensors differ in bits from their partners, of the same sizes and dtypes, and both, on the host. Waits for
+// the device.
+std::vector<std::tuple<size_t, at::Tensor, at::Tensor>> unequal_tensors(
+    const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
+  std::vector<std::tuple<size_t, at::Tensor, at::Tensor>> out;
+  if (a.empty()) return out;
+  for (const auto* list : {&a, &b})
+    for (const auto& t : *list) require_memory_to_read(*t.storage().unsafeGetStorageImpl());
+  auto& device = device_of(a.front().device().index());
+  flush(device);
+  device.queue().drain();
+  device::MemoryPool::AccessScope access(device.memory());
+  c10::InferenceMode no_autograd(true);
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (a[i].numel() == 0) continue;
+    const auto host = [&](const at::Tensor& t, at::ScalarType dtype) {
+      return at::from_blob(const_cast<void*>(t.const_data_ptr()), t.sizes(), t.strides(), at::dtype(dtype));
+    };
+    const size_t size = a[i].itemsize();
+    const auto bits = size == 1 ? at::kByte : size == 2 ? at::kShort : size == 4 ? at::kInt : size == 8 ? at::kLong : a[i].scalar_type();
+    if (at::equal(host(a[i], bits), host(b[i], bits))) continue;
+    out.emplace_back(i, host(a[i], a[i].scalar_type()).clone(), host(b[i], b[i].scalar_type()).clone());
+  }
+  return out;
+}
 
 }  // namespace
 
@@ -450,7 +543,12 @@ void bind_capture(py::module& m) {
       .def("refusal", &GraphHandle::refusal)
       .def("captured", &GraphHandle::captured)
       .def("replays", &GraphHandle::replays)
+      .def("check_replays", &GraphHandle::check_replays)
+      .def("unequal", &GraphHandle::unequal)
+      .def("difference", wrap([](const GraphHandle& g, const GraphHandle& other) { return g.difference(other); }))
+      .def("writer_of", wrap([](const GraphHandle& g, const at::Tensor& t) { return g.writer_of(t); }))
       .def("describe", &GraphHandle::describe);
+  m.def("unequal", wrap(&unequal_tensors));
   m.def("is_capturing", [] { return current_capture(current_device()) != nullptr; });
   m.def("check_not_capturing", torch::wrap_pybind_function([](const std::string& op, const std::string& remedy) {
     if (current_capture(current_device())) refuse_in_capture(op, remedy.c_str());

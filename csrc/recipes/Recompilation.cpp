@@ -55,13 +55,12 @@ std::pair<std::string, std::string> number_at(const CallTemplate& call, const ui
   return {"?", "?"};
 }
 
-Recompilation at_node(const Graph& graph, const Graph::Node& node, std::string cause) {
+Recompilation at_node(const Graph::Node& node, std::string cause) {
   Recompilation r;
   r.cause = std::move(cause);
   r.op = node.entry->call->kernel->name();
   r.site = node.site;
   r.time_ns = now_ns();
-  (void)graph;
   return r;
 }
 
@@ -78,49 +77,57 @@ uint64_t shape_free_hash(const Graph& graph) {
   return hash.value();
 }
 
+std::optional<Recompilation> compare_numbers(
+    const Graph& before, const Graph::Node& a, const Graph& after, const Graph::Node& b,
+    const std::unordered_set<uint32_t>& ignored) {
+  const auto &ca = *a.entry->call, &cb = *b.entry->call;
+  for (uint32_t w = 0; w < ca.numbers; ++w) {
+    if (before.numbers[a.numbers + w] == after.numbers[b.numbers + w] || ignored.count(a.numbers + w)) continue;
+    auto r = at_node(b, "number");
+    std::tie(r.argument, r.before) = number_at(ca, before.numbers.data() + a.numbers, w);
+    r.after = number_at(cb, after.numbers.data() + b.numbers, w).second;
+    return r;
+  }
+  return std::nullopt;
+}
+
+std::optional<Recompilation> compare_calls(const Graph::Node& a, const Graph& after, const Graph::Node& b) {
+  const auto &ca = *a.entry->call, &cb = *b.entry->call;
+  if (a.entry == b.entry) return std::nullopt;
+  for (size_t k = 0; k < std::min(ca.operands.size(), cb.operands.size()); ++k) {
+    const auto &oa = ca.operands[k], &ob = cb.operands[k];
+    auto found = [&](const char* cause, int dimension, std::string was, std::string is) {
+      auto r = at_node(b, cause);
+      r.argument = argument_of(cb, k);
+      after.for_each_operand(b, [&](const auto& o, uint64_t place) {
+        if (&o == &ob) r.slot = Graph::slot_of(place);
+      });
+      r.dimension = dimension;
+      r.before = std::move(was);
+      r.after = std::move(is);
+      return r;
+    };
+    if (oa.dtype != ob.dtype) return found("dtype", -1, text(oa.dtype), text(ob.dtype));
+    if (oa.sizes.size() != ob.sizes.size())
+      return found("size", -1, text(oa.sizes.size()) + " dimensions", text(ob.sizes.size()) + " dimensions");
+    for (size_t d = 0; d < oa.sizes.size(); ++d)
+      if (oa.sizes[d] != ob.sizes[d])
+        return found("size", static_cast<int>(d), text(oa.sizes[d]), text(ob.sizes[d]));
+    for (size_t d = 0; d < oa.strides.size(); ++d)
+      if (oa.strides[d] != ob.strides[d])
+        return found("stride", static_cast<int>(d), text(oa.strides[d]), text(ob.strides[d]));
+  }
+  return at_node(b, "graph");
+}
+
 Recompilation compare_graphs(const Graph& before, const Graph& after, bool numbers_only) {
   const size_t nodes = std::min(before.nodes.size(), after.nodes.size());
   for (size_t n = 0; n < nodes; ++n) {
     const auto &a = before.nodes[n], &b = after.nodes[n];
-    const auto &ca = *a.entry->call, &cb = *b.entry->call;
-    if (numbers_only) {
-      for (size_t w = 0; w < ca.numbers; ++w) {
-        if (before.numbers[a.numbers + w] == after.numbers[b.numbers + w]) continue;
-        auto r = at_node(after, b, "number");
-        std::tie(r.argument, r.before) = number_at(ca, before.numbers.data() + a.numbers, w);
-        r.after = number_at(cb, after.numbers.data() + b.numbers, w).second;
-        return r;
-      }
-      continue;
-    }
-    if (a.entry == b.entry) continue;
-    for (size_t k = 0; k < std::min(ca.operands.size(), cb.operands.size()); ++k) {
-      const auto &oa = ca.operands[k], &ob = cb.operands[k];
-      auto found = [&](const char* cause, int dimension, std::string was, std::string is) {
-        auto r = at_node(after, b, cause);
-        r.argument = argument_of(cb, k);
-        after.for_each_operand(b, [&](const auto& o, uint64_t place) {
-          if (&o == &ob) r.slot = Graph::slot_of(place);
-        });
-        r.dimension = dimension;
-        r.before = std::move(was);
-        r.after = std::move(is);
-        return r;
-      };
-      if (oa.dtype != ob.dtype) return found("dtype", -1, text(oa.dtype), text(ob.dtype));
-      if (oa.sizes.size() != ob.sizes.size())
-        return found("size", -1, text(oa.sizes.size()) + " dimensions", text(ob.sizes.size()) + " dimensions");
-      for (size_t d = 0; d < oa.sizes.size(); ++d)
-        if (oa.sizes[d] != ob.sizes[d])
-          return found("size", static_cast<int>(d), text(oa.sizes[d]), text(ob.sizes[d]));
-      for (size_t d = 0; d < oa.strides.size(); ++d)
-        if (oa.strides[d] != ob.strides[d])
-          return found("stride", static_cast<int>(d), text(oa.strides[d]), text(ob.strides[d]));
-    }
-    return at_node(after, b, "graph");
+    if (auto r = numbers_only ? compare_numbers(before, a, after, b, {}) : compare_calls(a, after, b)) return *r;
   }
   // The operators are the same: offsets, storages' sizes, or what is needed afterwards.
-  return at_node(after, after.nodes.front(), "memory");
+  return at_node(after.nodes.front(), "memory");
 }
 
 }  // namespace openhpu

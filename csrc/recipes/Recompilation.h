@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "recipes/Graph.h"
@@ -25,5 +26,11 @@ struct Recompilation {
 uint64_t shape_free_hash(const Graph& graph);
 // `numbers_only`: the graphs are the same program, and differ in numbers.
 Recompilation compare_graphs(const Graph& before, const Graph& after, bool numbers_only);
+// The difference of one node from the one in its place: of calls of one entry in their numbers, but for the `ignored`
+// ones of `before`; otherwise in operators, operands' metadata and constants. Nothing if they are alike.
+std::optional<Recompilation> compare_numbers(
+    const Graph& before, const Graph::Node& a, const Graph& after, const Graph::Node& b,
+    const std::unordered_set<uint32_t>& ignored);
+std::optional<Recompilation> compare_calls(const Graph::Node& a, const Graph& after, const Graph::Node& b);
 
 }  // namespace openhpu

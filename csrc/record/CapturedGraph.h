@@ -5,6 +5,8 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "device/device.h"
@@ -12,6 +14,7 @@
 #include "recipes/GraphCache.h"
 #include "recipes/NodeRunner.h"
 #include "recipes/Recipe.h"
+#include "recipes/Recompilation.h"
 #include "torch/HPUAllocator.h"
 
 namespace openhpu {
@@ -71,6 +74,22 @@ class CapturedGraph {
   bool has_recipe() const;
   // Weights that count as constants now.
   size_t constants() const;
+
+  // For checks of what a replay computes (record/GraphCheck).
+  struct Unequal {
+    std::string op;  // that wrote it last
+    uint32_t site;
+    at::Tensor replayed, plain;  // flat, on the host
+  };
+  // Replays the graph, and runs it node by node with the same seeds on copies of what it changes. Waits for both.
+  // Returns what differs in bits, in the order of the operators. Throws c10::OutOfMemoryError, before anything runs, if
+  // there is no memory for the copies.
+  std::vector<Unequal> replay_beside(const std::vector<Substitute>& substitutes);
+  // The first difference of another capture of the same function: an operator, a number, or ("contents") an outside
+  // tensor that was read and that lies elsewhere, except in slots `given`. Waits for the device.
+  std::optional<Recompilation> difference(const CapturedGraph& other, const std::vector<uint32_t>& given) const;
+  // The node that writes to a slot last; null if none does.
+  const Graph::Node* writer_of(uint32_t slot) const;
 
  private:
   void seal(CapturedProgram& program) const;

@@ -17,17 +17,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run = commands.add_parser(
         "run",
         help="run a script and report fallbacks, waits, recompilations and memory",
-        usage="openhpu run [--mode eager|lazy] [--strict] [--report FILE] [--json] [--fail-on WHAT,...] "
-        "(SCRIPT | -m MODULE | -- PROGRAM) [ARG ...]",
+        usage="openhpu run [--mode eager|lazy] [--strict] [--check-graphs] [--report FILE] [--json] "
+        "[--fail-on WHAT,...] (SCRIPT | -m MODULE | -- PROGRAM) [ARG ...]",
         epilog=_EPILOG,
     )
     run.add_argument("--mode", choices=("eager", "lazy"), help="sets PT_HPU_LAZY_MODE; default: as it is")
     run.add_argument("--strict", action="store_true", help="do what a Gaudi does: sets OPENHPU_STRICT=gaudi")
+    run.add_argument(
+        "--check-graphs", action="store_true",
+        help="compare each replay of an HPU graph with the plain call: sets OPENHPU_CHECK_GRAPHS=1",
+    )  # fmt: skip
     run.add_argument("--report", metavar="FILE", help="write an HTML page; one per rank, its number in the name")
     run.add_argument(
         "--fail-on", metavar="WHAT", default="",
         help="exit with 3 if the script does one of: fallback, recompilation, read, shape, index, overflow, move, "
-        "kindness, capture",
+        "kindness, capture, graph-check (which sets --check-graphs)",
     )  # fmt: skip
     run.add_argument("--json", action="store_true", help="print the report as the last line of stdout, as JSON")
     env = commands.add_parser("env", help="print the value of each environment variable, and its source")
@@ -55,8 +59,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     try:
         return launch.run(
-            script, options.mode, options.report, options.json, launch.failures(options.fail_on), options.strict
-        )
+            script, options.mode, options.report, options.json, launch.failures(options.fail_on), options.strict,
+            options.check_graphs,
+        )  # fmt: skip
     except launch.UsageError as error:
         print(f"openhpu run: {error}", file=sys.stderr)
         return 2

@@ -82,6 +82,11 @@ OPENHPU_VARIABLES = (
         "sockets.",
     ),
     Setting(
+        "OPENHPU_CHECK_GRAPHS", "bool", False, "capture of a graph",
+        "1: each replay of an HPU graph is compared with the plain call, whose effects are undone. A warning names the "
+        "first result that differs, with its operator, its line and the reason. See docs/graphs.md.",
+    ),
+    Setting(
         "OPENHPU_CHECK_REPLICAS", "int", 0, "import",
         "After each such number of steps the ranks compare, bit for bit, the parameters and buffers that "
         "DistributedDataParallel or fully_shard keeps equal. An error names the first difference. 0: never.",

@@ -12,6 +12,7 @@ from torch import nn
 
 from openhpu.capture.hpu_graphs.account import Capturing
 from openhpu.capture.hpu_graphs.capture import HPUGraph
+from openhpu.capture.hpu_graphs.check import check_of
 from openhpu.capture.hpu_graphs.outcome import Copies, Outcome
 from openhpu.capture.hpu_graphs.parts import Whole
 from openhpu.capture.hpu_graphs.structure import Unsuitable, Walk, static_copy, walk_call
@@ -46,6 +47,10 @@ class GraphedCall(Whole):
             results = self._capture_forward(function, inputs)
             self._capture_backward(results, allow_unused_input)
         capturing.done(self._forward, self._backward, given=given)
+        self._check = check_of(function, self._forward)
+        self._check_backward = self._check and self._grads_in and check_of(function, self._backward, ", backward")
+        self._function, self._before = (function, inputs.before) if self._check else (None, None)
+        self._calls = 0
         self._results = tuple(result.detach() for result in results)
         self._differentiable = tuple(result.requires_grad for result in results)
         self._node = self._make_node()
@@ -81,7 +86,7 @@ class GraphedCall(Whole):
                 for static, given in zip(call._inputs, tensors, strict=False):
                     if static is not given:
                         static.detach().copy_(given)
-                call._forward.replay()
+                call._replay_forward(ctx)
                 for i in call._written:
                     tensors[i].copy_(call._inputs[i])
                 results = tuple(result.detach() for result in call._results)
@@ -101,10 +106,48 @@ class GraphedCall(Whole):
                     elif static.data_ptr() != given.data_ptr():
                         static.copy_(given)
                 call._keep_gradients()
-                call._backward.replay()
+                call._replay_backward(ctx)
                 return call._gradients(ctx.leaves)
 
         return Graphed
+
+    def _replay_forward(self, ctx: Any) -> None:
+        if self._check is None:
+            self._forward.replay()
+            return
+        self._calls += 1
+
+        def plain() -> tuple[list[torch.Tensor], list[tuple[torch.Tensor, torch.Tensor]]]:
+            with torch.enable_grad():
+                results = Outcome(inputs, self._function(*inputs.value[0], **inputs.value[1])).tensors
+            return results, [(self._inputs[i], self._inputs[i].detach().clone()) for i in self._written]
+
+        def replay() -> list[torch.Tensor]:
+            self._forward.replay()
+            return [*self._results]
+
+        inputs = Copies(self._before, self._inputs)
+        self._check.run(plain, replay)
+        ctx.plain, ctx.call = self._check.plain, self._calls
+
+    def _replay_backward(self, ctx: Any) -> None:
+        if not self._check_backward or ctx.plain is None:
+            self._backward.replay()
+            return
+
+        def plain() -> tuple[list[torch.Tensor], list[tuple[torch.Tensor, torch.Tensor]]]:
+            targets = [result for result in ctx.plain if result.requires_grad]
+            sources = [t for t in (*self._inputs, *self._parameters) if t.requires_grad]
+            grads = torch.autograd.grad(targets, sources, self._grads_out, allow_unused=True)
+            return [grad for grad in grads if grad is not None], []
+
+        def replay() -> list[torch.Tensor]:
+            self._backward.replay()
+            return [grad for grad in self._grads_in if grad is not None]
+
+        again = "forward ran again before this backward, which reads what the last forward has left"
+        self._check_backward.run(plain, replay, again if ctx.call != self._calls else "")
+        ctx.plain = None
 
     def _keep_gradients(self) -> None:
         """Gradients that a caller still accumulates into, and that lie where the next ones go, move elsewhere."""
@@ -141,7 +184,10 @@ class GraphedCall(Whole):
                     f"given with shape {tuple(tensor.shape)} and dtype {tensor.dtype}. A graph is replayed with the "
                     "shapes and dtypes of its capture; ModuleCacher captures a graph for each."
                 )
-        return self._outcome.give(walk, self._node.apply(*given, *self._parameters))
+        results = self._node.apply(*given, *self._parameters)
+        if self._check:
+            self._check.note_given(results)
+        return self._outcome.give(walk, results)
 
 
 def make_graphed_callables(

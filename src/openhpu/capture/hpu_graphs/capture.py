@@ -11,6 +11,7 @@ import torch
 from openhpu import _C, settings
 from openhpu.capture.hpu_graphs import marked
 from openhpu.capture.hpu_graphs.account import Capturing
+from openhpu.capture.hpu_graphs.compared import COLLECTIVES, NO_MEMORY, amount, closeness, say
 from openhpu.compiler.client import client
 from openhpu.device import devices, lifecycle, mode, streams
 from openhpu.observe import differences
@@ -64,6 +65,44 @@ class HPUGraph(_C.CapturedGraph):
             self.compile()
         if self._by_hand:
             self._by_hand.done(self)
+            if settings.get("OPENHPU_CHECK_GRAPHS"):
+                if not self.describe()["collectives"]:
+                    self.check_replays()
+                self.__class__ = _CheckedGraph
+
+
+class _CheckedGraph(HPUGraph):
+    """Captured by hand, with OPENHPU_CHECK_GRAPHS: each replay runs beside its operators, one by one, on copies."""
+
+    def replay(self, asynchronous: bool = False) -> None:
+        super().replay(asynchronous)
+        self._tell()
+
+    def replayV2(self, static_tlist: list[torch.Tensor], tlist: list[torch.Tensor], asynchronous: bool = False) -> None:
+        super().replayV2(static_tlist, tlist, asynchronous)
+        self._tell()
+
+    def replayV3(self, tlist: list[torch.Tensor], asynchronous: bool = False) -> None:
+        super().replayV3(tlist, asynchronous)
+        self._tell()
+
+    def run(self, tlist: list[torch.Tensor]) -> list[torch.Tensor]:
+        results = super().run(tlist)
+        self._tell()
+        return results
+
+    def _tell(self) -> None:
+        found = self.unequal()
+        if found is None:
+            say("", "unchecked", COLLECTIVES if self.describe()["collectives"] else NO_MEMORY)
+            return
+        close = closeness(self)
+        for op, site, replayed, plain in found:
+            if not close(replayed, plain):
+                why = "the operators of the graph, one by one, have another result than its recipe"
+                say("", "different", f"it differs in {amount(replayed, plain)}: {why}", op, site)
+                return
+        say("", "equal")
 
 
 class graph:  # a context manager, named as in torch.cuda

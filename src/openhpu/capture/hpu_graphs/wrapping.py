@@ -14,6 +14,7 @@ from torch import nn
 from openhpu import settings
 from openhpu.capture.hpu_graphs.account import Capturing
 from openhpu.capture.hpu_graphs.capture import HPUGraph
+from openhpu.capture.hpu_graphs.check import Check, check_of
 from openhpu.capture.hpu_graphs.outcome import Copies, Outcome
 from openhpu.capture.hpu_graphs.parts import Whole
 from openhpu.capture.hpu_graphs.structure import (
@@ -43,6 +44,7 @@ class CachedParams:
         out_tinfo_list: Any = None,
         asynchronous: bool = False,
         outcome: Outcome | None = None,
+        check: Check | None = None,
     ) -> None:
         self.graph_inputs = graph_inputs
         self.graph_outputs = graph_outputs
@@ -50,6 +52,7 @@ class CachedParams:
         self.out_tinfo_list = out_tinfo_list
         self.asynchronous = asynchronous
         self.outcome = outcome
+        self.check = check
         self.own_storages = {*storages_of(out_tinfo_list or ())}
 
 
@@ -119,6 +122,7 @@ class GraphedFunction(Whole):
             try:
                 cached = self.cache[key] = self._capture(given)
                 capturing.done(cached.graph, given=given)
+                cached.check = check_of(self.function, cached.graph)
             except Uncapturable as reason:
                 given.restore()
                 self._ungraphed.add(key)
@@ -131,16 +135,19 @@ class GraphedFunction(Whole):
             tensors = [t.clone() if s in cached.own_storages else t for t, s in zip(tensors, storages, strict=True)]
         if self._given and any(result() is not None for result in self._given):
             differences.note("tensor-cache", "a result of the call before is still in use")
-        results = cached.graph.run(tensors)
+        results = cached.graph.run(tensors) if cached.check is None else self._checked(cached, given, tensors)
         listened = self._new_results and events.wanted("kindness")
         self._given = [weakref.ref(tensor) for tensor in results] if listened else []
         return cached.outcome.give(given, results, tensors) if cached.outcome else results
 
-    def _capture(self, given: Walk) -> CachedParams:
-        # A call has the effects of a call without a graph: the capture is undone, and the replay does the work.
+    def _inputs(self, given: Walk) -> Copies:
         # Where each call brings inputs of its own, large ones, as a cache of keys and values, need no copy.
         kept = set(map(id, large_ones(given.tensors) if self._transient else ()))
-        inputs = Copies(given, [t if id(t) in kept else static_copy(t) for t in given.tensors])
+        return Copies(given, [t if id(t) in kept else static_copy(t) for t in given.tensors])
+
+    def _capture(self, given: Walk) -> CachedParams:
+        # A call has the effects of a call without a graph: the capture is undone, and the replay does the work.
+        inputs = self._inputs(given)
         graph = HPUGraph()
         with torch.no_grad():
             with undone_capture(graph, HostGenerators(), compile=False):
@@ -161,6 +168,21 @@ class GraphedFunction(Whole):
         return CachedParams(
             None if self._transient else inputs.value, results, graph, stable, self._asynchronous, outcome
         )
+
+    def _checked(self, cached: CachedParams, given: Walk, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        """The results of a replay that is compared with the plain call."""
+
+        def plain() -> tuple[list[torch.Tensor], list[tuple[torch.Tensor, torch.Tensor]]]:
+            outcome = Outcome(inputs, self.function(*inputs.value[0], **inputs.value[1]))
+            written = [(tensors[i], inputs.tensors[i].detach().clone()) for i in inputs.written()]
+            return outcome.tensors, written
+
+        check = cached.check
+        assert check is not None
+        with torch.no_grad():
+            inputs = self._inputs(given)
+            results = check.run(plain, lambda: cached.graph.run(tensors))
+        return results if self._new_results else check.give(results, cached.own_storages)
 
     def clear_cache(self) -> None:
         """Drop all graphs, with their memory."""

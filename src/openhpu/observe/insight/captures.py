@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,6 +24,17 @@ class Captures:
     def __init__(self) -> None:
         self._rows: list[Row] = []
         self._more = 0
+        self._checked = 0
+        self._unequal: Counter[tuple[Any, ...]] = Counter()
+        self._unchecked: Counter[tuple[Any, ...]] = Counter()
+
+    def check(self, event: Row, place: Row) -> None:
+        """The event `graph_check`, and the line."""
+        key = (event["owner"], event["op"], place["file"], place["line"], event["text"])
+        self._checked += event["outcome"] != "unchecked"
+        if event["outcome"] != "equal":
+            counts = self._unequal if event["outcome"] == "different" else self._unchecked
+            counts[key if key in counts or len(counts) < _KEPT else (*key[:4], "")] += 1
 
     def add(self, event: Row, place: Row, phase: str) -> None:
         """The event `hpu_graph`, its line, and the phase of the script."""
@@ -39,10 +50,21 @@ class Captures:
         return min(found, key=len)[:_MOST_DIFFERENCES] if found else []
 
     def document(self) -> Row:
-        """`captures`: a row for each graph. `captures_later`: those after the warm-up. `captures_more`: not kept."""
+        """`captures`: a row for each graph. `captures_later`: those after the warm-up. `captures_more`: not kept.
+
+        Of checked replays: `graphs_checked` in number, `graph_differences`, and `graphs_unchecked` with the reason.
+        """
         rows = [{**row, "replays": row["replays"].count} for row in self._rows]
         later = [row for row in rows if row["phase"] != WARM_UP]
-        return {"captures": rows, "captures_later": later, "captures_more": self._more}
+        return {
+            "captures": rows, "captures_later": later, "captures_more": self._more, "graphs_checked": self._checked,
+            "graph_differences": _counted(self._unequal), "graphs_unchecked": _counted(self._unchecked),
+        }  # fmt: skip
+
+
+def _counted(counts: Counter[tuple[Any, ...]]) -> list[Row]:
+    names = ("owner", "op", "file", "line", "text")
+    return [{**dict(zip(names, key, strict=True)), "count": count} for key, count in counts.items()]
 
 
 def _same_code(a: Row, b: Row) -> bool:

@@ -112,6 +112,7 @@ class Collector:
             "cache_miss": self._on_new_graph,
             "graph_traced": self._on_traced,
             "hpu_graph": self._on_capture,
+            "graph_check": self._on_check,
             "phase": self._on_phase,
             "graph_compilation": self._on_compilation,
             "recipe_loaded": self._on_compilation,
@@ -217,6 +218,10 @@ class Collector:
     def _on_capture(self, event: events.Event) -> None:
         with self._lock:
             self._captures.add(event.params, place(event.site), self._phases.current())
+
+    def _on_check(self, event: events.Event) -> None:
+        with self._lock:
+            self._captures.check(event.params, place(event.site))
 
     def _on_phase(self, event: events.Event) -> None:
         with self._lock:

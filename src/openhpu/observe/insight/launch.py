@@ -31,7 +31,7 @@ FAILURES = {
     "fallback": "fallbacks", "recompilation": "recompilations", "read": "blocking_reads",
     "shape": "shape_waits",
     "index": "indices_out_of_range", "overflow": "int64_overflows", "move": "moved_operands",
-    "kindness": "kindnesses", "capture": "captures_later",
+    "kindness": "kindnesses", "capture": "captures_later", "graph-check": "graph_differences",
 }  # fmt: skip
 FAILED = 3
 
@@ -47,7 +47,7 @@ def failures(text: str) -> list[str]:
 
 def run(
     command: list[str], mode: str | None, report: str | None, as_json: bool, fail_on: Sequence[str] = (),
-    strict: bool = False,
+    strict: bool = False, check_graphs: bool = False,
 ) -> int:  # fmt: skip
     """Run `command` (a script, `-m module` or a program such as torchrun, with arguments) and show the report.
 
@@ -58,7 +58,7 @@ def run(
         raise UsageError(f"there is no script {command[0]!r}; expected a file, a program, or -m and a module")
     target = _check_writable(Path(report)) if report else None
     with tempfile.TemporaryDirectory(prefix="openhpu-run-") as folder:
-        code = _run_script(command, _environment(folder, mode, strict))
+        code = _run_script(command, _environment(folder, mode, strict, check_graphs or "graph-check" in fail_on))
         documents = observed.read_all(Path(folder)) or [observed.empty(" ".join(command))]
     sys.stderr.write(summary.text(documents, code))
     if target is not None:
@@ -92,11 +92,13 @@ def _check_writable(target: Path) -> Path:
     return target.absolute()
 
 
-def _environment(folder: str, mode: str | None, strict: bool) -> dict[str, str]:
+def _environment(folder: str, mode: str | None, strict: bool, check_graphs: bool) -> dict[str, str]:
     environment = {**os.environ, "OPENHPU_REPORT_DATA": folder}
     environment.pop("TORCH_DEVICE_BACKEND_AUTOLOAD", None)
     if strict:
         environment["OPENHPU_STRICT"] = "gaudi"
+    if check_graphs:
+        environment["OPENHPU_CHECK_GRAPHS"] = "1"
     if mode is not None:
         environment["PT_HPU_LAZY_MODE"] = "1" if mode == "lazy" else "0"
     return environment

@@ -43,6 +43,7 @@ def empty(command: str) -> Document:
             "distinct": 0, "recorded": 0, "as_recipes": 0, "node_by_node": 0, "cut": 0, "compiling": 0, "seen_once": [],
         },
         "phases": {"phases": [], "later": []}, "captures": [], "captures_later": [], "captures_more": 0,
+        "graphs_checked": 0, "graph_differences": [], "graphs_unchecked": [],
         "recipes": [], "recompilations": [], "fallbacks": [], "indices_out_of_range": [], "int64_overflows": [],
         "moved_operands": [], "kindnesses": [],
         "blocking_reads": [], "shape_waits": [], "own_waits": [], "collectives": [],
@@ -250,6 +251,21 @@ def captures(document: Document) -> str:
         f"{total:,} captured{after}, {plural(sum(r['replays'] for r in rows), 'replay')}, "
         f"{size(sum(r['bytes'] for r in rows))} held"
     )
+
+
+def check(record: dict[str, Any]) -> str:
+    """A replay that differs from the plain call, or that was not checked, in words."""
+    op = f"{record['op']}: " if record["op"] else ""
+    return f"{record['owner'] or 'a capture by hand'}: {op}{record['text']} ({plural(record['count'], 'replay')})"
+
+
+def checks(document: Document) -> str:
+    """The check of HPU graphs in one sentence; empty: there was none."""
+    if not document["graphs_checked"] and not document["graphs_unchecked"]:
+        return ""
+    different, unchecked = (sum(r["count"] for r in document[k]) for k in ("graph_differences", "graphs_unchecked"))
+    left = f", {unchecked:,} not checked" if unchecked else ""
+    return f"{plural(document['graphs_checked'], 'replay')}, {different:,} different{left}"
 
 
 def padding(document: Document) -> list[str]:

@@ -14,6 +14,8 @@ from openhpu.observe.insight.observed import (
     bound,
     by_line,
     captures,
+    check,
+    checks,
     kindness,
     needs,
     own_waits,
@@ -80,6 +82,8 @@ def _parts(document: Document) -> dict[str, Any]:
             )
             for r in document["captures"]
         ],
+        "checked": checks(document),
+        "checks": [(where(r), check(r)) for r in document["graph_differences"] + document["graphs_unchecked"]],
         "recompilations": [(where(r), r["cause"], recompilation(r), r["count"]) for r in document["recompilations"]],
         "fallbacks": [(where(r), r["op"], r["dtype"], r["count"]) for r in document["fallbacks"]],
         "indices": [(where(r), r["op"], r["count"], r["padding"]) for r in document["indices_out_of_range"]],

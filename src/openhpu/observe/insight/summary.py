@@ -10,6 +10,8 @@ from openhpu.observe.insight.observed import (
     bound,
     capture,
     captures,
+    check,
+    checks,
     collective,
     fallback,
     kindness,
@@ -59,6 +61,10 @@ def _lines(document: Document) -> Iterator[str]:
         yield f"HPU graphs: {captures(document)}"
         yield from _listed("each graph", [f"{where(r)}: {capture(r)}" for r in document["captures"]])
         yield from _listed("fewer graphs", padding(document), show_none=False)
+    if checked := checks(document):
+        yield f"HPU graphs checked: {checked}"
+        for name, key in (("different", "graph_differences"), ("not checked", "graphs_unchecked")):
+            yield from _listed(name, [f"{where(r)}: {check(r)}" for r in document[key]], show_none=False)
     yield from _listed(
         "compiled after warm-up", [later(r) for r in document["phases"]["later"]], show_none=process["mode"] == "lazy"
     )

@@ -1,0 +1,61 @@
+"""What checks of HPU graphs (OPENHPU_CHECK_GRAPHS) say: the event `graph_check`, and a warning at the first one."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+
+import torch
+
+from openhpu import _C, settings
+from openhpu.observe import events
+
+Site = tuple[str, int] | None
+
+COLLECTIVES = "it holds collectives, in which other ranks take part"
+NO_MEMORY = "there is no memory for the copies"
+_said: set[str] = set()
+
+
+def say(owner: str, outcome: str, text: str = "", op: str = "", site: Site = None) -> None:
+    """One replay was checked: `outcome` is equal, different or unchecked. Warns of the first difference and each reason
+    why there is no check."""
+    events.publish("graph_check", {"owner": owner, "outcome": outcome, "op": op, "text": text}, site)
+    kind = text if outcome == "unchecked" else outcome
+    if outcome != "equal" and kind not in _said:
+        _said.add(kind)
+        where = f" ({op or 'operator'} at {site[0]}:{site[1]})" if site else ""
+        rest = "; later ones are in the report of `openhpu run --check-graphs`" if outcome == "different" else ""
+        verb = "is not checked" if outcome == "unchecked" else "differs from the plain call"
+        warnings.warn(f"HPU graph {owner or 'by hand'} {verb}{where}: {text}{rest}", RuntimeWarning, stacklevel=2)
+
+
+def closeness(graph: _C.CapturedGraph) -> Callable[[torch.Tensor, torch.Tensor], bool]:
+    """Whether two results of unequal bits, on the host, are what the graph and the plain call may give.
+
+    Bits are equal where no recipe can be at work. A recipe may add in another order and keep more digits of float16 and
+    bfloat16 than single operators do. So the difference may be half of the digits (the square root of `eps`) of the
+    coarsest float dtype in the graph, relative to the largest value. Integers and bools are always equal.
+    """
+    known = graph.describe()
+    exact = not known["recipe"] and settings.get("OPENHPU_COMPILE") == "off"
+    floats = [t for t in known["dtypes"] if t.is_floating_point or t.is_complex]
+    share = 0.0 if exact else max((torch.finfo(t).eps ** 0.5 for t in floats), default=0.0)
+
+    def close(a: torch.Tensor, b: torch.Tensor) -> bool:
+        if not share or not (a.is_floating_point() or a.is_complex()):
+            return False
+        wide = torch.complex128 if a.is_complex() else torch.float64
+        a, b = a.to(wide), b.to(wide)
+        other = ~((a == b) | (a.isnan() & b.isnan()))
+        largest = torch.cat([t.abs()[t.isfinite()].flatten() for t in (a, b)] + [torch.zeros(1)]).max()
+        return bool(((a - b).abs()[other] <= share * largest).all())
+
+    return close
+
+
+def amount(a: torch.Tensor, b: torch.Tensor) -> str:
+    """How much two tensors differ, in words."""
+    wide = torch.complex128 if a.is_complex() else torch.float64
+    error = (a.to(wide) - b.to(wide)).abs()
+    return f"{int((a != b).sum())} of {a.numel()} elements, by up to {float(error.max()):.3g}"
