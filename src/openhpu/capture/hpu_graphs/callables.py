@@ -12,7 +12,7 @@ from torch import nn
 
 from openhpu.capture.hpu_graphs.account import Capturing
 from openhpu.capture.hpu_graphs.capture import HPUGraph
-from openhpu.capture.hpu_graphs.check import check_of
+from openhpu.capture.hpu_graphs.check import Check, PlainCall, Written, check_of
 from openhpu.capture.hpu_graphs.outcome import Copies, Outcome
 from openhpu.capture.hpu_graphs.parts import Whole
 from openhpu.capture.hpu_graphs.structure import Unsuitable, Walk, static_copy, walk_call
@@ -48,9 +48,11 @@ class GraphedCall(Whole):
             self._capture_backward(results, allow_unused_input)
         capturing.done(self._forward, self._backward, given=given)
         self._check = check_of(function, self._forward)
-        self._check_backward = self._check and self._grads_in and check_of(function, self._backward, ", backward")
-        self._function, self._before = (function, inputs.before) if self._check else (None, None)
-        self._calls = 0
+        self._check_backward: Check | None = None
+        if self._check is not None:
+            self._function, self._before, self._calls = function, inputs.before, 0
+            if self._grads_in:
+                self._check_backward = check_of(function, self._backward, ", backward")
         self._results = tuple(result.detach() for result in results)
         self._differentiable = tuple(result.requires_grad for result in results)
         self._node = self._make_node()
@@ -117,17 +119,21 @@ class GraphedCall(Whole):
             return
         self._calls += 1
 
-        def plain() -> tuple[list[torch.Tensor], list[tuple[torch.Tensor, torch.Tensor]]]:
-            with torch.enable_grad():
-                results = Outcome(inputs, self._function(*inputs.value[0], **inputs.value[1])).tensors
-            return results, [(self._inputs[i], self._inputs[i].detach().clone()) for i in self._written]
+        def prepare() -> PlainCall:
+            inputs = Copies(self._before, self._inputs)
+
+            def call() -> tuple[list[torch.Tensor], Written]:
+                with torch.enable_grad():
+                    results = Outcome(inputs, self._function(*inputs.value[0], **inputs.value[1])).tensors
+                return results, [(self._inputs[i], self._inputs[i].detach().clone()) for i in self._written]
+
+            return call
 
         def replay() -> list[torch.Tensor]:
             self._forward.replay()
             return [*self._results]
 
-        inputs = Copies(self._before, self._inputs)
-        self._check.run(plain, replay)
+        self._check.run(prepare, replay)
         ctx.plain, ctx.call = self._check.plain, self._calls
 
     def _replay_backward(self, ctx: Any) -> None:
@@ -135,7 +141,7 @@ class GraphedCall(Whole):
             self._backward.replay()
             return
 
-        def plain() -> tuple[list[torch.Tensor], list[tuple[torch.Tensor, torch.Tensor]]]:
+        def call() -> tuple[list[torch.Tensor], Written]:
             targets = [result for result in ctx.plain if result.requires_grad]
             sources = [t for t in (*self._inputs, *self._parameters) if t.requires_grad]
             grads = torch.autograd.grad(targets, sources, self._grads_out, allow_unused=True)
@@ -146,7 +152,7 @@ class GraphedCall(Whole):
             return [grad for grad in self._grads_in if grad is not None]
 
         again = "forward ran again before this backward, which reads what the last forward has left"
-        self._check_backward.run(plain, replay, again if ctx.call != self._calls else "")
+        self._check_backward.run(lambda: call, replay, again if ctx.call != self._calls else "")
         ctx.plain = None
 
     def _keep_gradients(self) -> None:

@@ -22,6 +22,7 @@ from openhpu.observe import events
 
 Tensors = Sequence[torch.Tensor]
 Written = list[tuple[torch.Tensor, torch.Tensor]]  # what is changed in place, and its contents after the plain call
+PlainCall = Callable[[], tuple[list[torch.Tensor], Written]]
 
 _LIBRARIES = ("torch", "builtins", "openhpu", "habana_frameworks", "numpy", "functools", "typing", "logging")
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
@@ -31,9 +32,9 @@ _CAUSES = {
     "number": "`{argument}` was {before} at the capture and is {after} now, and a replay uses the captured number",
     "contents": "it reads another outside tensor than at the capture, and a replay reads the captured one",
     "host": "it takes a value from the host, and a replay takes the one of the capture",
-    "graph": "the function calls it now and called {before} at the capture: Python decided, which a replay does not run",
-    "more": "the function calls it now and did not at the capture: Python decided, which a replay does not run",
-    "fewer": "the function called it at the capture and does not now: Python decided, which a replay does not run",
+    "graph": "the function calls it now and called {before} at the capture: Python decided, and a replay does not",
+    "more": "the function calls it now and did not at the capture: Python decided, and a replay does not",
+    "fewer": "the function called it at the capture and does not now: Python decided, and a replay does not",
 }
 _OTHER = "its `{argument}` has another {cause} than at the capture: {before}, now {after}"
 
@@ -193,16 +194,15 @@ class Check:
         self._reads = 0  # of the host, when they were given
 
     def run(
-        self, call: Callable[[], tuple[list[torch.Tensor], Written]], replay: Callable[[], list[torch.Tensor]],
-        why: str = "",
-    ) -> list[torch.Tensor]:  # fmt: skip
-        """The results of `replay`, compared with those of `call`, which runs first and is undone.
+        self, prepare: Callable[[], PlainCall], replay: Callable[[], list[torch.Tensor]], why: str = ""
+    ) -> list[torch.Tensor]:
+        """The results of `replay`, compared with those of the call that `prepare` returns, which is undone.
 
         `why`: the reason for a difference, if it is known.
         """
         _held.look()
         before, graph = self.plain, _Plain()
-        self.plain, written = self._run_plain(call, graph) if not self._unchecked else (None, [])
+        self.plain, written = self._run_plain(prepare, graph) if not self._unchecked else (None, [])
         results = replay()
         if self.plain is None:
             if self._unchecked:
@@ -212,9 +212,12 @@ class Check:
         self._note_held(before, results)
         return results
 
-    def _run_plain(self, call: Any, graph: HPUGraph) -> tuple[list[torch.Tensor] | None, Written]:
+    def _run_plain(
+        self, prepare: Callable[[], PlainCall], graph: HPUGraph
+    ) -> tuple[list[torch.Tensor] | None, Written]:
         generators, state = HostGenerators(), State(self._function)
         try:
+            call = prepare()
             with undone_capture(graph, generators, compile=False):
                 results, written = call()
                 changed = {id(t): t for t in (*self._written, *state.written())}

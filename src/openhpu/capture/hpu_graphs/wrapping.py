@@ -14,7 +14,7 @@ from torch import nn
 from openhpu import settings
 from openhpu.capture.hpu_graphs.account import Capturing
 from openhpu.capture.hpu_graphs.capture import HPUGraph
-from openhpu.capture.hpu_graphs.check import Check, check_of
+from openhpu.capture.hpu_graphs.check import Check, PlainCall, Written, check_of
 from openhpu.capture.hpu_graphs.outcome import Copies, Outcome
 from openhpu.capture.hpu_graphs.parts import Whole
 from openhpu.capture.hpu_graphs.structure import (
@@ -172,16 +172,19 @@ class GraphedFunction(Whole):
     def _checked(self, cached: CachedParams, given: Walk, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         """The results of a replay that is compared with the plain call."""
 
-        def plain() -> tuple[list[torch.Tensor], list[tuple[torch.Tensor, torch.Tensor]]]:
-            outcome = Outcome(inputs, self.function(*inputs.value[0], **inputs.value[1]))
-            written = [(tensors[i], inputs.tensors[i].detach().clone()) for i in inputs.written()]
-            return outcome.tensors, written
+        def prepare() -> PlainCall:
+            inputs = self._inputs(given)
+
+            def call() -> tuple[list[torch.Tensor], Written]:
+                outcome = Outcome(inputs, self.function(*inputs.value[0], **inputs.value[1]))
+                return outcome.tensors, [(tensors[i], inputs.tensors[i].detach().clone()) for i in inputs.written()]
+
+            return call
 
         check = cached.check
         assert check is not None
         with torch.no_grad():
-            inputs = self._inputs(given)
-            results = check.run(plain, lambda: cached.graph.run(tensors))
+            results = check.run(prepare, lambda: cached.graph.run(tensors))
         return results if self._new_results else check.give(results, cached.own_storages)
 
     def clear_cache(self) -> None:

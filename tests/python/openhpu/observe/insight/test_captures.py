@@ -77,6 +77,33 @@ for _ in range(3):
     assert rows[2]["inputs"] == {"args[0]": "float32[2, 4]"} and rows[2]["operators"] >= 3
 
 
+CHECKED = """
+import torch, habana_frameworks.torch as ht
+scale = 2.0
+f = ht.hpu.wrap_in_hpu_graph_func(lambda x: x * scale)
+for scale in (2.0, 2.0, 3.0):
+    print(f(torch.ones(4, device="hpu")).sum().item())
+"""
+
+
+def test_checked_graphs_in_a_report(openhpu_run):
+    run = openhpu_run(CHECKED, "--json", "--mode", "lazy", "--fail-on=graph-check", OPENHPU_COMPILE="off")
+    assert run.code == 3 and "failed because of --fail-on: graph-check" in run.err
+    assert "HPU graphs checked: 3 replays, 1 different" in run.err
+    line = "script.py:4: <lambda>: aten::mul: result 0 differs in 4 of 4 elements, by up to 1: `other` was 2 at the capture"
+    assert line in run.err and run.err.count("RuntimeWarning: HPU graph") == 1
+    (row,) = run.seen["graph_differences"]
+    assert row["line"] == 4 and row["count"] == 1 and "scale was 2.0 at the capture and is 3.0 now" in row["text"]
+    assert "HPU graphs" in report.page(run.seen) and "3 replays, 1 different" in report.page(run.seen)
+
+
+def test_right_graphs_pass_the_check(openhpu_run):
+    run = openhpu_run(CHECKED.replace("2.0, 3.0)", "2.0, 2.0)"), "--check-graphs", "--json", "--mode", "eager")
+    assert run.code == 0 and "HPU graphs checked: 3 replays, 0 different" in run.err
+    run = openhpu_run(CHECKED, "--json", "--mode", "eager", OPENHPU_COMPILE="off")
+    assert run.seen["graphs_checked"] == 0 and "checked" not in run.err
+
+
 class _Replays:
     count = 1
 

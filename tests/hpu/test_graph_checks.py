@@ -1,0 +1,391 @@
+"""OPENHPU_CHECK_GRAPHS: broken uses of HPU graphs are named with operator, line and reason; right ones stay silent."""
+
+import types
+import warnings
+from collections import Counter
+
+import pytest
+import torch
+from torch import nn
+
+from openhpu import events, settings
+from openhpu.capture.hpu_graphs import check, compared
+from tests.hpu.support import capture, memory_in_use
+
+wrap, wrap_function = torch.hpu.wrap_in_hpu_graph, torch.hpu.wrap_in_hpu_graph_func
+make_graphed, ModuleCacher = torch.hpu.make_graphed_callables, torch.hpu.ModuleCacher
+SCALE = 2.0
+
+
+@pytest.fixture
+def seen():
+    """The events of checks, which are on; each is (outcome, operator, text)."""
+    compared._said.clear()
+    found = []
+    subscription = events.subscribe(
+        "graph_check", lambda e: found.append((e.params["outcome"], e.params["op"], e.params["text"], e.site))
+    )
+    with settings.overridden("OPENHPU_CHECK_GRAPHS", True), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        yield found
+    events.unsubscribe(subscription)
+    check._held.suspects.clear()
+
+
+def ones(*sizes, value=1.0):
+    return torch.full(sizes, value, device="hpu")
+
+
+class Scaled(nn.Module):
+    """What a script may change after the capture."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.linear = nn.Linear(4, 4)
+        self.scale, self.relu = 2.0, False
+        self.options = {"bias": 1.0}
+        self.mask = ones(4)
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        x = self.linear(x) * self.scale
+        if self.relu:
+            x = torch.relu(x)
+        return x * self.mask + self.options["bias"] + torch.tensor([self.scale] * 4).to("hpu")
+
+
+def scaled(change):
+    """A call of a wrapped module, a change of it, and another call."""
+
+    def script():
+        model = wrap(Scaled().to("hpu").eval())
+        with torch.no_grad():
+            model(ones(2, 4)).sum().item()
+            change(model)
+            model(ones(2, 4)).sum().item()
+
+    return script
+
+
+def set_to(**values):
+    return scaled(lambda model: [setattr(model, name, value) for name, value in values.items()])
+
+
+def replace_weight(model):
+    model.linear.weight = nn.Parameter(ones(4, 4))
+
+
+def move_weight(model):
+    model.linear.weight.data = ones(4, 4)
+
+
+def global_number():
+    global SCALE
+    SCALE = 2.0
+    f = wrap_function(lambda x: x * SCALE)
+    f(ones(4)).sum().item()
+    SCALE = 3.0
+    f(ones(4)).sum().item()
+
+
+def number_of_a_closure():
+    def make():
+        scale = ones(3).max().item()
+
+        def change(value):
+            nonlocal scale
+            scale = value
+
+        return wrap_function(lambda x: x + scale), change
+
+    f, change = make()
+    f(ones(4)).sum().item()
+    change(7.0)
+    f(ones(4)).sum().item()
+
+
+def learning_rate():
+    parameter = nn.Parameter(ones(4))
+    parameter.grad = ones(4)
+    optimizer = torch.optim.SGD([parameter], lr=0.5, foreach=False)
+    step = wrap_function(lambda: optimizer.step())
+    step()
+    optimizer.param_groups[0]["lr"] = 0.25
+    step()
+
+
+def stale_argument_of_a_bound_object():
+    batch = types.SimpleNamespace(ids=ones(4))
+    f = wrap_function(lambda x: x * batch.ids)
+    f(ones(4)).sum().item()
+    batch.ids = ones(4, value=3.0)
+    f(ones(4)).sum().item()
+
+
+def overwritten_result():
+    f = wrap_function(lambda x: x + 1)
+    first = f(ones(4))
+    second = f(ones(4, value=2.0))
+    (first + second).sum().item()
+
+
+def overwritten_view():
+    f = wrap_function(lambda x: x + 1)
+    rows = [f(ones(2, 4, value=float(k)))[0] for k in range(3)]
+    torch.stack(rows).sum().item()
+
+
+def overwritten_result_of_training():
+    f = make_graphed(nn.Linear(4, 4).to("hpu"), (ones(2, 4),))
+    kept = [f(ones(2, 4, value=float(k))) for k in range(3)]
+    torch.stack(kept).sum().item()
+
+
+def number_in_training():
+    model = Scaled().to("hpu")
+    graphed = make_graphed(model, (ones(2, 4),))
+    graphed(ones(2, 4)).sum().backward()
+    model.scale = 5.0
+    graphed(ones(2, 4)).sum().backward()
+
+
+def number_in_cached_module():
+    model = ModuleCacher()(Scaled().to("hpu"))
+    model(ones(2, 4)).sum().backward()
+    model.scale = 5.0
+    model(ones(2, 4)).sum().backward()
+
+
+def forward_twice():
+    f = make_graphed(nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 2)).to("hpu"), (ones(2, 4),))
+    first = f(ones(2, 4)).sum()
+    second = f(ones(2, 4, value=2.0)).sum()
+    (first + second).backward()
+
+
+def value_read_later():
+    state = types.SimpleNamespace(looks=False)
+
+    def function(x):
+        return x * x.max().item() if state.looks else x * 2
+
+    f = wrap_function(function)
+    f(ones(4)).sum().item()
+    state.looks = True
+    f(ones(4)).sum().item()
+
+
+BROKEN = {
+    "number": (set_to(scale=3.0), "aten::mul", "self.scale was 2.0 at the capture and is 3.0 now"),
+    "number in a dict": (
+        scaled(lambda m: m.options.update(bias=2.0)), "aten::add", "self.options.bias was 1.0 at the capture",
+    ),
+    "branch": (set_to(relu=True), "aten::relu", "Python decided, and a replay does not; self.relu was False"),
+    "stale tensor": (set_to(mask=2), "aten::mul", ""),
+    "other tensor": (lambda: set_to(mask=ones(4, value=3.0))(), "aten::mul", "self.mask is another tensor now"),
+    "replaced weight": (scaled(replace_weight), "aten::", "self.linear.weight is another tensor now"),
+    "moved weight": (scaled(move_weight), "aten::", "a tensor has other memory now"),
+    "global number": (global_number, "aten::mul", "SCALE was 2.0 at the capture and is 3.0 now"),
+    "number of a closure": (number_of_a_closure, "aten::add", "scale was 1.0 at the capture and is 7.0 now"),
+    "learning rate": (learning_rate, "aten::add_", "lr was 0.5 at the capture and is 0.25 now"),
+    "stale argument": (stale_argument_of_a_bound_object, "aten::mul", "batch.ids is another tensor now"),
+    "overwritten result": (overwritten_result, "aten::add", "result 0 is still in use"),
+    "overwritten view": (overwritten_view, "aten::add", "result 0 is still in use"),
+    "overwritten result of training": (overwritten_result_of_training, "aten::", "result 0 is still in use"),
+    "number in training": (number_in_training, "aten::mul", "self.scale was 2.0 at the capture and is 5.0 now"),
+    "number in a cached module": (number_in_cached_module, "aten::mul", "self.scale was 2.0 at the capture"),
+    "forward twice": (forward_twice, "aten::", "forward ran again before this backward"),
+    "value read later": (value_read_later, "", "does now what no graph can hold"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_script_is_named(seen, name):
+    script, op, reason = BROKEN[name]
+    script()
+    different = [one for one in seen if one[0] == "different"]
+    assert different, seen
+    assert any(op in one[1] and reason in one[2] for one in different), different
+    assert all(one[3] and one[3][0] == __file__ for one in different)
+
+
+def loop_with_one_name():
+    f = wrap_function(lambda x: x * 2)
+    for k in range(4):
+        y = f(ones(4, value=float(k)))
+    return y.tolist()
+
+
+def read_before_the_next_call():
+    f = wrap_function(lambda x: x * 2)
+    first = f(ones(4))
+    total = first.sum().item()
+    second = f(ones(4, value=5.0))
+    return total, second.tolist()
+
+
+def clones():
+    f = wrap_function(lambda x: (x * 2)[1:])
+    kept = [f(ones(4, value=float(k))).clone() for k in range(3)]
+    return [one.tolist() for one in kept]
+
+
+def dropout():
+    model = wrap(nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5)).to("hpu"))
+    found = [model(ones(4, 8)).tolist() for _ in range(3)]
+    return found, torch.rand(2, device="hpu").tolist(), torch.rand(2).tolist()
+
+
+def batch_norm():
+    model = nn.BatchNorm1d(4).to("hpu")
+    f = wrap(model)
+    found = [f(torch.randn(8, 4).to("hpu")).tolist() for _ in range(3)]
+    return found, model.running_mean.tolist(), model.num_batches_tracked.item()
+
+
+def key_value_cache():
+    def step(cache, x, at):
+        cache.index_copy_(0, at, x)
+        return cache.sum(0)
+
+    f, cache = wrap_function(step), torch.zeros(8, 4, device="hpu")
+    found = [f(cache, ones(1, 4, value=float(k)), torch.tensor([k], device="hpu")).tolist() for k in range(4)]
+    return found, cache.tolist()
+
+
+def updates_in_place():
+    parameter, grad = nn.Parameter(ones(4)), ones(4)
+    parameter.grad = grad
+    optimizer = torch.optim.AdamW([parameter], lr=torch.tensor(0.1, device="hpu"), capturable=True)
+    optimizer.step()
+    step = wrap_function(lambda: optimizer.step())
+    for _ in range(3):
+        step()
+    return parameter.tolist(), optimizer.state[parameter]["step"].item()
+
+
+def autocast():
+    model = wrap(nn.Linear(8, 8).to("hpu").eval())
+    with torch.autocast("hpu", dtype=torch.bfloat16), torch.inference_mode():
+        return [model(ones(4, 8)).float().tolist() for _ in range(3)]
+
+
+def graphs_that_share_arguments_and_results():
+    f, g = wrap_function(lambda x: x * 2), wrap_function(lambda x: (x + 1, x[:1]))
+    y = ones(4)
+    for _ in range(3):
+        y = g(f(y))[0]
+    return y.tolist()
+
+
+def own_results():
+    f = wrap_function(lambda x: x + 1, disable_tensor_cache=True)
+    return [one.tolist() for one in [f(ones(4, value=float(k))) for k in range(3)]]
+
+
+def by_hand():
+    x, weight = ones(4), ones(4)
+    first, y = capture(lambda: torch.nn.functional.dropout(x * 3, 0.5) + weight)
+    second, z = capture(lambda: weight.add_(y))
+    for k in range(3):
+        x.fill_(k)
+        first.replay()
+        second.replay()
+    return y.tolist(), z.tolist(), torch.rand(2, device="hpu").tolist()
+
+
+def training(graph):
+    torch.manual_seed(3)
+    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 2)).to("hpu")
+    model = graph(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    losses = []
+    for _ in range(3):
+        loss = model(torch.randn(4, 4).to("hpu")).square().sum()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    return losses, [t.tolist() for t in model.state_dict().values()]
+
+
+RIGHT = (
+    loop_with_one_name, read_before_the_next_call, clones, dropout, batch_norm, key_value_cache, updates_in_place,
+    autocast, graphs_that_share_arguments_and_results, own_results, by_hand,
+)  # fmt: skip
+TRAINED = {
+    "make_graphed_callables": lambda model: make_graphed(model, (torch.zeros(4, 4, device="hpu"),)),
+    "ModuleCacher": ModuleCacher(),
+}
+
+
+def equal_with_and_without(seen, script):
+    torch.manual_seed(1)
+    checked = script()
+    assert Counter(one[0] for one in seen).keys() == {"equal"}, seen
+    with settings.overridden("OPENHPU_CHECK_GRAPHS", False):
+        torch.manual_seed(1)
+        assert script() == checked
+
+
+@pytest.mark.parametrize("script", RIGHT, ids=lambda script: script.__name__)
+def test_a_right_script_is_as_it_would_be_without(seen, script):
+    equal_with_and_without(seen, script)
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_right_training_is_as_it_would_be_without(seen, name):
+    equal_with_and_without(seen, lambda: training(TRAINED[name]))
+
+
+def test_python_state_and_memory_are_as_without(seen):
+    model = wrap(Scaled().to("hpu").eval())
+    with torch.no_grad():
+        model(ones(2, 4))
+        before, calls = memory_in_use(), model.calls
+        for _ in range(3):
+            model(ones(2, 4))
+    assert (memory_in_use(), model.calls) == (before, calls)
+    assert [one[0] for one in seen] == ["equal"] * 4
+
+
+def test_one_warning_at_the_first_difference(seen):
+    with pytest.warns(RuntimeWarning, match=r"HPU graph .* differs from the plain call \(aten::mul") as warned:
+        set_to(scale=3.0)()
+        set_to(scale=4.0)()
+    assert len(warned) == 1 and len([one for one in seen if one[0] == "different"]) == 2
+
+
+def test_without_memory_for_the_copies_the_run_goes_on(seen, monkeypatch):
+    f = wrap_function(lambda x: x * 2)
+    f(ones(4))
+    monkeypatch.setattr(check.Check, "_run_plain", check.Check._run_plain)
+
+    def fails():
+        raise torch.OutOfMemoryError("none left")
+
+    monkeypatch.setattr(check, "State", lambda function: types.SimpleNamespace(written=fails, restore=lambda: None))
+    assert f(ones(4)).tolist() == [2.0] * 4
+    assert seen[-1][0] == "unchecked" and seen[-1][2] == compared.NO_MEMORY
+
+
+def test_a_graph_by_hand_that_computes_otherwise_is_named(seen, monkeypatch):
+    g, _ = capture(lambda: ones(4) * 2)
+    site = (__file__, 1)
+    monkeypatch.setattr(type(g), "unequal", lambda self: [("aten::mul", site, torch.ones(4), torch.zeros(4))])
+    g.replay()
+    assert seen[-1][:2] == ("different", "aten::mul") and "4 of 4 elements, by up to 1" in seen[-1][2]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32])
+def test_tolerance(dtype, monkeypatch):
+    graph = types.SimpleNamespace(describe=lambda: {"recipe": True, "dtypes": [dtype]})
+    a = torch.tensor([1.0, 100.0, float("nan"), float("inf")]).to(dtype)
+    share = torch.finfo(dtype).eps ** 0.5 if dtype.is_floating_point else 0
+    b = a.clone()
+    b[0] += 50 * share
+    assert compared.closeness(graph)(a, b) == dtype.is_floating_point
+    b[0] += 100 if dtype.is_floating_point else 1
+    assert not compared.closeness(graph)(a, b)
