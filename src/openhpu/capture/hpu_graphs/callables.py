@@ -135,6 +135,7 @@ class GraphedCall(Whole):
 
         self._check.run(prepare, replay)
         ctx.plain, ctx.call = self._check.plain, self._calls
+        self._check.plain = ctx.plain and [result.detach() for result in ctx.plain]
 
     def _replay_backward(self, ctx: Any) -> None:
         if not self._check_backward or ctx.plain is None:

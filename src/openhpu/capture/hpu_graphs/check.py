@@ -26,7 +26,7 @@ PlainCall = Callable[[], tuple[list[torch.Tensor], Written]]
 
 _LIBRARIES = ("torch", "builtins", "openhpu", "habana_frameworks", "numpy", "functools", "typing", "logging")
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
-_MOST_CONTAINERS = 100_000
+_MOST_PARTS = 1_000_000
 _HOOKS = "_hooks"
 _CAUSES = {
     "number": "`{argument}` was {before} at the capture and is {after} now, and a replay uses the captured number",
@@ -54,21 +54,22 @@ class State:
 
     def __init__(self, function: Any) -> None:
         self._containers: list[_Container] = []
-        self._tensors: dict[int, tuple[torch.Tensor, int | None, Any]] = {}
+        self._tensors: dict[int, tuple[torch.Tensor, int | None, torch.UntypedStorage]] = {}
         self._seen: set[int] = set()
         waiting: list[tuple[str, Any]] = [("", function)]
         for name, value in waiting:  # grows meanwhile
             if not isinstance(value, _PLAIN) and id(value) not in self._seen:
                 self._seen.add(id(value))
                 waiting += self._look(name, value)
-            if len(self._containers) > _MOST_CONTAINERS:
+            if len(waiting) > _MOST_PARTS:
                 break
-        self.too_large = len(self._containers) > _MOST_CONTAINERS
+        self.too_large = len(waiting) > _MOST_PARTS
 
     def _look(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
         if isinstance(value, torch.Tensor):
-            version = None if value.is_inference() else value._version
-            self._tensors[id(value)] = value, version, value.untyped_storage() if value.device.type == "hpu" else None
+            if value.device.type == "hpu" and value.layout is torch.strided:
+                version = None if value.is_inference() else value._version
+                self._tensors[id(value)] = value, version, value.untyped_storage()
         elif isinstance(value, types.MethodType):
             yield from ((name or "self", value.__self__), (name, value.__func__))
         elif isinstance(value, functools.partial):
@@ -116,11 +117,11 @@ class State:
     @property
     def tensors(self) -> list[torch.Tensor]:
         """Those on hpu."""
-        return [tensor for tensor, _, storage in self._tensors.values() if storage is not None]
+        return [tensor for tensor, _, _ in self._tensors.values()]
 
     def written(self) -> list[torch.Tensor]:
         """The tensors that were written since, as far as PyTorch counts."""
-        return [t for t, n, storage in self._tensors.values() if storage and n is not None and t._version != n]
+        return [t for t, version, _ in self._tensors.values() if version is not None and t._version != version]
 
     def changes(self) -> Iterator[tuple[str, Any, Any]]:
         """What is not as it was: its name, what it was and what it is."""
@@ -136,7 +137,7 @@ class State:
                     yield from _changed(f"{name}[{i}]", was, now)
                 yield from _changed(f"len({name})", len(kept), len(live))
         for tensor, _, storage in self._tensors.values():
-            if storage is not None and tensor.untyped_storage()._cdata != storage._cdata:
+            if tensor.untyped_storage()._cdata != storage._cdata:
                 yield "", storage, tensor
 
     def restore(self) -> None:
@@ -190,7 +191,7 @@ class Check:
         if self._state.too_large:
             self._unchecked = "the function reaches too much for its state to be restored"
         self.plain: list[torch.Tensor] | None = None  # results of the last plain call
-        self.given: list[weakref.ref[torch.Tensor]] = []  # to the script, by the last call
+        self._given: dict[int, weakref.ref[torch.Tensor]] = {}  # to the script, by the last call
         self._reads = 0  # of the host, when they were given
 
     def run(
@@ -200,6 +201,8 @@ class Check:
 
         `why`: the reason for a difference, if it is known.
         """
+        if _C.is_capturing():  # graphs do not nest, as the replay says
+            return replay()
         _held.look()
         before, graph = self.plain, _Plain()
         self.plain, written = self._run_plain(prepare, graph) if not self._unchecked else (None, [])
@@ -289,17 +292,19 @@ class Check:
         """
         with torch.inference_mode(False), torch.no_grad():
             own = [t.detach() if t.untyped_storage()._cdata in storages else t for t in results]
-        self.note_given([new for new, old in zip(own, results, strict=True) if new is not old])
+        self.note_given(own, results)
         return own
 
-    def note_given(self, results: Tensors) -> None:
-        """These go to the script, which may hold them until the next call."""
-        self.given, self._reads = [weakref.ref(tensor) for tensor in results], _held.reads
+    def note_given(self, results: Tensors, others: Tensors = ()) -> None:
+        """These go to the script, which may hold them until the next call; but not the `others`."""
+        own = {*map(id, others)}
+        self._given = {i: weakref.ref(tensor) for i, tensor in enumerate(results) if id(tensor) not in own}
+        self._reads = _held.reads
 
     def _note_held(self, before: list[torch.Tensor] | None, results: Tensors) -> None:
-        if before is None or self._reads != _held.reads or len(before) != len(self.given):
+        if before is None or self._reads != _held.reads:
             return
-        for i, reference in enumerate(self.given):
+        for i, reference in self._given.items():
             if reference() is not None and _C.unequal([before[i]], [(self.plain or before)[i]]):
                 _, op, site = self._graph.writer_of(results[i])
                 text = f"result {i} is still in use, and a later replay has overwritten it; keep a clone() of it"
