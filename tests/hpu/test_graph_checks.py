@@ -205,7 +205,7 @@ BROKEN = {
 def test_a_broken_script_is_named(seen, name):
     script, op, reason = BROKEN[name]
     script()
-    different = [one for one in seen if one[0] == "different"]
+    different = [one for one in seen if one[0] in ("different", "overwritten")]
     assert different, seen
     assert any(op in one[1] and reason in one[2] for one in different), different
     assert all(one[3] and one[3][0] == __file__ for one in different)
@@ -358,17 +358,53 @@ def test_one_warning_at_the_first_difference(seen):
     assert len(warned) == 1 and len([one for one in seen if one[0] == "different"]) == 2
 
 
-def test_without_memory_for_the_copies_the_run_goes_on(seen, monkeypatch):
-    f = wrap_function(lambda x: x * 2)
-    f(ones(4))
-    monkeypatch.setattr(check.Check, "_run_plain", check.Check._run_plain)
+OUT_OF_MEMORY = """
+import torch, habana_frameworks.torch as ht, openhpu
+seen = []
+openhpu.events.subscribe("graph_check", lambda e: seen.append(e.params["outcome"]))
+x = torch.ones((56 << 20) // 4, device="hpu")
+{function}
+for k in range(3):
+    x.fill_(k)
+    y = f()
+    assert y[0].item() == 2 * k, y[0].item()
+print({{*seen}})
+"""
+FUNCTIONS = {
+    "wrapped": "g = ht.hpu.wrap_in_hpu_graph_func(lambda x: x * 2)\ndef f(): return g(x)",
+    "by hand": "g = ht.hpu.HPUGraph()\nwith ht.hpu.graph(g): a, b = x * 2, x * 3\ndef f(): g.replay(); return a",
+}
 
-    def fails():
-        raise torch.OutOfMemoryError("none left")
 
-    monkeypatch.setattr(check, "State", lambda function: types.SimpleNamespace(written=fails, restore=lambda: None))
-    assert f(ones(4)).tolist() == [2.0] * 4
-    assert seen[-1][0] == "unchecked" and seen[-1][2] == compared.NO_MEMORY
+@pytest.mark.parametrize("kind", FUNCTIONS)
+def test_without_memory_for_the_copies_the_run_goes_on(script, kind):
+    code = OUT_OF_MEMORY.format(function=FUNCTIONS[kind])
+    result = script(code, warnings="default", OPENHPU_MEMORY_GB="0.25", OPENHPU_CHECK_GRAPHS="1")
+    assert result.out == "{'unchecked'}" and result.err.count("there is no memory for the copies") == 1
+
+
+COLLECTIVE = """
+import torch, habana_frameworks.torch as ht, torch.distributed as dist, openhpu
+seen = []
+openhpu.events.subscribe("graph_check", lambda e: seen.append((e.params["outcome"], e.params["text"])))
+dist.init_process_group("hccl", store=dist.HashStore(), rank=0, world_size=1)
+def function(x):
+    x = x + 1
+    dist.all_reduce(x)
+    return x * 2
+x = torch.ones(4, device="hpu")
+print(ht.hpu.wrap_in_hpu_graph_func(function)(x).sum().item())
+with ht.hpu.graph(g := ht.hpu.HPUGraph()):
+    y = function(x)
+g.replay()
+print(y.sum().item(), len(seen), *{*seen})
+dist.destroy_process_group()
+"""
+
+
+def test_a_graph_with_collectives_is_checked_on_no_rank(script):
+    first, second = script(COLLECTIVE, warnings="ignore", OPENHPU_CHECK_GRAPHS="1").out.splitlines()
+    assert first == "16.0" and second == f"16.0 2 {('unchecked', compared.COLLECTIVES)}"
 
 
 def test_a_graph_by_hand_that_computes_otherwise_is_named(seen, monkeypatch):

@@ -205,7 +205,7 @@ class Check:
             return replay()
         _held.look()
         before, graph = self.plain, _Plain()
-        self.plain, written = self._run_plain(prepare, graph) if not self._unchecked else (None, [])
+        self.plain, written = self._run_plain(prepare, graph, why) if not self._unchecked else (None, [])
         results = replay()
         if self.plain is None:
             if self._unchecked:
@@ -216,7 +216,7 @@ class Check:
         return results
 
     def _run_plain(
-        self, prepare: Callable[[], PlainCall], graph: HPUGraph
+        self, prepare: Callable[[], PlainCall], graph: HPUGraph, why: str
     ) -> tuple[list[torch.Tensor] | None, Written]:
         generators, state = HostGenerators(), State(self._function)
         try:
@@ -230,7 +230,7 @@ class Check:
         except Exception as error:
             refused = isinstance(error, Uncapturable)
             what = "does now what no graph can hold" if refused else f"raises {type(error).__name__}"
-            say(self.owner, "different", f"the plain call {what}: {error}", site=_C.current_site())
+            say(self.owner, "different", why or f"the plain call {what}: {error}", site=_C.current_site())
         finally:
             generators.restore()
             state.restore()
@@ -336,7 +336,7 @@ class _Held:
         suspects, self.suspects = self.suspects, []
         for reference, owner, text, op, site in suspects:
             if reference() is not None:
-                say(owner, "different", text, op, site)
+                say(owner, "overwritten", text, op, site)
 
 
 _held = _Held()

@@ -18,14 +18,16 @@ _said: set[str] = set()
 
 
 def say(owner: str, outcome: str, text: str = "", op: str = "", site: Site = None) -> None:
-    """One replay was checked: `outcome` is equal, different or unchecked. Warns of the first difference and each reason
-    why there is no check."""
+    """One replay was checked: `outcome` is equal, different or unchecked. Or the script holds an overwritten result.
+
+    Warns of the first difference, and of each reason why there is no check.
+    """
     events.publish("graph_check", {"owner": owner, "outcome": outcome, "op": op, "text": text}, site)
-    kind = text if outcome == "unchecked" else outcome
+    kind = text if outcome == "unchecked" else "different"
     if outcome != "equal" and kind not in _said:
         _said.add(kind)
         where = f" ({op or 'operator'} at {site[0]}:{site[1]})" if site else ""
-        rest = "; later ones are in the report of `openhpu run --check-graphs`" if outcome == "different" else ""
+        rest = "" if outcome == "unchecked" else "; `openhpu run --check-graphs` lists later ones"
         verb = "is not checked" if outcome == "unchecked" else "differs from the plain call"
         warnings.warn(f"HPU graph {owner or 'by hand'} {verb}{where}: {text}{rest}", RuntimeWarning, stacklevel=2)
 

@@ -31,9 +31,9 @@ class Captures:
     def check(self, event: Row, place: Row) -> None:
         """The event `graph_check`, and the line."""
         key = (event["owner"], event["op"], place["file"], place["line"], event["text"])
-        self._checked += event["outcome"] != "unchecked"
+        self._checked += event["outcome"] in ("equal", "different")
         if event["outcome"] != "equal":
-            counts = self._unequal if event["outcome"] == "different" else self._unchecked
+            counts = self._unchecked if event["outcome"] == "unchecked" else self._unequal
             counts[key if key in counts or len(counts) < _KEPT else (*key[:4], "")] += 1
 
     def add(self, event: Row, place: Row, phase: str) -> None:
