@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import functools
 import gc
+import operator
 import types
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -140,23 +141,45 @@ class State:
             if tensor.untyped_storage()._cdata != storage._cdata:
                 yield "", storage, tensor
 
+    def of_now(self, function: Any) -> State:
+        """The state of the function now: this one if it is as it was."""
+        if not all(map(_as_it_was, self._containers)):
+            return State(function)
+        for key, (tensor, version, storage) in self._tensors.items():
+            self._tensors[key] = tensor, None if version is None else tensor._version, storage
+        return self
+
     def restore(self) -> None:
         """Undo what the function did."""
-        for _, live, kept, some in self._containers:
+        for container in self._containers:
+            _, live, kept, some = container
+            if _as_it_was(container):
+                continue
             if isinstance(live, types.CellType):
-                if live.cell_contents is not kept:
-                    live.cell_contents = kept
+                live.cell_contents = kept
             elif isinstance(live, dict):
-                if some:
-                    live.update({key: was for key, was in kept.items() if live.get(key) is not was})
-                elif len(live) != len(kept) or any(live.get(key, live) is not was for key, was in kept.items()):
+                if not some:
                     live.clear()
-                    live.update(kept)
+                live.update(kept)
             elif isinstance(live, list):
                 live[:] = kept
-            elif live != kept:
+            else:
                 live.clear()
                 live.update(kept)
+
+
+def _as_it_was(container: _Container) -> bool:
+    """Whether it holds the same objects, in the same order."""
+    _, live, kept, some = container
+    if isinstance(live, types.CellType):
+        return live.cell_contents is kept
+    if some:
+        return all(map(operator.is_, map(live.get, kept), kept.values()))
+    if len(live) != len(kept):
+        return False
+    if isinstance(live, dict):
+        return all(map(operator.is_, live, kept)) and all(map(operator.is_, live.values(), kept.values()))
+    return all(map(operator.is_, live, kept))
 
 
 def _names(code: types.CodeType) -> Iterator[str]:
@@ -185,7 +208,7 @@ class Check:
     def __init__(self, function: Callable[..., Any], graph: HPUGraph, kind: str = "") -> None:
         self.owner = getattr(function, "__qualname__", type(function).__name__) + kind
         self._function, self._graph = function, graph
-        self._state = State(function)
+        self._state, self._now = State(function), State(function)  # at the capture, and at the last call
         self._written = [t for t in self._state.tensors if graph.writer_of(t)[0] >= 0]
         self._unchecked = COLLECTIVES if graph.describe()["collectives"] else ""
         if self._state.too_large:
@@ -218,7 +241,8 @@ class Check:
     def _run_plain(
         self, prepare: Callable[[], PlainCall], graph: HPUGraph, why: str
     ) -> tuple[list[torch.Tensor] | None, Written]:
-        generators, state = HostGenerators(), State(self._function)
+        generators, state = HostGenerators(), self._now.of_now(self._function)
+        self._now = state
         try:
             call = prepare()
             with undone_capture(graph, generators, compile=False):
