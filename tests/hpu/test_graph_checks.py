@@ -196,7 +196,7 @@ BROKEN = {
     "overwritten result of training": (overwritten_result_of_training, "aten::", "result 0 is still in use"),
     "number in training": (number_in_training, "aten::mul", "self.scale was 2.0 at the capture and is 5.0 now"),
     "number in a cached module": (number_in_cached_module, "aten::mul", "self.scale was 2.0 at the capture"),
-    "forward twice": (forward_twice, "aten::", "forward ran again before this backward"),
+    "forward twice": (forward_twice, "", "forward ran again before this backward"),
     "value read later": (value_read_later, "", "does now what no graph can hold"),
 }  # fmt: skip
 

@@ -294,6 +294,7 @@ class Check:
             by = "its recipe computes otherwise" if recipe else "something else writes to the memory of the graph"
             return "", None, f"the plain call has the same operators and inputs, so {by}"
         cause = found["cause"]
+        found |= {name: found[name].rstrip(".") for name in ("before", "after")}  # of numbers: "2."
         tensors = cause in ("contents", "size", "stride", "dtype")
         fitting = [c for c in changes if isinstance(c[2] if c[2] is not None else c[1], torch.Tensor) == tensors]
         if cause == "number":
