@@ -207,7 +207,7 @@ class Check:
 
     def __init__(self, function: Callable[..., Any], graph: HPUGraph, kind: str = "") -> None:
         self.owner = getattr(function, "__qualname__", type(function).__name__) + kind
-        self._function, self._graph = function, graph
+        self._function, self._graph, self._site = function, graph, _C.current_site()
         self._state, self._now = State(function), State(function)  # at the capture, and at the last call
         self._written = [t for t in self._state.tensors if graph.writer_of(t)[0] >= 0]
         self._unchecked = COLLECTIVES if graph.describe()["collectives"] else ""
@@ -254,7 +254,7 @@ class Check:
         except Exception as error:
             refused = isinstance(error, Uncapturable)
             what = "does now what no graph can hold" if refused else f"raises {type(error).__name__}"
-            say(self.owner, "different", why or f"the plain call {what}: {error}", site=_C.current_site())
+            say(self.owner, "different", why or f"the plain call {what}: {error}", site=self._site)
         finally:
             generators.restore()
             state.restore()
