@@ -90,7 +90,7 @@ def test_checked_graphs_in_a_report(openhpu_run):
     run = openhpu_run(CHECKED, "--json", "--mode", "lazy", "--fail-on=graph-check", OPENHPU_COMPILE="off")
     assert run.code == 3 and "failed because of --fail-on: graph-check" in run.err
     assert "HPU graphs checked: 3 replays, 1 different" in run.err
-    line = "script.py:4: <lambda>: aten::mul: result 0 differs in 4 of 4 elements, by up to 1: `other` was 2 at the"
+    line = "script.py:4: <lambda>: aten::mul.Tensor: result 0 differs in 4 of 4 elements, by up to 1: `other` was 2"
     assert line in run.err and run.err.count("RuntimeWarning: HPU graph") == 1
     (row,) = run.seen["graph_differences"]
     assert row["line"] == 4 and row["count"] == 1 and "scale was 2.0 at the capture and is 3.0 now" in row["text"]
