@@ -355,6 +355,7 @@ PYBIND11_MODULE(_C, m) {
   openhpu::bind_graph(m);
   openhpu::bind_capture(m);
   openhpu::bind_distributed(m);
+  openhpu::bind_migration(m);
   openhpu::bind_profiler(m);
   openhpu::register_script_graphs();
 }
