@@ -22,7 +22,7 @@ autoload.is_loaded = True
 __all__ = ["core", "hpu", "internal", "torch", "utils"]
 
 # Packages that a script names without importing them: `ht.dynamo.compile_backend.config`.
-_LATER = ("distributed", "dynamo", "hpex")
+_LATER = ("distributed", "dynamo", "gpu_migration", "hpex")
 
 
 def __getattr__(name: str) -> Any:

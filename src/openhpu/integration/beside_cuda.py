@@ -19,6 +19,10 @@ class BesideGpuError(ImportError):
     """PyTorch has a GPU as its accelerator, and OPENHPU_BESIDE_CUDA is not set."""
 
 
+class MigrationBesideGpuError(ImportError):
+    """Scripts written for CUDA were to run on hpu on a machine with a GPU."""
+
+
 def gpu_is_usable(root: str = "/") -> bool:
     """Whether CUDA may find a GPU, by the driver's files and CUDA_VISIBLE_DEVICES. Does not initialise CUDA."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -45,4 +49,14 @@ def check(version: ModuleType) -> None:
             "this machine has a GPU, which PyTorch's build for CUDA takes as its accelerator; set "
             "OPENHPU_BESIDE_CUDA=1 before `import torch` to have hpu as torch.accelerator, with the GPU still usable "
             "as cuda, or CUDA_VISIBLE_DEVICES=-1 to hide the GPU"
+        )
+
+
+def check_migration(version: ModuleType) -> None:
+    """Raise MigrationBesideGpuError where a script that says cuda may mean a GPU."""
+    if version.cuda and gpu_is_usable():
+        raise MigrationBesideGpuError(
+            "GPU migration runs scripts written for CUDA on hpu, and this machine has a GPU, which they may mean. To use "
+            "the GPU, unset PT_HPU_GPU_MIGRATION and do not import habana_frameworks.torch.gpu_migration; to use hpu, "
+            "hide the GPU by CUDA_VISIBLE_DEVICES=-1"
         )

@@ -75,18 +75,27 @@ class _Absent(ModuleType):
         raise RuntimeError(f"the hpu device is not available: {self._reason}")
 
 
-def register() -> None:
-    """Load the device into PyTorch, once. Opens no device.
+def register(migrated: bool = False) -> None:
+    """Load the device into PyTorch, once. Opens no device. `migrated`: with GPU migration, whatever its variable says.
 
     Raises SettingError for an invalid environment variable, ExtensionError when the compiled core cannot be
-    loaded, BesideGpuError where a GPU is PyTorch's accelerator, RuntimeError when PyTorch has been asked for its
-    accelerator already. PyTorch then works as without OpenHPU.
+    loaded, BesideGpuError where a GPU is PyTorch's accelerator, MigrationBesideGpuError where scripts could mean it by
+    cuda, RuntimeError when PyTorch has been asked for its accelerator already. PyTorch then works as without OpenHPU.
     """
-    global _registered
-    if _registered:
-        return
     import torch
 
+    if migrated or (not _registered and _settings().get("PT_HPU_GPU_MIGRATION")):
+        beside_cuda.check_migration(torch.version)
+        migrated = True
+    if not _registered:
+        _load(torch)
+    if migrated:
+        from openhpu.integration.migration import installation
+
+        installation.install()
+
+
+def _load(torch: ModuleType) -> None:
     _settings().check_environment()
     beside_cuda.check(torch.version)
     core = _load_core(torch.__version__, str(Path(torch.__file__).parent))
@@ -145,8 +154,24 @@ def _add_to(torch: ModuleType) -> None:
         collector.start(folder, collector.Above(mode.name, client.settle, client.unanswered))
 
 
+def _warn_of_late_migration() -> None:
+    """Warn where PT_HPU_GPU_MIGRATION was set after the device was registered, which had read it."""
+    if not _settings().get("PT_HPU_GPU_MIGRATION"):
+        return
+    from openhpu.integration.migration import installation
+
+    if not installation.is_installed():
+        warnings.warn(
+            "PT_HPU_GPU_MIGRATION was set after `import torch`, which reads it, so names of CUDA are not translated; hpu "
+            "works as always. Set it before `import torch`, or import habana_frameworks.torch.gpu_migration.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
 def _prepare_operators() -> None:
     """Registrations, and functions for the core, before the first operator runs."""
+    _warn_of_late_migration()
     from openhpu.integration import fallback, histogram
     from openhpu.integration.distributed import sync_batch_norm
     from openhpu.interface import autocast_lists

@@ -68,6 +68,12 @@ _EFFECTIVE = (
          "0: `import habana_frameworks.torch` loads the device. 1 and -1: `import torch` loads it; with "
          "OPENHPU_STRICT=gaudi -1 does so in eager mode only.",
          choices=("-1", "0", "1")),
+    _row("PT_HPU_GPU_MIGRATION", "bool", False, _IMPORT,
+         "Scripts written for CUDA run on hpu, as after `import habana_frameworks.torch.gpu_migration`."),
+    _row("GPU_MIGRATION_LOG_LEVEL", "choice", "0", _IMPORT,
+         "Log of GPU migration: each CUDA name with its line and what became of it. 0: none. 1: to the console and to "
+         "gpu_migration.log in the folder HABANA_LOGS. 2: to the file. 3: to the file, without lines of PyTorch's own.",
+         choices=("0", "1", "2", "3")),
     _row("PT_HPU_EAGER_ENABLE_GRADIENT_VIEW_LAYOUT_OPT", "bool", False, _FIRST_USE,
          "Eager mode: a gradient keeps the layout that the backward pass gave it, without a copy into its "
          "parameter's layout (torch.autograd.enforce_grad_layout_policy). It holds on the thread that uses the "
@@ -180,7 +186,6 @@ _GRAPHS = (
     _idle("PT_HPU_REASSIGN_COPY_", "bool", True, "torch.compile: replace copy_; recipes hold none that are needless."),
     _idle("PT_HPU_USE_BOXED_INPUT", "bool", True, "torch.compile: inputs are freed early; here always."),
     _idle("PT_HPU_DISABLE_*", "bool", False, "Disable one compiler pass by name."),
-    _idle("PT_HPU_GPU_MIGRATION", "bool", False, "Translate CUDA calls of a script into HPU calls."),
     _idle("PT_HPU_REPLACE_ADAM_ADAMW", "bool", False, "Replace torch.optim's Adam by a variant with mark_step."),
     _idle("PT_HPU_EMULATE_DISTRIBUTED", "bool", False, "Emulate collectives."),
     _idle("PT_HPU_EMULATE_DISTRIBUTED_SINGLE_RANK", "bool", False, "Emulate collectives in one process."),

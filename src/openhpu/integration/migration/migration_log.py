@@ -1,0 +1,66 @@
+"""The log of migration: each CUDA name that a script uses, once for each line that does, and what became of it.
+
+GPU_MIGRATION_LOG_LEVEL: unset or 0: no log. 1: to the console and to a file. 2: to the file. 3: to the file, without
+what PyTorch's own code uses. The file is gpu_migration.log in the folder of the other logs (HABANA_LOGS).
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TextIO
+
+import torch
+
+from openhpu import settings
+from openhpu.integration.migration.cuda_names import ROWS
+from openhpu.observe import process_names
+from openhpu.settings.folders import home
+
+_TORCH = str(Path(torch.__file__).parent)
+_OURS = str(Path(__file__).parents[2])
+_seen: set[tuple[str, str, int]] = set()
+_outputs: list[TextIO] = []
+level = 0
+
+
+def start() -> None:
+    """Read the level, and open the file. A file that cannot be written is told, and the console is left."""
+    global level
+    level = int(settings.get("GPU_MIGRATION_LOG_LEVEL"))
+    if not level or _outputs:
+        return
+    folder = Path(settings.get("HABANA_LOGS") or home() / ".habana_logs")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        name = f"gpu_migration{process_names.suffix()}.log"
+        _outputs.append((folder / name).open("a", encoding="utf-8", buffering=1))
+    except OSError as error:
+        print(f"openhpu: cannot write the log of migration to {folder}: {error}; set HABANA_LOGS", file=sys.stderr)
+    if level == 1:
+        _outputs.append(sys.stderr)
+
+
+def used(name: str) -> None:
+    """Log that the script uses the CUDA name `name`; one without a row has no counterpart."""
+    file, line = _site()
+    if (level == 3 and file.startswith(_TORCH)) or (name, file, line) in _seen:
+        return
+    _seen.add((name, file, line))
+    row = ROWS.get(name)
+    became = "no counterpart" if row is None else f"{row.how} {row.counterpart}".strip()
+    reason = f" ({row.result})" if row is not None and row.result else ""
+    for output in _outputs:
+        print(f"{file}:{line}: {name}: {became}{reason}", file=output)
+
+
+def _site() -> tuple[str, int]:
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith((_OURS, "<frozen")):
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno
+
+
+def made(kind: str) -> None:
+    """Log an object that the core made on hpu for cuda; `kind` is the C name of its type."""
+    used(kind.replace("torch._C.", "torch."))
