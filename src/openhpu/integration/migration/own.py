@@ -8,6 +8,7 @@ from dataclasses import asdict, make_dataclass
 from typing import Any, NamedTuple
 
 import torch
+from torch.utils._pytree import tree_map
 
 from openhpu.integration.migration import arguments
 from openhpu.integration.migration.cuda_names import PAGE
@@ -167,6 +168,13 @@ class DataParallel(torch.nn.DataParallel):  # type: ignore[type-arg]
 
     def __init__(self, module: torch.nn.Module, device_ids: Any = None, output_device: Any = None, dim: int = 0) -> None:
         super().__init__(module, [hpu.current_device()], dim=dim)
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        """The module's result for the arguments, whose tensors are moved to the device."""
+        device = torch.device("hpu", self.device_ids[0])
+        move = lambda value: value.to(device) if isinstance(value, torch.Tensor) else value  # noqa: E731
+        inputs, kwargs = tree_map(move, (inputs, kwargs))
+        return self.module(*inputs, **kwargs)
 
 
 _compile = torch.compile
