@@ -1,0 +1,141 @@
+"""Migration switched on, off, late, and where it cannot be."""
+
+import pytest
+
+SNAPSHOT = """
+import torch, sys
+import torch.nn.utils.rnn, torch.distributed.device_mesh, torch.profiler, torch.autograd.profiler
+def owners():
+    from openhpu.integration.migration.cuda_names import ROWS
+    from openhpu.integration.migration.cuda_modules import resolve
+    found = {}
+    for name in {row.name.rpartition(".")[0] for row in ROWS.values() if row.source not in ("nvml", "apex", "compile")}:
+        owner = resolve(name)
+        found[name] = id(owner), {key: id(value) for key, value in vars(owner).items() if not key.startswith("__")}
+    return found
+def devices():
+    return str(torch.device("cuda")), [str(finder) for finder in sys.meta_path], len(torch.serialization._package_registry)
+"""
+
+
+def test_off_nothing_is_touched(script):
+    code = SNAPSHOT + """
+before = {name: id(value) for name, value in vars(torch).items()}, sys.modules["torch.cuda"], vars(torch.cuda).copy()
+import habana_frameworks.torch
+print([name for name in sys.modules if "migration" in name], torch.cuda is before[1], vars(torch.cuda) == before[2])
+print(torch.cuda.is_available(), torch.device("cuda"), torch.Tensor.__dict__.get("is_cuda"), "to" in vars(torch.Tensor))
+changed = {name for name, value in vars(torch).items() if before[0].get(name) != id(value)}
+print(sorted(changed - {"hpu", "set_num_threads"}))
+"""
+    assert script(code).out.splitlines() == ["[] True True", "False cuda None False", "[]"]
+
+
+def test_uninstalling_restores_every_name(script):
+    code = SNAPSHOT + """
+import habana_frameworks.torch
+from openhpu.integration.migration import installation
+devices(); before = owners(), devices()
+installation.install(); installation.install()
+assert owners() != before[0] and devices() != before[1]
+installation.uninstall()
+after = owners(), devices()
+print([name for name in before[0] if before[0][name] != after[0][name]], before[1] == after[1], torch.cuda.is_available())
+"""
+    assert script(code).out == "[] True False"
+
+
+@pytest.mark.parametrize("autoload", ["0", "1"])
+def test_the_variable_and_the_import_do_the_same(script, autoload):
+    code = "import torch\nif {0!r} == '0': import habana_frameworks.torch\nprint(torch.ones(1, device='cuda').is_cuda)"
+    variables = {"TORCH_DEVICE_BACKEND_AUTOLOAD": autoload, "PT_HPU_GPU_MIGRATION": "1"}
+    assert script(code.format(autoload), fresh=autoload == "1", **variables).out == "True"
+
+
+def test_a_variable_that_is_set_late_is_told_once(script):
+    code = """
+import os, torch
+import habana_frameworks.torch
+os.environ["PT_HPU_GPU_MIGRATION"] = "1"
+import habana_frameworks.torch.core
+for _ in range(2):
+    print(torch.ones(1).to("hpu").device, torch.cuda.is_available())
+"""
+    result = script(code, warnings="default")
+    assert result.out.splitlines() == ["hpu:0 False"] * 2
+    assert result.err.count("PT_HPU_GPU_MIGRATION was set after `import torch`") == 1
+    assert "Set it before `import torch`, or import habana_frameworks.torch.gpu_migration" in result.err
+
+
+@pytest.mark.parametrize("beside", ["", "1"])
+def test_a_machine_with_a_gpu(script, beside):
+    code = """
+import torch
+torch.version.cuda = "13.0"
+from openhpu.integration import beside_cuda, registration
+beside_cuda.gpu_is_usable = lambda: True
+registration.autoload()
+import habana_frameworks.torch.gpu_migration
+"""
+    result = script(code, warnings="default", fails=True, OPENHPU_BESIDE_CUDA=beside, PT_HPU_GPU_MIGRATION="1")
+    assert "the hpu device is not available: GPU migration runs scripts written for CUDA on hpu" in result.err
+    assert "MigrationBesideGpuError" in result.last
+    assert "unset PT_HPU_GPU_MIGRATION" in result.last and "CUDA_VISIBLE_DEVICES=-1" in result.last
+
+
+def test_names_without_a_row_and_devices_that_nothing_translates(script):
+    code = """
+import habana_frameworks.torch.gpu_migration
+import torch
+torch.cuda._original.brand_new = print
+torch.cuda._original.__all__.append("brand_new")
+for call in ("torch.cuda.brand_new", "torch.cuda.nothing", "torch.cuda.MemPool", "torch.ops.aten.zeros([1], device='cuda')",
+             "torch.zeros(1, device='cudax')", "torch._C._VariableFunctions.zeros(1, device='cuda')"):
+    try:
+        print(eval(call))
+    except Exception as error:
+        print(f"{type(error).__name__}: {str(error).splitlines()[0]}")
+"""
+    lines = script(code).out.splitlines()
+    assert lines[0].startswith("AttributeError: torch.cuda.brand_new is not in OpenHPU's table of CUDA names")
+    assert "docs/migration.md" in lines[0]
+    assert lines[1] == "AttributeError: module 'torch.cuda' has no attribute 'nothing'"
+    assert lines[2].startswith("AttributeError: torch.cuda.MemPool has no counterpart on hpu: the device has one memory")
+    assert "cuda" in lines[3].lower()
+    assert lines[4].startswith("RuntimeError: Expected one of cpu, cuda")
+    assert lines[5].startswith("RuntimeError: a device 'cuda' has reached PyTorch by a function that GPU migration does")
+
+
+LOGGED = """
+import torch
+x = torch.zeros(2, device="cuda")  # line 3
+for _ in range(3):
+    torch.cuda.synchronize()  # line 5
+device = torch.device("cuda")  # line 6
+hasattr(torch.cuda, "cudart")  # line 7
+torch.manual_seed(0)
+"""
+
+
+@pytest.mark.parametrize("level", ["0", "1", "2", "3"])
+def test_the_log_names_each_line_once(script, tmp_path, level):
+    variables = {"PT_HPU_GPU_MIGRATION": "1", "GPU_MIGRATION_LOG_LEVEL": level, "HABANA_LOGS": str(tmp_path / "logs")}
+    (tmp_path / "logged.py").write_text(LOGGED)
+    result = script("import torch, habana_frameworks.torch, logged", **variables)
+    file = tmp_path / "logs" / "gpu_migration.log"
+    text = file.read_text() if file.exists() else ""
+    lines = [line.partition("logged.py:")[2] for line in text.splitlines() if "logged.py:" in line]
+    expected = ["3: torch.zeros: same torch.zeros (device)", "5: torch.cuda.synchronize: same torch.hpu.synchronize",
+                "6: torch.device: same torch.device", "7: torch.cuda.cudart: refused (there is no CUDA runtime)"]  # fmt: skip
+    assert len(lines) == (0 if level == "0" else 4)
+    assert all(line.startswith(begin) for line, begin in zip(lines, expected, strict=False))
+    assert (level == "1") == ("torch.cuda.synchronize" in result.err)
+    assert ("torch/random.py" in text) == (level in ("1", "2"))
+
+
+def test_a_log_that_cannot_be_written_and_a_level_that_does_not_exist(script, tmp_path):
+    (tmp_path / "file").touch()
+    variables = {"PT_HPU_GPU_MIGRATION": "1", "HABANA_LOGS": str(tmp_path / "file" / "logs")}
+    result = script("import habana_frameworks.torch", GPU_MIGRATION_LOG_LEVEL="2", **variables)
+    assert "cannot write the log of migration" in result.err
+    result = script("import habana_frameworks.torch", GPU_MIGRATION_LOG_LEVEL="9", fails=True, **variables)
+    assert "GPU_MIGRATION_LOG_LEVEL='9' is not valid" in result.last
