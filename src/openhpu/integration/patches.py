@@ -1,4 +1,5 @@
-"""The unavoidable patches of torch, each with its reason. Nothing else in this project changes torch.
+"""The unavoidable patches of torch, each with its reason. Nothing else in this project changes torch, except GPU
+migration, where a script asks for it (`integration/migration`).
 
 The patches below are those of a script's process, and they stay. Inductor is patched only in the compile process, and
 only while it makes a recipe. The replacements are in the modules that MOMENTARY names:

@@ -14,14 +14,11 @@ _NAMES = (str, torch.device)
 
 
 def on_hpu(value: Any) -> Any:
-    """hpu for the name or the object of a CUDA device, for names that contain one, and hccl for nccl."""
+    """hpu for the name or the object of a CUDA device, and hccl for nccl, also in lists such as cpu:gloo,cuda:nccl."""
     if type(value) is torch.device:
         return torch.device("hpu", value.index) if value.type == "cuda" else value
     if type(value) is not str or not ("cuda" in value or "nccl" in value):
         return value
-    if value.startswith("torch.cuda."):
-        return value.replace("torch.cuda.", "torch.hpu.")
-    # "cuda:1", "nccl", "cpu:gloo,cuda:nccl"
     parts = [part.split(":") for part in value.split(",")]
     known = {"cuda": "hpu", "nccl": "hccl"}
     return ",".join(":".join(known.get(word, word) for word in part) for part in parts)

@@ -139,20 +139,35 @@ class Nothing:
     def __exit__(self, *exception: object) -> None: ...
 
 
+def _dtype_on_hpu(kind: Any) -> torch.dtype | None:
+    """The dtype of a tensor type torch.cuda.X, given as a class or by name; None for all else."""
+    name = kind if isinstance(kind, str) else f"{getattr(kind, '__module__', '')}.{getattr(kind, '__name__', '')}"
+    found = re.fullmatch(r"(?:torch\.cuda|torch\.hpu|.*tensor_types)\.(\w+Tensor)", name)
+    return getattr(hpu, found[1]).dtype if found else None
+
+
+_type = torch.Tensor.type
+_set_default_tensor_type = torch.set_default_tensor_type
+
+
+@stands_for("torch.Tensor.type")
+def tensor_type(self: torch.Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
+    """The tensor as a type; of torch.cuda's: on hpu."""
+    wanted = None if dtype is None or isinstance(dtype, torch.dtype) else _dtype_on_hpu(dtype)
+    if wanted is None:
+        return _type(self, dtype, non_blocking, **kwargs)
+    return self.to("hpu", wanted, non_blocking=non_blocking)
+
+
 @stands_for("torch.set_default_tensor_type")
 def set_default_tensor_type(t: Any) -> None:
-    """Of a type torch.cuda.X or torch.hpu.X, given as a class or by name: its dtype and hpu become the defaults."""
-    name = t if isinstance(t, str) else f"{t.__module__}.{t.__name__}"
-    found = re.fullmatch(r".*(?:cuda|hpu|tensor_types)\.(\w+Tensor)", name)
-    if found is None:
-        torch.set_default_device("cpu")
+    """Of a type torch.cuda.X, given as a class or by name: its dtype and hpu become the defaults."""
+    wanted = _dtype_on_hpu(t)
+    torch.set_default_device("cpu" if wanted is None else "hpu")
+    if wanted is None:
         _set_default_tensor_type(t)
-        return
-    torch.set_default_dtype(getattr(hpu, found[1]).dtype)
-    torch.set_default_device("hpu")
-
-
-_set_default_tensor_type = torch.set_default_tensor_type
+    else:
+        torch.set_default_dtype(wanted)
 
 
 def restore(storage: Any, location: str) -> Any:
@@ -166,7 +181,9 @@ def restore(storage: Any, location: str) -> Any:
 class DataParallel(torch.nn.DataParallel):  # type: ignore[type-arg]
     """On the current device alone."""
 
-    def __init__(self, module: torch.nn.Module, device_ids: Any = None, output_device: Any = None, dim: int = 0) -> None:
+    def __init__(
+        self, module: torch.nn.Module, device_ids: Any = None, output_device: Any = None, dim: int = 0
+    ) -> None:
         super().__init__(module, [hpu.current_device()], dim=dim)
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:

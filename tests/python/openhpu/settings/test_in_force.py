@@ -25,7 +25,7 @@ def test_every_variable_is_there_once(environment, nothing_overridden):
 
 def test_why_a_variable_is_what_it_is(environment):
     environment(
-        PT_HPU_LAZY_MODE="1", OPENHPU_MEMORY_GB=" ", OPENHPU_DEVICE_COUNT="zero", PT_HPU_GPU_MIGRATION="on",
+        PT_HPU_LAZY_MODE="1", OPENHPU_MEMORY_GB=" ", OPENHPU_DEVICE_COUNT="zero", PT_HPU_QUEUE_SYNLAUNCHES="on",
         LOG_LEVEL_PT_LAZY="1", PT_HPU_LOG_MOD_MASK="80", HABANA_VISIBLE_MODULES="3,1", PT_HPU_LAZY_MODES="1",
     )  # fmt: skip
     found = states()
@@ -36,7 +36,7 @@ def test_why_a_variable_is_what_it_is(environment):
     assert found["OPENHPU_MEMORY_GB"].why == "empty, which counts as unset"
     assert found["OPENHPU_DEVICE_COUNT"].state == "invalid"
     assert "a whole number from 1 to 64" in found["OPENHPU_DEVICE_COUNT"].why
-    assert (found["PT_HPU_GPU_MIGRATION"].state, found["PT_HPU_GPU_MIGRATION"].value) == ("idle", "1")
+    assert (found["PT_HPU_QUEUE_SYNLAUNCHES"].state, found["PT_HPU_QUEUE_SYNLAUNCHES"].value) == ("idle", "1")
     assert found["LOG_LEVEL_PT_LAZY"].value == "1"
     assert "LOG_LEVEL_PT_*" not in found
     assert found["PT_HPU_LOG_MOD_MASK"].value == "80"

@@ -37,10 +37,13 @@ METHODS = {
 def test_each_row_is_complete():
     for row in ROWS.values():
         assert row.how in ("same", "changed", "ignored", "refused"), row
-        assert row.install in ("object", "arguments", "value", "constant", "module", "own", "later", "core", "none"), row
+        assert row.install in ("object", "arguments", "value", "constant", "module", "own", "later", "core", "none"), (
+            row
+        )
         assert row.source in document.SOURCES, row
         assert row.result if row.how == "refused" else row.counterpart or row.result, row
         assert row.result or row.how != "changed", row
+        assert row.counterpart or row.install != "arguments", row
 
 
 def test_every_public_name_of_torch_cuda_has_a_row():
@@ -111,9 +114,14 @@ def test_cuda_as_a_device_is_hpu_everywhere(script):
              "torch.Generator('cuda')", "torch.Stream(device='cuda')", "torch.cuda.FloatTensor(2)", "torch.cuda.Stream()"]  # fmt: skip
     code = f"""
 x = torch.ones(2)
+def made(call):
+    try:
+        return eval(call).device.type
+    except Exception as error:  # what hpu does not have
+        return str(error)[:60]
 for call in {calls!r}:
-    made = eval(call)
-    if made.device.type != "hpu": print(call, made.device)
+    found = made(call)
+    if found != "hpu" and (found == "cpu" or found != made(call.replace("cuda", "hpu"))): print(call, found)
 """
     assert len(calls) > 90
     assert script(ON + code, warnings="ignore").out == ""

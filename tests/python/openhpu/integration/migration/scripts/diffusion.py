@@ -15,7 +15,11 @@ torch.manual_seed(0)
 class Denoiser(nn.Module):
     def __init__(self):
         super().__init__()
-        self.time, self.down, self.up = nn.Linear(16, 8), nn.Conv2d(1, 8, 3, padding=1), nn.ConvTranspose2d(8, 1, 3, padding=1)
+        self.time, self.down, self.up = (
+            nn.Linear(16, 8),
+            nn.Conv2d(1, 8, 3, padding=1),
+            nn.ConvTranspose2d(8, 1, 3, padding=1),
+        )
         self.norm = nn.GroupNorm(2, 8)
 
     def forward(self, x, t):

@@ -5,7 +5,9 @@ import os
 import torch
 from torch import nn
 
-device = torch.device("cuda") if os.environ.get("DEVICE") != "cpu" and torch.cuda.is_available() else torch.device("cpu")
+device = (
+    torch.device("cuda") if os.environ.get("DEVICE") != "cpu" and torch.cuda.is_available() else torch.device("cpu")
+)
 n_gpu = torch.cuda.device_count() if device.type != "cpu" else 0
 torch.manual_seed(42)
 if n_gpu > 0:

@@ -13,7 +13,9 @@ torch.manual_seed(1337)
 torch.backends.cuda.matmul.allow_tf32 = True
 torch.backends.cudnn.allow_tf32 = True
 ctx = nullcontext() if device_type == "cpu" else torch.amp.autocast(device_type=device_type, enabled=False)
-scaler = torch.cuda.amp.GradScaler(enabled=False) if device_type == "cuda" else torch.amp.GradScaler("cpu", enabled=False)
+scaler = (
+    torch.cuda.amp.GradScaler(enabled=False) if device_type == "cuda" else torch.amp.GradScaler("cpu", enabled=False)
+)
 text = torch.tensor(list(b"to be or not to be, that is the question. " * 8), dtype=torch.int64)
 
 
@@ -39,7 +41,11 @@ class Block(nn.Module):
 class Model(nn.Module):
     def __init__(self):
         super().__init__()
-        self.tokens, self.places, self.blocks = nn.Embedding(128, 16), nn.Embedding(8, 16), nn.Sequential(Block(), Block())
+        self.tokens, self.places, self.blocks = (
+            nn.Embedding(128, 16),
+            nn.Embedding(8, 16),
+            nn.Sequential(Block(), Block()),
+        )
         self.head = nn.Linear(16, 128, bias=False)
 
     def forward(self, x, y):

@@ -29,7 +29,10 @@ criterion = nn.CrossEntropyLoss().to(device)
 optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9, weight_decay=1e-4)
 images, target = torch.randn(4, 8, 3, 16, 16), torch.randint(10, (4, 8))
 for step in range(4):
-    x, y = images[step].to(device, non_blocking=True), target[step].cuda(gpu, non_blocking=True) if gpu is not None else target[step]
+    x, y = (
+        images[step].to(device, non_blocking=True),
+        target[step].cuda(gpu, non_blocking=True) if gpu is not None else target[step],
+    )
     output = model(x)
     loss = criterion(output, y)
     with torch.no_grad():

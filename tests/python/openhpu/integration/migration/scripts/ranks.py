@@ -20,7 +20,9 @@ assert dist.get_backend() == ("gloo" if cpu else "nccl")
 gpu = torch.device("cpu") if cpu else torch.device("cuda", int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
 torch.manual_seed(0)
 data = TensorDataset(torch.randn(32, 20), torch.randn(32, 1))
-loader = DataLoader(data, batch_size=8, sampler=DistributedSampler(data, shuffle=True), shuffle=False, pin_memory=not cpu)
+loader = DataLoader(
+    data, batch_size=8, sampler=DistributedSampler(data, shuffle=True), shuffle=False, pin_memory=not cpu
+)
 model = DDP(nn.Sequential(nn.Linear(20, 8), nn.SyncBatchNorm(8) if not cpu else nn.BatchNorm1d(8), nn.Linear(8, 1)).to(gpu),
             device_ids=None if cpu else [gpu])  # fmt: skip
 model.eval()

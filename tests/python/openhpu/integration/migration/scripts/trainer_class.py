@@ -45,6 +45,9 @@ class Trainer:
 torch.manual_seed(3407)
 torch.cuda.manual_seed_all(3407)
 layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
-trainer = Trainer(nn.Sequential(nn.Embedding(5, 16), nn.TransformerEncoder(layer, 1, enable_nested_tensor=False), nn.Linear(16, 5)), Sorting())
+trainer = Trainer(
+    nn.Sequential(nn.Embedding(5, 16), nn.TransformerEncoder(layer, 1, enable_nested_tensor=False), nn.Linear(16, 5)),
+    Sorting(),
+)
 trainer.callbacks.append(lambda trainer: print(f"{trainer.loss.item():.4f}"))
 trainer.run()
