@@ -23,8 +23,8 @@ _ALLOWED = "ignore:Guards may run slower on Python 3.13.0:RuntimeWarning"
 _FAREWELL_S = 20.0  # for what a script leaves behind, which tests may be about
 # Variables that would change what a script does; each test names the ones that it is about.
 OURS = (
-    "PT_", "OPENHPU_", "HABANA_", "HLS_", "LOG_LEVEL_", "LOCAL_", "RANK", "ENABLE_CONSOLE", "GRAPH_VISUALIZATION", "GPU_MIGRATION",
-    "TORCH_DEVICE",
+    "PT_", "OPENHPU_", "HABANA_", "HLS_", "LOG_LEVEL_", "LOCAL_", "RANK", "ENABLE_CONSOLE", "GRAPH_VISUALIZATION",
+    "GPU_MIGRATION", "TORCH_DEVICE",
 )  # fmt: skip
 
 # What PyTorch and the libraries under it read when they are loaded.

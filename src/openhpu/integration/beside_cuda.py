@@ -56,7 +56,7 @@ def check_migration(version: ModuleType) -> None:
     """Raise MigrationBesideGpuError where a script that says cuda may mean a GPU."""
     if version.cuda and gpu_is_usable():
         raise MigrationBesideGpuError(
-            "GPU migration runs scripts written for CUDA on hpu, and this machine has a GPU, which they may mean. To use "
-            "the GPU, unset PT_HPU_GPU_MIGRATION and do not import habana_frameworks.torch.gpu_migration; to use hpu, "
-            "hide the GPU by CUDA_VISIBLE_DEVICES=-1"
+            "GPU migration runs scripts written for CUDA on hpu, and this machine has a GPU, which they may mean. To "
+            "use the GPU, unset PT_HPU_GPU_MIGRATION and do not import habana_frameworks.torch.gpu_migration. To use "
+            "hpu, hide the GPU by CUDA_VISIBLE_DEVICES=-1"
         )

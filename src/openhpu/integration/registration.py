@@ -162,8 +162,8 @@ def _warn_of_late_migration() -> None:
 
     if not installation.is_installed():
         warnings.warn(
-            "PT_HPU_GPU_MIGRATION was set after `import torch`, which reads it, so names of CUDA are not translated; hpu "
-            "works as always. Set it before `import torch`, or import habana_frameworks.torch.gpu_migration.",
+            "PT_HPU_GPU_MIGRATION was set after `import torch`, which reads it, so names of CUDA are not translated; "
+            "hpu works as always. Set it before `import torch`, or import habana_frameworks.torch.gpu_migration.",
             RuntimeWarning,
             stacklevel=3,
         )

@@ -10,8 +10,8 @@ PAGE = "docs/migration.md"
 
 How = Literal["same", "changed", "ignored", "refused"]
 # What is installed under the name: the counterpart; PyTorch's own function with cuda in its arguments taken as hpu; a
-# function that returns the counterpart, or that value itself; a module with the names of the counterpart; what `own` has;
-# what a function of `own` makes after the import of the module that has the name; by the core or a registry of
+# function that returns the counterpart, or that value itself; a module with the names of the counterpart; what `own`
+# has; what a function of `own` makes after the import of the module that has the name; by the core or a registry of
 # PyTorch's; nothing.
 Install = Literal["object", "arguments", "value", "constant", "module", "own", "later", "core", "none"]
 

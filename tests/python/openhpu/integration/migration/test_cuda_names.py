@@ -19,16 +19,18 @@ ARGUMENTS = {
     "torch.linspace": "0, 1, 3", "torch.logspace": "0, 1, 3", "torch.normal": "0.0, 1.0, (2,)",
     "torch.randint": "3, (2,)", "torch.randint_like": "x, 3", "torch.full_like": "x, 1.0", "torch.range": "0, 1",
     **{f"torch.{name}_like": "x" for name in ("empty", "ones", "rand", "randn", "zeros")},
-    "torch.sparse_coo_tensor": "[[0]], [1.0], (2,)", "torch.sparse_compressed_tensor": "[0, 1], [0], [1.0], (1, 2), layout=torch.sparse_csr",
+    "torch.sparse_coo_tensor": "[[0]], [1.0], (2,)",
+    "torch.sparse_compressed_tensor": "[0, 1], [0], [1.0], (1, 2), layout=torch.sparse_csr",
     "torch.sparse_csr_tensor": "[0, 1], [0], [1.0], (1, 2)", "torch.sparse_csc_tensor": "[0, 1], [0], [1.0], (2, 1)",
     **{f"torch.sparse_{kind}_tensor": "[0, 1], [0], [[[1.0]]], (1, 1)" for kind in ("bsr", "bsc")},
     "torch.scalar_tensor": "1.0", "torch.tril_indices": "2, 2", "torch.triu_indices": "2, 2",
-    **dict.fromkeys(("arange", "bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window", "eye", "randperm"), None),
+    **{f"torch.{name}_window": "4" for name in ("bartlett", "blackman", "hamming", "hann", "kaiser")},
+    **{f"torch.{name}": "4" for name in ("arange", "eye", "randperm", "fft.fftfreq", "fft.rfftfreq")},
 }  # fmt: skip
-LENGTHS = ("arange", "bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window", "eye", "randperm", "fft.fftfreq", "fft.rfftfreq")  # fmt: skip
 METHODS = {
     "to": "x.to('cuda')", "new_empty": "x.new_empty(2, device='cuda')", "new_ones": "x.new_ones(2, device='cuda')",
-    "new_empty_strided": "x.new_empty_strided((2,), (1,), device='cuda')", "new_tensor": "x.new_tensor([1.0], device='cuda')",
+    "new_empty_strided": "x.new_empty_strided((2,), (1,), device='cuda')",
+    "new_tensor": "x.new_tensor([1.0], device='cuda')",
     "new_full": "x.new_full((2,), 1.0, device='cuda')", "new_zeros": "x.new_zeros(2, device='cuda:0')",
     "type": "x.type('torch.cuda.DoubleTensor')", "cuda": "x.cuda(0)",
 }  # fmt: skip
@@ -84,7 +86,8 @@ def test_each_name_is_its_counterpart(script):
         if row.install == "object" and value is not resolve(row.counterpart):
             if row.counterpart != "torch.hpu._initialized" and "default_generators" not in row.name:
                 wrong.append((row.name, value))
-        if row.install in ("value", "constant") and (value(1) if row.install == "value" else value) != eval(row.counterpart):
+        given = value(1) if row.install == "value" else value
+        if row.install in ("value", "constant") and given != eval(row.counterpart):
             wrong.append((row.name, value))
         if row.install == "own" and value is not own.BY_NAME[row.name]:
             wrong.append((row.name, value))
@@ -103,15 +106,18 @@ def _calls():
         if name.startswith("Tensor."):
             yield METHODS.get(name.removeprefix("Tensor."))
             continue
-        arguments = "4" if name in LENGTHS else ARGUMENTS.get(row.name, "(2,)")
+        arguments = ARGUMENTS.get(row.name, "(2,)")
         yield None if arguments is None else f"{row.name}({arguments}, device='cuda')"
         yield None if arguments is None else f"{row.name}({arguments}, device=torch.device('cuda', 0))"
 
 
 def test_cuda_as_a_device_is_hpu_everywhere(script):
-    calls = [*filter(None, _calls()), "x.cuda(0)", "torch.nn.Linear(2, 2, device='cuda').weight", "torch.nn.Linear(2, 2).cuda().bias",
-             "torch.nn.Linear(2, 2).to('cuda').bias", "torch.nn.Linear(2, 2, device='meta').to_empty(device='cuda').bias",
-             "torch.Generator('cuda')", "torch.Stream(device='cuda')", "torch.cuda.FloatTensor(2)", "torch.cuda.Stream()"]  # fmt: skip
+    calls = [
+        *filter(None, _calls()), "x.cuda(0)", "torch.nn.Linear(2, 2, device='cuda').weight",
+        "torch.nn.Linear(2, 2).cuda().bias", "torch.nn.Linear(2, 2).to('cuda').bias", "torch.Generator('cuda')",
+        "torch.nn.Linear(2, 2, device='meta').to_empty(device='cuda').bias", "torch.Stream(device='cuda')",
+        "torch.cuda.FloatTensor(2)", "torch.cuda.Stream()", "x.type(torch.cuda.HalfTensor)",
+    ]  # fmt: skip
     code = f"""
 x = torch.ones(2)
 def made(call):
@@ -133,8 +139,9 @@ import pickle
 x = torch.ones(2, device="cuda")
 device = torch.device("cuda:0")
 print(x.is_cuda, torch.ones(1).is_cuda, x.to("cuda") is x, x.cuda() is x, x.to(torch.float32) is x)
-print(device, isinstance(device, torch.device), type(device) is torch.device, pickle.loads(pickle.dumps(device)) == device)
-print(torch.device("cuda"), torch.device(type="cuda", index=1), torch.device("cpu"), torch.device("cuda") == torch.device("hpu"))
+print(device, isinstance(device, torch.device), type(device) is torch.device)
+print(pickle.loads(pickle.dumps(device)) == device, torch.device("cuda") == torch.device("hpu"))
+print(torch.device("cuda"), torch.device(type="cuda", index=1), torch.device("cpu"))
 print(x.untyped_storage().is_cuda, x.untyped_storage().cuda().device, torch.nn.utils.rnn.pack_sequence([x]).is_cuda)
 with torch.device("cuda"):
     print(torch.zeros(1).device, torch.nn.Linear(1, 1).weight.device)
@@ -143,7 +150,7 @@ torch.set_default_tensor_type("torch.cuda.DoubleTensor"); print(torch.zeros(1).d
 torch.set_default_tensor_type("torch.FloatTensor"); print(torch.zeros(1).device, torch.zeros(1).dtype)
 """
     assert script(ON + code, warnings="ignore").out.splitlines() == [
-        "True False True True True", "hpu:0 True True True", "hpu hpu:1 cpu True", "True hpu:0 True", "hpu:0 hpu:0",
+        "True False True True True", "hpu:0 True True", "True True", "hpu hpu:1 cpu", "True hpu:0 True", "hpu:0 hpu:0",
         "hpu:0", "hpu:0 torch.float64", "cpu torch.float32",
     ]  # fmt: skip
 
@@ -156,7 +163,9 @@ torch.serialization.register_package(1, lambda storage: "cuda:0", lambda storage
 torch.save({"w": torch.ones(2)}, "cuda.pt")
 torch.serialization._package_registry.pop(0)
 import habana_frameworks.torch.gpu_migration
-for where in (None, "cuda", "cuda:0", torch.device("cuda"), {"cuda:0": "cuda:0"}, lambda storage, tag: storage.cuda(0), "cpu"):
+for where in (
+    None, "cuda", "cuda:0", torch.device("cuda"), {"cuda:0": "cuda:0"}, lambda storage, tag: storage.cuda(0), "cpu"
+):
     print(torch.load("cuda.pt", map_location=where)["w"].device, end=" ")
 """
     assert script(code).out == "hpu:0 " * 5 + "hpu:0 cpu"
@@ -198,5 +207,6 @@ except ImportError as error:
     print(error)
 """
     assert script(ON + code, warnings="ignore").out.splitlines() == [
-        "True True", "AdamW True", "FusedLamb True", "SGD True", "cannot import name 'amp' from 'apex' (unknown location)",
+        "True True", "AdamW True", "FusedLamb True", "SGD True",
+        "cannot import name 'amp' from 'apex' (unknown location)",
     ]  # fmt: skip

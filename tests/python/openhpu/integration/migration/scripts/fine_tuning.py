@@ -1,4 +1,4 @@
-"""Fine-tuning of an encoder without a trainer: parameter groups, a warmup schedule, padded batches, bf16 if supported."""
+"""Fine-tuning of an encoder without a trainer: parameter groups, a warmup schedule, padded batches."""
 
 import os
 
@@ -31,8 +31,11 @@ class Classifier(nn.Module):
 
 model = Classifier()
 no_decay = ("bias", "norm.weight")
-groups = [{"params": [p for n, p in model.named_parameters() if n.endswith(no_decay)], "weight_decay": 0.0},
-          {"params": [p for n, p in model.named_parameters() if not n.endswith(no_decay)], "weight_decay": 0.1}]  # fmt: skip
+named = list(model.named_parameters())
+groups = [
+    {"params": [p for n, p in named if n.endswith(no_decay)], "weight_decay": 0.0},
+    {"params": [p for n, p in named if not n.endswith(no_decay)], "weight_decay": 0.1},
+]
 model.to(device)
 optimizer = torch.optim.AdamW(groups, lr=1e-2)
 warmup = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 3))

@@ -23,8 +23,8 @@ data = TensorDataset(torch.randn(32, 20), torch.randn(32, 1))
 loader = DataLoader(
     data, batch_size=8, sampler=DistributedSampler(data, shuffle=True), shuffle=False, pin_memory=not cpu
 )
-model = DDP(nn.Sequential(nn.Linear(20, 8), nn.SyncBatchNorm(8) if not cpu else nn.BatchNorm1d(8), nn.Linear(8, 1)).to(gpu),
-            device_ids=None if cpu else [gpu])  # fmt: skip
+norm = nn.BatchNorm1d(8) if cpu else nn.SyncBatchNorm(8)
+model = DDP(nn.Sequential(nn.Linear(20, 8), norm, nn.Linear(8, 1)).to(gpu), device_ids=None if cpu else [gpu])
 model.eval()
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
 for epoch in range(2):
