@@ -98,7 +98,7 @@ def register(migrated: bool = False) -> None:
 def _load(torch: ModuleType) -> None:
     _settings().check_environment()
     beside_cuda.check(torch.version)
-    core = _load_core(torch.__version__, str(Path(torch.__file__).parent))
+    core = _load_core(torch.__version__, str(Path(str(torch.__file__)).parent))
     if core.registration_is_late():
         raise RuntimeError(_LATE)
     core.become_accelerator()

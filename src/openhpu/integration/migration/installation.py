@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import sys
@@ -38,7 +39,7 @@ def install() -> None:
             parent = row.name.rpartition(".")[0]
             if row.install == "later":
                 module = ".".join(part for part in parent.split(".") if not part[0].isupper())
-                after_import(module, lambda row=row: is_installed() and _install(row))
+                after_import(module, functools.partial(_install_late, row))
             elif row.install in ("object", "arguments", "value", "own") and parent not in modules:
                 _install(row)
         torch.serialization.register_package(_BEFORE_PYTORCH, lambda storage: None, own.restore)
@@ -57,6 +58,11 @@ def uninstall() -> None:
     """Give PyTorch its names back, in the reverse order. For tests: what a script has kept stays as it is."""
     while _undo:
         _undo.pop()()
+
+
+def _install_late(row: Row) -> None:
+    if is_installed():
+        _install(row)
 
 
 def _install(row: Row) -> None:

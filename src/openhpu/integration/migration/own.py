@@ -220,8 +220,9 @@ def _is_cuda_in_compiled_code() -> Any:
 def _rules_without_cuda() -> Any:
     from torch._dynamo import trace_rules
 
+    rules: Any = trace_rules.torch_name_rule_map
     kept = [{name: rule for name, rule in each.items() if not name.startswith("torch.cuda.")}
-            for each in trace_rules.torch_name_rule_map]  # fmt: skip
+            for each in rules]  # fmt: skip
     trace_rules.get_torch_obj_rule_map.cache_clear()
     return kept
 

@@ -12,7 +12,7 @@ from tests.processes import clean_environment, run_file
 
 FOLDER = Path(__file__).parent / "scripts"
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "ranks")
-MODES = {"eager": {}, "lazy": {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "off"}}
+MODES = {"eager": {}, "lazy": {"PT_HPU_LAZY_MODE": "1"}}
 LOOSE = {"graphs": 0.02}  # bfloat16
 
 
@@ -56,7 +56,8 @@ def test_torch_compile(on_the_cpu, tmp_path):
 @pytest.mark.parametrize("mode", MODES)
 def test_torchrun(mode, tmp_path):
     found = {}
-    for device, variables in (("cpu", {}), ("cuda", {"PT_HPU_GPU_MIGRATION": "1", **MODES[mode]})):
+    on = {"PT_HPU_GPU_MIGRATION": "1", "OPENHPU_COMPILE": "off", **MODES[mode]}
+    for device, variables in (("cpu", {}), ("cuda", on)):
         environment = clean_environment(tmp_path, DEVICE=device, OMP_NUM_THREADS="1", **variables)
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
         ended = child.run([*command, str(FOLDER / "ranks.py")], env=environment, cwd=tmp_path, seconds=110, split=True)
