@@ -14,7 +14,7 @@ import torch
 
 from openhpu import _C
 from openhpu.integration.late_imports import after_import
-from openhpu.integration.migration import arguments, cuda_modules, migration_log, own
+from openhpu.integration.migration import cuda_arguments, cuda_modules, migration_log, own
 from openhpu.integration.migration.cuda_names import ROWS, Row
 
 _MISSING = object()
@@ -74,7 +74,7 @@ def _install(row: Row) -> None:
             return  # another release of PyTorch has it
     except AttributeError:
         return
-    value = arguments.translating(before, row.name) if row.install == "arguments" else cuda_modules.stands_for(row)
+    value = cuda_arguments.translating(before, row.name) if row.install == "arguments" else cuda_modules.stands_for(row)
     _set(where, name, value)
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils._pytree import tree_map
 
-from openhpu.integration.migration import arguments
+from openhpu.integration.migration import cuda_arguments
 from openhpu.integration.migration.cuda_names import PAGE
 from openhpu.interface import hpu
 
@@ -174,7 +174,7 @@ def restore(storage: Any, location: str) -> Any:
     """For torch.load: a storage that was saved on cuda, on hpu."""
     if re.fullmatch(r"cuda(:\d+)?", location) is None:
         return None
-    return torch.serialization.default_restore_location(storage, arguments.on_hpu(location))  # type: ignore[no-untyped-call]
+    return torch.serialization.default_restore_location(storage, cuda_arguments.on_hpu(location))  # type: ignore[no-untyped-call]
 
 
 @stands_for("torch.nn.DataParallel")
@@ -221,10 +221,8 @@ def _rules_without_cuda() -> Any:
     from torch._dynamo import trace_rules
 
     rules: Any = trace_rules.torch_name_rule_map
-    kept = [{name: rule for name, rule in each.items() if not name.startswith("torch.cuda.")}
-            for each in rules]  # fmt: skip
     trace_rules.get_torch_obj_rule_map.cache_clear()
-    return kept
+    return [{name: kind for name, kind in each.items() if not name.startswith("torch.cuda.")} for each in rules]
 
 
 _grad_scaler = torch.amp.GradScaler.__init__
@@ -233,7 +231,7 @@ _grad_scaler = torch.amp.GradScaler.__init__
 @stands_for("torch.amp.GradScaler.__init__")
 def grad_scaler(self: Any, device: str = "hpu", *args: Any, **kwargs: Any) -> None:
     """The device is hpu by default."""
-    _grad_scaler(self, arguments.on_hpu(device), *args, **kwargs)
+    _grad_scaler(self, cuda_arguments.on_hpu(device), *args, **kwargs)
 
 
 _get_backend = torch.distributed.get_backend
