@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.machinery
 import inspect
@@ -15,13 +16,19 @@ from openhpu.integration.migration.cuda_names import PAGE, ROWS, Row
 
 
 def resolve(path: str) -> Any:
-    """The object of a dotted name: of a class, what it has without binding it."""
+    """The object of a dotted name: of a class, what it has without binding it. AttributeError where it is missing."""
     owner, _, name = path.rpartition(".")
+    if not owner:
+        return importlib.import_module(name)
+    found = resolve(owner)
+    if isinstance(found, type):
+        return inspect.getattr_static(found, name)
     try:
-        return importlib.import_module(path)
-    except ImportError:
-        found = resolve(owner)
-    return inspect.getattr_static(found, name) if isinstance(found, type) else getattr(found, name)
+        return getattr(found, name)
+    except AttributeError:
+        with contextlib.suppress(ImportError):
+            return importlib.import_module(path)
+        raise
 
 
 def stands_for(row: Row) -> Any:
