@@ -21,7 +21,7 @@ namespace {
 constexpr size_t kTypes = 4;
 std::array<newfunc, kTypes> originals{};
 // Called with the type's name for each translation; null: nobody listens.
-PyObject* listener = nullptr;
+PyObject* told_of = nullptr;
 
 // hpu for cuda, as a name or a device; everything else as it is.
 py::object on_hpu(py::handle value) {
@@ -55,8 +55,8 @@ PyObject* make(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
     if (kwargs != nullptr)
       for (auto [name, value] : py::reinterpret_borrow<py::dict>(kwargs))
         named[name] = translated(value);
-    if (found && listener != nullptr)
-      py::handle{listener}(type->tp_name);
+    if (found && told_of != nullptr)
+      py::handle{told_of}(type->tp_name);
     return originals[kType](type, given.ptr(), named.ptr());
   } catch (py::error_already_set& error) {
     error.restore();
@@ -80,9 +80,9 @@ void translate(bool on, std::index_sequence<kType...>) {
 
 void bind_migration(py::module& m) {
   m.def("translate_cuda", [](bool on, const py::object& told) {
-    Py_CLEAR(listener);
+    Py_CLEAR(told_of);
     if (on && !told.is_none())
-      listener = py::object(told).release().ptr();
+      told_of = py::object(told).release().ptr();
     translate(on, std::make_index_sequence<kTypes>());
   }, py::arg("on"), py::arg("told") = py::none());
 }
