@@ -12,9 +12,10 @@ import pytest
 from commands import ROOT
 
 DOCUMENTS = sorted(
-    path for pattern in ("*.md", "docs/**/*.md", "benchmarks/*.md", "lightning-habana/*.md", "openhpu-predict/*.md", "tests/*.md")
-    for path in ROOT.glob(pattern)
-)  # fmt: skip
+    path
+    for folder in ("", "docs/**/", "benchmarks/", "lightning-habana/", "openhpu-predict/", "tests/")
+    for path in ROOT.glob(f"{folder}*.md")
+)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 MOST_WORDS = 30
 FIRST_READ = ["README.md", "docs/getting-started.md", "docs/concepts.md"]
