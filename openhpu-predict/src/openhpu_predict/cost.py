@@ -147,13 +147,15 @@ def mme_use(product: operators.Product, device: Device) -> float:
 def work(kernel: Kernel, nodes: Sequence[Node], device: Device) -> None:
     """Set the kernel's seconds on each engine and on memory, were nothing lost but what the sizes cost."""
     mme = tpc = network = host = kernel.mme_seconds = 0.0
+    vector = device.tpc_bf16_peak
     penalty = 1.0
     for at in kernel.nodes:
         node = nodes[at]
         for product in node.products:
             flops = 2.0 * math.prod(product)
             peak, measured = _rates(node.dtype, device)
-            mme += flops / (measured * mme_use(product, device))
+            rate = max(measured * mme_use(product, device), vector if node.dtype.itemsize < 4 else vector / 2)
+            mme += flops / rate  # a thin product is faster on the TPC
             kernel.mme_seconds += flops / peak
         rate = device.tpc_bf16_peak / max(node.dtype.itemsize, 2)  # steps/s; the peak counts a multiply-add twice
         if node.kind is Kind.ATTENTION:

@@ -90,7 +90,7 @@ class Recorder(TorchDispatchMode):
     def __init__(self, only: str | None, ranks: int = 1) -> None:
         super().__init__()
         self._ranks = ranks
-        self._within = False  # an operator of Gaudi's that is recorded as one
+        self.within = False  # an operator of Gaudi's that is recorded as one
         self.recording = Recording()
         self._only = only
         self._ids: dict[int, int] = {}  # storages that are alive
@@ -109,7 +109,7 @@ class Recorder(TorchDispatchMode):
             register_optimizer_step_post_hook(lambda optimizer, *_: self._mark_state(optimizer)),
         ]
         try:
-            with self, _GaudiOperators(self):
+            with self, _GaudiOperators(self) as mode, _seen_in_backward(mode):
                 yield self.recording
         finally:
             for handle in handles:
@@ -130,7 +130,7 @@ class Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func.namespace == "prim" or self._within:
+        if func.namespace == "prim" or self.within:
             return func(*args, **kwargs)
         return self.call(func, func, args, kwargs)
 
@@ -138,7 +138,7 @@ class Recorder(TorchDispatchMode):
         """Call `what` and record it as the operator `func`."""
         operands = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
         before = {self._id(one): one for one in operands if self._counts(one)}
-        self._within = what is not func
+        self.within = what is not func
         try:
             out = what(*args, **kwargs)
         except Exception as error:
@@ -150,7 +150,7 @@ class Recorder(TorchDispatchMode):
                 ) from error
             raise
         finally:
-            self._within = False
+            self.within = False
         outs = [one for one in tree_leaves(out) if isinstance(one, torch.Tensor)]
         self._record(func, args, kwargs, operands, outs, before)
         return out
@@ -188,6 +188,7 @@ class Recorder(TorchDispatchMode):
         writes = {self._id(one): one.nbytes for one in results}
         if kind is Kind.GATHER:
             _touch_rows(name, args, operands, outs, reads, writes, self._id)
+            elements = max(writes.values(), default=0) // max(results[0].element_size(), 1)
         self.recording.nodes.append(
             Node(
                 name, kind, _dtype(kind, operands, outs), reads, writes, elements, products, access, site, layer,
@@ -268,12 +269,29 @@ class _GaudiOperators(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if isinstance(func, torch._ops.OpOverloadPacket) and func._qualified_op_name.startswith("hpu::"):
+        packet = isinstance(func, torch._ops.OpOverloadPacket) and not self._recorder.within
+        if packet and func._qualified_op_name.startswith("hpu::"):
             overload = getattr(func, func.overloads()[0])
             operands = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
             if operators.kind(overload, operands, operands[:1]) is not Kind.UNKNOWN:
                 return self._recorder.call(func, overload, args, kwargs)
         return func(*args, **kwargs)
+
+
+@contextlib.contextmanager
+def _seen_in_backward(mode: TorchFunctionMode) -> Iterator[None]:
+    """A backward pass runs without function modes. Gaudi's operators in it are to be seen, too."""
+    run = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
+
+    def run_seen(*args: Any, **kwargs: Any) -> Any:
+        with mode, torch.autograd.set_multithreading_enabled(False):  # other threads do not know the mode
+            return run(*args, **kwargs)
+
+    torch.autograd._engine_run_backward = run_seen  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        torch.autograd._engine_run_backward = run  # type: ignore[attr-defined]
 
 
 @functools.cache
