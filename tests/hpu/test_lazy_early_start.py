@@ -167,7 +167,7 @@ def test_pieces_hold_no_more_memory_than_eager_mode_does(script):
 
         model = nn.Sequential(*(nn.Sequential(nn.Linear(128, 128), nn.GELU()) for _ in range(6))).to("hpu")
         optimizer = torch.optim.AdamW(model.parameters())
-        x = torch.randn(128, 128, device="hpu")
+        x = torch.randn(192, 128, device="hpu")
 
         def step():
             optimizer.zero_grad()
