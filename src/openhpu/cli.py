@@ -105,15 +105,15 @@ def _trace(files: list[str], output: str | None) -> int:
 
 def _calibrate() -> int:
     """Returns 1 if there is nothing to choose, or the file can't be written."""
-    from openhpu.device import products
+    from openhpu.device import product_rule
 
     try:
-        found = products.calibrate()
+        found = product_rule.calibrate()
     except (RuntimeError, OSError) as error:
         print(f"openhpu calibrate: {error}", file=sys.stderr)
         return 1
-    print("\n".join(products.described(found)))
-    print(f"Written to {products.file()}, which later processes read.")
+    print("\n".join(product_rule.described(found)))
+    print(f"Written to {product_rule.file()}, which later processes read.")
     return 0
 
 

@@ -11,7 +11,7 @@ import torch
 
 from openhpu import _C, settings
 from openhpu.compiler.client import client
-from openhpu.device import mode, products
+from openhpu.device import mode, product_rule
 from openhpu.observe import differences, events
 
 # Settings that device_setup() reads; the core is configured again when one of them changed before a device was opened.
@@ -102,7 +102,7 @@ def _prepare() -> None:
     configure(again=True)
     _C.set_num_threads(torch.get_num_threads())
     _C.set_lenient_indices(settings.get("OPENHPU_OUT_OF_RANGE") == "gaudi")
-    products.choose()
+    product_rule.choose()
     _follow_gaudis_numbers()
     for prepare in before_first_operator:
         prepare()

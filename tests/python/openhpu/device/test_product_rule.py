@@ -6,7 +6,7 @@ import os
 import pytest
 
 from openhpu import _C
-from openhpu.device import products
+from openhpu.device import product_rule
 
 pytestmark = pytest.mark.skipif(not _C.has_onednn_products(), reason="oneDNN's products of float32 need AVX-512")
 USED = "import torch\nfrom openhpu import _C\ntorch.zeros(2, device='hpu')\nprint(*_C.product_bounds())"
@@ -29,8 +29,8 @@ def test_later_processes_have_what_was_measured(run, tmp_path):
     lines = run(COMMAND).out.splitlines()
     assert len(lines) == 4 and str(kept(tmp_path)) in lines[3]
     found = json.loads(kept(tmp_path).read_text())
-    assert run(USED).out.split() == [str(found["from"][kind]) for kind in products.KINDS]
-    found["from"] = dict.fromkeys(products.KINDS, 12345)
+    assert run(USED).out.split() == [str(found["from"][kind]) for kind in product_rule.KINDS]
+    found["from"] = dict.fromkeys(product_rule.KINDS, 12345)
     kept(tmp_path).write_text(json.dumps(found))
     assert run(USED).out == "12345 12345 12345" != usual
 
@@ -38,10 +38,10 @@ def test_later_processes_have_what_was_measured(run, tmp_path):
 BAD = {
     "another processor": lambda found: found | {"made for": "another"},
     "a kind missing": lambda found: found | {"from": {"skinny": 1, "single": 1}},
-    "no numbers": lambda found: found | {"from": dict.fromkeys(products.KINDS, "1")},
-    "a fraction": lambda found: found | {"from": dict.fromkeys(products.KINDS, 1.5)},
-    "a negative number": lambda found: found | {"from": dict.fromkeys(products.KINDS, -1)},
-    "too large a number": lambda found: found | {"from": dict.fromkeys(products.KINDS, 2**63)},
+    "no numbers": lambda found: found | {"from": dict.fromkeys(product_rule.KINDS, "1")},
+    "a fraction": lambda found: found | {"from": dict.fromkeys(product_rule.KINDS, 1.5)},
+    "a negative number": lambda found: found | {"from": dict.fromkeys(product_rule.KINDS, -1)},
+    "too large a number": lambda found: found | {"from": dict.fromkeys(product_rule.KINDS, 2**63)},
     "a list": lambda found: [found],
 }
 
@@ -50,8 +50,8 @@ BAD = {
 def test_any_other_file_leaves_the_rule_of_the_processor(name, run, tmp_path):
     usual = run(USED).out
     kept(tmp_path).parent.mkdir(exist_ok=True)
-    good = {"made for": run("import torch\nfrom openhpu.device import products\nprint(products._machine())").out}
-    good["from"] = dict.fromkeys(products.KINDS, 12345)
+    good = {"made for": run("import torch\nfrom openhpu.device import product_rule\nprint(product_rule._machine())").out}
+    good["from"] = dict.fromkeys(product_rule.KINDS, 12345)
     if name == "a folder":
         kept(tmp_path).mkdir()
     elif name == "no text":
