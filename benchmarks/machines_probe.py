@@ -15,8 +15,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
 import openhpu
-from benchmarks import drawn_models, models, quota
-from benchmarks.models import Workload
+from benchmarks import models, quota
 from openhpu import hpu
 
 _CPU_BEFORE_S = 0.5
@@ -37,17 +36,14 @@ class _Batches(IterableDataset[tuple[Tensor, Tensor]]):
             yield self.inputs.clone(), self.target.clone()
 
 
-def workload_named(name: str, seed: int) -> Workload:
-    """MLP, GPT, ConvNet, or the one that `seed` draws."""
-    known = {"MLP": models.MLP, "GPT": models.GPT_SMALL, "ConvNet": models.CONVNET}
-    return known.get(name) or drawn_models.drawn(seed)
+WORKS = {"MLP": models.MLP, "GPT": models.GPT_SMALL, "ConvNet": models.CONVNET}
 
 
 class Script:
     """A training loop as somebody wrote it: mode, and what the loop does beside the step."""
 
     def __init__(self, asked: dict[str, Any]):
-        condition, workload = asked["condition"], workload_named(asked["work"], asked["seed"])
+        condition, workload = asked["condition"], WORKS[asked["work"]]
         if asked["quota"]:
             quota.enter(Path(asked["quota"]))  # before the device counts its cores
         if condition == "1 thread":
