@@ -2,10 +2,9 @@
 
 Each peer trains in a process of its own, all under the same condition, in turns. A step's time (p50) is the median over
 the rounds, of the round's median where each step ends in a read, elsewhere of the time until a round's steps were done,
-divided by their number: without a read the host is ahead, and steps have no ends that one could see. The tail (p99) is
-of 1,000 steps of the MLP that were waited for one by one, beside the p50 of the same steps. "Best CPU" is the faster
-of the CPU device as written and with fused AdamW. The latter runs in two processes: what three rounds of four of them
-differ is the spread, and a value beyond its aim counts as a miss only where it is beyond that, too.
+divided by their number: without a read the host is ahead, and steps have no ends that one could see. "Best CPU" is the
+faster of the CPU device as written and with fused AdamW. The latter runs in two processes: what three rounds of four of
+them differ is the spread, and a value beyond its aim counts as a miss only where it is beyond that, too.
 """
 
 import importlib.util
@@ -94,7 +93,6 @@ _TURN_S = 0.1
 # A turn ends in a wait: with fewer steps, lazy mode would take that for the loop's habit.
 _LEAST_CALLS = 5
 _SLOWEST = 10.0  # a turn ends after so many times what it should take
-_TAIL_STEPS, _TAIL_TURNS = 1000, 5
 # A start may have to compile recipes, beside whatever else the machine does; afterwards nothing does.
 _START_S, _ANSWER_S = 300.0, 90.0
 _LEAST_ROUNDS, _LEAST_CELL_S = 2, 5.0
@@ -134,7 +132,6 @@ class Check:
 
 
 _A_P50 = "lazy and replay, any condition: p50 <= 1.0 of the best of CPU eager and fused"
-_A_P99 = "lazy and replay, MLP: p99 <= 3 x own p50 or CPU's own ratio"
 _A_READ = "lazy, the loss read: MLP 1.2 x, others 1.0 x the best CPU peer as tuned"
 _A_READ_EAGER = "lazy, the loss read: never slower than hpu eager"
 _A_EAGER = "eager, any condition: MLP <= 1.25, others <= 1.05"
@@ -144,7 +141,7 @@ _A_TRAINER_CPU = "Hugging Face Trainer, 300 steps: lazy <= 0.6 of CPU"
 _A_TRAINER_EAGER = "Hugging Face Trainer, 300 steps: lazy <= hpu eager"
 _A_TRAINER_FIRST = f"Hugging Face Trainer, first {FIRST} steps: lazy <= 1.2 of hpu eager"
 AIMS = (
-    _A_P50, _A_P99, _A_READ, _A_READ_EAGER, _A_EAGER, _A_WRITTEN, _A_TUNED, _A_TRAINER_CPU, _A_TRAINER_EAGER,
+    _A_P50, _A_READ, _A_READ_EAGER, _A_EAGER, _A_WRITTEN, _A_TUNED, _A_TRAINER_CPU, _A_TRAINER_EAGER,
     _A_TRAINER_FIRST,
 )  # fmt: skip
 _AS_WRITTEN = {"MLP": 1.7, "GPT": 1.1, "ConvNet": 1.0}
@@ -156,22 +153,16 @@ def spread_of(first: Samples, second: Samples) -> float:
     return math.exp(off[math.ceil(0.75 * len(off)) - 1])
 
 
-def _share(times: Sequence[float], share: float) -> float:
-    ordered = sorted(times)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
-
-
 # Cells
 
 
 @dataclass
 class Measured:
-    """A cell: a model under a condition. Per peer its rounds, and the times of steps that were waited for."""
+    """A cell: a model under a condition. Per peer its rounds."""
 
     work: str
     condition: str
     samples: dict[str, Samples] = field(default_factory=dict)
-    tails: dict[str, list[float]] = field(default_factory=dict)
     counters: dict[str, int] = field(default_factory=dict)  # of ten lazy steps
     refused: dict[str, str] = field(default_factory=dict)  # peers that can't do it, with the reason
     failed: str = ""
@@ -193,11 +184,6 @@ class Measured:
     def spread(self) -> float:
         return spread_of(self.samples[AGAIN], self.samples[FUSED])
 
-    def tail(self, peer: str) -> float | None:
-        """p99 / p50 of the steps that were waited for; None where they are too few."""
-        times = self.tails.get(peer, [])
-        return _share(times, 0.99) / statistics.median(times) if len(times) >= _TAIL_STEPS else None
-
     def checks(self, mode: str) -> list[Check]:
         """The aims of a mode in this cell."""
         found: list[Check] = []
@@ -209,10 +195,6 @@ class Measured:
             add(_A_EAGER, (CPU, FUSED), 1.25 if self.work == "MLP" else 1.05, "best CPU")
             return found
         add(_A_P50, (CPU, FUSED), 1.0, "best CPU")
-        own, theirs, again = (self.tail(peer) for peer in (mode, FUSED, AGAIN))
-        if own is not None and theirs is not None and again is not None:
-            spread = max(theirs, again) / min(theirs, again)
-            found.append(Check(_A_P99, "p99 / p50", own, max(3.0, theirs), spread))
         if mode == LAZY and self.condition == READ:
             add(_A_READ, (FUSED, COMPILED), 1 / 1.2 if self.work == "MLP" else 1.0, "tuned")
             add(_A_READ_EAGER, (EAGER,), 1.0, "hpu eager")
@@ -307,20 +289,9 @@ def _measure(work: str, condition: Condition, rounds: int, seconds: float, recip
             one.take_turn(calls)
         took = time.monotonic() - before
         left = seconds - (time.monotonic() - start)
-        tails = work == "MLP"
-        affordable = int(left * (0.6 if tails else 0.9) / max(took, 1e-3)) - 2
+        affordable = int(left * 0.9 / max(took, 1e-3)) - 2
         found.samples = in_turns(peers, max(_LEAST_ROUNDS, min(rounds, affordable)), calls)
-        lazy = by_name[LAZY]
-        found.counters = lazy.all(_ANSWER_S, "counters", 10)[0]
-        if tails:
-            lazy.all(_START_S, "settle", 1)
-            left = max(_LEAST_CELL_S, seconds - (time.monotonic() - start))
-            number, each = _TAIL_STEPS // _TAIL_TURNS, left / len(groups) / _TAIL_TURNS
-            found.tails = {copies.name: [] for copies in groups}
-            for _ in range(_TAIL_TURNS):
-                for copies in groups:
-                    for times in copies.all(each + _ANSWER_S, "tail", number, each):
-                        found.tails[copies.name] += times
+        found.counters = by_name[LAZY].all(_ANSWER_S, "counters", 10)[0]
     return found
 
 
@@ -342,19 +313,11 @@ def _aims_of(checks: Sequence[Check]) -> str:
     return "; ".join(f"{check.value:.2f} of {check.text} (<= {check.limit:.2f})" for check in checks)
 
 
-def _tails_of(cell: Measured, mode: str) -> str:
-    own, theirs = cell.tail(mode), cell.tail(FUSED)
-    if own is None or theirs is None:
-        return "too few steps" if cell.tails else ""
-    return f"{own:.1f} ({theirs:.1f})"
-
-
-def _matrix(work: str, title: str, cells: Sequence[Measured]) -> Table:
+def _matrix(title: str, cells: Sequence[Measured]) -> Table:
     columns = [
         "condition", "mode", "p50 ms", "CPU ms", "CPU fused ms", "compile fused ms", "/ best CPU", "aims", "verdict",
-        "p99 / p50 (CPU's)",
     ]  # fmt: skip
-    table = Table(title, columns if work == "MLP" else columns[:-1])
+    table = Table(title, columns)
     for cell in cells:
         if cell.failed:
             table.rows.append([cell.condition, "FAILED", *[""] * (len(table.columns) - 2)])
@@ -368,8 +331,8 @@ def _matrix(work: str, title: str, cells: Sequence[Measured]) -> Table:
             checks = cell.checks(mode)
             row: list[Cell] = [cell.condition, mode]
             row += [_ms(cell.samples[p]) if p in cell.samples else "" for p in (mode, CPU, FUSED, COMPILED)]
-            row += [cell.ratio(mode, (CPU, FUSED)), _aims_of(checks), _verdict(checks), _tails_of(cell, mode)]
-            table.rows.append(row[: len(table.columns)])
+            row += [cell.ratio(mode, (CPU, FUSED)), _aims_of(checks), _verdict(checks)]
+            table.rows.append(row)
         recorded, in_recipes = cell.counters["ops_recorded"], cell.counters["ops_in_recipes"]
         flushed, early = cell.counters["graphs_flushed"], cell.counters.get("graphs_started_early", 0)
         table.notes.append(
@@ -540,5 +503,5 @@ def machines(rounds: int) -> list[Table]:
             f"--quick: only {'; '.join(f'{w}, {c}' for w, c in plan)}; no torch.compile; of the Trainer GPT-2, once."
         )
     notes.append(f"Took {(time.monotonic() - start) / 60:.1f} minutes.")
-    tables = [_matrix(work, WORKS[work].title, own) for work in WORKS if (own := [c for c in cells if c.work == work])]
+    tables = [_matrix(WORKS[work].title, own) for work in WORKS if (own := [c for c in cells if c.work == work])]
     return [_figure(cells), *tables, trainer, _aims(checks, notes)]

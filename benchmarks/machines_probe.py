@@ -121,17 +121,15 @@ class Script:
             # A read in a loop that has none would be a habit that lazy mode learns; a graph writes the same tensor.
             losses.append(loss.item() if self._replays else loss)
         losses = [float(loss) for loss in losses]
-        self.settle(0)
+        self.settle()
         return {"losses": losses, "step": self.turn(3, 1.0)}
 
-    def settle(self, waits: int) -> None:
-        """Step, waiting for each or not, until lazy mode knows how the loop goes, and what recurs is compiled."""
+    def settle(self) -> None:
+        """Step until lazy mode knows how the loop goes, and what recurs is compiled."""
         for _ in range(_SETTLINGS if self._lazy else 1):
             start = time.perf_counter()
             for _ in range(_SETTLING_STEPS if self._lazy else 3):
                 self.step()
-                if waits:
-                    self.wait()
                 if time.perf_counter() - start > _SETTLING_S:
                     break
             self.wait()
@@ -158,21 +156,6 @@ class Script:
             return statistics.median(times)
         self.wait()
         return (clock() - start) / len(times)
-
-    def tail(self, calls: int, seconds: float) -> list[float]:
-        """Seconds of each of `calls` steps, or fewer as above, each waited for: so each has an end that one can see."""
-        clock, times = time.perf_counter, []
-        self.wait()
-        first = clock()
-        for _ in range(calls):
-            start = clock()
-            self.step()
-            self.wait()
-            now = clock()
-            times.append(now - start)
-            if now - first > seconds:
-                break
-        return times
 
     def counters(self, steps: int) -> dict[str, int]:
         """The device's counters over `steps` steps."""

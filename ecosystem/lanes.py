@@ -29,7 +29,6 @@ class Lane(NamedTuple):
     beside: tuple[str, ...] = ()  # folders of packages in the environment that go before it
     left_out: dict[str, str] = {}  # noqa: RUF012  # part of a test's name, why
     expected: dict[str, str] = {}  # noqa: RUF012  # part of a failing test's name, or of its message, why
-    on_cpu: dict[str, str] = {}  # noqa: RUF012  # environment in which what failed is run again on the CPU
     torchvision: bool = False  # whether it needs torchvision, which lies beside the environment
     times: str = ""  # the module that measures the lane's steps, where there are steps to measure
 
