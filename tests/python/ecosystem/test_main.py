@@ -1,12 +1,8 @@
-"""What a lane's processes are given, and how its page names the commit."""
+"""A lane ends with its budget, and goes on from there."""
 
-import importlib
 import textwrap
 
 from tests.python.commands import planted
-
-main = importlib.import_module("ecosystem.__main__")
-
 
 COMMAND = """
 import importlib, pathlib, sys

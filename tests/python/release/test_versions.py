@@ -1,4 +1,4 @@
-"""`make versions`, without building anything: what it makes of outputs, and what it does again."""
+"""`make versions`, without building anything: what it makes of outputs."""
 
 import pytest
 
