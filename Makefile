@@ -125,7 +125,7 @@ faults: build
 conformance: build
 	$(BIN)/python -m tests.conformance.run --mode $(MODE)
 
-# Released libraries' tests: `make ecosystem SUITE=accelerate`, page docs/ecosystem/SUITE.md; TIMES=1: times of steps.
+# Released libraries' tests: `make ecosystem SUITE=accelerate`, page docs/ecosystem/SUITE.md; TIMES=1: vLLM's times.
 ecosystem: build $(VENV)/torchvision
 	$(BIN)/python -m ecosystem $(SUITE) $(if $(TIMES),--times)
 

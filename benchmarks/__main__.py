@@ -24,34 +24,24 @@ LONG_MINUTES = {
     "machines": 32.0,
     "distributed": 12.0,
     "deepspeed": 12.0,
-    "instructions": 12.0,
 }
 
 # Name to (the module and its function, rounds).
 BENCHMARKS: dict[str, tuple[str, int]] = {
     "dispatch": ("operators:dispatch", 25),
-    "large": ("operators:large", 15),
     "products": ("products:products", 11),
-    "linear100": ("training:linear100", 25),
-    "steps": ("training:steps", 20),
     "recording": ("recording:recording", 15),
-    "instructions": ("instructions:instructions", 15),
     "lazy": ("lazy:lazy", 15),
     "compile": ("compile:compiled", 15),
-    "deterministic": ("deterministic:deterministic", 15),
     "graphs": ("graphs:graphs", 15),
-    "graphs1": ("graphs:one_thread", 15),
     "machines": ("machines:machines", 10),
     "distributed": ("distributed:distributed", 11),
     "lightning": ("lightning:lightning", 10),
     "deepspeed": ("deepspeed:deepspeed", 9),
     "deepspeed-large": ("deepspeed:deepspeed_large", 5),
     "memory": ("memory:memory", 15),
-    "parameters": ("parameters:parameters", 15),
     "events": ("event_cost:event_cost", 25),
     "insight": ("insight_cost:insight_cost", 25),
-    "profiler": ("profiler:profiler", 15),
-    "images": ("images:images", 3),
     "import": ("import_time:import_time", 10),
 }
 
@@ -68,8 +58,6 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--results", action="store_true", help="put what was measured into RESULTS.md")
     parser.add_argument("--readme", action="store_true", help="only write README's table of speed from the results")
     parser.add_argument("--quick", action="store_true", help="few rounds: to see that it runs, not to quote")
-    parser.add_argument("--seed", type=int, metavar="N", help="machines: the number that draws its fourth model")
-    parser.add_argument("--stock-malloc", action="store_true", help="leave glibc's malloc of the CPU device as it is")
     args = parser.parse_args(argv)
     unknown = [name for name in args.names if name not in BENCHMARKS]
     if unknown:
@@ -90,7 +78,7 @@ class Run:
     def __init__(self, args: argparse.Namespace, budget: Budget) -> None:
         self.args, self.budget = args, budget
         self.names = list(dict.fromkeys(args.names or BENCHMARKS))
-        self.options = {"quick": args.quick, "seed": args.seed, "stock_malloc": args.stock_malloc}
+        self.options = {"quick": args.quick}
         code = [ROOT / name for name in ("benchmarks", "commands", "examples", "src")]
         self.fingerprint = fingerprint([path for path in code if path.exists()], **self.options)
         self.found: dict[str, tuple[dict[str, str], list[Any]]] = {}

@@ -1,7 +1,7 @@
-"""graphs, and graphs1 with one thread: replays of captured graphs beside what else runs the same model on this CPU.
+"""graphs: replays of captured graphs beside what else runs the same model on this CPU.
 
-The device's replays run in this process, each peer on the CPU in one of its own. Peers that are not installed (JAX,
-ONNX Runtime, OpenVINO: `pip install openhpu[benchmarks]`) are left out, with a note. Outputs are compared before times
+The device's replays run in this process, each peer on the CPU in one of its own. Peers that are not installed (ONNX
+Runtime, OpenVINO: `pip install openhpu[benchmarks]`) are left out, with a note. Outputs are compared before times
 are taken.
 """
 
@@ -85,11 +85,7 @@ def _inference(number: int, rounds: int) -> Table:
                 notes.append(peer)
         found = in_turns(peers, rounds, case.calls)
     notes += ["Each peer on the CPU in a process of its own.", f"Aim: {case.aim}."]
-    return table_of(case.title + _threads(), found, "CPU", notes)
-
-
-def _threads() -> str:
-    return ", one thread" if torch.get_num_threads() == 1 else ""
+    return table_of(case.title, found, "CPU", notes)
 
 
 _CPU_PEERS: dict[str, dict[str, Any]] = {
@@ -117,7 +113,7 @@ def _training(workload: Workload, rounds: int, calls: int, aim: str) -> Table:
             peers.append(child.peer(name))
         found = in_turns(peers, rounds, calls)
     notes += ["Each peer on the CPU in a process of its own.", f"Aim: {aim}."]
-    return table_of(f"training step, {workload.title}{_threads()}", found, "CPU", notes)
+    return table_of(f"training step, {workload.title}", found, "CPU", notes)
 
 
 def graphs(rounds: int) -> list[Table]:
@@ -134,13 +130,3 @@ def graphs(rounds: int) -> list[Table]:
         trainings.append((models.GPT_SMALL, 4, ">= 1.2 x the best peer, >= 1.05 x the best fused one"))
     tables += [part(workload.title, _training, workload, rounds, calls, aim) for workload, calls, aim in trainings]
     return tables
-
-
-def one_thread(rounds: int) -> list[Table]:
-    """The same with one thread for each peer."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        return graphs(rounds)
-    finally:
-        torch.set_num_threads(before)

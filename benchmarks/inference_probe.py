@@ -1,17 +1,16 @@
 """A model's inference by one peer in a process of its own, which answers questions.
 
-ONNX Runtime, OpenVINO and JAX run the exported or translated model with its weights as constants.
+ONNX Runtime and OpenVINO run the exported or translated model with its weights as constants.
 """
 
 import importlib
-import os
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
-from benchmarks import jax_models, timing
+from benchmarks import timing
 from benchmarks.timing import Peer
 
 
@@ -86,18 +85,11 @@ def _openvino(model: nn.Module, x: Tensor) -> Prepared:
     return lambda: compiled(given)[0], torch.from_numpy
 
 
-def _jax(model: nn.Module, x: Tensor) -> Prepared:
-    if torch.get_num_threads() == 1:  # read when JAX is imported
-        os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
-    return jax_models.compiled(model, x)
-
-
 PEERS: dict[str, Callable[[nn.Module, Tensor], Prepared]] = {
     "CPU": _cpu,
     "compile": _compiled,
     "ONNX Runtime": _onnx_runtime,
     "OpenVINO": _openvino,
-    "JAX jit": _jax,
 }
 
 

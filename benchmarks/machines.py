@@ -2,16 +2,14 @@
 
 Each peer trains in a process of its own, all under the same condition, in turns. A step's time (p50) is the median over
 the rounds, of the round's median where each step ends in a read, elsewhere of the time until a round's steps were done,
-divided by their number: without a read the host is ahead, and steps have no ends that one could see. The tail (p99) is
-of 1,000 steps of the MLP that were waited for one by one, beside the p50 of the same steps. "Best CPU" is the faster
-of the CPU device as written and with fused AdamW. The latter runs in two processes: what three rounds of four of them
-differ is the spread, and a value beyond its aim counts as a miss only where it is beyond that, too.
+divided by their number: without a read the host is ahead, and steps have no ends that one could see. "Best CPU" is the
+faster of the CPU device as written and with fused AdamW. The latter runs in two processes: what three rounds of four of
+them differ is the spread, and a value beyond its aim counts as a miss only where it is beyond that, too.
 """
 
 import importlib.util
 import math
 import os
-import random
 import statistics
 import sys
 import tempfile
@@ -23,15 +21,13 @@ from typing import Any
 
 import torch
 
-from benchmarks import children, drawn_models, timing
+from benchmarks import children, timing
+from benchmarks.machines_probe import WORKS
 from benchmarks.parts import part
 from benchmarks.quota import group
 from benchmarks.report import Cell, Table
 from benchmarks.timing import ROUNDS_TO_QUOTE, Peer, Samples, Spread, in_turns
 from benchmarks.trainer_probe import FIRST
-
-DRAWN = "drawn"
-WORKS = ("MLP", "GPT", "ConvNet", DRAWN)
 
 
 @dataclass(frozen=True)
@@ -73,7 +69,7 @@ _ALL = tuple(
 )
 # The cells of --quick, what matters most first.
 _QUICK = (
-    ("MLP", ALL), ("MLP", READ), ("MLP", "one core"), ("GPT", ALL), ("GPT", READ), ("ConvNet", ALL), (DRAWN, ALL),
+    ("MLP", ALL), ("MLP", READ), ("MLP", "one core"), ("GPT", ALL), ("GPT", READ), ("ConvNet", ALL),
     ("MLP", "1.5 cores"), ("MLP", "last batch"), ("MLP", "2 at once"), ("MLP", "DataLoader"),
 )  # fmt: skip
 
@@ -97,7 +93,6 @@ _TURN_S = 0.1
 # A turn ends in a wait: with fewer steps, lazy mode would take that for the loop's habit.
 _LEAST_CALLS = 5
 _SLOWEST = 10.0  # a turn ends after so many times what it should take
-_TAIL_STEPS, _TAIL_TURNS = 1000, 5
 # A start may have to compile recipes, beside whatever else the machine does; afterwards nothing does.
 _START_S, _ANSWER_S = 300.0, 90.0
 _LEAST_ROUNDS, _LEAST_CELL_S = 2, 5.0
@@ -137,7 +132,6 @@ class Check:
 
 
 _A_P50 = "lazy and replay, any condition: p50 <= 1.0 of the best of CPU eager and fused"
-_A_P99 = "lazy and replay, MLP: p99 <= 3 x own p50 or CPU's own ratio"
 _A_READ = "lazy, the loss read: MLP 1.2 x, others 1.0 x the best CPU peer as tuned"
 _A_READ_EAGER = "lazy, the loss read: never slower than hpu eager"
 _A_EAGER = "eager, any condition: MLP <= 1.25, others <= 1.05"
@@ -147,7 +141,7 @@ _A_TRAINER_CPU = "Hugging Face Trainer, 300 steps: lazy <= 0.6 of CPU"
 _A_TRAINER_EAGER = "Hugging Face Trainer, 300 steps: lazy <= hpu eager"
 _A_TRAINER_FIRST = f"Hugging Face Trainer, first {FIRST} steps: lazy <= 1.2 of hpu eager"
 AIMS = (
-    _A_P50, _A_P99, _A_READ, _A_READ_EAGER, _A_EAGER, _A_WRITTEN, _A_TUNED, _A_TRAINER_CPU, _A_TRAINER_EAGER,
+    _A_P50, _A_READ, _A_READ_EAGER, _A_EAGER, _A_WRITTEN, _A_TUNED, _A_TRAINER_CPU, _A_TRAINER_EAGER,
     _A_TRAINER_FIRST,
 )  # fmt: skip
 _AS_WRITTEN = {"MLP": 1.7, "GPT": 1.1, "ConvNet": 1.0}
@@ -159,22 +153,16 @@ def spread_of(first: Samples, second: Samples) -> float:
     return math.exp(off[math.ceil(0.75 * len(off)) - 1])
 
 
-def _share(times: Sequence[float], share: float) -> float:
-    ordered = sorted(times)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
-
-
 # Cells
 
 
 @dataclass
 class Measured:
-    """A cell: a model under a condition. Per peer its rounds, and the times of steps that were waited for."""
+    """A cell: a model under a condition. Per peer its rounds."""
 
     work: str
     condition: str
     samples: dict[str, Samples] = field(default_factory=dict)
-    tails: dict[str, list[float]] = field(default_factory=dict)
     counters: dict[str, int] = field(default_factory=dict)  # of ten lazy steps
     refused: dict[str, str] = field(default_factory=dict)  # peers that can't do it, with the reason
     failed: str = ""
@@ -196,11 +184,6 @@ class Measured:
     def spread(self) -> float:
         return spread_of(self.samples[AGAIN], self.samples[FUSED])
 
-    def tail(self, peer: str) -> float | None:
-        """p99 / p50 of the steps that were waited for; None where they are too few."""
-        times = self.tails.get(peer, [])
-        return _share(times, 0.99) / statistics.median(times) if len(times) >= _TAIL_STEPS else None
-
     def checks(self, mode: str) -> list[Check]:
         """The aims of a mode in this cell."""
         found: list[Check] = []
@@ -209,20 +192,14 @@ class Measured:
             found.append(Check(aim, text, self.ratio(mode, peers).median, limit, self.spread()))
 
         if mode == EAGER:
-            small = self.work == "MLP" or (self.work == DRAWN and min(self.median(CPU), self.median(FUSED)) < 1e-3)
-            add(_A_EAGER, (CPU, FUSED), 1.25 if small else 1.05, "best CPU")
+            add(_A_EAGER, (CPU, FUSED), 1.25 if self.work == "MLP" else 1.05, "best CPU")
             return found
         add(_A_P50, (CPU, FUSED), 1.0, "best CPU")
-        own, theirs, again = (self.tail(peer) for peer in (mode, FUSED, AGAIN))
-        if own is not None and theirs is not None and again is not None:
-            spread = max(theirs, again) / min(theirs, again)
-            found.append(Check(_A_P99, "p99 / p50", own, max(3.0, theirs), spread))
         if mode == LAZY and self.condition == READ:
             add(_A_READ, (FUSED, COMPILED), 1 / 1.2 if self.work == "MLP" else 1.0, "tuned")
             add(_A_READ_EAGER, (EAGER,), 1.0, "hpu eager")
         if mode == LAZY and self.condition == ALL:
-            if self.work in _AS_WRITTEN:
-                add(_A_WRITTEN, (CPU,), 1 / _AS_WRITTEN[self.work], "as written")
+            add(_A_WRITTEN, (CPU,), 1 / _AS_WRITTEN[self.work], "as written")
             add(_A_TUNED, (FUSED, COMPILED), 1 / 1.3 if self.work == "MLP" else 1.0, "tuned")
         return found
 
@@ -240,18 +217,17 @@ class _Copies:
         return [child.answer(within) for child in self.children]
 
 
-def _check_losses(what: str, losses: dict[str, list[float]], drawn: bool) -> None:
+def _check_losses(what: str, losses: dict[str, list[float]]) -> None:
     """Losses agree, but for what orders of additions that AdamW's first steps amplify."""
-    early, late = (1e-3, 2e-2) if drawn else (1e-4, 5e-3)
     expected = torch.tensor(losses[CPU])
     for name, found in losses.items():
         theirs = torch.tensor(found)
-        close = torch.allclose(theirs[:3], expected[:3], rtol=early, atol=1e-5)
-        if not close or not torch.allclose(theirs, expected, rtol=late, atol=1e-5):
+        close = torch.allclose(theirs[:3], expected[:3], rtol=1e-4, atol=1e-5)
+        if not close or not torch.allclose(theirs, expected, rtol=5e-3, atol=1e-5):
             raise AssertionError(f"{what}: losses {found} of {name}, {losses[CPU]} of the CPU")
 
 
-def _measure(work: str, condition: Condition, seed: int, rounds: int, seconds: float, recipes: str) -> Measured:
+def _measure(work: str, condition: Condition, rounds: int, seconds: float, recipes: str) -> Measured:
     """Measure a cell, in about so many seconds. `recipes`: the folder of recipes that all cells share.
 
     Raises ChildError, OSError where a quota can't be set, or AssertionError where losses differ.
@@ -265,7 +241,7 @@ def _measure(work: str, condition: Condition, seed: int, rounds: int, seconds: f
             if name == COMPILED and not (condition.compiled and rounds >= ROUNDS_TO_QUOTE):
                 continue
             asked = {
-                "work": work, "seed": seed, "condition": condition.name, "device": "cpu",
+                "work": work, "condition": condition.name, "device": "cpu",
                 "mode": "eager", "compiled": False, "optimizer": {}, "quota": quota, **options,
             }  # fmt: skip
             environment = {
@@ -290,7 +266,7 @@ def _measure(work: str, condition: Condition, seed: int, rounds: int, seconds: f
                 groups.remove(copies)
                 continue
             losses |= {copies.name if i == 0 else f"{copies.name} ({i})": a["losses"] for i, a in enumerate(answers)}
-        _check_losses(found.name, losses, work == DRAWN)
+        _check_losses(found.name, losses)
 
         turn_s = _TURN_S * condition.at_once
         # The times in these answers were taken while others started.
@@ -313,20 +289,9 @@ def _measure(work: str, condition: Condition, seed: int, rounds: int, seconds: f
             one.take_turn(calls)
         took = time.monotonic() - before
         left = seconds - (time.monotonic() - start)
-        tails = work == "MLP"
-        affordable = int(left * (0.6 if tails else 0.9) / max(took, 1e-3)) - 2
+        affordable = int(left * 0.9 / max(took, 1e-3)) - 2
         found.samples = in_turns(peers, max(_LEAST_ROUNDS, min(rounds, affordable)), calls)
-        lazy = by_name[LAZY]
-        found.counters = lazy.all(_ANSWER_S, "counters", 10)[0]
-        if tails:
-            lazy.all(_START_S, "settle", 1)
-            left = max(_LEAST_CELL_S, seconds - (time.monotonic() - start))
-            number, each = _TAIL_STEPS // _TAIL_TURNS, left / len(groups) / _TAIL_TURNS
-            found.tails = {copies.name: [] for copies in groups}
-            for _ in range(_TAIL_TURNS):
-                for copies in groups:
-                    for times in copies.all(each + _ANSWER_S, "tail", number, each):
-                        found.tails[copies.name] += times
+        found.counters = by_name[LAZY].all(_ANSWER_S, "counters", 10)[0]
     return found
 
 
@@ -348,19 +313,11 @@ def _aims_of(checks: Sequence[Check]) -> str:
     return "; ".join(f"{check.value:.2f} of {check.text} (<= {check.limit:.2f})" for check in checks)
 
 
-def _tails_of(cell: Measured, mode: str) -> str:
-    own, theirs = cell.tail(mode), cell.tail(FUSED)
-    if own is None or theirs is None:
-        return "too few steps" if cell.tails else ""
-    return f"{own:.1f} ({theirs:.1f})"
-
-
-def _matrix(work: str, title: str, cells: Sequence[Measured]) -> Table:
+def _matrix(title: str, cells: Sequence[Measured]) -> Table:
     columns = [
         "condition", "mode", "p50 ms", "CPU ms", "CPU fused ms", "compile fused ms", "/ best CPU", "aims", "verdict",
-        "p99 / p50 (CPU's)",
     ]  # fmt: skip
-    table = Table(title, columns if work == "MLP" else columns[:-1])
+    table = Table(title, columns)
     for cell in cells:
         if cell.failed:
             table.rows.append([cell.condition, "FAILED", *[""] * (len(table.columns) - 2)])
@@ -374,8 +331,8 @@ def _matrix(work: str, title: str, cells: Sequence[Measured]) -> Table:
             checks = cell.checks(mode)
             row: list[Cell] = [cell.condition, mode]
             row += [_ms(cell.samples[p]) if p in cell.samples else "" for p in (mode, CPU, FUSED, COMPILED)]
-            row += [cell.ratio(mode, (CPU, FUSED)), _aims_of(checks), _verdict(checks), _tails_of(cell, mode)]
-            table.rows.append(row[: len(table.columns)])
+            row += [cell.ratio(mode, (CPU, FUSED)), _aims_of(checks), _verdict(checks)]
+            table.rows.append(row)
         recorded, in_recipes = cell.counters["ops_recorded"], cell.counters["ops_in_recipes"]
         flushed, early = cell.counters["graphs_flushed"], cell.counters.get("graphs_started_early", 0)
         table.notes.append(
@@ -495,18 +452,15 @@ def _trainer(models: Sequence[str], rounds: int, deadline: float) -> tuple[Table
 # All
 
 
-def machines(rounds: int, seed: int | None = None, minutes: float | None = None) -> list[Table]:
-    """The matrix, the Trainer, the aims. `seed` draws the fourth model; None: another one each time."""
+def machines(rounds: int) -> list[Table]:
+    """The matrix, the Trainer, the aims."""
     quick = rounds < ROUNDS_TO_QUOTE
-    seed = part("seed", random.SystemRandom().randrange, 1_000_000) if seed is None else seed
     start = time.monotonic()
-    deadline = start + 60 * (minutes or (_QUICK_MINUTES if quick else _MINUTES))
+    deadline = start + 60 * (_QUICK_MINUTES if quick else _MINUTES)
     plan = _QUICK if quick else _ALL
     trainer_models = ("GPT-2",) if quick else ("GPT-2", "BERT")
     installed = all(importlib.util.find_spec(name) is not None for name in ("transformers", "accelerate"))
     for_trainer = (min(_T_TOTAL_S, 0.2 * (deadline - start))) if installed else 0.0
-    drawn_title = drawn_models.drawn(seed).title
-    _say(f"seed {seed} (repeat with --seed {seed}): {drawn_title}")
 
     cells: list[Measured] = []
     left_out: list[str] = []
@@ -522,7 +476,7 @@ def machines(rounds: int, seed: int | None = None, minutes: float | None = None)
             continue
         before = time.monotonic()
         try:
-            cell = part(f"{work}, {name}", _measure, work, condition, seed, rounds, seconds, recipes.name)
+            cell = part(f"{work}, {name}", _measure, work, condition, rounds, seconds, recipes.name)
         except Exception as error:  # one cell's failure leaves the others what was measured
             cell = Measured(work, name, failed=_in_short(error))
             _say(f"{cell.name} FAILED: {type(error).__name__}: {error}")
@@ -539,7 +493,7 @@ def machines(rounds: int, seed: int | None = None, minutes: float | None = None)
         if mode in cell.samples
         for check in cell.checks(mode)
     ] + trainer_checks
-    notes = [f"The drawn model: --seed {seed}.", *(f"{c.name} ({c.title})." for c in CONDITIONS if c.name != c.title)]
+    notes = [f"{c.name} ({c.title})." for c in CONDITIONS if c.name != c.title]
     if failed := [cell.name for cell in cells if cell.failed]:
         notes.append(f"FAILED: {'; '.join(failed)}.")
     if left_out:
@@ -549,11 +503,5 @@ def machines(rounds: int, seed: int | None = None, minutes: float | None = None)
             f"--quick: only {'; '.join(f'{w}, {c}' for w, c in plan)}; no torch.compile; of the Trainer GPT-2, once."
         )
     notes.append(f"Took {(time.monotonic() - start) / 60:.1f} minutes.")
-    titles = {
-        "MLP": "MLP 64-128-128-10, batch 32",
-        "GPT": "GPT 4 layers, d 128, batch 8 x 64",
-        "ConvNet": "ConvNet 5 conv+bn, batch 32 x 3 x 32 x 32",
-        DRAWN: f"Model {drawn_title}",
-    }
-    tables = [_matrix(work, titles[work], own) for work in WORKS if (own := [c for c in cells if c.work == work])]
+    tables = [_matrix(WORKS[work].title, own) for work in WORKS if (own := [c for c in cells if c.work == work])]
     return [_figure(cells), *tables, trainer, _aims(checks, notes)]

@@ -15,8 +15,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
 import openhpu
-from benchmarks import drawn_models, models, quota
-from benchmarks.models import Workload
+from benchmarks import models, quota
 from openhpu import hpu
 
 _CPU_BEFORE_S = 0.5
@@ -37,17 +36,14 @@ class _Batches(IterableDataset[tuple[Tensor, Tensor]]):
             yield self.inputs.clone(), self.target.clone()
 
 
-def workload_named(name: str, seed: int) -> Workload:
-    """MLP, GPT, ConvNet, or the one that `seed` draws."""
-    known = {"MLP": models.MLP, "GPT": models.GPT_SMALL, "ConvNet": models.CONVNET}
-    return known.get(name) or drawn_models.drawn(seed)
+WORKS = {"MLP": models.MLP, "GPT": models.GPT_SMALL, "ConvNet": models.CONVNET}
 
 
 class Script:
     """A training loop as somebody wrote it: mode, and what the loop does beside the step."""
 
     def __init__(self, asked: dict[str, Any]):
-        condition, workload = asked["condition"], workload_named(asked["work"], asked["seed"])
+        condition, workload = asked["condition"], WORKS[asked["work"]]
         if asked["quota"]:
             quota.enter(Path(asked["quota"]))  # before the device counts its cores
         if condition == "1 thread":
@@ -125,17 +121,15 @@ class Script:
             # A read in a loop that has none would be a habit that lazy mode learns; a graph writes the same tensor.
             losses.append(loss.item() if self._replays else loss)
         losses = [float(loss) for loss in losses]
-        self.settle(0)
+        self.settle()
         return {"losses": losses, "step": self.turn(3, 1.0)}
 
-    def settle(self, waits: int) -> None:
-        """Step, waiting for each or not, until lazy mode knows how the loop goes, and what recurs is compiled."""
+    def settle(self) -> None:
+        """Step until lazy mode knows how the loop goes, and what recurs is compiled."""
         for _ in range(_SETTLINGS if self._lazy else 1):
             start = time.perf_counter()
             for _ in range(_SETTLING_STEPS if self._lazy else 3):
                 self.step()
-                if waits:
-                    self.wait()
                 if time.perf_counter() - start > _SETTLING_S:
                     break
             self.wait()
@@ -162,21 +156,6 @@ class Script:
             return statistics.median(times)
         self.wait()
         return (clock() - start) / len(times)
-
-    def tail(self, calls: int, seconds: float) -> list[float]:
-        """Seconds of each of `calls` steps, or fewer as above, each waited for: so each has an end that one can see."""
-        clock, times = time.perf_counter, []
-        self.wait()
-        first = clock()
-        for _ in range(calls):
-            start = clock()
-            self.step()
-            self.wait()
-            now = clock()
-            times.append(now - start)
-            if now - first > seconds:
-                break
-        return times
 
     def counters(self, steps: int) -> dict[str, int]:
         """The device's counters over `steps` steps."""

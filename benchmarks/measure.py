@@ -3,7 +3,6 @@
 import importlib
 import json
 import sys
-from functools import partial
 from typing import Any
 
 from benchmarks import parts, report, timing
@@ -17,13 +16,10 @@ QUICK_ROUNDS = 3
 def measured(name: str, asked: dict[str, Any]) -> tuple[dict[str, str], list[Table]]:
     """The machine and the tables."""
     described = report.machine()
-    calm = not asked["stock_malloc"] and timing.calm_malloc()
-    described["malloc"] = "keeps freed memory" if calm else "as the system has it"
+    described["malloc"] = "keeps freed memory" if timing.calm_malloc() else "as the system has it"
     where, rounds = BENCHMARKS[name]
     module, _, function = where.partition(":")
     measure = getattr(importlib.import_module(f"benchmarks.{module}"), function)
-    if name == "machines":
-        measure = partial(measure, seed=asked["seed"])
     return described, measure(QUICK_ROUNDS if asked["quick"] else rounds)
 
 

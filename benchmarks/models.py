@@ -103,11 +103,6 @@ class ViT(nn.Module):
         return self.head(self.norm(self.layers(tokens)[:, 0]))  # type: ignore[no-any-return]
 
 
-def hundred_linears() -> nn.Module:
-    """100 layers of 32 x 32."""
-    return nn.Sequential(*(nn.Linear(32, 32) for _ in range(100)))
-
-
 def _labels(number: int, classes: int) -> Tensor:
     return torch.randint(classes, (number,), generator=torch.Generator().manual_seed(1), device="cpu")
 
@@ -141,13 +136,7 @@ class Workload:
         torch.manual_seed(0)
         model = self.model().to(device)
         inputs, target = (tensor.to(device) for tensor in self.batch())
-        return Training(model, inputs, target, _optimizer(model, **optimizer))
-
-
-def _optimizer(model: nn.Module, kind: str = "adamw", **options: Any) -> torch.optim.Optimizer:
-    if kind == "sgd":
-        return torch.optim.SGD(model.parameters(), lr=1e-3, **options)
-    return torch.optim.AdamW(model.parameters(), lr=1e-3, **options)
+        return Training(model, inputs, target, torch.optim.AdamW(model.parameters(), lr=1e-3, **optimizer))
 
 
 class Training:
@@ -206,5 +195,4 @@ CONVNET = Workload(
 )
 RESNET = Workload("ResNet-18's layers, batch 8 x 3 x 32 x 32", resnet, lambda: (_random(8, 3, 32, 32), _labels(8, 10)))
 BERT = Workload("BERT 4 layers, d 256, batch 4 x 64", Bert, lambda: (_words(), _words().roll(-1, 1)))
-LINEAR100 = Workload("100 Linear of 32 x 32, batch 32", hundred_linears, lambda: (_random(32, 32), _random(32, 32)))
-WORKLOADS = (MLP, WIDE_MLP, GPT_SMALL, GPT_WIDE, VIT, CONVNET, RESNET, BERT, LINEAR100)
+WORKLOADS = (MLP, WIDE_MLP, GPT_SMALL, GPT_WIDE, VIT, CONVNET, RESNET, BERT)

@@ -1,4 +1,4 @@
-"""dispatch: operators so small that only the way to the kernel counts. large: operators of 100 microseconds and more.
+"""dispatch: operators so small that only the way to the kernel counts.
 
 Each operator is called many times in a row; `host` is the time until the calls have returned, `done` until the last
 result is there, both per call. On the CPU device they are the same.
@@ -15,7 +15,7 @@ from benchmarks.report import Table
 from benchmarks.timing import Peer, Spread, check_equal, in_turns
 
 Case = tuple[str, Callable[..., Any], tuple[Any, ...]]
-SMALL_AIM, LARGE_AIM = 1.5, 1.02
+_AIM = 1.5
 
 
 def _random(*sizes: int) -> Tensor:
@@ -31,21 +31,6 @@ def _small() -> list[Case]:
         ("softmax 8x8", torch.softmax, (square, -1)),
         ("add_ 8x8", torch.Tensor.add_, (square, 0.0)),
         ("linear 8x8", F.linear, (square, square, square[0])),
-    ]
-
-
-def _large() -> list[Case]:
-    rows, many = _random(4096, 1024), _random(4 << 20)
-    indices = torch.randint(20_000, (8192,), generator=torch.Generator().manual_seed(0))
-    return [
-        ("mm 512x512", torch.mm, (_random(512, 512), _random(512, 512))),
-        ("conv2d 16x64x32x32, 64 of 3x3", F.conv2d, (_random(16, 64, 32, 32), _random(64, 64, 3, 3), None, 1, 1)),
-        ("softmax 4096x1024", torch.softmax, (rows, -1)),
-        ("layer_norm 4096x1024", F.layer_norm, (rows, (1024,), _random(1024), _random(1024))),
-        ("add 4M", torch.add, (many, many)),
-        ("gelu 4M", F.gelu, (many,)),
-        ("sum 4M", torch.sum, (many,)),
-        ("embedding 20000x512, 8192 rows", F.embedding, (indices, _random(20_000, 512))),
     ]
 
 
@@ -81,9 +66,4 @@ def dispatch(rounds: int) -> list[Table]:
     # A turn begins after a pause, in which the worker sleeps. On a virtual machine the first 1,000 calls then take up
     # to three times as long, since Linux wakes the worker on the core of the thread that submits.
     title = "Small operators, 20,000 calls in a row; faults are per call"
-    return [_measure(title, _small(), rounds, 20_000, SMALL_AIM)]
-
-
-def large(rounds: int) -> list[Table]:
-    """Large operators."""
-    return [_measure("Large operators, 20 calls in a row; faults are per call", _large(), rounds, 20, LARGE_AIM)]
+    return [_measure(title, _small(), rounds, 20_000, _AIM)]

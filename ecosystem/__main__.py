@@ -62,8 +62,9 @@ class Tests:
             self.lane = self.lane._replace(runs=listed.runs(self.tests, self.lane.listed, LISTED))
         self.environment = environment_of(self.lane, self.folder, self.site)
 
-    def pytest(self, one: Run, number: int, environment: dict[str, str], *more: str) -> list[page.Case]:
+    def run(self, number: int, one: Run) -> list[page.Case]:
         """One pytest process."""
+        self.budget.say(f"=== {one.title}")
         report = self.folder / f"report{number}.xml"
         report.unlink(missing_ok=True)
         left_out = [f"not {part}" for part in self.lane.left_out]
@@ -76,27 +77,15 @@ class Tests:
         command = [
             "-c", str(configuration), "--rootdir", str(self.tests), "--tb=short",
             "-o", f"cache_dir={cache}", "-o", "faulthandler_timeout=300", f"--junit-xml={report}",
-            *(["-k", chosen] if chosen else []), *files, *self.arguments, *more,
+            *(["-k", chosen] if chosen else []), *files, *self.arguments,
         ]  # fmt: skip
         ended = pytests.run(
-            self.budget, one.title, command, seconds=_MOST_S, cwd=self.tests, env=environment | one.environment
+            self.budget, one.title, command, seconds=_MOST_S, cwd=self.tests, env=self.environment | one.environment
         )
         self.budget.say(ended.tail)
         if report.exists():
             return page.cases(report)
         return [page.Case("the whole run", "failed", f"pytest: {ended.how}, without a report", ended.seconds)]
-
-    def run(self, number: int, one: Run) -> list[page.Case]:
-        """The tests of a run; those that failed once more on the CPU, where the lane's tests know it, too."""
-        self.budget.say(f"=== {one.title}")
-        found = self.pytest(one, number, self.environment)
-        if not self.lane.on_cpu or page.unexplained(self.lane, found) == []:
-            return found
-        self.budget.say(f"=== {one.title}: what failed, on the CPU")
-        paths = [str(ROOT / "ecosystem" / "cpu_only"), *(str(p) for p in (self.site, TORCHVISION, ROOT) if p)]
-        environment = self.environment | self.lane.on_cpu | {"PYTHONPATH": os.pathsep.join(paths)}
-        again = self.pytest(one, number, environment, "--last-failed", "--last-failed-no-failures=none")
-        return page.with_cpu(found, again)
 
 
 def run(budget: Budget, name: str, arguments: list[str], only: str = "") -> int:

@@ -29,7 +29,6 @@ class Lane(NamedTuple):
     beside: tuple[str, ...] = ()  # folders of packages in the environment that go before it
     left_out: dict[str, str] = {}  # noqa: RUF012  # part of a test's name, why
     expected: dict[str, str] = {}  # noqa: RUF012  # part of a failing test's name, or of its message, why
-    on_cpu: dict[str, str] = {}  # noqa: RUF012  # environment in which what failed is run again on the CPU
     torchvision: bool = False  # whether it needs torchvision, which lies beside the environment
     times: str = ""  # the module that measures the lane's steps, where there are steps to measure
 
@@ -204,7 +203,6 @@ LANES: dict[str, Lane] = {
             "cdist is not on Gaudi's list of operators in float32",
         },
         torchvision=True,
-        times="ecosystem.transformers.times",
     ),
     "timm": Lane(
         title="timm: architectures forward and backward, and what trains them, against the CPU",
@@ -215,7 +213,6 @@ LANES: dict[str, Lane] = {
             "Inductor; with hpu_backend it runs (test_optimizer_that_compiles)",
         },
         torchvision=True,
-        times="ecosystem.timm.times",
     ),
     "peft": Lane(
         title="peft: adapters against the CPU",
@@ -227,7 +224,6 @@ LANES: dict[str, Lane] = {
         runs=(Run("eager", (".",), EAGER), Run("lazy", (".",), LAZY | _NODES)),
         packages=("diffusers==0.42.1", "transformers==5.23.0", "accelerate==1.15.0", "peft==0.21.2"),
         torchvision=True,
-        times="ecosystem.diffusers.times",
     ),
     "trl": Lane(
         title="trl: SFT, DPO, GRPO and others against the CPU",

@@ -12,7 +12,7 @@ from ecosystem.lanes import LANES, Lane
 
 # The parts of a page, each written by itself; the first one begins the page.
 TESTS, TIMES = "# ", "## Times of a step"
-_ROW = r"^\| (.+) \| (\d+) \| (\d+) \|(?: \d+ \|)? (\d+) \| [\d.]+ \| (.+) \|$"  # of a page's table of runs
+_ROW = r"^\| (.+) \| (\d+) \| (\d+) \| (\d+) \| [\d.]+ \| (.+) \|$"  # of a page's table of runs
 
 
 class Case(NamedTuple):
@@ -22,7 +22,6 @@ class Case(NamedTuple):
     outcome: str  # "passed", "failed", "skipped"
     reason: str
     seconds: float
-    on_cpu: str = ""  # why it failed on the CPU as well
 
 
 def cases(report: Path) -> list[Case]:
@@ -38,15 +37,6 @@ def cases(report: Path) -> list[Case]:
         name = f"{case.get('classname', '')}::{case.get('name', '')}"
         found.append(Case(name, outcome, reason, float(case.get("time", 0))))
     return found
-
-
-def with_cpu(found: list[Case], again: list[Case]) -> list[Case]:
-    """The cases, where they failed on the CPU, too, with that reason."""
-    reasons = {case.name: case.reason for case in again if case.outcome == "failed"}
-    return [
-        case._replace(on_cpu=reasons[case.name]) if case.outcome == "failed" and case.name in reasons else case
-        for case in found
-    ]
 
 
 def _reason(message: str, text: str) -> str:
@@ -73,31 +63,14 @@ def tests_text(lane: Lane, versions: str, folder: Path) -> str:
     """The part of the page that tells of tests, in Markdown, from what was kept of the lane's runs."""
     kept = json.loads((folder / "results.json").read_text())
     kept = {one.title: kept[one.title] for one in lane.runs if one.title in kept}
-    runs = {title: [Case(*case) for case in run["cases"]] for title, run in kept.items()}
-    head = [
-        "run",
-        "passed",
-        "failed",
-        *(["of these on the CPU, too"] if lane.on_cpu else []),
-        "skipped",
-        "minutes",
-        "commit",
-    ]
+    runs = {title: [Case(*case[:4]) for case in run["cases"]] for title, run in kept.items()}
+    head = ["run", "passed", "failed", "skipped", "minutes", "commit"]
     lines = [f"# {lane.title}", "", f"With {versions}.", "", f"| {' | '.join(head)} |", "| --- " * len(head) + "|"]
     for title, found in runs.items():
         number = Counter(case.outcome for case in found)
         minutes = sum(case.seconds for case in found) / 60
-        on_cpu = [sum(bool(case.on_cpu) for case in found)] if lane.on_cpu else []
-        cells = [
-            title,
-            number["passed"],
-            number["failed"],
-            *on_cpu,
-            number["skipped"],
-            f"{minutes:.1f}",
-            kept[title]["when"],
-        ]
-        lines.append(f"| {' | '.join(str(cell) for cell in cells)} |")
+        cells = (str(number[kind]) for kind in ("passed", "failed", "skipped"))
+        lines.append(f"| {title} | {' | '.join(cells)} | {minutes:.1f} | {kept[title]['when']} |")
     missing = [one.title for one in lane.runs if one.title not in kept]
     lines += ["", f"Not run yet: {', '.join(missing)}."] if missing else []
     for name, reason in lane.left_out.items():
@@ -116,8 +89,7 @@ def tests_text(lane: Lane, versions: str, folder: Path) -> str:
 
 
 def _expected(lane: Lane, case: Case) -> str:
-    found = next((why for part, why in lane.expected.items() if part in case.name + case.reason), "")
-    return found or (case.on_cpu and f"fails on the CPU, too: {case.on_cpu[:200]}")
+    return next((why for part, why in lane.expected.items() if part in case.name + case.reason), "")
 
 
 def write(path: Path, text: str, part: str) -> None:

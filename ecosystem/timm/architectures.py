@@ -18,6 +18,3 @@ OWN_SIZE = (
     "swin_tiny_patch4_window7_224", "eva02_tiny_patch14_224", "gcvit_xxtiny", "coatnet_pico_rw_224",
 )  # fmt: skip
 ARCHITECTURES = (*CONVOLUTIONAL, *OWN_SIZE)
-# Whose training step is timed.
-TIMED = ("resnet18", "mobilenetv3_small_050", "efficientnet_b0", "convnext_atto", "regnety_002", "vit_tiny_patch16_224",
-         "mixer_s32_224", "levit_128s", "poolformer_s12", "mobilevit_xxs")  # fmt: skip

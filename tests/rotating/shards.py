@@ -22,8 +22,8 @@ MINUTES = 4.0  # after which a part of the conformance suite begins no case
 FUZZ_PARTS = 4
 # Benchmarks that take more than some seconds with --quick: a part each. The others are one part together.
 LONG_BENCHMARKS = (
-    "steps", "recording", "lazy", "compile", "deterministic", "graphs", "graphs1", "machines", "distributed",
-    "lightning", "deepspeed", "deepspeed-large", "memory", "insight", "instructions", "products",
+    "recording", "lazy", "compile", "graphs", "machines", "distributed", "lightning", "deepspeed", "deepspeed-large",
+    "memory", "insight", "products",
 )  # fmt: skip
 
 

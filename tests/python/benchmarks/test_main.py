@@ -8,8 +8,6 @@ import textwrap
 import pytest
 
 from benchmarks import parts
-from benchmarks.__main__ import BENCHMARKS, arguments
-from commands import ROOT
 from commands.kept import Kept
 from tests.python.commands import planted
 
@@ -49,18 +47,6 @@ def test_what_dies_and_what_hangs_is_named(tmp_path):
     assert not planted.processes_with("benchmarks.measure")
 
 
-@pytest.mark.parametrize("given", ["0", "-1", "nothing", "nan", "inf"])
-def test_a_budget_that_is_none(tmp_path, given):
-    kept = Kept("benchmark-events", "f", tmp_path / "build" / "kept")
-    kept.add("part", 1)
-    ended, _ = planted.run(tmp_path, COMMAND, "events", BUDGET=given)
-    assert ended.code == 2
-    assert ended.output.partition("\n")[2] == (
-        f"make bench: BUDGET={given} is not a number of minutes above 0; its own budget is 6\n"
-    )
-    assert Kept("benchmark-events", "f", kept.path.parent).results == {"part": 1}
-
-
 def test_parts_that_are_done_are_not_measured_again(tmp_path, monkeypatch):
     monkeypatch.setattr(parts, "_kept", Kept("it", "f", tmp_path))
     calls = []
@@ -78,15 +64,3 @@ def test_parts_that_are_done_are_not_measured_again(tmp_path, monkeypatch):
     assert parts.part("one", measure, 1)[0] == 1
     assert parts.part("two", measure, 2)[0] == 2
     assert calls == [1, 2, 2]
-
-
-def test_each_name_is_a_function():
-    for where, _ in BENCHMARKS.values():
-        module, _, function = where.partition(":")
-        assert f"def {function}(" in (ROOT / "benchmarks" / f"{module}.py").read_text()
-
-
-def test_an_unknown_benchmark(capsys):
-    with pytest.raises(SystemExit):
-        arguments(["nothing"])
-    assert "unknown benchmark 'nothing'; one of dispatch, " in capsys.readouterr().err

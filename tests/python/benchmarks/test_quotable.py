@@ -44,16 +44,6 @@ def test_a_busy_machine_is_not_quoted(repository):
     assert "other processes took 2.0 s" in quotable.why_not(repository, lambda: 2.0)
 
 
-def test_code_without_a_repository_is_not_quoted(tmp_path):
-    assert "is no git repository" in quotable.why_not(tmp_path, lambda: 0.0)
-    assert quotable.commit(tmp_path) == "unknown"
-
-
 def test_what_this_process_does_is_not_foreign():
     readings = itertools.chain([(100.0, 5.0), (103.0, 7.5)])
     assert quotable.foreign_seconds(lambda: next(readings), 0) == 0.5
-
-
-def test_the_machine_is_at_least_as_busy_as_this_process():
-    machine, own = quotable._busy()
-    assert machine > own > 0

@@ -1,7 +1,5 @@
 """README's table of speed is what RESULTS.md says."""
 
-import pytest
-
 from benchmarks import quoted
 
 RESULTS = """\
@@ -71,8 +69,3 @@ def test_the_best_peer_counts_and_what_is_slower_is_shown():
         "Measured on a processor: `lazy` 2026-01-02, commit not recorded; `compile` 2026-01-03, commit def; "
         "`dispatch` 2026-01-01, commit abc."
     )
-
-
-def test_marks_are_needed():
-    with pytest.raises(ValueError, match=r"README\.md has no"):
-        quoted.replaced("text", RESULTS)

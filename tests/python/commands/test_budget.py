@@ -78,18 +78,6 @@ def no_process_of(folder):
     assert not process or until(lambda: not lives(process), 5)
 
 
-def test_the_usual_end(command, tmp_path):
-    process = command(WORK.format(work="assert it.seconds(5) == 5 and it.seconds() > 4000"))
-    assert process.wait(30) == 0
-    assert said(tmp_path) == "make it: at most 75 min (BUDGET=minutes changes it)\n"
-
-
-def test_an_error_stays_an_error(command, tmp_path):
-    process = command(WORK.format(work="raise KeyError('mine')"))
-    assert process.wait(30) == 1
-    assert said(tmp_path).endswith("KeyError: 'mine'\n")
-
-
 @pytest.mark.parametrize("given", ["0", "-1", "soon", "nan", "inf"])
 def test_a_budget_that_is_none(given, monkeypatch, capsys):
     monkeypatch.setenv("BUDGET", given)
@@ -99,12 +87,6 @@ def test_a_budget_that_is_none(given, monkeypatch, capsys):
     assert capsys.readouterr().err == (
         f"make it: BUDGET={given} is not a number of minutes above 0; its own budget is 75\n"
     )
-
-
-def test_a_budget_is_not_the_children_s(monkeypatch):
-    monkeypatch.setenv("BUDGET", "2.5")
-    assert budget.minutes("make it", 75) == 2.5
-    assert budget.minutes("another", 20) == 20
 
 
 def test_twice_at_once_in_a_checkout(command, tmp_path):

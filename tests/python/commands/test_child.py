@@ -3,14 +3,12 @@
 import os
 import signal
 import sys
-import threading
-import time
 from pathlib import Path
 
 import pytest
 
 from commands import child
-from tests.python.commands.conftest import ROOT, lives, until
+from tests.python.commands.conftest import lives, until
 
 # Writes the numbers of its processes, of which one is in another session, and none of which minds SIGTERM.
 STUBBORN = """
@@ -54,36 +52,11 @@ def test_what_a_command_did(tmp_path):
     assert 0 < ended.seconds < 60
 
 
-def test_stderr_apart_environment_and_folder(tmp_path):
-    code = "import os, sys; print(os.environ['MINE'], os.getcwd()); print('two', file=sys.stderr)"
-    ended = child.run(python(code), seconds=60, split=True, env={"MINE": "one"}, cwd=tmp_path)
-    assert ended.output == f"one {tmp_path}\n" and ended.errors == "two\n" and ended.tail == "two"
-
-
-def test_a_signal_is_the_returncode():
-    ended = child.run(python("import os; os.kill(os.getpid(), 11)"), seconds=60)
-    assert ended.code == -signal.SIGSEGV and ended.how == "SIGSEGV" and not ended.timed_out
-
-
 def test_a_command_that_is_not_there():
     with pytest.raises(FileNotFoundError, match="no-such-command"):
         child.run(["no-such-command"], seconds=60)
     with pytest.raises(ValueError, match="needs a time above 0 s"):
         child.run(["true"], seconds=0)
-
-
-def test_lines_are_followed_while_it_runs(tmp_path):
-    seen = []
-    go = tmp_path / "go"
-    code = f"""
-import pathlib, time
-print("one", flush=True)
-while not pathlib.Path({str(go)!r}).exists():
-    time.sleep(0.01)
-print("two", end="")
-"""
-    ended = child.run(python(code), seconds=60, on_line=lambda line: (seen.append(line), go.touch()))
-    assert ended.code == 0 and seen == ["one", "two"]
 
 
 def test_the_deadline_kills_what_ignores_sigterm_and_what_is_in_another_session(stubborn):
@@ -98,23 +71,6 @@ def test_the_deadline_kills_what_ignores_sigterm_and_what_is_in_another_session(
     assert "ready" in ended.output
 
 
-def test_a_child_that_minds_sigterm_can_say_a_last_word():
-    code = """
-import signal, sys, time
-def end(*_):
-    print("farewell", flush=True)
-    sys.exit(5)
-signal.signal(signal.SIGTERM, end)
-print("ready", flush=True)
-time.sleep(600)
-"""
-    with child.start(python(code), seconds=60) as started:
-        assert until(lambda: "ready" in started.printed())
-        ended = started.stop()
-    assert ended.stopped and not ended.timed_out and ended.code == 5
-    assert "farewell" in ended.output and ended.seconds < 30
-
-
 def test_the_end_of_this_process_ends_it(stubborn, command):
     """By SIGKILL, which no handler sees."""
     words, both = stubborn
@@ -123,18 +79,6 @@ def test_the_end_of_this_process_ends_it(stubborn, command):
     assert len(processes) == 2 and all(map(lives, processes))
     runner.kill()
     assert until(lambda: not any(map(lives, processes)), child.GRACE_S + 3)
-
-
-def test_the_end_of_the_thread_that_started_it_does_not():
-    started = []
-    thread = threading.Thread(
-        target=lambda: started.append(child.start(python("input(); print('done')"), seconds=60, talk=True))
-    )
-    thread.start()
-    thread.join(30)
-    with started[0] as running:
-        assert running.poll(1.5) is None
-        assert running.ask("", 20) == "done"
 
 
 def test_the_end_of_the_supervisor_ends_the_command(stubborn):
@@ -156,41 +100,6 @@ def test_what_a_command_leaves_is_killed_and_named():
     (left,) = ended.killed
     assert left == f"{ended.output.strip()} sleep 543"
     assert not lives(int(ended.output))
-
-
-def test_a_supervisor_in_a_supervisor(stubborn):
-    """The outer one's deadline ends what the inner one holds."""
-    words, both = stubborn
-    code = f"from commands import child\nchild.run({words!r}, seconds=600)"
-    with child.start(python(code), seconds=600, env={**os.environ, "PYTHONPATH": str(ROOT)}) as outer:
-        processes = both()
-        outer.stop()
-    assert not any(map(lives, processes))
-
-
-def test_stop_from_another_thread(stubborn):
-    command, both = stubborn
-    with child.start(command, seconds=600) as started:
-        both()
-        thread = threading.Thread(target=started.stop)
-        thread.start()
-        ended = started.wait(30)
-        thread.join(30)
-    assert ended.stopped and not ended.timed_out
-
-
-def test_wait_stops_what_takes_longer():
-    with child.start(["sleep", "600"], seconds=600) as started:
-        ended = started.wait(0.1)
-    assert ended.timed_out and ended.seconds < 30
-
-
-def test_a_signal_for_the_command():
-    with child.start(python("import time\nprint(1, flush=True)\ntime.sleep(600)"), seconds=60) as started:
-        assert until(lambda: "1" in started.printed())
-        started.send_signal(signal.SIGINT)
-        ended = started.wait(30)
-    assert "KeyboardInterrupt" in ended.output and ended.code in (-signal.SIGINT, 130)
 
 
 ANSWERS = """
@@ -224,12 +133,6 @@ def test_no_answer_in_time():
         started.ask("hang", 0.2)
 
 
-def test_the_end_of_input_ends_it():
-    with child.start(python(ANSWERS), seconds=60, talk=True) as started:
-        started.close_input()
-        assert started.wait(30).code == 0
-
-
 def test_an_exception_stops_it(stubborn):
     command, both = stubborn
     processes = []
@@ -260,15 +163,6 @@ def test_after_stop_all_nothing_is_started(command, tmp_path):
     )
     assert runner.wait(60) == 0
     assert "stopped after 0 s\nno process is started any more" in (tmp_path / "said").read_text()
-
-
-def test_it_starts_soon():
-    """40 ms on an idle machine; a start that imports much takes several times as long."""
-    begin = time.process_time()
-    times = []
-    for _ in range(5):
-        times.append(child.run(["true"], seconds=60).seconds)
-    assert min(times) < 0.5 and time.process_time() - begin < 2
 
 
 def test_a_process_whose_main_thread_has_ended(tmp_path):

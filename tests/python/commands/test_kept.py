@@ -2,9 +2,7 @@
 
 import json
 
-import pytest
-
-from commands.kept import Kept, KeptError, fingerprint
+from commands.kept import Kept, fingerprint
 
 
 def test_results_are_there_again(tmp_path):
@@ -35,16 +33,6 @@ def test_a_line_that_was_cut_off(tmp_path):
     assert Kept("it", "f", tmp_path).results == {"a": 1, "c": 3}
 
 
-def test_some_are_forgotten(tmp_path):
-    kept = Kept("it", "f", tmp_path)
-    for key in "abc":
-        kept.add(key, key)
-    kept.forget(["b"])
-    assert Kept("it", "f", tmp_path).results == {"a": "a", "c": "c"}
-    kept.forget()
-    assert Kept("it", "f", tmp_path).results == {}
-
-
 def test_a_full_disk(command, tmp_path):
     """As a limit of the file's size makes it: a part of the line is written."""
     process = command(
@@ -65,13 +53,6 @@ def test_a_full_disk(command, tmp_path):
     assert "the result of 'b' cannot be kept in kept/it.jsonl: " in said
     assert "The 1 results before it are there; make room and run the command again" in said
     assert Kept("it", "f", tmp_path / "kept").results == {"a": 1}
-
-
-def test_a_folder_that_cannot_be_made(tmp_path):
-    (tmp_path / "file").touch()
-    kept = Kept("it", "f", tmp_path / "file" / "kept")
-    with pytest.raises(KeptError, match="cannot be kept in"):
-        kept.add("a", 1)
 
 
 def test_a_fingerprint(tmp_path):

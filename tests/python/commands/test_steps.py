@@ -14,15 +14,6 @@ def steps(command, folder, *commands, **environment):
     )  # fmt: skip
 
 
-def test_one_after_the_other(command, tmp_path):
-    process = steps(command, tmp_path, "echo one", f"{sys.executable} -c \"import os; print(os.environ['BUDGET'])\"")
-    assert process.wait(60) == 0
-    lines = (tmp_path / "said").read_text().splitlines()
-    assert lines[:2] == ["make it: at most 75 min (BUDGET=minutes changes it)", "one"]
-    assert 70 < float(lines[2]) < 75
-    assert lines[3].startswith("make it: 0.") and lines[3].endswith(" min of 75")
-
-
 def test_the_first_that_fails_ends_it(command, tmp_path):
     process = steps(command, tmp_path, "true", "false", "echo never")
     assert process.wait(60) == 1

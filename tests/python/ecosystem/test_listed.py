@@ -42,8 +42,3 @@ def test_a_run_for_each_folder(tmp_path):
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(LackingError, match=r"list\.yml lists test_zero\.py, and .*tests has no such file"):
         listed.runs(planted(tmp_path, "a/test_run.py", "a/test_data.py"), "../list.yml", {})
-
-
-def test_no_list(tmp_path):
-    with pytest.raises(LackingError, match=r"nowhere\.yml has no TEST_LIST"):
-        listed.runs(planted(tmp_path), "../nowhere.yml", {})

@@ -26,39 +26,8 @@ def test_a_patch_fits_and_its_tests_exist(fault):
             )
 
 
-def test_there_are_faults_in_each_part():
-    parts = {"/".join(file.split("/")[:2]) for fault in FAULTS for file in fault.files}
-    assert parts >= {
-        "csrc/device",
-        "csrc/run",
-        "csrc/recipes",
-        "csrc/record",
-        "csrc/call",
-        "csrc/kernels",
-        "csrc/distributed",
-        "src/openhpu",
-    }
+def test_there_are_many():
     assert len(FAULTS) >= 40
-
-
-def test_a_patch_without_a_test_is_refused(tmp_path):
-    path = tmp_path / "a.patch"
-    path.write_text("Fault: something\n\n--- a/x\n+++ b/x\n")
-    with pytest.raises(ValueError, match=r"a\.patch: expected"):
-        faults.read(path)
-
-
-def test_a_patch_that_does_not_fit_is_told(tmp_path):
-    (tmp_path / "x").write_text("one\n")
-    path = tmp_path / "a.patch"
-    path.write_text("Fault: f\nFound by: hpu t.py\n\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-two\n+three\n")
-    fault = faults.read(path)
-    assert "patch does not apply" in faults.apply(fault, tmp_path, "--check")
-    path.write_text(path.read_text().replace("-two", "-one"))
-    assert faults.apply(fault, tmp_path) == ""
-    assert (tmp_path / "x").read_text() == "three\n"
-    assert faults.apply(fault, tmp_path, "--reverse") == ""
-    assert (tmp_path / "x").read_text() == "one\n"
 
 
 def test_what_is_compiled_for_a_change(tmp_path):

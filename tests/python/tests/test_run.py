@@ -31,12 +31,6 @@ def test_each_commit_has_one_part_and_all_have_a_commit():
     assert len(shards.commit()) == 40
 
 
-def test_what_a_part_names_is_there():
-    for argument in itertools.chain.from_iterable(shard.arguments for shard in shards.SHARDS):
-        if argument.startswith("tests/"):
-            assert (run.ROOT / argument.partition("::")[0]).is_file()
-
-
 def test_random_programs_follow_from_the_commit():
     fuzzed = next(shard for shard in shards.SHARDS if shard.fuzzed)
     assert shards.arguments(fuzzed, "0000000f" + 32 * "0")[-1] == "--hypothesis-seed=15"
@@ -68,15 +62,6 @@ def test_what_finds_a_fault_runs_each_time():
         for suite, arguments in fault.tests:
             turns = SUITES[suite].in_turns()
             assert not [argument for argument in arguments if argument.partition("::")[0] in turns], fault.name
-
-
-def test_turns_are_listed(capsys):
-    assert run.main(["--turns"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    number = len(shards.SHARDS)
-    assert len(lines) == sum(len(suite.in_turns()) for suite in SUITES.values()) + number
-    (now,) = [line for line in lines if line.startswith("now") and "rotating: " in line]
-    assert now == f"now 1 of {number:<3d} rotating: {shards.of(shards.commit()).name}"
 
 
 # A suite.
@@ -203,16 +188,6 @@ def read(path):
         return b""
 
 
-def test_the_slowest_of_all_suites():
-    ran = {"hpu": run.Ran(), "lazy": run.Ran()}
-    for line in ("1.50s call     tests/a.py::x", "0.25s setup    tests/a.py::x", "0.50s call     tests/a.py::y[b c]"):
-        assert ran["hpu"].read(line) == ""
-    ran["lazy"].read("1.00s call     tests/a.py::z")
-    assert run.slowest(ran) == [
-        "    1.8 s  hpu  tests/a.py::x", "    1.0 s  lazy  tests/a.py::z", "    0.5 s  hpu  tests/a.py::y[b c]",
-    ]  # fmt: skip
-
-
 # The command.
 
 
@@ -262,10 +237,3 @@ def test_the_end_of_the_budget(command):
     assert process.wait(40) == 124
     assert "python -m tests.run: its budget of 0.1 min is used up" in said.read_text()
     assert until(lambda: not processes_of(mark), 10), processes_of(mark)
-
-
-@pytest.mark.parametrize("given", ["0", "-3", "soon"])
-def test_a_budget_that_is_none(command, given):
-    process, said, _ = command(BUDGET=given)
-    assert process.wait(30) == 2
-    assert f"BUDGET={given} is not a number of minutes above 0" in said.read_text()
