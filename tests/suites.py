@@ -88,7 +88,7 @@ COMPILED_FILES = _files(
 )  # fmt: skip
 COMPILER_FILES = tuple(
     f"tests/python/openhpu/compiler/**test_{name}.py"
-    for name in ("casts", "lazy_steps", "out_of_range", "recipe", "service", "toolchain")
+    for name in ("casts", "out_of_range", "recipe", "service", "toolchain")
 )
 # The repository's own commands, which change seldom and which no user of the device runs; and processes that import
 # PyTorch themselves.

@@ -136,14 +136,6 @@ def test_item_gives_the_exact_value(dtype):
     assert big.to("hpu").item() == 2**62 + 1
 
 
-def test_swapping_through_a_copy():
-    a, b = torch.zeros(5, device="hpu"), torch.ones(5, device="hpu")
-    kept = a.clone()
-    a.copy_(b)
-    b.copy_(kept)
-    assert (a.tolist(), b.tolist()) == ([1.0] * 5, [0.0] * 5)
-
-
 def test_copying_from_numpy_and_to_numpy():
     x = torch.arange(6, dtype=torch.float64).numpy()
     assert (torch.from_numpy(x).to("hpu").cpu().numpy() == x).all()
