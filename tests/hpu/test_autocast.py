@@ -17,14 +17,6 @@ def test_matrix_products_run_in_lower_precision(dtype):
     assert (x @ x).dtype == torch.float32
 
 
-def test_the_default_dtype_is_bfloat16():
-    assert torch.get_autocast_dtype("hpu") == torch.bfloat16 == torch.hpu.get_autocast_hpu_dtype()
-    with torch.autocast("hpu"):
-        assert torch.hpu.is_autocast_hpu_enabled()
-        assert (torch.ones(2, 2, device="hpu") @ torch.ones(2, 2, device="hpu")).dtype == torch.bfloat16
-    assert not torch.hpu.is_autocast_hpu_enabled()
-
-
 def test_losses_run_in_float32():
     x = torch.ones(4, 4, device="hpu", dtype=torch.bfloat16)
     with torch.autocast("hpu"):
@@ -68,18 +60,6 @@ def test_the_gradient_scaler():
     scaler.step(optimizer)
     scaler.update()
     torch.testing.assert_close(model.weight.detach(), before - 0.3, rtol=1e-3, atol=1e-3)
-
-
-def test_the_gradient_scaler_skips_steps_with_infinite_gradients():
-    model = nn.Linear(4, 2).to("hpu")
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    scaler = torch.amp.GradScaler("hpu", init_scale=128.0)
-    before = model.weight.detach().clone()
-    scaler.scale((model(torch.ones(3, 4, device="hpu")) * float("inf")).sum()).backward()
-    scaler.step(optimizer)
-    scaler.update()
-    assert torch.equal(model.weight.detach(), before)
-    assert scaler.get_scale() == 64.0
 
 
 def test_the_lists_can_be_replaced_by_files(script, tmp_path):
