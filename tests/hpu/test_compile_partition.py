@@ -89,18 +89,6 @@ def test_cpu_tensors_in_a_graph(compiled_graphs, counted):
     assert graph.layout.eager["aten::_to_copy"] == 2
 
 
-def test_cpu_numbers_change():
-    f = compiled(lambda x, c: x * c + 1)
-    for k in range(4):
-        assert f(torch.ones(2, device="hpu"), torch.tensor(float(k))).tolist() == [k + 1.0] * 2
-
-
-def test_python_numbers_change():
-    f = compiled(lambda x, c: x * c + 1)
-    for k in (0.5, 1.5, 2.5, 3.5, 4.5):
-        assert f(torch.ones(2, device="hpu"), k).tolist() == [k + 1.0] * 2
-
-
 def test_sizes_that_depend_on_values():
     def work(x):
         y = x * 2

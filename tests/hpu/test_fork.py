@@ -35,21 +35,6 @@ def test_a_child_forked_after_the_first_use_is_told_to_spawn_and_the_parent_goes
     assert script(code).out == "0 [2.0, 2.0, 2.0]"
 
 
-def test_a_child_ends_cleanly_with_tensors_and_work_of_its_parent(script):
-    code = """
-        import os, sys, torch
-        x = torch.ones(3, device="hpu")
-        for _ in range(100):
-            x = x + 1
-        pid = os.fork()
-        if pid == 0:
-            sys.exit(0)  # runs exit handlers and destructors
-        _, status = os.waitpid(pid, 0)
-        print(os.waitstatus_to_exitcode(status), x[0].item())
-    """
-    assert script(code).out == "0 101.0"
-
-
 def test_a_child_forked_before_the_first_use_has_a_device_of_its_own(script):
     code = """
         import os, torch
