@@ -60,20 +60,3 @@ def test_the_gradient_scaler():
     scaler.step(optimizer)
     scaler.update()
     torch.testing.assert_close(model.weight.detach(), before - 0.3, rtol=1e-3, atol=1e-3)
-
-
-def test_the_lists_can_be_replaced_by_files(script, tmp_path):
-    (tmp_path / "low.txt").write_text("# one operator\nexp\n")
-    (tmp_path / "float.txt").write_text("relu\n")
-    code = """
-        import torch
-        x = torch.ones(2, 2, device="hpu")
-        with torch.autocast("hpu"):
-            print(torch.exp(x).dtype, (x @ x).dtype, torch.relu(x.bfloat16()).dtype)
-    """
-    out = script(
-        code,
-        PT_HPU_AUTOCAST_LOWER_PRECISION_OPS_LIST=str(tmp_path / "low.txt"),
-        PT_HPU_AUTOCAST_FP32_OPS_LIST=str(tmp_path / "float.txt"),
-    ).out
-    assert out == "torch.bfloat16 torch.float32 torch.float32"

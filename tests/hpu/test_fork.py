@@ -35,19 +35,6 @@ def test_a_child_forked_after_the_first_use_is_told_to_spawn_and_the_parent_goes
     assert script(code).out == "0 [2.0, 2.0, 2.0]"
 
 
-def test_a_child_forked_before_the_first_use_has_a_device_of_its_own(script):
-    code = """
-        import os, torch
-        pid = os.fork()
-        value = torch.ones(3, device="hpu").sum().item()
-        if pid == 0:
-            os._exit(0 if value == 3 else 1)
-        _, status = os.waitpid(pid, 0)
-        print(os.waitstatus_to_exitcode(status), value)
-    """
-    assert script(code).out == "0 3.0"
-
-
 def test_spawned_processes_work(script, tmp_path):
     program = tmp_path / "spawned.py"
     program.write_text(
