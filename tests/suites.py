@@ -69,7 +69,7 @@ RECORDED = (
     "tests/hpu/gaudi_ops/*",
     "tests/hpu/hpex/*",
     *_files(
-        "hpu", "lazy_*", "aliasing", "async", "attention", "autograd", "convolution", "copies", "device",
+        "hpu", "lazy_*", "aliasing", "async", "attention", "autograd", "copies", "device",
         "direct_kernels", "errors", "events", "fallback", "graph_*", "histogram", "int64", "memory*", "multi_device",
         "nested", "optimizers", "out_of_*", "pinned", "predicted_calls", "products", "profiler", "reads", "resize_out",
         "rng", "shape_cache", "small_calls", "source_lines", "storage", "streams", "threads", "trace",

@@ -74,6 +74,9 @@ def test_gradcheck_in_double_precision():
     w = torch.randn(2, 3, dtype=torch.float64).to("hpu").requires_grad_()
     assert torch.autograd.gradcheck(lambda x, w: torch.tanh(nn.functional.linear(x, w)), (x, w))
     assert torch.autograd.gradgradcheck(lambda x, w: torch.tanh(nn.functional.linear(x, w)), (x, w))
+    sizes = (1, 2, 5, 5), (4, 2, 3, 3), (4,)
+    convolved = [torch.randn(s, dtype=torch.float64).to("hpu").requires_grad_() for s in sizes]
+    assert torch.autograd.gradgradcheck(nn.functional.conv2d, convolved)
 
 
 @pytest.mark.parametrize("reentrant", [False, True])

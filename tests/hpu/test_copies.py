@@ -105,12 +105,6 @@ def test_to_the_same_device_is_the_tensor_itself():
     assert x.to("hpu", copy=True) is not x
 
 
-def test_hpu_moves_a_tensor():
-    assert torch.ones(3).hpu().device == torch.device("hpu:0")
-    assert torch.ones(3).hpu().is_hpu
-    assert not torch.ones(3).is_hpu
-
-
 @pytest.mark.parametrize("size", [1, 1000, (1 << 18) - 1, 1 << 18, (1 << 18) + 1, 3_000_000])
 @pytest.mark.parametrize("non_blocking", [False, True])
 def test_copies_of_every_size(size, non_blocking):
@@ -134,11 +128,6 @@ def test_item_gives_the_exact_value(dtype):
     assert x.to("hpu").item() == x.item()
     big = torch.tensor(2**62 + 1)
     assert big.to("hpu").item() == 2**62 + 1
-
-
-def test_copying_from_numpy_and_to_numpy():
-    x = torch.arange(6, dtype=torch.float64).numpy()
-    assert (torch.from_numpy(x).to("hpu").cpu().numpy() == x).all()
 
 
 def test_counters_tell_directions_and_bytes(counted):
