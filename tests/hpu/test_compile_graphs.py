@@ -1,7 +1,5 @@
 """torch.compile(backend="hpu_backend"): same results as eager mode, from captured graphs."""
 
-import copy
-
 import pytest
 import torch
 from torch import nn
@@ -173,18 +171,6 @@ def test_two_models_at_once_on_one_graph(compiled_graphs):
         for model in models:
             torch.testing.assert_close(run(model.weight, model.bias, x), model(x))
     assert len(compiled_graphs) == 1
-
-
-def test_weights_that_are_replaced_are_seen():
-    model = nn.Linear(3, 2).to("hpu")
-    f = compiled(model)
-    x = torch.ones(1, 3, device="hpu")
-    f(x), f(x)
-    model.load_state_dict({k: torch.ones_like(v) for k, v in copy.deepcopy(model).state_dict().items()}, assign=True)
-    assert f(x).tolist() == [[4.0, 4.0]]
-    with torch.no_grad():
-        model.bias += 1
-    assert f(x).tolist() == [[5.0, 5.0]]
 
 
 def test_memory_is_back_when_the_function_is_gone(level):
