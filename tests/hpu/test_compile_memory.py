@@ -157,18 +157,6 @@ def test_results_without_memory_or_contents():
     assert kept[2][4:] == (None, 7, 5)
 
 
-def test_results_that_share_memory_with_each_other():
-    def work(x):
-        y = x * 2
-        return y, y.t(), y[0]
-
-    f = torch.compile(work, backend="hpu_backend")
-    for k in range(3):
-        y, transposed, row = f(torch.full((2, 3), float(k), device="hpu"))
-        y.add_(1)
-        assert transposed.tolist() == [[2.0 * k + 1] * 2] * 3 and row.tolist() == [2.0 * k + 1] * 3
-
-
 def test_constants():
     table = torch.arange(4.0, device="hpu") * 10
 

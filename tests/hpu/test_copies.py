@@ -98,13 +98,6 @@ def test_conjugated_and_negated_views_are_resolved():
     assert torch.equal(torch.zeros(2, dtype=x.dtype, device="hpu").copy_(x.conj()).cpu(), x.conj().resolve_conj())
 
 
-def test_to_the_same_device_is_the_tensor_itself():
-    x = torch.ones(3, device="hpu")
-    assert x.to("hpu") is x
-    assert x.hpu() is x
-    assert x.to("hpu", copy=True) is not x
-
-
 @pytest.mark.parametrize("size", [1, 1000, (1 << 18) - 1, 1 << 18, (1 << 18) + 1, 3_000_000])
 @pytest.mark.parametrize("non_blocking", [False, True])
 def test_copies_of_every_size(size, non_blocking):
