@@ -137,7 +137,8 @@ def test_bfloat16_in_generated_code_and_in_calls(compiled):
 
     def program(device):
         given, rows = x.to(device), index.to(device)
-        return torch.nn.functional.gelu(given.tanh(), approximate="tanh"), given.index_add(0, rows, given[:2])
+        added = [given.index_add(0, rows, given[:2], **factor) for factor in ({}, {"alpha": 3})]
+        return torch.nn.functional.gelu(given.tanh(), approximate="tanh"), *added
 
     actual = compiled(lambda: program("hpu"))
     torch.testing.assert_close(to_cpu(actual), list(program("cpu")), rtol=2e-2, atol=1e-3)

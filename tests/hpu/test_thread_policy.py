@@ -129,6 +129,11 @@ def test_ranks_of_a_launcher_share_the_cores(script, processes):
     assert out.split() == [str(max(1, cores // processes)), str(cores)]
 
 
+def test_more_threads_than_cores_are_not_used(script):
+    out = script(TRAINING + "    train(1)\n    print(_C.kernel_threads())", OMP_NUM_THREADS="64").out
+    assert out == str(usable_cores())
+
+
 def test_the_scripts_own_number_of_threads_stays(script):
     out = script(
         ONE_CORE
