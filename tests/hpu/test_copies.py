@@ -108,13 +108,6 @@ def test_copies_of_every_size(size, non_blocking):
     assert torch.equal(y.cpu(), x.flip(0))
 
 
-def test_numbers_and_lists_become_tensors():
-    assert torch.tensor([[1, 2], [3, 4]], device="hpu").tolist() == [[1, 2], [3, 4]]
-    assert torch.tensor(3.5, device="hpu").item() == 3.5
-    assert torch.as_tensor([True, False], device="hpu").tolist() == [True, False]
-    assert torch.ones(2, device="hpu").new_tensor([7.0]).tolist() == [7.0]
-
-
 @pytest.mark.parametrize("dtype", DTYPES[:12], ids=str)
 def test_item_gives_the_exact_value(dtype):
     x = values(dtype)[1, 1]

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 import openhpu
-from openhpu import _C
 from tests.hpu.support import capture, memory_in_use
 
 HPUGraph, graph = torch.hpu.HPUGraph, torch.hpu.graph
@@ -449,14 +448,6 @@ def test_an_empty_graph():
     g, _ = capture(lambda: None)
     g.replay()
     assert g.describe()["operators"] == 0
-
-
-def test_names():
-    assert issubclass(HPUGraph, _C.CapturedGraph)
-    import habana_frameworks.torch as ht
-
-    assert ht.hpu.HPUGraph is HPUGraph
-    assert ht.core.hpu.graph is graph
 
 
 def test_indexing_a_mask_by_numbers_is_captured(level):
