@@ -69,7 +69,7 @@ RECORDED = (
     "tests/hpu/gaudi_ops/*",
     "tests/hpu/hpex/*",
     *_files(
-        "hpu", "lazy_*", "aliasing", "async", "attention", "autograd", "convolution", "copies", "device",
+        "hpu", "lazy_*", "aliasing", "async", "attention", "autograd", "copies", "device",
         "direct_kernels", "errors", "events", "fallback", "graph_*", "histogram", "int64", "memory*", "multi_device",
         "nested", "optimizers", "out_of_*", "pinned", "predicted_calls", "products", "profiler", "reads", "resize_out",
         "rng", "shape_cache", "small_calls", "source_lines", "storage", "streams", "threads", "trace",
@@ -88,7 +88,7 @@ COMPILED_FILES = _files(
 )  # fmt: skip
 COMPILER_FILES = tuple(
     f"tests/python/openhpu/compiler/**test_{name}.py"
-    for name in ("casts", "lazy_steps", "out_of_range", "recipe", "service", "toolchain")
+    for name in ("casts", "out_of_range", "recipe", "service", "toolchain")
 )
 # The repository's own commands, which change seldom and which no user of the device runs; and processes that import
 # PyTorch themselves.

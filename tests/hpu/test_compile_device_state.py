@@ -10,16 +10,6 @@ def compiled(function, **options):
     return torch.compile(function, backend="hpu_backend", **options)
 
 
-def test_events_break_no_graph(compiled_graphs):
-    def work(x):
-        event = torch.hpu.Event()
-        event.record()
-        return (x + 1) * 2
-
-    assert compiled(work, fullgraph=True)(torch.ones(3, device="hpu")).tolist() == [4.0] * 3
-    assert len(compiled_graphs) == 1
-
-
 def test_the_current_stream_breaks_no_graph(compiled_graphs):
     def work(x):
         stream = torch.hpu.current_stream()

@@ -93,30 +93,6 @@ def test_custom_operators():
         torch.testing.assert_close(results[1], results[0])
 
 
-def test_cond():
-    def work(x):
-        return torch.cond(x.sum() > 0, lambda x: x * 2, lambda x: x - 1, (x + 1,))
-
-    f = compiled(work, fullgraph=True)
-    for value in (1.0, -3.0, 2.0, -5.0):
-        x = torch.full((3,), value, device="hpu")
-        torch.testing.assert_close(f(x), work(x))
-
-
-def test_flex_attention():
-    from torch.nn.attention.flex_attention import flex_attention
-
-    def work(q, k, v):
-        return flex_attention(q, k, v, score_mod=lambda score, b, h, i, j: torch.where(i >= j, score, -float("inf")))
-
-    torch.manual_seed(0)
-    q, k, v = torch.randn(3, 1, 2, 16, 8).unbind(0)
-    expected = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-    f = compiled(work, fullgraph=True)
-    for _ in range(3):
-        torch.testing.assert_close(f(*(t.to("hpu") for t in (q, k, v))).cpu(), expected, rtol=1e-4, atol=1e-5)
-
-
 def test_an_exported_program_compiles(counted):
     model, _, x, _ = make("mlp")
     model.eval()

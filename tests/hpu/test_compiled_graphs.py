@@ -55,43 +55,6 @@ assert y.data_ptr() == place
     )
 
 
-def test_a_training_step_as_a_recipe(run):
-    run(
-        """
-def setting(device):
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)).to(device)
-    x, y = torch.randn(6, 8), torch.arange(6) % 4
-    return model, torch.optim.AdamW(model.parameters(), lr=0.01), x.to(device), y.to(device)
-
-def step(model, opt, x, y):
-    opt.zero_grad(set_to_none=True)
-    loss = nn.functional.cross_entropy(model(x), y)
-    loss.backward()
-    opt.step()
-    return loss.detach()
-
-cpu = setting("cpu")
-expected = [step(*cpu).item() for _ in range(6)]
-hpu = setting("hpu")
-losses = [step(*hpu).item()]
-g = torch.hpu.HPUGraph()
-with torch.hpu.graph(g):
-    loss = step(*hpu)
-losses.append(loss.item())
-assert g.describe()["recipe"]
-for _ in range(4):
-    counters = moved(g.replay)
-    assert counters["ops_in_recipes"] == g.describe()["operators"] and counters["ops_node_by_node"] == 0
-    losses.append(loss.item())
-torch.testing.assert_close(losses, expected, rtol=1e-4, atol=1e-5)
-for ours, theirs in zip(hpu[0].parameters(), cpu[0].parameters()):
-    torch.testing.assert_close(ours.detach().cpu(), theirs.detach(), rtol=1e-4, atol=1e-5)
-""",
-        OPENHPU_COMPILE="sync",
-    )
-
-
 def test_wrapped_functions_use_recipes_on_other_memory(run):
     run(
         """

@@ -84,6 +84,33 @@ def test_a_new_size_is_compiled_without_anybody_waiting_for_it(script):
     assert script(code, OPENHPU_COMPILE="background", PT_HPU_RECIPE_CACHE_CONFIG="").out.strip() == "['size'] 3"
 
 
+def test_a_step_of_any_size_is_one_recipe(counted):
+    """Products, a sum, a loss and a tensor of twice the size."""
+    weight = torch.randn(8, 16)
+    on_hpu = weight.to("hpu")
+
+    def step(w, x, labels):
+        hidden = (x @ w).relu()
+        loss = torch.nn.functional.cross_entropy(hidden, labels)
+        return hidden, hidden.sum(0), loss, hidden.t() @ x, hidden.new_zeros(2 * len(x))
+
+    def compilations(rows):
+        x, labels = torch.randn(rows, 8), torch.arange(rows) % 16
+        given = x.to("hpu"), labels.to("hpu")
+        torch.hpu.synchronize()
+        with counted() as work:
+            results = step(on_hpu, *given)
+            torch.hpu.synchronize()
+        for actual, expected in zip(results, step(weight, x, labels), strict=True):
+            torch.testing.assert_close(actual.cpu(), expected, rtol=1e-4, atol=1e-5)
+        assert rows < 9 or work["ops_in_recipes"] == work["ops_recorded"] > 0
+        return work["recipes_compiled"]
+
+    for rows in (4, 5, 6, 7, 8):
+        compilations(rows)
+    assert [compilations(rows) for rows in (9, 17, 64, 300, 2, 3)] == [0] * 6
+
+
 def test_recompilations_name_cause_operand_values_and_line(counted):
     def program(x, number):
         y = x * number

@@ -121,19 +121,3 @@ def test_sizes_that_change_are_one_recipe(counted):
             assert y == [0, 0, n]
             assert x == [1, *range(1, n)]
     assert moved["recipes_compiled"] == 0
-
-
-def test_programs_without_such_indices_give_the_same_bits():
-    torch.manual_seed(2)
-    x, index = torch.randn(64, 8, device="hpu"), torch.randint(64, (32,), device="hpu")
-
-    def work():
-        y = x.index_select(0, index).softmax(1)
-        z = torch.zeros_like(x).index_put_((index,), y)
-        htcore.mark_step()
-        return y, z
-
-    eager = [t.cpu() for t in work()]
-    for _ in range(2):
-        for actual, expected in zip(work(), eager, strict=True):
-            torch.testing.assert_close(actual.cpu(), expected)

@@ -98,19 +98,6 @@ def test_conjugated_and_negated_views_are_resolved():
     assert torch.equal(torch.zeros(2, dtype=x.dtype, device="hpu").copy_(x.conj()).cpu(), x.conj().resolve_conj())
 
 
-def test_to_the_same_device_is_the_tensor_itself():
-    x = torch.ones(3, device="hpu")
-    assert x.to("hpu") is x
-    assert x.hpu() is x
-    assert x.to("hpu", copy=True) is not x
-
-
-def test_hpu_moves_a_tensor():
-    assert torch.ones(3).hpu().device == torch.device("hpu:0")
-    assert torch.ones(3).hpu().is_hpu
-    assert not torch.ones(3).is_hpu
-
-
 @pytest.mark.parametrize("size", [1, 1000, (1 << 18) - 1, 1 << 18, (1 << 18) + 1, 3_000_000])
 @pytest.mark.parametrize("non_blocking", [False, True])
 def test_copies_of_every_size(size, non_blocking):
@@ -121,32 +108,12 @@ def test_copies_of_every_size(size, non_blocking):
     assert torch.equal(y.cpu(), x.flip(0))
 
 
-def test_numbers_and_lists_become_tensors():
-    assert torch.tensor([[1, 2], [3, 4]], device="hpu").tolist() == [[1, 2], [3, 4]]
-    assert torch.tensor(3.5, device="hpu").item() == 3.5
-    assert torch.as_tensor([True, False], device="hpu").tolist() == [True, False]
-    assert torch.ones(2, device="hpu").new_tensor([7.0]).tolist() == [7.0]
-
-
 @pytest.mark.parametrize("dtype", DTYPES[:12], ids=str)
 def test_item_gives_the_exact_value(dtype):
     x = values(dtype)[1, 1]
     assert x.to("hpu").item() == x.item()
     big = torch.tensor(2**62 + 1)
     assert big.to("hpu").item() == 2**62 + 1
-
-
-def test_swapping_through_a_copy():
-    a, b = torch.zeros(5, device="hpu"), torch.ones(5, device="hpu")
-    kept = a.clone()
-    a.copy_(b)
-    b.copy_(kept)
-    assert (a.tolist(), b.tolist()) == ([1.0] * 5, [0.0] * 5)
-
-
-def test_copying_from_numpy_and_to_numpy():
-    x = torch.arange(6, dtype=torch.float64).numpy()
-    assert (torch.from_numpy(x).to("hpu").cpu().numpy() == x).all()
 
 
 def test_counters_tell_directions_and_bytes(counted):

@@ -38,6 +38,8 @@ READS = {
     "item": lambda y: y.sum().item(),
     "cpu": lambda y: y.cpu(),
     "tolist": lambda y: y.tolist(),
+    "print": str,
+    "mark_step sync": lambda y: htcore.mark_step(sync=True),
     "to other device": lambda y: y.to("cpu"),
     "stream.synchronize": lambda y: torch.hpu.current_stream().synchronize(),
     "event.synchronize": lambda y: torch.hpu.current_stream().record_event().synchronize(),
@@ -56,12 +58,6 @@ def test_the_error_of_a_queued_kernel_surfaces_at_the_next_synchronisation(read,
     assert re.search(rf"{re.escape(__file__)}\", line {number}\b", text)
     torch.hpu.synchronize()  # reported once
     assert usable()
-
-
-def test_the_error_has_the_class_of_the_cpu_error(queued_failure):
-    with pytest.raises(IndexError):
-        queued_failure()
-        torch.hpu.synchronize()
 
 
 def test_only_the_first_error_is_reported(queued_failure):
@@ -91,15 +87,6 @@ def test_an_error_at_first_sight_is_raised_by_the_call_itself():
     with pytest.raises((IndexError, RuntimeError), match="out of bounds"):
         x.gather(5, index)
     torch.hpu.synchronize()
-    assert usable()
-
-
-def test_a_target_out_of_range_is_an_error():
-    x, good = torch.randn(3, 5, device="hpu"), torch.tensor([0, 1, 2], device="hpu")
-    F.cross_entropy(x, good)
-    with pytest.raises((IndexError, RuntimeError), match="out of bounds"):
-        F.cross_entropy(x, good + 4)
-        torch.hpu.synchronize()
     assert usable()
 
 
@@ -274,13 +261,6 @@ def test_numpy_refuses_device_memory():
         torch.ones(3, device="hpu").numpy()
 
 
-def test_a_pointer_of_foreign_memory_is_refused():
-    x = torch.ones(3, device="hpu")
-    with pytest.raises(RuntimeError):
-        x.set_(torch.ones(3).untyped_storage())
-    assert usable()
-
-
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")  # PyTorch's own, at the first use
 def test_an_unsupported_layout_is_an_error_not_a_crash():
     with pytest.raises((RuntimeError, NotImplementedError)):
@@ -303,12 +283,6 @@ def test_an_error_in_a_script_names_the_line_of_the_script(script, tmp_path):
     result = script(f"import runpy; runpy.run_path({str(program)!r})", fails=True, OPENHPU_OUT_OF_RANGE="error")
     assert f'{program}", line 5' in result.err
     assert "IndexError" in result.err
-
-
-def test_an_invalid_environment_variable_names_what_is_allowed(script):
-    result = script("import torch", warnings="default", OPENHPU_MEMORY_GB="much")
-    assert "OPENHPU_MEMORY_GB" in result.err
-    assert "much" in result.err
 
 
 def test_an_unknown_environment_variable_is_a_warning_with_the_nearest_name(script):

@@ -1,8 +1,6 @@
 """Forked processes: before the first use they are free, after it they get a clear error; loaders work."""
 
 import pytest
-import torch
-from torch.utils.data import DataLoader, Dataset
 
 
 def test_a_child_forked_after_the_first_use_is_told_to_spawn_and_the_parent_goes_on(script):
@@ -33,66 +31,6 @@ def test_a_child_forked_after_the_first_use_is_told_to_spawn_and_the_parent_goes
         print(os.waitstatus_to_exitcode(status), (x + 1).tolist())
     """
     assert script(code).out == "0 [2.0, 2.0, 2.0]"
-
-
-def test_a_child_ends_cleanly_with_tensors_and_work_of_its_parent(script):
-    code = """
-        import os, sys, torch
-        x = torch.ones(3, device="hpu")
-        for _ in range(100):
-            x = x + 1
-        pid = os.fork()
-        if pid == 0:
-            sys.exit(0)  # runs exit handlers and destructors
-        _, status = os.waitpid(pid, 0)
-        print(os.waitstatus_to_exitcode(status), x[0].item())
-    """
-    assert script(code).out == "0 101.0"
-
-
-def test_a_child_forked_before_the_first_use_has_a_device_of_its_own(script):
-    code = """
-        import os, torch
-        pid = os.fork()
-        value = torch.ones(3, device="hpu").sum().item()
-        if pid == 0:
-            os._exit(0 if value == 3 else 1)
-        _, status = os.waitpid(pid, 0)
-        print(os.waitstatus_to_exitcode(status), value)
-    """
-    assert script(code).out == "0 3.0"
-
-
-def test_spawned_processes_work(script, tmp_path):
-    program = tmp_path / "spawned.py"
-    program.write_text(
-        "import torch\n"
-        "def work(rank, results):\n"
-        "    results[rank] = torch.full((2,), float(rank), device='hpu').sum().cpu()[None]\n"
-        "if __name__ == '__main__':\n"
-        "    torch.ones(1, device='hpu')\n"
-        "    results = torch.zeros(2).share_memory_()\n"
-        "    torch.multiprocessing.spawn(work, (results,), nprocs=2)\n"
-        "    print(results.tolist())\n"
-    )
-    assert script(f"import runpy; runpy.run_path({str(program)!r}, run_name='__main__')").out == "[0.0, 2.0]"
-
-
-class Numbers(Dataset):
-    def __len__(self):
-        return 20
-
-    def __getitem__(self, i):
-        return torch.tensor(float(i))
-
-
-@pytest.mark.parametrize("pin_memory", [False, True])
-def test_loader_workers_are_forked_after_the_device_was_used(pin_memory):
-    total = torch.zeros((), device="hpu")
-    for _ in range(2):
-        for batch in DataLoader(Numbers(), batch_size=4, num_workers=2, pin_memory=pin_memory):
-            total += batch.to("hpu", non_blocking=True).sum()
-    assert total.item() == 380
 
 
 def test_a_fork_with_a_busy_queue_does_not_hang(script):

@@ -166,13 +166,6 @@ def test_an_error_names_function_argument_type_and_what_may_be_given():
     )
 
 
-def test_a_tensor_on_the_cpu_in_an_object():
-    function = wrap_function(lambda x, a: x * a.m.to("hpu"))
-    for k in (1, 2):
-        with pytest.warns(RuntimeWarning, match="an argument is a tensor on the CPU"):
-            assert number_of(function(tensor(1), Plain(torch.full((2,), float(k))))) == k
-
-
 class Lossy(threading.local):
     def __init__(self, m):
         self.m = m

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 import openhpu
-from openhpu import _C
 from tests.hpu.support import capture, memory_in_use
 
 HPUGraph, graph = torch.hpu.HPUGraph, torch.hpu.graph
@@ -23,16 +22,6 @@ def test_operators_run_during_the_capture_and_again_in_each_replay(level):
     g.replay()
     g.replay()
     assert x.tolist() == [5, 5, 5]
-
-
-def test_results_follow_the_inputs(level):
-    x = torch.arange(4.0, device="hpu")
-    g, y = capture(lambda: (x * 2 + 1).relu())
-    assert y.tolist() == [1, 3, 5, 7]
-    x.copy_(torch.tensor([3.0, -2, 0, 1]))
-    assert y.tolist() == [1, 3, 5, 7]
-    g.replay()
-    assert y.tolist() == [7, 0, 1, 3]
 
 
 def test_addresses_stay(level):
@@ -459,14 +448,6 @@ def test_an_empty_graph():
     g, _ = capture(lambda: None)
     g.replay()
     assert g.describe()["operators"] == 0
-
-
-def test_names():
-    assert issubclass(HPUGraph, _C.CapturedGraph)
-    import habana_frameworks.torch as ht
-
-    assert ht.hpu.HPUGraph is HPUGraph
-    assert ht.core.hpu.graph is graph
 
 
 def test_indexing_a_mask_by_numbers_is_captured(level):

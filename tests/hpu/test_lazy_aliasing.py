@@ -4,23 +4,14 @@ import pytest
 import torch
 
 from .support import to_cpu
+from .test_aliasing import (
+    mutate_the_base,
+    mutate_through_a_view,
+    read_after_write_through_strides,
+    set_to_the_same_storage,
+)
 
 N = 10
-
-
-def written_between_two_reads(b):
-    """Two views of one storage as operands of one graph."""
-    v = b[:4]
-    c = b * 2
-    v.add_(1)
-    return c, b * 2, v * 1
-
-
-def written_through_the_base(b):
-    v = b.view(2, 5)
-    first = v.sum(1)
-    b.mul_(3)
-    return first, v.sum(1), b * 1
 
 
 def view_of_a_pending_storage(b):
@@ -37,13 +28,6 @@ def overlapping_windows(b):
     sums = windows.sum(1)
     windows[1].fill_(7)
     return sums, windows.sum(1)
-
-
-def strided_halves(b):
-    c = b + 0
-    c[::2] = c[1::2] * 100
-    c[1::2].copy_(c[::2])
-    return c
 
 
 def a_view_outlives_its_base(b):
@@ -66,13 +50,6 @@ def out_into_a_view(b):
     return c
 
 
-def same_storage_by_set(b):
-    c = b + 0
-    v = torch.empty(0, device=b.device).set_(c.untyped_storage(), 3, (4,), (1,))
-    v.zero_()
-    return c, v
-
-
 def resized_out(b):
     out = torch.empty(0, device=b.device)
     torch.add(b, 1, out=out)
@@ -93,9 +70,9 @@ def complex_parts(b):
 
 
 PROGRAMS = [
-    written_between_two_reads, written_through_the_base, view_of_a_pending_storage, overlapping_windows,
-    strided_halves, a_view_outlives_its_base, rebound, out_into_a_view, resized_out, dtype_view,
-    same_storage_by_set,
+    mutate_through_a_view, mutate_the_base, read_after_write_through_strides, set_to_the_same_storage,
+    view_of_a_pending_storage, overlapping_windows, a_view_outlives_its_base, rebound, out_into_a_view, resized_out,
+    dtype_view,
 ]  # fmt: skip
 
 
@@ -158,11 +135,6 @@ def test_what_is_recorded_later_than_the_address_was_read_writes_there():
     assert x.tolist() == [2.0, 10, 10, 10]
 
 
-def test_an_empty_storage_has_no_address():
-    x = torch.zeros(0, device="hpu") + 1
-    assert (x.data_ptr(), x.untyped_storage().nbytes(), x.tolist()) == (0, 0, [])
-
-
 def test_sizes_of_a_pending_storage_are_known_without_a_step(counted):
     x = torch.ones(3, 5, device="hpu")
     x + 1
@@ -174,26 +146,6 @@ def test_sizes_of_a_pending_storage_are_known_without_a_step(counted):
         assert y[1].storage_offset() == 5 and y.t().stride() == (1, 5)
         assert y[1]._base is None or y[1]._base is y
     assert asked["graphs_flushed"] == 0
-
-
-def test_inputs_dropped_before_the_step_are_still_read():
-    def program():
-        parts = [torch.full((64,), float(i), device="hpu") for i in range(8)]
-        torch.hpu.synchronize()
-        return parts
-
-    def consume(parts):
-        total = torch.zeros(64, device="hpu")
-        while parts:
-            total += parts.pop() * 2  # the last reference
-        return total
-
-    consume(program())
-    parts = program()
-    total = consume(parts)
-    others = [torch.full((64,), -1.0, device="hpu") for _ in range(8)]  # would like the same memory
-    assert total.tolist() == [56.0] * 64
-    assert all(other.sum().item() == -64 for other in others)
 
 
 def test_an_input_dropped_and_written_leaves_its_result(counted):

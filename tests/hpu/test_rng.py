@@ -66,14 +66,6 @@ def test_randn_is_box_muller_of_philox(seed):
     assert actual == pytest.approx(expected, rel=2.0**-23)
 
 
-def test_normal_numbers_are_as_their_distribution():
-    x = torch.randn(1_000_000, device="hpu").cpu().double()
-    assert x.isfinite().all()
-    assert x.abs().max() < 6.0
-    moments = [x.mean(), x.var(), (x**3).mean(), (x**4).mean(), (x.abs() < 0.1).double().mean()]
-    assert torch.stack(moments).tolist() == pytest.approx([0, 1, 0, 3, math.erf(0.1 / math.sqrt(2))], abs=0.03)
-
-
 def unit(word):
     """[0, 1) of one word, in float32."""
     return float32(float32(word & 0x7FFFFFFF) * 2.0**-31)
@@ -226,26 +218,6 @@ def test_numbers_do_not_depend_on_strides(fill):
         assert torch.equal(result, results[0])
 
 
-def test_a_longer_draw_starts_with_the_shorter():
-    torch.manual_seed(9)
-    short = torch.rand(100, device="hpu").cpu()
-    torch.manual_seed(9)
-    assert torch.equal(torch.rand(1000, device="hpu")[:100].cpu(), short)
-
-
-def test_drawing_does_not_wait(gate):
-    torch.rand(10, device="hpu")
-    torch.manual_seed(4)
-    expected = torch.rand(10, device="hpu").cpu()
-    torch.manual_seed(4)
-    with gate:
-        x = torch.rand(10, device="hpu")
-        torch.manual_seed(4)  # the seed was drawn at submission: this changes nothing
-        y = torch.rand(10, device="hpu")
-    assert torch.equal(x.cpu(), expected)
-    assert torch.equal(y.cpu(), expected)
-
-
 # Values of the operands are looked at, or the operator is a CPU fallback.
 LOOKING = {"multinomial", "multinomial with replacement", "normal of a tensor", "normal of tensors", "trunc_normal_"}
 NOT_NATIVE = {"binomial", "gamma", "dirichlet", "cauchy_"}
@@ -259,6 +231,7 @@ def test_draws_do_not_wait_once_their_shapes_were_seen(name, gate, counted):
     torch.manual_seed(4)
     with gate, counted() as difference:
         drawn = [DRAWS[name]() for _ in range(3)]
+        torch.manual_seed(5)  # the seeds were drawn at submission: this changes nothing
     assert difference["ops_waited"] == 0
     assert difference["ops_issued"] >= 3
     for a, b in zip(drawn, expected, strict=True):
@@ -463,13 +436,6 @@ def test_an_operator_without_a_kernel_for_hpu_takes_a_generator_of_the_cpu():
             assert torch.equal(noisy(x, generator=generator).cpu(), torch.rand(5, generator=again))
         with pytest.raises(RuntimeError, match=r"noisy draws random numbers.*torch.Generator\(\)"):
             noisy(x, generator=torch.Generator(device="hpu"))
-
-
-def test_seed_changes_the_numbers():
-    torch.manual_seed(1)
-    first = torch.rand(5, device="hpu").cpu()
-    torch.seed()
-    assert not torch.equal(torch.rand(5, device="hpu").cpu(), first)
 
 
 def test_fork_rng_restores_the_state():

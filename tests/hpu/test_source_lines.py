@@ -51,24 +51,6 @@ def test_each_iteration_and_each_line_is_told_apart(reads):
     assert [number for _, number in reads] == [start, start + 1] * 2
 
 
-def test_operators_in_backward_carry_the_line_of_their_forward():
-    found = []
-    subscription = events.subscribe("cpu_fallback", lambda event: found.append((event.params["op"], event.site)))
-    try:
-        x = torch.ones(3, dtype=torch.complex64, device="hpu", requires_grad=True)
-        y = x.sin()
-        sine = line() - 1
-        z = y.tanh()
-        tangent = line() - 1
-        found.clear()
-        z.backward(torch.ones_like(z))
-    finally:
-        events.unsubscribe(subscription)
-    lines = {op: site for op, site in found if site is not None}
-    assert lines["aten::cos"] == (__file__, sine)
-    assert lines["aten::tanh_backward"] == (__file__, tangent)
-
-
 @pytest.mark.usefixtures("strict_indices")
 def test_an_error_in_the_second_of_two_equal_lines_names_the_second():
     table = torch.ones(3, 2, device="hpu")

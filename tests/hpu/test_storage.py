@@ -61,12 +61,6 @@ def test_set_source_tensor_shares():
     assert a.tolist() == [2.0] * 6
 
 
-def test_set_storage_with_offset_shares():
-    b = torch.arange(6.0, device="hpu")
-    a = torch.empty(0, device="hpu").set_(b.untyped_storage(), 2, (2, 2), (2, 1))
-    assert a.tolist() == [[2.0, 3.0], [4.0, 5.0]]
-
-
 def test_set_without_a_source_empties():
     a = torch.zeros(4, device="hpu")
     a.set_()

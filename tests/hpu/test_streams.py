@@ -40,17 +40,6 @@ def test_a_stream_does_not_ask_about_others(x, gate):
         assert not used.query()
 
 
-def test_a_stream_context_is_left_as_it_was_entered():
-    before = torch.hpu.current_stream()
-    a, b = torch.hpu.Stream(), torch.hpu.Stream()
-    with torch.hpu.stream(a):
-        assert torch.hpu.current_stream() == a
-        with torch.hpu.stream(b):
-            assert torch.hpu.current_stream() == b
-        assert torch.hpu.current_stream() == a
-    assert torch.hpu.current_stream() == before == torch.hpu.default_stream()
-
-
 def test_a_stream_context_is_left_on_an_exception():
     with pytest.raises(KeyError), torch.hpu.stream(torch.hpu.Stream()):
         raise KeyError

@@ -106,19 +106,6 @@ def test_tensors_may_be_freed_on_other_threads(gate):
     assert y.sum().item() == 6000
 
 
-def test_many_threads_compute_at_once():
-    def work(seed):
-        x = torch.full((64, 64), float(seed), device="hpu")
-        for i in range(50):
-            x = x + i
-            x = x.relu()
-        return x.sum().item()
-
-    with ThreadPoolExecutor(8) as pool:
-        results = list(pool.map(work, range(32)))
-    assert results == [64 * 64 * (seed + 1225) for seed in range(32)]
-
-
 def test_threads_may_meet_an_operator_for_the_first_time_together():
     barrier = threading.Barrier(8)
 
@@ -202,29 +189,6 @@ def test_python_objects_die_on_threads_of_the_script(gate):
     torch.hpu.synchronize()
     assert len(deaths) == 8
     assert set(deaths) == {threading.get_ident()}
-
-
-def test_a_kernel_that_is_implemented_in_python_does_not_deadlock(script):
-    # The worker then needs the interpreter lock while the main thread waits for the worker.
-    out = script(
-        """
-        import torch, warnings
-        import habana_frameworks.torch
-        warnings.filterwarnings("ignore", message="Warning only once for all operators")  # the override is the point
-        library = torch.library.Library("aten", "IMPL")
-
-        def trunc(x):
-            return torch.full_like(x, 7.0)
-
-        library.impl("trunc", trunc, "CPU", allow_override=True)
-        x = torch.ones(4, device="hpu")
-        for _ in range(100):
-            y = torch.trunc(x)
-        torch.hpu.synchronize()
-        print(y.tolist(), torch.trunc(x).sum().item())
-        """
-    ).out
-    assert out == "[7.0, 7.0, 7.0, 7.0] 28.0"
 
 
 def test_an_exception_in_a_python_kernel_reaches_the_script(script):

@@ -59,15 +59,6 @@ def test_averages(native):
     close(result, [0.9 * a.double() + 0.1 * b.double() for a, b in zip(averages, values, strict=True)])
 
 
-def test_lars(native):
-    params, grads = given = lists(2)
-    _, result = run(native, lambda p, g, lr: ops.optimizer_lars(p, g, [1, 0], 0.001, 0.01, 1e-8, lr), given,
-                    torch.tensor([0.5]))  # fmt: skip
-    p, g = params[0].double(), grads[0].double()
-    trust = 0.001 * p.norm() / (g.norm() + 0.01 * p.norm() + 1e-8)
-    close(result, [0.5 * trust * (g + 0.01 * p), 0.5 * grads[1].double()])
-
-
 @pytest.mark.parametrize("nesterov", [False, True])
 @pytest.mark.parametrize("epoch", [0, 3])
 def test_sgd(native, nesterov, epoch):
@@ -97,31 +88,6 @@ def test_momentum_and_adagrad(native):
     close(
         w, [x.double() - 0.05 * g.double() / (t.sqrt() + 1e-10) for x, g, t in zip(weights, grads, total, strict=True)]
     )
-
-
-def test_lamb(native):
-    grads, weights, first, second = given = lists(4, positive=(3,))
-
-    def work(grads, weights, first, second, step):
-        norms = [[torch.zeros(1, device=t.device) for t in weights] for _ in range(2)]
-        steps = [torch.zeros_like(t) for t in weights]
-        clip = ops.optimizer_lamb_fused_norm(grads, 1.5)
-        one = torch.tensor([0.1], device=clip.device), torch.tensor([0.01], device=clip.device)
-        ops.optimizer_lamb_phase1(grads, weights, first, second, *norms, steps, clip, 1, 0.9, 0.99, 1e-6, *one, 0.05)
-        ops.optimizer_lamb_phase2(weights, norms[1], norms[0], steps, step, 0.05, False)
-
-    _, w, m, v = run(native, work, given, torch.tensor([-0.1]))
-    norm = torch.cat([g.double().flatten() for g in grads]).norm()
-    g = [t.double() / max(1.0, norm / 1.5) for t in grads]
-    m64 = [0.9 * a.double() + 0.1 * b for a, b in zip(first, g, strict=True)]
-    v64 = [0.99 * a.double() + 0.01 * b * b for a, b in zip(second, g, strict=True)]
-    close(m, m64)
-    close(v, v64)
-    expected = []
-    for x, a, b in zip(weights, m64, v64, strict=True):
-        step = (a / 0.1) / ((b / 0.01).sqrt() + 1e-6) + 0.05 * x.double()
-        expected.append(x.double() - 0.1 * x.double().norm() / step.norm() * step)
-    close(w, expected)
 
 
 def test_bad_input():

@@ -52,8 +52,11 @@ def test_momentum_as_tensorflow_has_it():
 
 
 @pytest.mark.parametrize(("decay", "use_lamb"), [(0.05, False), (0.0, True), (0.0, False)])
-def test_lamb(decay, use_lamb):
-    mine = train(lambda p: optimizers.FusedLamb(p, lr=0.1, weight_decay=decay, use_lamb=use_lamb, max_grad_norm=2.0))
+def test_lamb(counted, decay, use_lamb):
+    options = {"lr": 0.1, "weight_decay": decay, "use_lamb": use_lamb, "max_grad_norm": 2.0}
+    with counted() as difference:
+        mine = train(lambda p: optimizers.FusedLamb(p, **options))
+    assert difference["ops_fallback"] == 0
     torch.manual_seed(0)
     params = [torch.randn(s).double() for s in SHAPES]
     moments = [(torch.zeros_like(p), torch.zeros_like(p)) for p in params]
@@ -70,12 +73,14 @@ def test_lamb(decay, use_lamb):
     torch.testing.assert_close(mine, params, rtol=1e-4, atol=1e-5)
 
 
-def test_lars_scales_gradients_and_gives_the_weight_decay_back():
+def test_lars_scales_gradients_and_gives_the_weight_decay_back(counted):
     def make(params):
         sgd = torch.optim.SGD(params, lr=0.1, weight_decay=0.01)
         return optimizers.FusedLars(sgd, [1, 0], eeta=0.01)
 
-    mine = train(make, steps=2)
+    with counted() as difference:
+        mine = train(make, steps=2)
+    assert difference["ops_fallback"] == 0
     torch.manual_seed(0)
     params = [torch.randn(s).double() for s in SHAPES]
     for _ in range(2):

@@ -10,18 +10,6 @@ def test_eager_by_default(script):
     assert result.out == "False False"
 
 
-def test_lazy_mode_records_and_a_step_flushes(script):
-    code = """
-    import openhpu, torch, habana_frameworks.torch as ht
-    for _ in range(2):
-        x = torch.ones(2, device="hpu") + 1
-        before = openhpu.counters()["graphs_flushed"]
-        ht.core.mark_step()
-    print(ht.core.is_lazy(), openhpu.counters()["graphs_flushed"] - before, x.sum().item())
-    """
-    assert script(code, PT_HPU_LAZY_MODE="1", OPENHPU_COMPILE="off").out == "True 1 4.0"
-
-
 def test_no_thread_of_lazy_mode_outlives_the_exit_handlers(script):
     """One that did would be ended by Python in the middle of the core, which aborts the process."""
     code = """

@@ -4,15 +4,6 @@ import pytest
 import torch
 
 
-def test_manual_seed_of_torch_reaches_the_device(hpu):
-    torch.manual_seed(7)
-    assert hpu.initial_seed() == 7
-    first = torch.rand(5, device="hpu")
-    torch.manual_seed(7)
-    assert torch.equal(first, torch.rand(5, device="hpu"))
-    assert torch.seed() == hpu.initial_seed()
-
-
 def test_states_restore(hpu):
     state = hpu.get_rng_state()
     assert state.device.type == "cpu"
@@ -32,6 +23,7 @@ def test_seeds(hpu):
     assert [generator.initial_seed() for generator in hpu.default_generators] == [11] * 8  # every index
     assert hpu.random.default_generators[0].initial_seed() == 11
     assert hpu.seed() == hpu.initial_seed()
+    assert torch.seed() == hpu.initial_seed()
     assert hpu.seed_all() == hpu.initial_seed()
     hpu.manual_seed(3)
     assert hpu.initial_seed() == 3

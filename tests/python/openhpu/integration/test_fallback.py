@@ -34,16 +34,6 @@ def test_logged_to_file_and_console(script, tmp_path):
     assert (tmp_path / "logs" / "pytorch_log.txt").read_text().strip() == result.err
 
 
-def test_logged_to_the_home_folder(script, tmp_path):
-    assert script(CODE, LOG_LEVEL_ALL="2").err == ""
-    assert "CPU fallback " in (tmp_path / ".habana_logs" / "pytorch_log.txt").read_text()
-
-
-def test_a_higher_level_is_silent(script, tmp_path):
-    script(CODE, LOG_LEVEL_ALL="0", LOG_LEVEL_ALL_PT="3")
-    assert not (tmp_path / ".habana_logs" / "pytorch_log.txt").exists()
-
-
 def test_logged_through_pythons_logging(script):
     code = "import logging; logging.basicConfig(); logging.getLogger('PT_FALLBACK').setLevel(logging.INFO)\n" + CODE
     assert "INFO:PT_FALLBACK:CPU fallback " in script(code).err

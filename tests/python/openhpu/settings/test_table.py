@@ -4,11 +4,6 @@ from openhpu import settings
 from openhpu.settings.document import markdown
 
 
-def test_names_are_unique():
-    names = [row.name for row in settings.ROWS]
-    assert len(names) == len(set(names))
-
-
 def test_every_default_is_a_value_that_the_row_allows():
     for row in settings.ROWS:
         if row.default not in (None, "", False):

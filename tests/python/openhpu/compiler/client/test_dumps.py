@@ -1,6 +1,5 @@
 """Graphs as files."""
 
-import json
 import re
 import xml.etree.ElementTree as ElementTree
 
@@ -119,26 +118,10 @@ def test_files_are_there_after_a_synchronisation_and_at_the_end(mode, step, end,
         PT_HPU_LAZY_MODE=mode, GRAPH_VISUALIZATION="1",
     )  # fmt: skip
     assert "synchronize" not in end or done.out == "2"
-    assert len(list((tmp_path / ".graph_dumps").glob("*-PreGraph.pbtxt"))) == 2
-
-
-def test_graphs_of_a_script(script, tmp_path):
-    script(
-        """
-        import torch, time
-        import habana_frameworks.torch.core as htcore
-        x = torch.ones(4).to("hpu")
-        for _ in range(4):
-            y = (x + 1).relu()
-            htcore.mark_step()
-        from pathlib import Path
-        while not list(Path(".graph_dumps").glob("*.pbtxt")):  # written by the thread that asks for compilations
-            time.sleep(0.01)
-        """,
-        PT_HPU_LAZY_MODE="1", GRAPH_VISUALIZATION="1",
-    )  # fmt: skip
-    assert "torch.ops.aten.relu" in (tmp_path / ".graph_dumps" / "graph_0000.py").read_text()
-    assert json.dumps("<string>:6")[1:-1] in (tmp_path / ".graph_dumps" / "graph_0000-PreGraph.pbtxt").read_text()
+    folder = tmp_path / ".graph_dumps"
+    assert len(list(folder.glob("*-PreGraph.pbtxt"))) == 2
+    assert "torch.ops.aten.relu" in (folder / "graph_0000.py").read_text()
+    assert mode == "0" or "<string>:5" in (folder / "graph_0000-PreGraph.pbtxt").read_text()
 
 
 def test_ranks_have_files_of_their_own(graph, environment, tmp_path, monkeypatch):

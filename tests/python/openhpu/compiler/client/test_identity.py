@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from openhpu.compiler.client import identity
-from openhpu.compiler.client.disk_cache import DiskCache
 from openhpu.compiler.client.identity import recipe_key
 
 DESCRIPTION = {
@@ -103,16 +102,6 @@ def test_another_processor(made_by, monkeypatch):
 def test_another_compiler_of_ours(made_by, monkeypatch):
     monkeypatch.setattr(identity, "_compiler", lambda: "other")
     assert key() != made_by
-
-
-def test_a_recipe_of_another_compiler_is_not_found(made_by, tmp_path, monkeypatch):
-    cache = DiskCache(tmp_path / "cache")
-    from tests.python.openhpu.compiler.client.test_disk_cache import recipe
-
-    cache.adopt(recipe(tmp_path / "made", made_by)[0], made_by)
-    assert cache.find(key())
-    os.utime(tmp_path / "c++", (1, 1))
-    assert cache.find(key()) is None
 
 
 def test_a_compiler_that_does_not_answer_is_waited_for_only_so_long(tmp_path, monkeypatch):

@@ -382,13 +382,6 @@ def test_a_full_disk_of_the_compile_process_at_each_write(tmp_path, monkeypatch,
     raise AssertionError("it never succeeded")
 
 
-def test_a_lock_that_is_never_released_is_not_waited_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(disk_cache, "_LOCK_S", 0.1)
-    first, second = DiskCache(tmp_path / "cache"), DiskCache(tmp_path / "cache")
-    with first.lock("ab" * 32), second.lock("ab" * 32):
-        pass
-
-
 def test_a_process_that_cannot_be_ended_is_left(fake, tmp_path, monkeypatch):
     """A process in the middle of a system call that does not return stays, whatever signal it gets."""
     fake("hang")
