@@ -194,11 +194,10 @@ def table(found: list[tuple[Row, float]]) -> str:
         mark = " (fitted)" if row.fitted else ""
         error = result / row.published - 1
         lines.append(f"| {row.name}{mark} | {row.published:,g} {row.unit} | {result:,.4g} | {error:+.0%} |")
-    errors = _errors(found)
-    return "\n".join(
-        [*lines, "", f"Rows that were not fitted: {len(errors)}. Median error {statistics.median(errors):.0%}, worst "
-         f"{max(errors):.0%}."]
-    )  # fmt: skip
+    if errors := _errors(found):
+        lines += ["", f"Rows that were not fitted: {len(errors)}. Median error {statistics.median(errors):.0%}, worst "
+                  f"{max(errors):.0%}."]  # fmt: skip
+    return "\n".join(lines)
 
 
 def _errors(found: list[tuple[Row, float]]) -> list[float]:
@@ -218,10 +217,7 @@ def main(arguments: list[str]) -> int:
         text = "".join(f"{key} = {value!r}\n" for key, value in dataclasses.asdict(parameters).items())
         path = DATA / "parameters.toml"
         path.write_text(path.read_text().partition("\n")[0] + "\n" + text)
-        print(
-            text
-            + table([(one.row, one.result(load(one.row.device), parameters)) for one in fitted]).partition("\n\n")[0]
-        )
+        print(text + table([(one.row, one.result(load(one.row.device), parameters)) for one in fitted]))
         return 0
     parameters = Parameters.fitted()
     found = []

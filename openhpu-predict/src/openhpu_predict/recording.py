@@ -15,12 +15,12 @@ from typing import Any
 import torch
 from torch.nn.modules import module as modules
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import habana_frameworks.torch
 import openhpu
+from openhpu.interface.gaudi_ops import namespace, registry
 from openhpu_predict import operators
 from openhpu_predict.errors import PredictError
 from openhpu_predict.operators import Kind, Product
@@ -109,7 +109,7 @@ class Recorder(TorchDispatchMode):
             register_optimizer_step_post_hook(lambda optimizer, *_: self._mark_state(optimizer)),
         ]
         try:
-            with self, _GaudiOperators(self) as mode, _seen_in_backward(mode):
+            with self, _gaudi_operators(self):
                 yield self.recording
         finally:
             for handle in handles:
@@ -260,38 +260,31 @@ class Recorder(TorchDispatchMode):
         return place
 
 
-class _GaudiOperators(TorchFunctionMode):
-    """Records those of `torch.ops.hpu` that have a cost as one operator, though here they consist of several."""
-
-    def __init__(self, recorder: Recorder) -> None:
-        super().__init__()
-        self._recorder = recorder
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        packet = isinstance(func, torch._ops.OpOverloadPacket) and not self._recorder.within
-        if packet and func._qualified_op_name.startswith("hpu::"):
-            overload = getattr(func, func.overloads()[0])
-            operands = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
-            if operators.kind(overload, operands, operands[:1]) is not Kind.UNKNOWN:
-                return self._recorder.call(func, overload, args, kwargs)
-        return func(*args, **kwargs)
-
-
 @contextlib.contextmanager
-def _seen_in_backward(mode: TorchFunctionMode) -> Iterator[None]:
-    """A backward pass runs without function modes. Gaudi's operators in it are to be seen, too."""
-    run = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
+def _gaudi_operators(recorder: Recorder) -> Iterator[None]:
+    """Record those of `torch.ops.hpu` that have a cost as one operator, though here they consist of several.
 
-    def run_seen(*args: Any, **kwargs: Any) -> Any:
-        with mode, torch.autograd.set_multithreading_enabled(False):  # other threads do not know the mode
-            return run(*args, **kwargs)
+    The dispatcher calls them through the recorder meanwhile, also in a backward pass and in inference mode.
+    """
+    namespace.define()
+    library = torch.library.Library(registry.NAMESPACE, "FRAGMENT")
 
-    torch.autograd._engine_run_backward = run_seen  # type: ignore[attr-defined]
+    def seen(function: Any, overload: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return function(*args, **kwargs) if recorder.within else recorder.call(function, overload, args, kwargs)
+
+        return call
+
     try:
-        yield
+        for row in registry.OPERATORS:
+            name, _, overload = row.name.partition(".")
+            found = getattr(getattr(torch.ops.hpu, name), overload or "default")
+            if operators.kind(found, (), ()) is not Kind.UNKNOWN:
+                library.impl(row.name, seen(row.function, found), "CompositeImplicitAutograd", allow_override=True)
+        with torch.autograd.set_multithreading_enabled(False):  # one call at a time
+            yield
     finally:
-        torch.autograd._engine_run_backward = run  # type: ignore[attr-defined]
+        library._destroy()
 
 
 @functools.cache
