@@ -1,0 +1,35 @@
+# Trains a small network as mnist's examples do.
+import json
+import os
+
+os.environ["PT_HPU_LAZY_MODE"] = "1"  # before the import
+
+import habana_frameworks.torch.core as htcore
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+def train(model, data, device):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    losses = []
+    for x, y in data:
+        x, y = x.to(device), y.to(device)
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        # Ends the graph of the backward pass.
+        htcore.mark_step()
+        optimizer.step()
+        htcore.mark_step()  # and of the update
+        losses.append(loss.item())
+    torch.hpu.synchronize()
+    return losses
+
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    device = torch.device("hpu" if torch.hpu.is_available() else "cpu")
+    model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 10)).to(device)
+    data = [(torch.randn(8, 16), torch.randint(0, 10, (8,))) for _ in range(4)]
+    print(json.dumps(train(model, data, device)))
