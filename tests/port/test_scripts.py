@@ -1,0 +1,43 @@
+"""Scripts for Gaudi compute on the CPU, and by CUDA's names under GPU migration, what they computed on hpu."""
+
+import functools
+import json
+
+import pytest
+
+from commands import ROOT
+from openhpu_port import port
+from tests.port.support import TABLES
+from tests.processes import clean_environment, run_file
+
+SCRIPTS = {path.stem: path for path in sorted((ROOT / "tests" / "port" / "scripts").glob("*.py"))}
+# As torchrun with one process sets them, but for the port, which no other test must have: 0 is any.
+ONE_RANK = {"WORLD_SIZE": "1", "RANK": "0", "LOCAL_RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": "0"}
+LISTED = {("graph_replay", "cpu"): {"torch.hpu.HPUGraph", "torch.hpu.graph"}}
+BFLOAT16 = ("mixed_precision",)
+
+
+@pytest.fixture(scope="module")
+def on_hpu(tmp_path_factory):
+    return functools.cache(lambda name: run(SCRIPTS[name].read_text(), tmp_path_factory.mktemp(name)))
+
+
+def run(text, folder, **variables):
+    result = run_file(text, folder, clean_environment(folder, **ONE_RANK, **variables), "default", fails=False)
+    return json.loads(result.out.splitlines()[-1])
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_ported_script_computes_the_same(name, target, on_hpu, tmp_path):
+    found = port(SCRIPTS[name].read_bytes(), TABLES[target])
+    listed = LISTED.get((name, target), set())
+    assert {problem.what for problem in found.problems} == listed
+    if listed:
+        return
+    text = found.text.decode()
+    code = "\n".join(line.partition("#")[0] for line in text.splitlines())
+    assert "hpu" not in code and "habana" not in code
+    variables = {"PT_HPU_GPU_MIGRATION": "1"} if target == "cuda" else {}
+    tolerance = 2e-2 if name in BFLOAT16 else 1e-4
+    assert run(text, tmp_path, **variables) == pytest.approx(on_hpu(name), rel=tolerance, abs=tolerance)
