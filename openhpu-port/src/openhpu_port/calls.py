@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import libcst as cst
 
@@ -89,12 +90,27 @@ def _keyword(arg: cst.Arg, name: str) -> cst.Arg:
 
 
 def _with_commas(new: list[cst.Arg], old: Sequence[cst.Arg]) -> list[cst.Arg]:
-    """Arguments apart from each other as the old ones were: on lines of their own, or on one."""
+    """Arguments apart from each other as the old ones were: on lines of their own, or on one. Each has its comment."""
     default = cst.MaybeSentinel.DEFAULT
-    between = [arg.comma for arg in old[:-1]] or [default]
-    last = old[-1].comma if old else default
-    commas = [between[min(at, len(between) - 1)] for at in range(len(new) - 1)]
-    return [arg.with_changes(comma=comma) for arg, comma in zip(new, [*commas, last], strict=False)]
+    between, last = (old[0].comma if len(old) > 1 else default), (old[-1].comma if old else default)
+    result = []
+    for at, arg in enumerate(new):
+        comma = arg.comma
+        if at == len(new) - 1:
+            comma = last if comma is last else _comma(last, default)
+        elif comma in (last, default):
+            comma = _comma(between, comma)
+        result.append(arg.with_changes(comma=comma))
+    return result
+
+
+def _comma(like: Any, comment_of: Any) -> Any:
+    """A comma with the space of one and the comment of another."""
+    spaces = [getattr(comma, "whitespace_after", None) for comma in (like, comment_of)]
+    if not isinstance(spaces[0], cst.ParenthesizedWhitespace):
+        return like
+    line = spaces[1].first_line if isinstance(spaces[1], cst.ParenthesizedWhitespace) else cst.TrailingWhitespace()
+    return like.with_deep_changes(spaces[0], first_line=line)
 
 
 def literal(node: cst.CSTNode) -> str | None:

@@ -44,7 +44,9 @@ def port(source: bytes, table: Table) -> Ported:
     except cst.ParserSyntaxError as error:
         raise PortError(f"line {error.raw_line} is not Python {error.message.partition(chr(10))[0]}") from error
     except UnicodeDecodeError as error:
-        raise PortError(f"byte {error.start} is not {error.encoding}; expected UTF-8, or a line # coding: NAME") from error
+        raise PortError(
+            f"byte {error.start} is not {error.encoding}; expected UTF-8, or a line # coding: NAME"
+        ) from error
     except (SyntaxError, LookupError, ValueError, RecursionError) as error:
         raise PortError(f"it cannot be read: {error}") from error
     wrapper = metadata.MetadataWrapper(module)
@@ -85,8 +87,10 @@ class _Resolving(cst.CSTTransformer):
         """The canonical name; "" for what is none."""
         if not isinstance(node, cst.Name | cst.Attribute):
             return ""
-        if self.instances and isinstance(node, cst.Attribute) and (kind := self.instances.get(calls.code(node.value))):
-            return f"{kind}().{node.attr.value}"
+        if self.instances and isinstance(node, cst.Attribute):
+            method = f"{self.instances.get(calls.code(node.value))}().{node.attr.value}"
+            if method in self.table.names:
+                return method
         found = self.get_metadata(metadata.QualifiedNameProvider, node, set())
         for one in found:
             if one.source is not metadata.QualifiedNameSource.LOCAL:
@@ -128,9 +132,12 @@ class _Names(_Resolving):
     def _list(self, node: cst.CSTNode, what: str, reason: str) -> None:
         self.problems.append(Problem(self.get_metadata(metadata.PositionProvider, node).start.line, what, reason))
 
+    def _need(self, text: str) -> None:
+        self.needed.update(re.findall(r"\b(torch|contextlib|functools|os|transformers)\.", text))
+
     def _expression(self, name: str) -> cst.BaseExpression:
         """A dotted name of another module, which is imported where the script does not do it."""
-        self.needed.update(one for one in re.findall(r"\b(torch|contextlib|functools|os|transformers)\.", name))
+        self._need(name)
         return cst.parse_expression(name)
 
     # Names.
@@ -146,8 +153,8 @@ class _Names(_Resolving):
         entry = self.table.find(name) if name else None
         if entry is None or node in self._callees or not isinstance(node, cst.Attribute):
             return True
-        inner = any(self.table.names.get(self.name_of(one)) for one in _owners(node))
-        if entry.to == "!" and not (inner and name not in self.table.names and "()" not in name):
+        inner = {self.name_of(one) for one in _owners(node)} - set(self.table.roots)
+        if entry.to == "!" and (name in self.table.names or not inner & self.table.names.keys()):
             self._list(node, name, entry.reason)
             return False
         return True
@@ -227,6 +234,7 @@ class _Names(_Resolving):
     def _call(self, name: str, entry: Entry, node: cst.Call, updated: cst.Call) -> cst.BaseExpression:
         parent = self.get_metadata(metadata.ParentNodeProvider, node)
         args = calls.rewrite(updated.args, entry.arguments)
+        self._need(entry.to + entry.arguments)
         if entry.to[0] == "@" and isinstance(node.func, cst.Attribute):
             owner = node.func.value
             func = cst.Attribute(owner, cst.Name(entry.to[1:])) if entry.to[1:] else owner
@@ -236,8 +244,6 @@ class _Names(_Resolving):
                 raise calls.Untranslatable(entry.reason)
             return updated.with_changes(func=self._expression(entry.to), args=args)
         made = calls.expression(entry.to[1:], updated.args)
-        if "$1" not in entry.to:
-            self._expression(entry.to[1:])
         if isinstance(parent, cst.Expr) and (calls.is_none(made) or entry.to == "=$1"):
             self._gone.add(parent)
         return made
@@ -248,7 +254,9 @@ class _Names(_Resolving):
         if not isinstance(func, cst.Attribute) or func.attr.value not in self.table.attributes:
             return updated
         args = () if self.table.target == "cpu" else updated.args
-        return updated.with_changes(func=func.with_changes(attr=cst.Name(self.table.attributes[func.attr.value])), args=args)
+        return updated.with_changes(
+            func=func.with_changes(attr=cst.Name(self.table.attributes[func.attr.value])), args=args
+        )
 
     # Environment variables.
 
@@ -284,7 +292,8 @@ class _Names(_Resolving):
 
     def leave_SimpleString(self, node: cst.SimpleString, updated: cst.SimpleString) -> cst.BaseExpression:
         text = calls.literal(node)
-        if text is None or isinstance(self.get_metadata(metadata.ParentNodeProvider, node), cst.Expr):
+        parent = self.get_metadata(metadata.ParentNodeProvider, node)
+        if text is None or isinstance(parent, cst.Expr | cst.ConcatenatedString):
             return updated
         new = self.table.string(text) or self.table.variable(text)
         if new:

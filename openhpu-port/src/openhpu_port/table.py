@@ -23,10 +23,10 @@ class Entry(NamedTuple):
     `to`: another name; `=` and an expression, for a call, where $1 is the first argument and the statement goes if it
     is None; `@` and a name, for a method: the object's method of this name, or the object itself; `!`: it is listed.
 
-    `arguments`: those of the old call in their order. `new<old`: another name; `new<old.part`: a part of the old one,
-    which also stands elsewhere; `name=value`: added if it was not given; `-name`: dropped; `~name=value`: dropped if it
-    has this value, else listed; `*`: keywords from here; `+text`: added; `^`: a statement is listed; `!`: a call with arguments is listed. Empty:
-    they stay.
+    `arguments`: those of the old call in their order; empty: they stay. `new<old`: another name; `new<old.part`: a part
+    of the old one, which also stands elsewhere; `name=value`: added if it was not given; `-name`: dropped;
+    `~name=value`: dropped if it has this value, else listed; `*`: keywords from here; `+text`: added; `^`: a statement
+    is listed; `!`: a call with arguments is listed.
 
     `reason`: why it is listed.
     """
@@ -74,7 +74,7 @@ class Table:
         """What becomes of a string: a device with an index, too. None if it stays."""
         kind, colon, index = text.partition(":")
         if kind == self.device and (index.isdigit() or not index):
-            return self.strings[kind] + ("" if self.target == "cpu" else colon + index)
+            return self.strings[kind] + ("" if self.target == "cpu" and index else colon + index)
         return self.strings.get(text)
 
     def variable(self, name: str) -> str | None:
@@ -90,7 +90,9 @@ def to_device(target: str) -> Table:
     table.names["torch.hpu"] = Entry(f"torch.{target}")
     for name, row in _backwards().items():
         entry = Entry(row.name.replace("torch.cuda", f"torch.{target}"), reason=row.result)
-        table.names[name] = entry if _exists(entry.to) else Entry("!", reason=f"PyTorch has no {entry.to}")
+        table.names[name] = (
+            entry if target == "cuda" or _exists(entry.to) else Entry("!", reason=f"PyTorch has no {entry.to}")
+        )
     for row in cuda_names.ROWS.values():
         old, new = (one.rpartition(".")[2] for one in (row.counterpart, row.name))
         if "hpu" in old and old.replace("hpu", "cuda") == new and not row.name.startswith("torch.cuda."):
@@ -138,8 +140,6 @@ def _backwards() -> dict[str, cuda_names.Row]:
 
 
 def _exists(name: str) -> bool:
-    if "cuda" in name or "gpu" in name:
-        return True
     try:
         operator.attrgetter(name.removeprefix("torch."))(torch)
     except AttributeError:

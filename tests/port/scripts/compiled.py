@@ -1,8 +1,9 @@
 # torch.compile with Gaudi's backend.
 import json
 
-import habana_frameworks.torch.core  # noqa: F401
 import torch
+
+import habana_frameworks.torch.core  # noqa: F401
 
 
 @torch.compile(backend="hpu_backend")

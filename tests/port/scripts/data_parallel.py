@@ -1,12 +1,13 @@
 # Data parallel training, started by torchrun.
 import json
 
-import habana_frameworks.torch.core as htcore
 import torch
 import torch.distributed as dist
-from habana_frameworks.torch.distributed.hccl import initialize_distributed_hpu
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+
+import habana_frameworks.torch.core as htcore
+from habana_frameworks.torch.distributed.hccl import initialize_distributed_hpu
 
 world_size, rank, local_rank = initialize_distributed_hpu()
 dist.init_process_group("hccl", rank=rank, world_size=world_size)

@@ -4,10 +4,11 @@ import os
 
 os.environ["PT_HPU_LAZY_MODE"] = "1"  # before the import
 
-import habana_frameworks.torch.core as htcore
 import torch
 import torch.nn.functional as F
 from torch import nn
+
+import habana_frameworks.torch.core as htcore
 
 
 def train(model, data, device):

@@ -1,9 +1,10 @@
 # Inference by HPU graphs.
 import json
 
-import habana_frameworks.torch as ht
 import torch
 from torch import nn
+
+import habana_frameworks.torch as ht
 
 torch.manual_seed(2)
 model = nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 4)).eval().to("hpu:0")

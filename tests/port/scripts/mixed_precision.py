@@ -2,9 +2,10 @@
 import json
 
 import torch
+from torch import nn
+
 from habana_frameworks.torch.hpex import hmp
 from habana_frameworks.torch.hpex.optimizers import FusedSGD
-from torch import nn
 
 torch.manual_seed(3)
 model = nn.Sequential(nn.Linear(16, 32), nn.Tanh(), nn.Linear(32, 1)).to("hpu")

@@ -1,12 +1,13 @@
 # A step of pretraining like BERT's, with Gaudi's fused parts.
 import json
 
-import habana_frameworks.torch as ht
 import torch
+from torch import nn
+
+import habana_frameworks.torch as ht
 from habana_frameworks.torch.hpex.kernels import FusedSDPA
 from habana_frameworks.torch.hpex.normalization import FusedClipNorm, FusedRMSNorm
 from habana_frameworks.torch.hpex.optimizers import FusedAdamW
-from torch import nn
 
 
 class Block(nn.Module):
