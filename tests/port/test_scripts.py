@@ -6,8 +6,7 @@ import json
 import pytest
 
 from commands import ROOT
-from openhpu_port import port
-from tests.port.support import TABLES
+from openhpu_port import port, to_device
 from tests.processes import clean_environment, run_file
 
 SCRIPTS = {path.stem: path for path in sorted((ROOT / "tests" / "port" / "scripts").glob("*.py"))}
@@ -30,7 +29,7 @@ def run(text, folder, **variables):
 @pytest.mark.parametrize("target", ["cpu", "cuda"])
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_ported_script_computes_the_same(name, target, on_hpu, tmp_path):
-    found = port(SCRIPTS[name].read_bytes(), TABLES[target])
+    found = port(SCRIPTS[name].read_bytes(), to_device(target))
     listed = LISTED.get((name, target), set())
     assert {problem.what for problem in found.problems} == listed
     if listed:

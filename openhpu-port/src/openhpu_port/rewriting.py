@@ -87,10 +87,13 @@ class _Resolving(cst.CSTTransformer):
         """The canonical name; "" for what is none."""
         if not isinstance(node, cst.Name | cst.Attribute):
             return ""
-        if self.instances and isinstance(node, cst.Attribute):
-            method = f"{self.instances.get(calls.code(node.value))}().{node.attr.value}"
-            if method in self.table.names:
-                return method
+        if isinstance(node, cst.Attribute) and node.attr.value in self.table.methods:
+            made = isinstance(node.value, cst.Call)
+            kind = self.name_of(node.value.func) if made else self.instances.get(calls.code(node.value))
+            if f"{kind}().{node.attr.value}" in self.table.names:
+                return f"{kind}().{node.attr.value}"
+        if isinstance(node, cst.Attribute) and not isinstance(_owners(node)[-1], cst.Name):
+            return ""  # of what a call returned
         found = self.get_metadata(metadata.QualifiedNameProvider, node, set())
         for one in found:
             if one.source is not metadata.QualifiedNameSource.LOCAL:
@@ -148,19 +151,20 @@ class _Names(_Resolving):
     def visit_ImportFrom(self, node: cst.ImportFrom) -> bool:
         return False
 
-    def _visit_name(self, node: cst.Name | cst.Attribute) -> bool:
-        name = self.name_of(node)
-        entry = self.table.find(name) if name else None
-        if entry is None or node in self._callees or not isinstance(node, cst.Attribute):
-            return True
-        inner = {self.name_of(one) for one in _owners(node)} - set(self.table.roots)
-        if entry.to == "!" and (name in self.table.names or not inner & self.table.names.keys()):
-            self._list(node, name, entry.reason)
-            return False
-        return True
-
     def visit_Attribute(self, node: cst.Attribute) -> bool:
-        return self._visit_name(node)
+        """Whether parts of the name are looked at, too."""
+        name = self.name_of(node)
+        entry = self.table.find(name) if name and "()" not in name else None
+        if entry is None:
+            return True
+        if node in self._callees or (name in self.table.names and entry.to != "!"):
+            return False
+        inner = {self.name_of(one) for one in _owners(node)} - set(self.table.roots)
+        if name not in self.table.names and inner & self.table.names.keys():
+            return True
+        if entry.to == "!":
+            self._list(node, name, entry.reason)
+        return False
 
     def leave_Attribute(self, node: cst.Attribute, updated: cst.Attribute) -> cst.BaseExpression:
         return self._leave_name(node, updated)
@@ -186,8 +190,12 @@ class _Names(_Resolving):
             if attribute in self.table.attributes and attribute.startswith("is_"):
                 return updated.with_changes(attr=cst.Name(self.table.attributes[attribute]))
             return updated
-        if entry.to[0] in "!=@" or entry.arguments:
-            self._list(node, name, entry.reason if entry.to == "!" else "it is used without a call")
+        if entry.to == "!":  # listed before, if it is no single word
+            if isinstance(node, cst.Name):
+                self._list(node, name, entry.reason)
+            return updated
+        if entry.to[0] in "=@" or entry.arguments:
+            self._list(node, name, "it is used without a call")
             return updated
         return self._expression(entry.to)
 
@@ -235,8 +243,8 @@ class _Names(_Resolving):
         parent = self.get_metadata(metadata.ParentNodeProvider, node)
         args = calls.rewrite(updated.args, entry.arguments)
         self._need(entry.to + entry.arguments)
-        if entry.to[0] == "@" and isinstance(node.func, cst.Attribute):
-            owner = node.func.value
+        if entry.to[0] == "@" and isinstance(updated.func, cst.Attribute):
+            owner = updated.func.value
             func = cst.Attribute(owner, cst.Name(entry.to[1:])) if entry.to[1:] else owner
             return updated.with_changes(func=func, args=args)
         if entry.to[0] != "=":
@@ -251,6 +259,8 @@ class _Names(_Resolving):
     def _method(self, node: cst.Call, updated: cst.Call) -> cst.BaseExpression:
         """`x.hpu()`, of a tensor or a module."""
         func = updated.func
+        if isinstance(func, cst.Attribute) and self.table.methods.get(func.attr.value) == "@":
+            self._list(node, f".{func.attr.value}", "the class of its object is not known from this file")
         if not isinstance(func, cst.Attribute) or func.attr.value not in self.table.attributes:
             return updated
         args = () if self.table.target == "cpu" else updated.args
@@ -376,11 +386,10 @@ class _Imports(_Resolving):
 
 
 def _owners(node: cst.Attribute) -> list[cst.BaseExpression]:
-    found: list[cst.BaseExpression] = []
-    inner = node.value
-    while isinstance(inner, cst.Attribute):
-        found.append(inner)
-        inner = inner.value
+    """What the attribute is of, and what that is of, up to the first that is no attribute."""
+    found: list[cst.BaseExpression] = [node.value]
+    while isinstance(found[-1], cst.Attribute):
+        found.append(found[-1].value)
     return found
 
 

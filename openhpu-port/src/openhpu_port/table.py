@@ -47,6 +47,7 @@ class Table:
     strings: dict[str, str] = field(default_factory=dict)
     attributes: dict[str, str] = field(default_factory=dict)  # of any object
     variables: dict[str, str] = field(default_factory=dict)  # of the environment; empty: it goes
+    methods: dict[str, str] = field(default_factory=dict)  # those of classes in `names`, whatever the class
     spellings: dict[str, str] = field(default_factory=dict)
 
     def canonical(self, name: str) -> str:
@@ -108,6 +109,7 @@ def to_device(target: str) -> Table:
             table.variables[name[1:]] = to
         else:
             table.names[name] = Entry(to, arguments, reason)
+    table.methods = {name.rpartition(".")[2]: entry.to for name, entry in table.names.items() if "()" in name}
     return table
 
 

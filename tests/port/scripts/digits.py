@@ -5,32 +5,24 @@ import os
 os.environ["PT_HPU_LAZY_MODE"] = "1"  # before the import
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 import habana_frameworks.torch.core as htcore
 
-
-def train(model, data, device):
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    losses = []
-    for x, y in data:
-        x, y = x.to(device), y.to(device)
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(x), y)
-        loss.backward()
-        # Ends the graph of the backward pass.
-        htcore.mark_step()
-        optimizer.step()
-        htcore.mark_step()  # and of the update
-        losses.append(loss.item())
-    torch.hpu.synchronize()
-    return losses
-
-
-if __name__ == "__main__":
-    torch.manual_seed(0)
-    device = torch.device("hpu" if torch.hpu.is_available() else "cpu")
-    model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 10)).to(device)
-    data = [(torch.randn(8, 16), torch.randint(0, 10, (8,))) for _ in range(4)]
-    print(json.dumps(train(model, data, device)))
+torch.manual_seed(0)
+device = torch.device("hpu" if torch.hpu.is_available() else "cpu")
+model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 10)).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+losses = []
+for _ in range(4):
+    x, y = torch.randn(8, 16).to(device), torch.randint(0, 10, (8,)).to(device)
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(model(x), y)
+    loss.backward()
+    # Ends the graph of the backward pass.
+    htcore.mark_step()
+    optimizer.step()
+    htcore.mark_step()  # and of the update
+    losses.append(loss.item())
+torch.hpu.synchronize()
+print(json.dumps(losses))

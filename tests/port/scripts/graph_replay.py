@@ -12,6 +12,6 @@ sums = []
 for k in range(3):
     static.copy_(torch.full((4,), float(k)))
     graph.replay()
-    torch.hpu.default_stream().synchronize()
+    torch.hpu.synchronize()
     sums.append(result.sum().item())
 print(json.dumps(sums))

@@ -18,10 +18,8 @@ class Block(nn.Module):
         self.gamma = nn.Parameter(torch.ones(width))
 
     def forward(self, x):
-        q, k, v = (
-            part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
-            for part in self.qkv(FusedRMSNorm.apply(x, self.gamma, 1e-6)).chunk(3, -1)
-        )
+        normed = FusedRMSNorm.apply(x, self.gamma, 1e-6)
+        q, k, v = self.qkv(normed).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         # No mask, no dropout.
         attended = FusedSDPA.apply(q, k, v, None, 0.0, True, None, "fast")
         return x + self.out(attended.transpose(1, 2).flatten(2))
@@ -29,11 +27,7 @@ class Block(nn.Module):
 
 torch.manual_seed(1)
 model = nn.Sequential(nn.Embedding(50, 32), Block(32, 4), Block(32, 4), nn.Linear(32, 50)).to("hpu")
-optimizer = FusedAdamW(
-    model.parameters(),
-    lr=1e-2,
-    weight_decay=0.01,
-)
+optimizer = FusedAdamW(model.parameters(), lr=1e-2, weight_decay=0.01)
 clip = FusedClipNorm(model.parameters(), 1.0)
 tokens = torch.randint(0, 50, (4, 16)).hpu()
 losses = []
