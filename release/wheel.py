@@ -1,5 +1,5 @@
 """`make wheel`: in `dist/`, the wheel of openhpu for this Python, with a core for each supported PyTorch, and those of
-lightning-habana and openhpu-predict.
+lightning-habana, openhpu-predict and openhpu-port.
 
 It takes the PyTorches of other releases than the environment's from the index, for their headers and libraries only.
 auditwheel gives the wheel its tag, the C library that it needs; nothing of PyTorch goes into it.
@@ -89,7 +89,7 @@ def build(releases: list[str], budget: Budget) -> list[Path]:
     excluded = [word for name in _EXCLUDED for word in ("--exclude", f"{name}.so*")]
     argv = [sys.executable, "-m", "auditwheel", "repair", *excluded, "-w", str(DIST), str(made)]
     checked("auditwheel", argv, budget.seconds(300), WORK / "auditwheel.txt")
-    for name in ("lightning-habana", "openhpu-predict"):
+    for name in ("lightning-habana", "openhpu-predict", "openhpu-port"):
         checked("wheel", [*wheel, str(DIST), f"./{name}"], budget.seconds(300), WORK / f"{name}.txt")
     return sorted(DIST.glob("*.whl"))
 

@@ -20,7 +20,7 @@ from openhpu.integration import compat
 
 OLDEST = "2.13"
 ROOT = Path(__file__).parents[3]
-SOURCES = (ROOT / "src", ROOT / "lightning-habana" / "src", ROOT / "openhpu-predict" / "src")
+SOURCES = (ROOT / "src", *(ROOT / name / "src" for name in ("lightning-habana", "openhpu-predict", "openhpu-port")))
 TABLE = Path(__file__).with_suffix(".tsv")
 
 

@@ -1,0 +1,148 @@
+"""The arguments of a call, in the way that an entry of the table describes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import libcst as cst
+
+_RENAMED = re.compile(r"(\w+)<(\w+)(\.[\w.]+)?")
+_NONE = cst.Name("None")
+
+
+class Untranslatable(Exception):
+    """A call stays as it is. The text is the reason."""
+
+
+def code(node: cst.CSTNode) -> str:
+    """The text of a node."""
+    return cst.Module(body=()).code_for_node(node)
+
+
+def rewrite(args: Sequence[cst.Arg], described: str) -> list[cst.Arg]:
+    """The new arguments; see `table.Entry.arguments`. Raises Untranslatable."""
+    if not described:
+        return list(args)
+    if described == "!":
+        if args:
+            raise Untranslatable("it is called with arguments")
+        return []
+    if any(arg.star for arg in args):
+        raise Untranslatable("arguments come by * or **")
+    tokens = described.removeprefix("^").split()
+    given = _by_name(args, tokens)
+    new: list[cst.Arg] = []
+    by_name = False
+
+    def add(name: str, arg: cst.Arg) -> None:
+        nonlocal by_name
+        by_name = by_name or arg.keyword is not None
+        new.append(_keyword(arg, name) if by_name else arg)
+
+    for token in tokens:
+        renamed = _RENAMED.fullmatch(token)
+        name, _, value = token.lstrip("-~+").partition("=")
+        if token == "*":
+            by_name = True
+        elif token[0] == "+":
+            added = cst.Arg(cst.parse_expression(value or name))
+            new.append(_keyword(added, name) if value else added)
+        elif renamed and renamed[3]:
+            if renamed[2] in given:
+                owner = given[renamed[2]].value
+                text = code(owner) if isinstance(owner, cst.Name | cst.Attribute) else f"({code(owner)})"
+                add(renamed[1], cst.Arg(cst.parse_expression(text + renamed[3])))
+        elif token[0] == "~":
+            if name in given and code(given[name].value) != value:
+                raise Untranslatable(f"{name} is given")
+        elif token[0] != "-":
+            name, old = (renamed[1], renamed[2]) if renamed else (name, name)
+            if old in given:
+                add(name, given[old])
+            else:
+                by_name = True
+                if value:
+                    new.append(_keyword(cst.Arg(cst.parse_expression(value)), name))
+    return _with_commas(new, args)
+
+
+def _by_name(args: Sequence[cst.Arg], tokens: list[str]) -> dict[str, cst.Arg]:
+    """The arguments by the old names, in whose order the tokens are."""
+    order = []
+    for token in tokens:
+        renamed = _RENAMED.fullmatch(token)
+        if not (token == "*" or token[0] == "+" or (renamed and renamed[3])):
+            order.append(renamed[2] if renamed else token.lstrip("-~").partition("=")[0])
+    given = {}
+    for at, arg in enumerate(args):
+        name = arg.keyword.value if arg.keyword else order[at] if at < len(order) else f"argument {at + 1}"
+        if name not in order:
+            raise Untranslatable(f"{name} is not known")
+        given[name] = arg
+    return given
+
+
+def _keyword(arg: cst.Arg, name: str) -> cst.Arg:
+    tight = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
+    return arg.with_changes(keyword=cst.Name(name), equal=arg.equal if arg.keyword else tight)
+
+
+def _with_commas(new: list[cst.Arg], old: Sequence[cst.Arg]) -> list[cst.Arg]:
+    """Arguments apart from each other as the old ones were: on lines of their own, or on one. Each has its comment."""
+    default = cst.MaybeSentinel.DEFAULT
+    between, last = (old[0].comma if len(old) > 1 else default), (old[-1].comma if old else default)
+    result = []
+    for at, arg in enumerate(new):
+        comma = arg.comma
+        if at == len(new) - 1:
+            comma = last if comma is last else _comma(last, default)
+        elif comma in (last, default):
+            comma = _comma(between, comma)
+        result.append(arg.with_changes(comma=comma))
+    return result
+
+
+def _comma(like: Any, comment_of: Any) -> Any:
+    """A comma with the space of one and the comment of another."""
+    spaces = [getattr(comma, "whitespace_after", None) for comma in (like, comment_of)]
+    if not isinstance(spaces[0], cst.ParenthesizedWhitespace):
+        return like
+    line = spaces[1].first_line if isinstance(spaces[1], cst.ParenthesizedWhitespace) else cst.TrailingWhitespace()
+    return like.with_deep_changes(spaces[0], first_line=line)
+
+
+def literal(node: cst.CSTNode) -> str | None:
+    """The value of a string without parts, or of literals that are joined; None for other expressions."""
+    if isinstance(node, cst.SimpleString):
+        value = node.evaluated_value
+        return value if isinstance(value, str) else None
+    if isinstance(node, cst.ConcatenatedString | cst.BinaryOperation):
+        if isinstance(node, cst.BinaryOperation) and not isinstance(node.operator, cst.Add):
+            return None
+        left, right = literal(node.left), literal(node.right)
+        return None if left is None or right is None else left + right
+    return None
+
+
+def holds(args: Sequence[cst.Arg], text: str) -> bool:
+    """Whether an argument is this string, or a device of this kind."""
+    return any((literal(arg.value) or "").partition(":")[0] == text for arg in args)
+
+
+def expression(template: str, args: Sequence[cst.Arg]) -> cst.BaseExpression:
+    """The expression of an entry, with the first argument for $1. Raises Untranslatable."""
+    if "$1" not in template:
+        return cst.parse_expression(template)
+    if not args or args[0].star:
+        raise Untranslatable("it has no first argument")
+    first = args[0].value
+    if template == "$1":
+        return first
+    return cst.parse_expression(template.replace("$1", code(first)))
+
+
+def is_none(node: cst.BaseExpression) -> bool:
+    """Whether the expression is None, whose statement can go."""
+    return node.deep_equals(_NONE)
