@@ -50,7 +50,9 @@ BAD = {
 def test_any_other_file_leaves_the_rule_of_the_processor(name, run, tmp_path):
     usual = run(USED).out
     kept(tmp_path).parent.mkdir(exist_ok=True)
-    good = {"made for": run("import torch\nfrom openhpu.device import product_rule\nprint(product_rule._machine())").out}
+    good = {
+        "made for": run("import torch\nfrom openhpu.device import product_rule\nprint(product_rule._machine())").out
+    }
     good["from"] = dict.fromkeys(product_rule.KINDS, 12345)
     if name == "a folder":
         kept(tmp_path).mkdir()
