@@ -237,7 +237,7 @@ class _Names(_Resolving):
 
     def _call(self, name: str, entry: Entry, node: cst.Call, updated: cst.Call) -> cst.BaseExpression:
         parent = self.get_metadata(metadata.ParentNodeProvider, node)
-        if isinstance(parent, cst.Expr) and entry.arguments.startswith("^"):
+        if isinstance(parent, cst.Expr) and entry.arguments.startswith("^") and entry.to[0] != "=":
             raise calls.Untranslatable(entry.reason)
         args = calls.rewrite(updated.args, entry.arguments)
         self._need(f"{entry.to} {entry.arguments}")
