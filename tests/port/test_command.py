@@ -30,7 +30,7 @@ def test_a_folder_is_written_and_the_rest_listed(script, capsys):
     assert script.read_text() == "x = f('cuda')\n"
     errors = capsys.readouterr().err
     assert f"{script.parent}/b.py:3: torch.hpu.unheard: no counterpart is known" in errors
-    assert "c.py: line 2 is not Python" in errors and "d.py: " in errors and "UTF-8" in errors
+    assert "c.py: line " in errors and "is not Python" in errors and "d.py: " in errors and "UTF-8" in errors
 
 
 @pytest.mark.parametrize(("name", "text", "error"), [

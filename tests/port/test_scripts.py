@@ -22,7 +22,7 @@ def on_hpu(tmp_path_factory):
 
 
 def run(text, folder, **variables):
-    result = run_file(text, folder, clean_environment(folder, **ONE_RANK, **variables), "default", fails=False)
+    result = run_file(text, folder, clean_environment(folder, **ONE_RANK, **variables), fails=False)
     return json.loads(result.out.splitlines()[-1])
 
 

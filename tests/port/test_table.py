@@ -24,7 +24,7 @@ def test_what_names_become_exists(target):
     table = to_device(target)
     for name, entry in table.names.items():
         assert entry.to[0] in "!=@" or not table.is_own(entry.to), name
-        for found in re.findall(r"\btorch\.[\w.]+", entry.to + entry.arguments):
+        for found in re.findall(r"\btorch\.[\w.]+", f"{entry.to} {entry.arguments}"):
             if "Stream.cuda_stream" not in found and entry.to != "!":
                 operator.attrgetter(found.removeprefix("torch."))(torch)
 

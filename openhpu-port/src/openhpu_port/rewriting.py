@@ -43,12 +43,8 @@ def port(source: bytes, table: Table) -> Ported:
         module = cst.parse_module(source)
     except cst.ParserSyntaxError as error:
         raise PortError(f"line {error.raw_line} is not Python {error.message.partition(chr(10))[0]}") from error
-    except UnicodeDecodeError as error:
-        raise PortError(
-            f"byte {error.start} is not {error.encoding}; expected UTF-8, or a line # coding: NAME"
-        ) from error
     except (SyntaxError, LookupError, ValueError, RecursionError) as error:
-        raise PortError(f"it cannot be read: {error}") from error
+        raise PortError(f"it cannot be read: {error}; expected UTF-8, or a line # coding: NAME") from error
     wrapper = metadata.MetadataWrapper(module)
     instances = _Instances(table)
     wrapper.visit(instances)
@@ -241,15 +237,15 @@ class _Names(_Resolving):
 
     def _call(self, name: str, entry: Entry, node: cst.Call, updated: cst.Call) -> cst.BaseExpression:
         parent = self.get_metadata(metadata.ParentNodeProvider, node)
+        if isinstance(parent, cst.Expr) and entry.arguments.startswith("^") and entry.to[0] != "=":
+            raise calls.Untranslatable(entry.reason)
         args = calls.rewrite(updated.args, entry.arguments)
-        self._need(entry.to + entry.arguments)
+        self._need(f"{entry.to} {entry.arguments}")
         if entry.to[0] == "@" and isinstance(updated.func, cst.Attribute):
             owner = updated.func.value
             func = cst.Attribute(owner, cst.Name(entry.to[1:])) if entry.to[1:] else owner
             return updated.with_changes(func=func, args=args)
         if entry.to[0] != "=":
-            if isinstance(parent, cst.Expr) and entry.arguments.startswith("^"):
-                raise calls.Untranslatable(entry.reason)
             return updated.with_changes(func=self._expression(entry.to), args=args)
         made = calls.expression(entry.to[1:], updated.args)
         if isinstance(parent, cst.Expr) and (calls.is_none(made) or entry.to == "=$1"):
@@ -291,10 +287,12 @@ class _Names(_Resolving):
         if old is None or self.table.variable(old) != "":
             return
         parent = self.get_metadata(metadata.ParentNodeProvider, node)
-        if isinstance(parent, cst.AssignTarget):
-            parent = self.get_metadata(metadata.ParentNodeProvider, parent)
-        if isinstance(parent, cst.Del) or (isinstance(parent, cst.Assign) and len(parent.targets) == 1):
+        statement = self.get_metadata(metadata.ParentNodeProvider, parent)
+        alone = isinstance(statement, cst.Assign) and len(statement.targets) == 1
+        if isinstance(parent, cst.Del):
             self._gone.add(parent)
+        elif isinstance(parent, cst.AssignTarget) and alone:
+            self._gone.add(statement)
         else:
             self._list(node, old, "this variable is not read on other devices")
 

@@ -90,10 +90,7 @@ def to_device(target: str) -> Table:
     table = Table("hpu", target, ("habana_frameworks", "torch.hpu", "lightning_habana", "optimum.habana"))
     table.names["torch.hpu"] = Entry(f"torch.{target}")
     for name, row in _backwards().items():
-        entry = Entry(row.name.replace("torch.cuda", f"torch.{target}"), reason=row.result)
-        table.names[name] = (
-            entry if target == "cuda" or _exists(entry.to) else Entry("!", reason=f"PyTorch has no {entry.to}")
-        )
+        table.names[name] = _present(Entry(row.name.replace("torch.cuda", f"torch.{target}")))
     for row in cuda_names.ROWS.values():
         old, new = (one.rpartition(".")[2] for one in (row.counterpart, row.name))
         if "hpu" in old and old.replace("hpu", "cuda") == new and not row.name.startswith("torch.cuda."):
@@ -108,7 +105,7 @@ def to_device(target: str) -> Table:
         elif name.startswith("$"):
             table.variables[name[1:]] = to
         else:
-            table.names[name] = Entry(to, arguments, reason)
+            table.names[name] = _present(Entry(to, arguments, reason))
     table.methods = {name.rpartition(".")[2]: entry.to for name, entry in table.names.items() if "()" in name}
     return table
 
@@ -141,9 +138,12 @@ def _backwards() -> dict[str, cuda_names.Row]:
     return found
 
 
-def _exists(name: str) -> bool:
+def _present(entry: Entry) -> Entry:
+    """The entry, or that it is listed where this PyTorch does not have what the name becomes. It has names of CUDA."""
+    if not entry.to.startswith("torch.") or entry.to.startswith("torch.cuda."):
+        return entry
     try:
-        operator.attrgetter(name.removeprefix("torch."))(torch)
+        operator.attrgetter(entry.to.removeprefix("torch."))(torch)
     except AttributeError:
-        return False
-    return True
+        return Entry("!", reason=f"PyTorch has no {entry.to}")
+    return entry
