@@ -44,6 +44,7 @@ LISTED = [  # code, what is listed
     ("import os\nx = os.environ['PT_HPU_LAZY_MODE']", "PT_HPU_LAZY_MODE"),
     ("import torch\ny = torch.hpu.metrics.metric_global('x')", "torch.hpu.metrics.metric_global"),
     ("import torch\ny = torch.hpu.unheard", "torch.hpu.unheard"),
+    ("import torch\ny = torch.ops.hpu.rms_norm(x, w, 1e-5)", "torch.ops.hpu.rms_norm"),
     ("from lightning_habana import HPUDDPStrategy\ns = HPUDDPStrategy(x=1)", "lightning_habana.HPUDDPStrategy"),
 ]  # fmt: skip
 

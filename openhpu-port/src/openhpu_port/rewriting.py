@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import libcst as cst
 from libcst import metadata
@@ -62,7 +62,7 @@ def port(source: bytes, table: Table) -> Ported:
 class _Resolving(cst.CSTTransformer):
     """What names mean, by the imports of the script."""
 
-    METADATA_DEPENDENCIES: Sequence[Any] = (
+    METADATA_DEPENDENCIES: ClassVar[Sequence[Any]] = (
         metadata.QualifiedNameProvider, metadata.PositionProvider, metadata.ParentNodeProvider,
     )  # fmt: skip
 
@@ -84,8 +84,8 @@ class _Resolving(cst.CSTTransformer):
         if not isinstance(node, cst.Name | cst.Attribute):
             return ""
         if isinstance(node, cst.Attribute) and node.attr.value in self.table.methods:
-            made = isinstance(node.value, cst.Call)
-            kind = self.name_of(node.value.func) if made else self.instances.get(calls.code(node.value))
+            made = self.name_of(node.value.func) if isinstance(node.value, cst.Call) else ""
+            kind = made or self.instances.get(calls.code(node.value))
             if f"{kind}().{node.attr.value}" in self.table.names:
                 return f"{kind}().{node.attr.value}"
         if isinstance(node, cst.Attribute) and not isinstance(_owners(node)[-1], cst.Name):
@@ -357,6 +357,8 @@ class _Imports(_Resolving):
     def _is_needed(self, node: cst.CSTNode, alias: cst.ImportAlias) -> bool:
         scope = self.get_metadata(metadata.ScopeProvider, node)
         name = alias.asname.name.value if alias.asname else alias.evaluated_name  # type: ignore[union-attr]
+        if scope is None:
+            return True
         found = list(scope[name]) or list(scope[name.partition(".")[0]])
         return any(one.references for one in found if getattr(one, "node", None) is node)
 
@@ -408,4 +410,4 @@ def _without_empty(block: Any) -> Any:
 def _joined(first: Sequence[cst.EmptyLine], then: Sequence[cst.EmptyLine]) -> list[cst.EmptyLine]:
     if any(line.comment for line in first):
         return [*first, *then]
-    return list(max(then, first, key=len))
+    return list(then if len(then) >= len(first) else first)

@@ -87,7 +87,9 @@ class Table:
 
 def to_device(target: str) -> Table:
     """From Gaudi's names to those of `target`, one of TARGETS."""
-    table = Table("hpu", target, ("habana_frameworks", "torch.hpu", "lightning_habana", "optimum.habana"))
+    table = Table(
+        "hpu", target, ("habana_frameworks", "torch.hpu", "torch.ops.hpu", "lightning_habana", "optimum.habana")
+    )
     table.names["torch.hpu"] = Entry(f"torch.{target}")
     for name, row in _backwards().items():
         table.names[name] = _present(Entry(row.name.replace("torch.cuda", f"torch.{target}")))
