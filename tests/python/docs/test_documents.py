@@ -23,7 +23,7 @@ FIRST_READ = ["README.md", "docs/getting-started.md", "docs/concepts.md"]
 WHOLE = ["README.md", "docs/ci.md", "docs/compile.md", "docs/getting-started.md", "docs/graphs.md", "docs/lazy-mode.md",
          "docs/what-works.md"]  # fmt: skip
 PARTS = ["docs/deepspeed-inference.md", "docs/deepspeed.md", "docs/distributed.md", "docs/lightning.md",
-         "docs/profiling.md", "docs/ready-for-gaudi.md"]  # fmt: skip
+         "docs/prediction.md", "docs/profiling.md", "docs/ready-for-gaudi.md"]  # fmt: skip
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^ *```", re.M | re.S)
 
 
