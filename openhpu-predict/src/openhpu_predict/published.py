@@ -193,9 +193,8 @@ def table(found: list[tuple[Row, float]]) -> str:
     for row, result in found:
         mark = " (fitted)" if row.fitted else ""
         error = result / row.published - 1
-        lines.append(
-            f"| {row.name}{mark} | {row.published:,g} {row.unit} | {float(f'{result:.4g}'):,g} | {error:+.0%} |"
-        )
+        shown = float(f"{result:.4g}")
+        lines.append(f"| {row.name}{mark} | {row.published:,g} {row.unit} | {shown:,g} | {error:+.0%} |")
     if errors := _errors(found):
         lines += ["", f"Rows that were not fitted: {len(errors)}. Median error {statistics.median(errors):.0%}, worst "
                   f"{max(errors):.0%}."]  # fmt: skip
