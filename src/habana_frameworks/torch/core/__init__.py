@@ -1,6 +1,7 @@
 """`import habana_frameworks.torch.core as htcore`."""
 
 from habana_frameworks.torch.core import quantization as quantization, step_closure as step_closure
+from habana_frameworks.torch.core.quantization import *  # noqa: F403  # inference mode, under both names
 from openhpu.device.mode import is_lazy as is_lazy
 from openhpu.device.steps import (
     add_step_closure as add_step_closure,
@@ -8,12 +9,3 @@ from openhpu.device.steps import (
     mark_step as mark_step,
 )
 from openhpu.interface import hpu as hpu
-from openhpu.interface.inference import (
-    hpu_inference_initialize as hpu_inference_initialize,
-    hpu_inference_set_env as hpu_inference_set_env,
-    hpu_initialize as hpu_initialize,
-    hpu_reset_env as hpu_reset_env,
-    hpu_set_env as hpu_set_env,
-    hpu_set_inference_env as hpu_set_inference_env,
-    hpu_teardown_inference_env as hpu_teardown_inference_env,
-)
