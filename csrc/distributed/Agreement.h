@@ -1,11 +1,10 @@
 #pragma once
 
-#include <torch/csrc/distributed/c10d/Backend.hpp>
-
 #include <memory>
 #include <string>
 
 #include "distributed/Collective.h"
+#include "distributed/transport.h"
 
 namespace openhpu {
 
@@ -16,7 +15,7 @@ namespace openhpu {
 class Agreement {
  public:
   // `transport`: the group's, which is used in the order of the device's queue.
-  explicit Agreement(c10::intrusive_ptr<c10d::Backend> transport);
+  explicit Agreement(transport::TransportPtr transport);
   ~Agreement();
   Agreement(const Agreement&) = delete;
   Agreement& operator=(const Agreement&) = delete;
@@ -27,7 +26,7 @@ class Agreement {
   void abort();
 
  private:
-  c10::intrusive_ptr<c10d::Backend> transport_;
+  transport::TransportPtr transport_;
   bool in_use_ = false;
   uint64_t collectives_ = 0;
   at::Tensor answered_;  // int64: by all ranks, once `told_` has ended

@@ -11,6 +11,7 @@
 #include <optional>
 #include <thread>
 
+#include "call/Alias.h"
 #include "device/event.h"
 #include "device/blocking_wait.h"
 #include "distributed/cut.h"
@@ -36,7 +37,7 @@ class StartCommand final : public device::Command {
     record.bytes = collective_->what().nbytes;
   }
   // It packs the data, if need be, and hands it to the library's threads. A small collective in shared memory also
-  // waits a moment for the other ranks (NodeTransport).
+  // waits a moment for the other ranks (NodeChannel).
   bool runs_anywhere() const noexcept override { return true; }
   const char* name() const override { return collective_->what().name.c_str(); }
 
@@ -173,7 +174,11 @@ std::vector<CollectiveTimes> collective_times() {
   return out;
 }
 
-void Collective::issue(std::vector<at::Tensor> tensors) {
+void Collective::issue(const Tensors& written, const Tensors& read) {
+  for (const auto& t : written) written_.push_back(cpu_alias(t));
+  for (const auto& t : read) read_.push_back(cpu_alias(t));
+  Tensors tensors = written;
+  tensors.insert(tensors.end(), read.begin(), read.end());
   count(Counter::Collectives);
   count(Counter::CollectiveBytes, what_.nbytes);
   {
@@ -228,7 +233,7 @@ void Collective::start() noexcept {
     }
     at::ThreadLocalStateGuard bare(state_without_python());
     const uint64_t begun = now_ns();
-    auto work = procedure_.start(aliases_);
+    auto work = procedure_.start(written_, read_);
     // It holds the library's group, which must not end on one of its own threads.
     procedure_.start = nullptr;
     auto future = future_of(*work, what_.type);
@@ -263,7 +268,7 @@ void Collective::finish(std::exception_ptr error) noexcept {
     try {
       apply_threads(1);
       c10::InferenceMode no_autograd(true);
-      procedure_.after(aliases_);
+      procedure_.after(written_);
     } catch (...) {
       error = std::current_exception();
     }

@@ -33,19 +33,19 @@ class Collective : public std::enable_shared_from_this<Collective> {
     size_t nbytes;  // that this rank contributes or receives, whichever is more
   };
   using Tensors = std::vector<at::Tensor>;
-  // The work, on CPU tensors over the device's memory. `start` hands it to the communication library. `after` (or
-  // nothing) completes the results on one thread, before any thread sees that it is done.
+  // The work, on CPU tensors over the device's memory: those that it changes, and the others. `start` hands it to the
+  // communication library. `after` (or nothing) completes the results on one thread, before any thread sees that it is
+  // done.
   struct Procedure {
-    std::function<c10::intrusive_ptr<c10d::Work>(Tensors& all)> start;
-    std::function<void(Tensors& all)> after;
+    std::function<c10::intrusive_ptr<c10d::Work>(const Tensors& written, const Tensors& read)> start;
+    std::function<void(const Tensors& written)> after;
   };
-  Collective(What what, Procedure procedure, Tensors aliases)
-      : what_(std::move(what)), procedure_(std::move(procedure)), aliases_(std::move(aliases)) {}
+  Collective(What what, Procedure procedure) : what_(std::move(what)), procedure_(std::move(procedure)) {}
 
   const What& what() const noexcept { return what_; }
 
-  // Queues its start. `tensors`: the script's tensors, which are kept alive until no other tensor can get their memory.
-  void issue(std::vector<at::Tensor> tensors);
+  // Queues its start. The script's tensors are kept alive until no other tensor can get their memory.
+  void issue(const Tensors& written, const Tensors& read);
   // Queues the wait for its end, once. Later commands come after it. Returns its place in the queue.
   uint64_t await_in_order();
   // Called by the thread that runs the queue's commands. `ready`: whether `await` has nothing to wait for, or must wait
@@ -83,7 +83,7 @@ class Collective : public std::enable_shared_from_this<Collective> {
 
   What what_;
   Procedure procedure_;
-  Tensors aliases_;
+  Tensors written_, read_;  // aliases
   std::unique_ptr<device::TraceRecord> trace_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -1,88 +1,74 @@
 #pragma once
 
-#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <torch/csrc/distributed/c10d/Types.hpp>
+#include <torch/csrc/distributed/c10d/Work.hpp>
 
+#include <atomic>
+#include <condition_variable>
+#include <deque>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
+#include "distributed/NodeMemory.h"
+
 namespace openhpu {
 
-// The transport of a group whose ranks are on one machine. Collectives go through shared memory (see NodeMemory), all
-// other operations through another transport. A small collective ends on the thread that starts it, if the other ranks
-// are as far. A thread of the group does the others, one after another.
-class NodeTransport final : public c10d::Backend {
+// Collectives of ranks on one machine, through shared memory (see NodeMemory). A small collective ends on the thread that
+// starts it, if the other ranks are as far. A thread of the group does the others, one after another, in the order in
+// which this rank started them.
+class NodeChannel : public std::enable_shared_from_this<NodeChannel> {
  public:
-  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
   using Tensors = std::vector<at::Tensor>;
+  struct Request {
+    c10d::OpType type;
+    std::chrono::milliseconds limit;  // 0: none
+    c10d::ReduceOp::RedOpType reduction = c10d::ReduceOp::UNUSED;
+    int root = 0;
+  };
 
-  // `other` itself where the ranks have no memory in common; all ranks call it. `wanted`: whether this rank agrees.
-  static c10::intrusive_ptr<c10d::Backend> around(c10::intrusive_ptr<c10d::Backend> other, c10d::Store& store, bool wanted);
+  explicit NodeChannel(std::unique_ptr<NodeMemory> memory) : memory_(std::move(memory)) {}
+  // None where the ranks have no memory in common; all ranks call it. `wanted`: whether this rank agrees.
+  static std::shared_ptr<NodeChannel> create(c10d::Store& store, int rank, int size, bool wanted);
 
-  class Channel;
-  NodeTransport(c10::intrusive_ptr<c10d::Backend> other, std::shared_ptr<Channel> channel);
-  ~NodeTransport() override;
-
-  const std::string getBackendName() const override { return other_->getBackendName(); }
-  c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override { return other_->getBackendOptions(); }
-  void setTimeout(std::chrono::milliseconds timeout) override { other_->setTimeout(timeout); }
-  void setGroupUid(const std::string& uid) override;
-  c10::intrusive_ptr<Backend> split(
-      const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
-      const c10::intrusive_ptr<c10d::Backend::Options>& options) override {
-    return other_->split(store, ranks, options);
-  }
-  void abort() override;
-
-  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
-  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
-  WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override;
-  WorkPtr allgather(
-      std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override;
-  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) override;
-  WorkPtr allgather_into_tensor_coalesced(
-      Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override;
-  WorkPtr reduce_scatter(
-      Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ReduceScatterOptions& options) override;
-  WorkPtr _reduce_scatter_base(
-      at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) override;
-  WorkPtr reduce_scatter_tensor_coalesced(
-      Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& options) override;
-  WorkPtr barrier(const c10d::BarrierOptions& options) override;
-
-  WorkPtr allgather_coalesced(
-      std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override {
-    return other_->allgather_coalesced(outputs, inputs, options);
-  }
-  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override { return other_->reduce(tensors, options); }
-  WorkPtr gather(
-      std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) override {
-    return other_->gather(outputs, inputs, options);
-  }
-  WorkPtr scatter(
-      Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) override {
-    return other_->scatter(outputs, inputs, options);
-  }
-  WorkPtr alltoall_base(
-      at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits, std::vector<int64_t>& input_splits,
-      const c10d::AllToAllOptions& options) override {
-    return other_->alltoall_base(output, input, output_splits, input_splits, options);
-  }
-  WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override {
-    return other_->alltoall(outputs, inputs, options);
-  }
-  WorkPtr send(Tensors& tensors, int to, int tag) override { return other_->send(tensors, to, tag); }
-  WorkPtr recv(Tensors& tensors, int from, int tag) override { return other_->recv(tensors, from, tag); }
-  WorkPtr recvAnysource(Tensors& tensors, int tag) override { return other_->recvAnysource(tensors, tag); }
-  void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override {
-    other_->monitoredBarrier(options, wait_all_ranks);
-  }
+  static bool takes(c10d::OpType type);
+  // `read`: what is sent; none where `written` is that, too. They have equally many tensors, or one side has one and the
+  // other a tensor for each rank.
+  c10::intrusive_ptr<c10d::Work> run(const Request& request, const Tensors& written, const Tensors& read);
+  // What is under way and what comes later ends with an error.
+  void end(const char* why) noexcept;
 
  private:
-  std::chrono::milliseconds limit(std::chrono::milliseconds asked);
+  struct Job;
+  class NodeWork;
+  int size() const noexcept { return memory_->size(); }
+  int rank() const noexcept { return memory_->rank(); }
+  void submit(std::shared_ptr<Job> job);
+  bool polled(Job& job);
+  bool advance(Job& job);
+  void next(Job& job, size_t elements);
+  size_t most(const Job& job) const;
+  void publish(Job& job, size_t elements);
+  void consume(Job& job, size_t elements);
+  static void reduce_into(std::byte* out, const std::vector<const std::byte*>& from, size_t elements, const Job& job);
+  static NodeMemory::Label label_of(const Job& job);
+  void check_labels(const Job& job) const;
+  void finish_waiting(Job& job);
+  void work();
+  std::string why();
+  template <class Run>
+  std::exception_ptr failure_of(Run run);
 
-  c10::intrusive_ptr<c10d::Backend> other_;
-  std::shared_ptr<Channel> channel_;
+  std::unique_ptr<NodeMemory> memory_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::shared_ptr<Job>> waiting_;
+  bool busy_ = false;    // somebody uses the memory
+  bool thread_ = false;  // there is one
+  std::atomic<bool> ended_{false};
+  std::string why_;  // it ended
 };
 
 }  // namespace openhpu

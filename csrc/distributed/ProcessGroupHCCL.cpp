@@ -9,10 +9,8 @@
 #include <numeric>
 #include <optional>
 
-#include "call/Alias.h"
 #include "device/event.h"
 #include "distributed/InterruptibleStore.h"
-#include "distributed/NodeTransport.h"
 #include "distributed/captured.h"
 #include "distributed/cut.h"
 #include "distributed/transport.h"
@@ -26,132 +24,140 @@ namespace openhpu {
 
 using namespace transport;
 
-// One call of a collective: it checks the arguments, makes the transport's tensors over the device's memory, and
-// submits the commands.
-class ProcessGroupHCCL::Call {
- public:
-  Call(ProcessGroupHCCL& group, const char* op, OpType type, const Tensors& tensors)
-      : group_(group), op_(op), type_(type), device_(check(op, tensors)), tensors_(tensors) {}
-  Call(ProcessGroupHCCL& group, const char* op, OpType type, device::Device& device)
-      : group_(group), op_(op), type_(type), device_(device) {}
+namespace {
 
+device::Device& device_for(const char* op, const Tensors& tensors) {
+  TORCH_CHECK_VALUE(!tensors.empty(), "hccl ", op, ": expected at least one tensor");
+  for (const auto& t : tensors) {
+    TORCH_CHECK_VALUE(
+        t.device().type() == c10::kHPU && t.device() == tensors.front().device(), "hccl ", op,
+        ": expected dense tensors on one hpu device, got one on ", t.device(), " and one on ", tensors.front().device(),
+        ". For tensors of the CPU, too, call init_process_group('cpu:gloo,hpu:hccl').");
+    TORCH_CHECK_VALUE(
+        t.layout() == c10::kStrided, "hccl ", op, ": expected dense tensors, got layout ", t.layout(),
+        ". Call to_dense() first.");
+    TORCH_CHECK_VALUE(
+        t.is_contiguous() || t.is_contiguous(at::MemoryFormat::ChannelsLast) ||
+            t.is_contiguous(at::MemoryFormat::ChannelsLast3d),
+        "hccl ", op, ": Tensors must be contiguous, got sizes ", t.sizes(), " and strides ", t.strides(),
+        ". Call contiguous() first.");
+    TORCH_CHECK_VALUE(!t.is_conj() && !t.is_neg(), "hccl ", op, ": call resolve_conj() or resolve_neg() first.");
+  }
+  return device_of(tensors.front().device());
+}
+
+Tensors joined(const Tensors& first, const Tensors& second) {
+  Tensors all = first;
+  all.insert(all.end(), second.begin(), second.end());
+  return all;
+}
+
+// As the transport takes it: none where this rank is not the root.
+std::vector<Tensors> list_of(const Tensors& tensors) {
+  return tensors.empty() ? std::vector<Tensors>{} : std::vector<Tensors>{tensors};
+}
+
+void check_one_dtype(const char* op, const Tensors& tensors) {
+  for (const auto& t : tensors)
+    TORCH_CHECK_VALUE(
+        t.scalar_type() == tensors.front().scalar_type(), "hccl ", op, ": tensors must have one dtype, got ",
+        tensors.front().scalar_type(), " and ", t.scalar_type());
+}
+
+}  // namespace
+
+// One call of a collective, as a row: its arguments are checked by then. All but the transport's part follows from it.
+struct ProcessGroupHCCL::Row {
+  const char* op;
+  const char* title;  // what a profile calls it, as other backends' collectives
+  OpType type;
+  Prepare prepare;
+  Tensors written, read;
   // How many rows of the tensors are for each rank, where that differs.
-  struct Splits {
-    std::vector<int64_t> input, output;
-  };
+  std::vector<int64_t> output_splits = {}, input_splits = {};
+  device::Device* device = nullptr;  // of a call without tensors
 
-  // `written`: which of the tensors, by position. Captured, it becomes an operator of the graph.
-  WorkPtr issue(
-      Collective::Procedure procedure, size_t written_from, size_t written_to, size_t nbytes,
-      const Splits& splits = {}) const {
-    Tensors outputs(
-        tensors_.begin() + static_cast<std::ptrdiff_t>(written_from),
-        tensors_.begin() + static_cast<std::ptrdiff_t>(written_to));
-    std::vector<std::shared_ptr<Collective>> parts;
-    if (auto* capture = current_capture(device_); C10_UNLIKELY(capture != nullptr)) {
-      if (tensors_.empty() || !lazy_collectives())
-        refuse_in_capture(
-            std::string("hccl::") + op_,
-            "collective nonSFG is not supported during hpu graph capturing. Leave it out of the graph, or, but for a "
-            "barrier, set PT_HPU_ENABLE_LAZY_COLLECTIVES=1.");
-      if (!lazy_collectives_asked()) note_kindness("lazy-collectives", std::string("hccl::") + op_);
-      capture_collective(
-          *capture, std::string("hccl::") + op_, group_.described(), std::move(procedure), tensors_, written_from, written_to);
-    } else {
-      cut_for_collective(device_);
-      group_.follow(device_);
-      if (group_.agreement_ && lazy_mode() && !group_.coalescing_) group_.agreement_->before(type_, device_, group_.described());
-      for (const auto& t : outputs) note_write(*t.storage().unsafeGetStorageImpl());
-      Tensors aliases;
-      for (const auto& t : tensors_) aliases.push_back(cpu_alias(t));
-      parts.push_back(std::make_shared<Collective>(
-          Collective::What{std::string("hccl::") + op_, group_.described(), type_, &device_, current_site(), nbytes},
-          std::move(procedure), std::move(aliases)));
-      if (C10_UNLIKELY(at::hasCallbacks()))
-        issue_profiled(*parts.front(), outputs, written_from, written_to, splits);
-      else
-        parts.front()->issue(tensors_);
-    }
-    std::lock_guard lock(group_.mutex_);
-    ++group_.sequence_;
-    std::erase_if(group_.issued_, [](const auto& other) {
-      auto c = other.lock();
-      return !c || c->done();
-    });
-    group_.issued_.insert(group_.issued_.end(), parts.begin(), parts.end());
-    if (group_.coalescing_) {
-      group_.coalesced_.insert(group_.coalesced_.end(), parts.begin(), parts.end());
-      group_.coalesced_outputs_.insert(group_.coalesced_outputs_.end(), outputs.begin(), outputs.end());
-    }
-    std::optional<WorkHCCL::Profiled> profiled;
-    if (C10_UNLIKELY(at::hasCallbacks())) profiled = {title_of(type_), read_only(outputs, written_from, written_to)};
-    return c10::make_intrusive<WorkHCCL>(
-        group_.getRank(), std::move(parts), std::move(outputs), group_.sequence_, std::move(profiled));
-  }
-
- private:
-  static device::Device& check(const char* op, const Tensors& tensors) {
-    TORCH_CHECK_VALUE(!tensors.empty(), "hccl ", op, ": expected at least one tensor");
-    for (const auto& t : tensors) {
-      TORCH_CHECK_VALUE(
-          t.device().type() == c10::kHPU && t.device() == tensors.front().device(), "hccl ", op,
-          ": expected dense tensors on one hpu device, got one on ", t.device(), " and one on ", tensors.front().device(),
-          ". For tensors of the CPU, too, call init_process_group('cpu:gloo,hpu:hccl').");
-      TORCH_CHECK_VALUE(
-          t.layout() == c10::kStrided, "hccl ", op, ": expected dense tensors, got layout ", t.layout(),
-          ". Call to_dense() first.");
-      TORCH_CHECK_VALUE(
-          t.is_contiguous() || t.is_contiguous(at::MemoryFormat::ChannelsLast) ||
-              t.is_contiguous(at::MemoryFormat::ChannelsLast3d),
-          "hccl ", op, ": Tensors must be contiguous, got sizes ", t.sizes(), " and strides ", t.strides(),
-          ". Call contiguous() first.");
-      TORCH_CHECK_VALUE(!t.is_conj() && !t.is_neg(), "hccl ", op, ": call resolve_conj() or resolve_neg() first.");
-    }
-    return device_of(tensors.front().device());
-  }
-
-  // What is sent: the tensors that are not written, or those that are all there is.
-  Tensors read_only(const Tensors& outputs, size_t written_from, size_t written_to) const {
-    Tensors inputs;
-    for (size_t i = 0; i < tensors_.size(); ++i)
-      if (i < written_from || i >= written_to) inputs.push_back(tensors_[i]);
-    return inputs.empty() ? outputs : inputs;
-  }
-
-  // With the arguments that readers of traces know of collectives.
-  void issue_profiled(
-      Collective& collective, const Tensors& outputs, size_t written_from, size_t written_to,
-      const Splits& splits) const {
-    Tensors inputs = read_only(outputs, written_from, written_to);
-    const auto elements = [](const Tensors& tensors) {
-      int64_t sum = 0;
-      for (const auto& t : tensors) sum += t.numel();
-      return sum;
-    };
-    const auto [first_rank, stride] = group_.ranks_in_world();
-    uint64_t sequence = 0;
-    {
-      std::lock_guard lock(group_.mutex_);
-      sequence = group_.sequence_;
-    }
-    RECORD_PARAM_COMMS_DATA(
-        std::make_tuple(static_cast<int64_t>(sequence), c10d::isP2POp(type_)),
-        std::make_tuple(group_.getGroupUid(), group_.getGroupDesc()), inputs, outputs, group_.getRank(), std::string(op_),
-        elements(inputs), elements(outputs), tensors_.empty() ? at::kByte : tensors_.front().scalar_type(),
-        splits.input, splits.output, first_rank, stride, group_.getSize());
-    collective.issue(tensors_);
-  }
-
-  ProcessGroupHCCL& group_;
-  const char* op_;
-  const OpType type_;
-  device::Device& device_;
-  const Tensors tensors_;
+  // What is sent.
+  const Tensors& sent() const { return read.empty() ? written : read; }
 };
+
+// `by_gloo(gloo, written, read, options)`: for what the ranks' memory does not take.
+template <class Asked, class Start>
+c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::issue(const Row& row, Asked options, Start by_gloo) {
+  Collective::Procedure procedure;
+  NodeChannel::Request request{row.type, options.timeout};
+  options.asyncOp = true;
+  if constexpr (requires { options.rootRank; }) request.root = static_cast<int>(options.rootRank);
+  if constexpr (requires { options.reduceOp; }) {
+    const Reduction reduction(options.reduceOp, row.written.front().scalar_type());
+    options.reduceOp = request.reduction = reduction.asked;
+    if (row.type != OpType::REDUCE || request.root == getRank()) procedure.after = reduction.division(getSize());
+  }
+  procedure.start = [t = transport_, prepare = row.prepare, request, options, by_gloo](
+                        const Tensors& written, const Tensors& read) {
+    auto out = all_as(prepare, written), in = all_as(prepare, read);
+    return t->run(request, out, in, [&](c10d::Backend& gloo) { return by_gloo(gloo, out, in, options); });
+  };
+  return issue(row, std::move(procedure));
+}
+
+// Captured, it becomes an operator of the graph.
+c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::issue(const Row& row, Collective::Procedure procedure) {
+  auto& d = row.device ? *row.device : device_for(row.op, joined(row.written, row.read));
+  const std::string name = std::string("hccl::") + row.op;
+  std::vector<std::shared_ptr<Collective>> parts;
+  if (auto* capture = current_capture(d); C10_UNLIKELY(capture != nullptr)) {
+    if (row.sent().empty() || !lazy_collectives())
+      refuse_in_capture(
+          name,
+          "collective nonSFG is not supported during hpu graph capturing. Leave it out of the graph, or, but for a "
+          "barrier, set PT_HPU_ENABLE_LAZY_COLLECTIVES=1.");
+    if (!lazy_collectives_asked()) note_kindness("lazy-collectives", name);
+    capture_collective(*capture, name, described(), std::move(procedure), row.written, row.read);
+  } else {
+    cut_for_collective(d);
+    follow(d);
+    if (agreement_ && lazy_mode() && !coalescing_) agreement_->before(row.type, d, described());
+    for (const auto& t : row.written) note_write(*t.storage().unsafeGetStorageImpl());
+    const size_t nbytes = std::max(bytes_of(row.written), bytes_of(row.read));
+    parts.push_back(std::make_shared<Collective>(
+        Collective::What{name, described(), row.type, &d, current_site(), nbytes}, std::move(procedure)));
+    if (C10_UNLIKELY(at::hasCallbacks()))
+      issue_profiled(*parts.front(), row);
+    else
+      parts.front()->issue(row.written, row.read);
+  }
+  std::lock_guard lock(mutex_);
+  ++sequence_;
+  std::erase_if(issued_, [](const auto& other) {
+    auto c = other.lock();
+    return !c || c->done();
+  });
+  issued_.insert(issued_.end(), parts.begin(), parts.end());
+  if (coalescing_) {
+    coalesced_.insert(coalesced_.end(), parts.begin(), parts.end());
+    coalesced_outputs_.insert(coalesced_outputs_.end(), row.written.begin(), row.written.end());
+  }
+  std::optional<WorkHCCL::Profiled> profiled;
+  if (C10_UNLIKELY(at::hasCallbacks())) profiled = {row.title, row.sent()};
+  return c10::make_intrusive<WorkHCCL>(getRank(), std::move(parts), row.written, sequence_, std::move(profiled));
+}
+
+// With the arguments that readers of traces know of collectives.
+void ProcessGroupHCCL::issue_profiled(Collective& collective, const Row& row) {
+  const auto [first_rank, stride] = ranks_in_world();
+  RECORD_PARAM_COMMS_DATA(
+      std::make_tuple(static_cast<int64_t>(getSequenceNumberForGroup()), c10d::isP2POp(row.type)),
+      std::make_tuple(getGroupUid(), getGroupDesc()), row.sent(), row.written, getRank(), std::string(row.op),
+      elements(row.sent()), elements(row.written), row.sent().empty() ? at::kByte : row.sent().front().scalar_type(),
+      row.input_splits, row.output_splits, first_rank, stride, getSize());
+  collective.issue(row.written, row.read);
+}
 
 ProcessGroupHCCL::ProcessGroupHCCL(c10::intrusive_ptr<c10d::Backend> transport, c10d::Store& store, bool node)
     : Backend(transport->getRank(), transport->getSize()),
-      transport_(NodeTransport::around(std::move(transport), store, node)),
+      transport_(std::make_shared<Transport>(
+          std::move(transport), NodeChannel::create(store, getRank(), getSize(), node))),
       node_(node) {
   init();
   if (getSize() > 1) agreement_ = std::make_unique<Agreement>(transport_);
@@ -163,7 +169,7 @@ std::string ProcessGroupHCCL::described() const {
 }
 
 std::pair<int, int> ProcessGroupHCCL::ranks_in_world() const {
-  const auto& ranks = transport_->getBackendOptions()->global_ranks_in_group;
+  const auto& ranks = transport_->gloo->getBackendOptions()->global_ranks_in_group;
   if (ranks.empty()) return {0, 0};
   const auto rank = [&](size_t i) { return static_cast<int>(ranks[i]); };
   const int stride = ranks.size() > 1 ? rank(1) - rank(0) : 1;
@@ -173,14 +179,14 @@ std::pair<int, int> ProcessGroupHCCL::ranks_in_world() const {
 }
 
 c10::intrusive_ptr<c10d::Backend::Options> ProcessGroupHCCL::getBackendOptions() {
-  return c10::make_intrusive<Options>(transport_->getBackendOptions()->timeout);
+  return c10::make_intrusive<Options>(transport_->gloo->getBackendOptions()->timeout);
 }
 
-void ProcessGroupHCCL::setTimeout(std::chrono::milliseconds timeout) { transport_->setTimeout(timeout); }
+void ProcessGroupHCCL::setTimeout(std::chrono::milliseconds timeout) { transport_->gloo->setTimeout(timeout); }
 
 void ProcessGroupHCCL::setGroupUid(const std::string& uid) {
   Backend::setGroupUid(uid);
-  transport_->setGroupUid(uid);
+  transport_->gloo->setGroupUid(uid);
 }
 
 void ProcessGroupHCCL::startCoalescing() {
@@ -201,7 +207,7 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupHCCL::split(
     const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
     const c10::intrusive_ptr<c10d::Backend::Options>&) {
   const auto heard = c10::make_intrusive<InterruptibleStore>(store);
-  auto part = transport_->split(heard, ranks, transport_->getBackendOptions());
+  auto part = transport_->gloo->split(heard, ranks, transport_->gloo->getBackendOptions());
   if (!part) return nullptr;
   const auto own = c10::make_intrusive<c10d::PrefixStore>(part->getBackendOptions()->group_name, heard);
   return c10::make_intrusive<ProcessGroupHCCL>(std::move(part), *own, node_);
@@ -226,7 +232,8 @@ void ProcessGroupHCCL::shutdown() {
 void ProcessGroupHCCL::abort() {
   for (const auto& collective : take_issued()) collective->abort();
   if (agreement_) agreement_->abort();
-  transport_->abort();
+  if (transport_->node) transport_->node->end("it was aborted");
+  transport_->gloo->abort();
   forget_captured_collectives();
 }
 
@@ -239,87 +246,44 @@ c10d::ErrorType ProcessGroupHCCL::getError() {
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
   only("broadcast", tensors);
-  Call call(*this, "broadcast", OpType::BROADCAST, tensors);
-  const auto o = asynchronous(options);
-  return call.issue(
-      {[t = transport_, o](Tensors& all) {
-         auto in = some(all, moved, 0, 1);
-         return t->broadcast(in, o);
-       },
-       nullptr},
-      0, 1, bytes_of(tensors));
+  return issue(
+      {"broadcast", "hccl:broadcast", OpType::BROADCAST, moved, tensors, {}}, options,
+      [](auto& gloo, Tensors& all, Tensors&, const auto& o) { return gloo.broadcast(all, o); });
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
-  const Reduction reduction(options.reduceOp, only("allreduce", tensors).scalar_type());
-  Call call(*this, "allreduce", OpType::ALLREDUCE, tensors);
-  const auto o = reduction.asking(options);
-  const size_t n = tensors.size();
-  return call.issue(
-      {[t = transport_, o, n](Tensors& all) {
-         auto in = some(all, reduced, 0, n);
-         return t->allreduce(in, o);
-       },
-       reduction.division(0, n, getSize())},
-      0, n, bytes_of(tensors));
+  only("allreduce", tensors);
+  return issue(
+      {"allreduce", "hccl:all_reduce", OpType::ALLREDUCE, reduced, tensors, {}}, options,
+      [](auto& gloo, Tensors& all, Tensors&, const auto& o) { return gloo.allreduce(all, o); });
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::allreduce_coalesced(
     Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
   TORCH_CHECK_VALUE(!tensors.empty(), "hccl allreduce_coalesced: expected at least one tensor");
-  const Reduction reduction(options.reduceOp, tensors.front().scalar_type());
-  for (const auto& t : tensors)
-    TORCH_CHECK_VALUE(
-        t.scalar_type() == tensors.front().scalar_type(), "hccl allreduce_coalesced: tensors must have one dtype, got ",
-        tensors.front().scalar_type(), " and ", t.scalar_type());
-  Call call(*this, "allreduce_coalesced", OpType::ALLREDUCE_COALESCED, tensors);
-  const auto o = reduction.asking(options);
-  const size_t n = tensors.size();
-  return call.issue(
-      {[t = transport_, o, n](Tensors& all) {
-         auto in = some(all, reduced, 0, n);
-         return t->allreduce_coalesced(in, o);
-       },
-       reduction.division(0, n, getSize())},
-      0, n, bytes_of(tensors));
+  check_one_dtype("allreduce_coalesced", tensors);
+  return issue(
+      {"allreduce_coalesced", "hccl:all_reduce", OpType::ALLREDUCE_COALESCED, reduced, tensors, {}}, options,
+      [](auto& gloo, Tensors& all, Tensors&, const auto& o) { return gloo.allreduce_coalesced(all, o); });
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
-  const Reduction reduction(options.reduceOp, only("reduce", tensors).scalar_type());
-  Call call(*this, "reduce", OpType::REDUCE, tensors);
-  const auto o = reduction.asking(options);
-  return call.issue(
-      {[t = transport_, o](Tensors& all) {
-         auto in = some(all, reduced, 0, 1);
-         return t->reduce(in, o);
-       },
-       options.rootRank == getRank() ? reduction.division(0, 1, getSize()) : nullptr},
-      0, 1, bytes_of(tensors));
+  only("reduce", tensors);
+  return issue(
+      {"reduce", "hccl:reduce", OpType::REDUCE, reduced, tensors, {}}, options,
+      [](auto& gloo, Tensors& all, Tensors&, const auto& o) { return gloo.reduce(all, o); });
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::allgather(
     std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
   const auto& into = only("allgather", outputs);
-  const auto& from = only("allgather", inputs);
-  check_parts("allgather", "output", into, getSize(), from, getRank());
-  Tensors tensors = into;
-  tensors.push_back(from);
-  Call call(*this, "allgather", OpType::ALLGATHER, tensors);
-  if (!equally_long(into))  // which all ranks see
-    return call.issue(
-        exchange(
-            transport_, options.timeout, [n = into.size()](const Tensors& all) { return some(all, flat_moved, 0, n); },
-            [n = into.size()](const Tensors& all) { return Tensors(n, flat_moved(all[n])); }),
-        0, into.size(), bytes_of(into));
-  const auto o = asynchronous(options);
-  return call.issue(
-      {[t = transport_, o, n = into.size()](Tensors& all) {
-         std::vector<Tensors> to{some(all, moved, 0, n)};
-         auto in = some(all, moved, n, n + 1);
-         return t->allgather(to, in, o);
-       },
-       nullptr},
-      0, into.size(), bytes_of(into));
+  check_parts("allgather", "output", into, getSize(), only("allgather", inputs), getRank());
+  const Row row{"allgather", "hccl:all_gather", OpType::ALLGATHER, moved, into, inputs};
+  if (!equally_long(into)) return issue(row, exchange(transport_, options.timeout));  // which all ranks see
+  return issue(row, options, [](auto& gloo, Tensors& out, Tensors& in, const auto& o) {
+    auto lists = list_of(out);
+    return gloo.allgather(lists, in, o);
+  });
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::_allgather_base(
@@ -329,15 +293,9 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::_allgather_base(
       "hccl _allgather_base: output tensor size must be equal to world_size (", getSize(), ") times input tensor size, of "
       "the same dtype: got output ", output.sizes(), " ", output.scalar_type(), " and input ", input.sizes(), " ",
       input.scalar_type());
-  Call call(*this, "_allgather_base", OpType::_ALLGATHER_BASE, {output, input});
-  const auto o = asynchronous(options);
-  return call.issue(
-      {[t = transport_, o](Tensors& all) {
-         auto to = flat_moved(all[0]), in = flat_moved(all[1]);
-         return t->_allgather_base(to, in, o);
-       },
-       nullptr},
-      0, 1, output.nbytes());
+  return issue(
+      {"_allgather_base", "hccl:_all_gather_base", OpType::_ALLGATHER_BASE, flat_moved, {output}, {input}}, options,
+      [](auto& gloo, Tensors& out, Tensors& in, const auto& o) { return gloo._allgather_base(out[0], in[0], o); });
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::allgather_coalesced(
@@ -345,23 +303,19 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::allgather_coalesced(
   TORCH_CHECK_VALUE(
       static_cast<int>(outputs.size()) == getSize(), "hccl allgather_coalesced: expected a list of outputs for each of ",
       getSize(), " ranks, got ", outputs.size());
-  auto tensors = flat(outputs);
-  const size_t nbytes = bytes_of(tensors);
-  const Tensors into = tensors;
-  tensors.insert(tensors.end(), inputs.begin(), inputs.end());
-  Call call(*this, "allgather_coalesced", OpType::ALLGATHER_COALESCED, tensors);
-  const auto o = asynchronous(options);
-  std::vector<size_t> ends;
-  for (const auto& list : outputs) ends.push_back((ends.empty() ? 0 : ends.back()) + list.size());
-  return call.issue(
-      {[t = transport_, o, ends](Tensors& all) {
-         std::vector<Tensors> to;
-         for (size_t end : ends) to.push_back(some(all, moved, to.empty() ? 0 : ends[to.size() - 1], end));
-         auto in = some(all, moved, ends.back(), all.size());
-         return t->allgather_coalesced(to, in, o);
-       },
-       nullptr},
-      0, into.size(), nbytes);
+  std::vector<size_t> lengths;
+  for (const auto& list : outputs) lengths.push_back(list.size());
+  return issue(
+      {"allgather_coalesced", "hccl:all_gather", OpType::ALLGATHER_COALESCED, moved, flat(outputs), inputs}, options,
+      [lengths](auto& gloo, Tensors& out, Tensors& in, const auto& o) {
+        std::vector<Tensors> lists;
+        auto next = out.begin();
+        for (const size_t n : lengths) {
+          lists.emplace_back(next, next + static_cast<std::ptrdiff_t>(n));
+          next += static_cast<std::ptrdiff_t>(n);
+        }
+        return gloo.allgather_coalesced(lists, in, o);
+      });
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::allgather_into_tensor_coalesced(
@@ -369,23 +323,16 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::allgather_into_tensor_coalesced
   TORCH_CHECK_VALUE(
       outputs.size() == inputs.size(), "hccl allgather_into_tensor_coalesced: got ", outputs.size(), " outputs and ",
       inputs.size(), " inputs");
-  Tensors tensors = outputs;
-  tensors.insert(tensors.end(), inputs.begin(), inputs.end());
-  Call call(*this, "allgather_into_tensor_coalesced", OpType::_ALLGATHER_BASE, tensors);
-  const auto o = asynchronous(options);
-  const size_t n = outputs.size();
-  for (size_t i = 0; i < n; ++i)
+  for (size_t i = 0; i < outputs.size(); ++i)
     TORCH_CHECK_VALUE(
         outputs[i].scalar_type() == inputs[i].scalar_type() && outputs[i].numel() == inputs[i].numel() * getSize(),
         "hccl allgather_into_tensor_coalesced: output ", i, " must be ", getSize(), " times input ", i, ", got ",
         outputs[i].sizes(), " and ", inputs[i].sizes());
-  return call.issue(
-      {[t = transport_, o, n](Tensors& all) {
-         auto to = some(all, flat_moved, 0, n), in = some(all, flat_moved, n, 2 * n);
-         return t->allgather_into_tensor_coalesced(to, in, o);
-       },
-       nullptr},
-      0, n, bytes_of(outputs));
+  return issue(
+      {"allgather_into_tensor_coalesced", "hccl:_all_gather_base", OpType::_ALLGATHER_BASE, flat_moved, outputs, inputs},
+      options, [](auto& gloo, Tensors& out, Tensors& in, const auto& o) {
+        return gloo.allgather_into_tensor_coalesced(out, in, o);
+      });
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::gather(
@@ -395,23 +342,13 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::gather(
   TORCH_CHECK_VALUE(
       outputs.size() == (root ? 1 : 0), "hccl gather: expected ", root ? "one list of outputs on the root" : "no outputs",
       ", got ", outputs.size());
-  Tensors into, tensors = inputs;
-  if (root) {
-    into = outputs.front();
-    check_parts("gather", "output", into, getSize(), from);
-    tensors.insert(tensors.end(), into.begin(), into.end());
-  }
-  Call call(*this, "gather", OpType::GATHER, tensors);
-  const auto o = asynchronous(options);
-  return call.issue(
-      {[t = transport_, o, root](Tensors& all) {
-         auto in = some(all, moved, 0, 1);
-         std::vector<Tensors> to;
-         if (root) to.push_back(some(all, moved, 1, all.size()));
-         return t->gather(to, in, o);
-       },
-       nullptr},
-      1, tensors.size(), std::max(bytes_of(into), bytes_of(inputs)));
+  if (root) check_parts("gather", "output", outputs.front(), getSize(), from);
+  return issue(
+      {"gather", "hccl:gather", OpType::GATHER, moved, flat(outputs), inputs}, options,
+      [](auto& gloo, Tensors& out, Tensors& in, const auto& o) {
+        auto lists = list_of(out);
+        return gloo.gather(lists, in, o);
+      });
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::scatter(
@@ -421,23 +358,13 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::scatter(
   TORCH_CHECK_VALUE(
       inputs.size() == (root ? 1 : 0), "hccl scatter: expected ", root ? "one list of inputs on the root" : "no inputs",
       ", got ", inputs.size());
-  Tensors from, tensors = outputs;
-  if (root) {
-    from = inputs.front();
-    check_parts("scatter", "input", from, getSize(), into);
-    tensors.insert(tensors.end(), from.begin(), from.end());
-  }
-  Call call(*this, "scatter", OpType::SCATTER, tensors);
-  const auto o = asynchronous(options);
-  return call.issue(
-      {[t = transport_, o, root](Tensors& all) {
-         auto to = some(all, moved, 0, 1);
-         std::vector<Tensors> in;
-         if (root) in.push_back(some(all, moved, 1, all.size()));
-         return t->scatter(to, in, o);
-       },
-       nullptr},
-      0, 1, std::max(bytes_of(outputs), bytes_of(from)));
+  if (root) check_parts("scatter", "input", inputs.front(), getSize(), into);
+  return issue(
+      {"scatter", "hccl:scatter", OpType::SCATTER, moved, outputs, flat(inputs)}, options,
+      [](auto& gloo, Tensors& out, Tensors& in, const auto& o) {
+        auto lists = list_of(in);
+        return gloo.scatter(out, lists, o);
+      });
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::reduce_scatter(
@@ -445,40 +372,28 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::reduce_scatter(
   const auto& into = only("reduce_scatter", outputs);
   const auto& from = only("reduce_scatter", inputs);
   check_parts("reduce_scatter", "input", from, getSize(), into, getRank());
-  const Reduction reduction(options.reduceOp, into.scalar_type());
-  Tensors tensors = from;
-  tensors.push_back(into);
-  Call call(*this, "reduce_scatter", OpType::REDUCE_SCATTER, tensors);
-  const auto o = reduction.asking(options);
-  const size_t n = from.size();
+  const Row row{"reduce_scatter", "hccl:reduce_scatter", OpType::REDUCE_SCATTER, reduced, outputs, from};
   if (!equally_long(from)) {  // which all ranks see: everything is reduced, and each takes its part
+    const Reduction reduction(options.reduceOp, into.scalar_type());
     const auto sums = std::make_shared<at::Tensor>();
-    int64_t begin = 0;
-    for (int i = 0; i < getRank(); ++i) begin += from[static_cast<size_t>(i)].numel();
-    const auto divide = reduction.division(n, n + 1, getSize());
-    auto whole = reduction.asking(c10d::AllreduceOptions());
-    whole.timeout = options.timeout;
-    return call.issue(
-        {[t = transport_, o = whole, n, sums](Tensors& all) {
-           *sums = at::cat(some(all, flat_reduced, 0, n));
-           Tensors in{*sums};
-           return t->allreduce(in, o);
-         },
-         [n, begin, sums, divide](Tensors& all) {
-           const auto own = flat_reduced(all[n]);
-           own.copy_(sums->narrow(0, begin, own.numel()));
-           if (divide) divide(all);
-         }},
-        n, n + 1, bytes_of(from));
+    const int64_t begin = elements({from.begin(), from.begin() + getRank()});
+    return issue(
+        row, Collective::Procedure{
+                 [t = transport_, asked = reduction.asked, limit = options.timeout, sums](
+                     const auto&, const Tensors& read) {
+                   *sums = at::cat(all_as(flat_reduced, read));
+                   return t->allreduce({*sums}, asked, limit);
+                 },
+                 [begin, sums, divide = reduction.division(getSize())](const Tensors& written) {
+                   const auto own = flat_reduced(written.front());
+                   own.copy_(sums->narrow(0, begin, own.numel()));
+                   if (divide) divide(written);
+                 }});
   }
-  return call.issue(
-      {[t = transport_, o, n](Tensors& all) {
-         auto to = some(all, reduced, n, n + 1);
-         std::vector<Tensors> in{some(all, reduced, 0, n)};
-         return t->reduce_scatter(to, in, o);
-       },
-       reduction.division(n, n + 1, getSize())},
-      n, n + 1, bytes_of(from));
+  return issue(row, options, [](auto& gloo, Tensors& out, Tensors& in, const auto& o) {
+    auto lists = list_of(in);
+    return gloo.reduce_scatter(out, lists, o);
+  });
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::_reduce_scatter_base(
@@ -488,16 +403,9 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::_reduce_scatter_base(
       "hccl _reduce_scatter_base: input tensor must be the same size as output size times world size (", getSize(),
       "), of the same dtype: got input ", input.sizes(), " ", input.scalar_type(), " and output ", output.sizes(), " ",
       output.scalar_type());
-  const Reduction reduction(options.reduceOp, input.scalar_type());
-  Call call(*this, "_reduce_scatter_base", OpType::_REDUCE_SCATTER_BASE, {output, input});
-  const auto o = reduction.asking(options);
-  return call.issue(
-      {[t = transport_, o](Tensors& all) {
-         auto to = flat_reduced(all[0]), in = flat_reduced(all[1]);
-         return t->_reduce_scatter_base(to, in, o);
-       },
-       reduction.division(0, 1, getSize())},
-      0, 1, input.nbytes());
+  return issue(
+      {"_reduce_scatter_base", "hccl:_reduce_scatter_base", OpType::_REDUCE_SCATTER_BASE, flat_reduced, {output}, {input}},
+      options, [](auto& gloo, Tensors& out, Tensors& in, const auto& o) { return gloo._reduce_scatter_base(out[0], in[0], o); });
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::reduce_scatter_tensor_coalesced(
@@ -505,26 +413,19 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::reduce_scatter_tensor_coalesced
   TORCH_CHECK_VALUE(
       outputs.size() == inputs.size() && !inputs.empty(), "hccl reduce_scatter_tensor_coalesced: got ", outputs.size(),
       " outputs and ", inputs.size(), " inputs");
-  const Reduction reduction(options.reduceOp, inputs.front().scalar_type());
-  Tensors tensors = outputs;
-  tensors.insert(tensors.end(), inputs.begin(), inputs.end());
-  Call call(*this, "reduce_scatter_tensor_coalesced", OpType::REDUCE_SCATTER_TENSOR_COALESCED, tensors);
-  const auto o = reduction.asking(options);
-  const size_t n = outputs.size();
-  for (size_t i = 0; i < n; ++i)
+  for (size_t i = 0; i < outputs.size(); ++i)
     TORCH_CHECK_VALUE(
         outputs[i].scalar_type() == inputs[i].scalar_type() && inputs[i].numel() == outputs[i].numel() * getSize() &&
             inputs[i].scalar_type() == inputs.front().scalar_type(),
         "hccl reduce_scatter_tensor_coalesced: input ", i, " must be ", getSize(), " times output ", i,
         ", all of one dtype, got ", inputs[i].sizes(), " ", inputs[i].scalar_type(), " and ", outputs[i].sizes(), " ",
         outputs[i].scalar_type());
-  return call.issue(
-      {[t = transport_, o, n](Tensors& all) {
-         auto to = some(all, flat_reduced, 0, n), in = some(all, flat_reduced, n, 2 * n);
-         return t->reduce_scatter_tensor_coalesced(to, in, o);
-       },
-       reduction.division(0, n, getSize())},
-      0, n, bytes_of(inputs));
+  return issue(
+      {"reduce_scatter_tensor_coalesced", "hccl:reduce_scatter", OpType::REDUCE_SCATTER_TENSOR_COALESCED, flat_reduced,
+       outputs, inputs},
+      options, [](auto& gloo, Tensors& out, Tensors& in, const auto& o) {
+        return gloo.reduce_scatter_tensor_coalesced(out, in, o);
+      });
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::alltoall_base(
@@ -546,16 +447,12 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::alltoall_base(
   };
   check("output", output, output_splits);
   check("input", input, input_splits);
-  Call call(*this, "alltoall_base", OpType::ALLTOALL_BASE, {output, input});
-  const auto o = asynchronous(options);
-  return call.issue(
-      {[t = transport_, o, output_splits, input_splits](Tensors& all) {
-         auto to = moved(all[0]), in = moved(all[1]);
-         auto to_splits = output_splits, in_splits = input_splits;  // which the transport takes for itself
-         return t->alltoall_base(to, in, to_splits, in_splits, o);
-       },
-       nullptr},
-      0, 1, std::max(output.nbytes(), input.nbytes()), {input_splits, output_splits});
+  return issue(
+      {"alltoall_base", "hccl:all_to_all", OpType::ALLTOALL_BASE, moved, {output}, {input}, output_splits, input_splits},
+      options, [to_splits = output_splits, in_splits = input_splits](auto& gloo, Tensors& out, Tensors& in, const auto& o) {
+        auto to = to_splits, from = in_splits;  // which Gloo takes for itself
+        return gloo.alltoall_base(out[0], in[0], to, from, o);
+      });
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::alltoall(
@@ -564,56 +461,41 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::alltoall(
       static_cast<int>(outputs.size()) == getSize() && static_cast<int>(inputs.size()) == getSize(),
       "hccl alltoall: expected an input and an output for each of ", getSize(), " ranks, got ", inputs.size(), " and ",
       outputs.size());
-  Tensors tensors = outputs;
-  tensors.insert(tensors.end(), inputs.begin(), inputs.end());
-  for (const auto& t : tensors)
-    TORCH_CHECK_VALUE(
-        t.scalar_type() == tensors.front().scalar_type(), "hccl alltoall: tensors must have one dtype, got ",
-        tensors.front().scalar_type(), " and ", t.scalar_type());
-  Call call(*this, "alltoall", OpType::ALLTOALL, tensors);
-  const size_t n = outputs.size();
+  check_one_dtype("alltoall", joined(outputs, inputs));
   // That all are equally long on this rank says nothing about the others.
-  return call.issue(
-      exchange(
-          transport_, options.timeout, [n](const Tensors& all) { return some(all, flat_moved, 0, n); },
-          [n](const Tensors& all) { return some(all, flat_moved, n, 2 * n); }),
-      0, n, std::max(bytes_of(outputs), bytes_of(inputs)));
+  return issue(
+      {"alltoall", "hccl:all_to_all", OpType::ALLTOALL, flat_moved, outputs, inputs},
+      exchange(transport_, options.timeout));
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::send(Tensors& tensors, int to, int tag) {
   only("send", tensors);
-  Call call(*this, "send", OpType::SEND, tensors);
-  return call.issue(
-      {[t = transport_, to, tag](Tensors& all) {
-         auto in = some(all, moved, 0, 1);
-         return t->send(in, to, tag);
-       },
-       nullptr},
-      0, 0, bytes_of(tensors));
+  return issue(
+      {"send", "hccl:send", OpType::SEND, moved, {}, tensors},
+      Collective::Procedure{[t = transport_, to, tag](const auto&, const Tensors& read) {
+        auto in = all_as(moved, read);
+        return t->gloo->send(in, to, tag);
+      }, nullptr});
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::recv(Tensors& tensors, int from, int tag) {
   only("recv", tensors);
-  Call call(*this, "recv", OpType::RECV, tensors);
-  return call.issue(
-      {[t = transport_, from, tag](Tensors& all) {
-         auto in = some(all, moved, 0, 1);
-         return t->recv(in, from, tag);
-       },
-       nullptr},
-      0, 1, bytes_of(tensors));
+  return issue(
+      {"recv", "hccl:recv", OpType::RECV, moved, tensors, {}},
+      Collective::Procedure{[t = transport_, from, tag](const Tensors& written, const auto&) {
+        auto out = all_as(moved, written);
+        return t->gloo->recv(out, from, tag);
+      }, nullptr});
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::recvAnysource(Tensors& tensors, int tag) {
   only("recvAnysource", tensors);
-  Call call(*this, "recvAnysource", OpType::RECVANYSOURCE, tensors);
-  return call.issue(
-      {[t = transport_, tag](Tensors& all) {
-         auto in = some(all, moved, 0, 1);
-         return t->recvAnysource(in, tag);
-       },
-       nullptr},
-      0, 1, bytes_of(tensors));
+  return issue(
+      {"recvAnysource", "hccl:recv", OpType::RECVANYSOURCE, moved, tensors, {}},
+      Collective::Procedure{[t = transport_, tag](const Tensors& written, const auto&) {
+        auto out = all_as(moved, written);
+        return t->gloo->recvAnysource(out, tag);
+      }, nullptr});
 }
 
 void ProcessGroupHCCL::follow(device::Device& d) {
@@ -639,10 +521,11 @@ device::Device& ProcessGroupHCCL::device_of_barrier(const std::vector<int64_t>& 
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::barrier(const c10d::BarrierOptions& options) {
-  Call call(*this, "barrier", OpType::BARRIER, device_of_barrier(options.device_ids));
-  auto o = asynchronous(options);
-  o.device_ids.clear();
-  return call.issue({[t = transport_, o](Tensors&) { return t->barrier(o); }, nullptr}, 0, 0, 0);
+  auto own = options;
+  own.device_ids.clear();
+  return issue(
+      {"barrier", "hccl:barrier", OpType::BARRIER, moved, {}, {}, {}, {}, &device_of_barrier(options.device_ids)}, own,
+      [](auto& gloo, Tensors&, Tensors&, const auto& o) { return gloo.barrier(o); });
 }
 
 void ProcessGroupHCCL::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
@@ -651,7 +534,8 @@ void ProcessGroupHCCL::monitoredBarrier(const c10d::BarrierOptions& options, boo
   follow(d);
   const uint64_t place = d.queue().submit(
       "hccl::monitored_barrier",
-      [t = transport_, options, wait_all_ranks] { t->monitoredBarrier(options, wait_all_ranks); }, current_site());
+      [t = transport_, options, wait_all_ranks] { t->gloo->monitoredBarrier(options, wait_all_ranks); },
+      current_site());
   d.queue().wait(place, device::OnInterrupt::Throw);
   raise_pending_error(d);
 }

@@ -9,6 +9,7 @@
 
 #include "distributed/Agreement.h"
 #include "distributed/Collective.h"
+#include "distributed/transport.h"
 
 namespace openhpu {
 
@@ -79,7 +80,11 @@ class ProcessGroupHCCL final : public c10d::Backend {
   void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
 
  private:
-  class Call;
+  struct Row;
+  template <class Asked, class Start>
+  WorkPtr issue(const Row& row, Asked options, Start by_gloo);
+  WorkPtr issue(const Row& row, Collective::Procedure procedure);
+  void issue_profiled(Collective& collective, const Row& row);
   device::Device& device_of_barrier(const std::vector<int64_t>& ids);
   // Before a collective is issued: collectives of a group begin in the order in which they are issued, also where a
   // script uses several devices.
@@ -90,7 +95,7 @@ class ProcessGroupHCCL final : public c10d::Backend {
   std::pair<int, int> ranks_in_world() const;
   std::vector<std::shared_ptr<Collective>> take_issued();
 
-  c10::intrusive_ptr<c10d::Backend> transport_;
+  transport::TransportPtr transport_;
   const bool node_;
   std::unique_ptr<Agreement> agreement_;  // of several ranks
   std::mutex mutex_;  // of what follows: autograd may issue from a thread of its own

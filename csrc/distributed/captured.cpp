@@ -19,7 +19,6 @@ namespace {
 struct Met {
   std::string name, group;
   Collective::Procedure procedure;
-  size_t written_from, written_to;
   uint32_t site;
 };
 
@@ -44,16 +43,14 @@ void collective(at::TensorList read, at::TensorList written, int64_t number) {
     TORCH_CHECK(found != all_met().end(), "hccl: the graph of this captured collective has gone");
     met = found->second.met;
   }
-  // In the order in which the group gave them.
-  Collective::Tensors all(read.begin(), read.end());
-  all.insert(all.begin() + static_cast<std::ptrdiff_t>(met->written_from), written.begin(), written.end());
   const uint64_t since = now_ns();
   size_t bytes = 0;
-  for (const auto& t : all) bytes = std::max(bytes, t.nbytes());
+  for (const auto& tensors : {read, written})
+    for (const auto& t : tensors) bytes = std::max(bytes, t.nbytes());
   try {
-    auto work = met->procedure.start(all);
+    auto work = met->procedure.start(written.vec(), read.vec());
     if (work) work->wait();
-    if (met->procedure.after) met->procedure.after(all);
+    if (met->procedure.after) met->procedure.after(written.vec());
     count(Counter::Collectives);
     count(Counter::CollectiveBytes, bytes);
     note_collective(met->name, met->site, bytes, now_ns() - since);
@@ -81,8 +78,8 @@ void forget_captured_collectives() {
 }
 
 void capture_collective(
-    Capture& capture, std::string name, std::string group, Collective::Procedure procedure, const Collective::Tensors& tensors,
-    size_t written_from, size_t written_to) {
+    Capture& capture, std::string name, std::string group, Collective::Procedure procedure,
+    const Collective::Tensors& written, const Collective::Tensors& read) {
   forget_captured_collectives();
   static std::atomic<int64_t> next{0};
   const int64_t number = next.fetch_add(1);
@@ -91,15 +88,10 @@ void capture_collective(
     std::lock_guard lock(met_mutex);
     all_met()[number] = {
         std::make_shared<const Met>(
-            Met{std::move(name), std::move(group), std::move(procedure), written_from, written_to, current_site()}),
+            Met{std::move(name), std::move(group), std::move(procedure), current_site()}),
         held, &capture.device()};
   }
   capture.hold(held);
-  const auto begin = tensors.begin() + static_cast<std::ptrdiff_t>(written_from);
-  const auto end = tensors.begin() + static_cast<std::ptrdiff_t>(written_to);
-  Collective::Tensors read(tensors.begin(), begin);
-  read.insert(read.end(), end, tensors.end());
-  const Collective::Tensors written(begin, end);
   static const auto op = c10::Dispatcher::singleton()
                              .findSchemaOrThrow("hccl::collective_", "")
                              .typed<void(at::TensorList, at::TensorList, int64_t)>();

@@ -12,11 +12,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <numeric>
-#include <optional>
 #include <vector>
 
 #include "distributed/Collective.h"
+#include "distributed/NodeChannel.h"
 
 // Translates a request of the script into a request to the communication library, and tensors into the library's form.
 namespace openhpu::transport {
@@ -26,32 +25,14 @@ using c10d::ReduceOp;
 using Tensors = std::vector<at::Tensor>;
 
 inline bool reducible(at::ScalarType type) {
-  switch (type) {
-    case at::kFloat:
-    case at::kDouble:
-    case at::kHalf:
-    case at::kBFloat16:
-    case at::kChar:
-    case at::kByte:
-    case at::kInt:
-    case at::kLong:
-    case at::kBool:
-      return true;
-    default:
-      return false;
-  }
+  constexpr at::ScalarType kTypes[] = {
+      at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kChar, at::kByte, at::kInt, at::kLong, at::kBool};
+  return std::find(std::begin(kTypes), std::end(kTypes), type) != std::end(kTypes);
 }
 
 inline const char* name_of(ReduceOp::RedOpType op) {
   constexpr const char* kNames[] = {"SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "PREMUL_SUM", "UNUSED"};
   return kNames[op];
-}
-
-// The script's request. The device's worker waits for the transport.
-template <class Options>
-Options asynchronous(Options options) {
-  options.asyncOp = true;
-  return options;
 }
 
 // The request to the transport, and whether sums are divided afterwards.
@@ -74,20 +55,15 @@ struct Reduction {
     divides = asked == ReduceOp::AVG;
     if (divides) asked = ReduceOp::SUM;
   }
-  template <class Options>
-  Options asking(Options options) const {
-    options.reduceOp = asked;
-    return asynchronous(std::move(options));
-  }
-  // What completes an average, of the tensors between two positions.
-  std::function<void(Tensors&)> division(size_t begin, size_t end, int ranks) const {
+  // What completes an average.
+  std::function<void(const Tensors& written)> division(int ranks) const {
     if (!divides) return nullptr;
-    return [=](Tensors& all) {
-      for (size_t i = begin; i < end; ++i)
-        if (at::isFloatingType(all[i].scalar_type()))
-          all[i].div_(ranks);
+    return [ranks](const Tensors& written) {
+      for (const auto& t : written)
+        if (at::isFloatingType(t.scalar_type()))
+          t.div_(ranks);
         else
-          all[i].div_(ranks, "trunc");
+          t.div_(ranks, "trunc");
     };
   }
 
@@ -109,10 +85,9 @@ inline at::Tensor moved(const at::Tensor& alias) {
 inline at::Tensor reduced(const at::Tensor& alias) { return alias.scalar_type() == at::kBool ? alias.view(at::kByte) : alias; }
 
 using Prepare = at::Tensor (*)(const at::Tensor& alias);
-// Those from one position to another.
-inline Tensors some(const Tensors& all, Prepare prepare, size_t begin, size_t end) {
+inline Tensors all_as(Prepare prepare, const Tensors& aliases) {
   Tensors out;
-  for (size_t i = begin; i < end; ++i) out.push_back(prepare(all[i]));
+  for (const auto& alias : aliases) out.push_back(prepare(alias));
   return out;
 }
 inline at::Tensor flat_moved(const at::Tensor& alias) { return moved(alias).view({-1}); }
@@ -141,83 +116,74 @@ inline void check_parts(
   }
 }
 
-// What a profile calls it, as other backends' collectives.
-inline const char* title_of(OpType type) {
-  switch (type) {
-    case OpType::BROADCAST:
-      return "hccl:broadcast";
-    case OpType::ALLREDUCE:
-    case OpType::ALLREDUCE_COALESCED:
-      return "hccl:all_reduce";
-    case OpType::REDUCE:
-      return "hccl:reduce";
-    case OpType::ALLGATHER:
-    case OpType::ALLGATHER_COALESCED:
-      return "hccl:all_gather";
-    case OpType::_ALLGATHER_BASE:
-      return "hccl:_all_gather_base";
-    case OpType::GATHER:
-      return "hccl:gather";
-    case OpType::SCATTER:
-      return "hccl:scatter";
-    case OpType::REDUCE_SCATTER:
-    case OpType::REDUCE_SCATTER_TENSOR_COALESCED:
-      return "hccl:reduce_scatter";
-    case OpType::_REDUCE_SCATTER_BASE:
-      return "hccl:_reduce_scatter_base";
-    case OpType::ALLTOALL:
-    case OpType::ALLTOALL_BASE:
-      return "hccl:all_to_all";
-    case OpType::SEND:
-      return "hccl:send";
-    case OpType::RECV:
-    case OpType::RECVANYSOURCE:
-      return "hccl:recv";
-    case OpType::BARRIER:
-      return "hccl:barrier";
-    default:
-      return "hccl:collective";
-  }
-}
-
 inline bool equally_long(const Tensors& tensors) {
   return std::all_of(tensors.begin(), tensors.end(), [&](const at::Tensor& t) { return t.numel() == tensors[0].numel(); });
 }
 
-// What the transport takes only as one tensor: flat tensors behind each other, and how long each is.
-struct Packed {
-  explicit Packed(const Tensors& parts) {
-    for (const auto& t : parts) lengths.push_back(t.numel());
-  }
-  int64_t length() const { return std::accumulate(lengths.begin(), lengths.end(), int64_t{0}); }
-  // Into the first of these.
-  void unpack(const Tensors& parts) const {
-    int64_t begin = 0;
-    for (size_t i = 0; i < lengths.size(); begin += lengths[i++]) parts[i].copy_(data.narrow(0, begin, lengths[i]));
-  }
-  std::vector<int64_t> lengths;
-  at::Tensor data;
-};
+// How the ranks of a group reach each other.
+struct Transport {
+  c10::intrusive_ptr<c10d::Backend> gloo;
+  std::shared_ptr<NodeChannel> node;  // none where they have no memory in common
 
-// To each rank a tensor of its own length, over the transport's exchange of one tensor's parts. `to` and `in` take the
-// flat tensors out of all.
-inline Collective::Procedure exchange(
-    c10::intrusive_ptr<c10d::Backend> transport, std::chrono::milliseconds timeout,
-    std::function<Tensors(const Tensors& all)> to, std::function<Tensors(const Tensors& all)> in) {
-  auto options = asynchronous(c10d::AllToAllOptions());
+  Transport(c10::intrusive_ptr<c10d::Backend> gloo, std::shared_ptr<NodeChannel> node)
+      : gloo(std::move(gloo)), node(std::move(node)) {}
+  ~Transport() {
+    if (node) node->end("the group was destroyed");
+  }
+  c10::intrusive_ptr<c10d::Work> run(
+      NodeChannel::Request request, Tensors& written, Tensors& read,
+      const std::function<c10::intrusive_ptr<c10d::Work>(c10d::Backend& gloo)>& by_gloo) const {
+    if (!node || !NodeChannel::takes(request.type)) return by_gloo(*gloo);
+    if (request.limit == c10d::kUnsetTimeout) request.limit = gloo->getBackendOptions()->timeout;
+    return node->run(request, written, read);
+  }
+  c10::intrusive_ptr<c10d::Work> allreduce(
+      Tensors tensors, ReduceOp::RedOpType op, std::chrono::milliseconds limit) const {
+    c10d::AllreduceOptions options;
+    options.reduceOp = op;
+    options.timeout = limit;
+    options.asyncOp = true;
+    Tensors none;
+    return run({OpType::ALLREDUCE, limit, op}, tensors, none, [&](c10d::Backend& backend) {
+      return backend.allreduce(tensors, options);
+    });
+  }
+};
+using TransportPtr = std::shared_ptr<const Transport>;
+
+inline int64_t elements(const Tensors& tensors) {
+  int64_t sum = 0;
+  for (const auto& t : tensors) sum += t.numel();
+  return sum;
+}
+
+// To each rank a tensor of its own length, over Gloo's exchange of one tensor's parts. What is read is for each rank
+// another tensor, or one for all.
+inline Collective::Procedure exchange(TransportPtr transport, std::chrono::milliseconds timeout) {
+  c10d::AllToAllOptions options;
+  options.asyncOp = true;
   options.timeout = timeout;
-  const auto received = std::make_shared<std::optional<Packed>>();
+  const auto received = std::make_shared<at::Tensor>();
+  const auto lengths_of = [](const Tensors& parts) {
+    std::vector<int64_t> lengths;
+    for (const auto& t : parts) lengths.push_back(t.numel());
+    return lengths;
+  };
   return {
-      [t = std::move(transport), options, to, in = std::move(in), received](Tensors& all) {
-        const Tensors parts = in(all), outputs = to(all);
-        Packed sent(parts);
-        sent.data = at::cat(parts);
-        received->emplace(outputs);
-        (*received)->data = at::empty({(*received)->length()}, sent.data.options());
-        auto to_lengths = (*received)->lengths;  // which the transport takes for itself
-        return t->alltoall_base((*received)->data, sent.data, to_lengths, sent.lengths, options);
+      [t = std::move(transport), options, lengths_of, received](const Tensors& written, const Tensors& read) {
+        auto parts = all_as(flat_moved, read);
+        const auto outputs = all_as(flat_moved, written);
+        parts.resize(outputs.size(), parts.front());
+        auto sent = at::cat(parts);
+        *received = at::empty({elements(outputs)}, sent.options());
+        auto output_lengths = lengths_of(outputs), input_lengths = lengths_of(parts);  // which Gloo takes for itself
+        return t->gloo->alltoall_base(*received, sent, output_lengths, input_lengths, options);
       },
-      [to, received](Tensors& all) { (*received)->unpack(to(all)); }};
+      [lengths_of, received](const Tensors& written) {
+        const auto outputs = all_as(flat_moved, written);
+        const auto parts = received->split_with_sizes(lengths_of(outputs));
+        for (size_t i = 0; i < parts.size(); ++i) outputs[i].copy_(parts[i]);
+      }};
 }
 
 inline const at::Tensor& only(const char* op, const Tensors& tensors) {
