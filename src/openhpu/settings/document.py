@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from openhpu.settings.gaudi_flags import GAUDI_FLAGS
 from openhpu.settings.kinds import Setting
-from openhpu.settings.table import OPENHPU_VARIABLES
+from openhpu.settings.table import ROWS
 
 _INTRODUCTION = """\
 # Environment variables
@@ -29,7 +28,7 @@ def _table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     return "\n".join([_row(header), _row(("---",) * len(header)), *map(_row, rows)]) + "\n"
 
 
-def _effective(rows: tuple[Setting, ...]) -> str:
+def _effective(rows: list[Setting]) -> str:
     header = ("Name", "Type", "Default", "Allowed", "Read at", "Meaning")
     return _table(
         header,
@@ -39,16 +38,15 @@ def _effective(rows: tuple[Setting, ...]) -> str:
 
 def markdown() -> str:
     """The text of docs/environment.md."""
-    gaudi = tuple(row for row in GAUDI_FLAGS if row.effective)
+    ours = [row for row in ROWS if row.name.startswith("OPENHPU_")]
+    gaudi = [row for row in ROWS if row.effective and row not in ours]
     idle: list[tuple[str, ...]] = [
-        (f"`{row.name}`", row.kind, row.show_default(), row.allowed(), row.meaning)
-        for row in GAUDI_FLAGS
-        if not row.effective
+        (f"`{row.name}`", row.kind, row.show_default(), row.allowed(), row.meaning) for row in ROWS if not row.effective
     ]
     parts = [
         _INTRODUCTION,
         "## OpenHPU's own\n",
-        _effective(OPENHPU_VARIABLES),
+        _effective(ours),
         "## Gaudi's, implemented\n",
         _effective(gaudi),
         "## Gaudi's, accepted without effect\n",
