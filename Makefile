@@ -140,10 +140,7 @@ bench: build
 	$(BIN)/python -m benchmarks $(BENCH)
 
 docs: build
-	$(BIN)/python -m openhpu.settings > build/page.md && mv build/page.md docs/environment.md
-	$(BIN)/python -m openhpu.observe.differences > build/page.md && mv build/page.md docs/differences.md
-	$(BIN)/python -m openhpu.interface.gaudi_ops > build/page.md && mv build/page.md docs/gaudi-operators.md
-	$(BIN)/python -m openhpu.integration.migration > build/page.md && mv build/page.md docs/migration.md
+	$(BIN)/python -m commands.docs
 
 # Builds and tests with each supported PyTorch, and writes docs/versions.md; at most an hour each.
 versions: build

@@ -5,26 +5,12 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 _FIELDS = ("step", "module", "class", "inputs", "outputs", "new_in", "new_out")
-
-
-@dataclass(frozen=True)
-class Call:
-    """A call of a module: at which step of the model, with which shapes, and whether those were new to it."""
-
-    step: int
-    module: str
-    kind: str
-    inputs: str
-    outputs: str
-    new_in: bool
-    new_out: bool
 
 
 class Dynamicity:
@@ -34,7 +20,7 @@ class Dynamicity:
         self._csv_out = csv_out
         self._step = 0
         self._seen: dict[str, set[tuple[str, str]]] = {}
-        self.calls: list[Call] = []
+        self.calls: list[dict[str, Any]] = []  # with the values of _FIELDS
         for path, module in model.named_modules():
             module.register_forward_hook(self._hook(f"{name}.{path}" if path else name), with_kwargs=True)
         model.register_forward_hook(self._end_of_step)
@@ -46,7 +32,8 @@ class Dynamicity:
             new_in = all(inputs != known for known, _ in seen)
             new_out = all(outputs != known for _, known in seen)
             seen.add((inputs, outputs))
-            self.calls.append(Call(self._step, path, type(module).__name__, inputs, outputs, new_in, new_out))
+            call = self._step, path, type(module).__name__, inputs, outputs, new_in, new_out
+            self.calls.append(dict(zip(_FIELDS, call, strict=True)))
 
         return after
 
@@ -59,22 +46,16 @@ class Dynamicity:
         Only the innermost modules: if a part of a module met new shapes, the module itself is not listed.
         """
         rows = []
-        for call in self.calls:
-            if call.step == 0 or not (call.new_in or call.new_out):
-                continue
-            inner = any(
-                other.step == call.step and other.module.startswith(call.module + ".")
-                and (other.new_in or other.new_out)
-                for other in self.calls
-            )  # fmt: skip
-            if inner:
+        new = [call for call in self.calls if call["step"] and (call["new_in"] or call["new_out"])]
+        for call in new:
+            if any(c["step"] == call["step"] and c["module"].startswith(call["module"] + ".") for c in new):
                 continue
             comment = (
                 "new input shapes: pad the data, or drop the last batch"
-                if call.new_in
+                if call["new_in"]
                 else "input shapes as before, new output shapes: sizes depend on values inside"
             )
-            rows.append({**_row(call), "comment": comment})
+            rows.append({**call, "comment": comment})
         self._write(rows, (*_FIELDS, "comment"), Path(f"{self._csv_out}.csv"))
         print(f"{len(rows)} calls of modules met new shapes after the first of {self._step} steps")
         for row in rows:
@@ -84,9 +65,8 @@ class Dynamicity:
 
     def raw(self) -> list[dict[str, Any]]:
         """Every call of every module, also written to `<csv_out>_raw.csv`."""
-        rows = [_row(call) for call in self.calls]
-        self._write(rows, _FIELDS, Path(f"{self._csv_out}_raw.csv"))
-        return rows
+        self._write(self.calls, _FIELDS, Path(f"{self._csv_out}_raw.csv"))
+        return [*self.calls]
 
     @staticmethod
     def _write(rows: list[dict[str, Any]], fields: tuple[str, ...], path: Path) -> None:
@@ -94,13 +74,6 @@ class Dynamicity:
             writer = csv.DictWriter(file, fields)
             writer.writeheader()
             writer.writerows(rows)
-
-
-def _row(call: Call) -> dict[str, Any]:
-    return {
-        "step": call.step, "module": call.module, "class": call.kind, "inputs": call.inputs, "outputs": call.outputs,
-        "new_in": call.new_in, "new_out": call.new_out,
-    }  # fmt: skip
 
 
 def shapes(value: Any) -> str:

@@ -1,7 +1,7 @@
-"""The environment variables: one table, which parses, validates and documents them.
+"""The environment variables: one table, which parses and validates them.
 
 `get` gives a variable's typed value, `check_environment` validates all of them (at import of the package), and
-`python -m openhpu.settings` prints `docs/environment.md`. The rows themselves are in `table.py`.
+`make docs` puts the rows into `docs/environment.md`. The rows themselves are in `variables.tsv`.
 """
 
 from openhpu.settings.access import (

@@ -14,10 +14,8 @@ LEVEL = {floor: level for level, floor in enumerate(FLOORS)}
 # Above all floors: what scripts and commands import.
 TOP = {"__init__", "__main__", "cli", "dynamo", "events", "hpex", "hpu"}
 COMPILED = {"_C", "_machine"}  # the core; its loader is integration/compat.py
-# Names that stand for a floor's own part of one matter: a document of a table, an attention in each library's form.
-SAME_KIND = {
-    "__init__", "__main__", "attention", "cli", "document", "errors", "report", "rotary", "seeded", "summary",
-}  # fmt: skip
+# Names that stand for a floor's own part of one matter: a report, an attention in each library's form.
+SAME_KIND = {"__init__", "__main__", "attention", "cli", "errors", "report", "rotary", "seeded", "summary"}
 
 
 def modules():

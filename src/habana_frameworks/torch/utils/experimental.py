@@ -23,16 +23,9 @@ class synDeviceType(IntEnum):
     synDeviceGaudi3 = 5
 
 
-_TYPES = {
-    "GAUDI": synDeviceType.synDeviceGaudi,
-    "GAUDI2": synDeviceType.synDeviceGaudi2,
-    "GAUDI3": synDeviceType.synDeviceGaudi3,
-}
-
-
 def _get_device_type() -> synDeviceType:
     """The generation that this process follows (OPENHPU_GENERATION)."""
-    return _TYPES[hpu.get_device_name()]
+    return synDeviceType(hpu.get_device_properties().device_type)
 
 
 def _is_fp16_supported() -> bool:

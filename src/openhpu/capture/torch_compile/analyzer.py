@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import TracebackType
+from typing import Any
 
 from openhpu.capture.torch_compile import graph as graphs
 
@@ -38,9 +38,7 @@ class FxGraphAnalyzer:
         graphs.observers.append(self._seen)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: Any) -> None:
         graphs.observers.remove(self._seen)
 
     @property

@@ -17,6 +17,7 @@ from openhpu.capture.torch_compile.options import Options
 from openhpu.compiler.client import client
 from openhpu.device import devices
 
+_MOST_CAPTURES = 64  # of one graph, for inputs of different metadata
 # A device has room for one capture at a time. A backward, on its own thread, may find a forward's under way.
 _capturing = threading.Lock()
 
@@ -54,7 +55,7 @@ class Cluster:
             tensor.untyped_storage().data_ptr() for tensor in nodes.constants(module) if tensor.device.type == "hpu"
         )
         self._only: Captured | None = None  # of a graph whose inputs' metadata never changes
-        self._captures: Recent[Hashable, Captured] = Recent(options.max_captures)
+        self._captures: Recent[Hashable, Captured] = Recent(_MOST_CAPTURES)
 
     @property
     def captures(self) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
 import math
@@ -10,7 +9,8 @@ import re
 import shutil
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -193,11 +193,9 @@ def _counted(directory: Path) -> tuple[int, dict[str, int]]:
     return kernels, dict(external)
 
 
-@contextlib.contextmanager
-def _biases_apart() -> Iterator[None]:
+def _biases_apart() -> AbstractContextManager[Any]:
     """While it lasts, a bias that only generated code uses is added there, as Inductor does for GPUs: the library would
     first write it into the whole result, in a pass of its own."""
     from torch._inductor.fx_passes import post_grad
 
-    with mock.patch.object(post_grad, "is_gpu", lambda device: True):  # asked there for this decision alone
-        yield
+    return mock.patch.object(post_grad, "is_gpu", lambda device: True)  # asked there for this decision alone

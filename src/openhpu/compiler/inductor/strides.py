@@ -7,20 +7,18 @@ variable and a constant factor. Their stride is the factor.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 from unittest import mock
 
 
-@contextlib.contextmanager
-def quick() -> Iterator[None]:
+def quick() -> AbstractContextManager[Any]:
     """While it lasts, Inductor's C++ kernels find strides by `quickly`."""
     from torch._inductor.codegen import cpp
 
-    with mock.patch.object(cpp, "stride_at_vec_range", quickly(cpp.stride_at_vec_range)):
-        yield
+    return mock.patch.object(cpp, "stride_at_vec_range", quickly(cpp.stride_at_vec_range))
 
 
 def quickly(thorough: Callable[..., Any]) -> Callable[..., Any]:

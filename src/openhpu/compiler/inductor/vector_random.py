@@ -6,8 +6,7 @@ Inductor generates them one by one, by an object with branches. Here is the same
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 from unittest import mock
 
@@ -109,10 +108,8 @@ def _rand(seed: Any, offset: Any) -> Any:
     return code
 
 
-@contextlib.contextmanager
-def vectorised() -> Iterator[None]:
+def vectorised() -> AbstractContextManager[Any]:
     """While it lasts, Inductor generates them so."""
     from torch._inductor.codegen.cpp import CppVecOverrides
 
-    with mock.patch.object(CppVecOverrides, "rand", staticmethod(_rand)):
-        yield
+    return mock.patch.object(CppVecOverrides, "rand", staticmethod(_rand))

@@ -58,12 +58,6 @@ def _as_sympy(size: Size) -> Any:
 def _note(symbols: Symbols, condition: Any) -> None:
     if condition in (True, sympy.true):
         return
-    pairs = {
-        sympy.StrictLessThan: (condition.args[:2], 0),
-        sympy.StrictGreaterThan: (condition.args[1::-1], 0),
-        sympy.LessThan: (condition.args[:2], 1),
-        sympy.GreaterThan: (condition.args[1::-1], 1),
-    }
     if isinstance(condition, sympy.Ne):
         # Found different in the recorded graph: holds on the same side.
         low, high = (_polynomial(symbols, side) for side in condition.args)
@@ -73,11 +67,10 @@ def _note(symbols: Symbols, condition: Any) -> None:
         return
     if isinstance(condition, sympy.Eq) and (condition.args[0] - condition.args[1]).expand() == 0:
         return
-    for kind, (sides, or_equal) in pairs.items():
-        if type(condition) is kind:
-            low, high = (_polynomial(symbols, side) for side in sides)
-            symbols.note_less(low, symbols.plus(high, or_equal))
-            return
+    if isinstance(condition, (sympy.Lt, sympy.Le, sympy.Gt, sympy.Ge)):
+        low, high = _polynomial(symbols, condition.lts), _polynomial(symbols, condition.gts)
+        symbols.note_less(low, symbols.plus(high, int(isinstance(condition, (sympy.Le, sympy.Ge)))))
+        return
     raise CannotCompile(f"relies on {condition}")
 
 

@@ -223,7 +223,7 @@ class _Writer:
             if slot.producer == (number, position):
                 self._of_slot[slot.index] = name
             else:
-                self._allocate_before(slot)
+                self._allocate(slot)
                 after.append(f"{self._view(slot, place, node)}.copy_({name})")
         if all(name == "_" for name in names):
             return "", after, notes
@@ -233,10 +233,6 @@ class _Writer:
                 raise CannotCompile("returns lists among other results", node["op"])
             return f"({', '.join(names)},)" if len(names) == 1 else ", ".join(names), after, notes
         return ", ".join(names), after, notes
-
-    def _allocate_before(self, slot: Slot) -> None:
-        if slot.index not in self._of_slot:
-            self._allocate(slot)
 
     def _view(self, slot: Slot, place: Geometry, node: NodeDescription) -> str:
         assert slot.base is not None

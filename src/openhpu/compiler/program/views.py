@@ -10,8 +10,6 @@ import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import torch
-
 from openhpu.compiler.program.geometry import Geometry, contiguous_strides, flat
 
 
@@ -30,16 +28,6 @@ class Step(NamedTuple):
             args[2] = f"{tensor}.storage_offset() + {args[2]}"
         return f"{tensor}.{self.name}({', '.join(args)})"
 
-    def apply(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The call itself."""
-        if self.name == "index":
-            return tensor[self.args]
-        args = self.args
-        if self.name == "as_strided" and len(args) == 3:
-            args = (*args[:2], tensor.storage_offset() + args[2])
-        result: torch.Tensor = getattr(tensor, self.name)(*args)
-        return result
-
 
 def _text(value: Any) -> str:
     return f"({', '.join(map(str, value))}{',' * (len(value) == 1)})" if isinstance(value, tuple) else str(value)
@@ -52,15 +40,8 @@ def _index_text(item: int | slice) -> str:
     return ":".join(ends) + (f":{item.step}" if item.step else "")
 
 
-def apply(tensor: torch.Tensor, steps: Sequence[Step]) -> torch.Tensor:
-    """The view that `steps` make of `tensor`; it shares the memory, unless it has no elements."""
-    for step in steps:
-        tensor = step.apply(tensor)
-    return tensor
-
-
 def text(tensor: str, steps: Sequence[Step]) -> str:
-    """The same as Python source on the expression `tensor`."""
+    """The view that `steps` make of the expression `tensor`, as Python source; it shares the memory."""
     for step in steps:
         tensor = step.text(tensor)
     return tensor

@@ -21,7 +21,7 @@ class Row(NamedTuple):
 
     `how`: same: the counterpart does the same. changed: it does something else, which `result` states. ignored: it can
     be used, and has no effect. refused: an error, with `result` as the reason. `counterpart`: a name, or the value that
-    an ignored one returns. `source`: which interface the name belongs to, a key of `document.SOURCES`.
+    an ignored one returns. `source`: which interface the name belongs to, a table of docs/migration.md.
     """
 
     name: str

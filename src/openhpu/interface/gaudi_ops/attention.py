@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from openhpu.interface.gaudi_ops.errors import check
-from openhpu.interface.gaudi_ops.registry import operator
+from openhpu.interface.gaudi_ops.registry import Arguments, operator
 
 SOFTMAX_MODES = ("None", "fast", "fp32")
 Window = tuple[int, int]
@@ -180,137 +180,109 @@ _FOUR = "(Tensor, Tensor, Tensor, Tensor)"
 _FORWARD = "matmul, mul, masked_fill, amax, exp, sum, matmul"
 
 
-def _probabilities(
-    name: str, seed: Tensor | None, q: Tensor, k: Tensor, v: Tensor, p: float, scale: float, softmax_mode: str,
-    masking: Masking,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    check_arguments(name, q, k, v, p, softmax_mode, masking)
-    out, probabilities, keep = attend(q, k, v, p, scale, masking, seed=seed)
-    if keep is None:
-        return out, probabilities.to(q.dtype), torch.empty(0, dtype=torch.bool, device=q.device)
-    return out, probabilities.to(q.dtype), keep
+def masking_of(a: Arguments, window: Window | None = None) -> Masking:
+    """What the arguments of a forward exclude."""
+    return Masking(a.attention_mask, a.is_causal, a.valid_seq_len, a.seq_padding_type, window)
 
 
-@operator(f"sdpa_fwd({_QKV}, {_MODE}) -> {_THREE}", f"sdpa_fwd_dropout({_QKV}, {_MODE}) -> {_THREE}", of=_FORWARD,
-          autocast=True)  # fmt: skip
-def sdpa_fwd(
-    q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor | None, p: float, scale: float, is_causal: bool,
-    softmax_mode: str, valid_seq_len: Tensor | None, seq_padding_type: str,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+def no_mask(q: Tensor) -> Tensor:
+    """The result in the place of a mask of dropout, where nothing is dropped."""
+    return torch.empty(0, dtype=torch.bool, device=q.device)
+
+
+def seed_of(a: Arguments) -> Tensor:
+    """The seed of dropout: the one that is given, or a new one; empty without dropout."""
+    if a.p == 0.0:
+        return torch.empty(0, dtype=torch.int32, device=a.q.device)
+    if hasattr(a, "seed"):
+        return a.seed  # type: ignore[no-any-return]
+    return torch.randint(0, 2**31 - 1, (1,), dtype=torch.int32, device=a.q.device)
+
+
+def kept(a: Arguments) -> Tensor | None:
+    """The mask of dropout that a backward is given; None: nothing was dropped."""
+    return a.dm if a.dm is not None and a.dm.numel() > 0 and a.p > 0.0 else None
+
+
+@operator(
+    f"sdpa_fwd({_QKV}, {_MODE}) -> {_THREE}",
+    f"sdpa_fwd_dropout({_QKV}, {_MODE}) -> {_THREE}",
+    f"sdpa_fwd_dropout_seed(Tensor seed, {_QKV}, {_MODE}) -> {_THREE}",
+    of=_FORWARD, autocast=True, named=True,
+)  # fmt: skip
+def sdpa_fwd(a: Arguments) -> tuple[Tensor, Tensor, Tensor]:
     """softmax(q @ k^T * scale + mask) @ v; the probabilities before dropout; True where dropout keeps one.
 
     q: [..., heads, Sq, D]; k: [..., heads or a divisor, Sk, D]; v: [..., Sk, E]; mask: bool (True: seen) or added;
-    valid_seq_len: [batch]. The last result is empty if p is 0. Raises RuntimeError for arguments that do not fit.
+    valid_seq_len: [batch]. The last result is empty if p is 0. Dropout is a function of `seed`, an integer tensor of
+    one element, if that is given. Raises RuntimeError for arguments that do not fit.
     Source: the operator's schema; the formula is that of torch.nn.functional.scaled_dot_product_attention.
     """
-    masking = Masking(attention_mask, is_causal, valid_seq_len, seq_padding_type)
-    return _probabilities("sdpa_fwd", None, q, k, v, p, scale, softmax_mode, masking)
+    masking = masking_of(a)
+    check_arguments(a.operator, a.q, a.k, a.v, a.p, a.softmax_mode, masking)
+    seed = getattr(a, "seed", None)
+    out, probabilities, keep = attend(a.q, a.k, a.v, a.p, a.scale, masking, seed=seed)
+    return out, probabilities.to(a.q.dtype), no_mask(a.q) if keep is None else keep
 
 
-@operator(f"sdpa_fwd_non_dropout({_QKV}, {_MODE}) -> {_THREE}", of=_FORWARD, autocast=True)
-def sdpa_fwd_non_dropout(
-    q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor | None, p: float, scale: float, is_causal: bool,
-    softmax_mode: str, valid_seq_len: Tensor | None, seq_padding_type: str,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+@operator(f"sdpa_fwd_non_dropout({_QKV}, {_MODE}) -> {_THREE}", of=_FORWARD, autocast=True, named=True)
+def sdpa_fwd_non_dropout(a: Arguments) -> tuple[Tensor, Tensor, Tensor]:
     """`sdpa_fwd` that drops nothing, whatever p is."""
-    masking = Masking(attention_mask, is_causal, valid_seq_len, seq_padding_type)
-    return _probabilities("sdpa_fwd_non_dropout", None, q, k, v, 0.0, scale, softmax_mode, masking)
-
-
-@operator(f"sdpa_fwd_dropout_seed(Tensor seed, {_QKV}, {_MODE}) -> {_THREE}", of=_FORWARD, autocast=True)
-def sdpa_fwd_dropout_seed(
-    seed: Tensor, q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor | None, p: float, scale: float,
-    is_causal: bool, softmax_mode: str, valid_seq_len: Tensor | None, seq_padding_type: str,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """`sdpa_fwd` whose dropout is a function of `seed`, an integer tensor of one element."""
-    masking = Masking(attention_mask, is_causal, valid_seq_len, seq_padding_type)
-    return _probabilities("sdpa_fwd_dropout_seed", seed, q, k, v, p, scale, softmax_mode, masking)
+    a.p = 0.0
+    return sdpa_fwd(a)
 
 
 @operator(
     "sdpa_bwd(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor P, Tensor? dm, bool is_causal, float p, float scale, "
     f"Tensor fwd_out) -> {_THREE}",
     of="matmul, mul, sum",
+    named=True,
 )
-def sdpa_bwd(
-    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, P: Tensor, dm: Tensor | None, is_causal: bool, p: float,
-    scale: float, fwd_out: Tensor,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+def sdpa_bwd(a: Arguments) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of q, k and v, from `sdpa_fwd`'s probabilities and mask of dropout."""
-    check(grad.shape == fwd_out.shape, "sdpa_bwd", "grad", grad, f"a tensor of shape {list(fwd_out.shape)}")
-    keep = dm if dm is not None and dm.numel() > 0 and p > 0.0 else None
-    return gradients(grad, q, k, v, P.float(), keep, p, scale)
-
-
-def _recomputable(
-    name: str, seed: Tensor | None, q: Tensor, k: Tensor, v: Tensor, p: float, scale: float, softmax_mode: str,
-    masking: Masking,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    check_arguments(name, q, k, v, p, softmax_mode, masking)
-    if p == 0.0:
-        seed = torch.empty(0, dtype=torch.int32, device=q.device)
-    elif seed is None:
-        seed = torch.randint(0, 2**31 - 1, (1,), dtype=torch.int32, device=q.device)
-    out, _, _ = attend(q, k, v, p, scale, masking, seed=seed)
-    maximum, reciprocal = softmax_parts(scores(q, repeated(q, k), scale, masking))
-    return out, maximum, reciprocal, seed
+    check(a.grad.shape == a.fwd_out.shape, "sdpa_bwd", "grad", a.grad, f"a tensor of shape {list(a.fwd_out.shape)}")
+    return gradients(a.grad, a.q, a.k, a.v, a.P.float(), kept(a), a.p, a.scale)
 
 
 @operator(
     f"sdpa_recomp_fwd({_QKV}, bool requires_backward, {_MODE}) -> {_FOUR}",
     f"sdpa_recomp_fwd_dropout({_QKV}, bool requires_backward, {_MODE}) -> {_FOUR}",
-    of=_FORWARD, autocast=True,
+    f"sdpa_recomp_fwd_dropout_seed(Tensor seed, {_QKV}, bool requires_backward, {_MODE}) -> {_FOUR}",
+    of=_FORWARD, autocast=True, named=True,
 )  # fmt: skip
-def sdpa_recomp_fwd(
-    q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor | None, p: float, scale: float, is_causal: bool,
-    requires_backward: bool, softmax_mode: str, valid_seq_len: Tensor | None, seq_padding_type: str,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+def sdpa_recomp_fwd(a: Arguments) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """`sdpa_fwd`'s first result; of each row of scores its maximum, 1 / the sum of exponentials; the dropout's seed."""
-    masking = Masking(attention_mask, is_causal, valid_seq_len, seq_padding_type)
-    return _recomputable("sdpa_recomp_fwd", None, q, k, v, p, scale, softmax_mode, masking)
+    masking = masking_of(a)
+    check_arguments(a.operator, a.q, a.k, a.v, a.p, a.softmax_mode, masking)
+    seed = seed_of(a)
+    out, _, _ = attend(a.q, a.k, a.v, a.p, a.scale, masking, seed=seed)
+    maximum, reciprocal = softmax_parts(scores(a.q, repeated(a.q, a.k), a.scale, masking))
+    return out, maximum, reciprocal, seed
 
 
 @operator(
-    f"sdpa_recomp_fwd_non_dropout({_QKV}, bool requires_backward, {_MODE}) -> {_FOUR}", of=_FORWARD, autocast=True
-)
-def sdpa_recomp_fwd_non_dropout(
-    q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor | None, p: float, scale: float, is_causal: bool,
-    requires_backward: bool, softmax_mode: str, valid_seq_len: Tensor | None, seq_padding_type: str,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """`sdpa_recomp_fwd` that drops nothing, whatever p is."""
-    masking = Masking(attention_mask, is_causal, valid_seq_len, seq_padding_type)
-    return _recomputable("sdpa_recomp_fwd_non_dropout", None, q, k, v, 0.0, scale, softmax_mode, masking)
-
-
-@operator(
-    f"sdpa_recomp_fwd_dropout_seed(Tensor seed, {_QKV}, bool requires_backward, {_MODE}) -> {_FOUR}", of=_FORWARD,
-    autocast=True,
+    f"sdpa_recomp_fwd_non_dropout({_QKV}, bool requires_backward, {_MODE}) -> {_FOUR}", of=_FORWARD, autocast=True,
+    named=True,
 )  # fmt: skip
-def sdpa_recomp_fwd_dropout_seed(
-    seed: Tensor, q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor | None, p: float, scale: float,
-    is_causal: bool, requires_backward: bool, softmax_mode: str, valid_seq_len: Tensor | None, seq_padding_type: str,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """`sdpa_recomp_fwd` whose dropout is a function of `seed`, an integer tensor of one element."""
-    masking = Masking(attention_mask, is_causal, valid_seq_len, seq_padding_type)
-    return _recomputable("sdpa_recomp_fwd_dropout_seed", seed, q, k, v, p, scale, softmax_mode, masking)
+def sdpa_recomp_fwd_non_dropout(a: Arguments) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """`sdpa_recomp_fwd` that drops nothing, whatever p is."""
+    a.p = 0.0
+    return sdpa_recomp_fwd(a)
 
 
 @operator(
     "sdpa_recomp_bwd(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor? attention_mask, Tensor m, Tensor linv, "
     f"Tensor? seed, bool is_causal, float p, float scale, str softmax_mode, Tensor fwd_out) -> {_THREE}",
     of="matmul, mul, exp, sum",
+    named=True,
 )
-def sdpa_recomp_bwd(
-    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor | None, m: Tensor, linv: Tensor,
-    seed: Tensor | None, is_causal: bool, p: float, scale: float, softmax_mode: str, fwd_out: Tensor,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+def sdpa_recomp_bwd(a: Arguments) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of q, k and v; the probabilities are computed again, from the results of `sdpa_recomp_fwd`."""
-    check(grad.shape == fwd_out.shape, "sdpa_recomp_bwd", "grad", grad, f"a tensor of shape {list(fwd_out.shape)}")
-    s = scores(q, repeated(q, k), scale, Masking(attention_mask, is_causal))
+    name, seed = a.operator, a.seed
+    check(a.grad.shape == a.fwd_out.shape, name, "grad", a.grad, f"a tensor of shape {list(a.fwd_out.shape)}")
+    s = scores(a.q, repeated(a.q, a.k), a.scale, Masking(a.attention_mask, a.is_causal))
     keep = None
-    if p > 0.0:
-        check(
-            seed is not None and seed.numel() > 0, "sdpa_recomp_bwd", "seed", seed, "the seed of the forward's dropout"
-        )
-        keep = keep_mask(s, p, seed)
-    return gradients(grad, q, k, v, torch.exp(s - m) * linv, keep, p, scale)
+    if a.p > 0.0:
+        check(seed is not None and seed.numel() > 0, name, "seed", seed, "the seed of the forward's dropout")
+        keep = keep_mask(s, a.p, seed)
+    return gradients(a.grad, a.q, a.k, a.v, torch.exp(s - a.m) * a.linv, keep, a.p, a.scale)

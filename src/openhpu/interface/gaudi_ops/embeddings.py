@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from openhpu.interface.gaudi_ops.errors import check
-from openhpu.interface.gaudi_ops.registry import operator
+from openhpu.interface.gaudi_ops.registry import Arguments, operator
 
 
 def _segments(offsets: Tensor, count: int) -> Tensor:
@@ -39,14 +39,13 @@ def embedding_bag_sum(input: Tensor, indices: Tensor, offsets: Tensor, valid_cou
     "embedding_bag_sum_bwd_out(Tensor(a!) out, Tensor input, Tensor indices_bwd, Tensor offsets_bwd, "
     "Tensor valid_count_bwd, int kernel_mode) -> Tensor(a!)",
     of="embedding_bag_sum, copy_",
+    named=True,
 )
-def embedding_bag_sum_bwd_out(
-    out: Tensor, input: Tensor, indices_bwd: Tensor, offsets_bwd: Tensor, valid_count_bwd: Tensor, kernel_mode: int
-) -> Tensor:
+def embedding_bag_sum_bwd_out(a: Arguments) -> Tensor:
     """Into the first rows of `out` the sums of gradients for each unique index, in the order of the indices."""
-    sums = embedding_bag_sum(input, indices_bwd, offsets_bwd, valid_count_bwd, kernel_mode)
-    out[: sums.shape[0]].copy_(sums)
-    return out
+    sums = embedding_bag_sum(a.input, a.indices_bwd, a.offsets_bwd, a.valid_count_bwd, a.kernel_mode)
+    a.out[: sums.shape[0]].copy_(sums)
+    return a.out
 
 
 _SPARSE = (
@@ -63,39 +62,35 @@ def _rows(indices: Tensor, valid_count: Tensor) -> tuple[Tensor, Tensor]:
 @operator(
     f"habanaOptimizerSparseSgd(Tensor gradients, {_SPARSE}, float mom, bool nesterov) -> (Tensor(a!), Tensor(b!))",
     of="index_select, where, index_put_",
+    named=True,
 )
-def sparse_sgd(
-    gradients: Tensor, weights_in: Tensor, moments_in: Tensor, indices: Tensor, learning_rate: Tensor,
-    valid_count_tensor: Tensor, mom: float, nesterov: bool,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+def sparse_sgd(a: Arguments) -> tuple[Tensor, Tensor]:
     """torch.optim.SGD's step for the first valid_count rows that `indices`, all different, name."""
     with torch.no_grad():
-        valid, rows = _rows(indices, valid_count_tensor)
-        old = moments_in.index_select(0, rows)
-        new = mom * old + gradients
-        step = gradients + mom * new if nesterov else new
-        moments_in.index_put_((rows,), torch.where(valid, new - old, 0.0), True)
-        weights_in.index_put_((rows,), torch.where(valid, -learning_rate.reshape(()) * step, 0.0), True)
-    return weights_in, moments_in
+        valid, rows = _rows(a.indices, a.valid_count_tensor)
+        old = a.moments_in.index_select(0, rows)
+        new = a.mom * old + a.gradients
+        step = a.gradients + a.mom * new if a.nesterov else new
+        a.moments_in.index_put_((rows,), torch.where(valid, new - old, 0.0), True)
+        a.weights_in.index_put_((rows,), torch.where(valid, -a.learning_rate.reshape(()) * step, 0.0), True)
+    return a.weights_in, a.moments_in
 
 
 @operator(
     f"habanaOptimizerSparseAdagrad(Tensor gradients, {_SPARSE}) -> (Tensor(a!), Tensor(b!))",
     of="index_select, where, sqrt, index_put_",
+    named=True,
 )
-def sparse_adagrad(
-    gradients: Tensor, weights_in: Tensor, moments_in: Tensor, indices: Tensor, learning_rate: Tensor,
-    valid_count_tensor: Tensor,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+def sparse_adagrad(a: Arguments) -> tuple[Tensor, Tensor]:
     """torch.optim.Adagrad's step (eps 1e-10) for the first valid_count rows that `indices`, all different, name."""
     with torch.no_grad():
-        valid, rows = _rows(indices, valid_count_tensor)
-        square = gradients * gradients
-        new = moments_in.index_select(0, rows) + square
-        step = -learning_rate.reshape(()) * gradients / (new.sqrt() + 1e-10)
-        moments_in.index_put_((rows,), torch.where(valid, square, 0.0), True)
-        weights_in.index_put_((rows,), torch.where(valid, step, 0.0), True)
-    return weights_in, moments_in
+        valid, rows = _rows(a.indices, a.valid_count_tensor)
+        square = a.gradients * a.gradients
+        new = a.moments_in.index_select(0, rows) + square
+        step = -a.learning_rate.reshape(()) * a.gradients / (new.sqrt() + 1e-10)
+        a.moments_in.index_put_((rows,), torch.where(valid, square, 0.0), True)
+        a.weights_in.index_put_((rows,), torch.where(valid, step, 0.0), True)
+    return a.weights_in, a.moments_in
 
 
 def _permuted(permute: Tensor, lengths: Tensor, values: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
@@ -191,28 +186,26 @@ def expand_into_jagged_permute(
     "habana_bounds_check_indices(Tensor(a!) indices, Tensor(b!) offsets, Tensor(c!) warning, Tensor rows_per_table, "
     "int bounds_check_mode, Tensor? weights) -> (Tensor(a!), Tensor(b!), Tensor(c!))",
     of="searchsorted, where, copy_",
+    named=True,
 )
-def bounds_check_indices(
-    indices: Tensor, offsets: Tensor, warning: Tensor, rows_per_table: Tensor, bounds_check_mode: int,
-    weights: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+def bounds_check_indices(a: Arguments) -> tuple[Tensor, Tensor, Tensor]:
     """Indices outside of their table become 0, and `warning` counts them. Source: fbgemm's operator.
 
     offsets: [tables * batch + 1]; rows_per_table: [tables]; bounds_check_mode: 1 (warning) or 2 (ignore).
     """
     name = "habana_bounds_check_indices"
-    check(bounds_check_mode in (1, 2), name, "bounds_check_mode", bounds_check_mode, "1 (warning) or 2 (ignore)")
-    tables = rows_per_table.shape[0]
-    check((offsets.shape[0] - 1) % tables == 0, name, "offsets", offsets, f"{tables} tables * batch + 1 numbers")
-    batch = (offsets.shape[0] - 1) // tables
-    table = _segments(offsets, indices.shape[0]).clamp(0, tables * batch - 1) // batch
-    rows = rows_per_table.index_select(0, table)
-    bad = (indices < 0) | (indices >= rows)
-    if bounds_check_mode == 1:
-        warning.add_(bad.sum().to(warning.dtype))
-    indices.copy_(torch.where(bad, torch.zeros_like(indices), indices))
-    offsets.copy_(offsets.clamp(0, indices.shape[0]))
-    return indices, offsets, warning
+    check(a.bounds_check_mode in (1, 2), name, "bounds_check_mode", a.bounds_check_mode, "1 (warning) or 2 (ignore)")
+    tables = a.rows_per_table.shape[0]
+    check((a.offsets.shape[0] - 1) % tables == 0, name, "offsets", a.offsets, f"{tables} tables * batch + 1 numbers")
+    batch = (a.offsets.shape[0] - 1) // tables
+    table = _segments(a.offsets, a.indices.shape[0]).clamp(0, tables * batch - 1) // batch
+    rows = a.rows_per_table.index_select(0, table)
+    bad = (a.indices < 0) | (a.indices >= rows)
+    if a.bounds_check_mode == 1:
+        a.warning.add_(bad.sum().to(a.warning.dtype))
+    a.indices.copy_(torch.where(bad, torch.zeros_like(a.indices), a.indices))
+    a.offsets.copy_(a.offsets.clamp(0, a.indices.shape[0]))
+    return a.indices, a.offsets, a.warning
 
 
 @operator(

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from openhpu import settings
 from openhpu.interface.gaudi_ops.errors import c_name, check, check_dims
-from openhpu.interface.gaudi_ops.registry import operator
+from openhpu.interface.gaudi_ops.registry import Arguments, operator
 
 Scale = Tensor | float | Sequence[float] | None
 
@@ -202,17 +202,12 @@ def cast_to_fp8(
     "cast_to_fp8_hybrid(Tensor input, Tensor? scale_152=None, Tensor? scale_143=None, bool stochastic_rounding=False, "
     "bool is_amax=False) -> (Tensor, Tensor, Tensor)",
     of="cast_to_fp8_v2, twice",
+    named=True,
 )
-def cast_to_fp8_hybrid(
-    input: Tensor,
-    scale_152: Tensor | None = None,
-    scale_143: Tensor | None = None,
-    stochastic_rounding: bool = False,
-    is_amax: bool = False,
-) -> tuple[Tensor, Tensor, Tensor]:
+def cast_to_fp8_hybrid(a: Arguments) -> tuple[Tensor, Tensor, Tensor]:
     """The input in float8_e5m2 and in float8_e4m3fn, each with its scale, and max |input| as `cast_to_fp8_v2`'s."""
-    e5m2, amax = cast_to_fp8_v2(input, scale_152, stochastic_rounding, is_amax, E5M2)
-    return e5m2, cast_to_fp8_v2(input, scale_143, stochastic_rounding, False, E4M3)[0], amax
+    e5m2, amax = cast_to_fp8_v2(a.input, a.scale_152, a.stochastic_rounding, a.is_amax, E5M2)
+    return e5m2, cast_to_fp8_v2(a.input, a.scale_143, a.stochastic_rounding, False, E4M3)[0], amax
 
 
 @operator(
@@ -328,25 +323,16 @@ def _result_scale(
     "fp8_gemm(Tensor A, bool trans_A, Tensor B, bool trans_B, Tensor D, ScalarType out_dtype, Tensor? A_scale_inv, "
     "Tensor? B_scale_inv, Tensor? bias, bool accumulate, Tensor(a!) out) -> Tensor(a!)",
     of="fp8_gemm_v2, copy_",
+    named=True,
 )
-def fp8_gemm(
-    A: Tensor,
-    trans_A: bool,
-    B: Tensor,
-    trans_B: bool,
-    D: Tensor,
-    out_dtype: torch.dtype,
-    A_scale_inv: Tensor | None,
-    B_scale_inv: Tensor | None,
-    bias: Tensor | None,
-    accumulate: bool,
-    out: Tensor,
-) -> Tensor:
+def fp8_gemm(a: Arguments) -> Tensor:
     """`fp8_gemm_v2` into `out`, which has the result's shape and dtype."""
-    result = fp8_gemm_v2(A, trans_A, B, trans_B, D, out_dtype, A_scale_inv, B_scale_inv, bias, accumulate)
-    check(out.shape == result.shape, "fp8_gemm", "out", out, f"a tensor of shape {list(result.shape)}")
-    check(out.dtype is out_dtype, "fp8_gemm", "out", out, f"a tensor of out_dtype, {out_dtype}")
-    return out.copy_(result)
+    result = fp8_gemm_v2(
+        a.A, a.trans_A, a.B, a.trans_B, a.D, a.out_dtype, a.A_scale_inv, a.B_scale_inv, a.bias, a.accumulate
+    )
+    check(a.out.shape == result.shape, "fp8_gemm", "out", a.out, f"a tensor of shape {list(result.shape)}")
+    check(a.out.dtype is a.out_dtype, "fp8_gemm", "out", a.out, f"a tensor of out_dtype, {a.out_dtype}")
+    return a.out.copy_(result)
 
 
 _CONV = (
@@ -359,39 +345,29 @@ _CONV = (
     f"conv2d_fp8({_CONV}, Tensor? scale_input=None, Tensor? scale_weight=None) -> Tensor",
     f"conv2d_fp8.scalar({_CONV}, float scale_input=1.0, float scale_weight=1.0) -> Tensor",
     of="to, conv2d, mul, add",
+    named=True,
 )
-def conv2d_fp8(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Sequence[int] = (1, 1),
-    padding: Sequence[int] = (0, 0),
-    dilation: Sequence[int] = (1, 1),
-    groups: int = 1,
-    out_dtype: torch.dtype | None = None,
-    scale_input: Scale = None,
-    scale_weight: Scale = None,
-) -> Tensor:
+def conv2d_fp8(a: Arguments) -> Tensor:
     """conv2d(input, weight) * scale_input * scale_weight + bias in `out_dtype` (default bfloat16), from float32.
 
     input: [N, C, H, W], weight: [O, C / groups, h, w], bias: [O]; scales: a number, or one for each of O channels.
     """
-    check_dims("conv2d_fp8", "input", input, 3, 4)
-    check_dims("conv2d_fp8", "weight", weight, 4)
+    check_dims("conv2d_fp8", "input", a.input, 3, 4)
+    check_dims("conv2d_fp8", "weight", a.weight, 4)
     out = torch.nn.functional.conv2d(
-        widened(input), widened(weight), None, _pair(stride), _pair(padding), _pair(dilation), groups
+        widened(a.input), widened(a.weight), None, _pair(a.stride), _pair(a.padding), _pair(a.dilation), a.groups
     )
-    channels = weight.shape[0]
-    for argument, scale in (("scale_input", scale_input), ("scale_weight", scale_weight)):
+    channels = a.weight.shape[0]
+    for argument, scale in (("scale_input", a.scale_input), ("scale_weight", a.scale_weight)):
         if scale is None:
             continue
         factor = torch.full((), scale, device=out.device) if isinstance(scale, float) else as_tensor(scale, out)
         expected = f"1 number or {channels}, the output's channels"
         check(factor.numel() in (1, channels), "conv2d_fp8", argument, factor, expected)
         out = out * (factor.reshape(()) if factor.numel() == 1 else factor.reshape(-1, 1, 1))
-    if bias is not None:
-        out = out + bias.reshape(-1, 1, 1)
-    dtype = out_dtype or torch.bfloat16
+    if a.bias is not None:
+        out = out + a.bias.reshape(-1, 1, 1)
+    dtype = a.out_dtype or torch.bfloat16
     return quantize(out, dtype) if is_fp8(dtype) else out.to(dtype)
 
 
@@ -428,24 +404,18 @@ _SOFTMAX = "Tensor? fused_add=None) -> Tensor"
     "softmax_fp8.Scalar(Tensor input, int dim, float input_scale, float output_scale, "
     f"float inv_attn_heads, {_SOFTMAX}",
     of="mul, add, softmax, cast_to_fp8_v2",
+    named=True,
 )
-def softmax_fp8(
-    input: Tensor,
-    dim: int,
-    input_scale: Scale = None,
-    output_scale: Scale = None,
-    inv_attn_heads: Scale = None,
-    fused_add: Tensor | None = None,
-) -> Tensor:
+def softmax_fp8(a: Arguments) -> Tensor:
     """softmax(input * input_scale * inv_attn_heads + fused_add, dim) * output_scale.
 
     In float8_e4m3fn if the input is fp8 or an output scale is given, else in the input's dtype; computed in float32.
     """
-    x = scaled(input, input_scale, None, "softmax_fp8")
-    x = scaled(x, inv_attn_heads, None, "softmax_fp8")
-    if fused_add is not None:
-        x = x + fused_add
-    result = torch.softmax(x, dim)
-    if output_scale is None and not is_fp8(input.dtype):
-        return result.to(input.dtype)
-    return quantize(scaled(result, output_scale, None, "softmax_fp8"), E4M3)
+    x = scaled(a.input, a.input_scale, None, "softmax_fp8")
+    x = scaled(x, a.inv_attn_heads, None, "softmax_fp8")
+    if a.fused_add is not None:
+        x = x + a.fused_add
+    result = torch.softmax(x, a.dim)
+    if a.output_scale is None and not is_fp8(a.input.dtype):
+        return result.to(a.input.dtype)
+    return quantize(scaled(result, a.output_scale, None, "softmax_fp8"), E4M3)

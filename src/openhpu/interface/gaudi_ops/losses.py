@@ -6,53 +6,59 @@ import torch
 from torch import Tensor
 
 from openhpu.interface.gaudi_ops.errors import check
-from openhpu.interface.gaudi_ops.registry import operator
+from openhpu.interface.gaudi_ops.registry import Arguments, operator
 
 REDUCTIONS = ("none", "mean", "sum")
 
 
-def _check_inputs(
-    name: str, log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, blank: int
-) -> None:
-    _, batch, classes = log_probs.shape
-    check(log_probs.is_floating_point(), name, "log_probs", log_probs, "a floating-point tensor")
-    for argument, lengths in (("input_lengths", input_lengths), ("target_lengths", target_lengths)):
+def _check_inputs(a: Arguments) -> None:
+    name, targets = a.operator, a.targets
+    _, batch, classes = a.log_probs.shape
+    check(a.log_probs.is_floating_point(), name, "log_probs", a.log_probs, "a floating-point tensor")
+    for argument in ("input_lengths", "target_lengths"):
+        lengths = getattr(a, argument)
         fits = not lengths.is_floating_point() and lengths.numel() == batch
         check(fits, name, argument, lengths, f"integers [{batch}], one for each entry of the batch")
     fits = not targets.is_floating_point() and (targets.dim() == 1 or list(targets.shape[:1]) == [batch])
     check(fits and targets.dim() in (1, 2), name, "targets", targets, f"integers [{batch}, S], or all in one dimension")
-    check(0 <= blank < classes, name, "blank", blank, f"a class, 0 to {classes - 1}")
+    check(0 <= a.blank < classes, name, "blank", a.blank, f"a class, 0 to {classes - 1}")
+
+
+def _as_batch(a: Arguments) -> None:
+    """The arguments of one entry as those of a batch."""
+    a.log_probs, a.targets = a.log_probs.unsqueeze(1), a.targets.reshape(1, -1)
+    a.input_lengths, a.target_lengths = a.input_lengths.reshape(1), a.target_lengths.reshape(1)
+
+
+def _losses(a: Arguments) -> tuple[Tensor, Tensor]:
+    return torch._ctc_loss(a.log_probs, a.targets, a.input_lengths, a.target_lengths, a.blank, a.zero_infinity)
 
 
 @operator(
     "ctc_loss_custom(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank, "
     "int reduction, bool zero_infinity) -> (Tensor, Tensor)",
     of="_ctc_loss, mean or sum",
+    named=True,
 )
-def ctc_loss_custom(
-    log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, blank: int, reduction: int,
-    zero_infinity: bool,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+def ctc_loss_custom(a: Arguments) -> tuple[Tensor, Tensor]:
     """torch.nn.functional.ctc_loss, and log alpha, [batch, T, 2 * longest target + 1], of which the backward is made.
 
     log_probs: [T, batch, classes]; targets: [batch, S] or all in one; lengths: [batch]; reduction: 0 none, 1 mean,
     2 sum. Without a batch: log_probs [T, classes], targets [S], lengths of one number each; the loss is 0-dim.
     """
-    check(reduction in (0, 1, 2), "ctc_loss_custom", "reduction", reduction, "0 (none), 1 (mean) or 2 (sum)")
-    check(log_probs.dim() in (2, 3), "ctc_loss_custom", "log_probs", log_probs, "[length, batch, classes]")
-    if log_probs.dim() == 2:
-        one = ctc_loss_custom(
-            log_probs.unsqueeze(1), targets.reshape(1, -1), input_lengths.reshape(1), target_lengths.reshape(1), blank,
-            reduction, zero_infinity,
-        )  # fmt: skip
-        return one[0].reshape(()), one[1]
-    _check_inputs("ctc_loss_custom", log_probs, targets, input_lengths, target_lengths, blank)
-    losses, log_alpha = torch._ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity)
-    if zero_infinity:
+    check(a.reduction in (0, 1, 2), a.operator, "reduction", a.reduction, "0 (none), 1 (mean) or 2 (sum)")
+    check(a.log_probs.dim() in (2, 3), a.operator, "log_probs", a.log_probs, "[length, batch, classes]")
+    if a.log_probs.dim() == 2:
+        _as_batch(a)
+        loss, log_alpha = ctc_loss_custom(a)
+        return loss.reshape(()), log_alpha
+    _check_inputs(a)
+    losses, log_alpha = _losses(a)
+    if a.zero_infinity:
         losses = torch.where(torch.isinf(losses), 0.0, losses)
-    if reduction == 1:
-        return (losses / target_lengths.to(losses).clamp_min(1)).mean(), log_alpha
-    return losses.sum() if reduction == 2 else losses, log_alpha
+    if a.reduction == 1:
+        return (losses / a.target_lengths.to(losses).clamp_min(1)).mean(), log_alpha
+    return losses.sum() if a.reduction == 2 else losses, log_alpha
 
 
 @operator(
@@ -60,24 +66,21 @@ def ctc_loss_custom(
     "Tensor target_lengths, Tensor neg_log_likelihood, Tensor log_alpha, int blank, int reduction, bool zero_infinity)"
     " -> Tensor",
     of="_ctc_loss, _ctc_loss_backward",
+    named=True,
 )
-def ctc_loss_custom_backward(
-    grad: Tensor, log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor,
-    neg_log_likelihood: Tensor, log_alpha: Tensor, blank: int, reduction: int, zero_infinity: bool,
-) -> Tensor:  # fmt: skip
+def ctc_loss_custom_backward(a: Arguments) -> Tensor:
     """The gradient of log_probs; `grad` has the shape of the loss, `neg_log_likelihood` is the loss or one for each."""
-    if log_probs.dim() == 2:
-        return ctc_loss_custom_backward(
-            grad, log_probs.unsqueeze(1), targets.reshape(1, -1), input_lengths.reshape(1), target_lengths.reshape(1),
-            neg_log_likelihood.reshape([1] if reduction == 0 else []), log_alpha, blank, reduction, zero_infinity,
-        ).squeeze(1)  # fmt: skip
-    batch = log_probs.shape[1]
-    losses = neg_log_likelihood
+    if a.log_probs.dim() == 2:
+        _as_batch(a)
+        a.neg_log_likelihood = a.neg_log_likelihood.reshape([1] if a.reduction == 0 else [])
+        return ctc_loss_custom_backward(a).squeeze(1)
+    batch = a.log_probs.shape[1]
+    losses, log_alpha = a.neg_log_likelihood, a.log_alpha
     if losses.dim() == 0 or losses.shape[0] != batch:  # reduced: each sample's loss must be computed again
-        losses, log_alpha = torch._ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity)
-    each = grad.expand(batch) if grad.dim() == 0 else grad
-    if reduction == 1:
-        each = each / (batch * target_lengths.to(grad).clamp_min(1))
+        losses, log_alpha = _losses(a)
+    each = a.grad.expand(batch) if a.grad.dim() == 0 else a.grad
+    if a.reduction == 1:
+        each = each / (batch * a.target_lengths.to(a.grad).clamp_min(1))
     return torch.ops.aten._ctc_loss_backward(
-        each, log_probs, targets, input_lengths, target_lengths, losses, log_alpha, blank, zero_infinity
+        each, a.log_probs, a.targets, a.input_lengths, a.target_lengths, losses, log_alpha, a.blank, a.zero_infinity
     )

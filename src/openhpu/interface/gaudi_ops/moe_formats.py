@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from openhpu.interface.gaudi_ops.errors import check, check_dims, check_same_length
-from openhpu.interface.gaudi_ops.fp8 import E4M3, Scale, largest, quantize, scaled
-from openhpu.interface.gaudi_ops.moe import activation_of, mix, product, scaled_product
-from openhpu.interface.gaudi_ops.registry import operator
+from openhpu.interface.gaudi_ops.fp8 import E4M3, largest, quantize, scaled
+from openhpu.interface.gaudi_ops.moe import activation_of, check_scales, mix, product, scaled_product
+from openhpu.interface.gaudi_ops.registry import Arguments, operator
 
 # The meaning of four bits: a sign, two bits of exponent, one of mantissa.
 _FP4 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
@@ -58,18 +58,22 @@ def from_mxfp4(name: str, argument: str, packed: Tensor, scale: Tensor, block_si
 
 
 def _mixed(
-    inputs: tuple[Tensor, Tensor, Tensor], weights: Callable[[int], tuple[Tensor, Tensor]], count: int,
-    inner: Callable[[int, Tensor], Tensor], biases: Sequence[Tensor] | None, permuted: bool, experts: tuple[int, int],
-) -> Tensor:  # fmt: skip
+    a: Arguments, weights: Callable[[int], tuple[Tensor, Tensor]], inner: Callable[[int, Tensor], Tensor]
+) -> Tensor:
     """The mixture; `weights(i)`: w12 and w3 of an expert; `inner(i, product)`: the input of w3."""
-    x = inputs[0]
+    x = a.hidden_states
 
     def expert(i: int) -> Tensor:
         w12, w3 = weights(i)
-        out = product(inner(i, product(x, w12, permuted)).to(x.dtype), w3, permuted)
-        return out if biases is None else out + biases[i]
+        out = product(inner(i, product(x, w12, a.permuted_weights)).to(x.dtype), w3, a.permuted_weights)
+        return out + a.w3_bias[i] if hasattr(a, "w3_bias") else out
 
-    return mix(*inputs, count, *experts, expert).to(x.dtype)
+    return mix(a, len(a.w12), expert).to(x.dtype)
+
+
+def _biased_swiglu(a: Arguments) -> Callable[[int, Tensor], Tensor]:
+    check_same_length(a.operator, "w12", w12=a.w12, w3=a.w3, w12_bias=a.w12_bias, w3_bias=a.w3_bias)
+    return lambda i, pairs: swiglu_oai(pairs + a.w12_bias[i], a.alpha, a.limit)
 
 
 @operator(
@@ -77,42 +81,28 @@ def _mixed(
     f"{_HINTS}, {_SWIGLU}) -> Tensor",
     of=_OF,
     autocast=True,
+    named=True,
 )
-def mixture_of_experts_bias(
-    hidden_states: Tensor, expert_routing_table: Tensor, router_weights: Tensor, w12: list[Tensor], w3: list[Tensor],
-    w12_bias: list[Tensor], w3_bias: list[Tensor], permuted_weights: bool, experts_min: int, experts_max: int,
-    chunk_size: int = 0, total_experts: int = 0, alpha: float = 1.702, limit: float = 7.0,
-) -> Tensor:  # fmt: skip
+def mixture_of_experts_bias(a: Arguments) -> Tensor:
     """`mixture_of_experts.fused_weights` with biases and gpt-oss' activation.
 
     Of each token the sum over its experts of router_weight * (swiglu(x @ w12 + w12_bias) @ w3 + w3_bias). w12: [H, 2 F]
     or [2 F, H] if permuted; along 2 F a gate and the number that it is multiplied by lie beside each other, as in
     gpt-oss' checkpoints. w12_bias: [2 F]; w3_bias: [H]. Source: vLLM's call of its gpt-oss; `swiglu_oai`.
     """
-    check_same_length("mixture_of_experts", "w12", w12=w12, w3=w3, w12_bias=w12_bias, w3_bias=w3_bias)
-    return _mixed(
-        (hidden_states, expert_routing_table, router_weights), lambda i: (w12[i], w3[i]), len(w12),
-        lambda i, pairs: swiglu_oai(pairs + w12_bias[i], alpha, limit), w3_bias, permuted_weights,
-        (experts_min, experts_max),
-    )  # fmt: skip
+    return _mixed(a, lambda i: (a.w12[i], a.w3[i]), _biased_swiglu(a))
 
 
-def _checked_fp4(
-    permuted: bool, is_fp4: bool, w12: list[Tensor], w3: list[Tensor], scales12: list[Tensor], scales3: list[Tensor]
-) -> None:
-    name = "mixture_of_experts"
-    check(permuted, name, "permuted_weights", permuted, "True: numbers are packed along a weight's inputs")
-    check(is_fp4, name, "is_fp4", is_fp4, "True: weights are MXFP4")
-    check_same_length(name, "w12", w12=w12, w3=w3, d_scale_w12=scales12, d_scale_w3=scales3)
-
-
-def _unpacked(
-    x: Tensor, w12: list[Tensor], w3: list[Tensor], scales12: list[Tensor], scales3: list[Tensor], block_size: int
-) -> Callable[[int], tuple[Tensor, Tensor]]:
-    name = "mixture_of_experts"
+def _unpacked(a: Arguments) -> Callable[[int], tuple[Tensor, Tensor]]:
+    """The MXFP4 weights of an expert."""
+    name, dtype = a.operator, a.hidden_states.dtype
+    expected = "True: numbers are packed along a weight's inputs"
+    check(a.permuted_weights, name, "permuted_weights", a.permuted_weights, expected)
+    check(a.is_fp4, name, "is_fp4", a.is_fp4, "True: weights are MXFP4")
+    check_same_length(name, "w12", w12=a.w12, w3=a.w3, d_scale_w12=a.d_scale_w12, d_scale_w3=a.d_scale_w3)
     return lambda i: (
-        from_mxfp4(name, "w12", w12[i], scales12[i], block_size, x.dtype),
-        from_mxfp4(name, "w3", w3[i], scales3[i], block_size, x.dtype),
+        from_mxfp4(name, "w12", a.w12[i], a.d_scale_w12[i], a.block_size, dtype),
+        from_mxfp4(name, "w3", a.w3[i], a.d_scale_w3[i], a.block_size, dtype),
     )
 
 
@@ -120,50 +110,32 @@ def _unpacked(
     f"mixture_of_experts.mxfp4_fused_weights({_INPUTS}, {_WEIGHTS}, {_SCALES}, int block_size, bool permuted_weights, "
     f"str activation, {_EXPERTS}, bool is_fp4=True, *, {_HINTS}) -> Tensor",
     of=f"{_FP4_OF}; matmul, silu or gelu or relu, mul, where, sum: for each expert",
+    named=True,
 )
-def mixture_of_experts_mxfp4(
-    hidden_states: Tensor, expert_routing_table: Tensor, router_weights: Tensor, w12: list[Tensor], w3: list[Tensor],
-    d_scale_w12: list[Tensor], d_scale_w3: list[Tensor], block_size: int, permuted_weights: bool, activation: str,
-    experts_min: int, experts_max: int, is_fp4: bool = True, chunk_size: int = 0, total_experts: int = 0,
-) -> Tensor:  # fmt: skip
+def mixture_of_experts_mxfp4(a: Arguments) -> Tensor:
     """`mixture_of_experts.fused_weights` on MXFP4 weights: w12 uint8 [2 F, H / 2], w3 uint8 [H, F / 2].
 
     d_scale_w12, d_scale_w3: uint8 [rows, columns / block_size]. Weights take the dtype of hidden_states before they are
     multiplied. Raises RuntimeError for others, and unless `permuted_weights`. Source: vLLM's call; `from_mxfp4`.
     """
-    _checked_fp4(permuted_weights, is_fp4, w12, w3, d_scale_w12, d_scale_w3)
-    function = activation_of("mixture_of_experts", activation)
+    weights, function = _unpacked(a), activation_of(a)
 
     def inner(i: int, halves: Tensor) -> Tensor:
         gate, up = halves.chunk(2, -1)
         return function(gate) * up
 
-    return _mixed(
-        (hidden_states, expert_routing_table, router_weights),
-        _unpacked(hidden_states, w12, w3, d_scale_w12, d_scale_w3, block_size), len(w12), inner, None, True,
-        (experts_min, experts_max),
-    )  # fmt: skip
+    return _mixed(a, weights, inner)
 
 
 @operator(
     f"mixture_of_experts.bias_mxfp4_fused_weights({_INPUTS}, {_WEIGHTS}, {_BIASES}, {_SCALES}, int block_size, "
     f"bool permuted_weights, {_EXPERTS}, bool is_fp4=True, *, {_HINTS}, {_SWIGLU}) -> Tensor",
     of=f"{_FP4_OF}; {_OF}",
+    named=True,
 )
-def mixture_of_experts_bias_mxfp4(
-    hidden_states: Tensor, expert_routing_table: Tensor, router_weights: Tensor, w12: list[Tensor], w3: list[Tensor],
-    w12_bias: list[Tensor], w3_bias: list[Tensor], d_scale_w12: list[Tensor], d_scale_w3: list[Tensor],
-    block_size: int, permuted_weights: bool, experts_min: int, experts_max: int, is_fp4: bool = True,
-    chunk_size: int = 0, total_experts: int = 0, alpha: float = 1.702, limit: float = 7.0,
-) -> Tensor:  # fmt: skip
+def mixture_of_experts_bias_mxfp4(a: Arguments) -> Tensor:
     """`mixture_of_experts.bias_fused_weights` on MXFP4 weights, shaped as those of `mxfp4_fused_weights`."""
-    _checked_fp4(permuted_weights, is_fp4, w12, w3, d_scale_w12, d_scale_w3)
-    check_same_length("mixture_of_experts", "w12", w12=w12, w12_bias=w12_bias, w3_bias=w3_bias)
-    return _mixed(
-        (hidden_states, expert_routing_table, router_weights),
-        _unpacked(hidden_states, w12, w3, d_scale_w12, d_scale_w3, block_size), len(w12),
-        lambda i, pairs: swiglu_oai(pairs + w12_bias[i], alpha, limit), w3_bias, True, (experts_min, experts_max),
-    )  # fmt: skip
+    return _mixed(a, _unpacked(a), _biased_swiglu(a))
 
 
 _DYNAMIC = f"bool permuted_weights, str activation, {_EXPERTS}, *, {_HINTS}) -> Tensor"
@@ -175,31 +147,25 @@ _DYNAMIC = f"bool permuted_weights, str activation, {_EXPERTS}, *, {_HINTS}) -> 
     f"mixture_of_experts.fp8_fused_weights_scalars_dynamic({_INPUTS}, {_WEIGHTS}, float d_scale_hidden_states, "
     f"{_SCALES.replace('Tensor[]', 'float[]')}, {_DYNAMIC}",
     of="to, mul, abs, amax, cast_to_fp8_v2; matmul, silu or gelu or relu, where, sum: for each expert",
+    named=True,
 )
-def mixture_of_experts_fp8_dynamic(
-    hidden_states: Tensor, expert_routing_table: Tensor, router_weights: Tensor, w12: list[Tensor], w3: list[Tensor],
-    d_scale_hidden_states: Scale, d_scale_w12: Sequence[Tensor | float], d_scale_w3: Sequence[Tensor | float],
-    permuted_weights: bool, activation: str, experts_min: int, experts_max: int, chunk_size: int = 0,
-    total_experts: int = 0,
-) -> Tensor:  # fmt: skip
+def mixture_of_experts_fp8_dynamic(a: Arguments) -> Tensor:
     """`mixture_of_experts.fp8_fused_weights` whose scale before w3 is each token's own: its largest number / fp8's.
 
     d_scale_hidden_states: one number, or [tokens, 1]. The result is in bfloat16. Source: vLLM's call, and how it scales
     the tokens that it passes.
     """
-    name = "mixture_of_experts"
-    check_same_length(name, "w12", w12=w12, w3=w3)
-    for argument, scales in (("d_scale_w12", d_scale_w12), ("d_scale_w3", d_scale_w3)):
-        check(len(scales) == len(w12), name, argument, scales, f"{len(w12)} scales, one for each expert")
-    function = activation_of(name, activation)
-    x = scaled(hidden_states, d_scale_hidden_states, None, name)
+    name, permuted = a.operator, a.permuted_weights
+    check_same_length(name, "w12", w12=a.w12, w3=a.w3)
+    check_scales(a, len(a.w12), "d_scale_w12", "d_scale_w3")
+    function = activation_of(a)
+    x = scaled(a.hidden_states, a.d_scale_hidden_states, None, name)
 
     def expert(i: int) -> Tensor:
-        gate, up = scaled_product(x, w12[i], d_scale_w12[i], permuted_weights).chunk(2, -1)
+        gate, up = scaled_product(x, a.w12[i], a.d_scale_w12[i], permuted).chunk(2, -1)
         inner = function(gate) * up
         scale = (inner.abs().amax(-1, keepdim=True) + 1e-8) / largest(E4M3)
         held = scaled(quantize(inner / scale, E4M3), scale, None, name)
-        return scaled_product(held, w3[i], d_scale_w3[i], permuted_weights)
+        return scaled_product(held, a.w3[i], a.d_scale_w3[i], permuted)
 
-    mixed = mix(hidden_states, expert_routing_table, router_weights, len(w12), experts_min, experts_max, expert)
-    return mixed.to(torch.bfloat16)
+    return mix(a, len(a.w12), expert).to(torch.bfloat16)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from openhpu.interface.gaudi_ops.errors import check
 from openhpu.interface.gaudi_ops.fp8 import E4M3, widened
-from openhpu.interface.gaudi_ops.registry import operator
+from openhpu.interface.gaudi_ops.registry import Arguments, operator
 
 # Quantiles of the normal distribution, as published with QLoRA (T. Dettmers et al., 2023).
 NF4 = (
@@ -60,25 +60,21 @@ def _by_group(name: str, argument: str, table: Tensor, numbers: Tensor, index: T
 _INT4 = "Tensor input, Tensor scale, Tensor? zero_point, ScalarType out_dtype, Tensor? group_index=None) -> Tensor"
 
 
-@operator(f"convert_from_int4({_INT4}", of="__rshift__, __and__, sub, mul, to")
-def convert_from_int4(
-    input: Tensor, scale: Tensor, zero_point: Tensor | None, out_dtype: torch.dtype, group_index: Tensor | None = None
-) -> Tensor:
+@operator(f"convert_from_int4({_INT4}", of="__rshift__, __and__, sub, mul, to", named=True)
+def convert_from_int4(a: Arguments) -> Tensor:
     """(input - zero_point) * scale for numbers from -8 to 7.
 
     input: int32 [..., K, N / 8], eight numbers each, the lowest bits first; scale: [groups, N] or one that broadcasts;
     zero_point: as scale, or packed as the input; group_index: [K], the group of each row, else groups follow each
     other. Returns [..., K, N] in `out_dtype`, computed in float32. Source: the operator's schema, GPTQ's format.
     """
-    return _converted("convert_from_int4", input, scale, zero_point, out_dtype, True, group_index)
+    return _converted("convert_from_int4", a.input, a.scale, a.zero_point, a.out_dtype, True, a.group_index)
 
 
-@operator(f"convert_from_uint4({_INT4}", of="__rshift__, __and__, sub, mul, to")
-def convert_from_uint4(
-    input: Tensor, scale: Tensor, zero_point: Tensor | None, out_dtype: torch.dtype, group_index: Tensor | None = None
-) -> Tensor:
+@operator(f"convert_from_uint4({_INT4}", of="__rshift__, __and__, sub, mul, to", named=True)
+def convert_from_uint4(a: Arguments) -> Tensor:
     """`convert_from_int4` for numbers from 0 to 15."""
-    return _converted("convert_from_uint4", input, scale, zero_point, out_dtype, False, group_index)
+    return _converted("convert_from_uint4", a.input, a.scale, a.zero_point, a.out_dtype, False, a.group_index)
 
 
 @operator(
@@ -141,30 +137,28 @@ def fake_quant_fp4(input: Tensor, stochastic_rounding: bool, axis: int, dtype: s
     "calculate_scale_for_cast(Tensor input, int scale_mode, int scale_type, *, int? reduceAxis=None, "
     "bool reduceKeepdim=False, float fullscale=1.0, float backoff=1.0) -> Tensor",
     of="abs, amax, div; rounding: log2, ceil, exp2",
+    named=True,
 )
-def calculate_scale_for_cast(
-    input: Tensor, scale_mode: int, scale_type: int, *, reduceAxis: int | None = None, reduceKeepdim: bool = False,
-    fullscale: float = 1.0, backoff: float = 1.0,
-) -> Tensor:  # fmt: skip
+def calculate_scale_for_cast(a: Arguments) -> Tensor:
     """max |input| / (fullscale * backoff), by which numbers are divided before a cast to fp8, in the input's dtype.
 
     scale_mode: 0, the input is a scale already; 1, the maximum of all; 2, those along reduceAxis. scale_type: 0, as it
     is; 1, the next power of two. Source: Neural Compressor's calls and the names of its modes.
     """
     name = "calculate_scale_for_cast"
-    check(input.is_floating_point(), name, "input", input, "a floating-point tensor")
-    check(scale_mode in (0, 1, 2), name, "scale_mode", scale_mode, "0, 1 or 2")
-    check(scale_type in (0, 1), name, "scale_type", scale_type, "0 or 1")
-    for argument, factor in (("fullscale", fullscale), ("backoff", backoff)):
+    check(a.input.is_floating_point(), name, "input", a.input, "a floating-point tensor")
+    check(a.scale_mode in (0, 1, 2), name, "scale_mode", a.scale_mode, "0, 1 or 2")
+    check(a.scale_type in (0, 1), name, "scale_type", a.scale_type, "0 or 1")
+    for argument, factor in (("fullscale", a.fullscale), ("backoff", a.backoff)):
         check(factor > 0, name, argument, factor, "a number above 0")
-    result = widened(input)
-    if scale_mode == 1:
-        result = result.abs().amax() / (fullscale * backoff)
-    elif scale_mode == 2:
-        fits = reduceAxis is not None and -input.dim() <= reduceAxis < input.dim()
-        check(fits, name, "reduceAxis", reduceAxis, f"a dimension of an input of {input.dim()}, with scale_mode 2")
-        dims = () if reduceAxis is None else (reduceAxis,)
-        result = result.abs().amax(dims, reduceKeepdim) / (fullscale * backoff)
-    if scale_type == 1:
+    result = widened(a.input)
+    if a.scale_mode == 1:
+        result = result.abs().amax() / (a.fullscale * a.backoff)
+    elif a.scale_mode == 2:
+        fits = a.reduceAxis is not None and -a.input.dim() <= a.reduceAxis < a.input.dim()
+        check(fits, name, "reduceAxis", a.reduceAxis, f"a dimension of an input of {a.input.dim()}, with scale_mode 2")
+        dims = () if a.reduceAxis is None else (a.reduceAxis,)
+        result = result.abs().amax(dims, a.reduceKeepdim) / (a.fullscale * a.backoff)
+    if a.scale_type == 1:
         result = torch.exp2(torch.ceil(torch.log2(result)))
-    return result.to(input.dtype)
+    return result.to(a.input.dtype)

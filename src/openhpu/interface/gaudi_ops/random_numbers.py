@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from openhpu.interface.gaudi_ops.errors import check
-from openhpu.interface.gaudi_ops.registry import operator
+from openhpu.interface.gaudi_ops.registry import Arguments, operator
 from openhpu.interface.gaudi_ops.seeded import uniform, words
 
 _FACTORY = "*, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None"
@@ -38,47 +38,40 @@ def _sizes(name: str, size: Sequence[int], dtype: torch.dtype | None, layout: An
     return dtype or torch.get_default_dtype()
 
 
-@operator(f"habana_rand(Tensor seed, SymInt[] size, {_FACTORY}) -> Tensor", of="integer operators, mul")
-def habana_rand(
-    seed: Tensor, size: Sequence[int], dtype: torch.dtype | None = None, layout: Any = None, device: Any = None,
-    pin_memory: bool | None = None,
-) -> Tensor:  # fmt: skip
+@operator(f"habana_rand(Tensor seed, SymInt[] size, {_FACTORY}) -> Tensor", of="integer operators, mul", named=True)
+def habana_rand(a: Arguments) -> Tensor:
     """Numbers in [0, 1), on the seed's device."""
-    return uniform(seed, size, seed.device).to(_sizes("habana_rand", size, dtype, layout))
+    return uniform(a.seed, a.size, a.seed.device).to(_sizes("habana_rand", a.size, a.dtype, a.layout))
 
 
-@operator(f"habana_randn(Tensor seed, SymInt[] size, {_FACTORY}) -> Tensor", of="integer operators, log, sqrt, cos")
-def habana_randn(
-    seed: Tensor, size: Sequence[int], dtype: torch.dtype | None = None, layout: Any = None, device: Any = None,
-    pin_memory: bool | None = None,
-) -> Tensor:  # fmt: skip
+@operator(
+    f"habana_randn(Tensor seed, SymInt[] size, {_FACTORY}) -> Tensor",
+    of="integer operators, log, sqrt, cos",
+    named=True,
+)
+def habana_randn(a: Arguments) -> Tensor:
     """Normally distributed numbers, mean 0 and deviation 1, by the transformation of Box and Muller."""
-    kind = _sizes("habana_randn", size, dtype, layout)
-    first, second = uniform(seed, [2, *size], seed.device).unbind()
+    kind = _sizes("habana_randn", a.size, a.dtype, a.layout)
+    first, second = uniform(a.seed, [2, *a.size], a.seed.device).unbind()
     return (torch.sqrt(-2.0 * torch.log1p(-first)) * torch.cos(2 * math.pi * second)).to(kind)
 
 
 @operator(
     f"habana_randint(Tensor seed, SymInt low, SymInt high, SymInt[] size, {_FACTORY}) -> Tensor",
     of="integer operators, remainder",
+    named=True,
 )
-def habana_randint(
-    seed: Tensor, low: int, high: int, size: Sequence[int], dtype: torch.dtype | None = None, layout: Any = None,
-    device: Any = None, pin_memory: bool | None = None,
-) -> Tensor:  # fmt: skip
+def habana_randint(a: Arguments) -> Tensor:
     """Integers in [low, high)."""
-    check(low < high, "habana_randint", "high", high, f"more than low, {low}")
-    check(high - low < 2**31, "habana_randint", "high", high, "a range below 2**31")
-    return (low + words(seed, size, seed.device) * (high - low) // 2**32).to(dtype or torch.int64)
+    check(a.low < a.high, "habana_randint", "high", a.high, f"more than low, {a.low}")
+    check(a.high - a.low < 2**31, "habana_randint", "high", a.high, "a range below 2**31")
+    return (a.low + words(a.seed, a.size, a.seed.device) * (a.high - a.low) // 2**32).to(a.dtype or torch.int64)
 
 
-@operator(f"habana_randperm(Tensor seed, SymInt n, {_FACTORY}) -> Tensor", of="integer operators, argsort")
-def habana_randperm(
-    seed: Tensor, n: int, dtype: torch.dtype | None = None, layout: Any = None, device: Any = None,
-    pin_memory: bool | None = None,
-) -> Tensor:  # fmt: skip
+@operator(f"habana_randperm(Tensor seed, SymInt n, {_FACTORY}) -> Tensor", of="integer operators, argsort", named=True)
+def habana_randperm(a: Arguments) -> Tensor:
     """The integers below n, in some order."""
-    return torch.argsort(words(seed, [n], seed.device), stable=True).to(dtype or torch.int64)
+    return torch.argsort(words(a.seed, [a.n], a.seed.device), stable=True).to(a.dtype or torch.int64)
 
 
 @operator(

@@ -10,12 +10,15 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from types import SimpleNamespace
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 
 NAMESPACE = "hpu"
 F = TypeVar("F", bound=Callable[..., Any])
+# The arguments of an operator as attributes, by their names in the schema, and `operator`, its name without overload.
+Arguments: TypeAlias = Any
 AUTOCAST: Any = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastHPU)  # type: ignore[attr-defined]
 
 
@@ -37,20 +40,34 @@ class Operator:
 OPERATORS: list[Operator] = []
 
 
-def operator(*schemas: str, of: str, autocast: bool = False) -> Callable[[F], F]:
+def operator(*schemas: str, of: str, autocast: bool = False, named: bool = False) -> Callable[[F], F]:
     """Decorator: the function is the operator of each of `schemas`.
 
     `of`: what it is made of, for the page of operators. Under torch.autocast its dtypes are those of its arguments;
     with `autocast`, arguments in float32 are cast to autocast's dtype first, as those of PyTorch's matrix products.
+    With `named` the function gets `Arguments`, so that their names stand in the schema alone.
     """
 
     def register(function: F) -> F:
-        isolated = _lowered(function) if autocast else _isolated(function)
         family = function.__module__.rpartition(".")[2]
-        OPERATORS.extend(Operator(schema, isolated, of, family) for schema in schemas)
+        for schema in schemas:
+            called = _named(schema, function) if named else function
+            OPERATORS.append(Operator(schema, _lowered(called) if autocast else _isolated(called), of, family))
         return function
 
     return register
+
+
+def _named(schema: str, function: Callable[[Arguments], Any]) -> Callable[..., Any]:
+    formals = torch._C.parse_schema(f"{NAMESPACE}::{schema}").arguments
+    names = [formal.name for formal in formals]
+    defaults = {formal.name: formal.default_value for formal in formals if formal.has_default_value()}
+    defaults["operator"] = schema.partition("(")[0].partition(".")[0]
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(SimpleNamespace(**defaults | dict(zip(names, args, strict=False)) | kwargs))
+
+    return call
 
 
 def _isolated(function: F) -> F:

@@ -4,7 +4,6 @@ import re
 
 import pytest
 
-from commands import ROOT
 from openhpu.observe import differences
 from openhpu.observe.differences import DIFFERENCES
 from openhpu.observe.insight import observed, report, summary
@@ -97,7 +96,3 @@ def test_copies_are_looked_at_for_each_kind_of_source(script):
     """
     lines = script(code, PT_HPU_LAZY_MODE="1", OPENHPU_STRICT="gaudi", OPENHPU_COMPILE="off").out.splitlines()
     assert lines == [*["True"] * 5, "True 0", "2147483648.0", "3e+38"]
-
-
-def test_the_page_is_the_tables():
-    assert (ROOT / "docs" / "differences.md").read_text() == differences.markdown()

@@ -1,7 +1,4 @@
-from pathlib import Path
-
 from openhpu import settings
-from openhpu.settings.document import markdown
 
 
 def test_every_default_is_a_value_that_the_row_allows():
@@ -12,8 +9,3 @@ def test_every_default_is_a_value_that_the_row_allows():
 
 def test_every_effective_row_says_when_it_is_read():
     assert all(bool(row.when) == row.effective for row in settings.ROWS)
-
-
-def test_the_committed_document_is_up_to_date():
-    committed = Path(__file__).parents[4] / "docs" / "environment.md"
-    assert committed.read_text(encoding="utf-8") == markdown(), "run: python -m openhpu.settings > docs/environment.md"

@@ -52,7 +52,7 @@ def number(value: float | Tensor, like: Tensor) -> Tensor:
     return torch.full((1,), float(value), dtype=torch.float32, device=like.device)
 
 
-class FusedSGD(ListOptimizer):
+class FusedSGD(torch.optim.SGD):
     """torch.optim.SGD as one operator for all parameters. Raises ValueError for numbers out of range."""
 
     def __init__(
@@ -67,26 +67,7 @@ class FusedSGD(ListOptimizer):
         check_range("FusedSGD", lr=lr, momentum=momentum, weight_decay=weight_decay)
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError("FusedSGD: nesterov is True; expected a momentum above 0 and no dampening with it")
-        super().__init__(params, {
-            "lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay, "nesterov": nesterov,
-        })  # fmt: skip
-
-    def step_group(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
-        """torch.optim.SGD's."""
-        rate, momentum = number(group["lr"], params[0]), group["momentum"]
-        options = group["weight_decay"], group["dampening"], group["nesterov"]
-        if momentum == 0:
-            torch.ops.hpu.optimizer_sgd(grads, params, rate, options[0], 0.0, *options[1:])
-            return
-        new = [i for i, param in enumerate(params) if "momentum_buffer" not in self.state[param]]
-        buffers = self.states(params, "momentum_buffer")
-        for first in (True, False):
-            chosen = [i for i in range(len(params)) if (i in new) == first]
-            if chosen:
-                torch.ops.hpu.optimizer_sgd_momentum(
-                    [grads[i] for i in chosen], [params[i] for i in chosen], [buffers[i] for i in chosen],
-                    number(0.0 if first else 1.0, params[0]), rate, number(momentum, params[0]), *options,
-                )  # fmt: skip
+        super().__init__(params, lr, momentum, dampening, weight_decay, nesterov, fused=True)
 
 
 class FusedAdagrad(ListOptimizer):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from openhpu.compiler.program.geometry import Geometry, contiguous_strides, flat
-from openhpu.compiler.program.views import apply, text, view_steps
+from openhpu.compiler.program.views import text, view_steps
 
 
 def geometry(tensor):
@@ -17,7 +17,7 @@ def geometry(tensor):
 def check(base, wanted):
     """Rebuild `wanted` (a view) from `base` (a tensor over the same storage); returns the steps' names."""
     steps = view_steps(geometry(base), geometry(wanted))
-    view = apply(base, steps)
+    view = eval(text("base", steps), {"base": base, "torch": torch})
     assert view.shape == wanted.shape and view.dtype == wanted.dtype
     assert view.equal(wanted)
     if wanted.numel():
@@ -25,8 +25,6 @@ def check(base, wanted):
         assert view.storage_offset() == wanted.storage_offset()
         for n, got, expected in zip(wanted.shape, view.stride(), wanted.stride(), strict=True):
             assert n == 1 or got == expected
-    written = eval(text("base", steps), {"base": base, "torch": torch})
-    assert written.equal(wanted)
     return [step.name for step in steps]
 
 
