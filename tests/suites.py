@@ -111,7 +111,7 @@ LAUNCHED = (
 TENANTS = ("tests/lightning/pytorch/datamodule/*", *_files("lightning", "launching", "roots", "tenants"))
 # Libraries, gigabytes, TorchScript, and processes that import PyTorch themselves.
 SELDOM = _files(
-    "hpu", "bitsandbytes", "compile_sizes", "fork", "interrupts", "large_tensors", "module_lock", "thread_policy",
+    "hpu", "compile_sizes", "fork", "interrupts", "large_tensors", "module_lock", "thread_policy",
     "torchvision", "tracing",
 )  # fmt: skip
 

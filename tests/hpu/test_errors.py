@@ -285,19 +285,6 @@ def test_an_error_in_a_script_names_the_line_of_the_script(script, tmp_path):
     assert "IndexError" in result.err
 
 
-def test_an_unknown_environment_variable_is_a_warning_with_the_nearest_name(script):
-    result = script("import torch; print(torch.ones(2, device='hpu').sum().item())", warnings="default",
-                    PT_HPU_LAZY_MOD="1")  # fmt: skip
-    assert result.out == "2.0"
-    assert "PT_HPU_LAZY_MODE" in result.err
-
-
-def test_a_kernel_warning_reaches_the_script():
-    x = torch.ones(3, device="hpu")
-    with pytest.warns(UserWarning, match="biased|degrees of freedom|correction"):
-        x[:1].var()
-
-
 def test_the_warning_of_a_queued_kernel_reaches_the_script_at_the_next_synchronisation():
     x = torch.ones(3, device="hpu")
     with pytest.warns(UserWarning, match="degrees of freedom"):

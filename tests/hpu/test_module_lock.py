@@ -189,39 +189,3 @@ print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """
     done = run(code, locking(tmp_path))
     assert done.stdout.split() == ["0", "1"], done.stderr
-
-
-def test_a_lock_folder_that_cannot_be_used(tmp_path):
-    (tmp_path / "openhpu").write_text("not a folder")
-    done = run("import torch; torch.ones(1, device='hpu')", locking(tmp_path))
-    error = done.stderr.splitlines()[-1]
-    assert error.startswith(f"RuntimeError: HPU module lock: {tmp_path}/openhpu is not a folder of this user")
-    assert "XDG_RUNTIME_DIR" in error and "OPENHPU_MODULE_LOCKS=0" in error
-
-
-SUITE = """
-import os, pathlib, time
-import pytest, torch
-
-@pytest.mark.parametrize("k", range(4))
-def test_four_at_once(k):
-    x = torch.full((3,), float(k), device="hpu")
-    here = pathlib.Path(os.environ["MEETING"])
-    (here / str(torch.hpu.get_device_properties(0).module)).touch(exist_ok=False)
-    while len(list(here.iterdir())) < 4:  # each on a module of its own
-        time.sleep(0.01)
-    assert (x + 1).tolist() == [k + 1.0] * 3
-"""
-
-
-def test_pytest_runs_a_suite_in_four_processes(tmp_path):
-    (tmp_path / "test_suite.py").write_text(SUITE)
-    (tmp_path / "meeting").mkdir()
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-n", "4", "-W", "error", "-p", "no:cacheprovider", "-q", "test_suite.py"],
-        env=locking(tmp_path, MEETING=str(tmp_path / "meeting")), cwd=tmp_path,
-        text=True, capture_output=True, timeout=300, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "4 passed" in done.stdout
-    assert {path.name for path in (tmp_path / "meeting").iterdir()} == {"0", "1", "2", "3"}
