@@ -64,8 +64,6 @@ def _all() -> tuple[Shard, ...]:
         ),
         Shard("ci", ("tests/rotating/test_ci.py",)),
         Shard("install", ("tests/rotating/test_install.py",)),
-        Shard("many-ranks", ("tests/rotating/test_many_ranks.py",)),
-        Shard("same-bits", ("tests/rotating/test_same_bits.py",)),
     ]
     return tuple(found)
 
