@@ -63,24 +63,6 @@ def test_a_hang_is_a_failure(monkeypatch):
     assert time.monotonic() - begin < 10  # it is killed, not waited for
 
 
-@pytest.mark.parametrize("knows", [True, False])
-def test_a_batch_goes_on_without_the_case_that_hangs(monkeypatch, knows):
-    """Where the worker knows which it was, the others are compiled together; else each is by itself."""
-    asked = []
-
-    def run(self, cases, doing):
-        asked.append(cases)
-        if "b" in cases and (knows or len(cases) == 1):
-            return [{"case": "b", "ok": False}]
-        return [] if "b" in cases else [{"case": case, "ok": True} for case in cases]
-
-    monkeypatch.setattr(pool.Worker, "run", run)
-    found = {}
-    pool.run_cases([list("abc"), ["d"]], "ci", 1, 1, lambda r: found.update({r["case"]: r["ok"]}))
-    assert found == {"a": True, "b": False, "c": True, "d": True}
-    assert asked == [list("abc"), *([list("ac")] if knows else [["a"], ["b"], ["c"]]), ["d"]]
-
-
 def test_a_run_that_was_ended_goes_on(folder, capsys, monkeypatch):
     """The first keeps one result, then the disk is full; the second runs the other case; the third begins anew."""
     names = ["op_forward:sin:float32", "op_forward:sinh:float32"]
@@ -109,20 +91,6 @@ def test_a_run_that_was_ended_goes_on(folder, capsys, monkeypatch):
     assert "goes on with 1 of 2 cases" in capsys.readouterr().out
     assert run.main(options) == 0
     assert [each for each in cases if each] == [names, names[1:], names]
-
-
-@pytest.mark.parametrize(
-    "options",
-    [("--mode", mode, "-k", "no such case") for mode in run.MODES],
-)
-def test_what_cannot_run_is_an_error(options, capsys):
-    assert run.main(list(options)) == 2
-    assert capsys.readouterr().err.strip()
-
-
-def test_a_family_of_another_mode_is_an_error():
-    with pytest.raises(SystemExit, match="mode eager has no family recipe"):
-        run.main(["--mode", "eager", "--family", "recipe"])
 
 
 def test_a_wrong_result_of_compiled_code_fails_its_case_and_the_command(capsys):
@@ -220,15 +188,6 @@ def test_of_a_batch_only_what_is_wrong_fails(chosen):
     assert [r["ok"] for r in found] == [True, True, False, False]
     assert found[2]["failures"] == ["no recipe"]
     assert "values" in found[3]["failures"][0]
-
-
-def test_batches_hold_one_family_and_dtype():
-    names = [str(c) for c in compiled.cases()]
-    made = batches.split(names)
-    assert sorted(name for batch in made for name in batch) == sorted(names)
-    assert all(len({(name.split(":")[0], name.split(":")[2]) for name in batch}) == 1 for batch in made)
-    assert max(map(len, made)) == batches.SIZE
-    assert made[0][0].endswith(":float32")
 
 
 def test_a_skip_that_passes_is_a_failure_of_the_full_run():

@@ -270,21 +270,6 @@ def test_an_unsupported_layout_is_an_error_not_a_crash():
     assert usable()
 
 
-def test_an_error_in_a_script_names_the_line_of_the_script(script, tmp_path):
-    program = tmp_path / "program.py"
-    program.write_text(
-        "import torch\n"
-        "table = torch.ones(3, 2, device='hpu')\n"
-        "index = torch.zeros(2, dtype=torch.long, device='hpu')\n"
-        "for offset in (0, 9):\n"
-        "    rows = torch.nn.functional.embedding(index + offset, table)\n"
-        "print(rows.sum().item())\n"
-    )
-    result = script(f"import runpy; runpy.run_path({str(program)!r})", fails=True, OPENHPU_OUT_OF_RANGE="error")
-    assert f'{program}", line 5' in result.err
-    assert "IndexError" in result.err
-
-
 def test_the_warning_of_a_queued_kernel_reaches_the_script_at_the_next_synchronisation():
     x = torch.ones(3, device="hpu")
     with pytest.warns(UserWarning, match="degrees of freedom"):

@@ -294,16 +294,6 @@ def test_the_device_never_asks_the_machine_for_more_than_it_has(machine):
     assert machine(code).out.splitlines() == ["[True, True, True] 2000.0", "0"]
 
 
-def test_memory_that_was_used_before_is_not_asked_for_again(machine):
-    code = """
-    available(128 + 300)
-    zeros(200)
-    available(0)
-    print(zeros(200).sum().item(), refused(lambda: zeros(400)))
-    """
-    assert machine(code).out == "0 [True, True, True]"
-
-
 def test_scratch_memory_of_kernels_is_bounded_too(machine):
     code = """
     available(1000)
