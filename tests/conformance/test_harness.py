@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from commands import ROOT, budget, child, kept
-from tests.conformance import batches, compiled, execute, expectations, floors, pool, results, run, table
+from tests.conformance import batches, compiled, execute, floors, pool, results, run, table
 from tests.conformance.compare import Demand, Mismatch, Tolerance, aliasing, compare
 from tests.conformance.database import Case
 from tests.conformance.transfer import Transfer
@@ -198,23 +198,6 @@ def test_a_skip_that_passes_is_a_failure_of_the_full_run():
     assert results.verdict(result, reasons, strict=False) == "skipped"
     assert results.verdict({**result, "ok": False}, reasons, strict=True) == "skipped"
     assert results.verdict(result, {}, strict=True) == "passed"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        '[[skip]]\ncase = "op_forward:sin:float32"\n',
-        '[[skip]]\ncase = "op_forward:sin:float32"\nreason = "short"\n',
-        '[[skip]]\ncase = "op_forward:nothing:float32"\nreason = "a reason that is long enough"\n',
-        '[[skip]]\ncase = "op_forward:sin:float32"\nreason = "a reason that is long enough"\n' * 2,
-        "[other]\n",
-    ],
-)
-def test_the_list_of_skips_keeps_its_rules(tmp_path, text):
-    path = tmp_path / "skips.toml"
-    path.write_text(text)
-    with pytest.raises(expectations.BadExpectation):
-        expectations.load(CASES, path)
 
 
 def test_copies_keep_strides_offsets_and_aliasing():
