@@ -38,10 +38,6 @@ setup: $(VENV)/.dev
 $(VENV)/torchvision: | $(VENV)/.torch
 	$(PIP) install --no-deps --target $@ torchvision==0.28.0 pillow
 
-# For its tests only, like torchvision.
-$(VENV)/bitsandbytes: | $(VENV)/.torch
-	$(PIP) install --no-deps --target $@ bitsandbytes==0.50.2
-
 # For the tests of fp8 inference, like torchvision.
 $(VENV)/neural-compressor: | $(VENV)/.torch
 	$(PIP) install --no-deps --target $@ neural-compressor-pt==3.10 prettytable wcwidth psutil py-cpuinfo pydantic \
@@ -91,7 +87,7 @@ test:
 test-cpp: $(VENV)/.torch
 	@$(BIN)/python tests/cpp/run.py
 
-packages: $(VENV)/torchvision $(VENV)/bitsandbytes $(VENV)/neural-compressor $(VENV)/.lightning $(VENV)/.predict $(VENV)/.port $(VENV)/lightning-next \
+packages: $(VENV)/torchvision $(VENV)/neural-compressor $(VENV)/.lightning $(VENV)/.predict $(VENV)/.port $(VENV)/lightning-next \
           $(VENV)/deepspeed $(VENV)/deepspeed-0.16 $(VENV)/transformers
 
 test-python: build packages
@@ -109,7 +105,7 @@ $(CUDA_VENV)/.torch: $(VENV)/.dev
 
 # `make test-cuda SUITES="hpu compiled"`; without SUITES all of them.
 test-cuda: build packages $(CUDA_VENV)/.torch
-	ln -sfn $(patsubst %,$(CURDIR)/$(VENV)/%,torchvision bitsandbytes neural-compressor lightning-next deepspeed deepspeed-0.16 transformers) \
+	ln -sfn $(patsubst %,$(CURDIR)/$(VENV)/%,torchvision neural-compressor lightning-next deepspeed deepspeed-0.16 transformers) \
 	  $(CUDA_VENV)
 	$(CUDA_VENV)/bin/python -m tests.run $(foreach suite,$(SUITES),--only $(suite))
 

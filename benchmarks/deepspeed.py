@@ -9,7 +9,7 @@ import importlib.util
 import itertools
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,20 +20,12 @@ from benchmarks.report import Table
 # Where the tests install it, beside this environment's packages.
 _FOLDER = Path(sys.prefix) / "deepspeed"
 _KINDS = (Kind("CPU", "cpu"), Kind("hpu, eager", "hpu"), Kind("hpu, lazy", "hpu", lazy=True))
+_MODEL = "GPT 4 layers, d 128"
+_TIMED = 8  # steps in one turn
 _QUICK = 5  # rounds, from which on all is measured
 _PRECISIONS, _STAGES = ("bf16", "fp32"), (1, 2, 3)
 # Each stage and each precision once: of a case nearly all time is that of the compilers of its recipes.
 _QUICK_CASES = [("bf16", 1), ("fp32", 2), ("bf16", 3)]
-
-
-def deepspeed(rounds: int) -> list[Table]:
-    """The GPT of the other benchmarks: steps of ZeRO 1 to 3, losses of 50 steps, memory of a rank, checkpoints."""
-    return _measured("GPT 4 layers, d 128", 8, rounds, _QUICK_CASES)
-
-
-def deepspeed_large(rounds: int) -> list[Table]:
-    """The same for a model of 25 million parameters."""
-    return _measured("GPT 8 layers, d 512 (25 M)", 2, rounds, _QUICK_CASES[-1:])
 
 
 class Case(NamedTuple):
@@ -47,17 +39,15 @@ class Case(NamedTuple):
     checkpoints: list[list[float]]
 
 
-def _case(
-    peers: Callable[[], list[Ranks]], model: str, precision: str, stage: int, number: int, rounds: int, quick: bool
-) -> Case:
+def _case(peers: Callable[[], list[Ranks]], precision: str, stage: int, rounds: int, quick: bool) -> Case:
     # DeepSpeed compiles its Adam for the CPU first, which takes as long as all of the rest.
     built = [not (quick and kind.device == "cpu") for kind in _KINDS]
     curves = [
-        _mean(peer.ask("start", model, precision, stage, 8 if quick else 50, fused))
+        _mean(peer.ask("start", precision, stage, 8 if quick else 50, fused))
         for peer, fused in zip(peers(), built, strict=True)
     ]
     prepared = peers()[-1].ask("prepare", 20 if quick else 60)[0]  # seconds at most, for its recipes
-    steps = in_turns(peers(), rounds, "train", number)
+    steps = in_turns(peers(), rounds, "train", _TIMED)
     counted = peers()[-1].ask("counters", 4)[0]
     kept = peers()[1].ask("memory")[0]
     checkpoints = in_turns(peers(), max(1, rounds // 3), "checkpoint") if precision == "bf16" else []
@@ -66,20 +56,20 @@ def _case(
     return Case(curves, prepared, steps, counted, kept, checkpoints)
 
 
-def _measured(model: str, number: int, rounds: int, quick_cases: Sequence[tuple[str, int]]) -> list[Table]:
-    """`number`: of steps that are timed in one turn; `quick_cases`: precisions and stages that few rounds measure."""
+def deepspeed(rounds: int) -> list[Table]:
+    """The GPT of the other benchmarks: steps of ZeRO 1 to 3, losses of 50 steps, memory of a rank, checkpoints."""
     quick = rounds < _QUICK
     columns = ["precision, stage", *(kind.title for kind in _KINDS)]
-    steps = Table(f"{model}: two ranks, ms a step", [*columns, "eager / CPU", "lazy / CPU"])
+    steps = Table(f"{_MODEL}: two ranks, ms a step", [*columns, "eager / CPU", "lazy / CPU"])
     losses = Table(
-        f"{model}: losses of {8 if quick else 50} steps beside the CPU's, of their value",
+        f"{_MODEL}: losses of {8 if quick else 50} steps beside the CPU's, of their value",
         ["precision, stage", "mode", "largest difference", "mean signed difference", "aims"],
     )
     memory = Table(
-        f"{model}: memory of a rank, MiB",
+        f"{_MODEL}: memory of a rank, MiB",
         ["precision, stage", "after a step", "formula", "ratio", "after backward", "formula ", "ratio "],
     )
-    checkpoints = Table(f"{model}: two ranks, s a checkpoint", [*columns, "eager / CPU", "lazy / CPU"])
+    checkpoints = Table(f"{_MODEL}: two ranks, s a checkpoint", [*columns, "eager / CPU", "lazy / CPU"])
     if importlib.util.find_spec("deepspeed") is None and not _FOLDER.is_dir():
         steps.notes.append("Left out: deepspeed is not installed.")
         return [steps]
@@ -93,9 +83,9 @@ def _measured(model: str, number: int, rounds: int, quick_cases: Sequence[tuple[
                 for kind in _KINDS
             ]
         )
-        for precision, stage in quick_cases if quick else itertools.product(_PRECISIONS, _STAGES):
+        for precision, stage in _QUICK_CASES if quick else itertools.product(_PRECISIONS, _STAGES):
             name = f"{precision}, {stage}"
-            case = part(name, _case, peers, model, precision, stage, number, rounds, quick)
+            case = part(name, _case, peers, precision, stage, rounds, quick)
             for kind, curve in zip(_KINDS[1:], case.curves[1:], strict=True):
                 apart = [(mine - cpu) / abs(cpu) for mine, cpu in zip(curve, case.curves[0], strict=True)]
                 aims = "1e-2, 2e-3" if precision == "bf16" else "1e-4"

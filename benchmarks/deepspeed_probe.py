@@ -15,10 +15,6 @@ from benchmarks import models
 from benchmarks.distributed_probe import Trainer
 from examples.gpt_chars import GPT
 
-MODELS = {
-    "GPT 4 layers, d 128": lambda: GPT(models.CHARACTERS),
-    "GPT 8 layers, d 512 (25 M)": lambda: GPT(models.CHARACTERS, width=512, heads=8, layers=8),
-}
 BUCKET = 1_000_000
 
 
@@ -37,14 +33,14 @@ class Rank(Trainer):
         dist.broadcast_object_list(shared)
         self._folder = Path(shared[0])
 
-    def start(self, name: str, precision: str, stage: int, number: int, fused: bool) -> list[float]:
+    def start(self, precision: str, stage: int, number: int, fused: bool) -> list[float]:
         """Set a training up and make `number` steps, each rank on half of a batch; this rank's losses.
 
         `fused`: with DeepSpeed's own Adam, not PyTorch's.
         """
         torch.manual_seed(0)
         self._before = self._allocated()
-        model = MODELS[name]()
+        model = GPT(models.CHARACTERS)
         self._stage, self._number = stage, sum(parameter.numel() for parameter in model.parameters())
         self._wide = precision == "fp32"
         zero = {"stage": stage, "reduce_bucket_size": BUCKET, "allgather_bucket_size": BUCKET}

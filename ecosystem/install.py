@@ -12,6 +12,7 @@ from commands import ROOT, child
 from ecosystem.lanes import LANES, Lane
 
 REQUIREMENTS = ROOT / "ecosystem" / "requirements"
+SHARED = REQUIREMENTS / "shared.txt"  # packages that pip reads, each with the lanes that have it as a comment
 ENVIRONMENT = ROOT / ".venv"
 TORCHVISION = ENVIRONMENT / "torchvision"  # PyPI's build for CUDA, as `make test` installs it
 # Ours, and what PyTorch's exact version brings: never taken from elsewhere.
@@ -24,8 +25,22 @@ class LackingError(RuntimeError):
     """Something that a lane needs is neither here nor to be had."""
 
 
+def requirements(name: str) -> str:
+    """The packages of a lane, as pip reads them: of a file of its own, which a document names, or of the shared one."""
+    own = REQUIREMENTS / f"{name}.txt"
+    if own.exists():
+        return own.read_text()
+    return "".join(f"{package}\n" for package, lanes in _shared().items() if name in lanes)
+
+
+def _shared() -> dict[str, list[str]]:
+    """Of each package, with its version and its hash, the lanes that have it."""
+    lines = (line.partition("  # ") for line in SHARED.read_text().splitlines())
+    return {package: lanes.split() for package, _, lanes in lines}
+
+
 def lock(name: str) -> None:
-    """Write the requirements file of a lane: each package with its version and its hash."""
+    """Write the packages of a lane: each with its version and its hash."""
     with tempfile.TemporaryDirectory() as folder:
         report, constraint = Path(folder) / "report.json", Path(folder) / "constraint.txt"
         constraint.write_text("torch==2.13.0\ntorchvision==0.28.0\n")
@@ -43,22 +58,31 @@ def lock(name: str) -> None:
         about, archive = package["metadata"], package["download_info"]["archive_info"]
         if about["name"].lower() not in KEPT and not about["name"].lower().startswith(("nvidia-", "cuda-", "triton")):
             lines.append(f"{about['name']}=={about['version']} --hash=sha256:{archive['hashes']['sha256']}")
-    (REQUIREMENTS / f"{name}.txt").write_text("\n".join(lines) + "\n")
+    own = REQUIREMENTS / f"{name}.txt"
+    if own.exists():
+        own.write_text("\n".join(lines) + "\n")
+        return
+    having = {package: {*lanes} - {name} for package, lanes in _shared().items()}
+    for line in lines:
+        having.setdefault(line, set()).add(name)
+    rows = (f"{package}  # {' '.join(sorted(having[package]))}\n" for package in sorted(having, key=str.lower))
+    SHARED.write_text("".join(row for row in rows if not row.endswith("# \n")))
 
 
 def install(name: str, lane: Lane, folder: Path) -> tuple[Path | None, Path]:
     """The folder with the lane's packages, if it has any, and the one with its tests. Raises LackingError."""
     site, tests = None, ROOT / "ecosystem" / name.replace("-", "_").replace(".", "_")
-    requirements = REQUIREMENTS / f"{name}.txt"
     if lane.packages:
+        packages, listed = requirements(name), folder / "requirements.txt"
         # Named as in an environment: dill, by which datasets takes fingerprints, copies modules that lie elsewhere.
         site, done = folder / "site-packages", folder / "installed.txt"
-        if not done.exists() or done.read_text() != requirements.read_text():
+        if not done.exists() or done.read_text() != packages:
+            listed.write_text(packages)
             _pip(
-                name, f"the {len(requirements.read_text().splitlines())} packages of {requirements.relative_to(ROOT)}",
-                "install", "--no-deps", "--require-hashes", "--upgrade", "--target", str(site), "-r", str(requirements),
+                name, f"the {len(packages.splitlines())} packages that {REQUIREMENTS.relative_to(ROOT)} has for it",
+                "install", "--no-deps", "--require-hashes", "--upgrade", "--target", str(site), "-r", str(listed),
             )  # fmt: skip
-            done.write_text(requirements.read_text())
+            done.write_text(packages)
     if lane.source:
         version = next(package for package in lane.packages if package.startswith(f"{lane.source}=="))
         tests = folder / version.replace("==", "-")

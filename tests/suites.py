@@ -108,10 +108,10 @@ LAUNCHED = (
     "tests/lightning/guide/*", "tests/lightning/*/strategies/*", *_files("lightning", "failures", "strategies"),
 )  # fmt: skip
 # Several processes for each test.
-TENANTS = ("tests/lightning/pytorch/datamodule/*", *_files("lightning", "launching", "roots", "tenants"))
+TENANTS = ("tests/lightning/pytorch/datamodule/*", *_files("lightning", "roots", "tenants"))
 # Libraries, gigabytes, TorchScript, and processes that import PyTorch themselves.
 SELDOM = _files(
-    "hpu", "bitsandbytes", "compile_sizes", "fork", "interrupts", "large_tensors", "module_lock", "thread_policy",
+    "hpu", "compile_sizes", "fork", "interrupts", "large_tensors", "module_lock", "thread_policy",
     "torchvision", "tracing",
 )  # fmt: skip
 
@@ -155,5 +155,3 @@ SUITES = {
         ("tests/hpu/test_compiled_eagerly_*.py",), COMPILED | {"PT_HPU_LAZY_MODE": "0"}, compiles=True
     ),
 }
-# For --only: hangs, which tests of this module run.
-HIDDEN = {"planted": Suite(("tests/planted/test_*.py",))}

@@ -9,6 +9,7 @@ import transformers
 from torch.testing import assert_close
 
 from ecosystem.both import assert_same, moved
+from ecosystem.transformers.models import TEXT
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 TARGETS = ["q_proj", "v_proj"]
@@ -49,18 +50,7 @@ def quiet(tmp_path, monkeypatch):
 
 def base():
     torch.manual_seed(0)
-    return transformers.LlamaForCausalLM(
-        transformers.LlamaConfig(
-            vocab_size=99,
-            hidden_size=32,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            num_key_value_heads=4,
-            intermediate_size=64,
-            max_position_embeddings=64,
-            pad_token_id=0,
-        )
-    ).eval()
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**TEXT)).eval()
 
 
 def adapted(name, device):

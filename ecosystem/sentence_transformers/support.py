@@ -9,6 +9,7 @@ from sentence_transformers import CrossEncoder, SentenceTransformer, SparseEncod
 from sentence_transformers.sparse_encoder.models import MLMTransformer, SpladePooling
 
 from ecosystem.both import shaken
+from ecosystem.transformers.models import TEXT
 from ecosystem.words import SIZE, tokenizer
 
 TEXTS = ["the cat sat on the mat", "a dog", "this example is good . the house is blue .", "w5 w6 w7", "a red house", ""]
@@ -18,12 +19,8 @@ PAIRS = [("the cat", "the dog"), ("a house is blue", "what colour"), ("w1", "w2 
 def saved(folder: Path, kind: Any, **config: object) -> str:
     """A tiny BERT with its tokenizer, saved."""
     torch.manual_seed(0)
-    made = kind(
-        transformers.BertConfig(
-            vocab_size=SIZE, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64,
-            max_position_embeddings=64, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, **config,
-        )
-    )  # fmt: skip
+    chances = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    made = kind(transformers.BertConfig(**TEXT | {"vocab_size": SIZE} | chances | config))
     shaken(made, 0.1)
     made.save_pretrained(folder)
     tokenizer().save_pretrained(folder)

@@ -16,8 +16,8 @@ def make(name: str) -> Any:
     return timm.create_model(name, pretrained=False, num_classes=CLASSES)
 
 
-def batch(name: str) -> tuple[torch.Tensor, torch.Tensor]:
+def batch(name: str, rows: int = 2) -> tuple[torch.Tensor, torch.Tensor]:
     """Images and their classes, on the CPU."""
     torch.manual_seed(1)
     size = SMALL_IMAGE if name in CONVOLUTIONAL else timm.get_pretrained_cfg(name).input_size[-1]
-    return torch.randn(2, 3, size, size), torch.randint(CLASSES, (2,))
+    return torch.randn(rows, 3, size, size), torch.randint(CLASSES, (rows,))

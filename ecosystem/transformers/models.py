@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 VOCABULARY = 99
 _TOKENS = {"vocab_size": VOCABULARY, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 _SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
-_TEXT = _TOKENS | _SIZES | {"max_position_embeddings": 64}
-_GROUPED = _TEXT | {"num_key_value_heads": 2}
+TEXT = _TOKENS | _SIZES | {"max_position_embeddings": 64}
+_GROUPED = TEXT | {"num_key_value_heads": 2}
 _SEQ2SEQ = _TOKENS | {
     "d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
     "decoder_attention_heads": 4, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "max_position_embeddings": 64,
@@ -22,7 +22,7 @@ _SPEECH = _TOKENS | _SIZES | {
     "num_conv_pos_embedding_groups": 2, "num_feat_extract_layers": 3, "apply_spec_augment": False, "layerdrop": 0.0,
 }  # fmt: skip
 _TWO: dict[str, dict[str, Any]] = {
-    "text_config": _TEXT | {"projection_dim": 16, "max_position_embeddings": 32},
+    "text_config": TEXT | {"projection_dim": 16, "max_position_embeddings": 32},
     "vision_config": _SIZES | {"image_size": 32, "patch_size": 8, "projection_dim": 16},
 }
 
@@ -45,8 +45,8 @@ class Model(NamedTuple):
 
 TEXT_DECODERS = (
     Model("GPT2LMHeadModel", "causal", _TOKENS | {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64}, True),
-    Model("GPTNeoXForCausalLM", "causal", _TEXT, True),
-    Model("OPTForCausalLM", "causal", _TEXT | {"ffn_dim": 64, "word_embed_proj_dim": 32}, True),
+    Model("GPTNeoXForCausalLM", "causal", TEXT, True),
+    Model("OPTForCausalLM", "causal", TEXT | {"ffn_dim": 64, "word_embed_proj_dim": 32}, True),
     Model("BloomForCausalLM", "causal", _TOKENS | {"hidden_size": 32, "n_layer": 2, "n_head": 4}, True),
     Model("LlamaForCausalLM", "causal", _GROUPED, True),
     Model("MistralForCausalLM", "causal", _GROUPED | {"sliding_window": 8}, True),
@@ -73,7 +73,7 @@ MIXTURES = (
     Model(
         "DeepseekV3ForCausalLM",
         "causal",
-        _TEXT
+        TEXT
         | {
             "n_routed_experts": 4,
             "n_group": 2,
@@ -138,22 +138,22 @@ STATE_SPACES = (
     ),
 )
 TEXT_ENCODERS = (
-    Model("BertForMaskedLM", "causal", _TEXT),
-    Model("RobertaForSequenceClassification", "classified", _TEXT | {"num_labels": 4}),
+    Model("BertForMaskedLM", "causal", TEXT),
+    Model("RobertaForSequenceClassification", "classified", TEXT | {"num_labels": 4}),
     Model(
         "DistilBertForTokenClassification",
         "tagged",
         _TOKENS | {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64},
     ),
-    Model("ElectraForQuestionAnswering", "questions", _TEXT | {"embedding_size": 16}),
+    Model("ElectraForQuestionAnswering", "questions", TEXT | {"embedding_size": 16}),
     Model(
         "DebertaV2ForMaskedLM",
         "causal",
-        _TEXT | {"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_biased_input": False},
+        TEXT | {"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_biased_input": False},
     ),
-    Model("AlbertForMaskedLM", "causal", _TEXT | {"embedding_size": 16}),
-    Model("ModernBertForMaskedLM", "causal", _TEXT | {"cls_token_id": 1, "sep_token_id": 2, "local_attention": 8}),
-    Model("LongformerForMaskedLM", "causal", _TEXT | {"attention_window": 4, "pad_token_id": 1, "bos_token_id": 0}),
+    Model("AlbertForMaskedLM", "causal", TEXT | {"embedding_size": 16}),
+    Model("ModernBertForMaskedLM", "causal", TEXT | {"cls_token_id": 1, "sep_token_id": 2, "local_attention": 8}),
+    Model("LongformerForMaskedLM", "causal", TEXT | {"attention_window": 4, "pad_token_id": 1, "bos_token_id": 0}),
 )
 ENCODER_DECODERS = (
     Model("T5ForConditionalGeneration", "sequences", _T5, True),

@@ -13,6 +13,7 @@ import trl
 
 from ecosystem import both
 from ecosystem.both import logged, shaken
+from ecosystem.transformers.models import TEXT
 from ecosystem.words import SIZE, tokenizer
 
 DEVICE, FOLDER = sys.argv[1], Path(sys.argv[2])
@@ -21,21 +22,8 @@ STEPS = 4
 
 def model(kind=transformers.LlamaForCausalLM, **config):
     torch.manual_seed(0)
-    made = kind(
-        transformers.LlamaConfig(
-            vocab_size=SIZE,
-            hidden_size=32,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            num_key_value_heads=2,
-            intermediate_size=64,
-            max_position_embeddings=128,
-            pad_token_id=0,
-            bos_token_id=1,
-            eos_token_id=2,
-            **config,
-        )
-    )
+    sizes = {"vocab_size": SIZE, "num_key_value_heads": 2, "max_position_embeddings": 128}
+    made = kind(transformers.LlamaConfig(**TEXT | sizes | config))
     shaken(made, 0.05)
     # From a folder, since trainers make their model of reference from where a model came from.
     made.save_pretrained(FOLDER / kind.__name__)

@@ -1,15 +1,12 @@
-"""Faults on purpose, for the test of this suite: a wrong result, an error, a crash and hangs."""
+"""Faults on purpose, for the test of this suite: a wrong result, an error and a crash."""
 
 import functools
 import os
 import signal
-import time
 
 import torch
 
-from commands import BUILD
-
-PLANTS = ("wrong", "error", "crash", "hang")
+PLANTS = ("wrong", "error", "crash")
 
 
 def plant_if_asked() -> None:
@@ -17,21 +14,13 @@ def plant_if_asked() -> None:
         plant(kind)
 
 
-def _hang(name: str) -> None:
-    (BUILD / f"{name} hangs").touch()
-    time.sleep(3600)
-
-
 @functools.cache
 def plant(kind: str) -> None:
-    """From now on torch.sin is wrong, raises, ends the process, or hangs, for operands on the device.
-
-    Where it hangs, torch.sinc does, too, in a process that has closed its output.
-    """
+    """From now on torch.sin is wrong, raises, or ends the process, for operands on the device."""
     from tests.conformance.database import operators
 
-    op, other = operators()["sin"], operators()["sinc"]
-    right, sinc = op.op, other.op
+    op = operators()["sin"]
+    right = op.op
 
     def wrong(x: torch.Tensor, *args: object, **kwargs: object) -> torch.Tensor:
         result = right(x, *args, **kwargs)
@@ -41,17 +30,6 @@ def plant(kind: str) -> None:
             raise RuntimeError("planted")
         if kind == "crash":
             os.kill(os.getpid(), signal.SIGSEGV)
-        if kind == "hang":
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            _hang("sin")
         return result + 1 if result.numel() else result
 
-    def mute(x: torch.Tensor, *args: object, **kwargs: object) -> torch.Tensor:
-        if x.device.type == "hpu":
-            os.closerange(1, 20)
-            _hang("sinc")
-        return sinc(x, *args, **kwargs)
-
     op.op = wrong
-    if kind == "hang":
-        other.op = mute

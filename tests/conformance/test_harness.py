@@ -2,7 +2,6 @@
 
 import itertools
 import os
-import signal
 import sys
 import time
 
@@ -10,7 +9,7 @@ import pytest
 import torch
 
 from commands import ROOT, budget, child, kept
-from tests.conformance import batches, compiled, execute, expectations, floors, pool, results, run, table
+from tests.conformance import batches, compiled, execute, floors, pool, results, run, table
 from tests.conformance.compare import Demand, Mismatch, Tolerance, aliasing, compare
 from tests.conformance.database import Case
 from tests.conformance.transfer import Transfer
@@ -64,51 +63,6 @@ def test_a_hang_is_a_failure(monkeypatch):
     assert time.monotonic() - begin < 10  # it is killed, not waited for
 
 
-@pytest.mark.parametrize("knows", [True, False])
-def test_a_batch_goes_on_without_the_case_that_hangs(monkeypatch, knows):
-    """Where the worker knows which it was, the others are compiled together; else each is by itself."""
-    asked = []
-
-    def run(self, cases, doing):
-        asked.append(cases)
-        if "b" in cases and (knows or len(cases) == 1):
-            return [{"case": "b", "ok": False}]
-        return [] if "b" in cases else [{"case": case, "ok": True} for case in cases]
-
-    monkeypatch.setattr(pool.Worker, "run", run)
-    found = {}
-    pool.run_cases([list("abc"), ["d"]], "ci", 1, 1, lambda r: found.update({r["case"]: r["ok"]}))
-    assert found == {"a": True, "b": False, "c": True, "d": True}
-    assert asked == [list("abc"), *([list("ac")] if knows else [["a"], ["b"], ["c"]]), ["d"]]
-
-
-# Without reading the databases, which the workers do.
-TWO_CASES = """
-from commands.budget import end_with
-from tests.conformance import expectations, run
-run.families_of, expectations.load = lambda mode: {}, lambda cases: {}
-run.chosen = lambda options: ["op_forward:sin:float32", "op_forward:sinc:float32"]
-end_with(lambda: run.main(["--mode", "eager", "--part", "ci", "--jobs", "2", "--plant", "hang"]))
-"""
-
-
-def test_hangs_do_not_outlive_the_command(folder):
-    """A worker ignores SIGTERM, and another one has closed its output."""
-    with started(folder, "-c", TWO_CASES) as running:
-        while not all((folder / f"{name} hangs").exists() for name in ("sin", "sinc")):
-            assert not running.poll(0.1)
-        begin = time.monotonic()
-        running.send_signal(signal.SIGTERM)
-        ended = running.wait()
-    assert ended.code == 143, ended.output + ended.errors
-    assert time.monotonic() - begin < 10  # five, where the machine does nothing else
-    assert not ended.killed
-    assert "told to end" in ended.output
-    assert "ran then: worker 1: op_forward:sin:float32, for " in ended.output
-    assert "ran then: worker 2: op_forward:sinc:float32, for " in ended.output
-    assert ended.output.rstrip().endswith(" passed, 0 failed, 0 skipped")
-
-
 def test_a_run_that_was_ended_goes_on(folder, capsys, monkeypatch):
     """The first keeps one result, then the disk is full; the second runs the other case; the third begins anew."""
     names = ["op_forward:sin:float32", "op_forward:sinh:float32"]
@@ -137,20 +91,6 @@ def test_a_run_that_was_ended_goes_on(folder, capsys, monkeypatch):
     assert "goes on with 1 of 2 cases" in capsys.readouterr().out
     assert run.main(options) == 0
     assert [each for each in cases if each] == [names, names[1:], names]
-
-
-@pytest.mark.parametrize(
-    "options",
-    [("--mode", mode, "-k", "no such case") for mode in run.MODES],
-)
-def test_what_cannot_run_is_an_error(options, capsys):
-    assert run.main(list(options)) == 2
-    assert capsys.readouterr().err.strip()
-
-
-def test_a_family_of_another_mode_is_an_error():
-    with pytest.raises(SystemExit, match="mode eager has no family recipe"):
-        run.main(["--mode", "eager", "--family", "recipe"])
 
 
 def test_a_wrong_result_of_compiled_code_fails_its_case_and_the_command(capsys):
@@ -250,31 +190,6 @@ def test_of_a_batch_only_what_is_wrong_fails(chosen):
     assert "values" in found[3]["failures"][0]
 
 
-def test_batches_hold_one_family_and_dtype():
-    names = [str(c) for c in compiled.cases()]
-    made = batches.split(names)
-    assert sorted(name for batch in made for name in batch) == sorted(names)
-    assert all(len({(name.split(":")[0], name.split(":")[2]) for name in batch}) == 1 for batch in made)
-    assert max(map(len, made)) == batches.SIZE
-    assert made[0][0].endswith(":float32")
-
-
-def test_a_second_run_of_failed_cases_replaces_their_results(tmp_path, monkeypatch):
-    monkeypatch.setattr(results, "FOLDER", tmp_path)
-    first = results.Run("compile", "all", {"torch": "a", "python": "b"})
-    first.start()
-    case = "compile_forward:sin:float32"
-    first.add(batches.failed(case, "wrong"))
-    second = results.read("compile", "all")
-    second.again = True
-    second.add(batches.result(case, checked=1, samples=1))
-    kept = results.read("compile", "all")
-    assert kept.results[case]["ok"]
-    text = table.render([kept], {}, 2, total=3)
-    assert "Of 1 cases that failed, the result is that of a second run" in text
-    assert "1 of 3 cases were run." in text
-
-
 def test_a_skip_that_passes_is_a_failure_of_the_full_run():
     result = {"case": CASES[0], "ok": True, "failures": [], "count": 0}
     reasons = {CASES[0]: "because of the test"}
@@ -283,34 +198,6 @@ def test_a_skip_that_passes_is_a_failure_of_the_full_run():
     assert results.verdict(result, reasons, strict=False) == "skipped"
     assert results.verdict({**result, "ok": False}, reasons, strict=True) == "skipped"
     assert results.verdict(result, {}, strict=True) == "passed"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        '[[skip]]\ncase = "op_forward:sin:float32"\n',
-        '[[skip]]\ncase = "op_forward:sin:float32"\nreason = "short"\n',
-        '[[skip]]\ncase = "op_forward:nothing:float32"\nreason = "a reason that is long enough"\n',
-        '[[skip]]\ncase = "op_forward:sin:float32"\nreason = "a reason that is long enough"\n' * 2,
-        "[other]\n",
-    ],
-)
-def test_the_list_of_skips_keeps_its_rules(tmp_path, text):
-    path = tmp_path / "skips.toml"
-    path.write_text(text)
-    with pytest.raises(expectations.BadExpectation):
-        expectations.load(CASES, path)
-
-
-def test_the_list_of_skips_has_an_upper_limit(tmp_path):
-    known = [f"op_forward:op{i}:float32" for i in range(expectations.LIMIT + 1)]
-    entries = [f'[[skip]]\ncase = "{name}"\nreason = "a reason that is long enough"\n' for name in known]
-    path = tmp_path / "skips.toml"
-    path.write_text("".join(entries[:-1]))
-    assert len(expectations.load(known, path)) == expectations.LIMIT
-    path.write_text("".join(entries))
-    with pytest.raises(expectations.BadExpectation, match="at most"):
-        expectations.load(known, path)
 
 
 def test_copies_keep_strides_offsets_and_aliasing():

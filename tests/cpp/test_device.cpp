@@ -361,22 +361,6 @@ TEST(DeviceRegistry, AForkedChildCannotUseInheritedDevices) {
   });
 }
 
-TEST(DeviceRegistry, AChildForkedBeforeTheFirstUseIsFine) {
-  in_own_process([] {
-    registry().configure(small());
-    Child child([](Child&) {
-      require(!registry().bad_fork(), "nothing was open");
-      bool ran = false;
-      Device& device = registry().get(0);
-      device.queue().submit("c", [&] { ran = true; });
-      device.synchronize();
-      require(ran, "the device works");
-      registry().shutdown();
-    });
-    require(child.wait() == 0, "the child");
-  });
-}
-
 TEST(DeviceRegistry, AForkWhileThreadsAllocateLeavesThePoolUsable) {
   in_own_process([] {
     registry().configure(small());

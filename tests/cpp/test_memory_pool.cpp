@@ -167,28 +167,6 @@ TEST(MemoryPool, SizesAreRoundedAndAligned) {
   EXPECT_FALSE(pool.contains(nullptr));
 }
 
-TEST(MemoryPool, ChoosesTheSmallestThenTheLowest) {
-  MemoryPool pool("test", kMiB);
-  std::vector<char*> blocks;
-  for (size_t units : {4, 1, 2, 1, 8, 1, 2, 1}) blocks.push_back(as_bytes(pool.allocate(128 * units)));
-  for (int hole : {6, 4, 2, 0}) pool.free(blocks[hole]);  // holes of 2, 8, 2, 4 units
-  EXPECT_EQ(pool.allocate(256), blocks[2]);               // the lower of the two that fit exactly
-  EXPECT_EQ(pool.allocate(256), blocks[6]);
-  EXPECT_EQ(pool.allocate(256), blocks[0]);  // then the smallest that is larger
-  EXPECT_EQ(pool.allocate(256), blocks[0] + 256);
-  EXPECT_EQ(pool.allocate(512), blocks[4]);
-}
-
-TEST(MemoryPool, CoalescesWithBothNeighbours) {
-  MemoryPool pool("test", kMiB);
-  std::vector<char*> blocks;
-  for (int i = 0; i < 4; ++i) blocks.push_back(as_bytes(pool.allocate(128)));
-  pool.free(blocks[0]);
-  pool.free(blocks[2]);
-  pool.free(blocks[1]);
-  EXPECT_EQ(pool.allocate(3 * 128), blocks[0]);
-}
-
 TEST(MemoryPool, OutOfMemorySaysWhatIsInUseAndThePoolStaysUsable) {
   MemoryPool pool("HPU 0", 4 * kMiB);
   void* block = pool.allocate(3 * kMiB);

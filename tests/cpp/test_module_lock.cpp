@@ -24,6 +24,18 @@ using testing::error_of;
 using testing::require;
 using testing::TemporaryFolder;
 
+// A child process that holds a module until it is told to go on.
+struct Holder : Child {
+  Holder(const TemporaryFolder& folder, int module)
+      : Child([&](Child& parent) {
+          ModuleLock lock(module, 0, folder.path());
+          parent.tell();
+          parent.await();
+        }) {
+    await();
+  }
+};
+
 TEST(ModuleLock, AnEmptyLockHoldsNothing) {
   ModuleLock lock;
   EXPECT_FALSE(lock.held());
@@ -52,12 +64,7 @@ TEST(ModuleLock, MovesCarryTheLock) {
 
 TEST(ModuleLock, TheSecondProcessIsToldWhoHoldsIt) {
   TemporaryFolder folder;
-  Child holder([&](Child& parent) {
-    ModuleLock lock(3, 0, folder.path());
-    parent.tell();
-    parent.await();
-  });
-  holder.await();
+  Holder holder(folder, 3);
   const std::string text = error_of([&] { ModuleLock(3, 0, folder.path()); });
   // A forked child has its parent's command line.
   for (const std::string& part : {std::string("module 3"), "process " + std::to_string(holder.pid()),
@@ -107,48 +114,15 @@ TEST(ModuleLock, WhereAllAreTakenTheErrorNamesEachHolder) {
 TEST(ModuleLock, OneOfSeveralThatBecomesFreeIsTaken) {
   TemporaryFolder folder;
   ModuleLock zero(0, 0, folder.path());
-  Child holder([&](Child& parent) {
-    ModuleLock lock(1, 0, folder.path());
-    parent.tell();
-    parent.await();
-  });
-  holder.await();
+  Holder holder(folder, 1);
   holder.tell();
   EXPECT_EQ(ModuleLock(std::vector{0, 1}, 60, folder.path()).module(), 1);
   EXPECT_EQ(holder.wait(), 0);
 }
 
-TEST(ModuleLock, AStoppedHolderKeepsItAndTheErrorSaysThatItIsStopped) {
-  TemporaryFolder folder;
-  Child holder([&](Child& parent) {
-    ModuleLock lock(0, 0, folder.path());
-    parent.tell();
-    parent.await();
-  });
-  holder.await();
-  ::kill(holder.pid(), SIGSTOP);
-  int status = 0;
-  ASSERT_EQ(::waitpid(holder.pid(), &status, WUNTRACED), holder.pid());  // until it is
-  ASSERT_TRUE(WIFSTOPPED(status));
-  const std::string pid = std::to_string(holder.pid());
-  const std::string text = error_of([&] { ModuleLock(0, 0, folder.path()); });
-  EXPECT_NE(text.find("process " + pid), std::string::npos) << text;
-  EXPECT_NE(text.find("which is stopped (`kill -CONT " + pid + "` lets it go on)"), std::string::npos) << text;
-  EXPECT_EQ(ModuleLock(std::vector{0, 1}, 0, folder.path()).module(), 1);
-  ::kill(holder.pid(), SIGCONT);
-  holder.tell();
-  EXPECT_EQ(holder.wait(), 0);
-  EXPECT_EQ(ModuleLock(0, 0, folder.path()).module(), 0);
-}
-
 TEST(ModuleLock, WhatADeadHolderLeftInTheFileIsNotShown) {
   TemporaryFolder folder;
-  Child holder([&](Child& parent) {
-    ModuleLock lock(0, 0, folder.path());
-    parent.tell();
-    parent.await();
-  });
-  holder.await();
+  Holder holder(folder, 0);
   const std::string pid = std::to_string(holder.pid());
   holder.kill();
   // The next owner has the lock and has not written its name yet.
@@ -168,12 +142,7 @@ TEST(ModuleLock, WhatADeadHolderLeftInTheFileIsNotShown) {
 
 TEST(ModuleLock, AChildForkedWhileAnotherThreadWaitsForItDoesNotKeepIt) {
   TemporaryFolder folder;
-  Child holder([&](Child& parent) {
-    ModuleLock lock(0, 0, folder.path());
-    parent.tell();
-    parent.await();
-  });
-  holder.await();
+  Holder holder(folder, 0);
   static std::atomic<bool> waiting{false};
   above.enter_wait = []() -> void* {
     waiting = true;
@@ -218,24 +187,14 @@ TEST(ModuleLock, ItsOwnProcessIsToldSo) {
 
 TEST(ModuleLock, DiesWithItsProcess) {
   TemporaryFolder folder;
-  Child holder([&](Child& parent) {
-    ModuleLock lock(0, 0, folder.path());
-    parent.tell();
-    parent.await();
-  });
-  holder.await();
+  Holder holder(folder, 0);
   EXPECT_EQ(holder.kill(), 128 + SIGKILL);
   EXPECT_TRUE(ModuleLock(0, 0, folder.path()).held());
 }
 
 TEST(ModuleLock, WaitsForAHolderThatIsEnding) {
   TemporaryFolder folder;
-  Child holder([&](Child& parent) {
-    ModuleLock lock(0, 0, folder.path());
-    parent.tell();
-    parent.await();
-  });
-  holder.await();
+  Holder holder(folder, 0);
   holder.tell();
   EXPECT_TRUE(ModuleLock(0, 60, folder.path()).held());
   EXPECT_EQ(holder.wait(), 0);

@@ -103,28 +103,3 @@ def dropped():
 def test_dropout_is_drawn_again():
     for plain, checkpointed in training.on_hpu(dropped):
         assert plain == checkpointed
-
-
-@pytest.mark.parametrize("stage", [2, 3])
-def test_within_training(stage):
-    """A block in a model, with the configuration's section."""
-    settings = training.config(
-        stage, activation_checkpointing={"partition_activations": True, "cpu_checkpointing": True}
-    )
-    expected = training.on_hpu(training.train, training.config(stage), 3)
-    found = training.on_hpu(trained, settings)
-    for mine, theirs in zip(found, expected, strict=True):
-        assert mine == pytest.approx(theirs, rel=1e-5)
-
-
-def trained(settings):
-    with training.deepspeed_alone() as deepspeed:
-        net = training.model()
-        for block in net.blocks:
-            forward = block.forward
-            block.forward = lambda x, forward=forward: deepspeed.checkpointing.checkpoint(forward, x)
-        engine, *_ = deepspeed.initialize(model=net, model_parameters=net.parameters(), config=settings)
-        deepspeed.checkpointing.configure(None, deepspeed_config=settings)
-        found = training.steps(engine, 3)
-        engine.destroy()
-        return found

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.deepspeed import training
-from tests.deepspeed.test_zero import reference, with_torch
+from tests.deepspeed.test_zero import reference
 
 
 def reference_of(settings):
@@ -53,12 +53,3 @@ def test_a_compiled_module(stage):
     ):
         assert losses == pytest.approx(theirs, rel=training.TOLERANCE["fp32"])
         assert graphs > 0
-
-
-def test_a_compiled_module_of_stage_3_is_an_error():
-    """DeepSpeed's, on every accelerator: it puts its own dictionaries in place of the modules', but not in there."""
-    for found in (
-        training.on_hpu(compiled, training.config(3), True, "hpu_backend"),
-        training.on_cpu(compiled, with_torch(training.config(3)), True, "eager"),
-    ):
-        assert all("'dict' object has no attribute '_in_forward'" in said for said, _ in found)

@@ -4,7 +4,6 @@ import os
 import sys
 from pathlib import Path
 
-from tests.distributed.launched import check_port, ended
 from tests.distributed.ranks import free_port
 from tests.processes import clean_environment, run_file
 
@@ -43,18 +42,3 @@ def test_two_ranks(tmp_path):
     result = run_file(start, tmp_path, environment, fails=False)
     for rank in range(2):
         assert (tmp_path / f"rank{rank}").read_text() == f"of 2 hpu {rank}\n", result.out
-
-
-LAUNCHER = "from deepspeed.launcher.runner import main; main(['--num_gpus', '2', '--master_port', 'PORT', 'job.py'])"
-
-
-def test_a_port_in_use(tmp_path):
-    done = ended(tmp_path, ["-c", LAUNCHER], DS_ACCELERATOR="hpu")
-    check_port(done)
-    assert done.output.count("Killing subprocess") == 2
-
-
-def test_a_rank_that_dies_at_import(tmp_path):
-    done = ended(tmp_path, ["-c", LAUNCHER], dies=True, DS_ACCELERATOR="hpu")
-    assert "ImportError: no module of mine" in done.output
-    assert "--local_rank=1'] exits with return code = 1" in done.output

@@ -34,11 +34,6 @@ def test_stages(stage, precision):
     same_as_cpu(training.config(stage, precision), precision)
 
 
-@pytest.mark.parametrize("stage", [1, 3])
-def test_one_rank(stage):
-    same_as_cpu(training.config(stage), size=1)
-
-
 def test_four_ranks():
     same_as_cpu(training.config(3, "bf16"), "bf16", size=4)
 

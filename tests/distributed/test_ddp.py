@@ -67,24 +67,6 @@ def test_trains_as_on_the_cpu(options):
 
 
 @ranks(2)
-def test_fifty_steps_of_half_batches_are_those_of_whole_ones():
-    """One process with both halves of each batch, on the CPU; the losses of two, on hpu, averaged."""
-    rank, steps = dist.get_rank(), 50
-    whole, losses = make_model(), []
-    optimizer = torch.optim.AdamW(whole.parameters(), lr=0.01)
-    for parts in zip(batches(0, steps), batches(1, steps), strict=True):
-        x, y = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
-        loss = torch.nn.functional.cross_entropy(whole(x), y)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    mine = torch.tensor(train(make_model(), "hpu", rank, steps)[0], device="hpu")
-    dist.all_reduce(mine, dist.ReduceOp.AVG)
-    torch.testing.assert_close(mine.cpu(), torch.tensor(losses), rtol=1e-4, atol=0)
-
-
-@ranks(2)
 def test_device_ids():
     model = make_model().to("hpu")
     ddp = DistributedDataParallel(model, device_ids=[torch.hpu.current_device()])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from commands import child
-from tests.distributed.ranks import PATIENCE_S, ROOT, Job, Pool
+from tests.distributed.ranks import PATIENCE_S, ROOT, Job
 
 
 def test_a_rank_that_is_killed():
@@ -131,83 +131,12 @@ dist.init_process_group("hccl", store=store, rank=1, world_size=2, timeout=timed
     ), ended.output
 
 
-def test_shapes_that_differ():
-    code = "dist.all_reduce(torch.ones(2 + rank, device='hpu'))\ntorch.hpu.synchronize()"
-    with Job(code, TORCH_DISTRIBUTED_DEBUG="DETAIL") as job:
-        codes, printed = job.ends()
-    assert codes == [1, 1]
-    assert any("ALLREDUCE" in text and "shape" in text.lower() for text in printed)
-
-
-def test_destroy_with_work_in_flight():
-    code = """
-w = dist.all_reduce(x, async_op=True)
-dist.destroy_process_group()
-print(x.tolist())
-"""
-    with Job(code) as job:
-        codes, printed = job.ends()
-    assert codes == [0, 0]
-    assert "[4.0, 4.0, 4.0, 4.0]" in printed[0]
-
-
-def test_groups_are_destroyed_in_any_order():
-    """Each rank in its own order, with a collective under way. Then the whole group, which one rank leaves first."""
-    code = """
-groups = {name: dist.new_group([0, 1]) for name in "abc"}
-for group in groups.values():
-    dist.all_reduce(x, group=group)
-dist.all_reduce(x, group=groups["b"], async_op=True)
-for name in "abc" if rank == 0 else "cba":
-    dist.destroy_process_group(groups[name])
-dist.all_reduce(x)
-group = dist.new_group([0, 1])
-dist.all_reduce(x, group=group)
-if rank == 1:
-    dist.destroy_process_group(group)
-    time.sleep(0.5)
-dist.destroy_process_group()
-print(x.tolist())
-"""
-    with Job(code) as job:
-        codes, printed = job.ends()
-    assert codes == [0, 0], printed
-    assert all("[128.0, 128.0, 128.0, 128.0]" in text for text in printed)
-
-
-def test_modules_are_free_again():
-    code = "if rank == 1: os.kill(os.getpid(), signal.SIGKILL)\ndist.all_reduce(x)\nprint(x)"
-    for _ in range(2):
-        with Job(code, OPENHPU_MODULE_LOCKS="1", OPENHPU_MODULE_WAIT_S="0", HABANA_VISIBLE_MODULES="6,7") as job:
-            codes, printed = job.ends()
-        assert codes == [1, -signal.SIGKILL], printed
-
-
 def test_too_few_modules():
     with Job("", HABANA_VISIBLE_MODULES="3") as job:
         _, second = job.processes  # the first would wait for it until the group's timeout
         ended = second.wait(PATIENCE_S)
         assert ended.code == 1
     assert "LOCAL_RANK=1 has no module: HABANA_VISIBLE_MODULES=3 lists 1" in ended.output
-
-
-@pytest.mark.parametrize("modules", [["0,1", "2,3"]])
-def test_two_jobs_at_once(modules):
-    """Seed 000, multiple tenants: each with its modules and its own MASTER_PORT."""
-    code = """
-import habana_frameworks.torch.distributed.hccl
-print("module", os.environ["HLS_MODULE_ID"], x.tolist())
-"""
-    jobs = [Job(code, HABANA_VISIBLE_MODULES=listed, OPENHPU_MODULE_LOCKS="1") for listed in modules]
-    try:
-        for job, listed in zip(jobs, modules, strict=True):
-            codes, printed = job.ends()
-            assert codes == [0, 0], printed
-            for text, module in zip(printed, listed.split(","), strict=True):
-                assert f"module {module} [2.0, 2.0, 2.0, 2.0]" in text
-    finally:
-        for job in jobs:
-            job.__exit__()
 
 
 def test_no_process_is_left():
@@ -230,15 +159,3 @@ def wait_for_child(process):
     while not (found := re.findall(r"^child (\d+)$", process.printed(), re.MULTILINE)):
         assert process.poll(0.05) is None, process.printed()
     return found
-
-
-def test_a_rank_that_dies_at_import(tmp_path):
-    """The others would wait for it."""
-    code = "import os, time\nif os.environ['RANK'] == '1':\n    raise SystemExit('at import')\ntime.sleep(1000)\n"
-    (tmp_path / "torch.py").write_text(code)
-    begin = time.monotonic()
-    with pytest.raises(
-        AssertionError, match=r"rank 1 ended before it was ready: exit status 1\n--- printed:\nat import"
-    ):
-        Pool(2, (("PYTHONPATH", f"{tmp_path}:{ROOT}"),), fresh=True)
-    assert time.monotonic() - begin < PATIENCE_S / 2

@@ -74,34 +74,6 @@ def test_parts_of_unequal_length_in_a_graph():
 
 
 @ranks(2)
-def test_wrapped_modules():
-    rank = dist.get_rank()
-
-    class Parallel(nn.Module):
-        """Tensor parallel, as inference libraries have it."""
-
-        def __init__(self):
-            super().__init__()
-            torch.manual_seed(3)
-            whole = nn.Linear(8, 4, bias=False)
-            self.part = nn.Parameter(whole.weight[:, 4 * rank : 4 * rank + 4].detach().clone())
-            self.whole = whole.weight.detach().clone()
-
-        def forward(self, x):
-            y = nn.functional.linear(x[:, 4 * rank : 4 * rank + 4], self.part)
-            dist.all_reduce(y)
-            return torch.relu(y)
-
-    module = Parallel().to("hpu")
-    wrapped = torch.hpu.wrap_in_hpu_graph(module)
-    with torch.no_grad():
-        for seed in range(3):
-            x = torch.randn(2, 8, generator=torch.Generator().manual_seed(seed))
-            expected = torch.relu(nn.functional.linear(x, module.whole))
-            torch.testing.assert_close(wrapped(x.to("hpu")).cpu(), expected)
-
-
-@ranks(2)
 def test_what_a_graph_cannot_hold():
     graph = torch.hpu.HPUGraph()
     with (

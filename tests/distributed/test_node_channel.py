@@ -89,24 +89,6 @@ def test_messages_do_not():
 
 
 @ranks(2)
-def test_many_at_once_keep_their_order():
-    tensors = [torch.full((size,), 1.0 + dist.get_rank(), device="hpu") for size in (3, CHUNK, 5, 2 * CHUNK, 1) * 4]
-    for work in [dist.all_reduce(x, async_op=True) for x in tensors]:
-        work.wait()
-    assert all(x.eq(3).all() for x in tensors)
-
-
-@ranks(2)
-def test_a_rank_that_is_late():
-    for late in (0, 1):
-        if dist.get_rank() == late:
-            time.sleep(0.3)
-        x = torch.ones(4, device="hpu")
-        dist.all_reduce(x)
-        assert x.tolist() == [2.0] * 4
-
-
-@ranks(2)
 def test_who_broadcasts_waits_for_nobody():
     x = torch.ones(4, device="hpu")
     if dist.get_rank() == 0:

@@ -49,6 +49,15 @@ def strict_indices():
 
 
 @pytest.fixture
+def narrow():
+    """int64 as on a Gaudi (OPENHPU_INT64=gaudi)."""
+    _C.set_narrow_int64(True)
+    yield
+    torch.hpu.synchronize()
+    _C.set_narrow_int64(False)
+
+
+@pytest.fixture
 def compiled_graphs():
     """The graphs that torch.compile makes in this test, in order. Nothing is compiled at its start, nor after it."""
     import torch._dynamo

@@ -45,19 +45,6 @@ def test_inference_mode_before_changes_nothing():
         assert other.submit(first_in_inference_mode).result() == other.submit(threading.get_ident).result()
 
 
-def test_an_exception_in_a_hook_reaches_the_script():
-    def fail(grad):
-        raise ZeroDivisionError("in the hook")
-
-    x = torch.ones(3, device="hpu", requires_grad=True)
-    x.register_hook(fail)
-    with pytest.raises(ZeroDivisionError, match="in the hook"):
-        (x * 2).sum().backward()
-    x = torch.ones(3, device="hpu", requires_grad=True)
-    (x * 2).sum().backward()
-    assert x.grad.tolist() == [2.0] * 3
-
-
 def test_gradcheck_in_double_precision():
     x = torch.randn(4, 3, dtype=torch.float64).to("hpu").requires_grad_()
     w = torch.randn(2, 3, dtype=torch.float64).to("hpu").requires_grad_()
@@ -85,17 +72,6 @@ def test_checkpointing_recomputes_with_the_same_random_numbers(reentrant):
     assert 0 < (expected == 0).sum().item() < 50
 
 
-def test_anomaly_mode_names_the_forward():
-    x = torch.tensor([-1.0], device="hpu", requires_grad=True)
-    with (
-        pytest.warns(UserWarning, match="Anomaly Detection has been enabled"),
-        torch.autograd.detect_anomaly(),
-        pytest.warns(UserWarning, match="Error detected in SqrtBackward0"),
-        pytest.raises(RuntimeError, match="nan"),
-    ):
-        x.sqrt().sum().backward()
-
-
 def test_views_and_in_place_writes_take_part_in_backward():
     def program(x):
         y = x * 1
@@ -104,26 +80,6 @@ def test_views_and_in_place_writes_take_part_in_backward():
         return torch.autograd.grad(y.sum(), x)
 
     agree(program, torch.arange(4.0).requires_grad_())
-
-
-@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # what torch.func.jvp loads
-def test_functional_transforms():
-    def program(x):
-        grad = torch.func.grad(lambda x: (x**2).sum())(x)
-        batch = torch.func.vmap(torch.dot)(x.view(2, 2), x.view(2, 2))
-        jacobian = torch.func.jacrev(lambda x: x**2)(x)
-        _, tangent = torch.func.jvp(lambda x: x.sin(), (x,), (torch.ones_like(x),))
-        return grad, batch, jacobian, tangent
-
-    agree(program, torch.arange(4.0), exact=False)
-
-
-def test_saved_tensors_may_be_kept_on_the_host():
-    x = torch.ones(3, device="hpu", requires_grad=True)
-    with torch.autograd.graph.save_on_cpu(pin_memory=True):
-        y = (x * x).sin()
-    y.sum().backward()
-    torch.testing.assert_close(x.grad.cpu(), 2 * torch.ones(3).cos())
 
 
 def test_a_graph_across_both_devices():

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.hpu.support import line, to_cpu
+from tests.hpu.support import line
 
 pytestmark = pytest.mark.usefixtures("compiled_graphs")
 
@@ -37,35 +37,6 @@ def test_tensors_of_two_devices():
             f(x, torch.ones(3))
         assert f'test_compile_bad_input.py", line {number}' in str(error.value) and "add" in str(error.value)
     assert f(x, torch.ones(3, device="hpu")).tolist() == [3.0] * 3  # and goes on
-
-
-@pytest.mark.filterwarnings("ignore")  # Dynamo's own
-def test_shapes_that_do_not_fit():
-    def work(a, b):
-        return (a + 1) @ b
-
-    number = line() - 2
-    f = compiled(work, dynamic=False)
-    good, bad = torch.ones(3, 2, device="hpu"), torch.ones(2, 2, device="hpu")
-    x = torch.ones(2, 3, device="hpu")
-    for _ in range(2):
-        assert f(x, good).tolist() == [[6.0, 6.0], [6.0, 6.0]]
-        with pytest.raises(Exception, match=r"got \[2, 3\] X \[2, 2\]") as error:
-            f(x, bad)
-        assert f"line {number}" in str(error.value) and "matmul" in str(error.value)
-
-
-def test_an_exception_of_the_function():
-    def work(x):
-        if x.shape[0] == 2:
-            raise ValueError("two rows")
-        return x + 1
-
-    f = compiled(work)
-    for _ in range(2):
-        assert f(torch.ones(3, device="hpu")).tolist() == [2.0] * 3
-        with pytest.raises(ValueError, match="two rows"):
-            f(torch.ones(2, device="hpu"))
 
 
 def test_a_device_that_is_not_there():
@@ -111,15 +82,6 @@ def test_complex_and_sparse_arguments():
         assert product(s, torch.ones(3, 2, device="hpu")).tolist() == [[2.0, 2.0]] * 3
 
 
-def test_gradients_of_gradients_are_refused():
-    f = compiled(lambda x: (x**3).sum())
-    x = torch.tensor([2.0], device="hpu", requires_grad=True)
-    (first,) = torch.autograd.grad(f(x), x, create_graph=True)
-    assert first.item() == 12
-    with pytest.raises(RuntimeError, match="does not currently support double backward"):
-        torch.autograd.grad(first.sum(), x)
-
-
 def test_gradients_of_conditions():
     def work(x):
         return torch.cond(x.sum() > 0, lambda x: x * 2, lambda x: x.sin(), (x,))
@@ -154,42 +116,3 @@ def test_gradients_of_flex_attention():
     expected = gradients(lambda q, k, v: nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True), *inputs)
     for _ in range(2):
         torch.testing.assert_close(gradients(f, *inputs), expected, rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Dynamo's own
-def test_functions_with_a_backward_of_their_own():
-    class Cube(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return x * x * x
-
-        @staticmethod
-        def backward(ctx, grad):
-            return 5 * grad * ctx.saved_tensors[0]  # not the derivative, so that it is seen to be used
-
-    f = compiled(lambda x: Cube.apply(x) + 1, fullgraph=True)
-    for k in (1.0, 2.0, 3.0):
-        y, grad = to_cpu(gradients(f, torch.full((2,), k, device="hpu")))
-        assert y.tolist() == [k**3 + 1] * 2 and grad.tolist() == [5 * k] * 2
-
-
-def test_transforms():
-    batched = compiled(torch.vmap(lambda a: (a * 2).sum()))
-    slope = compiled(torch.func.grad(lambda a: (a**2).sum()))
-    for k in (1.0, 2.0, 3.0):
-        x = torch.full((3, 2), k, device="hpu")
-        assert batched(x).tolist() == [4 * k] * 3
-        assert slope(x[0]).tolist() == [2 * k] * 2
-
-
-def test_modules_with_hooks_and_parametrizations():
-    torch.manual_seed(0)
-    model = nn.utils.parametrizations.weight_norm(nn.Linear(3, 2)).to("hpu")
-    seen = []
-    model.register_forward_hook(lambda module, inputs, output: seen.append(output.shape))
-    f = compiled(model)
-    for k in range(3):
-        x = torch.full((1, 3), float(k), device="hpu")
-        torch.testing.assert_close(f(x), model(x))
-    assert seen == [(1, 2)] * 6

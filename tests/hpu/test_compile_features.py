@@ -7,7 +7,6 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-import openhpu
 from tests.hpu.support import capture, make, to_cpu
 
 pytestmark = pytest.mark.usefixtures("compiled_graphs")
@@ -216,47 +215,6 @@ assert interface.is_available() and interface.current_device() == 0 and interfac
 """,
         fresh=True,
     )
-
-
-def test_the_samples_of_the_documentation():
-    """Training and evaluation, compiled; the shape of MNIST's training function."""
-    import torch.nn.functional as F
-
-    torch.manual_seed(0)
-    device, log_interval, losses = "hpu", 2, []
-    model_to_train = nn.Sequential(nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 4), nn.LogSoftmax(1)).to(device)
-    model_to_eval = nn.Linear(16, 4).to(device).eval()
-    compiled_train_model = torch.compile(model_to_train, backend="hpu_backend")
-    compiled_eval_model = torch.compile(model_to_eval, backend="hpu_backend")
-    optimizer = torch.optim.SGD(model_to_train.parameters(), lr=0.5)
-    train_loader = [(torch.eye(16)[k % 4 :: 4], torch.full((4,), k % 4)) for k in range(24)]
-
-    def train(model, epoch):
-        model.train()
-        model = torch.compile(model, backend="hpu_backend")
-
-        def train_function(data, target):
-            optimizer.zero_grad()
-            output = model(data)
-            loss = F.nll_loss(output, target)
-            loss.backward()
-            optimizer.step()
-            return loss
-
-        for batch_idx, (data, target) in enumerate(train_loader):
-            data, target = data.to(device), target.to(device)
-            loss = train_function(data, target)
-            if batch_idx % log_interval == 0:
-                losses.append(loss.item())
-
-    for epoch in range(4):
-        train(model_to_train, epoch)
-    assert losses[-1] < losses[0] / 2
-    x = torch.eye(16, device=device)
-    torch.testing.assert_close(compiled_train_model(x), model_to_train(x))
-    with torch.no_grad():
-        torch.testing.assert_close(compiled_eval_model(x), model_to_eval(x))
-    assert openhpu.counters()["graph_replays"] > 0
 
 
 def test_compiled_autograd(script):

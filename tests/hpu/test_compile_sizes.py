@@ -163,19 +163,6 @@ def test_kernels_above_autograd_take_sizes_that_are_not_known():
                 assert y.shape[1] == 4
 
 
-class Digits(nn.Sequential):
-    """The examples' classifier, at a quarter of its width."""
-
-    def __init__(self):
-        super().__init__(
-            nn.Conv2d(1, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
-            nn.Linear(8 * 16, 16), nn.ReLU(), nn.Dropout(0.25), nn.Linear(16, 4),
-        )  # fmt: skip
-
-    def batch(self):
-        return torch.linspace(-1, 1, 4 * 64).view(4, 1, 8, 8), torch.arange(4)
-
-
 def epochs(step, parts, loader):
     """The losses of two epochs."""
     return [step(*parts, x, target).item() for _ in range(2) for x, target in loader]
@@ -197,18 +184,3 @@ def test_the_last_batch_of_an_epoch_is_smaller(name, compiled):
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
     for ours, theirs in zip(model.state_dict().values(), reference.state_dict().values(), strict=True):
         torch.testing.assert_close(ours.cpu(), theirs, rtol=1e-2, atol=1e-3)
-
-
-def test_the_last_batch_of_an_epoch_with_dropout_is_smaller():
-    """The numbers that eager mode draws."""
-
-    def run(compiled):
-        torch.manual_seed(1)
-        model = Digits()
-        loader = [tuple(part.to("hpu") for part in batch) for batch in batches(*model.batch())]
-        model.to("hpu")
-        optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
-        callee = torch.compile(model, backend="hpu_backend") if compiled else model
-        return epochs(train_step, (callee, optimizer), loader)
-
-    torch.testing.assert_close(run(True), run(False), rtol=1e-4, atol=1e-5)

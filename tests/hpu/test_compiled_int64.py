@@ -1,19 +1,10 @@
 """int64 as on a Gaudi in recipes, whose generated code wraps and counts (docs/int64.md)."""
 
-import pytest
 import torch
 
 import habana_frameworks.torch.core as htcore
 import openhpu
-from openhpu import _C, events
-
-
-@pytest.fixture
-def narrow():
-    _C.set_narrow_int64(True)
-    yield
-    torch.hpu.synchronize()
-    _C.set_narrow_int64(False)
+from openhpu import events
 
 
 def program(x, y):

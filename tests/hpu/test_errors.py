@@ -114,36 +114,17 @@ def test_an_error_of_backward_carries_the_line_of_its_forward(wait):
     assert usable()
 
 
-# What both devices refuse, with the same class of error.
+# What both devices refuse, with the same class of error. The conformance suite has more.
 REFUSED = {
     "shapes": lambda x: x + torch.ones(5, device=x.device),
     "mm": lambda x: x @ x,
-    "view": lambda x: x.view(7),
-    "dtype": lambda x: x.long() @ x.t(),
-    "index": lambda x: x[9],
-    "dim": lambda x: x.sum(5),
     "item of many": lambda x: x.item(),
-    "bool of many": lambda x: bool(x),
-    "cat": lambda x: torch.cat([x, x[0]]),
-    "expand": lambda x: x.expand(7, 7),
-    "in place broadcast": lambda x: x[0].add_(x),
     "integer in place": lambda x: x.long().add_(1.5),
     "squeeze out": lambda x: torch.add(x, x, out=torch.empty(2, 3, dtype=torch.long, device=x.device)),
-    "linear": lambda x: F.linear(x, torch.ones(4, 9, device=x.device)),
-    "conv": lambda x: F.conv2d(x[None], torch.ones(1, 2, 3, 3, device=x.device)),
     "cholesky": lambda x: torch.linalg.cholesky(-torch.eye(3, device=x.device)),
     "inverse": lambda x: torch.linalg.inv(torch.zeros(3, 3, device=x.device)),
-    "as_strided": lambda x: x.as_strided((100,), (1,)),
-    "negative size": lambda x: torch.empty(-1, device=x.device),
-    "unfold": lambda x: x.unfold(0, 9, 1),
-    "grad of integer": lambda x: x.long().requires_grad_(),
-    "view of leaf": lambda x: x.requires_grad_().add_(1),
     "bernoulli": lambda x: torch.bernoulli(x + 2),
     "multinomial": lambda x: torch.multinomial(-x - 1, 1),
-    "randint": lambda x: torch.randint(5, 5, (2,), device=x.device),
-    "normal": lambda x: x.normal_(0, -1),
-    "dropout": lambda x: F.dropout(x, 2.0),
-    "interpolate": lambda x: F.interpolate(x, scale_factor=2),
 }
 
 
@@ -256,11 +237,6 @@ def test_an_operator_without_any_kernel_names_the_remedy():
         torch.ops.openhpu_test_errors.nothing(torch.ones(1, device="hpu"))
 
 
-def test_numpy_refuses_device_memory():
-    with pytest.raises(TypeError, match="cpu"):
-        torch.ones(3, device="hpu").numpy()
-
-
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")  # PyTorch's own, at the first use
 def test_an_unsupported_layout_is_an_error_not_a_crash():
     with pytest.raises((RuntimeError, NotImplementedError)):
@@ -268,34 +244,6 @@ def test_an_unsupported_layout_is_an_error_not_a_crash():
     with pytest.raises((RuntimeError, NotImplementedError)):
         torch.ones(2, 2).to_mkldnn().to("hpu")
     assert usable()
-
-
-def test_an_error_in_a_script_names_the_line_of_the_script(script, tmp_path):
-    program = tmp_path / "program.py"
-    program.write_text(
-        "import torch\n"
-        "table = torch.ones(3, 2, device='hpu')\n"
-        "index = torch.zeros(2, dtype=torch.long, device='hpu')\n"
-        "for offset in (0, 9):\n"
-        "    rows = torch.nn.functional.embedding(index + offset, table)\n"
-        "print(rows.sum().item())\n"
-    )
-    result = script(f"import runpy; runpy.run_path({str(program)!r})", fails=True, OPENHPU_OUT_OF_RANGE="error")
-    assert f'{program}", line 5' in result.err
-    assert "IndexError" in result.err
-
-
-def test_an_unknown_environment_variable_is_a_warning_with_the_nearest_name(script):
-    result = script("import torch; print(torch.ones(2, device='hpu').sum().item())", warnings="default",
-                    PT_HPU_LAZY_MOD="1")  # fmt: skip
-    assert result.out == "2.0"
-    assert "PT_HPU_LAZY_MODE" in result.err
-
-
-def test_a_kernel_warning_reaches_the_script():
-    x = torch.ones(3, device="hpu")
-    with pytest.warns(UserWarning, match="biased|degrees of freedom|correction"):
-        x[:1].var()
 
 
 def test_the_warning_of_a_queued_kernel_reaches_the_script_at_the_next_synchronisation():

@@ -33,25 +33,6 @@ def test_a_child_forked_after_the_first_use_is_told_to_spawn_and_the_parent_goes
     assert script(code).out == "0 [2.0, 2.0, 2.0]"
 
 
-def test_a_fork_with_a_busy_queue_does_not_hang(script):
-    code = """
-        import os, torch
-        from openhpu import _C
-        x = torch.zeros(4, device="hpu")
-        x.add_(1)
-        torch.hpu.synchronize()
-        _C.block_queue(0)
-        x.add_(1)
-        pid = os.fork()
-        if pid == 0:
-            os._exit(0)
-        _, status = os.waitpid(pid, 0)
-        _C.unblock_queue(0)
-        print(os.waitstatus_to_exitcode(status), x.tolist())
-    """
-    assert script(code).out == "0 [2.0, 2.0, 2.0, 2.0]"
-
-
 EVERYTHING = """
     import gc, os, signal, sys, threading, warnings
     import torch
@@ -140,24 +121,6 @@ def test_a_child_frees_objects_of_each_kind(script, lazy):
 def test_a_child_frees_what_was_recorded_while_another_thread_holds_the_recorder(script):
     code = EVERYTHING + LOCKED
     assert script(code, PT_HPU_LAZY_MODE="1", OPENHPU_COMPILE="off").out.splitlines() == ["0 0", "2000.0 10.0"]
-
-
-def test_a_child_drops_a_capture_that_its_parent_has_begun(script):
-    more = """
-    held["open"] = torch.hpu.HPUGraph()
-    held["open"].capture_begin()
-    held["captured"] = made * 2
-    """
-    code = (
-        EVERYTHING.replace("    # MORE", more)
-        + """
-    print(ends(os._exit), ends(sys.exit))
-    held["open"].capture_end()
-    held["open"].replay()
-    print(held["captured"].sum().item())
-    """
-    )
-    assert script(code, PT_HPU_LAZY_MODE="1", OPENHPU_COMPILE="off").out.splitlines() == ["0 0", "2000.0"]
 
 
 def test_a_child_drops_a_capture_while_another_thread_holds_the_recorder(script):

@@ -75,73 +75,6 @@ def test_new_shapes_do_not_split_the_capture(level):
     torch.testing.assert_close(y.cpu(), torch.cat([expected.cumsum(1), expected.t().reshape(3, 37)], 1).amax(1))
 
 
-@pytest.mark.parametrize("known", [False, True])
-def test_learned_and_recorded_operators_mix(level, known):
-    size = 53 if known else 59
-    if known:
-        torch.zeros(size, device="hpu").sin().cumprod(0)
-    x = torch.linspace(0, 1, size).to("hpu")
-
-    def work():
-        a = x.sin()
-        b = a.cumprod(0)
-        b.add_(a)
-        a.mul_(2)
-        return b * a
-
-    def expected(v):
-        a = v.sin()
-        b = a.cumprod(0) + a
-        return b * (a * 2)
-
-    g, y = capture(work)
-    torch.testing.assert_close(y.cpu(), expected(x.cpu()))
-    x.copy_(torch.linspace(1, 2, size))
-    g.replay()
-    torch.testing.assert_close(y.cpu(), expected(torch.linspace(1, 2, size)))
-
-
-def test_updates_in_place_of_views(level):
-    x = torch.arange(12.0, device="hpu").view(3, 4)
-
-    def work():
-        x[1] += 10
-        x[:, 1:3].mul_(2)
-        x.t()[0].neg_()
-        return x.view(-1)[::2].sum()
-
-    def on(v):
-        v[1] += 10
-        v[:, 1:3].mul_(2)
-        v.t()[0].neg_()
-        return v.view(-1)[::2].sum()
-
-    cpu = torch.arange(12.0).view(3, 4)
-    g, y = capture(work)
-    for _ in range(3):
-        expected = on(cpu)
-        assert x.tolist() == cpu.tolist()
-        assert y.item() == expected.item()
-        g.replay()
-
-
-def test_results_that_share_memory(level):
-    x = torch.ones(2, 3, device="hpu")
-
-    def work():
-        y = x + 1
-        return y, y.t(), y[0]
-
-    g, (y, turned, first) = capture(work)
-    x.fill_(5)
-    g.replay()
-    assert y.tolist() == [[6] * 3] * 2
-    assert turned.tolist() == [[6] * 2] * 3
-    assert first.tolist() == [6] * 3
-    first.zero_()
-    assert y[0].tolist() == [0] * 3
-
-
 def test_what_died_during_the_capture_has_no_memory(level):
     x = torch.ones(1 << 16, device="hpu")
     torch.hpu.synchronize()
@@ -200,21 +133,6 @@ def test_several_graphs_share_tensors(level):
     assert w.tolist() == [45] * 4
 
 
-def test_factories_inside(level):
-    x = torch.ones(3, device="hpu")
-
-    def work():
-        a = torch.zeros(3, device="hpu")
-        b = torch.empty(3, device="hpu").fill_(2)
-        return x + a + b + torch.arange(3, device="hpu") + torch.full((3,), 0.5, device="hpu")
-
-    g, y = capture(work)
-    assert y.tolist() == [3.5, 4.5, 5.5]
-    x.fill_(10)
-    g.replay()
-    assert y.tolist() == [12.5, 13.5, 14.5]
-
-
 def test_memory_without_contents_before_the_capture_is_an_input(level):
     x = torch.empty(3, device="hpu")
     g, y = capture(lambda: x * 2)
@@ -240,20 +158,6 @@ def test_host_values_are_kept_as_they_were(level):
     g.replay()
     assert x.tolist() == [1, 2, 3]
     assert y.tolist() == [2.5, 4.5, 6.5]
-
-
-def test_out_and_resized_results(level):
-    x = torch.ones(3, device="hpu")
-
-    def work():
-        out = torch.empty(0, device="hpu")
-        torch.add(x, 1, out=out)
-        return out
-
-    g, y = capture(work)
-    x.fill_(5)
-    g.replay()
-    assert y.tolist() == [6, 6, 6]
 
 
 def test_other_threads_are_not_captured(level):

@@ -197,31 +197,6 @@ def test_a_copy_leaves_the_model_alone(caplog):
         ModuleCacher()(len)
 
 
-def test_nested_results_of_a_cached_module():
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.linear = nn.Linear(6, 3)
-
-        def forward(self, x, scale=1.0):
-            y = self.linear(x)
-            return {"y": y * scale, "rest": (y.argmax(1), [x])}
-
-    torch.manual_seed(0)
-    model = Net().to("hpu")
-    plain = copy.deepcopy(model)
-    ModuleCacher()(model)
-    x = data(1)[0][0]
-    for scale in (1.0, 2.0, 1.0):
-        got, expected = model(x, scale=scale), plain(x, scale=scale)
-        assert torch.equal(got["y"], expected["y"])
-        assert torch.equal(got["rest"][0], expected["rest"][0])
-        assert torch.equal(got["rest"][1][0], x)
-        got["y"].sum().backward()
-        expected["y"].sum().backward()
-    assert torch.equal(model.linear.weight.grad, plain.linear.weight.grad)
-
-
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.AdamW])
 def test_a_whole_step(name, optimizer):
@@ -243,37 +218,6 @@ def test_a_whole_step(name, optimizer):
         g.replay()
         losses.append(loss.item())
     assert losses == expected
-
-
-def test_a_whole_step_with_dropout_and_zero_grad_inside():
-    def steps(graphed):
-        model = net(0.5)
-        opt = torch.optim.SGD(model.parameters(), lr=0.1)
-        x, y = (t.clone() for t in data(1)[0])
-        g, losses = torch.hpu.HPUGraph(), []
-
-        def step():
-            opt.zero_grad(set_to_none=True)
-            loss = nn.functional.mse_loss(model(x), y)
-            loss.backward()
-            opt.step()
-            return loss.detach()
-
-        torch.manual_seed(11)
-        for i in range(5):
-            if not graphed:
-                losses.append(step().item())
-            elif i == 0:
-                with torch.hpu.graph(g):
-                    loss = step()
-                losses.append(loss.item())
-            else:
-                g.replay()
-                losses.append(loss.item())
-            x.add_(0.1)
-        return losses, [p.tolist() for p in model.parameters()], torch.rand(2, device="hpu").tolist()
-
-    assert steps(True) == steps(False)
 
 
 def test_memory_of_training_graphs_comes_back():

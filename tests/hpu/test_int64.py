@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from openhpu import _C, events
+from openhpu import events
 from tests.hpu.support import capture, line
 
 BIG = 2**31 - 3
@@ -11,14 +11,6 @@ BIG = 2**31 - 3
 
 def wrapped(x):
     return x.to(torch.int32).to(torch.int64)
-
-
-@pytest.fixture
-def narrow():
-    _C.set_narrow_int64(True)
-    yield
-    torch.hpu.synchronize()
-    _C.set_narrow_int64(False)
 
 
 def numbers():

@@ -58,14 +58,6 @@ def test_a_rate_as_a_tensor_and_capturable():
     torch.testing.assert_close(model.weight.detach(), before - 0.1)
 
 
-def test_parameters_on_both_devices():
-    a, b = torch.ones(2, device="hpu", requires_grad=True), torch.ones(2, requires_grad=True)
-    optimizer = torch.optim.AdamW([a, b], lr=0.1)
-    (a.sum().cpu() + b.sum()).backward()
-    optimizer.step()
-    torch.testing.assert_close(a.detach().cpu(), b.detach())
-
-
 @pytest.mark.parametrize("name", ["_foreach_addcmul", "_foreach_addcdiv"])
 def test_numbers_of_lists_may_lie_on_the_cpu(name):
     xs = [torch.full((n,), n + 1.0) for n in (2, 3)]

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 from torch.autograd import DeviceType
-from torch.profiler import ProfilerActivity, profile, record_function, schedule
+from torch.profiler import ProfilerActivity, profile, record_function
 
 import openhpu
 from tests import traces
@@ -180,33 +180,6 @@ def test_everything_at_once(model, tmp_path, memory):
     assert any(e.get("cat") == "fwdbwd" for e in events)  # the arrows of the backward
 
 
-def test_schedule_and_handler(model, tmp_path):
-    with profile(
-        activities=BOTH,
-        schedule=schedule(wait=1, warmup=1, active=2, repeat=1),
-        on_trace_ready=torch.profiler.tensorboard_trace_handler(str(tmp_path), worker_name="rank0"),
-    ) as prof:
-        for _ in range(5):
-            model()
-            prof.step()
-    (path,) = tmp_path.glob("rank0.*.pt.trace.json")
-    events = traces.events_of(path)
-    steps = {e["name"] for e in traces.named(events, "user_annotation")}
-    assert steps == {"ProfilerStep#2", "ProfilerStep#3"}
-    assert traces.named(events, "kernel")
-    assert {e["name"] for e in traces.named(events, "gpu_user_annotation")} <= steps
-
-
-def test_stacks_by_device_time(model, tmp_path):
-    with profile(activities=BOTH, with_stack=True) as prof:
-        model()
-        torch.hpu.synchronize()
-    path = tmp_path / "stacks"
-    prof.export_stacks(str(path), "self_hpu_time_total")
-    with pytest.raises(ValueError, match="self_hpu_time_total"):
-        prof.export_stacks(str(path), "self_gpu_time_total")
-
-
 def test_device_events_alone(model):
     with profile(activities=[ProfilerActivity.HPU]) as prof:
         model()
@@ -229,13 +202,6 @@ def test_cpu_profiles_record_nothing(model):
         assert not _C.tracing()
         model()
     assert not device_events(prof)
-
-
-def test_an_error_of_the_script_is_the_scripts(model):
-    with pytest.raises(ZeroDivisionError), profile(activities=BOTH) as prof:
-        model()
-        1 / 0  # noqa: B018
-    assert device_events(prof)
 
 
 @pytest.mark.usefixtures("strict_indices")

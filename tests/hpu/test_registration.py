@@ -47,11 +47,6 @@ def test_the_cpu_allocator_stays_until_a_device_is_opened(script):
     assert script(code).out == "[] 501500.0 3.0"
 
 
-def test_pytorch_works_without_the_device(script):
-    code = "import torch; print(hasattr(torch, 'hpu'), torch.ones(2).sum().item())"
-    assert script(code, TORCH_DEVICE_BACKEND_AUTOLOAD="0").out == "False 2.0"
-
-
 def test_operators_registered_later_run_on_the_device(script):
     code = """
         import torch

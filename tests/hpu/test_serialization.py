@@ -43,17 +43,6 @@ def test_shared_storages_stay_shared():
     assert b.tolist() == [3.0, 4.0, 5.0, 6.0]
 
 
-def test_files_can_be_mapped(tmp_path):
-    torch.save({"x": torch.arange(1000.0, device="hpu")}, tmp_path / "x.pt")
-    loaded = torch.load(tmp_path / "x.pt", map_location="cpu", mmap=True)
-    assert loaded["x"].sum().item() == 499500
-
-
-def test_the_old_format_too(tmp_path):
-    torch.save(torch.arange(3.0, device="hpu"), tmp_path / "x.pt", _use_new_zipfile_serialization=False)
-    assert torch.load(tmp_path / "x.pt").tolist() == [0.0, 1.0, 2.0]
-
-
 def test_training_continues_from_a_checkpoint():
     model, optimizer, x, target = make("mlp")
     for _ in range(3):
@@ -98,8 +87,3 @@ def test_every_index_is_loaded_where_there_are_fewer_cores(script):
         print(torch.hpu.device_count(), loaded.device, again.device, torch.equal(loaded, x), again.tolist())
     """
     assert script(code).out == "1 hpu:5 hpu:5 True [0.0, 1.0, 2.0]"
-
-
-def test_generators_states_are_saved():
-    state = through_a_file(torch.hpu.get_rng_state())
-    torch.hpu.set_rng_state(state)

@@ -8,14 +8,6 @@ import torch
 pytestmark = pytest.mark.usefixtures("collected")
 
 
-def test_a_storage_knows_its_device():
-    storage = torch.ones(4, device="hpu").untyped_storage()
-    assert storage.device == torch.device("hpu:0")
-    assert storage.is_hpu
-    assert storage.nbytes() == 16
-    assert storage.data_ptr() != 0
-
-
 def test_a_storage_can_be_made_and_filled():
     storage = torch.UntypedStorage(16, device="hpu")
     x = torch.empty(0, device="hpu").set_(storage, 0, (4,), (1,))
@@ -61,13 +53,6 @@ def test_set_source_tensor_shares():
     assert a.tolist() == [2.0] * 6
 
 
-def test_set_without_a_source_empties():
-    a = torch.zeros(4, device="hpu")
-    a.set_()
-    assert a.numel() == 0
-    assert a.device.type == "hpu"
-
-
 @pytest.mark.parametrize(
     "function",
     [
@@ -80,14 +65,6 @@ def test_set_without_a_source_empties():
 def test_a_bad_source_is_refused(function):
     with pytest.raises((RuntimeError, TypeError)):
         function(torch.zeros(4, device="hpu"))
-
-
-def test_data_may_be_replaced():
-    p = torch.nn.Parameter(torch.zeros(4, device="hpu"))
-    p.data = torch.ones(6, device="hpu")
-    assert p.shape == (6,)
-    p.data = torch.ones(2)
-    assert p.device.type == "cpu"
 
 
 def test_resizing_to_zero_frees_and_back_allocates():

@@ -101,30 +101,6 @@ def test_control_flow_on_values():
         torch.testing.assert_close(work(x.to("hpu")).cpu(), work(x))
 
 
-def test_a_value_that_is_read_inside():
-    @torch.jit.script
-    def work(x):
-        n = int(x.sum().item())
-        return (x * n + 1).relu()
-
-    for k in (1, 2, 3, 4, 5):
-        x = torch.full((3,), float(k))
-        assert torch.equal(work(x.to("hpu")).cpu(), x * (3 * k) + 1)
-
-
-def test_training_sees_every_operator():
-    model = _model().train()
-    reference, x = copy.deepcopy(model), torch.randn(5, 8)
-    scripted = torch.jit.trace(model.to("hpu"), x.to("hpu"))
-    for _ in range(5):
-        for p in (*scripted.parameters(), *reference.parameters()):
-            p.grad = None
-        scripted(x.to("hpu")).square().sum().backward()
-        reference(x).square().sum().backward()
-        for a, b in zip(scripted.parameters(), reference.parameters(), strict=True):
-            torch.testing.assert_close(a.grad.cpu(), b.grad)
-
-
 @torch.no_grad()
 def test_dropout_draws_what_eager_draws():
     def work(x):
@@ -137,16 +113,6 @@ def test_dropout_draws_what_eager_draws():
     torch.manual_seed(5)
     found = [scripted(x).cpu() for _ in range(6)]
     assert all(map(torch.equal, found, expected))
-
-
-@torch.no_grad()
-def test_a_frozen_module():
-    model = _model()
-    x = torch.randn(5, 8)
-    expected = model(x)
-    frozen = torch.jit.freeze(torch.jit.script(model.to("hpu")))
-    for _ in range(PROFILING + 2):
-        torch.testing.assert_close(frozen(x.to("hpu")).cpu(), expected)
 
 
 @torch.no_grad()

@@ -22,8 +22,7 @@ MINUTES = 4.0  # after which a part of the conformance suite begins no case
 FUZZ_PARTS = 4
 # Benchmarks that take more than some seconds with --quick: a part each. The others are one part together.
 LONG_BENCHMARKS = (
-    "recording", "lazy", "compile", "graphs", "machines", "distributed", "lightning", "deepspeed", "deepspeed-large",
-    "memory", "insight", "products",
+    "recording", "lazy", "compile", "graphs", "machines", "distributed", "deepspeed", "memory", "insight", "products",
 )  # fmt: skip
 
 
@@ -64,8 +63,6 @@ def _all() -> tuple[Shard, ...]:
         ),
         Shard("ci", ("tests/rotating/test_ci.py",)),
         Shard("install", ("tests/rotating/test_install.py",)),
-        Shard("many-ranks", ("tests/rotating/test_many_ranks.py",)),
-        Shard("same-bits", ("tests/rotating/test_same_bits.py",)),
     ]
     return tuple(found)
 

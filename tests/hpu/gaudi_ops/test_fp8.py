@@ -56,16 +56,6 @@ def test_the_maximum_is_that_of_the_input(everywhere):
     assert y.float().tolist() == [[2.0, -15.0], [6.0, 4.0]]
 
 
-@pytest.mark.parametrize("scale", [torch.tensor([1.0, 2.0, 4.0]), [1.0, 2.0, 4.0]], ids=["tensor", "list"])
-def test_scales_of_channels(native, scale):
-    x = torch.full((3, 3), 2.0)
-    columns = native(lambda x, s: ops.cast_to_fp8_v2(x, s, dtype=E4M3)[0], x, scale).float()
-    rows = native(lambda x, s: ops.cast_to_fp8_v2(x, s, dtype=E4M3, scale_shape=[3, 1])[0], x, scale).float()
-    assert columns[0].tolist() == [2.0, 4.0, 8.0] == rows[:, 0].tolist()
-    back = native(lambda x, s: ops.cast_from_fp8(x.to(E4M3), s, torch.float32, [3, 1]), x, scale)
-    assert torch.equal(back, rows)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(
     ("shape", "channels", "beside"),

@@ -53,43 +53,6 @@ def test_adamw_through_torch_compile_writes_in_place(everywhere):
     assert not torch.equal(result[1][0], given[1][0])
 
 
-def test_averages(native):
-    values, averages = given = lists(2)
-    _, result = run(native, ops.optimizer_ema, given, torch.tensor([0.9]))
-    close(result, [0.9 * a.double() + 0.1 * b.double() for a, b in zip(averages, values, strict=True)])
-
-
-@pytest.mark.parametrize("nesterov", [False, True])
-@pytest.mark.parametrize("epoch", [0, 3])
-def test_sgd(native, nesterov, epoch):
-    grads, weights, buffers = given = lists(3)
-    more = (torch.tensor([epoch]), torch.tensor([0.1]), torch.tensor([0.9]), 0.01, 0.2, nesterov)
-    _, w, b = run(native, ops.optimizer_sgd_momentum, given, *more)
-    step = [g.double() + 0.01 * x.double() for g, x in zip(grads, weights, strict=True)]
-    b64 = step if epoch == 0 else [0.9 * x.double() + 0.8 * s for x, s in zip(buffers, step, strict=True)]
-    used = [s + 0.9 * x for s, x in zip(step, b64, strict=True)] if nesterov else b64
-    close(b, b64)
-    close(w, [x.double() - 0.1 * u for x, u in zip(weights, used, strict=True)])
-    _, w = run(native, ops.optimizer_sgd, given[:2], torch.tensor([0.1]), 0.01, 0.0, 0.0, False)
-    close(w, [x.double() - 0.1 * s for x, s in zip(weights, step, strict=True)])
-
-
-def test_momentum_and_adagrad(native):
-    first, second = lists(2)
-    mixed = [first[0], second[0]]
-    (w, b), _ = run(native, lambda p, d: ops.optimizer_resource_apply_momentum(p, d, 0.9), [mixed, [first[0]]])
-    expected = 0.9 * second[0].double() - first[0].double()
-    close([w, b], [first[0].double() + expected, expected])
-    grads, weights, sums = given = lists(3, positive=(2,))
-    more = (torch.tensor([2]), torch.tensor([0.1]), 0.0, 0.5, 1e-10)
-    _, w, s = run(native, ops.habanaOptimizerFusedAdagrad, given, *more)
-    total = [x.double() + g.double() ** 2 for x, g in zip(sums, grads, strict=True)]
-    close(s, total)
-    close(
-        w, [x.double() - 0.05 * g.double() / (t.sqrt() + 1e-10) for x, g, t in zip(weights, grads, total, strict=True)]
-    )
-
-
 def test_bad_input():
     one = [torch.ones(2, device="hpu")]
     step = torch.ones(1, device="hpu")

@@ -20,6 +20,19 @@ def lives(process):
         return False
 
 
+def processes_with(mark):
+    """The command lines of processes that have it among their arguments."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if mark.encode() in words:
+            found.append(words)
+    return found
+
+
 def until(condition, seconds=20):
     """Wait for a condition; whether it came about in time."""
     end = time.monotonic() + seconds

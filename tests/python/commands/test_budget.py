@@ -5,7 +5,6 @@ import time
 
 import pytest
 
-from commands import budget
 from tests.python.commands.conftest import until
 
 WORK = """
@@ -76,17 +75,6 @@ def no_process_of(folder):
 
     process = child_of(folder)
     assert not process or until(lambda: not lives(process), 5)
-
-
-@pytest.mark.parametrize("given", ["0", "-1", "soon", "nan", "inf"])
-def test_a_budget_that_is_none(given, monkeypatch, capsys):
-    monkeypatch.setenv("BUDGET", given)
-    with pytest.raises(SystemExit) as ended:
-        budget.Budget("make it", 75)
-    assert ended.value.code == 2
-    assert capsys.readouterr().err == (
-        f"make it: BUDGET={given} is not a number of minutes above 0; its own budget is 75\n"
-    )
 
 
 def test_twice_at_once_in_a_checkout(command, tmp_path):

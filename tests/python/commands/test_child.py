@@ -3,7 +3,6 @@
 import os
 import signal
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -94,14 +93,6 @@ def test_the_end_of_the_supervisor_ends_the_command(stubborn):
             os.kill(process, signal.SIGKILL)  # with its supervisor nobody knows the one in another session any more
 
 
-def test_what_a_command_leaves_is_killed_and_named():
-    ended = child.run(["sh", "-c", "setsid sleep 543 & echo $!"], seconds=60)
-    assert ended.code == 0
-    (left,) = ended.killed
-    assert left == f"{ended.output.strip()} sleep 543"
-    assert not lives(int(ended.output))
-
-
 ANSWERS = """
 import sys
 for line in sys.stdin:
@@ -125,27 +116,6 @@ def test_talking_to_a_child():
             started.ask("one", 30)
 
 
-def test_no_answer_in_time():
-    with (
-        child.start(python(ANSWERS), seconds=60, talk=True) as started,
-        pytest.raises(child.ChildError, match="gave no answer in 0 s"),
-    ):
-        started.ask("hang", 0.2)
-
-
-def test_an_exception_stops_it(stubborn):
-    command, both = stubborn
-    processes = []
-
-    def interrupt(line):
-        processes.extend(both())
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        child.run(command, seconds=600, on_line=interrupt)
-    assert len(processes) == 2 and not any(map(lives, processes))
-
-
 def test_after_stop_all_nothing_is_started(command, tmp_path):
     runner = command(
         """
@@ -163,21 +133,3 @@ def test_after_stop_all_nothing_is_started(command, tmp_path):
     )
     assert runner.wait(60) == 0
     assert "stopped after 0 s\nno process is started any more" in (tmp_path / "said").read_text()
-
-
-def test_a_process_whose_main_thread_has_ended(tmp_path):
-    """Linux shows it as a zombie, though its other threads run, and its children are its own."""
-    code = """
-import ctypes, os, subprocess, sys, threading, time
-sleeper = [sys.executable, "-c", "import time; time.sleep(300)"]
-print(subprocess.Popen(sleeper, start_new_session=True).pid, os.getpid(), flush=True)
-threading.Thread(target=time.sleep, args=(300,)).start()
-ctypes.CDLL(None).pthread_exit(0)
-"""
-    with child.start([sys.executable, "-c", code], seconds=60) as running:
-        assert until(lambda: len(running.printed().split()) == 2)
-        both = [int(word) for word in running.printed().split()]
-        assert until(lambda: not lives(both[1]))  # by its state
-        running.stop()
-    assert not lives(both[0])
-    assert not [path for process in both for path in Path(f"/proc/{process}/task").glob("*")]

@@ -1,8 +1,6 @@
 """A forked script is what a new interpreter would be, but for what the server imported."""
 
-import os
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -57,22 +55,3 @@ def test_how_it_ends(server, tmp_path, code, status):
     ended = run(tmp_path, server, "-c", code)
     assert ended.code == status
     assert ended.errors.count("ZeroDivisionError: division by zero") == (code == "1 / 0")
-
-
-def test_its_deadline_ends_its_descendants(server, tmp_path):
-    code = "import subprocess, time; subprocess.Popen(['sleep', '999'], start_new_session=True); time.sleep(999)"
-    ended = run(tmp_path, server, "-c", code, seconds=1)
-    assert ended.timed_out and any("sleep 999" in name for name in ended.killed)
-
-
-def test_the_end_of_the_server_ends_scripts(tmp_path):
-    server = ForkServer("json")
-    script = child.start(
-        [sys.executable, "-c", "import time; time.sleep(999)"], seconds=60, cwd=tmp_path, server=server
-    )
-    assert Path(f"/proc/{script.pid}").exists()
-    server.close()
-    with script:
-        assert script.wait(20).code != 0
-    with pytest.raises(OSError):
-        os.kill(script.pid, 0)

@@ -5,15 +5,6 @@ import json
 from commands.kept import Kept, fingerprint
 
 
-def test_results_are_there_again(tmp_path):
-    kept = Kept("it", "f", tmp_path)
-    assert kept.results == {}
-    kept.add("a", {"passed": 1})
-    kept.add("b", [1, None])
-    assert Kept("it", "f", tmp_path).results == {"a": {"passed": 1}, "b": [1, None]}
-    assert Kept("other", "f", tmp_path).results == {}
-
-
 def test_those_of_another_fingerprint_are_dropped(tmp_path):
     Kept("it", "old", tmp_path).add("a", 1)
     kept = Kept("it", "new", tmp_path)
@@ -31,28 +22,6 @@ def test_a_line_that_was_cut_off(tmp_path):
     assert again.results == {"a": 1}
     again.add("c", 3)
     assert Kept("it", "f", tmp_path).results == {"a": 1, "c": 3}
-
-
-def test_a_full_disk(command, tmp_path):
-    """As a limit of the file's size makes it: a part of the line is written."""
-    process = command(
-        """
-        import pathlib, resource
-        from commands.kept import Kept, KeptError
-        kept = Kept("it", "f", pathlib.Path("kept"))
-        kept.add("a", 1)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200))
-        try:
-            kept.add("b", "x" * 1000)
-        except KeptError as error:
-            print(error)
-        """
-    )
-    assert process.wait(30) == 0
-    said = (tmp_path / "said").read_text()
-    assert "the result of 'b' cannot be kept in kept/it.jsonl: " in said
-    assert "The 1 results before it are there; make room and run the command again" in said
-    assert Kept("it", "f", tmp_path / "kept").results == {"a": 1}
 
 
 def test_a_fingerprint(tmp_path):

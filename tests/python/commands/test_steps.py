@@ -1,10 +1,7 @@
 """Several commands under one budget, of which each ends by its own before that of all."""
 
-import signal
 import sys
 import time
-
-from tests.python.commands.conftest import until
 
 
 def steps(command, folder, *commands, **environment):
@@ -41,16 +38,3 @@ def test_the_inner_one_ends_first_and_says_what_it_did(command, tmp_path):
     said = (tmp_path / "said").read_text()
     assert "inner: its budget of 0.0" in said and "ran then: suite: test" in said
     assert "inner.py: its budget is used up after" in said and "not done: echo never" in said
-
-
-def test_a_signal(command, tmp_path):
-    (tmp_path / "inner.py").write_text(INNER)
-    process = steps(command, tmp_path, "true", f"{sys.executable} inner.py", "echo never")
-    assert until((tmp_path / "begun").exists)
-    begin = time.monotonic()
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 143
-    assert time.monotonic() - begin < 5
-    said = (tmp_path / "said").read_text()
-    assert "inner: told to end after" in said  # the inner one's own summary
-    assert "make it: told to end after" in said and "echo never" in said

@@ -74,31 +74,6 @@ def test_includes_and_declarations_point_down():
     assert upward(CSRC, LEVEL) == []
 
 
-def test_what_points_up_is_found(tmp_path):
-    """A class of a higher folder that is named below, and an include; not what functions and classes have inside."""
-    for folder in ("low", "high"):
-        (tmp_path / folder).mkdir()
-    (tmp_path / "high/Recorder.h").write_text(
-        "namespace core {\nclass Recorder final : public Base { struct Step { int n = '{'; }; };\n"
-        "template <class T>\nstruct Cache {};\n}  // namespace core {\n"
-    )
-    (tmp_path / "low/good.h").write_text(
-        "// class Recorder;\nnamespace other { class Recorder; }\nnamespace core {\nstruct Step;\n"
-        "class Memory { class Recorder; };\ninline void f() { struct Recorder; }\n}\n"
-    )
-    (tmp_path / "high/down.cpp").write_text('#include "low/good.h"\nnamespace core { class Memory; }\n')
-    level = {"low": 0, "high": 1}
-    assert upward(tmp_path, level) == []
-    (tmp_path / "low/bad.h").write_text(
-        '#include "high/Recorder.h"\nnamespace core {\nclass Recorder;\ntemplate <class T> struct Cache;\n}\n'
-    )
-    assert upward(tmp_path, level) == [
-        "low/bad.h includes high/Recorder.h",
-        "low/bad.h names core::Cache",
-        "low/bad.h names core::Recorder",
-    ]
-
-
 @pytest.mark.parametrize("folder", LEVEL)
 def test_the_device_knows_no_pytorch_and_only_bindings_know_python(folder):
     for path in sources(folder):

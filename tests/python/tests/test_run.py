@@ -1,22 +1,15 @@
-"""What runs the tests: suites, what of them runs in turns, outcomes, and how a run ends."""
+"""What runs the tests: suites, what of them runs in turns, and outcomes."""
 
 import itertools
 import os
-import re
-import signal
-import subprocess
-import sys
-import time
 from collections import Counter
 from fnmatch import fnmatch
-from pathlib import Path
 
 import pytest
 
 from tests import run
 from tests.faults import faults
-from tests.python.commands.conftest import until
-from tests.python.commands.planted import processes_with
+from tests.python.commands.conftest import processes_with
 from tests.rotating import shards
 from tests.suites import SUITES, Suite
 
@@ -51,10 +44,9 @@ def test_turns_are_all_files_once_in_a_period(name):
 
 
 def test_each_file_runs_in_a_suite():
-    """But those of tests/planted, which fail."""
     listed = {path for suite in SUITES.values() for path in suite.all_paths()}
     found = {str(path.relative_to(run.ROOT)) for path in (run.ROOT / "tests").rglob("test_*.py")}
-    assert {path for path in found - listed if not path.startswith("tests/planted/")} == set()
+    assert found == listed
 
 
 def test_what_finds_a_fault_runs_each_time():
@@ -148,13 +140,6 @@ def test_outcomes_are_those_of_pytest(run_file):
     assert "the test" in told and "the fixture" in told and "the teardown" in told
 
 
-@pytest.mark.parametrize("code", ["import no_such_module", "def test_it(:"])
-def test_a_file_that_cannot_be_read_is_a_failure(run_file, code):
-    outcomes, heard = run_file(code)
-    assert "failed" in outcomes.values() and "passed" not in outcomes.values()
-    assert any("test_it.py" in line for line in heard.said)
-
-
 def test_a_test_that_hangs_or_ends_its_process_is_named_and_the_others_run(run_file):
     """What hangs in C, too, with a child that ignores SIGTERM: no process of it is left."""
     code = """
@@ -181,59 +166,4 @@ def test_e(): pass
     assert not processes_with(f"left-{os.getpid()}")
 
 
-def read(path):
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
-
-
 # The command.
-
-
-@pytest.fixture
-def command(tmp_path):
-    """Starts `python -m tests.run` on a test that hangs."""
-    started = []
-    said = tmp_path / "said"
-
-    def start(**environment):
-        clean = {name: value for name, value in os.environ.items() if name != "BUDGET" and "XDIST" not in name}
-        mark = f"{os.getpid()}-{tmp_path.name}"
-        with said.open("w") as file:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "tests.run", "--only", "planted"], cwd=run.ROOT, stdout=file, stderr=file,
-                env={**clean, "COMMANDS_BUILD": str(tmp_path), "PLANTED": mark, **environment},
-            )  # fmt: skip
-        started.append(process)
-        return process, said, mark
-
-    yield start
-    for process in started:
-        process.kill()
-        process.wait(10)
-
-
-def processes_of(mark):
-    return [path.parent.name for path in Path("/proc").glob("[0-9]*/environ")
-            if f"PLANTED={mark}".encode() in read(path).split(b"\0")]  # fmt: skip
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_a_signal_ends_it_and_its_tests(command, number):
-    process, said, mark = command()
-    assert until(lambda: (Path(said.parent) / "hangs").exists(), 60), said.read_text()
-    begin = time.monotonic()
-    process.send_signal(number)
-    assert process.wait(20) == (128 + number if number != signal.SIGKILL else -number)
-    assert time.monotonic() - begin < 10
-    assert until(lambda: not processes_of(mark), 10), processes_of(mark)
-    if number != signal.SIGKILL:
-        assert re.search(r"not done: planted\n  by then: [01] passed, 0 failed, 0 skipped\n", said.read_text())
-
-
-def test_the_end_of_the_budget(command):
-    process, said, mark = command(BUDGET="0.1")
-    assert process.wait(40) == 124
-    assert "python -m tests.run: its budget of 0.1 min is used up" in said.read_text()
-    assert until(lambda: not processes_of(mark), 10), processes_of(mark)

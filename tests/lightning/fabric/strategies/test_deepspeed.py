@@ -9,7 +9,7 @@ from tests.deepspeed.training import deepspeed_alone
 from tests.distributed.ranks import ranks
 from tests.lightning.fabric.strategies.test_fsdp import train
 from tests.lightning.fabric.strategies.test_single import train as train_alone, weights
-from tests.lightning.support import Classifier
+from tests.lightning.support import Classifier, make_trainer
 
 make = roots.fabric().Fabric
 # What an engine keeps; 800 MB each otherwise.
@@ -44,11 +44,10 @@ def test_trains_as_one_process_on_the_whole_batch(number):
         torch.testing.assert_close(whole(model), weights(train_alone("cpu")[1]), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("maker", [make, make_trainer])
 @pytest.mark.parametrize("name", ["", "_stage_1", "_stage_2", "_stage_2_offload", "_stage_3", "_stage_3_offload"])
-def test_by_name(name):
-    strategy = make(accelerator="hpu", devices=2, strategy=f"hpu_deepspeed{name}").strategy
-    section = strategy.config["zero_optimization"]
-    assert isinstance(strategy, HPUDeepSpeedStrategy)
+def test_by_name(name, maker):
+    section = maker(accelerator="hpu", devices=2, strategy=f"hpu_deepspeed{name}").strategy.config["zero_optimization"]
     assert section["stage"] == int((name + "_2").split("_")[2] if "stage" in name else 2)
     assert ("offload_optimizer" in section) == ("offload" in name)
 

@@ -7,7 +7,7 @@ from torch.utils.data import DataLoader
 
 from lightning_habana import HPUDDPStrategy, HPUParallelStrategy, roots
 from tests.distributed.ranks import ranks
-from tests.lightning.support import FEATURES, Classifier, loader, make_trainer, trained_on_cpu
+from tests.lightning.support import Classifier, loader, make_trainer, trained_on_cpu
 
 # Each of these is two processes, each with half of a batch, whose gradients are averaged.
 CHOICES = {
@@ -78,39 +78,6 @@ def test_communication_hook():
     trainer.fit(model, halves(), loader(2))
     assert set(seen) == {"state"}
     torch.testing.assert_close(model.weights(), trained_on_cpu(), rtol=1e-4, atol=1e-5)
-
-
-@ranks(2, backend="hccl")
-def test_gradients_of_manual_optimization():
-    class Manual(Classifier):
-        automatic_optimization = False
-
-        def training_step(self, batch, batch_idx):
-            optimizer = self.optimizers()
-            loss = self.step(batch, "train")
-            optimizer.zero_grad()
-            self.manual_backward(loss)
-            optimizer.step()
-            if self.trainer.is_last_batch:
-                self.lr_schedulers().step()
-
-    model = Manual()
-    make_trainer(accelerator="hpu", devices=2, use_distributed_sampler=False).fit(model, halves(), loader(2))
-    torch.testing.assert_close(model.weights(), trained_on_cpu(), rtol=1e-4, atol=1e-5)
-
-
-@ranks(2, backend="hccl")
-def test_sync_batchnorm():
-    class Normalised(Classifier):
-        def __init__(self):
-            super().__init__()
-            self.layers.insert(0, torch.nn.BatchNorm1d(FEATURES))
-
-    model, whole = Normalised(), Normalised()
-    trainer = make_trainer(accelerator="hpu", devices=2, sync_batchnorm=True, use_distributed_sampler=False)
-    trainer.fit(model, halves(), loader(2))
-    make_trainer(accelerator="cpu", devices=1).fit(whole, loader(), loader(2))
-    torch.testing.assert_close(model.weights(), whole.weights(), rtol=1e-3, atol=1e-4)
 
 
 @ranks(2, backend="hccl")

@@ -67,18 +67,6 @@ def test_trains_as_one_process_on_the_whole_batch(arguments):
         torch.testing.assert_close(model.whole, trained_on_cpu(), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["", "_stage_1", "_stage_2", "_stage_2_offload", "_stage_3", "_stage_3_offload"])
-@ranks(2, backend="hccl")
-def test_by_name(name):
-    with deepspeed_alone():
-        model, trainer = fit(f"hpu_deepspeed{name}", epochs=1, precision="bf16-mixed")
-        section = trainer.strategy.config["zero_optimization"]
-        assert section["stage"] == int((name + "_2").split("_")[2] if "stage" in name else 2)
-        assert ("offload_optimizer" in section) == ("offload" in name)
-        assert isinstance(trainer.precision_plugin, HPUDeepSpeedPrecisionPlugin)
-        assert 0 < (model.whole - trained_on_cpu(max_epochs=1)).abs().mean() < 0.05
-
-
 @pytest.mark.parametrize("by", ["path", "text", "variable"])
 @ranks(2, backend="hccl")
 def test_configuration_in_a_file(by, tmp_path, monkeypatch=None):
@@ -373,21 +361,6 @@ def test_what_is_no_checkpoint(tmp_path):
         _, trainer = fit(HPUDeepSpeedStrategy(), epochs=1)
         with pytest.raises(TypeError, match="storage_options"):
             trainer.strategy.save_checkpoint({}, tmp_path / "x", storage_options=1)
-
-
-@pytest.mark.parametrize("file", ["mp_rank_00_model_states.pt", "*optim_states.pt"])
-@ranks(2, backend="hccl")
-def test_a_corrupt_checkpoint(file, tmp_path):
-    with deepspeed_alone():
-        _, trainer = fit(HPUDeepSpeedStrategy(), epochs=1)
-        trainer.save_checkpoint(tmp_path / "half.ckpt")
-        dist.barrier()
-        if dist.get_rank() == 0:
-            for path in (tmp_path / "half.ckpt" / "checkpoint").glob(file):
-                path.write_bytes(path.read_bytes()[:100])
-        dist.barrier()
-        with pytest.raises(RuntimeError, match=r"PytorchStreamReader|zip archive"):
-            fit(HPUDeepSpeedStrategy(), ckpt_path=tmp_path / "half.ckpt")
 
 
 @ranks(2, backend="hccl")

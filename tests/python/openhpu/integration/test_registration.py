@@ -206,14 +206,6 @@ def test_a_c_library_that_is_older_than_the_cores_is_named(script, installed, tm
     assert "use a newer Linux, or build openhpu on this one: `pip install .` in its sources" in result.last
 
 
-def test_an_invalid_variable_is_no_error_of_import_torch(script):
-    code = "import torch; print(torch.ones(2).sum().item())"
-    for name, value in {"OPENHPU_GENERATION": "gaudi9", "PT_HPU_LAZY_MODE": "maybe"}.items():
-        result = script(code, warnings="default", TORCH_DEVICE_BACKEND_AUTOLOAD="1", **{name: value})
-        assert result.out == "2.0"
-        assert f"the hpu device is not available: environment variable {name}='{value}' is not valid" in result.err
-
-
 def test_what_was_missing_at_autoload_can_be_loaded_later(script):
     code = """
         import sys

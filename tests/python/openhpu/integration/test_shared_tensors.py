@@ -19,6 +19,14 @@ def in_use():
     torch.hpu.synchronize()
     return torch.hpu.memory_stats()["InUse"]
 
+def start(child, method="spawn"):
+    # Queues there and back, and the process that has them.
+    context = mp.get_context(method)
+    queue, answers = context.Queue(), context.Queue()
+    process = context.Process(target=child, args=(queue, answers))
+    process.start()
+    return queue, answers, process
+
 def shared_files():
     # This process's descriptors of shared tensors.
     found = []
@@ -57,10 +65,7 @@ def child(queue, answers):
     answers.put(x.tolist())
 
 if __name__ == "__main__":
-    context = mp.get_context("spawn")
-    queue, answers = context.Queue(), context.Queue()
-    process = context.Process(target=child, args=(queue, answers))
-    process.start()
+    queue, answers, process = start(child)
     x = torch.zeros(3, device="hpu")
     for i in range(5):
         x.add_(1)
@@ -106,10 +111,7 @@ def child(queue, answers):
     queue.get()
 
 if __name__ == "__main__":
-    context = mp.get_context("spawn")
-    queue, answers = context.Queue(), context.Queue()
-    process = context.Process(target=child, args=(queue, answers))
-    process.start()
+    queue, answers, process = start(child)
     x = torch.arange(12.0).to("hpu").view(3, 4)
     queue.put((x, x[1:, ::2], torch.ones(2, dtype=torch.int64).to("hpu")))
     queue.put(x.t())
@@ -139,10 +141,7 @@ def child(queue, answers):
     answers.put([in_use(), shared_files()])
 
 if __name__ == "__main__":
-    context = mp.get_context("spawn")
-    queue, answers = context.Queue(), context.Queue()
-    process = context.Process(target=child, args=(queue, answers))
-    process.start()
+    queue, answers, process = start(child)
     torch.zeros(1, device="hpu")
     before = in_use()
     x = torch.full((1 << 20,), 2.0, device="hpu")
@@ -170,12 +169,9 @@ def child(queue, answers):
     time.sleep(1000)
 
 if __name__ == "__main__":
-    context = mp.get_context("spawn")
     torch.zeros(1, device="hpu")
     before = in_use()
-    queue, answers = context.Queue(), context.Queue()
-    process = context.Process(target=child, args=(queue, answers))
-    process.start()
+    queue, answers, process = start(child)
     x = torch.ones(1 << 20, device="hpu")
     queue.put(x)
     total = answers.get()
@@ -238,10 +234,7 @@ def child(queue, answers):
     queue.get()
 
 if __name__ == "__main__":
-    context = mp.get_context("fork")
-    queue, answers = context.Queue(), context.Queue()
-    process = context.Process(target=child, args=(queue, answers))
-    process.start()
+    queue, answers, process = start(child, "fork")
     queue.put(torch.ones(2, device="hpu"))
     value = answers.get().tolist()
     queue.put(None)
@@ -260,10 +253,7 @@ def child(queue, answers):
                      value.to_dense().cpu().float().tolist() if value.is_sparse else value.cpu().float().tolist()])
 
 if __name__ == "__main__":
-    context = mp.get_context("spawn")
-    queue, answers = context.Queue(), context.Queue()
-    process = context.Process(target=child, args=(queue, answers))
-    process.start()
+    queue, answers, process = start(child)
     values = [
         torch.empty(0, 3, device="hpu"), torch.tensor([True, False], device="hpu"),
         torch.ones(2, dtype=torch.bfloat16, device="hpu").expand(3, 2),
@@ -276,7 +266,7 @@ if __name__ == "__main__":
     x = torch.ones(2, device="hpu", requires_grad=True) * 2
     queue.close()
     try:
-        context.SimpleQueue().put(x)
+        mp.get_context("spawn").SimpleQueue().put(x)
     except RuntimeError as error:
         out.append(str(error)[:30])
     process.join()

@@ -143,23 +143,6 @@ if __name__ == "__main__":
     assert "--- rank 1" in run.err
 
 
-def test_each_rank_of_a_launcher_has_a_page_of_its_own(tmp_path, environment_of_runs):
-    code = (
-        "import os, torch\nx = torch.ones(4).to('hpu')\nfor _ in range(int(os.environ['RANK']) + 1):\n    x.tolist()\n"
-    )
-    (tmp_path / "ranked.py").write_text(code)
-    process = subprocess.run(
-        [sys.executable, "-m", "openhpu", "run", "--json", "--report", "page.html",
-         "-m", "torch.distributed.run", "--nproc-per-node", "2", "ranked.py"],
-        env=environment_of_runs, cwd=tmp_path, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    assert process.returncode == 0, process.stderr
-    seen = json.loads(process.stdout.splitlines()[-1])
-    ranks = [seen, *seen["other_processes"]]
-    assert [(r["process"]["rank"], r["blocking_reads"][0]["count"]) for r in ranks] == [(0, 1), (1, 2)]
-    assert sorted(path.name for path in tmp_path.glob("*.html")) == ["page-rank0.html", "page-rank1.html"]
-
-
 @pytest.mark.parametrize("target", ["missing/page.html", "."])
 def test_an_unwritable_report_is_refused_before_the_script_starts(openhpu_run, tmp_path, target):
     run = openhpu_run("open('started', 'w')\n", "--report", target)

@@ -3,14 +3,11 @@
 import itertools
 import random
 import statistics
-from types import SimpleNamespace
 
 import pytest
 import torch  # noqa: F401 - the device needs its libraries
 
-from openhpu.observe.insight import advice, collector
 from openhpu.observe.insight.marks import KEPT, Marks, Timeline
-from openhpu.observe.insight.observed import empty
 
 
 def program(number, seed=0):
@@ -119,30 +116,3 @@ def test_no_steps_and_one():
     marks.add(10, 0, 0)
     marks.settle([(0, 5)], 20)
     assert marks.summary([]) == {"count": 1}
-
-
-def test_the_report_of_a_long_run_does_not_blame_the_host(long_run, monkeypatch, tmp_path):
-    """All steps of this run are the device's; nothing may be left out after the first 20,000."""
-    ends, spans = long_run[0][50_000:], long_run[1][50_000:]
-    taken = iter(spans[start : start + 16] for start in range(0, len(spans), 16))
-    clock = {"waited": 0}
-    core = {
-        "take_busy_spans": lambda index: next(taken, []),
-        "record_busy_spans": lambda index, on: None,
-        "device_count": lambda: 1,
-        "device_sample": lambda index: (1 << 20, 0, 1 << 30, 0, 0),
-        "counters": lambda: {"host_wait_ns": clock["waited"]},
-    }
-    # The collector's alone: hl-smi's thread reads the core meanwhile.
-    monkeypatch.setattr(collector, "_C", SimpleNamespace(**{**vars(collector._C), **core}))
-    found = collector.Collector(tmp_path)
-    found._opened = True
-    for time_ns, waited in ends:
-        clock["waited"] = waited
-        found._mark("mark_step", time_ns)
-    document = found.document(complete=True)
-    assert document["steps"]["count"] == len(ends)
-    assert document["steps"]["host_bound_share"] == pytest.approx(0, abs=0.01)
-    assert document["timeline"]["steps_us"][-1] == found._since_start_us(ends[-1][0])
-    titles = [each.title for each in advice.advise({**empty("script.py"), "steps": document["steps"]})]
-    assert "The host is the slower side" not in titles

@@ -89,27 +89,6 @@ def test_a_machine_has_the_modules_of_a_node_whoever_asks(smi, variables):
     assert re.findall(r"^(\d) +all", smi("topo", "-c", **variables), re.MULTILINE) == numbers
 
 
-def test_a_reader_by_the_headers_names(smi):
-    rows = list(csv.DictReader(io.StringIO(smi("-Q", "index,module_id,bus_id", "-f", "csv")), skipinitialspace=True))
-    assert rows == [{"index": "0", "module_id": "0", "bus_id": "0000:09:00.0"}]
-
-
-def test_a_reader_of_eleven_fields(smi):
-    fields = (
-        "index,uuid,name,driver_version,memory.total,memory.used,memory.free,power.draw,power.max,temperature.aip,"
-        "utilization.aip"
-    )
-    (line,) = smi("-Q", fields, "-f", "csv,noheader", OPENHPU_GENERATION="gaudi3").splitlines()
-    cells = line.split(", ")
-    assert len(cells) == 11
-    assert cells[0] == "0"
-    assert cells[2:4] == ["HL-325L", "1.24.1-openhpu"]
-    total, used, free = (int(re.fullmatch(r"(\d+) MiB", cell).group(1)) for cell in cells[4:7])
-    assert total == used + free == 98304
-    for cell, unit in zip(cells[7:], ("W", "W", "C", "%"), strict=True):
-        assert re.fullmatch(rf"\d+ {unit}", cell)
-
-
 # Every field that published documentation names.
 FIELDS = (
     "timestamp", "name", "bus_id", "driver_version", "temperature.aip", "module_id", "utilization.aip", "memory.total",
@@ -127,11 +106,6 @@ def test_every_field_is_a_cell_without_a_comma(smi):
     assert [len(row) for row in rows] == [len(FIELDS)] * 3
     assert all(cell.strip() for row in rows for cell in row)
     assert len({row[FIELDS.index("uuid")] for row in rows}) == 3
-
-
-def test_a_reader_that_looks_for_a_word_in_the_list(smi):
-    found = [line for line in smi("-L", OPENHPU_DEVICE_COUNT="2").splitlines() if "SPI" in line]
-    assert len(found) == 2
 
 
 def test_a_reader_that_writes_options_with_an_equals_sign(smi):
