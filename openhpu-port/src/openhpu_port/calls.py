@@ -68,6 +68,8 @@ def rewrite(args: Sequence[cst.Arg], described: str) -> list[cst.Arg]:
                 by_name = True
                 if value:
                     new.append(_keyword(cst.Arg(cst.parse_expression(value)), name))
+    if "..." in tokens:
+        new.sort(key=lambda arg: next((at for at, one in enumerate(args) if one.value is arg.value), len(args)))
     return _with_commas(new, args)
 
 

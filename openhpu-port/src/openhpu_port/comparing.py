@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import difflib
+import functools
 import os
 import pickle
 import signal
@@ -12,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,45 +24,34 @@ from openhpu_port.errors import PortError
 
 _GRACE_S = 5.0  # from SIGTERM to SIGKILL
 _TAIL = 15  # lines of what a script printed before it failed
-Value = tuple[str, tuple[int, ...], str, bool, torch.Tensor]  # dtype, shape, device, whether it has a gradient, numbers
-
-
-class Record(NamedTuple):
-    """See `recorder.Recorder`."""
-
-    about: dict[str, Any]
-    values: list[Value]
+Place = tuple[str, int]  # a file in the script's folder, or "" for the script itself, and a line
+Record = dict[str, Any]  # see recorder.Recorder
 
 
 class Run(NamedTuple):
-    """A script that ran: its records in the order of the computation, and how it ended."""
+    """A script that ran: its records in the order of the computation, the device's reports, and how it ended."""
 
     script: Path
     records: list[Record]
-    reports: list[dict[str, Any]]  # indices out of range, integers that wrapped
-    end: dict[str, Any]
+    reports: list[Record]  # indices out of range, integers that wrapped
+    end: Record
 
-    def line(self, place: tuple[str, int]) -> str:
-        """A file and a line as a user reads it."""
-        file, number = place
-        return f"{file or self.script.name}:{number}" if number else "a line that is not known"
-
-    def devices(self) -> list[str]:
-        """The devices whose tensors it computed."""
-        return sorted({value[2] for record in self.records for value in record.values})
+    def line(self, place: Place) -> str:
+        """A place as a user reads it."""
+        return f"{place[0] or self.script.name}:{place[1]}" if place[1] > 0 else "a line that is not known"
 
 
 class Difference(NamedTuple):
-    """Where two runs part. `place` is in the first script, `other` in the second."""
+    """Where two runs part: records of both, how, and of a backward pass the last gradient that agreed."""
 
-    about: dict[str, Any]
-    other: dict[str, Any]
-    what: str
-    before: dict[str, Any] | None  # of a backward pass, the last gradient that agreed
+    about: Record
+    other: Record
+    how: str
+    before: Record | None = None
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the subcommand. Returns 0 if all agrees, 1 for a difference, 2 if nothing could be compared."""
+    """Run the subcommand. Returns 0 if all agrees, 1 for a difference, 2 if not all could be compared."""
     parser = argparse.ArgumentParser(
         prog="openhpu compare", usage="openhpu compare [--seed N] [--seconds S] [--strict] A.py B.py [ARG ...]",
         description="Run two scripts with the same seed; name the first module and line that differ.",
@@ -75,18 +65,17 @@ def main(arguments: Sequence[str]) -> int:
     try:
         if options.seed < 0 or not options.seconds > 0:
             raise PortError("expected a --seed of 0 or more, and --seconds above 0")
-        runs = [run(script, options.seed, options.seconds, options.strict, options.rest) for script in options.scripts]
+        a, b = (run(script, options.seed, options.seconds, options.strict, options.rest) for script in options.scripts)
     except (PortError, OSError) as error:
         print(f"openhpu compare: {error}", file=sys.stderr)
         return 2
-    a, b = runs
-    for one in runs:
-        print(f"{one.script.name}: {len(one.records)} results on {', '.join(one.devices())}", end="")
-        print(f"; it ended by {one.end['error']}" if one.end["error"] else "")
+    for one in (a, b):
+        devices = sorted({value[2] for record in one.records for value in record["values"]})
+        ended = f"; it ended by {one.end['error']}" if one.end["error"] else ""
+        print(f"{one.script.name}: {len(one.records)} results on {', '.join(devices)}{ended}")
     count, difference = first_difference(a, b)
     print("\n".join(told(a, b, count, difference)))
-    failed = any(one.end["error"] for one in runs)
-    return 1 if difference else 2 if failed or not count else 0
+    return 1 if difference else 2 if not count or any(one.end["error"] for one in (a, b)) else 0
 
 
 def run(script: Path, seed: int, seconds: float, strict: bool = False, arguments: Sequence[str] = ()) -> Run:
@@ -94,29 +83,25 @@ def run(script: Path, seed: int, seconds: float, strict: bool = False, arguments
     if not script.is_file():
         raise PortError(f"there is no script {str(script)!r}")
     variables = {**os.environ, "TORCHDYNAMO_DISABLE": "1", **({"OPENHPU_STRICT": "gaudi"} if strict else {})}
-    with tempfile.TemporaryDirectory(prefix="openhpu-compare-") as folder:
-        file, said = Path(folder) / "records", Path(folder) / "said"
-        command = [str(Path(__file__).with_name("recording.py")), str(file), str(seed), str(script.resolve())]
-        with said.open("wb") as output:
-            process = subprocess.Popen(
-                [sys.executable, *command, *arguments], env=variables, stdout=output, stderr=output,
-                stdin=subprocess.DEVNULL, start_new_session=True,
-            )  # fmt: skip
+    with tempfile.TemporaryDirectory(prefix="openhpu-compare-") as folder, open(f"{folder}/said", "w+b") as said:
+        command = [str(Path(__file__).with_name("recording.py")), f"{folder}/records", str(seed), str(script.resolve())]
+        process = subprocess.Popen(
+            [sys.executable, *command, *arguments], env=variables, stdout=said, stderr=said,
+            stdin=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
         late = _wait(process, seconds)
-        records = [Record(*one) for one in _read(file)]
-        end = next(
-            (one.about for one in records if one.about["kind"] == "end"), {"error": f"exit code {process.poll()}"}
-        )
-        if late:
-            end = {**end, "error": f"its time, {seconds:g} s; --seconds gives it more"}
-        if end["error"]:
-            print("\n".join(said.read_text(errors="replace").splitlines()[-_TAIL:]), file=sys.stderr)
-    found = sorted((one for one in records if "sequence" in one.about), key=lambda one: one.about["sequence"])
-    if not found:
-        raise PortError(
-            f"{script} computed nothing with PyTorch that could be recorded; it ended by {end['error'] or 'itself'}"
-        )
-    return Run(script, found, [one.about for one in records if "params" in one.about], end)
+        found = list(_read(Path(folder, "records")))
+        said.seek(0)
+        tail = said.read().decode(errors="replace").splitlines()[-_TAIL:]
+    end = next((one for one in found if one["kind"] == "end"), {"error": f"exit code {process.returncode}"})
+    if late:
+        end = {**end, "error": f"its time, {seconds:g} s; --seconds gives it more"}
+    if end["error"]:
+        print("\n".join(tail), file=sys.stderr)
+    records = sorted((one for one in found if "values" in one), key=lambda one: one["sequence"])
+    if not records:
+        raise PortError(f"{script} computed nothing that could be recorded; it ended by {end['error'] or 'itself'}")
+    return Run(script, records, [one for one in found if "params" in one], end)
 
 
 def _wait(process: subprocess.Popen[bytes], seconds: float) -> bool:
@@ -136,7 +121,7 @@ def _wait(process: subprocess.Popen[bytes], seconds: float) -> bool:
     return late
 
 
-def _read(file: Path) -> Iterator[Any]:
+def _read(file: Path) -> Iterator[Record]:
     with contextlib.suppress(FileNotFoundError, EOFError, pickle.UnpicklingError), file.open("rb") as records:
         while True:
             yield pickle.load(records)
@@ -144,136 +129,106 @@ def _read(file: Path) -> Iterator[Any]:
 
 def first_difference(a: Run, b: Run) -> tuple[int, Difference | None]:
     """How many results agree, and the first in the order of `a` that does not, or where one script ended."""
-    lines = _Lines(a, b)
-    there, keys = _keyed(b.records, lambda place: place), _keyed(a.records, lines.in_b)
-    partners = {id(record): there.get(key) for key, record in keys.items()}
     count, before = 0, None
-    for record in a.records:
-        other = partners.get(id(record))
-        if other is not None and len(other.values) == len(record.values):
-            for one, two in zip(record.values, other.values, strict=True):
-                if what := _unequal(one, two, record.about["kind"]):
-                    return count, Difference(record.about, other.about, what, before)
+    for one, other in _pairs(a, b):
+        if len(one["values"]) == len(other["values"]):
+            for values in zip(one["values"], other["values"], strict=True):
+                if how := _unequal(*values, one["kind"]):
+                    return count, Difference(one, other, how, before)
             count += 1
-            if record.about["kind"] != "weight":
-                before = record.about if record.about["kind"] == "gradient" else None
-    for ended, partner, place in ((a, b, None), (b, a, lines.in_a)):
-        failed = ended.end.get("place")
-        if failed and not partner.end["error"]:
-            about = {**ended.end, "kind": "line"}
-            here = about if place is None else {**about, "place": place(failed)}
-            there_ = about if place else {**about, "place": lines.in_b(failed)}
-            return count, Difference(here, there_, f"{ended.script.name} ended by {ended.end['error']}", before)
-    return count, None
+            if one["kind"] != "weight":
+                before = one if one["kind"] == "gradient" else None
+    moved, nowhere = _moved(a, b), {"place": ("", 0)}
+    failed = sorted((one for one in (a, b) if "place" in one.end), key=lambda one: len(one.records))
+    if not failed or (len(failed) == 2 and moved(a.end["place"]) == b.end["place"]):
+        return count, None  # or both ended at the same line
+    at, how = {**failed[0].end, "kind": "line"}, f"{failed[0].script.name} ended by {failed[0].end['error']}"
+    if failed[0] is a:
+        return count, Difference(at, {"place": moved(at["place"])}, how)
+    there = next((one for one in a.records if moved(one["place"]) == at["place"]), nowhere)
+    return count, Difference({**at, "place": there["place"]}, at, how)
 
 
-def _unequal(one: Value, two: Value, kind: str) -> str:
-    """How two values differ; empty if they agree."""
+def _unequal(one: Any, two: Any, kind: str) -> str:
+    """How two values (dtype, shape, device, whether it has a gradient, numbers) differ; empty if they agree."""
+    a, b = one[4], two[4]
     if one[1] != two[1]:
         return f"the shapes are {list(one[1])} and {list(two[1])}"
-    a, b = one[4], two[4]
     if a.is_floating_point() != b.is_floating_point() or a.is_complex() != b.is_complex():
         return f"the dtypes are {one[0]} and {two[0]}"
-    share = compared.share(getattr(torch, value[0].removeprefix("torch.")) for value in (one, two))
-    wide = torch.promote_types(a.dtype, b.dtype) if a.dtype != b.dtype else a.dtype
+    wide = torch.promote_types(a.dtype, b.dtype)
     a, b = a.to(wide), b.to(wide)
-    if not compared.close(a, b, share):
+    if not compared.close(a, b, compared.share(getattr(torch, each[0].removeprefix("torch.")) for each in (one, two))):
         return f"{compared.amount(a, b)} ({one[0]} on {one[2]}, {two[0]} on {two[2]})"
-    if kind == "line" and one[3] != two[3]:
-        return f"it has {'a' if one[3] else 'no'} gradient, and {'one' if two[3] else 'none'} in the other script"
-    return ""
+    return "one has a gradient, the other has none" if kind == "line" and one[3] != two[3] else ""
 
 
-class _Lines:
-    """Lines of the first script's files in the second's, and back: where the texts are equal, or replace each other."""
+def _moved(a: Run, b: Run) -> Callable[[Place], Place]:
+    """Gives the place in `b` for one in `a`: where texts are equal or replace each other; a line below 0 for none."""
 
-    def __init__(self, a: Run, b: Run) -> None:
-        self._a, self._b = a, b
-        self._files: dict[str, dict[int, int]] = {}
+    @functools.cache
+    def lines(file: str) -> dict[int, int]:
+        paths = [one.script.parent / file if file else one.script for one in (a, b)]
+        texts = [path.read_text(errors="replace").splitlines() if path.is_file() else [] for path in paths]
+        changes = difflib.SequenceMatcher(None, texts[0], texts[1], autojunk=False).get_opcodes()
+        same = [change for change in changes if change[0] in ("equal", "replace")]
+        return {i + k + 1: j + k + 1 for _, i, end, j, last in same for k in range(min(end - i, last - j))}
 
-    def _pairs(self, file: str) -> dict[int, int]:
-        if file not in self._files:
-            paths = [one.script.parent / file if file else one.script for one in (self._a, self._b)]
-            texts = [path.read_text(errors="replace").splitlines() if path.is_file() else [] for path in paths]
-            pairs: dict[int, int] = {}
-            for tag, i, end, j, last in difflib.SequenceMatcher(None, *texts, autojunk=False).get_opcodes():
-                if tag in ("equal", "replace"):
-                    pairs.update((i + at + 1, j + at + 1) for at in range(min(end - i, last - j)))
-            self._files[file] = pairs
-        return self._files[file]
-
-    def in_b(self, place: tuple[str, int]) -> tuple[str, int]:
-        file, number = place
-        return file, self._pairs(file).get(number, -number)
-
-    def in_a(self, place: tuple[str, int]) -> tuple[str, int]:
-        file, number = place
-        return file, next((one for one, other in self._pairs(file).items() if other == number), 0)
+    return lambda place: (place[0], lines(place[0]).get(place[1], -place[1]))
 
 
-def _keyed(records: list[Record], moved: Any) -> dict[Any, Record]:
-    """Records by what they are: results of a line are numbered in the order in which it made them."""
-    found: dict[Any, Record] = {}
-    groups: defaultdict[Any, list[Record]] = defaultdict(list)
-    for record in records:
-        about = record.about
-        if about["kind"] in ("line", "gradient"):
-            groups[about["kind"], about["module"], moved(about["place"]), about["run"]].append(record)
-        else:
-            found[about["kind"], about["module"], about["op"], about["run"]] = record
-    for key, group in groups.items():
-        found.update({(*key, len(group), at): record for at, record in enumerate(group)})
-    return found
+def _pairs(a: Run, b: Run) -> list[tuple[Record, Record]]:
+    """Records of the same, in the order of `a`. Results of a line are numbered in the order in which it made them."""
+
+    def keyed(records: list[Record], moved: Callable[[Place], Place]) -> dict[Any, Record]:
+        groups: defaultdict[Any, list[Record]] = defaultdict(list)
+        for one in records:
+            what = moved(one["place"]) if one["kind"] in ("line", "gradient") else one["op"]
+            groups[one["kind"], one["module"], what, one["run"]].append(one)
+        return {(*key, len(group), at): one for key, group in groups.items() for at, one in enumerate(group)}
+
+    ours, theirs = keyed(a.records, _moved(a, b)), keyed(b.records, lambda place: place)
+    found = [(one, theirs[key]) for key, one in ours.items() if key in theirs]
+    return sorted(found, key=lambda pair: pair[0]["sequence"])
 
 
 def told(a: Run, b: Run, count: int, difference: Difference | None) -> list[str]:
     """The lines that a user reads."""
     if difference is None:
-        rest = "" if count else "; the scripts have no module and no line in common"
-        return [f"{count} results agree within their dtypes' tolerance{rest}", *_suspects(a, b, None)]
-    about, before = difference.about, difference.before
-    backward = about["kind"] in ("gradient", "weight")
-    where = before if backward and before else about
-    other = difference.other if where is about else {"place": _Lines(a, b).in_b(where["place"])}
+        none = "" if count else "; the scripts have no module and no line in common"
+        return [f"{count} results agree within their dtypes' tolerance{none}", *_suspects(a, b, float("inf"))]
+    about, other, how, before = difference
     what = f"`{about['op']}`" if about["kind"] == "line" else about["op"]
-    if backward:
-        result = f"the result of {a.line(about['place'])} (module {about['module'] or 'none'})"
-        what = about["op"] if about["kind"] == "weight" else f"the backward pass to {result}"
+    if about["kind"] == "gradient":
+        what = f"the backward pass to the result of {a.line(about['place'])} (module {about['module'] or 'none'})"
+    if about["kind"] in ("gradient", "weight") and before:
+        about, other = before, {"place": _moved(a, b)(before["place"])}
     return [
         f"{count} results agree; then the first difference:",
-        f"  module: {where['module'] or 'none'}",
-        f"  line:   {a.line(where['place'])}, {b.line(other['place'])}",
+        f"  module: {about['module'] or 'none'}",
+        f"  line:   {a.line(about['place'])}, {b.line(other['place'])}",
         f"  in:     {what}, run {about['run']}",
-        f"  how:    {difference.what}",
-        *_suspects(a, b, difference),
+        f"  how:    {how}",
+        *_suspects(a, b, difference.about["sequence"]),
     ]
 
 
-def _suspects(a: Run, b: Run, difference: Difference | None) -> list[str]:
+def _suspects(a: Run, b: Run, until: float) -> list[str]:
     """What can make the scripts differ and was seen: indices, integers that wrapped, dtypes under autocast."""
     found = []
-    for one in (a, b):
-        for report in one.reports:
-            file, number = report["site"] or ("", 0)
-            line, op, params = f"{Path(file).name or 'a line'}:{number}", report["params"]["op"], report["params"]
-            if report["kind"] == "indices_out_of_range":
-                number = f"{params['indices']} out of range ({params['padding']} are -1)"
-                found.append(f"indices: {op} at {line} has {number}; hpu reads zeros and drops writes there, and the "
-                             "CPU raises IndexError")  # fmt: skip
-            else:
-                found.append(f"int64: {op} at {line} wraps {params['overflows']} results to int32, as a Gaudi does")
-    until = difference.about.get("sequence", 0) if difference else float("inf")
-    there = _keyed(b.records, lambda place: place)
-    for key, record in _keyed(a.records, _Lines(a, b).in_b).items():
-        about, other = record.about, there.get(key)
-        if other is None or not (about["autocast"] or other.about["autocast"]) or about["sequence"] > until:
-            continue
-        dtypes = record.values[0][0], other.values[0][0]
-        if dtypes[0] != dtypes[1]:
-            why = "the devices' lists of operators differ"
-            if not (about["autocast"] and other.about["autocast"]):
-                why = f"it is on only in {(a if about['autocast'] else b).script.name}"
-            found.append(f"autocast: `{about['op']}` at {a.line(about['place'])} gives {dtypes[0]} in {a.script.name} "
-                         f"and {dtypes[1]} in {b.script.name}; {why}")  # fmt: skip
+    for report in (*a.reports, *b.reports):
+        params = report["params"]
+        if "indices" in params:
+            found.append(f"indices: {params['op']} has {params['indices']} out of range ({params['padding']} are -1); hpu "
+                         "reads zeros and drops writes there, and the CPU raises IndexError")  # fmt: skip
+        else:
+            found.append(f"int64: {params['op']} wraps {params['overflows']} results to int32, as a Gaudi does")
+    for one, other in _pairs(a, b):
+        dtypes = [each["values"][0][0] for each in (one, other)]
+        casts = [each["autocast"] for each in (one, other)]
+        if one["sequence"] <= until and any(casts) and dtypes[0] != dtypes[1]:
+            why = "lists of operators differ" if all(casts) else "it is on in one script alone"
+            found.append(f"autocast: `{one['op']}` at {a.line(one['place'])} gives {dtypes[0]}, and {dtypes[1]} at "
+                         f"{b.line(other['place'])}; {why}")  # fmt: skip
             break
     return [f"  suspect: {one}" for one in dict.fromkeys(found)]

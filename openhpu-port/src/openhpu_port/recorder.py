@@ -10,7 +10,6 @@ import contextlib
 import pickle
 import random
 import sys
-import sysconfig
 from collections import Counter
 from pathlib import Path
 from types import FrameType
@@ -28,29 +27,28 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 MOST_ELEMENTS = 1 << 16  # of a tensor, evenly spaced
 _MOST_BYTES = 512 << 20  # of a script; what comes later is not recorded
-_PENDING, _PENDING_BYTES = 256, 64 << 20  # on the device, before they are read
+_PENDING, _PENDING_BYTES = 256, 64 << 20  # records and bytes on the device, before they are read
 _EMPTY = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
-_LIBRARIES = (
-    *(f"{Path(sys.modules[name].__file__ or '').parent}/" for name in ("torch", "openhpu", "openhpu_port")),
-    "/habana_frameworks/",
-    "<",
-)
 
 
-class Recorder:
-    """Records from now on, into `file`, a pickle for each record. `end` writes the rest."""
+class Recorder(TorchFunctionMode):
+    """Records from now on, into `file`, a pickle of a dictionary for each record. `end` writes the rest.
+
+    The result of a line is what a function there returned, once another line or module uses it.
+    """
 
     def __init__(self, file: str, script: str, seed: int) -> None:
+        super().__init__()
         self._file = open(file, "wb", buffering=0)  # noqa: SIM115
         self._script, self._folder = script, f"{Path(script).parent}/"
-        self._stack: list[str] = [""]  # modules whose forward runs
+        self._stack = [""]  # modules whose forward runs
         self._names: WeakKeyDictionary[torch.nn.Module, str] = WeakKeyDictionary()
-        self._parameters: WeakTensorKeyDictionary = WeakTensorKeyDictionary()  # their names
-        self._made: Any = WeakTensorKeyDictionary()  # tensors that left no line yet: about the one that made them
+        self._parameters: Any = WeakTensorKeyDictionary()  # their names
+        self._made: Any = WeakTensorKeyDictionary()  # what no other line has used yet: its record
         self._runs: Counter[Any] = Counter()
         self._run: Any = None
-        self._pending: list[tuple[dict[str, Any], list[Any]]] = []
-        self._bytes = self._sequence = 0
+        self._pending: list[dict[str, Any]] = []
+        self._bytes = self._waiting = self._sequence = 0
         self._busy = self._listens = False
         self._failed: dict[str, Any] = {}
         torch.manual_seed(seed)
@@ -61,120 +59,103 @@ class Recorder:
         optimizers.register_optimizer_step_pre_hook(lambda *given: self._step("gradient at the step", *given))
         optimizers.register_optimizer_step_post_hook(lambda *given: self._step("after the step", *given))
         _Draws().__enter__()
-        _Functions(self).__enter__()
+        self.__enter__()
 
     def end(self, error: str) -> None:
         """Write what is left. `error`: of the script, or empty."""
         if self._listens:
             with contextlib.suppress(RuntimeError):
-                torch.hpu.synchronize()  # reports indices
-        for tensor, about in list(self._made.items()):
-            self._record(about, [tensor])
+                torch.accelerator.synchronize()  # the device reports indices
+        for tensor, record in list(self._made.items()):
+            self._record(record, [tensor])
         self._flush()
-        self._dump({"kind": "end", "error": error, **(self._failed if error else {})}, [])
+        self._write({**(self._failed if error else {}), "kind": "end", "error": error})
 
     # What happens.
 
-    def call(self, function: Any, arguments: Any, result_of: Any) -> Any:
-        """A function of PyTorch is called. Those that the line before has made leave it."""
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
         if self._busy or _captures():
-            return result_of()
-        about = self._about(str(resolve_name(function) or getattr(function, "__name__", "")))
-        self._consume(arguments, about)
+            return function(*args, **kwargs)
+        op = str(resolve_name(function) or getattr(function, "__name__", ""))
+        record = self._new(op, (args, kwargs), self._stack[-1])
         try:
-            result = result_of()
+            result = function(*args, **kwargs)
         except Exception:
-            self._failed = about
+            self._failed = record
             raise
-        made = arguments[0][:1] if about["op"].endswith("__setitem__") else result
-        if not about["op"].endswith("grad.__get__"):
-            for at, tensor in enumerate(_tensors(made)):
-                about["autocast"] = _autocast(tensor.device.type)
-                self._made[tensor] = {**about, "at": at}
+        if not op.endswith("grad.__get__"):
+            for tensor in _tensors(args[0] if op.endswith("__setitem__") else result):
+                self._made[tensor] = {**record, "autocast": _autocast(tensor)}
                 self._listen(tensor)
         return result
 
-    def _about(self, op: str) -> dict[str, Any]:
-        place, module = self._place(), self._stack[-1]
-        if self._run != (module, place):
-            self._run = module, place
-            self._runs[self._run] += 1
+    def _new(self, op: str, used: Any, module: str) -> dict[str, Any]:
+        """The record of a line. What it uses, and another one made, is recorded."""
+        key = module, self._place()
+        if self._run != key:
+            self._run = key
+            self._runs[key] += 1
+        for tensor in _tensors(used):
+            record = self._made.pop(tensor, None)
+            if record and (record["module"], record["place"]) != key:
+                self._record(record, [tensor])
         self._sequence += 1
-        return {"kind": "line", "module": module, "place": place, "run": self._runs[self._run], "op": op,
-                "sequence": self._sequence}  # fmt: skip
+        return dict(zip(("kind", "module", "place", "run", "op", "sequence"),
+                        ("line", *key, self._runs[key], op, self._sequence), strict=True))  # fmt: skip
 
     def _place(self) -> tuple[str, int]:
-        """The innermost line of the script's folder, or else of a library other than PyTorch and OpenHPU."""
+        """The innermost line in the script's folder."""
         frame: FrameType | None = sys._getframe(2)
-        other = ("", 0)
-        standard = sysconfig.get_paths()["stdlib"]
         while frame:
             name = frame.f_code.co_filename
-            packaged = "site-packages" in name
-            if name == self._script:
-                return "", frame.f_lineno
-            if name.startswith(self._folder) and not packaged:
-                return name.removeprefix(self._folder), frame.f_lineno
-            if not other[1] and not any(one in name for one in _LIBRARIES) and (
-                packaged or not name.startswith(standard)
-            ):  # fmt: skip
-                other = name, frame.f_lineno
+            if name.startswith(self._folder) and "site-packages" not in name:
+                return "" if name == self._script else name.removeprefix(self._folder), frame.f_lineno
             frame = frame.f_back
-        return other
-
-    def _consume(self, values: Any, by: dict[str, Any]) -> None:
-        for tensor in _tensors(values):
-            about = self._made.pop(tensor, None)
-            if about and (about["module"], about["place"]) != (by["module"], by["place"]):
-                self._record(about, [tensor])
+        return "", 0
 
     def _enter(self, module: torch.nn.Module, values: Any) -> None:
         if module not in self._names:
             self._name(module)
-        about = self._about("")
-        self._consume(values, {**about, "module": self._names[module]})
+        self._new("", values, self._names[module])
         self._stack.append(self._names[module])
 
     def _name(self, root: torch.nn.Module) -> None:
-        """Names of a module that no other one called, and of those below: by the variable, or else the class."""
-        found = vars(sys.modules["__main__"]).items()
+        """Name a module that no other one called, and those below: by the variable, or else the class."""
         kind = type(root).__name__
-        name = next((name for name, value in found if value is root), "") or f"{kind}#{self._runs[kind]}"
+        variables = vars(sys.modules["__main__"]).items()
+        name = next((name for name, value in variables if value is root), f"{kind}#{self._runs[kind]}")
         self._runs[kind] += 1
         for below, one in root.named_modules():
             self._names.setdefault(one, f"{name}.{below}".replace("._orig_mod", "").rstrip("."))
         for below, parameter in root.named_parameters():
             if parameter not in self._parameters and type(parameter) is torch.nn.Parameter:
-                self._parameters[parameter] = full = f"{name}.{below}".replace("._orig_mod", "")
+                self._parameters[parameter] = f"{name}.{below}".replace("._orig_mod", "")
                 if parameter.requires_grad:
-                    parameter.register_post_accumulate_grad_hook(lambda p, full=full: self._gradient(p, full))
+                    parameter.register_post_accumulate_grad_hook(
+                        lambda one: self._note("weight", self._parameters[one], "gradient", [one.grad])
+                    )
 
-    def _gradient(self, parameter: torch.Tensor, full: str) -> None:
-        module, _, name = full.rpartition(".")
-        self._note("weight", module, ("", 0), [parameter.grad], op=f"gradient of {name}")
-
-    def _leave(self, module: torch.nn.Module, _values: Any, result: Any) -> None:
-        name = self._stack.pop()
-        if result is not None and not _captures():
-            tensors = _tensors(result)
-            for tensor in tensors:
-                self._made.pop(tensor, None)
-            self._note("output", name, self._place(), tensors, op=type(module).__name__)
+    def _leave(self, module: torch.nn.Module, _: Any, result: Any) -> None:
+        name, tensors = self._stack.pop(), _tensors(result)
+        for tensor in tensors:
+            self._made.pop(tensor, None)
+        self._note("output", f"{name}.{type(module).__name__}", "output", tensors)
 
     def _step(self, what: str, optimizer: Any, *_: Any) -> None:
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                value = parameter.grad if "gradient" in what else parameter
-                module, _, name = self._parameters.get(parameter, "").rpartition(".")
-                self._note("step", module, self._place(), [value], op=f"{name} {what}")
+        for parameter in (one for group in optimizer.param_groups for one in group["params"]):
+            value = parameter.grad if "gradient" in what else parameter
+            self._note("step", self._parameters.get(parameter, ""), what, [value])
 
-    def _note(self, kind: str, module: str, place: tuple[str, int], values: list[Any], op: str) -> None:
-        self._sequence += 1
-        key = kind, module, op
+    def _note(self, kind: str, full: str, what: str, tensors: list[Any]) -> None:
+        """Record what a module, a parameter or an optimizer has now."""
+        module, _, name = full.rpartition(".")
+        key, self._sequence = (kind, full, what), self._sequence + 1
         self._runs[key] += 1
-        device = next((one.device.type for one in values if one is not None), "cpu")
-        self._record({"kind": kind, "module": module, "place": place, "run": self._runs[key], "op": op, "at": 0,
-                      "sequence": self._sequence, "autocast": _autocast(device)}, values)  # fmt: skip
+        found = _tensors(tensors)
+        self._record({"kind": kind, "module": module, "place": self._place(), "run": self._runs[key],
+                      "op": f"{what} of {name}", "sequence": self._sequence,
+                      "autocast": _autocast(found[0]) if found else ""}, found)  # fmt: skip
 
     def _listen(self, tensor: torch.Tensor) -> None:
         if not self._listens and tensor.device.type == "hpu":
@@ -182,63 +163,43 @@ class Recorder:
             from openhpu.observe import events
 
             for kind in ("indices_out_of_range", "int64_overflow"):
-                events.subscribe(kind, lambda event: self._dump(
-                    {"kind": event.kind, "site": event.site, "params": event.params}, []))  # fmt: skip
+                events.subscribe(kind, lambda event: self._write({"kind": event.kind, "params": event.params}))
 
     # What is kept.
 
-    def _record(self, about: dict[str, Any], tensors: list[Any]) -> None:
-        found = _tensors(tensors)
-        if not found or self._bytes > _MOST_BYTES or _captures():
+    def _record(self, record: dict[str, Any], tensors: list[torch.Tensor]) -> None:
+        if not tensors or self._bytes > _MOST_BYTES or _captures():
             return
-        self._busy = True
-        try:
-            with torch.no_grad():
-                self._pending.append((about, [self._kept(one) for one in found]))
-        finally:
-            self._busy = False
-        for at, tensor in enumerate(found):
-            if about["kind"] in ("line", "output") and tensor.requires_grad and not tensor.is_leaf:
-                more = {"kind": "gradient", "at": (about["at"], at)}
-                tensor.register_hook(lambda value, more=more: self._backward({**about, **more}, value))
+        busy, self._busy = self._busy, True
+        with torch.no_grad():
+            self._pending.append({**record, "values": [self._kept(one) for one in tensors]})
+        self._busy = busy
+        for tensor in tensors:
+            if record["kind"] in ("line", "output") and tensor.requires_grad and not tensor.is_leaf:
+                tensor.register_hook(lambda value: self._backward(record, value))
         if len(self._pending) >= _PENDING or self._waiting > _PENDING_BYTES:
             self._flush()
 
-    _waiting = 0  # bytes
-
-    def _backward(self, about: dict[str, Any], value: torch.Tensor) -> None:
+    def _backward(self, record: dict[str, Any], value: torch.Tensor) -> None:
         self._sequence += 1
-        self._record({**about, "sequence": self._sequence}, [value])
+        self._record({**record, "kind": "gradient", "sequence": self._sequence}, _tensors(value))
 
     def _kept(self, tensor: torch.Tensor) -> tuple[Any, ...]:
         flat = tensor.detach().reshape(-1)
         kept = flat[:: max(1, -(-flat.numel() // MOST_ELEMENTS))].clone()
-        size = kept.numel() * kept.element_size()
-        self._bytes += size
-        self._waiting += size
+        self._bytes += kept.numel() * kept.element_size()
+        self._waiting += kept.numel() * kept.element_size()
         return str(tensor.dtype), tuple(tensor.shape), tensor.device.type, tensor.requires_grad, kept
 
     def _flush(self) -> None:
-        self._busy, pending = True, self._pending
-        self._pending, self._waiting = [], 0
-        try:
-            for about, values in pending:
-                self._dump(about, [(*rest, torch.Tensor.cpu(kept)) for *rest, kept in values])
-        finally:
-            self._busy = False
+        busy, pending = self._busy, self._pending
+        self._busy, self._pending, self._waiting = True, [], 0
+        for record in pending:
+            self._write({**record, "values": [(*rest, kept.cpu()) for *rest, kept in record["values"]]})
+        self._busy = busy
 
-    def _dump(self, about: dict[str, Any], values: list[Any]) -> None:
-        self._file.write(pickle.dumps((about, values)))
-
-
-class _Functions(TorchFunctionMode):
-    def __init__(self, recorder: Recorder) -> None:
-        super().__init__()
-        self._recorder = recorder
-
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        return self._recorder.call(function, (args, kwargs), lambda: function(*args, **kwargs))
+    def _write(self, record: dict[str, Any]) -> None:
+        self._file.write(pickle.dumps(record))
 
 
 class _Draws(TorchDispatchMode):
@@ -247,41 +208,29 @@ class _Draws(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self._generators: WeakKeyDictionary[torch.Generator, torch.Generator] = WeakKeyDictionary()
-        for name in ("hpu", "cuda", "xpu"):
-            device = getattr(torch, name, None)
-            if device is not None:  # the script's seeds of the device
-                device.manual_seed = device.manual_seed_all = _seed
+        for device in filter(None, (getattr(torch, name, None) for name in ("hpu", "cuda", "xpu"))):
+            device.manual_seed = device.manual_seed_all = _seed
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if torch.Tag.nondeterministic_seeded not in function.tags or _captures():
+        devices = [one.device for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
+        device = torch.device(kwargs.get("device") or next(iter(devices), "cpu"))
+        draws = torch.Tag.nondeterministic_seeded in function.tags
+        if not draws or device.type == "cpu" or _captures():
             result = function(*args, **kwargs)
             return result.zero_() if function.overloadpacket.__name__ in _EMPTY and not _captures() else result
-        given = [*args, *kwargs.values()]
-        devices = [one.device for one in tree_leaves(given) if isinstance(one, torch.Tensor)]
-        device = torch.device(kwargs["device"]) if kwargs.get("device") else next(iter(devices), torch.device("cpu"))
-        if device.type == "cpu":
-            return function(*args, **kwargs)
         on_cpu, options = tree_map(self._moved, (args, kwargs))
         result = function(*on_cpu, **options)
-        written = [
-            at for at, one in enumerate(function._schema.arguments) if one.alias_info and one.alias_info.is_write
-        ]
-        if written:
-            target = args[written[0]] if written[0] < len(args) else kwargs["out"]
-            return target.copy_(result)
+        if function._schema.is_mutable:  # in place, or `out`
+            return kwargs.get("out", args[0]).copy_(result)
         return tree_map(lambda one: one.to(device) if isinstance(one, torch.Tensor) else one, result)
 
     def _moved(self, value: Any) -> Any:
+        if isinstance(value, torch.Generator) and value.device.type != "cpu":
+            return self._generators.setdefault(value, torch.Generator().manual_seed(value.initial_seed()))
         if isinstance(value, torch.Tensor):
             return value.cpu()
-        if isinstance(value, torch.device):
-            return torch.device("cpu")
-        if isinstance(value, torch.Generator) and value.device.type != "cpu":
-            if value not in self._generators:
-                self._generators[value] = torch.Generator().manual_seed(value.initial_seed())
-            return self._generators[value]
-        return value
+        return torch.device("cpu") if isinstance(value, torch.device) else value
 
 
 def _seed(seed: int) -> None:
@@ -300,6 +249,6 @@ def _captures() -> bool:
     return bool(hpu is not None and hpu.is_initialized() and hpu.is_current_stream_capturing())
 
 
-def _autocast(device: str) -> str:
-    on = torch.is_autocast_enabled(device)
-    return str(torch.get_autocast_dtype(device)) if on else ""
+def _autocast(tensor: torch.Tensor) -> str:
+    kind = tensor.device.type
+    return str(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else ""

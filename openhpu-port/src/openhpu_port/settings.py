@@ -20,61 +20,50 @@ def port_settings(source: bytes, table: Table) -> Ported:
         root = yaml.compose(text.replace("\t", " ") if text.lstrip()[:1] in "{[" else text, Loader=yaml.SafeLoader)
     except (UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
         raise PortError(f"it cannot be read: {' '.join(str(error).split())}; expected JSON or YAML in UTF-8") from error
-    settings = _Settings(table)
-    if root is not None:
-        settings.visit(root)
-    for start, end, new in sorted(settings.changes, reverse=True):
-        text = text[:start] + new + text[end:]
-    return Ported(text.encode(), "utf-8", sorted(set(settings.problems)))
+    changes: list[tuple[int, int, str]] = []  # start, end, new text
+    problems: set[Problem] = set()
 
+    def replace(node: yaml.Node, new: str) -> None:
+        quote = node.style if node.style in ("'", '"') else ""
+        changes.append((node.start_mark.index, node.end_mark.index, f"{quote}{new}{quote}"))
 
-class _Settings:
-    """Collects changes, as start, end and new text; and what is not translated."""
-
-    def __init__(self, table: Table) -> None:
-        self.table = table
-        self.changes: list[tuple[int, int, str]] = []
-        self.problems: list[Problem] = []
-
-    def visit(self, node: yaml.Node) -> None:
-        """A value."""
+    def visit(node: yaml.Node) -> None:
         if isinstance(node, yaml.MappingNode):
-            self._mapping(node)
+            mapping(node)
         elif isinstance(node, yaml.SequenceNode):
             for one in node.value:
-                self.visit(one)
+                visit(one)
         elif node.tag == _TEXT:
-            new = self.table.string(node.value)
+            new = table.string(node.value)
             if new is not None:
-                self._replace(node, new)
-            elif self.table.names_device(node.value):
-                self._list(node, node.value, "the text names the device, and is no name of the table")
+                replace(node, new)
+            elif table.names_device(node.value):
+                reason = "the text names the device, and is no name of the table"
+                problems.add(Problem(node.start_mark.line + 1, node.value, reason))
 
-    def _list(self, node: yaml.Node, what: str, reason: str) -> None:
-        self.problems.append(Problem(node.start_mark.line + 1, what, reason))
-
-    def _replace(self, node: yaml.Node, new: str) -> None:
-        quote = node.style if node.style in ("'", '"') else ""
-        self.changes.append((node.start_mark.index, node.end_mark.index, f"{quote}{new}{quote}"))
-
-    def _mapping(self, node: yaml.MappingNode) -> None:
+    def mapping(node: yaml.MappingNode) -> None:
         gone: int | None = None  # where settings begin that go
         end = node.start_mark.index  # of the last that stays
         for key, value in node.value:
-            words = str(value.value).lower() if isinstance(value, yaml.ScalarNode) else ""
-            entry = self.table.settings.get(f"{key.value}: {words}") or self.table.settings.get(f"{key.value}:")
+            setting = f"{key.value}: {str(value.value).lower() if isinstance(value, yaml.ScalarNode) else ''}"
+            entry = table.settings.get(setting) or table.settings.get(f"{key.value}:")
             if entry is not None and entry.to == "-":
                 gone = key.start_mark.index if gone is None else gone
                 continue
             if gone is not None:
-                self.changes.append((gone, key.start_mark.index, ""))
+                changes.append((gone, key.start_mark.index, ""))
             gone, end = None, value.end_mark.index
             if entry is None or not entry.to:
-                self.visit(value)
+                visit(value)
             elif entry.to == "!":
-                self._list(key, f"{key.value}: {words}", entry.reason)
+                problems.add(Problem(key.start_mark.line + 1, setting, entry.reason))
             else:
-                self._replace(value, entry.to)
+                replace(value, entry.to)
         if gone is not None:
-            last = node.value[-1][1].end_mark.index
-            self.changes.append((gone if end == node.start_mark.index else end, last, ""))
+            changes.append((gone if end == node.start_mark.index else end, node.value[-1][1].end_mark.index, ""))
+
+    if root is not None:
+        visit(root)
+    for start, end, new in sorted(changes, reverse=True):
+        text = text[:start] + new + text[end:]
+    return Ported(text.encode(), "utf-8", sorted(problems))
