@@ -219,8 +219,8 @@ def _suspects(a: Run, b: Run, until: float) -> list[str]:
     for report in (*a.reports, *b.reports):
         params = report["params"]
         if "indices" in params:
-            found.append(f"indices: {params['op']} has {params['indices']} out of range ({params['padding']} are -1); hpu "
-                         "reads zeros and drops writes there, and the CPU raises IndexError")  # fmt: skip
+            found.append(f"indices: {params['op']} has {params['indices']} out of range ({params['padding']} are -1); "
+                         "hpu reads zeros and drops writes there, and the CPU raises IndexError")  # fmt: skip
         else:
             found.append(f"int64: {params['op']} wraps {params['overflows']} results to int32, as a Gaudi does")
     for one, other in _pairs(a, b):
