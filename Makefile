@@ -53,7 +53,7 @@ $(VENV)/.predict: openhpu-predict/pyproject.toml $(VENV)/.dev
 	touch $@
 
 $(VENV)/.port: Makefile openhpu-port/pyproject.toml $(VENV)/.dev
-	$(PIP) install $(LIBCST)
+	$(PIP) install $(LIBCST) pyyaml
 	$(PIP) install --no-build-isolation --no-deps -e ./openhpu-port
 	touch $@
 

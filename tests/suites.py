@@ -144,7 +144,11 @@ SUITES = {
     "lightning": Suite(("tests/lightning/**/test_*.py",), DEEPSPEED, period=3, turns=TENANTS),
     "deepspeed": Suite(("tests/deepspeed/**/test_*.py",), DEEPSPEED, period=4, turns=DEEPSPEED_FILES),
     "lightning-next": Suite(("tests/lightning/**/test_*.py",), LAZY | LIGHTNING_NEXT, period=5, turns=LAUNCHED),
-    "port": Suite(("tests/port/test_*.py",), {"PYTHONPATH": str(ROOT / "openhpu-port" / "src")}, compiles=True),
+    "port": Suite(
+        ("tests/port/test_*.py",),
+        {"PYTHONPATH": os.pathsep.join([str(ROOT / "openhpu-port" / "src"), DEEPSPEED["PYTHONPATH"]])},
+        compiles=True,
+    ),
     "predict": Suite(("tests/predict/test_*.py",), {"PYTHONPATH": str(ROOT / "openhpu-predict" / "src")}),
     # A part of the long suites, another one for each commit.
     "rotating": Suite(("tests/rotating/test_*.py",), compiles=True, seconds=1000),

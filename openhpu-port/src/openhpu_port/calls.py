@@ -46,6 +46,9 @@ def rewrite(args: Sequence[cst.Arg], described: str) -> list[cst.Arg]:
         name, _, value = token.lstrip("-~+").partition("=")
         if token == "*":
             by_name = True
+        elif token == "...":
+            for arg in (one for one in args if one.keyword and one.keyword.value not in given):
+                add(arg.keyword.value, arg)  # type: ignore[union-attr]
         elif token[0] == "+":
             added = cst.Arg(cst.parse_expression(value or name))
             new.append(_keyword(added, name) if value else added)
@@ -65,6 +68,8 @@ def rewrite(args: Sequence[cst.Arg], described: str) -> list[cst.Arg]:
                 by_name = True
                 if value:
                     new.append(_keyword(cst.Arg(cst.parse_expression(value)), name))
+    if "..." in tokens:
+        new.sort(key=lambda arg: next((at for at, one in enumerate(args) if one.value is arg.value), len(args)))
     return _with_commas(new, args)
 
 
@@ -73,14 +78,15 @@ def _by_name(args: Sequence[cst.Arg], tokens: list[str]) -> dict[str, cst.Arg]:
     order = []
     for token in tokens:
         renamed = _RENAMED.fullmatch(token)
-        if not (token == "*" or token[0] == "+" or (renamed and renamed[3])):
+        if not (token in ("*", "...") or token[0] == "+" or (renamed and renamed[3])):
             order.append(renamed[2] if renamed else token.lstrip("-~").partition("=")[0])
     given = {}
     for at, arg in enumerate(args):
         name = arg.keyword.value if arg.keyword else order[at] if at < len(order) else f"argument {at + 1}"
-        if name not in order:
+        if name in order:
+            given[name] = arg
+        elif not arg.keyword or "..." not in tokens:
             raise Untranslatable(f"{name} is not known")
-        given[name] = arg
     return given
 
 

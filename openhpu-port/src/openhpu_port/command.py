@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -11,9 +12,12 @@ from pathlib import Path
 
 from openhpu_port.errors import PortError
 from openhpu_port.rewriting import Ported, port
+from openhpu_port.settings import SUFFIXES, port_settings
 from openhpu_port.table import TARGETS, from_cuda, to_device
 
 _GIT_S = 60.0
+_MOST_BYTES = 1 << 20  # of settings in a folder: larger files are data
+_OURS = re.compile(rb"(?i)hpu|habana|gaudi|hccl")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -38,8 +42,10 @@ def main(arguments: Sequence[str]) -> int:
         for file in files:
             try:
                 source = file.read_bytes()
-                ported = port(source, table)
+                ported = (port_settings if file.suffix in SUFFIXES else port)(source, table)
             except (PortError, OSError) as error:
+                if file != options.path and file.suffix in SUFFIXES and not _OURS.search(source):
+                    continue
                 print(f"{file}: {error}", file=sys.stderr)
                 listed += 1
                 continue
@@ -60,13 +66,18 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _files(path: Path) -> list[Path]:
-    """The scripts of a path, without hidden folders. Raises PortError."""
+    """The scripts and settings of a path, without hidden folders. Raises PortError."""
     if path.is_file():
         return [path]
     if not path.is_dir():
         raise PortError(f"there is no {str(path)!r}; expected a script or a folder")
-    found = [one for one in sorted(path.rglob("*.py")) if not any(p[0] == "." for p in one.relative_to(path).parts)]
-    if not found:
+    found = [
+        one
+        for one in sorted(path.rglob("*"))
+        if one.suffix == ".py" or (one.suffix in SUFFIXES and one.is_file() and one.stat().st_size < _MOST_BYTES)
+        if not any(part[0] == "." for part in one.relative_to(path).parts)
+    ]
+    if not any(one.suffix == ".py" for one in found):
         raise PortError(f"{str(path)!r} has no Python files (*.py); expected a script or a folder with scripts")
     return found
 

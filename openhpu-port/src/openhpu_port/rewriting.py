@@ -132,7 +132,7 @@ class _Names(_Resolving):
         self.problems.append(Problem(self.get_metadata(metadata.PositionProvider, node).start.line, what, reason))
 
     def _need(self, text: str) -> None:
-        self.needed.update(re.findall(r"\b(torch|contextlib|functools|os|transformers)\.", text))
+        self.needed.update(re.findall(r"\b(torch|contextlib|functools|os|transformers|accelerate)\.", text))
 
     def _expression(self, name: str) -> cst.BaseExpression:
         """A dotted name of another module, which is imported where the script does not do it."""
@@ -306,7 +306,7 @@ class _Names(_Resolving):
         new = self.table.string(text) or self.table.variable(text)
         if new:
             return cst.SimpleString(f"{node.prefix}{node.quote}{new}{node.quote}")
-        if " " not in text and re.search(rf"\b{self.table.device}\b|{'|'.join(self.table.strings)}|habana", text):
+        if self.table.names_device(text):
             self._list(node, calls.code(node), "the text names the device, and is no name of the table")
         return updated
 

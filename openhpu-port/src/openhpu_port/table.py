@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +27,7 @@ class Entry(NamedTuple):
     `arguments`: those of the old call in their order; empty: they stay. `new<old`: another name; `new<old.part`: a part
     of the old one, which also stands elsewhere; `name=value`: added if it was not given; `-name`: dropped;
     `~name=value`: dropped if it has this value, else listed; `*`: keywords from here; `+text`: added; `^`: a statement
-    is listed; `!`: a call with arguments is listed.
+    is listed; `!`: a call with arguments is listed; `...`: other keywords, from here; `cpu?token`: on the CPU alone.
 
     `reason`: why it is listed.
     """
@@ -49,6 +50,7 @@ class Table:
     variables: dict[str, str] = field(default_factory=dict)  # of the environment; empty: it goes
     methods: dict[str, str] = field(default_factory=dict)  # those of classes in `names`, whatever the class
     spellings: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, Entry] = field(default_factory=dict)  # "key:" or "key: value"; to `-`: it goes
 
     def canonical(self, name: str) -> str:
         """The table's spelling of a dotted name."""
@@ -78,6 +80,10 @@ class Table:
             return self.strings[kind] + ("" if self.target == "cpu" and index else colon + index)
         return self.strings.get(text)
 
+    def names_device(self, text: str) -> bool:
+        """Whether a text without blanks holds a name of the device."""
+        return " " not in text and bool(re.search(rf"\b{self.device}\b|{'|'.join(self.strings)}|habana", text))
+
     def variable(self, name: str) -> str | None:
         """What becomes of an environment variable: another one, or "" if it goes. None if it stays."""
         if name not in self.variables and (self.device != "hpu" or find_variable(name) is None):
@@ -100,7 +106,12 @@ def to_device(target: str) -> Table:
     for line in TABLE.read_text(encoding="utf-8").splitlines()[1:]:
         name, *cells, arguments, reason = line.split("\t")
         to = cells[TARGETS.index(target)].replace("{device}", target)
-        if cells[0].startswith("-> "):
+        arguments = " ".join(
+            token.removeprefix("cpu?") for token in arguments.split() if target == "cpu" or not token.startswith("cpu?")
+        )
+        if ":" in name and not name.startswith('"'):
+            table.settings[name] = Entry(to, reason=reason)
+        elif cells[0].startswith("-> "):
             table.spellings[name] = cells[0][3:]
         elif name.startswith('"'):
             table.strings[name.strip('"')] = to.strip('"')

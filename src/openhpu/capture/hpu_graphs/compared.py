@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
 
@@ -32,28 +32,35 @@ def say(owner: str, outcome: str, text: str = "", op: str = "", site: Site = Non
         warnings.warn(f"HPU graph {owner or 'by hand'} {verb}{where}: {text}{rest}", RuntimeWarning, stacklevel=2)
 
 
+def share(dtypes: Iterable[torch.dtype]) -> float:
+    """Half of the digits (the square root of `eps`) of the coarsest float dtype; 0 without one."""
+    return max((torch.finfo(t).eps ** 0.5 for t in dtypes if t.is_floating_point or t.is_complex), default=0.0)
+
+
+def close(a: torch.Tensor, b: torch.Tensor, share: float) -> bool:
+    """Whether two results on the host differ by at most `share`, relative to the largest value; NaN equals NaN.
+
+    Integers and bools have to be equal.
+    """
+    if not (a.is_floating_point() or a.is_complex()):
+        share = 0.0
+    other = ~((a == b) | ((a != a) & (b != b)))
+    wide = torch.complex128 if a.is_complex() else torch.float64
+    a, b = a.to(wide), b.to(wide)
+    largest = torch.cat([t.abs()[t.isfinite()].flatten() for t in (a, b)] + [torch.zeros(1)]).max()
+    return bool(((a - b).abs()[other] <= share * largest).all())
+
+
 def closeness(graph: _C.CapturedGraph) -> Callable[[torch.Tensor, torch.Tensor], bool]:
     """Whether two results of unequal bits, on the host, are what the graph and the plain call may give.
 
     Bits are equal where no recipe can be at work. A recipe may add in another order and keep more digits of float16 and
-    bfloat16 than single operators do. So the difference may be half of the digits (the square root of `eps`) of the
-    coarsest float dtype in the graph, relative to the largest value. Integers and bools are always equal.
+    bfloat16 than single operators do. So the difference may be `share` of the dtypes in the graph.
     """
     known = graph.describe()
     exact = not known["recipe"] and settings.get("OPENHPU_COMPILE") == "off"
-    floats = [t for t in known["dtypes"] if t.is_floating_point or t.is_complex]
-    share = 0.0 if exact else max((torch.finfo(t).eps ** 0.5 for t in floats), default=0.0)
-
-    def close(a: torch.Tensor, b: torch.Tensor) -> bool:
-        if not share or not (a.is_floating_point() or a.is_complex()):
-            return False
-        wide = torch.complex128 if a.is_complex() else torch.float64
-        a, b = a.to(wide), b.to(wide)
-        other = ~((a == b) | (a.isnan() & b.isnan()))
-        largest = torch.cat([t.abs()[t.isfinite()].flatten() for t in (a, b)] + [torch.zeros(1)]).max()
-        return bool(((a - b).abs()[other] <= share * largest).all())
-
-    return close
+    allowed = 0.0 if exact else share(known["dtypes"])
+    return lambda a, b: bool(allowed) and close(a, b, allowed)
 
 
 def amount(a: torch.Tensor, b: torch.Tensor) -> str:
