@@ -7,15 +7,13 @@ import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Hashable
 
-from openhpu_predict import cost
+from openhpu_predict import cost, network
 from openhpu_predict.cost import Parameters, Timeline
 from openhpu_predict.devices import DATA, Device
 from openhpu_predict.errors import PredictError
 from openhpu_predict.memory import Memory, memory
 from openhpu_predict.operators import Kind
 from openhpu_predict.recording import Node, Recording, Site, site_text
-
-NODE_CARDS = 8
 
 
 @dataclasses.dataclass
@@ -93,13 +91,16 @@ def price(
 ) -> Prediction:  # fmt: skip
     """The prediction for the last step of a recording.
 
-    `mode`: "graph" (graphs as they were cut) or "eager" (each operator is launched). `cards`: data parallel, 1 to 8.
-    Raises PredictError.
+    `mode`: "graph" (graphs as they were cut) or "eager" (each operator is launched). `cards`: data parallel, unless
+    the script has a process group, whose cards count. Raises PredictError.
     """
     if mode not in ("graph", "eager"):
         raise PredictError(f'mode is {mode!r}; expected "graph" or "eager"')
-    if not 1 <= cards <= NODE_CARDS:
-        raise PredictError(f"cards is {cards}; expected 1 to {NODE_CARDS}: only the links within a node are known")
+    node = int(device.node_cards)
+    if cards < 1 or (cards > node and cards % node):
+        raise PredictError(f"cards is {cards}; expected 1 to {node}, or whole nodes of {node}")
+    if recording.cards and cards not in (1, recording.cards):
+        raise PredictError(f"cards is {cards}; expected {recording.cards}, as many as the script's process group has")
     parameters = parameters or Parameters.fitted()
     begin, end = recording.last_step()
     nodes, eager = recording.nodes[begin:end], mode == "eager"
@@ -113,14 +114,14 @@ def price(
         whole = [dataclasses.replace(node, cut="") for node in nodes]
         uncut = cost.schedule(whole, cost.fuse(whole, recording.blocks, begin, eager), device, parameters, eager)
         cut_seconds = max(seconds - uncut.seconds, 0.0)
-    if cards > 1:
+    if cards > 1 and not recording.cards:
         backward = sum(kernel.seconds for kernel in kernels if nodes[kernel.nodes[0]].backward)
-        seconds += max(cost.all_reduce(recording.gradient_bytes, cards, device) - backward, 0.0)
+        seconds += max(network.seconds("all_reduce", recording.gradient_bytes, range(cards), device) - backward, 0.0)
     return Prediction(
         device, seconds, timeline, memory(recording, device.hbm_bytes),
         _shares(timeline, nodes, lambda node: node.site, site_text),
         _shares(timeline, nodes, lambda node: node.layer, str),
-        _unknown(timeline, nodes), cut_seconds, list(recording.notes), mode, cards,
+        _unknown(timeline, nodes), cut_seconds, list(recording.notes), mode, recording.cards or cards,
     )  # fmt: skip
 
 
