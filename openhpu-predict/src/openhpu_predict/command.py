@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
+import math
 import runpy
 import sys
 from collections.abc import Sequence
@@ -35,6 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--cards", type=int, default=1, help="by the script's process group, else data parallel")
     parser.add_argument("--steps", type=int, default=3, help="steps to run; the last one counts (default 3)")
     parser.add_argument("--batch", type=int, help="samples of a step (of all cards of a process group)")
+    parser.add_argument("--compile-ms-per-op", type=float, metavar="MS", help="time to compile an operator of a graph")
     parser.add_argument("--tokens", type=int, help="tokens of a step, likewise")
     parser.add_argument("script", metavar="SCRIPT")
     parser.add_argument("rest", metavar="ARG", nargs=argparse.REMAINDER)
@@ -45,9 +48,16 @@ def main(arguments: Sequence[str]) -> int:
         if options.steps < 1:
             raise PredictError(f"--steps is {options.steps}; expected 1 or more")
         device = load(options.device)
+        if (each := options.compile_ms_per_op) is not None:
+            if not 0 < each < math.inf:
+                raise PredictError(f"--compile-ms-per-op is {each}; expected a number above 0")
+            device = dataclasses.replace(device, compile_per_operator=each / 1e3)
         recorder = Recorder("hpu")
+        before = events.counters()["graphs_new"]
         code = _run(recorder, options.script, options.rest, options.steps, options.cards)
         chosen = options.mode or ("graph" if mode.is_lazy() else "eager")
+        if mode.is_lazy():
+            recorder.recording.graphs_new = events.counters()["graphs_new"] - before
         found = price(recorder.recording, device, chosen, options.cards)
     except PredictError as error:
         print(f"openhpu predict: {error}", file=sys.stderr)

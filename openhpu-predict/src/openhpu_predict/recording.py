@@ -78,6 +78,7 @@ class Recording:
     steps: list[int] = field(default_factory=list)
     gradient_bytes: int = 0  # of the parameters
     cards: int = 0  # of the script's own process group; 0: it has none
+    graphs_new: int | None = None  # that the device's cache had not seen before; None: nobody counted
     notes: list[str] = field(default_factory=list)
 
     def last_step(self) -> tuple[int, int]:
