@@ -147,10 +147,18 @@ def test_nothing_to_predict():
         predict(lambda: None)
 
 
-@pytest.mark.parametrize("cards, tensor, message", [(6, 4, "6 cards cannot be"), (6, 3, "32 heads cannot be divided")])
-def test_cards_that_the_parallelism_does_not_divide(cards, tensor, message):
-    with pytest.raises(PredictError, match=f"{message}.* by tensor parallel {tensor}"):
-        Row("llama2-7b", "gaudi2", "train", 1, 128, 1.0, "tokens/s", False, "", cards=cards, tensor=tensor)
+@pytest.mark.parametrize(
+    "cards, tensor, pipeline, message",
+    [
+        (6, 4, 1, "6 cards cannot be divided by tensor parallel 4"),
+        (6, 3, 1, "32 heads cannot be divided by tensor parallel 3"),
+        (6, 1, 3, "32 layers cannot be divided by pipeline 3"),
+        (12, 2, 4, "6 cards of 12 with tensor parallel 2 cannot be divided by pipeline 4"),
+    ],
+)
+def test_cards_that_the_parallelism_does_not_divide(cards, tensor, pipeline, message):
+    with pytest.raises(PredictError, match=message):
+        Row("llama2-7b", "gaudi2", "train", 1, 128, 1.0, "tokens/s", False, "", 0, cards, tensor, pipeline)
 
 
 SCRIPT = """
