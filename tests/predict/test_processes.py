@@ -23,8 +23,13 @@ WIDTH = 64
 PARAMETERS = 2 * (2 * WIDTH * 4 * WIDTH + 4 * WIDTH + WIDTH)  # of two blocks
 
 
-def block():
-    return nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.ReLU(), nn.Linear(4 * WIDTH, WIDTH))
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+
+    def forward(self, x):
+        return x + self.down(torch.relu(self.up(x)))
 
 
 def replicated(model, mesh):
@@ -39,7 +44,7 @@ def sharded(model, mesh):
 
 def split(model, mesh):
     for one in model:
-        parallelize_module(one, mesh["tensor"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
+        parallelize_module(one, mesh["tensor"], {"up": ColwiseParallel(), "down": RowwiseParallel()})
     return model
 
 
@@ -52,7 +57,7 @@ def traced(parallel, shape=(2, 8)):
         dist.init_process_group("hccl")
         mesh = init_device_mesh("hpu", shape, mesh_dim_names=("data", "tensor"))
         with fake():
-            model = parallel(nn.Sequential(block(), block()), mesh)
+            model = parallel(nn.Sequential(Block(), Block()), mesh)
             optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
             x = torch.ones(8, WIDTH)
 

@@ -53,19 +53,18 @@ def ranks(cards: int) -> Iterator[None]:
         self.register_comm_hook = lambda *_: None
         self.reducer = _Reducer(self.reducer)
 
+    mesh = _checked(device_mesh.init_device_mesh, cards)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(mock.patch.dict(os.environ, {key: str(value) for key, value in place.items()}))
-        for owner, name, value in (
-            (dist, "init_process_group", initialize),
-            (distributed_c10d, "init_process_group", initialize),
-            (distributed_c10d, "_new_process_group_helper", group),
-            (replicas, "_verify_param_shape_across_processes", lambda *_args, **_kwargs: None),
-            (DDP, "__init__", replicate),
-            (device_mesh, "init_device_mesh", _checked(device_mesh.init_device_mesh, cards)),
-            (dist, "init_device_mesh", _checked(device_mesh.init_device_mesh, cards)),
-            *((device_mesh.DeviceMesh, name, one) for name, one in _real_methods(device_mesh.DeviceMesh)),
+        for one in (
+            mock.patch.dict(os.environ, {key: str(value) for key, value in place.items()}),
+            mock.patch.object(distributed_c10d, "_new_process_group_helper", group),
+            mock.patch.object(replicas, "_verify_param_shape_across_processes", lambda *_args, **_kwargs: None),
+            mock.patch.object(DDP, "__init__", replicate),
+            mock.patch.multiple(device_mesh.DeviceMesh, **dict(_real_methods(device_mesh.DeviceMesh))),
+            *(mock.patch.multiple(owner, init_process_group=initialize) for owner in (dist, distributed_c10d)),
+            *(mock.patch.multiple(owner, init_device_mesh=mesh) for owner in (dist, device_mesh)),
         ):
-            stack.enter_context(mock.patch.object(owner, name, value))
+            stack.enter_context(one)
         try:
             yield
         finally:
