@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from openhpu_predict import fake, load, predict, record
+from openhpu_predict import fake, predict, record
 from openhpu_predict.memory import Memory, memory
 
 GIB = 2**30
@@ -82,9 +82,7 @@ def test_what_is_short_is_named_with_the_layers_that_would_save_it():
         (1, 8, 1, 2 + 2 + 1.5 + 5),
         (2, 8, 1, 2 + 0.25 + 1.5 + 5 + 1),
         (3, 8, 1, 0.25 + 0.25 + 1.5 + 5 + 1),
-        (0, 1, 4, 0.5 + 0.5 + 3 + 5),
         (1, 2, 4, 0.5 + 0.5 + 1.5 + 5),
-        (3, 1, 1, 2 + 2 + 12 + 5),
     ],
 )
 def test_memory_divided_by_zero_and_tensor_parallelism(zero, data, tensor, expected):
@@ -102,8 +100,5 @@ def test_plans_name_the_smallest_device_that_it_fits():
         step, x = step_of(model), torch.ones(8, 2**15)
     text = str(predict(step, x, device="gaudi3", cards=8))
     rows = [line.split() for line in text.splitlines() if line.startswith("  tensor parallel")]
-    assert [row[2] for row in rows] == ["1:", "2:", "4:", "8:"]
-    assert rows[0][-1] == "gaudi2" and rows[0][5] == "none"  # 8 times 4 GiB, with gradients and two moments
+    assert [row[2] for row in rows] == ["1:", "2:", "4:", "8:"] and rows[0][5] == "none"  # 8 x 4 GiB, four times
     assert all(row[-1] == "gaudi2" for row in rows)
-    found = predict(step, x, device="gaudi3", cards=8)
-    assert not found.memory.short or found.memory.peak > load("gaudi3").hbm_bytes

@@ -81,13 +81,8 @@ class _Over(torch.autograd.Function):
         return gradient if ctx.values else torch.ops._c10d_functional.all_reduce(gradient, "sum", "tensor"), None
 
 
-def _summed(x: torch.Tensor, many: bool) -> torch.Tensor:
-    return _Over.apply(x, True) if many else x
-
-
-def _copied(x: torch.Tensor, many: bool) -> torch.Tensor:
-    """To all cards: the gradient is the sum of theirs."""
-    return _Over.apply(x, False) if many else x
+def _over(x: torch.Tensor, many: bool, values: bool = False) -> torch.Tensor:
+    return _Over.apply(x, values) if many else x
 
 
 class Linear(nn.Module):
@@ -125,10 +120,10 @@ class Block(nn.Module):
 
     def forward(self, x: torch.Tensor, turn: Cache, cache: Cache | None, at: torch.Tensor | None) -> torch.Tensor:
         many = self.tensor > 1
-        qkv = self.qkv(_copied(self.before(x), many))
-        x = x + _summed(self.out(self._attend(qkv, turn, cache, at)), many)
-        gate, up = self.gate_up(_copied(self.after(x), many)).chunk(2, -1)
-        return x + _summed(self.down(functional.silu(gate) * up), many)
+        qkv = self.qkv(_over(self.before(x), many))
+        x = x + _over(self.out(self._attend(qkv, turn, cache, at)), many, True)
+        gate, up = self.gate_up(_over(self.after(x), many)).chunk(2, -1)
+        return x + _over(self.down(functional.silu(gate) * up), many, True)
 
     def _attend(self, qkv: torch.Tensor, turn: Cache, cache: Cache | None, at: torch.Tensor | None) -> torch.Tensor:
         batch, length, _ = qkv.shape
@@ -179,7 +174,7 @@ class Llama(nn.Module):
             x = checkpoint(layer, x, turn, None, None, use_reentrant=False) if self.again else layer(x, turn, cache, at)
         if not self.train_it:
             return self.logits(self.norm(x[:, -1:]))
-        logits = self.logits(_copied(self.norm(x), self.many))
+        logits = self.logits(_over(self.norm(x), self.many))
         return functional.cross_entropy(logits.flatten(0, 1).float(), words.flatten())
 
 

@@ -13,19 +13,15 @@ from openhpu_predict.devices import Device
 
 # How often the data passes: an all-reduce is a reduce-scatter and an all-gather, a broadcast a scatter and an
 # all-gather. Those of any other collective pass once.
-_PASSES = {"all_reduce": 2, "broadcast": 2, "reduce": 2}
+_PASSES = {"allreduce": 2, "broadcast": 2, "reduce": 2}
 _PAIRS = ("send", "recv")
+_NAMES = ("allreduce", "allgather", "reducescatter", "alltoall", "broadcast", "reduce", *_PAIRS)
 
 
 def name(op: str) -> str:
-    """A collective's name in the functional style, of an operator of `c10d` or `_c10d_functional`."""
-    plain = op.strip("_").removesuffix("_coalesced").removesuffix("_base").removesuffix("_out")
-    for short, long in (("allreduce", "all_reduce"), ("allgather", "all_gather"), ("alltoall", "all_to_all")):
-        plain = plain.replace(short, long)
-    for known in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", *_PAIRS):
-        if plain.startswith(known):
-            return known
-    return plain
+    """What the operators `all_reduce`, `allreduce_`, `all_reduce_coalesced` and so on have in common: `allreduce`."""
+    plain = op.replace("_", "")
+    return next((known for known in _NAMES if plain.startswith(known)), plain)
 
 
 def seconds(op: str, size: float, ranks: Collection[int], device: Device) -> float:
@@ -43,7 +39,7 @@ def seconds(op: str, size: float, ranks: Collection[int], device: Device) -> flo
     if total < 2:
         return 0.0
     cards, count = max(nodes.values()), len(nodes)
-    if op == "all_to_all":
+    if op == "alltoall":
         out = size * (total - cards) / total / outside + device.node_latency if count > 1 else 0.0
         return max(out, size / total / inside + device.hop_latency if cards > 1 else 0.0)
     passes = _PASSES.get(op, 1)

@@ -100,6 +100,7 @@ class Recorder(TorchDispatchMode):
         self.recording = Recording()
         self._only = only
         self._ids: dict[int, int] = {}  # storages that are alive
+        self._resizable: set[int] = set()  # storages that gave their memory away once
         self._parameters: dict[int, torch.Tensor] = {}
         self._places: dict[int, tuple[Site | None, str]] = {}  # by the sequence number of the autograd node
         self._layers: list[torch.nn.Module] = []
@@ -246,14 +247,18 @@ class Recorder(TorchDispatchMode):
         key = storage._cdata
         known = self._ids.get(key)
         if known is None:
-            known = self._ids[key] = len(self.recording.blocks)
-            size = -(-max(storage.nbytes(), 1) // BLOCK) * BLOCK
-            self.recording.blocks.append(Block(size, len(self.recording.nodes) if born else -1))
-            weakref.finalize(storage, self._died, key, known).atexit = False
+            known = self._born(storage, len(self.recording.nodes) if born else -1)
         if isinstance(tensor, torch.nn.Parameter):
             self._parameters[known] = tensor
             self.recording.blocks[known].category = "weights"
         return known
+
+    def _born(self, storage: torch.UntypedStorage, when: int) -> int:
+        key, number = storage._cdata, len(self.recording.blocks)
+        self._ids[key] = number
+        self.recording.blocks.append(Block(-(-max(storage.nbytes(), 1) // BLOCK) * BLOCK, when))
+        weakref.finalize(storage, self._died, key, number).atexit = False
+        return number
 
     def _died(self, key: int, number: int) -> None:
         if self._ids.get(key) == number:
@@ -263,9 +268,12 @@ class Recorder(TorchDispatchMode):
 
     def _resized(self, storage: torch.UntypedStorage) -> None:
         """A storage that gives its memory away, or takes some, is another block."""
-        known = self._ids.get(storage._cdata)
-        if known is not None:
-            self._died(storage._cdata, known)
+        key = storage._cdata
+        if (known := self._ids.get(key)) is not None:
+            self._died(key, known)
+            self._resizable.add(key)
+        if key in self._resizable and storage.nbytes():
+            self._born(storage, len(self.recording.nodes))
 
     def _mark(self, category: str, tensors: list[Any]) -> None:
         for one in tensors:

@@ -39,11 +39,9 @@ def warmup(recording: Recording, device: Device) -> Warmup:
     if part:
         seen.setdefault(tuple(_same(one) for one in part), len(part))
     graphs = recording.graphs_new if recording.graphs_new is not None else len(seen)
-    operators = sum(seen.values())
-    if recording.graphs_new is not None and seen:  # operators of graphs that the cache tells apart, or does not
-        operators = round(operators * graphs / len(seen))
-    seconds = operators * device.compile_per_operator
-    return Warmup(graphs, operators, seconds, device.compile_per_operator, recording.graphs_new is not None)
+    operators = sum(seen.values()) * graphs // max(len(seen), 1)  # the cache may tell more or fewer graphs apart
+    each = device.compile_per_operator
+    return Warmup(graphs, operators, operators * each, each, recording.graphs_new is not None)
 
 
 def _same(node: Node) -> Hashable:
