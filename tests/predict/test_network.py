@@ -12,12 +12,9 @@ NODE, HALVES, COLUMN = range(8), (0, 1, 8, 9), (0, 8, 16, 24)  # one node; two c
 @pytest.mark.parametrize(
     "op, ranks, seconds",
     [
-        ("all_reduce", (0,), 0),
         ("all_reduce", (0, 1), 2 / 2 / 37.5 + 10e-6),
         ("allreduce_", NODE, 2 * 7 / 8 / 262.5 + 10e-6),
         ("_allgather_base_", NODE, 7 / 8 / 262.5 + 5e-6),
-        ("reduce_scatter_tensor", NODE, 7 / 8 / 262.5 + 5e-6),
-        ("broadcast_", NODE, 2 * 7 / 8 / 262.5 + 10e-6),
         ("alltoall_base_", NODE, 1 / 8 / 37.5 + 5e-6),
         ("all_reduce", COLUMN, 2 * 3 / 4 / 37.5 + 6 * 10e-6),  # a ring over the ports out
         ("all_reduce", HALVES, 2 * (1 / 2 / 37.5 + 5e-6 + 1 / 2 / 2 / 37.5 + 10e-6)),

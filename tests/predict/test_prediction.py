@@ -11,6 +11,7 @@ from openhpu_predict import PredictError, fake, load, predict, record
 from openhpu_predict.devices import DATA
 from openhpu_predict.memory import memory
 from openhpu_predict.published import Row
+from tests.predict.test_memory import step_of
 
 
 class Mlp(nn.Module):
@@ -26,14 +27,7 @@ def training(width=64, rows=32):
     """A step of training, and its input."""
     with torch.device("hpu"):
         model = nn.Sequential(Mlp(width), Mlp(width))
-    optimizer = torch.optim.AdamW(model.parameters(), foreach=True)
-
-    def step(x):
-        model(x).square().mean().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return step, torch.ones(rows, width, device="hpu")
+    return step_of(model), torch.ones(rows, width, device="hpu")
 
 
 def test_the_peak_of_memory_is_the_allocators():

@@ -75,7 +75,8 @@ def test_collectives_of_the_scripts_groups_are_recorded(parallel, expected):
 
 def test_a_card_has_its_part_of_the_memory():
     for parallel, part in (
-        (lambda model, _: model, 1), (sharded, 2), (split, 8), (lambda model, mesh: sharded(split(model, mesh), mesh), 16)
+        (lambda model, _: model, 1), (sharded, 2), (split, 8),
+        (lambda model, mesh: sharded(split(model, mesh), mesh), 16),
     ):  # fmt: skip
         parts = memory(traced(parallel), 1e12).phases["optimizer"]
         assert parts["weights"] == pytest.approx(4 * PARAMETERS / part, rel=0.3)
@@ -103,8 +104,6 @@ def test_wrong_numbers_of_cards():
     assert not dist.is_initialized()
     with ranks(8):
         dist.init_process_group()
-        with pytest.raises(PredictError, match="has a process group already"), ranks(8):
-            pass
         with fake():
             x = torch.ones(8)
         with pytest.raises(PredictError, match="cards is 4; expected 8, as many as the script's process group has"):

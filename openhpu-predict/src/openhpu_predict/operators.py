@@ -107,19 +107,17 @@ def into(
     func: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> tuple[list[torch.Tensor], list[torch.Tensor]] | None:
     """The inputs and outputs of a copy or a collective that writes into operands, else None."""
-    sides = (*args[:2], kwargs["out"]) if "out" in kwargs else args[:2]
-    tensors = [
-        [leaf for leaf in tree_leaves(one) if isinstance(leaf, torch.Tensor)]
-        for one in sides if isinstance(one, (torch.Tensor, list, tuple))
-    ]  # fmt: skip
-    tensors = [one for one in tensors if one]
-    if "out" in kwargs:
-        return tensors[0], tensors[-1]
+
+    def tensors(side: Any) -> list[torch.Tensor]:
+        return [leaf for leaf in tree_leaves(side) if isinstance(leaf, torch.Tensor)]
+
     if func.overloadpacket.__name__ == "all_gather_copy_in":
-        return tensors[0], [args[1][: sum(one.numel() for one in tensors[0])]]  # this card's part of the buffer
-    if func.namespace != "c10d" or not tensors:
+        return tensors(args[0]), [args[1][: sum(one.numel() for one in tensors(args[0]))]]  # this card's part
+    if "out" in kwargs:
+        return tensors(args), tensors(kwargs["out"])
+    if func.namespace != "c10d":
         return None
-    return tensors[-1], tensors[0]  # one list alone is changed in place
+    return tensors(args[1:2]) or tensors(args[0]), tensors(args[0])  # one list alone is changed in place
 
 
 def product(func: torch._ops.OpOverload, args: Sequence[Any], outs: Sequence[torch.Tensor]) -> list[Product]:
