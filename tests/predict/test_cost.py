@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 from torch.utils import flop_counter
 
-from openhpu_predict import cost, fake, load, predict, record
+from openhpu_predict import cost, fake, load, network, predict, record
 from openhpu_predict.cost import Parameters
 from openhpu_predict.operators import Kind
 
@@ -169,7 +169,7 @@ def test_eager_mode_pays_for_each_launch():
 
 @pytest.mark.parametrize("cards, seconds", [(1, 0.0), (2, 1e9 / 37.5e9), (8, 2 * 7 / 8 * 1e9 / 262.5e9)])
 def test_all_reduce(cards, seconds):
-    assert cost.all_reduce(1e9, cards, GAUDI2) == pytest.approx(seconds, abs=2e-5)
+    assert network.seconds("all_reduce", 1e9, range(cards), GAUDI2) == pytest.approx(seconds, abs=2e-5)
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,12 @@ from openhpu_predict.cost import Parameters
 from openhpu_predict.devices import Device, load
 from openhpu_predict.errors import PredictError
 from openhpu_predict.prediction import Prediction, price
+from openhpu_predict.processes import ranks
 from openhpu_predict.recording import Recorder, Recording
 
-__all__ = ["Device", "Parameters", "PredictError", "Prediction", "Recording", "fake", "load", "predict", "record"]
+__all__ = [
+    "Device", "Parameters", "PredictError", "Prediction", "Recording", "fake", "load", "predict", "ranks", "record"
+]  # fmt: skip
 
 
 @functools.cache
@@ -65,13 +68,13 @@ def predict(
     """Predict a call of `fn`, a step, on a Gaudi. Only the shapes of `args` and `kwargs` count.
 
     `device`: gaudi2, gaudi3 or a TOML file. `mode`: "graph" (the call is one graph) or "eager" (each operator is
-    launched). `cards`: data parallel within a node, each with its own call. `batch`, `tokens`: samples and tokens of a
-    call; with `batch` the call is predicted again with four times the rows of each tensor whose first size is `batch`.
-    `steps`: how often `fn` is called; the last call counts. Raises PredictError.
+    launched). `cards`: data parallel, each with its own call. `batch`, `tokens`: samples and tokens of a call, or under
+    `ranks` of all cards; with `batch` the call is predicted again with four times the rows of each tensor whose first
+    size is `batch`. `steps`: how often `fn` is called; the last call counts. Raises PredictError.
     """
     chosen = load(device)
     found = price(record(fn, *args, steps=steps, **kwargs), chosen, mode, cards)
-    found.samples = batch * cards if batch else None
+    found.samples = batch * cards if batch else None  # `cards` stays 1 under `ranks`
     found.tokens = tokens * cards if tokens else None
     if batch:
         found.advice = [_larger(found, fn, args, kwargs, batch, steps)]

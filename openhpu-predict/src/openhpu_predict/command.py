@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import dataclasses
+import math
 import runpy
 import sys
 from collections.abc import Sequence
@@ -12,6 +15,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from openhpu.device import mode
 from openhpu.observe import events
+from openhpu_predict import processes
 from openhpu_predict.devices import load
 from openhpu_predict.errors import PredictError
 from openhpu_predict.prediction import price
@@ -30,10 +34,11 @@ def main(arguments: Sequence[str]) -> int:
     )  # fmt: skip
     parser.add_argument("--device", default="gaudi3", help="gaudi2, gaudi3 (default) or a TOML file")
     parser.add_argument("--mode", choices=("graph", "eager"), help="default: graph in lazy mode, else eager")
-    parser.add_argument("--cards", type=int, default=1, help="data parallel within a node, each runs this script")
+    parser.add_argument("--cards", type=int, default=1, help="by the script's process group, else data parallel")
     parser.add_argument("--steps", type=int, default=3, help="steps to run; the last one counts (default 3)")
-    parser.add_argument("--batch", type=int, help="samples of a step, for samples/s")
-    parser.add_argument("--tokens", type=int, help="tokens of a step, for tokens/s")
+    parser.add_argument("--batch", type=int, help="samples of a step (of all cards of a process group)")
+    parser.add_argument("--compile-ms-per-op", type=float, metavar="MS", help="time to compile an operator of a graph")
+    parser.add_argument("--tokens", type=int, help="tokens of a step, likewise")
     parser.add_argument("script", metavar="SCRIPT")
     parser.add_argument("rest", metavar="ARG", nargs=argparse.REMAINDER)
     options = parser.parse_args(arguments)
@@ -43,20 +48,28 @@ def main(arguments: Sequence[str]) -> int:
         if options.steps < 1:
             raise PredictError(f"--steps is {options.steps}; expected 1 or more")
         device = load(options.device)
+        if (each := options.compile_ms_per_op) is not None:
+            if not 0 < each < math.inf:
+                raise PredictError(f"--compile-ms-per-op is {each}; expected a number above 0")
+            device = dataclasses.replace(device, compile_per_operator=each / 1e3)
         recorder = Recorder("hpu")
-        code = _run(recorder, options.script, options.rest, options.steps)
+        before = events.counters()["graphs_new"]
+        code = _run(recorder, options.script, options.rest, options.steps, options.cards)
         chosen = options.mode or ("graph" if mode.is_lazy() else "eager")
+        if mode.is_lazy():
+            recorder.recording.graphs_new = events.counters()["graphs_new"] - before
         found = price(recorder.recording, device, chosen, options.cards)
     except PredictError as error:
         print(f"openhpu predict: {error}", file=sys.stderr)
         return 2
-    found.samples = options.batch * options.cards if options.batch else None
-    found.tokens = options.tokens * options.cards if options.tokens else None
+    each = 1 if recorder.recording.cards else options.cards
+    found.samples = options.batch * each if options.batch else None
+    found.tokens = options.tokens * each if options.tokens else None
     print(found)
     return code
 
 
-def _run(recorder: Recorder, script: str, rest: list[str], steps: int) -> int:
+def _run(recorder: Recorder, script: str, rest: list[str], steps: int, cards: int) -> int:
     """Run the script up to the end of a step. An optimizer's step ends one; without optimizers, mark_step does."""
     recording, optimizers = recorder.recording, False
 
@@ -85,7 +98,7 @@ def _run(recorder: Recorder, script: str, rest: list[str], steps: int) -> int:
     sys.argv, sys.path[0] = [script, *rest], str(Path(script).resolve().parent)
     code = 0
     try:
-        with recorder.watching():
+        with processes.ranks(cards) if cards > 1 else contextlib.nullcontext(), recorder.watching():
             runpy.run_path(script, run_name="__main__")
     except _Enough:
         pass

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import torch
 
-from openhpu_predict import operators
+from openhpu_predict import network, operators
 from openhpu_predict.devices import DATA, Device
 from openhpu_predict.operators import Kind
 from openhpu_predict.recording import Block, Node
@@ -146,7 +146,7 @@ def mme_use(product: operators.Product, device: Device) -> float:
 
 def work(kernel: Kernel, nodes: Sequence[Node], device: Device) -> None:
     """Set the kernel's seconds on each engine and on memory, were nothing lost but what the sizes cost."""
-    mme = tpc = network = host = kernel.mme_seconds = 0.0
+    mme = tpc = net = host = kernel.mme_seconds = 0.0
     vector = device.tpc_bf16_peak
     penalty = 1.0
     for at in kernel.nodes:
@@ -166,11 +166,12 @@ def work(kernel: Kernel, nodes: Sequence[Node], device: Device) -> None:
         if node.kind is Kind.GATHER and 0 < node.access < device.small_access_bytes:
             penalty = device.small_access_penalty
         if node.kind is Kind.COLLECTIVE:
-            network += all_reduce(max(node.reads.values(), default=0), node.ranks, device)
+            size = max(sum(node.reads.values()), sum(node.writes.values()))
+            net += network.seconds(node.op, size, node.ranks, device)
         if node.kind is Kind.HOST_COPY:
             host += max([*node.reads.values(), *node.writes.values()], default=0) / device.host_bandwidth
     memory = 0.0 if host else kernel.bytes * penalty / device.hbm_bandwidth
-    kernel.work = {"MME": mme, "TPC": tpc, "HBM": memory, "network": network, "host": host}
+    kernel.work = {"MME": mme, "TPC": tpc, "HBM": memory, "network": net, "host": host}
 
 
 def time(kernel: Kernel, parameters: Parameters) -> None:
@@ -190,14 +191,6 @@ def _rates(dtype: torch.dtype, device: Device) -> tuple[float, float]:
     if dtype in _HALF:
         return device.mme_bf16_peak, device.mme_bf16_measured
     return device.mme_fp32_peak, device.mme_fp32_peak * device.mme_bf16_measured / device.mme_bf16_peak
-
-
-def all_reduce(size: float, cards: int, device: Device) -> float:
-    """Seconds of a ring all-reduce of `size` bytes within a node; each of its steps uses the links to all peers."""
-    if cards < 2:
-        return 0.0
-    bandwidth = device.port_bandwidth * device.ports_per_peer * (cards - 1)
-    return 2 * (cards - 1) / cards * size / bandwidth + 2 * device.hop_latency
 
 
 def schedule(

@@ -38,8 +38,12 @@ class Device:
     port_bandwidth: float
     ports_per_peer: float
     hop_latency: float
+    node_cards: float
+    ports_out: float
+    node_latency: float
     graph_launch: float
     eager_launch: float
+    compile_per_operator: float
     sources: dict[str, str] = dataclasses.field(default_factory=dict, compare=False)
 
     @property

@@ -67,6 +67,24 @@ class _Fp8Product(torch.autograd.Function):
         return to_x, _product(gradient, True, x, False)
 
 
+class _Over(torch.autograd.Function):
+    """The sum over the cards of tensor parallelism: of the values, or of their gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, values: bool) -> torch.Tensor:
+        ctx.values = values
+        return torch.ops._c10d_functional.all_reduce(x, "sum", "tensor") if values else x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
+        gradient = gradients[0]
+        return gradient if ctx.values else torch.ops._c10d_functional.all_reduce(gradient, "sum", "tensor"), None
+
+
+def _over(x: torch.Tensor, many: bool, values: bool = False) -> torch.Tensor:
+    return _Over.apply(x, values) if many else x
+
+
 class Linear(nn.Module):
     """Without bias. "bf16", or "fp8": in training the weights are bf16, in inference they are fp8, too."""
 
@@ -101,9 +119,11 @@ class Block(nn.Module):
         self.down = Linear(config.inner // tensor, config.width, **part)  # type: ignore[arg-type]
 
     def forward(self, x: torch.Tensor, turn: Cache, cache: Cache | None, at: torch.Tensor | None) -> torch.Tensor:
-        x = x + self._sum(self.out(self._attend(self.qkv(self.before(x)), turn, cache, at)))
-        gate, up = self.gate_up(self.after(x)).chunk(2, -1)
-        return x + self._sum(self.down(functional.silu(gate) * up))
+        many = self.tensor > 1
+        qkv = self.qkv(_over(self.before(x), many))
+        x = x + _over(self.out(self._attend(qkv, turn, cache, at)), many, True)
+        gate, up = self.gate_up(_over(self.after(x), many)).chunk(2, -1)
+        return x + _over(self.down(functional.silu(gate) * up), many, True)
 
     def _attend(self, qkv: torch.Tensor, turn: Cache, cache: Cache | None, at: torch.Tensor | None) -> torch.Tensor:
         batch, length, _ = qkv.shape
@@ -125,10 +145,6 @@ class Block(nn.Module):
             found = _product(_to_fp8(weights), False, cache[1], False)
         return found.reshape(batch, self.heads, length, self.head).transpose(1, 2).reshape(batch, length, -1)
 
-    def _sum(self, x: torch.Tensor) -> torch.Tensor:
-        """Over the cards of tensor parallelism."""
-        return torch.ops._c10d_functional.all_reduce(x, "sum", "tensor") if self.tensor > 1 else x
-
 
 def _rotate(x: torch.Tensor, turn: Cache) -> torch.Tensor:
     first, second = x.chunk(2, -1)
@@ -141,6 +157,7 @@ class Llama(nn.Module):
     def __init__(self, config: Config, precision: str, train: bool, tensor: int = 1, again: bool = False) -> None:
         super().__init__()
         self.train_it, self.again, self.head = train, again, config.width // config.heads
+        self.many = tensor > 1
         self.words = nn.Embedding(config.words, config.width, dtype=BF16)
         self.layers = nn.ModuleList(Block(config, precision, train, tensor) for _ in range(config.layers))
         self.norm = nn.RMSNorm(config.width, dtype=BF16)
@@ -157,7 +174,7 @@ class Llama(nn.Module):
             x = checkpoint(layer, x, turn, None, None, use_reentrant=False) if self.again else layer(x, turn, cache, at)
         if not self.train_it:
             return self.logits(self.norm(x[:, -1:]))
-        logits = self.logits(self.norm(x))
+        logits = self.logits(_over(self.norm(x), self.many))
         return functional.cross_entropy(logits.flatten(0, 1).float(), words.flatten())
 
 

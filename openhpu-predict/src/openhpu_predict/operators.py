@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 
 class Kind(enum.StrEnum):
@@ -53,7 +54,7 @@ _GATHERS = {
 }  # fmt: skip
 _COPIES = {
     "clone", "copy", "contiguous", "roll", "flip", "constant_pad_nd", "repeat", "slice_scatter", "select_scatter",
-    "slice_backward", "select_backward",
+    "slice_backward", "select_backward", "all_gather_copy_in", "split_with_sizes_copy", "chunk_cat", "_chunk_cat",
 }  # fmt: skip
 # Without the tag pointwise, and yet one pass over their elements.
 _POINTWISE = {
@@ -100,6 +101,23 @@ def kind(func: torch._ops.OpOverload, tensors: Sequence[torch.Tensor], outs: Seq
     if name in _POINTWISE or name.startswith("_foreach_") or torch.Tag.pointwise in func.tags:
         return Kind.POINTWISE
     return Kind.UNKNOWN
+
+
+def into(
+    func: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[list[torch.Tensor], list[torch.Tensor]] | None:
+    """The inputs and outputs of a copy or a collective that writes into operands, else None."""
+
+    def tensors(side: Any) -> list[torch.Tensor]:
+        return [leaf for leaf in tree_leaves(side) if isinstance(leaf, torch.Tensor)]
+
+    if func.overloadpacket.__name__ == "all_gather_copy_in":
+        return tensors(args[0]), [args[1][: sum(one.numel() for one in tensors(args[0]))]]  # this card's part
+    if "out" in kwargs:
+        return tensors(args), tensors(kwargs["out"])
+    if func.namespace != "c10d":
+        return None
+    return tensors(args[1:2]) or tensors(args[0]), tensors(args[0])  # one list alone is changed in place
 
 
 def product(func: torch._ops.OpOverload, args: Sequence[Any], outs: Sequence[torch.Tensor]) -> list[Product]:

@@ -7,15 +7,14 @@ import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Hashable
 
-from openhpu_predict import cost
+from openhpu_predict import cost, network
 from openhpu_predict.cost import Parameters, Timeline
-from openhpu_predict.devices import DATA, Device
+from openhpu_predict.devices import DATA, Device, load
 from openhpu_predict.errors import PredictError
 from openhpu_predict.memory import Memory, memory
 from openhpu_predict.operators import Kind
 from openhpu_predict.recording import Node, Recording, Site, site_text
-
-NODE_CARDS = 8
+from openhpu_predict.warmup import Warmup, warmup
 
 
 @dataclasses.dataclass
@@ -47,6 +46,8 @@ class Prediction:
     samples: float | None = None  # of a step, of all cards
     tokens: float | None = None
     advice: list[str] = dataclasses.field(default_factory=list)
+    plans: list[str] = dataclasses.field(default_factory=list)  # memory by ZeRO stage and tensor parallel degree
+    warmup: Warmup | None = None  # None in eager mode
 
     def __str__(self) -> str:
         timeline, device = self.timeline, self.device
@@ -61,7 +62,8 @@ class Prediction:
             f"utilisation: MME {timeline.mme_utilisation:.0%} of its peak, HBM {timeline.hbm_utilisation:.0%}; "
             f"{len(timeline.kernels)} kernels, {timeline.graphs} launches"
         )
-        rows.append(self._memory())
+        rows += self.memory.text(device.hbm_bytes)
+        rows += self.plans
         for title, shares in (("lines", self.lines), ("layers", self.layers)):
             rows.append(f"the {title} that cost most:")
             rows += [
@@ -77,15 +79,9 @@ class Prediction:
             f"no cost is known for {op}: counted as bound by memory, {part:.1%} of the time could change"
             for op, part in self.unknown.items()
         ]
+        if self.warmup is not None:
+            rows.append(str(self.warmup))
         return "\n".join([*rows, *self.advice, *self.notes])
-
-    def _memory(self) -> str:
-        found, have = self.memory, self.device.hbm_bytes
-        parts = ", ".join(f"{name} {_gib(size)}" for name, size in sorted(found.parts.items(), key=lambda one: -one[1]))
-        text = f"memory: peak {_gib(found.peak)} of {_gib(have)} ({parts}) at {site_text(found.peak_site)}"
-        if found.short:
-            text += f"\ndoes not fit: first at {site_text(found.over_site)}, short by {_gib(found.short)} at the peak"
-        return text
 
 
 def price(
@@ -93,13 +89,16 @@ def price(
 ) -> Prediction:  # fmt: skip
     """The prediction for the last step of a recording.
 
-    `mode`: "graph" (graphs as they were cut) or "eager" (each operator is launched). `cards`: data parallel, 1 to 8.
-    Raises PredictError.
+    `mode`: "graph" (graphs as they were cut) or "eager" (each operator is launched). `cards`: data parallel, unless
+    the script has a process group, whose cards count. Raises PredictError.
     """
     if mode not in ("graph", "eager"):
         raise PredictError(f'mode is {mode!r}; expected "graph" or "eager"')
-    if not 1 <= cards <= NODE_CARDS:
-        raise PredictError(f"cards is {cards}; expected 1 to {NODE_CARDS}: only the links within a node are known")
+    node = int(device.node_cards)
+    if cards < 1 or (cards > node and cards % node):
+        raise PredictError(f"cards is {cards}; expected 1 to {node}, or whole nodes of {node}")
+    if recording.cards and cards not in (1, recording.cards):
+        raise PredictError(f"cards is {cards}; expected {recording.cards}, as many as the script's process group has")
     parameters = parameters or Parameters.fitted()
     begin, end = recording.last_step()
     nodes, eager = recording.nodes[begin:end], mode == "eager"
@@ -113,14 +112,20 @@ def price(
         whole = [dataclasses.replace(node, cut="") for node in nodes]
         uncut = cost.schedule(whole, cost.fuse(whole, recording.blocks, begin, eager), device, parameters, eager)
         cut_seconds = max(seconds - uncut.seconds, 0.0)
-    if cards > 1:
+    if cards > 1 and not recording.cards:
         backward = sum(kernel.seconds for kernel in kernels if nodes[kernel.nodes[0]].backward)
-        seconds += max(cost.all_reduce(recording.gradient_bytes, cards, device) - backward, 0.0)
+        seconds += max(network.seconds("all_reduce", recording.gradient_bytes, range(cards), device) - backward, 0.0)
+    needed = memory(recording, device.hbm_bytes)
+    plans: list[str] = []
+    if not recording.cards and (needed.short or cards > 1):
+        capacities = {one.name: one.hbm_bytes for one in (load("gaudi2"), load("gaudi3"))}
+        plans = needed.plans(max(cards, node), {device.name: device.hbm_bytes} | capacities)
     return Prediction(
-        device, seconds, timeline, memory(recording, device.hbm_bytes),
+        device, seconds, timeline, needed,
         _shares(timeline, nodes, lambda node: node.site, site_text),
         _shares(timeline, nodes, lambda node: node.layer, str),
-        _unknown(timeline, nodes), cut_seconds, list(recording.notes), mode, cards,
+        _unknown(timeline, nodes), cut_seconds, list(recording.notes), mode, recording.cards or cards,
+        plans=plans, warmup=None if eager else warmup(recording, device),
     )  # fmt: skip
 
 
@@ -172,10 +177,6 @@ def _time(seconds: float) -> str:
         if seconds >= 1e-3
         else f"{seconds * 1e6:.0f} us"
     )
-
-
-def _gib(size: float) -> str:
-    return f"{size / 2**30:.1f} GiB" if size >= 2**30 else f"{size / 2**20:.1f} MiB"
 
 
 __all__ = ["Prediction", "Share", "Site", "model_error", "price"]

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import torch
 
-from openhpu_predict import cost, fake, load, record
+from openhpu_predict import cost, fake, load, network, record
 from openhpu_predict.cost import Parameters
 from openhpu_predict.devices import DATA, Device
 from openhpu_predict.errors import PredictError
@@ -52,15 +52,18 @@ class Row:
     output: int = 0
     cards: int = 1
     tensor: int = 1
+    pipeline: int = 1
     accumulate: int = 1
     again: bool = False
 
     def __post_init__(self) -> None:
-        if self.cards % self.tensor:
-            raise PredictError(f"{self.name}: {self.cards} cards cannot be divided by tensor parallel {self.tensor}")
-        heads = CONFIGS[self.model].heads
-        if heads % self.tensor:
-            raise PredictError(f"{self.name}: {heads} heads cannot be divided by tensor parallel {self.tensor}")
+        config, tensor, stages = CONFIGS[self.model], ("tensor parallel", self.tensor), ("pipeline", self.pipeline)
+        for number, what, (kind, by) in (
+            (self.cards, "cards", tensor), (config.heads, "heads", tensor), (config.layers, "layers", stages),
+            (self.cards // self.tensor, f"cards of {self.cards} with tensor parallel {self.tensor}", stages),
+        ):  # fmt: skip
+            if number % by:
+                raise PredictError(f"{self.name}: {number} {what} cannot be divided by {kind} {by}")
 
     @property
     def name(self) -> str:
@@ -99,10 +102,15 @@ class Traced:
             return seconds["prefill"] * 1e3
         if row.kind == "generate":
             return row.batch * row.output / (seconds["prefill"] + row.output * seconds["token"])
-        replicas = row.cards // row.tensor
+        replicas = row.cards // (row.tensor * row.pipeline)
         backward = seconds["step"] * 2 / 3
-        exchange = max(cost.all_reduce(self.recordings["step"].gradient_bytes, replicas, device) - backward, 0.0)
-        step = row.accumulate * seconds["step"] + exchange
+        same = range(0, row.tensor * replicas, row.tensor)  # cards with the same part of the model
+        exchange = network.seconds("all_reduce", self.recordings["step"].gradient_bytes, same, device)
+        step = row.accumulate * seconds["step"] + max(exchange - backward, 0.0)
+        if row.pipeline > 1:  # the first and last micro-batches do not fill it; a card sends what a stage returns
+            beyond = (0, row.tensor * replicas)
+            sent = network.seconds("send", row.batch * row.input * CONFIGS[row.model].width * 2, beyond, device)
+            step += (row.pipeline - 1) * (seconds["step"] + 2 * sent)
         if row.accumulate > 1:  # the others have the optimizer in the recording
             bandwidth = device.hbm_bandwidth * parameters.hbm_efficiency
             step += self._parameters * _OPTIMIZER_BYTES / replicas / bandwidth
@@ -110,7 +118,9 @@ class Traced:
 
     def _model(self, train: bool) -> Llama:
         with fake():
-            model = Llama(CONFIGS[self.row.model], "fp8", train, self.row.tensor, self.row.again)
+            config = CONFIGS[self.row.model]
+            stage = dataclasses.replace(config, layers=config.layers // self.row.pipeline)
+            model = Llama(stage, "fp8", train, self.row.tensor, self.row.again)
         self._parameters = sum(one.numel() for one in model.parameters())
         return model
 

@@ -7,15 +7,19 @@ import functools
 import os
 import sys
 import weakref
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.distributed.distributed_c10d import GroupName, _resolve_process_group as resolve_process_group
 from torch.nn.modules import module as modules
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 from torch.utils._pytree import tree_leaves
 
 import habana_frameworks.torch
@@ -51,7 +55,7 @@ class Node:
     site: Site | None
     layer: str
     backward: bool
-    ranks: int = 1  # of a collective
+    ranks: Collection[int] = (0,)  # of a collective
     cut: str = ""  # why the graph ends after this node: "read" or "step"
 
 
@@ -73,6 +77,8 @@ class Recording:
     blocks: list[Block] = field(default_factory=list)
     steps: list[int] = field(default_factory=list)
     gradient_bytes: int = 0  # of the parameters
+    cards: int = 0  # of the script's own process group; 0: it has none
+    graphs_new: int | None = None  # that the device's cache had not seen before; None: nobody counted
     notes: list[str] = field(default_factory=list)
 
     def last_step(self) -> tuple[int, int]:
@@ -84,16 +90,17 @@ class Recording:
 class Recorder(TorchDispatchMode):
     """Records what runs within it. `only`: the type of the device whose work counts; None: every device's.
 
-    `ranks`: how many cards take part in a collective.
+    `ranks`: how many cards take part in a collective whose process group does not exist.
     """
 
     def __init__(self, only: str | None, ranks: int = 1) -> None:
         super().__init__()
-        self._ranks = ranks
+        self._ranks = range(ranks)
         self.within = False  # an operator of Gaudi's that is recorded as one
         self.recording = Recording()
         self._only = only
         self._ids: dict[int, int] = {}  # storages that are alive
+        self._resizable: set[int] = set()  # storages that gave their memory away once
         self._parameters: dict[int, torch.Tensor] = {}
         self._places: dict[int, tuple[Site | None, str]] = {}  # by the sequence number of the autograd node
         self._layers: list[torch.nn.Module] = []
@@ -108,15 +115,25 @@ class Recorder(TorchDispatchMode):
             register_optimizer_step_pre_hook(lambda optimizer, *_: self._mark_gradients(optimizer)),
             register_optimizer_step_post_hook(lambda optimizer, *_: self._mark_state(optimizer)),
         ]
+        resize = torch.UntypedStorage.resize_
+
+        def resized(storage: torch.UntypedStorage, size: int) -> None:
+            resize(storage, size)
+            self._resized(storage)
+
+        torch.UntypedStorage.resize_ = resized  # type: ignore[assignment, method-assign]
         try:
             with self, _gaudi_operators(self):
                 yield self.recording
         finally:
+            torch.UntypedStorage.resize_ = resize  # type: ignore[method-assign]
             for handle in handles:
                 handle.remove()
             parameters = list(self._parameters.values())
             self._mark("gradients", [one.grad for one in parameters])
-            self.recording.gradient_bytes = sum(one.nbytes for one in parameters if one.requires_grad)
+            self.recording.gradient_bytes = sum(_local(one).nbytes for one in parameters if one.requires_grad)
+            if dist.is_available() and dist.is_initialized():
+                self.recording.cards = dist.get_world_size()
 
     def end_step(self) -> None:
         """What follows is another step."""
@@ -130,6 +147,8 @@ class Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if any(is_traceable_wrapper_subclass_type(one) and not issubclass(one, FakeTensor) for one in types):
+            return NotImplemented  # a DTensor calls the operators of its part, and they come here
         if func.namespace == "prim" or self.within:
             return func(*args, **kwargs)
         return self.call(func, func, args, kwargs)
@@ -166,10 +185,11 @@ class Recorder(TorchDispatchMode):
         if not before and not written:
             return
         fresh = [one for one in written if self._id(one, born=True) not in before]
-        view = not mutable and not fresh and bool(outs) and len(written) == len(outs)
+        kind = operators.kind(func, operands, outs)
+        given = operators.into(func, args, kwargs) if kind in (Kind.COLLECTIVE, Kind.COPY) else None
+        view = not mutable and not fresh and bool(outs) and len(written) == len(outs) and given is None
         if view or name in operators.NOTHING:
             return
-        kind = operators.kind(func, operands, outs)
         results = written or [one for one in operands if self._counts(one)][:1]
         if mutable and not outs:  # a list of tensors is changed in place
             results = [one for one in operands if self._counts(one)]
@@ -189,13 +209,32 @@ class Recorder(TorchDispatchMode):
         if kind is Kind.GATHER:
             _touch_rows(name, args, operands, outs, reads, writes, self._id)
             elements = max(writes.values(), default=0) // max(results[0].element_size(), 1)
+        if given is not None:
+            reads, writes = (self._sizes(side) for side in given)
         self.recording.nodes.append(
             Node(
                 name, kind, _dtype(kind, operands, outs), reads, writes, elements, products, access, site, layer,
-                torch._C._current_autograd_node() is not None, self._ranks,
+                torch._C._current_autograd_node() is not None, self._members(args) if kind is Kind.COLLECTIVE else (0,),
                 "read" if name in _READS or (kind is Kind.HOST_COPY and not written) else "",
             )
         )  # fmt: skip
+
+    def _sizes(self, tensors: list[torch.Tensor]) -> dict[int, int]:
+        """Bytes by storage."""
+        found: Counter[int] = Counter()
+        for one in filter(self._counts, tensors):
+            found[self._id(one)] += one.nbytes
+        return dict(found)
+
+    def _members(self, args: Any) -> Collection[int]:
+        """The ranks of a collective's process group."""
+        for one in args:
+            if isinstance(one, torch.ScriptObject) and "ProcessGroup" in str(one._type()):
+                return tuple(dist.get_process_group_ranks(dist.ProcessGroup.unbox(one)))
+            if isinstance(one, str) and dist.is_initialized():
+                with contextlib.suppress(RuntimeError):  # another argument, as the name of a reduction
+                    return tuple(dist.get_process_group_ranks(resolve_process_group(GroupName(one))))
+        return self._ranks
 
     def _counts(self, tensor: torch.Tensor) -> bool:
         """Whether it is on the device. A 0-dim CPU tensor is a number of the host: an optimizer's step."""
@@ -208,23 +247,39 @@ class Recorder(TorchDispatchMode):
         key = storage._cdata
         known = self._ids.get(key)
         if known is None:
-            known = self._ids[key] = len(self.recording.blocks)
-            size = -(-max(storage.nbytes(), 1) // BLOCK) * BLOCK
-            self.recording.blocks.append(Block(size, len(self.recording.nodes) if born else -1))
-            weakref.finalize(storage, self._died, key, known).atexit = False
+            known = self._born(storage, len(self.recording.nodes) if born else -1)
         if isinstance(tensor, torch.nn.Parameter):
             self._parameters[known] = tensor
             self.recording.blocks[known].category = "weights"
         return known
 
+    def _born(self, storage: torch.UntypedStorage, when: int) -> int:
+        key, number = storage._cdata, len(self.recording.blocks)
+        self._ids[key] = number
+        self.recording.blocks.append(Block(-(-max(storage.nbytes(), 1) // BLOCK) * BLOCK, when))
+        weakref.finalize(storage, self._died, key, number).atexit = False
+        return number
+
     def _died(self, key: int, number: int) -> None:
         if self._ids.get(key) == number:
             del self._ids[key]
-        self.recording.blocks[number].died = len(self.recording.nodes)
+        if self.recording.blocks[number].died is None:
+            self.recording.blocks[number].died = len(self.recording.nodes)
+
+    def _resized(self, storage: torch.UntypedStorage) -> None:
+        """A storage that gives its memory away, or takes some, is another block."""
+        key = storage._cdata
+        if (known := self._ids.get(key)) is not None:
+            self._died(key, known)
+            self._resizable.add(key)
+        if key in self._resizable and storage.nbytes():
+            self._born(storage, len(self.recording.nodes))
 
     def _mark(self, category: str, tensors: list[Any]) -> None:
         for one in tensors:
-            if isinstance(one, torch.Tensor) and (known := self._ids.get(one.untyped_storage()._cdata)) is not None:
+            if not isinstance(one, torch.Tensor):
+                continue
+            if (known := self._ids.get(_local(one).untyped_storage()._cdata)) is not None:
                 self.recording.blocks[known].category = category
 
     def _mark_gradients(self, optimizer: torch.optim.Optimizer) -> None:
@@ -238,6 +293,10 @@ class Recorder(TorchDispatchMode):
             root = type(module).__name__
             for name, one in module.named_modules():
                 self._names[one] = f"{root}.{name}" if name else root
+            for parameter in module.parameters():
+                if (part := _local(parameter)) is not parameter and self._counts(part):  # of a DTensor
+                    self._parameters[self._id(part)] = parameter
+                    self._mark("weights", [part])
         self._layers.append(module)
 
     def _leave(self, module: torch.nn.Module, _inputs: Any, _output: Any) -> None:
@@ -258,6 +317,12 @@ class Recorder(TorchDispatchMode):
         if node is None and torch.is_grad_enabled():
             self._places.setdefault(torch.autograd._get_sequence_nr() - 1, place)
         return place
+
+
+@torch.no_grad()
+def _local(tensor: torch.Tensor) -> torch.Tensor:
+    """This card's part of a DTensor."""
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor  # type: ignore[no-any-return]
 
 
 @contextlib.contextmanager

@@ -1,0 +1,28 @@
+"""The cost of collectives, by sizes for which it can be computed by hand. Gaudi 2: 12.5e9 bytes/s of a port."""
+
+import pytest
+
+from openhpu_predict import load, network
+
+GAUDI2 = load("gaudi2")
+GIGA = 1e9
+NODE, HALVES, COLUMN = range(8), (0, 1, 8, 9), (0, 8, 16, 24)  # one node; two cards of two; one card of four
+
+
+@pytest.mark.parametrize(
+    "op, ranks, seconds",
+    [
+        ("all_reduce", (0, 1), 2 / 2 / 37.5 + 10e-6),
+        ("allreduce_", NODE, 2 * 7 / 8 / 262.5 + 10e-6),
+        ("_allgather_base_", NODE, 7 / 8 / 262.5 + 5e-6),
+        ("alltoall_base_", NODE, 1 / 8 / 37.5 + 5e-6),
+        ("all_reduce", COLUMN, 2 * 3 / 4 / 37.5 + 6 * 10e-6),  # a ring over the ports out
+        ("all_reduce", HALVES, 2 * (1 / 2 / 37.5 + 5e-6 + 1 / 2 / 2 / 37.5 + 10e-6)),
+        ("alltoall_", HALVES, 2 / 4 / 37.5 + 10e-6),  # what leaves the node takes longest
+        ("send", (0, 1), 1 / 37.5 + 5e-6),
+        ("recv_", (0, 8), 1 / 37.5 + 10e-6),
+        ("barrier", NODE, 7 / 8 / 262.5 + 5e-6),
+    ],
+)
+def test_seconds_of_a_gigabyte(op, ranks, seconds):
+    assert network.seconds(op, GIGA, ranks, GAUDI2) == pytest.approx(seconds)
