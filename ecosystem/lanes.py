@@ -93,6 +93,7 @@ _VLLM_SERVING = (
     ("the server, with graphs", "test_server.py", "graphs"),
     ("the server's end, and what it refuses", "test_server.py", "end or large or ranks"),
     ("tokens of models with HPU graphs", "test_serving.py", "test_tokens and compile"),
+    ("features", "test_features.py", ""),
 )
 
 
@@ -300,9 +301,9 @@ LANES: dict[str, Lane] = {
     "vllm": Lane(
         title="vLLM 0.28.0 with its plugin vllm-gaudi of August 2026: the plugin's unit tests, and tiny models served",
         runs=(
-            *_vllm_serving("eager", EAGER, (0, 1, 2, 3, 4, 5)),
+            *_vllm_serving("eager", EAGER, (0, 1, 2, 3, 4, 5, 7)),
             *_vllm_serving("lazy, node by node", LAZY | _NODES, (0, 4)),
-            *_vllm_serving("lazy, in recipes", LAZY, (6,)),
+            *_vllm_serving("lazy, in recipes", LAZY, (6, 7)),
             *(
                 Run(f"unit tests: {what}, eager", _vllm_files(files), EAGER | _VLLM | _VLLM_MEMORY.get(what, {}))
                 for what, files in _VLLM_FILES.items()

@@ -37,15 +37,37 @@ _RECIPES_S = 300.0
 _VOCABULARY = 512
 
 
+# Of a tiny model: two layers, 256 wide.
+SHAPE: dict[str, Any] = {
+    "vocab_size": _VOCABULARY, "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 2048, "bos_token_id": 0,
+    "eos_token_id": 1, "pad_token_id": 2, "initializer_range": 0.08,
+}  # fmt: skip
+
+
 def tiny_model(kind: str, folder: Path) -> None:
     """Write a model of two layers, 256 wide, with its tokenizer: `kind` is llama, qwen or mixtral."""
+    import transformers
+
+    made = {
+        "llama": lambda: transformers.LlamaConfig(**SHAPE),
+        "qwen": lambda: transformers.Qwen2Config(**SHAPE),
+        "mixtral": lambda: transformers.MixtralConfig(num_local_experts=4, num_experts_per_tok=2, **SHAPE),
+    }
+    write_tokenizer(folder)
+    torch.manual_seed(0)
+    transformers.AutoModelForCausalLM.from_config(made[kind]()).to(torch.bfloat16).save_pretrained(folder)
+
+
+def write_tokenizer(folder: Path, more: tuple[str, ...] = ()) -> None:
+    """Write a byte-level BPE of 512 tokens; `more` are special tokens after the first three."""
     import transformers
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    special = ["<s>", "</s>", "<pad>"]
+    special = ["<s>", "</s>", "<pad>", *more]
     text = [f"{' and '.join(PROMPTS[:3])} jumps over matrices of numbers {i} times" for i in range(200)]
     trainer = trainers.BpeTrainer(
         vocab_size=_VOCABULARY, special_tokens=special, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
@@ -57,18 +79,6 @@ def tiny_model(kind: str, folder: Path) -> None:
     )
     fast.chat_template = "{% for m in messages %}{{ m['role'] + ': ' + m['content'] + '\n' }}{% endfor %}"
     fast.save_pretrained(folder)
-    shape: dict[str, Any] = {
-        "vocab_size": _VOCABULARY, "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 2048, "bos_token_id": 0,
-        "eos_token_id": 1, "pad_token_id": 2, "initializer_range": 0.08,
-    }  # fmt: skip
-    config = {
-        "llama": lambda: transformers.LlamaConfig(**shape),
-        "qwen": lambda: transformers.Qwen2Config(**shape),
-        "mixtral": lambda: transformers.MixtralConfig(num_local_experts=4, num_experts_per_tok=2, **shape),
-    }[kind]()
-    torch.manual_seed(0)
-    transformers.AutoModelForCausalLM.from_config(config).to(torch.bfloat16).save_pretrained(folder)
 
 
 def shortfalls(folder: Path, prompt: list[int], tokens: list[int]) -> list[float]:
@@ -101,12 +111,12 @@ def engine(folder: Path, compiled: bool = False, warmup: bool = False, **options
     return LLM(model=str(folder), disable_log_stats=False, **{**chosen, **options})
 
 
-def generate(llm: Any, tokens: int) -> list[tuple[list[int], list[int]]]:
+def generate(llm: Any, tokens: int, **options: Any) -> list[tuple[list[int], list[int]]]:
     """Each prompt's tokens, and those that follow, the likeliest each."""
     from vllm import SamplingParams
 
     choice = SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True)
-    found = llm.generate(list(PROMPTS), choice, use_tqdm=False)
+    found = llm.generate(list(PROMPTS), choice, use_tqdm=False, **options)
     return [(list(one.prompt_token_ids), list(one.outputs[0].token_ids)) for one in found]
 
 
