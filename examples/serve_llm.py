@@ -1,5 +1,6 @@
 """vLLM with its plugin vllm-gaudi on `hpu`: a tiny model with random weights generates, and the CPU checks its tokens.
 
+python -m examples.serve_llm --check              only say which packages are missing, or have another version
 python -m examples.serve_llm                      a Llama, eager
 python -m examples.serve_llm --model mixtral      or qwen: a mixture of experts, or a Qwen
 python -m examples.serve_llm --compile            by torch.compile; with PT_HPU_LAZY_MODE=1 the mode is lazy
@@ -19,6 +20,7 @@ import os
 import sys
 import tempfile
 import time
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,26 @@ COUNTERS = (
 _ROUNDS = 5
 _RECIPES_S = 300.0
 _VOCABULARY = 512
+
+
+_PACKAGES = Path(__file__).parents[1] / "ecosystem" / "requirements" / "vllm.txt"
+
+
+def missing() -> list[str]:
+    """What vLLM and its plugin need and is not installed, or in another version than the tested one."""
+    tested = dict(line.split(" ")[0].split("==") for line in _PACKAGES.read_text().splitlines())
+    found = []
+    for name, version in (
+        {"torch": "2.13.0", "torchvision": "0.28.0", "vllm-gaudi": "", "openhpu": ""} | tested
+    ).items():
+        try:
+            here = metadata.version(name).partition("+")[0]
+        except metadata.PackageNotFoundError:
+            found.append(f"{name} is missing{version and f': pip install --no-deps {name}=={version}'}")
+        else:
+            if version not in ("", here):
+                found.append(f"{name} is {here}; tested with {version}")
+    return found
 
 
 # Of a tiny model: two layers, 256 wide.
@@ -141,7 +163,11 @@ def main() -> int:
     parser.add_argument("--first", action="store_true", help="count over the first requests, too")
     parser.add_argument("--tokens", type=int, default=16)
     parser.add_argument("--keep", type=Path, metavar="FOLDER")
+    parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
+    if options.check:
+        print("\n".join(found := missing()) or "all is there")
+        return 1 if found else 0
     if options.keep:
         tiny_model(options.model, options.keep)
         return 0

@@ -63,7 +63,7 @@ PinnedAllocator& allocator() {
   return *a;
 }
 
-const at::HostAllocatorRegistry<at::kPrivateUse1> registered(&allocator());
+const at::HostAllocatorRegistry<at::kHPU> registered(&allocator());
 
 }  // namespace
 

@@ -12,8 +12,8 @@ from ecosystem.vllm.features import FEATURES
 _MOST_S = 1200.0
 # Of the lazy mode: what is most used there.
 _LAZY = {
-    "bf16", "fp8 dynamic", "fp8 static", "compressed-tensors fp8 channel", "experts, bf16", "experts, fp8 dynamic", "LoRA",
-    "MLA",
+    "bf16", "fp8 dynamic", "fp8 static", "compressed-tensors fp8 channel", "experts, bf16", "experts, fp8 dynamic",
+    "LoRA", "MLA",
 }  # fmt: skip
 _LAZY_MODE = os.environ.get("PT_HPU_LAZY_MODE") == "1"
 CELLS = [
