@@ -196,7 +196,7 @@ FEATURES: dict[str, Feature] = {
     "structured output": Feature(check=structured),
     "refused: weights of another format": Feature(
         options={"quantization": "awq_hpu"}, refused="weight",
-        spoil=lambda folder: made.configure(folder, quantization_config=made.FORMATS["awq"].config),
+        spoil=lambda folder: made.configure(folder, quantization_config=made.FORMATS["awq"][0]),
     ),
     "refused: a scale of another shape": Feature(
         form="compressed-tensors fp8 channel", spoil=made.halve_scales, refused="shape|size"

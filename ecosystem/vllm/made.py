@@ -4,8 +4,9 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -19,29 +20,21 @@ _LAYERS = re.compile(r"(proj|proj_with_mqa|\.w[123])\.weight$")  # of linear lay
 _FP4 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
 
 
-class Format(NamedTuple):
-    """A format of weights: how config.json tells of it, and what becomes of a layer's weight of (out, in)."""
-
-    config: dict[str, Any]
-    split: Callable[[torch.Tensor], tuple[Tensors, torch.Tensor]]  # what is stored, and what it stands for
-
-
-def _fp8(kind: str, name: str = "weight_scale", inputs: bool = False) -> Callable[..., tuple[Tensors, torch.Tensor]]:
-    def split(weight: torch.Tensor) -> tuple[Tensors, torch.Tensor]:
-        rows, columns = weight.shape
-        pieces = {"tensor": (1, rows, 1, columns), "channel": (rows, 1, 1, columns)}
-        blocks = weight.reshape(pieces.get(kind, (rows // 128, 128, columns // 128, 128)))
-        # One scale for all layers: vLLM gives the layers that it joins the largest one of their scales.
-        scale = (
-            torch.full((1, 1, 1, 1), 0.5 / 448) if kind == "tensor" else blocks.abs().amax((1, 3), keepdim=True) / 448
-        )
-        stored = (blocks / scale).to(torch.float8_e4m3fn)
-        shape = {"tensor": (), "channel": (rows, 1)}.get(kind, (rows // 128, columns // 128))
-        more = {"input_scale": torch.tensor(_STATIC)} if inputs else {}
-        tensors = {"weight": stored.reshape(weight.shape), name: scale.reshape(shape), **more}
-        return tensors, (stored.float() * scale).reshape(weight.shape)
-
-    return split
+def _eight(
+    weight: torch.Tensor, kind: str, name: str = "weight_scale", inputs: bool = False
+) -> tuple[Tensors, torch.Tensor]:
+    """In fp8 with a scale for the "tensor", each "channel" or each "block", or in "int8" by channel."""
+    rows, columns = weight.shape
+    down, right = {"tensor": (1, 1), "block": (rows // 128, columns // 128)}.get(kind, (rows, 1))
+    blocks = weight.reshape(down, rows // down, right, columns // right)
+    # Of "tensor" one for all layers: vLLM gives the layers that it joins the largest one of their scales.
+    most = torch.full((1, 1, 1, 1), 0.5) if kind == "tensor" else blocks.abs().amax((1, 3), keepdim=True)
+    scale = most / (127 if kind == "int8" else 448)
+    stored = (blocks / scale).round().to(torch.int8) if kind == "int8" else (blocks / scale).to(torch.float8_e4m3fn)
+    tensors = {"weight": stored.reshape(weight.shape), name: scale.reshape(() if kind == "tensor" else (down, right))}
+    if inputs:
+        tensors["input_scale"] = torch.tensor(_STATIC)
+    return tensors, (stored.float() * scale).reshape(weight.shape)
 
 
 def _packed(values: torch.Tensor, order: tuple[int, ...] = tuple(range(8))) -> torch.Tensor:
@@ -50,107 +43,93 @@ def _packed(values: torch.Tensor, order: tuple[int, ...] = tuple(range(8))) -> t
     return (eight << (4 * torch.arange(8))).sum(-1).to(torch.int32)
 
 
-def _int4(kind: str) -> Callable[..., tuple[Tensors, torch.Tensor]]:
-    def split(weight: torch.Tensor) -> tuple[Tensors, torch.Tensor]:
-        rows, columns = weight.shape
-        groups = weight.reshape(rows, -1, _GROUP)
-        low = -groups.abs().amax(-1) if kind == "compressed" else groups.amin(-1)
-        high = groups.abs().amax(-1) if kind == "compressed" else groups.amax(-1)
-        scale = ((high - low) / 15).to(torch.bfloat16).float()
-        zero = torch.full_like(scale, 8) if kind == "compressed" else (-low / scale).round().clamp(0, 15)
-        stored = ((groups / scale[..., None]).round() + zero[..., None]).clamp(0, 15)
-        meant = ((stored - zero[..., None]) * scale[..., None]).reshape(rows, columns)
-        stored, half = stored.reshape(rows, columns), scale.to(torch.bfloat16)
-        if kind == "compressed":
-            return {
-                "weight_packed": _packed(stored), "weight_scale": half, "weight_shape": torch.tensor([rows, columns])
-            }, meant  # fmt: skip
-        if kind == "gptq":
-            return {
-                "qweight": _packed(stored).t(), "qzeros": _packed((zero.t() - 1) % 16), "scales": half.t(),
-                "g_idx": (torch.arange(columns) // _GROUP).to(torch.int32),
-            }, meant  # fmt: skip
-        order = (0, 2, 4, 6, 1, 3, 5, 7)
-        return {
+def _four(weight: torch.Tensor, kind: str) -> tuple[Tensors, torch.Tensor]:
+    """In four bits with a scale for each group of a row; but for "compressed" with a zero, too."""
+    groups = weight.reshape(len(weight), -1, _GROUP)
+    low, high = groups.amin(-1), groups.amax(-1)
+    if kind == "compressed":
+        low, high = -groups.abs().amax(-1), groups.abs().amax(-1)
+    half = ((high - low) / 15).to(torch.bfloat16)
+    scale = half.float()
+    zero = torch.full_like(scale, 8) if kind == "compressed" else (-low / scale).round().clamp(0, 15)
+    number = ((groups / scale[..., None]).round() + zero[..., None]).clamp(0, 15)
+    meant, stored = ((number - zero[..., None]) * scale[..., None]).reshape_as(weight), number.reshape_as(weight)
+    order = (0, 2, 4, 6, 1, 3, 5, 7)
+    shape, index = torch.tensor(weight.shape), (torch.arange(weight.shape[1]) // _GROUP).to(torch.int32)
+    tensors: dict[str, Callable[[], Tensors]] = {
+        "compressed": lambda: {"weight_packed": _packed(stored), "weight_scale": half, "weight_shape": shape},
+        "gptq": lambda: {
+            "qweight": _packed(stored).t(), "qzeros": _packed((zero.t() - 1) % 16), "scales": half.t(), "g_idx": index
+        },
+        "awq": lambda: {
             "qweight": _packed(stored.t(), order), "qzeros": _packed(zero.t(), order), "scales": half.t()
-        }, meant  # fmt: skip
-
-    return split
-
-
-def _int8(weight: torch.Tensor) -> tuple[Tensors, torch.Tensor]:
-    scale = weight.abs().amax(1, keepdim=True) / 127
-    stored = (weight / scale).round()
-    return {"weight": stored.to(torch.int8), "weight_scale": scale}, stored * scale
-
-
-def _compressed(form: str, weights: dict[str, Any], inputs: dict[str, Any] | None) -> dict[str, Any]:
-    common = {"symmetric": True, "observer": "minmax"}
-    group = {
-        "targets": ["Linear"], "weights": {"dynamic": False, **common, **weights},
-        "input_activations": inputs and common | inputs,
+        },
     }  # fmt: skip
+    return tensors[kind](), meant
+
+
+def _compressed(form: str, weights: dict[str, Any], inputs: dict[str, Any] | None = None) -> dict[str, Any]:
+    common = {"symmetric": True, "observer": "minmax", "dynamic": False}
+    group = {"targets": ["Linear"], "weights": common | weights, "input_activations": inputs and common | inputs}
     return {
         "quant_method": "compressed-tensors", "format": form, "quantization_status": "compressed",
         "ignore": ["lm_head", "re:.*gate$"], "config_groups": {"group_0": group},
     }  # fmt: skip
 
 
-_E4M3 = {"num_bits": 8, "type": "float"}
-_TENSOR = {"strategy": "tensor"}
-_TOKEN = {"strategy": "token", "dynamic": True}
-FORMATS: dict[str, Format] = {
-    "fp8 dynamic": Format({"quant_method": "fp8", "activation_scheme": "dynamic"}, _fp8("tensor")),
-    "fp8 static": Format({"quant_method": "fp8", "activation_scheme": "static"}, _fp8("tensor", inputs=True)),
-    "fp8 blocks": Format(
-        {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]},
-        _fp8("block", "weight_scale_inv"),
+_E4M3, _INT8 = {"num_bits": 8, "type": "float"}, {"num_bits": 8, "type": "int"}
+_TENSOR, _CHANNEL, _TOKEN = {"strategy": "tensor"}, {"strategy": "channel"}, {"strategy": "token", "dynamic": True}
+_INT4 = {"num_bits": 4, "type": "int", "strategy": "group", "group_size": _GROUP}
+_DYNAMIC = {"quant_method": "fp8", "activation_scheme": "dynamic"}
+# What config.json says of a format; how a layer's weight of (out, in) is stored, and what that stands for.
+FORMATS: dict[str, tuple[dict[str, Any], Callable[[torch.Tensor], tuple[Tensors, torch.Tensor]]]] = {
+    "fp8 dynamic": (_DYNAMIC, partial(_eight, kind="tensor")),
+    "fp8 static": (_DYNAMIC | {"activation_scheme": "static"}, partial(_eight, kind="tensor", inputs=True)),
+    "fp8 blocks": (
+        _DYNAMIC | {"weight_block_size": [128, 128]}, partial(_eight, kind="block", name="weight_scale_inv"),
     ),
-    "compressed-tensors fp8 channel": Format(
-        _compressed("float-quantized", _E4M3 | {"strategy": "channel"}, _E4M3 | _TOKEN), _fp8("channel"),
+    "compressed-tensors fp8 channel": (
+        _compressed("float-quantized", _E4M3 | _CHANNEL, _E4M3 | _TOKEN), partial(_eight, kind="channel"),
     ),
-    "compressed-tensors fp8 static": Format(
-        _compressed("float-quantized", _E4M3 | _TENSOR, _E4M3 | _TENSOR | {"dynamic": False}),
-        _fp8("tensor", inputs=True),
+    "compressed-tensors fp8 static": (
+        _compressed("float-quantized", _E4M3 | _TENSOR, _E4M3 | _TENSOR), partial(_eight, kind="tensor", inputs=True),
     ),
-    "compressed-tensors int8": Format(
-        _compressed("int-quantized", {"num_bits": 8, "type": "int", "strategy": "channel"},
-                    {"num_bits": 8, "type": "int"} | _TOKEN),
-        _int8,
+    "compressed-tensors int8": (
+        _compressed("int-quantized", _INT8 | _CHANNEL, _INT8 | _TOKEN), partial(_eight, kind="int8"),
     ),
-    "compressed-tensors int4": Format(
-        _compressed("pack-quantized", {"num_bits": 4, "type": "int", "strategy": "group", "group_size": _GROUP}, None),
-        _int4("compressed"),
+    "compressed-tensors int4": (_compressed("pack-quantized", _INT4), partial(_four, kind="compressed")),
+    "modelopt fp8": (
+        {"quant_method": "modelopt", "quant_algo": "FP8", "ignore": ["lm_head"]},
+        partial(_eight, kind="tensor", inputs=True),
     ),
-    "modelopt fp8": Format(
-        {"quant_method": "modelopt", "quant_algo": "FP8", "ignore": ["lm_head"]}, _fp8("tensor", inputs=True),
+    "awq": (
+        {"quant_method": "awq", "bits": 4, "group_size": _GROUP, "zero_point": True, "version": "gemm"},
+        partial(_four, kind="awq"),
     ),
-    "awq": Format(
-        {"quant_method": "awq", "bits": 4, "group_size": _GROUP, "zero_point": True, "version": "gemm"}, _int4("awq")
-    ),
-    "gptq": Format(
-        {"quant_method": "gptq", "bits": 4, "group_size": _GROUP, "desc_act": False, "sym": False}, _int4("gptq")
+    "gptq": (
+        {"quant_method": "gptq", "bits": 4, "group_size": _GROUP, "desc_act": False, "sym": False},
+        partial(_four, kind="gptq"),
     ),
 }  # fmt: skip
 
 
 def quantise(folder: Path, name: str) -> Path:
     """Store the layers' weights in the format `name`; the folder of the same model with what they stand for."""
-    form, meant = FORMATS[name], folder.with_name(f"{folder.name}-meant")
+    (config, split), meant = FORMATS[name], folder.with_name(f"{folder.name}-meant")
     shutil.copytree(folder, meant)
     weights = load_file(folder / "model.safetensors")
     stored: Tensors = {}
     dense: Tensors = {}
     for key, weight in weights.items():
         if _LAYERS.search(key):
-            tensors, back = form.split(weight.float())
+            tensors, back = split(weight.float())
             stored |= {f"{key.removesuffix('weight')}{part}": one.contiguous() for part, one in tensors.items()}
             dense[key] = back.to(torch.bfloat16).contiguous()
         else:
             stored[key] = dense[key] = weight
     save_file(stored, folder / "model.safetensors", metadata={"format": "pt"})
     save_file(dense, meant / "model.safetensors", metadata={"format": "pt"})
-    configure(folder, quantization_config=form.config)
+    configure(folder, quantization_config=config)
     return meant
 
 
@@ -279,6 +258,7 @@ def vision(folder: Path) -> None:
     )  # fmt: skip
     torch.manual_seed(0)
     model = transformers.Qwen2_5_VLForConditionalGeneration(config)
+    model.lm_head.weight.data[[image, video]] = 0  # an answer has no images
     model.to(torch.bfloat16).save_pretrained(folder)
     size = {"shortest_edge": 56 * 56, "longest_edge": 112 * 112}
     transformers.Qwen2_5_VLProcessor(
