@@ -321,7 +321,7 @@ LANES: dict[str, Lane] = {
             "opentelemetry-exporter-otlp", "opentelemetry-sdk", "opentelemetry-semantic-conventions-ai",
             "partial-json-parser", "pillow", "prometheus_client", "protobuf>=6.33.5", "psutil", "py-cpuinfo",
             "pybase64", "pydantic-extra-types", "python-json-logger", "python-multipart", "regex", "requests",
-            "sentencepiece", "setproctitle", "tiktoken", "watchfiles",
+            "prettytable", "sentencepiece", "setproctitle", "tiktoken", "watchfiles",
         ),
         times="ecosystem.vllm.times",
         alone=("vllm==0.28.0", "neural-compressor-pt==3.10"),

@@ -231,7 +231,11 @@ def draft(kind: str, base: Path, folder: Path) -> None:
     if kind != "eagle":
         return
     weights = load_file(base / "model.safetensors")
-    kept = {key.removeprefix("model."): one for key, one in weights.items() if "layers.0." in key}
+    kept = {
+        key.removeprefix("model."): one
+        for key, one in weights.items()
+        if re.search(r"layers\.0\..*(proj|post.*)\.w", key)
+    }
     width = SHAPE["hidden_size"]
     save_file(
         kept | {"fc.weight": torch.randn(width, 2 * width).to(torch.bfloat16) * 0.05}, folder / "model.safetensors"
