@@ -38,6 +38,7 @@ class Feature(NamedTuple):
     draft: str = ""  # the kind of the model that drafts
     calibration: dict[str, Any] = {}  # noqa: RUF012  # what Neural Compressor's QUANT_CONFIG has
     spoil: Callable[[Path], None] | None = None  # what is done to the model's files
+    counter: str = ""  # of vLLM's, that must not stay 0
     refused: str = ""  # a pattern of the error that there must be
     check: Callable[..., float] | None = None  # of the engine, the model's folder, and the one of what it stands for
 
@@ -53,11 +54,6 @@ def worst(meant: Path, results: list[tuple[list[int], list[int]]]) -> float:
     return max(max(shortfalls(meant, *result)) for result in results)
 
 
-def counted(llm: Any, name: str) -> float:
-    """A counter of vLLM's."""
-    return sum(one.value for one in llm.get_metrics() if one.name == f"vllm:{name}")
-
-
 def adapters(llm: Any, folder: Path, meant: Path) -> float:
     """In one batch: no adapter, the first, the second, the first; each as if it were merged."""
     from vllm.lora.request import LoRARequest
@@ -71,21 +67,11 @@ def adapters(llm: Any, folder: Path, meant: Path) -> float:
     return max(worst(like, [one]) for like, one in zip([meant, merged[0], merged[1], merged[0]], results, strict=True))
 
 
-def drafts(llm: Any, folder: Path, meant: Path) -> float:
-    """Some tokens of drafts are taken, and none of them is wrong."""
-    generate(llm, 3 * _TOKENS)
-    found = worst(meant, generate(llm, 3 * _TOKENS))
-    assert counted(llm, "spec_decode_num_draft_tokens") > 0, "no token was drafted"
-    return found
-
-
-def cached(llm: Any, folder: Path, meant: Path) -> float:
-    """What was forgotten on the device comes back from the host."""
+def forgotten(llm: Any, folder: Path, meant: Path) -> float:
+    """What the device forgets between the first round and the second comes back from elsewhere."""
     generate(llm, _TOKENS)
     assert llm.reset_prefix_cache()
-    found = worst(meant, generate(llm, _TOKENS))
-    assert counted(llm, "external_prefix_cache_hits") > 0, "nothing came from the host"
-    return found
+    return worst(meant, generate(llm, _TOKENS))
 
 
 def structured(llm: Any, folder: Path, meant: Path) -> float:
@@ -143,55 +129,45 @@ def images(llm: Any, folder: Path, meant: Path) -> float:
 
 FP8 = 0.7  # activations in fp8, of which the CPU's have none; a token that is wrong is 4 away
 _LORA: dict[str, Any] = {"enable_lora": True, "max_loras": 3, "max_lora_rank": 8}
-_NGRAM: dict[str, Any] = {
-    "method": "ngram",
-    "num_speculative_tokens": 1,
-    "prompt_lookup_max": 3,
-    "prompt_lookup_min": 1,
-}
 _HOST: dict[str, Any] = {"kv_connector": "OffloadingConnector", "kv_role": "kv_both"}
 _HOST |= {"kv_connector_extra_config": {"cpu_bytes_to_use": 64 << 20, "block_size": 128}}
+_EXPERTS = ("fp8 dynamic", "fp8 blocks", "compressed-tensors fp8 channel", "compressed-tensors int4")
+_CACHED = {"enable_prefix_caching": True}
+
+
+def _drafting(method: str, count: int = 1, draft: str = "", **more: Any) -> Feature:
+    options = {"speculative_config": {"method": method, "num_speculative_tokens": count, **more}}
+    return Feature(options=options, draft=draft, counter="spec_decode_num_draft_tokens")
+
+
+def _calibrated(method: str, **more: Any) -> Feature:
+    return Feature(near=FP8, options={"quantization": "inc", **more}, calibration={"scale_method": method})
+
+
 FEATURES: dict[str, Feature] = {
     "bf16": Feature(),
-    **{
-        name: Feature(form=name, near=FP8, options={"quantization": f"{name}_hpu"} if name in ("awq", "gptq") else {})
-        for name in made.FORMATS
-    },
+    **{name: Feature(form=name, near=FP8 if "fp8" in name else NEAR) for name in made.FORMATS if " " in name},
+    **{name: Feature(form=name, options={"quantization": f"{name}_hpu"}) for name in ("awq", "gptq")},
     "fp8 made by vLLM": Feature(near=FP8, options={"quantization": "fp8"}),
     "fp8 cache": Feature(near=FP8, options={"kv_cache_dtype": "fp8_inc"}),
     "experts, bf16": Feature("mixtral"),
-    **{f"experts, {name}": Feature("mixtral", name, near=FP8) for name in (
-        "fp8 dynamic", "fp8 blocks", "compressed-tensors fp8 channel", "compressed-tensors int4")},
+    **{f"experts, {name}": Feature("mixtral", name, near=FP8) for name in _EXPERTS},
     "gpt-oss, MXFP4": Feature("gpt-oss"),
     "gpt-oss, MXFP4 native": Feature("gpt-oss", environment={"HPU_MXFP4_NATIVE": "1"}),
     "MLA": Feature("deepseek"),
     "LoRA": Feature(options=_LORA, check=adapters),
-    "n-gram drafts of 1 token": Feature(options={"speculative_config": _NGRAM}, check=drafts),
-    "n-gram drafts of 3 tokens": Feature(
-        options={"speculative_config": _NGRAM | {"num_speculative_tokens": 3}}, check=drafts
-    ),
-    "drafts of EAGLE": Feature(
-        options={"speculative_config": {"method": "eagle", "num_speculative_tokens": 1}}, draft="eagle", check=drafts
-    ),
-    "drafts of a model": Feature(
-        options={"speculative_config": {"method": "draft_model", "num_speculative_tokens": 1}}, draft="llama",
-        check=drafts,
-    ),
-    **{
-        f"Neural Compressor, {name}": Feature(
-            near=FP8, options={"quantization": "inc", **more}, calibration={"scale_method": method}
-        )
-        for name, method, more in (
-            ("fp8", "maxabs_hw", {}),
-            ("fp8 and cache", "maxabs_hw", {"kv_cache_dtype": "fp8_inc"}),
-            ("fp8 by channel", "act_maxabs_hw_weights_pcs_maxabs_pow2", {}),
-        )
-    },
+    "n-gram drafts of 1 token": _drafting("ngram", prompt_lookup_max=3, prompt_lookup_min=1),
+    "n-gram drafts of 3 tokens": _drafting("ngram", 3, prompt_lookup_max=3, prompt_lookup_min=1),
+    "drafts of EAGLE": _drafting("eagle", draft="eagle"),
+    "drafts of a model": _drafting("draft_model", draft="llama"),
+    "Neural Compressor, fp8": _calibrated("maxabs_hw"),
+    "Neural Compressor, fp8 and cache": _calibrated("maxabs_hw", kv_cache_dtype="fp8_inc"),
+    "Neural Compressor, fp8 by channel": _calibrated("act_maxabs_hw_weights_pcs_maxabs_pow2"),
     "images": Feature("vision", options={"limit_mm_per_prompt": {"image": 1}}, check=images),
     "chunked prefill": Feature(options={"max_num_batched_tokens": 128}),
-    "prefix caching": Feature(options={"enable_prefix_caching": True}),
+    "prefix caching": Feature(options=_CACHED, counter="prefix_cache_hits"),
     "cache on the host": Feature(
-        options={"kv_transfer_config": _HOST, "enable_prefix_caching": True}, check=cached
+        options=_CACHED | {"kv_transfer_config": _HOST}, check=forgotten, counter="external_prefix_cache_hits"
     ),
     "structured output": Feature(check=structured),
     "refused: weights of another format": Feature(
@@ -226,7 +202,10 @@ def run(name: str, compiled: bool) -> float:
             os.environ["QUANT_CONFIG"] = str(calibrated(folder, feature.calibration))
         llm = engine(folder, compiled, **given)
         try:
-            return (feature.check or tokens)(llm, folder, meant)
+            found = (feature.check or tokens)(llm, folder, meant)
+            counted = sum(one.value for one in llm.get_metrics() if one.name == f"vllm:{feature.counter}")
+            assert counted or not feature.counter, f"{feature.counter} is 0"
+            return found
         finally:
             del llm
             ensure_kv_transfer_shutdown()
