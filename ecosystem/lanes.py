@@ -93,6 +93,7 @@ _VLLM_SERVING = (
     ("the server, with graphs", "test_server.py", "graphs"),
     ("the server's end, and what it refuses", "test_server.py", "end or large or ranks"),
     ("tokens of models with HPU graphs", "test_serving.py", "test_tokens and compile"),
+    ("features", "test_features.py", ""),
 )
 
 
@@ -300,9 +301,9 @@ LANES: dict[str, Lane] = {
     "vllm": Lane(
         title="vLLM 0.28.0 with its plugin vllm-gaudi of August 2026: the plugin's unit tests, and tiny models served",
         runs=(
-            *_vllm_serving("eager", EAGER, (0, 1, 2, 3, 4, 5)),
+            *_vllm_serving("eager", EAGER, (0, 1, 2, 3, 4, 5, 7)),
             *_vllm_serving("lazy, node by node", LAZY | _NODES, (0, 4)),
-            *_vllm_serving("lazy, in recipes", LAZY, (6,)),
+            *_vllm_serving("lazy, in recipes", LAZY, (6, 7)),
             *(
                 Run(f"unit tests: {what}, eager", _vllm_files(files), EAGER | _VLLM | _VLLM_MEMORY.get(what, {}))
                 for what, files in _VLLM_FILES.items()
@@ -320,7 +321,7 @@ LANES: dict[str, Lane] = {
             "opentelemetry-exporter-otlp", "opentelemetry-sdk", "opentelemetry-semantic-conventions-ai",
             "partial-json-parser", "pillow", "prometheus_client", "protobuf>=6.33.5", "psutil", "py-cpuinfo",
             "pybase64", "pydantic-extra-types", "python-json-logger", "python-multipart", "regex", "requests",
-            "sentencepiece", "setproctitle", "tiktoken", "watchfiles",
+            "prettytable", "sentencepiece", "setproctitle", "tiktoken", "watchfiles",
         ),
         times="ecosystem.vllm.times",
         alone=("vllm==0.28.0", "neural-compressor-pt==3.10"),
@@ -337,6 +338,14 @@ LANES: dict[str, Lane] = {
             "1 validation error for ModelConfig": _HUB,  # facebook/opt-125m
             "LocalEntryNotFoundError": _HUB,
             "No module named 'vllm.entrypoints.launchers'": "its own: imports what vllm 0.28.0 does not have",
+            **{
+                f"test_feature[{feature}/": f"not ours: {reason}" for feature, reason in (
+                    ("fp8 made by vLLM", "vLLM's quantization/online/fp8.py calls a kernel of its CUDA library"),
+                    ("n-gram drafts of 3 tokens", "the plugin's hpu_model_runner.py, line 3136, gives padding position 0 "
+                     "where a request has fewer drafts than another, and overwrites the key of its first token"),
+                    ("drafts of a model", "the plugin's hpu_model_runner.py, line 1458, refuses this method"),
+                )
+            },
         },
     ),
     "torch-tests": Lane(

@@ -12,6 +12,7 @@ from ecosystem.lanes import LANES, Lane
 
 # The parts of a page, each written by itself; the first one begins the page.
 TESTS, TIMES = "# ", "## Times of a step"
+_CELL = re.compile(r"::test_feature\[(.+)/(\w+)\]$")  # of a table of features by modes
 _ROW = r"^\| (.+) \| (\d+) \| (\d+) \| (\d+) \| [\d.]+ \| (.+) \|$"  # of a page's table of runs
 
 
@@ -71,6 +72,7 @@ def tests_text(lane: Lane, versions: str, folder: Path) -> str:
         minutes = sum(case.seconds for case in found) / 60
         cells = (str(number[kind]) for kind in ("passed", "failed", "skipped"))
         lines.append(f"| {title} | {' | '.join(cells)} | {minutes:.1f} | {kept[title]['when']} |")
+    lines += _features([case for found in runs.values() for case in found])
     missing = [one.title for one in lane.runs if one.title not in kept]
     lines += ["", f"Not run yet: {', '.join(missing)}."] if missing else []
     for name, reason in lane.left_out.items():
@@ -86,6 +88,19 @@ def tests_text(lane: Lane, versions: str, folder: Path) -> str:
         lines += ["", f"## {title}: skipped, by its own reason", ""] if skipped else []
         lines += [f"- {number}: {reason}" for reason, number in skipped.most_common()]
     return "\n".join(lines) + "\n"
+
+
+def _features(cases: list[Case]) -> list[str]:
+    """A table of features by modes, of the tests that are its cells."""
+    table: dict[str, dict[str, str]] = {}
+    for case in cases:
+        if match := _CELL.search(case.name):
+            table.setdefault(match[1], {})[match[2]] = {"passed": "right"}.get(
+                case.outcome, f"{case.outcome}, see below"
+            )
+    modes = list(dict.fromkeys(mode for row in table.values() for mode in row))
+    lines = ["", f"| feature | {' | '.join(modes)} |", "| --- " * (len(modes) + 1) + "|"] if table else []
+    return lines + [f"| {name} | {' | '.join(row.get(mode, '') for mode in modes)} |" for name, row in table.items()]
 
 
 def _expected(lane: Lane, case: Case) -> str:

@@ -1,5 +1,6 @@
 """vLLM with its plugin vllm-gaudi on `hpu`: a tiny model with random weights generates, and the CPU checks its tokens.
 
+python -m examples.serve_llm --check              only say which packages are missing, or have another version
 python -m examples.serve_llm                      a Llama, eager
 python -m examples.serve_llm --model mixtral      or qwen: a mixture of experts, or a Qwen
 python -m examples.serve_llm --compile            by torch.compile; with PT_HPU_LAZY_MODE=1 the mode is lazy
@@ -19,6 +20,7 @@ import os
 import sys
 import tempfile
 import time
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -37,15 +39,57 @@ _RECIPES_S = 300.0
 _VOCABULARY = 512
 
 
+_PACKAGES = Path(__file__).parents[1] / "ecosystem" / "requirements" / "vllm.txt"
+
+
+def missing() -> list[str]:
+    """What vLLM and its plugin need and is not installed, or in another version than the tested one."""
+    tested = dict(line.split(" ")[0].split("==") for line in _PACKAGES.read_text().splitlines())
+    found = []
+    for name, version in (
+        {"torch": "2.13.0", "torchvision": "0.28.0", "vllm-gaudi": "", "openhpu": ""} | tested
+    ).items():
+        try:
+            here = metadata.version(name).partition("+")[0]
+        except metadata.PackageNotFoundError:
+            found.append(f"{name} is missing{version and f': pip install --no-deps {name}=={version}'}")
+        else:
+            if version not in ("", here):
+                found.append(f"{name} is {here}; tested with {version}")
+    return found
+
+
+# Of a tiny model: two layers, 256 wide.
+SHAPE: dict[str, Any] = {
+    "vocab_size": _VOCABULARY, "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 2048, "bos_token_id": 0,
+    "eos_token_id": 1, "pad_token_id": 2, "initializer_range": 0.08,
+}  # fmt: skip
+
+
 def tiny_model(kind: str, folder: Path) -> None:
     """Write a model of two layers, 256 wide, with its tokenizer: `kind` is llama, qwen or mixtral."""
+    import transformers
+
+    made = {
+        "llama": lambda: transformers.LlamaConfig(**SHAPE),
+        "qwen": lambda: transformers.Qwen2Config(**SHAPE),
+        "mixtral": lambda: transformers.MixtralConfig(num_local_experts=4, num_experts_per_tok=2, **SHAPE),
+    }
+    write_tokenizer(folder)
+    torch.manual_seed(0)
+    transformers.AutoModelForCausalLM.from_config(made[kind]()).to(torch.bfloat16).save_pretrained(folder)
+
+
+def write_tokenizer(folder: Path, more: tuple[str, ...] = ()) -> None:
+    """Write a byte-level BPE of 512 tokens; `more` are special tokens after the first three."""
     import transformers
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    special = ["<s>", "</s>", "<pad>"]
+    special = ["<s>", "</s>", "<pad>", *more]
     text = [f"{' and '.join(PROMPTS[:3])} jumps over matrices of numbers {i} times" for i in range(200)]
     trainer = trainers.BpeTrainer(
         vocab_size=_VOCABULARY, special_tokens=special, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
@@ -57,18 +101,6 @@ def tiny_model(kind: str, folder: Path) -> None:
     )
     fast.chat_template = "{% for m in messages %}{{ m['role'] + ': ' + m['content'] + '\n' }}{% endfor %}"
     fast.save_pretrained(folder)
-    shape: dict[str, Any] = {
-        "vocab_size": _VOCABULARY, "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 2048, "bos_token_id": 0,
-        "eos_token_id": 1, "pad_token_id": 2, "initializer_range": 0.08,
-    }  # fmt: skip
-    config = {
-        "llama": lambda: transformers.LlamaConfig(**shape),
-        "qwen": lambda: transformers.Qwen2Config(**shape),
-        "mixtral": lambda: transformers.MixtralConfig(num_local_experts=4, num_experts_per_tok=2, **shape),
-    }[kind]()
-    torch.manual_seed(0)
-    transformers.AutoModelForCausalLM.from_config(config).to(torch.bfloat16).save_pretrained(folder)
 
 
 def shortfalls(folder: Path, prompt: list[int], tokens: list[int]) -> list[float]:
@@ -101,12 +133,12 @@ def engine(folder: Path, compiled: bool = False, warmup: bool = False, **options
     return LLM(model=str(folder), disable_log_stats=False, **{**chosen, **options})
 
 
-def generate(llm: Any, tokens: int) -> list[tuple[list[int], list[int]]]:
+def generate(llm: Any, tokens: int, **options: Any) -> list[tuple[list[int], list[int]]]:
     """Each prompt's tokens, and those that follow, the likeliest each."""
     from vllm import SamplingParams
 
     choice = SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True)
-    found = llm.generate(list(PROMPTS), choice, use_tqdm=False)
+    found = llm.generate(list(PROMPTS), choice, use_tqdm=False, **options)
     return [(list(one.prompt_token_ids), list(one.outputs[0].token_ids)) for one in found]
 
 
@@ -131,7 +163,11 @@ def main() -> int:
     parser.add_argument("--first", action="store_true", help="count over the first requests, too")
     parser.add_argument("--tokens", type=int, default=16)
     parser.add_argument("--keep", type=Path, metavar="FOLDER")
+    parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
+    if options.check:
+        print("\n".join(found := missing()) or "all is there")
+        return 1 if found else 0
     if options.keep:
         tiny_model(options.model, options.keep)
         return 0

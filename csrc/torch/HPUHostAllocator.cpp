@@ -1,5 +1,6 @@
 #include "torch/HPUHostAllocator.h"
 
+#include <ATen/core/CachingHostAllocator.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/util/Exception.h>
 
@@ -25,7 +26,8 @@ std::atomic<bool> used{false};
 
 void free_pinned(void* ptr) { pool().free(ptr); }
 
-struct PinnedAllocator final : c10::Allocator {
+// PyTorch's class of it: `torch.accelerator.empty_host_cache()` calls the registered one, and crashes without one.
+struct PinnedAllocator final : at::HostAllocator {
   c10::DataPtr allocate(size_t nbytes) override {
     if (nbytes == 0) return {nullptr, nullptr, &c10::detail::deleteNothing, c10::Device(c10::kCPU)};
     used.store(true, std::memory_order_release);
@@ -39,14 +41,33 @@ struct PinnedAllocator final : c10::Allocator {
   }
   c10::DeleterFnPtr raw_deleter() const override { return &free_pinned; }
   void copy_data(void* dest, const void* src, std::size_t count) const override { std::memcpy(dest, src, count); }
+  // A copy keeps its host memory until it is done.
+  bool record_event(void* /*ptr*/, void* /*context*/, c10::Stream /*stream*/) override { return true; }
+  void empty_cache() override {
+    if (used.load(std::memory_order_acquire)) pool().trim();
+  }
+  at::HostStats get_stats() override {
+    at::HostStats found;
+    if (!used.load(std::memory_order_acquire)) return found;
+    const auto stats = pool().stats();
+    found.active_bytes.current = static_cast<int64_t>(stats.in_use);
+    found.active_bytes.peak = static_cast<int64_t>(stats.max_in_use);
+    return found;
+  }
+  void reset_accumulated_stats() override { pool().reset_accumulated(); }
+  void reset_peak_stats() override { pool().reset_peak(); }
 };
+
+PinnedAllocator& allocator() {
+  static auto* a = new PinnedAllocator();
+  return *a;
+}
+
+const at::HostAllocatorRegistry<at::kHPU> registered(&allocator());
 
 }  // namespace
 
-c10::Allocator* pinned_allocator() {
-  static auto* allocator = new PinnedAllocator();
-  return allocator;
-}
+c10::Allocator* pinned_allocator() { return &allocator(); }
 
 bool is_pinned_ptr(const void* ptr) { return used.load(std::memory_order_acquire) && pool().contains(ptr); }
 
