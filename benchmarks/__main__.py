@@ -24,7 +24,9 @@ LONG_MINUTES = {
     "machines": 32.0,
     "distributed": 12.0,
     "deepspeed": 12.0,
+    "soak": 75.0,
 }
+ALONE = {"soak"}  # only where it is named
 
 # Name to (the module and its function, rounds).
 BENCHMARKS: dict[str, tuple[str, int]] = {
@@ -38,6 +40,7 @@ BENCHMARKS: dict[str, tuple[str, int]] = {
     "distributed": ("distributed:distributed", 11),
     "deepspeed": ("deepspeed:deepspeed", 9),
     "memory": ("memory:memory", 15),
+    "soak": ("soak:soak", 30),
     "events": ("event_cost:event_cost", 25),
     "insight": ("insight_cost:insight_cost", 25),
     "import": ("import_time:import_time", 10),
@@ -51,7 +54,9 @@ def minutes_of(name: str) -> float:
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Times of hpu beside the CPU device's.")
-    parser.add_argument("names", nargs="*", metavar="name", help=f"some of {', '.join(BENCHMARKS)}; all if none")
+    parser.add_argument(
+        "names", nargs="*", metavar="name", help=f"some of {', '.join(BENCHMARKS)}; all but soak if none"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there too")
     parser.add_argument("--results", action="store_true", help="put what was measured into RESULTS.md")
     parser.add_argument("--readme", action="store_true", help="only write README's table of speed from the results")
@@ -75,7 +80,7 @@ class Run:
 
     def __init__(self, args: argparse.Namespace, budget: Budget) -> None:
         self.args, self.budget = args, budget
-        self.names = list(dict.fromkeys(args.names or BENCHMARKS))
+        self.names = list(dict.fromkeys(args.names or (name for name in BENCHMARKS if name not in ALONE)))
         self.options = {"quick": args.quick}
         code = [ROOT / name for name in ("benchmarks", "commands", "examples", "src")]
         self.fingerprint = fingerprint([path for path in code if path.exists()], **self.options)

@@ -1,7 +1,4 @@
-"""memory: peak memory of a training step beside the CPU device's, and the growth over 10,000 steps.
-
-Each measurement runs in a process of its own.
-"""
+"""memory: peak memory of a training step beside the CPU device's. Each measurement runs in a process of its own."""
 
 import gc
 from itertools import chain
@@ -16,7 +13,7 @@ from benchmarks.children import probe
 from benchmarks.models import Training
 from benchmarks.parts import part
 from benchmarks.report import Table
-from benchmarks.timing import ROUNDS_TO_QUOTE, Spread, page_faults
+from benchmarks.timing import Spread
 from openhpu import hpu
 
 WORKLOADS = {"MLP": models.MLP, "GPT": models.GPT_SMALL, "ConvNet": models.CONVNET}
@@ -30,7 +27,7 @@ def _peaks(name: str, repeats: int) -> list[list[dict[str, Any]]]:
 
 
 def memory(rounds: int) -> list[Table]:
-    """Peaks of three models, growth of the smallest."""
+    """Peaks of three models."""
     repeats = max(1, rounds // 5)
     peaks = Table(
         "Peak memory of a training step with fused AdamW, MiB",
@@ -56,14 +53,7 @@ def memory(rounds: int) -> list[Table]:
         "resident: growth of the process's largest resident memory, everything included, from an opened device with "
         "warm kernels to the fifth step. The device's memory is backed by huge pages where the system has them.",
     ]
-    steps = 10_000 if rounds >= ROUNDS_TO_QUOTE else 1_000
-    left = Table(
-        f"What {steps:,} steps of the MLP on hpu leave behind (from a tenth of them to all)",
-        ["device bytes", "device blocks", "resident KiB", "page faults a step", "aim"],
-    )
-    grown = probe("memory:growth", "MLP", steps)
-    left.rows.append([grown["device"], grown["blocks"], grown["resident"] / 1024, grown["faults"], "0, 0, 0, 0"])
-    return [peaks, left]
+    return [peaks]
 
 
 def status(key: str) -> int:
@@ -128,29 +118,3 @@ def peak(name: str, device: str) -> dict[str, int]:
     resident = status("VmHWM") - resident
     booked = _cpu_step_peak(training) if device == "cpu" else _hpu_step_peak(training) - at_first
     return {"booked": booked, "resident": resident, "held": _live_bytes(training)}
-
-
-def growth(name: str, steps: int) -> dict[str, float]:
-    """Differences between the state after a tenth of the steps and after all."""
-    training = WORKLOADS[name].training("hpu")
-
-    def run(number: int) -> dict[str, float]:
-        for i in range(number):
-            loss = training.step()
-            if i % 100 == 99:
-                loss.item()
-        loss.item()
-        gc.collect()
-        stats = hpu.memory_stats()
-        return {
-            "device": stats["InUse"],
-            "blocks": stats["ActiveAllocs"],
-            "resident": status("VmRSS"),
-            "faults": page_faults(),
-        }
-
-    first = run(steps // 10)
-    last = run(steps - steps // 10)
-    found: dict[str, float] = {name: last[name] - first[name] for name in first}
-    found["faults"] /= steps - steps // 10
-    return found

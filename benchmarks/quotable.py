@@ -1,27 +1,15 @@
 """Whether numbers that are taken now may be quoted: of which code they are, and whether the machine is idle."""
 
 import os
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from commands import ROOT, checkout
+
 OBSERVED_S = 10.0
 # Seconds of processor time that others may take in that time: what an idle system does, and whoever watches it.
 _FOREIGN_S = 0.3
-
-
-def commit(root: Path = ROOT) -> str:
-    """The commit that is measured, with `+` where files differ from it; "unknown" outside of a repository."""
-    found = _git(root, "rev-parse", "--short=12", "HEAD")
-    return (found + "+" * bool(changed(root))) if found else "unknown"
-
-
-def changed(root: Path = ROOT) -> list[str]:
-    """Files that differ from the commit, but for the results themselves."""
-    status = _git(root, "status", "--porcelain").splitlines()
-    return [line[3:] for line in status if not line.endswith("benchmarks/RESULTS.md")]
 
 
 def foreign_seconds(read: Callable[[], tuple[float, float]] | None = None, seconds: float = OBSERVED_S) -> float:
@@ -38,10 +26,8 @@ def foreign_seconds(read: Callable[[], tuple[float, float]] | None = None, secon
 
 def why_not(root: Path = ROOT, foreign: Callable[[], float] = foreign_seconds) -> str:
     """What stands against quoting; empty where nothing does. Watches the machine for `OBSERVED_S`."""
-    if files := changed(root):
-        return f"{len(files)} files differ from the commit ({', '.join(files[:3])} ...): commit them, or put them aside"
-    if not _git(root, "rev-parse", "HEAD"):
-        return f"{root} is no git repository, so that nobody could tell which code was measured"
+    if reason := checkout.why_not(root):
+        return reason
     if (taken := foreign()) > _FOREIGN_S:
         return f"other processes took {taken:.1f} s of processor time in {OBSERVED_S:.0f} s: end them and run again"
     return ""
@@ -53,11 +39,3 @@ def _busy() -> tuple[float, float]:
     fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
     user, nice, system, _idle, _waiting, *interrupts = fields[:8]
     return (user + nice + system + sum(interrupts)) / ticks, time.process_time()
-
-
-def _git(root: Path, *arguments: str) -> str:
-    try:
-        done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=False)
-    except OSError:
-        return ""
-    return done.stdout.rstrip() if done.returncode == 0 else ""

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 import openhpu
-from benchmarks.quotable import commit
 from benchmarks.timing import Samples, Spread
+from commands.checkout import commit
 from commands.kept import replace
 
 RESULTS = Path(__file__).parent / "RESULTS.md"

@@ -12,11 +12,10 @@ run again with the same code. One that came to its end begins anew.
 import argparse
 import datetime
 import os
-import subprocess
 import sys
 from pathlib import Path
 
-from commands import BUILD, ROOT, child, pytests
+from commands import BUILD, ROOT, checkout, child, pytests
 from commands.budget import Budget
 from commands.kept import Kept, KeptError, fingerprint
 from ecosystem import listed, page
@@ -102,7 +101,7 @@ def run(budget: Budget, name: str, arguments: list[str], only: str = "") -> int:
     kept = Kept(f"lane-{name}", fingerprint(code, lane=tests.lane))
     budget.planned(one.title for _, one in chosen)
     for number, one in chosen:
-        when = commit_and_date()
+        when = "" if arguments else commit_and_date()  # with arguments no page is written
         if whole and one.title in kept.results:
             results[one.title] = [page.Case(*case) for case in kept.results[one.title]]
             budget.done(one.title, "in an earlier run")
@@ -152,12 +151,11 @@ def times(budget: Budget, name: str, quick: bool) -> int:
 
 
 def commit_and_date() -> str:
-    """This checkout's commit, "-dirty" if there are changes other than the lanes' pages, and today."""
-    git = ["git", "describe", "--always", "--exclude=*"]
-    commit = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60).stdout.strip()
-    changes = ["git", "diff", "--quiet", "HEAD", "--", ".", ":(exclude)docs/ecosystem*"]
-    dirty = "-dirty" if subprocess.run(changes, cwd=ROOT, check=False, timeout=60).returncode == 1 else ""
-    return f"{commit}{dirty}, {datetime.date.today().isoformat()}"
+    """This checkout's commit, and today. Raises LackingError where its files differ from the commit: a page says which
+    code it is about."""
+    if reason := checkout.why_not():
+        raise LackingError(f"the page cannot name a commit: {reason}")
+    return f"{checkout.commit()}, {datetime.date.today().isoformat()}"
 
 
 def versions(lane: Lane, site: Path | None) -> str:

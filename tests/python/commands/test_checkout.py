@@ -1,0 +1,89 @@
+"""Which code a result is of."""
+
+import subprocess
+
+import pytest
+
+from commands import checkout
+
+RESULTS = """# Results
+
+## new
+
+date: 2026-11-28; commit: {new}; load average: 0.
+
+## old
+
+date: 2026-11-28; commit: {old}; load average: 0.
+
+## changed
+
+date: 2026-11-28; commit: {new}+; load average: 0.
+
+## lost
+
+date: 2026-11-28; commit: 0123456789ab; load average: 0.
+"""
+PAGE = """| run | passed | commit |
+| --- | --- | --- |
+| eager | 1 | {old}, 2026-11-28 |
+| lazy | 1 | {new}-dirty, 2026-11-28 |
+"""
+
+
+@pytest.fixture
+def repository(tmp_path):
+    for folder in ("benchmarks", "docs/ecosystem", "src"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "benchmarks" / "RESULTS.md").write_text("")
+    _git(tmp_path, "init")
+    _commit(tmp_path)
+    return tmp_path
+
+
+def _git(root, *arguments):
+    identity = ["-c", "user.name=n", "-c", "user.email=e@x"]
+    subprocess.run(["git", *identity, *arguments], cwd=root, check=True, capture_output=True, timeout=60)
+
+
+def _commit(root):
+    code = root / "src" / "a.py"
+    code.write_text(code.read_text() + "1" if code.exists() else "1")
+    _git(root, "add", ".")
+    _git(root, "commit", "-m", "a commit")
+    return checkout.commit(root)
+
+
+def test_a_commit_names_the_code(repository):
+    assert checkout.why_not(repository) == "" and not checkout.commit(repository).endswith("+")
+
+
+@pytest.mark.parametrize("name", ["benchmarks/RESULTS.md", "docs/ecosystem/lane.md"])
+def test_what_runs_write_may_differ(repository, name):
+    (repository / name).write_text("2")
+    _git(repository, "add", "-N", ".")
+    assert checkout.why_not(repository) == ""
+
+
+@pytest.mark.parametrize("name", ["src/a.py", "new.py"])
+def test_other_files_may_not(repository, name):
+    (repository / name).write_text("2")
+    assert f"1 files differ from the commit ({name} ...)" in checkout.why_not(repository)
+    assert checkout.commit(repository).endswith("+")
+
+
+def test_no_repository_is_named(tmp_path):
+    assert "is no git repository" in checkout.why_not(tmp_path)
+
+
+def test_what_is_older_than_the_code(repository):
+    old, new = checkout.commit(repository), _commit(repository)
+    (repository / "benchmarks" / "RESULTS.md").write_text(RESULTS.format(old=old, new=new))
+    (repository / "docs" / "ecosystem" / "lane.md").write_text(PAGE.format(old=old, new=new))
+    assert list(checkout.older(repository)) == [
+        f"benchmarks/RESULTS.md, old: {old}, 1 commits changed csrc or src since",
+        f"benchmarks/RESULTS.md, changed: {new}+, whose tree had changes",
+        "benchmarks/RESULTS.md, lost: 0123456789ab, which is not in the history",
+        f"docs/ecosystem/lane.md, eager: {old}, 1 commits changed csrc or src since",
+        f"docs/ecosystem/lane.md, lazy: {new}-dirty, whose tree had changes",
+    ]
