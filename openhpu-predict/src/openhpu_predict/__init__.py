@@ -32,7 +32,6 @@ def fake() -> Iterator[None]:
 
     PyTorch cannot move a module of fake tensors (`.to`): give its type at once (`dtype=`, `torch.set_default_dtype`).
     """
-    torch.zeros((), device="hpu")  # the first operator of a process sets autocast's lists up
     with _mode(), torch.device("hpu"):
         yield
 
