@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Hashable
 
-from openhpu_predict import cost
+from openhpu_predict import advice, cost
+from openhpu_predict.advice import time_text
 from openhpu_predict.cost import Parameters, Timeline
 from openhpu_predict.devices import DATA, Device
 from openhpu_predict.errors import PredictError
@@ -34,6 +36,7 @@ class Prediction:
     """Times in seconds, memory in bytes. `str` is the report."""
 
     device: Device
+    nodes: list[Node]  # of the step
     seconds: float
     timeline: Timeline
     memory: Memory
@@ -41,6 +44,7 @@ class Prediction:
     layers: list[Share]
     unknown: dict[str, float]  # operators without a cost, and their part of the kernels' time
     cut_seconds: float  # what the reads cost
+    cuts: dict[Site | None, float]  # what those of a line cost, of the first lines
     notes: list[str]
     mode: str
     cards: int = 1
@@ -48,10 +52,15 @@ class Prediction:
     tokens: float | None = None
     advice: list[str] = dataclasses.field(default_factory=list)
 
+    @property
+    def title(self) -> str:
+        """Gaudi 3, predicted."""
+        return re.sub(r"^gaudi(\d)$", r"Gaudi \1", self.device.name) + ", predicted"
+
     def __str__(self) -> str:
         timeline, device = self.timeline, self.device
         rows = [
-            f"{device.name}, predicted, {self.mode}: {_time(self.seconds)} for a step, bound by {timeline.bound}",
+            f"{device.name}, predicted, {self.mode}: {time_text(self.seconds)} for a step, bound by {timeline.bound}",
             f"the error of this model on published rows: {model_error()}",
         ]
         for what, number in (("samples", self.samples), ("tokens", self.tokens)):
@@ -65,27 +74,39 @@ class Prediction:
         for title, shares in (("lines", self.lines), ("layers", self.layers)):
             rows.append(f"the {title} that cost most:")
             rows += [
-                f"  {one.part:5.1%}  {_time(one.seconds):>10}  {one.bound:<7}  MME {one.mme_utilisation:4.0%}"
+                f"  {one.part:5.1%}  {time_text(one.seconds):>10}  {one.bound:<7}  MME {one.mme_utilisation:4.0%}"
                 f"  {one.name}"
                 for one in shares[:10]
             ]
         if timeline.read_lines:
             count = sum(timeline.read_lines.values())
-            rows.append(f"reads cut the step {count} times and cost {_time(self.cut_seconds)} in all:")
-            rows += [f"  {number} x {site_text(site)}" for site, number in timeline.read_lines.items()]
-        rows += [
-            f"no cost is known for {op}: counted as bound by memory, {part:.1%} of the time could change"
-            for op, part in self.unknown.items()
+            rows.append(f"reads cut the step {count} times and cost {time_text(self.cut_seconds)} in all:")
+            rows += [
+                f"  {number} x {site_text(site)}" + (f", {time_text(self.cuts[site])}" if site in self.cuts else "")
+                for site, number in timeline.read_lines.items()
+            ]
+        return "\n".join([*rows, *self.closing()])
+
+    def closing(self) -> list[str]:
+        """What does not fit, operators without a cost, what would help, and notes."""
+        found = self.memory
+        return [
+            *[
+                f"does not fit: first at {site_text(found.over_site)}, short by {_gib(found.short)} at the peak"
+                for _ in range(found.short > 0)
+            ],
+            *[
+                f"no cost is known for {op}: counted as bound by memory, {part:.1%} of the time could change"
+                for op, part in self.unknown.items()
+            ],
+            *self.advice,
+            *self.notes,
         ]
-        return "\n".join([*rows, *self.advice, *self.notes])
 
     def _memory(self) -> str:
         found, have = self.memory, self.device.hbm_bytes
         parts = ", ".join(f"{name} {_gib(size)}" for name, size in sorted(found.parts.items(), key=lambda one: -one[1]))
-        text = f"memory: peak {_gib(found.peak)} of {_gib(have)} ({parts}) at {site_text(found.peak_site)}"
-        if found.short:
-            text += f"\ndoes not fit: first at {site_text(found.over_site)}, short by {_gib(found.short)} at the peak"
-        return text
+        return f"memory: peak {_gib(found.peak)} of {_gib(have)} ({parts}) at {site_text(found.peak_site)}"
 
 
 def price(
@@ -108,19 +129,20 @@ def price(
     kernels = cost.fuse(nodes, recording.blocks, begin, eager)
     timeline = cost.schedule(nodes, kernels, device, parameters, eager)
     seconds = timeline.seconds
-    cut_seconds = 0.0
-    if timeline.read_lines:
-        whole = [dataclasses.replace(node, cut="") for node in nodes]
-        uncut = cost.schedule(whole, cost.fuse(whole, recording.blocks, begin, eager), device, parameters, eager)
-        cut_seconds = max(seconds - uncut.seconds, 0.0)
+
+    def again(nodes: list[Node], eager: bool = eager) -> Timeline:
+        return cost.schedule(nodes, cost.fuse(nodes, recording.blocks, begin, eager), device, parameters, eager)
+
+    cut_seconds, cuts = advice.cuts(timeline, nodes, again)
+    helps = advice.what_helps(timeline, nodes, again, cut_seconds, eager)
     if cards > 1:
         backward = sum(kernel.seconds for kernel in kernels if nodes[kernel.nodes[0]].backward)
         seconds += max(cost.all_reduce(recording.gradient_bytes, cards, device) - backward, 0.0)
     return Prediction(
-        device, seconds, timeline, memory(recording, device.hbm_bytes),
+        device, nodes, seconds, timeline, memory(recording, device.hbm_bytes),
         _shares(timeline, nodes, lambda node: node.site, site_text),
-        _shares(timeline, nodes, lambda node: node.layer, str),
-        _unknown(timeline, nodes), cut_seconds, list(recording.notes), mode, cards,
+        _shares(timeline, nodes, lambda node: node.layer or "outside of layers", str),
+        _unknown(timeline, nodes), cut_seconds, cuts, list(recording.notes), mode, cards, advice=helps,
     )  # fmt: skip
 
 
@@ -164,18 +186,8 @@ def _unknown(timeline: Timeline, nodes: list[Node]) -> dict[str, float]:
     return dict(found)
 
 
-def _time(seconds: float) -> str:
-    return (
-        f"{seconds:.2f} s"
-        if seconds >= 1
-        else f"{seconds * 1e3:.2f} ms"
-        if seconds >= 1e-3
-        else f"{seconds * 1e6:.0f} us"
-    )
-
-
 def _gib(size: float) -> str:
     return f"{size / 2**30:.1f} GiB" if size >= 2**30 else f"{size / 2**20:.1f} MiB"
 
 
-__all__ = ["Prediction", "Share", "Site", "model_error", "price"]
+__all__ = ["Prediction", "Share", "Site", "model_error", "price", "site_text", "time_text"]

@@ -7,31 +7,34 @@ import functools
 import os
 import sys
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.modules import module as modules
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 from torch.utils._pytree import tree_leaves
 
-import habana_frameworks.torch
 import openhpu
+from openhpu import _C
 from openhpu.interface.gaudi_ops import namespace, registry
-from openhpu_predict import operators
-from openhpu_predict.errors import PredictError
+from openhpu_predict import operators, replays
+from openhpu_predict.errors import NeedsValuesError
 from openhpu_predict.operators import Kind, Product
 
 Site = tuple[str, int]
 # Frames of these are not the script's.
+_OURS = Path(openhpu.__file__).parent
 _LIBRARIES = tuple(
-    str(Path(file).parent) + os.sep
-    for file in (torch.__file__, openhpu.__file__, habana_frameworks.torch.__file__, __file__)
+    str(folder) + os.sep
+    for folder in (Path(torch.__file__).parent, _OURS, _OURS.with_name("habana_frameworks"), Path(__file__).parent)
 )
 _STANDARD = str(Path(contextlib.__file__).parent) + os.sep
+_C.add_library_folder(str(Path(__file__).parent) + os.sep)
 _READS = {"_local_scalar_dense", "is_nonzero", "equal", "nonzero"}
 BLOCK = 128  # bytes; the device's allocator rounds each size up to a multiple
 
@@ -73,6 +76,8 @@ class Recording:
     blocks: list[Block] = field(default_factory=list)
     steps: list[int] = field(default_factory=list)
     gradient_bytes: int = 0  # of the parameters
+    graphs: bool = False  # HPU graphs or modules of torch.compile ran
+    real: bool = False  # a real call, since fake tensors have no values
     notes: list[str] = field(default_factory=list)
 
     def last_step(self) -> tuple[int, int]:
@@ -91,11 +96,15 @@ class Recorder(TorchDispatchMode):
         super().__init__()
         self._ranks = ranks
         self.within = False  # an operator of Gaudi's that is recorded as one
+        self.ended = False
+        self.when_ended: Callable[[], None] | None = None  # called when a module begins after the end
+        self._entered = False
         self.recording = Recording()
         self._only = only
         self._ids: dict[int, int] = {}  # storages that are alive
         self._parameters: dict[int, torch.Tensor] = {}
         self._places: dict[int, tuple[Site | None, str]] = {}  # by the sequence number of the autograd node
+        self._optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
         self._layers: list[torch.nn.Module] = []
         self._names: weakref.WeakKeyDictionary[torch.nn.Module, str] = weakref.WeakKeyDictionary()
 
@@ -109,14 +118,34 @@ class Recorder(TorchDispatchMode):
             register_optimizer_step_post_hook(lambda optimizer, *_: self._mark_state(optimizer)),
         ]
         try:
-            with self, _gaudi_operators(self):
+            with _gaudi_operators(self), replays.counted(self):
+                self.__enter__()
+                self._entered = True
                 yield self.recording
         finally:
+            self.end()
             for handle in handles:
                 handle.remove()
             parameters = list(self._parameters.values())
             self._mark("gradients", [one.grad for one in parameters])
             self.recording.gradient_bytes = sum(one.nbytes for one in parameters if one.requires_grad)
+
+    def forget(self) -> None:
+        """Take fake gradients and fake states from real parameters and their optimizers."""
+        for one in self._parameters.values():
+            if not isinstance(one, FakeTensor) and isinstance(one.grad, FakeTensor):
+                one.grad = None
+        for optimizer in self._optimizers:
+            for one, state in list(optimizer.state.items()):
+                if not isinstance(one, FakeTensor) and any(isinstance(x, FakeTensor) for x in tree_leaves(dict(state))):
+                    del optimizer.state[one]
+
+    def end(self) -> None:
+        """Record no more. Under a dispatch mode of the script's own this one stays, and passes on."""
+        self.ended = True
+        if self._entered and _get_current_dispatch_mode() is self:
+            self._entered = False
+            self.__exit__(None, None, None)
 
     def end_step(self) -> None:
         """What follows is another step."""
@@ -130,7 +159,7 @@ class Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func.namespace == "prim" or self.within:
+        if func.namespace == "prim" or self.within or self.ended:
             return func(*args, **kwargs)
         return self.call(func, func, args, kwargs)
 
@@ -144,9 +173,9 @@ class Recorder(TorchDispatchMode):
         except Exception as error:
             if type(error).__name__ in ("DataDependentOutputException", "DynamicOutputShapeException"):
                 where = self._place()[0]
-                raise PredictError(
-                    f"{func} at {site_text(where)} needs the values of a tensor, and fake tensors have none; leave the "
-                    "read out, or run the script itself: openhpu predict SCRIPT"
+                raise NeedsValuesError(
+                    f"{func} at {site_text(where)} needs the values of a tensor, and fake tensors have none; make the "
+                    "model outside of fake(), leave the read out, or run the script itself: openhpu predict SCRIPT"
                 ) from error
             raise
         finally:
@@ -159,12 +188,12 @@ class Recorder(TorchDispatchMode):
         self, func: Any, args: Any, kwargs: Any, operands: list[torch.Tensor], outs: list[torch.Tensor],
         before: dict[int, torch.Tensor],
     ) -> None:  # fmt: skip
-        site, layer = self._place()
-        name = func.overloadpacket.__name__
         written = [one for one in outs if self._counts(one)]
-        mutable = func._schema.is_mutable
         if not before and not written:
             return
+        site, layer = self._place()
+        name = func.overloadpacket.__name__
+        mutable = func._schema.is_mutable
         fresh = [one for one in written if self._id(one, born=True) not in before]
         view = not mutable and not fresh and bool(outs) and len(written) == len(outs)
         if view or name in operators.NOTHING:
@@ -217,6 +246,15 @@ class Recorder(TorchDispatchMode):
             self.recording.blocks[known].category = "weights"
         return known
 
+    def number(self, tensor: torch.Tensor, number: int | None = None) -> int:
+        """The number of a tensor's storage; `number` gives it that of another one."""
+        if number is not None:
+            storage = tensor.untyped_storage()
+            self._ids[storage._cdata] = number
+            weakref.finalize(storage, self._ids.pop, storage._cdata, None).atexit = False
+            return number
+        return self._id(tensor, born=True)
+
     def _died(self, key: int, number: int) -> None:
         if self._ids.get(key) == number:
             del self._ids[key]
@@ -231,12 +269,19 @@ class Recorder(TorchDispatchMode):
         self._mark("gradients", [one.grad for group in optimizer.param_groups for one in group["params"]])
 
     def _mark_state(self, optimizer: torch.optim.Optimizer) -> None:
+        self._optimizers.add(optimizer)
         self._mark("optimizer", [one for state in optimizer.state.values() for one in tree_leaves(dict(state))])
 
     def _enter(self, module: torch.nn.Module, _inputs: Any) -> None:
+        if self.ended:
+            if self.when_ended is not None:
+                self.when_ended()
+            return
         if not self._layers and module not in self._names:
-            root = type(module).__name__
-            for name, one in module.named_modules():
+            inner = getattr(module, "_orig_mod", module)  # of torch.compile
+            self.recording.graphs |= inner is not module
+            root = type(inner).__name__
+            for name, one in inner.named_modules():
                 self._names[one] = f"{root}.{name}" if name else root
         self._layers.append(module)
 
@@ -271,7 +316,11 @@ def _gaudi_operators(recorder: Recorder) -> Iterator[None]:
 
     def seen(function: Any, overload: Any) -> Any:
         def call(*args: Any, **kwargs: Any) -> Any:
-            return function(*args, **kwargs) if recorder.within else recorder.call(function, overload, args, kwargs)
+            return (
+                function(*args, **kwargs)
+                if recorder.within or recorder.ended
+                else recorder.call(function, overload, args, kwargs)
+            )
 
         return call
 

@@ -114,6 +114,12 @@ OPENHPU_VARIABLES = (
         "Folder into which each process writes the data of a report. `openhpu run` sets it.",
     ),
     Setting(
+        "OPENHPU_PREDICT", "text", "", "import",
+        "gaudi2, gaudi3 or a TOML file: the report of `openhpu run` and the trace of HABANA_PROFILE=1 also show what a "
+        "step would take there. Needs the distribution openhpu-predict; see docs/prediction.md. `openhpu run "
+        "--predict` sets it.",
+    ),
+    Setting(
         "OPENHPU_SMI_FOLDER", "text", "", "first use of a device, and by hl-smi",
         "Folder of the small files through which hl-smi sees this process. off: none. Unset: /dev/shm, or the folder "
         "for temporary files if there is no /dev/shm.",
