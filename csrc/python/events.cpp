@@ -45,7 +45,9 @@ void bind_events(py::module& m) {
   const auto torch = py::cast<std::string>(dirname(py::module_::import("torch").attr("__file__")));
   const auto own = py::cast<std::string>(dirname(py::module_::import("openhpu").attr("__file__")));
   const auto beside = py::cast<std::string>(dirname(own));
-  set_library_folders({torch + "/", own + "/", beside + "/habana_frameworks/", beside + "/lightning_habana/"});
+  for (const auto& folder : {torch, own, beside + "/habana_frameworks", beside + "/lightning_habana"})
+    add_library_folder(folder + "/");
+  m.def("add_library_folder", &add_library_folder);
   m.def("set_event_listener", [](py::object fn, const std::optional<std::vector<std::string>>& kinds) {
     if (fn.is_none()) {
       py::gil_scoped_release no_gil;

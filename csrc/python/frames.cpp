@@ -257,9 +257,9 @@ uint32_t executing_site() {
 
 std::pair<std::string, int> place_of_site(uint32_t site) { return sites().at(site); }
 
-void set_library_folders(std::vector<std::string> folders) {
-  library_folders() = std::move(folders);
-  mark_index = request_index(&note_death);
+void add_library_folder(std::string folder) {
+  library_folders().push_back(std::move(folder));
+  if (mark_index < 0) mark_index = request_index(&note_death);
 }
 
 size_t site_count() { return sites().size(); }

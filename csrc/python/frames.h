@@ -9,7 +9,7 @@
 namespace openhpu {
 // The line of the user's script that a thread is executing (see Above): that of the innermost frame whose file does not
 // lie in one of these folders.
-void set_library_folders(std::vector<std::string> folders);
+void add_library_folder(std::string folder);
 uint32_t executing_site();
 std::pair<std::string, int> place_of_site(uint32_t site);
 // Lines known so far.

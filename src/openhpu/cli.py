@@ -23,8 +23,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run = commands.add_parser(
         "run",
         help="run a script and report fallbacks, waits, recompilations and memory",
-        usage="openhpu run [--mode eager|lazy] [--strict] [--check-graphs] [--report FILE] [--json] "
-        "[--fail-on WHAT,...] (SCRIPT | -m MODULE | -- PROGRAM) [ARG ...]",
+        usage="openhpu run [--mode eager|lazy] [--strict] [--check-graphs] [--predict DEVICE] "
+        "[--report FILE] [--json] [--fail-on WHAT,...] (SCRIPT | -m MODULE | -- PROGRAM) [ARG ...]",
         epilog=_EPILOG,
     )
     run.add_argument("--mode", choices=("eager", "lazy"), help="sets PT_HPU_LAZY_MODE; default: as it is")
@@ -33,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--check-graphs", action="store_true",
         help="compare each replay of an HPU graph with the plain call: sets OPENHPU_CHECK_GRAPHS=1",
     )  # fmt: skip
+    run.add_argument("--predict", metavar="DEVICE", default="", help="what a step would take: sets OPENHPU_PREDICT")
     run.add_argument("--report", metavar="FILE", help="write an HTML page; one per rank, its number in the name")
     run.add_argument(
         "--fail-on", metavar="WHAT", default="",
@@ -68,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return launch.run(
             script, options.mode, options.report, options.json, launch.failures(options.fail_on), options.strict,
-            options.check_graphs,
+            options.check_graphs, options.predict,
         )  # fmt: skip
     except launch.UsageError as error:
         print(f"openhpu run: {error}", file=sys.stderr)
@@ -141,7 +142,7 @@ def _split(given: list[str]) -> tuple[list[str], list[str]]:
             break
         if word == "--":
             return given[:at], given[at + 1 :]
-        at += 2 if word in ("--mode", "--report", "--fail-on") else 1
+        at += 2 if word in ("--mode", "--predict", "--report", "--fail-on") else 1
     return given[:at], given[at:]
 
 

@@ -128,12 +128,44 @@ def test_bad_requests(arguments, message):
         predict(lambda: x + 1, **arguments)
 
 
-def test_a_read_needs_values():
+def test_a_read_of_a_fake_model_needs_values():
     with fake():
         x = torch.empty(8, device="hpu")
-    line = test_a_read_needs_values.__code__.co_firstlineno + 5
+    line = test_a_read_of_a_fake_model_needs_values.__code__.co_firstlineno + 5
     with pytest.raises(PredictError, match=f"_local_scalar_dense.*{re.escape(__file__)}:{line} needs the values"):
         predict(lambda: x.sum().item())
+
+
+@pytest.mark.parametrize("read", [lambda x: x.sum().item(), lambda x: x[x > 0].sum(), lambda x: x.cpu().tolist()])
+def test_a_read_of_a_real_model_is_one_real_call(read):
+    model = nn.Linear(16, 16, device="hpu")
+    optimizer = torch.optim.AdamW(model.parameters())
+    calls = []
+
+    def step(x):
+        calls.append(x)
+        model(x).sum().backward()
+        optimizer.step()
+        read(model.weight.detach())
+        optimizer.zero_grad()
+
+    with fake():
+        x = torch.empty(8, 16)
+    found = predict(step, x, batch=8)
+    assert [type(one) for one in calls] == [type(x), torch.Tensor] and found.samples == 8
+    assert "one real call was recorded, with zeros in the place of 1 fake arguments" in str(found)
+    assert str(found).count("needs the values") == 1 and "batch 8 ->" not in str(found)
+    assert all(type(one) is torch.Tensor for state in optimizer.state.values() for one in state.values())
+
+
+def test_real_tensors_are_as_before():
+    step, x = training()
+    model = step.__closure__[0].cell_contents
+    before = [one.detach().cpu() for one in model.parameters()]
+    predict(step, x)
+    assert all(one.grad is None for one in model.parameters())
+    torch.testing.assert_close([one.detach().cpu() for one in model.parameters()], before, rtol=0, atol=0)
+    step(x)  # with an optimizer whose state is real
 
 
 def test_nothing_to_predict():

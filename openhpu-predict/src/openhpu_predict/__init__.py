@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._pytree import tree_map
 
 from openhpu_predict.cost import Parameters
 from openhpu_predict.devices import Device, load
-from openhpu_predict.errors import PredictError
+from openhpu_predict.errors import NeedsValuesError, PredictError
 from openhpu_predict.prediction import Prediction, price
 from openhpu_predict.processes import ranks
 from openhpu_predict.recording import Recorder, Recording
@@ -35,7 +35,6 @@ def fake() -> Iterator[None]:
 
     PyTorch cannot move a module of fake tensors (`.to`): give its type at once (`dtype=`, `torch.set_default_dtype`).
     """
-    torch.zeros((), device="hpu")  # the first operator of a process sets autocast's lists up
     with _mode(), torch.device("hpu"):
         yield
 
@@ -43,14 +42,48 @@ def fake() -> Iterator[None]:
 def record(fn: Callable[..., Any], *args: Any, steps: int = 2, ranks: int = 1, **kwargs: Any) -> Recording:
     """Call `fn` `steps` times under fake tensors, each call a step. Nothing is computed. Raises PredictError.
 
-    Every operator counts as the device's, on whichever device its tensors are. Real tensors are not written, except
-    that optimizers keep fake state: make a model with an optimizer under `fake()`. `ranks`: the cards of a collective.
+    Every operator counts as the device's, on whichever device its tensors are. Real tensors are not written.
+    `ranks`: the cards of a collective.
+
+    Where `fn` needs values (`item()`), it is called once more, for real on this machine's device, and writes what it
+    writes; a note of the recording says so. Fake tensors among the arguments become zeros. A fake model has no values,
+    and the error is raised.
     """
     recorder = Recorder(None, ranks)
-    with fake(), recorder.watching() as recording:
-        for _ in range(steps):
-            fn(*args, **kwargs)
-            recorder.end_step()
+    try:
+        with fake(), recorder.watching() as recording:
+            for _ in range(steps):
+                fn(*args, **kwargs)
+                recorder.end_step()
+    except NeedsValuesError as error:
+        reason = error
+    else:
+        return recording
+    finally:
+        recorder.forget()
+    return _recorded_for_real(fn, args, kwargs, ranks, reason)
+
+
+def _recorded_for_real(
+    fn: Callable[..., Any], args: Any, kwargs: Any, ranks: int, reason: NeedsValuesError
+) -> Recording:  # fmt: skip
+    zeros = 0
+
+    def made(one: Any) -> Any:
+        nonlocal zeros
+        if isinstance(one, FakeTensor):
+            zeros += 1
+            return torch.zeros(one.shape, dtype=one.dtype, device=one.device, requires_grad=one.requires_grad)
+        return one
+
+    args, kwargs = tree_map(made, (args, kwargs))
+    recorder = Recorder(None, ranks)
+    with recorder.watching() as recording:
+        fn(*args, **kwargs)
+        recorder.end_step()
+    recording.real = True
+    what = f", with zeros in the place of {zeros} fake arguments" if zeros else ""
+    recording.notes.append(f"{str(reason).partition(';')[0]}: one real call was recorded{what}")
     return recording
 
 
@@ -73,11 +106,12 @@ def predict(
     size is `batch`. `steps`: how often `fn` is called; the last call counts. Raises PredictError.
     """
     chosen = load(device)
-    found = price(record(fn, *args, steps=steps, **kwargs), chosen, mode, cards)
+    recording = record(fn, *args, steps=steps, **kwargs)
+    found = price(recording, chosen, mode, cards)
     found.samples = batch * cards if batch else None  # `cards` stays 1 under `ranks`
     found.tokens = tokens * cards if tokens else None
-    if batch:
-        found.advice = [_larger(found, fn, args, kwargs, batch, steps)]
+    if batch and not recording.real:
+        found.advice = [*found.advice, _larger(found, fn, args, kwargs, batch, steps)]
     return found
 
 

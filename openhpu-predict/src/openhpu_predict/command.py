@@ -5,17 +5,16 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import json
 import math
 import runpy
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from torch.optim.optimizer import register_optimizer_step_post_hook
-
 from openhpu.device import mode
 from openhpu.observe import events
-from openhpu_predict import processes
+from openhpu_predict import processes, steps, tracks
 from openhpu_predict.devices import load
 from openhpu_predict.errors import PredictError
 from openhpu_predict.prediction import price
@@ -35,16 +34,19 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--device", default="gaudi3", help="gaudi2, gaudi3 (default) or a TOML file")
     parser.add_argument("--mode", choices=("graph", "eager"), help="default: graph in lazy mode, else eager")
     parser.add_argument("--cards", type=int, default=1, help="by the script's process group, else data parallel")
-    parser.add_argument("--steps", type=int, default=3, help="steps to run; the last one counts (default 3)")
+    parser.add_argument("--steps", type=int, default=steps.STEPS, help="steps to run; the last one counts (default 3)")
     parser.add_argument("--batch", type=int, help="samples of a step (of all cards of a process group)")
-    parser.add_argument("--compile-ms-per-op", type=float, metavar="MS", help="time to compile an operator of a graph")
     parser.add_argument("--tokens", type=int, help="tokens of a step, likewise")
+    parser.add_argument("--compile-ms-per-op", type=float, metavar="MS", help="time to compile an operator of a graph")
+    parser.add_argument("--trace", metavar="FILE", help="write the predicted step as a trace for Perfetto")
     parser.add_argument("script", metavar="SCRIPT")
     parser.add_argument("rest", metavar="ARG", nargs=argparse.REMAINDER)
     options = parser.parse_args(arguments)
     try:
         if not Path(options.script).is_file():
             raise PredictError(f"there is no script {options.script!r}; expected a file")
+        if options.trace and not Path(options.trace).parent.is_dir():
+            raise PredictError(f"--trace: there is no folder {str(Path(options.trace).parent)!r} to write into")
         if options.steps < 1:
             raise PredictError(f"--steps is {options.steps}; expected 1 or more")
         device = load(options.device)
@@ -55,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
         recorder = Recorder("hpu")
         before = events.counters()["graphs_new"]
         code = _run(recorder, options.script, options.rest, options.steps, options.cards)
-        chosen = options.mode or ("graph" if mode.is_lazy() else "eager")
+        chosen = options.mode or steps.default_mode(recorder.recording)
         if mode.is_lazy():
             recorder.recording.graphs_new = events.counters()["graphs_new"] - before
         found = price(recorder.recording, device, chosen, options.cards)
@@ -66,51 +68,33 @@ def main(arguments: Sequence[str]) -> int:
     found.samples = options.batch * each if options.batch else None
     found.tokens = options.tokens * each if options.tokens else None
     print(found)
+    if options.trace:
+        try:
+            Path(options.trace).write_text(json.dumps({"displayTimeUnit": "ms", "traceEvents": tracks.events(found)}))
+        except OSError as error:
+            print(f"openhpu predict: {options.trace} can't be written: {error.strerror}", file=sys.stderr)
+            return 1
     return code
 
 
-def _run(recorder: Recorder, script: str, rest: list[str], steps: int, cards: int) -> int:
-    """Run the script up to the end of a step. An optimizer's step ends one; without optimizers, mark_step does."""
-    recording, optimizers = recorder.recording, False
+def _run(recorder: Recorder, script: str, rest: list[str], number: int, cards: int) -> int:
+    """Run the script up to the end of its last step."""
 
-    def end() -> None:
-        recorder.end_step()
-        if len(recording.steps) >= steps:
-            raise _Enough
+    def enough() -> None:
+        raise _Enough
 
-    def after_optimizer(*_: object) -> None:
-        nonlocal optimizers
-        if not optimizers:
-            optimizers = True
-            recording.steps.clear()  # of mark_step, before it was known that there is an optimizer
-        end()
-
-    def marked(_event: events.Event) -> None:
-        if not optimizers:
-            recording.steps.append(len(recording.nodes))
-
-    subscriptions = [
-        events.subscribe("mark_step", marked),
-        events.subscribe("graph_recorded", lambda _event: recorder.cut("graph")),
-    ]
-    handle = register_optimizer_step_post_hook(after_optimizer)
     before = sys.argv, list(sys.path)
     sys.argv, sys.path[0] = [script, *rest], str(Path(script).resolve().parent)
     code = 0
     try:
-        with processes.ranks(cards) if cards > 1 else contextlib.nullcontext(), recorder.watching():
-            runpy.run_path(script, run_name="__main__")
-    except _Enough:
-        pass
-    except SystemExit as error:
-        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+        ranks = processes.ranks(cards) if cards > 1 else contextlib.nullcontext()
+        with ranks, steps.counted(recorder, enough, number):
+            try:
+                runpy.run_path(script, run_name="__main__")
+            except _Enough:
+                pass
+            except SystemExit as error:
+                code = error.code if isinstance(error.code, int) else int(error.code is not None)
     finally:
         sys.argv, sys.path[:] = before
-        handle.remove()
-        for one in subscriptions:
-            events.unsubscribe(one)
-    if not recording.steps:
-        recording.notes.append("no step was seen (an optimizer's step, or mark_step): the whole script counts as one")
-    elif len(recording.steps) < steps:
-        recording.notes.append(f"the script ended after {len(recording.steps)} steps")
     return code

@@ -47,6 +47,7 @@ class Kernel:
     elements: int
     after: set[int] = dataclasses.field(default_factory=set)  # kernels whose results it reads
     work: dict[str, float] = dataclasses.field(default_factory=dict)  # seconds by MME, TPC, HBM, network and host
+    begin: float = 0.0  # seconds from the begin of the step
     seconds: float = 0.0
     bound: str = ""  # MME, TPC, HBM, network or host
     mme_seconds: float = 0.0  # at the peak rate, for the utilisation
@@ -212,7 +213,7 @@ def schedule(
         if begins or eager:
             host += device.eager_launch * len(kernel.nodes) if eager else device.graph_launch
             graphs += 1
-        start = max([host, free[kernel.engine], *(done[one] for one in kernel.after)])
+        start = kernel.begin = max([host, free[kernel.engine], *(done[one] for one in kernel.after)])
         free[kernel.engine] = start + kernel.seconds
         done.append(start + kernel.seconds)
         busy[kernel.bound] += kernel.seconds

@@ -3,3 +3,7 @@
 
 class PredictError(ValueError):
     """The prediction cannot be made. The text names the file or argument, what was given and what was expected."""
+
+
+class NeedsValuesError(PredictError):
+    """An operator needs the values of a fake tensor."""

@@ -89,6 +89,8 @@ def kind(func: torch._ops.OpOverload, tensors: Sequence[torch.Tensor], outs: Seq
         return Kind.ATTENTION
     if len({tensor.device.type for tensor in (*tensors, *outs)} - {"meta"}) > 1 and name in ("_to_copy", "copy_"):
         return Kind.HOST_COPY
+    if name == "_local_scalar_dense":
+        return Kind.HOST_COPY
     if name in _ROWS:
         return Kind.ROWS
     if name in _REDUCTIONS:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Hashable
 
-from openhpu_predict import cost, network
+from openhpu_predict import advice, cost, network
+from openhpu_predict.advice import time_text
 from openhpu_predict.cost import Parameters, Timeline
 from openhpu_predict.devices import DATA, Device, load
 from openhpu_predict.errors import PredictError
@@ -33,6 +35,7 @@ class Prediction:
     """Times in seconds, memory in bytes. `str` is the report."""
 
     device: Device
+    nodes: list[Node]  # of the step
     seconds: float
     timeline: Timeline
     memory: Memory
@@ -40,6 +43,7 @@ class Prediction:
     layers: list[Share]
     unknown: dict[str, float]  # operators without a cost, and their part of the kernels' time
     cut_seconds: float  # what the reads cost
+    cuts: dict[Site | None, float]  # what those of a line cost, of the first lines
     notes: list[str]
     mode: str
     cards: int = 1
@@ -49,10 +53,15 @@ class Prediction:
     plans: list[str] = dataclasses.field(default_factory=list)  # memory by ZeRO stage and tensor parallel degree
     warmup: Warmup | None = None  # None in eager mode
 
+    @property
+    def title(self) -> str:
+        """Gaudi 3, predicted."""
+        return re.sub(r"^gaudi(\d)$", r"Gaudi \1", self.device.name) + ", predicted"
+
     def __str__(self) -> str:
         timeline, device = self.timeline, self.device
         rows = [
-            f"{device.name}, predicted, {self.mode}: {_time(self.seconds)} for a step, bound by {timeline.bound}",
+            f"{device.name}, predicted, {self.mode}: {time_text(self.seconds)} for a step, bound by {timeline.bound}",
             f"the error of this model on published rows: {model_error()}",
         ]
         for what, number in (("samples", self.samples), ("tokens", self.tokens)):
@@ -67,21 +76,30 @@ class Prediction:
         for title, shares in (("lines", self.lines), ("layers", self.layers)):
             rows.append(f"the {title} that cost most:")
             rows += [
-                f"  {one.part:5.1%}  {_time(one.seconds):>10}  {one.bound:<7}  MME {one.mme_utilisation:4.0%}"
+                f"  {one.part:5.1%}  {time_text(one.seconds):>10}  {one.bound:<7}  MME {one.mme_utilisation:4.0%}"
                 f"  {one.name}"
                 for one in shares[:10]
             ]
         if timeline.read_lines:
             count = sum(timeline.read_lines.values())
-            rows.append(f"reads cut the step {count} times and cost {_time(self.cut_seconds)} in all:")
-            rows += [f"  {number} x {site_text(site)}" for site, number in timeline.read_lines.items()]
-        rows += [
-            f"no cost is known for {op}: counted as bound by memory, {part:.1%} of the time could change"
-            for op, part in self.unknown.items()
+            rows.append(f"reads cut the step {count} times and cost {time_text(self.cut_seconds)} in all:")
+            rows += [
+                f"  {number} x {site_text(site)}" + (f", {time_text(self.cuts[site])}" if site in self.cuts else "")
+                for site, number in timeline.read_lines.items()
+            ]
+        return "\n".join([*rows, *self.closing()])
+
+    def closing(self) -> list[str]:
+        """Operators without a cost, warm-up, what would help, and notes."""
+        return [
+            *[
+                f"no cost is known for {op}: counted as bound by memory, {part:.1%} of the time could change"
+                for op, part in self.unknown.items()
+            ],
+            *([str(self.warmup)] if self.warmup is not None else []),
+            *self.advice,
+            *self.notes,
         ]
-        if self.warmup is not None:
-            rows.append(str(self.warmup))
-        return "\n".join([*rows, *self.advice, *self.notes])
 
 
 def price(
@@ -107,11 +125,12 @@ def price(
     kernels = cost.fuse(nodes, recording.blocks, begin, eager)
     timeline = cost.schedule(nodes, kernels, device, parameters, eager)
     seconds = timeline.seconds
-    cut_seconds = 0.0
-    if timeline.read_lines:
-        whole = [dataclasses.replace(node, cut="") for node in nodes]
-        uncut = cost.schedule(whole, cost.fuse(whole, recording.blocks, begin, eager), device, parameters, eager)
-        cut_seconds = max(seconds - uncut.seconds, 0.0)
+
+    def again(nodes: list[Node], eager: bool = eager) -> Timeline:
+        return cost.schedule(nodes, cost.fuse(nodes, recording.blocks, begin, eager), device, parameters, eager)
+
+    cut_seconds, cuts = advice.cuts(timeline, nodes, again)
+    helps = advice.what_helps(timeline, nodes, again, cut_seconds, eager)
     if cards > 1 and not recording.cards:
         backward = sum(kernel.seconds for kernel in kernels if nodes[kernel.nodes[0]].backward)
         seconds += max(network.seconds("all_reduce", recording.gradient_bytes, range(cards), device) - backward, 0.0)
@@ -121,11 +140,11 @@ def price(
         capacities = {one.name: one.hbm_bytes for one in (load("gaudi2"), load("gaudi3"))}
         plans = needed.plans(max(cards, node), {device.name: device.hbm_bytes} | capacities)
     return Prediction(
-        device, seconds, timeline, needed,
+        device, nodes, seconds, timeline, needed,
         _shares(timeline, nodes, lambda node: node.site, site_text),
-        _shares(timeline, nodes, lambda node: node.layer, str),
-        _unknown(timeline, nodes), cut_seconds, list(recording.notes), mode, recording.cards or cards,
-        plans=plans, warmup=None if eager else warmup(recording, device),
+        _shares(timeline, nodes, lambda node: node.layer or "outside of layers", str),
+        _unknown(timeline, nodes), cut_seconds, cuts, list(recording.notes), mode, recording.cards or cards,
+        advice=helps, plans=plans, warmup=None if eager else warmup(recording, device),
     )  # fmt: skip
 
 
@@ -169,14 +188,4 @@ def _unknown(timeline: Timeline, nodes: list[Node]) -> dict[str, float]:
     return dict(found)
 
 
-def _time(seconds: float) -> str:
-    return (
-        f"{seconds:.2f} s"
-        if seconds >= 1
-        else f"{seconds * 1e3:.2f} ms"
-        if seconds >= 1e-3
-        else f"{seconds * 1e6:.0f} us"
-    )
-
-
-__all__ = ["Prediction", "Share", "Site", "model_error", "price"]
+__all__ = ["Prediction", "Share", "Site", "model_error", "price", "site_text", "time_text"]

@@ -8,7 +8,7 @@ import os
 import sys
 import weakref
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,23 +19,29 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.distributed.distributed_c10d import GroupName, _resolve_process_group as resolve_process_group
 from torch.nn.modules import module as modules
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
+from torch.utils._python_dispatch import (
+    TorchDispatchMode,
+    _get_current_dispatch_mode,
+    is_traceable_wrapper_subclass_type,
+)  # fmt: skip
 from torch.utils._pytree import tree_leaves
 
-import habana_frameworks.torch
 import openhpu
+from openhpu import _C
 from openhpu.interface.gaudi_ops import namespace, registry
-from openhpu_predict import operators
-from openhpu_predict.errors import PredictError
+from openhpu_predict import operators, replays
+from openhpu_predict.errors import NeedsValuesError
 from openhpu_predict.operators import Kind, Product
 
 Site = tuple[str, int]
 # Frames of these are not the script's.
+_OURS = Path(openhpu.__file__).parent
 _LIBRARIES = tuple(
-    str(Path(file).parent) + os.sep
-    for file in (torch.__file__, openhpu.__file__, habana_frameworks.torch.__file__, __file__)
+    str(folder) + os.sep
+    for folder in (Path(torch.__file__).parent, _OURS, _OURS.with_name("habana_frameworks"), Path(__file__).parent)
 )
 _STANDARD = str(Path(contextlib.__file__).parent) + os.sep
+_C.add_library_folder(str(Path(__file__).parent) + os.sep)
 _READS = {"_local_scalar_dense", "is_nonzero", "equal", "nonzero"}
 BLOCK = 128  # bytes; the device's allocator rounds each size up to a multiple
 
@@ -79,6 +85,8 @@ class Recording:
     gradient_bytes: int = 0  # of the parameters
     cards: int = 0  # of the script's own process group; 0: it has none
     graphs_new: int | None = None  # that the device's cache had not seen before; None: nobody counted
+    graphs: bool = False  # HPU graphs or modules of torch.compile ran
+    real: bool = False  # a real call, since fake tensors have no values
     notes: list[str] = field(default_factory=list)
 
     def last_step(self) -> tuple[int, int]:
@@ -97,12 +105,16 @@ class Recorder(TorchDispatchMode):
         super().__init__()
         self._ranks = range(ranks)
         self.within = False  # an operator of Gaudi's that is recorded as one
+        self.ended = False
+        self.when_ended: Callable[[], None] | None = None  # called when a module begins after the end
+        self._entered = False
         self.recording = Recording()
         self._only = only
         self._ids: dict[int, int] = {}  # storages that are alive
         self._resizable: set[int] = set()  # storages that gave their memory away once
         self._parameters: dict[int, torch.Tensor] = {}
         self._places: dict[int, tuple[Site | None, str]] = {}  # by the sequence number of the autograd node
+        self._optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
         self._layers: list[torch.nn.Module] = []
         self._names: weakref.WeakKeyDictionary[torch.nn.Module, str] = weakref.WeakKeyDictionary()
 
@@ -123,10 +135,13 @@ class Recorder(TorchDispatchMode):
 
         torch.UntypedStorage.resize_ = resized  # type: ignore[assignment, method-assign]
         try:
-            with self, _gaudi_operators(self):
+            with _gaudi_operators(self), replays.counted(self):
+                self.__enter__()
+                self._entered = True
                 yield self.recording
         finally:
             torch.UntypedStorage.resize_ = resize  # type: ignore[method-assign]
+            self.end()
             for handle in handles:
                 handle.remove()
             parameters = list(self._parameters.values())
@@ -134,6 +149,23 @@ class Recorder(TorchDispatchMode):
             self.recording.gradient_bytes = sum(_local(one).nbytes for one in parameters if one.requires_grad)
             if dist.is_available() and dist.is_initialized():
                 self.recording.cards = dist.get_world_size()
+
+    def forget(self) -> None:
+        """Take fake gradients and fake states from real parameters and their optimizers."""
+        for one in self._parameters.values():
+            if not isinstance(one, FakeTensor) and isinstance(one.grad, FakeTensor):
+                one.grad = None
+        for optimizer in self._optimizers:
+            for one, state in list(optimizer.state.items()):
+                if not isinstance(one, FakeTensor) and any(isinstance(x, FakeTensor) for x in tree_leaves(dict(state))):
+                    del optimizer.state[one]
+
+    def end(self) -> None:
+        """Record no more. Under a dispatch mode of the script's own this one stays, and passes on."""
+        self.ended = True
+        if self._entered and _get_current_dispatch_mode() is self:
+            self._entered = False
+            self.__exit__(None, None, None)
 
     def end_step(self) -> None:
         """What follows is another step."""
@@ -149,7 +181,7 @@ class Recorder(TorchDispatchMode):
         kwargs = kwargs or {}
         if any(is_traceable_wrapper_subclass_type(one) and not issubclass(one, FakeTensor) for one in types):
             return NotImplemented  # a DTensor calls the operators of its part, and they come here
-        if func.namespace == "prim" or self.within:
+        if func.namespace == "prim" or self.within or self.ended:
             return func(*args, **kwargs)
         return self.call(func, func, args, kwargs)
 
@@ -163,9 +195,9 @@ class Recorder(TorchDispatchMode):
         except Exception as error:
             if type(error).__name__ in ("DataDependentOutputException", "DynamicOutputShapeException"):
                 where = self._place()[0]
-                raise PredictError(
-                    f"{func} at {site_text(where)} needs the values of a tensor, and fake tensors have none; leave the "
-                    "read out, or run the script itself: openhpu predict SCRIPT"
+                raise NeedsValuesError(
+                    f"{func} at {site_text(where)} needs the values of a tensor, and fake tensors have none; make the "
+                    "model outside of fake(), leave the read out, or run the script itself: openhpu predict SCRIPT"
                 ) from error
             raise
         finally:
@@ -178,12 +210,12 @@ class Recorder(TorchDispatchMode):
         self, func: Any, args: Any, kwargs: Any, operands: list[torch.Tensor], outs: list[torch.Tensor],
         before: dict[int, torch.Tensor],
     ) -> None:  # fmt: skip
-        site, layer = self._place()
-        name = func.overloadpacket.__name__
         written = [one for one in outs if self._counts(one)]
-        mutable = func._schema.is_mutable
         if not before and not written:
             return
+        site, layer = self._place()
+        name = func.overloadpacket.__name__
+        mutable = func._schema.is_mutable
         fresh = [one for one in written if self._id(one, born=True) not in before]
         kind = operators.kind(func, operands, outs)
         given = operators.into(func, args, kwargs) if kind in (Kind.COLLECTIVE, Kind.COPY) else None
@@ -260,6 +292,15 @@ class Recorder(TorchDispatchMode):
         weakref.finalize(storage, self._died, key, number).atexit = False
         return number
 
+    def number(self, tensor: torch.Tensor, number: int | None = None) -> int:
+        """The number of a tensor's storage; `number` gives it that of another one."""
+        if number is not None:
+            storage = tensor.untyped_storage()
+            self._ids[storage._cdata] = number
+            weakref.finalize(storage, self._ids.pop, storage._cdata, None).atexit = False
+            return number
+        return self._id(tensor, born=True)
+
     def _died(self, key: int, number: int) -> None:
         if self._ids.get(key) == number:
             del self._ids[key]
@@ -286,12 +327,19 @@ class Recorder(TorchDispatchMode):
         self._mark("gradients", [one.grad for group in optimizer.param_groups for one in group["params"]])
 
     def _mark_state(self, optimizer: torch.optim.Optimizer) -> None:
+        self._optimizers.add(optimizer)
         self._mark("optimizer", [one for state in optimizer.state.values() for one in tree_leaves(dict(state))])
 
     def _enter(self, module: torch.nn.Module, _inputs: Any) -> None:
+        if self.ended:
+            if self.when_ended is not None:
+                self.when_ended()
+            return
         if not self._layers and module not in self._names:
-            root = type(module).__name__
-            for name, one in module.named_modules():
+            inner = getattr(module, "_orig_mod", module)  # of torch.compile
+            self.recording.graphs |= inner is not module
+            root = type(inner).__name__
+            for name, one in inner.named_modules():
                 self._names[one] = f"{root}.{name}" if name else root
             for parameter in module.parameters():
                 if (part := _local(parameter)) is not parameter and self._counts(part):  # of a DTensor
@@ -336,7 +384,11 @@ def _gaudi_operators(recorder: Recorder) -> Iterator[None]:
 
     def seen(function: Any, overload: Any) -> Any:
         def call(*args: Any, **kwargs: Any) -> Any:
-            return function(*args, **kwargs) if recorder.within else recorder.call(function, overload, args, kwargs)
+            return (
+                function(*args, **kwargs)
+                if recorder.within or recorder.ended
+                else recorder.call(function, overload, args, kwargs)
+            )
 
         return call
 

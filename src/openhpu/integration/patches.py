@@ -46,6 +46,7 @@ from datetime import timedelta
 from typing import Any
 
 import torch
+from torch._subclasses import fake_tensor
 from torch.utils import _foreach_utils
 
 from openhpu import _C
@@ -53,7 +54,7 @@ from openhpu.device import mode
 from openhpu.device.arguments import _get_device_index
 from openhpu.integration import checkpoints, deepspeed, fused_optimizers, shared_tensors
 from openhpu.integration.late_imports import after_import
-from openhpu.interface import hpu
+from openhpu.interface import autocast_lists, hpu
 from openhpu.interface.gaudi_ops import namespace
 from openhpu.observe.profiler import debug_activities, tables
 
@@ -80,6 +81,7 @@ def apply() -> None:
     _sparse_new()
     _printing()
     _storage_addresses()
+    _fake_autocast()
     _fake_strides()
     _compile_support()
     _monitored_barrier()
@@ -249,6 +251,18 @@ def _storage_addresses() -> None:
 
     for name in ("data_ptr", "resize_", "_write_file", "copy_", "fill_"):
         with_memory(name)
+
+
+def _fake_autocast() -> None:
+    """Autocast's lists are registered before the first operator, and fake tensors alone never come to one."""
+    original = fake_tensor.FakeTensorMode.__init__
+
+    @functools.wraps(original)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        autocast_lists.install()
+        original(self, *args, **kwargs)
+
+    fake_tensor.FakeTensorMode.__init__ = __init__  # type: ignore[method-assign]
 
 
 def _fake_strides() -> None:

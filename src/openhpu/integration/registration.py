@@ -152,6 +152,10 @@ def _add_to(torch: ModuleType) -> None:
         from openhpu.observe.insight import collector
 
         collector.start(folder, collector.Above(mode.name, client.settle, client.unanswered))
+    if (request := settings.get("OPENHPU_PREDICT")) and (folder or whole_process.enabled()):
+        from openhpu.observe import sections
+
+        sections.start(request)
 
 
 def _warn_of_late_migration() -> None:

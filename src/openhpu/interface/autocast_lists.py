@@ -7,6 +7,7 @@ first of: a file's list, lower precision, float32, widest.
 
 from __future__ import annotations
 
+import functools
 import re
 import warnings
 from pathlib import Path
@@ -48,8 +49,10 @@ _POLICIES = (
 )
 
 
+@functools.cache
 def install() -> None:
-    """Hand the lists to the core, which keeps the first policy that an operator is given.
+    """Hand the lists to the core, once: before the first operator or fake tensor. The core keeps the first policy of
+    an operator.
 
     Raises SettingError for a file that cannot be read or holds something else than names; warns about names that
     are no operators.

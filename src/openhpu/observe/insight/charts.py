@@ -35,7 +35,16 @@ def _lanes(document: Document, begin: int, end: int, name: str) -> str:
     return f'<figure class="lanes">{"".join(parts)}</figure>'
 
 
-def _lane(title: str, boxes: Sequence[tuple[int, int, str]], begin: int, end: int) -> str:
+def lanes(rows: list[tuple[str, list[tuple[float, float]]]]) -> str:
+    """Lanes with names, of spans in microseconds from zero on."""
+    end = max((b for _, spans in rows for _, b in spans), default=0.0)
+    if not end:
+        return ""
+    parts = [_lane(title, [(a, b, "ab"[k % 2]) for k, (a, b) in enumerate(spans)], 0, end) for title, spans in rows]
+    return f'<figure class="lanes">{"".join(parts)}{_axis("0", f"{end / 1e3:,.2f} ms")}</figure>'
+
+
+def _lane(title: str, boxes: Sequence[tuple[float, float, str]], begin: float, end: float) -> str:
     shown = [(max(a, begin), min(b, end), kind) for a, b, kind in boxes if b > begin and a < end]
     rectangles = "".join(
         f'<rect class="{kind}" x="{x:.2f}" y="0" width="{max(width, 0.5):.2f}" height="24"/>'
@@ -49,7 +58,7 @@ def _lane(title: str, boxes: Sequence[tuple[int, int, str]], begin: int, end: in
     )
 
 
-def _scaled(boxes: Iterable[tuple[int, int, str]], begin: int, end: int) -> Iterable[tuple[float, float, str]]:
+def _scaled(boxes: Iterable[tuple[float, float, str]], begin: float, end: float) -> Iterable[tuple[float, float, str]]:
     scale = _WIDTH / (end - begin)
     return (((a - begin) * scale, (b - a) * scale, kind) for a, b, kind in boxes)
 

@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from openhpu.observe import sections
 from openhpu.observe.insight import observed, summary
 
 _SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD}
@@ -47,7 +48,7 @@ def failures(text: str) -> list[str]:
 
 def run(
     command: list[str], mode: str | None, report: str | None, as_json: bool, fail_on: Sequence[str] = (),
-    strict: bool = False, check_graphs: bool = False,
+    strict: bool = False, check_graphs: bool = False, predict: str = "",
 ) -> int:  # fmt: skip
     """Run `command` (a script, `-m module` or a program such as torchrun, with arguments) and show the report.
 
@@ -56,9 +57,16 @@ def run(
     """
     if command[0] != "-m" and not Path(command[0]).exists() and not _program(command):
         raise UsageError(f"there is no script {command[0]!r}; expected a file, a program, or -m and a module")
+    if predict:
+        try:
+            sections.make(predict)
+        except sections.SectionError as error:
+            raise UsageError(str(error)) from error
     target = _check_writable(Path(report)) if report else None
     with tempfile.TemporaryDirectory(prefix="openhpu-run-") as folder:
-        code = _run_script(command, _environment(folder, mode, strict, check_graphs or "graph-check" in fail_on))
+        code = _run_script(
+            command, _environment(folder, mode, strict, check_graphs or "graph-check" in fail_on, predict)
+        )
         documents = observed.read_all(Path(folder)) or [observed.empty(" ".join(command))]
     sys.stderr.write(summary.text(documents, code))
     if target is not None:
@@ -92,13 +100,15 @@ def _check_writable(target: Path) -> Path:
     return target.absolute()
 
 
-def _environment(folder: str, mode: str | None, strict: bool, check_graphs: bool) -> dict[str, str]:
+def _environment(folder: str, mode: str | None, strict: bool, check_graphs: bool, predict: str) -> dict[str, str]:
     environment = {**os.environ, "OPENHPU_REPORT_DATA": folder}
     environment.pop("TORCH_DEVICE_BACKEND_AUTOLOAD", None)
     if strict:
         environment["OPENHPU_STRICT"] = "gaudi"
     if check_graphs:
         environment["OPENHPU_CHECK_GRAPHS"] = "1"
+    if predict:
+        environment["OPENHPU_PREDICT"] = predict
     if mode is not None:
         environment["PT_HPU_LAZY_MODE"] = "1" if mode == "lazy" else "0"
     return environment

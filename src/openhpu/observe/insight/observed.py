@@ -51,7 +51,7 @@ def empty(command: str) -> Document:
             "peak_bytes": 0, "peak_file": None, "peak_line": None, "peak_growth_bytes": 0, "limit_bytes": 0,
             "in_use_bytes": 0, "over_time": [],
         },
-        "errors": [], "counters": {},
+        "errors": [], "counters": {}, "sections": [],
     }  # fmt: skip
 
 

@@ -99,6 +99,7 @@ def _parts(document: Document) -> dict[str, Any]:
         "recipes": [_recipe(recipe) for recipe in document["recipes"]],
         "once": by_line(graphs["seen_once"]),
         "errors": [(where(e), e["op"], e["message"]) for e in document["errors"]],
+        "section_lanes": [Markup(charts.lanes(section["lanes"])) for section in document["sections"]],
         "counters": [(name, value) for name, value in document["counters"].items() if value],
     }
 

@@ -106,6 +106,9 @@ def _lines(document: Document) -> Iterator[str]:
     yield f"memory peak: {size(memory['peak_bytes'])} of {size(memory['limit_bytes'])}" + (
         f"; {size(memory['peak_growth_bytes'])} of it came at {where(memory, 'peak_')}" if memory["peak_line"] else ""
     )
+    for section in document["sections"]:
+        facts = ["; ".join(f"{name} {value}" for name, value in section["facts"])] if section["facts"] else []
+        yield from _listed(section["title"], [*facts, *section["notes"]])
     yield from _listed(
         "errors", [f"{where(e)}: {e['op']}: {e['message']}" for e in document["errors"]], show_none=False
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -83,10 +83,10 @@ def _ordered(commands: list[Command]) -> list[Command]:
     return sorted(moved, key=lambda c: c.begin)
 
 
-def write(path: Path, recorded: Recorded, title: str, rank: int | None = None) -> None:
+def write(path: Path, recorded: Recorded, title: str, rank: int | None = None, more: Sequence[Any] = ()) -> None:
     """Write a trace. What is at `path` is replaced when all is written; raises OSError, and leaves no part of a file.
 
-    `title` names the process; `rank` is put into the document (distributedInfo).
+    `title` names the process; `rank` is put into the document (distributedInfo); `more` are further events.
     """
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     head: dict[str, Any] = {
@@ -111,6 +111,8 @@ def write(path: Path, recorded: Recorded, title: str, rank: int | None = None) -
             file.write(",\n".join(_tracks(recorded, title)))
             for event in _events(recorded):
                 file.write(",\n" + event)
+            for each in more:
+                file.write(",\n" + json.dumps(each))
             file.write("\n]}\n")
         unfinished.replace(path)
     finally:

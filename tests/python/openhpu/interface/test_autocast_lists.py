@@ -57,3 +57,18 @@ def test_a_file_replaces_the_list_and_wins(script, tmp_path):
     )
     assert result.out == "torch.bfloat16 torch.float32 torch.float32"
     assert "low.txt names no operators: no_such_operator" in result.err
+
+
+@pytest.mark.parametrize("enter", ['torch.autocast("hpu").__enter__()', "torch.set_autocast_enabled('hpu', True)"])
+def test_fake_tensors_before_the_first_operator_are_cast(script, enter):
+    result = script(
+        f"""
+        import habana_frameworks.torch, torch
+        from torch._subclasses.fake_tensor import FakeTensorMode
+        with FakeTensorMode():
+            x = torch.empty(4, 4, device="hpu")
+            {enter}
+            print((x @ x).dtype)
+        """
+    )
+    assert result.out == "torch.bfloat16"

@@ -54,6 +54,10 @@ def seen():
          "count": 1, **place}
     ]  # fmt: skip
     document["memory"] |= {"peak_bytes": 100, "peak_file": HOSTILE, "peak_line": 3, "peak_growth_bytes": 60}
+    document["sections"] = [
+        {"title": HOSTILE, "facts": [(HOSTILE, "1")], "notes": [HOSTILE], "lanes": [("MME", [(0.0, 4000.0)])],
+         "tables": [(HOSTILE, ("Line", "Times"), [(HOSTILE, 54321)]), ("Empty", ("Line",), [])]}
+    ]  # fmt: skip
     document["counters"] = {"ops_recorded": 1234567, "ops_waited": 0}
     return document
 
@@ -69,6 +73,7 @@ def test_numbers_and_sections(seen):
     page = report.page(seen)
     assert '<td class="n" data-label="Times">12,345</td>' in page
     assert "1,234,567" in page and "ops_waited" not in page
+    assert '<td class="n" data-label="Times">54,321</td>' in page and "Empty" not in page and "4.00 ms" in page
     assert "<summary>2 operators</summary>" in page and "1.5 s" in page
     assert Text(page).text.count("None.") == 0 and "2 waits for room in the queue, 0.0 ms" in page
     seen["process"]["mode"] = "eager"

@@ -1,0 +1,107 @@
+"""A prediction in the report of `openhpu run`, in the trace of HABANA_PROFILE=1, and in `openhpu predict --trace`."""
+
+import json
+import subprocess
+import sys
+from itertools import pairwise
+
+import pytest
+
+from commands import ROOT
+from openhpu_predict import command
+from openhpu_predict.tracks import ENGINES
+from tests.processes import clean_environment
+
+ENTRIES = "[openhpu.sections]\npredict = openhpu_predict.section:Section\n"
+SCRIPT = """
+import torch
+import habana_frameworks.torch.core as htcore
+model = torch.nn.Linear(64, 64).to("hpu")
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(6):
+    loss = model(torch.ones(8, 64, device="hpu")).sum()
+    loss.backward()
+    htcore.mark_step()
+    print("loss", loss.item())
+    optimizer.step()
+    htcore.mark_step()
+modes = torch.utils._python_dispatch._get_current_dispatch_mode_stack()
+print("hooks", len(torch.nn.modules.module._global_forward_hooks), "modes", len(modes))
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Run a Python command in a folder with `script.py`, where the distribution is installed."""
+    (tmp_path / "script.py").write_text(SCRIPT)
+    info = tmp_path / "installed" / "openhpu_predict-0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: openhpu-predict\nVersion: 0\n")
+    (info / "entry_points.txt").write_text(ENTRIES)
+    folders = (info.parent, ROOT / "openhpu-predict" / "src", ROOT / "src")
+    path = ":".join(map(str, folders))
+
+    def start(*arguments, **variables):
+        more = {"PYTHONPATH": path, "PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "off", **variables}
+        return subprocess.run(
+            [sys.executable, *arguments], env=clean_environment(tmp_path, **more), cwd=tmp_path, capture_output=True,
+            text=True, timeout=110,
+        )  # fmt: skip
+
+    return start
+
+
+def check(events, title="Gaudi 3, predicted"):
+    """The track has a lane for each engine, and no two events of a lane overlap."""
+    process = next(e["pid"] for e in events if e["ph"] == "M" and e["args"].get("name") == title)
+    ours = [e for e in events if e["pid"] == process]
+    assert [e["args"]["name"] for e in ours if e["name"] == "thread_name"] == list(ENGINES)
+    spans = sorted((e["tid"], e["ts"], e["dur"]) for e in ours if e["ph"] == "X")
+    assert {ENGINES[lane] for lane, _, _ in spans} >= {"MME", "TPC", "host"}
+    for (lane, begin, length), (other, following, _) in pairwise(spans):
+        assert lane != other or begin + length <= following + 1e-3
+    return min(begin for _, begin, _ in spans)
+
+
+def test_a_report_and_a_trace(run, tmp_path):
+    options = ("--predict", "gaudi3", "--json", "--report", "page.html")
+    done = run("-m", "openhpu", "run", *options, "script.py", HABANA_PROFILE="1")
+    assert done.returncode == 0, done.stderr
+    assert "Gaudi 3, predicted:\n  Step " in done.stderr
+    (section,) = json.loads(done.stdout.splitlines()[-1])["sections"]
+    assert section["title"] == "Gaudi 3, predicted" and dict(section["facts"])["Launches"] == "3"
+    tables = {title: rows for title, _, rows in section["tables"]}
+    assert tables["Layers that cost most"] and tables["Lines that cost most"][0][-1].startswith("script.py:")
+    assert tables["Reads that cut the step"][0][:2] == ["script.py:10", 1]
+    page = (tmp_path / "page.html").read_text()
+    assert "<h2>Gaudi 3, predicted</h2>" in page and "MME <small>" in page
+    # The script is alone again after the steps that were recorded, and its lines are its own.
+    assert "hooks 0 modes 0" in done.stdout and "recording.py" not in done.stderr
+    (trace,) = tmp_path.glob("*.hltv")
+    assert check(json.loads(trace.read_text())["traceEvents"]) > 0
+
+
+def test_the_command_writes_a_trace(run, tmp_path):
+    code = "import sys; from openhpu_predict.command import main; sys.exit(main(sys.argv[1:]))"
+    done = run("-c", code, "--trace", "step.json", "script.py")
+    assert done.returncode == 0, done.stderr
+    assert check(json.loads((tmp_path / "step.json").read_text())["traceEvents"]) > 0
+
+
+def test_a_trace_into_a_folder_that_is_missing(run, capsys):
+    assert command.main(["--trace", "none/step.json", __file__]) == 2
+    assert "there is no folder 'none' to write into" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "name, device, message",
+    [
+        ("openhpu.sections", "gaudi9", "there is no device 'gaudi9'"),
+        ("openhpu.others", "gaudi3", "needs the distribution openhpu-predict, which is not installed"),
+    ],
+)
+def test_a_request_that_cannot_be_met(run, tmp_path, name, device, message):
+    entries = next(tmp_path.glob("installed/*/entry_points.txt"))
+    entries.write_text(ENTRIES.replace("openhpu.sections", name))
+    done = run("-m", "openhpu", "run", "--predict", device, "script.py")
+    assert done.returncode == 2 and message in done.stderr and "loss" not in done.stdout
