@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -11,6 +10,12 @@ import torch
 from openhpu import _C, settings
 from openhpu.device import lifecycle
 from openhpu.device.arguments import DeviceArgument, _get_device_index
+
+__all__ = [
+    "DeviceProperties", "can_device_access_peer", "current_device", "device", "device_count", "device_of",
+    "get_amp_supported_dtype", "get_arch_list", "get_device_capability", "get_device_name", "get_device_properties",
+    "get_gencode_flags", "is_available", "is_bf16_supported", "is_fp16_supported", "set_device", "synchronize",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -63,9 +68,7 @@ class device:
     def __enter__(self) -> None:
         self.prev_idx = _C.maybe_exchange_device(self.idx)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: Any) -> None:
         self.idx = _C.maybe_exchange_device(self.prev_idx)
 
 

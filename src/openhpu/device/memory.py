@@ -17,6 +17,13 @@ from openhpu.device.memory_history import (
 from openhpu.observe.smi import publisher
 from openhpu.settings.machine import device_memory
 
+__all__ = [
+    "empty_cache", "max_memory_allocated", "max_memory_cached", "max_memory_reserved", "mem_get_info",
+    "memory_allocated", "memory_cached", "memory_reserved", "memory_stats", "memory_summary", "memory_usage",
+    "reset_accumulated_memory_stats", "reset_max_memory_allocated", "reset_max_memory_cached",
+    "reset_peak_memory_stats",
+]  # fmt: skip
+
 _TITLES = {
     "Limit": "capacity",
     "InUse": "in use",
@@ -145,22 +152,16 @@ def memory_usage(device: DeviceArgument = None) -> int:
 
 def memory_summary(device: DeviceArgument = None, abbreviated: bool = False) -> str:
     """A table of `memory_stats` as text; `abbreviated` leaves the reservations out."""
+    from openhpu.observe.insight import observed
+
     index = _get_device_index(device, optional=True)
     stats = memory_stats(index)
     rows = [("metric", "value")]
     for key, title in _TITLES.items():
         if not (abbreviated and key.startswith("Total")):
-            rows.append((f"{title} ({key})", _readable(stats[key]) if key in _SIZES else str(stats[key])))
+            rows.append((f"{title} ({key})", observed.size(stats[key], 2) if key in _SIZES else str(stats[key])))
     left, right = (max(len(row[column]) for row in rows) for column in (0, 1))
     lines = [f"| {name:<{left}} | {value:>{right}} |" for name, value in rows]
     rule = "=" * len(lines[0])
     title = f"| {f'HPU {index} memory':<{len(lines[0]) - 4}} |"
     return "\n".join([rule, title, rule, lines[0], rule, *lines[1:], rule])
-
-
-def _readable(size: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024 or unit == "GiB":
-            break
-        size /= 1024
-    return f"{size:.0f} {unit}" if unit == "B" else f"{size:.2f} {unit}"

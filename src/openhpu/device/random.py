@@ -12,6 +12,11 @@ from openhpu import _C, settings
 from openhpu.device import lifecycle
 from openhpu.device.arguments import DeviceArgument, _get_device_index
 
+__all__ = [
+    "get_rng_state", "get_rng_state_all", "initial_seed", "manual_seed", "manual_seed_all", "seed", "seed_all",
+    "set_rng_ctx", "set_rng_state", "set_rng_state_all", "unset_rng_ctx",
+]  # fmt: skip
+
 _MASK = (1 << 64) - 1
 
 # Within set_rng_ctx("philox") a state is 16 bytes, seed and offset, as DTensor's random numbers need it. A

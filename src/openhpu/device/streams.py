@@ -5,7 +5,6 @@ Events are points in a stream. A script waits for them and measures the time bet
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Any, cast
 
 import torch
@@ -13,6 +12,11 @@ import torch
 from openhpu import _C
 from openhpu.device import lifecycle
 from openhpu.device.arguments import DeviceArgument, _get_device_index
+
+__all__ = [
+    "Event", "Stream", "StreamContext", "current_stream", "default_stream", "get_stream_info", "record_stream",
+    "set_stream", "stream",
+]  # fmt: skip
 
 _HPU_TYPE = 15  # c10::DeviceType::HPU
 
@@ -100,9 +104,7 @@ class StreamContext:
             self._before.insert(0, torch.accelerator.current_stream(self.stream.device))
         set_stream(self.stream)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: Any) -> None:
         for before in self._before:
             torch.accelerator.set_stream(before)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from openhpu.observe.insight.observed import fallback, plural, recompilation
@@ -15,6 +16,24 @@ _MOST_LINES = 10  # of one kind, in a message
 
 class ExpectationError(AssertionError):
     """A part of a script did something on the device that `openhpu.expect` excludes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expectations:
+    """What a part of a script is expected not to do. TypeError or ValueError, with the name, for wrong ones."""
+
+    no_fallback: bool = False
+    no_compilation: bool = False
+    no_waits: bool = False
+    max_graphs: int | None = None
+    max_memory: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("max_graphs", self.max_graphs), ("max_memory", self.max_memory)):
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+                raise TypeError(f"{name}: expected an integer, got {value!r}")
+            if value is not None and value < 0:
+                raise ValueError(f"{name}: expected 0 or more, got {value}")
 
 
 class Steps(NamedTuple):
@@ -56,8 +75,9 @@ class Record:
     def begin(self) -> None:
         """Count from now on. What the device still has to do of earlier work is waited for, and counts no more."""
         self._pid = os.getpid()
-        _finish()
-        _reset_peaks()
+        if hpu := _device():
+            hpu.synchronize()
+            hpu.reset_peak_memory_stats()
         self._clear()
         if not self._subscriptions:
             self._listen()
@@ -72,15 +92,15 @@ class Record:
             "cache_miss": self._on_graph, "graph_traced": self._on_graph, "recompilation": self._on_recompilation,
             "graph_compilation": self._on_recipe, "mark_step": self._on_step,
         }  # fmt: skip
-        self._subscriptions = [events.subscribe(kind, handler) for kind, handler in handlers.items()]
+        self._subscriptions = [events.subscribe(kind, self._own(handler)) for kind, handler in handlers.items()]
         self._hook = register_optimizer_step_post_hook(self._on_optimizer)
 
     def pause(self) -> None:
         """Wait for what was issued. What comes until the next `begin` counts no more after it."""
-        if os.getpid() == self._pid:
+        if os.getpid() == self._pid and (hpu := _device()):
             with contextlib.suppress(Exception):  # an error of the part itself is raised there
-                _finish()
-            self.peak_bytes = _peak()
+                hpu.synchronize()
+            self.peak_bytes = hpu.max_memory_allocated()
 
     def end(self) -> None:
         """Wait for what was issued, and listen no more."""
@@ -92,23 +112,15 @@ class Record:
         self._subscriptions = []
         self._hook.remove()
 
-    def violations(
-        self,
-        no_fallback: bool = False,
-        no_compilation: bool = False,
-        no_waits: bool = False,
-        max_graphs: int | None = None,
-        max_memory: int | None = None,
-        after_steps: int = 0,
-    ) -> list[str]:
+    def violations(self, wanted: Expectations, after_steps: int = 0) -> list[str]:
         """A line for each thing that happened and was excluded."""
         found: list[str] = []
-        if no_fallback:
+        if wanted.no_fallback:
             found += _listed("ran on the CPU", self.fallbacks)
-        if no_waits:
+        if wanted.no_waits:
             found += _listed("waited for the device", self.waits)
             found += _listed("waited for the device, since its sizes depend on values,", self.shape_waits)
-        if no_compilation:
+        if wanted.no_compilation:
 
             def is_late(steps: Steps) -> bool:
                 return not steps.within(after_steps, self.steps)
@@ -117,11 +129,11 @@ class Record:
             later += [f"a recompilation: {what}" for steps, what in self.recompilations if is_late(steps)]
             since = f" after {plural(after_steps, 'step')}" if after_steps else ""
             found += [f"compiled{since}: {one}" for one in _shortened(later)]
-        if max_graphs is not None and len(self.graphs) > max_graphs:
+        if wanted.max_graphs is not None and len(self.graphs) > wanted.max_graphs:
             lines = "".join(f"\n    begins at {line}" for line in _shortened([line for _, line in self.graphs]))
-            found.append(f"{plural(len(self.graphs), 'new graph')}, expected at most {max_graphs}:{lines}")
-        if max_memory is not None and self.peak_bytes > max_memory:
-            found.append(f"the device's memory reached {self.peak_bytes} bytes, expected at most {max_memory}")
+            found.append(f"{plural(len(self.graphs), 'new graph')}, expected at most {wanted.max_graphs}:{lines}")
+        if wanted.max_memory is not None and self.peak_bytes > wanted.max_memory:
+            found.append(f"the device's memory reached {self.peak_bytes} bytes, expected at most {wanted.max_memory}")
         return found
 
     def row(self) -> dict[str, Any]:
@@ -133,61 +145,37 @@ class Record:
             "own_waits": _rows(self.own_waits), "peak_bytes": self.peak_bytes,
         }  # fmt: skip
 
-    def _ours(self) -> bool:
-        return os.getpid() == self._pid
+    def _own(self, handler: Callable[[Any], None]) -> Callable[[Any], None]:
+        """The handler, in this process alone."""
+        return lambda event: handler(event) if os.getpid() == self._pid else None
 
     def _on_fallback(self, event: Any) -> None:
-        if self._ours():
-            self.fallbacks[fallback(event.params), _line(event.site)] += 1
+        self.fallbacks[fallback(event.params), _line(event.site)] += 1
 
     def _on_wait(self, event: Any) -> None:
-        if self._ours():
-            kind = event.params.get("kind", "read")
-            counted = {"read": self.waits, "shape": self.shape_waits}.get(kind, self.own_waits)
-            counted[event.params["op"], _line(event.site)] += 1
+        kind = event.params.get("kind", "read")
+        counted = {"read": self.waits, "shape": self.shape_waits}.get(kind, self.own_waits)
+        counted[event.params["op"], _line(event.site)] += 1
 
     def _on_graph(self, event: Any) -> None:
-        if self._ours():
-            self.graphs.append((self.steps, _line(event.site)))
+        self.graphs.append((self.steps, _line(event.site)))
 
     def _on_recompilation(self, event: Any) -> None:
         p = event.params
         dimension = None if p["dimension"] < 0 else p["dimension"]
         file, number = event.site or (None, None)
         row = {**p, "dimension": dimension, "count": 1, "after": [p["after"]], "file": file, "line": number}
-        if self._ours():
-            self.recompilations.append((self.steps, f"{recompilation(row)}, at {_line(event.site)}"))
+        self.recompilations.append((self.steps, f"{recompilation(row)}, at {_line(event.site)}"))
 
     def _on_recipe(self, event: Any) -> None:
-        self.recipes += self._ours()
+        self.recipes += 1
 
     def _on_step(self, event: Any) -> None:
-        if self._ours():
-            self.steps = self.steps._replace(marks=self.steps.marks + 1)
+        self.steps = self.steps._replace(marks=self.steps.marks + 1)
 
     def _on_optimizer(self, *_: Any) -> None:
-        if self._ours():
+        if os.getpid() == self._pid:
             self.steps = self.steps._replace(optimizer=self.steps.optimizer + 1)
-
-
-def checked(
-    *,
-    no_fallback: bool = False,
-    no_compilation: bool = False,
-    no_waits: bool = False,
-    max_graphs: int | None = None,
-    max_memory: int | None = None,
-) -> dict[str, Any]:
-    """The expectations as `Record.violations` takes them. TypeError or ValueError, with the name, for wrong ones."""
-    for name, value in (("max_graphs", max_graphs), ("max_memory", max_memory)):
-        if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
-            raise TypeError(f"{name}: expected an integer, got {value!r}")
-        if value is not None and value < 0:
-            raise ValueError(f"{name}: expected 0 or more, got {value}")
-    return {
-        "no_fallback": no_fallback, "no_compilation": no_compilation, "no_waits": no_waits, "max_graphs": max_graphs,
-        "max_memory": max_memory,
-    }  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -200,14 +188,14 @@ def expect(**expectations: Any) -> Iterator[Record]:
     statistics of the devices begin anew. The message names operator, line and cause. An error of the block itself is
     raised as it is. TypeError and ValueError for wrong arguments.
     """
-    wanted = checked(**expectations)
+    wanted = Expectations(**expectations)
     record = Record()
     record.begin()
     try:
         yield record
     finally:
         record.end()
-    if found := record.violations(**wanted):
+    if found := record.violations(wanted):
         raise ExpectationError("openhpu.expect:\n  " + "\n  ".join(found))
 
 
@@ -228,22 +216,8 @@ def _line(site: tuple[str, int] | None) -> str:
     return f"{site[0]}:{site[1]}" if site else "a line that is not known"
 
 
-def _finish() -> None:
-    """Hand over the recording and wait for it, if a device is open."""
+def _device() -> Any:
+    """torch.hpu, if a device is open."""
     from openhpu.interface import hpu
 
-    if hpu.is_initialized():
-        hpu.synchronize()
-
-
-def _reset_peaks() -> None:
-    from openhpu.interface import hpu
-
-    if hpu.is_initialized():
-        hpu.reset_peak_memory_stats()
-
-
-def _peak() -> int:
-    from openhpu.interface import hpu
-
-    return hpu.max_memory_allocated() if hpu.is_initialized() else 0
+    return hpu if hpu.is_initialized() else None

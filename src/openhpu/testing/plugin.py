@@ -102,18 +102,20 @@ def _expectations(item: pytest.Item) -> dict[str, Any]:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    wanted = item.stash.get(_WANTED, {})
+    wanted = {**item.stash.get(_WANTED, {})}
     if not wanted and not item.config.getoption("--hpu-report"):
         yield
         return
-    from openhpu.testing.expect import ExpectationError, Record
+    from openhpu.testing.expect import ExpectationError, Expectations, Record
 
+    after_steps = wanted.pop("after_steps", 0)
     record = item.config.stash.setdefault(_RECORD, Record())  # one for all tests: it listens from the first on
     record.begin()
     begun = time.monotonic()
     outcome: Any = yield
     record.pause()
-    row = record.row() | {"seconds": round(time.monotonic() - begun, 4), "violations": record.violations(**wanted)}
+    violations = record.violations(Expectations(**wanted), after_steps)
+    row = record.row() | {"seconds": round(time.monotonic() - begun, 4), "violations": violations}
     item.user_properties.append((_ROW, row))
     if row["violations"] and outcome.excinfo is None:
         outcome.force_exception(ExpectationError("\n  ".join(["on hpu:", *row["violations"]])))

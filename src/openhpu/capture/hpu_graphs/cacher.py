@@ -6,6 +6,7 @@ import copy
 import logging
 from collections import Counter, OrderedDict
 from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
@@ -63,9 +64,8 @@ class ModuleCacher:
             raise TypeError(f"ModuleCacher: graph the module inside {type(model).__name__}, not the wrapper")
         if not inplace:
             model = copy.copy(model)
-        cache = _Cache(
-            model, self.max_graphs, use_lfu, allow_unused_input, have_grad_accumulation, log_frequency, verbose
-        )
+        frequency = log_frequency if verbose else 0
+        cache = _Cache(model, self.max_graphs, use_lfu, allow_unused_input, have_grad_accumulation, frequency)
         for name, value in (
             ("forward", cache.forward),
             ("set_iteration_count", cache.set_iteration_count),
@@ -77,26 +77,19 @@ class ModuleCacher:
         return model
 
 
+@dataclass(eq=False)
 class _Cache(Whole):
     """The graphs of one module."""
 
-    def __init__(
-        self,
-        model: nn.Module,
-        max_graphs: int,
-        use_lfu: bool,
-        allow_unused_input: bool,
-        have_grad_accumulation: bool,
-        log_frequency: int,
-        verbose: bool,
-    ) -> None:
-        self._model = model
-        self._ungraphed = model.forward
-        self._max_graphs = max_graphs
-        self._use_lfu = use_lfu
-        self._allow_unused = allow_unused_input
-        self._accumulates = have_grad_accumulation
-        self._log_frequency = log_frequency if verbose else 0
+    _model: nn.Module
+    _max_graphs: int
+    _use_lfu: bool
+    _allow_unused: bool
+    _accumulates: bool
+    _log_frequency: int  # 0: nothing is logged
+
+    def __post_init__(self) -> None:
+        self._ungraphed = self._model.forward
         self._graphs: OrderedDict[Hashable, GraphedCall] = OrderedDict()  # the most recently used one last
         self._ungraphed_kinds: set[Hashable] = set()
         self._warn = OneWarning("ModuleCacher")

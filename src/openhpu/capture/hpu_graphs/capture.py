@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import gc
-from types import TracebackType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 
@@ -135,19 +134,17 @@ class graph:  # a context manager, named as in torch.cuda
         try:
             self.hpu_graph.capture_begin(self.dry_run)
         except BaseException:
-            self._on_stream.__exit__(None, None, None)
+            self._on_stream.__exit__()
             raise
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: Any) -> None:
         try:
-            if error is None:
+            if exception[0] is None:
                 self.hpu_graph.capture_end()
             else:
-                self.hpu_graph.abandon(type(error).__name__)
+                self.hpu_graph.abandon(exception[0].__name__)
         finally:
-            self._on_stream.__exit__(kind, error, trace)
+            self._on_stream.__exit__(*exception)
 
 
 def is_current_stream_capturing() -> bool:

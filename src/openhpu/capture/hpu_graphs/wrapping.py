@@ -6,6 +6,7 @@ import functools
 import warnings
 import weakref
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
@@ -33,27 +34,20 @@ from openhpu.observe import differences, events
 M = TypeVar("M", bound=nn.Module)
 
 
+@dataclass(eq=False)
 class CachedParams:
     """The data of one kind of input: the graph, the tensors that it read, and its results."""
 
-    def __init__(
-        self,
-        graph_inputs: Any,
-        graph_outputs: Any,
-        graph: HPUGraph,
-        out_tinfo_list: Any = None,
-        asynchronous: bool = False,
-        outcome: Outcome | None = None,
-        check: Check | None = None,
-    ) -> None:
-        self.graph_inputs = graph_inputs
-        self.graph_outputs = graph_outputs
-        self.graph = graph
-        self.out_tinfo_list = out_tinfo_list
-        self.asynchronous = asynchronous
-        self.outcome = outcome
-        self.check = check
-        self.own_storages = {*storages_of(out_tinfo_list or ())}
+    graph_inputs: Any
+    graph_outputs: Any
+    graph: HPUGraph
+    out_tinfo_list: Any = None
+    asynchronous: bool = False
+    outcome: Outcome | None = None
+    check: Check | None = None
+
+    def __post_init__(self) -> None:
+        self.own_storages = {*storages_of(self.out_tinfo_list or ())}
 
 
 class GraphedFunction(Whole):
@@ -88,8 +82,8 @@ class GraphedFunction(Whole):
         self._ungraphed: set[Hashable] = set()
         self._warn = OneWarning("wrap_in_hpu_graph")
         self._asynchronous = asynchronous
-        self._transient = disable_tensor_cache
-        self._new_results = disable_tensor_cache and not settings.is_strict()  # a Gaudi returns the same ones
+        self._transient = disable_tensor_cache or settings.get("PT_HPUGRAPH_DISABLE_TENSOR_CACHE")
+        self._new_results = self._transient and not settings.is_strict()  # a Gaudi returns the same ones
         self._given: list[weakref.ref[torch.Tensor]] = []  # new results of the last call, if somebody listens
         self._max_graphs = max_graphs
         self._training = training
@@ -221,22 +215,27 @@ def wrap_in_hpu_graph(
             f"wrap_in_hpu_graph: expected a torch.nn.Module, got {type(module).__name__}; for a function there is "
             "wrap_in_hpu_graph_func"
         )
-    transient = disable_tensor_cache or settings.get("PT_HPUGRAPH_DISABLE_TENSOR_CACHE")
 
     def weights() -> list[torch.Tensor]:
         tensors = [] if module.training else [*module.parameters(), *module.buffers()]
         return [tensor for tensor in tensors if tensor.device.type == "hpu"]
 
-    graphed = GraphedFunction(module.forward, asynchronous, transient, max_graphs, lambda: module.training, weights)
-
-    @functools.wraps(graphed.function)
-    def forward(*args: Any, **kwargs: Any) -> Any:
-        return graphed(*args, **kwargs)
-
-    module.forward = forward
+    training = lambda: module.training  # noqa: E731
+    graphed = GraphedFunction(module.forward, asynchronous, disable_tensor_cache, max_graphs, training, weights)
+    module.forward = _called(graphed)
     module.clear_cache = graphed.clear_cache  # type: ignore[assignment]
     module.clear_inputs = graphed.clear_inputs  # type: ignore[assignment]
     return module
+
+
+def _called(graphed: GraphedFunction) -> Any:
+    """What a script calls: a function, with the name and the signature of the plain one."""
+
+    @functools.wraps(graphed.function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return graphed(*args, **kwargs)
+
+    return call
 
 
 def wrap_in_hpu_graph_func(
@@ -249,13 +248,7 @@ def wrap_in_hpu_graph_func(
     """`func`, run as a graph for each kind of arguments that recurs, as `wrap_in_hpu_graph` does with a module."""
     if not callable(func):
         raise TypeError(f"wrap_in_hpu_graph_func: expected a function, got {type(func).__name__}")
-    transient = disable_tensor_cache or settings.get("PT_HPUGRAPH_DISABLE_TENSOR_CACHE")
-    graphed = GraphedFunction(func, asynchronous, transient, max_graphs)
-
-    @functools.wraps(func)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        return graphed(*args, **kwargs)
-
-    wrapped.clear_cache = graphed.clear_cache  # type: ignore[attr-defined]
-    wrapped.clear_inputs = graphed.clear_inputs  # type: ignore[attr-defined]
-    return wrapped
+    graphed = GraphedFunction(func, asynchronous, disable_tensor_cache, max_graphs)
+    wrapped = _called(graphed)
+    wrapped.clear_cache, wrapped.clear_inputs = graphed.clear_cache, graphed.clear_inputs
+    return wrapped  # type: ignore[no-any-return]

@@ -42,15 +42,16 @@ def _coefficient(value: Number, dtype: torch.dtype) -> Number:
     return value.to(dtype) if isinstance(value, Tensor) else value
 
 
-def _unscaled(grad: Tensor, grad_scale: Tensor | None, found_inf: Tensor | None, dtype: torch.dtype) -> Tensor:
-    """The gradient in the computation's dtype, divided by the scale. As the kernels do it, the quotient stays in
-    `grad`."""
+def _unscaled(
+    grad: Tensor, grad_scale: Tensor | None, found_inf: Tensor | None, dtype: torch.dtype, maximize: bool
+) -> Tensor:
+    """The gradient in the computation's dtype, divided by the scale, with its sign. As the kernels do it, the quotient
+    stays in `grad`."""
     value = grad.to(dtype)
-    if grad_scale is None:
-        return value
-    value = value / grad_scale.to(dtype).reshape(())
-    _assign(grad, value, found_inf)
-    return value
+    if grad_scale is not None:
+        value = value / grad_scale.to(dtype).reshape(())
+        _assign(grad, value, found_inf)
+    return -value if maximize else value
 
 
 def _assign(target: Tensor, value: Tensor, found_inf: Tensor | None) -> None:
@@ -105,8 +106,7 @@ def _adam(
     for i, (param, exp_avg, exp_avg_sq) in enumerate(zip(params, exp_avgs, exp_avg_sqs, strict=True)):
         dtype = _computed_in(param.dtype)
         step_size, root = by_dtype[dtype][0][i], by_dtype[dtype][1][i]
-        grad = _unscaled(grads[i], grad_scale, found_inf, dtype)
-        grad = -grad if maximize else grad
+        grad = _unscaled(grads[i], grad_scale, found_inf, dtype, maximize)
         value = param.to(dtype)
         if weight_decay:
             if decoupled:
@@ -153,8 +153,7 @@ def fused_sgd_(
     """aten::_fused_sgd_ and its overload tensor_lr."""
     for i, param in enumerate(params):
         dtype = _computed_in(param.dtype)
-        grad = _unscaled(grads[i], grad_scale, found_inf, dtype)
-        grad = -grad if maximize else grad
+        grad = _unscaled(grads[i], grad_scale, found_inf, dtype, maximize)
         value = param.to(dtype)
         if weight_decay:
             grad = grad + value * weight_decay
@@ -184,8 +183,7 @@ def fused_adagrad_(
         step = state_steps[i].reshape(()).to(torch.float64)
         decayed = (1 + (step - 1) * lr_decay).reciprocal() * _coefficient(lr, torch.float64)
         rate = stored(decayed.to(dtype))
-        grad = _unscaled(grads[i], grad_scale, found_inf, dtype)
-        grad = -grad if maximize else grad
+        grad = _unscaled(grads[i], grad_scale, found_inf, dtype, maximize)
         value = param.to(dtype)
         if weight_decay:
             grad = grad + value * weight_decay

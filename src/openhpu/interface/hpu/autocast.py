@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 
+__all__ = ["get_autocast_hpu_dtype", "is_autocast_hpu_enabled", "set_autocast_hpu_dtype", "set_autocast_hpu_enabled"]
+
 
 def is_autocast_hpu_enabled() -> bool:
     """Whether torch.autocast("hpu") is on in this thread."""

@@ -9,6 +9,8 @@ from openhpu.device.arguments import DeviceArgument, _get_device_index
 from openhpu.observe import events
 from openhpu.observe.smi import publisher
 
+__all__ = ["get_sync_debug_mode", "set_sync_debug_mode", "utilization"]
+
 _SYNC_MODES = {"default": 0, "warn": 1}
 _sync_mode = 0
 _sync_subscriptions: list[events.Subscription] = []

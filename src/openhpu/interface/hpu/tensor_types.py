@@ -6,6 +6,11 @@ from typing import Any
 
 import torch
 
+__all__ = [
+    "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor",
+    "IntTensor", "LongTensor", "ShortTensor",
+]  # fmt: skip
+
 
 class _TensorType(type):
     dtype: torch.dtype

@@ -14,6 +14,7 @@ from openhpu.observe.insight.observed import (
     plural,
     recompilation,
     size,
+    times,
     wait,
     waited,
     where,
@@ -59,7 +60,7 @@ def _fallbacks(document: Document) -> Iterator[Advice]:
 
 
 def _places(fallbacks: list[dict[str, Any]]) -> tuple[str, ...]:
-    return tuple(f"{where(r)}: {fallback(r)}, {plural(r['count'], 'time')}" for r in fallbacks[:8])
+    return tuple(times(r, fallback(r)) for r in fallbacks[:8])
 
 
 def _often(document: Document, name: str) -> list[dict[str, Any]]:

@@ -23,6 +23,7 @@ from openhpu import _C
 from openhpu.observe import events, process_names, sections
 from openhpu.observe.insight.captures import Captures
 from openhpu.observe.insight.marks import Marks, Peaks, Timeline, choose
+from openhpu.observe.insight.observed import COUNTED, FORMAT
 from openhpu.observe.insight.phases import Phases
 from openhpu.observe.process_end import at_process_end
 
@@ -63,17 +64,7 @@ class Collector:
         self._base = Counter(_C.counters())
         self._collectives_before = {(op, site): rest for op, site, *rest in _C.collective_times()}
         self._opened = False
-        self._fallbacks: Counter[Key] = Counter()
-        self._indices: Counter[Key] = Counter()  # out of range
-        self._padding: Counter[Key] = Counter()  # of these: -1
-        self._moved: Counter[Key] = Counter()
-        self._overflows: Counter[Key] = Counter()
-        self._kindnesses: Counter[Key] = Counter()
-        self._reads: Counter[Key] = Counter()
-        self._read_bytes: Counter[Key] = Counter()
-        self._read_wait_ns: Counter[Key] = Counter()
-        self._waits: Counter[Key] = Counter()
-        self._wait_ns: Counter[Key] = Counter()
+        self._counted: dict[str, dict[Key, Counter[str]]] = {kind: {} for kind in COUNTED}
         self._graphs: OrderedDict[str, dict[str, Any]] = OrderedDict()  # by the time of their last sight
         self._graphs_ran: Counter[str] = Counter()
         self._graphs_gone = 0  # that ran whole and are no longer among `_graphs`
@@ -100,13 +91,7 @@ class Collector:
 
         handlers: dict[str, Callable[[events.Event], None]] = {
             "device_acquired": self._on_device,
-            "cpu_fallback": self._on_fallback,
-            "indices_out_of_range": self._on_indices,
-            "operand_moved": self._on_moved,
-            "int64_overflow": self._on_overflow,
-            "kindness": self._on_kindness,
-            "blocking_read": self._on_read,
-            "wait": self._on_wait,
+            **dict.fromkeys(COUNTED, self._on_counted),
             "allocation_peak": self._on_peak,
             "graph_recorded": self._on_graph,
             "cache_miss": self._on_new_graph,
@@ -148,41 +133,14 @@ class Collector:
         self._writer = threading.Thread(target=self._write_now_and_then, name="openhpu-insight", daemon=True)
         self._writer.start()
 
-    def _on_fallback(self, event: events.Event) -> None:
+    def _on_counted(self, event: events.Event) -> None:
+        counted = COUNTED[event.kind]
+        key = (*(event.params[name] for name in counted.keys), event.site)
         with self._lock:
-            self._fallbacks[(event.params["op"], event.params["dtype"], event.site)] += 1
-
-    def _on_indices(self, event: events.Event) -> None:
-        key = (event.params["op"], event.site)
-        with self._lock:
-            self._indices[key] += event.params["indices"]
-            self._padding[key] += event.params["padding"]
-
-    def _on_overflow(self, event: events.Event) -> None:
-        with self._lock:
-            self._overflows[(event.params["op"], event.site)] += event.params["overflows"]
-
-    def _on_kindness(self, event: events.Event) -> None:
-        key = (event.params["kind"], event.site)
-        with self._lock:
-            self._kindnesses[key] += 1
-
-    def _on_moved(self, event: events.Event) -> None:
-        with self._lock:
-            self._moved[(event.params["op"], event.site)] += 1
-
-    def _on_read(self, event: events.Event) -> None:
-        key = (event.params["op"], event.site)
-        with self._lock:
-            self._reads[key] += 1
-            self._read_bytes[key] += event.params["bytes"]
-            self._read_wait_ns[key] += event.params["wait_ns"]
-
-    def _on_wait(self, event: events.Event) -> None:
-        key = (event.params["kind"], event.params["op"], event.site)
-        with self._lock:
-            self._waits[key] += 1
-            self._wait_ns[key] += event.params["wait_ns"]
+            numbers = self._counted[event.kind].setdefault(key, Counter())
+            numbers["count"] += event.params[counted.number] if counted.number else 1
+            for name in counted.sums:
+                numbers[name] += event.params[name]
 
     def _on_peak(self, event: events.Event) -> None:
         with self._lock:
@@ -317,17 +275,13 @@ class Collector:
 
     def document(self, complete: bool) -> dict[str, Any]:
         """All that was seen so far."""
-        from openhpu.observe.insight.observed import FORMAT
-
         now = time.monotonic_ns()
         if self._opened and not _C.is_in_bad_fork():
             self._take_spans()
         source, marks = choose(self._seen.marks)
         counters = {name: value - self._base.get(name, 0) for name, value in _C.counters().items()}
-        waits = [
-            {"kind": kind, "op": op, **place(site), "count": count, "wait_ns": self._wait_ns[(kind, op, site)]}
-            for (kind, op, site), count in self._waits.most_common()
-        ]
+        rows = {counted.part: self._rows(kind) for kind, counted in COUNTED.items()}
+        waits = rows.pop("waits")
         return {
             "format": FORMAT,
             "complete": complete,
@@ -343,28 +297,7 @@ class Collector:
                  **found, **place(site)}
                 for (cause, op, argument, dimension, site), found in self._recompilations.items()
             ],
-            "fallbacks": [
-                {"op": op, "dtype": dtype, **place(site), "count": count}
-                for (op, dtype, site), count in self._fallbacks.most_common()
-            ],
-            "indices_out_of_range": [
-                {"op": op, **place(site), "count": count, "padding": self._padding[(op, site)]}
-                for (op, site), count in self._indices.most_common()
-            ],
-            "int64_overflows": [
-                {"op": op, **place(site), "count": count} for (op, site), count in self._overflows.most_common()
-            ],
-            "kindnesses": [
-                {"kind": kind, **place(site), "count": count} for (kind, site), count in self._kindnesses.most_common()
-            ],
-            "moved_operands": [
-                {"op": op, **place(site), "count": count} for (op, site), count in self._moved.most_common()
-            ],
-            "blocking_reads": [
-                {"op": op, **place(site), "count": count, "bytes": self._read_bytes[(op, site)],
-                 "wait_ns": self._read_wait_ns[(op, site)]}
-                for (op, site), count in self._reads.most_common()
-            ],
+            **rows,
             "shape_waits": [row for row in waits if row["kind"] == "shape"],
             "own_waits": [row for row in waits if row["kind"] != "shape"],
             "collectives": self._collectives(),
@@ -373,6 +306,14 @@ class Collector:
             "counters": counters,
             "sections": sections.documents(complete),
         }  # fmt: skip
+
+    def _rows(self, kind: str) -> list[dict[str, Any]]:
+        """The events of this kind by line, the most frequent first."""
+        rows = [
+            {**dict(zip(COUNTED[kind].keys, key, strict=False)), **place(key[-1]), **numbers}
+            for key, numbers in self._counted[kind].items()
+        ]
+        return sorted(rows, key=lambda row: -row["count"])
 
     def _collectives(self) -> list[dict[str, Any]]:
         rows = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from openhpu.observe.differences import BY_KIND, DIFFERENCES
 from openhpu.observe.insight.captures import paddings
@@ -13,6 +13,30 @@ from openhpu.observe.insight.phases import AFTER, WARM_UP
 FORMAT = 1
 
 Document = dict[str, Any]
+
+
+class Counted(NamedTuple):
+    """Events that are counted by line: in which part of the document.
+
+    `keys`: the parameters that tell rows apart beside the line. `number`: the one that says how many there are
+    (empty: each event is one). `sums`: others that add up.
+    """
+
+    part: str
+    keys: tuple[str, ...] = ("op",)
+    number: str = ""
+    sums: tuple[str, ...] = ()
+
+
+COUNTED = {
+    "cpu_fallback": Counted("fallbacks", ("op", "dtype")),
+    "indices_out_of_range": Counted("indices_out_of_range", number="indices", sums=("padding",)),
+    "int64_overflow": Counted("int64_overflows", number="overflows"),
+    "kindness": Counted("kindnesses", ("kind",)),
+    "operand_moved": Counted("moved_operands"),
+    "blocking_read": Counted("blocking_reads", sums=("bytes", "wait_ns")),
+    "wait": Counted("waits", ("kind", "op"), sums=("wait_ns",)),  # in two parts: of sizes, and those of this device
+}
 
 
 def read_all(folder: Path) -> list[Document]:
@@ -88,13 +112,13 @@ def where(record: dict[str, Any], prefix: str = "") -> str:
     return f"{Path(file).name}:{line}" if file else "no line of the script"
 
 
-def size(number: float) -> str:
+def size(number: float, digits: int = 1) -> str:
     """Bytes, readable."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(number) < 1024 or unit == "GiB":
             break
         number /= 1024
-    return f"{number:.0f} B" if unit == "B" else f"{number:.1f} {unit}"
+    return f"{number:.0f} B" if unit == "B" else f"{number:.{digits}f} {unit}"
 
 
 def wait(ns: int) -> str:
@@ -105,6 +129,11 @@ def wait(ns: int) -> str:
 def plural(number: int, one: str, many: str | None = None) -> str:
     """`3 steps`, `1 step`."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def times(record: dict[str, Any], text: str, one: str = "time") -> str:
+    """A line of the script, what it did, and how often."""
+    return f"{where(record)}: {text}, {plural(record['count'], one)}"
 
 
 def bound(steps: dict[str, Any]) -> str:
@@ -193,7 +222,7 @@ def own_waits(rows: list[dict[str, Any]]) -> list[str]:
 
 def waited(record: dict[str, Any]) -> str:
     """An operator, and how often and for how long the host waited in it."""
-    return f"{where(record)}: {record['op']}, {plural(record['count'], 'time')}, waited {wait(record['wait_ns'])}"
+    return f"{times(record, record['op'])}, waited {wait(record['wait_ns'])}"
 
 
 def kindness(record: dict[str, Any]) -> str:
@@ -279,7 +308,5 @@ def padding(document: Document) -> list[str]:
 
 def collective(record: dict[str, Any]) -> str:
     """The time and data of a line's collectives, in words."""
-    return (
-        f"{where(record)}: {record['op']}, {plural(record['count'], 'time')}, {size(record['bytes'])}, "
-        f"the device waited {wait(record['wait_ns'])}"
-    )
+    data = f"{times(record, record['op'])}, {size(record['bytes'])}"
+    return f"{data}, the device waited {wait(record['wait_ns'])}"

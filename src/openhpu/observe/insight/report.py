@@ -30,26 +30,27 @@ from openhpu.observe.insight.observed import (
 )
 
 if TYPE_CHECKING:
-    from jinja2 import Template
+    from jinja2 import Environment
 
 
 def page(document: Document) -> str:
     """The HTML text. Names from the script are escaped."""
-    return _template().render(document, **(_parts(document) if document["process"]["pid"] is not None else {}))
+    template = environment(Path(__file__).parent).get_template("page.html.j2")
+    return template.render(document, **(_parts(document) if document["process"]["pid"] is not None else {}))
 
 
 @functools.cache
-def _template() -> Template:
+def environment(folder: Path) -> Environment:
+    """The templates of pages in a folder."""
     from jinja2 import Environment, FileSystemLoader
     from markupsafe import Markup
 
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["bytes"] = size
-    environment.filters["shown"] = lambda value: f"{value:,}" if isinstance(value, int) else value
-    environment.globals["number"] = lambda value: Markup(' class="n"' if isinstance(value, int) else "")
-    return environment.get_template("page.html.j2")
+    found = Environment(loader=FileSystemLoader(folder), autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    found.filters["bytes"] = size
+    found.filters["shown"] = lambda value: f"{value:,}" if isinstance(value, int) else value
+    found.globals["number"] = lambda value: Markup(' class="n"' if isinstance(value, int) else "")
+    found.globals["plural"] = plural
+    return found
 
 
 def _parts(document: Document) -> dict[str, Any]:

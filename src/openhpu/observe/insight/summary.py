@@ -23,6 +23,7 @@ from openhpu.observe.insight.observed import (
     plural,
     recompilation,
     size,
+    times,
     title,
     together,
     unfinished,
@@ -60,48 +61,31 @@ def _lines(document: Document) -> Iterator[str]:
     if document["captures"]:
         yield f"HPU graphs: {captures(document)}"
         yield from _listed("each graph", [f"{where(r)}: {capture(r)}" for r in document["captures"]])
-        yield from _listed("fewer graphs", padding(document), show_none=False)
+        yield from _found("fewer graphs", padding(document))
     if checked := checks(document):
         yield f"HPU graphs checked: {checked}"
         for name, key in (("different", "graph_differences"), ("not checked", "graphs_unchecked")):
-            yield from _listed(name, [f"{where(r)}: {check(r)}" for r in document[key]], show_none=False)
-    yield from _listed(
-        "compiled after warm-up", [later(r) for r in document["phases"]["later"]], show_none=process["mode"] == "lazy"
-    )
-    yield from _listed(
-        "recompilations",
-        [f"{where(r)}: {recompilation(r)} ({plural(r['count'], 'time')})" for r in document["recompilations"]],
-        show_none=process["mode"] == "lazy",
-    )
-    yield from _listed(
-        "CPU fallbacks",
-        [f"{where(r)}: {fallback(r)}, {plural(r['count'], 'time')}" for r in document["fallbacks"]],
-    )
-    yield from _listed(
-        "a Gaudi would not permit",
-        [f"{where(r)}: {kindness(r)}, {plural(r['count'], 'time')}" for r in document["kindnesses"]],
-        show_none=False,
-    )
-    yield from _listed("to run this on a Gaudi", needs(document), show_none=False)
-    yield from _listed(
+            yield from _found(name, [f"{where(r)}: {check(r)}" for r in document[key]])
+    of_graphs = _listed if process["mode"] == "lazy" else _found
+    yield from of_graphs("compiled after warm-up", [later(r) for r in document["phases"]["later"]])
+    changes = [f"{where(r)}: {recompilation(r)} ({plural(r['count'], 'time')})" for r in document["recompilations"]]
+    yield from of_graphs("recompilations", changes)
+    yield from _listed("CPU fallbacks", [times(r, fallback(r)) for r in document["fallbacks"]])
+    yield from _found("a Gaudi would not permit", [times(r, kindness(r)) for r in document["kindnesses"]])
+    yield from _found("to run this on a Gaudi", needs(document))
+    yield from _found(
         "indices out of range (an accelerator reads an unspecified row here)",
         [f"{where(r)}: {out_of_range(r)}" for r in document["indices_out_of_range"]],
-        show_none=False,
     )
-    yield from _listed(
+    yield from _found(
         "integers of 64 bits that wrapped to 32 (OPENHPU_INT64=gaudi)",
-        [f"{where(r)}: {r['op']}, {plural(r['count'], 'element')}" for r in document["int64_overflows"]],
-        show_none=False,
+        [times(r, r["op"], "element") for r in document["int64_overflows"]],
     )
-    yield from _listed(
-        "operands moved from the CPU",
-        [f"{where(r)}: {r['op']}, {plural(r['count'], 'time')}" for r in document["moved_operands"]],
-        show_none=False,
-    )
+    yield from _found("operands moved from the CPU", [times(r, r["op"]) for r in document["moved_operands"]])
     yield from _listed("blocking reads", [waited(r) for r in document["blocking_reads"]])
     yield from _listed("waits for sizes that depend on values", [waited(r) for r in document["shape_waits"]])
-    yield from _listed("waits that a Gaudi does not have", own_waits(document["own_waits"]), show_none=False)
-    yield from _listed("collectives", [collective(c) for c in document["collectives"]], show_none=False)
+    yield from _found("waits that a Gaudi does not have", own_waits(document["own_waits"]))
+    yield from _found("collectives", [collective(c) for c in document["collectives"]])
     memory = document["memory"]
     yield f"memory peak: {size(memory['peak_bytes'])} of {size(memory['limit_bytes'])}" + (
         f"; {size(memory['peak_growth_bytes'])} of it came at {where(memory, 'peak_')}" if memory["peak_line"] else ""
@@ -109,9 +93,7 @@ def _lines(document: Document) -> Iterator[str]:
     for section in document["sections"]:
         facts = ["; ".join(f"{name} {value}" for name, value in section["facts"])] if section["facts"] else []
         yield from _listed(section["title"], [*facts, *section["notes"]])
-    yield from _listed(
-        "errors", [f"{where(e)}: {e['op']}: {e['message']}" for e in document["errors"]], show_none=False
-    )
+    yield from _found("errors", [f"{where(e)}: {e['op']}: {e['message']}" for e in document["errors"]])
 
 
 def _shared(row: dict[str, Any]) -> str:
@@ -155,12 +137,14 @@ def _graphs(document: Document) -> Iterator[str]:
         yield f"  {late}"
 
 
-def _listed(name: str, rows: list[str], show_none: bool = True) -> Iterator[str]:
-    if not rows:
-        if show_none:
-            yield f"{name}: none"
-        return
-    yield f"{name}:"
-    yield from (f"  {row}" for row in rows[:_MAX_LINES])
-    if len(rows) > _MAX_LINES:
-        yield f"  and {len(rows) - _MAX_LINES} more"
+def _listed(name: str, rows: list[str]) -> Iterator[str]:
+    yield from _found(name, rows) if rows else [f"{name}: none"]
+
+
+def _found(name: str, rows: list[str]) -> Iterator[str]:
+    """Nothing where there are none."""
+    if rows:
+        yield f"{name}:"
+        yield from (f"  {row}" for row in rows[:_MAX_LINES])
+        if len(rows) > _MAX_LINES:
+            yield f"  and {len(rows) - _MAX_LINES} more"

@@ -7,6 +7,7 @@ import pytest
 from openhpu.observe import differences
 from openhpu.observe.differences import DIFFERENCES
 from openhpu.observe.insight import observed, report, summary
+from tests.python.openhpu.observe.difference_examples import EXAMPLES
 
 VARIABLE = re.compile(r"([A-Z0-9_]+)=(\d)(?: |$)")
 rows = pytest.mark.parametrize("row", DIFFERENCES, ids=lambda row: row.kind)
@@ -17,22 +18,28 @@ def example(script):
     """Run a row's example; keywords as of `script`."""
 
     def run(row, **more):
-        mode = {"PT_HPU_LAZY_MODE": str(int(row.mode == "lazy")), "OPENHPU_COMPILE": "off"}
+        one = EXAMPLES[row.kind]
+        mode = {"PT_HPU_LAZY_MODE": str(int(one.mode == "lazy")), "OPENHPU_COMPILE": "off"}
         variables = mode | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "1"} | more
-        return script(row.code, warnings="ignore", **variables)
+        return script(one.code, warnings="ignore", **variables)
 
     return run
+
+
+def test_each_row_has_an_example():
+    assert [row.kind for row in DIFFERENCES] == [*EXAMPLES]
 
 
 @rows
 def test_without_the_level_it_is_permitted_and_listed(row, example, tmp_path):
     folder = tmp_path / "documents"
     folder.mkdir()
-    result = example(row, OPENHPU_REPORT_DATA=str(folder), fails=not row.prints)
-    if not row.prints:
+    prints = EXAMPLES[row.kind].prints
+    result = example(row, OPENHPU_REPORT_DATA=str(folder), fails=not prints)
+    if not prints:
         assert re.search(row.error, result.err), result.err
         return
-    assert result.out == row.prints[0]
+    assert result.out == prints[0]
     (document,) = observed.read_all(folder)
     found = document["kindnesses"]
     assert [(one["kind"], one["count"]) for one in found] == ([(row.kind, 1)] if row.event == "kindness" else [])
@@ -49,13 +56,13 @@ def test_with_the_level_it_is_as_on_a_gaudi(row, example):
     if row.error:
         assert re.search(row.error, result.err), result.err
     else:
-        assert result.out == row.prints[-1]
+        assert result.out == EXAMPLES[row.kind].prints[-1]
 
 
 @pytest.mark.parametrize("row", [row for row in DIFFERENCES if VARIABLE.search(row.needs)], ids=lambda row: row.kind)
 def test_a_variable_that_is_set_wins(row, example):
     name, value = VARIABLE.search(row.needs).groups()
-    assert example(row, OPENHPU_STRICT="gaudi", **{name: value}).out == row.prints[0]
+    assert example(row, OPENHPU_STRICT="gaudi", **{name: value}).out == EXAMPLES[row.kind].prints[0]
 
 
 @pytest.mark.parametrize(

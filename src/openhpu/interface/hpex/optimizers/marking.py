@@ -10,21 +10,17 @@ import torch
 from openhpu.device import steps
 
 
-class Adam(torch.optim.Adam):
+class _Marking(torch.optim.Optimizer):
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+        """PyTorch's, and the end of the graph."""
+        loss = super().step(closure)
+        steps._mark_step_if_lazy()
+        return loss
+
+
+class Adam(_Marking, torch.optim.Adam):
     """torch.optim.Adam; in lazy mode its step is followed by mark_step."""
 
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
-        """torch.optim.Adam's, and the end of the graph."""
-        loss = super().step(closure)
-        steps._mark_step_if_lazy()
-        return loss
 
-
-class AdamW(torch.optim.AdamW):
+class AdamW(_Marking, torch.optim.AdamW):
     """torch.optim.AdamW; in lazy mode its step is followed by mark_step."""
-
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
-        """torch.optim.AdamW's, and the end of the graph."""
-        loss = super().step(closure)
-        steps._mark_step_if_lazy()
-        return loss

@@ -10,8 +10,8 @@ import time
 import pytest
 
 from openhpu import cli
-from openhpu.observe.differences import BY_KIND
 from openhpu.observe.insight import launch
+from tests.python.openhpu.observe.difference_examples import EXAMPLES
 
 WORK = """\
 import torch
@@ -194,7 +194,7 @@ def test_what_cannot_fail_a_run_is_named(openhpu_run):
 
 
 def test_a_run_can_be_strict_and_can_fail_for_a_kindness(openhpu_run):
-    code = BY_KIND["graphs-in-eager"].code
+    code = EXAMPLES["graphs-in-eager"].code
     strict = openhpu_run(code, "--strict", "--mode", "eager")
     assert strict.code == 1 and "HPU graphs are not supported in eager mode" in strict.err
     kind = openhpu_run(code, "--json", "--fail-on=kindness", "--mode", "eager")

@@ -1,0 +1,82 @@
+"""For each row of the table of differences (`openhpu.observe.differences`) a script that does such a thing."""
+
+from typing import NamedTuple
+
+
+class Example(NamedTuple):
+    """`prints`: what it prints here, and then with OPENHPU_STRICT=gaudi if it raises no error there; nothing where both
+    raise it."""
+
+    code: str
+    prints: tuple[str, ...]
+    mode: str = "lazy"
+
+
+_GRAPH = """
+import torch, habana_frameworks.torch as ht
+x = torch.ones(4, device="hpu")
+with ht.hpu.graph(g := ht.hpu.HPUGraph()):
+    y = x * 2
+g.replay()
+print(y.sum().item())
+"""
+
+EXAMPLES = {
+    "autoload": Example(
+        "import torch\nprint(torch.ones(2, device='hpu').sum().item())", ("2.0",),
+    ),
+    "int64-range": Example(
+        "import torch, habana_frameworks.torch\nprint(torch.tensor([1, 2**40]).to('hpu')[0].item())", ("1",),
+    ),
+    "float64-range": Example(
+        "import torch, habana_frameworks.torch\n"
+        "print(torch.tensor([1.0, 1e300, float('inf')], dtype=torch.float64).to('hpu')[0].item())", ("1.0",),
+    ),
+    "int64-arithmetic": Example(
+        "import torch, habana_frameworks.torch\nx = torch.tensor([2**30], device='hpu')\nprint((x * 4).item())",
+        ("4294967296", "0"),
+    ),
+    "e4m3-range": Example(
+        "import torch, habana_frameworks.torch\n"
+        "x = torch.tensor([300.0, -256.0, 240.0]).to(torch.float8_e4m3fn)\n"
+        "print(x.to('hpu').float().tolist())", ("[288.0, -256.0, 240.0]", "[nan, -inf, 240.0]"),
+    ),
+    "index-out-of-range": Example(
+        "import torch, habana_frameworks.torch\nx = torch.ones(3, device='hpu')\n"
+        "print(x[torch.tensor([5], device='hpu')].item())", ("0.0", "0.0"),
+    ),
+    "graphs-in-eager": Example(
+        _GRAPH, ("8.0",), mode="eager",
+    ),
+    "compile-in-lazy": Example(
+        "import torch, habana_frameworks.torch\nf = torch.compile(lambda x: x * 2, backend='hpu_backend')\n"
+        "print(f(torch.ones(2, device='hpu')).sum().item())", ("4.0",),
+    ),
+    "lazy-collectives": Example(
+        """
+import torch, habana_frameworks.torch as ht, torch.distributed as dist
+dist.init_process_group("hccl", store=dist.HashStore(), rank=0, world_size=1)
+x = torch.ones(4, device="hpu")
+with ht.hpu.graph(g := ht.hpu.HPUGraph()):
+    dist.all_reduce(x)
+g.replay()
+print(x.sum().item())
+dist.destroy_process_group()
+""", ("4.0",),
+    ),
+    "tensor-cache": Example(
+        """
+import torch, habana_frameworks.torch as ht
+f = ht.hpu.wrap_in_hpu_graph_func(lambda x: x + 1, disable_tensor_cache=True)
+first = f(torch.zeros(1, device="hpu"))
+second = f(torch.ones(1, device="hpu"))
+print(first.item() + second.item())
+""", ("3.0", "4.0"),
+    ),
+    "cpu-operand": Example(
+        "import torch, habana_frameworks.torch\nprint(torch.ones(2, device='hpu') + torch.ones(2))", (), mode="eager",
+    ),
+    "shape-in-capture": Example(
+        _GRAPH.replace("x * 2", "x[x > 0]"), (),
+    ),
+}  # fmt: skip
