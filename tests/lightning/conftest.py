@@ -10,7 +10,7 @@ from tests.processes import clean_environment, run_file
 # Recipes have tests of their own.
 os.environ.setdefault("OPENHPU_COMPILE", "off")
 # Jobs of two processes: once is enough.
-collect_ignore = ["test_tenants.py", "test_launching.py"] if os.environ.get("PT_HPU_LAZY_MODE") == "1" else []
+collect_ignore = ["test_tenants.py"] if os.environ.get("PT_HPU_LAZY_MODE") == "1" else []
 MODE = {name: os.environ[name] for name in ("PT_HPU_LAZY_MODE", "OPENHPU_COMPILE") if name in os.environ}
 
 LIGHTNINGS = (
