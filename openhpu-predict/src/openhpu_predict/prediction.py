@@ -90,18 +90,14 @@ class Prediction:
     def closing(self) -> list[str]:
         """What does not fit, operators without a cost, what would help, and notes."""
         found = self.memory
-        return [
-            *[
-                f"does not fit: first at {site_text(found.over_site)}, short by {_gib(found.short)} at the peak"
-                for _ in range(found.short > 0)
-            ],
-            *[
-                f"no cost is known for {op}: counted as bound by memory, {part:.1%} of the time could change"
-                for op, part in self.unknown.items()
-            ],
-            *self.advice,
-            *self.notes,
+        rows = [
+            f"no cost is known for {op}: counted as bound by memory, {part:.1%} of the time could change"
+            for op, part in self.unknown.items()
         ]
+        if found.short:
+            short = _gib(found.short)
+            rows.insert(0, f"does not fit: first at {site_text(found.over_site)}, short by {short} at the peak")
+        return [*rows, *self.advice, *self.notes]
 
     def _memory(self) -> str:
         found, have = self.memory, self.device.hbm_bytes
