@@ -62,7 +62,7 @@ class Section:
             self._finish()
 
     def document(self, complete: bool) -> dict[str, Any] | None:
-        """See `openhpu.observe.sections`."""
+        """See `openhpu.observe.added_sections`."""
         if os.getpid() != self._pid:
             return None
         if complete:
@@ -75,7 +75,7 @@ class Section:
         return _document(found)
 
     def track(self, base_ns: int) -> list[dict[str, Any]]:
-        """See `openhpu.observe.sections`. The predicted step begins where the recorded one did."""
+        """See `openhpu.observe.added_sections`. The predicted step begins where the recorded one did."""
         self._complete()
         if not isinstance(self._found, Prediction):
             return []
