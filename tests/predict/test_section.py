@@ -18,7 +18,9 @@ import torch
 import habana_frameworks.torch.core as htcore
 model = torch.nn.Linear(64, 64).to("hpu")
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+fast = torch.compile(lambda x: x + 1, backend="eager")
 for step in range(6):
+    fast(torch.ones(2))
     loss = model(torch.ones(8, 64, device="hpu")).sum()
     loss.backward()
     htcore.mark_step()
@@ -26,6 +28,7 @@ for step in range(6):
     optimizer.step()
     htcore.mark_step()
 modes = torch.utils._python_dispatch._get_current_dispatch_mode_stack()
+print("graphs", torch._dynamo.utils.counters["stats"]["unique_graphs"])
 print("hooks", len(torch.nn.modules.module._global_forward_hooks), "modes", len(modes))
 """
 
@@ -72,11 +75,11 @@ def test_a_report_and_a_trace(run, tmp_path):
     assert section["title"] == "Gaudi 3, predicted" and dict(section["facts"])["Launches"] == "3"
     tables = {title: rows for title, _, rows in section["tables"]}
     assert tables["Layers that cost most"] and tables["Lines that cost most"][0][-1].startswith("script.py:")
-    assert tables["Reads that cut the step"][0][:2] == ["script.py:10", 1]
+    assert tables["Reads that cut the step"][0][:2] == ["script.py:12", 1]
     page = (tmp_path / "page.html").read_text()
     assert "<h2>Gaudi 3, predicted</h2>" in page and "MME <small>" in page
     # The script is alone again after the steps that were recorded, and its lines are its own.
-    assert "hooks 0 modes 0" in done.stdout and "recording.py" not in done.stderr
+    assert "graphs 1\nhooks 0 modes 0" in done.stdout and "recording.py" not in done.stderr
     (trace,) = tmp_path.glob("*.hltv")
     assert check(json.loads(trace.read_text())["traceEvents"]) > 0
 

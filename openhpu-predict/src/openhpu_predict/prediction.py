@@ -91,15 +91,13 @@ class Prediction:
 
     def closing(self) -> list[str]:
         """Operators without a cost, warm-up, what would help, and notes."""
-        return [
-            *[
-                f"no cost is known for {op}: counted as bound by memory, {part:.1%} of the time could change"
-                for op, part in self.unknown.items()
-            ],
-            *([str(self.warmup)] if self.warmup is not None else []),
-            *self.advice,
-            *self.notes,
+        rows = [
+            f"no cost is known for {op}: counted as bound by memory, {part:.1%} of the time could change"
+            for op, part in self.unknown.items()
         ]
+        if self.warmup is not None:
+            rows.append(str(self.warmup))
+        return [*rows, *self.advice, *self.notes]
 
 
 def price(

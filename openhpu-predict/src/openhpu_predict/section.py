@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import time
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from openhpu_predict import steps, tracks
 from openhpu_predict.devices import load
@@ -46,6 +49,8 @@ class Section:
             return
         self._found = "the recording could not be ended"
         self._recorder.end()
+        if "torch._dynamo" in sys.modules:
+            torch.compiler.reset()  # it never compiles what it met under a dispatch mode
         try:
             self._found = price(self._recorder.recording, self._device, steps.default_mode(self._recorder.recording))
         except PredictError as error:
@@ -57,7 +62,7 @@ class Section:
             self._finish()
 
     def document(self, complete: bool) -> dict[str, Any] | None:
-        """See `openhpu.observe.sections`."""
+        """See `openhpu.observe.added_sections`."""
         if os.getpid() != self._pid:
             return None
         if complete:
@@ -70,7 +75,7 @@ class Section:
         return _document(found)
 
     def track(self, base_ns: int) -> list[dict[str, Any]]:
-        """See `openhpu.observe.sections`. The predicted step begins where the recorded one did."""
+        """See `openhpu.observe.added_sections`. The predicted step begins where the recorded one did."""
         self._complete()
         if not isinstance(self._found, Prediction):
             return []

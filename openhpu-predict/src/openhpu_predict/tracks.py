@@ -25,11 +25,7 @@ def events(found: Prediction, begin: float = 0.0) -> list[dict[str, Any]]:
     def meta(kind: str, lane: int, **values: Any) -> dict[str, Any]:
         return {"ph": "M", "name": kind, "pid": _PROCESS, "tid": lane, "ts": 0, "args": values}
 
-    rows = [
-        meta("process_name", 0, name=found.title),
-        meta("process_labels", 0, labels="predicted"),
-        meta("process_sort_index", 0, sort_index=_BEHIND),
-    ]
+    rows = [meta("process_name", 0, name=found.title), meta("process_sort_index", 0, sort_index=_BEHIND)]
     for lane, engine in enumerate(ENGINES):
         rows += [meta("thread_name", lane, name=engine), meta("thread_sort_index", lane, sort_index=lane)]
     ends = dict.fromkeys(ENGINES, begin)

@@ -153,9 +153,9 @@ def _add_to(torch: ModuleType) -> None:
 
         collector.start(folder, collector.Above(mode.name, client.settle, client.unanswered))
     if (request := settings.get("OPENHPU_PREDICT")) and (folder or whole_process.enabled()):
-        from openhpu.observe import sections
+        from openhpu.observe import added_sections
 
-        sections.start(request)
+        added_sections.start(request)
 
 
 def _warn_of_late_migration() -> None:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 # Not at the end: classes that are made then would let Python forget that an interrupt ended the script.
 from openhpu import _C
-from openhpu.observe import events, process_names, sections
+from openhpu.observe import added_sections, events, process_names
 from openhpu.observe.insight.captures import Captures
 from openhpu.observe.insight.marks import Marks, Peaks, Timeline, choose
 from openhpu.observe.insight.observed import COUNTED, FORMAT
@@ -304,7 +304,7 @@ class Collector:
             "memory": self._memory(marks),
             "errors": self._errors,
             "counters": counters,
-            "sections": sections.documents(complete),
+            "sections": added_sections.documents(complete),
         }  # fmt: skip
 
     def _rows(self, kind: str) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from openhpu.observe import sections
+from openhpu.observe import added_sections
 from openhpu.observe.insight import observed, summary
 
 _SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD}
@@ -59,8 +59,8 @@ def run(
         raise UsageError(f"there is no script {command[0]!r}; expected a file, a program, or -m and a module")
     if predict:
         try:
-            sections.make(predict)
-        except sections.SectionError as error:
+            added_sections.make(predict)
+        except added_sections.SectionError as error:
             raise UsageError(str(error)) from error
     target = _check_writable(Path(report)) if report else None
     with tempfile.TemporaryDirectory(prefix="openhpu-run-") as folder:

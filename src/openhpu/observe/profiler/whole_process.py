@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from openhpu import settings
-from openhpu.observe import process_names, sections
+from openhpu.observe import added_sections, process_names
 
 if TYPE_CHECKING:
     from openhpu.observe.profiler import trace_file
@@ -73,7 +73,7 @@ class Tracer:
         path = self.path()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            more = sections.tracks(recorded.begin)
+            more = added_sections.tracks(recorded.begin)
             trace_file.write(path, recorded, " ".join(sys.argv) or "python", process_names.rank(), more)
         except OSError as error:
             print(f"trace: {path} can't be written: {error.strerror}", file=sys.stderr)

@@ -1,6 +1,6 @@
 import pytest
 
-from openhpu.observe import sections
+from openhpu.observe import added_sections
 
 CODE = """
 class Section:
@@ -27,24 +27,24 @@ def weather(tmp_path, monkeypatch):
     (info / "entry_points.txt").write_text("[openhpu.sections]\npredict = openhpu_weather:Section\n")
     (tmp_path / "openhpu_weather.py").write_text(CODE)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(sections, "_started", [])
+    monkeypatch.setattr(added_sections, "_started", [])
     return info
 
 
 def test_a_section_is_started_and_asked(weather):
-    assert sections.documents(True) == sections.tracks(7) == []
-    sections.start("sunny")
-    assert sections.documents(True) == [{"title": "sunny"}] and sections.documents(False) == []
-    assert sections.tracks(7) == [{"ts": 7}]
+    assert added_sections.documents(True) == added_sections.tracks(7) == []
+    added_sections.start("sunny")
+    assert added_sections.documents(True) == [{"title": "sunny"}] and added_sections.documents(False) == []
+    assert added_sections.tracks(7) == [{"ts": 7}]
 
 
 @pytest.mark.parametrize("request_, message", [("bad", "OPENHPU_PREDICT=bad: bad weather"), ("late", "too late")])
 def test_an_error_is_a_message(weather, capsys, request_, message):
-    sections.start(request_)
-    assert message in capsys.readouterr().err and sections.documents(True) == []
+    added_sections.start(request_)
+    assert message in capsys.readouterr().err and added_sections.documents(True) == []
 
 
 def test_a_section_that_is_not_installed(weather):
     (weather / "entry_points.txt").write_text("")
-    with pytest.raises(sections.SectionError, match="OPENHPU_PREDICT=x needs the distribution openhpu-predict"):
-        sections.make("x")
+    with pytest.raises(added_sections.SectionError, match="OPENHPU_PREDICT=x needs the distribution openhpu-predict"):
+        added_sections.make("x")
