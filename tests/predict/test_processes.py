@@ -114,7 +114,7 @@ SCRIPT = """
 import os
 import torch
 import torch.distributed as dist
-import habana_frameworks.torch.distributed.hccl
+import habana_frameworks.torch.core as htcore
 from torch.distributed.device_mesh import init_device_mesh
 dist.init_process_group("hccl")
 print("rank", dist.get_rank(), "of", dist.get_world_size(), "local", os.environ["LOCAL_RANK"])
@@ -126,7 +126,7 @@ for step in range(9):
     model(torch.ones(8, 1024, device="hpu")).sum().backward()
     dist.barrier()
     optimizer.step()
-    optimizer.zero_grad()
+    htcore.mark_step()
 """
 
 

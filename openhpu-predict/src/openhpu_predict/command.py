@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
         code = _run(recorder, options.script, options.rest, options.steps, options.cards)
         chosen = options.mode or steps.default_mode(recorder.recording)
         if mode.is_lazy():
-            recorder.recording.graphs_new = events.counters()["graphs_new"] - before
+            recorder.recording.graphs_new = events.counters()["graphs_new"] - before or None
         found = price(recorder.recording, device, chosen, options.cards)
     except PredictError as error:
         print(f"openhpu predict: {error}", file=sys.stderr)
