@@ -68,14 +68,22 @@ SHAPE: dict[str, Any] = {
 
 
 def tiny_model(kind: str, folder: Path) -> None:
-    """Write a model of two layers, 256 wide, with its tokenizer: `kind` is llama, qwen or mixtral."""
+    """Write a model of two layers, 256 wide, with its tokenizer: `kind` as in the table."""
     import transformers
 
     made = {
         "llama": lambda: transformers.LlamaConfig(**SHAPE),
         "qwen": lambda: transformers.Qwen2Config(**SHAPE),
         "mixtral": lambda: transformers.MixtralConfig(num_local_experts=4, num_experts_per_tok=2, **SHAPE),
-    }
+        "gpt-oss": lambda: transformers.GptOssConfig(
+            num_local_experts=4, num_experts_per_tok=2, head_dim=64, sliding_window=128, **SHAPE,
+        ),
+        "deepseek": lambda: transformers.DeepseekV2Config(
+            **SHAPE | {"num_key_value_heads": 4}, q_lora_rank=None, kv_lora_rank=128, qk_nope_head_dim=64, n_group=1,
+            qk_rope_head_dim=64, v_head_dim=64, n_routed_experts=4, num_experts_per_tok=2, n_shared_experts=1,
+            moe_intermediate_size=256, first_k_dense_replace=1, topk_group=1, norm_topk_prob=False,
+        ),
+    }  # fmt: skip
     write_tokenizer(folder)
     torch.manual_seed(0)
     transformers.AutoModelForCausalLM.from_config(made[kind]()).to(torch.bfloat16).save_pretrained(folder)
