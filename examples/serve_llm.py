@@ -44,18 +44,15 @@ _PACKAGES = Path(__file__).parents[1] / "ecosystem" / "requirements" / "vllm.txt
 
 def missing() -> list[str]:
     """What vLLM and its plugin need and is not installed, or in another version than the tested one."""
-    tested = dict(line.split(" ")[0].split("==") for line in _PACKAGES.read_text().splitlines())
+    tested = {"torch": "2.13.0", "torchvision": "0.28.0", "openhpu": "", "vllm-gaudi": ""}
+    tested |= dict(line.split(" ")[0].split("==") for line in _PACKAGES.read_text().splitlines())
     found = []
-    for name, version in (
-        {"torch": "2.13.0", "torchvision": "0.28.0", "vllm-gaudi": "", "openhpu": ""} | tested
-    ).items():
-        try:
-            here = metadata.version(name).partition("+")[0]
-        except metadata.PackageNotFoundError:
-            found.append(f"{name} is missing{version and f': pip install --no-deps {name}=={version}'}")
-        else:
-            if version not in ("", here):
-                found.append(f"{name} is {here}; tested with {version}")
+    for name, version in tested.items():
+        here = next((one.version for one in metadata.distributions(name=name)), "")
+        if not here:
+            found.append(f"{name} is missing: pip install --no-deps {name}{version and f'=={version}'}")
+        elif version not in ("", here.partition("+")[0]):
+            found.append(f"{name} is {here}; tested with {version}")
     return found
 
 

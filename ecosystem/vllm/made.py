@@ -118,8 +118,7 @@ def quantise(folder: Path, name: str) -> Path:
     (config, split), meant = FORMATS[name], folder.with_name(f"{folder.name}-meant")
     shutil.copytree(folder, meant)
     weights = load_file(folder / "model.safetensors")
-    stored: Tensors = {}
-    dense: Tensors = {}
+    stored, dense = Tensors(), Tensors()
     for key, weight in weights.items():
         if _LAYERS.search(key):
             tensors, back = split(weight.float())
