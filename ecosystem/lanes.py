@@ -338,14 +338,10 @@ LANES: dict[str, Lane] = {
             "1 validation error for ModelConfig": _HUB,  # facebook/opt-125m
             "LocalEntryNotFoundError": _HUB,
             "No module named 'vllm.entrypoints.launchers'": "its own: imports what vllm 0.28.0 does not have",
-            **{
-                f"test_feature[{feature}/": f"not ours: {reason}" for feature, reason in (
-                    ("fp8 made by vLLM", "vLLM's quantization/online/fp8.py calls a kernel of its CUDA library"),
-                    ("n-gram drafts of 3 tokens", "the plugin's hpu_model_runner.py, line 3136, gives padding position 0 "
-                     "where a request has fewer drafts than another, and overwrites the key of its first token"),
-                    ("drafts of a model", "the plugin's hpu_model_runner.py, line 1458, refuses this method"),
-                )
-            },
+            "[fp8 made by vLLM/": "vLLM's: quantization/online/fp8.py calls a kernel of its CUDA library",
+            "[n-gram drafts of 3 tokens/": "the plugin's: hpu_model_runner.py, line 3136, gives padding position 0 "
+            "where a request has fewer drafts than another, and overwrites the key of its first token",
+            "[drafts of a model/": "the plugin's: hpu_model_runner.py, line 1458, refuses this method",
         },
     ),
     "torch-tests": Lane(

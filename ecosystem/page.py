@@ -92,15 +92,11 @@ def tests_text(lane: Lane, versions: str, folder: Path) -> str:
 
 def _features(cases: list[Case]) -> list[str]:
     """A table of features by modes, of the tests that are its cells."""
-    table: dict[str, dict[str, str]] = {}
-    for case in cases:
-        if match := _CELL.search(case.name):
-            table.setdefault(match[1], {})[match[2]] = {"passed": "right"}.get(
-                case.outcome, f"{case.outcome}, see below"
-            )
-    modes = list(dict.fromkeys(mode for row in table.values() for mode in row))
-    lines = ["", f"| feature | {' | '.join(modes)} |", "| --- " * (len(modes) + 1) + "|"] if table else []
-    return lines + [f"| {name} | {' | '.join(row.get(mode, '') for mode in modes)} |" for name, row in table.items()]
+    found = [(*match.groups(), case.outcome) for case in cases if (match := _CELL.search(case.name))]
+    table = {(name, mode): outcome for name, mode, outcome in found}
+    names, modes = (dict.fromkeys(column) for column in ([one[0] for one in found], [one[1] for one in found]))
+    lines = ["", f"| feature | {' | '.join(modes)} |", "| --- " * (len(modes) + 1) + "|"] if found else []
+    return lines + [f"| {name} | {' | '.join(table.get((name, mode), '') for mode in modes)} |" for name in names]
 
 
 def _expected(lane: Lane, case: Case) -> str:

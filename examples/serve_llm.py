@@ -44,18 +44,15 @@ _PACKAGES = Path(__file__).parents[1] / "ecosystem" / "requirements" / "vllm.txt
 
 def missing() -> list[str]:
     """What vLLM and its plugin need and is not installed, or in another version than the tested one."""
-    tested = dict(line.split(" ")[0].split("==") for line in _PACKAGES.read_text().splitlines())
+    tested = {"torch": "2.13.0", "torchvision": "0.28.0", "openhpu": "", "vllm-gaudi": ""}
+    tested |= dict(line.split(" ")[0].split("==") for line in _PACKAGES.read_text().splitlines())
     found = []
-    for name, version in (
-        {"torch": "2.13.0", "torchvision": "0.28.0", "vllm-gaudi": "", "openhpu": ""} | tested
-    ).items():
-        try:
-            here = metadata.version(name).partition("+")[0]
-        except metadata.PackageNotFoundError:
-            found.append(f"{name} is missing{version and f': pip install --no-deps {name}=={version}'}")
-        else:
-            if version not in ("", here):
-                found.append(f"{name} is {here}; tested with {version}")
+    for name, version in tested.items():
+        here = next((one.version for one in metadata.distributions(name=name)), "")
+        if not here:
+            found.append(f"{name} is missing: pip install --no-deps {name}{version and f'=={version}'}")
+        elif version not in ("", here.partition("+")[0]):
+            found.append(f"{name} is {here}; tested with {version}")
     return found
 
 
@@ -68,14 +65,22 @@ SHAPE: dict[str, Any] = {
 
 
 def tiny_model(kind: str, folder: Path) -> None:
-    """Write a model of two layers, 256 wide, with its tokenizer: `kind` is llama, qwen or mixtral."""
+    """Write a model of two layers, 256 wide, with its tokenizer: `kind` as in the table."""
     import transformers
 
     made = {
         "llama": lambda: transformers.LlamaConfig(**SHAPE),
         "qwen": lambda: transformers.Qwen2Config(**SHAPE),
         "mixtral": lambda: transformers.MixtralConfig(num_local_experts=4, num_experts_per_tok=2, **SHAPE),
-    }
+        "gpt-oss": lambda: transformers.GptOssConfig(
+            num_local_experts=4, num_experts_per_tok=2, head_dim=64, sliding_window=128, **SHAPE,
+        ),
+        "deepseek": lambda: transformers.DeepseekV2Config(
+            **SHAPE | {"num_key_value_heads": 4}, q_lora_rank=None, kv_lora_rank=128, qk_nope_head_dim=64, n_group=1,
+            qk_rope_head_dim=64, v_head_dim=64, n_routed_experts=4, num_experts_per_tok=2, n_shared_experts=1,
+            moe_intermediate_size=256, first_k_dense_replace=1, topk_group=1, norm_topk_prob=False,
+        ),
+    }  # fmt: skip
     write_tokenizer(folder)
     torch.manual_seed(0)
     transformers.AutoModelForCausalLM.from_config(made[kind]()).to(torch.bfloat16).save_pretrained(folder)

@@ -118,8 +118,7 @@ def images(llm: Any, folder: Path, meant: Path) -> float:
     (one,) = llm.generate([{"prompt": prompt, "multi_modal_data": {"image": image}}], choice, use_tqdm=False)
     answer = list(one.outputs[0].token_ids)
     seen = transformers.AutoImageProcessor.from_pretrained(folder)(images=[image], return_tensors="pt")
-    load = transformers.Qwen2_5_VLForConditionalGeneration.from_pretrained
-    model = load(folder, dtype=torch.bfloat16, attn_implementation="eager").eval()
+    model = transformers.Qwen2_5_VLForConditionalGeneration.from_pretrained(folder, attn_implementation="eager").eval()
     ids = torch.tensor([list(one.prompt_token_ids) + answer[:-1]])
     kinds = (ids == model.config.image_token_id).int()
     with torch.inference_mode():
@@ -127,7 +126,7 @@ def images(llm: Any, folder: Path, meant: Path) -> float:
     return (logits.max(-1).values - logits.gather(-1, torch.tensor(answer)[:, None])[:, 0]).max().item()
 
 
-FP8 = 0.7  # activations in fp8, of which the CPU's have none; a token that is wrong is 4 away
+FP8 = 1.0  # activations in fp8, of which the CPU's have none; a token that is wrong is 4 away
 _LORA: dict[str, Any] = {"enable_lora": True, "max_loras": 3, "max_lora_rank": 8}
 _HOST: dict[str, Any] = {"kv_connector": "OffloadingConnector", "kv_role": "kv_both"}
 _HOST |= {"kv_connector_extra_config": {"cpu_bytes_to_use": 64 << 20, "block_size": 128}}
@@ -140,8 +139,9 @@ def _drafting(method: str, count: int = 1, draft: str = "", **more: Any) -> Feat
     return Feature(options=options, draft=draft, counter="spec_decode_num_draft_tokens")
 
 
-def _calibrated(method: str, **more: Any) -> Feature:
-    return Feature(near=FP8, options={"quantization": "inc", **more}, calibration={"scale_method": method})
+def _calibrated(method: str, *left: str, **more: Any) -> Feature:
+    calibration = {"scale_method": method, "blocklist": {"types": [], "names": left}}
+    return Feature(near=FP8, options={"quantization": "inc", **more}, calibration=calibration)
 
 
 FEATURES: dict[str, Feature] = {
@@ -160,9 +160,9 @@ FEATURES: dict[str, Feature] = {
     "n-gram drafts of 3 tokens": _drafting("ngram", 3, prompt_lookup_max=3, prompt_lookup_min=1),
     "drafts of EAGLE": _drafting("eagle", draft="eagle"),
     "drafts of a model": _drafting("draft_model", draft="llama"),
-    "Neural Compressor, fp8": _calibrated("maxabs_hw"),
+    "Neural Compressor, fp8": _calibrated("maxabs_hw", "k_cache", "v_cache"),
     "Neural Compressor, fp8 and cache": _calibrated("maxabs_hw", kv_cache_dtype="fp8_inc"),
-    "Neural Compressor, fp8 by channel": _calibrated("act_maxabs_hw_weights_pcs_maxabs_pow2"),
+    "Neural Compressor, fp8 by channel": _calibrated("act_maxabs_hw_weights_pcs_maxabs_pow2", "k_cache", "v_cache"),
     "images": Feature("vision", options={"limit_mm_per_prompt": {"image": 1}}, check=images),
     "chunked prefill": Feature(options={"max_num_batched_tokens": 128}),
     "prefix caching": Feature(options=_CACHED, counter="prefix_cache_hits"),
@@ -219,14 +219,15 @@ def run(name: str, compiled: bool) -> float:
 def calibrated(folder: Path, options: dict[str, Any]) -> Path:
     """Measure a model in a process of its own; the file that QUANT_CONFIG names to quantise by that."""
     common = {"observer": "maxabs", "dump_stats_path": str(folder.with_name("measured") / "inc"), **options}
-    files = [folder.with_name(f"{mode}.json") for mode in ("measure", "quantize")]
-    for file in files:
-        file.write_text(json.dumps({"mode": file.stem.upper(), **common}))
+    for mode in ("measure", "quantize"):
+        folder.with_name(f"{mode}.json").write_text(json.dumps({"mode": mode.upper(), **common}))
     words = [sys.executable, "-m", "ecosystem.vllm.features", "--measure", str(folder)]
-    ended = child.run(words, seconds=_MEASURE_S, env=os.environ | {"QUANT_CONFIG": str(files[0])}, farewell=10.0)
+    ended = child.run(
+        words, seconds=_MEASURE_S, env=os.environ | {"QUANT_CONFIG": f"{folder.parent}/measure.json"}, farewell=10.0
+    )
     if ended.code:
         raise RuntimeError(f"the measurement: {ended.how}\n{ended.tail}")
-    return files[1]
+    return folder.with_name("quantize.json")
 
 
 def measure(folder: Path) -> int:

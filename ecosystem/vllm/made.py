@@ -118,8 +118,7 @@ def quantise(folder: Path, name: str) -> Path:
     (config, split), meant = FORMATS[name], folder.with_name(f"{folder.name}-meant")
     shutil.copytree(folder, meant)
     weights = load_file(folder / "model.safetensors")
-    stored: Tensors = {}
-    dense: Tensors = {}
+    stored, dense = Tensors(), Tensors()
     for key, weight in weights.items():
         if _LAYERS.search(key):
             tensors, back = split(weight.float())
@@ -127,17 +126,21 @@ def quantise(folder: Path, name: str) -> Path:
             dense[key] = back.to(torch.bfloat16).contiguous()
         else:
             stored[key] = dense[key] = weight
-    save_file(stored, folder / "model.safetensors", metadata={"format": "pt"})
-    save_file(dense, meant / "model.safetensors", metadata={"format": "pt"})
+    _save(stored, folder)
+    _save(dense, meant)
     configure(folder, quantization_config=config)
     return meant
+
+
+def _save(tensors: Tensors, folder: Path) -> None:
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
 
 def halve_scales(folder: Path) -> None:
     """Give the layers half of their scales."""
     weights = load_file(folder / "model.safetensors")
     halves = {key: one[::2].contiguous() for key, one in weights.items() if key.endswith("_scale")}
-    save_file(weights | halves, folder / "model.safetensors", metadata={"format": "pt"})
+    _save(weights | halves, folder)
 
 
 def configure(folder: Path, **values: Any) -> None:
@@ -160,44 +163,21 @@ def _mxfp4(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tens
 
 def gpt_oss(folder: Path) -> Path:
     """A gpt-oss with MXFP4 experts: sinks, a sliding window, biases; the folder of what it stands for."""
-    import transformers
-
+    tiny_model("gpt-oss", folder)
     meant = folder.with_name(f"{folder.name}-meant")
-    shape = SHAPE | {"intermediate_size": 256}
-    config = transformers.GptOssConfig(
-        head_dim=64, num_local_experts=4, num_experts_per_tok=2, sliding_window=128, **shape
-    )  # fmt: skip
-    write_tokenizer(folder)
-    torch.manual_seed(0)
-    model = transformers.AutoModelForCausalLM.from_config(config).to(torch.bfloat16)
-    with torch.no_grad():
-        for name, weight in model.named_parameters():
-            if "sinks" in name or "bias" in name:
-                weight.normal_(std=0.5)
-    stored = dict(model.state_dict())
-    for key in [key for key in stored if key.endswith(("gate_up_proj", "down_proj"))]:
-        stored[f"{key}_blocks"], stored[f"{key}_scales"], back = _mxfp4(stored.pop(key))
-        model.state_dict()[key].copy_(back)
-    model.save_pretrained(meant)
-    shutil.copytree(meant, folder, dirs_exist_ok=True)
-    shutil.copytree(folder, meant, dirs_exist_ok=True)
-    save_file({key: one.contiguous() for key, one in stored.items()}, folder / "model.safetensors")
+    shutil.copytree(folder, meant)
+    dense = load_file(folder / "model.safetensors")
+    stored: Tensors = {}
+    for key, weight in dense.items():
+        if key.endswith(("gate_up_proj", "down_proj")):
+            stored[f"{key}_blocks"], stored[f"{key}_scales"], back = _mxfp4(weight)
+            dense[key] = back.to(weight.dtype).contiguous()
+        else:
+            stored[key] = weight.normal_(std=0.5) if "sinks" in key or "bias" in key else weight
+    _save(dense, meant)
+    _save(stored, folder)
     configure(folder, quantization_config={"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]})
     return meant
-
-
-def deepseek(folder: Path) -> None:
-    """A DeepSeek with latent attention (MLA), one dense layer and one of experts."""
-    import transformers
-
-    config = transformers.DeepseekV2Config(
-        **SHAPE | {"num_key_value_heads": 4}, q_lora_rank=None, kv_lora_rank=128, qk_nope_head_dim=64,
-        qk_rope_head_dim=64, v_head_dim=64, n_routed_experts=4, num_experts_per_tok=2, n_shared_experts=1,
-        moe_intermediate_size=256, first_k_dense_replace=1, n_group=1, topk_group=1, norm_topk_prob=False,
-    )  # fmt: skip
-    write_tokenizer(folder)
-    torch.manual_seed(0)
-    transformers.AutoModelForCausalLM.from_config(config).to(torch.bfloat16).save_pretrained(folder)
 
 
 def adapter(folder: Path, base: Path, seed: int, rank: int = 8) -> Path:
@@ -210,14 +190,12 @@ def adapter(folder: Path, base: Path, seed: int, rank: int = 8) -> Path:
     parts: Tensors = {}
     for key in [key for key in weights if _LAYERS.search(key)]:
         rows, columns = weights[key].shape
-        down, up = (
-            (torch.randn(size, generator=generator) * 0.08).to(torch.bfloat16)
-            for size in ((rank, columns), (rows, rank))
-        )
+        sizes = (rank, columns), (rows, rank)
+        down, up = ((torch.randn(size, generator=generator) * 0.08).to(torch.bfloat16) for size in sizes)
         module = f"base_model.model.{key.removesuffix('.weight')}"
         parts |= {f"{module}.lora_A.weight": down, f"{module}.lora_B.weight": up}
         weights[key] = (weights[key].float() + 2 * up.float() @ down.float()).to(torch.bfloat16)
-    save_file(weights, merged / "model.safetensors", metadata={"format": "pt"})
+    _save(weights, merged)
     save_file(parts, folder / "adapter_model.safetensors")
     config = {"peft_type": "LORA", "r": rank, "lora_alpha": 2 * rank, "bias": "none", "task_type": "CAUSAL_LM"}
     config["target_modules"] = sorted({key.split(".")[-2] for key in weights if _LAYERS.search(key)})
@@ -231,15 +209,9 @@ def draft(kind: str, base: Path, folder: Path) -> None:
     if kind != "eagle":
         return
     weights = load_file(base / "model.safetensors")
-    kept = {
-        key.removeprefix("model."): one
-        for key, one in weights.items()
-        if re.search(r"layers\.0\..*(proj|post.*)\.w", key)
-    }
-    width = SHAPE["hidden_size"]
-    save_file(
-        kept | {"fc.weight": torch.randn(width, 2 * width).to(torch.bfloat16) * 0.05}, folder / "model.safetensors"
-    )
+    kept = {key[6:]: one for key, one in weights.items() if re.search(r"^model.layers.0.*(proj|post.*)\.weight", key)}
+    joins = torch.randn(SHAPE["hidden_size"], 2 * SHAPE["hidden_size"]) * 0.05
+    _save(kept | {"fc.weight": joins.to(torch.bfloat16)}, folder)
     configure(folder, architectures=["EagleLlamaForCausalLM"], num_hidden_layers=1)
 
 
@@ -275,8 +247,7 @@ def model(kind: str, form: str, folder: Path) -> Path:
     """Write a model; the folder of what its weights stand for: itself, unless they are quantised."""
     if kind == "gpt-oss":
         return gpt_oss(folder)
-    own = {"deepseek": deepseek, "vision": vision}
-    own[kind](folder) if kind in own else tiny_model(kind, folder)
+    vision(folder) if kind == "vision" else tiny_model(kind, folder)
     if form and kind == "mixtral":  # all of its experts: which ones a token gets may depend on the rounding of fp8
         configure(folder, num_experts_per_tok=4)
     return quantise(folder, form) if form else folder

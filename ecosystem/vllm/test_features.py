@@ -27,9 +27,9 @@ _found: dict[str, str] = {}
 
 def process(cell):
     """What must be alike of cells that one process runs one after the other."""
-    feature = FEATURES[cell.rpartition("/")[0]]
-    alone = cell if feature.calibration or feature.refused else ""
-    return feature.kind, tuple(feature.environment.items()), cell.rpartition("/")[2], alone
+    name, _, mode = cell.rpartition("/")
+    feature = FEATURES[name]
+    return feature.kind, feature.environment, mode, cell if feature.calibration or feature.refused else ""
 
 
 @pytest.mark.parametrize("cell", CELLS)
