@@ -60,8 +60,8 @@ def other_machine(error: ImportError) -> str | None:
     if theirs == platform.machine():
         return None
     return (
-        f"its compiled core {error.path} is for {theirs}, and this Python runs on {platform.machine()}; install openhpu "
-        "anew with this Python's pip"
+        f"its compiled core {error.path} is for {theirs}, and this Python runs on {platform.machine()}; install "
+        "openhpu anew with this Python's pip"
     )
 
 
