@@ -66,6 +66,7 @@ def _all() -> tuple[Shard, ...]:
         Shard("install", ("tests/rotating/test_install.py",)),
         Shard("many-ranks", ("tests/rotating/test_many_ranks.py",)),
         Shard("same-bits", ("tests/rotating/test_same_bits.py",)),
+        Shard("aarch64", ("tests/rotating/test_aarch64.py",)),
     ]
     return tuple(found)
 
