@@ -41,7 +41,7 @@ class Repetition {
     c10::SmallVector<Source, 2> sources;
     for (const auto& operand : call.operands) {
       auto storage = unchanged(operand);
-      const uint64_t made_by = storage ? memory_of(*storage)->made_by.load(std::memory_order_relaxed) : UINT64_MAX;
+      const uint64_t made_by = storage ? memory_of(*storage)->made_by.load(std::memory_order_acquire) : UINT64_MAX;
       const size_t steps = steps_.size();
       if (made_by > completed_ && operand.made) {
         if (add(*operand.made)) {

@@ -117,7 +117,7 @@ struct CommandQueue::Impl {
   // Inherited in a fork: the worker does not exist in this process.
   bool orphaned() const noexcept { return generation != fork_generation(); }
 
-  bool begin() noexcept { return !busy.load(std::memory_order_relaxed) && !busy.exchange(true); }
+  bool begin() noexcept { return !busy.load() && !busy.exchange(true); }
   void end(CommandQueue& queue) {
     busy.store(false);
     if (has_work(queue)) wake_worker(queue);

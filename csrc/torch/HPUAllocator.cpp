@@ -142,7 +142,7 @@ void require_memory(const c10::StorageImpl& storage) {
 
 uint64_t made_by(device::Device& d, const c10::StorageImpl& storage) {
   const auto* memory = memory_of(storage);
-  const uint64_t made = memory ? memory->made_by.load(std::memory_order_relaxed) : 0;
+  const uint64_t made = memory ? memory->made_by.load(std::memory_order_acquire) : 0;
   return made ? made : d.queue().submitted();
 }
 

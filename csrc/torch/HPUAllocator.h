@@ -68,7 +68,7 @@ struct HPUMemory {
   void begin_write() noexcept;
   // The command is in the queue that makes the contents, or, of small memory, that writes to them.
   void end_write(uint64_t sequence) noexcept {
-    if (!exposed.load(std::memory_order_relaxed)) made_by.store(sequence, std::memory_order_relaxed);
+    if (!exposed.load(std::memory_order_relaxed)) made_by.store(sequence, std::memory_order_release);
   }
   void expose() noexcept {
     exposed.store(true, std::memory_order_relaxed);

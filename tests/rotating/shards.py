@@ -63,6 +63,7 @@ def _all() -> tuple[Shard, ...]:
         ),
         Shard("ci", ("tests/rotating/test_ci.py",)),
         Shard("install", ("tests/rotating/test_install.py",)),
+        Shard("aarch64", ("tests/rotating/test_aarch64.py",)),
     ]
     return tuple(found)
 

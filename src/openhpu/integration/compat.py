@@ -49,6 +49,22 @@ def other_python() -> str | None:
     )
 
 
+def other_machine(error: ImportError) -> str | None:
+    """Of a core that was compiled for another processor, for which the system says that there is no such file: which
+    one, and what to do; None for any other error."""
+    if not error.path or not Path(error.path).is_file():
+        return None
+    with open(error.path, "rb") as file:
+        number = int.from_bytes(file.read(20)[18:], "little")  # e_machine (System V ABI, ELF header)
+    theirs = {62: "x86_64", 183: "aarch64"}.get(number, f"the ELF machine {number}")
+    if theirs == platform.machine():
+        return None
+    return (
+        f"its compiled core {error.path} is for {theirs}, and this Python runs on {platform.machine()}; install "
+        "openhpu anew with this Python's pip"
+    )
+
+
 def older_library(error: ImportError) -> str | None:
     """Of a core that was compiled on a newer system than this one: which library is too old, and what to do; None for
     any other error."""
@@ -60,3 +76,8 @@ def older_library(error: ImportError) -> str | None:
         f"its compiled core needs a newer {library} than this system has ({error}); use a newer Linux, or build "
         "openhpu on this one: `pip install .` in its sources, with g++ 11 or newer"
     )
+
+
+def unloadable(error: ImportError) -> str | None:
+    """Why no core that was compiled like this one can be loaded here; None where another reason is to be found."""
+    return other_machine(error) or older_library(error)

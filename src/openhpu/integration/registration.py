@@ -206,7 +206,7 @@ def _settings() -> Any:  # a module
     try:
         from openhpu import settings
     except ImportError as error:  # openhpu._machine, which is compiled
-        raise ExtensionError(compat.older_library(error) or _missing()) from error
+        raise ExtensionError(compat.unloadable(error) or _missing()) from error
     return settings
 
 
@@ -217,7 +217,7 @@ def _load_core(torch_version: str, folder: str):  # type: ignore[no-untyped-def]
     except ModuleNotFoundError as error:
         raise ExtensionError(_missing()) from error
     except ImportError as error:
-        raise ExtensionError(compat.older_library(error) or _misfit(torch_version, folder, str(error))) from error
+        raise ExtensionError(compat.unloadable(error) or _misfit(torch_version, folder, str(error))) from error
 
 
 def _missing() -> str:

@@ -1,3 +1,4 @@
+import importlib
 import importlib.machinery
 
 import pytest
@@ -58,3 +59,17 @@ def test_a_core_of_a_newer_system_says_which_library_is_too_old():
     assert "version `GLIBCXX_3.4.32' not found" in compat.older_library(error("GLIBCXX", "3.4.32"))
     assert "needs a newer C++ library of GCC (libstdc++)" in compat.older_library(error("CXXABI", "1.3.15"))
     assert compat.older_library(ImportError("_C.so: undefined symbol: _ZN2at4_ops")) is None
+
+
+@pytest.mark.parametrize(("number", "name"), [(183, "aarch64"), (62, "x86_64"), (243, "the ELF machine 243")])
+def test_a_core_of_another_processor_is_named(tmp_path, monkeypatch, number, name):
+    path = tmp_path / f"_C{SUFFIX}"
+    path.write_bytes(b"\x7fELF\2\1\1".ljust(18, b"\0") + number.to_bytes(46, "little"))
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ImportError) as caught:
+        importlib.import_module("_C")
+    for machine in ("x86_64", "aarch64"):
+        monkeypatch.setattr(compat.platform, "machine", lambda machine=machine: machine)
+        text = f"its compiled core {path} is for {name}, and this Python runs on {machine}"
+        assert (text in (compat.unloadable(caught.value) or "")) == (name != machine)
+    assert compat.unloadable(ImportError("no file")) is None
