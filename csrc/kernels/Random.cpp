@@ -418,6 +418,8 @@ TORCH_LIBRARY_IMPL(aten, HPU, m) {
   m.impl("_sample_dirichlet", TORCH_FN(sample_dirichlet));
   m.impl("multinomial", TORCH_FN(multinomial));
   m.impl("multinomial.out", TORCH_FN(multinomial_out));
+  m.impl("dropout", TORCH_FN(dropout));
+  m.impl("dropout_", TORCH_FN(dropout_));
 }
 
 TORCH_LIBRARY_IMPL(aten, Meta, m) {
@@ -429,9 +431,4 @@ TORCH_LIBRARY_IMPL(aten, AutogradHPU, m) {
   m.impl("dropout", TORCH_FN(dropout));
   m.impl("dropout_", TORCH_FN(dropout_));
 }
-TORCH_LIBRARY_IMPL(aten, HPU, m) {
-  m.impl("dropout", TORCH_FN(dropout));
-  m.impl("dropout_", TORCH_FN(dropout_));
-}
-
 }  // namespace openhpu
