@@ -431,4 +431,5 @@ TORCH_LIBRARY_IMPL(aten, AutogradHPU, m) {
   m.impl("dropout", TORCH_FN(dropout));
   m.impl("dropout_", TORCH_FN(dropout_));
 }
+
 }  // namespace openhpu
