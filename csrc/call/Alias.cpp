@@ -28,6 +28,30 @@ at::Tensor alias_over(const c10::TensorImpl& t, c10::intrusive_ptr<c10::StorageI
   if (C10_UNLIKELY(t.is_wrapped_number())) impl->set_wrapped_number(true);
   return at::Tensor(std::move(impl));
 }
+class UploadCommand final : public device::Command {
+ public:
+  UploadCommand(device::Device& device, void* to, c10::Storage from) : device_(device), to_(to), from_(std::move(from)) {}
+  const char* name() const override { return "adopt result"; }
+  void describe(device::TraceRecord& record) const override {
+    record.kind = device::TraceKind::HostToDevice;
+    record.bytes = from_.nbytes();
+  }
+  bool runs_anywhere() const noexcept override { return true; }
+  void run() override {
+    device::MemoryPool::AccessScope access(device_.memory());
+    std::memcpy(to_, from_.data(), from_.nbytes());
+  }
+  void retire() override {
+    return_to_host(std::move(from_));
+    delete this;
+  }
+
+ private:
+  device::Device& device_;
+  void* to_;
+  c10::Storage from_;
+};
+
 }  // namespace
 
 c10::intrusive_ptr<c10::StorageImpl> cpu_storage_over(const c10::StorageImpl& storage) {
@@ -55,6 +79,11 @@ at::Tensor cpu_alias_to_read(const at::Tensor& t) {
   return cpu_alias_over(*impl, cpu_storage(storage));
 }
 
+c10::Storage storage_over(c10::DataPtr memory, size_t nbytes) {
+  return c10::Storage(c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), nbytes, std::move(memory), hpu_allocator(), /*resizable=*/true));
+}
+
 c10::Storage make_hpu_storage(c10::DeviceIndex index, size_t nbytes) {
   auto* capture = current_capture(index);
   if (lazy_mode() || C10_UNLIKELY(capture != nullptr)) {
@@ -64,8 +93,7 @@ c10::Storage make_hpu_storage(c10::DeviceIndex index, size_t nbytes) {
     if (C10_UNLIKELY(capture != nullptr)) capture->made_here(*memory_of(*storage));
     return c10::Storage(std::move(storage));
   }
-  return c10::Storage(c10::make_intrusive<c10::StorageImpl>(
-      c10::StorageImpl::use_byte_size_t(), nbytes, allocate_on(index, nbytes), hpu_allocator(), /*resizable=*/true));
+  return storage_over(allocate_on(index, nbytes), nbytes);
 }
 
 at::Tensor make_hpu_tensor(
@@ -75,34 +103,6 @@ at::Tensor make_hpu_tensor(
   impl->set_sizes_and_strides(sizes, strides, offset);
   return at::Tensor(std::move(impl));
 }
-
-namespace {
-
-class UploadCommand final : public device::Command {
- public:
-  UploadCommand(device::Device& device, void* to, c10::Storage from) : device_(device), to_(to), from_(std::move(from)) {}
-  const char* name() const override { return "adopt result"; }
-  void describe(device::TraceRecord& record) const override {
-    record.kind = device::TraceKind::HostToDevice;
-    record.bytes = from_.nbytes();
-  }
-  bool runs_anywhere() const noexcept override { return true; }
-  void run() override {
-    device::MemoryPool::AccessScope access(device_.memory());
-    std::memcpy(to_, from_.data(), from_.nbytes());
-  }
-  void retire() override {
-    return_to_host(std::move(from_));
-    delete this;
-  }
-
- private:
-  device::Device& device_;
-  void* to_;
-  c10::Storage from_;
-};
-
-}  // namespace
 
 c10::DataPtr upload(const c10::Storage& cpu, c10::DeviceIndex index) {
   auto memory = allocate_on(index, cpu.nbytes());
@@ -115,9 +115,7 @@ c10::DataPtr upload(const c10::Storage& cpu, c10::DeviceIndex index) {
 }
 
 c10::Storage upload_storage(const c10::Storage& cpu, c10::DeviceIndex index) {
-  auto memory = upload(cpu, index);
-  return c10::Storage(c10::make_intrusive<c10::StorageImpl>(
-      c10::StorageImpl::use_byte_size_t(), cpu.nbytes(), std::move(memory), hpu_allocator(), /*resizable=*/true));
+  return storage_over(upload(cpu, index), cpu.nbytes());
 }
 
 at::Tensor make_sparse(
@@ -131,15 +129,13 @@ at::Tensor make_sparse(
   return at::Tensor(std::move(impl));
 }
 
-at::Tensor adopt_sparse_result(const at::Tensor& cpu, c10::DeviceIndex index) {
-  auto* impl = at::sparse::get_sparse_impl(cpu);
-  return make_sparse(
-      impl->sparse_dim(), impl->dense_dim(), cpu.sizes(), adopt_result(impl->indices(), index),
-      adopt_result(impl->values(), index), impl->coalesced());
-}
-
 at::Tensor adopt_result(const at::Tensor& cpu, c10::DeviceIndex index) {
-  if (cpu.is_sparse()) return adopt_sparse_result(cpu, index);
+  if (cpu.is_sparse()) {
+    auto* impl = at::sparse::get_sparse_impl(cpu);
+    return make_sparse(
+        impl->sparse_dim(), impl->dense_dim(), cpu.sizes(), adopt_result(impl->indices(), index),
+        adopt_result(impl->values(), index), impl->coalesced());
+  }
   TORCH_CHECK_NOT_IMPLEMENTED(
       cpu.layout() == c10::kStrided, "A result of layout ", cpu.layout(), " can't be held on an hpu device.");
   auto t = make_hpu_tensor(upload_storage(cpu.storage(), index), cpu.dtype(), cpu.sizes(), cpu.strides(), cpu.storage_offset());

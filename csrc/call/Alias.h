@@ -17,6 +17,8 @@ at::Tensor meta_alias_over(const c10::TensorImpl& t, c10::intrusive_ptr<c10::Sto
 // A CPU storage over an hpu tensor's memory.
 c10::intrusive_ptr<c10::StorageImpl> cpu_storage_over(const c10::StorageImpl& storage);
 
+// An hpu storage with this memory.
+c10::Storage storage_over(c10::DataPtr memory, size_t nbytes);
 // An hpu tensor on `storage` with the given metadata, below autograd.
 at::Tensor make_hpu_tensor(
     c10::Storage storage, caffe2::TypeMeta dtype, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset);
@@ -34,7 +36,5 @@ at::Tensor adopt_result(const at::Tensor& cpu, c10::DeviceIndex index);
 at::Tensor make_sparse(
     int64_t sparse_dim, int64_t dense_dim, c10::IntArrayRef size, const at::Tensor& indices, const at::Tensor& values,
     bool coalesced);
-// A sparse COO CPU tensor whose indices and values are copied to the device.
-at::Tensor adopt_sparse_result(const at::Tensor& cpu, c10::DeviceIndex index);
 
 }  // namespace openhpu

@@ -7,6 +7,8 @@
 
 #include <set>
 
+#include "run/Tensors.h"
+
 namespace openhpu {
 namespace {
 
@@ -39,13 +41,9 @@ class AutocastKernel final : public c10::OperatorKernel {
       for (size_t i = 0; i < n; ++i)
         if (op.schema().arguments()[i].name() == "dtype" && !args[i].isNone()) cast = false;
     }
-    if (cast) {
-      for (size_t i = 0; i < n; ++i) {
-        const bool changed = cast_value(args[i], to);
-        if (first_only_ && changed) break;
-        if (first_only_ && i == 0) break;
-      }
-    }
+    for (size_t i = 0; cast && i < (first_only_ ? 1 : n); ++i)
+      if (args[i].isTensor() || args[i].isTensorList())
+        args[i] = map_tensors(args[i], [&](const Tensor& t) { return cast_to(to, t); });
     op.callBoxed(stack);
   }
 
@@ -59,31 +57,13 @@ class AutocastKernel final : public c10::OperatorKernel {
     auto look = [&](const Tensor& t) {
       if (eligible(t)) type = type ? c10::promoteTypes(*type, t.scalar_type()) : t.scalar_type();
     };
-    for (size_t i = 0; i < n; ++i) {
-      if (args[i].isTensor()) look(args[i].toTensor());
-      if (args[i].isTensorList())
-        for (const Tensor& t : args[i].toTensorVector()) look(t);
-    }
+    for (size_t i = 0; i < n; ++i) for_each_tensor(args[i], look);
     if (type) to = *type;
     return type.has_value();
   }
 
-  bool cast_value(c10::IValue& v, at::ScalarType to) const {
-    auto cast_one = [&](const Tensor& t) {
-      if (!eligible(t) || t.scalar_type() == to) return t;
-      return at::autocast::cached_cast(to, t, c10::kHPU);
-    };
-    if (v.isTensor() && v.toTensor().defined()) {
-      v = cast_one(v.toTensor());
-      return true;
-    }
-    if (v.isTensorList()) {
-      c10::List<Tensor> list;
-      for (const Tensor& t : v.toTensorVector()) list.push_back(cast_one(t));
-      v = std::move(list);
-      return true;
-    }
-    return false;
+  static Tensor cast_to(at::ScalarType to, const Tensor& t) {
+    return eligible(t) && t.scalar_type() != to ? at::autocast::cached_cast(to, t, c10::kHPU) : t;
   }
 
   CastPolicy policy_;

@@ -3,6 +3,7 @@
 #include "observe/site.h"
 #include "record/Capture.h"
 #include "record/Lazy.h"
+#include "run/Tensors.h"
 
 namespace openhpu {
 namespace {
@@ -85,13 +86,7 @@ void OpCall::record_learned(const std::shared_ptr<const ShapeEntry>& entry, cons
     if (!capture->has_met(memory)) capture->made_here(memory);
     piece.words[fresh + spec.index] = capture->slot_of(memory);
   };
-  for (const auto& value : results) {
-    if (value.isTensor()) {
-      enter(value.toTensor());
-    } else {
-      for (const auto& e : value.toListRef()) enter(e.toTensor());
-    }
-  }
+  for (const auto& value : results) for_each_tensor(value, enter);
   capture->append(piece, seeds);
 }
 

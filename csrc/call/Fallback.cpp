@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <set>
@@ -13,6 +14,8 @@
 
 #include "observe/events.h"
 #include "observe/site.h"
+#include "run/Tensors.h"
+#include "torch/HPUDevice.h"
 
 namespace openhpu {
 namespace {
@@ -74,6 +77,24 @@ class Parsed {
  private:
   std::unordered_map<std::string, uint64_t> known_;
 };
+
+using Twins = std::vector<std::pair<at::Tensor, at::Tensor>>;  // operand, and what stands for it on the host
+
+bool is_on_device(const at::Tensor& t) { return t.defined() && t.device().type() == c10::kHPU; }
+
+c10::Stack call_on_twins(
+    const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> args, const TwinsOnHost& layout, Twins& twins) {
+  const auto twin = [&](const at::Tensor& t) {
+    twins.emplace_back(t, is_on_device(t) ? layout.make(t) : t);
+    return twins.back().second;
+  };
+  c10::Stack stack;
+  for (const auto& v : args)
+    stack.push_back(v.isDevice() ? c10::IValue(c10::Device(c10::kCPU)) : map_tensors(v, twin));
+  c10::InferenceMode no_autograd(true);
+  op.callBoxed(stack);
+  return stack;
+}
 
 }  // namespace
 
@@ -178,26 +199,49 @@ void reset_fallback_ops() {
   t.counts.clear();
 }
 
-c10::Stack call_on_twins(
-    const c10::OperatorHandle& op, const c10::IValue* args, const std::function<at::Tensor(const at::Tensor&)>& twin) {
-  c10::Stack stack;
-  for (size_t i = 0; i < op.schema().arguments().size(); ++i) {
-    const auto& v = args[i];
-    if (v.isTensor()) {
-      stack.emplace_back(twin(v.toTensor()));
-    } else if (v.isTensorList()) {
-      c10::List<at::Tensor> list;
-      for (const at::Tensor& t : v.toTensorVector()) list.push_back(twin(t));
-      stack.emplace_back(std::move(list));
-    } else if (v.isDevice()) {
-      stack.emplace_back(c10::Device(c10::kCPU));
-    } else {
-      stack.emplace_back(v);
-    }
+void run_on_host(const c10::OperatorHandle& op, c10::Stack& stack, const TwinsOnHost& layout) {
+  const auto& arguments = op.schema().arguments();
+  const auto args = torch::jit::last(stack, arguments.size());
+  c10::DeviceIndex index = current_device();
+  int dtype = -1;
+  for (const auto& value : args)
+    for_each_tensor(value, [&](const at::Tensor& t) {
+      if (!is_on_device(t)) return;
+      index = t.device().index();
+      if (dtype < 0) dtype = static_cast<int>(t.scalar_type());
+    });
+  note_fallback(c10::toString(op.operator_name()), dtype);
+  synchronize(index);
+  device::MemoryPool::AccessScope access(device_of(index).memory());
+  Twins twins;
+  const c10::Stack results = call_on_twins(op, args, layout, twins);
+  for (size_t i = 0; i < args.size() && layout.take_over; ++i) {
+    const auto* alias = arguments[i].alias_info();
+    if (!alias || !alias->isWrite() || !args[i].isTensor()) continue;
+    for (const auto& [operand, twin] : twins)
+      if (operand.is_same(args[i].toTensor())) layout.take_over(operand, twin, index);
   }
-  c10::InferenceMode no_autograd(true);
-  op.callBoxed(stack);
-  return stack;
+  stack.resize(stack.size() - args.size());
+  for (const auto& value : results) {
+    if (!value.isTensor() || !value.toTensor().defined()) {
+      stack.emplace_back(value);
+      continue;
+    }
+    const auto& result = value.toTensor();
+    const auto known = std::find_if(twins.begin(), twins.end(), [&](const auto& t) { return t.second.is_same(result); });
+    stack.emplace_back(known == twins.end() ? layout.adopt(result, index) : known->first);
+  }
+}
+
+void register_where_cpu_has(
+    c10::DispatchKey cpu, c10::DispatchKey key, const c10::KernelFunction& kernel, const char* what) {
+  auto& dispatcher = c10::Dispatcher::singleton();
+  static auto* handles = new std::vector<c10::RegistrationHandleRAII>();
+  for (const auto& name : dispatcher.getAllOpNames()) {
+    const auto op = dispatcher.findSchema(name);
+    if (op && op->hasKernelForDispatchKey(cpu) && !op->hasKernelForDispatchKey(key))
+      handles->push_back(dispatcher.registerImpl(name, key, kernel, std::nullopt, nullptr, what));
+  }
 }
 
 }  // namespace openhpu

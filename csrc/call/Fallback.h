@@ -4,7 +4,6 @@
 #include <c10/core/ScalarType.h>
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -32,9 +31,18 @@ void note_fallback(const std::string& op, int scalar_type);
 std::map<std::string, uint64_t> fallback_ops();
 void reset_fallback_ops();
 
-// For tensors that no alias of their memory describes (sparse, nested). Calls the operator on the host, with the tensor
-// that `twin` returns for each tensor operand, and returns its results. `args`: as many as it has arguments.
-c10::Stack call_on_twins(
-    const c10::OperatorHandle& op, const c10::IValue* args, const std::function<at::Tensor(const at::Tensor&)>& twin);
+// For tensors that no alias of their memory describes (sparse, nested): what stands for an operand on the host, a tensor
+// of the device for a result, and, unless null, what an operator does to an operand if it has written to its twin.
+struct TwinsOnHost {
+  at::Tensor (*make)(const at::Tensor& operand);
+  at::Tensor (*adopt)(const at::Tensor& result, c10::DeviceIndex index);
+  void (*take_over)(const at::Tensor& operand, const at::Tensor& twin, c10::DeviceIndex index) = nullptr;
+};
+// Runs the operator on the host, as a CPU fallback; its arguments lie at the end of the stack.
+void run_on_host(const c10::OperatorHandle& op, c10::Stack& stack, const TwinsOnHost& layout);
+// An operator with a composite kernel would not reach the fallback of a key. So the kernel is registered for each operator
+// that PyTorch implements with the key `cpu`, but for those that `key` has. `what`: for PyTorch's messages.
+void register_where_cpu_has(
+    c10::DispatchKey cpu, c10::DispatchKey key, const c10::KernelFunction& kernel, const char* what);
 
 }  // namespace openhpu

@@ -45,50 +45,6 @@ void redirect(torch::autograd::Node& node, const MovedCall& call) {
   }
 }
 
-}  // namespace
-
-void return_moved_gradients() {
-  if (!t_calls) return;
-  std::vector<MovedCall> later;
-  for (auto& call : *t_calls) {
-    bool attached = false, shared = false;
-    for (const auto& result : call.results) {
-      shared |= result.use_count() > 1;
-      if (const auto& node = result.grad_fn()) {
-        attached = true;
-        redirect(*node, call);
-      }
-    }
-    // The operator may be a part of a larger one, whose node comes when that is done.
-    if (!attached && shared) later.push_back(std::move(call));
-  }
-  if (later.empty()) {
-    delete std::exchange(t_calls, nullptr);
-  } else {
-    *t_calls = std::move(later);
-    attend_at_next_call();
-  }
-}
-
-bool OpCall::is_misplaced(const Operand& o) const {
-  const auto d = o.tensor->device();
-  if (d.type() == c10::kHPU) return false;
-  const bool indexed = kernel_.traits().masks_wait && &o == operands_.data();
-  const bool accepted = o.tensor->dim() == 0 || (kernel_.traits().cpu_operands && !indexed);
-  return o.written || d.type() != c10::kCPU || !accepted;
-}
-
-bool OpCall::may_move_operands() const {
-  if (!lazy_mode() || current_capture(device_index())) return false;
-  // PyTorch's composites hand their `out=` on, also as a source (fft.ihfft2): moved, it would not be written.
-  if (const auto& arguments = kernel_.schema().arguments(); !arguments.empty() && arguments.back().is_out()) return false;
-  return std::none_of(operands_.begin(), operands_.end(), [&](const Operand& o) {
-    return is_misplaced(o) && (o.written || o.tensor->device().type() != c10::kCPU);
-  });
-}
-
-namespace {
-
 at::Tensor moved_to(c10::Device device, const at::Tensor& t, const std::string& op) {
   auto copy = at::_to_copy(t, t.options().device(device));
   count(Counter::OperandsMoved);
@@ -140,6 +96,46 @@ at::Tensor index_put(
 }
 
 }  // namespace
+
+void return_moved_gradients() {
+  if (!t_calls) return;
+  std::vector<MovedCall> later;
+  for (auto& call : *t_calls) {
+    bool attached = false, shared = false;
+    for (const auto& result : call.results) {
+      shared |= result.use_count() > 1;
+      if (const auto& node = result.grad_fn()) {
+        attached = true;
+        redirect(*node, call);
+      }
+    }
+    // The operator may be a part of a larger one, whose node comes when that is done.
+    if (!attached && shared) later.push_back(std::move(call));
+  }
+  if (later.empty()) {
+    delete std::exchange(t_calls, nullptr);
+  } else {
+    *t_calls = std::move(later);
+    attend_at_next_call();
+  }
+}
+
+bool OpCall::is_misplaced(const Operand& o) const {
+  const auto d = o.tensor->device();
+  if (d.type() == c10::kHPU) return false;
+  const bool indexed = kernel_.traits().masks_wait && &o == operands_.data();
+  const bool accepted = o.tensor->dim() == 0 || (kernel_.traits().cpu_operands && !indexed);
+  return o.written || d.type() != c10::kCPU || !accepted;
+}
+
+bool OpCall::may_move_operands() const {
+  if (!lazy_mode() || current_capture(device_index())) return false;
+  // PyTorch's composites hand their `out=` on, also as a source (fft.ihfft2): moved, it would not be written.
+  if (const auto& arguments = kernel_.schema().arguments(); !arguments.empty() && arguments.back().is_out()) return false;
+  return std::none_of(operands_.begin(), operands_.end(), [&](const Operand& o) {
+    return is_misplaced(o) && (o.written || o.tensor->device().type() != c10::kCPU);
+  });
+}
 
 TORCH_LIBRARY_IMPL(aten, HPU, m) {
   m.impl("masked_fill.Scalar", TORCH_FN(masked_fill_scalar));

@@ -1,38 +1,7 @@
 #include "call/StructuredKernels.h"
 
+#include <ATen/MetaFunctions.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/_log_softmax_backward_data_meta_dispatch.h>
-#include <ATen/ops/_log_softmax_meta_dispatch.h>
-#include <ATen/ops/_softmax_backward_data_meta_dispatch.h>
-#include <ATen/ops/_softmax_meta_dispatch.h>
-#include <ATen/ops/add_meta_dispatch.h>
-#include <ATen/ops/addmm_meta_dispatch.h>
-#include <ATen/ops/baddbmm_meta_dispatch.h>
-#include <ATen/ops/bmm_meta_dispatch.h>
-#include <ATen/ops/cat_meta_dispatch.h>
-#include <ATen/ops/cos_meta_dispatch.h>
-#include <ATen/ops/div_meta_dispatch.h>
-#include <ATen/ops/exp_meta_dispatch.h>
-#include <ATen/ops/gelu_backward_meta_dispatch.h>
-#include <ATen/ops/gelu_meta_dispatch.h>
-#include <ATen/ops/log_meta_dispatch.h>
-#include <ATen/ops/maximum_meta_dispatch.h>
-#include <ATen/ops/mean_meta_dispatch.h>
-#include <ATen/ops/mm_meta_dispatch.h>
-#include <ATen/ops/mul_meta_dispatch.h>
-#include <ATen/ops/neg_meta_dispatch.h>
-#include <ATen/ops/pow_meta_dispatch.h>
-#include <ATen/ops/rsqrt_meta_dispatch.h>
-#include <ATen/ops/sigmoid_backward_meta_dispatch.h>
-#include <ATen/ops/sigmoid_meta_dispatch.h>
-#include <ATen/ops/silu_meta_dispatch.h>
-#include <ATen/ops/sin_meta_dispatch.h>
-#include <ATen/ops/sqrt_meta_dispatch.h>
-#include <ATen/ops/sub_meta_dispatch.h>
-#include <ATen/ops/sum_meta_dispatch.h>
-#include <ATen/ops/tanh_backward_meta_dispatch.h>
-#include <ATen/ops/tanh_meta_dispatch.h>
-#include <ATen/ops/threshold_backward_meta_dispatch.h>
 
 #include <unordered_map>
 

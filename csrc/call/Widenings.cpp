@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "call/Fallback.h"
+#include "run/Tensors.h"
 
 namespace openhpu {
 namespace {
@@ -37,21 +38,11 @@ c10::ArrayRef<ScalarType> wider_than(ScalarType t) {
   }
 }
 
-template <class Visit>
-void each_tensor(const c10::IValue& value, Visit&& visit) {
-  if (value.isTensor()) {
-    visit(value.toTensor());
-  } else if (value.isTensorList() || value.isOptionalTensorList()) {
-    for (const auto& e : value.toListRef())
-      if (e.isTensor()) visit(e.toTensor());
-  }
-}
-
 // Those of operands, which are the call's identity here, in order. Numbers in tensors' clothes take others' dtype.
 Dtypes dtypes_of(const c10::Stack& stack) {
   Dtypes found;
   for (const auto& value : stack)
-    each_tensor(value, [&](const at::Tensor& t) {
+    for_each_tensor(value, [&](const at::Tensor& t) {
       if (t.defined() && !t.unsafeGetTensorImpl()->is_wrapped_number()) found.push_back(t.scalar_type());
     });
   return found;

@@ -24,10 +24,20 @@
 namespace openhpu {
 namespace {
 
-class StartCommand final : public device::Command {
+class CollectiveCommand : public device::Command {
  public:
-  explicit StartCommand(std::shared_ptr<Collective> collective) : collective_(std::move(collective)) {
+  explicit CollectiveCommand(std::shared_ptr<Collective> collective) : collective_(std::move(collective)) {
     site = collective_->what().site;
+  }
+  const char* name() const final { return collective_->what().name.c_str(); }
+
+ protected:
+  const std::shared_ptr<Collective> collective_;
+};
+
+class StartCommand final : public CollectiveCommand {
+ public:
+  explicit StartCommand(std::shared_ptr<Collective> collective) : CollectiveCommand(std::move(collective)) {
     at_once = true;
   }
   void run() override { collective_->start(); }
@@ -39,16 +49,11 @@ class StartCommand final : public device::Command {
   // It packs the data, if need be, and hands it to the library's threads. A small collective in shared memory also
   // waits a moment for the other ranks (NodeChannel).
   bool runs_anywhere() const noexcept override { return true; }
-  const char* name() const override { return collective_->what().name.c_str(); }
-
- private:
-  std::shared_ptr<Collective> collective_;
 };
 
-class AwaitCommand final : public device::Command {
+class AwaitCommand final : public CollectiveCommand {
  public:
-  explicit AwaitCommand(std::shared_ptr<Collective> collective) : collective_(std::move(collective)) {
-    site = collective_->what().site;
+  explicit AwaitCommand(std::shared_ptr<Collective> collective) : CollectiveCommand(std::move(collective)) {
     waits_beside = true;
   }
   void run() override { collective_->await(); }
@@ -59,10 +64,6 @@ class AwaitCommand final : public device::Command {
     record.name = device::trace_name("wait for " + collective_->what().name);
     record.kind = device::TraceKind::Wait;
   }
-  const char* name() const override { return collective_->what().name.c_str(); }
-
- private:
-  std::shared_ptr<Collective> collective_;
 };
 
 // Completed by the library's threads; none for what ends only in a thread that waits for it.
@@ -102,13 +103,12 @@ std::vector<UnderWay>& under_way() {
   return *all;
 }
 
-// Takes out of the list the entries for which `which` is true. The caller drops them without the lock.
-template <class Which>
-std::vector<UnderWay> take_under_way(Which which) {
-  std::vector<UnderWay> taken;
+// Takes out of a list the entries for which `which` is true. The caller drops them without the lock.
+template <class Entry, class Which>
+std::vector<Entry> take(std::vector<Entry>& all, Which which) {
+  std::vector<Entry> taken;
   std::lock_guard lock(under_way_mutex);
-  auto& all = under_way();
-  const auto middle = std::stable_partition(all.begin(), all.end(), [&](const UnderWay& u) { return !which(u); });
+  const auto middle = std::stable_partition(all.begin(), all.end(), [&](const Entry& e) { return !which(e); });
   std::move(middle, all.end(), std::back_inserter(taken));
   all.erase(middle, all.end());
   return taken;
@@ -190,16 +190,12 @@ void Collective::issue(const Tensors& written, const Tensors& read) {
     });
     all.push_back(weak_from_this());
   }
-  take_under_way([](const UnderWay& u) { return u.collective->done(); });
+  take(under_way(), [](const UnderWay& u) { return u.collective->done(); });
   for (const auto& t : tensors)
     memory_.emplace_back(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(t.storage().unsafeGetStorageImpl()));
-  std::vector<Kept> released;
+  take(kept_memory(), [](const Kept& k) { return k.collective->released_.load(); });
   {
     std::lock_guard lock(under_way_mutex);
-    auto& kept = kept_memory();
-    const auto middle = std::partition(kept.begin(), kept.end(), [](const Kept& k) { return !k.collective->released_.load(); });
-    std::move(middle, kept.end(), std::back_inserter(released));
-    kept.erase(middle, kept.end());
     under_way().push_back({shared_from_this(), std::move(tensors)});
   }
   openhpu::submit(*what_.device, new StartCommand(shared_from_this()));
@@ -210,7 +206,7 @@ uint64_t Collective::await_in_order() {
   if (awaited_) return awaited_;
   awaited_ = openhpu::submit(*what_.device, new AwaitCommand(shared_from_this()));
   // From here on every user of the memory is queued behind the wait.
-  take_under_way([&](const UnderWay& u) { return u.collective.get() == this; });
+  take(under_way(), [&](const UnderWay& u) { return u.collective.get() == this; });
   return awaited_;
 }
 

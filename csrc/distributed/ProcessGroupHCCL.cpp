@@ -405,7 +405,9 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::_reduce_scatter_base(
       output.scalar_type());
   return issue(
       {"_reduce_scatter_base", "hccl:_reduce_scatter_base", OpType::_REDUCE_SCATTER_BASE, flat_reduced, {output}, {input}},
-      options, [](auto& gloo, Tensors& out, Tensors& in, const auto& o) { return gloo._reduce_scatter_base(out[0], in[0], o); });
+      options, [](auto& gloo, Tensors& out, Tensors& in, const auto& o) {
+        return gloo._reduce_scatter_base(out[0], in[0], o);
+      });
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::reduce_scatter_tensor_coalesced(
@@ -449,7 +451,8 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::alltoall_base(
   check("input", input, input_splits);
   return issue(
       {"alltoall_base", "hccl:all_to_all", OpType::ALLTOALL_BASE, moved, {output}, {input}, output_splits, input_splits},
-      options, [to_splits = output_splits, in_splits = input_splits](auto& gloo, Tensors& out, Tensors& in, const auto& o) {
+      options,
+      [to_splits = output_splits, in_splits = input_splits](auto& gloo, Tensors& out, Tensors& in, const auto& o) {
         auto to = to_splits, from = in_splits;  // which Gloo takes for itself
         return gloo.alltoall_base(out[0], in[0], to, from, o);
       });

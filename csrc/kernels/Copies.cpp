@@ -151,10 +151,8 @@ void host_to_device(const at::Tensor& src, const at::Tensor& dst, bool non_block
     c10::InferenceMode no_autograd(true);
     const auto from = exact_clone(plain(src).resolve_conj().resolve_neg(), at::MemoryFormat::Contiguous);
     auto kept = make_hpu_tensor(
-        c10::Storage(c10::make_intrusive<c10::StorageImpl>(
-            c10::StorageImpl::use_byte_size_t(), from.nbytes(), allocate_on(dst.device().index(), from.nbytes()),
-            hpu_allocator(), /*resizable=*/true)),
-        from.dtype(), from.sizes(), from.strides(), 0);
+        storage_over(allocate_on(dst.device().index(), from.nbytes()), from.nbytes()), from.dtype(), from.sizes(),
+        from.strides(), 0);
     submit(d, new CopyCommand(d, TraceKind::HostToDevice, cpu_alias(kept), from));
     device_to_device(kept, dst);
     return;

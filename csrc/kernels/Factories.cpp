@@ -8,8 +8,6 @@
 #include <ATen/ops/set_native.h>
 #include <c10/core/TensorOptions.h>
 
-#include <cstring>
-
 #include "call/Alias.h"
 #include "kernels/Resize.h"
 #include "observe/site.h"
@@ -180,15 +178,7 @@ void resize_storage(c10::StorageImpl& storage, size_t nbytes) {
   }
   if (kept > 0) require_memory(storage);
   auto memory = allocate_on(index, nbytes);
-  if (kept > 0) {
-    const void* from = storage.data();
-    void* to = memory.get();
-    auto& d = device_of(index);
-    d.queue().submit("aten::resize_", [&d, from, to, kept] {
-      device::MemoryPool::AccessScope access(d.memory());
-      std::memcpy(to, from, kept);
-    }, current_site());
-  }
+  if (kept > 0) copy_in_order(device_of(index), "aten::resize_", memory.get(), storage.data(), kept, current_site());
   storage.set_data_ptr_noswap(std::move(memory));
   storage.set_nbytes(nbytes);
   if (storage.has_materializer()) storage.clear_materializer();

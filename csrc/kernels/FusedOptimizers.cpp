@@ -277,24 +277,18 @@ void adam_step(
 // They have the names and schemas of PyTorch's operators, and run in their place (Operator).
 TORCH_LIBRARY_FRAGMENT(openhpu, m) {
   using namespace at::_ops;
-  for (const char* schema :
-       {_fused_adam_::schema_str, _fused_adam__tensor_lr::schema_str, _fused_adamw_::schema_str,
-        _fused_adamw__tensor_lr::schema_str, _fused_sgd_::schema_str, _fused_sgd__tensor_lr::schema_str,
-        _fused_adagrad_::schema_str, _fused_adagrad__tensor_lr::schema_str})
-    m.def(schema);
-  m.def(kAdamStepSchema);
-}
-
-TORCH_LIBRARY_IMPL(openhpu, CPU, m) {
-  m.impl("_fused_adam_", TORCH_FN((fused_adam<false, double>)));
-  m.impl("_fused_adam_.tensor_lr", TORCH_FN((fused_adam<false, Tensor>)));
-  m.impl("_fused_adamw_", TORCH_FN((fused_adam<true, double>)));
-  m.impl("_fused_adamw_.tensor_lr", TORCH_FN((fused_adam<true, Tensor>)));
-  m.impl("adam_step", TORCH_FN(adam_step));
-  m.impl("_fused_sgd_", TORCH_FN(fused_sgd<double>));
-  m.impl("_fused_sgd_.tensor_lr", TORCH_FN(fused_sgd<Tensor>));
-  m.impl("_fused_adagrad_", TORCH_FN(fused_adagrad<double>));
-  m.impl("_fused_adagrad_.tensor_lr", TORCH_FN(fused_adagrad<Tensor>));
+  const auto define = [&](const char* schema, auto kernel) {
+    m.def(schema, torch::dispatch(c10::DispatchKey::CPU, kernel));
+  };
+  define(_fused_adam_::schema_str, TORCH_FN((fused_adam<false, double>)));
+  define(_fused_adam__tensor_lr::schema_str, TORCH_FN((fused_adam<false, Tensor>)));
+  define(_fused_adamw_::schema_str, TORCH_FN((fused_adam<true, double>)));
+  define(_fused_adamw__tensor_lr::schema_str, TORCH_FN((fused_adam<true, Tensor>)));
+  define(_fused_sgd_::schema_str, TORCH_FN(fused_sgd<double>));
+  define(_fused_sgd__tensor_lr::schema_str, TORCH_FN(fused_sgd<Tensor>));
+  define(_fused_adagrad_::schema_str, TORCH_FN(fused_adagrad<double>));
+  define(_fused_adagrad__tensor_lr::schema_str, TORCH_FN(fused_adagrad<Tensor>));
+  define(kAdamStepSchema, TORCH_FN(adam_step));
 }
 
 }  // namespace openhpu

@@ -10,8 +10,6 @@
 
 #include "call/Alias.h"
 #include "call/Fallback.h"
-#include "run/Eager.h"
-#include "torch/HPUDevice.h"
 
 namespace openhpu {
 namespace {
@@ -55,38 +53,13 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(
   return {wanted[0] ? make_nested(input, to_input.view(-1)) : Tensor(), std::move(to_weight), std::move(to_bias)};
 }
 
-void run_on_host(const c10::OperatorHandle& op, c10::DispatchKeySet, c10::Stack* stack) {
-  const size_t n = op.schema().arguments().size();
-  auto* args = stack->data() + stack->size() - n;
-  std::vector<std::pair<Tensor, Tensor>> twins;  // operand, its CPU twin
-  c10::DeviceIndex index = current_device();
-  int dtype = -1;
-  for (size_t i = 0; i < n; ++i) {
-    if (!args[i].isTensor() || !args[i].toTensor().defined() || args[i].toTensor().device().type() != c10::kHPU) continue;
-    index = args[i].toTensor().device().index();
-    if (dtype < 0) dtype = static_cast<int>(args[i].toTensor().scalar_type());
-  }
-  note_fallback(c10::toString(op.operator_name()), dtype);
-  synchronize(index);
-  device::MemoryPool::AccessScope access(device_of(index).memory());
-  auto twin = [&](const Tensor& t) {
-    if (!t.defined() || t.device().type() != c10::kHPU) return t;
-    twins.emplace_back(t, moved(t, [](const Tensor& part) { return cpu_alias(part); }));
-    return twins.back().second;
-  };
-  const c10::Stack cpu = call_on_twins(op, args, twin);
-  stack->resize(stack->size() - n);
-  for (const auto& v : cpu) {
-    if (!v.isTensor() || !v.toTensor().defined()) {
-      stack->emplace_back(v);
-      continue;
-    }
-    const auto& result = v.toTensor();
-    const Tensor* same = nullptr;
-    for (auto& [operand, copy] : twins)
-      if (copy.is_same(result)) same = &operand;
-    stack->emplace_back(same ? *same : moved(result, [&](const Tensor& part) { return adopt_result(part, index); }));
-  }
+void nested_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, c10::Stack* stack) {
+  run_on_host(
+      op, *stack,
+      {[](const Tensor& t) { return moved(t, [](const Tensor& part) { return cpu_alias(part); }); },
+       [](const Tensor& t, c10::DeviceIndex index) {
+         return moved(t, [&](const Tensor& part) { return adopt_result(part, index); });
+       }});
 }
 
 TORCH_LIBRARY_IMPL(aten, NestedTensorHPU, m) {
@@ -119,18 +92,9 @@ void register_nested_kernels() {
     own->impl("native_layer_norm", TORCH_FN(layer_norm));
     own->impl("native_layer_norm_backward", TORCH_FN(layer_norm_backward));
   }
-  // One by one, as for sparse tensors: an operator with a composite kernel would not reach a fallback of the key.
-  auto& dispatcher = c10::Dispatcher::singleton();
-  static auto* handles = new std::vector<c10::RegistrationHandleRAII>();
-  for (const auto& name : dispatcher.getAllOpNames()) {
-    auto op = dispatcher.findSchema(name);
-    if (!op || !op->hasKernelForDispatchKey(c10::DispatchKey::NestedTensorCPU) ||
-        op->hasKernelForDispatchKey(c10::DispatchKey::NestedTensorHPU))
-      continue;
-    handles->push_back(dispatcher.registerImpl(
-        name, c10::DispatchKey::NestedTensorHPU, c10::KernelFunction::makeFromBoxedFunction<&run_on_host>(),
-        std::nullopt, nullptr, "openhpu nested fallback"));
-  }
+  register_where_cpu_has(
+      c10::DispatchKey::NestedTensorCPU, c10::DispatchKey::NestedTensorHPU,
+      c10::KernelFunction::makeFromBoxedFunction<&nested_fallback>(), "openhpu nested fallback");
 }
 
 }  // namespace openhpu

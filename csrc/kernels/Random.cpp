@@ -14,6 +14,7 @@
 #include <ATen/ops/view_as_real.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
+#include <ATen/native/DistributionTemplates.h>
 #include <ATen/native/Resize.h>
 
 #include "kernels/SeededOps.h"
@@ -164,15 +165,8 @@ Tensor& random_from(Tensor& self, int64_t from, std::optional<int64_t> to, Gen g
   if (to.has_value()) {
     TORCH_CHECK(from < *to, "random_ expects 'from' to be less than 'to', but got from=", from, " >= to=", *to);
     range = static_cast<uint64_t>(*to) - static_cast<uint64_t>(from);
-    if (at::isIntegralType(self.scalar_type(), true)) {
-      const uint64_t limit = exact_range(self.scalar_type());
-      const bool fits = limit == 0 || *to - 1 <= static_cast<int64_t>(limit - 1);
-      const bool is_unsigned = self.scalar_type() == at::kByte || self.scalar_type() == at::kBool;
-      TORCH_CHECK(fits, "to - 1 is out of bounds for ", self.dtype());
-      TORCH_CHECK(
-          is_unsigned ? from >= 0 : (limit == 0 || limit == uint64_t{1} << 63 || from >= -static_cast<int64_t>(limit)),
-          "from is out of bounds for ", self.dtype());
-    }
+    if (at::isIntegralType(self.scalar_type(), true))
+      at::native::templates::check_from_to_in_range(from, *to - 1, self.dtype());
   } else if (from != std::numeric_limits<int64_t>::lowest()) {
     const uint64_t limit = exact_range(self.scalar_type());
     range = limit ? limit - static_cast<uint64_t>(from) : 0 - static_cast<uint64_t>(from);
@@ -424,6 +418,8 @@ TORCH_LIBRARY_IMPL(aten, HPU, m) {
   m.impl("_sample_dirichlet", TORCH_FN(sample_dirichlet));
   m.impl("multinomial", TORCH_FN(multinomial));
   m.impl("multinomial.out", TORCH_FN(multinomial_out));
+  m.impl("dropout", TORCH_FN(dropout));
+  m.impl("dropout_", TORCH_FN(dropout_));
 }
 
 TORCH_LIBRARY_IMPL(aten, Meta, m) {
@@ -432,10 +428,6 @@ TORCH_LIBRARY_IMPL(aten, Meta, m) {
 }
 
 TORCH_LIBRARY_IMPL(aten, AutogradHPU, m) {
-  m.impl("dropout", TORCH_FN(dropout));
-  m.impl("dropout_", TORCH_FN(dropout_));
-}
-TORCH_LIBRARY_IMPL(aten, HPU, m) {
   m.impl("dropout", TORCH_FN(dropout));
   m.impl("dropout_", TORCH_FN(dropout_));
 }

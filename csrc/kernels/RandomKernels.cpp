@@ -98,6 +98,69 @@ void of_normal(const at::Tensor& out, uint32_t seed, const F32& f32, const F64& 
 
 double exponential_of(double u) { return -std::log1p(-(u > 0 ? u : 0x1.0p-33)); }
 
+// Distributions that need an unknown number of draws: element i has its own subsequence.
+class Engine {
+ public:
+  Engine(uint32_t seed, int64_t element) : engine_(seed, static_cast<uint64_t>(element), 0) {}
+  double uniform() {
+    const uint32_t a = engine_(), b = engine_();
+    return philox::to_double(a, b);
+  }
+  double normal() {
+    const uint32_t a = engine_(), b = engine_();
+    return normal_wide(a, b);
+  }
+
+ private:
+  at::Philox4_32 engine_;
+};
+
+// Poisson variates: products of uniforms for small rates, Hormann's transformed rejection (PTRS) for large ones.
+double sample_poisson(double rate, Engine& engine) {
+  if (!(rate > 0)) return 0;
+  if (rate < 10) {
+    const double limit = std::exp(-rate);
+    double product = engine.uniform();
+    int64_t k = 0;
+    while (product > limit) {
+      ++k;
+      product *= engine.uniform();
+    }
+    return static_cast<double>(k);
+  }
+  const double log_rate = std::log(rate);
+  const double b = 0.931 + 2.53 * std::sqrt(rate);
+  const double a = -0.059 + 0.02483 * b;
+  const double inverse_alpha = 1.1239 + 1.1328 / (b - 3.4);
+  const double v_r = 0.9277 - 3.6224 / (b - 2);
+  for (;;) {
+    const double u = engine.uniform() - 0.5;
+    const double v = engine.uniform();
+    const double us = 0.5 - std::fabs(u);
+    const double k = std::floor((2 * a / us + b) * u + rate + 0.43);
+    if (us >= 0.07 && v <= v_r) return k;
+    if (k < 0 || (us < 0.013 && v > us)) continue;
+    if (std::log(v) + std::log(inverse_alpha) - std::log(a / (us * us) + b) <= -rate + k * log_rate - std::lgamma(k + 1))
+      return k;
+  }
+}
+
+template <class Sample>
+void per_element(const at::Tensor& out, uint32_t seed, const Sample& sample) {
+  with_buffer<double>(out, [&](double* data) {
+    at::parallel_for(0, out.numel(), 256, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        Engine engine(seed, i);
+        data[i] = sample(i, engine);
+      }
+    });
+  });
+}
+
+at::Tensor dense_double(const at::Tensor& t, c10::IntArrayRef sizes) {
+  return t.to(at::kDouble).expand(sizes).contiguous();
+}
+
 }  // namespace
 
 void uniform(const at::Tensor& out, uint32_t seed, double from, double to) {
@@ -226,73 +289,6 @@ void rrelu(const at::Tensor& out, const at::Tensor& noise, const at::Tensor& inp
   noise.copy_(slope);
   out.copy_(result);
 }
-
-namespace {
-
-// Distributions that need an unknown number of draws: element i has its own subsequence.
-class Engine {
- public:
-  Engine(uint32_t seed, int64_t element) : engine_(seed, static_cast<uint64_t>(element), 0) {}
-  double uniform() {
-    const uint32_t a = engine_(), b = engine_();
-    return philox::to_double(a, b);
-  }
-  double normal() {
-    const uint32_t a = engine_(), b = engine_();
-    return normal_wide(a, b);
-  }
-
- private:
-  at::Philox4_32 engine_;
-};
-
-// Poisson variates: products of uniforms for small rates, Hormann's transformed rejection (PTRS) for large ones.
-double sample_poisson(double rate, Engine& engine) {
-  if (!(rate > 0)) return 0;
-  if (rate < 10) {
-    const double limit = std::exp(-rate);
-    double product = engine.uniform();
-    int64_t k = 0;
-    while (product > limit) {
-      ++k;
-      product *= engine.uniform();
-    }
-    return static_cast<double>(k);
-  }
-  const double log_rate = std::log(rate);
-  const double b = 0.931 + 2.53 * std::sqrt(rate);
-  const double a = -0.059 + 0.02483 * b;
-  const double inverse_alpha = 1.1239 + 1.1328 / (b - 3.4);
-  const double v_r = 0.9277 - 3.6224 / (b - 2);
-  for (;;) {
-    const double u = engine.uniform() - 0.5;
-    const double v = engine.uniform();
-    const double us = 0.5 - std::fabs(u);
-    const double k = std::floor((2 * a / us + b) * u + rate + 0.43);
-    if (us >= 0.07 && v <= v_r) return k;
-    if (k < 0 || (us < 0.013 && v > us)) continue;
-    if (std::log(v) + std::log(inverse_alpha) - std::log(a / (us * us) + b) <= -rate + k * log_rate - std::lgamma(k + 1))
-      return k;
-  }
-}
-
-template <class Sample>
-void per_element(const at::Tensor& out, uint32_t seed, const Sample& sample) {
-  with_buffer<double>(out, [&](double* data) {
-    at::parallel_for(0, out.numel(), 256, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        Engine engine(seed, i);
-        data[i] = sample(i, engine);
-      }
-    });
-  });
-}
-
-at::Tensor dense_double(const at::Tensor& t, c10::IntArrayRef sizes) {
-  return t.to(at::kDouble).expand(sizes).contiguous();
-}
-
-}  // namespace
 
 void poisson(const at::Tensor& out, uint32_t seed, const at::Tensor& rate) {
   const auto r = dense_double(rate, out.sizes());

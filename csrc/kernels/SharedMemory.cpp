@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 
 #include "observe/MemoryHistory.h"
 #include "record/Lazy.h"
@@ -69,12 +68,7 @@ void move_to_file(c10::StorageImpl& storage, device::Device& d) {
       !memory->shared || memory->shared.use_count() == 1,
       "An hpu tensor whose address a captured graph holds can't be moved to memory that is shared with another process. "
       "Send it, or a clone of it, before the capture.");
-  const void* from = memory->data;
-  void* to = block->data;
-  d.queue().submit("move to shared memory", [&d, from, to, nbytes] {
-    device::MemoryPool::AccessScope access(d.memory());
-    std::memcpy(to, from, nbytes);
-  });
+  copy_in_order(d, "move to shared memory", block->data, memory->data, nbytes);
   free_block(d, place_in(storage, std::move(block)));
 }
 

@@ -1,15 +1,14 @@
 // Sparse COO tensors: indices and values lie on the device; operators on them run on the host, as a CPU fallback.
 #include "kernels/Sparse.h"
 
+#include <ATen/NativeFunctions.h>
+#include <ATen/SparseTensorImpl.h>
 #include <ATen/ops/_sparse_coo_tensor_with_dims_and_tensors.h>
 #include <ATen/ops/empty.h>
-#include <ATen/SparseTensorImpl.h>
 #include <ATen/native/SparseTensorUtils.h>
 
 #include "call/Alias.h"
 #include "call/Fallback.h"
-#include "run/Eager.h"
-#include "torch/HPUDevice.h"
 
 namespace openhpu {
 namespace {
@@ -45,28 +44,8 @@ Tensor empty_sparse(
   return make_empty(static_cast<int64_t>(size.size()), 0, size, dtype, layout, device, pin);
 }
 
-Tensor raw_indices(const Tensor& self) { return get_sparse_impl(self)->indices(); }
-Tensor raw_values(const Tensor& self) { return get_sparse_impl(self)->values(); }
-Tensor indices(const Tensor& self) {
-  TORCH_CHECK(self.is_coalesced(), "Cannot get indices on an uncoalesced tensor, please call .coalesce() first");
-  return get_sparse_impl(self)->indices().alias();
-}
-Tensor values(const Tensor& self) {
-  TORCH_CHECK(self.is_coalesced(), "Cannot get values on an uncoalesced tensor, please call .coalesce() first");
-  return get_sparse_impl(self)->values().alias();
-}
-int64_t sparse_dim(const Tensor& self) { return get_sparse_impl(self)->sparse_dim(); }
-int64_t dense_dim(const Tensor& self) { return get_sparse_impl(self)->dense_dim(); }
-int64_t nnz(const Tensor& self) { return get_sparse_impl(self)->nnz(); }
-bool is_coalesced(const Tensor& self) { return get_sparse_impl(self)->coalesced(); }
-Tensor& set_coalesced(Tensor& self, bool coalesced) {
-  get_sparse_impl(self)->set_coalesced(coalesced);
-  return self;
-}
-
-// The CPU twin of an operand. Sparse operands are copied, since operators may replace their parts.
+// Sparse operands are copied, since operators may replace their parts.
 Tensor to_cpu_operand(const Tensor& t) {
-  if (!t.defined() || t.device().type() != c10::kHPU) return t;
   if (!t.is_sparse()) return cpu_alias(t);
   auto* impl = get_sparse_impl(t);
   return at::_sparse_coo_tensor_with_dims_and_tensors(
@@ -75,83 +54,40 @@ Tensor to_cpu_operand(const Tensor& t) {
       impl->coalesced());
 }
 
+void take_over(const Tensor& operand, const Tensor& twin, c10::DeviceIndex index) {
+  if (!operand.is_sparse()) return;
+  const auto fresh = adopt_result(twin, index);
+  auto *to = get_sparse_impl(operand), *from = get_sparse_impl(fresh);
+  to->raw_resize_(from->sparse_dim(), from->dense_dim(), fresh.sizes());
+  to->set_indices_and_values_unsafe(from->indices(), from->values());
+  to->set_coalesced(from->coalesced());
+}
+
 void sparse_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, c10::Stack* stack) {
-  const size_t n = op.schema().arguments().size();
-  auto* args = stack->data() + stack->size() - n;
-  std::vector<std::pair<Tensor, Tensor>> twins;  // operand, its CPU twin
-  c10::DeviceIndex index = current_device();
-  int dtype = -1;
-  auto twin = [&](const Tensor& t) {
-    if (t.defined() && t.device().type() == c10::kHPU) {
-      index = t.device().index();
-      if (dtype < 0) dtype = static_cast<int>(t.scalar_type());
-    }
-    twins.emplace_back(t, to_cpu_operand(t));
-    return twins.back().second;
-  };
-  note_fallback(c10::toString(op.operator_name()), dtype);
-  synchronize(index);
-  auto& d = device_of(index);
-  device::MemoryPool::AccessScope access(d.memory());
-  const c10::Stack cpu = call_on_twins(op, args, twin);
-  for (size_t i = 0; i < n; ++i) {
-    const auto& alias = op.schema().arguments()[i].alias_info();
-    if (!alias || !alias->isWrite() || !args[i].isTensor() || !args[i].toTensor().is_sparse()) continue;
-    for (auto& [operand, copy] : twins) {
-      if (!operand.is_same(args[i].toTensor())) continue;
-      auto fresh = adopt_sparse_result(copy, index);
-      auto* to = get_sparse_impl(operand);
-      auto* from = get_sparse_impl(fresh);
-      to->raw_resize_(from->sparse_dim(), from->dense_dim(), fresh.sizes());
-      to->set_indices_and_values_unsafe(from->indices(), from->values());
-      to->set_coalesced(from->coalesced());
-    }
-  }
-  stack->resize(stack->size() - n);
-  for (const auto& v : cpu) {
-    if (!v.isTensor()) {
-      stack->emplace_back(v);
-      continue;
-    }
-    const auto& result = v.toTensor();
-    const Tensor* same = nullptr;
-    for (auto& [operand, copy] : twins)
-      if (result.defined() && copy.is_same(result)) same = &operand;
-    stack->emplace_back(same ? *same : result.defined() ? adopt_result(result, index) : result);
-  }
+  run_on_host(op, *stack, {&to_cpu_operand, &adopt_result, &take_over});
 }
 
 }  // namespace
 
 void register_sparse_kernels() {
-  // An operator with a composite kernel would not reach the fallback of the key, so those that PyTorch implements for
-  // sparse CPU tensors are registered one by one.
-  auto& dispatcher = c10::Dispatcher::singleton();
-  static auto* handles = new std::vector<c10::RegistrationHandleRAII>();
-  for (const auto& name : dispatcher.getAllOpNames()) {
-    auto op = dispatcher.findSchema(name);
-    if (!op || !op->hasKernelForDispatchKey(c10::DispatchKey::SparseCPU) ||
-        op->hasKernelForDispatchKey(c10::DispatchKey::SparseHPU))
-      continue;
-    handles->push_back(dispatcher.registerImpl(
-        name, c10::DispatchKey::SparseHPU, c10::KernelFunction::makeFromBoxedFunction<&sparse_fallback>(),
-        std::nullopt, nullptr, "openhpu sparse fallback"));
-  }
+  register_where_cpu_has(
+      c10::DispatchKey::SparseCPU, c10::DispatchKey::SparseHPU,
+      c10::KernelFunction::makeFromBoxedFunction<&sparse_fallback>(), "openhpu sparse fallback");
 }
 
 TORCH_LIBRARY_IMPL(aten, SparseHPU, m) {
   m.impl("_sparse_coo_tensor_with_dims_and_tensors", TORCH_FN(make_with_tensors));
   m.impl("_sparse_coo_tensor_with_dims", TORCH_FN(make_empty));
   m.impl("empty.memory_format", TORCH_FN(empty_sparse));
-  m.impl("_indices", TORCH_FN(raw_indices));
-  m.impl("_values", TORCH_FN(raw_values));
-  m.impl("indices", TORCH_FN(indices));
-  m.impl("values", TORCH_FN(values));
-  m.impl("sparse_dim", TORCH_FN(sparse_dim));
-  m.impl("dense_dim", TORCH_FN(dense_dim));
-  m.impl("_nnz", TORCH_FN(nnz));
-  m.impl("is_coalesced", TORCH_FN(is_coalesced));
-  m.impl("_coalesced_", TORCH_FN(set_coalesced));
+  m.impl("_indices", TORCH_FN(at::native::_indices_sparse));
+  m.impl("_values", TORCH_FN(at::native::_values_sparse));
+  m.impl("indices", TORCH_FN(at::native::indices_sparse));
+  m.impl("values", TORCH_FN(at::native::values_sparse));
+  m.impl("sparse_dim", TORCH_FN(at::native::sparse_dim_sparse));
+  m.impl("dense_dim", TORCH_FN(at::native::dense_dim_sparse));
+  m.impl("_nnz", TORCH_FN(at::native::_nnz_sparse));
+  m.impl("is_coalesced", TORCH_FN(at::native::is_coalesced_sparse));
+  m.impl("_coalesced_", TORCH_FN(at::native::_coalesced_sparse_));
 }
 
 TORCH_LIBRARY_IMPL(_, SparseHPU, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&sparse_fallback>()); }

@@ -1,5 +1,6 @@
 #include "observe/events.h"
 
+#include <bit>
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -43,23 +44,12 @@ void reset_counters() {
 }
 
 const char* kind_name(EventKind kind) {
-  switch (kind) {
-    case kCpuFallback: return "cpu_fallback";
-    case kBlockingRead: return "blocking_read";
-    case kAllocationPeak: return "allocation_peak";
-    case kCopy: return "copy";
-    case kError: return "error";
-    case kRecompilation: return "recompilation";
-    case kGraphRecorded: return "graph_recorded";
-    case kCacheHit: return "cache_hit";
-    case kCacheMiss: return "cache_miss";
-    case kIndicesOutOfRange: return "indices_out_of_range";
-    case kOperandMoved: return "operand_moved";
-    case kInt64Overflow: return "int64_overflow";
-    case kKindness: return "kindness";
-    case kWait: return "wait";
-    default: return "other";
-  }
+  constexpr const char* kNames[] = {
+      "cpu_fallback", "blocking_read", "allocation_peak", "copy", "error", "recompilation", "graph_recorded",
+      "cache_hit", "cache_miss", "indices_out_of_range", "operand_moved", "int64_overflow", "kindness", "wait", "other",
+  };
+  static_assert(std::size(kNames) == std::bit_width(uint32_t{kAllEvents}));
+  return kNames[std::countr_zero(uint32_t{kind})];
 }
 
 void note_kindness(const char* kind, std::string detail) {

@@ -2,7 +2,10 @@
 
 #include <pybind11/pybind11.h>
 
+#include <cstdint>
+
 namespace openhpu {
+pybind11::object site_of(uint32_t site);  // (file, line); None where it is unknown
 void bind_events(pybind11::module& m);  // events, counters and source lines
 void bind_capture(pybind11::module& m); // graph captures and replays
 void bind_distributed(pybind11::module& m);  // the process group

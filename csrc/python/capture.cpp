@@ -15,7 +15,6 @@
 #include <unordered_map>
 
 #include "call/Alias.h"
-#include "observe/site.h"
 #include "python/bindings.h"
 #include "record/Capture.h"
 #include "record/Lazy.h"
@@ -205,9 +204,7 @@ class GraphHandle {
     auto& g = graph("replayV3");
     check_replay(g);
     TORCH_CHECK(!transient_, "replayV3: this graph's outputs have no memory of their own; use run().");
-    Given given(*this, "replayV3", inputs_, tensors);
-    launch(g, given.substitutes);
-    given.copy_back();
+    launch_with(g, Given("replayV3", inputs_, tensors));
   }
 
   // `tensors` take the place of `captured`, tensors that the graph read at the capture.
@@ -220,9 +217,7 @@ class GraphHandle {
       places.push_back(place_of(t, g));
     }
     for (auto& p : places) p.written = p.slot != kNoSlot && g.writes(p.slot);
-    Given given(*this, "replayV2", places, tensors);
-    launch(g, given.substitutes);
-    given.copy_back();
+    launch_with(g, Given("replayV2", places, tensors));
   }
 
   // The same as replay_v3; returns the marked outputs. Those that lie in an input lie in what was given for it; those of
@@ -231,7 +226,7 @@ class GraphHandle {
     auto& g = graph("run");
     check_replay(g);
     TORCH_CHECK(outputs_marked_, "run: mark the outputs first, with mark_user_outputs().");
-    Given given(*this, "run", inputs_, tensors);
+    Given given("run", inputs_, tensors);
     std::vector<at::Tensor> out;
     std::unordered_map<uint32_t, c10::Storage> storages;
     for (const auto& p : outputs_) out.push_back(output(g, p, given, storages));
@@ -325,11 +320,6 @@ class GraphHandle {
         t.defined() ? t.device().str() : "no device", ". Move it to the device first.");
   }
 
-  static py::object site_of(uint32_t site) {
-    const auto [file, line] = resolve_site(site);
-    return line == 0 ? py::object(py::none()) : py::make_tuple(file, line);
-  }
-
   void launch(CapturedGraph& g, const std::vector<CapturedGraph::Substitute>& substitutes) {
     if (C10_UNLIKELY(checked_)) {
       try {
@@ -385,7 +375,7 @@ class GraphHandle {
   // Tensors that take the place of captured inputs for one replay. Their memory does where it is laid out as the input's
   // is; elsewhere the contents are copied, and copied back if the graph changes them.
   struct Given {
-    Given(const GraphHandle&, const char* what, const std::vector<Place>& places, const std::vector<at::Tensor>& given)
+    Given(const char* what, const std::vector<Place>& places, const std::vector<at::Tensor>& given)
         : tensors(given) {
       TORCH_CHECK(
           given.size() == places.size(), what, ": expected ", places.size(), " tensors, one for each input that was ",
@@ -442,6 +432,11 @@ class GraphHandle {
     }
   };
 
+  void launch_with(CapturedGraph& g, const Given& given) {
+    launch(g, given.substitutes);
+    given.copy_back();
+  }
+
   static bool in_storage(const void* data, const c10::Storage& storage) {
     const auto* first = static_cast<const char*>(storage.data());
     return data >= first && data < first + storage.nbytes();
@@ -461,9 +456,7 @@ class GraphHandle {
     if (p.tensor.defined()) return p.tensor;
     auto& storage = storages[p.slot];
     if (!storage.unsafeGetStorageImpl()) {
-      storage = c10::Storage(c10::make_intrusive<c10::StorageImpl>(
-          c10::StorageImpl::use_byte_size_t(), p.storage_bytes, allocate_on(g.index(), p.storage_bytes),
-          hpu_allocator(), /*resizable=*/true));
+      storage = storage_over(allocate_on(g.index(), p.storage_bytes), p.storage_bytes);
       given.substitutes.push_back({p.slot, storage.mutable_data()});
     }
     return make_hpu_tensor(storage, p.dtype, p.sizes, p.strides, p.offset);
@@ -550,9 +543,6 @@ void bind_capture(py::module& m) {
       .def("describe", &GraphHandle::describe);
   m.def("unequal", wrap(&unequal_tensors));
   m.def("is_capturing", [] { return current_capture(current_device()) != nullptr; });
-  m.def("check_not_capturing", torch::wrap_pybind_function([](const std::string& op, const std::string& remedy) {
-    if (current_capture(current_device())) refuse_in_capture(op, remedy.c_str());
-  }), py::arg("op"), py::arg("remedy"));
 }
 
 }  // namespace openhpu

@@ -10,16 +10,17 @@
 namespace py = pybind11;
 
 namespace openhpu {
-namespace {
-
-py::object as_python(const EventValue& v) {
-  return std::visit([](const auto& x) -> py::object { return py::cast(x); }, v);
-}
 
 py::object site_of(uint32_t site) {
   auto [file, line] = resolve_site(site);
   if (line == 0) return py::none();
   return py::make_tuple(file, line);
+}
+
+namespace {
+
+py::object as_python(const EventValue& v) {
+  return std::visit([](const auto& x) -> py::object { return py::cast(x); }, v);
 }
 
 void call_listener(const py::object& fn, const Event& event) {

@@ -316,14 +316,16 @@ void bind_graph(py::module& m) {
       const auto sides = formulas_of(guard);
       out.guards.emplace_back(sides.at(0), sides.at(1));
     }
-    for (const auto& item : py::cast<py::list>(manifest["counted"])) {
-      const auto& node = request.graph.nodes.at(py::cast<size_t>(item));
-      out.counted.push_back({user_name(*node.entry->call->kernel), node.site});
-    }
-    for (const auto& item : py::cast<py::list>(manifest["overflowing"])) {
-      const auto& node = request.graph.nodes.at(py::cast<size_t>(item));
-      out.overflowing.push_back({user_name(*node.entry->call->kernel), node.site});
-    }
+    const auto nodes_of = [&](const char* key) {
+      std::vector<RecipeManifest::Counted> found;
+      for (const auto& item : py::cast<py::list>(manifest[key])) {
+        const auto& node = request.graph.nodes.at(py::cast<size_t>(item));
+        found.push_back({user_name(*node.entry->call->kernel), node.site});
+      }
+      return found;
+    };
+    out.counted = nodes_of("counted");
+    out.overflowing = nodes_of("overflowing");
     out.operators = request.graph.nodes.size();
     out.external_kernels = py::cast<size_t>(manifest["external_kernels"]);
     for (const auto& item : py::cast<py::list>(manifest["numbers"])) {
@@ -365,11 +367,10 @@ void bind_graph(py::module& m) {
       py::gil_scoped_release no_gil;
       if (!GraphCache::instance().next_notice(after, notice)) return py::none();
     }
-    const auto [file, line] = resolve_site(notice.site);
     py::dict d;
     d["wait"] = notice.wait;
     d["operators"] = notice.operators;
-    d["site"] = line == 0 ? py::object(py::none()) : py::make_tuple(file, line);
+    d["site"] = site_of(notice.site);
     d["graphs"] = notice.graphs;
     d["seconds"] = notice.seconds;
     d["over"] = notice.over;
@@ -389,7 +390,6 @@ void bind_graph(py::module& m) {
   m.def("recompilations", [] {
     py::list out;
     for (const auto& r : GraphCache::instance().recompilations()) {
-      auto [file, line] = resolve_site(r.site);
       py::dict d;
       d["cause"] = r.cause;
       d["op"] = r.op;
@@ -397,7 +397,7 @@ void bind_graph(py::module& m) {
       d["dimension"] = r.dimension < 0 ? py::object(py::none()) : py::cast(r.dimension);
       d["before"] = r.before;
       d["after"] = r.after;
-      d["site"] = line == 0 ? py::object(py::none()) : py::make_tuple(file, line);
+      d["site"] = site_of(r.site);
       d["time_ns"] = r.time_ns;
       out.append(d);
     }

@@ -265,7 +265,6 @@ void bind_memory(py::module& m) {
 void bind_ops(py::module& m) {
   m.def("set_fallback_policy", &set_fallback_policy);
   m.def("set_lenient_indices", &set_lenient_indices);
-  m.def("lenient_indices", &lenient_indices);
   m.def("report_indices", [] {
     report_indices();
     report_overflows();
@@ -289,7 +288,6 @@ void bind_ops(py::module& m) {
   m.def("set_out_of_range_copies", [](int integers, int floats) {
     set_out_of_range_copies(static_cast<OutOfRangeCopies>(integers), static_cast<OutOfRangeCopies>(floats));
   });
-  m.def("narrow_int64", &narrow_int64);
   m.def("set_native_ops", &set_native_ops);
   m.def("set_integer_ops", &set_integer_ops);
   m.def("fallback_ops", &fallback_ops);

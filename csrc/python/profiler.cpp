@@ -17,19 +17,6 @@ namespace {
 using device::Trace;
 using device::TraceData;
 
-const char* kind_name(device::TraceKind kind) {
-  switch (kind) {
-    case device::TraceKind::Kernel: return "kernel";
-    case device::TraceKind::Graph: return "graph";
-    case device::TraceKind::HostToDevice: return "h2d";
-    case device::TraceKind::DeviceToHost: return "d2h";
-    case device::TraceKind::DeviceToDevice: return "d2d";
-    case device::TraceKind::Collective: return "collective";
-    case device::TraceKind::Wait: return "wait";
-    default: return "hidden";
-  }
-}
-
 py::object line_of(uint32_t site) {
   const auto [file, line] = resolve_site(site);
   if (!line) return py::none();
@@ -53,8 +40,8 @@ void bind_profiler(py::module& m) {
       py::list marks;
       for (const auto& k : r.marks) marks.append(py::make_tuple(operator_name(k.name), k.begin, k.end, line_of(k.site)));
       records.append(py::make_tuple(
-          operator_name(r.name), kind_name(r.kind), r.device, r.stream, r.correlation, r.bytes, r.operators, r.thread, r.launch_begin,
-          r.launch_end, r.begin, r.end, line_of(r.site), marks));
+          operator_name(r.name), names_of(r.kind).kind, r.device, r.stream, r.correlation, r.bytes, r.operators, r.thread,
+          r.launch_begin, r.launch_end, r.begin, r.end, line_of(r.site), marks));
     }
     for (const auto& s : data.spans)
       spans.append(py::make_tuple(s.name, s.detail, s.thread, s.begin, s.end, line_of(s.site)));

@@ -65,6 +65,16 @@ struct Graph {
       if (!o.on_host) visit(o, *place++);
     return place;
   }
+  // Appends a node of another graph: `slot(s)` is its slot s here, `numbers` where its numbers begin here.
+  template <class Slot>
+  void append(const Graph& other, const Node& n, uint32_t numbers_begin, Slot&& slot) {
+    nodes.push_back({n.entry, n.site, static_cast<uint32_t>(words.size()), numbers_begin});
+    words.push_back(other.words[n.words]);
+    const uint64_t* fresh = other.for_each_operand(n, [&](const auto&, uint64_t at) {
+      words.push_back(place(slot(slot_of(at)), static_cast<uint64_t>(offset_of(at))));
+    });
+    for (size_t k = 0; k < n.entry->storages.size(); ++k) words.push_back(slot(static_cast<uint32_t>(fresh[k])));
+  }
   // Visits the slots of all operands on the device, then those of the fresh storages: `visit(slot)`.
   template <class Visit>
   void for_each_slot(const Node& n, Visit&& visit) const {

@@ -51,6 +51,25 @@ Clock::time_point later(Clock::time_point from, double seconds) {
   return from + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
+// The operator, dependent on values, that gave the size: that of the operand, or else the last one before the graph.
+void add_origin(EventParams& params, const Recompilation& r, const GraphCache::Sight& sight) {
+  if (r.cause != "size" || r.dimension < 0) return;
+  const auto add = [&](const char* how, uint32_t number) {
+    const auto origin = size_origin(number);
+    if (!origin || std::none_of(origin->sizes.begin(), origin->sizes.end(), [&](int64_t size) {
+          return std::to_string(size) == r.after;
+        }))
+      return false;
+    const auto [file, line] = resolve_site(origin->site);
+    params.insert(params.end(), {{"origin", std::string(how)}, {"origin_op", origin->op}, {"origin_file", file},
+                                 {"origin_line", static_cast<int64_t>(line)}});
+    return true;
+  };
+  for (const auto& [slot, number] : sight.sized)
+    if (slot == r.slot && add("from", number)) return;
+  add("after", sight.sized_before);
+}
+
 }  // namespace
 
 GraphCache& GraphCache::instance() {
@@ -377,27 +396,6 @@ bool GraphCache::next_notice(const std::vector<double>& after, WaitNotice& out) 
       waits_changed_.wait_until(lock, next);
   }
 }
-
-namespace {
-// The operator, dependent on values, that gave the size: that of the operand, or else the last one before the graph.
-void add_origin(EventParams& params, const Recompilation& r, const GraphCache::Sight& sight) {
-  if (r.cause != "size" || r.dimension < 0) return;
-  const auto add = [&](const char* how, uint32_t number) {
-    const auto origin = size_origin(number);
-    if (!origin || std::none_of(origin->sizes.begin(), origin->sizes.end(), [&](int64_t size) {
-          return std::to_string(size) == r.after;
-        }))
-      return false;
-    const auto [file, line] = resolve_site(origin->site);
-    params.insert(params.end(), {{"origin", std::string(how)}, {"origin_op", origin->op}, {"origin_file", file},
-                                 {"origin_line", static_cast<int64_t>(line)}});
-    return true;
-  };
-  for (const auto& [slot, number] : sight.sized)
-    if (slot == r.slot && add("from", number)) return;
-  add("after", sight.sized_before);
-}
-}  // namespace
 
 std::shared_ptr<Recipe> GraphCache::recipe_for(const Graph& graph, uint64_t hash, Sight& sight) {
   if (policy_ == CompilePolicy::Off) return nullptr;

@@ -44,6 +44,40 @@ void append(std::vector<int64_t>& out, const Numbers& values) {
   out.insert(out.end(), values.begin(), values.end());
 }
 
+// factor * base + term for all recordings, where `base` changes.
+std::optional<std::pair<int64_t, int64_t>> line_through(const Values& base, const Values& values) {
+  size_t k = 1;
+  while (k < base.size() && base[k] == base[0]) ++k;
+  if (k == base.size()) return std::nullopt;
+  const int64_t run = base[k] - base[0], rise = values[k] - values[0];
+  if (rise % run != 0 || rise == 0) return std::nullopt;
+  const int64_t factor = rise / run, term = values[0] - factor * base[0];
+  for (size_t i = 0; i < base.size(); ++i)
+    if (factor * base[i] + term != values[i]) return std::nullopt;
+  return std::make_pair(factor, term);
+}
+
+// The simplest formula first: a multiple of a symbol, of a product of two, then a line that misses the origin.
+std::optional<Formula> explain(const std::vector<Values>& symbols, const Values& values) {
+  std::optional<Formula> line;
+  for (size_t i = 0; i < symbols.size(); ++i) {
+    const auto found = line_through(symbols[i], values);
+    if (!found) continue;
+    Formula formula{found->first, {static_cast<uint8_t>(i)}, found->second};
+    if (formula.term == 0) return formula;
+    if (!line) line = formula;
+  }
+  for (size_t i = 0; i < symbols.size(); ++i)
+    for (size_t j = i; j < symbols.size(); ++j) {
+      Values product;
+      for (size_t k = 0; k < values.size(); ++k) product.push_back(symbols[i][k] * symbols[j][k]);
+      const auto found = line_through(product, values);
+      if (found && found->second == 0)
+        return Formula{found->first, {static_cast<uint8_t>(i), static_cast<uint8_t>(j)}, 0};
+    }
+  return line;
+}
+
 }  // namespace
 
 Skeleton::Skeleton(const Graph& graph) {
@@ -109,44 +143,6 @@ uint64_t Skeleton::hash() const noexcept {
   for (uint64_t w : structure) hash.add(w);
   return hash.value();
 }
-
-namespace {
-
-// factor * base + term for all recordings, where `base` changes.
-std::optional<std::pair<int64_t, int64_t>> line_through(const Values& base, const Values& values) {
-  size_t k = 1;
-  while (k < base.size() && base[k] == base[0]) ++k;
-  if (k == base.size()) return std::nullopt;
-  const int64_t run = base[k] - base[0], rise = values[k] - values[0];
-  if (rise % run != 0 || rise == 0) return std::nullopt;
-  const int64_t factor = rise / run, term = values[0] - factor * base[0];
-  for (size_t i = 0; i < base.size(); ++i)
-    if (factor * base[i] + term != values[i]) return std::nullopt;
-  return std::make_pair(factor, term);
-}
-
-// The simplest formula first: a multiple of a symbol, of a product of two, then a line that misses the origin.
-std::optional<Formula> explain(const std::vector<Values>& symbols, const Values& values) {
-  std::optional<Formula> line;
-  for (size_t i = 0; i < symbols.size(); ++i) {
-    const auto found = line_through(symbols[i], values);
-    if (!found) continue;
-    Formula formula{found->first, {static_cast<uint8_t>(i)}, found->second};
-    if (formula.term == 0) return formula;
-    if (!line) line = formula;
-  }
-  for (size_t i = 0; i < symbols.size(); ++i)
-    for (size_t j = i; j < symbols.size(); ++j) {
-      Values product;
-      for (size_t k = 0; k < values.size(); ++k) product.push_back(symbols[i][k] * symbols[j][k]);
-      const auto found = line_through(product, values);
-      if (found && found->second == 0)
-        return Formula{found->first, {static_cast<uint8_t>(i), static_cast<uint8_t>(j)}, 0};
-    }
-  return line;
-}
-
-}  // namespace
 
 std::optional<SymbolicSizes> SymbolicSizes::find(
     const std::vector<std::vector<int64_t>>& recordings, const std::vector<uint32_t>& input_sizes) {

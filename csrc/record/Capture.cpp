@@ -5,7 +5,6 @@
 #include <c10/util/Exception.h>
 
 #include <cstdlib>
-#include <cstring>
 #include <functional>
 #include <numeric>
 #include <utility>
@@ -33,19 +32,6 @@ std::array<Active, kMaxDevices> actives;
 
 std::atomic<uint64_t> next_id{1};
 thread_local uint32_t tls_last_draw = 0;
-
-size_t words_of(const Graph::Node& node) {
-  size_t n = 1 + node.entry->storages.size();
-  for (const auto& o : node.entry->call->operands) n += !o.on_host;
-  return n;
-}
-
-void copy_on_device(device::Device& d, void* to, const void* from, size_t nbytes, std::shared_ptr<void> kept) {
-  d.queue().submit("graph capture", [&d, to, from, nbytes, kept = std::move(kept)] {
-    device::MemoryPool::AccessScope access(d.memory());
-    std::memcpy(to, from, nbytes);
-  });
-}
 
 }  // namespace
 
@@ -110,7 +96,8 @@ std::exception_ptr Capture::stop() {
     for (size_t i = 0; i < members_.size(); ++i)
       if (members_[i].backup) changed.emplace_back(members_[i], graph_.slots[i].nbytes);
     restore = [changed = std::move(changed), &d = device_] {
-      for (const auto& [member, nbytes] : changed) copy_on_device(d, member.data, member.backup.get(), nbytes, member.backup);
+      for (const auto& [member, nbytes] : changed)
+        copy_in_order(d, "graph capture", member.data, member.backup.get(), nbytes, 0, member.backup);
     };
   }
   auto error = recorder_.end_capture(std::move(restore));
@@ -169,20 +156,9 @@ void Capture::take(
     const Graph& piece, const std::vector<uint32_t>& slots, const std::vector<std::pair<uint32_t, uint32_t>>& seeds) {
   const size_t nodes = graph_.nodes.size(), words = graph_.words.size(), numbers = graph_.numbers.size();
   try {
-    for (const auto& node : piece.nodes) {
-      const auto& call = *node.entry->call;
-      graph_.nodes.push_back({node.entry, node.site, static_cast<uint32_t>(graph_.words.size()),
-                              static_cast<uint32_t>(numbers) + node.numbers});
-      const uint64_t* word = piece.words.data() + node.words;
-      const uint64_t* end = word + words_of(node);
-      graph_.words.push_back(*word++);
-      for (size_t k = 0; k < call.operands.size(); ++k) {
-        if (call.operands[k].on_host) continue;
-        const uint32_t slot = slots[Graph::slot_of(*word)];
-        graph_.words.push_back(Graph::place(slot, static_cast<uint64_t>(Graph::offset_of(*word++))));
-      }
-      for (; word < end; ++word) graph_.words.push_back(slots[*word]);
-    }
+    for (const auto& node : piece.nodes)
+      graph_.append(
+          piece, node, static_cast<uint32_t>(numbers) + node.numbers, [&](uint32_t slot) { return slots[slot]; });
     graph_.numbers.insert(graph_.numbers.end(), piece.numbers.begin(), piece.numbers.end());
     for (const auto& [number, draw] : seeds) draws_[draw].numbers.push_back(static_cast<uint32_t>(numbers) + number);
   } catch (...) {
@@ -213,7 +189,7 @@ void Capture::back_up(uint32_t slot) {
   TORCH_CHECK_WITH(
       OutOfMemoryError, backup, "capture_begin: the host has no memory for a copy of ", nbytes,
       " bytes that the capture changes and its end restores. Capture before the largest tensors are made.");
-  copy_on_device(device_, backup.get(), member.data, nbytes, backup);
+  copy_in_order(device_, "graph capture", backup.get(), member.data, nbytes, 0, backup);
   member.backup = std::move(backup);
 }
 

@@ -109,18 +109,8 @@ void CapturedGraph::split(CapturedProgram& program) {
       part.held.push_back(program.held[slot]);
       return of_whole[slot];
     };
-    for (size_t i = begin; i < end; ++i) {
-      const auto& node = whole.nodes[i];
-      part.graph.nodes.push_back(
-          {node.entry, node.site, static_cast<uint32_t>(part.graph.words.size()), node.numbers - numbers});
-      part.graph.words.push_back(whole.words[node.words]);
-      const uint64_t* fresh = whole.for_each_operand(node, [&](const auto&, uint64_t place) {
-        const uint32_t own = enter(Graph::slot_of(place));
-        part.graph.words.push_back(Graph::place(own, static_cast<uint64_t>(Graph::offset_of(place))));
-      });
-      for (size_t k = 0; k < node.entry->storages.size(); ++k)
-        part.graph.words.push_back(enter(static_cast<uint32_t>(fresh[k])));
-    }
+    for (size_t i = begin; i < end; ++i)
+      part.graph.append(whole, whole.nodes[i], whole.nodes[i].numbers - numbers, enter);
     part.graph.numbers.assign(
         whole.numbers.begin() + numbers, whole.numbers.begin() + static_cast<std::ptrdiff_t>(numbers_end));
     stages_.push_back(

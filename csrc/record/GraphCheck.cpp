@@ -64,11 +64,7 @@ std::vector<CapturedGraph::Unequal> CapturedGraph::replay_beside(const std::vect
   count(Counter::GraphReplays);
   auto numbers = drawn_numbers();
   if (program->graph.empty()) return {};
-  for (const auto& c : copies)
-    device_.queue().submit("graph check", [&d = device_, to = c.block->data, from = c.real, n = slots[c.slot].nbytes] {
-      device::MemoryPool::AccessScope access(d.memory());
-      std::memcpy(to, from, n);
-    });
+  for (const auto& c : copies) copy_in_order(device_, "graph check", c.block->data, c.real, slots[c.slot].nbytes);
   auto plain = GraphCommand::acquire(device_);
   plain->program = program;
   plain->site = program->graph.nodes.front().site;

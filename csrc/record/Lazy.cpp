@@ -25,6 +25,13 @@ namespace {
 std::atomic<size_t> max_graph_size{size_t{1} << 18};
 thread_local int learning_depth = 0;
 
+// A flag while this lives.
+struct Raised {
+  bool& flag;
+  explicit Raised(bool& f) : flag(f) { flag = true; }
+  ~Raised() { flag = false; }
+};
+
 // The step for which this thread should wait before it goes on.
 struct Owed {
   const Recorder* recorder = nullptr;
@@ -246,11 +253,7 @@ void Recorder::start_early() {
 }
 
 void Recorder::flush_piece_locked() {
-  struct Piece {
-    bool& flag;
-    explicit Piece(bool& f) : flag(f) { flag = true; }
-    ~Piece() { flag = false; }
-  } piece(piece_);
+  const Raised piece(piece_);
   flush_locked();
 }
 
@@ -292,11 +295,7 @@ void Recorder::flush() {
 void Recorder::flush_locked() {
   if (flushing_) return;
   if (graph_.empty()) return end_sight();
-  struct Flushing {
-    bool& flag;
-    explicit Flushing(bool& f) : flag(f) { flag = true; }
-    ~Flushing() { flag = false; }
-  } flushing(flushing_);
+  const Raised flushing(flushing_);
   hand_over();
 }
 

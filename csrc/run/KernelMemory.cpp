@@ -57,10 +57,6 @@ struct KernelAllocator final : c10::Allocator {
   }
 };
 
-}  // namespace
-
-namespace {
-
 void* allocate_scratch(device::MemoryPool& workspace, size_t nbytes) {
   for (bool again = true;; again = false) {
     try {

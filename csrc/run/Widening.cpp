@@ -3,6 +3,7 @@
 #include <ATen/native/Resize.h>
 
 #include "run/Operator.h"
+#include "run/Tensors.h"
 
 namespace openhpu {
 namespace {
@@ -17,22 +18,11 @@ class Converted {
     for (size_t i = 0; i < stack.size(); ++i) {
       const auto& value = stack[i];
       const bool written = op.writes(i, stack.data());
-      if (value.isTensor()) {
-        args_.emplace_back(convert(value.toTensor(), written));
-      } else if (value.isOptionalTensorList()) {
-        c10::List<std::optional<at::Tensor>> list;
-        for (const auto& e : value.toListRef())
-          list.push_back(e.isTensor() ? std::optional<at::Tensor>(convert(e.toTensor(), written)) : std::nullopt);
-        args_.emplace_back(std::move(list));
-      } else if (value.isTensorList()) {
-        c10::List<at::Tensor> list;
-        for (const auto& e : value.toListRef()) list.push_back(convert(e.toTensor(), written));
-        args_.emplace_back(std::move(list));
-      } else if (is_dtype(arguments[i], value) && static_cast<ScalarType>(value.toInt()) == widening.from) {
+      if (is_dtype(arguments[i], value) && static_cast<ScalarType>(value.toInt()) == widening.from) {
         args_.emplace_back(static_cast<int64_t>(widening.to));
       } else {
         keeps_wide_ |= is_dtype(arguments[i], value) && static_cast<ScalarType>(value.toInt()) == widening.to;
-        args_.push_back(value);
+        args_.push_back(map_tensors(value, [&](const at::Tensor& t) { return convert(t, written); }));
       }
     }
   }
@@ -95,17 +85,8 @@ void call_widened(const Operator& op, c10::Stack& stack, Widening widening) {
   op.call_cpu(converted.args());
   converted.write_back();
   stack.clear();
-  for (const auto& value : converted.args()) {
-    if (value.isTensor()) {
-      stack.emplace_back(converted.result(value.toTensor()));
-    } else if (value.isTensorList()) {
-      c10::List<at::Tensor> list;
-      for (const auto& e : value.toListRef()) list.push_back(converted.result(e.toTensor()));
-      stack.emplace_back(std::move(list));
-    } else {
-      stack.push_back(value);
-    }
-  }
+  for (const auto& value : converted.args())
+    stack.push_back(map_tensors(value, [&](const at::Tensor& t) { return converted.result(t); }));
 }
 
 }  // namespace openhpu

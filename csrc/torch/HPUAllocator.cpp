@@ -16,7 +16,6 @@
 namespace openhpu {
 namespace {
 
-
 // The number of blocks that are shared with other processes and that a command, still in a queue, will give back.
 std::atomic<int> blocks_on_their_way{0};
 // Bytes of pending storages, and how many there are, by device.
@@ -66,10 +65,6 @@ void report_peak(device::Device& d, uint32_t site) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 std::unique_ptr<HPUMemory> new_memory(c10::DeviceIndex index, device::Device& d, size_t nbytes) {
   auto memory = std::make_unique<HPUMemory>();
   memory->device = index;
@@ -78,6 +73,16 @@ std::unique_ptr<HPUMemory> new_memory(c10::DeviceIndex index, device::Device& d,
   memory->data = nullptr;
   return memory;
 }
+
+void require(HPUMemory& memory) {
+  if (memory.graph.load(std::memory_order_relaxed) != 0 || memory.pending()) above.require_memory(memory);
+}
+
+void materialize(c10::StorageImpl* storage) { require_memory(*storage); }  // for any purpose
+
+// Leaked: storages may be freed after static destructors have run.
+HPUAllocator* const the_allocator = new HPUAllocator();
+REGISTER_ALLOCATOR(c10::kHPU, the_allocator);
 
 }  // namespace
 
@@ -123,12 +128,6 @@ void HPUMemory::begin_write() noexcept {
   if (small()) version.store(last.fetch_add(1, std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
-namespace {
-void require(HPUMemory& memory) {
-  if (memory.graph.load(std::memory_order_relaxed) != 0 || memory.pending()) above.require_memory(memory);
-}
-}  // namespace
-
 void require_memory_to_read(const c10::StorageImpl& storage) {
   if (auto* memory = memory_of(storage)) require(*memory);
 }
@@ -145,10 +144,6 @@ uint64_t made_by(device::Device& d, const c10::StorageImpl& storage) {
   const uint64_t made = memory ? memory->made_by.load(std::memory_order_acquire) : 0;
   return made ? made : d.queue().submitted();
 }
-
-namespace {
-void materialize(c10::StorageImpl* storage) { require_memory(*storage); }  // for any purpose
-}  // namespace
 
 void make_pending(c10::StorageImpl& storage, c10::DeviceIndex index, size_t nbytes) {
   auto* memory = new_memory(index, device_of(index), nbytes).release();
@@ -284,6 +279,15 @@ HPUMemory* memory_of(const c10::StorageImpl& storage) {
   return ptr.get_deleter() == &delete_memory ? static_cast<HPUMemory*>(ptr.get_context()) : nullptr;
 }
 
+void copy_in_order(
+    device::Device& d, const char* name, void* to, const void* from, size_t nbytes, uint32_t site,
+    std::shared_ptr<void> kept) {
+  d.queue().submit(name, [&d, to, from, nbytes, kept = std::move(kept)] {
+    device::MemoryPool::AccessScope access(d.memory());
+    std::memcpy(to, from, nbytes);
+  }, site);
+}
+
 c10::DataPtr HPUAllocator::allocate(size_t nbytes) { return allocate_on(-1, nbytes); }
 // The context is not the data pointer, so raw allocation is not offered.
 c10::DeleterFnPtr HPUAllocator::raw_deleter() const { return nullptr; }
@@ -291,11 +295,7 @@ c10::DeleterFnPtr HPUAllocator::raw_deleter() const { return nullptr; }
 void HPUAllocator::copy_data(void* dest, const void* src, std::size_t nbytes) const {
   auto& registry = device::DeviceRegistry::instance();
   const int owner = registry.owner_of(dest);
-  auto& d = registry.get(owner < 0 ? 0 : owner);
-  d.queue().submit("copy_data", [&d, dest, src, nbytes] {
-    device::MemoryPool::AccessScope access(d.memory());
-    std::memcpy(dest, src, nbytes);
-  }, current_site());
+  copy_in_order(registry.get(owner < 0 ? 0 : owner), "copy_data", dest, src, nbytes, current_site());
 }
 
 bool HPUAllocator::initialized() {
@@ -372,14 +372,6 @@ std::pair<size_t, size_t> HPUAllocator::getMemoryInfo(c10::DeviceIndex index) {
   return {s.limit - s.in_use, s.limit};
 }
 
-namespace {
-// Leaked: storages may be freed after static destructors have run.
-HPUAllocator* const the_allocator = new HPUAllocator();
-}  // namespace
 HPUAllocator* hpu_allocator() { return the_allocator; }
-
-namespace {
-REGISTER_ALLOCATOR(c10::kHPU, the_allocator);
-}
 
 }  // namespace openhpu

@@ -112,6 +112,10 @@ void assign_memory(HPUMemory& memory);
 // The same with memory that was allocated before. The storage must not go meanwhile.
 void assign_memory(HPUMemory& memory, void* data) noexcept;
 void* allocate_block(device::Device& d, size_t nbytes, uint32_t site = 0);
+// Queues a copy within the device's memory, or to or from the host's, where `kept` keeps it.
+void copy_in_order(
+    device::Device& d, const char* name, void* to, const void* from, size_t nbytes, uint32_t site = 0,
+    std::shared_ptr<void> kept = nullptr);
 // Statistics of the device's memory in the script's order: the recording is handed over first, and memory that is
 // promised to a storage counts as in use.
 device::MemoryStats memory_stats_of(device::Device& d);

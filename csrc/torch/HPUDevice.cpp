@@ -27,6 +27,21 @@ std::atomic<int> most_threads{std::numeric_limits<int>::max()};
 
 device::DeviceRegistry& registry() { return device::DeviceRegistry::instance(); }
 
+// Called when a host thread submits a command for a team of threads. Its own team, from an earlier computation of the
+// script on the CPU, ends. It returns with the next such computation. libgomp counts the threads of all teams. If there
+// are more than cores, every thread that waits at a barrier sleeps at once instead of polling.
+void release_host_team() noexcept { omp_pause_resource_all(omp_pause_soft); }
+
+// For a full queue.
+uint64_t submit_and_tell(device::Device& d, device::Command* command, device::OnInterrupt what) {
+  const uint64_t since = now_ns();
+  const std::string op = command->name();
+  const uint32_t site = command->site;
+  const uint64_t sequence = d.queue().submit(command, what);
+  emit_wait("queue", op.c_str(), since, site);
+  return sequence;
+}
+
 }  // namespace
 
 c10::DeviceIndex normalize_index(c10::DeviceIndex index) {
@@ -126,23 +141,6 @@ void synchronize(c10::DeviceIndex index) {
 void flush(device::Device& d) { above.flush(d); }
 void check_wait(device::Device& d, const char* what) { above.check_wait(d, what); }
 void note_read(device::Device& d) { above.note_read(d); }
-
-namespace {
-// Called when a host thread submits a command for a team of threads. Its own team, from an earlier computation of the
-// script on the CPU, ends. It returns with the next such computation. libgomp counts the threads of all teams. If there
-// are more than cores, every thread that waits at a barrier sleeps at once instead of polling.
-void release_host_team() noexcept { omp_pause_resource_all(omp_pause_soft); }
-
-// For a full queue.
-uint64_t submit_and_tell(device::Device& d, device::Command* command, device::OnInterrupt what) {
-  const uint64_t since = now_ns();
-  const std::string op = command->name();
-  const uint32_t site = command->site;
-  const uint64_t sequence = d.queue().submit(command, what);
-  emit_wait("queue", op.c_str(), since, site);
-  return sequence;
-}
-}  // namespace
 
 uint64_t submit(device::Device& d, device::Command* command, device::OnInterrupt what) {
   if (!command->runs_anywhere()) release_host_team();

@@ -82,12 +82,13 @@ class Session final : public libkineto::IActivityProfilerSession {
     put_in_order(buffer_->data, linked);
     for (const auto& record : buffer_->data.records) {
       const ITraceActivity* issuer = record.operation ? linked(static_cast<int32_t>(record.operation)) : nullptr;
-      keep<LaunchActivity>(logger, issuer, record);
-      keep<CommandActivity>(logger, issuer, record);
-      for (const auto& mark : record.marks) keep<MarkActivity>(logger, nullptr, record, mark);
+      keep(logger, issuer, launch_activity(buffer_->span, record));
+      keep(logger, issuer, command_activity(buffer_->span, record));
+      for (const auto& mark : record.marks) keep(logger, nullptr, mark_activity(buffer_->span, record, mark));
     }
     for (const auto& span : buffer_->data.spans)
-      keep<SpanActivity>(logger, span.operation ? linked(static_cast<int32_t>(span.operation)) : nullptr, span);
+      keep(logger, span.operation ? linked(static_cast<int32_t>(span.operation)) : nullptr,
+           span_activity(buffer_->span, span));
     add_ranges(logger, linked);
     name_tracks(logger, begin);
     status_ = libkineto::TraceStatus::READY;
@@ -134,9 +135,7 @@ class Session final : public libkineto::IActivityProfilerSession {
     TraceData data;
   };
 
-  template <class Kind, class... Args>
-  void keep(ActivityLogger& logger, const ITraceActivity* issuer, Args&&... args) {
-    auto activity = std::make_unique<Kind>(buffer_->span, std::forward<Args>(args)...);
+  void keep(ActivityLogger& logger, const ITraceActivity* issuer, std::unique_ptr<Activity> activity) {
     activity->linked = issuer;
     logger.handleActivity(*activity);
     buffer_->activities.push_back(std::move(activity));
@@ -196,7 +195,8 @@ class Session final : public libkineto::IActivityProfilerSession {
       // Several threads may issue on one stream.
       if (!nests(others, times.first, times.second)) continue;
       others.push_back(times);
-      keep<RangeActivity>(logger, nullptr, range->name(), on, stream, times.first, times.second);
+      keep(logger, nullptr,
+           range_activity(buffer_->span, range->name(), on, stream, times.first, times.second));
     }
   }
 
