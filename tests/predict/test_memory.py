@@ -55,7 +55,6 @@ def test_parts_by_phase():
     assert found.phases["optimizer"]["gradients"] == WEIGHTS and "gradients" not in found.phases["forward"]
     assert found.phases["forward"]["activations"] == pytest.approx(6 * (KEPT + 8192 * 4 * 256), rel=0.05)
     assert "activations" not in found.phases["optimizer"]
-    assert found.peak == max(sum(parts.values()) for parts in found.phases.values())
 
 
 def test_recomputation_saves_what_checkpointing_saves():
@@ -96,8 +95,7 @@ def test_memory_divided_by_zero_and_tensor_parallelism(zero, data, tensor, expec
 
 def test_plans_name_the_smallest_device_that_it_fits():
     with fake():
-        model = nn.Sequential(*(nn.Linear(2**15, 2**15) for _ in range(8)))
-        step, x = step_of(model), torch.ones(8, 2**15)
+        step, x = step_of(nn.Sequential(*(nn.Linear(2**15, 2**15) for _ in range(8)))), torch.ones(8, 2**15)
     text = str(predict(step, x, device="gaudi3", cards=8))
     rows = [line.split() for line in text.splitlines() if line.startswith("  tensor parallel")]
     assert [row[2] for row in rows] == ["1:", "2:", "4:", "8:"] and rows[0][5] == "none"  # 8 x 4 GiB, four times

@@ -20,8 +20,6 @@ NODE, HALVES, COLUMN = range(8), (0, 1, 8, 9), (0, 8, 16, 24)  # one node; two c
         ("all_reduce", HALVES, 2 * (1 / 2 / 37.5 + 5e-6 + 1 / 2 / 2 / 37.5 + 10e-6)),
         ("alltoall_", HALVES, 2 / 4 / 37.5 + 10e-6),  # what leaves the node takes longest
         ("send", (0, 1), 1 / 37.5 + 5e-6),
-        ("recv_", (0, 8), 1 / 37.5 + 10e-6),
-        ("barrier", NODE, 7 / 8 / 262.5 + 5e-6),
     ],
 )
 def test_seconds_of_a_gigabyte(op, ranks, seconds):

@@ -63,9 +63,8 @@ class Memory:
 
     def text(self, capacity: float) -> list[str]:
         """Lines of a report; `capacity` is the device's memory in bytes."""
-        rows = [
-            f"memory: peak {gib(self.peak)} of {gib(capacity)} ({_list(self.parts)}) at {site_text(self.peak_site)}"
-        ]
+        peak = f"memory: peak {gib(self.peak)} of {gib(capacity)} ({_list(self.parts)})"
+        rows = [f"{peak} at {site_text(self.peak_site)}"]
         if len(self.phases) > 1:
             rows += [f"  {name}: {gib(sum(parts.values()))} ({_list(parts)})" for name, parts in self.phases.items()]
         if self.short:
@@ -78,13 +77,12 @@ class Memory:
         return rows
 
     def plans(self, cards: int, capacities: dict[str, float]) -> list[str]:
-        """A table of the memory by ZeRO stage and tensor parallel degree, and on which of the devices it fits."""
+        """A table of the memory by ZeRO stage and tensor parallel degree, and the first of the devices that it fits."""
         rows = [f"memory on {cards} cards, about, with ZeRO 0, 1, 2, 3 ({', '.join(capacities)}: where it fits):"]
         for tensor in (1, 2, 4, 8):
             if cards % tensor == 0:
                 sizes = [self.divided(zero, cards // tensor, tensor) for zero in range(4)]
-                by_size = sorted(capacities.items(), key=lambda one: one[1])
-                fits = [next((name for name, has in by_size if size <= has), "none") for size in sizes]
+                fits = [next((name for name, has in capacities.items() if size <= has), "none") for size in sizes]
                 cells = "  ".join(f"{gib(size)} {name}" for size, name in zip(sizes, fits, strict=True))
                 rows.append(f"  tensor parallel {tensor}: {cells}")
         return rows

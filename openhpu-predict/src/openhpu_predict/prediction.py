@@ -136,7 +136,7 @@ def price(
     plans: list[str] = []
     if not recording.cards and (needed.short or cards > 1):
         capacities = {one.name: one.hbm_bytes for one in (load("gaudi2"), load("gaudi3"))}
-        plans = needed.plans(max(cards, node), {device.name: device.hbm_bytes} | capacities)
+        plans = needed.plans(max(cards, node), capacities)
     return Prediction(
         device, nodes, seconds, timeline, needed,
         _shares(timeline, nodes, lambda node: node.site, site_text),

@@ -20,8 +20,6 @@ from torch.utils._python_dispatch import _disable_current_modes as without_modes
 
 from openhpu_predict.errors import PredictError
 
-_NODE = 8
-
 
 @contextlib.contextmanager
 def ranks(cards: int) -> Iterator[None]:
@@ -36,9 +34,8 @@ def ranks(cards: int) -> Iterator[None]:
         raise PredictError(f"cards is {cards}; expected 1 or more")
     if dist.is_initialized():
         raise PredictError("this process has a process group already; expected none")
-    local = min(cards, _NODE)
-    place = {"RANK": 0, "LOCAL_RANK": 0, "WORLD_SIZE": cards, "LOCAL_WORLD_SIZE": local, "MASTER_ADDR": "localhost",
-             "MASTER_PORT": 1}  # fmt: skip
+    place = {"RANK": 0, "LOCAL_RANK": 0, "WORLD_SIZE": cards, "LOCAL_WORLD_SIZE": min(cards, 8),
+             "MASTER_ADDR": "localhost", "MASTER_PORT": 1}  # fmt: skip
     start, helper, init = dist.init_process_group, distributed_c10d._new_process_group_helper, DDP.__init__
 
     def initialize(*_args: Any, **_kwargs: Any) -> None:

@@ -31,13 +31,11 @@ def warmup(recording: Recording, device: Device) -> Warmup:
     """What is compiled before a graph runs for the first time: graphs with other operators or sizes."""
     seen: dict[Hashable, int] = {}
     part: list[Node] = []
-    for node in recording.nodes:
+    for number, node in enumerate(recording.nodes, 1):
         part.append(node)
-        if node.cut:
+        if node.cut or number == len(recording.nodes):
             seen.setdefault(tuple(_same(one) for one in part), len(part))
             part = []
-    if part:
-        seen.setdefault(tuple(_same(one) for one in part), len(part))
     graphs = recording.graphs_new if recording.graphs_new is not None else len(seen)
     operators = sum(seen.values()) * graphs // max(len(seen), 1)  # the cache may tell more or fewer graphs apart
     each = device.compile_per_operator
