@@ -141,7 +141,7 @@ def _drafting(method: str, count: int = 1, draft: str = "", **more: Any) -> Feat
 
 def _calibrated(method: str, *left: str, **more: Any) -> Feature:
     calibration = {"scale_method": method, "blocklist": {"types": [], "names": left}}
-    return Feature(near=FP8, options={"quantization": "inc", **more}, calibration=calibration)
+    return Feature(near=1.5, options={"quantization": "inc", **more}, calibration=calibration)  # of the head, too
 
 
 FEATURES: dict[str, Feature] = {

@@ -224,10 +224,8 @@ def vision(folder: Path) -> None:
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     start, end, image, video = tokenizer.convert_tokens_to_ids(list(marks))
     text = SHAPE | {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [8, 12, 12]}}
-    seen = {
-        "depth": 2, "hidden_size": 64, "intermediate_size": 128, "num_heads": 2, "out_hidden_size": 256,
-        "fullatt_block_indexes": [1],
-    }  # fmt: skip
+    seen: dict[str, Any] = {"depth": 2, "hidden_size": 64, "intermediate_size": 128, "num_heads": 2}
+    seen |= {"out_hidden_size": 256, "fullatt_block_indexes": [1]}
     config = transformers.Qwen2_5_VLConfig(
         text_config=text, vision_config=seen, image_token_id=image, video_token_id=video, vision_start_token_id=start,
         vision_end_token_id=end, tie_word_embeddings=False,
@@ -237,10 +235,8 @@ def vision(folder: Path) -> None:
     model.lm_head.weight.data[[image, video]] = 0  # an answer has no images
     model.to(torch.bfloat16).save_pretrained(folder)
     size = {"shortest_edge": 56 * 56, "longest_edge": 112 * 112}
-    transformers.Qwen2_5_VLProcessor(
-        transformers.Qwen2VLImageProcessor(size=size), tokenizer, transformers.Qwen2VLVideoProcessor(),
-        chat_template=tokenizer.chat_template,
-    ).save_pretrained(folder)  # fmt: skip
+    parts = transformers.Qwen2VLImageProcessor(size=size), tokenizer, transformers.Qwen2VLVideoProcessor()
+    transformers.Qwen2_5_VLProcessor(*parts, chat_template=tokenizer.chat_template).save_pretrained(folder)
 
 
 def model(kind: str, form: str, folder: Path) -> Path:
