@@ -15,7 +15,6 @@ from examples.serve_llm import SHAPE, tiny_model, write_tokenizer
 
 Tensors = dict[str, torch.Tensor]
 _GROUP = 128  # of int4: elements with one scale
-_STATIC = 0.05  # scale of inputs: 448 times this is the largest one
 _LAYERS = re.compile(r"(proj|proj_with_mqa|\.w[123])\.weight$")  # of linear layers, without the head and routers
 _FP4 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
 
@@ -33,7 +32,7 @@ def _eight(
     stored = (blocks / scale).round().to(torch.int8) if kind == "int8" else (blocks / scale).to(torch.float8_e4m3fn)
     tensors = {"weight": stored.reshape(weight.shape), name: scale.reshape(() if kind == "tensor" else (down, right))}
     if inputs:
-        tensors["input_scale"] = torch.tensor(_STATIC)
+        tensors["input_scale"] = torch.tensor(0.05)  # 448 times this is the largest one
     return tensors, (stored.float() * scale).reshape(weight.shape)
 
 
