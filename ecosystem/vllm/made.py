@@ -15,7 +15,6 @@ from examples.serve_llm import SHAPE, tiny_model, write_tokenizer
 
 Tensors = dict[str, torch.Tensor]
 _GROUP = 128  # of int4: elements with one scale
-_STATIC = 0.05  # scale of inputs: 448 times this is the largest one
 _LAYERS = re.compile(r"(proj|proj_with_mqa|\.w[123])\.weight$")  # of linear layers, without the head and routers
 _FP4 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
 
@@ -33,7 +32,7 @@ def _eight(
     stored = (blocks / scale).round().to(torch.int8) if kind == "int8" else (blocks / scale).to(torch.float8_e4m3fn)
     tensors = {"weight": stored.reshape(weight.shape), name: scale.reshape(() if kind == "tensor" else (down, right))}
     if inputs:
-        tensors["input_scale"] = torch.tensor(_STATIC)
+        tensors["input_scale"] = torch.tensor(0.05)  # 448 times this is the largest one
     return tensors, (stored.float() * scale).reshape(weight.shape)
 
 
@@ -224,10 +223,8 @@ def vision(folder: Path) -> None:
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     start, end, image, video = tokenizer.convert_tokens_to_ids(list(marks))
     text = SHAPE | {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [8, 12, 12]}}
-    seen = {
-        "depth": 2, "hidden_size": 64, "intermediate_size": 128, "num_heads": 2, "out_hidden_size": 256,
-        "fullatt_block_indexes": [1],
-    }  # fmt: skip
+    seen: dict[str, Any] = {"depth": 2, "hidden_size": 64, "intermediate_size": 128, "num_heads": 2}
+    seen |= {"out_hidden_size": 256, "fullatt_block_indexes": [1]}
     config = transformers.Qwen2_5_VLConfig(
         text_config=text, vision_config=seen, image_token_id=image, video_token_id=video, vision_start_token_id=start,
         vision_end_token_id=end, tie_word_embeddings=False,
@@ -237,10 +234,8 @@ def vision(folder: Path) -> None:
     model.lm_head.weight.data[[image, video]] = 0  # an answer has no images
     model.to(torch.bfloat16).save_pretrained(folder)
     size = {"shortest_edge": 56 * 56, "longest_edge": 112 * 112}
-    transformers.Qwen2_5_VLProcessor(
-        transformers.Qwen2VLImageProcessor(size=size), tokenizer, transformers.Qwen2VLVideoProcessor(),
-        chat_template=tokenizer.chat_template,
-    ).save_pretrained(folder)  # fmt: skip
+    parts = transformers.Qwen2VLImageProcessor(size=size), tokenizer, transformers.Qwen2VLVideoProcessor()
+    transformers.Qwen2_5_VLProcessor(*parts, chat_template=tokenizer.chat_template).save_pretrained(folder)
 
 
 def model(kind: str, form: str, folder: Path) -> Path:

@@ -15,13 +15,10 @@ _LAZY = {
     "bf16", "fp8 dynamic", "fp8 static", "compressed-tensors fp8 channel", "experts, bf16", "experts, fp8 dynamic",
     "LoRA", "MLA",
 }  # fmt: skip
-_LAZY_MODE = os.environ.get("PT_HPU_LAZY_MODE") == "1"
-CELLS = [
-    f"{name}/{mode}"
-    for mode in (("lazy",) if _LAZY_MODE else ("eager", "compile"))
-    for name in FEATURES
-    if (name in _LAZY if mode == "lazy" else mode == "eager" or not FEATURES[name].refused)
-]
+MODES = ("lazy",) if os.environ.get("PT_HPU_LAZY_MODE") == "1" else ("eager", "compile")
+CELLS = [f"{name}/eager" for name in FEATURES if "eager" in MODES]
+CELLS += [f"{name}/compile" for name, feature in FEATURES.items() if "compile" in MODES and not feature.refused]
+CELLS += [f"{name}/lazy" for name in FEATURES if "lazy" in MODES and name in _LAZY]
 _found: dict[str, str] = {}
 
 
