@@ -102,7 +102,8 @@ def _expectations(item: pytest.Item) -> dict[str, Any]:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    wanted = {**item.stash.get(_WANTED, {})}
+    nothing: dict[str, Any] = {}
+    wanted = item.stash.get(_WANTED, nothing).copy()
     if not wanted and not item.config.getoption("--hpu-report"):
         yield
         return
