@@ -55,7 +55,10 @@ def other_machine(error: ImportError) -> str | None:
     if not error.path or not Path(error.path).is_file():
         return None
     with open(error.path, "rb") as file:
-        number = int.from_bytes(file.read(20)[18:], "little")  # e_machine (System V ABI, ELF header)
+        head = file.read(20)
+    if not head.startswith(b"\x7fELF"):
+        return None
+    number = int.from_bytes(head[18:], "little")  # e_machine (System V ABI, ELF header)
     theirs = {62: "x86_64", 183: "aarch64"}.get(number, f"the ELF machine {number}")
     if theirs == platform.machine():
         return None

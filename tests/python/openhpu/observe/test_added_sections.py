@@ -24,8 +24,8 @@ def weather(tmp_path, monkeypatch):
     info = tmp_path / "openhpu_predict-1.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: openhpu-predict\nVersion: 1\n")
-    (info / "entry_points.txt").write_text("[openhpu.sections]\npredict = openhpu_weather:Section\n")
-    (tmp_path / "openhpu_weather.py").write_text(CODE)
+    (info / "entry_points.txt").write_text("[openhpu.sections]\npredict = openhpu_sky:Section\n")
+    (tmp_path / "openhpu_sky.py").write_text(CODE)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(added_sections, "_started", [])
     return info
