@@ -75,7 +75,8 @@ def tiny_model(kind: str, folder: Path) -> None:
         "mixtral": lambda: transformers.MixtralConfig(num_local_experts=4, num_experts_per_tok=2, **SHAPE),
         "gpt-oss": lambda: transformers.GptOssConfig(
             # Wider than the longest prompt: vLLM's gpt_oss.py cuts what the plugin gives it, (1, tokens, width), there.
-            **SHAPE | {"hidden_size": 512}, num_local_experts=4, num_experts_per_tok=2, head_dim=64, sliding_window=128,
+            # The window too: of a longer prompt the plugin's decodes see the last blocks only (docs/serving.md).
+            **SHAPE | {"hidden_size": 512}, num_local_experts=4, num_experts_per_tok=2, head_dim=64, sliding_window=512,
         ),
         "deepseek": lambda: transformers.DeepseekV2Config(
             **SHAPE | {"num_key_value_heads": 4}, q_lora_rank=None, kv_lora_rank=128, qk_nope_head_dim=64, n_group=1,

@@ -233,7 +233,7 @@ def vision(folder: Path) -> None:
     model = transformers.Qwen2_5_VLForConditionalGeneration(config)
     model.lm_head.weight.data[[image, video]] = 0  # an answer has no images
     model.to(torch.bfloat16).save_pretrained(folder)
-    size = {"shortest_edge": 56 * 56, "longest_edge": 112 * 112}
+    size = {"shortest_edge": 112 * 112, "longest_edge": 224 * 224}  # no smaller: the plugin says so
     parts = transformers.Qwen2VLImageProcessor(size=size), tokenizer, transformers.Qwen2VLVideoProcessor()
     transformers.Qwen2_5_VLProcessor(*parts, chat_template=tokenizer.chat_template).save_pretrained(folder)
 
