@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 // Other hooks registered under CUDA's name would come too late: `import torch` has made the hooks of the build for CUDA
@@ -34,6 +35,9 @@ size_t entry_of(Function function) {
   size_t words[2];
   static_assert(sizeof(function) == sizeof(words));
   std::memcpy(words, &function, sizeof(words));
+#if defined(__aarch64__)
+  words[0] += std::exchange(words[1], 0);  // Arm's ABI keeps the 1 beside the offset
+#endif
   TORCH_CHECK(words[0] % sizeof(Entry) == 1 && words[1] == 0, "pointers to virtual functions are not as expected");
   return words[0] / sizeof(Entry);
 }
