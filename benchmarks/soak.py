@@ -206,7 +206,7 @@ def deep_mlp(depth: int) -> float:
     return total
 
 
-def some_depths(seconds: float, home: str) -> dict[str, Any]:
+def some_depths(seconds: float) -> dict[str, Any]:
     """The results of models of 1 to 6 layers; no more than fit into the time."""
     recipes: Counter[str] = Counter()
     for kind in ("recipe_loaded", "graph_compilation"):
@@ -272,7 +272,7 @@ def _under_fire(
 
 
 def _start(environment: Mapping[str, str]) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", *words("soak:some_depths", 120, "")]
+    command = [sys.executable, "-m", *words("soak:some_depths", 120)]
     return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
 
 

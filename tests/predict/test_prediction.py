@@ -12,6 +12,7 @@ from openhpu_predict.devices import DATA
 from openhpu_predict.memory import memory
 from openhpu_predict.published import Row
 from tests.predict.test_memory import step_of
+from tests.predict.training_script import training_script
 
 
 class Mlp(nn.Module):
@@ -175,19 +176,7 @@ def test_cards_that_the_parallelism_does_not_divide(cards, tensor, pipeline, mes
         Row("llama2-7b", "gaudi2", "train", 1, 128, 1.0, "tokens/s", False, "", 0, cards, tensor, pipeline)
 
 
-SCRIPT = """
-import torch
-import habana_frameworks.torch.core as htcore
-model = torch.nn.Linear(64, 64).to("hpu")
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for step in range(100):
-    loss = model(torch.ones(8, 64, device="hpu")).sum()
-    loss.backward()
-    htcore.mark_step()
-    print("loss", loss.item())
-    optimizer.step()
-    htcore.mark_step()
-"""
+SCRIPT = training_script(100)
 
 
 def command(tmp_path, script, *options, lazy="1"):

@@ -10,27 +10,19 @@ import pytest
 from commands import ROOT
 from openhpu_predict import command
 from openhpu_predict.tracks import ENGINES
+from tests.predict.training_script import training_script
 from tests.processes import clean_environment
 
 ENTRIES = "[openhpu.sections]\npredict = openhpu_predict.section:Section\n"
-SCRIPT = """
-import torch
-import habana_frameworks.torch.core as htcore
-model = torch.nn.Linear(64, 64).to("hpu")
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-fast = torch.compile(lambda x: x + 1, backend="eager")
-for step in range(6):
-    fast(torch.ones(2))
-    loss = model(torch.ones(8, 64, device="hpu")).sum()
-    loss.backward()
-    htcore.mark_step()
-    print("loss", loss.item())
-    optimizer.step()
-    htcore.mark_step()
-modes = torch.utils._python_dispatch._get_current_dispatch_mode_stack()
+SCRIPT = training_script(
+    6,
+    before='fast = torch.compile(lambda x: x + 1, backend="eager")\n',
+    within="    fast(torch.ones(2))\n",
+    after="""modes = torch.utils._python_dispatch._get_current_dispatch_mode_stack()
 print("graphs", torch._dynamo.utils.counters["stats"]["unique_graphs"])
 print("hooks", len(torch.nn.modules.module._global_forward_hooks), "modes", len(modes))
-"""
+""",
+)
 
 
 @pytest.fixture
