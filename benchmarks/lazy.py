@@ -30,6 +30,8 @@ PEERS: dict[str, dict[str, Any]] = {
 CASES = (
     (models.MLP, 200, ">= 1.7 as written, >= 1.3 tuned"),
     (models.WIDE_MLP, 3, ">= 1.6 both"),
+    (models.GPT_WIDE, 2, ">= 1.5 both"),
+    (models.VIT, 2, ">= 1.4 both"),
     (models.GPT_SMALL, 6, ">= 1.2 as written, >= 1.0 tuned"),
     (models.BERT, 4, ">= 1.1 as written, >= 1.0 tuned"),
     (models.CONVNET, 4, ">= 1.0 both"),
@@ -37,7 +39,7 @@ CASES = (
 )
 # To see that it runs, without those whose time is that of the compilers of recipes and of Inductor.
 _QUICK_PEERS = ("hpu, lazy", "hpu, eager", "CPU", "compile", "compile both")
-_QUICK_CASES = (CASES[0], CASES[4])
+_QUICK_CASES = (CASES[0], CASES[6])
 
 
 def _measure(workload: Workload, rounds: int, calls: int, aim: str) -> Table:
@@ -79,6 +81,6 @@ def _measure(workload: Workload, rounds: int, calls: int, aim: str) -> Table:
 
 
 def lazy(rounds: int) -> list[Table]:
-    """MLP, GPT, BERT, ConvNet and ResNet steps with AdamW."""
+    """Steps of MLPs, GPTs, ViT, BERT, ConvNet and ResNet with AdamW."""
     cases = CASES if rounds >= ROUNDS_TO_QUOTE else _QUICK_CASES
     return [part(workload.title, _measure, workload, rounds, calls, aim) for workload, calls, aim in cases]

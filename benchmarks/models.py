@@ -185,7 +185,7 @@ GPT_SMALL = Workload(
     "GPT 4 layers, d 128, batch 8 x 64", lambda: GPT(CHARACTERS), lambda: (_text(), _text().roll(-1, 1))
 )
 GPT_WIDE = Workload(
-    "GPT 4 layers, d 512, batch 4 x 128, vocabulary 4096",
+    "GPT of d 512, 4 layers, batch 4 x 128, vocabulary 4096",
     lambda: GPT(4096, context=128, width=512, heads=8),
     lambda: (_numbers(4096), _numbers(4096).roll(-1, 1)),
 )
