@@ -37,6 +37,9 @@ CASES = (
     (models.CONVNET, 4, ">= 1.0 both"),
     (models.RESNET, 4, ">= 1.0 both"),
 )
+# ResNet has many layers, and a recipe takes over in its first steps. In the wide MLP one of a million inputs of ReLU is 0
+# to rounding, so a library decides whether its gradient is 0.
+_SENSITIVE = (models.RESNET, models.WIDE_MLP)
 # To see that it runs, without those whose time is that of the compilers of recipes and of Inductor.
 _QUICK_PEERS = ("hpu, lazy", "hpu, eager", "CPU", "compile", "compile both")
 _QUICK_CASES = (CASES[0], CASES[6])
@@ -49,9 +52,9 @@ def _measure(workload: Workload, rounds: int, calls: int, aim: str) -> Table:
         losses = {name: child.losses(_WARM_UP) for name, child in children.items()}
         for name in children:
             # Compiled convolutions and statistics round in an order of their own, as another number of threads does.
-            # AdamW's first steps amplify it, in ResNet's many layers also where a recipe takes over in these steps.
+            # AdamW's first steps amplify it.
             ours, theirs = torch.tensor(losses["hpu, lazy"]), torch.tensor(losses[name])
-            alike = 3 if "compile" in name or "thread" in name or workload is models.RESNET else _WARM_UP
+            alike = 3 if "compile" in name or "thread" in name or workload in _SENSITIVE else _WARM_UP
             close = torch.allclose(ours[:alike], theirs[:alike], rtol=1e-4, atol=1e-5)
             if not close or not torch.allclose(ours, theirs, rtol=5e-3, atol=1e-5):
                 raise AssertionError(f"{workload.title}: losses {ours} of hpu, lazy and {theirs} of {name}")
