@@ -37,8 +37,8 @@ CASES = (
     (models.CONVNET, 4, ">= 1.0 both"),
     (models.RESNET, 4, ">= 1.0 both"),
 )
-# ResNet has many layers, and a recipe takes over in its first steps. In the wide MLP one of a million inputs of ReLU is 0
-# to rounding, so a library decides whether its gradient is 0.
+# ResNet has many layers, and a recipe takes over in its first steps. In the wide MLP one of a million inputs of ReLU is
+# 0 to rounding, so a library decides whether its gradient is 0.
 _SENSITIVE = (models.RESNET, models.WIDE_MLP)
 # To see that it runs, without those whose time is that of the compilers of recipes and of Inductor.
 _QUICK_PEERS = ("hpu, lazy", "hpu, eager", "CPU", "compile", "compile both")
