@@ -39,11 +39,7 @@ BENCHMARKS: dict[str, tuple[str, int]] = {
     "machines": ("machines:machines", 10),
     "distributed": ("distributed:distributed", 11),
     "deepspeed": ("deepspeed:deepspeed", 9),
-    "memory": ("memory:memory", 15),
     "soak": ("soak:soak", 30),
-    "events": ("event_cost:event_cost", 25),
-    "insight": ("insight_cost:insight_cost", 25),
-    "import": ("import_time:import_time", 10),
 }
 
 

@@ -1,4 +1,4 @@
-"""recording: the cost of lazy mode for a script: records, flushes, first steps, compilations, recipes from disk.
+"""recording: the cost of lazy mode for a script: records, flushes, first steps, recipes from disk.
 
 Each measurement runs in a process of its own.
 """
@@ -16,14 +16,11 @@ import habana_frameworks.torch.core as htcore
 import openhpu
 from benchmarks import models
 from benchmarks.children import probe
-from benchmarks.memory import status
 from benchmarks.models import Training
 from benchmarks.parts import part
 from benchmarks.report import Table
 from benchmarks.timing import Spread
 from openhpu import events, hpu
-
-_MIB = 2**20
 
 
 def _probe(kind: str, compile_policy: str = "background", **environment: str) -> dict[str, Any]:
@@ -42,21 +39,6 @@ def _costs() -> Table:
     return table
 
 
-def _sizes() -> Table:
-    table = Table(
-        "Cost by size of the graph, us an operator, node by node", ["operators", "record", "flush", "until done"]
-    )
-    table.rows = _probe("size", "off")["rows"]
-    return table
-
-
-def _leaks() -> Table:
-    found = _probe("leak", "off")
-    table = Table(f"What {found['recorded']:,} recorded operators leave behind", ["resident MiB", "device bytes"])
-    table.rows = [[found["resident"] / _MIB, found["device"]]]
-    return table
-
-
 def _first_steps(rounds: int) -> Table:
     table = Table(
         "First steps, ms: of the process, and of a batch size that is new; medians of processes",
@@ -67,20 +49,6 @@ def _first_steps(rounds: int) -> Table:
         spreads = [Spread.of([row[column] for row in rows]) for column in range(1, 7)]
         ratio = Spread.of([row[3] / row[6] for row in rows])
         table.rows.append([rows[0][0], spreads[0], spreads[2], spreads[3], spreads[5], spreads[4], ratio, "<= 1.5"])
-    return table
-
-
-def _compilations() -> Table:
-    table = Table(
-        "100 steps of the MLP, waiting for recipes after each", ["script", "steps in recipes", "compilations", "aim"]
-    )
-    with tempfile.TemporaryDirectory() as folder:
-        for kind, title, aim in (
-            ("schedule", "a learning rate that changes each step", ">= 97 steps, 1"),
-            ("batches", "ten batch sizes in random order", ">= 90 steps, <= 2"),
-        ):
-            found = _probe(kind, PT_HPU_RECIPE_CACHE_CONFIG=folder)
-            table.rows.append([title, found["in recipes"], found["compilations"], aim])
     return table
 
 
@@ -96,13 +64,10 @@ def _warm_start(rounds: int) -> Table:
 
 
 def recording(rounds: int) -> list[Table]:
-    """Costs, sizes, leaks, first steps, compilations, warm starts."""
+    """Costs, first steps, warm starts."""
     return [
         part("costs", _costs),
-        part("sizes", _sizes),
-        part("leaks", _leaks),
         part("first steps", _first_steps, rounds),
-        part("compilations", _compilations),
         part("warm start", _warm_start, rounds),
     ]
 
@@ -154,41 +119,6 @@ def record() -> dict[str, Any]:
     return {name: values[3:] for name, values in found.items()} | {"in recipes": share}
 
 
-def size() -> dict[str, Any]:
-    """Microseconds per operator: recorded, flushed (host), done; by number of operators in the graph."""
-    x, y = _square("hpu")
-    _chain(x, y, 10)
-    rows = []
-    for operators in (10, 100, 1_000, 10_000, 100_000):
-        repeats = max(3, min(300, 100_000 // operators))
-        times: list[list[float]] = [[], [], []]
-        for _ in range(repeats):
-            hpu.synchronize()
-            kept: list[torch.Tensor] = []
-            times[0].append(_time(lambda: kept.append(_chain(x, y, operators))))  # noqa: B023
-            times[1].append(_time(htcore.mark_step))
-            times[2].append(_time(hpu.synchronize))
-        record, flush, rest = (statistics.median(t) / operators * _US for t in times)
-        rows.append([operators, record, flush, record + flush + rest])
-    return {"rows": rows}
-
-
-def leak() -> dict[str, Any]:
-    """Bytes resident and on the device after 200,000 and after 1,200,000 recorded operators."""
-    x, y = _square("hpu")
-
-    def run(operators: int) -> list[int]:
-        for _ in range(operators // 1000):
-            _chain(x, y, 1000)
-            htcore.mark_step()
-        hpu.synchronize()
-        gc.collect()
-        return [status("VmRSS"), hpu.memory_allocated()]
-
-    before, after = run(200_000), run(1_000_000)
-    return {"resident": after[0] - before[0], "device": after[1] - before[1], "recorded": 1_000_000}
-
-
 def _batched(training: Training, batch: int) -> None:
     """Give the training's step another batch size."""
     inputs, target = (t.cpu() for t in (training.inputs, training.target))
@@ -218,43 +148,6 @@ def first() -> dict[str, Any]:
             times[device] = [cold * 1e3, steady * 1e3, _time(step) * 1e3]
         rows.append([workload.title, *times["hpu"], *times["cpu"]])
     return {"rows": rows}
-
-
-def _counted(steps: int, step: Callable[[int], None]) -> dict[str, Any]:
-    in_recipes = 0
-    for number in range(steps):
-        before = openhpu.counters()
-        step(number)
-        hpu.synchronize()
-        after = openhpu.counters()
-        recorded = after["ops_recorded"] - before["ops_recorded"]
-        in_recipes += recorded > 0 and after["ops_in_recipes"] - before["ops_in_recipes"] == recorded
-        openhpu.wait_for_recipes()
-    return {"steps": steps, "in recipes": in_recipes, "compilations": openhpu.counters()["recipes_compiled"]}
-
-
-def schedule() -> dict[str, Any]:
-    """Compilations, and steps that ran wholly in recipes, of 100 with another learning rate each."""
-    training = models.MLP.training("hpu")
-    scheduler = torch.optim.lr_scheduler.ExponentialLR(training.optimizer, 0.99)
-
-    def step(_: int) -> None:
-        training.step()
-        scheduler.step()
-
-    return _counted(100, step)
-
-
-def batches() -> dict[str, Any]:
-    """The same with ten batch sizes in random order."""
-    training = models.MLP.training("hpu")
-    order = torch.randint(10, (100,), generator=torch.Generator().manual_seed(5)).tolist()
-
-    def step(number: int) -> None:
-        _batched(training, 16 + 3 * order[number])
-        training.step()
-
-    return _counted(100, step)
 
 
 def warm() -> dict[str, Any]:

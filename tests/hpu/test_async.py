@@ -4,92 +4,14 @@ import threading
 
 import pytest
 import torch
-from torch import nn
 
 from .support import MODELS, make, train_step
-
-F = nn.functional
 
 
 def rows(*shape, dtype=torch.float32):
     """Numbers that depend on their place."""
     count = torch.Size(shape).numel()
     return (torch.arange(count) % 13 - 6).view(shape).to("hpu", dtype)
-
-
-# What must be queued without waiting once its shapes have been seen.
-QUEUED = {
-    "add": lambda: rows(8, 8) + rows(8, 8),
-    "add number": lambda: rows(8, 8) + 1.5,
-    "in place": lambda: rows(8, 8).mul_(2).add_(1),
-    "mm": lambda: rows(8, 8) @ rows(8, 8),
-    "bmm": lambda: rows(2, 8, 8) @ rows(2, 8, 8),
-    "linear": lambda: F.linear(rows(4, 8), rows(3, 8), rows(3)),
-    "conv2d": lambda: F.conv2d(rows(1, 2, 6, 6), rows(3, 2, 3, 3), rows(3)),
-    "conv_transpose2d": lambda: F.conv_transpose2d(rows(1, 2, 6, 6), rows(2, 3, 3, 3)),
-    "softmax": lambda: rows(4, 8).softmax(-1),
-    "layer_norm": lambda: F.layer_norm(rows(4, 8), [8], rows(8), rows(8)),
-    "batch_norm": lambda: F.batch_norm(rows(4, 8), rows(8), rows(8).abs(), training=True),
-    "embedding": lambda: F.embedding(rows(5, dtype=torch.long).abs(), rows(13, 4)),
-    "cross_entropy": lambda: F.cross_entropy(rows(4, 8), rows(4, dtype=torch.long).abs()),
-    "attention": lambda: F.scaled_dot_product_attention(rows(1, 2, 4, 8), rows(1, 2, 4, 8), rows(1, 2, 4, 8)),
-    "max_pool2d": lambda: F.max_pool2d(rows(1, 2, 8, 8), 2),
-    "sum": lambda: rows(4, 8).sum(0),
-    "mean": lambda: rows(4, 8).mean(),
-    "argmax": lambda: rows(4, 8).argmax(1),
-    "max with indices": lambda: rows(4, 8).max(1),
-    "topk": lambda: rows(4, 8).topk(2),
-    "sort": lambda: rows(4, 8).sort(),
-    "cumsum": lambda: rows(4, 8).cumsum(0),
-    "cat": lambda: torch.cat([rows(2, 3), rows(4, 3)]),
-    "stack": lambda: torch.stack([rows(3), rows(3)]),
-    "split": lambda: rows(6, 3).split(2),
-    "where": lambda: torch.where(rows(4, 8) > 0, rows(4, 8), 0.0),
-    "gather": lambda: rows(4, 8).gather(1, rows(4, 2, dtype=torch.long).abs()),
-    "index_select": lambda: rows(13, 4).index_select(0, rows(3, dtype=torch.long).abs()),
-    "integer index": lambda: rows(13, 4)[rows(3, dtype=torch.long).abs()],
-    "given size": lambda: rows(3, 4).repeat_interleave(rows(3, dtype=torch.long).abs(), 0, output_size=15),
-    "index_put": lambda: rows(13, 4).index_put_((rows(3, dtype=torch.long).abs(),), rows(3, 4)),
-    "index_add": lambda: rows(13, 4).index_add_(0, rows(3, dtype=torch.long).abs(), rows(3, 4)),
-    "scatter": lambda: rows(4, 8).scatter_(1, rows(4, 2, dtype=torch.long).abs(), 1.0),
-    "masked_fill": lambda: rows(4, 8).masked_fill(rows(4, 8) > 0, 0.0),
-    "to dtype": lambda: rows(4, 8).to(torch.bfloat16),
-    "clone": lambda: rows(4, 8).t().clone(),
-    "contiguous": lambda: rows(4, 8).t().contiguous(),
-    "copy": lambda: torch.empty(4, 8, device="hpu").copy_(rows(8)),
-    "strided assignment": lambda: rows(4, 8)[:, ::2].copy_(rows(4, 4)),
-    "zeros": lambda: torch.zeros(4, 8, device="hpu"),
-    "full": lambda: torch.full((4, 8), 3.0, device="hpu"),
-    "arange": lambda: torch.arange(10, device="hpu"),
-    "ones_like": lambda: torch.ones_like(rows(4, 8)),
-    "fill": lambda: rows(4, 8).fill_(2),
-    "rand": lambda: torch.rand(4, 8, device="hpu"),
-    "randn": lambda: torch.randn(4, 8, device="hpu"),
-    "dropout": lambda: F.dropout(rows(4, 8), 0.5),
-    "foreach": lambda: torch._foreach_add([rows(3), rows(4, 2)], 1.0),
-    "norm": lambda: torch.linalg.vector_norm(rows(4, 8)),
-    "interpolate": lambda: F.interpolate(rows(1, 2, 4, 4), scale_factor=2.0),
-    "host tensor": lambda: rows(4, 8) + torch.tensor(2.0),
-    "host list": lambda: torch.tensor([1.0, 2.0, 3.0], device="hpu"),
-    "set_ and views": lambda: rows(4, 8).view(8, 4)[2:].transpose(0, 1) + 1,
-}
-
-
-@pytest.mark.parametrize("name", QUEUED)
-def test_an_operator_seen_before_is_queued_without_waiting(name, gate):
-    function = QUEUED[name]
-    torch.manual_seed(3)
-    expected = function()
-    torch.hpu.synchronize()
-    done = torch.Event(device="hpu")
-    torch.manual_seed(3)
-    with gate:
-        actual = function()
-        done.record()
-        assert not done.query()
-    done.synchronize()
-    assert done.query()
-    torch.testing.assert_close(actual, expected, rtol=0, atol=0)
 
 
 def test_first_sight_waits_and_second_sight_does_not(counted):
@@ -108,22 +30,6 @@ def test_another_number_is_no_first_sight(counted):
     with counted() as again:
         x * 3.0
     assert again["ops_waited"] == 0
-
-
-@pytest.mark.parametrize(
-    ("name", "function"),
-    [
-        ("nonzero", torch.nonzero),
-        ("unique", torch.unique),
-        ("masked_select", lambda x: x[x > 0]),
-        ("bincount", lambda x: x.long().abs().bincount()),
-        ("repeat_interleave", lambda x: x.repeat_interleave(x.long().abs())),
-    ],
-)
-def test_sizes_that_depend_on_values_follow_the_values(name, function):
-    for values in ([0.0, 1, 2, 0], [3.0, 1, 1, 1], [0.0, 0, 0, 0]):
-        x = torch.tensor(values)
-        torch.testing.assert_close(function(x.to("hpu")).cpu(), function(x))
 
 
 @pytest.mark.parametrize("name", MODELS)

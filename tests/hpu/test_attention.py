@@ -22,12 +22,3 @@ def test_the_flash_kernel_is_chosen():
     with Trace() as trace:
         attention(q, k, v, is_causal=True)
     assert [name for name, _ in trace.calls] == ["aten._scaled_dot_product_flash_attention_for_cpu.default"]
-
-
-def test_backends_can_be_chosen():
-    q, k, v = (x.to("hpu") for x in qkv())
-    expected = attention(q, k, v)
-    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
-        torch.testing.assert_close(attention(q, k, v), expected)
-    with torch.hpu.sdp_kernel(enable_recompute=True):
-        torch.testing.assert_close(attention(q, k, v), expected)

@@ -121,15 +121,6 @@ def test_a_graph_around_a_compiled_model(counted):
         torch.testing.assert_close(f(x), y)
 
 
-def test_compiled_inside_a_wrapped_graph():
-    model, _, x, _ = make("mlp")
-    f = compiled(model.eval())
-    wrapped = torch.hpu.wrap_in_hpu_graph_func(lambda x: f(x) + 1, disable_tensor_cache=True)
-    with torch.no_grad():
-        for k in range(3):
-            torch.testing.assert_close(wrapped(x * k), model(x * k) + 1)
-
-
 @pytest.mark.filterwarnings("ignore")  # Inductor's and Dynamo's own
 @pytest.mark.parametrize(
     "optimizer, settings",

@@ -81,28 +81,6 @@ def test_values_strides_and_random_numbers_are_those_of_eager_mode(case):
     assert recorded() - before == laid_out
 
 
-def test_a_model_that_is_channels_last_is_left_to_the_script():
-    net = Net(nn.Identity()).to("hpu", memory_format=torch.channels_last)
-    same, before = copy.deepcopy(net), recorded()
-    compiled = torch.compile(net, backend="hpu_backend")
-    x = torch.rand(4, 3, 6, 6, device="hpu").contiguous(memory_format=torch.channels_last)
-    expected, actual = step(same, x.clone().requires_grad_()), step(compiled, x.clone().requires_grad_())
-    for theirs, ours in zip(expected, actual, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3)
-        assert ours.stride() == theirs.stride()
-    assert recorded() == before
-
-
-def test_graphs_without_convolutions_are_left_alone():
-    net = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 2)).to("hpu")
-    alive = {id(graph) for graph in compiled_graphs()}
-    compiled = torch.compile(net, backend="hpu_backend")
-    compiled(torch.rand(3, 4, device="hpu")).sum().backward()
-    made = [graph for graph in compiled_graphs() if id(graph) not in alive]
-    assert {graph.kind for graph in made} == {"forward", "backward"}
-    assert not any("aten.contiguous" in str(graph) for graph in made)
-
-
 def test_what_is_saved_for_backward_lies_channels_last_in_both_recipes(script):
     code = """
         import torch, openhpu

@@ -138,25 +138,6 @@ def test_rows_are_written_in_place(in_place, compiled_graphs):
     assert ("aten::index_copy_" in graph.layout.clusters[0]) == in_place
 
 
-def test_rows_that_the_argument_is_not_to_keep():
-    """A write into a copy, and one whose old contents are read later, stay copies."""
-
-    def work(cache, slots, rows):
-        other = cache.index_copy(0, slots, rows)
-        before = cache.clone()
-        cache.index_add_(0, slots, rows)
-        return other, before, cache * 2
-
-    f = compiled(work)
-    slots, rows = torch.tensor([1]), torch.ones(1, 3)
-    for _ in range(2):
-        expected, found = torch.arange(6.0).view(2, 3), torch.arange(6.0, device="hpu").view(2, 3)
-        results = work(expected, slots, rows)
-        for one, other in zip(f(found, slots.to("hpu"), rows.to("hpu")), results, strict=True):
-            assert one.tolist() == other.tolist()
-        assert found.tolist() == expected.tolist()
-
-
 @pytest.mark.parametrize("own", [True, False])
 def test_the_inference_compiler(own, compiled_graphs):
     """Without it graphs of inference are forward graphs, whose weights are inputs."""
@@ -219,28 +200,6 @@ class TestFreezing:
         (cluster,) = compiled_graphs[0].clusters
         assert not cluster.weights and cluster.captures == 1
 
-    def test_one_graph_of_two_models(self):
-        first, second = small_model(), small_model()
-        with torch.no_grad():
-            second[0].weight.neg_()
-            functions = frozen(first), frozen(second)
-            x = torch.randn(4, 6, device="hpu")
-            for _ in range(3):
-                for f, model in zip(functions, (first, second), strict=True):
-                    torch.testing.assert_close(f(x), model(x))
-
-    def test_training_between(self):
-        model = small_model()
-        f = frozen(model)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        x = torch.randn(4, 6, device="hpu")
-        for _ in range(3):
-            with torch.no_grad():
-                torch.testing.assert_close(f(x), model(x))
-            optimizer.zero_grad()
-            f(x).square().sum().backward()
-            optimizer.step()
-
     def test_tied_weights_and_results_that_are_weights(self):
         class Tied(nn.Module):
             def __init__(self):
@@ -288,14 +247,6 @@ class TestFreezing:
                 x = torch.randn(n, 6, device="hpu")
                 torch.testing.assert_close(f(x), model(x))
         assert [bool(graph.clusters[0].weights) for graph in compiled_graphs] == [True, False]
-
-
-@pytest.mark.parametrize("mode", ["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"])
-def test_modes_are_accepted(mode):
-    f = compiled(lambda x: x.sin(), mode=mode)
-    x = torch.ones(2, device="hpu")
-    for _ in range(2):
-        assert torch.equal(f(x), x.sin())
 
 
 def test_without_eager_fallback_an_error_names_operator_and_line():

@@ -56,22 +56,6 @@ def test_random_numbers_and_writes_are_those_of_eager_mode():
     torch.testing.assert_close(*results, rtol=0, atol=0)
 
 
-def test_training_through_a_fallback():
-    torch.manual_seed(0)
-    weight = torch.rand(4, 4) + 1
-
-    def work(weight, x):
-        return torch.lgamma((x @ weight).sigmoid() + 1).square().sum()
-
-    f = compiled(work)
-    for k in range(3):
-        x = torch.eye(4) * (k + 1)
-        ours, theirs = weight.to("hpu").requires_grad_(), weight.clone().requires_grad_()
-        f(ours, x.to("hpu")).backward()
-        work(theirs, x).backward()
-        torch.testing.assert_close(ours.grad.cpu(), theirs.grad)
-
-
 def test_cpu_tensors_in_a_graph(compiled_graphs, counted):
     def work(x, c):
         y = x.sin() + 1
@@ -101,21 +85,6 @@ def test_sizes_that_depend_on_values():
             x = torch.tensor(values, device="hpu")
             for ours, theirs in zip(f(x), work(x), strict=True):
                 assert ours.tolist() == theirs.tolist()
-
-
-def test_items():
-    with torch._dynamo.config.patch(capture_scalar_outputs=True):
-        f = compiled(lambda x: (x * 2) * x.sum().item() + 1)
-        for k in range(4):
-            assert f(torch.full((2,), float(k), device="hpu")).tolist() == [4.0 * k * k + 1] * 2
-
-
-def test_doubles_are_compiled(compiled_graphs):
-    f = compiled(lambda x: (x * 2).sin())
-    x = torch.ones(3, dtype=torch.float64, device="hpu")
-    for _ in range(3):
-        torch.testing.assert_close(f(x), (x * 2).sin())
-    assert not compiled_graphs[0].layout.eager
 
 
 @pytest.mark.usefixtures("strict_indices")

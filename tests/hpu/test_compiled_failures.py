@@ -119,18 +119,6 @@ def test_a_listener_may_read_tensors_while_the_script_waits_for_the_compiler(scr
     assert (result.out, warnings_in(result)) == ("True {75.0}", [])
 
 
-def test_a_handler_of_warnings_may_read_tensors_while_the_script_waits_for_the_compiler(script):
-    code = """
-    warnings.showwarning = read
-    for _ in range(3):
-        assert first() == FIRST and second() == SECOND
-    openhpu.wait_for_recipes()
-    print(len(seen) > 0, set(seen))
-    """
-    mode = {"OPENHPU_COMPILE": "sync", "PT_HPU_RECIPE_CACHE_CONFIG": "", "CXX": "/bin/false"}
-    assert script(LISTENING + code, timeout=120, **MODE | mode).out == "True {75.0}"
-
-
 def test_a_killed_compiler_costs_its_graph_and_the_next_one_is_compiled(script):
     code = (
         COMMON

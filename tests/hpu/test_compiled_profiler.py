@@ -38,21 +38,3 @@ def test_kernels_are_parts_of_their_recipe(tmp_path):
     (compilation,) = traces.named(events, "cuda_runtime", "hpuCompile")
     assert compilation["ts"] < wait["ts"] + wait["dur"]
     assert wait["ts"] < compilation["ts"] + compilation["dur"]
-
-
-def test_a_kernel_without_a_c_function_is_among_them(tmp_path):
-    x = torch.randn(1, 2, 40, 40, device="hpu")
-
-    def step():
-        smaller = torch.ops.aten.upsample_bilinear2d_backward(x * 2, [40, 40], [1, 2, 20, 20], True)
-        return smaller.relu().sum().item()
-
-    step()
-    expected = step()
-    openhpu.reset_counters()
-    with profile(activities=BOTH) as prof:
-        assert step() == expected
-    assert openhpu.counters()["recipe_misses"] == 0
-    parts = traces.named(exported(prof, tmp_path), "hpu_op")
-    assert [e["name"] for e in parts].count("aten::upsample_bilinear2d_backward") == 1
-    assert any(e["name"].startswith("cpp_fused") for e in parts)

@@ -174,27 +174,3 @@ def test_sums_over_indices_are_added_in_order():
 
     names = ("index_add", "scatter_add", "embedding_dense_backward")  # the CPU's index_put adds from several threads
     assert_equal_bits(names, *run_both_ways(lambda: None, run))
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-def test_casts_that_a_script_writes(dtype):
-    def run(x):
-        small = (x * 3).to(dtype)
-        return small.float() * 100, (small.float() / 0.07).round().clamp(-128, 127).to(torch.int8)
-
-    found = run_both_ways(lambda: torch.randn(33, 70, generator=torch.Generator().manual_seed(1)).to("hpu"), run)
-    assert_equal_bits(("as float32", "quantized"), *found)
-
-
-@pytest.mark.parametrize("mode", [0, 1])
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-def test_rotary_embeddings(dtype, mode):
-    def prepare():
-        generator = torch.Generator().manual_seed(1)
-        return [torch.randn(size, generator=generator).to(dtype).to("hpu") for size in ((40, 3, 34), (40, 1, 34))]
-
-    found = run_both_ways(prepare, lambda made: [torch.ops.hpu.rotary_pos_embedding(*made, made[1] * 2, None, 0, mode)])
-    x, sin = (tensor.cpu() for tensor in prepare())
-    half = torch.cat((-x[..., 17:], x[..., :17]), -1) if mode == 0 else torch.stack((-x[..., 1::2], x[..., ::2]), -1)
-    assert_equal_bits(("recorded",), found[0], [x * (sin * 2) + half.reshape(x.shape) * sin])
-    assert_equal_bits(("recipe",), *found)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from .support import agree, capture
+from .support import capture
 
 DTYPES = [
     torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int16, torch.int32,
@@ -78,18 +78,6 @@ def test_a_source_is_broadcast(direction):
         target.copy_(torch.zeros(4, device=source.device))
 
 
-def test_strides_survive_a_move():
-    for x in (torch.zeros(4, 6).t(), torch.zeros(2, 3, 4, 5).to(memory_format=torch.channels_last)):
-        assert x.to("hpu").stride() == x.stride()
-        assert x.to("hpu").cpu().stride() == x.stride()
-
-
-@pytest.mark.parametrize("memory_format", [torch.channels_last, torch.contiguous_format, torch.preserve_format])
-def test_memory_formats(memory_format):
-    agree(lambda x: x.to(memory_format=memory_format, copy=True), torch.arange(120.0).view(2, 3, 4, 5))
-    agree(lambda x: x.clone(memory_format=memory_format), torch.arange(120.0).view(2, 3, 4, 5).transpose(1, 2))
-
-
 def test_conjugated_and_negated_views_are_resolved():
     x = torch.tensor([1 + 2j, 3 - 4j])
     assert torch.equal(x.conj().to("hpu").cpu(), x.conj())
@@ -106,14 +94,6 @@ def test_copies_of_every_size(size, non_blocking):
     assert torch.equal(y.cpu(), x)
     y.copy_(x.flip(0), non_blocking=non_blocking)
     assert torch.equal(y.cpu(), x.flip(0))
-
-
-@pytest.mark.parametrize("dtype", DTYPES[:12], ids=str)
-def test_item_gives_the_exact_value(dtype):
-    x = values(dtype)[1, 1]
-    assert x.to("hpu").item() == x.item()
-    big = torch.tensor(2**62 + 1)
-    assert big.to("hpu").item() == 2**62 + 1
 
 
 @pytest.mark.parametrize("direction", ["h2d", "d2h", "d2d"])
@@ -164,20 +144,6 @@ def test_bools_are_copied_byte_by_byte(part, pinned, non_blocking):
     torch.hpu.synchronize()
     assert torch.equal(cut(back), expected)
     byte_for_byte(new, expected)
-
-
-def test_many_bools_are_copied_byte_by_byte():
-    """More than is copied aside."""
-    x = torch.arange(1 << 19).float()
-    assert torch.equal(x.view(torch.bool).to("hpu").view(torch.float).cpu(), x)
-    assert torch.equal(x.to("hpu").view(torch.bool).cpu().view(torch.float), x)
-
-
-def test_bools_are_converted_as_on_the_cpu():
-    bools = BYTES.view(torch.bool)
-    for dtype in (torch.uint8, torch.float32, torch.int64):
-        assert torch.equal(bools.to("hpu").to(dtype).cpu(), bools.to(dtype))
-        assert torch.equal(BYTES.to("hpu", torch.bool).view(torch.uint8).cpu(), BYTES.to(torch.bool).view(torch.uint8))
 
 
 def test_a_graph_copies_bools_byte_by_byte():

@@ -8,7 +8,7 @@ from torch import nn
 
 import habana_frameworks.torch.core as htcore
 
-from .support import agree_on_error, line
+from .support import line
 
 F = nn.functional
 
@@ -114,31 +114,6 @@ def test_an_error_of_backward_carries_the_line_of_its_forward(wait):
     assert usable()
 
 
-# What both devices refuse, with the same class of error. The conformance suite has more.
-REFUSED = {
-    "shapes": lambda x: x + torch.ones(5, device=x.device),
-    "mm": lambda x: x @ x,
-    "item of many": lambda x: x.item(),
-    "integer in place": lambda x: x.long().add_(1.5),
-    "squeeze out": lambda x: torch.add(x, x, out=torch.empty(2, 3, dtype=torch.long, device=x.device)),
-    "cholesky": lambda x: torch.linalg.cholesky(-torch.eye(3, device=x.device)),
-    "inverse": lambda x: torch.linalg.inv(torch.zeros(3, 3, device=x.device)),
-    "bernoulli": lambda x: torch.bernoulli(x + 2),
-    "multinomial": lambda x: torch.multinomial(-x - 1, 1),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-@pytest.mark.parametrize("attempt", ["first", "second"])
-def test_bad_operands_are_refused_as_on_the_cpu(name, attempt):
-    if attempt == "second":
-        agree_on_error(REFUSED[name], torch.ones(2, 3))
-    error = agree_on_error(REFUSED[name], torch.ones(2, 3))
-    assert str(error)
-    torch.hpu.synchronize()
-    assert usable()
-
-
 MIXED = {
     "add": lambda x, c: x + c,
     "add reversed": lambda x, c: c + x,
@@ -173,27 +148,6 @@ def test_the_device_error_names_operator_and_argument():
         torch.mm(torch.ones(2, 3, device="hpu"), torch.ones(3, 2, device="hpu"), out=torch.ones(2, 2))
     assert re.search(r"argument `?\w+`?", str(caught.value))
     assert "mm" in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "function",
-    [
-        lambda x, n: x + n,
-        lambda x, n: n * x,
-        lambda x, n: x.add_(n),
-        lambda x, n: torch.where(x > 0, x, n),
-        lambda x, n: x.masked_fill(x > 0, n),
-        lambda x, n: torch.maximum(x, n),
-        lambda x, n: x.index_put((torch.tensor([0], device=x.device),), n),
-        lambda x, n: torch.clamp(x, n),
-    ],
-)
-def test_a_cpu_tensor_without_dimensions_is_accepted_as_a_number(function):
-    x, n = torch.tensor([1.0, -2.0]), torch.tensor(3.0)
-    for _ in range(2):
-        result = function(x.to("hpu"), n)
-        assert result.device.type == "hpu"
-        torch.testing.assert_close(result.cpu(), function(x.clone(), n))
 
 
 @pytest.mark.parametrize(

@@ -164,31 +164,3 @@ def test_a_sum_of_complex_numbers_in_place_is_a_fallback(counted):
     with counted() as difference:
         x += 1j
     assert difference["ops_fallback"] == 1 and x.tolist() == [1 + 1j] * 3
-
-
-@pytest.mark.parametrize(
-    "dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int32, torch.int64, torch.int16,
-              torch.int8, torch.uint8],
-)  # fmt: skip
-def test_floors_of_lists_are_native_in_both_forms(dtype, counted):
-    x = (torch.randn(6) * 5).to(dtype)
-    with counted() as difference:
-        new, own = torch._foreach_floor([x.to("hpu")] * 2), x.to("hpu")
-        torch._foreach_floor_([own])
-    assert difference["ops_fallback"] == 0
-    for result in (*new, own):
-        assert torch.equal(result.cpu(), x.floor())
-
-
-@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
-                                   torch.float16, torch.bfloat16, torch.float32, torch.float64])  # fmt: skip
-def test_random_bools_and_sums_above_zero_are_native(dtype, counted):
-    a, b = torch.tensor([1, 3, 2, 0]).to(dtype), torch.tensor([1, 1, 0, 0]).to(dtype)
-    with counted() as difference:
-        drawn = torch.randint(0, 2, (1000,), dtype=dtype, device="hpu").float().mean().item()
-        total = torch.ops.aten._add_relu(a.to("hpu"), b.to("hpu"))
-        own = a.to("hpu")
-        torch.ops.aten._add_relu_(own, b.to("hpu"))
-    assert difference["ops_fallback"] == 0 and 0.4 < drawn < 0.6
-    assert torch.equal(total.cpu(), torch.relu(a + b) if dtype is not torch.bool else a | b)
-    assert torch.equal(own.cpu(), total.cpu())

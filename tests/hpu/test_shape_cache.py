@@ -1,6 +1,5 @@
 """Metadata learned at first sight: all that changes it is part of the key, so that a second sight is never wrong."""
 
-import pytest
 import torch
 
 from .support import agree
@@ -35,16 +34,6 @@ def test_numbers_that_are_operands_do_their_work():
     alternate(*[(lambda x, n=n: x.add_(x, alpha=n), FLOATS) for n in (1, 2, 0.5)])
     alternate(*[(lambda x, n=n: F.leaky_relu(x - 5, n), FLOATS) for n in (0.1, 0.2)])
     alternate(*[(lambda x, n=n: torch.linalg.vector_norm(x, n), FLOATS) for n in (1, 2, float("inf"), 0)])
-
-
-@pytest.mark.parametrize("name", ["sum", "mean", "amax", "cumsum", "softmax", "argmax", "prod"])
-def test_dimensions_and_flags(name):
-    flags = [{"dim": 0}, {"dim": 1}, {"dim": -1}]
-    if name in ("sum", "mean", "amax", "argmax"):
-        flags += [{"dim": 0, "keepdim": True}, {"dim": 1, "keepdim": True}]
-    if name in ("sum", "cumsum", "softmax", "prod"):
-        flags += [{"dim": 0, "dtype": torch.float64}]
-    alternate(*[(lambda x, f=f: getattr(torch, name)(x, **f), FLOATS) for f in flags])
 
 
 def test_strides_of_operands_decide_strides_of_results():
@@ -96,25 +85,6 @@ def test_the_default_dtype_is_a_switch():
                 torch.set_default_dtype(torch.float32)
 
 
-def test_optional_operands_that_are_missing():
-    w, b = torch.arange(8.0).view(2, 4), torch.arange(2.0)
-    alternate(
-        (lambda x, w: F.linear(x, w), FLOATS, w),
-        (lambda x, w, b: F.linear(x, w, b), FLOATS, w, b),
-        (lambda x: F.layer_norm(x, [4]), FLOATS),
-        (lambda x, b: F.layer_norm(x, [4], b), FLOATS, torch.ones(4)),
-        (lambda x, m: torch.clamp(x, min=m), FLOATS, torch.tensor(3.0)),
-        (lambda x, m: torch.clamp(x, max=m), FLOATS, torch.tensor(3.0)),
-    )
-
-
-def test_lists_of_other_lengths():
-    alternate(*[(lambda x, n=n: torch.cat([x] * n), FLOATS) for n in (1, 2, 3)])
-    alternate(*[(lambda x, n=n: torch.stack([x[0], x[1], x[2]][:n]), FLOATS) for n in (1, 2, 3)])
-    alternate(*[(lambda x, n=n: torch._foreach_add([x] * n, [1.0] * n), FLOATS) for n in (1, 2, 3)])
-    alternate(*[(lambda x, n=n: torch.einsum("ij,kj->ik", x, x[:n]), FLOATS) for n in (1, 2)])
-
-
 def test_which_operand_of_a_list_is_which():
     a, b = torch.ones(2, 3), torch.zeros(1, 3)
     alternate((lambda a, b: torch.cat([a, b]), a, b), (lambda a, b: torch.cat([b, a]), a, b))
@@ -130,13 +100,6 @@ def test_conjugation_is_part_of_the_key():
 def test_gradients_do_not_change_a_result():
     x = FLOATS.clone().requires_grad_()
     alternate((lambda x: (x * 2).detach(), x), (lambda x: x * 2, FLOATS))
-
-
-def test_sizes_of_zero_and_one():
-    for shape in [(0,), (1,), (0, 3), (3, 0), (1, 1), ()]:
-        x = torch.ones(shape)
-        alternate((lambda x: x + 1, x), (lambda x: x.sum(), x), (lambda x: x.clone(), x), (lambda x: x.relu_(), x))
-    alternate((lambda x: x @ x.t(), torch.ones(0, 3)), (lambda x: x @ x.t(), torch.ones(3, 0)))
 
 
 def test_threads_and_deterministic_mode_are_switches():

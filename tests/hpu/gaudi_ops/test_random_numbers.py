@@ -20,23 +20,6 @@ def test_a_seed_says_it_all(native, everywhere):
     assert all(not torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
-def test_uniform_numbers_fill_their_range_evenly(native):
-    x = native(lambda s: ops.habana_rand(s, [N]), seed(1)).double()
-    assert 0 <= x.min() < 0.001 and 0.999 < x.max() < 1
-    counts = torch.histc(x, 20, 0, 1)
-    assert ((counts - N / 20) ** 2 / (N / 20)).sum() < 60  # chi-squared, 19 degrees of freedom
-    assert abs(torch.corrcoef(torch.stack((x[:-1], x[1:])))[0, 1]) < 5 / N**0.5
-    like = torch.empty(N, dtype=torch.bfloat16)
-    y = native(lambda s, t: ops.habana_uniform(s, t, -2.0, 4.0), seed(1), like)
-    assert y.dtype is torch.bfloat16 and abs(y.double().mean() - 1) < 0.1
-
-
-def test_normal_numbers(native):
-    x = native(lambda s: ops.habana_randn(s, [N // 2, 2]), seed(1)).double()
-    assert x.shape == (N // 2, 2) and abs(x.mean()) < 0.05 and abs(x.var() - 1) < 0.05
-    assert abs((x**3).mean()) < 0.1 and abs((x**4).mean() - 3) < 0.3
-
-
 def test_integers_permutations_and_bernoulli(native):
     x = native(lambda s: ops.habana_randint(s, -3, 4, [N]), seed(2))
     assert x.dtype is torch.int64

@@ -81,30 +81,6 @@ def test_in_bfloat16_it_is_the_formula_of_models(everywhere, mode):
     assert not torch.equal(y, (x.float() * cos + turned.float() * sin).bfloat16())
 
 
-@pytest.mark.parametrize("mode", [0, 1])
-@pytest.mark.parametrize("length", [5, 7, 8])
-@pytest.mark.parametrize(
-    ("shape", "axis"), [((0, 3, 8), 0), ((2, 0, 3, 8), 1), ((0, 2, 3, 8), 0), ((2, 3, 0, 8), 2)]
-)  # where the length is 0
-def test_a_table_of_positions_beside_heads(native, shape, axis, length, mode):
-    angle, cos, sin = tables(length, 8)
-    shape = [length if i == axis else n for i, n in enumerate(shape)]
-    x, g = torch.randn(shape), torch.randn(shape)
-    cos, sin = (widened(t, mode)[:, None] for t in (cos, sin))  # [length, 1, D]
-
-    def both(x, g, s, c):
-        return (
-            ops.rotary_pos_embedding(x, s, c, None, 0, mode),
-            ops.rotary_pos_embedding_backward(g, s, c, None, 0, mode),
-        )
-
-    y, back = native(both, x, g, sin, cos)
-    beside = [1] * len(shape)
-    beside[axis], beside[-1] = length, 4
-    torch.testing.assert_close(y.double(), turned(x, angle.reshape(beside), mode), rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(back.double(), turned(g, -angle.reshape(beside), mode), rtol=1e-5, atol=1e-6)
-
-
 @pytest.mark.parametrize("shape", [(2, 3, 5, 8), (2, 5, 3, 8), (5, 2, 3, 8)])
 def test_a_table_beside_heads_by_index(native, shape):
     angle, cos, sin = tables(9, 8)

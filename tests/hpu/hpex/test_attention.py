@@ -90,15 +90,6 @@ def test_windows_and_sinks(window, with_sinks):
     close(FusedSDPA.apply(*on_hpu(q, k, v), None, 0.0, False, None, "None", *more), formula(q, k, v, seen, sinks))
 
 
-def test_more_results():
-    q, k, v = inputs(1, 2, 16, 8)
-    options = {"return_dropout_mask": True, "return_attn_probs": True}
-    out, keep, probabilities = FusedSDPA.apply(*on_hpu(q, k, v), None, 0.5, **options)
-    exact = torch.softmax(q.double() @ k.double().mT / math.sqrt(8), -1)
-    close(probabilities, exact)
-    close(out, exact * keep.cpu() * 2 @ v.double())
-
-
 def test_five_dimensions():
     q, k, v = inputs(2, 4, 5, 8, key_heads=2)
     assert is_gqa(q, k) and not is_gqa(q, q)
@@ -107,23 +98,6 @@ def test_five_dimensions():
     *grouped, wide = gqa_input_reshape_fwd(*on_hpu(q, k, v), mask.to("hpu"))
     out = gqa_output_reshape(FusedSDPA.apply(*grouped, wide))
     close(out, formula(q, k, v, mask))
-
-
-def test_autocast():
-    q, k, v = on_hpu(*inputs(1, 2, 5, 8))
-    with torch.autocast("hpu"):
-        assert FusedSDPA.apply(q, k, v).dtype is torch.bfloat16
-        assert FusedSDPA.apply(q, k, v, return_attn_probs=True)[0].dtype is torch.bfloat16
-
-
-def test_it_is_one_graph_of_torch_compile(compiled_graphs):
-    q, k, v = on_hpu(*inputs(1, 4, 5, 8, key_heads=2))
-    f = torch.compile(
-        lambda *t: FusedSDPA.apply(*t, None, 0.0, True, None, "fast"), backend="hpu_backend", fullgraph=True
-    )
-    for _ in range(2):
-        torch.testing.assert_close(f(q, k, v), FusedSDPA.apply(q, k, v, None, 0.0, True))
-    assert len(compiled_graphs) == 1 and not compiled_graphs[0].layout.eager
 
 
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore::DeprecationWarning")

@@ -23,9 +23,6 @@ def train(make, steps=4, device="hpu", dtype=torch.float32):
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("SGD", {"lr": 0.1}),
-        ("SGD", {"lr": 0.1, "weight_decay": 0.1}),
-        ("SGD", {"lr": 0.1, "momentum": 0.9, "dampening": 0.2}),
         ("SGD", {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.1}),
         ("Adagrad", {"lr": 0.1, "lr_decay": 0.1, "weight_decay": 0.1, "initial_accumulator_value": 0.5}),
     ],

@@ -4,7 +4,7 @@ import torch
 import torch.distributed as dist
 
 from lightning_habana import roots
-from lightning_habana.fabric import HPUDDPStrategy, HPUFSDPStrategy, HPUParallelStrategy
+from lightning_habana.fabric import HPUParallelStrategy
 from tests.distributed.ranks import ranks
 from tests.lightning.fabric.strategies.test_fsdp import train
 from tests.lightning.fabric.strategies.test_single import train as train_alone, weights
@@ -30,10 +30,3 @@ def test_trains_as_one_process_on_the_whole_batch():
     torch.testing.assert_close(weights(model), weights(train_alone("cpu")[1]), rtol=1e-4, atol=1e-5)
     assert runner.all_reduce(torch.tensor([dist.get_rank()])).tolist() == [0.5] and runner.strategy.reduced == 1
     assert runner.broadcast(dist.get_rank(), src=1) == 1
-
-
-def test_names():
-    parallel = make(accelerator="hpu", devices=2, strategy="hpu_parallel").strategy
-    assert type(parallel) is HPUParallelStrategy and parallel.process_group_backend == "hccl"
-    assert type(make(accelerator="hpu", devices=2).strategy) is HPUDDPStrategy
-    assert issubclass(HPUDDPStrategy, HPUParallelStrategy) and issubclass(HPUFSDPStrategy, HPUParallelStrategy)

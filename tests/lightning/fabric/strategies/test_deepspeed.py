@@ -52,15 +52,6 @@ def test_by_name(name, maker):
     assert ("offload_optimizer" in section) == ("offload" in name)
 
 
-@ranks(2, backend="hccl")
-def test_a_precision():
-    with deepspeed_alone():
-        runner, model, optimizer = setup(HPUDeepSpeedStrategy(stage=1, **BUCKETS), precision="bf16-mixed")
-        assert next(model.parameters()).dtype == torch.bfloat16
-        train(runner, model, optimizer, 2)
-        assert 0 < (whole(model) - weights(train_alone("cpu")[1])).abs().mean() < 0.05
-
-
 @pytest.mark.parametrize("stage", [2, 3])
 @ranks(2, backend="hccl")
 def test_a_checkpoint_of_half_the_training(stage, tmp_path):
@@ -74,9 +65,3 @@ def test_a_checkpoint_of_half_the_training(stage, tmp_path):
         assert state["epoch"] == 1
         train(runner, model, optimizer, 1)
         torch.testing.assert_close(whole(model), weights(train_alone("cpu")[1]), rtol=1e-4, atol=1e-5)
-
-
-@ranks(2, backend="hccl")
-def test_no_folder_for_files():
-    with deepspeed_alone(), pytest.raises(roots.MisconfigurationException, match="nvme_path='/local_nvme'"):
-        setup("hpu_deepspeed_stage_3_offload_nvme")

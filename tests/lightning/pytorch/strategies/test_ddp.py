@@ -64,39 +64,6 @@ def test_samples_are_shared_out():
 
 
 @ranks(2, backend="hccl")
-def test_communication_hook():
-    seen = []
-
-    def hook(state, bucket):
-        seen.append(state)
-        future = dist.all_reduce(bucket.buffer(), async_op=True).get_future()
-        return future.then(lambda done: done.value()[0] / 2)
-
-    model = Classifier()
-    strategy = HPUDDPStrategy(ddp_comm_hook=hook, ddp_comm_state="state")
-    trainer = make_trainer(accelerator="hpu", devices=2, strategy=strategy, use_distributed_sampler=False)
-    trainer.fit(model, halves(), loader(2))
-    assert set(seen) == {"state"}
-    torch.testing.assert_close(model.weights(), trained_on_cpu(), rtol=1e-4, atol=1e-5)
-
-
-@ranks(2, backend="hccl")
-def test_a_checkpoint_of_two_devices_resumes_on_one(tmp_path):
-    model = Classifier()
-    trainer = make_trainer(accelerator="hpu", devices=2, use_distributed_sampler=False)
-    trainer.fit(model, halves(), loader(2))
-    trainer.save_checkpoint(tmp_path / "two.ckpt")
-    if dist.get_rank() == 0:
-        saved = torch.load(tmp_path / "two.ckpt", weights_only=False, map_location=lambda storage, place: storage)
-        assert {value.device.type for value in saved["state_dict"].values()} == {"cpu"}
-        resumed = Classifier()
-        make_trainer(accelerator="cpu", devices=1, max_epochs=2).fit(
-            resumed, loader(), loader(2), ckpt_path=tmp_path / "two.ckpt"
-        )
-        assert torch.equal(resumed.weights(), model.weights())
-
-
-@ranks(2, backend="hccl")
 def test_reductions_of_logged_numbers():
     strategy = make_trainer(accelerator="hpu", devices=2).strategy
     rank = dist.get_rank()

@@ -93,15 +93,6 @@ def test_accumulation_and_clipping():
         torch.testing.assert_close(model.whole, trained_on_cpu(**options), rtol=1e-4, atol=1e-5)
 
 
-@ranks(2, backend="hccl")
-def test_a_dictionary_serves_twice():
-    with deepspeed_alone():
-        config = {"zero_optimization": ZERO}
-        for _ in range(2):
-            fit(HPUDeepSpeedStrategy(config=config), epochs=1)
-        assert config == {"zero_optimization": ZERO}
-
-
 PRECISIONS = {
     "32-true": torch.float32, "bf16": torch.bfloat16, "bf16-mixed": torch.bfloat16, "16-mixed": torch.float16,
     "bf16-true": torch.bfloat16, "16-true": torch.float16,
@@ -135,14 +126,6 @@ def test_fp8(stage):
         layers = [module for module in trainer.model.modules() if isinstance(module, transformer_engine.Linear)]
         assert len(layers) == 2 and all(scale.history for layer in layers for scale in layer.fp8_scales.values())
         assert 0 < (model.whole - trained_on_cpu()).abs().mean() < 0.05
-
-
-@ranks(2, backend="hccl")
-def test_lightnings_plugin():
-    with deepspeed_alone():
-        plugin = roots.pytorch("plugins").DeepSpeedPrecisionPlugin(precision="bf16-mixed")
-        model, _ = fit(HPUDeepSpeedStrategy(), plugins=[plugin])
-        assert model.dtypes == {torch.bfloat16}
 
 
 @ranks(2, backend="hccl")
@@ -244,7 +227,6 @@ def test_evaluation_of_a_checkpoint(stage, tmp_path):
             assert found[0]["test_loss"] == pytest.approx(after, rel=1e-5)
 
 
-@ranks(2, backend="hccl")
 def test_activation_checkpointing_is_configured():
     with deepspeed_alone() as deepspeed:
         kept = {}

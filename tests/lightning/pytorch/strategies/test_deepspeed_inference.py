@@ -111,16 +111,6 @@ def test_precisions(precision, dtype):
             torch.testing.assert_close(found, expected(), rtol=0.05, atol=0.05)
 
 
-@pytest.mark.parametrize("strategy", [{"dtype": torch.float}, {"stage": 2}, {"stage": 3}])
-@ranks(2, backend="hccl")
-def test_hooks_stay(strategy):
-    with deepspeed_alone():
-        model = Deep()
-        model.pairs[0].register_forward_hook(lambda module, given, found: setattr(model, "hooked", model.hooked + 1))
-        predicted(HPUDeepSpeedStrategy(**strategy), model=model)
-        assert model.hooked == 2
-
-
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
 @ranks(2, backend="hccl")
 def test_without_init_inference(stage):

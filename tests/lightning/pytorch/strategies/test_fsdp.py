@@ -96,15 +96,6 @@ def test_a_full_checkpoint_resumes_anywhere(tmp_path):
         torch.testing.assert_close(alone.weights(), trained_on_cpu(max_epochs=3), rtol=1e-4, atol=1e-5)
 
 
-@ranks(2, backend="hccl")
-def test_sharded_training_resumes_from_a_whole_checkpoint(tmp_path):
-    trainer = make_trainer(accelerator="hpu", devices=2, use_distributed_sampler=False)
-    trainer.fit(Classifier(), halves(), loader(2))
-    trainer.save_checkpoint(tmp_path / "ddp.ckpt")
-    model, _ = fit(epochs=3, ckpt_path=tmp_path / "ddp.ckpt")
-    torch.testing.assert_close(model.gathered, trained_on_cpu(max_epochs=3), rtol=1e-4, atol=1e-5)
-
-
 def test_only_with_its_precision():
     with pytest.raises(TypeError, match="only work with the `HPUFSDPPrecision` plugin, found"):
         HPUFSDPStrategy(precision_plugin=HPUPrecisionPlugin("bf16-mixed"))

@@ -227,23 +227,6 @@ if __name__ == "__main__":
     assert result == [[5.0] * 3, 0]
 
 
-def test_fork_before_the_first_use(program):
-    result = program("""
-def child(queue, answers):
-    answers.put(queue.get() + 1)
-    queue.get()
-
-if __name__ == "__main__":
-    queue, answers, process = start(child, "fork")
-    queue.put(torch.ones(2, device="hpu"))
-    value = answers.get().tolist()
-    queue.put(None)
-    process.join()
-    print(json.dumps([value, process.exitcode]))
-""")
-    assert result == [[2.0, 2.0], 0]
-
-
 def test_everything_that_can_be_sent(program):
     result = program("""
 def child(queue, answers):

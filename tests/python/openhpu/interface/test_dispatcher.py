@@ -31,34 +31,6 @@ def test_an_event_of_ones_own_keeps_its_time(hpu):
     assert found[1][1] == []
 
 
-def test_events_of_compiled_graphs(script):
-    result = script(
-        """
-        import habana_frameworks.torch as ht, torch, openhpu
-        from habana_frameworks.torch.utils.event_dispatcher import EventDispatcher, EventId
-        found = []
-        for kind in (EventId.GRAPH_COMPILATION, EventId.CACHE_HIT, EventId.CACHE_MISS):
-            EventDispatcher.instance().subscribe(kind, lambda _, params, name=kind.name: found.append((name, params)))
-        x = torch.ones(4).to("hpu")
-        for _ in range(4):
-            y = x + 1
-            ht.core.mark_step()
-            openhpu.wait_for_recipes()
-        torch.hpu.synchronize()
-        print(*[name for name, _ in found])
-        print({name: sorted(dict(params)) for name, params in found})
-        assert all(isinstance(value, str) for _, params in found for _, value in params)
-        """,
-        PT_HPU_LAZY_MODE="1",
-    )
-    # The first step is the graph's first sight and learns what the operator returns, the second sends it to the
-    # compiler, the third asks for the recipe.
-    names, parameters = result.out.splitlines()
-    assert names == "CACHE_MISS CACHE_HIT CACHE_HIT GRAPH_COMPILATION CACHE_HIT"
-    assert "'CACHE_HIT': ['recipe', 'recipe_id']" in parameters
-    assert "'duration'" in parameters
-
-
 def test_process_events(script):
     result = script(
         """

@@ -84,21 +84,3 @@ def test_the_code_has_it_inlined(computed):
 
     inlined = computed[1].count("_mm512_scalef_ps")
     assert inlined >= 4 if isinstance(pick_vec_isa(), VecAVX512) else inlined == 0
-
-
-NAMES = """
-    from torch._inductor.codegen.cpp import CppOverrides, CppVecOverrides
-    from openhpu.compiler.inductor import vector_exp
-
-    original = {name: getattr(CppVecOverrides, name) for name in ("exp", "sigmoid")}
-    with vector_exp.inlined():
-        for name, function in original.items():
-            replaced = getattr(CppVecOverrides, name)
-            assert replaced is not function
-            assert replaced.__name__ == name and hasattr(CppOverrides, name)
-"""
-
-
-def test_inductor_finds_the_scalar_operator_by_the_name_of_the_function(tmp_path):
-    """It looks for it where no operand is a vector."""
-    run_code(NAMES, tmp_path, clean_environment(tmp_path), "ignore", False)

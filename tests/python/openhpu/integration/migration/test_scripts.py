@@ -68,5 +68,5 @@ def test_torchrun(mode, tmp_path):
 
 
 def test_scripts_are_short_and_of_each_kind():
-    assert len(SCRIPTS) == 4 and os.path.exists(FOLDER / "ranks.py")
+    assert len(SCRIPTS) == 3 and os.path.exists(FOLDER / "ranks.py")
     assert all("cuda" in path.read_text() and "hpu" not in path.read_text() for path in FOLDER.glob("*.py"))

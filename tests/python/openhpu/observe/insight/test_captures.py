@@ -115,15 +115,6 @@ def _event(**inputs):
 PLACE = {"file": "a.py", "line": 3}
 
 
-def test_the_nearest_earlier_graph_is_named():
-    captures = Captures()
-    for inputs in ({"x": "float32[2]", "n": "1"}, {"x": "float32[3]", "n": "1"}, {"x": "float32[2]", "n": "2"}):
-        captures.add(_event(**inputs), PLACE, "warm-up")
-    assert [row["differs"] for row in captures.document()["captures"]] == [
-        [], ["x: float32[2], now float32[3]"], ["n: 1, now 2"],
-    ]  # fmt: skip
-
-
 def test_what_differs_in_two_lengths_is_not_padded():
     def rows(*sizes):
         captures = Captures()
