@@ -1,5 +1,3 @@
 """`import habana_dataloader`: Gaudi's data loader."""
 
-from openhpu.interface.data_loader import HabanaDataLoader
-
-__all__ = ["HabanaDataLoader"]
+from openhpu.interface.data_loader import HabanaDataLoader as HabanaDataLoader

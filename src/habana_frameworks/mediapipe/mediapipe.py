@@ -1,5 +1,3 @@
 """The class that a media pipe is derived from."""
 
-from openhpu.interface.media.pipe import MediaPipe
-
-__all__ = ["MediaPipe"]
+from openhpu.interface.media.pipe import MediaPipe as MediaPipe

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -133,29 +132,6 @@ def _span(tensor: torch.Tensor) -> torch.Tensor:
     """The memory from the first to the last element of `tensor`, as a tensor of one dimension."""
     length = 1 + sum((n - 1) * s for n, s in zip(tensor.size(), tensor.stride(), strict=True)) if tensor.numel() else 0
     return tensor.as_strided((length,), (1,), tensor.storage_offset())
-
-
-class Refused(RuntimeError):
-    """The block of `dry_run` did what no graph can hold. Its cause is the error that the block raised."""
-
-
-@contextmanager
-def dry_run(graph: _C.CapturedGraph, inputs: Inputs) -> Iterator[None]:
-    """Capture the with block. On the device nothing runs: if the capture fails, the device is as it was before.
-
-    Raises Refused where the block did what no graph can hold. Every other error of the block is raised as it is.
-    """
-    graph.capture_begin(dry_run=True)
-    try:
-        graph.mark_user_inputs(inputs.tensors)
-        yield
-        graph.capture_end()
-    except BaseException as error:
-        refused = not graph.is_capturing()
-        graph.abandon(type(error).__name__)
-        if refused and isinstance(error, RuntimeError):
-            raise Refused(str(error)) from error
-        raise
 
 
 class Captured:

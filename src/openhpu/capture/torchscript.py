@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from openhpu import _C
-from openhpu.capture.captured import Captured, Inputs, Refused, dry_run
+from openhpu.capture.captured import Captured, Inputs
 from openhpu.capture.recent import Recent
 from openhpu.compiler.client import client
 from openhpu.device import devices
@@ -50,11 +50,17 @@ class Captures:
         graph = _C.CapturedGraph()
         with devices.device(args[places[0]].device), torch.no_grad():
             inputs = Inputs(args, written)
+            graph.capture_begin(dry_run=True)  # on the device nothing runs: if it fails, all is as it was before
             try:
-                with dry_run(graph, inputs):
-                    outputs = self._plain(inputs.static)
-            except Refused:
-                return None
+                graph.mark_user_inputs(inputs.tensors)
+                outputs = self._plain(inputs.static)
+                graph.capture_end()
+            except BaseException as error:
+                refused = isinstance(error, RuntimeError) and not graph.is_capturing()
+                graph.abandon(type(error).__name__)
+                if refused:
+                    return None
+                raise
             captured = Captured(graph, inputs, outputs, frozenset())
         graph.compile()
         return captured

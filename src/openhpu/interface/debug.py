@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -40,23 +41,12 @@ class Logger:
             self._data.append(message)
         self._logger.log(_LEVELS[level], "%s", message)
 
-    def trace(self, message: str) -> None:
-        self._log("trace", message)
-
-    def debug(self, message: str) -> None:
-        self._log("debug", message)
-
-    def info(self, message: str) -> None:
-        self._log("info", message)
-
-    def warn(self, message: str) -> None:
-        self._log("warn", message)
-
-    def error(self, message: str) -> None:
-        self._log("error", message)
-
-    def critical(self, message: str) -> None:
-        self._log("critical", message)
+    trace = partialmethod(_log, "trace")
+    debug = partialmethod(_log, "debug")
+    info = partialmethod(_log, "info")
+    warn = partialmethod(_log, "warn")
+    error = partialmethod(_log, "error")
+    critical = partialmethod(_log, "critical")
 
 
 def enable_logging(name: str, level: str | int = "debug") -> None:

@@ -9,6 +9,7 @@ device's old name, `habana`, means `hpu`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -150,10 +151,7 @@ def _dtype_for(lists: _Lists, func: Any, args: Any, kwargs: Any) -> torch.dtype 
     if len(tensors) == 1:
         return None
     if name in WIDEST:
-        widest = first
-        for tensor in tensors[1:]:
-            widest = torch.promote_types(widest, tensor.dtype)
-        return widest
+        return functools.reduce(torch.promote_types, [tensor.dtype for tensor in tensors])
     return first
 
 

@@ -29,10 +29,10 @@ import atexit
 import threading
 import time
 import traceback
-import weakref
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 # Kinds that the compiled core reports.
 CORE_KINDS = frozenset(
@@ -66,21 +66,13 @@ class Subscription:
     callback: Callback
 
 
-class CounterWatcher(Protocol):
-    """A reader of counters by their differences."""
-
-    def fold(self) -> None:
-        """Take the difference so far: counters are about to be reset."""
-
-    def rebase(self) -> None:
-        """Start over from the counters as they are now."""
-
-
 _lock = threading.Lock()
 _subscriptions: tuple[Subscription, ...] = ()  # replaced, never changed: read without the lock
 _wanted: frozenset[str | None] = frozenset()  # the kinds of the subscriptions, None for every kind
 _asked_kinds: frozenset[str | None] = frozenset()
-_watchers: weakref.WeakSet[CounterWatcher] = weakref.WeakSet()
+# What the core, which only adds, had counted at the last `reset_counters`.
+_counters_before: Counter[str] = Counter()
+_fallbacks_before: Counter[str] = Counter()
 
 
 def subscribe(kind: str | None, callback: Callback) -> Subscription:
@@ -140,31 +132,22 @@ def counters() -> dict[str, int]:
     progress = {
         "graphs_compiling": graphs, "graphs_compiling_ops": operators, "graphs_compiling_ms": milliseconds
     }  # fmt: skip
-    return _C.counters() | progress
+    return {name: value - _counters_before[name] for name, value in _C.counters().items()} | progress
 
 
 def fallback_ops() -> dict[str, int]:
     """How often each operator fell back to the CPU since the start or the last `reset_counters`."""
     from openhpu import _C
 
-    return _C.fallback_ops()
+    return dict(Counter(_C.fallback_ops()) - _fallbacks_before)
 
 
 def reset_counters() -> None:
     """Set every counter to zero. Metrics keep their values."""
+    global _counters_before, _fallbacks_before
     from openhpu import _C
 
-    watchers = list(_watchers)
-    for watcher in watchers:
-        watcher.fold()
-    _C.reset_counters()
-    for watcher in watchers:
-        watcher.rebase()
-
-
-def watch_counters(watcher: CounterWatcher) -> None:
-    """Let `watcher`, which reads counters by their differences, follow each `reset_counters`. Held weakly."""
-    _watchers.add(watcher)
+    _counters_before, _fallbacks_before = Counter(_C.counters()), Counter(_C.fallback_ops())
 
 
 def _core() -> Any:

@@ -1,5 +1,3 @@
 """`from habana_frameworks.torch.activity_profiler import DebugActivity`."""
 
-from openhpu.observe.profiler.debug_activities import DebugActivity
-
-__all__ = ["DebugActivity"]
+from openhpu.observe.profiler.debug_activities import DebugActivity as DebugActivity

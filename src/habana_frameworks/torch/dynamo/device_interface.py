@@ -1,5 +1,3 @@
 """Dynamo's interface of the device."""
 
-from openhpu.integration.dynamo_interface import HpuInterface
-
-__all__ = ["HpuInterface"]
+from openhpu.integration.dynamo_interface import HpuInterface as HpuInterface

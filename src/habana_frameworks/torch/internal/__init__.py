@@ -1,5 +1,3 @@
 """Names that tools reach for inside Gaudi's package."""
 
-from habana_frameworks.torch.internal import bridge_config
-
-__all__ = ["bridge_config"]
+from habana_frameworks.torch.internal import bridge_config as bridge_config

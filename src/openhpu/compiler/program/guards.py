@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 
 from openhpu.compiler.errors import CannotCompile
 from openhpu.compiler.program.program import Program
-from openhpu.compiler.program.sizes import Size, Symbols
+from openhpu.compiler.program.sizes import Size, Symbols, polynomial_of
 
 
 def note_guards(program: Program, inputs: Sequence[torch.Tensor]) -> None:
@@ -49,10 +50,8 @@ def note_guards(program: Program, inputs: Sequence[torch.Tensor]) -> None:
 
 
 def _as_sympy(size: Size) -> Any:
-    total: Any = 0
-    for names, factor in size.polynomial.items():
-        total += factor * sympy.prod([sympy.Symbol(n, integer=True, positive=True) for n in names])
-    return total
+    names = {name: sympy.Symbol(name, integer=True, positive=True) for name in size.symbols.hints}
+    return sympy.sympify(size.text, locals=names)
 
 
 def _note(symbols: Symbols, condition: Any) -> None:
@@ -75,17 +74,8 @@ def _note(symbols: Symbols, condition: Any) -> None:
 
 
 def _polynomial(symbols: Symbols, expression: Any) -> dict[tuple[str, ...], int]:
-    out: dict[tuple[str, ...], int] = {}
-    for term in sympy.Add.make_args(sympy.expand(expression)):
-        factor, names = 1, []
-        for part in sympy.Mul.make_args(term):
-            base, exponent = part.as_base_exp()
-            if part.is_Integer:
-                factor *= int(part)
-            elif base.is_Symbol and str(base) in symbols.hints and exponent.is_Integer and exponent > 0:
-                names += [str(base)] * int(exponent)
-            else:
-                raise CannotCompile(f"relies on {expression}")
-        key = tuple(sorted(names))
-        out[key] = out.get(key, 0) + factor
-    return {names: factor for names, factor in out.items() if factor}
+    text = str(sympy.expand(expression)).replace(" ", "")
+    text = re.sub(r"(n\d+)\*\*(\d+)", lambda power: "*".join([power[1]] * int(power[2])), text)
+    if not re.fullmatch(r"-?(n?\d+[*+-])*n?\d+", text):
+        raise CannotCompile(f"relies on {expression}")
+    return polynomial_of(symbols.size(text))

@@ -8,13 +8,7 @@ from typing import Any
 
 from openhpu.compiler.program import description as graph, fused_steps, out_of_range, seeded, small_integers
 
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "aten::_fused_adam_": fused_steps.fused_adam_,
-    "aten::_fused_adamw_": fused_steps.fused_adamw_,
-    "aten::_fused_sgd_": fused_steps.fused_sgd_,
-    "aten::_fused_adagrad_": fused_steps.fused_adagrad_,
-    **seeded.FUNCTIONS,
-}
+_FUNCTIONS: dict[str, Callable[..., Any]] = {**fused_steps.FUNCTIONS, **seeded.FUNCTIONS}
 
 
 def lowering(op: str, lenient: bool = False, int32: bool = False) -> Callable[..., Any] | None:

@@ -15,10 +15,7 @@ def _segments(offsets: Tensor, count: int) -> Tensor:
     return torch.searchsorted(offsets.long(), positions, right=True) - 1
 
 
-@operator(
-    "embedding_bag_sum(Tensor input, Tensor indices, Tensor offsets, Tensor valid_count, int kernel_mode) -> Tensor",
-    of="index_select, where, searchsorted, index_put",
-)
+@operator("embedding_bag_sum", of="index_select, where, searchsorted, index_put")
 def embedding_bag_sum(input: Tensor, indices: Tensor, offsets: Tensor, valid_count: Tensor, kernel_mode: int) -> Tensor:
     """The sum of the rows that the indices of each bag name: [bags, D].
 
@@ -106,13 +103,7 @@ def _permuted(permute: Tensor, lengths: Tensor, values: list[Tensor]) -> tuple[T
     return new_lengths, [value.index_select(0, source.long()) for value in values]
 
 
-_DATA = "Tensor permute, Tensor lengths, Tensor indices"
-
-
-@operator(
-    f"habana_permute_1D_sparse_data({_DATA}, Tensor? weights=None) -> (Tensor, Tensor, Tensor)",
-    of="index_select, cumsum, searchsorted",
-)
+@operator("habana_permute_1D_sparse_data", of="index_select, cumsum, searchsorted")
 def permute_1d(
     permute: Tensor, lengths: Tensor, indices: Tensor, weights: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -129,18 +120,13 @@ def permute_1d(
     return new, values[0], values[1] if weights is not None else torch.empty(0, device=indices.device)
 
 
-@operator(
-    f"habana_permute_1D_sparse_data_without_weights({_DATA}) -> (Tensor, Tensor)", of="habana_permute_1D_sparse_data"
-)
+@operator("habana_permute_1D_sparse_data_without_weights", of="habana_permute_1D_sparse_data")
 def permute_1d_alone(permute: Tensor, lengths: Tensor, indices: Tensor) -> tuple[Tensor, Tensor]:
     """`habana_permute_1D_sparse_data` of indices alone."""
     return permute_1d(permute, lengths, indices)[:2]
 
 
-@operator(
-    f"habana_permute_2D_sparse_data({_DATA}, Tensor? weights=None) -> (Tensor, Tensor, Tensor)",
-    of="habana_permute_1D_sparse_data",
-)
+@operator("habana_permute_2D_sparse_data", of="habana_permute_1D_sparse_data")
 def permute_2d(
     permute: Tensor, lengths: Tensor, indices: Tensor, weights: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -156,19 +142,13 @@ def permute_2d(
     return new.reshape(lengths.shape), values[0], values[1]
 
 
-@operator(
-    f"habana_permute_2D_sparse_data_without_weights({_DATA}) -> (Tensor, Tensor)", of="habana_permute_2D_sparse_data"
-)
+@operator("habana_permute_2D_sparse_data_without_weights", of="habana_permute_2D_sparse_data")
 def permute_2d_alone(permute: Tensor, lengths: Tensor, indices: Tensor) -> tuple[Tensor, Tensor]:
     """`habana_permute_2D_sparse_data` of indices alone."""
     return permute_2d(permute, lengths, indices)[:2]
 
 
-@operator(
-    "habana_expand_into_jagged_permute(Tensor permute, Tensor input_offsets, Tensor output_offsets, int output_size)"
-    " -> Tensor",
-    of="searchsorted, index_select",
-)
+@operator("habana_expand_into_jagged_permute", of="searchsorted, index_select")
 def expand_into_jagged_permute(
     permute: Tensor, input_offsets: Tensor, output_offsets: Tensor, output_size: int
 ) -> Tensor:
@@ -208,10 +188,7 @@ def bounds_check_indices(a: Arguments) -> tuple[Tensor, Tensor, Tensor]:
     return a.indices, a.offsets, a.warning
 
 
-@operator(
-    "habana_split_permute_cat(Tensor input, Tensor indices, int batch_size, int num_features, int dims) -> Tensor",
-    of="reshape, index_select",
-)
+@operator("habana_split_permute_cat", of="reshape, index_select")
 def split_permute_cat(input: Tensor, indices: Tensor, batch_size: int, num_features: int, dims: int) -> Tensor:
     """Features of `dims` columns each, in the order of `indices`: [batch_size, num_features * dims]."""
     check(

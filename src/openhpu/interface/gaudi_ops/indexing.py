@@ -9,7 +9,7 @@ from openhpu.interface.gaudi_ops.errors import check, check_same_length
 from openhpu.interface.gaudi_ops.registry import operator
 
 
-@operator("kv_reorder(Tensor self, Tensor start, Tensor end, Tensor beam_idx) -> Tensor", of="index, where")
+@operator("kv_reorder", of="index, where")
 def kv_reorder(self: Tensor, start: Tensor, end: Tensor, beam_idx: Tensor) -> Tensor:
     """The cache whose positions from `start` to before `end` come from the beams that go on.
 
@@ -53,7 +53,7 @@ def kv_reorder_(self: Tensor, start: Tensor, end: Tensor, beam_idx: Tensor) -> T
     return self.copy_(kv_reorder(self, start, end, beam_idx))
 
 
-@operator("in_place_interleave(Tensor self) -> Tensor", of="repeat_interleave")
+@operator("in_place_interleave", of="repeat_interleave")
 def in_place_interleave(self: Tensor) -> Tensor:
     """Each first entry of four, four times: the state of beams at their start, when all are the first one."""
     check(self.dim() > 0 and self.shape[0] % 4 == 0, "in_place_interleave", "self", self, "a multiple of 4 entries")
@@ -66,7 +66,7 @@ def in_place_interleave_(self: Tensor) -> Tensor:
     return self.copy_(in_place_interleave(self))
 
 
-@operator("plain_index(Tensor self, Tensor[] indices) -> Tensor", of="index")
+@operator("plain_index", of="index")
 def plain_index(self: Tensor, indices: list[Tensor]) -> Tensor:
     """self[indices], with an integer tensor for each of the first dimensions."""
     for index in indices:
@@ -75,25 +75,25 @@ def plain_index(self: Tensor, indices: list[Tensor]) -> Tensor:
     return self[tuple(index.long() for index in indices)]
 
 
-@operator("exp_fast_math(Tensor self) -> Tensor", of="exp")
+@operator("exp_fast_math", of="exp")
 def exp_fast_math(self: Tensor) -> Tensor:
     """exp. Gaudi's form trades digits for speed; this one does not."""
     return torch.exp(self)
 
 
-@operator("sqrt_fast_math(Tensor self) -> Tensor", of="sqrt")
+@operator("sqrt_fast_math", of="sqrt")
 def sqrt_fast_math(self: Tensor) -> Tensor:
     """sqrt, as exact as PyTorch's."""
     return torch.sqrt(self)
 
 
-@operator("rsqrt_fast_math(Tensor self) -> Tensor", of="rsqrt")
+@operator("rsqrt_fast_math", of="rsqrt")
 def rsqrt_fast_math(self: Tensor) -> Tensor:
     """rsqrt, as exact as PyTorch's."""
     return torch.rsqrt(self)
 
 
-@operator("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", of="linear", autocast=True)
+@operator("linear", of="linear", autocast=True)
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """torch.nn.functional.linear."""
     return torch.nn.functional.linear(input, weight, bias)
@@ -114,17 +114,13 @@ def linear_backward(
     return grad_input, grad_weight, rows.sum(0) if output_mask[2] else nothing
 
 
-@operator("matmul(Tensor self, Tensor other) -> Tensor", of="matmul", autocast=True)
+@operator("matmul", of="matmul", autocast=True)
 def matmul(self: Tensor, other: Tensor) -> Tensor:
     """torch.matmul."""
     return torch.matmul(self, other)
 
 
-@operator(
-    "matmul_bwd(Tensor grad_out, Tensor self, Tensor other) -> (Tensor, Tensor)",
-    "matmul_backward(Tensor grad_out, Tensor self, Tensor other) -> (Tensor, Tensor)",
-    of="matmul, sum",
-)
+@operator("matmul_bwd", "matmul_backward", of="matmul, sum")
 def matmul_bwd(grad_out: Tensor, self: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
     """Gradients of the operands of a matmul."""
     left = self.unsqueeze(0) if self.dim() == 1 else self
@@ -136,10 +132,7 @@ def matmul_bwd(grad_out: Tensor, self: Tensor, other: Tensor) -> tuple[Tensor, T
     return grad_self, grad_other
 
 
-@operator(
-    "masked_batch_gemm(Tensor a, Tensor b, Tensor mask_a, Tensor mask_b, bool trans_a, bool trans_b) -> Tensor",
-    of="matmul, add", autocast=True,
-)  # fmt: skip
+@operator("masked_batch_gemm", of="matmul, add", autocast=True)
 def masked_batch_gemm(a: Tensor, b: Tensor, mask_a: Tensor, mask_b: Tensor, trans_a: bool, trans_b: bool) -> Tensor:
     """op(a) @ op(b) + op(mask_a) @ op(mask_b): a product whose masks are more columns of it; op may transpose."""
 
@@ -151,13 +144,13 @@ def masked_batch_gemm(a: Tensor, b: Tensor, mask_a: Tensor, mask_b: Tensor, tran
     )
 
 
-@operator("weight_permutation(Tensor input) -> Tensor", of="clone")
+@operator("weight_permutation", of="clone")
 def weight_permutation(input: Tensor) -> Tensor:
     """A copy. Gaudi's has another layout of memory, which tensors here do not need."""
     return input.clone()
 
 
-@operator("identity(Tensor self) -> Tensor", of="clone")
+@operator("identity", of="clone")
 def identity(self: Tensor) -> Tensor:
     """A copy."""
     return self.clone()

@@ -11,11 +11,7 @@ from openhpu.interface.gaudi_ops.errors import check
 from openhpu.interface.gaudi_ops.registry import operator
 
 
-@operator(
-    "rms_norm(Tensor data_in, Tensor gamma, float epsilon) -> (Tensor, Tensor)",
-    "rms_norm_fast(Tensor data_in, Tensor gamma, float epsilon) -> (Tensor, Tensor)",
-    of="mul, mean, rsqrt",
-)
+@operator("rms_norm", "rms_norm_fast", of="mul, mean, rsqrt")
 def rms_norm(data_in: Tensor, gamma: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
     """x / sqrt(mean(x^2) + epsilon) * gamma over the last dimension, in x's dtype, and the reciprocal root, in float32.
 
@@ -30,13 +26,7 @@ def rms_norm(data_in: Tensor, gamma: Tensor, epsilon: float) -> tuple[Tensor, Te
     return (x * reciprocal * gamma).to(data_in.dtype), reciprocal
 
 
-_BACKWARD = (
-    "Tensor grad_in, Tensor data_in, Tensor gamma, Tensor inverse_rms, bool use_stages, int bwd_mode"
-    ") -> (Tensor, Tensor)"
-)
-
-
-@operator(f"rms_norm_backward({_BACKWARD}", f"rms_norm_fast_backward({_BACKWARD}", of="mul, mean, sum")
+@operator("rms_norm_backward", "rms_norm_fast_backward", of="mul, mean, sum")
 def rms_norm_backward(
     grad_in: Tensor, data_in: Tensor, gamma: Tensor, inverse_rms: Tensor, use_stages: bool, bwd_mode: int
 ) -> tuple[Tensor, Tensor]:
@@ -76,10 +66,7 @@ def fused_clip_norm(grad: list[Tensor], max_norm: Tensor, norm_type: float) -> T
         return clip_(grad, max_norm.reshape(()), norm_type)
 
 
-@operator(
-    "instance_norm(Tensor input, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)",
-    of="mean, var, rsqrt, mul, add",
-)
+@operator("instance_norm", of="mean, var, rsqrt, mul, add")
 def instance_norm(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -101,11 +88,7 @@ def instance_norm(
     return out.to(input.dtype), mean.flatten(1), reciprocal.flatten(1)
 
 
-@operator(
-    "instance_norm_backward(Tensor input, Tensor grad_in, Tensor mean, Tensor istd, Tensor? gamma)"
-    " -> (Tensor, Tensor, Tensor)",
-    of="mul, mean, sum",
-)
+@operator("instance_norm_backward", of="mul, mean, sum")
 def instance_norm_backward(
     input: Tensor, grad_in: Tensor, mean: Tensor, istd: Tensor, gamma: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:

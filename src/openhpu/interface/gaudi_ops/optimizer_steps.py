@@ -226,7 +226,7 @@ def fused_adagrad(a: Arguments) -> None:
             weight.sub_(rate * step / (variance.sqrt() + a.eps))
 
 
-@operator("optimizer_lamb_fused_norm(Tensor[] grad, float max_norm) -> Tensor", of="_foreach_norm, vector_norm, clamp")
+@operator("optimizer_lamb_fused_norm", of="_foreach_norm, vector_norm, clamp")
 def optimizer_lamb_fused_norm(grad: list[Tensor], max_norm: float) -> Tensor:
     """max(1, |gradients| / max_norm), by which gradients are divided; a tensor [1] in float32."""
     check(len(grad) > 0, "optimizer_lamb_fused_norm", "grad", grad, "at least one tensor")

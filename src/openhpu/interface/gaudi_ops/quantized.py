@@ -77,10 +77,7 @@ def convert_from_uint4(a: Arguments) -> Tensor:
     return _converted("convert_from_uint4", a.input, a.scale, a.zero_point, a.out_dtype, False, a.group_index)
 
 
-@operator(
-    "dequantize_nf4(Tensor input, Tensor absmax, int blocksize, int[] out_shape, ScalarType out_dtype) -> Tensor",
-    of="__rshift__, __and__, index_select, mul",
-)
+@operator("dequantize_nf4", of="__rshift__, __and__, index_select, mul")
 def dequantize_nf4(
     input: Tensor, absmax: Tensor, blocksize: int, out_shape: Sequence[int], out_dtype: torch.dtype
 ) -> Tensor:
@@ -107,8 +104,7 @@ def dequantize_nf4(
 _FP4_TOP = 6.0
 
 
-@operator("fake_quant_fp4(Tensor input, bool stochastic_rounding, int axis, str dtype) -> Tensor",
-          of="abs, amax, log2, floor, exp2, round, clamp, mul")  # fmt: skip
+@operator("fake_quant_fp4", of="abs, amax, log2, floor, exp2, round, clamp, mul")
 def fake_quant_fp4(input: Tensor, stochastic_rounding: bool, axis: int, dtype: str) -> Tensor:
     """The input rounded to fp4 (e2m1) with a scale for each block along `axis`, in its own dtype.
 

@@ -19,13 +19,13 @@ from openhpu.interface.gaudi_ops.seeded import uniform, words
 _FACTORY = "*, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None"
 
 
-@operator("habana_random_seed(Tensor input) -> Tensor", of="randint")
+@operator("habana_random_seed", of="randint")
 def habana_random_seed(input: Tensor) -> Tensor:
     """A seed, int32 [1], of the device's generator; the input says where."""
     return torch.randint(0, 2**31 - 1, (1,), dtype=torch.int32, device=input.device)
 
 
-@operator("habana_seed_generator(Tensor seed, Tensor counter, int size) -> Tensor", of="integer operators")
+@operator("habana_seed_generator", of="integer operators")
 def habana_seed_generator(seed: Tensor, counter: Tensor, size: int) -> Tensor:
     """`size` seeds, int32, that are functions of seed and counter (one integer each)."""
     both = torch.stack((seed.reshape(()).long(), counter.reshape(()).long()))
@@ -85,7 +85,7 @@ def habana_bernoulli(seed: Tensor, self: Tensor, p: Tensor | float | None = None
     return (uniform(seed, self.shape, seed.device) < (self if p is None else p)).to(self.dtype)
 
 
-@operator("habana_uniform(Tensor seed, Tensor self, float from_, float to) -> Tensor", of="integer operators, mul, add")
+@operator("habana_uniform", of="integer operators, mul, add")
 def habana_uniform(seed: Tensor, self: Tensor, from_: float, to: float) -> Tensor:
     """Numbers in [from_, to), in self's shape and dtype."""
     return (from_ + uniform(seed, self.shape, seed.device) * (to - from_)).to(self.dtype)
@@ -104,10 +104,7 @@ def habana_native_dropout(seed: Tensor, input: Tensor, p: float, train: bool | N
     return (input * keep * (0.0 if p == 1.0 else 1.0 / (1.0 - p))).to(input.dtype), keep
 
 
-@operator(
-    "habana_multinomial(Tensor seed, Tensor self, int num_samples, bool replacement=False) -> Tensor",
-    of="integer operators, cumsum, searchsorted; without replacement: log, div, topk",
-)
+@operator("habana_multinomial", of="integer operators, cumsum, searchsorted; without replacement: log, div, topk")
 def habana_multinomial(seed: Tensor, self: Tensor, num_samples: int, replacement: bool = False) -> Tensor:
     """Indices drawn by the weights in self, [n] or [rows, n], as torch.multinomial draws them."""
     name = "habana_multinomial"

@@ -8,17 +8,18 @@ mode and lazy mode run its operators, and torch.compile traces them. Meta tensor
 from __future__ import annotations
 
 import functools
+import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import SimpleNamespace
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import torch
 
+from openhpu.compiler.program.named import Arguments as Arguments, by_name
+
 NAMESPACE = "hpu"
 F = TypeVar("F", bound=Callable[..., Any])
-# The arguments of an operator as attributes, by their names in the schema, and `operator`, its name without overload.
-Arguments: TypeAlias = Any
 AUTOCAST: Any = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastHPU)  # type: ignore[attr-defined]
 
 
@@ -41,16 +42,17 @@ OPERATORS: list[Operator] = []
 
 
 def operator(*schemas: str, of: str, autocast: bool = False, named: bool = False) -> Callable[[F], F]:
-    """Decorator: the function is the operator of each of `schemas`.
+    """Decorator: the function is the operator of each of `schemas`. A name alone has the arguments and results that the
+    function's annotations say.
 
     `of`: what it is made of, for the page of operators. Under torch.autocast its dtypes are those of its arguments;
     with `autocast`, arguments in float32 are cast to autocast's dtype first, as those of PyTorch's matrix products.
-    With `named` the function gets `Arguments`, so that their names stand in the schema alone.
+    With `named` the function gets `Arguments`: by their names in the schema, and `operator`, its name without overload.
     """
 
     def register(function: F) -> F:
         family = function.__module__.rpartition(".")[2]
-        for schema in schemas:
+        for schema in (_completed(schema, function) for schema in schemas):
             called = _named(schema, function) if named else function
             OPERATORS.append(Operator(schema, _lowered(called) if autocast else _isolated(called), of, family))
         return function
@@ -58,16 +60,27 @@ def operator(*schemas: str, of: str, autocast: bool = False, named: bool = False
     return register
 
 
+def _completed(schema: str, function: Callable[..., Any]) -> str:
+    if "(" in schema:
+        return schema
+    signature = inspect.signature(function)  # of texts: annotations are not evaluated
+    formals = [
+        f"{_type(each.annotation)} {each.name}{'' if each.default is each.empty else f'={each.default!r}'}"
+        for each in signature.parameters.values()
+    ]
+    results = signature.return_annotation.replace("tuple[", "(").replace("]", ")")
+    return f"{schema}({', '.join(formals)}) -> {results}"
+
+
+def _type(annotation: str) -> str:
+    """As a schema writes it: `Tensor?`, `Tensor[]`, `ScalarType`."""
+    text = re.sub(r"(?:list|Sequence)\[(\w+)\]", r"\1[]", annotation)
+    return text.replace(" | None", "?").replace("torch.dtype", "ScalarType")
+
+
 def _named(schema: str, function: Callable[[Arguments], Any]) -> Callable[..., Any]:
     formals = torch._C.parse_schema(f"{NAMESPACE}::{schema}").arguments
-    names = [formal.name for formal in formals]
-    defaults = {formal.name: formal.default_value for formal in formals if formal.has_default_value()}
-    defaults["operator"] = schema.partition("(")[0].partition(".")[0]
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return function(SimpleNamespace(**defaults | dict(zip(names, args, strict=False)) | kwargs))
-
-    return call
+    return by_name(formals, function, operator=schema.partition("(")[0].partition(".")[0])
 
 
 def _isolated(function: F) -> F:

@@ -95,10 +95,7 @@ def _checked(name: str, x: Tensor, mode: int) -> None:
     check(mode in (0, 1), name, "mode", mode, "0 (blockwise) or 1 (pairwise)")
 
 
-@operator(
-    "rotary_pos_embedding(Tensor input, Tensor sin, Tensor cos, Tensor? position_ids, int offset, int mode) -> Tensor",
-    of="index, mul, neg, cat or stack, add",
-)
+@operator("rotary_pos_embedding", of="index, mul, neg, cat or stack, add")
 def rotary_pos_embedding(
     input: Tensor, sin: Tensor, cos: Tensor, position_ids: Tensor | None, offset: int, mode: int
 ) -> Tensor:
@@ -124,11 +121,7 @@ def rotary_pos_embedding(
     return (products[0] + products[1]).to(input.dtype)
 
 
-@operator(
-    "rotary_pos_embedding_backward(Tensor grad_in, Tensor sin, Tensor cos, Tensor? position_ids, int offset, int mode)"
-    " -> Tensor",
-    of="index, mul, neg, cat or stack, sub",
-)
+@operator("rotary_pos_embedding_backward", of="index, mul, neg, cat or stack, sub")
 def rotary_pos_embedding_backward(
     grad_in: Tensor, sin: Tensor, cos: Tensor, position_ids: Tensor | None, offset: int, mode: int
 ) -> Tensor:

@@ -13,7 +13,7 @@ from openhpu.interface.gaudi_ops.fp8 import widened
 from openhpu.interface.gaudi_ops.registry import operator
 
 
-@operator("scaled_masked_softmax(Tensor input, Tensor mask, float scale) -> Tensor", of="mul, add, softmax")
+@operator("scaled_masked_softmax", of="mul, add, softmax")
 def scaled_masked_softmax(input: Tensor, mask: Tensor, scale: float) -> Tensor:
     """softmax(input * scale + mask) over the last dimension, computed in float32. A bool mask is True where seen."""
     x = widened(input) * scale
@@ -30,11 +30,7 @@ def _triangle(x: Tensor) -> Tensor:
     return torch.arange(x.shape[-1], device=x.device) <= rows
 
 
-@operator(
-    "scaled_triangular_softmax(Tensor self, float inv_scale_attn, Tensor? exp_sum_recpr=None, Tensor? max=None)"
-    " -> Tensor",
-    of="mul, masked_fill, softmax",
-)
+@operator("scaled_triangular_softmax", of="mul, masked_fill, softmax")
 def scaled_triangular_softmax(
     self: Tensor, inv_scale_attn: float, exp_sum_recpr: Tensor | None = None, max: Tensor | None = None
 ) -> Tensor:
@@ -50,10 +46,7 @@ def scaled_triangular_softmax(
     return (torch.exp(x - max) * exp_sum_recpr).to(self.dtype)
 
 
-@operator(
-    "scaled_triangular_softmax_retain(Tensor self, float inv_scale_attn) -> (Tensor, Tensor, Tensor)",
-    of="mul, masked_fill, amax, exp, sum",
-)
+@operator("scaled_triangular_softmax_retain", of="mul, masked_fill, amax, exp, sum")
 def scaled_triangular_softmax_retain(self: Tensor, inv_scale_attn: float) -> tuple[Tensor, Tensor, Tensor]:
     """`scaled_triangular_softmax`; of each row 1 / the sum of exponentials (float32) and the maximum (self's dtype)."""
     x = (widened(self) * inv_scale_attn).masked_fill(~_triangle(self), -math.inf)
@@ -63,11 +56,7 @@ def scaled_triangular_softmax_retain(self: Tensor, inv_scale_attn: float) -> tup
     return (e * reciprocal).to(self.dtype), reciprocal, maximum
 
 
-@operator(
-    "scaled_masked_triangular_softmax(Tensor self, Tensor start_end, float inv_scale_attn, int grouped_batch_size, "
-    "bool use_max, int mode, ScalarType? out_dtype=None) -> Tensor",
-    of="mul, masked_fill, amax, exp, sum",
-)
+@operator("scaled_masked_triangular_softmax", of="mul, masked_fill, amax, exp, sum")
 def scaled_masked_triangular_softmax(
     self: Tensor, start_end: Tensor, inv_scale_attn: float, grouped_batch_size: int, use_max: bool, mode: int,
     out_dtype: torch.dtype | None = None,
@@ -97,16 +86,13 @@ def scaled_masked_triangular_softmax(
     return torch.where(total == 0.0, 0.0, e / total).to(out_dtype or self.dtype)
 
 
-@operator("custom_softmax(Tensor input, int flavor) -> Tensor", of="softmax")
+@operator("custom_softmax", of="softmax")
 def custom_softmax(input: Tensor, flavor: int) -> Tensor:
     """softmax over the last dimension. Gaudi's flavors differ in speed and error; here each is the exact one."""
     return torch.softmax(widened(input), -1).to(input.dtype)
 
 
-@operator(
-    "ragged_softmax(Tensor self, int dim, bool half_to_float, Tensor valid_count) -> Tensor",
-    of="masked_fill, softmax, where",
-)
+@operator("ragged_softmax", of="masked_fill, softmax, where")
 def ragged_softmax(self: Tensor, dim: int, half_to_float: bool, valid_count: Tensor) -> Tensor:
     """softmax over the first `valid_count` positions of `dim`; those after it are 0.
 
@@ -120,10 +106,7 @@ def ragged_softmax(self: Tensor, dim: int, half_to_float: bool, valid_count: Ten
     return torch.where(valid, x, 0.0).to(torch.float32 if half_to_float else self.dtype)
 
 
-@operator(
-    "block_softmax(Tensor attn, Tensor? block_bias, Tensor block_groups) -> (Tensor, Tensor, Tensor)",
-    of="add, amax, sub, exp, sum",
-)
+@operator("block_softmax", of="add, amax, sub, exp, sum")
 def block_softmax(attn: Tensor, block_bias: Tensor | None, block_groups: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Of each block exp(x - max x), max x and the sum of exponentials over the last dimension; x = attn + block_bias.
 

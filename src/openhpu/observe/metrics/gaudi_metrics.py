@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable
 
-from openhpu import settings
+from openhpu import _C, settings
 from openhpu.observe import events
 from openhpu.observe.metrics.metric import Metric, Stats
 
@@ -19,37 +19,27 @@ class _Counted(Metric):
 
     CHANGE = ""
 
-    def __init__(self) -> None:
-        self._counted: Counter[str] = Counter()
-        self._base: Counter[str] = Counter()
-        super().__init__()
-        events.watch_counters(self)
-
     @staticmethod
     @abstractmethod
     def _read() -> Counter[str]:
-        """The counters of the core."""
+        """The counters of the core, which only rise."""
 
     def _clear(self) -> None:
-        self._counted.clear()
-        self.rebase()
+        self._counted: Counter[str] = Counter()
+        self._base = self._read()
 
     def _count(self, event: events.Event) -> None:
         """Nothing: the core has counted."""
 
     def fold(self) -> None:
         """Take the core's counts since the last time."""
+        now = self._read()
         if self._running:
-            self._counted += self._read() - self._base
-            self.rebase()
-
-    def rebase(self) -> None:
-        """Start from the core's counts as they are now."""
-        self._base = self._read()
+            self._counted += now - self._base
+        self._base = now
 
     def start(self) -> None:
-        if not self._running:
-            self.rebase()
+        self.fold()
         super().start()
 
     def stop(self) -> None:
@@ -87,7 +77,7 @@ class GraphCompilation(_Counted):
 
     @staticmethod
     def _read() -> Counter[str]:
-        return Counter(graphs=events.counters()["graphs_new"])
+        return Counter(graphs=_C.counters()["graphs_new"])
 
     def _clear(self) -> None:
         super()._clear()
@@ -120,7 +110,7 @@ class CpuFallback(_Counted):
 
     @staticmethod
     def _read() -> Counter[str]:
-        return Counter(events.fallback_ops())
+        return Counter(_C.fallback_ops())
 
     def stats(self) -> Stats:
         with self._lock:

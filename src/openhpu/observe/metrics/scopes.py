@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from openhpu import _C, settings
+from openhpu import settings
+from openhpu.observe import events
 from openhpu.observe.metrics.gaudi_metrics import CpuFallback, GraphCompilation, MemoryDefragmentation, RecipeCache
 from openhpu.observe.metrics.metric import Metric
 
@@ -29,7 +30,7 @@ for _metric in GLOBAL_METRICS.values():
 
 def start_over() -> None:
     """In a forked child: the counts of its parent are not its own."""
-    _C.reset_counters()
+    events.reset_counters()
     for metric in GLOBAL_METRICS.values():
         metric.forget()
 

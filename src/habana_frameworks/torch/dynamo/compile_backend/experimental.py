@@ -1,5 +1,3 @@
 """Names that may change."""
 
-from openhpu.capture.torch_compile.backend import enable_compiled_autograd
-
-__all__ = ["enable_compiled_autograd"]
+from openhpu.capture.torch_compile.backend import enable_compiled_autograd as enable_compiled_autograd

@@ -1,5 +1,3 @@
 """Habana Mixed Precision."""
 
-from openhpu.interface.hmp import convert, disable_casts
-
-__all__ = ["convert", "disable_casts"]
+from openhpu.interface.hmp import convert as convert, disable_casts as disable_casts

@@ -1,5 +1,3 @@
 """Softmaxes."""
 
-from openhpu.interface.hpex.kernels import RaggedSoftmax, triu_masked_softmax
-
-__all__ = ["RaggedSoftmax", "triu_masked_softmax"]
+from openhpu.interface.hpex.kernels import RaggedSoftmax as RaggedSoftmax, triu_masked_softmax as triu_masked_softmax

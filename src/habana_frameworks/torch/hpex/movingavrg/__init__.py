@@ -1,5 +1,3 @@
 """Moving averages."""
 
-from openhpu.interface.hpex.movingavrg import FusedEMA
-
-__all__ = ["FusedEMA"]
+from openhpu.interface.hpex.movingavrg import FusedEMA as FusedEMA

@@ -1,5 +1,3 @@
 """Optimizers for several ranks: a step is the same on each."""
 
-from openhpu.interface.hpex.optimizers.distributed import FusedAdamW
-
-__all__ = ["FusedAdamW"]
+from openhpu.interface.hpex.optimizers.distributed import FusedAdamW as FusedAdamW

@@ -1,5 +1,3 @@
 """Messages of scripts to Gaudi's loggers."""
 
-from openhpu.interface.debug import Logger, enable_logging
-
-__all__ = ["Logger", "enable_logging"]
+from openhpu.interface.debug import Logger as Logger, enable_logging as enable_logging

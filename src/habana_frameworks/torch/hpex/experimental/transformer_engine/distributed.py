@@ -1,5 +1,3 @@
 """Checkpointed activations."""
 
-from openhpu.interface.hpex.transformer_engine import activation_checkpointing
-
-__all__ = ["activation_checkpointing"]
+from openhpu.interface.hpex.transformer_engine import activation_checkpointing as activation_checkpointing

@@ -1,5 +1,3 @@
 """Recipes of scales."""
 
-from openhpu.interface.hpex.transformer_engine import DelayedScaling, Format
-
-__all__ = ["DelayedScaling", "Format"]
+from openhpu.interface.hpex.transformer_engine import DelayedScaling as DelayedScaling, Format as Format
