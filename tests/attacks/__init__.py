@@ -31,10 +31,3 @@ def give_away(*paths: Path) -> None:
         os._exit(0)
     for path in paths:
         os.chown(path, STRANGER, STRANGER)
-
-
-def precious(folder: Path) -> Path:
-    """A file of the user's, which must stay as it is."""
-    path = folder / "precious"
-    path.write_text("mine")
-    return path

@@ -1,8 +1,6 @@
 """Another process connects to the compile process, which reads pickles. There must be no address to connect to."""
 
-import contextlib
 import os
-import re
 import socket
 import time
 from pathlib import Path
@@ -21,19 +19,13 @@ def pair_with_an_address():
 GUARD = {"socket.socketpair": pair_with_an_address}
 
 
-def sockets(process):
-    for file in Path(f"/proc/{process}/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):
-            if found := re.match(r"socket:\[(\d+)", os.readlink(file)):
-                yield found[1]
-
-
 def attack(folder):
     service = Service(work=folder)
     service.ahead()
     while service._connection is None:
         time.sleep(0.01)
-    theirs = {*sockets(service._process.pid)}
-    named = {line.split()[6] for line in Path("/proc/net/unix").read_text().splitlines()[1:] if len(line.split()) > 7}
+    inode = os.fstat(service._connection.fileno()).st_ino
+    (row,) = (line for line in Path("/proc/net/unix").read_text().splitlines() if f" {inode}" in line)
+    peers = Path("/proc/net/unix").read_text().count("@openhpu-attack")
     service.close()
-    assert theirs and not theirs & named
+    assert len(row.split()) == 7 and not peers

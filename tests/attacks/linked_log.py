@@ -3,13 +3,13 @@
 import os
 
 from openhpu.observe.logs import LogFile
-from tests.attacks import precious
 
 GUARD = {"os.O_NOFOLLOW": 0}
 
 
 def attack(folder):
     os.environ["HABANA_LOGS"] = str(folder)
-    (folder / "pytorch_log.txt").symlink_to(file := precious(folder))
-    LogFile("pytorch_log.txt").write("planted\n")
-    assert file.read_text() == "mine"
+    (precious := folder / "precious").write_text("mine")
+    (folder / "pytorch_log.txt").symlink_to(precious)
+    LogFile("pytorch_log.txt").write("planted")
+    assert precious.read_text() == "mine"

@@ -144,15 +144,3 @@ def without_a_compiler(wheel, packages, tmp_path):
     )
     assert said.count("value 200.0") == 3 and "replayed 300.0 recipes 0" in said
     assert "recipes need a C++ compiler that knows C++20: name one in CXX, or run `apt install g++`" in said
-    with_another_pytorch(third, tmp_path)
-
-
-def with_another_pytorch(environment, tmp_path):
-    """As when PyTorch is upgraded beside the wheel: it goes on without hpu, and says which it would need."""
-    (cores,) = environment.path.glob("lib/python*/site-packages/openhpu/cores")
-    (core,) = cores.iterdir()
-    core.rename(cores / "2.9")
-    said = environment.run("import torch; print(torch.ones(2).sum().item())", tmp_path)
-    assert "2.0" in said.splitlines()
-    assert "its compiled core was built with PyTorch 2.9 and does not fit the installed PyTorch" in said
-    assert 'Install that one with `pip install "torch==2.9.*"`, or build openhpu again' in said
