@@ -1,4 +1,4 @@
-"""A recipe's library is a symbolic link to a file elsewhere. It must not be found."""
+"""A recipe's folder, or its library, is a symbolic link to one elsewhere. It must not be found."""
 
 from tests.attacks import KEY, planted
 
@@ -6,7 +6,10 @@ GUARD = {"os.O_NOFOLLOW": 0}
 
 
 def attack(folder):
-    cache, recipe = planted(folder)
-    (recipe / "recipe.so").rename(folder / "elsewhere")
-    (recipe / "recipe.so").symlink_to(folder / "elsewhere")
-    assert cache.find(KEY) is None
+    for name in ("library", "folder"):
+        (folder / name).mkdir()
+        cache, recipe = planted(folder / name)
+        linked = recipe / "recipe.so" if name == "library" else recipe
+        linked.rename(folder / name / "elsewhere")
+        linked.symlink_to(folder / name / "elsewhere")
+        assert cache.find(KEY) is None, name

@@ -28,6 +28,8 @@ from tests.distributed.ranks import ROOT
 _OWN = os.getpid()
 _LINK = "ohpu"
 _LIFE_S = 600  # of a job
+# Ranks with process numbers in common are of one machine, and would use its memory instead of the network.
+_OWN_NUMBERS = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 DELAY_S, LOSS = 0.001, 0.001
 # Of Linux: linux/if_tun.h, sched.h.
 _TUNSETIFF, _IFF_TUN, _IFF_NO_PI, _CLONE_NEWNET = 0x400454CA, 0x1, 0x1000, 0x40000000
@@ -124,9 +126,9 @@ def started(nodes, script, ranks_per_node):
         processes = []
         for number, node in enumerate(nodes):
             command = [
-                "ip", "netns", "exec", node.name, torchrun, "--nnodes", str(len(nodes)), "--nproc-per-node",
-                str(ranks_per_node), "--node-rank", str(number), "--master-addr", nodes[0].address, "--master-port",
-                "29555", str(script),
+                "ip", "netns", "exec", node.name, *_OWN_NUMBERS, torchrun, "--nnodes", str(len(nodes)), "--node-rank",
+                str(number), "--nproc-per-node", str(ranks_per_node), "--master-addr", nodes[0].address,
+                "--master-port", "29555", str(script),
             ]  # fmt: skip
             processes.append(
                 stack.enter_context(child.start(command, seconds=_LIFE_S, env=environment, cwd=script.parent))

@@ -27,4 +27,4 @@ def clone(tmp_path_factory):
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory):
     """PyTorch and the others; not what registers this project's editable installations, whose entry points fail."""
-    return newcomer.packages(tmp_path_factory.mktemp("packages") / "all")
+    return newcomer.packages(tmp_path_factory.mktemp("packages"))

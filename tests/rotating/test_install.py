@@ -109,7 +109,7 @@ def test_one_clone_for_several_environments(clone, packages, tools, tmp_path):
     cores = f"openhpu/cores/{release}"
     assert sorted(libraries) == [f"openhpu/_machine{SUFFIX}", f"{cores}/_C{SUFFIX}", f"{cores}/interface.o"]
     shutil.rmtree(clone)  # a wheel needs nothing of it
-    assert newcomer.main([str(wheel)]) == 0
+    assert newcomer.main(str(wheel)) == 0
     without_a_compiler(wheel, packages, tmp_path)
 
 
