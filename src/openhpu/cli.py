@@ -96,6 +96,9 @@ def _trace(files: list[str], output: str | None) -> int:
     except reading.TraceError as error:
         print(f"openhpu trace: {error}", file=sys.stderr)
         return 2
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        print(f"openhpu trace: an event of {', '.join(files)} is not one of a trace: {error!r}", file=sys.stderr)
+        return 2
     try:
         Path(str(output)).write_text(json.dumps(document))
     except OSError as error:

@@ -1,65 +1,136 @@
-"""Two nodes: network namespaces with a link between them, which a test makes and removes."""
+"""Nodes: network namespaces whose packets a thread of the test carries, late, and of which it loses some.
+
+So no kernel's netem is needed, only root, or the right to make network namespaces and TUN devices.
+"""
 
 import contextlib
+import ctypes
+import fcntl
 import os
+import random
+import select
 import shutil
+import socket
+import struct
 import subprocess
 import sys
+import threading
+import time
+from collections import deque
+from typing import NamedTuple
 
 import pytest
 
+from commands import child
 from tests.distributed.ranks import ROOT
 
 # Two suites may run the test at once.
 _OWN = os.getpid()
-NODES = ((f"ohpu-a-{_OWN}", "ohpu-va", "10.231.7.1"), (f"ohpu-b-{_OWN}", "ohpu-vb", "10.231.7.2"))
+_LINK = "ohpu"
+_LIFE_S = 600  # of a job
+# Ranks with process numbers in common are of one machine, and would use its memory instead of the network.
+_OWN_NUMBERS = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
+DELAY_S, LOSS = 0.001, 0.001
+# Of Linux: linux/if_tun.h, sched.h.
+_TUNSETIFF, _IFF_TUN, _IFF_NO_PI, _CLONE_NEWNET = 0x400454CA, 0x1, 0x1000, 0x40000000
+
+
+class Node(NamedTuple):
+    """A node by its namespace and its address."""
+
+    name: str
+    address: str
+
+    def cut(self):
+        """From now on nothing reaches it, and nothing comes from it."""
+        ip("-n", self.name, "link", "set", _LINK, "down")
 
 
 def ip(*arguments):
-    subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True)
+    subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True, timeout=30)
 
 
 @pytest.fixture
 def nodes():
-    try:
-        ip("netns", "add", f"ohpu-probe-{_OWN}")
-        ip("netns", "del", f"ohpu-probe-{_OWN}")
-    except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"no network namespaces can be made here: {getattr(error, 'stderr', error)}")
+    """Makes so many nodes."""
     with contextlib.ExitStack() as stack:
-        for name, _, _ in NODES:
-            ip("netns", "add", name)
-            stack.callback(subprocess.run, ["ip", "netns", "del", name], check=False)
-        ip("link", "add", NODES[0][1], "netns", NODES[0][0], "type", "veth", "peer", NODES[1][1], "netns", NODES[1][0])
-        for name, link, address in NODES:
-            ip("-n", name, "addr", "add", f"{address}/24", "dev", link)
-            ip("-n", name, "link", "set", link, "up")
-            ip("-n", name, "link", "set", "lo", "up")
-        yield NODES
+
+        def make(count):
+            made = [Node(f"ohpu-{i}-{_OWN}", f"10.231.7.{i + 1}") for i in range(count)]
+            ends = {}
+            try:
+                for node in made:
+                    ip("netns", "add", node.name)
+                    stack.callback(subprocess.run, ["ip", "netns", "del", node.name], check=False, timeout=30)
+                    ends[socket.inet_aton(node.address)] = end = _tun(node.name)
+                    stack.callback(os.close, end)
+                    ip("-n", node.name, "addr", "add", f"{node.address}/24", "dev", _LINK)
+                    for link in ("lo", _LINK):
+                        ip("-n", node.name, "link", "set", link, "up")
+            except (OSError, subprocess.CalledProcessError) as error:
+                pytest.skip(f"no nodes can be made here: {getattr(error, 'stderr', '') or error}")
+            over = threading.Event()
+            carrier = threading.Thread(target=_carry, args=(ends, over), daemon=True)
+            carrier.start()
+            stack.callback(carrier.join, 10)
+            stack.callback(over.set)
+            return made
+
+        yield make
 
 
-def run_on_nodes(nodes, script, ranks_per_node, seconds):
-    """Run a script by torchrun on both nodes. What each node printed; AssertionError where one fails."""
+def _tun(namespace):
+    """A TUN device in a namespace, as a descriptor. A thread of its own enters the namespace, and ends in there."""
+    found = []
+
+    def enter():
+        with open(f"/run/netns/{namespace}", "rb") as there:
+            if ctypes.CDLL(None, use_errno=True).setns(there.fileno(), _CLONE_NEWNET):
+                return found.append(OSError(ctypes.get_errno(), "setns"))
+        try:
+            found.append(file := os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK))
+            fcntl.ioctl(file, _TUNSETIFF, struct.pack("16sH22x", _LINK.encode(), _IFF_TUN | _IFF_NO_PI))
+        except OSError as error:
+            found.append(error)
+
+    (thread := threading.Thread(target=enter)).start()
+    thread.join()
+    if isinstance(found[-1], OSError):
+        raise found[-1]
+    return found[0]
+
+
+def _carry(ends, over):
+    """Each packet goes to the node that it names, DELAY_S later, but for a share LOSS of them."""
+    draw, waiting = random.Random(0), deque()
+    while not over.is_set():
+        late = waiting[0][0] - time.monotonic() if waiting else 0.05
+        for end in select.select([*ends.values()], [], [], max(0.0, min(late, 0.05)))[0]:
+            with contextlib.suppress(OSError):
+                packet = os.read(end, 1 << 16)
+                if draw.random() >= LOSS:
+                    waiting.append((time.monotonic() + DELAY_S, packet))
+        while waiting and waiting[0][0] <= time.monotonic():
+            packet = waiting.popleft()[1]
+            with contextlib.suppress(OSError, LookupError):  # IPv6, or a link that is down
+                os.write(ends[packet[16:20]], packet)
+
+
+@contextlib.contextmanager
+def started(nodes, script, ranks_per_node):
+    """A script under torchrun on each node, as children that end with the block."""
     torchrun = shutil.which("torchrun", path=os.path.dirname(sys.executable)) or "torchrun"
-    processes = []
-    for number, (name, link, _) in enumerate(nodes):
-        command = [
-            "ip", "netns", "exec", name, torchrun, "--nnodes", "2", "--nproc-per-node", str(ranks_per_node),
-            "--node-rank", str(number), "--master-addr", nodes[0][2], "--master-port", "29555", str(script),
-        ]  # fmt: skip
-        environment = {**os.environ, "GLOO_SOCKET_IFNAME": link, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-        processes.append(
-            subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment,
-                cwd=script.parent,
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "GLOO_SOCKET_IFNAME": _LINK, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+    with contextlib.ExitStack() as stack:
+        processes = []
+        for number, node in enumerate(nodes):
+            command = [
+                "ip", "netns", "exec", node.name, *_OWN_NUMBERS, torchrun, "--nnodes", str(len(nodes)), "--node-rank",
+                str(number), "--nproc-per-node", str(ranks_per_node), "--master-addr", nodes[0].address,
+                "--master-port", "29555", str(script),
+            ]  # fmt: skip
+            processes.append(
+                stack.enter_context(child.start(command, seconds=_LIFE_S, env=environment, cwd=script.parent))
             )
-        )  # fmt: skip
-    try:
-        printed = [process.communicate(timeout=seconds)[0] for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-    for process, text in zip(processes, printed, strict=True):
-        assert process.returncode == 0, text
-    return printed
+        yield processes

@@ -95,18 +95,6 @@ def test_what_fails_is_a_warning_and_the_next_graph_is_compiled(script, warnings
         assert re.search(rf"{where} operator: .*{told}", text), text
 
 
-@pytest.mark.parametrize("warnings", ["always", "error"])
-def test_a_dump_on_a_full_disk_costs_the_dump(script, tmp_path, warnings):
-    dumps = tmp_path / "dumps"
-    dumps.mkdir()
-    for number in range(8):
-        (dumps / f"graph_{number:04d}.py").symlink_to("/dev/full")
-    environment = {"GRAPH_VISUALIZATION": "1", "PT_HPU_GRAPH_DUMP_PREFIX": str(dumps), **MODE}
-    result = script(CODE + END, warnings=warnings, **environment)
-    assert result.out == "1 True"
-    assert "graphs cannot be written to" in result.err and "No space left on device" in result.err
-
-
 def test_an_error_in_a_dump_costs_the_dump(script):
     code = CODE + '    dumps.write = patch.object(dumps, "write", side_effect=FULL).start()\n' + END
     result = script(code, warnings="always", **MODE)

@@ -1,17 +1,12 @@
 """What the tests of installations share."""
 
-import re
 import shutil
-import site
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from commands import ROOT
-
-PACKAGES = next(path for path in site.getsitepackages() if path.startswith(sys.prefix))
+from release import newcomer
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +27,4 @@ def clone(tmp_path_factory):
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory):
     """PyTorch and the others; not what registers this project's editable installations, whose entry points fail."""
-    folder = tmp_path_factory.mktemp("packages")
-    for path in Path(PACKAGES).iterdir():
-        if not re.search("openhpu|habana", path.name):
-            (folder / path.name).symlink_to(path)
-    return folder
+    return newcomer.packages(tmp_path_factory.mktemp("packages"))

@@ -27,7 +27,7 @@ from openhpu.compiler.program.guards import note_guards
 from openhpu.compiler.program.program import Program
 from openhpu.compiler.program.trace import trace
 
-_NO_COMPILER = "recipes need a C++ compiler that knows C++20: install g++, or name another in CXX"
+_NO_COMPILER = "recipes need a C++ compiler that knows C++20: name one in CXX, or run `apt install g++`"
 
 
 def compile_recipe(

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _PR_SET_PDEATHSIG = 1
+_half_imported = ""  # on a full disk: why; a second attempt fails in another way
 
 
 # Messages are plain tuples: a class of this process cannot be imported under the same name in the other one.
@@ -85,8 +86,13 @@ def _import(work: Path) -> None:
     import openhpu.compiler.recipe  # noqa: F401
     from openhpu.compiler.inductor import inductor
 
-    with contextlib.suppress(Exception):  # the first recipe says what is wrong
+    global _half_imported
+    try:
         inductor.ahead(work / "compiled" / "ahead")
+    except OSError as error:
+        _half_imported = f"{type(error).__name__}: {error}"
+    except Exception:
+        pass
     gc.freeze()
     gc.enable()
 
@@ -143,7 +149,7 @@ def _answer(job: Job, work: Path) -> Answer:
         return Answer(manifest, folder, "", notes)
     except Exception as error:  # of a graph, the disk, or a defect: the process goes on
         name = "" if type(error).__name__ == "CannotCompile" else f"{type(error).__name__}: "
-        return Answer(None, None, f"{name}{error}", notes)
+        return Answer(None, None, _half_imported or f"{name}{error}", notes)
 
 
 def _idly(function: Callable[[], T]) -> T:

@@ -7,8 +7,6 @@ later process reads it before its first product. So the choice never changes wit
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,6 +17,7 @@ from torch import Tensor
 from openhpu import _C, settings
 from openhpu.compiler.client.disk_cache import user_cache
 from openhpu.compiler.client.identity import vector_isa
+from openhpu.settings import folders
 
 NEVER = 2**63 - 1
 KINDS = ("skinny", "single", "batch")
@@ -45,7 +44,7 @@ def choose() -> None:
     """
     _C.set_product_rule(settings.get("OPENHPU_PRODUCTS"))
     try:
-        kept = json.loads(file().read_text())
+        kept = folders.read_object(file())
         bounds = [kept["from"][kind] for kind in KINDS]
         if kept["made for"] == _machine() and all(type(bound) is int and 0 < bound <= NEVER for bound in bounds):
             _C.set_product_bounds(*bounds)
@@ -66,11 +65,8 @@ def calibrate() -> dict[str, int]:
         bounds = {kind: _bound(kind) for kind in KINDS}
     finally:
         _C.set_product_rule(settings.get("OPENHPU_PRODUCTS"))
-    target = file()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=target.parent, delete=False) as made:
+    with folders.replacing(file()) as made:
         json.dump({"made for": _machine(), "from": bounds}, made)
-    os.replace(made.name, target)
     return bounds
 
 

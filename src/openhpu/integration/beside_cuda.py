@@ -46,9 +46,9 @@ def check(version: ModuleType) -> None:
             )
     if version.cuda and not settings.get("OPENHPU_BESIDE_CUDA") and gpu_is_usable():
         raise BesideGpuError(
-            "this machine has a GPU, which PyTorch's build for CUDA takes as its accelerator; set "
-            "OPENHPU_BESIDE_CUDA=1 before `import torch` to have hpu as torch.accelerator, with the GPU still usable "
-            "as cuda, or CUDA_VISIBLE_DEVICES=-1 to hide the GPU"
+            "this machine has a GPU, which PyTorch's build for CUDA takes as its accelerator; hide the GPU with "
+            "CUDA_VISIBLE_DEVICES=-1, or have hpu as torch.accelerator, with the GPU still usable as cuda: "
+            "`export OPENHPU_BESIDE_CUDA=1`"
         )
 
 

@@ -15,6 +15,7 @@ from types import ModuleType
 
 import openhpu
 
+_ANEW = f"install it with this Python: `{sys.executable} -m pip install --force-reinstall openhpu-*.whl`"
 CORES = Path(__file__).parents[1] / "cores"  # a folder for each release, with a core for each Python
 
 
@@ -45,7 +46,7 @@ def other_python() -> str | None:
         return None
     return (
         f"it was installed for {' and '.join(theirs)}, and this is {sys.implementation.cache_tag} on "
-        f"{platform.machine()}; install openhpu anew with this Python's pip"
+        f"{platform.machine()}; {_ANEW}"
     )
 
 
@@ -62,10 +63,7 @@ def other_machine(error: ImportError) -> str | None:
     theirs = {62: "x86_64", 183: "aarch64"}.get(number, f"the ELF machine {number}")
     if theirs == platform.machine():
         return None
-    return (
-        f"its compiled core {error.path} is for {theirs}, and this Python runs on {platform.machine()}; install "
-        "openhpu anew with this Python's pip"
-    )
+    return f"its compiled core {error.path} is for {theirs}, and this Python runs on {platform.machine()}; {_ANEW}"
 
 
 def older_library(error: ImportError) -> str | None:
@@ -77,7 +75,7 @@ def older_library(error: ImportError) -> str | None:
     library = "GNU C library" if found[1] == "GLIBC" else "C++ library of GCC (libstdc++)"
     return (
         f"its compiled core needs a newer {library} than this system has ({error}); use a newer Linux, or build "
-        "openhpu on this one: `pip install .` in its sources, with g++ 11 or newer"
+        "openhpu here, with g++ 11 or newer, in its sources: `pip install .`"
     )
 
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from openhpu import settings
 from openhpu.observe import events
-from openhpu.settings.folders import home
+from openhpu.settings import folders
 
 TRACE = 5
 # Gaudi's levels 0 trace to 6 off, as levels of Python's logging.
@@ -146,15 +145,32 @@ def _type_bit(level: int) -> int:
     return 2 if level >= logging.WARNING else 4 if level <= TRACE else 8
 
 
+class LogFile:
+    """The stream of a file in the folder HABANA_LOGS, made at the first line. Where it cannot be written, one message
+    says so, and the lines are lost from then on."""
+
+    def __init__(self, name: str) -> None:
+        self._path = Path(settings.get("HABANA_LOGS") or folders.home() / ".habana_logs") / name
+        self._file: int | None = None
+        self._failed = False
+
+    def write(self, text: str) -> None:
+        """Append, in one piece: processes that share the file don't mix their lines."""
+        if self._failed:
+            return
+        try:
+            if self._file is None:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                self._file = folders.opened(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW)
+            os.write(self._file, text.encode(errors="replace"))
+        except OSError as error:
+            self._failed = True
+            folders.tell(f"the log {self._path}", error, "; set HABANA_LOGS")
+
+
 def _handlers() -> list[logging.Handler]:
     formatter = logging.Formatter(_FORMAT)
-    handlers: list[logging.Handler] = []
-    folder = Path(settings.get("HABANA_LOGS") or home() / ".habana_logs")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handlers.append(logging.FileHandler(folder / "pytorch_log.txt", delay=True))
-    except OSError as error:
-        print(f"openhpu: cannot write logs to {folder}: {error}; set HABANA_LOGS", file=sys.stderr)
+    handlers: list[logging.Handler] = [logging.StreamHandler(LogFile("pytorch_log.txt"))]
     if settings.get("ENABLE_CONSOLE"):
         handlers.append(logging.StreamHandler())
     for handler in handlers:

@@ -257,7 +257,7 @@ class DiskCache:
                 return tuple(indices)
         except FileNotFoundError:
             return ()
-        except (OSError, ValueError, _Refused):
+        except (OSError, ValueError, RecursionError, _Refused):
             pass
         self._remove(path)
         return ()

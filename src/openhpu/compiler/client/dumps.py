@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from openhpu import _C, settings
 from openhpu.observe import process_names
+from openhpu.settings import folders
 
 if TYPE_CHECKING:
     from openhpu.compiler.program.description import Description, NodeDescription
@@ -51,10 +52,10 @@ def write(description: Description) -> list[Path]:
     folder = Path(settings.get("PT_HPU_GRAPH_DUMP_PREFIX"))
     written = []
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         for form in forms:
             path = folder / f"graph_{number:04d}{process_names.suffix()}{_MARKS.get(form, '')}.{form}"
-            path.write_text(_WRITERS[form](description), encoding="utf-8")
+            with folders.replacing(path) as file:
+                file.write(_WRITERS[form](description))
             written.append(path)
     except OSError as error:
         _failed = True

@@ -12,6 +12,7 @@ import torch
 
 from openhpu.compiler.program.geometry import Geometry
 from openhpu.compiler.program.sizes import Guard, Size
+from openhpu.settings import folders
 
 if TYPE_CHECKING:
     from openhpu.compiler.program.description import Description
@@ -149,7 +150,7 @@ class Manifest:
     def from_json(cls, text: str) -> Manifest:
         """Raises ValueError if the text is not a manifest of this format."""
         try:
-            data = json.loads(text)
+            data = folders.parsed(text)
             if data.pop("format") != FORMAT:
                 raise ValueError("manifest of another format")
             for name in ("inputs", "outputs"):

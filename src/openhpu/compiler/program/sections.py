@@ -7,11 +7,11 @@ of as messages. A file has the digest of its content as its name, so that recipe
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
 import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from openhpu.settings import folders
 
 if TYPE_CHECKING:
     from openhpu.compiler.program.description import Description
@@ -43,10 +43,8 @@ def _section(folder: Path, content: bytes | Path, compressed: bool) -> bytes | P
         return content
     path = folder / f"{digest(content)}{_COMPRESSED if compressed else SUFFIX}"
     if not path.exists():
-        handle, name = tempfile.mkstemp(dir=folder)
-        with open(handle, "wb") as file:
+        with folders.replacing(path, "xb") as file:
             file.write(zlib.compress(content) if compressed else content)
-        os.replace(name, path)
     return path
 
 

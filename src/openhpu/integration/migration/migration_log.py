@@ -15,28 +15,22 @@ import torch
 from openhpu import settings
 from openhpu.integration.migration.cuda_names import ROWS
 from openhpu.observe import process_names
-from openhpu.settings.folders import home
+from openhpu.observe.logs import LogFile
 
 _TORCH = str(Path(torch.__file__).parent)
 _OURS = str(Path(__file__).parents[2])
 _seen: set[tuple[str, str, int]] = set()
-_outputs: list[TextIO] = []
+_outputs: list[TextIO | LogFile] = []
 level = 0
 
 
 def start() -> None:
-    """Read the level, and open the file. A file that cannot be written is told, and the console is left."""
+    """Read the level. A file that cannot be written is told, and the console is left."""
     global level
     level = int(settings.get("GPU_MIGRATION_LOG_LEVEL"))
     if not level or _outputs:
         return
-    folder = Path(settings.get("HABANA_LOGS") or home() / ".habana_logs")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        name = f"gpu_migration{process_names.suffix()}.log"
-        _outputs.append((folder / name).open("a", encoding="utf-8", buffering=1))
-    except OSError as error:
-        print(f"openhpu: cannot write the log of migration to {folder}: {error}; set HABANA_LOGS", file=sys.stderr)
+    _outputs.append(LogFile(f"gpu_migration{process_names.suffix()}.log"))
     if level == 1:
         _outputs.append(sys.stderr)
 
@@ -51,7 +45,7 @@ def used(name: str) -> None:
     became = "no counterpart" if row is None else f"{row.how} {row.counterpart}".strip()
     reason = f" ({row.result})" if row is not None and row.result else ""
     for output in _outputs:
-        print(f"{file}:{line}: {name}: {became}{reason}", file=output)
+        output.write(f"{file}:{line}: {name}: {became}{reason}\n")
 
 
 def _site() -> tuple[str, int]:

@@ -26,6 +26,7 @@ from openhpu.observe.insight.marks import Marks, Peaks, Timeline, choose
 from openhpu.observe.insight.observed import COUNTED, FORMAT
 from openhpu.observe.insight.phases import Phases
 from openhpu.observe.process_end import at_process_end
+from openhpu.settings import folders
 
 _FIRST_WRITE_S, _LONGEST_PAUSE_S = 0.25, 30.0
 _DRAIN_EVERY = 16  # steps between two looks at the worker's busy times
@@ -251,8 +252,7 @@ class Collector:
         while pid == self._pid:
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
-            with contextlib.suppress(OSError):
-                self.write()
+            self.write()
 
     def write(self, complete: bool = False) -> None:
         """Write the document, if this process has opened a device. An incomplete one never replaces a complete one."""
@@ -267,10 +267,11 @@ class Collector:
                 return
             with self._lock:
                 document = self.document(complete)
-            path = self._folder / f"{self._pid}.json"
-            unfinished = path.with_suffix(".part")
-            unfinished.write_text(json.dumps(document))
-            unfinished.replace(path)
+            try:
+                with folders.replacing(self._folder / f"{self._pid}.json") as file:
+                    file.write(json.dumps(document))
+            except OSError as error:
+                folders.tell("the data of the report", error)
             self._ended = complete
 
     def document(self, complete: bool) -> dict[str, Any]:

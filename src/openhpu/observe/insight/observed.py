@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from openhpu.observe.differences import BY_KIND, DIFFERENCES
 from openhpu.observe.insight.captures import paddings
 from openhpu.observe.insight.phases import AFTER, WARM_UP
+from openhpu.settings import folders
 
 FORMAT = 1
 
@@ -44,7 +44,7 @@ def read_all(folder: Path) -> list[Document]:
     found = []
     for path in folder.glob("*.json"):
         try:
-            document = json.loads(path.read_text())
+            document = folders.read_object(path, 1 << 30)
         except (OSError, ValueError):  # a process of another kind, or one that could not finish writing
             continue
         if document.get("format") == FORMAT:

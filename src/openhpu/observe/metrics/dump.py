@@ -16,6 +16,7 @@ from openhpu.observe import events, process_names
 from openhpu.observe.metrics.metric import Metric
 from openhpu.observe.metrics.scopes import GLOBAL_METRICS
 from openhpu.observe.process_end import at_process_end
+from openhpu.settings import folders
 
 
 class MetricDumpFormat(Enum):
@@ -78,15 +79,20 @@ class _MetricFile:
         """Write at the end, over the last `overwrite` bytes; a new file begins with `opening`."""
         if self._path is not None:
             try:
-                with self._path.open("r+", encoding="utf-8") as file:
-                    file.seek(self._path.stat().st_size - overwrite)
+                with open(folders.opened(self._path, os.O_RDWR | os.O_NOFOLLOW), "r+", encoding="utf-8") as file:
+                    file.seek(max(0, self._path.stat().st_size - overwrite))
                     file.write((",\n" if overwrite else "") + text)
                 return
             except FileNotFoundError:  # somebody has removed it
                 pass
-        with _make(self._name()) as file:
-            self._path = Path(file.name)
-            file.write(opening + text)
+        made = _make(self._name())
+        try:
+            with made:
+                made.write(opening + text)
+        except OSError:
+            Path(made.name).unlink(missing_ok=True)
+            raise
+        self._path = Path(made.name)
 
 
 def _as_text(record: dict[str, Any]) -> str:
@@ -110,7 +116,10 @@ def start_file() -> None:
 
     def write(metrics: Iterable[Metric], trigger: MetricDumpTrigger) -> None:
         if _C.is_initialized() and not _C.is_in_bad_fork():
-            file.write(metrics, trigger)
+            try:
+                file.write(metrics, trigger)
+            except OSError as error:
+                folders.tell("metrics", OSError(error.errno, error.strerror, name), "; set PT_HPU_METRICS_FILE")
 
     def write_all(trigger: MetricDumpTrigger) -> None:
         write(GLOBAL_METRICS.values(), trigger)

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 from openhpu import settings
-from openhpu.settings.folders import home
+from openhpu.settings import folders
 
 PHASES = ("multi-enq", "enq")
 
@@ -48,15 +48,19 @@ class Config:
 def path() -> Path:
     """Where the configuration is kept: HABANA_PROF_CONFIG, or ~/.habana/prof_config.json."""
     chosen = settings.get("HABANA_PROF_CONFIG")
-    return Path(os.path.expanduser(chosen)) if chosen else home() / ".habana" / "prof_config.json"
+    return Path(os.path.expanduser(chosen)) if chosen else folders.home() / ".habana" / "prof_config.json"
 
 
 def load() -> Config:
     """The configuration in force; the defaults where there is no file. Raises ConfigError for one that is damaged."""
     file = path()
     try:
-        kept = json.loads(file.read_text())
-        return Config(**kept)
+        kept = Config(**folders.read_object(file))
+        numbers = [kept.first] if kept.last is None else [kept.first, kept.last]
+        texts = [kept.session, kept.output, kept.phase]
+        if any(type(one) is not int for one in numbers) or any(type(one) is not str for one in texts):
+            raise TypeError("a value has the wrong type")
+        return kept.with_session(kept.session)
     except FileNotFoundError:
         return Config()
     except (OSError, ValueError, TypeError) as error:
@@ -67,7 +71,6 @@ def load() -> Config:
 
 def save(config: Config) -> Path:
     """Keep it. Raises OSError."""
-    file = path()
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(dataclasses.asdict(config), indent=1) + "\n")
+    with folders.replacing(file := path()) as made:
+        made.write(json.dumps(dataclasses.asdict(config), indent=1) + "\n")
     return file

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ def read(path: Path) -> dict[str, Any]:
     try:
         data = path.read_bytes()
         document = json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, zlib.error, RecursionError) as error:
         raise TraceError(f"{path} can't be read as a trace: {error}") from error
     if not isinstance(document, dict) or not isinstance(document.get("traceEvents"), list):
         raise TraceError(f"{path} is no trace: it has no list traceEvents")

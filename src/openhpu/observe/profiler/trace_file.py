@@ -15,6 +15,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from openhpu.settings import folders
+
 COMPILER_TRACK = 0x7FFFFFFE
 COLLECTIVE_STREAM = 1000
 _BEHIND_HOST = 5_000_000  # process numbers are lower: devices come after the host's rows
@@ -88,7 +90,6 @@ def write(path: Path, recorded: Recorded, title: str, rank: int | None = None, m
 
     `title` names the process; `rank` is put into the document (distributedInfo); `more` are further events.
     """
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     head: dict[str, Any] = {
         "schemaVersion": 1,
         "deviceProperties": [{"id": index, "name": "hpu"} for index in sorted({c.device for c in recorded.commands})],
@@ -105,18 +106,14 @@ def write(path: Path, recorded: Recorded, title: str, rank: int | None = None, m
         }
     if recorded.dropped:
         head["hpu_dropped"] = recorded.dropped
-    try:
-        with unfinished.open("w", encoding="utf-8", buffering=1 << 20) as file:
-            file.write(json.dumps(head)[:-1] + ', "traceEvents": [\n')
-            file.write(",\n".join(_tracks(recorded, title)))
-            for event in _events(recorded):
-                file.write(",\n" + event)
-            for each in more:
-                file.write(",\n" + json.dumps(each))
-            file.write("\n]}\n")
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with folders.replacing(path) as file:
+        file.write(json.dumps(head)[:-1] + ', "traceEvents": [\n')
+        file.write(",\n".join(_tracks(recorded, title)))
+        for event in _events(recorded):
+            file.write(",\n" + event)
+        for each in more:
+            file.write(",\n" + json.dumps(each))
+        file.write("\n]}\n")
 
 
 def _tracks(recorded: Recorded, title: str) -> Iterator[str]:

@@ -72,7 +72,6 @@ class Tracer:
 
         path = self.path()
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
             more = added_sections.tracks(recorded.begin)
             trace_file.write(path, recorded, " ".join(sys.argv) or "python", process_names.rank(), more)
         except OSError as error:

@@ -77,6 +77,7 @@ class Publisher:
                 self._files[module][0], state_files.State(self._pid, module, percent, used, capacity, command)
             )
         except OSError:  # a full or forbidden folder: the process is not shown, and works
+            self._remove()
             self._where = None
 
     def stop(self) -> None:
@@ -85,16 +86,18 @@ class Publisher:
             return
         with self._lock:
             self._end.set()
-            for module, files in self._files.items():
-                if self._where is None:
-                    break
-                paths = state_files.path_of(self._where, module), hlml.path_of(self._where, module)
-                for file, path in zip(files, paths, strict=True):
-                    with contextlib.suppress(OSError):
-                        os.close(file)
-                        path.unlink()
-            self._files.clear()
+            self._remove()
         self._thread.join()  # which may be collecting garbage, in destructors that Python can't stop at its end
+
+    def _remove(self) -> None:
+        for module, files in self._files.items():
+            assert self._where is not None
+            paths = state_files.path_of(self._where, module), hlml.path_of(self._where, module)
+            for file, path in zip(files, paths, strict=True):
+                with contextlib.suppress(OSError):
+                    os.close(file)
+                    path.unlink()
+        self._files.clear()
 
 
 _publisher: Publisher | None = None

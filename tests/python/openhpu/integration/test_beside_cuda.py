@@ -131,8 +131,8 @@ def test_beside_a_gpu_nothing_changes_until_asked(cuda, script):
     first, error = result.out.splitlines()
     assert first == "set() cuda 2.0"
     reason = (
-        "this machine has a GPU, which PyTorch's build for CUDA takes as its accelerator; set OPENHPU_BESIDE_CUDA=1 "
-        "before `import torch`"
+        "this machine has a GPU, which PyTorch's build for CUDA takes as its accelerator; hide the GPU with "
+        "CUDA_VISIBLE_DEVICES=-1, or have hpu as torch.accelerator"
     )
     assert error.startswith(f"the hpu device is not available: {reason}")
     assert result.last.startswith(f"openhpu.integration.beside_cuda.BesideGpuError: {reason}")

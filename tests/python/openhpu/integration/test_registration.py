@@ -177,7 +177,7 @@ def test_a_wheel_of_another_python_says_so(script, installed):
     assert result.out == f"[2.0, 2.0] {copy / '__init__.py'}"
     expected = "it was installed for cpython-39-riscv64-linux-gnu, and this is cpython-"
     assert result.last.startswith(f"RuntimeError: the hpu device is not available: {expected}")
-    assert result.last.endswith("; install openhpu anew with this Python's pip")
+    assert result.last.endswith(" -m pip install --force-reinstall openhpu-*.whl`")
 
 
 @pytest.mark.parametrize("what", ["_machine", "core"])
@@ -203,7 +203,7 @@ def test_a_c_library_that_is_older_than_the_cores_is_named(script, installed, tm
     assert result.out == f"[2.0, 2.0] {copy / '__init__.py'}"
     assert "not available: its compiled core needs a newer GNU C library than this system has (" in result.last
     assert "version `GLIBC_2.99' not found" in result.last
-    assert "use a newer Linux, or build openhpu on this one: `pip install .` in its sources" in result.last
+    assert result.last.endswith("or build openhpu here, with g++ 11 or newer, in its sources: `pip install .`")
 
 
 def test_what_was_missing_at_autoload_can_be_loaded_later(script):

@@ -73,10 +73,3 @@ def test_without_a_folder_logs_go_to_the_users_and_to_the_console_if_asked(scrip
 
 def test_a_mask_that_is_none(script):
     assert "a hexadecimal number" in script("import habana_frameworks.torch", fails=True, PT_HPU_LOG_MOD_MASK="x8").err
-
-
-def test_a_folder_that_cannot_be_written(script, tmp_path):
-    (tmp_path / "file").write_text("")
-    result = script(CODE, LOG_LEVEL_ALL="2", HABANA_LOGS=str(tmp_path / "file" / "logs"))
-    assert "cannot write logs to" in result.err
-    assert "set HABANA_LOGS" in result.err

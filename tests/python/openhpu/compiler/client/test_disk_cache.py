@@ -93,28 +93,9 @@ def other_format(folder):
     (folder / "manifest.json").write_text(json.dumps({**data, "format": 1}))
 
 
-def other_key(folder):
-    text = (folder / "manifest.json").read_text()
-    (folder / "manifest.json").write_text(text.replace(KEYS[0], KEYS[1]))
-
-
 def no_files(folder):
     data = json.loads((folder / "manifest.json").read_text())
     (folder / "manifest.json").write_text(json.dumps({**data, "files": {}}))
-
-
-def linked_file(folder):
-    (folder / "recipe.so").rename(folder.parent / "elsewhere")
-    (folder / "recipe.so").symlink_to(folder.parent / "elsewhere")
-
-
-def linked_folder(folder):
-    folder.rename(folder.parent / "elsewhere")
-    folder.symlink_to(folder.parent / "elsewhere")
-
-
-def writable(folder):
-    (folder / "recipe.so").chmod(0o666)
 
 
 def pipe(folder):
@@ -129,9 +110,8 @@ def a_file(folder):
 
 @pytest.mark.parametrize(
     "damage",
-    [truncate, tamper, lose, add, empty_manifest, other_format, other_key, no_files, linked_file, linked_folder,
-     writable, pipe, a_file],
-)  # fmt: skip
+    [truncate, tamper, lose, add, empty_manifest, other_format, no_files, pipe, a_file],
+)
 def test_a_damaged_recipe_is_removed_with_a_warning(filled, tmp_path, damage):
     damage(filled.path / KEYS[0])
     with pytest.warns(RuntimeWarning, match=f"{KEYS[0]} is not used") as warned:
@@ -141,13 +121,6 @@ def test_a_damaged_recipe_is_removed_with_a_warning(filled, tmp_path, damage):
     assert not os.path.lexists(filled.path / KEYS[0])
     filled.adopt(recipe(tmp_path / "again")[0], KEYS[0])
     assert filled.find(KEYS[0])
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only the superuser gives files away")
-def test_another_users_recipe_is_refused(filled):
-    os.chown(filled.path / KEYS[0] / "recipe.so", 12345, 12345)
-    with pytest.warns(RuntimeWarning, match="belongs to user 12345"):
-        assert filled.find(KEYS[0]) is None
 
 
 def unusable(path, how):

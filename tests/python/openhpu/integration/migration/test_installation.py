@@ -154,7 +154,8 @@ def test_the_log_names_each_line_once(script, tmp_path, level):
 def test_a_log_that_cannot_be_written_and_a_level_that_does_not_exist(script, tmp_path):
     (tmp_path / "file").touch()
     variables = {"PT_HPU_GPU_MIGRATION": "1", "HABANA_LOGS": str(tmp_path / "file" / "logs")}
-    result = script("import habana_frameworks.torch", GPU_MIGRATION_LOG_LEVEL="2", **variables)
-    assert "cannot write the log of migration" in result.err
+    code = "import torch, habana_frameworks.torch; torch.cuda.synchronize()"
+    result = script(code, GPU_MIGRATION_LOG_LEVEL="2", **variables)
+    assert "file/logs/gpu_migration.log cannot be written" in result.err
     result = script("import habana_frameworks.torch", GPU_MIGRATION_LOG_LEVEL="9", fails=True, **variables)
     assert "GPU_MIGRATION_LOG_LEVEL='9' is not valid" in result.last

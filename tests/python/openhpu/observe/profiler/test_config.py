@@ -37,14 +37,6 @@ def test_wrong_options(kept, capsys, arguments):
     assert not kept.exists()
 
 
-def test_a_damaged_file_is_an_error_that_says_so(kept, capsys):
-    kept.parent.mkdir()
-    kept.write_text("{")
-    with pytest.raises(config.ConfigError, match="run hl-prof-config again"):
-        config.load()
-    assert config_cli.main(["--show"]) == 2
-
-
 def test_a_place_that_cannot_be_written(environment, capsys):
     environment(HABANA_PROF_CONFIG="/proc/nowhere/prof.json")
     assert config_cli.main([]) == 1

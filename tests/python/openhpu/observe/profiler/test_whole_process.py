@@ -70,22 +70,6 @@ def test_forked_children_leave_the_parents_trace_alone(script, tmp_path):
     assert traces.named(written(tmp_path), "kernel", "aten::mm")
 
 
-def test_a_folder_that_cannot_be_written_does_not_fail_the_script(script, tmp_path):
-    (tmp_path / "prof.json").write_text(json.dumps({"output": "/proc/nowhere"}))
-    result = script(SCRIPT, HABANA_PROFILE="1", HABANA_PROF_CONFIG=str(tmp_path / "prof.json"))
-    assert float(result.out) == 32**3
-    assert "can't be written" in result.last
-
-
-def test_a_full_disk_does_not_fail_the_script(script, tmp_path):
-    """As far as a test can have one: files of this process can't grow beyond 4 KiB."""
-    full = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
-    result = script(full + SCRIPT, HABANA_PROFILE="1")
-    assert float(result.out) == 32**3
-    assert "can't be written" in result.last
-    assert not list(tmp_path.glob("*.hltv*"))
-
-
 def test_the_configuration_is_followed(script, tmp_path):
     from openhpu.observe.profiler.config import Config
 
