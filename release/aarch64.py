@@ -51,7 +51,7 @@ LAZY = {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "sync", "PT_HPU_RECIPE_CACHE
 STRICT = {"OPENHPU_STRICT": "gaudi", "OPENHPU_COMPILE": "off"}
 COMPILED = "tests/hpu/test_compiled_eagerly_torch_compile.py::test_training_is_that_of_eager_mode"
 SOURCES = ROOT / "src"
-MIXED = FOLDER / "mixed"  # a wheel with the other machine's core
+MIXED = FOLDER / "mixed"
 ROWS = {
     "bits of x86-64": Row((*SMOKE, "bits", str(BITS)), "", path=(SOURCES,)),
     "bits": Row((*SMOKE, "bits", str(BITS))),
@@ -96,7 +96,11 @@ def install(budget: Budget) -> None:
     shutil.rmtree(INSTALLED, ignore_errors=True)
     argv = cross.index(INSTALLED, "--no-index", "--no-deps", str(made))
     checked("pip", argv, budget.seconds(300), FOLDER / "pip.txt")
-    # The same file names with the other machine's contents.
+    mix()
+
+
+def mix() -> None:
+    """Both packages, each with the other machine's core under its own core's name."""
     release = ".".join(cross.TORCH.split(".")[:2])
     cores = {"aarch64": next(INSTALLED.glob(f"openhpu/cores/{release}/_C.*")),
              "x86_64": next(SOURCES.glob(f"openhpu/cores/{release}/_C.*x86_64*"))}  # fmt: skip
