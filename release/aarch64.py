@@ -118,8 +118,7 @@ def run(name: str, row: Row, budget: Budget) -> dict[str, Any]:
     if "graph_compilation" in row.arguments:
         shutil.rmtree(LAZY["PT_HPU_RECIPE_CACHE_CONFIG"], ignore_errors=True)
     HOME.mkdir(exist_ok=True)
-    path = [*row.path, *([cross.packages_of(cross.TORCH)] if row.cpu else [])]
-    own = {"PYTHONPATH": os.pathsep.join(map(str, path)), "OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive"}
+    own = {"PYTHONPATH": os.pathsep.join(map(str, row.path)), "OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive"}
     own |= {"QEMU_CPU": row.cpu, "CXX": str(cross.CXX), "GLOO_SOCKET_IFNAME": "lo"} if row.cpu else {}
     environment = clean_environment(HOME, **own, OPENHPU_HEADER_CACHE=str(FOLDER / "headers"), **row.variables)
     log = FOLDER / "logs" / f"{''.join(c if c.isalnum() else '-' for c in name)}.txt"

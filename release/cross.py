@@ -136,6 +136,9 @@ def _unpack(new: Path, archives: Path, budget: Budget) -> None:
         checked(path.name, ["dpkg-deb", "-x", str(path), str(new)], budget.seconds(60), FOLDER / "apt.txt")
     (new / "proc").mkdir()
     (new / "proc/cpuinfo").write_text("".join(map(_CPUINFO.format, range(2))))
+    found = new / "usr/lib/python3/dist-packages/packages.pth"  # not by PYTHONPATH, which tests' scripts set anew
+    found.parent.mkdir(parents=True, exist_ok=True)
+    found.write_text(f"{packages_of(TORCH)}\n")
     for path, text in ((RUN, _RUN), (CXX, _CXX)):
         script = new / path.relative_to(SYSTEM)
         script.write_text(text)
