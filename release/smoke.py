@@ -76,28 +76,21 @@ def autograd() -> str:
 
 
 def lazy(made: str) -> str:
-    """Training in lazy mode with recipes, which are made ("graph_compilation") or come from disk ("recipe_loaded")."""
+    """Forward and backward passes in recipes, which are made ("graph_compilation") or from disk ("recipe_loaded")."""
     import habana_frameworks.torch.core as htcore
     import openhpu
 
     told = []
     openhpu.events.subscribe(None, lambda event: told.append(event.kind))
-    torch.manual_seed(0)
     model, size = MODELS["perceptron"]
-    x, losses = torch.linspace(-1, 1, 128).view(size), {}
-    for where in ("cpu", "hpu"):
-        own, losses[where] = copy.deepcopy(model).to(where), []
-        optimizer = torch.optim.AdamW(own.parameters(), lr=0.01)
-        for _ in range(5):
-            optimizer.zero_grad()
-            loss = own(x.to(where)).square().mean()
-            loss.backward()
-            htcore.mark_step()
-            optimizer.step()
-            htcore.mark_step()
-            losses[where].append(loss.item())
-            openhpu.wait_for_recipes()
-    torch.testing.assert_close(losses["hpu"], losses["cpu"], rtol=1e-3, atol=1e-5)
+    x, on_hpu = torch.linspace(-1, 1, 128).view(size), copy.deepcopy(model).to("hpu")
+    for scale in (1.0, 2.0, 3.0):
+        loss = on_hpu((x * scale).to("hpu")).square().mean()
+        loss.backward()
+        htcore.mark_step()
+        openhpu.wait_for_recipes()
+        torch.testing.assert_close(loss.cpu(), model(x * scale).square().mean(), rtol=1e-4, atol=1e-5)
+        on_hpu.zero_grad()
     counts = openhpu.counters()
     kinds = {kind for kind in told if kind in ("graph_compilation", "recipe_loaded")}
     assert kinds == {made} and counts["ops_in_recipes"] > 0, (kinds, counts)
