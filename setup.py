@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import pathlib
+import shlex
 import shutil
 import subprocess
 import sys
@@ -36,12 +37,12 @@ def torch_folder() -> str:
     return str(folder)
 
 
-def copy_built(output: pathlib.Path) -> None:
-    """What was built in place: for each PyTorch the core for this Python and the interface of recipes; `_machine`."""
-    suffix = sysconfig.get_config_var("EXT_SUFFIX")
+def copy_built(built: pathlib.Path, output: pathlib.Path) -> None:
+    """What was built: for each PyTorch the core for this Python and the interface of recipes; `_machine`."""
+    suffix = os.environ.get("SETUPTOOLS_EXT_SUFFIX") or sysconfig.get_config_var("EXT_SUFFIX")
     for name in (f"cores/*/_C{suffix}", "cores/*/interface.o", f"_machine{suffix}"):
-        for path in SOURCE.glob(name):
-            target = output / path.relative_to(SOURCE)
+        for path in built.glob(name):
+            target = output / path.relative_to(built)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(path, target)
 
@@ -57,8 +58,8 @@ class CMakeBuild(build_ext):
         if not (self.editable_mode or self.inplace):
             build = pathlib.Path(self.build_temp).resolve()
             output = pathlib.Path(self.get_ext_fullpath(MODULES[0].name)).resolve().parent
-            if os.environ.get("OPENHPU_BUILT_CORES"):  # `make wheel` has built them in place
-                return copy_built(output)
+            if built := os.environ.get("OPENHPU_BUILT_CORES"):  # the folder where `make wheel` has built them
+                return copy_built(pathlib.Path(built), output)
         for path in SOURCE.glob("_C.*.so"):  # of a build before 0.2, which had one place for them
             path.unlink()
         tools = {tool: shutil.which(tool) for tool in ("cmake", "ninja")}
@@ -71,6 +72,7 @@ class CMakeBuild(build_ext):
                 "cmake", "-G", "Ninja", "-S", str(ROOT), "-B", str(build), "-DCMAKE_BUILD_TYPE=Release",
                 f"-DCMAKE_MAKE_PROGRAM={tools['ninja']}", f"-DPython3_EXECUTABLE={sys.executable}",
                 f"-DOPENHPU_OUTPUT_DIR={output}", f"-DTORCH_ROOT={torch_folder()}",
+                *shlex.split(os.environ.get("CMAKE_ARGS", "")),
             ],
             check=True,
         )  # fmt: skip

@@ -3,12 +3,14 @@
 import os
 import re
 import shutil
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
 from commands import child
 from release import FOLDER, ROOT
 
+PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
 _PIP_S = 1800.0  # for PyTorch's build for CUDA, several gigabytes
 _BUILD_S = 2400.0
 _TOOLS = ("setuptools>=77", "wheel", "cmake>=3.22", "ninja")

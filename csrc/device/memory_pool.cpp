@@ -29,6 +29,12 @@ size_t page_size() {
   return size;
 }
 
+// A system without them is merely slower. With pages of 16 or 64 KiB a huge page has 32 or 512 MiB, which one touch
+// would back.
+void use_huge_pages(void* at, size_t bytes) {
+  if (page_size() == 4096) ::madvise(at, bytes, MADV_HUGEPAGE);
+}
+
 std::string with_unit(uint64_t bytes) {
   char text[64];
   std::snprintf(text, sizeof text, "%llu (%.2f MB)", static_cast<unsigned long long>(bytes),
@@ -118,7 +124,7 @@ MemoryPool::MemoryPool(std::string name, size_t capacity, bool watchful) : impl_
                              ". Choose less with OPENHPU_MEMORY_GB, or raise `ulimit -v`.");
   }
   base_ = round_up(reinterpret_cast<uintptr_t>(impl_->mapping), kHugePage);
-  ::madvise(reinterpret_cast<void*>(base_), reserved_, MADV_HUGEPAGE);  // a kernel without it is merely slower
+  use_huge_pages(reinterpret_cast<void*>(base_), reserved_);
 
   Block* whole = impl_->descriptors.make();
   *whole = Block{};
@@ -222,7 +228,7 @@ bool MemoryPool::replace_pages(void* at, size_t bytes, int flags, int file) noex
   std::lock_guard lock(impl_->protection_mutex);
   const bool closed = impl_->is_protected.load(std::memory_order_relaxed) && impl_->scopes == 0;
   if (::mmap(at, bytes, closed ? PROT_NONE : PROT_READ | PROT_WRITE, flags | MAP_FIXED, file, 0) == MAP_FAILED) return false;
-  ::madvise(at, bytes, MADV_HUGEPAGE);
+  use_huge_pages(at, bytes);
   return true;
 }
 

@@ -1,20 +1,14 @@
 """The C++ tests on an emulated 64-bit Arm processor, where a cross compiler and QEMU are installed."""
 
-import shutil
-
 import pytest
 
 from commands import ROOT, child
 from commands.budget import Budget
+from release import cross
 from tests.cpp.run import build_and_test
 from tests.rotating.shards import LIMIT_S
 
-COMPILER, EMULATOR, LIBRARIES = "aarch64-linux-gnu-g++", "qemu-aarch64", "/usr/aarch64-linux-gnu"
 FOLDER = "build/cpp-aarch64"
-OPTIONS = (
-    "-DCMAKE_SYSTEM_NAME=Linux", "-DCMAKE_SYSTEM_PROCESSOR=aarch64", f"-DCMAKE_CXX_COMPILER={COMPILER}",
-    f"-DCMAKE_CROSSCOMPILING_EMULATOR={EMULATOR};-L;{LIBRARIES}",
-)  # fmt: skip
 # What QEMU 7.2 does not emulate.
 TIMES = "QEMU shows a process another start than its children see"
 LEFT_OUT = {
@@ -29,12 +23,11 @@ LEFT_OUT = {
 
 @pytest.fixture(scope="module", autouse=True)
 def built():
-    for tool in (COMPILER, EMULATOR):
-        if shutil.which(tool) is None:
-            pytest.skip(f"{tool} is not installed: apt install g++-aarch64-linux-gnu qemu-user")
+    if absent := cross.missing(cross.COMPILER, cross.EMULATOR):
+        pytest.skip(absent)
     with Budget("aarch64", LIMIT_S / 60) as budget:
         left_out = "^(" + "|".join(LEFT_OUT).replace(".", r"\.") + ")$"
-        return build_and_test(budget, FOLDER, OPTIONS, ["--exclude-regex", left_out])
+        return build_and_test(budget, FOLDER, cross.OPTIONS, ["--exclude-regex", left_out])
 
 
 def test_the_device(built):
@@ -44,7 +37,7 @@ def test_the_device(built):
 @pytest.mark.parametrize("page", [16384, 65536])
 def test_larger_pages(page):
     chosen = "--gtest_filter=MemoryPool.*:-" + ":".join(LEFT_OUT)
-    argv = [EMULATOR, "-p", str(page), "-L", LIBRARIES, f"{FOLDER}/tests/cpp/device_tests", chosen]
+    argv = [cross.EMULATOR, "-p", str(page), "-L", cross.LIBRARIES, f"{FOLDER}/tests/cpp/device_tests", chosen]
     ended = child.run(argv, cwd=ROOT, seconds=LIMIT_S)
     assert ended.code == 0, ended.output
     assert "[  PASSED  ]" in ended.output

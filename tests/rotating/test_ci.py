@@ -54,7 +54,7 @@ def wheel(clone, tmp_path_factory):
         shutil.copy2(ROOT / "src/openhpu" / name, clone / "src/openhpu" / name)
     folder = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--no-index"]
-    run([*command, "-w", str(folder), "."], clone, OPENHPU_BUILT_CORES="1")
+    run([*command, "-w", str(folder), "."], clone, OPENHPU_BUILT_CORES=str(clone / "src/openhpu"))
     (made,) = folder.glob("openhpu-*.whl")
     return made
 
