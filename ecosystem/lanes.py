@@ -91,7 +91,7 @@ _VLLM_SERVING = (
     ("ranks", "test_serving.py", "test_ranks"),
     ("the server, without graphs", "test_server.py", "plain"),
     ("the server, with graphs", "test_server.py", "graphs"),
-    ("the server's end, and what it refuses", "test_server.py", "end or large or ranks"),
+    ("the server's end, and what it refuses", "test_server.py", "end or large or ranks or report"),
     ("tokens of models with HPU graphs", "test_serving.py", "test_tokens and compile"),
     ("features", "test_features.py", ""),
 )
