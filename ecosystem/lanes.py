@@ -91,9 +91,10 @@ _VLLM_SERVING = (
     ("ranks", "test_serving.py", "test_ranks"),
     ("the server, without graphs", "test_server.py", "plain"),
     ("the server, with graphs", "test_server.py", "graphs"),
-    ("the server's end, and what it refuses", "test_server.py", "end or large or ranks"),
+    ("the server's end, and what it refuses", "test_server.py", "end or large or ranks or report"),
     ("tokens of models with HPU graphs", "test_serving.py", "test_tokens and compile"),
     ("features", "test_features.py", ""),
+    ("the plugin's unit tests as docs/ci.md runs them", "test_ci.py", ""),
 )
 
 
@@ -301,7 +302,7 @@ LANES: dict[str, Lane] = {
     "vllm": Lane(
         title="vLLM 0.28.0 with its plugin vllm-gaudi of August 2026: the plugin's unit tests, and tiny models served",
         runs=(
-            *_vllm_serving("eager", EAGER, (0, 1, 2, 3, 4, 5, 7)),
+            *_vllm_serving("eager", EAGER, (0, 1, 2, 3, 4, 5, 7, 8)),
             *_vllm_serving("lazy, node by node", LAZY | _NODES, (0, 4)),
             *_vllm_serving("lazy, in recipes", LAZY, (6, 7)),
             *(

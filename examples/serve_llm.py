@@ -8,6 +8,8 @@ python -m examples.serve_llm --compile --warmup   all buckets first
 python -m examples.serve_llm --chunk 128          prompts are taken in 128 tokens at a time
 python -m examples.serve_llm --ranks 2            tensor parallel
 python -m examples.serve_llm --keep FOLDER        only write the model, for `vllm serve FOLDER`
+python -m examples.serve_llm --model opt --hub facebook/opt-125m
+    only write it where a model of the hub is kept, for tests that name this one; with HF_HUB_OFFLINE=1 they take it
 
 Nothing is downloaded: weights are random, and a byte-level BPE of 512 tokens is made on the spot. vLLM and the plugin
 have to be installed (docs/serving.md). Exits with 1 if a token is not what transformers gives on the CPU.
@@ -72,6 +74,8 @@ def tiny_model(kind: str, folder: Path) -> None:
     made = {
         "llama": lambda: transformers.LlamaConfig(**SHAPE),
         "qwen": lambda: transformers.Qwen2Config(**SHAPE),
+        "mistral": lambda: transformers.MistralConfig(**SHAPE),
+        "opt": lambda: transformers.OPTConfig(**SHAPE, ffn_dim=512, word_embed_proj_dim=256),
         "mixtral": lambda: transformers.MixtralConfig(num_local_experts=4, num_experts_per_tok=2, **SHAPE),
         "gpt-oss": lambda: transformers.GptOssConfig(
             # Wider than the longest prompt: vLLM's gpt_oss.py cuts what the plugin gives it, (1, tokens, width), there.
@@ -87,6 +91,19 @@ def tiny_model(kind: str, folder: Path) -> None:
     write_tokenizer(folder)
     torch.manual_seed(0)
     transformers.AutoModelForCausalLM.from_config(made[kind]()).to(torch.bfloat16).save_pretrained(folder)
+
+
+def in_hub(kind: str, name: str) -> Path:
+    """Write a tiny model where huggingface_hub keeps the model `name`. SystemExit where there is one."""
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    folder, revision = Path(HF_HUB_CACHE) / f"models--{name.replace('/', '--')}", "0" * 40
+    if folder.exists():
+        raise SystemExit(f"serve_llm: {folder} is there already; delete it, or set HF_HOME to another folder")
+    tiny_model(kind, folder / "snapshots" / revision)
+    (folder / "refs").mkdir()
+    (folder / "refs" / "main").write_text(revision)
+    return folder
 
 
 def write_tokenizer(folder: Path, more: tuple[str, ...] = ()) -> None:
@@ -161,7 +178,7 @@ def learn(llm: Any, tokens: int) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m examples.serve_llm", description=__doc__)
-    parser.add_argument("--model", choices=("llama", "qwen", "mixtral"), default="llama")
+    parser.add_argument("--model", choices=("llama", "qwen", "mixtral", "mistral", "opt"), default="llama")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--warmup", action="store_true")
     parser.add_argument("--prefix-caching", action="store_true")
@@ -171,11 +188,15 @@ def main() -> int:
     parser.add_argument("--first", action="store_true", help="count over the first requests, too")
     parser.add_argument("--tokens", type=int, default=16)
     parser.add_argument("--keep", type=Path, metavar="FOLDER")
+    parser.add_argument("--hub", metavar="NAME")
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
     if options.check:
         print("\n".join(found := missing()) or "all is there")
         return 1 if found else 0
+    if options.hub:
+        print(in_hub(options.model, options.hub))
+        return 0
     if options.keep:
         tiny_model(options.model, options.keep)
         return 0

@@ -67,10 +67,12 @@ def environment(**more: str) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def serving(folder: Path, *options: str, seconds: float, **more: str) -> Iterator[Server]:
-    """A server that has started; stopped afterwards, with all of its processes."""
+def serving(folder: Path, *options: str, seconds: float, report: bool = False, **more: str) -> Iterator[Server]:
+    """A server that has started, with `report` by `openhpu run`; stopped afterwards, with all of its processes."""
     port = free_port()
     words = command(folder, port, *options)
+    if report:
+        words[1:1] = ["-m", "openhpu", "run"]
     with child.start(words, seconds=seconds, env=environment(**more), cwd=ROOT) as process:
         server = Server(process, folder, port)
         end = time.monotonic() + START_S

@@ -115,6 +115,23 @@ def test_the_end(folder, killed):
     assert module_is_free()
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_report_while_it_serves(folder, kind):
+    """SIGUSR1: the engine's phases with their memory, and the lines of the plugin that wait."""
+    with server.serving(folder, *KINDS[kind], seconds=_DEADLINE_S, report=True) as one:
+        check_tokens(folder, *one.complete(PROMPTS[0], 4), 4)
+        said = ""
+        while "blocking reads" not in said:  # the first write has come
+            one.process.poll(2.0)
+            os.kill(one.process.pid, signal.SIGUSR1)
+            said = one.process.printed()
+        check_tokens(folder, *one.complete(PROMPTS[1], 4), 4)
+    found = dict(re.findall(r"^  (weights|KV cache|warm-up|serving): (.+)$", said, re.MULTILINE))
+    assert {*found} == {"weights", "KV cache", "warm-up", "serving"} and "still running" in said, said[-3000:]
+    assert "MiB in use at its end" in found["weights"] and "iB in use at its end" in found["KV cache"]
+    assert re.search(r"^  hpu_worker.py:\d+: aten::item, .*waited", said, re.MULTILINE), said[-3000:]
+
+
 def test_a_model_that_is_too_large(folder):
     said = refused(folder, OPENHPU_MEMORY_GB="0.002")
     assert "PT_DEVMEM Allocation failed" in said, said[-3000:]

@@ -16,6 +16,7 @@ import torch
 from commands import ROOT
 from openhpu.integration import compat
 from tests import workflow
+from tests.rotating.shards import LIMIT_S
 from tests.rotating.test_install import SUFFIX, run
 
 LIBRARY = {
@@ -62,8 +63,10 @@ def wheel(clone, tmp_path_factory):
 class Runner:
     """A home folder and the library's checkout, and nothing else."""
 
-    def __init__(self, folder, packages):
-        self.home, self.library, self._packages = folder / "home", folder / "library", packages
+    MORE = {"PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0"}  # noqa: RUF012
+
+    def __init__(self, folder, packages, seconds=LIMIT_S):
+        self.home, self.library, self._packages, self._seconds = folder / "home", folder / "library", packages, seconds
         self.home.mkdir()
 
     def checkout(self):
@@ -73,10 +76,24 @@ class Runner:
 
     def run(self, *command, fails=False):
         return run(
-            command, self.library, fails, HOME=str(self.home), PYTHONPATH=str(self._packages), GITHUB_ACTIONS="true",
-            PATH=os.pathsep.join((os.path.dirname(sys.executable), os.environ["PATH"])),
-            PIP_NO_INDEX="1", PIP_NO_BUILD_ISOLATION="0",
+            command, self.library, fails, self._seconds, HOME=str(self.home), PYTHONPATH=str(self._packages),
+            GITHUB_ACTIONS="true", PATH=os.pathsep.join((os.path.dirname(sys.executable), os.environ["PATH"])),
+            **self.MORE,
         )  # fmt: skip
+
+    def steps(self, steps, wheel):
+        """Do a workflow's steps; what the last one said."""
+        said = ""
+        for step in steps:
+            if step.action == "checkout":
+                self.checkout()
+            elif step.action == "cache":
+                wheels = self.home / step.path.removeprefix("~/") / "wheels"
+                wheels.mkdir(parents=True)
+                shutil.copy2(wheel, wheels)
+            elif step.command:
+                said = self.run("bash", "-e", "-c", step.command)
+        return said
 
     def check(self, said):
         """The library's test ran on hpu, by the installed wheel, and the report has it."""
@@ -93,20 +110,11 @@ def runner(tmp_path, packages):
 
 
 def test_the_workflow(runner, wheel):
-    for step in workflow.steps(workflow.DOCUMENT.read_text()):
-        if step.action == "checkout":
-            runner.checkout()
-        elif step.action == "cache":
-            wheels = runner.home / step.path.removeprefix("~/") / "wheels"
-            wheels.mkdir(parents=True)
-            shutil.copy2(wheel, wheels)
-        elif step.command:
-            said = runner.run("bash", "-e", "-c", step.command)
-    runner.check(said)
+    steps = workflow.steps(workflow.DOCUMENT.read_text())
+    runner.check(runner.steps(steps, wheel))
     # A step that fails fails the test.
-    assert "unrecognized arguments" in runner.run(
-        "bash", "-e", "-c", step.command.replace("report", "page"), fails=True
-    )
+    command = steps[-1].command.replace("report", "page")
+    assert "unrecognized arguments" in runner.run("bash", "-e", "-c", command, fails=True)
 
 
 def test_the_script_of_the_dockerfile(runner, wheel):

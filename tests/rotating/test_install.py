@@ -40,12 +40,12 @@ class Environment:
         return run([self.python, "-c", textwrap.dedent(code)], folder, **environment)
 
 
-def run(command, cwd, fails=False, **environment):
+def run(command, cwd, fails=False, seconds=LIMIT_S, **environment):
     """What a command said; `fails`: whether it must."""
     ours = ("PT_", "OPENHPU_", "HABANA_", "PYTHONPATH", "LOCAL_RANK", "RANK")
     clean = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     clean |= {"OPENHPU_MODULE_LOCKS": "0", "HOME": str(cwd), **environment}
-    done = child.run(command, seconds=LIMIT_S, cwd=cwd, env=clean)
+    done = child.run(command, seconds=seconds, cwd=cwd, env=clean)
     assert (done.code != 0) == fails and not done.timed_out, f"{done.how}: {done.output[-4000:]}"
     return done.output
 

@@ -149,8 +149,10 @@ def _add_to(torch: ModuleType) -> None:
     if folder := settings.get("OPENHPU_REPORT_DATA"):
         from openhpu.compiler.client import client
         from openhpu.device import mode
+        from openhpu.integration import vllm
         from openhpu.observe.insight import collector
 
+        vllm.install()
         collector.start(folder, collector.Above(mode.name, client.settle, client.unanswered))
     if (request := settings.get("OPENHPU_PREDICT")) and (folder or whole_process.enabled()):
         from openhpu.observe import added_sections

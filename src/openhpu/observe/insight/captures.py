@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from openhpu.observe.insight.phases import WARM_UP
+from openhpu.observe.insight.phases import BEFORE
 
 _KEPT = 500
 _MOST_COMPARED = 100  # earlier graphs of the same function
@@ -55,7 +55,7 @@ class Captures:
         Of checked replays: `graphs_checked` in number, `graph_differences`, and `graphs_unchecked` with the reason.
         """
         rows = [{**row, "replays": row["replays"].count} for row in self._rows]
-        later = [row for row in rows if row["phase"] != WARM_UP]
+        later = [row for row in rows if row["phase"] not in BEFORE]
         return {
             "captures": rows, "captures_later": later, "captures_more": self._more, "graphs_checked": self._checked,
             "graph_differences": _counted(self._unequal), "graphs_unchecked": _counted(self._unchecked),

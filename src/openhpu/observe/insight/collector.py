@@ -1,7 +1,7 @@
 """Collects the work of a process on its devices, and writes it to a file at the end and at intervals before.
 
 `openhpu run` starts it through the environment, when torch is loaded. The file is complete after every write. So a
-killed process leaves its last write.
+killed process leaves its last write. SIGUSR1 asks for one more, unless the process has a handler of its own.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import contextlib
 import functools
 import json
 import os
+import queue
+import signal
 import sys
 import threading
 import time
@@ -79,12 +81,16 @@ class Collector:
         self._seen = Timeline()
         self._peaks = Peaks()
         self._writer: threading.Thread | None = None
+        self._asked: queue.SimpleQueue[None] = queue.SimpleQueue()  # whose `put` a signal may interrupt
 
     def start(self) -> None:
         """Listen from now on, and write when the process ends, however it does."""
         self.listen()
         os.register_at_fork(after_in_child=self._after_fork)
         at_process_end(functools.partial(self.write, complete=True))
+        main = threading.current_thread() is threading.main_thread()
+        if main and signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL:
+            signal.signal(signal.SIGUSR1, lambda number, frame: self._asked.put(None))
 
     def listen(self) -> None:
         """Count from now on."""
@@ -136,8 +142,9 @@ class Collector:
 
     def _on_counted(self, event: events.Event) -> None:
         counted = COUNTED[event.kind]
-        key = (*(event.params[name] for name in counted.keys), event.site)
         with self._lock:
+            phase = self._phases.named() if "wait_ns" in counted.sums else ""
+            key = (*(event.params[name] for name in counted.keys), phase, event.site)
             numbers = self._counted[event.kind].setdefault(key, Counter())
             numbers["count"] += event.params[counted.number] if counted.number else 1
             for name in counted.sums:
@@ -184,7 +191,7 @@ class Collector:
 
     def _on_phase(self, event: events.Event) -> None:
         with self._lock:
-            self._phases.begin(event.params["name"])
+            self._phases.begin(event.params["name"], _in_use())
 
     def _recipe(self, name: str) -> dict[str, Any]:
         new = {"name": name, "ops": {}, "from_disk": False, "compilations": 0, "ms": 0.0, "runs": 0}
@@ -202,6 +209,7 @@ class Collector:
             row["ms"] += duration_us / 1e3
             if not row["from_disk"]:
                 row["compilations"] += 1
+                self._phases.recipe()
                 self._compilations.append((event.time_ns, duration_us, name))
 
     def _on_recompilation(self, event: events.Event) -> None:
@@ -250,7 +258,8 @@ class Collector:
     def _write_now_and_then(self) -> None:
         pause, pid = _FIRST_WRITE_S, os.getpid()
         while pid == self._pid:
-            time.sleep(pause)
+            with contextlib.suppress(queue.Empty):
+                self._asked.get(timeout=pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
             self.write()
 
@@ -290,7 +299,7 @@ class Collector:
             "steps": {"counted_by": source, **marks.summary(self._seen.spans)},
             "timeline": self._timeline(marks),
             "graphs": self._graph_rows(),
-            "phases": self._phases.document(),
+            "phases": self._phases.document(_in_use() if self._opened and not _C.is_in_bad_fork() else 0),
             **self._captures.document(),
             "recipes": self._recipe_rows(),
             "recompilations": [
@@ -311,7 +320,12 @@ class Collector:
     def _rows(self, kind: str) -> list[dict[str, Any]]:
         """The events of this kind by line, the most frequent first."""
         rows = [
-            {**dict(zip(COUNTED[kind].keys, key, strict=False)), **place(key[-1]), **numbers}
+            {
+                **dict(zip(COUNTED[kind].keys, key, strict=False)),
+                **place(key[-1]),
+                **numbers,
+                **({"phase": key[-2]} if key[-2] else {}),
+            }
             for key, numbers in self._counted[kind].items()
         ]
         return sorted(rows, key=lambda row: -row["count"])
@@ -389,6 +403,12 @@ class Collector:
             "in_use_bytes": sample[0] if sample else 0,
             "over_time": [[self._since_start_us(t), size] for t, size in over_time[-_KEPT_TIMELINE:]],
         }
+
+
+def _in_use() -> int:
+    """Bytes on all devices of this process."""
+    samples = (_C.device_sample(index) for index in range(_C.device_count()))
+    return sum(sample[0] for sample in samples if sample)
 
 
 def _whole(graph: dict[str, Any]) -> int:

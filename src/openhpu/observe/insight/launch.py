@@ -6,20 +6,24 @@ process ends, this process reports it.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from openhpu.observe import added_sections
 from openhpu.observe.insight import observed, summary
 
-_SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD}
+_SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGUSR1}
+_ANSWER_S = 10.0  # of processes that are asked what they have seen so far
 _FROM_THE_KERNEL = 128  # si_code of a signal that a terminal sends to all processes of its group
 
 
@@ -65,12 +69,12 @@ def run(
     target = _check_writable(Path(report)) if report else None
     with tempfile.TemporaryDirectory(prefix="openhpu-run-") as folder:
         code = _run_script(
-            command, _environment(folder, mode, strict, check_graphs or "graph-check" in fail_on, predict)
+            command,
+            _environment(folder, mode, strict, check_graphs or "graph-check" in fail_on, predict),
+            lambda: _show(_so_far(Path(folder)), None, target),
         )
         documents = observed.read_all(Path(folder)) or [observed.empty(" ".join(command))]
-    sys.stderr.write(summary.text(documents, code))
-    if target is not None:
-        _write_reports(target, documents)
+    _show(documents, code, target)
     if as_json:
         print(json.dumps({**documents[0], "exit_code": code, "other_processes": documents[1:]}), flush=True)
     found = [word for word in fail_on if any(one[FAILURES[word]] for one in documents)]
@@ -114,8 +118,41 @@ def _environment(folder: str, mode: str | None, strict: bool, check_graphs: bool
     return environment
 
 
-def _run_script(command: list[str], environment: dict[str, str]) -> int:
-    """Wait for the script. Signals for this process alone are passed on; those of a terminal it gets itself."""
+def _show(documents: list[observed.Document], code: int | None, target: Path | None) -> None:
+    """Write the summary, and the pages if they are wanted. `code`: None while the script runs."""
+    sys.stderr.write(summary.text(documents, code))
+    sys.stderr.flush()
+    if target is not None and documents:
+        _write_reports(target, documents)
+
+
+def _so_far(folder: Path) -> list[observed.Document]:
+    """What the running processes have seen: each that listens is asked by SIGUSR1, and has some seconds to answer."""
+    waiting = {path: path.stat().st_mtime_ns for path in folder.glob("*.json") if _listens(path.stem)}
+    for path in waiting:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(path.stem), signal.SIGUSR1)
+    end = time.monotonic() + _ANSWER_S
+    while waiting and time.monotonic() < end:
+        time.sleep(0.05)
+        waiting = {path: then for path, then in waiting.items() if path.stat().st_mtime_ns == then}
+    return [one | {"running": _listens(one["process"]["pid"])} for one in observed.read_all(folder)]
+
+
+def _listens(pid: object) -> bool:
+    """Whether a process has a handler of SIGUSR1; without one the signal would end it."""
+    try:
+        caught = re.search(r"^SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    except OSError:
+        return False
+    return caught is not None and bool(int(caught[1], 16) >> (signal.SIGUSR1 - 1) & 1)
+
+
+def _run_script(command: list[str], environment: dict[str, str], tell: Callable[[], None]) -> int:
+    """Wait for the script. Signals for this process alone are passed on; those of a terminal it gets itself.
+
+    SIGUSR1 is not passed on: it calls `tell`.
+    """
     interpreter = [sys.executable, *subprocess._args_from_interpreter_flags()]  # type: ignore[attr-defined]
     if program := _program(command):
         interpreter, command = [program], command[1:]
@@ -128,7 +165,9 @@ def _run_script(command: list[str], environment: dict[str, str]) -> int:
         )
         while process.poll() is None:
             info = signal.sigtimedwait(_SIGNALS, 1.0)
-            if info is not None and info.si_signo != signal.SIGCHLD and info.si_code != _FROM_THE_KERNEL:
+            if info is not None and info.si_signo == signal.SIGUSR1:
+                tell()
+            elif info is not None and info.si_signo != signal.SIGCHLD and info.si_code != _FROM_THE_KERNEL:
                 process.send_signal(info.si_signo)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

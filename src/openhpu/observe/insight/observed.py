@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ from openhpu.observe.insight.phases import AFTER, WARM_UP
 from openhpu.settings import folders
 
 FORMAT = 1
+_MEMORY_GIB = {"Gaudi 2": 96, "Gaudi 3": 128}
 
 Document = dict[str, Any]
 
@@ -133,7 +135,8 @@ def plural(number: int, one: str, many: str | None = None) -> str:
 
 def times(record: dict[str, Any], text: str, one: str = "time") -> str:
     """A line of the script, what it did, and how often."""
-    return f"{where(record)}: {text}, {plural(record['count'], one)}"
+    phase = f" in {record['phase']}" if record.get("phase") else ""
+    return f"{where(record)}: {text}, {plural(record['count'], one)}{phase}"
 
 
 def bound(steps: dict[str, Any]) -> str:
@@ -244,12 +247,40 @@ def needs(document: Document) -> list[str]:
     return [f"{what} ({line})" for what, line in seen.items()]
 
 
-def phases(document: Document) -> str:
-    """The phases of a script, with their steps and new graphs, in words."""
-    return "; ".join(
-        f"{one['name']}: {plural(one['steps'], 'step')}, {plural(one['graphs'], 'new graph')}"
-        for one in document["phases"]["phases"]
-    )
+def phases(document: Document) -> list[str]:
+    """The phases of a script, with their steps, new graphs, recipes and memory, in words."""
+    rows, before = document["phases"]["phases"], 0
+    found = []
+    for one in rows:
+        words = [plural(one["steps"], "step"), plural(one["graphs"], "new graph")]
+        words += [plural(one["recipes"], "recipe") + " compiled"] if one["recipes"] else []
+        words += [f"{size(one['bytes'])} in use at its end"] if one["bytes"] != before else []
+        if one is not rows[0] or len(words) > 2 or one["steps"] or one["graphs"]:  # an empty warm-up is none
+            found.append(f"{one['name']}: {', '.join(words)}")
+        before = one["bytes"]
+    return found
+
+
+def too_large(document: Document) -> list[str]:
+    """The devices whose memory is smaller than the peak, each with the phase in which memory grew most."""
+    peak, ends = document["memory"]["peak_bytes"], [0, *(one["bytes"] for one in document["phases"]["phases"])]
+    growth = [(after - before, number) for number, (before, after) in enumerate(itertools.pairwise(ends))]
+    most, number = max(growth, default=(0, 0))
+    phase = f"; {size(most)} came in {document['phases']['phases'][number]['name']}" if most > 0 else ""
+    return [
+        f"{name} has {gib} GiB, the peak is {size(peak)}{phase}"
+        for name, gib in _MEMORY_GIB.items()
+        if peak > gib << 30
+    ]
+
+
+def unended(document: Document) -> str:
+    """What a document says that was not written at the process's end, in words."""
+    if document["complete"]:
+        return ""
+    if document.get("running"):
+        return "; it is still running"
+    return "; the process was killed, and the last moments before that are missing"
 
 
 def later(record: dict[str, Any]) -> str:

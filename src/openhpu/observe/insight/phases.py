@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 WARM_UP, AFTER = "warm-up", "after warm-up"
+WEIGHTS, CACHE, SERVING = "weights", "KV cache", "serving"  # of a server
+BEFORE = {WARM_UP, WEIGHTS, CACHE}  # what is new in them is no compilation after the warm-up
 _KEPT = 200
 
 
@@ -23,14 +25,23 @@ class Phases:
         self._cause: dict[str, Any] | None = None  # a recompilation, whose graph comes next
         self._rows: list[dict[str, Any]] = []
 
-    def begin(self, name: str) -> None:
-        """The script begins a phase."""
+    def begin(self, name: str, in_use: int = 0) -> None:
+        """The script begins a phase; `in_use`: bytes on the device at the end of the phase before it."""
         self._named = True
+        self._phases[-1]["bytes"] = in_use
         self._phases.append(_phase(name))
 
     def current(self) -> str:
         """The name of the phase."""
         return str(self._phases[-1]["name"])
+
+    def named(self) -> str:
+        """The name of the phase that the script began; empty: it began none."""
+        return self.current() if self._named else ""
+
+    def recipe(self) -> None:
+        """A recipe was compiled."""
+        self._phases[-1]["recipes"] += 1
 
     def step(self, source: str) -> None:
         """The end of a step, as an optimizer or mark_step tells it; where both do, an optimizer's steps count.
@@ -57,13 +68,17 @@ class Phases:
         self._cause = None
         self._new_in_step += 1
         phase["graphs"] += 1
-        if phase["name"] != WARM_UP and len(self._rows) < _KEPT:
+        if phase["name"] not in BEFORE and len(self._rows) < _KEPT:
             self._rows.append({"phase": phase["name"], "step": phase["steps"] + 1, **place, "cause": cause})
 
-    def document(self) -> dict[str, Any]:
-        """`phases`: name, steps and new graphs of each. `later`: a row for each graph that was new after warm-up."""
+    def document(self, in_use: int = 0) -> dict[str, Any]:
+        """`phases`: name, steps, new graphs and recipes of each, and the bytes on the device at its end, or now.
+
+        `later`: a row for each graph that was new after the warm-up.
+        """
+        self._phases[-1]["bytes"] = in_use
         return {"phases": self._phases, "later": self._rows}
 
 
 def _phase(name: str) -> dict[str, Any]:
-    return {"name": name, "steps": 0, "graphs": 0}
+    return {"name": name, "steps": 0, "graphs": 0, "recipes": 0, "bytes": 0}

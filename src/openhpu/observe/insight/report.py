@@ -24,6 +24,8 @@ from openhpu.observe.insight.observed import (
     recompilation,
     size,
     title,
+    too_large,
+    unended,
     unfinished,
     wait,
     where,
@@ -64,7 +66,9 @@ def _parts(document: Document) -> dict[str, Any]:
         "facts": _facts(document),
         "advice": advise(document),
         "timeline": Markup(charts.timeline(document)),
-        "phase_words": phases(document),
+        "phase_words": phases(document) if len(document["phases"]["phases"]) > 1 else [],
+        "too_large": too_large(document),
+        "ended": unended(document),
         "later": [
             (where(r), r["phase"], r["step"], recompilation(r["cause"]) if r["cause"] else "a new graph")
             for r in document["phases"]["later"]

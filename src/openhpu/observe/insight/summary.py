@@ -20,12 +20,15 @@ from openhpu.observe.insight.observed import (
     out_of_range,
     own_waits,
     padding,
+    phases,
     plural,
     recompilation,
     size,
     times,
     title,
     together,
+    too_large,
+    unended,
     unfinished,
     wait,
     waited,
@@ -35,8 +38,8 @@ from openhpu.observe.insight.observed import (
 _MAX_LINES = 10
 
 
-def text(documents: list[Document], exit_code: int) -> str:
-    """The summary of a run."""
+def text(documents: list[Document], exit_code: int | None) -> str:
+    """The summary of a run; `exit_code`: None while it goes on."""
     lines = ["", "=" * 30 + " openhpu run " + "=" * 30]
     if exit_code:
         lines.append(f"the script ended with exit code {exit_code}")
@@ -54,10 +57,11 @@ def _lines(document: Document) -> Iterator[str]:
     if process["pid"] is None:
         yield "no hpu device was opened: the script did not put a tensor on hpu"
         return
-    ended = "" if document["complete"] else "; the process was killed, and the last moments before that are missing"
-    yield f"{process['mode']} mode, {process['seconds']:.1f} s{ended}"
+    yield f"{process['mode']} mode, {process['seconds']:.1f} s{unended(document)}"
     yield from _steps(document)
     yield from _graphs(document)
+    if len(words := phases(document)) > 1:
+        yield from _found("phases", words)
     if document["captures"]:
         yield f"HPU graphs: {captures(document)}"
         yield from _listed("each graph", [f"{where(r)}: {capture(r)}" for r in document["captures"]])
@@ -90,6 +94,7 @@ def _lines(document: Document) -> Iterator[str]:
     yield f"memory peak: {size(memory['peak_bytes'])} of {size(memory['limit_bytes'])}" + (
         f"; {size(memory['peak_growth_bytes'])} of it came at {where(memory, 'peak_')}" if memory["peak_line"] else ""
     )
+    yield from _found("does not fit", too_large(document))
     for section in document["sections"]:
         facts = ["; ".join(f"{name} {value}" for name, value in section["facts"])] if section["facts"] else []
         yield from _listed(section["title"], [*facts, *section["notes"]])

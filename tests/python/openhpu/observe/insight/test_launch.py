@@ -90,6 +90,42 @@ def test_an_interrupted_script(tmp_path, environment_of_runs, number):
     assert seen["blocking_reads"][0]["line"] == 3
 
 
+ASKED = """\
+import os, signal, sys, time, torch, openhpu
+openhpu.phase("weights")
+weight = torch.ones(1 << 20, device="hpu")
+openhpu.phase("serving")
+weight.sum().item()
+IGNORE
+while not [*__import__("pathlib").Path(os.environ["OPENHPU_REPORT_DATA"]).glob(f"{os.getpid()}.json")]:
+    time.sleep(0.02)
+os.kill(os.getppid(), signal.SIGUSR1)
+print(sys.stdin.readline())
+"""
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["asked", "not asked"])
+def test_what_a_running_script_has_done(tmp_path, environment_of_runs, own):
+    """SIGUSR1 shows it; a script that would end by the signal does not get it."""
+    (tmp_path / "script.py").write_text(ASKED.replace("IGNORE", "signal.signal(10, signal.SIG_DFL)" if own else ""))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "openhpu", "run", "--report", "page.html", "script.py"], env=environment_of_runs,
+        cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    said = ""
+    while "report: " not in said:
+        line = process.stderr.readline()
+        assert line, said
+        said += line
+    assert process.poll() is None
+    if not own:
+        assert "script.py:5: aten::item, 1 time in serving" in said and "it is still running" in said
+        assert "weights: 0 steps, 0 new graphs, 4.0 MiB in use at its end" in said
+        assert "it is still running" in (tmp_path / "page.html").read_text()
+    _, rest = process.communicate("end\n", timeout=60)
+    assert process.returncode == 0 and "still running" not in rest, rest
+
+
 def test_a_forked_child_is_a_process_of_its_own(openhpu_run):
     run = openhpu_run(
         """\

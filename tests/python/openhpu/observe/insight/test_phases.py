@@ -4,7 +4,9 @@ import pytest
 import torch  # noqa: F401 - before the core
 
 import openhpu
-from openhpu.observe.insight.phases import AFTER, WARM_UP, Phases
+from openhpu.observe.insight import observed
+from openhpu.observe.insight.observed import empty
+from openhpu.observe.insight.phases import AFTER, CACHE, SERVING, WARM_UP, WEIGHTS, Phases
 
 PLACE = {"file": "train.py", "line": 7}
 CAUSE = {"cause": "size", "op": "aten::mm", "argument": "self", "dimension": 0, "before": "8", "after": ["5"]}
@@ -12,6 +14,36 @@ CAUSE = {"cause": "size", "op": "aten::mm", "argument": "self", "dimension": 0, 
 
 def rows(phases):
     return [(row["phase"], row["step"], row["cause"]) for row in phases.document()["later"]]
+
+
+def test_warm_up_ends_with_the_first_step_without_a_new_graph():
+    phases = Phases()
+    for new in (2, 1, 0, 0):
+        for _ in range(new):
+            phases.new_graph(PLACE)
+        phases.step("mark_step")
+    assert rows(phases) == []
+    phases.recompiled(CAUSE)
+    phases.new_graph(PLACE)
+    phases.step("mark_step")
+    phases.new_graph(PLACE)
+    assert rows(phases) == [(AFTER, 2, CAUSE), (AFTER, 3, None)]
+    rest = {"recipes": 0, "bytes": 0}
+    assert phases.document()["phases"] == [
+        {"name": WARM_UP, "steps": 3, "graphs": 3, **rest}, {"name": AFTER, "steps": 2, "graphs": 2, **rest}
+    ]  # fmt: skip
+
+
+def test_the_script_may_end_it():
+    phases = Phases()
+    phases.new_graph(PLACE)
+    phases.step("mark_step")
+    phases.begin("serving")
+    phases.new_graph(PLACE)
+    phases.step("mark_step")
+    phases.step("mark_step")
+    assert rows(phases) == [("serving", 1, None)]
+    assert [one["name"] for one in phases.document()["phases"]] == [WARM_UP, "serving"]
 
 
 def test_steps_are_the_first_optimizers():
@@ -23,7 +55,32 @@ def test_steps_are_the_first_optimizers():
         phases.step("optimizer 1")
         phases.step("optimizer 2")
         phases.step("mark_step")
-    assert phases.document()["phases"][0] == {"name": WARM_UP, "steps": 3, "graphs": 2}
+    first = phases.document()["phases"][0]
+    assert (first["name"], first["steps"], first["graphs"]) == (WARM_UP, 3, 2)
+
+
+def test_what_a_server_compiles_and_holds_by_phase():
+    """Before serving no graph is late; a peak above a Gaudi's memory is told with the phase that took most of it."""
+    phases, held = Phases(), (0, 30 << 30, 95 << 30)
+    for name, in_use in zip((WEIGHTS, CACHE, WARM_UP), held, strict=True):
+        phases.begin(name, in_use)
+        phases.recipe()
+        phases.new_graph(PLACE)
+    phases.begin(SERVING, 99 << 30)
+    phases.recompiled(CAUSE)
+    phases.new_graph(PLACE)
+    assert rows(phases) == [(SERVING, 1, CAUSE)]
+    document = empty("serve") | {"phases": phases.document(100 << 30)}
+    document["memory"] |= {"peak_bytes": 100 << 30}
+    assert observed.phases(document) == [
+        "weights: 0 steps, 1 new graph, 1 recipe compiled, 30.0 GiB in use at its end",
+        "KV cache: 0 steps, 1 new graph, 1 recipe compiled, 95.0 GiB in use at its end",
+        "warm-up: 0 steps, 1 new graph, 1 recipe compiled, 99.0 GiB in use at its end",
+        "serving: 0 steps, 1 new graph, 100.0 GiB in use at its end",
+    ]
+    assert observed.too_large(document) == ["Gaudi 2 has 96 GiB, the peak is 100.0 GiB; 65.0 GiB came in KV cache"]
+    document["memory"]["peak_bytes"] = 96 << 30
+    assert observed.too_large(document) == []
 
 
 def test_a_cause_is_that_of_the_next_graph_of_its_step():

@@ -46,7 +46,7 @@ def seen():
     ]
     document["graphs"]["seen_once"] = [{"operators": 7, **place}]
     document["phases"] = {
-        "phases": [{"name": "warm-up", "steps": 3, "graphs": 1}, {"name": HOSTILE, "steps": 2, "graphs": 1}],
+        "phases": [{"name": n, "steps": 3, "graphs": 1, "recipes": 1, "bytes": 99 << 30} for n in ("warm-up", HOSTILE)],
         "later": [{"phase": HOSTILE, "step": 2, "file": f"/x/{HOSTILE}", "line": 3, "cause": None}],
     }
     document["recompilations"] = [

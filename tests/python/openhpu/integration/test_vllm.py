@@ -1,0 +1,52 @@
+"""The phases of a worker of vLLM, as vllm-gaudi calls its methods."""
+
+import sys
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from openhpu.integration import vllm
+from openhpu.observe import events
+
+
+@pytest.fixture
+def begun():
+    """The names of phases that begin."""
+    found = []
+    subscription = events.subscribe("phase", lambda event: found.append(event.params["name"]))
+    yield found
+    events.unsubscribe(subscription)
+
+
+@pytest.fixture
+def worker(monkeypatch):
+    """A worker's class in a module that stands for the plugin's, after the phases were put into it."""
+
+    class HPUWorker:
+        def load_model(self):
+            return "loaded"
+
+        def initialize_from_config(self):
+            self.compile_or_warm_up_model()
+
+        def compile_or_warm_up_model(self, *, answer="warm"):
+            return answer
+
+    module = ModuleType(vllm._MODULE)
+    module.HPUWorker = HPUWorker
+    monkeypatch.setitem(sys.modules, vllm._MODULE, module)
+    vllm.install()
+    return HPUWorker()
+
+
+def test_phases(worker, begun):
+    assert worker.load_model() == "loaded"
+    worker.initialize_from_config()
+    assert begun == ["weights", "KV cache", "warm-up", "serving"]
+    assert worker.compile_or_warm_up_model(answer="again") == "again"  # vLLM's second call
+    assert begun[-1] == "serving" and len(begun) == 4
+
+
+def test_a_plugin_without_the_methods(monkeypatch):
+    monkeypatch.setitem(sys.modules, vllm._MODULE, SimpleNamespace())
+    vllm.install()
