@@ -32,7 +32,7 @@ _GRAPH = (
     "for _ in range(4):\n y = x * 2 + 1; c.mark_step()\nopenhpu.wait_for_recipes(); print(y.sum().item())"
 )
 # What is wrong, how the core's file is renamed for that, the program and its environment, and how the message ends.
-_ERRORS = (
+_ERRORS: tuple[tuple[str, str, str, dict[str, str], str], ...] = (
     ("no g++", "", _GRAPH, {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "sync"}, "`apt install g++`"),
     ("another PyTorch", "9{release}/{name}", _TENSOR, {}, "`pip install .`"),
     ("another Python", "{release}/_C.cpython-39-riscv64-linux-gnu.so", _TENSOR, {}, "openhpu-*.whl`"),
