@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "device/command_queue.h"
-#include "observe/IndexReports.h"
+#include "observe/KernelReports.h"
 #include "observe/site.h"
 #include "run/KernelMemory.h"
 #include "run/Operator.h"
