@@ -193,12 +193,6 @@ std::map<std::string, uint64_t> fallback_ops() {
   return t.counts;
 }
 
-void reset_fallback_ops() {
-  auto& t = tables();
-  std::lock_guard<std::mutex> lock(t.mutex);
-  t.counts.clear();
-}
-
 void run_on_host(const c10::OperatorHandle& op, c10::Stack& stack, const TwinsOnHost& layout) {
   const auto& arguments = op.schema().arguments();
   const auto args = torch::jit::last(stack, arguments.size());

@@ -29,7 +29,6 @@ bool computes_in(const std::string& op, c10::ScalarType integer);
 // Counts, logs (event "cpu_fallback") or refuses one fallback.
 void note_fallback(const std::string& op, int scalar_type);
 std::map<std::string, uint64_t> fallback_ops();
-void reset_fallback_ops();
 
 // For tensors that no alias of their memory describes (sparse, nested): what stands for an operand on the host, a tensor
 // of the device for a result, and, unless null, what an operator does to an operand if it has written to its twin.

@@ -12,7 +12,7 @@
 #include "call/OpKernel.h"
 #include "call/SmallCall.h"
 #include "kernels/Ranges.h"
-#include "observe/Int64Reports.h"
+#include "observe/KernelReports.h"
 #include "observe/events.h"
 #include "observe/site.h"
 #include "record/Capture.h"

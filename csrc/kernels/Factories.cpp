@@ -120,16 +120,8 @@ const at::Tensor& resize_output(const at::Tensor& self, c10::IntArrayRef size, c
 
 at::Tensor& set_storage(
     at::Tensor& self, at::Storage source, int64_t offset, c10::IntArrayRef size, c10::IntArrayRef stride) {
-  TORCH_CHECK(
-      source.device() == self.device(), "Attempted to set the storage of a tensor on device \"", self.device(),
-      "\" to a storage on different device \"", source.device(),
-      "\".  This is no longer allowed; the devices must match.");
-  TORCH_CHECK(
-      size.size() == stride.size() || stride.data() == nullptr, "unequal size length (", size.size(),
-      ") and stride length (", stride.size(), ")");
-  TORCH_CHECK(offset >= 0, "Tensor: invalid storage offset ", offset);
+  at::native::checkSetStorage(self, std::move(source), offset, size, stride, /*check_offset_in_bounds=*/false);
   auto* impl = self.unsafeGetTensorImpl();
-  impl->set_storage_keep_dtype(std::move(source));
   impl->set_storage_offset(offset);
   const auto itemsize = impl->dtype().itemsize();
   if (stride.data() == nullptr) {
@@ -141,16 +133,6 @@ at::Tensor& set_storage(
     impl->set_sizes_and_strides(size, stride, offset);
   }
   return self;
-}
-
-at::Tensor& set_source(at::Tensor& self, at::Storage source) {
-  const auto n = static_cast<int64_t>(source.nbytes() / self.dtype().itemsize());
-  return set_storage(self, std::move(source), 0, {n}, {});
-}
-
-at::Tensor& set_tensor(at::Tensor& self, const at::Tensor& source) {
-  if (self.unsafeGetTensorImpl() == source.unsafeGetTensorImpl()) return self;
-  return set_storage(self, source.storage(), source.storage_offset(), source.sizes(), source.strides());
 }
 
 at::Tensor& set_nothing(at::Tensor& self) {
@@ -196,9 +178,9 @@ TORCH_LIBRARY_IMPL(aten, HPU, m) {
   m.impl("_efficientzerotensor", TORCH_FN(efficient_zero_tensor));
   m.impl("resize_", TORCH_FN(resize_));
   m.impl("_resize_output_", TORCH_FN(resize_output));
-  m.impl("set_.source_Storage", TORCH_FN(set_source));
+  m.impl("set_.source_Storage", TORCH_FN(at::native::set_));
   m.impl("set_.source_Storage_storage_offset", TORCH_FN(set_storage));
-  m.impl("set_.source_Tensor", TORCH_FN(set_tensor));
+  m.impl("set_.source_Tensor", TORCH_FN(at::native::set_tensor_));
   m.impl("set_", TORCH_FN(set_nothing));
   m.impl("record_stream", TORCH_FN(record_stream));
 }

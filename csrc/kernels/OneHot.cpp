@@ -2,7 +2,7 @@
 #include <ATen/ops/one_hot_native.h>
 #include <ATen/ops/zeros.h>
 
-#include "observe/IndexReports.h"
+#include "observe/KernelReports.h"
 #include "record/Capture.h"
 
 namespace openhpu {

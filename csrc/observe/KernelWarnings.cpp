@@ -6,8 +6,7 @@
 #include <mutex>
 #include <vector>
 
-#include "observe/IndexReports.h"
-#include "observe/Int64Reports.h"
+#include "observe/KernelReports.h"
 
 namespace openhpu {
 namespace {
@@ -37,8 +36,7 @@ CollectKernelWarnings::CollectKernelWarnings() : before_(c10::WarningUtils::get_
 CollectKernelWarnings::~CollectKernelWarnings() { c10::WarningUtils::set_warning_handler(before_); }
 
 void emit_kernel_warnings() {
-  report_indices();
-  report_overflows();
+  report_kernels();
   if (!has_warnings.load(std::memory_order_acquire)) return;
   std::vector<c10::Warning> taken;
   {

@@ -18,6 +18,6 @@ class CollectKernelWarnings {
  private:
   c10::WarningHandler* const before_;
 };
-void emit_kernel_warnings();  // and reports indices out of range
+void emit_kernel_warnings();  // and reports what kernels noted
 
 }  // namespace openhpu

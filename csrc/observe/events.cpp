@@ -39,14 +39,10 @@ std::vector<std::pair<std::string, uint64_t>> counter_values() {
   return out;
 }
 
-void reset_counters() {
-  for (auto& c : g_counters) c.store(0, std::memory_order_relaxed);
-}
-
 const char* kind_name(EventKind kind) {
   constexpr const char* kNames[] = {
       "cpu_fallback", "blocking_read", "allocation_peak", "copy", "error", "recompilation", "graph_recorded",
-      "cache_hit", "cache_miss", "indices_out_of_range", "operand_moved", "int64_overflow", "kindness", "wait", "other",
+      "cache_hit", "cache_miss", "indices_out_of_range", "operand_moved", "int64_overflow", "kindness", "wait",
   };
   static_assert(std::size(kNames) == std::bit_width(uint32_t{kAllEvents}));
   return kNames[std::countr_zero(uint32_t{kind})];
@@ -63,16 +59,14 @@ void set_event_listener(EventListener fn, uint32_t kinds) {
   g_listening.store(listener ? kinds : 0, std::memory_order_relaxed);
 }
 
-void emit(EventKind kind, EventParams params, uint32_t site) { emit(kind_name(kind), std::move(params), site); }
-
-void emit(const char* kind, EventParams params, uint32_t site) {
+void emit(EventKind kind, EventParams params, uint32_t site) {
   std::shared_ptr<EventListener> current;
   {
     // The listener is called outside the lock: it may take Python's lock, whose holder may be emitting.
     std::lock_guard<std::mutex> lock(listener_mutex);
     current = listener;
   }
-  if (current) (*current)(Event{kind, now_ns(), site, std::move(params)});
+  if (current) (*current)(Event{kind_name(kind), now_ns(), site, std::move(params)});
 }
 
 void emit_wait(const char* kind, const char* op, uint64_t since, uint32_t site) {

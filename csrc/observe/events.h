@@ -60,7 +60,6 @@ inline void count(Counter c, uint64_t n = 1) noexcept {
   g_counters[static_cast<size_t>(c)].fetch_add(n, std::memory_order_relaxed);
 }
 std::vector<std::pair<std::string, uint64_t>> counter_values();
-void reset_counters();
 
 // Events exist only while somebody listens for their kind; `listening` is one relaxed load.
 enum EventKind : uint32_t {
@@ -77,9 +76,8 @@ enum EventKind : uint32_t {
   kOperandMoved = 1024,
   kInt64Overflow = 2048,
   kKindness = 4096,  // a Gaudi would refuse something
-  kWait = 8192,   // of another kind than a read, see `emit_wait`
-  kOther = 16384,  // events that Python code emits; the last one
-  kAllEvents = 32767
+  kWait = 8192,      // of another kind than a read, see `emit_wait`
+  kAllEvents = 16383
 };
 const char* kind_name(EventKind kind);
 using EventValue = std::variant<int64_t, double, std::string>;
@@ -96,7 +94,6 @@ extern std::atomic<uint32_t> g_listening;
 inline bool listening(EventKind kind) noexcept { return g_listening.load(std::memory_order_relaxed) & kind; }
 void set_event_listener(EventListener listener, uint32_t kinds);  // empty: stop listening
 void emit(EventKind kind, EventParams params, uint32_t site);
-void emit(const char* kind, EventParams params, uint32_t site);
 uint64_t now_ns() noexcept;
 // The host has waited since `since`. `kind`: "shape" (sizes depend on values); and, which no Gaudi has, "first_sight" (an
 // operator ran so that the host learned its results' sizes) and "queue" (there was no room).

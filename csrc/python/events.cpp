@@ -1,5 +1,7 @@
 #include <torch/csrc/utils/pybind.h>
 
+#include <algorithm>
+
 #include "call/Fallback.h"
 #include "distributed/Collective.h"
 #include "observe/events.h"
@@ -49,49 +51,23 @@ void bind_events(py::module& m) {
   for (const auto& folder : {torch, own, beside + "/habana_frameworks", beside + "/lightning_habana"})
     add_library_folder(folder + "/");
   m.def("add_library_folder", &add_library_folder);
-  m.def("set_event_listener", [](py::object fn, const std::optional<std::vector<std::string>>& kinds) {
+  m.def("set_event_listener", [](py::object fn, const std::vector<std::string>& kinds) {
     if (fn.is_none()) {
       py::gil_scoped_release no_gil;
       set_event_listener({}, 0);
       return;
     }
-    uint32_t mask = kinds ? 0u : static_cast<uint32_t>(kAllEvents);
-    if (kinds) {
-      for (const auto& name : *kinds) {
-        uint32_t bit = kOther;
-        for (uint32_t b = 1; b < kOther; b <<= 1)
-          if (name == kind_name(static_cast<EventKind>(b))) bit = b;
-        mask |= bit;
-      }
-    }
+    uint32_t mask = 0;
+    for (uint32_t bit = 1; bit < kAllEvents; bit <<= 1)
+      if (std::ranges::find(kinds, kind_name(static_cast<EventKind>(bit))) != kinds.end()) mask |= bit;
     // The function object is kept for the process: an event may be on its way when the listener changes.
     auto* kept = new py::object(std::move(fn));
     set_event_listener([kept](const Event& e) { call_listener(*kept, e); }, mask);
-  }, py::arg("listener"), py::arg("kinds") = py::none());
-  m.def("emit_event", [](const std::string& kind, const py::dict& params) {
-    if (!listening(kOther)) return;
-    static auto* names = new std::set<std::string>();  // event names live as long as the process
-    auto keep = [](const std::string& s) { return names->insert(s).first->c_str(); };
-    EventParams out;
-    for (auto item : params) {
-      const char* name = keep(py::cast<std::string>(item.first));
-      if (py::isinstance<py::float_>(item.second))
-        out.emplace_back(name, py::cast<double>(item.second));
-      else if (py::isinstance<py::int_>(item.second))
-        out.emplace_back(name, py::cast<int64_t>(item.second));
-      else
-        out.emplace_back(name, py::cast<std::string>(py::str(item.second)));
-    }
-    emit(keep(kind), std::move(out), current_site());
   });
   m.def("counters", [] {
     py::dict d;
     for (const auto& [name, value] : counter_values()) d[py::str(name)] = value;
     return d;
-  });
-  m.def("reset_counters", [] {
-    reset_counters();
-    reset_fallback_ops();
   });
   m.def("collective_times", [] {
     py::list rows;

@@ -5,8 +5,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "call/OpKernel.h"
-#include "observe/IndexReports.h"
-#include "observe/Int64Reports.h"
+#include "observe/KernelReports.h"
 #include "observe/events.h"
 #include "observe/site.h"
 #include "python/bindings.h"

@@ -30,8 +30,7 @@
 #include "kernels/Ranges.h"
 #include "kernels/SharedMemory.h"
 #include "kernels/Sparse.h"
-#include "observe/IndexReports.h"
-#include "observe/Int64Reports.h"
+#include "observe/KernelReports.h"
 #include "observe/events.h"
 #include "python/bindings.h"
 #include "python/frames.h"
@@ -265,10 +264,7 @@ void bind_memory(py::module& m) {
 void bind_ops(py::module& m) {
   m.def("set_fallback_policy", &set_fallback_policy);
   m.def("set_lenient_indices", &set_lenient_indices);
-  m.def("report_indices", [] {
-    report_indices();
-    report_overflows();
-  });
+  m.def("report_kernels", &report_kernels);
   m.def("set_narrow_int64", &set_narrow_int64);
   m.def("set_e4m3", [](int values) { set_e4m3(static_cast<E4m3>(values)); });
   m.def("set_product_rule", [](const std::string& rule) {

@@ -12,8 +12,7 @@
 #include <bit>
 #include <cstring>
 
-#include "observe/IndexReports.h"
-#include "observe/Int64Reports.h"
+#include "observe/KernelReports.h"
 #include "observe/events.h"
 #include "run/KernelMemory.h"
 #include "run/KernelThreads.h"

@@ -9,7 +9,7 @@
 #include <limits>
 
 #include "device/command_queue.h"
-#include "observe/Int64Reports.h"
+#include "observe/KernelReports.h"
 #include "observe/site.h"
 #include "run/Operator.h"
 #include "run/Tensors.h"

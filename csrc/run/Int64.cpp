@@ -3,7 +3,7 @@
 #include <c10/util/SmallVector.h>
 
 #include "device/command_queue.h"
-#include "observe/Int64Reports.h"
+#include "observe/KernelReports.h"
 #include "observe/site.h"
 #include "run/Operator.h"
 #include "run/Tensors.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "observe/Int64Reports.h"
+#include "observe/KernelReports.h"
 #include "run/Float8.h"
 #include "run/Int64.h"
 #include "run/OutOfRange.h"

@@ -6,7 +6,6 @@
 #include <ATen/ops/atleast_1d.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <cstring>
@@ -16,7 +15,7 @@
 #include <vector>
 
 #include "device/command_queue.h"
-#include "observe/IndexReports.h"
+#include "observe/KernelReports.h"
 #include "observe/site.h"
 #include "run/KernelMemory.h"
 #include "run/Operator.h"
@@ -64,55 +63,23 @@ OPENHPU_BY_INSTRUCTION_SET uint64_t dense_signs(const int32_t* at, int64_t count
   return found;
 }
 
-template <class T>
-uint64_t signs(const T* at, int64_t count, int64_t stride, Range range) {
+bool any_out_of(const Tensor& index, Range range) {
+  if (!index.is_contiguous() && !index.is_non_overlapping_and_dense()) {
+    const AsideOfKernel aside;
+    Tensor once = index;  // what is expanded is looked at once
+    for (int64_t d = index.dim() - 1; d >= 0; --d)
+      if (index.stride(d) == 0) once = once.select(d, 0);
+    return any_out_of(once.contiguous(), range);
+  }
   const auto low = static_cast<uint64_t>(range.low), last = static_cast<uint64_t>(range.size - 1);
-  if (stride == 1) return dense_signs(at, count, low, last);
-  uint64_t found = 0;
-  for (int64_t k = 0; k < count; ++k) {
-    const auto i = static_cast<uint64_t>(static_cast<int64_t>(at[k * stride]));
-    found |= (i - low) | (last - i);
-  }
-  return found;
-}
-
-template <class T>
-uint64_t signs(const T* at, c10::IntArrayRef sizes, c10::IntArrayRef strides, Range range) {
-  if (sizes.empty()) return signs(at, 1, 1, range);
-  if (sizes.size() == 1) return signs(at, sizes[0], strides[0], range);
-  uint64_t found = 0;
-  for (int64_t k = 0; k < sizes[0]; ++k) found |= signs(at + k * strides[0], sizes.slice(1), strides.slice(1), range);
-  return found;
-}
-
-template <class T>
-bool any_out_of(const Tensor& index, Range range) {
-  const T* at = index.const_data_ptr<T>();
+  const auto signs = [&](int64_t begin, int64_t end, uint64_t found) {
+    return found |
+        (index.scalar_type() == at::kLong ? dense_signs(index.const_data_ptr<int64_t>() + begin, end - begin, low, last)
+                                          : dense_signs(index.const_data_ptr<int32_t>() + begin, end - begin, low, last));
+  };
   constexpr int64_t kGrain = 1 << 16;
-  if (index.is_contiguous()) {
-    if (index.numel() <= kGrain) return signs(at, index.numel(), 1, range) >> 63;
-    const auto found = at::parallel_reduce(
-        0, index.numel(), kGrain, uint64_t{0},
-        [&](int64_t begin, int64_t end, uint64_t) { return signs(at + begin, end - begin, 1, range); },
-        [](uint64_t a, uint64_t b) { return a | b; });
-    return found >> 63;
-  }
-  // What is expanded is looked at once; the densest dimension is the inner loop.
-  c10::SmallVector<std::pair<int64_t, int64_t>, 6> dims;
-  for (int64_t d = 0; d < index.dim(); ++d)
-    if (index.stride(d) != 0 && index.size(d) != 1) dims.emplace_back(index.stride(d), index.size(d));
-  std::sort(dims.begin(), dims.end(), std::greater<>());
-  c10::SmallVector<int64_t, 6> sizes, strides;
-  for (auto [stride, size] : dims) {
-    sizes.push_back(size);
-    strides.push_back(stride);
-  }
-  return signs(at, sizes, strides, range) >> 63;
-}
-
-bool any_out_of(const Tensor& index, Range range) {
-  if (index.numel() == 0) return false;
-  return index.scalar_type() == at::kLong ? any_out_of<int64_t>(index, range) : any_out_of<int32_t>(index, range);
+  if (index.numel() <= kGrain) return signs(0, index.numel(), 0) >> 63;
+  return at::parallel_reduce(0, index.numel(), kGrain, uint64_t{0}, signs, std::bit_or<uint64_t>()) >> 63;
 }
 
 Tensor out_of(const Tensor& index, Range range) {
@@ -201,35 +168,35 @@ void read_along(const Operator& op, c10::Stack& stack, bool rows) {
 void index_select(const Operator& op, c10::Stack& stack) { read_along(op, stack, /*rows=*/true); }
 void gather(const Operator& op, c10::Stack& stack) { read_along(op, stack, /*rows=*/false); }
 
-// Index and source with the rows that are written; what was left out.
-IndicesOutOfRange keep_rows(const Operator& op, c10::Stack& stack, Range range, int64_t dim) {
-  const AsideOfKernel aside;
-  const Tensor index = stack[2].toTensor();
+// Calls the kernel with the indices, which are argument `at`, that exist; and with their rows along `dim` of argument
+// `rows`, if there is one.
+void call_with_kept(const Operator& op, c10::Stack& stack, size_t at, Range range, int rows = -1, int64_t dim = 0) {
   IndicesOutOfRange found;
-  const auto keep = kept(index, range, found);
-  stack[2] = index.reshape({-1}).index_select(0, keep);
-  if (stack[3].isTensor() && op.schema().arguments()[3].name() == "source")
-    stack[3] = at::atleast_1d(stack[3].toTensor()).index_select(dim, keep);
-  return found;
+  {
+    const AsideOfKernel aside;
+    const Tensor index = stack[at].toTensor();
+    const auto keep = kept(index, range, found);
+    stack[at] = index.reshape({-1}).index_select(0, keep);
+    if (rows >= 0) stack[rows] = at::atleast_1d(stack[rows].toTensor()).index_select(dim, keep);
+  }
+  op.call_kernel(stack);
+  note(op, found);
 }
 
 // The same where there is one element, which is not written. The kernel refuses to write nothing to it.
 void write_nothing(const Operator& op, c10::Stack& stack, Range range) {
   const Tensor self = stack[0].toTensor(), index = stack[2].toTensor();
   IndicesOutOfRange found;
-  Tensor before;
   {
     const AsideOfKernel aside;
     kept(index, range, found);
-    stack[2] = at::zeros_like(index);
-    before = self.clone();
   }
-  if (op.schema().arguments()[0].alias_info()) {
+  if (op.schema().arguments()[0].alias_info())
     stack = {self};
-  } else {
-    op.call_kernel(stack);
-    bits(stack.back().toTensor()).copy_(bits(before));
-  }
+  else if (op.schema().arguments().back().is_out())
+    stack = {stack.back().toTensor().resize_(self.sizes()).copy_(self)};
+  else
+    stack = {self.clone()};
   note(op, found);
 }
 
@@ -249,9 +216,7 @@ void write_rows(const Operator& op, c10::Stack& stack) {
   }
   if (!fits) return op.call_kernel(stack);
   if (self.dim() == 0) return write_nothing(op, stack, range);
-  const auto found = keep_rows(op, stack, range, *dim);
-  op.call_kernel(stack);
-  note(op, found);
+  call_with_kept(op, stack, 2, range, 3, *dim);
 }
 
 void index_fill_(const Operator& op, c10::Stack& stack) {
@@ -259,11 +224,8 @@ void index_fill_(const Operator& op, c10::Stack& stack) {
   if (!dim || !lenient_indices()) return op.call_kernel(stack);
   const auto size = size_along(stack[0].toTensor(), *dim);
   const Range range{-size, size};
-  IndicesOutOfRange found;
-  if (stack[2].toTensor().dim() <= 1 && any_out_of(stack[2].toTensor(), range))
-    found = keep_rows(op, stack, range, *dim);
-  op.call_kernel(stack);
-  note(op, found);
+  if (stack[2].toTensor().dim() > 1 || !any_out_of(stack[2].toTensor(), range)) return op.call_kernel(stack);
+  call_with_kept(op, stack, 2, range);
 }
 
 c10::List<std::optional<Tensor>> as_list(const std::vector<Tensor>& tensors) {
@@ -452,14 +414,7 @@ void index_put(const Operator& op, c10::Stack& stack) {
         if (d == a->place) shape.insert(shape.end(), a->shape.begin(), a->shape.end());
         if (d >= static_cast<int64_t>(a->indices.size()) || !a->indices[d].defined()) shape.push_back(self.size(d));
       }
-      const bool fits = values.dim() <= static_cast<int64_t>(shape.size()) && [&] {
-        for (int64_t d = 0; d < values.dim(); ++d) {
-          const auto size = values.size(d);
-          if (size != 1 && size != shape[shape.size() - values.dim() + d]) return false;
-        }
-        return true;
-      }();
-      if (fits) {
+      if (at::is_expandable_to(values.sizes(), shape)) {
         const auto keep = a->bad.reshape({-1}).logical_not_().nonzero().squeeze(1);
         std::vector<Tensor> indices;
         for (const auto& t : a->indices)
@@ -486,15 +441,11 @@ void embedding_dense_backward(const Operator& op, c10::Stack& stack) {
   if (!lenient_indices() || !is_index(index) || grad.dim() == 0 || index.numel() == 0 || grad.numel() % index.numel() ||
       !any_out_of(index, range))
     return op.call_kernel(stack);
-  IndicesOutOfRange found;
   {
     const AsideOfKernel aside;
-    const auto keep = kept(index, range, found);
-    stack[0] = grad.reshape({index.numel(), -1}).index_select(0, keep);
-    stack[1] = index.reshape({-1}).index_select(0, keep);
+    stack[0] = grad.reshape({index.numel(), -1});
   }
-  op.call_kernel(stack);
-  note(op, found);
+  call_with_kept(op, stack, 1, range, 0);
 }
 
 // (self, indices, ...)
@@ -502,13 +453,7 @@ void embedding_renorm_(const Operator& op, c10::Stack& stack) {
   const Tensor self = stack[0].toTensor(), index = stack[1].toTensor();
   const Range range{0, size_along(self, 0)};
   if (!lenient_indices() || !is_index(index) || !any_out_of(index, range)) return op.call_kernel(stack);
-  IndicesOutOfRange found;
-  {
-    const AsideOfKernel aside;
-    stack[1] = index.reshape({-1}).index_select(0, kept(index, range, found));
-  }
-  op.call_kernel(stack);
-  note(op, found);
+  call_with_kept(op, stack, 1, range);
 }
 
 }  // namespace

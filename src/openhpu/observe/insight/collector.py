@@ -268,7 +268,7 @@ class Collector:
         if not self._opened:
             return
         if complete and not _C.is_in_bad_fork():
-            _C.report_indices()  # for commands that the script did not wait for
+            _C.report_kernels()  # for commands that the script did not wait for
         if complete:
             self._above.settle()  # without the lock, which the listeners below want
         with self._writing:

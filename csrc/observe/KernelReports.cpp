@@ -1,4 +1,4 @@
-#include "observe/IndexReports.h"
+#include "observe/KernelReports.h"
 
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
@@ -16,11 +16,24 @@ namespace {
 
 using Place = std::pair<std::string, uint32_t>;  // operator and line
 
-std::atomic<bool> lenient{true};
+struct Note {
+  IndicesOutOfRange indices;
+  int64_t overflows = 0;
+  bool e4m3 = false;
+};
+
+std::atomic<bool> lenient{true}, narrow{false};
 std::mutex notes_mutex;
-std::map<Place, IndicesOutOfRange> notes;
+std::map<Place, Note> notes;
 std::set<Place> warned;
 std::atomic<bool> has_notes{false};
+
+template <class Add>
+void note(const std::string& op, uint32_t site, Add&& add) {
+  std::lock_guard<std::mutex> lock(notes_mutex);
+  add(notes[{op, site}]);
+  has_notes.store(true, std::memory_order_release);
+}
 
 bool is_news(const Place& place) {
   std::lock_guard<std::mutex> lock(notes_mutex);
@@ -32,32 +45,48 @@ bool is_news(const Place& place) {
 
 bool lenient_indices() noexcept { return lenient.load(std::memory_order_relaxed); }
 void set_lenient_indices(bool on) noexcept { lenient.store(on, std::memory_order_relaxed); }
+bool narrow_int64() noexcept { return narrow.load(std::memory_order_relaxed); }
+void set_narrow_int64(bool on) noexcept { narrow.store(on, std::memory_order_relaxed); }
 
 void note_indices(const std::string& op, uint32_t site, const IndicesOutOfRange& found) {
   if (found.count == 0) return;
   count(Counter::IndicesOutOfRange, found.count);
-  std::lock_guard<std::mutex> lock(notes_mutex);
-  auto& note = notes[{op, site}];
-  if (note.count == note.padding || note.size < 0) {  // the first that is no padding is the example
-    note.example = found.example;
-    note.size = found.size;
-  }
-  note.count += found.count;
-  note.padding += found.padding;
-  has_notes.store(true, std::memory_order_release);
+  note(op, site, [&](Note& n) {
+    auto& known = n.indices;
+    if (known.count == known.padding || known.size < 0) {  // the first that is no padding is the example
+      known.example = found.example;
+      known.size = found.size;
+    }
+    known.count += found.count;
+    known.padding += found.padding;
+  });
 }
 
-void report_indices() {
+void note_overflows(const std::string& op, uint32_t site, int64_t overflows) {
+  if (overflows == 0) return;
+  count(Counter::Int64Overflows, overflows);
+  note(op, site, [&](Note& n) { n.overflows += overflows; });
+}
+
+void note_e4m3(const std::string& op, uint32_t site) {
+  note(op, site, [](Note& n) { n.e4m3 = true; });
+}
+
+void report_kernels() {
   if (!has_notes.load(std::memory_order_acquire)) return;
-  std::map<Place, IndicesOutOfRange> taken;
+  std::map<Place, Note> taken;
   {
     std::lock_guard<std::mutex> lock(notes_mutex);
     taken.swap(notes);
     has_notes.store(false, std::memory_order_release);
   }
-  for (const auto& [place, found] : taken) {
+  for (const auto& [place, noted] : taken) {
     const auto& [op, site] = place;
-    if (listening(kIndicesOutOfRange))
+    const auto& found = noted.indices;
+    if (noted.e4m3 && listening(kKindness)) emit(kKindness, {{"kind", std::string("e4m3-range")}, {"detail", op}}, site);
+    if (noted.overflows > 0 && listening(kInt64Overflow))
+      emit(kInt64Overflow, {{"op", op}, {"overflows", noted.overflows}}, site);
+    if (found.count > 0 && listening(kIndicesOutOfRange))
       emit(kIndicesOutOfRange, {{"op", op}, {"indices", found.count}, {"padding", found.padding}}, site);
     if (found.count == found.padding || !is_news(place)) continue;
     const std::string where = describe_site(site);
