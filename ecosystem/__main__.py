@@ -112,11 +112,10 @@ def run(budget: Budget, name: str, arguments: list[str], only: str = "") -> int:
             kept.add(one.title, results[one.title])
         if not arguments:  # each run is kept, so that one can be made again without the others
             page.keep(tests.folder, one.title, when, results[one.title])
-            page.write(
-                PAGES / f"{name}.md",
-                page.tests_text(tests.lane, versions(tests.lane, tests.site), tests.folder),
-                page.TESTS,
-            )
+            path = PAGES / f"{name}.md"
+            before = path.read_text() if path.exists() else ""
+            text = page.tests_text(tests.lane, versions(tests.lane, tests.site), tests.folder, before)
+            page.write(path, text, page.TESTS)
     if not arguments:
         page.write_summary(PAGES)
     if whole:

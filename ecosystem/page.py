@@ -60,20 +60,33 @@ def keep(folder: Path, title: str, when: str, found: list[Case]) -> None:
     replace(path, json.dumps(kept).encode())
 
 
-def tests_text(lane: Lane, versions: str, folder: Path) -> str:
-    """The part of the page that tells of tests, in Markdown, from what was kept of the lane's runs."""
+def _earlier(page: str, title: str) -> tuple[list[str], list[str]]:
+    """The row and the sections of a run that another checkout wrote into the page."""
+    rows = [line for line in page.splitlines() if re.match(_ROW, line) and line.startswith(f"| {title} | ")]
+    sections = [part for part in re.split(r"^(?=## )", page, flags=re.M) if part.startswith(f"## {title}: ")]
+    return rows[:1], [line for part in sections for line in ("", *part.rstrip().splitlines())]
+
+
+def tests_text(lane: Lane, versions: str, folder: Path, page: str = "") -> str:
+    """The part of the page that tells of tests, in Markdown, from what was kept of the lane's runs. `page`: the page
+    that is there, whose other runs stay."""
     kept = json.loads((folder / "results.json").read_text())
     kept = {one.title: kept[one.title] for one in lane.runs if one.title in kept}
     runs = {title: [Case(*case[:4]) for case in run["cases"]] for title, run in kept.items()}
     head = ["run", "passed", "failed", "skipped", "minutes", "commit"]
     lines = [f"# {lane.title}", "", f"With {versions}.", "", f"| {' | '.join(head)} |", "| --- " * len(head) + "|"]
-    for title, found in runs.items():
+    earlier = {one.title: _earlier(page, one.title) for one in lane.runs if one.title not in kept}
+    for title in (one.title for one in lane.runs):
+        if title in earlier:
+            lines += earlier[title][0]
+            continue
+        found = runs[title]
         number = Counter(case.outcome for case in found)
         minutes = sum(case.seconds for case in found) / 60
         cells = (str(number[kind]) for kind in ("passed", "failed", "skipped"))
         lines.append(f"| {title} | {' | '.join(cells)} | {minutes:.1f} | {kept[title]['when']} |")
     lines += _features([case for found in runs.values() for case in found])
-    missing = [one.title for one in lane.runs if one.title not in kept]
+    missing = [title for title, (row, _) in earlier.items() if not row]
     lines += ["", f"Not run yet: {', '.join(missing)}."] if missing else []
     for name, reason in lane.left_out.items():
         lines += ["", "Left out:", ""] if name == next(iter(lane.left_out)) else []
@@ -87,6 +100,7 @@ def tests_text(lane: Lane, versions: str, folder: Path) -> str:
         skipped = Counter(case.reason[:160] for case in found if case.outcome == "skipped")
         lines += ["", f"## {title}: skipped, by its own reason", ""] if skipped else []
         lines += [f"- {number}: {reason}" for reason, number in skipped.most_common()]
+    lines += [line for _, sections in earlier.values() for line in sections]
     return "\n".join(lines) + "\n"
 
 

@@ -227,6 +227,7 @@ def test_evaluation_of_a_checkpoint(stage, tmp_path):
             assert found[0]["test_loss"] == pytest.approx(after, rel=1e-5)
 
 
+@ranks(2, backend="hccl")
 def test_activation_checkpointing_is_configured():
     with deepspeed_alone() as deepspeed:
         kept = {}

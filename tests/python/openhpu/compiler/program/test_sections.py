@@ -35,7 +35,8 @@ def test_contents_are_files_that_are_shared(tmp_path, compressed):
         assert (zlib.decompress(data) if compressed else data) == content
 
 
-def test_a_folder_that_is_gone(tmp_path):
-    sections.keep_in(tmp_path / "gone")
-    with pytest.raises(OSError, match="gone"):
+def test_a_file_in_the_place_of_the_folder(tmp_path):
+    (tmp_path / "file").touch()
+    sections.keep_in(tmp_path / "file")
+    with pytest.raises(OSError, match="file"):
         sections.as_files({"constants": {1: b"abc"}})
