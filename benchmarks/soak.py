@@ -26,6 +26,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.data import DataLoader, TensorDataset
 
 import openhpu
@@ -167,8 +168,10 @@ class Jobs:
                 _close(out, model(x), "a replayed graph")
 
     def compile(self) -> None:
-        """A model by torch.compile, compiled anew in each round."""
+        """A model by torch.compile, compiled anew in each round. PyTorch's reset leaves the cache of fake tensors'
+        results, which grows by 330 KiB a round."""
         torch.compiler.reset()
+        FakeTensorMode.cache_clear()
         model = models.mlp().to("hpu")
         compiled = torch.compile(model, backend="hpu_backend", dynamic=True)
         for batch in (2, 5, 9):
@@ -230,6 +233,8 @@ def shared_cache(seconds: float) -> tuple[float, int, int, int, int, int, int, i
 
         killed, ended, wrong = _under_fire(seconds, start, expected)
         last = _finish(start())
+        if last["found"].keys() != expected.keys():
+            raise AssertionError(f"a new process computed {len(last['found'])} of {len(expected)} models in its time")
         wrong += not _agree(last["found"], expected)
         recipes = Path(home) / "openhpu" / "recipes"
         entries = [path for path in recipes.iterdir() if len(path.name) == 64]
@@ -238,10 +243,8 @@ def shared_cache(seconds: float) -> tuple[float, int, int, int, int, int, int, i
 
 
 def _agree(found: Mapping[str, float], expected: Mapping[str, float]) -> bool:
-    """Whether all results are there, to float32's rounding: a recipe and single operators differ in the last bits."""
-    return found.keys() == expected.keys() and all(
-        math.isclose(found[key], expected[key], rel_tol=1e-5, abs_tol=1e-4) for key in expected
-    )
+    """Whether the results are right to float32's rounding: a recipe and single operators differ in the last bits."""
+    return all(math.isclose(found[key], expected[key], rel_tol=1e-5, abs_tol=1e-4) for key in found)
 
 
 def _under_fire(
