@@ -66,7 +66,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     if args.results:
         from benchmarks import quotable
 
-        if reason := quotable.why_not(**{"foreign": lambda: 0.0} if set(args.names) == ALONE else {}):
+        if reason := quotable.why_not(foreign=quotable.foreign_seconds if set(args.names) != ALONE else lambda: 0.0):
             parser.error(f"--results: {reason}")
     return args
 
