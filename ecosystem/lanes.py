@@ -38,6 +38,7 @@ LAZY = {"PT_HPU_LAZY_MODE": "1"}
 # Recipes have tests of their own; a run with them is named.
 _NODES = {"OPENHPU_COMPILE": "off"}
 _COMPILED = {"OPENHPU_COMPILE": "sync"}
+_BOTH = (Run("eager", (".",), EAGER), Run("lazy", (".",), LAZY | _NODES))
 _HUB = "downloads from a model hub"
 _NOT_SHIPPED = "reads files that the source distribution does not ship (examples/, tests/test_configs/)"
 _DDP = {"BACKEND": "hccl", "OPENHPU_DEVICE_COUNT": "4", "OMP_NUM_THREADS": "1"}
@@ -208,7 +209,7 @@ LANES: dict[str, Lane] = {
     ),
     "timm": Lane(
         title="timm: architectures forward and backward, and what trains them, against the CPU",
-        runs=(Run("eager", (".",), EAGER), Run("lazy", (".",), LAZY | _NODES)),
+        runs=_BOTH,
         packages=("timm==1.0.31",),
         expected={
             'backend="inductor" has no code for hpu tensors': "kron compiles its steps and names no backend, which is "
@@ -218,32 +219,32 @@ LANES: dict[str, Lane] = {
     ),
     "peft": Lane(
         title="peft: adapters against the CPU",
-        runs=(Run("eager", (".",), EAGER), Run("lazy", (".",), LAZY | _NODES)),
+        runs=_BOTH,
         packages=("peft==0.21.2", "transformers==5.23.0", "accelerate==1.15.0"),
     ),
     "diffusers": Lane(
         title="diffusers: models, schedulers, pipelines and trainings against the CPU",
-        runs=(Run("eager", (".",), EAGER), Run("lazy", (".",), LAZY | _NODES)),
+        runs=_BOTH,
         packages=("diffusers==0.42.1", "transformers==5.23.0", "accelerate==1.15.0", "peft==0.21.2"),
         torchvision=True,
     ),
     "trl": Lane(
         title="trl: SFT, DPO, GRPO and others against the CPU",
-        runs=(Run("eager", (".",), EAGER), Run("lazy", (".",), LAZY | _NODES)),
+        runs=_BOTH,
         packages=(
             "trl==1.16.0", "transformers==5.23.0", "accelerate==1.15.0", "peft==0.21.2", "datasets", "pyarrow<24",
         ),
     ),
     "sentence-transformers": Lane(
         title="sentence-transformers: encoding and training against the CPU",
-        runs=(Run("eager", (".",), EAGER), Run("lazy", (".",), LAZY | _NODES)),
+        runs=_BOTH,
         packages=(
             "sentence-transformers==6.2.0", "transformers==5.23.0", "accelerate==1.15.0", "datasets", "pyarrow<24",
         ),
     ),
     "optimum-habana": Lane(
         title="optimum-habana 1.21.2, the last, with its transformers 4.55: configuration, trainer and models",
-        runs=(Run("eager", (".",), EAGER), Run("lazy", (".",), LAZY | _NODES)),
+        runs=_BOTH,
         packages=("optimum-habana==1.21.2", "transformers==4.55.4", "accelerate==1.10.1"),
         torchvision=True,
         expected={
@@ -266,18 +267,18 @@ LANES: dict[str, Lane] = {
     ),
     "torchmetrics": Lane(
         title="torchmetrics: metrics against the CPU",
-        runs=(Run("eager", (".",), EAGER), Run("lazy", (".",), LAZY | _NODES)),
+        runs=_BOTH,
         packages=("torchmetrics==1.9.0", "scipy", "scikit-learn"),
         torchvision=True,
     ),
     "datasets": Lane(
         title="datasets: tensors on hpu",
-        runs=(Run("eager", (".",), EAGER), Run("lazy", (".",), LAZY | _NODES)),
+        runs=_BOTH,
         packages=("datasets==5.0.1", "pyarrow<24"),
     ),
     "bitsandbytes": Lane(
         title="bitsandbytes: quantised layers and optimizers against the CPU",
-        runs=(Run("eager", (".",), EAGER), Run("lazy", (".",), LAZY | _NODES)),
+        runs=_BOTH,
         packages=("bitsandbytes==0.50.2", "transformers==5.23.0", "accelerate==1.15.0"),
         expected={"HPU backend only supports quant_type 'nf4'": "bitsandbytes has none of fp4 on hpu, and says so"},
     ),
@@ -289,13 +290,13 @@ LANES: dict[str, Lane] = {
     ),
     "lightning-2.5": Lane(
         title="Lightning 2.5.5, the last that knows hpu by itself: this project's tests of lightning_habana",
-        runs=(Run("eager", (".",), EAGER), Run("lazy", (".",), LAZY | _NODES)),
+        runs=_BOTH,
         folder="tests/lightning",
         beside=("deepspeed", "transformers"),
     ),
     "lightning-2.6": Lane(
         title="Lightning 2.6.6: this project's tests of lightning_habana",
-        runs=(Run("eager", (".",), EAGER), Run("lazy", (".",), LAZY | _NODES)),
+        runs=_BOTH,
         folder="tests/lightning",
         beside=("lightning-next", "deepspeed-0.16", "deepspeed", "transformers"),
     ),

@@ -100,7 +100,7 @@ TOOLS = (
 )
 # Most of their time is that of importing DeepSpeed in each rank. Training with each stage runs each time.
 DEEPSPEED_FILES = _files(
-    "deepspeed", "bad_input", "checkpoints", "compile", "inference", "launcher", "memory", "offload", "pipeline"
+    "deepspeed", "checkpoints", "compile", "inference", "launcher", "memory", "offload", "pipeline"
 )
 # What lies outside of the operators, or is the same in both modes.
 RANKS = _files("distributed", "failures", "launchers", "node_channel", "replicas", "report", "traces", "two_nodes")

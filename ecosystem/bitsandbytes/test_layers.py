@@ -81,17 +81,6 @@ def test_linear_eight_bits(threshold):
     assert far["cpu"] <= far["hpu"] < (0.04 if threshold == 0 else 0.015), far
 
 
-def test_saved_and_loaded(tmp_path):
-    layer = bnb.nn.Linear4bit(128, 64, quant_type="nf4", compute_dtype=torch.float32)
-    layer.weight = bnb.nn.Params4bit(weights(), requires_grad=False, quant_type="nf4")
-    layer = layer.to("hpu")
-    torch.save(layer, tmp_path / "layer")
-    loaded = torch.load(tmp_path / "layer", weights_only=False)
-    assert loaded.weight.device.type == "hpu" and loaded.weight.dtype == torch.uint8
-    x = torch.randn(4, 128, device="hpu")
-    assert_close(loaded(x), layer(x))
-
-
 @pytest.mark.parametrize("kind", ["4 bits", "8 bits"])
 def test_a_model_of_transformers(kind, tmp_path):
     """A model is quantised while it is loaded onto the device, and generates."""

@@ -55,13 +55,6 @@ def test_map_on_the_device():
     assert batched["z"][:].cpu().tolist() == [6.0 * n for n in range(ROWS)]
 
 
-def test_filter_sort_and_shuffle():
-    data = on_hpu(made()).filter(lambda row: bool((row["x"].sum() > 12).item()))
-    assert len(data) == len([n for n in range(ROWS) if n + n + 0.5 - n + 1 > 12])
-    assert on_hpu(made()).sort("y", reverse=True)[0]["y"].item() == ROWS - 1
-    assert sorted(on_hpu(made()).shuffle(seed=1)["y"][:].tolist()) == list(range(ROWS))
-
-
 def test_loader():
     loader = DataLoader(on_hpu(made().remove_columns(["text", "ragged"])), batch_size=6)
     batches = list(loader)
@@ -90,38 +83,8 @@ def test_stream():
     assert batch["x"].to("hpu").sum().item() == sum(1 + n + 0.5 for n in range(5))
 
 
-def test_saved_and_loaded(tmp_path):
-    on_hpu(made()).save_to_disk(tmp_path)
-    loaded = datasets.load_from_disk(tmp_path)
-    assert on_hpu(loaded)[5]["x"].cpu().equal(on_hpu(made())[5]["x"].cpu())
-
-
-def test_from_a_generator_of_device_tensors():
-    def rows():
-        for n in range(5):
-            yield {"v": torch.full((3,), n, device="hpu").cpu().numpy()}
-
-    assert on_hpu(datasets.Dataset.from_generator(rows))["v"][:].cpu().tolist() == [[n] * 3 for n in range(5)]
-
-
 def test_written_from_device_tensors():
     """map() writes what a function returns, also if it lies on the device."""
     data = made().map(lambda rows: {"norm": torch.tensor(rows["x"], device="hpu").norm(dim=1)}, batched=True)
     expected = torch.tensor(made()["x"][:]).norm(dim=1)
     assert torch.tensor(data["norm"][:]).allclose(expected)
-
-
-def test_fingerprints_do_not_depend_on_the_device():
-    factor = torch.tensor(3.0, device="hpu")
-
-    def scale(row):
-        return {"z": row["y"] * factor.item()}
-
-    assert made().map(scale)._fingerprint == made().map(scale)._fingerprint
-
-
-def test_concatenated_and_interleaved():
-    both = on_hpu(datasets.concatenate_datasets([made(), made()]))
-    assert both["y"][:].tolist() == [*range(ROWS), *range(ROWS)]
-    mixed = on_hpu(datasets.interleave_datasets([made(), made()]))
-    assert mixed["y"][:4].tolist() == [0, 0, 1, 1]

@@ -8,8 +8,8 @@ import time
 import pytest
 import torch
 
-from commands import ROOT, budget, child, kept
-from tests.conformance import batches, compiled, execute, floors, pool, results, run, table
+from commands import ROOT, budget, child
+from tests.conformance import batches, compiled, execute, floors, pool, results, run
 from tests.conformance.compare import Demand, Mismatch, Tolerance, aliasing, compare
 from tests.conformance.database import Case
 from tests.conformance.transfer import Transfer
@@ -61,36 +61,6 @@ def test_a_hang_is_a_failure(monkeypatch):
     assert not result["ok"]
     assert "hangs" in result["failures"][0]
     assert time.monotonic() - begin < 10  # it is killed, not waited for
-
-
-def test_a_run_that_was_ended_goes_on(folder, capsys, monkeypatch):
-    """The first keeps one result, then the disk is full; the second runs the other case; the third begins anew."""
-    names = ["op_forward:sin:float32", "op_forward:sinh:float32"]
-    monkeypatch.setattr(run, "chosen", lambda options: names)
-    monkeypatch.setattr(table, "write", lambda *arguments: None)
-    append, cases = kept.append, []
-
-    def full(path, line):
-        if b"sinh" in line:
-            raise OSError("no space left on device")
-        append(path, line)
-
-    def fake(batches, part, jobs, threads, report, *rest):
-        cases.append([case for batch in batches for case in batch])
-        for case in cases[-1]:
-            report(batches_result(case))
-
-    batches_result = batches.result
-    monkeypatch.setattr(pool, "run_cases", fake)
-    monkeypatch.setattr(kept, "append", full)
-    options = ["--mode", "eager", "--part", "ci"]
-    assert run.main(options) == 2
-    assert "no space left on device. The 1 before it are there" in capsys.readouterr().err
-    monkeypatch.setattr(kept, "append", append)
-    assert run.main(options) == 0
-    assert "goes on with 1 of 2 cases" in capsys.readouterr().out
-    assert run.main(options) == 0
-    assert [each for each in cases if each] == [names, names[1:], names]
 
 
 def test_a_wrong_result_of_compiled_code_fails_its_case_and_the_command(capsys):

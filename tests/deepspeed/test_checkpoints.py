@@ -48,14 +48,6 @@ def close(found, expected, rtol=1e-5):
         torch.testing.assert_close(torch.tensor(found[name]), torch.tensor(values), rtol=rtol, atol=1e-6)
 
 
-def put_together(folder):
-    """What DeepSpeed's script makes of a checkpoint."""
-    from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
-
-    state = get_fp32_state_dict_from_zero_checkpoint(folder, "here")
-    return {name: tensor.float().tolist() for name, tensor in state.items()}
-
-
 def make_universal(folder):
     """In one of the ranks."""
     import argparse
@@ -82,13 +74,6 @@ def test_resumed(tmp_path, stage, precision):
         assert again == pytest.approx(losses, rel=1e-6)
         assert note == "a text"
         close(read, weights)
-
-
-@pytest.mark.parametrize("stage", [1, 2, 3])
-def test_put_together(tmp_path, stage):
-    saved = training.on_hpu(save, training.config(stage), str(tmp_path))
-    for found in training.on_hpu(put_together, str(tmp_path)):
-        close(found, saved[0][1])
 
 
 @pytest.mark.parametrize("stage", [1, 2, 3])

@@ -1,7 +1,6 @@
 """What is kept in host memory or in files changes no number: optimizer, parameters, ZeRO-Infinity."""
 
 import functools
-import json
 import os
 import shutil
 import subprocess
@@ -10,6 +9,7 @@ import tempfile
 import pytest
 
 from tests.deepspeed import training
+from tests.deepspeed.test_zero import with_torch
 
 
 @functools.cache
@@ -38,12 +38,6 @@ def offloaded(stage, precision="fp32", optimizer=None, parameters=None, folder=N
     return settings
 
 
-def with_torch(settings):
-    copied = json.loads(json.dumps(settings))
-    copied["optimizer"]["params"]["torch_adam"] = True
-    return copied
-
-
 @functools.cache
 def reference(stage, precision):
     return training.on_cpu(training.train, with_torch(training.config(stage, precision)))
@@ -59,10 +53,6 @@ def same_as_cpu(settings, stage, precision):
 @pytest.mark.parametrize(("stage", "parameters"), [(1, None), (2, None), (3, None), (3, "cpu")])
 def test_in_host_memory(stage, parameters, precision):
     same_as_cpu(with_torch(offloaded(stage, precision, "cpu", parameters)), stage, precision)
-
-
-def test_parameters_alone():
-    same_as_cpu(with_torch(offloaded(3, "fp32", None, "cpu")), 3, "fp32")
 
 
 def load_without_libaio():

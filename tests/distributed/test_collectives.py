@@ -136,19 +136,6 @@ def test_reduce_scatter(op):
     equal(out, expected)
 
 
-@ranks(2)
-def test_all_to_all():
-    rank = dist.get_rank()
-    inputs = [on_hpu(10 * rank), on_hpu(10 * rank + 1)]
-    outputs = [torch.zeros(3, 4, device="hpu") for _ in range(2)]
-    dist.all_to_all(outputs, inputs)
-    for other in range(2):
-        equal(outputs[other], values(10 * other + rank))
-    single = torch.zeros(4, device="hpu")
-    dist.all_to_all_single(single, torch.arange(4.0, device="hpu") + 10 * rank)
-    equal(single, torch.tensor([2.0 * rank, 2.0 * rank + 1, 10 + 2.0 * rank, 11 + 2.0 * rank]))
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int16, torch.bool], ids=str)
 @ranks(2)
 def test_all_to_all_of_unequal_parts(dtype):
@@ -256,17 +243,6 @@ def test_messages_with_tags_and_from_anybody():
     else:
         assert dist.recv(x) == 1
         equal(x, values(1))
-
-
-@ranks(2)
-def test_objects():
-    rank = dist.get_rank()
-    everything = [None, None]
-    dist.all_gather_object(everything, {"rank": rank})
-    assert everything == [{"rank": 0}, {"rank": 1}]
-    objects = ["a", 3] if rank == 0 else [None, None]
-    dist.broadcast_object_list(objects, src=0)
-    assert objects == ["a", 3]
 
 
 @ranks(2, backend=None)

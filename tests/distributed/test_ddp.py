@@ -5,8 +5,6 @@ import copy
 import pytest
 import torch
 import torch.distributed as dist
-from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
-from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
 
 import openhpu
@@ -67,14 +65,6 @@ def test_trains_as_on_the_cpu(options):
 
 
 @ranks(2)
-def test_device_ids():
-    model = make_model().to("hpu")
-    ddp = DistributedDataParallel(model, device_ids=[torch.hpu.current_device()])
-    ddp(torch.randn(2, 20, device="hpu")).sum().backward()
-    assert all(p.grad is not None for p in model.parameters())
-
-
-@ranks(2)
 def test_unused_parameters():
     rank = dist.get_rank()
 
@@ -93,56 +83,6 @@ def test_unused_parameters():
     ddp(x, rank).sum().backward()
     for part in model.parts:  # each was used by one rank of two
         assert torch.equal(part.weight.grad.cpu(), torch.full((4, 4), 0.5))
-
-
-@ranks(2)
-def test_no_sync_accumulates():
-    rank = dist.get_rank()
-    model = torch.nn.Linear(4, 1, bias=False).to("hpu")
-    ddp = DistributedDataParallel(model)
-    x = torch.full((1, 4), float(rank + 1), device="hpu")
-    with ddp.no_sync():
-        ddp(x).sum().backward()
-        assert torch.equal(model.weight.grad.cpu(), torch.full((1, 4), float(rank + 1)))
-    ddp(x).sum().backward()
-    assert torch.equal(model.weight.grad.cpu(), torch.full((1, 4), 3.0))
-
-
-@pytest.mark.parametrize("hook", ["fp16_compress_hook", "allreduce_hook"])
-@ranks(2)
-def test_communication_hooks(hook):
-    rank = dist.get_rank()
-    model = torch.nn.Linear(4, 1, bias=False).to("hpu")
-    ddp = DistributedDataParallel(model)
-    ddp.register_comm_hook(None, getattr(default_hooks, hook))
-    ddp(torch.full((1, 4), float(rank + 1), device="hpu")).sum().backward()
-    assert torch.equal(model.weight.grad.cpu(), torch.full((1, 4), 1.5))
-
-
-@ranks(2)
-def test_uneven_inputs():
-    rank = dist.get_rank()
-
-    def train(device):
-        torch.manual_seed(1)
-        model = torch.nn.Linear(20, 5).to(device)
-        ddp = DistributedDataParallel(model)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        done = 0
-        with Join([ddp]):
-            for x, y in batches(rank, 2 + 2 * rank):
-                optimizer.zero_grad()
-                torch.nn.functional.cross_entropy(ddp(x.to(device)), y.to(device)).backward()
-                optimizer.step()
-                done += 1
-        assert done == 2 + 2 * rank
-        return model.weight.detach().cpu()
-
-    found = train("hpu")
-    torch.testing.assert_close(found, train("cpu"), rtol=1e-4, atol=1e-5)
-    everywhere = [torch.zeros_like(found) for _ in range(2)]
-    dist.all_gather(everywhere, found)
-    assert torch.equal(*everywhere)
 
 
 @ranks(2)

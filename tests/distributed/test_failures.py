@@ -4,7 +4,6 @@ import re
 import signal
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -137,25 +136,3 @@ def test_too_few_modules():
         ended = second.wait(PATIENCE_S)
         assert ended.code == 1
     assert "LOCAL_RANK=1 has no module: HABANA_VISIBLE_MODULES=3 lists 1" in ended.output
-
-
-def test_no_process_is_left():
-    """Of a job that is left while its ranks, and a process of theirs in another session, would run on."""
-    code = """
-import subprocess
-print("child", subprocess.Popen(["sleep", "1000"], start_new_session=True).pid, flush=True)
-print("ready", flush=True)
-time.sleep(1000)
-"""
-    with Job(code) as job:
-        job.until_ready()
-        children = [int(word) for process in job.processes for word in wait_for_child(process)]
-        started = [process.pid for process in job.processes] + children
-        assert len(started) == 4 and all(Path(f"/proc/{process}").exists() for process in started)
-    assert not [process for process in started if Path(f"/proc/{process}").exists()]
-
-
-def wait_for_child(process):
-    while not (found := re.findall(r"^child (\d+)$", process.printed(), re.MULTILINE)):
-        assert process.poll(0.05) is None, process.printed()
-    return found

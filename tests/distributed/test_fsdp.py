@@ -10,13 +10,8 @@ import torch.distributed.checkpoint as dcp
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import (
-    CPUOffload,
-    FullStateDictConfig,
     FullyShardedDataParallel,
-    MixedPrecision,
-    ShardedStateDictConfig,
     ShardingStrategy,
-    StateDictType,
     fully_shard,
 )
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
@@ -87,45 +82,6 @@ def mine(inputs):
 def test_fsdp(strategy):
     model = sharded(sharding_strategy=ShardingStrategy[strategy], auto_wrap_policy=ModuleWrapPolicy({Block}))
     check_losses(train(model, model.parameters(), mine(batches(4, 2))), 2)
-
-
-@ranks(4)
-def test_fsdp_hybrid_shard():
-    mesh = init_device_mesh("hpu", (2, 2), mesh_dim_names=("replicate", "shard"))
-    model = sharded(
-        sharding_strategy=ShardingStrategy.HYBRID_SHARD, auto_wrap_policy=ModuleWrapPolicy({Block}), device_mesh=mesh
-    )
-    check_losses(train(model, model.parameters(), mine(batches(4, 4))), 4)
-
-
-@ranks(2)
-def test_fsdp_mixed_precision():
-    model = sharded(mixed_precision=MixedPrecision(torch.bfloat16, torch.float32, torch.bfloat16))
-    losses = [x.float() for x in train(model, model.parameters(), mine(batches(4, 2)))]
-    check_losses(losses, 2, rel=0.05)
-
-
-@ranks(2)
-def test_fsdp_offloads_parameters():
-    model = sharded(cpu_offload=CPUOffload(offload_params=True))
-    losses = train(model, model.parameters(), mine(batches(4, 2)))
-    assert all(p.device.type == "cpu" for p in model.parameters())
-    check_losses(losses, 2)
-
-
-@pytest.mark.parametrize("kind", ["FULL", "SHARDED"])
-@ranks(2)
-def test_fsdp_state(kind):
-    model = sharded(auto_wrap_policy=ModuleWrapPolicy({Block}))
-    train(model, model.parameters(), mine(batches(2, 2)))
-    other = sharded(auto_wrap_policy=ModuleWrapPolicy({Block}))
-    config = {"FULL": FullStateDictConfig(), "SHARDED": ShardedStateDictConfig()}[kind]
-    kinds = StateDictType[f"{kind}_STATE_DICT"], config
-    of = FullyShardedDataParallel.state_dict_type
-    with of(model, *kinds), of(other, *kinds):
-        other.load_state_dict(model.state_dict())
-    x = mine(batches(1, 2))[0]
-    torch.testing.assert_close(other(x).cpu(), model(x).cpu())
 
 
 @ranks(2)

@@ -133,42 +133,6 @@ def test_an_error_in_a_recipe_is_raised_and_the_device_goes_on(counted):
     assert look(good).tolist() == [[5.0, 7], [9, 11]]
 
 
-def test_bfloat16_in_generated_code_and_in_calls(compiled):
-    """What the passes rewrite keeps its dtype, and an operator that Inductor calls gets all its numbers."""
-    x = torch.linspace(-2, 2, 12).to(torch.bfloat16).view(4, 3)
-    index = torch.tensor([0, 2])
-
-    def program(device):
-        given, rows = x.to(device), index.to(device)
-        added = [given.index_add(0, rows, given[:2], **factor) for factor in ({}, {"alpha": 3})]
-        return torch.nn.functional.gelu(given.tanh(), approximate="tanh"), *added
-
-    actual = compiled(lambda: program("hpu"))
-    torch.testing.assert_close(to_cpu(actual), list(program("cpu")), rtol=2e-2, atol=1e-3)
-
-
-def test_convolutions_among_other_operators(compiled):
-    """Their operands are laid out channels last in a recipe: draws, indices, views and strides don't change."""
-    torch.manual_seed(1)
-    image, weight = torch.rand(2, 3, 9, 9).to("hpu"), torch.rand(4, 3, 3, 3).to("hpu").requires_grad_()
-    other = torch.rand(5, 4, 3, 3).to("hpu")
-
-    def function():
-        torch.manual_seed(2)
-        hidden = torch.nn.functional.conv2d(image, weight, padding=1)
-        dropped = torch.nn.functional.dropout(hidden.relu(), 0.4)
-        pooled, indices = torch.nn.functional.max_pool2d(dropped, 2, return_indices=True)
-        last = torch.nn.functional.conv2d(dropped, other)
-        (gradient,) = torch.autograd.grad(last.square().sum() + pooled.sum(), weight)
-        return [t.detach() for t in (hidden, dropped, pooled, indices, last.flatten(2), last.transpose(1, 3), gradient)]
-
-    expected = function()
-    torch.hpu.synchronize()
-    actual = compiled(function)
-    torch.testing.assert_close(to_cpu(actual), to_cpu(expected), rtol=1e-4, atol=1e-5)
-    assert [t.stride() for t in actual] == [t.stride() for t in expected]
-
-
 @pytest.mark.parametrize("count", [2, 3])
 def test_tensors_that_change_places_get_what_the_others_had(count):
     given = [torch.full((64, 64), float(k), device="hpu") for k in range(count)]

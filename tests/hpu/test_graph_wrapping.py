@@ -1,20 +1,15 @@
 """wrap_in_hpu_graph and wrap_in_hpu_graph_func: keys, memory, arguments that are in the way of a graph."""
 
 import dataclasses
-import gc
 from collections import namedtuple
 
 import pytest
 import torch
 from torch import nn
 
+from tests.hpu.support import memory_in_use as in_use
+
 wrap, wrap_function = torch.hpu.wrap_in_hpu_graph, torch.hpu.wrap_in_hpu_graph_func
-
-
-def in_use():
-    gc.collect()
-    torch.hpu.synchronize()
-    return torch.hpu.memory_stats()["InUse"]
 
 
 class Affine(nn.Module):

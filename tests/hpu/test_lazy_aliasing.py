@@ -4,14 +4,32 @@ import pytest
 import torch
 
 from .support import to_cpu
-from .test_aliasing import (
-    mutate_the_base,
-    mutate_through_a_view,
-    read_after_write_through_strides,
-    set_to_the_same_storage,
-)
 
 N = 10
+
+
+def mutate_through_a_view(b):
+    v = b[:4]
+    c = b * 2
+    v.add_(1)
+    return c, b.clone(), v.clone()
+
+
+def mutate_the_base(b):
+    v = b.view(2, 5)
+    b.mul_(3)
+    return v + 0, v.sum(1)
+
+
+def read_after_write_through_strides(b):
+    b[::2] = b[1::2] + 100
+    return b.view(5, 2).t()
+
+
+def set_to_the_same_storage(b):
+    v = torch.empty(0, device=b.device).set_(b.untyped_storage(), 3, (4,), (1,))
+    v.zero_()
+    return v
 
 
 def view_of_a_pending_storage(b):

@@ -167,34 +167,6 @@ def test_mark_step_in_backward_hooks(counted):
     assert work["graphs_flushed"] >= 6 and work["graphs_cut"] == 0
 
 
-def test_an_exception_between_records_loses_nothing(counted):
-    def program(fail):
-        x = torch.zeros(4, device="hpu") + 1
-        try:
-            x.mul_(5)
-            if fail:
-                x + torch.ones(3, device="hpu")  # shapes that do not fit
-        except RuntimeError as error:
-            assert "must match the size" in str(error)
-        return x.add_(2)
-
-    program(False)
-    torch.hpu.synchronize()
-    with counted() as work:
-        x = program(True)
-    assert x.tolist() == [7.0] * 4
-    assert work["ops_recorded"] >= 4
-
-
-def test_closures_of_a_step_run_once_and_may_record():
-    x = torch.zeros(4, device="hpu") + 1
-    seen = []
-    htcore.add_step_closure(lambda t: seen.append((t * 2).tolist()), (x,))
-    htcore.mark_step()
-    htcore.mark_step()
-    assert seen == [[2.0] * 4]
-
-
 @pytest.mark.parametrize("threads", [2, 6])
 def test_threads_record_at_once(threads, counted):
     """Each thread's values are its own, whoever's operators stand between its own and whoever ends the step."""

@@ -5,25 +5,6 @@ def two(script, code, **environment):
     return script("import torch\n" + code, OPENHPU_DEVICE_COUNT="2", **environment)
 
 
-def test_indices_address_devices(script):
-    out = two(
-        script,
-        """
-a, b = torch.ones(3, device="hpu:0"), torch.ones(3, device="hpu:1")
-print(torch.hpu.device_count(), a.device, b.device, (b + 1).device, torch.empty(1, device="hpu").device)
-print(torch.hpu.memory_allocated(0) > 0, torch.hpu.memory_allocated(1) > 0)
-torch.hpu.set_device(1)
-print(torch.ones(1, device="hpu").device, torch.hpu.current_device(), torch.hpu.current_stream().device)
-with torch.hpu.device(0):
-    print(torch.ones(1, device="hpu").device)
-print(torch.hpu.current_device())
-""",
-    ).out
-    assert out.splitlines() == [
-        "2 hpu:0 hpu:1 hpu:1 hpu:0", "True True", "hpu:1 1 hpu:1", "hpu:0", "1",
-    ]  # fmt: skip
-
-
 def test_tensors_move_between_devices_in_the_order_of_both_queues(script):
     out = two(
         script,
@@ -112,21 +93,6 @@ _C.unblock_queue(0)
 """,
     ).out
     assert out == "[1.0, 1.0, 1.0, 1.0]"
-
-
-def test_each_device_has_its_own_generator(script):
-    out = two(
-        script,
-        """
-torch.manual_seed(3)
-a, b = torch.rand(4, device="hpu:0"), torch.rand(4, device="hpu:1")
-print(torch.equal(a.cpu(), b.cpu()))
-state = torch.hpu.get_rng_state(1)
-torch.rand(4, device="hpu:0")
-print(torch.equal(torch.hpu.get_rng_state(1), state), len(torch.hpu.get_rng_state_all()))
-""",
-    ).out
-    assert out.split() == ["True", "True", "2"]
 
 
 def test_an_error_belongs_to_its_device(script):

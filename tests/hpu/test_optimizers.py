@@ -12,16 +12,6 @@ OTHERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", FUSED)
-def test_the_fused_form_is_the_default(kind, counted):
-    model, optimizer, x, target = make("mlp", kind)
-    train_step(model, optimizer, x, target)
-    with counted() as work:
-        optimizer.step()
-    assert work["ops_issued"] + work["ops_waited"] <= 4
-    assert optimizer.param_groups[0]["fused"] is None
-
-
 # ASGD reads its step count on the host, in PyTorch's own code.
 @pytest.mark.parametrize("kind", [kind for kind in FUSED + OTHERS if kind is not torch.optim.ASGD])
 def test_a_step_does_not_wait(kind, gate):

@@ -36,13 +36,6 @@ def test_resize_grows_behind_a_gate(gate):
     assert x.sum().item() == 5000
 
 
-def test_resize_as_and_memory_format():
-    x = torch.zeros(2, device="hpu").resize_as_(torch.zeros(3, 4, device="hpu"))
-    assert x.shape == (3, 4)
-    x = torch.zeros(2, device="hpu").resize_(2, 3, 4, 5, memory_format=torch.channels_last)
-    assert x.is_contiguous(memory_format=torch.channels_last)
-
-
 @pytest.mark.parametrize("size", [(-1,), (2, -3)])
 def test_negative_sizes_are_refused(size):
     agree_on_error(lambda x: x.resize_(size), torch.arange(4.0))

@@ -228,16 +228,6 @@ def test_draws_do_not_wait_once_their_shapes_were_seen(name, gate, counted):
         assert torch.equal(a.cpu(), b)
 
 
-@pytest.mark.parametrize("name", sorted(DRAWS))
-def test_a_new_seed_is_no_new_signature(name, counted):
-    DRAWS[name]()
-    with counted() as difference:
-        for seed in range(20):
-            torch.manual_seed(seed)
-            DRAWS[name]()
-    assert difference["ops_waited"] == 0
-
-
 def test_new_parameters_are_no_new_signature(gate):
     x, integers = torch.ones(10, device="hpu"), torch.empty(10, device="hpu", dtype=torch.int64)
 
@@ -262,53 +252,6 @@ def test_filling_a_tensor_of_a_new_shape_does_not_wait(gate):
     assert all(x.min() >= 1 for x in tensors)
 
 
-# Operators with the seed as an operand: the ones that run.
-SEEDED = {
-    "uniform_": lambda op, x, seed: op(x, seed, -1.0, 3.0),
-    "normal_": lambda op, x, seed: op(x, seed, -1.0, 3.0),
-    "bernoulli_.float": lambda op, x, seed: op(x, seed, 0.3),
-    "bernoulli_.Tensor": lambda op, x, seed: op(x, seed, x / 4),
-    "random_.from": lambda op, x, seed: op(x, seed, -5, 100),
-    "random_.default": lambda op, x, seed: op(x, seed, 100),
-    "exponential_": lambda op, x, seed: op(x, seed, 2.0),
-    "cauchy_": lambda op, x, seed: op(x, seed, 1.0, 2.0),
-    "log_normal_": lambda op, x, seed: op(x, seed, 1.0, 2.0),
-    "geometric_": lambda op, x, seed: op(x, seed, 0.3),
-    "randperm.generator_out": lambda op, x, seed: op(x, seed),
-    "native_dropout": lambda op, x, seed: op(x, seed, 0.3),
-    "rrelu_with_noise": lambda op, x, seed: op(-x, seed, x, torch.empty_like(x), 0.1, 0.3),
-    "poisson": lambda op, x, seed: op(x, seed),
-    "binomial": lambda op, x, seed: op(x * 9, seed, x / 4),
-    "_standard_gamma": lambda op, x, seed: op(x, seed),
-}
-
-
-def test_every_operator_with_a_seed_is_tested():
-    names = {
-        name
-        for name in torch._C._dispatch_get_all_op_names()
-        if name.startswith("openhpu::") and "seed" in str(torch._C._get_schema(*name.partition(".")[::2]))
-    }
-    names.remove("openhpu::draw")  # what recipes call, see tests/python/openhpu/compiler/program/test_seeded.py
-    assert {name.removeprefix("openhpu::") for name in names} == {name.removesuffix(".default") for name in SEEDED}
-    for name in names:
-        assert torch._C._get_schema(*name.partition(".")[::2]).arguments[1].name == "seed"
-
-
-@pytest.mark.parametrize("name", SEEDED)
-def test_operators_with_a_seed_give_the_same_numbers_on_both_devices(name):
-    def draw(device, seed):
-        base, _, overload = name.partition(".")
-        op = getattr(getattr(torch.ops.openhpu, base), overload or "default")
-        results = SEEDED[name](op, torch.ones(300, device=device), seed)
-        return [t.cpu() for t in (results if isinstance(results, tuple) else [results])]
-
-    for seed in (0, 2**32 - 1):
-        for a, b in zip(draw("hpu", seed), draw("cpu", seed), strict=True):
-            assert torch.equal(a, b)
-    assert not torch.equal(draw("hpu", 1)[0], draw("hpu", 2)[0])
-
-
 # The generator.
 
 
@@ -324,22 +267,6 @@ def test_drawing_on_one_device_leaves_the_other_alone():
     torch.rand(5, device="hpu")
     assert torch.equal(torch.get_rng_state(), host)
     assert not torch.equal(torch.hpu.get_rng_state(), host)
-
-
-def test_a_generator_of_its_own():
-    generator = torch.Generator(device="hpu").manual_seed(77)
-    assert generator.device.type == "hpu"
-    assert generator.initial_seed() == 77
-    state = torch.hpu.get_rng_state()
-    first = torch.rand(5, device="hpu", generator=generator).cpu()
-    assert torch.equal(torch.hpu.get_rng_state(), state)  # the default one was not used
-    again = torch.Generator(device="hpu").manual_seed(77)
-    assert torch.equal(torch.rand(5, device="hpu", generator=again).cpu(), first)
-    kept = again.get_state()
-    second = torch.rand(5, device="hpu", generator=again).cpu()
-    again.set_state(kept)
-    assert torch.equal(torch.rand(5, device="hpu", generator=again).cpu(), second)
-    assert not torch.equal(first, second)
 
 
 def test_a_generator_can_be_cloned():

@@ -54,15 +54,6 @@ def test_interrupt(tmp_path):
     check_last(tmp_path, 6)
 
 
-def test_callback_that_raises(tmp_path):
-    def fail():
-        raise RuntimeError("this callback fails")
-
-    with pytest.raises(RuntimeError, match="this callback fails"):
-        fit(make(tmp_path, At(7, fail)))
-    check_last(tmp_path, 6)
-
-
 def test_save_that_fails(tmp_path):
     trainer = make(tmp_path)
     fit(trainer)

@@ -295,31 +295,13 @@ def test_sums_are_exact(native, dtype, out_dtype, dim, keepdim):
     assert y.dtype is expected.dtype and torch.equal(y.float(), expected.float())
 
 
-@pytest.mark.parametrize("by_row", [False, True])
-@pytest.mark.parametrize("biased", [False, True])
-@pytest.mark.parametrize("out_dtype", [torch.bfloat16, torch.float32, torch.float16])
-def test_scaled_mm(native, out_dtype, biased, by_row):
-    torch.manual_seed(0)
-    a, b = torch.randn(32, 64), torch.randn(48, 64)
-    scales = [(t.abs().amax(1, keepdim=True) if by_row else t.abs().amax()) / 240 for t in (a, b)]
-    a, b = ((t / s).to(E4M3) for t, s in zip((a, b), scales, strict=True))
-    bias = torch.randn(48).to(out_dtype) if biased else None
-    y = native(
-        lambda a, b, s, t, bias: torch._scaled_mm(a, b.t(), s, t.t(), bias=bias, out_dtype=out_dtype),
-        a,
-        b,
-        *scales,
-        bias,
-    )
-    expected = (a.double() * scales[0]) @ (b.double() * scales[1]).t() + (0 if bias is None else bias.double())
-    assert ((y.double() - expected).norm() <= 0.0025 * expected.norm()).item()
-
-
 FORMS = {
     "numbers": {}, "one element": {"shape": (1,)}, "e5m2": {"dtypes": (E5M2, E4M3)}, "fast": {"use_fast_accum": True},
     "in e4m3": {"out_dtype": E4M3, "error": 2**-4}, "in e5m2": {"out_dtype": E5M2, "error": 2**-3},
     "in the operands' dtype": {"out_dtype": None, "error": 2**-4},
     "divided": {"out_dtype": E4M3, "scale_result": 2.0, "error": 2**-4}, "odd sizes": {"sizes": (5, 7, 3)},
+    "rows and columns": {"shape": (-1, 1)}, "float32": {"out_dtype": torch.float32},
+    "float16": {"out_dtype": torch.float16},
 }  # fmt: skip
 
 
@@ -332,17 +314,20 @@ def test_scaled_mm_is_the_product_of_the_dequantised_operands(everywhere, form, 
     row |= FORMS[form]
     (m, k, n), error, out_dtype = row["sizes"], row["error"], row["out_dtype"]
     a, b = torch.randn(m, k).to(row["dtypes"][0]), torch.randn(n, k).to(row["dtypes"][1])
-    left, right = torch.tensor(0.5).reshape(row["shape"]), torch.tensor(0.25).reshape(row["shape"])
-    bias = torch.randn(n).to(torch.bfloat16) if biased else None
+    rows = row["shape"] == (-1, 1)
+    powers = [f * 2.0 ** (torch.arange(size if rows else 1) % 4) for f, size in ((0.5, m), (0.25, n))]
+    left, right = (t.reshape(row["shape"]) for t in powers)
+    wide = out_dtype in (torch.float32, torch.float16)
+    bias = torch.randn(n).to(out_dtype if wide else torch.bfloat16) if biased else None
     result = row.get("scale_result")
 
     def product(a, b, left, right, bias, result):
         fast = row.get("use_fast_accum", False)
-        return torch._scaled_mm(a, b.t(), left, right, bias, result, out_dtype, fast)
+        return torch._scaled_mm(a, b.t(), left, right.t() if rows else right, bias, result, out_dtype, fast)
 
     given = None if result is None else torch.tensor(result)
     y = everywhere(product, a, b, left, right, bias, given)
-    exact = (a.double() * 0.5) @ (b.double() * 0.25).t() + (0 if bias is None else bias.double())
+    exact = (a.double() * left) @ (b.double() * right).t() + (0 if bias is None else bias.double())
     exact = exact / (result or 1.0)
     assert y.dtype is (out_dtype or a.dtype)
     assert ((y.double() - exact).abs() <= error * exact.abs() + 2**-6).all()

@@ -78,8 +78,3 @@ def test_without_neural_compressor(monkeypatch, tmp_path):
     monkeypatch.setattr(quant_config.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ModuleNotFoundError, match="pip install neural-compressor-pt"):
         converted(False, tmp_path)
-
-
-def test_another_precision():
-    with pytest.raises(AssertionError, match="convert_modules is for precision 'fp8', found 'bf16-mixed'"):
-        HPUPrecisionPlugin("bf16-mixed").convert_modules(torch.nn.Linear(2, 2), inference=True)
