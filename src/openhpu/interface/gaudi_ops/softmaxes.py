@@ -56,7 +56,7 @@ def scaled_triangular_softmax_retain(self: Tensor, inv_scale_attn: float) -> tup
     return (e * reciprocal).to(self.dtype), reciprocal, maximum
 
 
-@operator("scaled_masked_triangular_softmax", of="mul, masked_fill, amax, exp, sum")
+@operator("scaled_masked_triangular_softmax", of="mul, masked_fill, _safe_softmax")
 def scaled_masked_triangular_softmax(
     self: Tensor, start_end: Tensor, inv_scale_attn: float, grouped_batch_size: int, use_max: bool, mode: int,
     out_dtype: torch.dtype | None = None,
@@ -80,10 +80,7 @@ def scaled_masked_triangular_softmax(
     columns = torch.arange(self.shape[-1], device=self.device)
     seen = _triangle(self) & (columns >= ends[..., :1]) & (columns < ends[..., 1:])
     x = (widened(self) * inv_scale_attn).masked_fill(~seen, -math.inf)
-    maximum = x.amax(-1, keepdim=True)
-    e = torch.exp(x - torch.where(maximum == -math.inf, 0.0, maximum))
-    total = e.sum(-1, keepdim=True)
-    return torch.where(total == 0.0, 0.0, e / total).to(out_dtype or self.dtype)
+    return torch._safe_softmax(x, -1).to(out_dtype or self.dtype)
 
 
 @operator("custom_softmax", of="softmax")
