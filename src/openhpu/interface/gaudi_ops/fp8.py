@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch._prims_common import is_expandable_to
 
 from openhpu import settings
 from openhpu.interface.gaudi_ops.errors import c_name, check, check_dims
@@ -84,21 +85,23 @@ def scaled(x: Tensor, scale: Scale, shape: Sequence[int] | None, name: str) -> T
     if isinstance(scale, float | int):
         return x if scale == 1.0 else x * scale
     factor = as_tensor(scale, x)
-    if shape is not None:
-        size = 1
-        for length in shape:
-            size *= length
-        check(size == factor.numel(), name, "scale_shape", list(shape), f"a shape of {factor.numel()} numbers")
-        factor = factor.reshape(list(shape))
+    factor = _shaped(factor, shape, name, "scale_shape")
     if factor.numel() == 1:
         factor = factor.reshape(())
-    elif factor.dim() == 1 and not _broadcasts(factor.shape, x.shape) and factor.numel() in x.shape[:2]:
+    elif factor.dim() == 1 and not is_expandable_to(factor.shape, x.shape) and factor.numel() in x.shape[:2]:
         axis = list(x.shape).index(factor.numel())
         factor = factor.reshape([-1] + [1] * (x.dim() - 1 - axis))
     else:
         expected = f"a shape that broadcasts to {list(x.shape)}, or one number for each channel"
-        check(_broadcasts(factor.shape, x.shape), name, "scale", factor, expected)
+        check(is_expandable_to(factor.shape, x.shape), name, "scale", factor, expected)
     return x * factor.to(x.dtype)
+
+
+def _shaped(factor: Tensor, shape: Sequence[int] | None, name: str, argument: str) -> Tensor:
+    if shape is None:
+        return factor
+    check(math.prod(shape) == factor.numel(), name, argument, list(shape), f"a shape of {factor.numel()} numbers")
+    return factor.reshape(list(shape))
 
 
 def rounded(scale: Scale, like: Tensor) -> Scale:
@@ -115,12 +118,6 @@ def as_tensor(scale: Tensor | Sequence[float], like: Tensor) -> Tensor:
     if isinstance(scale, Tensor):
         return scale
     return torch.tensor(list(scale), dtype=torch.float32, device=like.device)
-
-
-def _broadcasts(shape: Sequence[int], to: Sequence[int]) -> bool:
-    if len(shape) > len(to):
-        return False
-    return all(a in (1, b) for a, b in zip(reversed(shape), reversed(to), strict=False))
 
 
 def absolute_maximum(x: Tensor) -> Tensor:
@@ -286,7 +283,13 @@ def fp8_gemm_v2(
     if A.dim() == 1:
         out = out.squeeze(-1 if B.dim() == 1 else -2)
     if bias is not None:
-        check(_broadcasts(bias.shape, out.shape), name, "bias", bias, f"a tensor that broadcasts to {list(out.shape)}")
+        check(
+            is_expandable_to(bias.shape, out.shape),
+            name,
+            "bias",
+            bias,
+            f"a tensor that broadcasts to {list(out.shape)}",
+        )
         out = out + bias
     if accumulate:
         check(
@@ -303,17 +306,14 @@ def _result_scale(
     if scale is None or isinstance(scale, float | int):
         return None if scale == 1.0 else scale
     factor = as_tensor(scale, out).to(out.dtype)
-    if shape is not None:
-        fits = math.prod(shape) == factor.numel()
-        check(fits, name, f"{argument[0]}_scale_shape", list(shape), f"a shape of {factor.numel()} numbers")
-        factor = factor.reshape(list(shape))
+    factor = _shaped(factor, shape, name, f"{argument[0]}_scale_shape")
     length = out.shape[-2] if rows else out.shape[-1]
     if factor.numel() == 1:
         return factor.reshape(())
     if factor.numel() == length:
         return factor.reshape((length, 1) if rows else (1, length))
     check(
-        _broadcasts(factor.shape, out.shape), name, argument, factor,
+        is_expandable_to(factor.shape, out.shape), name, argument, factor,
         f"1 number, {length}, or a shape that broadcasts to {list(out.shape)}",
     )  # fmt: skip
     return factor
@@ -376,8 +376,7 @@ def _pair(value: Sequence[int]) -> list[int]:
 
 
 @operator(
-    "sum_fp8(Tensor self, int[1]? dim=None, bool keepdim=False, ScalarType? out_dtype=None) -> Tensor",
-    of="to, sum",
+    "sum_fp8(Tensor self, int[1]? dim=None, bool keepdim=False, ScalarType? out_dtype=None) -> Tensor", of="to, sum"
 )
 def sum_fp8(
     self: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, out_dtype: torch.dtype | None = None
