@@ -16,7 +16,7 @@ from torch import Tensor
 
 from openhpu.interface.gaudi_ops.errors import check
 from openhpu.interface.gaudi_ops.fp8 import E4M3, absolute_maximum, is_fp8, no_amax, quantize, scaled
-from openhpu.interface.gaudi_ops.registry import Arguments, operator
+from openhpu.interface.gaudi_ops.registry import Arguments
 
 SOFTMAX_MODES = ("None", "fast", "fp32")
 Window = tuple[int, int]
@@ -214,13 +214,6 @@ def summed(grad: Tensor, like: Tensor) -> Tensor:
     return grouped.sum(-3)
 
 
-_QKV = "Tensor q, Tensor k, Tensor v, Tensor? attention_mask, float p, float scale, bool is_causal"
-_MODE = "str softmax_mode, Tensor? valid_seq_len, str seq_padding_type"
-_THREE = "(Tensor, Tensor, Tensor)"
-_FOUR = "(Tensor, Tensor, Tensor, Tensor)"
-_FORWARD = "matmul, mul, masked_fill, amax, exp, sum, matmul"
-
-
 def masking_of(a: Arguments, window: Window | None = None) -> Masking:
     """What the arguments of a forward exclude."""
     return Masking(a.attention_mask, a.is_causal, a.valid_seq_len, a.seq_padding_type, window)
@@ -283,13 +276,6 @@ def backward(a: Arguments) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return gradients(a, _wide(a, "P", "s") if is_fp8(a.P.dtype) else a.P.float(), keep)
 
 
-@operator(
-    f"sdpa_fwd({_QKV}, {_MODE}) -> {_THREE}",
-    f"sdpa_fwd_dropout({_QKV}, {_MODE}) -> {_THREE}",
-    f"sdpa_fwd_dropout_seed(Tensor seed, {_QKV}, {_MODE}) -> {_THREE}",
-    f"sdpa_fwd_non_dropout({_QKV}, {_MODE}) -> {_THREE}",
-    of=_FORWARD, autocast=True, named=True,
-)  # fmt: skip
 def sdpa_fwd(a: Arguments) -> tuple[Tensor, ...]:
     """softmax(q @ k^T * scale + mask) @ v; the probabilities before dropout; True where dropout keeps one.
 
@@ -302,35 +288,16 @@ def sdpa_fwd(a: Arguments) -> tuple[Tensor, ...]:
     return forward(a)[:3]
 
 
-@operator(
-    "sdpa_bwd(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor P, Tensor? dm, bool is_causal, float p, float scale, "
-    f"Tensor fwd_out) -> {_THREE}",
-    of="matmul, mul, sum",
-    named=True,
-)
 def sdpa_bwd(a: Arguments) -> tuple[Tensor, ...]:
     """Gradients of q, k and v, from `sdpa_fwd`'s probabilities and mask of dropout."""
     return backward(a)[:3]
 
 
-@operator(
-    f"sdpa_recomp_fwd({_QKV}, bool requires_backward, {_MODE}) -> {_FOUR}",
-    f"sdpa_recomp_fwd_dropout({_QKV}, bool requires_backward, {_MODE}) -> {_FOUR}",
-    f"sdpa_recomp_fwd_dropout_seed(Tensor seed, {_QKV}, bool requires_backward, {_MODE}) -> {_FOUR}",
-    f"sdpa_recomp_fwd_non_dropout({_QKV}, bool requires_backward, {_MODE}) -> {_FOUR}",
-    of=_FORWARD, autocast=True, named=True,
-)  # fmt: skip
 def sdpa_recomp_fwd(a: Arguments) -> tuple[Tensor, ...]:
     """`sdpa_fwd`'s first result; of each row of scores its maximum, 1 / the sum of exponentials; the dropout's seed."""
     return recomputable(a)[:4]
 
 
-@operator(
-    "sdpa_recomp_bwd(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor? attention_mask, Tensor m, Tensor linv, "
-    f"Tensor? seed, bool is_causal, float p, float scale, str softmax_mode, Tensor fwd_out) -> {_THREE}",
-    of="matmul, mul, exp, sum",
-    named=True,
-)
 def sdpa_recomp_bwd(a: Arguments) -> tuple[Tensor, ...]:
     """Gradients of q, k and v; the probabilities are computed again, from the results of `sdpa_recomp_fwd`."""
     name, seed = a.operator, a.seed

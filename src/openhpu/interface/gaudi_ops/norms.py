@@ -9,10 +9,8 @@ import torch
 from torch import Tensor
 
 from openhpu.interface.gaudi_ops.errors import check
-from openhpu.interface.gaudi_ops.registry import operator
 
 
-@operator("rms_norm", "rms_norm_fast", of="mul, mean, rsqrt")
 def rms_norm(data_in: Tensor, gamma: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
     """x / sqrt(mean(x^2) + epsilon) * gamma over the last dimension, in x's dtype, and the reciprocal root, in float32.
 
@@ -27,7 +25,6 @@ def rms_norm(data_in: Tensor, gamma: Tensor, epsilon: float) -> tuple[Tensor, Te
     return (x * reciprocal * gamma).to(data_in.dtype), reciprocal
 
 
-@operator("rms_norm_backward", "rms_norm_fast_backward", of="mul, mean, sum")
 def rms_norm_backward(
     grad_in: Tensor, data_in: Tensor, gamma: Tensor, inverse_rms: Tensor, use_stages: bool, bwd_mode: int
 ) -> tuple[Tensor, Tensor]:
@@ -53,12 +50,6 @@ def clip_(grads: Sequence[Tensor], max_norm: Tensor | float, norm_type: float = 
     return total
 
 
-@operator(
-    "fused_clip_norm(Tensor(a!)[] grad, Tensor max_norm, float norm_type) -> Tensor",
-    "fused_norm_(Tensor(a!)[] grad, Tensor max_norm, float norm_type) -> Tensor",
-    "fused_norm_lazy(Tensor(a!)[] grad, Tensor max_norm, float norm_type) -> Tensor",
-    of="_foreach_norm, vector_norm, clamp, _foreach_mul_",
-)
 def fused_clip_norm(grad: list[Tensor], max_norm: Tensor, norm_type: float) -> Tensor:
     """`clip_` on a list of gradients; max_norm: one number. Returns their norm before, a 0-dim float32 tensor."""
     check(len(grad) > 0, "fused_clip_norm", "grad", grad, "at least one tensor")
@@ -67,7 +58,6 @@ def fused_clip_norm(grad: list[Tensor], max_norm: Tensor, norm_type: float) -> T
         return clip_(grad, max_norm.reshape(()), norm_type)
 
 
-@operator("instance_norm", of="native_group_norm")
 def instance_norm(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -87,7 +77,6 @@ def _groups(input: Tensor) -> tuple[int, int, int, int]:
     return n, channels, math.prod(input.shape[2:]), channels
 
 
-@operator("instance_norm_backward", of="native_group_norm_backward")
 def instance_norm_backward(
     input: Tensor, grad_in: Tensor, mean: Tensor, istd: Tensor, gamma: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
