@@ -53,7 +53,7 @@ def _gaudi_operators() -> dict[str, str]:
 
     namespace.define()
     found = {}
-    for family in namespace.FAMILIES:
+    for family in dict.fromkeys(row.family for row in OPERATORS):
         rows = [(_code(row.schema), row.made_of) for row in OPERATORS if row.family == family]
         found[family] = _table("operator, made of", rows)
     return found | {"refused": _table("operator, reason", [(_code(name), why) for name, why in REFUSED.items()])}

@@ -9,6 +9,8 @@ from openhpu import _C, settings
 
 _DATA = Path(__file__).parent / "data"
 _TABLE = _DATA / "gaudi-native-ops.csv"
+# Operators that this table leaves out, and why: with dtypes, with those of another operator (=), or with more (+).
+_ADDED = _DATA / "gaudi-native-ops-added.tsv"
 # Gaudi's published table of operators, by the names that scripts use, and of their dtypes.
 SUPPORT_TABLE = _DATA / "gaudi-operator-support.csv"
 
@@ -22,43 +24,8 @@ _DEVICE_DTYPES = {
 # The column of the other table with the integers, and their names in this one.
 _INTEGERS = {"int64": "Long", "int32": "Int", "int16": "Short", "int8": "Char", "bool": "Bool"}
 
-# Gaudi runs these as operators of its own (hpu::optimizer_adamw and the like); scripts reach them by torch.optim.
-_FUSED_OPTIMIZERS = tuple(
-    f"_fused_{name}_{overload}" for name in ("adam", "adamw", "sgd", "adagrad") for overload in ("", ".tensor_lr")
-)
-
-# Gradient clipping calls it, where other devices take the norm of each tensor: foreach forms are chosen for hpu, too.
-_FOREACH_NORM = ("_foreach_norm.Scalar",)
-
-# Bags of embeddings, which the table of operators names, and the one of their parts does not.
-_EMBEDDING_BAGS = (
-    "_embedding_bag",
-    "_embedding_bag_forward_only",
-    "_embedding_bag_backward",
-    "_embedding_bag_dense_backward",
-    "_embedding_bag_per_sample_weights_backward",
-)
-
-_COMPLEX = " ComplexFloat ComplexDouble"
-# Dtypes that Gaudi's table of forms leaves out for some forms of an operator. mul.Scalar and _foreach_floor have all;
-# PyTorch hands numbers to mul.Tensor. The forms of add that are not in place have all, those in place a list.
-_FURTHER_DTYPES = {
-    "floor_divide": " Half",
-    "floor_divide_": " Half",
-    "add": _COMPLEX,
-    "mul": _COMPLEX,
-    "mul_": _COMPLEX,
-    "_foreach_floor": " Half Short Char Byte",
-    "_foreach_floor_": " Half Short Char Byte",
-}
-
 # The operators that PyTorch makes an operator of.
 _MADE_OF = {"norm": ("linalg_vector_norm",)}
-
-# Of interpolate's mode nearest-exact the table names one dimension, of its mode nearest all three.
-_NEAREST_EXACT = tuple(
-    f"_upsample_nearest_exact{n}d{form}" for n in (2, 3) for form in (".out", "_backward.grad_input")
-)
 
 
 def native_ops(generation: str) -> list[tuple[str, str]]:
@@ -70,16 +37,12 @@ def native_ops(generation: str) -> list[tuple[str, str]]:
     with _TABLE.open(newline="", encoding="utf-8") as file:
         rows = [(row["aten_op"], row[generation]) for row in csv.DictReader(file)]
     known = dict(rows)
-    rows += [(name, "*") for name in (*_FUSED_OPTIMIZERS, *_NEAREST_EXACT)]
-    rows += [(name, known["linalg_vector_norm"]) for name in _FOREACH_NORM]
-    rows += [(name, known["embedding_dense_backward"]) for name in _EMBEDDING_BAGS]
-    return [
-        (
-            name,
-            (_DEVICE_DTYPES[generation] if dtypes == "*" else dtypes) + _FURTHER_DTYPES.get(name.partition(".")[0], ""),
-        )
-        for name, dtypes in rows
-    ]
+    with _ADDED.open(newline="", encoding="utf-8") as file:
+        added = [(row["operator"], row["dtypes"]) for row in csv.DictReader(file, delimiter="\t")]
+    further = {name: dtypes.replace("+", " ") for name, dtypes in added if dtypes[0] == "+"}
+    rows += [(name, known.get(dtypes[1:], dtypes)) for name, dtypes in added if dtypes[0] != "+"]
+    of_device = {"*": _DEVICE_DTYPES[generation]}
+    return [(name, of_device.get(dtypes, dtypes) + further.get(name.partition(".")[0], "")) for name, dtypes in rows]
 
 
 def integer_ops() -> list[tuple[str, str]]:

@@ -22,12 +22,6 @@ TRACE = 5
 _LEVELS = (TRACE, logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL, logging.CRITICAL + 1)
 _FORMAT = "[%(asctime)s][%(name)s][%(levelname)s] %(message)s"
 
-_DTYPES = {
-    "float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long",
-    "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool",
-    "complex64": "ComplexFloat", "complex128": "ComplexDouble",
-}  # fmt: skip
-
 # The bits of PT_HPU_LOG_MOD_MASK.
 _MODULES = {
     "DEVICE": 0x1, "KERNEL": 0x2, "BRIDGE": 0x4, "SYNHELPER": 0x8, "DISTRIBUTED": 0x10, "LAZY": 0x20, "DEVMEM": 0x40,
@@ -36,9 +30,8 @@ _MODULES = {
 
 
 def _fallback(event: events.Event) -> str:
-    dtype = str(event.params.get("dtype", "")).removeprefix("torch.")
     operator = str(event.params.get("op", "?")).removeprefix("aten::")
-    return f"CPU fallback {operator} : self=HABANA{_DTYPES.get(dtype, dtype)}Type"
+    return f"CPU fallback {operator} : self=HABANA{event.params.get('dtype', '')}Type"
 
 
 def _recompilation(event: events.Event) -> str:

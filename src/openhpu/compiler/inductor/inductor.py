@@ -23,6 +23,7 @@ from openhpu.compiler.inductor import (
     casts,
     contracted,
     dropped_stores,
+    fast_tanh,
     kernel_marks,
     own_operators,
     strides,
@@ -53,7 +54,8 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     """Inductor's table of operators that it has no lowering for, as simpler ones."""
     from torch._inductor.decomposition import select_decomp_table
 
-    return float8.decompositions(contracted.decompositions(dict(select_decomp_table())))
+    own = fast_tanh.decompositions(contracted.decompositions(dict(select_decomp_table())))
+    return float8.decompositions(own)
 
 
 def options(graph: GraphModule, threads: int, output: Path) -> dict[str, Any]:

@@ -11,14 +11,13 @@ from openhpu.compiler.passes.dropped_writes import dropped_writes
 from openhpu.compiler.passes.empty_lists import empty_lists
 from openhpu.compiler.passes.exchanged_inputs import exchanged_inputs
 from openhpu.compiler.passes.explicit_numbers import explicit_numbers
-from openhpu.compiler.passes.fast_tanh import fast_tanh
 from openhpu.compiler.passes.float_zeros import float_zeros
 from openhpu.compiler.passes.joined_slices import joined_slices
 
 _PASSES = (
     # First: a view of a new tensor may become an input, which the next passes look for.
     joined_slices,
-    exchanged_inputs, bool_bytes, empty_lists, distinct_outputs, float_zeros, fast_tanh, explicit_numbers,
+    exchanged_inputs, bool_bytes, empty_lists, distinct_outputs, float_zeros, explicit_numbers,
     channels_last, dropped_writes,
 )  # fmt: skip
 

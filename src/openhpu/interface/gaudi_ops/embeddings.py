@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from openhpu.interface.gaudi_ops.errors import check
-from openhpu.interface.gaudi_ops.registry import Arguments, operator
+from openhpu.interface.gaudi_ops.registry import Arguments
 
 
 def _segments(offsets: Tensor, count: int) -> Tensor:
@@ -15,7 +15,6 @@ def _segments(offsets: Tensor, count: int) -> Tensor:
     return torch.searchsorted(offsets.long(), positions, right=True) - 1
 
 
-@operator("embedding_bag_sum", of="index_select, where, searchsorted, index_put")
 def embedding_bag_sum(input: Tensor, indices: Tensor, offsets: Tensor, valid_count: Tensor, kernel_mode: int) -> Tensor:
     """The sum of the rows that the indices of each bag name: [bags, D].
 
@@ -32,22 +31,11 @@ def embedding_bag_sum(input: Tensor, indices: Tensor, offsets: Tensor, valid_cou
     return torch.zeros(bags, input.shape[1], dtype=input.dtype, device=input.device).index_put((bag,), rows, True)
 
 
-@operator(
-    "embedding_bag_sum_bwd_out(Tensor(a!) out, Tensor input, Tensor indices_bwd, Tensor offsets_bwd, "
-    "Tensor valid_count_bwd, int kernel_mode) -> Tensor(a!)",
-    of="embedding_bag_sum, copy_",
-    named=True,
-)
 def embedding_bag_sum_bwd_out(a: Arguments) -> Tensor:
     """Into the first rows of `out` the sums of gradients for each unique index, in the order of the indices."""
     sums = embedding_bag_sum(a.input, a.indices_bwd, a.offsets_bwd, a.valid_count_bwd, a.kernel_mode)
     a.out[: sums.shape[0]].copy_(sums)
     return a.out
-
-
-_SPARSE = (
-    "Tensor(a!) weights_in, Tensor(b!) moments_in, Tensor indices, Tensor learning_rate, Tensor valid_count_tensor"
-)
 
 
 def _rows(indices: Tensor, valid_count: Tensor) -> tuple[Tensor, Tensor]:
@@ -56,11 +44,6 @@ def _rows(indices: Tensor, valid_count: Tensor) -> tuple[Tensor, Tensor]:
     return valid.unsqueeze(-1), torch.where(valid, indices, 0).long()
 
 
-@operator(
-    f"habanaOptimizerSparseSgd(Tensor gradients, {_SPARSE}, float mom, bool nesterov) -> (Tensor(a!), Tensor(b!))",
-    of="index_select, where, index_put_",
-    named=True,
-)
 def sparse_sgd(a: Arguments) -> tuple[Tensor, Tensor]:
     """torch.optim.SGD's step for the first valid_count rows that `indices`, all different, name."""
     with torch.no_grad():
@@ -73,11 +56,6 @@ def sparse_sgd(a: Arguments) -> tuple[Tensor, Tensor]:
     return a.weights_in, a.moments_in
 
 
-@operator(
-    f"habanaOptimizerSparseAdagrad(Tensor gradients, {_SPARSE}) -> (Tensor(a!), Tensor(b!))",
-    of="index_select, where, sqrt, index_put_",
-    named=True,
-)
 def sparse_adagrad(a: Arguments) -> tuple[Tensor, Tensor]:
     """torch.optim.Adagrad's step (eps 1e-10) for the first valid_count rows that `indices`, all different, name."""
     with torch.no_grad():
@@ -103,7 +81,6 @@ def _permuted(permute: Tensor, lengths: Tensor, values: list[Tensor]) -> tuple[T
     return new_lengths, [value.index_select(0, source.long()) for value in values]
 
 
-@operator("habana_permute_1D_sparse_data", of="index_select, cumsum, searchsorted")
 def permute_1d(
     permute: Tensor, lengths: Tensor, indices: Tensor, weights: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -120,13 +97,11 @@ def permute_1d(
     return new, values[0], values[1] if weights is not None else torch.empty(0, device=indices.device)
 
 
-@operator("habana_permute_1D_sparse_data_without_weights", of="habana_permute_1D_sparse_data")
 def permute_1d_alone(permute: Tensor, lengths: Tensor, indices: Tensor) -> tuple[Tensor, Tensor]:
     """`habana_permute_1D_sparse_data` of indices alone."""
     return permute_1d(permute, lengths, indices)[:2]
 
 
-@operator("habana_permute_2D_sparse_data", of="habana_permute_1D_sparse_data")
 def permute_2d(
     permute: Tensor, lengths: Tensor, indices: Tensor, weights: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -142,13 +117,11 @@ def permute_2d(
     return new.reshape(lengths.shape), values[0], values[1]
 
 
-@operator("habana_permute_2D_sparse_data_without_weights", of="habana_permute_2D_sparse_data")
 def permute_2d_alone(permute: Tensor, lengths: Tensor, indices: Tensor) -> tuple[Tensor, Tensor]:
     """`habana_permute_2D_sparse_data` of indices alone."""
     return permute_2d(permute, lengths, indices)[:2]
 
 
-@operator("habana_expand_into_jagged_permute", of="searchsorted, index_select")
 def expand_into_jagged_permute(
     permute: Tensor, input_offsets: Tensor, output_offsets: Tensor, output_size: int
 ) -> Tensor:
@@ -162,12 +135,6 @@ def expand_into_jagged_permute(
     return (input_offsets.index_select(0, permute.long().index_select(0, segment)) + within).to(permute.dtype)
 
 
-@operator(
-    "habana_bounds_check_indices(Tensor(a!) indices, Tensor(b!) offsets, Tensor(c!) warning, Tensor rows_per_table, "
-    "int bounds_check_mode, Tensor? weights) -> (Tensor(a!), Tensor(b!), Tensor(c!))",
-    of="searchsorted, where, copy_",
-    named=True,
-)
 def bounds_check_indices(a: Arguments) -> tuple[Tensor, Tensor, Tensor]:
     """Indices outside of their table become 0, and `warning` counts them. Source: fbgemm's operator.
 
@@ -188,7 +155,6 @@ def bounds_check_indices(a: Arguments) -> tuple[Tensor, Tensor, Tensor]:
     return a.indices, a.offsets, a.warning
 
 
-@operator("habana_split_permute_cat", of="reshape, index_select")
 def split_permute_cat(input: Tensor, indices: Tensor, batch_size: int, num_features: int, dims: int) -> Tensor:
     """Features of `dims` columns each, in the order of `indices`: [batch_size, num_features * dims]."""
     check(

@@ -13,10 +13,11 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch._prims_common import is_expandable_to
 
 from openhpu import settings
 from openhpu.interface.gaudi_ops.errors import c_name, check, check_dims
-from openhpu.interface.gaudi_ops.registry import Arguments, operator
+from openhpu.interface.gaudi_ops.registry import Arguments
 
 Scale = Tensor | float | Sequence[float] | None
 
@@ -84,21 +85,23 @@ def scaled(x: Tensor, scale: Scale, shape: Sequence[int] | None, name: str) -> T
     if isinstance(scale, float | int):
         return x if scale == 1.0 else x * scale
     factor = as_tensor(scale, x)
-    if shape is not None:
-        size = 1
-        for length in shape:
-            size *= length
-        check(size == factor.numel(), name, "scale_shape", list(shape), f"a shape of {factor.numel()} numbers")
-        factor = factor.reshape(list(shape))
+    factor = _shaped(factor, shape, name, "scale_shape")
     if factor.numel() == 1:
         factor = factor.reshape(())
-    elif factor.dim() == 1 and not _broadcasts(factor.shape, x.shape) and factor.numel() in x.shape[:2]:
+    elif factor.dim() == 1 and not is_expandable_to(factor.shape, x.shape) and factor.numel() in x.shape[:2]:
         axis = list(x.shape).index(factor.numel())
         factor = factor.reshape([-1] + [1] * (x.dim() - 1 - axis))
     else:
         expected = f"a shape that broadcasts to {list(x.shape)}, or one number for each channel"
-        check(_broadcasts(factor.shape, x.shape), name, "scale", factor, expected)
+        check(is_expandable_to(factor.shape, x.shape), name, "scale", factor, expected)
     return x * factor.to(x.dtype)
+
+
+def _shaped(factor: Tensor, shape: Sequence[int] | None, name: str, argument: str) -> Tensor:
+    if shape is None:
+        return factor
+    check(math.prod(shape) == factor.numel(), name, argument, list(shape), f"a shape of {factor.numel()} numbers")
+    return factor.reshape(list(shape))
 
 
 def rounded(scale: Scale, like: Tensor) -> Scale:
@@ -117,12 +120,6 @@ def as_tensor(scale: Tensor | Sequence[float], like: Tensor) -> Tensor:
     return torch.tensor(list(scale), dtype=torch.float32, device=like.device)
 
 
-def _broadcasts(shape: Sequence[int], to: Sequence[int]) -> bool:
-    if len(shape) > len(to):
-        return False
-    return all(a in (1, b) for a, b in zip(reversed(shape), reversed(to), strict=False))
-
-
 def absolute_maximum(x: Tensor) -> Tensor:
     """max |x| as a 0-dim float32 tensor; 0 of an empty tensor."""
     if x.numel() == 0:
@@ -135,15 +132,6 @@ def no_amax(x: Tensor) -> Tensor:
     return torch.empty(0, dtype=torch.float32, device=x.device)
 
 
-_TO_FP8 = "bool stochastic_rounding=False, bool is_amax=False, ScalarType? dtype=None, int[]? scale_shape=None"
-
-
-@operator(
-    f"cast_to_fp8_v2(Tensor input, Tensor? scale=None, {_TO_FP8}) -> (Tensor, Tensor)",
-    f"cast_to_fp8_v2.scalar(Tensor input, float scale, {_TO_FP8}) -> (Tensor, Tensor)",
-    f"cast_to_fp8_v2.scalar_list(Tensor input, float[] scale, {_TO_FP8}) -> (Tensor, Tensor)",
-    of="mul, clamp, to; stochastic: rand_like, floor; amax: abs, amax",
-)
 def cast_to_fp8_v2(
     input: Tensor,
     scale: Scale = None,
@@ -180,11 +168,6 @@ def cast_to_fp8_v2(
     return quantize(value, dtype, stochastic_rounding), amax
 
 
-@operator(
-    "cast_to_fp8(Tensor input, Tensor? scale, bool stochastic_rounding, Tensor(a!) out, Tensor(b!) amax)"
-    " -> (Tensor(a!), Tensor(b!))",
-    of="cast_to_fp8_v2, copy_",
-)
 def cast_to_fp8(
     input: Tensor, scale: Tensor | None, stochastic_rounding: bool, out: Tensor, amax: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -198,24 +181,12 @@ def cast_to_fp8(
     return out, amax
 
 
-@operator(
-    "cast_to_fp8_hybrid(Tensor input, Tensor? scale_152=None, Tensor? scale_143=None, bool stochastic_rounding=False, "
-    "bool is_amax=False) -> (Tensor, Tensor, Tensor)",
-    of="cast_to_fp8_v2, twice",
-    named=True,
-)
 def cast_to_fp8_hybrid(a: Arguments) -> tuple[Tensor, Tensor, Tensor]:
     """The input in float8_e5m2 and in float8_e4m3fn, each with its scale, and max |input| as `cast_to_fp8_v2`'s."""
     e5m2, amax = cast_to_fp8_v2(a.input, a.scale_152, a.stochastic_rounding, a.is_amax, E5M2)
     return e5m2, cast_to_fp8_v2(a.input, a.scale_143, a.stochastic_rounding, False, E4M3)[0], amax
 
 
-@operator(
-    "cast_from_fp8(Tensor input, Tensor? scale, ScalarType out_dtype, int[]? scale_shape=None) -> Tensor",
-    "cast_from_fp8.scalar(Tensor input, float scale, ScalarType out_dtype, int[]? scale_shape=None) -> Tensor",
-    "cast_from_fp8.scalar_list(Tensor input, float[] scale, ScalarType out_dtype, int[]? scale_shape=None) -> Tensor",
-    of="to, mul",
-)
 def cast_from_fp8(
     input: Tensor, scale: Scale, out_dtype: torch.dtype, scale_shape: Sequence[int] | None = None
 ) -> Tensor:
@@ -231,16 +202,6 @@ def cast_from_fp8(
     return scaled(input, scale, scale_shape, "cast_from_fp8").to(out_dtype)
 
 
-_GEMM = "Tensor? bias=None, bool accumulate=False, int[]? B_scale_shape=None) -> Tensor"
-_PRODUCT = "Tensor A, bool trans_A, Tensor B, bool trans_B, Tensor? D, ScalarType out_dtype"
-
-
-@operator(
-    f"fp8_gemm_v2({_PRODUCT}, Tensor? A_scale_inv=None, Tensor? B_scale_inv=None, {_GEMM}",
-    f"fp8_gemm_v2.scalar({_PRODUCT}, float A_scale_inv, float B_scale_inv, {_GEMM}",
-    f"fp8_gemm_v2.scalar_list({_PRODUCT}, float[] A_scale_inv, float[] B_scale_inv, {_GEMM}",
-    of="to, matmul, mul, add",
-)
 def fp8_gemm_v2(
     A: Tensor,
     trans_A: bool,
@@ -286,7 +247,13 @@ def fp8_gemm_v2(
     if A.dim() == 1:
         out = out.squeeze(-1 if B.dim() == 1 else -2)
     if bias is not None:
-        check(_broadcasts(bias.shape, out.shape), name, "bias", bias, f"a tensor that broadcasts to {list(out.shape)}")
+        check(
+            is_expandable_to(bias.shape, out.shape),
+            name,
+            "bias",
+            bias,
+            f"a tensor that broadcasts to {list(out.shape)}",
+        )
         out = out + bias
     if accumulate:
         check(
@@ -303,28 +270,19 @@ def _result_scale(
     if scale is None or isinstance(scale, float | int):
         return None if scale == 1.0 else scale
     factor = as_tensor(scale, out).to(out.dtype)
-    if shape is not None:
-        fits = math.prod(shape) == factor.numel()
-        check(fits, name, f"{argument[0]}_scale_shape", list(shape), f"a shape of {factor.numel()} numbers")
-        factor = factor.reshape(list(shape))
+    factor = _shaped(factor, shape, name, f"{argument[0]}_scale_shape")
     length = out.shape[-2] if rows else out.shape[-1]
     if factor.numel() == 1:
         return factor.reshape(())
     if factor.numel() == length:
         return factor.reshape((length, 1) if rows else (1, length))
     check(
-        _broadcasts(factor.shape, out.shape), name, argument, factor,
+        is_expandable_to(factor.shape, out.shape), name, argument, factor,
         f"1 number, {length}, or a shape that broadcasts to {list(out.shape)}",
     )  # fmt: skip
     return factor
 
 
-@operator(
-    "fp8_gemm(Tensor A, bool trans_A, Tensor B, bool trans_B, Tensor D, ScalarType out_dtype, Tensor? A_scale_inv, "
-    "Tensor? B_scale_inv, Tensor? bias, bool accumulate, Tensor(a!) out) -> Tensor(a!)",
-    of="fp8_gemm_v2, copy_",
-    named=True,
-)
 def fp8_gemm(a: Arguments) -> Tensor:
     """`fp8_gemm_v2` into `out`, which has the result's shape and dtype."""
     result = fp8_gemm_v2(
@@ -335,18 +293,6 @@ def fp8_gemm(a: Arguments) -> Tensor:
     return a.out.copy_(result)
 
 
-_CONV = (
-    "Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] dilation=1, "
-    "int groups=1, ScalarType? out_dtype=None"
-)
-
-
-@operator(
-    f"conv2d_fp8({_CONV}, Tensor? scale_input=None, Tensor? scale_weight=None) -> Tensor",
-    f"conv2d_fp8.scalar({_CONV}, float scale_input=1.0, float scale_weight=1.0) -> Tensor",
-    of="to, conv2d, mul, add",
-    named=True,
-)
 def conv2d_fp8(a: Arguments) -> Tensor:
     """conv2d(input, weight) * scale_input * scale_weight + bias in `out_dtype` (default bfloat16), from float32.
 
@@ -375,10 +321,6 @@ def _pair(value: Sequence[int]) -> list[int]:
     return [value[0], value[-1]]
 
 
-@operator(
-    "sum_fp8(Tensor self, int[1]? dim=None, bool keepdim=False, ScalarType? out_dtype=None) -> Tensor",
-    of="to, sum",
-)
 def sum_fp8(
     self: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, out_dtype: torch.dtype | None = None
 ) -> Tensor:
@@ -393,19 +335,6 @@ def sum_fp8(
     return quantize(total, dtype) if is_fp8(dtype) else total.to(dtype)
 
 
-_SOFTMAX = "Tensor? fused_add=None) -> Tensor"
-
-
-@operator(
-    "softmax_fp8(Tensor input, int dim, Tensor? input_scale=None, Tensor? output_scale=None, "
-    f"Tensor? inv_attn_heads=None, {_SOFTMAX}",
-    "softmax_fp8.Scalar_scales(Tensor input, int dim, float input_scale, float output_scale, "
-    f"Tensor? inv_attn_heads=None, {_SOFTMAX}",
-    "softmax_fp8.Scalar(Tensor input, int dim, float input_scale, float output_scale, "
-    f"float inv_attn_heads, {_SOFTMAX}",
-    of="mul, add, softmax, cast_to_fp8_v2",
-    named=True,
-)
 def softmax_fp8(a: Arguments) -> Tensor:
     """softmax(input * input_scale * inv_attn_heads + fused_add, dim) * output_scale.
 

@@ -6,10 +6,8 @@ import torch
 from torch import Tensor
 
 from openhpu.interface.gaudi_ops.errors import check, check_same_length
-from openhpu.interface.gaudi_ops.registry import operator
 
 
-@operator("kv_reorder", of="index, where")
 def kv_reorder(self: Tensor, start: Tensor, end: Tensor, beam_idx: Tensor) -> Tensor:
     """The cache whose positions from `start` to before `end` come from the beams that go on.
 
@@ -45,28 +43,22 @@ def _each(name: str, argument: str, bound: Tensor, rows: int) -> Tensor:
     return bound if count == 1 else bound.repeat_interleave(rows // count, 0)
 
 
-@operator(
-    "kv_reorder_(Tensor(a!) self, Tensor start, Tensor end, Tensor beam_idx) -> Tensor(a!)", of="kv_reorder, copy_"
-)
 def kv_reorder_(self: Tensor, start: Tensor, end: Tensor, beam_idx: Tensor) -> Tensor:
     """`kv_reorder` in place."""
     return self.copy_(kv_reorder(self, start, end, beam_idx))
 
 
-@operator("in_place_interleave", of="repeat_interleave")
 def in_place_interleave(self: Tensor) -> Tensor:
     """Each first entry of four, four times: the state of beams at their start, when all are the first one."""
     check(self.dim() > 0 and self.shape[0] % 4 == 0, "in_place_interleave", "self", self, "a multiple of 4 entries")
     return self[: self.shape[0] // 4].repeat_interleave(4, 0)
 
 
-@operator("in_place_interleave_(Tensor(a!) self) -> Tensor(a!)", of="repeat_interleave, copy_")
 def in_place_interleave_(self: Tensor) -> Tensor:
     """The first quarter of the entries, each repeated four times, over all of them."""
     return self.copy_(in_place_interleave(self))
 
 
-@operator("plain_index", of="index")
 def plain_index(self: Tensor, indices: list[Tensor]) -> Tensor:
     """self[indices], with an integer tensor for each of the first dimensions."""
     for index in indices:
@@ -75,34 +67,26 @@ def plain_index(self: Tensor, indices: list[Tensor]) -> Tensor:
     return self[tuple(index.long() for index in indices)]
 
 
-@operator("exp_fast_math", of="exp")
 def exp_fast_math(self: Tensor) -> Tensor:
     """exp. Gaudi's form trades digits for speed; this one does not."""
     return torch.exp(self)
 
 
-@operator("sqrt_fast_math", of="sqrt")
 def sqrt_fast_math(self: Tensor) -> Tensor:
     """sqrt, as exact as PyTorch's."""
     return torch.sqrt(self)
 
 
-@operator("rsqrt_fast_math", of="rsqrt")
 def rsqrt_fast_math(self: Tensor) -> Tensor:
     """rsqrt, as exact as PyTorch's."""
     return torch.rsqrt(self)
 
 
-@operator("linear", of="linear", autocast=True)
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """torch.nn.functional.linear."""
     return torch.nn.functional.linear(input, weight, bias)
 
 
-@operator(
-    "linear_backward(Tensor self, Tensor grad_output, Tensor weight, bool[3] output_mask) -> (Tensor, Tensor, Tensor)",
-    of="matmul, sum",
-)
 def linear_backward(
     self: Tensor, grad_output: Tensor, weight: Tensor, output_mask: list[bool]
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -114,13 +98,11 @@ def linear_backward(
     return grad_input, grad_weight, rows.sum(0) if output_mask[2] else nothing
 
 
-@operator("matmul", of="matmul", autocast=True)
 def matmul(self: Tensor, other: Tensor) -> Tensor:
     """torch.matmul."""
     return torch.matmul(self, other)
 
 
-@operator("matmul_bwd", "matmul_backward", of="matmul, sum")
 def matmul_bwd(grad_out: Tensor, self: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
     """Gradients of the operands of a matmul."""
     left = self.unsqueeze(0) if self.dim() == 1 else self
@@ -132,7 +114,6 @@ def matmul_bwd(grad_out: Tensor, self: Tensor, other: Tensor) -> tuple[Tensor, T
     return grad_self, grad_other
 
 
-@operator("masked_batch_gemm", of="matmul, add", autocast=True)
 def masked_batch_gemm(a: Tensor, b: Tensor, mask_a: Tensor, mask_b: Tensor, trans_a: bool, trans_b: bool) -> Tensor:
     """op(a) @ op(b) + op(mask_a) @ op(mask_b): a product whose masks are more columns of it; op may transpose."""
 
@@ -144,19 +125,16 @@ def masked_batch_gemm(a: Tensor, b: Tensor, mask_a: Tensor, mask_b: Tensor, tran
     )
 
 
-@operator("weight_permutation", of="clone")
 def weight_permutation(input: Tensor) -> Tensor:
     """A copy. Gaudi's has another layout of memory, which tensors here do not need."""
     return input.clone()
 
 
-@operator("identity", of="clone")
 def identity(self: Tensor) -> Tensor:
     """A copy."""
     return self.clone()
 
 
-@operator("accumulate_grads_(Tensor(a!)[] variables, Tensor[] new_grads) -> ()", of="copy_ or add_ of .grad")
 def accumulate_grads_(variables: list[Tensor], new_grads: list[Tensor]) -> None:
     """Adds each gradient to the .grad of its variable, which it becomes where there is none."""
     check_same_length("accumulate_grads_", "variables", variables=variables, new_grads=new_grads)
@@ -168,7 +146,6 @@ def accumulate_grads_(variables: list[Tensor], new_grads: list[Tensor]) -> None:
                 variable.grad.add_(grad)
 
 
-@operator("custom_foreach_add_(Tensor(a!)[] self, Tensor[] other) -> ()", of="_foreach_add_")
 def custom_foreach_add_(self: list[Tensor], other: list[Tensor]) -> None:
     """torch._foreach_add_."""
     check_same_length("custom_foreach_add_", "self", self=self, other=other)

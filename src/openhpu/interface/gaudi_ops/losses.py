@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from openhpu.interface.gaudi_ops.errors import check
-from openhpu.interface.gaudi_ops.registry import Arguments, operator
+from openhpu.interface.gaudi_ops.registry import Arguments
 
 REDUCTIONS = ("none", "mean", "sum")
 
@@ -34,12 +34,6 @@ def _losses(a: Arguments) -> tuple[Tensor, Tensor]:
     return torch._ctc_loss(a.log_probs, a.targets, a.input_lengths, a.target_lengths, a.blank, a.zero_infinity)
 
 
-@operator(
-    "ctc_loss_custom(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank, "
-    "int reduction, bool zero_infinity) -> (Tensor, Tensor)",
-    of="_ctc_loss, mean or sum",
-    named=True,
-)
 def ctc_loss_custom(a: Arguments) -> tuple[Tensor, Tensor]:
     """torch.nn.functional.ctc_loss, and log alpha, [batch, T, 2 * longest target + 1], of which the backward is made.
 
@@ -61,13 +55,6 @@ def ctc_loss_custom(a: Arguments) -> tuple[Tensor, Tensor]:
     return losses.sum() if a.reduction == 2 else losses, log_alpha
 
 
-@operator(
-    "ctc_loss_custom_backward(Tensor grad, Tensor log_probs, Tensor targets, Tensor input_lengths, "
-    "Tensor target_lengths, Tensor neg_log_likelihood, Tensor log_alpha, int blank, int reduction, bool zero_infinity)"
-    " -> Tensor",
-    of="_ctc_loss, _ctc_loss_backward",
-    named=True,
-)
 def ctc_loss_custom_backward(a: Arguments) -> Tensor:
     """The gradient of log_probs; `grad` has the shape of the loss, `neg_log_likelihood` is the loss or one for each."""
     if a.log_probs.dim() == 2:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from openhpu.interface.gaudi_ops.errors import check, check_dims, check_same_length
 from openhpu.interface.gaudi_ops.fp8 import E4M3, quantize, scaled, widened
-from openhpu.interface.gaudi_ops.registry import Arguments, operator
+from openhpu.interface.gaudi_ops.registry import Arguments
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": torch.nn.functional.silu,
@@ -89,20 +89,9 @@ def check_scales(a: Arguments, count: int, *names: str) -> None:
         check(len(scales) == count, a.operator, name, scales, f"{count} scales, one for each expert")
 
 
-_INPUTS = "Tensor hidden_states, Tensor expert_routing_table, Tensor router_weights"
-_OPTIONS = "bool permuted_weights, str activation, int experts_min, int experts_max"
-_HINTS = "*, int chunk_size=0, int total_experts=0"  # of vLLM's calls: how Gaudi's kernel divides its work
-_OF = "matmul, silu or gelu or relu, mul, where, sum, add: for each expert"
-
-
 _W123, _W12 = "Tensor[] w1, Tensor[] w2, Tensor[] w3", "Tensor[] w12, Tensor[] w3"
 
 
-@operator(
-    f"mixture_of_experts({_INPUTS}, {_W123}, {_OPTIONS}, {_HINTS}) -> Tensor",
-    f"mixture_of_experts.fused_weights({_INPUTS}, {_W12}, {_OPTIONS}, {_HINTS}) -> Tensor",
-    of=_OF, autocast=True, named=True,
-)  # fmt: skip
 def mixture_of_experts(a: Arguments) -> Tensor:
     """Of each token the sum over its experts of router_weight * (activation(x @ w1) * (x @ w2)) @ w3.
 
@@ -152,35 +141,11 @@ def _measured(a: Arguments, measuring: bool) -> tuple[Tensor, Tensor]:
     return total.to(x.dtype), amax
 
 
-@operator(
-    f"mixture_of_experts.fp8_measurement({_INPUTS}, {_W123}, {_OPTIONS}, bool measurement_mode) -> (Tensor, Tensor)",
-    f"mixture_of_experts.fp8_measurement_fused_weights({_INPUTS}, {_W12}, {_OPTIONS}, "
-    "bool measurement_mode) -> (Tensor, Tensor)",
-    of=f"{_OF}; abs, amax", autocast=True, named=True,
-)  # fmt: skip
 def mixture_of_experts_measurement(a: Arguments) -> tuple[Tensor, Tensor]:
     """`mixture_of_experts`, and of each expert the largest absolute value before w3, [experts]; 0 unless measuring."""
     return _measured(a, a.measurement_mode)
 
 
-_SCALES = "Tensor d_scale_hidden_states, Tensor[] d_scale_intermediate_hidden_states"
-_THREE = "Tensor[] d_scale_w1, Tensor[] d_scale_w2, Tensor[] d_scale_w3"
-_TWO = "Tensor[] d_scale_w12, Tensor[] d_scale_w3"
-
-
-def _fp8_schemas(overload: str, weights: str, scales: str) -> list[str]:
-    """With tensors and with numbers as scales."""
-    return [
-        f"mixture_of_experts.{overload}{kind}({_INPUTS}, {weights}, {of_scales}, {_OPTIONS}, {_HINTS}) -> Tensor"
-        for kind, of_scales in (("", scales), ("_scalars", scales.replace("Tensor", "float")))
-    ]
-
-
-@operator(
-    *_fp8_schemas("fp8", _W123, f"{_SCALES}, {_THREE}"),
-    *_fp8_schemas("fp8_fused_weights", _W12, f"{_SCALES}, {_TWO}"),
-    of=f"to, mul, cast_to_fp8_v2; {_OF}", named=True,
-)  # fmt: skip
 def mixture_of_experts_fp8(a: Arguments) -> Tensor:
     """`mixture_of_experts` on fp8: each operand times its d_scale, the input of w3 rounded to fp8 with its own.
 

@@ -10,21 +10,11 @@ from torch import Tensor
 from openhpu.interface.gaudi_ops.errors import check, check_dims, check_same_length
 from openhpu.interface.gaudi_ops.fp8 import E4M3, largest, quantize, scaled
 from openhpu.interface.gaudi_ops.moe import activation_of, check_scales, mix, product, scaled_product
-from openhpu.interface.gaudi_ops.registry import Arguments, operator
+from openhpu.interface.gaudi_ops.registry import Arguments
 
 # The meaning of four bits: a sign, two bits of exponent, one of mantissa.
 _FP4 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 _EXPONENT_BIAS = 127
-
-_INPUTS = "Tensor hidden_states, Tensor expert_routing_table, Tensor router_weights"
-_WEIGHTS = "Tensor[] w12, Tensor[] w3"
-_BIASES = "Tensor[] w12_bias, Tensor[] w3_bias"
-_SCALES = "Tensor[] d_scale_w12, Tensor[] d_scale_w3"
-_EXPERTS = "int experts_min, int experts_max"
-_HINTS = "int chunk_size=0, int total_experts=0"
-_SWIGLU = "float alpha=1.702, float limit=7.0"
-_OF = "matmul, add, clamp, sigmoid, mul, where, sum: for each expert"
-_FP4_OF = "bitwise_and, shift, index, ldexp"
 
 
 def swiglu_oai(pairs: Tensor, alpha: float, limit: float) -> Tensor:
@@ -76,13 +66,6 @@ def _biased_swiglu(a: Arguments) -> Callable[[int, Tensor], Tensor]:
     return lambda i, pairs: swiglu_oai(pairs + a.w12_bias[i], a.alpha, a.limit)
 
 
-@operator(
-    f"mixture_of_experts.bias_fused_weights({_INPUTS}, {_WEIGHTS}, {_BIASES}, bool permuted_weights, {_EXPERTS}, *, "
-    f"{_HINTS}, {_SWIGLU}) -> Tensor",
-    of=_OF,
-    autocast=True,
-    named=True,
-)
 def mixture_of_experts_bias(a: Arguments) -> Tensor:
     """`mixture_of_experts.fused_weights` with biases and gpt-oss' activation.
 
@@ -106,12 +89,6 @@ def _unpacked(a: Arguments) -> Callable[[int], tuple[Tensor, Tensor]]:
     )
 
 
-@operator(
-    f"mixture_of_experts.mxfp4_fused_weights({_INPUTS}, {_WEIGHTS}, {_SCALES}, int block_size, bool permuted_weights, "
-    f"str activation, {_EXPERTS}, bool is_fp4=True, *, {_HINTS}) -> Tensor",
-    of=f"{_FP4_OF}; matmul, silu or gelu or relu, mul, where, sum: for each expert",
-    named=True,
-)
 def mixture_of_experts_mxfp4(a: Arguments) -> Tensor:
     """`mixture_of_experts.fused_weights` on MXFP4 weights: w12 uint8 [2 F, H / 2], w3 uint8 [H, F / 2].
 
@@ -127,28 +104,11 @@ def mixture_of_experts_mxfp4(a: Arguments) -> Tensor:
     return _mixed(a, weights, inner)
 
 
-@operator(
-    f"mixture_of_experts.bias_mxfp4_fused_weights({_INPUTS}, {_WEIGHTS}, {_BIASES}, {_SCALES}, int block_size, "
-    f"bool permuted_weights, {_EXPERTS}, bool is_fp4=True, *, {_HINTS}, {_SWIGLU}) -> Tensor",
-    of=f"{_FP4_OF}; {_OF}",
-    named=True,
-)
 def mixture_of_experts_bias_mxfp4(a: Arguments) -> Tensor:
     """`mixture_of_experts.bias_fused_weights` on MXFP4 weights, shaped as those of `mxfp4_fused_weights`."""
     return _mixed(a, _unpacked(a), _biased_swiglu(a))
 
 
-_DYNAMIC = f"bool permuted_weights, str activation, {_EXPERTS}, *, {_HINTS}) -> Tensor"
-
-
-@operator(
-    f"mixture_of_experts.fp8_fused_weights_dynamic({_INPUTS}, {_WEIGHTS}, Tensor d_scale_hidden_states, {_SCALES}, "
-    f"{_DYNAMIC}",
-    f"mixture_of_experts.fp8_fused_weights_scalars_dynamic({_INPUTS}, {_WEIGHTS}, float d_scale_hidden_states, "
-    f"{_SCALES.replace('Tensor[]', 'float[]')}, {_DYNAMIC}",
-    of="to, mul, abs, amax, cast_to_fp8_v2; matmul, silu or gelu or relu, where, sum: for each expert",
-    named=True,
-)
 def mixture_of_experts_fp8_dynamic(a: Arguments) -> Tensor:
     """`mixture_of_experts.fp8_fused_weights` whose scale before w3 is each token's own: its largest number / fp8's.
 

@@ -5,28 +5,10 @@ Its operators are defined when the first of them is asked for, so that `import t
 
 from __future__ import annotations
 
-import importlib
 import threading
 from typing import Any
 
 import torch
-
-FAMILIES = (
-    "fp8",
-    "quantized",
-    "attention",
-    "fp8_attention",
-    "softmaxes",
-    "rotary",
-    "norms",
-    "moe",
-    "moe_formats",
-    "indexing",
-    "embeddings",
-    "losses",
-    "random_numbers",
-    "optimizer_steps",
-)
 
 _lock = threading.RLock()
 _library: torch.library.Library | None = None
@@ -41,10 +23,9 @@ def define() -> None:
     with _lock:
         if _library is not None:
             return
-        from openhpu.interface.gaudi_ops.registry import NAMESPACE, OPERATORS
+        from openhpu.interface.gaudi_ops.registry import NAMESPACE, OPERATORS, fill
 
-        for family in FAMILIES:
-            importlib.import_module(f"openhpu.interface.gaudi_ops.{family}")
+        fill()
         library = torch.library.Library(NAMESPACE, "FRAGMENT")  # kept for the process's life
         _library = library
         for row in OPERATORS:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from openhpu.interface.gaudi_ops.errors import check
-from openhpu.interface.gaudi_ops.registry import operator
 
 
-@operator("rms_norm", "rms_norm_fast", of="mul, mean, rsqrt")
 def rms_norm(data_in: Tensor, gamma: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
     """x / sqrt(mean(x^2) + epsilon) * gamma over the last dimension, in x's dtype, and the reciprocal root, in float32.
 
@@ -26,7 +25,6 @@ def rms_norm(data_in: Tensor, gamma: Tensor, epsilon: float) -> tuple[Tensor, Te
     return (x * reciprocal * gamma).to(data_in.dtype), reciprocal
 
 
-@operator("rms_norm_backward", "rms_norm_fast_backward", of="mul, mean, sum")
 def rms_norm_backward(
     grad_in: Tensor, data_in: Tensor, gamma: Tensor, inverse_rms: Tensor, use_stages: bool, bwd_mode: int
 ) -> tuple[Tensor, Tensor]:
@@ -52,12 +50,6 @@ def clip_(grads: Sequence[Tensor], max_norm: Tensor | float, norm_type: float = 
     return total
 
 
-@operator(
-    "fused_clip_norm(Tensor(a!)[] grad, Tensor max_norm, float norm_type) -> Tensor",
-    "fused_norm_(Tensor(a!)[] grad, Tensor max_norm, float norm_type) -> Tensor",
-    "fused_norm_lazy(Tensor(a!)[] grad, Tensor max_norm, float norm_type) -> Tensor",
-    of="_foreach_norm, vector_norm, clamp, _foreach_mul_",
-)
 def fused_clip_norm(grad: list[Tensor], max_norm: Tensor, norm_type: float) -> Tensor:
     """`clip_` on a list of gradients; max_norm: one number. Returns their norm before, a 0-dim float32 tensor."""
     check(len(grad) > 0, "fused_clip_norm", "grad", grad, "at least one tensor")
@@ -66,7 +58,6 @@ def fused_clip_norm(grad: list[Tensor], max_norm: Tensor, norm_type: float) -> T
         return clip_(grad, max_norm.reshape(()), norm_type)
 
 
-@operator("instance_norm", of="mean, var, rsqrt, mul, add")
 def instance_norm(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -75,33 +66,23 @@ def instance_norm(
     input: [N, C, ...]; weight, bias: [C]. Source: torch.nn.functional.instance_norm.
     """
     check(input.is_floating_point() and input.dim() >= 3, "instance_norm", "input", input, "[N, C, length, ...]")
-    dims = list(range(2, input.dim()))
-    x = input.float()
-    mean = x.mean(dims, keepdim=True)
-    reciprocal = torch.rsqrt((x - mean).square().mean(dims, keepdim=True) + eps)
-    out = (x - mean) * reciprocal
-    channels = (-1, *[1] * len(dims))
-    if weight is not None:
-        out = out * weight.reshape(channels)
-    if bias is not None:
-        out = out + bias.reshape(channels)
-    return out.to(input.dtype), mean.flatten(1), reciprocal.flatten(1)
+    wide = [None if x is None else x.float() for x in (weight, bias)]
+    out, mean, rstd = torch.native_group_norm(input.float().contiguous(), wide[0], wide[1], *_groups(input), eps)
+    return out.to(input.dtype), mean, rstd
 
 
-@operator("instance_norm_backward", of="mul, mean, sum")
+def _groups(input: Tensor) -> tuple[int, int, int, int]:
+    """Samples, channels, positions, and groups: each channel is one."""
+    n, channels = input.shape[:2]
+    return n, channels, math.prod(input.shape[2:]), channels
+
+
 def instance_norm_backward(
     input: Tensor, grad_in: Tensor, mean: Tensor, istd: Tensor, gamma: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of `instance_norm`'s input, weight and bias."""
-    dims = list(range(2, input.dim()))
-    ones = [1] * len(dims)
-    reciprocal = istd.reshape(*istd.shape, *ones)
-    normalized = (input.float() - mean.reshape(*mean.shape, *ones)) * reciprocal
-    grad = grad_in.float()
-    grad_weight = (grad * normalized).sum([0, *dims])
-    grad_bias = grad.sum([0, *dims])
-    if gamma is not None:
-        grad = grad * gamma.reshape(-1, *ones)
-    centred = grad - grad.mean(dims, keepdim=True) - normalized * (grad * normalized).mean(dims, keepdim=True)
+    scale = torch.ones_like(mean[0]) if gamma is None else gamma.float()
+    wide = [x.float().contiguous() for x in (grad_in, input, mean, istd)]
+    grad, *others = torch.ops.aten.native_group_norm_backward(*wide, scale, *_groups(input), [True] * 3)
     dtype = grad_in.dtype if gamma is None else gamma.dtype
-    return (reciprocal * centred).to(input.dtype), grad_weight.to(dtype), grad_bias.to(dtype)
+    return grad.to(input.dtype), others[0].to(dtype), others[1].to(dtype)

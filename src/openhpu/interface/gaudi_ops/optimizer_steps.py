@@ -7,14 +7,7 @@ from torch import Tensor
 
 from openhpu.interface.gaudi_ops.errors import check, check_same_length
 from openhpu.interface.gaudi_ops.fp8 import is_fp8, largest, quantize
-from openhpu.interface.gaudi_ops.registry import Arguments, operator
-
-_ADAMW = (
-    "Tensor[] gradient_vec, Tensor(a!)[] weight_vec, Tensor(b!)[] exp_avg_vec, Tensor(c!)[] exp_avg_sq_vec, "
-    "Tensor neg_step_t, float beta1, float beta2, float epsilon"
-)
-_SCALES = "Tensor(d!)[]? exp_avg_scales=None, Tensor(e!)[]? exp_avg_sq_scales=None"
-_ADAMW_OF = "_foreach_lerp_, _foreach_mul_, _foreach_addcmul_, _foreach_sqrt, _foreach_add_, _foreach_addcdiv_"
+from openhpu.interface.gaudi_ops.registry import Arguments
 
 
 def _check_lists(a: Arguments, first: str, *others: str) -> None:
@@ -22,12 +15,6 @@ def _check_lists(a: Arguments, first: str, *others: str) -> None:
     check_same_length(a.operator, first, **{name: getattr(a, name) for name in (first, *others)})
 
 
-@operator(
-    f"optimizer_adamw({_ADAMW}, Tensor weight_decay, bool has_weight_decay, {_SCALES}) -> ()",
-    f"habanaOptimizerAdamW({_ADAMW}, Tensor weight_decay, bool has_weight_decay) -> ()",
-    of=_ADAMW_OF,
-    named=True,
-)
 def optimizer_adamw(a: Arguments) -> None:
     """AdamW: w = w * weight_decay + neg_step_t * m / (sqrt(v) + epsilon), with the moments m and v of the gradients.
 
@@ -62,7 +49,6 @@ def optimizer_adamw(a: Arguments) -> None:
         _store(a.exp_avg_sq_vec, second, scales[1])
 
 
-@operator(f"optimizer_adamw.lazy({_ADAMW}, float weight_decay, {_SCALES}) -> ()", of=_ADAMW_OF, named=True)
 def optimizer_adamw_lazy(a: Arguments) -> None:
     """`optimizer_adamw` as Gaudi's lazy mode spells it: the factor of weights is a number, 1 for none."""
     a.has_weight_decay = a.weight_decay != 1.0
@@ -94,10 +80,6 @@ def _store(stored: list[Tensor], wide: list[Tensor], scales: list[Tensor] | None
         old.copy_(quantize(new, old.dtype) if is_fp8(old.dtype) else new)
 
 
-_EMA = "Tensor[] model_inputs, Tensor(a!)[] updated_ema, Tensor decay) -> ()"
-
-
-@operator(f"optimizer_ema({_EMA}", f"habanaOptimizerFusedEMA({_EMA}", of="_foreach_lerp_")
 def optimizer_ema(model_inputs: list[Tensor], updated_ema: list[Tensor], decay: Tensor) -> None:
     """ema = decay * ema + (1 - decay) * input, for each pair. decay: one number."""
     check_same_length("optimizer_ema", "model_inputs", model_inputs=model_inputs, updated_ema=updated_ema)
@@ -107,13 +89,6 @@ def optimizer_ema(model_inputs: list[Tensor], updated_ema: list[Tensor], decay: 
             ema.add_((value - ema) * share)
 
 
-_LARS = "int[] skip_masks, float eeta, float weight_decay, float eps"
-
-
-@operator(
-    f"optimizer_lars(Tensor[] params, Tensor(a!)[] grads, {_LARS}, Tensor lr) -> ()", of="_foreach_norm, mul, add",
-    named=True,
-)  # fmt: skip
 def optimizer_lars(a: Arguments) -> None:
     """grad = lr * trust * (grad + weight_decay * param).
 
@@ -135,23 +110,12 @@ def optimizer_lars(a: Arguments) -> None:
                 grad.mul_(rate)
 
 
-@operator(
-    f"habanaOptimizerLars(Tensor[] params, Tensor(a!)[] grads, Tensor lr_t, {_LARS}) -> ()", of="optimizer_lars",
-    named=True,
-)  # fmt: skip
 def lazy_lars(a: Arguments) -> None:
     """`optimizer_lars` as Gaudi's lazy mode spells it."""
     a.lr = a.lr_t
     optimizer_lars(a)
 
 
-_SGD = (
-    "Tensor[] gradients, Tensor(a!)[] weights_in, Tensor(b!) learning_rate, float wd, float mom, float damp, "
-    "bool nesterov) -> ()"
-)
-
-
-@operator(f"optimizer_sgd({_SGD}", f"habanaOptimizerSgd({_SGD}", of="mul, add, sub_", named=True)
 def optimizer_sgd(a: Arguments) -> None:
     """weight = weight - learning_rate * (gradient + wd * weight). Source: torch.optim.SGD without momentum."""
     _check_lists(a, "gradients", "weights_in")
@@ -165,16 +129,6 @@ def _decayed(a: Arguments, grad: Tensor, weight: Tensor) -> Tensor:
     return grad + a.wd * weight if a.wd else grad
 
 
-_MOMENTUM = (
-    "Tensor[] gradients, Tensor(a!)[] weights_in, Tensor(b!)[] momentum_in, Tensor epoch_num, "
-    "Tensor(c!) learning_rate, Tensor(d!) mom, float wd, float damp, bool nesterov) -> ()"
-)
-
-
-@operator(
-    f"optimizer_sgd_momentum({_MOMENTUM}", f"habanaOptimizerSgdMomentum({_MOMENTUM}", of="mul, add, where, sub_",
-    named=True,
-)  # fmt: skip
 def optimizer_sgd_momentum(a: Arguments) -> None:
     """SGD with momentum; where epoch_num is 0 the buffers start as the gradients. Source: torch.optim.SGD."""
     _check_lists(a, "gradients", "weights_in", "momentum_in")
@@ -186,10 +140,6 @@ def optimizer_sgd_momentum(a: Arguments) -> None:
             weight.sub_((step + momentum * buffer if a.nesterov else buffer) * rate)
 
 
-@operator(
-    "optimizer_resource_apply_momentum(Tensor(a!)[] params_momentum_buf_list, Tensor[] dp_list, float momentum) -> ()",
-    of="mul_, sub_, add_",
-)
 def optimizer_resource_apply_momentum(
     params_momentum_buf_list: list[Tensor], dp_list: list[Tensor], momentum: float
 ) -> None:
@@ -208,13 +158,6 @@ def optimizer_resource_apply_momentum(
             param.add_(buffer)
 
 
-_ADAGRAD = (
-    "Tensor[] gradients, Tensor(a!)[] weights_in, Tensor(b!)[] variances_in, Tensor epoch_num, "
-    "Tensor(c!) learning_rate, float wd, float lrd, float eps) -> ()"
-)
-
-
-@operator(f"habanaOptimizerFusedAdagrad({_ADAGRAD}", of="mul, add, addcmul_, sqrt, sub_", named=True)
 def fused_adagrad(a: Arguments) -> None:
     """Adagrad; `epoch_num`: steps so far, 0 at first. Source: torch.optim.Adagrad."""
     _check_lists(a, "gradients", "weights_in", "variances_in")
@@ -226,7 +169,6 @@ def fused_adagrad(a: Arguments) -> None:
             weight.sub_(rate * step / (variance.sqrt() + a.eps))
 
 
-@operator("optimizer_lamb_fused_norm", of="_foreach_norm, vector_norm, clamp")
 def optimizer_lamb_fused_norm(grad: list[Tensor], max_norm: float) -> Tensor:
     """max(1, |gradients| / max_norm), by which gradients are divided; a tensor [1] in float32."""
     check(len(grad) > 0, "optimizer_lamb_fused_norm", "grad", grad, "at least one tensor")
@@ -236,14 +178,6 @@ def optimizer_lamb_fused_norm(grad: list[Tensor], max_norm: float) -> Tensor:
         return (total / max_norm).clamp_min(1.0).reshape(1)
 
 
-@operator(
-    "optimizer_lamb_phase1(Tensor[] gradients, Tensor[] weights, Tensor(a!)[] exp_avg, Tensor(b!)[] exp_avg_sq, "
-    "Tensor(c!)[] out_weight_norms, Tensor(d!)[] out_adam_norms, Tensor(e!)[] out_adam_steps, "
-    "Tensor clip_global_grad_norm, int grad_averaging, float beta1, float beta2, float epsilon, "
-    "Tensor bias_correction1, Tensor bias_correction2, float weight_decay) -> ()",
-    of="mul, add, sqrt, div, vector_norm, copy_",
-    named=True,
-)
 def optimizer_lamb_phase1(a: Arguments) -> None:
     """LAMB's moments, Adam steps (with weight decay added) and norms of weights and steps. Source: Y. You et al., 2020.
 
@@ -267,12 +201,6 @@ def optimizer_lamb_phase1(a: Arguments) -> None:
                 norms[i].copy_(torch.linalg.vector_norm(values).reshape(norms[i].shape))
 
 
-@operator(
-    "optimizer_lamb_phase2(Tensor(a!)[] weights, Tensor[] adam_norms, Tensor[] weight_norms, Tensor[] adam_steps, "
-    "Tensor neg_step, float wd, bool use_lamb) -> ()",
-    of="where, div, mul, add_",
-    named=True,
-)
 def optimizer_lamb_phase2(a: Arguments) -> None:
     """weight += neg_step * trust * step; trust: weight norm / step norm where both are positive, else 1.
 

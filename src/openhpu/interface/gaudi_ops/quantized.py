@@ -10,7 +10,7 @@ from torch import Tensor
 
 from openhpu.interface.gaudi_ops.errors import check
 from openhpu.interface.gaudi_ops.fp8 import E4M3, widened
-from openhpu.interface.gaudi_ops.registry import Arguments, operator
+from openhpu.interface.gaudi_ops.registry import Arguments
 
 # Quantiles of the normal distribution, as published with QLoRA (T. Dettmers et al., 2023).
 NF4 = (
@@ -57,10 +57,6 @@ def _by_group(name: str, argument: str, table: Tensor, numbers: Tensor, index: T
     return table.repeat_interleave(numbers.shape[-2] // table.shape[-2], -2)
 
 
-_INT4 = "Tensor input, Tensor scale, Tensor? zero_point, ScalarType out_dtype, Tensor? group_index=None) -> Tensor"
-
-
-@operator(f"convert_from_int4({_INT4}", of="__rshift__, __and__, sub, mul, to", named=True)
 def convert_from_int4(a: Arguments) -> Tensor:
     """(input - zero_point) * scale for numbers from -8 to 7.
 
@@ -71,13 +67,11 @@ def convert_from_int4(a: Arguments) -> Tensor:
     return _converted("convert_from_int4", a.input, a.scale, a.zero_point, a.out_dtype, True, a.group_index)
 
 
-@operator(f"convert_from_uint4({_INT4}", of="__rshift__, __and__, sub, mul, to", named=True)
 def convert_from_uint4(a: Arguments) -> Tensor:
     """`convert_from_int4` for numbers from 0 to 15."""
     return _converted("convert_from_uint4", a.input, a.scale, a.zero_point, a.out_dtype, False, a.group_index)
 
 
-@operator("dequantize_nf4", of="__rshift__, __and__, index_select, mul")
 def dequantize_nf4(
     input: Tensor, absmax: Tensor, blocksize: int, out_shape: Sequence[int], out_dtype: torch.dtype
 ) -> Tensor:
@@ -104,7 +98,6 @@ def dequantize_nf4(
 _FP4_TOP = 6.0
 
 
-@operator("fake_quant_fp4", of="abs, amax, log2, floor, exp2, round, clamp, mul")
 def fake_quant_fp4(input: Tensor, stochastic_rounding: bool, axis: int, dtype: str) -> Tensor:
     """The input rounded to fp4 (e2m1) with a scale for each block along `axis`, in its own dtype.
 
@@ -129,12 +122,6 @@ def fake_quant_fp4(input: Tensor, stochastic_rounding: bool, axis: int, dtype: s
     return result.movedim(-1, axis).to(input.dtype)
 
 
-@operator(
-    "calculate_scale_for_cast(Tensor input, int scale_mode, int scale_type, *, int? reduceAxis=None, "
-    "bool reduceKeepdim=False, float fullscale=1.0, float backoff=1.0) -> Tensor",
-    of="abs, amax, div; rounding: log2, ceil, exp2",
-    named=True,
-)
 def calculate_scale_for_cast(a: Arguments) -> Tensor:
     """max |input| / (fullscale * backoff), by which numbers are divided before a cast to fp8, in the input's dtype.
 

@@ -13,19 +13,15 @@ import torch
 from torch import Tensor
 
 from openhpu.interface.gaudi_ops.errors import check
-from openhpu.interface.gaudi_ops.registry import Arguments, operator
+from openhpu.interface.gaudi_ops.registry import Arguments
 from openhpu.interface.gaudi_ops.seeded import uniform, words
 
-_FACTORY = "*, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None"
 
-
-@operator("habana_random_seed", of="randint")
 def habana_random_seed(input: Tensor) -> Tensor:
     """A seed, int32 [1], of the device's generator; the input says where."""
     return torch.randint(0, 2**31 - 1, (1,), dtype=torch.int32, device=input.device)
 
 
-@operator("habana_seed_generator", of="integer operators")
 def habana_seed_generator(seed: Tensor, counter: Tensor, size: int) -> Tensor:
     """`size` seeds, int32, that are functions of seed and counter (one integer each)."""
     both = torch.stack((seed.reshape(()).long(), counter.reshape(()).long()))
@@ -38,17 +34,11 @@ def _sizes(name: str, size: Sequence[int], dtype: torch.dtype | None, layout: An
     return dtype or torch.get_default_dtype()
 
 
-@operator(f"habana_rand(Tensor seed, SymInt[] size, {_FACTORY}) -> Tensor", of="integer operators, mul", named=True)
 def habana_rand(a: Arguments) -> Tensor:
     """Numbers in [0, 1), on the seed's device."""
     return uniform(a.seed, a.size, a.seed.device).to(_sizes("habana_rand", a.size, a.dtype, a.layout))
 
 
-@operator(
-    f"habana_randn(Tensor seed, SymInt[] size, {_FACTORY}) -> Tensor",
-    of="integer operators, log, sqrt, cos",
-    named=True,
-)
 def habana_randn(a: Arguments) -> Tensor:
     """Normally distributed numbers, mean 0 and deviation 1, by the transformation of Box and Muller."""
     kind = _sizes("habana_randn", a.size, a.dtype, a.layout)
@@ -56,11 +46,6 @@ def habana_randn(a: Arguments) -> Tensor:
     return (torch.sqrt(-2.0 * torch.log1p(-first)) * torch.cos(2 * math.pi * second)).to(kind)
 
 
-@operator(
-    f"habana_randint(Tensor seed, SymInt low, SymInt high, SymInt[] size, {_FACTORY}) -> Tensor",
-    of="integer operators, remainder",
-    named=True,
-)
 def habana_randint(a: Arguments) -> Tensor:
     """Integers in [low, high)."""
     check(a.low < a.high, "habana_randint", "high", a.high, f"more than low, {a.low}")
@@ -68,33 +53,21 @@ def habana_randint(a: Arguments) -> Tensor:
     return (a.low + words(a.seed, a.size, a.seed.device) * (a.high - a.low) // 2**32).to(a.dtype or torch.int64)
 
 
-@operator(f"habana_randperm(Tensor seed, SymInt n, {_FACTORY}) -> Tensor", of="integer operators, argsort", named=True)
 def habana_randperm(a: Arguments) -> Tensor:
     """The integers below n, in some order."""
     return torch.argsort(words(a.seed, [a.n], a.seed.device), stable=True).to(a.dtype or torch.int64)
 
 
-@operator(
-    "habana_bernoulli(Tensor seed, Tensor self) -> Tensor",
-    "habana_bernoulli.p(Tensor seed, Tensor self, float p) -> Tensor",
-    "habana_bernoulli.Tensor(Tensor seed, Tensor self, Tensor p) -> Tensor",
-    of="integer operators, lt",
-)
 def habana_bernoulli(seed: Tensor, self: Tensor, p: Tensor | float | None = None) -> Tensor:
     """1 with probability p (default: self's own numbers), else 0; in self's shape and dtype."""
     return (uniform(seed, self.shape, seed.device) < (self if p is None else p)).to(self.dtype)
 
 
-@operator("habana_uniform", of="integer operators, mul, add")
 def habana_uniform(seed: Tensor, self: Tensor, from_: float, to: float) -> Tensor:
     """Numbers in [from_, to), in self's shape and dtype."""
     return (from_ + uniform(seed, self.shape, seed.device) * (to - from_)).to(self.dtype)
 
 
-@operator(
-    "habana_native_dropout(Tensor seed, Tensor input, float p, bool? train) -> (Tensor, Tensor)",
-    of="integer operators, mul",
-)
 def habana_native_dropout(seed: Tensor, input: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
     """The input with each number dropped with probability p, others divided by 1 - p; True where one is kept."""
     check(0.0 <= p <= 1.0, "habana_native_dropout", "p", p, "a probability")
@@ -104,7 +77,6 @@ def habana_native_dropout(seed: Tensor, input: Tensor, p: float, train: bool | N
     return (input * keep * (0.0 if p == 1.0 else 1.0 / (1.0 - p))).to(input.dtype), keep
 
 
-@operator("habana_multinomial", of="integer operators, cumsum, searchsorted; without replacement: log, div, topk")
 def habana_multinomial(seed: Tensor, self: Tensor, num_samples: int, replacement: bool = False) -> Tensor:
     """Indices drawn by the weights in self, [n] or [rows, n], as torch.multinomial draws them."""
     name = "habana_multinomial"

@@ -1,17 +1,22 @@
-"""The table of operators in the namespace `hpu`: schema, implementation, and the operators that it calls.
+"""The table of operators in the namespace `hpu`, operators.tsv: schema, implementation, and what it is made of.
 
-Families register their operators here with a decorator, when the first name of `torch.ops.hpu` is looked up. An
-implementation is a function of PyTorch's operators, registered for every backend (CompositeImplicitAutograd). Eager
-mode and lazy mode run its operators, and torch.compile traces them. Meta tensors and autograd work through them.
+It is read when the first name of `torch.ops.hpu` is looked up. An implementation is a function of PyTorch's operators
+in a module of this folder, registered for every backend (CompositeImplicitAutograd). Eager mode and lazy mode run its
+operators, and torch.compile traces them. Meta tensors and autograd work through them.
+
+A function whose one parameter is of the type Arguments gets the operator's arguments by their names in the schema, and
+`operator`, its name without overload. Under torch.autocast an operator's dtypes are those of its arguments; of a row
+marked `lowered`, arguments in float32 are cast to autocast's dtype first, as those of PyTorch's matrix products.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -41,41 +46,17 @@ class Operator:
 OPERATORS: list[Operator] = []
 
 
-def operator(*schemas: str, of: str, autocast: bool = False, named: bool = False) -> Callable[[F], F]:
-    """Decorator: the function is the operator of each of `schemas`. A name alone has the arguments and results that the
-    function's annotations say.
-
-    `of`: what it is made of, for the page of operators. Under torch.autocast its dtypes are those of its arguments;
-    with `autocast`, arguments in float32 are cast to autocast's dtype first, as those of PyTorch's matrix products.
-    With `named` the function gets `Arguments`: by their names in the schema, and `operator`, its name without overload.
-    """
-
-    def register(function: F) -> F:
-        family = function.__module__.rpartition(".")[2]
-        for schema in (_completed(schema, function) for schema in schemas):
-            called = _named(schema, function) if named else function
-            OPERATORS.append(Operator(schema, _lowered(called) if autocast else _isolated(called), of, family))
-        return function
-
-    return register
-
-
-def _completed(schema: str, function: Callable[..., Any]) -> str:
-    if "(" in schema:
-        return schema
-    signature = inspect.signature(function)  # of texts: annotations are not evaluated
-    formals = [
-        f"{_type(each.annotation)} {each.name}{'' if each.default is each.empty else f'={each.default!r}'}"
-        for each in signature.parameters.values()
-    ]
-    results = signature.return_annotation.replace("tuple[", "(").replace("]", ")")
-    return f"{schema}({', '.join(formals)}) -> {results}"
-
-
-def _type(annotation: str) -> str:
-    """As a schema writes it: `Tensor?`, `Tensor[]`, `ScalarType`."""
-    text = re.sub(r"(?:list|Sequence)\[(\w+)\]", r"\1[]", annotation)
-    return text.replace(" | None", "?").replace("torch.dtype", "ScalarType")
+def fill() -> None:
+    """Read the table into OPERATORS."""
+    OPERATORS.clear()
+    for line in Path(__file__).with_name("operators.tsv").read_text(encoding="utf-8").splitlines()[1:]:
+        schema, where, made_of, *lowered = line.split("\t")
+        family, _, name = where.partition(".")
+        function = getattr(importlib.import_module(f"{__package__}.{family}"), name)
+        formals = inspect.signature(function).parameters.values()
+        if [formal.annotation for formal in formals] == ["Arguments"]:
+            function = _named(schema, function)
+        OPERATORS.append(Operator(schema, (_lowered if lowered else _isolated)(function), made_of, family))
 
 
 def _named(schema: str, function: Callable[[Arguments], Any]) -> Callable[..., Any]:

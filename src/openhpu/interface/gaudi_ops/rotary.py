@@ -10,7 +10,6 @@ from torch import Tensor
 from openhpu import _C
 from openhpu.device.mode import is_lazy
 from openhpu.interface.gaudi_ops.errors import check
-from openhpu.interface.gaudi_ops.registry import operator
 
 
 class RotaryPosEmbeddingMode(enum.IntEnum):
@@ -95,7 +94,6 @@ def _checked(name: str, x: Tensor, mode: int) -> None:
     check(mode in (0, 1), name, "mode", mode, "0 (blockwise) or 1 (pairwise)")
 
 
-@operator("rotary_pos_embedding", of="index, mul, neg, cat or stack, add")
 def rotary_pos_embedding(
     input: Tensor, sin: Tensor, cos: Tensor, position_ids: Tensor | None, offset: int, mode: int
 ) -> Tensor:
@@ -121,7 +119,6 @@ def rotary_pos_embedding(
     return (products[0] + products[1]).to(input.dtype)
 
 
-@operator("rotary_pos_embedding_backward", of="index, mul, neg, cat or stack, sub")
 def rotary_pos_embedding_backward(
     grad_in: Tensor, sin: Tensor, cos: Tensor, position_ids: Tensor | None, offset: int, mode: int
 ) -> Tensor:

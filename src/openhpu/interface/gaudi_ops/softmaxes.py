@@ -10,10 +10,8 @@ from torch import Tensor
 
 from openhpu.interface.gaudi_ops.errors import check, check_floating
 from openhpu.interface.gaudi_ops.fp8 import widened
-from openhpu.interface.gaudi_ops.registry import operator
 
 
-@operator("scaled_masked_softmax", of="mul, add, softmax")
 def scaled_masked_softmax(input: Tensor, mask: Tensor, scale: float) -> Tensor:
     """softmax(input * scale + mask) over the last dimension, computed in float32. A bool mask is True where seen."""
     x = widened(input) * scale
@@ -30,7 +28,6 @@ def _triangle(x: Tensor) -> Tensor:
     return torch.arange(x.shape[-1], device=x.device) <= rows
 
 
-@operator("scaled_triangular_softmax", of="mul, masked_fill, softmax")
 def scaled_triangular_softmax(
     self: Tensor, inv_scale_attn: float, exp_sum_recpr: Tensor | None = None, max: Tensor | None = None
 ) -> Tensor:
@@ -46,7 +43,6 @@ def scaled_triangular_softmax(
     return (torch.exp(x - max) * exp_sum_recpr).to(self.dtype)
 
 
-@operator("scaled_triangular_softmax_retain", of="mul, masked_fill, amax, exp, sum")
 def scaled_triangular_softmax_retain(self: Tensor, inv_scale_attn: float) -> tuple[Tensor, Tensor, Tensor]:
     """`scaled_triangular_softmax`; of each row 1 / the sum of exponentials (float32) and the maximum (self's dtype)."""
     x = (widened(self) * inv_scale_attn).masked_fill(~_triangle(self), -math.inf)
@@ -56,7 +52,6 @@ def scaled_triangular_softmax_retain(self: Tensor, inv_scale_attn: float) -> tup
     return (e * reciprocal).to(self.dtype), reciprocal, maximum
 
 
-@operator("scaled_masked_triangular_softmax", of="mul, masked_fill, amax, exp, sum")
 def scaled_masked_triangular_softmax(
     self: Tensor, start_end: Tensor, inv_scale_attn: float, grouped_batch_size: int, use_max: bool, mode: int,
     out_dtype: torch.dtype | None = None,
@@ -80,19 +75,14 @@ def scaled_masked_triangular_softmax(
     columns = torch.arange(self.shape[-1], device=self.device)
     seen = _triangle(self) & (columns >= ends[..., :1]) & (columns < ends[..., 1:])
     x = (widened(self) * inv_scale_attn).masked_fill(~seen, -math.inf)
-    maximum = x.amax(-1, keepdim=True)
-    e = torch.exp(x - torch.where(maximum == -math.inf, 0.0, maximum))
-    total = e.sum(-1, keepdim=True)
-    return torch.where(total == 0.0, 0.0, e / total).to(out_dtype or self.dtype)
+    return torch._safe_softmax(x, -1).to(out_dtype or self.dtype)
 
 
-@operator("custom_softmax", of="softmax")
 def custom_softmax(input: Tensor, flavor: int) -> Tensor:
     """softmax over the last dimension. Gaudi's flavors differ in speed and error; here each is the exact one."""
     return torch.softmax(widened(input), -1).to(input.dtype)
 
 
-@operator("ragged_softmax", of="masked_fill, softmax, where")
 def ragged_softmax(self: Tensor, dim: int, half_to_float: bool, valid_count: Tensor) -> Tensor:
     """softmax over the first `valid_count` positions of `dim`; those after it are 0.
 
@@ -106,7 +96,6 @@ def ragged_softmax(self: Tensor, dim: int, half_to_float: bool, valid_count: Ten
     return torch.where(valid, x, 0.0).to(torch.float32 if half_to_float else self.dtype)
 
 
-@operator("block_softmax", of="add, amax, sub, exp, sum")
 def block_softmax(attn: Tensor, block_bias: Tensor | None, block_groups: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Of each block exp(x - max x), max x and the sum of exponentials over the last dimension; x = attn + block_bias.
 
@@ -118,11 +107,6 @@ def block_softmax(attn: Tensor, block_bias: Tensor | None, block_groups: Tensor)
     return e.to(attn.dtype), maximum.to(attn.dtype), e.sum(-1, keepdim=True).to(attn.dtype)
 
 
-@operator(
-    "block_softmax_adjustment(Tensor block_maxes, Tensor block_sums, Tensor block_groups, SymInt batch_size, "
-    "SymInt[]? out_shape=None) -> Tensor",
-    of="scatter_reduce, index_select, exp, mul, index_put, maximum, div",
-)
 def block_softmax_adjustment(
     block_maxes: Tensor, block_sums: Tensor, block_groups: Tensor, batch_size: int,
     out_shape: Sequence[int] | None = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -14,7 +15,6 @@ from openhpu.interface.gaudi_ops.attention import (
     Window,
     attend,
     check_arguments,
-    default_scale,
     visible,
 )
 from openhpu.interface.gaudi_ops.errors import check
@@ -61,7 +61,10 @@ class FusedSDPA:
                 query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=grouped
             )
         masking = Masking(attn_mask, is_causal, valid_sequence_lengths, padding_side, _window(window_size))
-        check_arguments("FusedSDPA", query, key, value, dropout_p, mode, masking)
+        a = SimpleNamespace(
+            operator="FusedSDPA", q=query, k=key, v=value, p=dropout_p, scale=scale, softmax_mode=mode
+        )  # fmt: skip
+        check_arguments(a, masking)
         if valid_sequence_lengths is not None:
             check(
                 is_causal and attn_mask is None, "FusedSDPA", "valid_sequence_lengths", valid_sequence_lengths,
@@ -71,14 +74,15 @@ class FusedSDPA:
             return scaled_dot_product_attention(
                 query, key, value, _whole_mask(query, key, masking), dropout_p, scale=scale, enable_gqa=grouped
             )
-        query, key, value = _lowered(query, key, value)
+        a.q, a.k, a.v = _lowered(query, key, value)
         with torch._C._ExcludeDispatchKeyGuard(AUTOCAST):
-            out, probabilities, keep = attend(query, key, value, dropout_p, default_scale(query, scale), masking, sinks)
+            found = attend(a, masking, sinks=sinks)
         more = []
         if return_dropout_mask:
-            more.append(torch.ones_like(probabilities, dtype=torch.bool) if keep is None else keep)
+            more.append(torch.ones_like(found.exact, dtype=torch.bool) if found.keep is None else found.keep)
         if return_attn_probs:
-            more.append(probabilities.to(query.dtype))
+            more.append(found.exact.to(a.q.dtype))
+        out = found.out.to(a.q.dtype)
         return (out, *more) if more else out
 
 
@@ -126,8 +130,8 @@ def PySDPA(
 ) -> Tensor:
     """Attention written as products and a softmax, in the dtypes of its operands."""
     masking = Masking(attn_mask, is_causal)
-    check_arguments("PySDPA", query, key, value, dropout_p, "None", masking)
-    return attend(query, key, value, dropout_p, default_scale(query, scale), masking)[0]
+    a = SimpleNamespace(operator="PySDPA", q=query, k=key, v=value, p=dropout_p, scale=scale, softmax_mode="None")
+    return attend(a, masking).out.to(query.dtype)
 
 
 def PySDPAHinted(*args: Any, **kwargs: Any) -> Tensor:

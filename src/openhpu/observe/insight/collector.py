@@ -101,24 +101,34 @@ class Collector:
             **dict.fromkeys(COUNTED, self._on_counted),
             "allocation_peak": self._on_peak,
             "graph_recorded": self._on_graph,
-            "cache_miss": self._on_new_graph,
+            "cache_miss": lambda event: self._phases.new_graph(place(event.site)),
             "graph_traced": self._on_traced,
-            "hpu_graph": self._on_capture,
-            "graph_check": self._on_check,
-            "phase": self._on_phase,
+            "hpu_graph": lambda e: self._captures.add(e.params, place(e.site), self._phases.current()),
+            "graph_check": lambda event: self._captures.check(event.params, place(event.site)),
+            "phase": lambda event: self._phases.begin(event.params["name"], _in_use()),
             "graph_compilation": self._on_compilation,
             "recipe_loaded": self._on_compilation,
             "recompilation": self._on_recompilation,
             "error": self._on_error,
             "mark_step": lambda event: self._mark("mark_step", event.time_ns),
         }
-        self._subscriptions = [events.subscribe(kind, handler) for kind, handler in handlers.items()]
+        self._subscriptions = [events.subscribe(kind, self._alone(handler)) for kind, handler in handlers.items()]
+        mark = self._alone(self._mark)
         self._hook = register_optimizer_step_post_hook(
-            lambda optimizer, args, kwargs: self._mark(f"optimizer {id(optimizer):x}", time.monotonic_ns())
+            lambda optimizer, args, kwargs: mark(f"optimizer {id(optimizer):x}", time.monotonic_ns())
         )
         if _C.is_initialized():
             self._opened = True
             self._watch_spans()
+
+    def _alone(self, handler: Callable[..., None]) -> Callable[..., None]:
+        """The handler, one at a time with the others."""
+
+        def handle(*arguments: Any) -> None:
+            with self._lock:
+                handler(*arguments)
+
+        return handle
 
     def ignore(self) -> None:
         """Count no more."""
@@ -142,56 +152,36 @@ class Collector:
 
     def _on_counted(self, event: events.Event) -> None:
         counted = COUNTED[event.kind]
-        with self._lock:
-            phase = self._phases.named() if "wait_ns" in counted.sums else ""
-            key = (*(event.params[name] for name in counted.keys), phase, event.site)
-            numbers = self._counted[event.kind].setdefault(key, Counter())
-            numbers["count"] += event.params[counted.number] if counted.number else 1
-            for name in counted.sums:
-                numbers[name] += event.params[name]
+        phase = self._phases.named() if "wait_ns" in counted.sums else ""
+        key = (*(event.params[name] for name in counted.keys), phase, event.site)
+        numbers = self._counted[event.kind].setdefault(key, Counter())
+        numbers["count"] += event.params[counted.number] if counted.number else 1
+        for name in counted.sums:
+            numbers[name] += event.params[name]
 
     def _on_peak(self, event: events.Event) -> None:
-        with self._lock:
-            steps = max((marks.count for marks in self._seen.marks.values()), default=0)
-            self._peaks.add(event.params["device"], event.params["bytes"], event.site, event.time_ns, steps)
+        steps = max((marks.count for marks in self._seen.marks.values()), default=0)
+        self._peaks.add(event.params["device"], event.params["bytes"], event.site, event.time_ns, steps)
 
     def _on_graph(self, event: events.Event) -> None:
         params = event.params
-        with self._lock:
-            new = {"operators": params["operators"], "site": event.site, "ran": Counter()}
-            graph = self._graphs.setdefault(params["recipe_id"], new)
-            self._graphs.move_to_end(params["recipe_id"])
-            graph["ran"][params["ran"]] += 1
-            self._graphs_ran[params["ran"]] += 1
-            if params["recipe"]:
-                self._recipe(params["recipe"])["runs"] += 1
-            if len(self._graphs) > _KEPT_GRAPHS:
-                _, gone = self._graphs.popitem(last=False)
-                self._graphs_gone += _whole(gone) > 0
-                if _whole(gone) == 1 and len(self._once_gone) < _KEPT_ONCE:
-                    self._once_gone.append(gone)
-
-    def _on_new_graph(self, event: events.Event) -> None:
-        with self._lock:
-            self._phases.new_graph(place(event.site))
+        new = {"operators": params["operators"], "site": event.site, "ran": Counter()}
+        graph = self._graphs.setdefault(params["recipe_id"], new)
+        self._graphs.move_to_end(params["recipe_id"])
+        graph["ran"][params["ran"]] += 1
+        self._graphs_ran[params["ran"]] += 1
+        if params["recipe"]:
+            self._recipe(params["recipe"])["runs"] += 1
+        if len(self._graphs) > _KEPT_GRAPHS:
+            _, gone = self._graphs.popitem(last=False)
+            self._graphs_gone += _whole(gone) > 0
+            if _whole(gone) == 1 and len(self._once_gone) < _KEPT_ONCE:
+                self._once_gone.append(gone)
 
     def _on_traced(self, event: events.Event) -> None:
-        with self._lock:
-            if not event.params["recompiled"]:
-                self._phases.recompiled(None)  # an earlier one, of a graph that was there
-            self._phases.new_graph(place(event.site))
-
-    def _on_capture(self, event: events.Event) -> None:
-        with self._lock:
-            self._captures.add(event.params, place(event.site), self._phases.current())
-
-    def _on_check(self, event: events.Event) -> None:
-        with self._lock:
-            self._captures.check(event.params, place(event.site))
-
-    def _on_phase(self, event: events.Event) -> None:
-        with self._lock:
-            self._phases.begin(event.params["name"], _in_use())
+        if not event.params["recompiled"]:
+            self._phases.recompiled(None)  # an earlier one, of a graph that was there
+        self._phases.new_graph(place(event.site))
 
     def _recipe(self, name: str) -> dict[str, Any]:
         new = {"name": name, "ops": {}, "from_disk": False, "compilations": 0, "ms": 0.0, "runs": 0}
@@ -202,45 +192,39 @@ class Collector:
         return row
 
     def _on_compilation(self, event: events.Event) -> None:
-        with self._lock:
-            name, duration_us = event.params["recipe"], event.params["duration"]
-            row = self._recipe(name)
-            row |= {"ops": event.params["ops"], "from_disk": event.kind == "recipe_loaded"}
-            row["ms"] += duration_us / 1e3
-            if not row["from_disk"]:
-                row["compilations"] += 1
-                self._phases.recipe()
-                self._compilations.append((event.time_ns, duration_us, name))
+        name, duration_us = event.params["recipe"], event.params["duration"]
+        row = self._recipe(name)
+        row |= {"ops": event.params["ops"], "from_disk": event.kind == "recipe_loaded"}
+        row["ms"] += duration_us / 1e3
+        if not row["from_disk"]:
+            row["compilations"] += 1
+            self._phases.recipe()
+            self._compilations.append((event.time_ns, duration_us, name))
 
     def _on_recompilation(self, event: events.Event) -> None:
         params = event.params
         key = (params["cause"], params["op"], params["argument"], params["dimension"], event.site)
-        with self._lock:
-            self._phases.recompiled(
-                {**params, "dimension": _dimension(params["dimension"]), "after": [params["after"]]}
-            )
-            found = self._recompilations.setdefault(key, {"count": 0, "before": params["before"], "after": []})
-            found["count"] += 1
-            found |= {name: params[name] for name in _ORIGIN if name in params}
-            if params["after"] not in found["after"] and len(found["after"]) < 20:
-                found["after"].append(params["after"])
+        self._phases.recompiled({**params, "dimension": _dimension(params["dimension"]), "after": [params["after"]]})
+        found = self._recompilations.setdefault(key, {"count": 0, "before": params["before"], "after": []})
+        found["count"] += 1
+        found |= {name: params[name] for name in _ORIGIN if name in params}
+        if params["after"] not in found["after"] and len(found["after"]) < 20:
+            found["after"].append(params["after"])
 
     def _on_error(self, event: events.Event) -> None:
-        with self._lock:
-            if len(self._errors) < 100:
-                self._errors.append({**event.params, **place(event.site)})
+        if len(self._errors) < 100:
+            self._errors.append({**event.params, **place(event.site)})
 
     def _mark(self, source: str, time_ns: int) -> None:
         """The end of a step, as an optimizer or the script's mark_step sees it."""
         if not self._opened:
             return
-        with self._lock:
-            self._phases.step(source)
-            marks = self._seen.of(source)
-            sample = _C.device_sample(0)
-            marks.add(time_ns, _C.counters()["host_wait_ns"], sample[0] if sample else 0)
-            if marks.count % _DRAIN_EVERY == 0:
-                self._take_spans()
+        self._phases.step(source)
+        marks = self._seen.of(source)
+        sample = _C.device_sample(0)
+        marks.add(time_ns, _C.counters()["host_wait_ns"], sample[0] if sample else 0)
+        if marks.count % _DRAIN_EVERY == 0:
+            self._take_spans()
 
     # The work of the devices' workers
 

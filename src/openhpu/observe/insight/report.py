@@ -7,29 +7,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from openhpu.observe.insight import charts
+from openhpu.observe.insight import charts, observed
 from openhpu.observe.insight.advice import advise
-from openhpu.observe.insight.observed import (
-    Document,
-    bound,
-    by_line,
-    captures,
-    check,
-    checks,
-    kindness,
-    needs,
-    own_waits,
-    phases,
-    plural,
-    recompilation,
-    size,
-    title,
-    too_large,
-    unended,
-    unfinished,
-    wait,
-    where,
-)
+from openhpu.observe.insight.observed import Document
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -48,10 +28,10 @@ def environment(folder: Path) -> Environment:
     from markupsafe import Markup
 
     found = Environment(loader=FileSystemLoader(folder), autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    found.filters["bytes"] = size
+    found.filters["bytes"] = observed.size
     found.filters["shown"] = lambda value: f"{value:,}" if isinstance(value, int) else value
     found.globals["number"] = lambda value: Markup(' class="n"' if isinstance(value, int) else "")
-    found.globals["plural"] = plural
+    found.globals["plural"] = observed.plural
     return found
 
 
@@ -61,56 +41,70 @@ def _parts(document: Document) -> dict[str, Any]:
 
     graphs, memory = document["graphs"], document["memory"]
     return {
-        "title": title(document),
+        "title": observed.title(document),
         "started": datetime.fromtimestamp(document["process"]["started"]).isoformat(" ", "seconds"),
         "facts": _facts(document),
         "advice": advise(document),
         "timeline": Markup(charts.timeline(document)),
-        "phase_words": phases(document) if len(document["phases"]["phases"]) > 1 else [],
-        "too_large": too_large(document),
-        "ended": unended(document),
+        "phase_words": observed.phases(document) if len(document["phases"]["phases"]) > 1 else [],
+        "too_large": observed.too_large(document),
+        "ended": observed.unended(document),
         "later": [
-            (where(r), r["phase"], r["step"], recompilation(r["cause"]) if r["cause"] else "a new graph")
+            (
+                observed.where(r),
+                r["phase"],
+                r["step"],
+                observed.recompilation(r["cause"]) if r["cause"] else "a new graph",
+            )
             for r in document["phases"]["later"]
         ],
-        "captured": captures(document),
+        "captured": observed.captures(document),
         "captures": [
             (
-                where(r),
+                observed.where(r),
                 r["owner"] or "by hand",
                 ", ".join(r["inputs"].values()),
                 "; ".join(r["differs"]),
                 r["phase"],
                 f"{r['ms']:,.1f} ms",
                 r["replays"],
-                size(r["bytes"]),
+                observed.size(r["bytes"]),
             )
             for r in document["captures"]
         ],
-        "checked": checks(document),
-        "checks": [(where(r), check(r)) for r in document["graph_differences"] + document["graphs_unchecked"]],
-        "recompilations": [(where(r), r["cause"], recompilation(r), r["count"]) for r in document["recompilations"]],
-        "fallbacks": [(where(r), r["op"], r["dtype"], r["count"]) for r in document["fallbacks"]],
-        "indices": [(where(r), r["op"], r["count"], r["padding"]) for r in document["indices_out_of_range"]],
-        "kindnesses": [(where(r), kindness(r), r["count"]) for r in document["kindnesses"]],
-        "needs": needs(document),
+        "checked": observed.checks(document),
+        "checks": [
+            (observed.where(r), observed.check(r)) for r in document["graph_differences"] + document["graphs_unchecked"]
+        ],
+        "recompilations": [
+            (observed.where(r), r["cause"], observed.recompilation(r), r["count"]) for r in document["recompilations"]
+        ],
+        "fallbacks": [(observed.where(r), r["op"], r["dtype"], r["count"]) for r in document["fallbacks"]],
+        "indices": [(observed.where(r), r["op"], r["count"], r["padding"]) for r in document["indices_out_of_range"]],
+        "kindnesses": [(observed.where(r), observed.kindness(r), r["count"]) for r in document["kindnesses"]],
+        "needs": observed.needs(document),
         "reads": _waited(document["blocking_reads"]),
-        "shapes": [(where(r), r["op"], r["count"], wait(r["wait_ns"])) for r in document["shape_waits"]],
-        "own": own_waits(document["own_waits"]),
+        "shapes": [
+            (observed.where(r), r["op"], r["count"], observed.wait(r["wait_ns"])) for r in document["shape_waits"]
+        ],
+        "own": observed.own_waits(document["own_waits"]),
         "collectives": _waited(document["collectives"]),
-        "peak_at": where(memory, "peak_") if memory["peak_line"] else "",
+        "peak_at": observed.where(memory, "peak_") if memory["peak_line"] else "",
         "memory_drawing": Markup(charts.memory(document)),
-        "unfinished": unfinished(graphs),
+        "unfinished": observed.unfinished(graphs),
         "recipes": [_recipe(recipe) for recipe in document["recipes"]],
-        "once": by_line(graphs["seen_once"]),
-        "errors": [(where(e), e["op"], e["message"]) for e in document["errors"]],
+        "once": observed.by_line(graphs["seen_once"]),
+        "errors": [(observed.where(e), e["op"], e["message"]) for e in document["errors"]],
         "section_lanes": [Markup(charts.lanes(section["lanes"])) for section in document["sections"]],
         "counters": [(name, value) for name, value in document["counters"].items() if value],
     }
 
 
 def _waited(records: list[dict[str, Any]]) -> list[tuple[object, ...]]:
-    return [(where(r), r["op"], size(r["bytes"]), r["count"], wait(r["wait_ns"])) for r in records]
+    return [
+        (observed.where(r), r["op"], observed.size(r["bytes"]), r["count"], observed.wait(r["wait_ns"]))
+        for r in records
+    ]
 
 
 def _facts(document: Document) -> list[tuple[str, str]]:
@@ -120,7 +114,7 @@ def _facts(document: Document) -> list[tuple[str, str]]:
         facts += [
             ("Median step", f"{steps['median_ms']:.2f} ms"),
             ("Fastest, slowest", f"{steps['fastest_ms']:.2f}, {steps['slowest_ms']:.2f} ms"),
-            ("Steps are", bound(steps)),
+            ("Steps are", observed.bound(steps)),
             ("Device busy, host waiting", f"{steps['device_busy_share']:.0%}, {steps['host_waiting_share']:.0%}"),
         ]
     if document["process"]["mode"] == "lazy":
@@ -131,7 +125,7 @@ def _facts(document: Document) -> list[tuple[str, str]]:
         ("CPU fallbacks", f"{sum(r['count'] for r in document['fallbacks']):,}"),
         ("Blocking reads", f"{sum(r['count'] for r in document['blocking_reads']):,}"),
         ("Waits for sizes", f"{sum(r['count'] for r in document['shape_waits']):,}"),
-        ("Memory peak", size(memory["peak_bytes"])),
+        ("Memory peak", observed.size(memory["peak_bytes"])),
     ]
 
 
@@ -140,7 +134,7 @@ def _recipe(recipe: dict[str, Any]) -> tuple[object, ...]:
 
     operators = ", ".join(f"{name} x {number}" for name, number in recipe["ops"].items())
     shown = Markup("<details><summary>{}</summary>{}</details>").format(
-        plural(recipe["operators"], "operator"), operators
+        observed.plural(recipe["operators"], "operator"), operators
     )
     made = "from disk" if recipe["from_disk"] else f"{recipe['ms'] / 1e3:.1f} s"
     return recipe["name"], recipe["runs"], made, shown

@@ -5,35 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from openhpu.observe.insight.observed import (
-    Document,
-    bound,
-    capture,
-    captures,
-    check,
-    checks,
-    collective,
-    fallback,
-    kindness,
-    later,
-    needs,
-    out_of_range,
-    own_waits,
-    padding,
-    phases,
-    plural,
-    recompilation,
-    size,
-    times,
-    title,
-    together,
-    too_large,
-    unended,
-    unfinished,
-    wait,
-    waited,
-    where,
-)
+from openhpu.observe.insight import observed
+from openhpu.observe.insight.observed import Document
 
 _MAX_LINES = 10
 
@@ -45,9 +18,9 @@ def text(documents: list[Document], exit_code: int | None) -> str:
         lines.append(f"the script ended with exit code {exit_code}")
     for document in documents:
         if len(documents) > 1:
-            lines += ["", f"--- {title(document)}"]
+            lines += ["", f"--- {observed.title(document)}"]
         lines += _lines(document)
-    if rows := together(documents) if len(documents) > 1 else []:
+    if rows := observed.together(documents) if len(documents) > 1 else []:
         lines += ["", "--- all ranks", *_listed("collectives", [_shared(row) for row in rows])]
     return "\n".join(lines) + "\n"
 
@@ -57,53 +30,60 @@ def _lines(document: Document) -> Iterator[str]:
     if process["pid"] is None:
         yield "no hpu device was opened: the script did not put a tensor on hpu"
         return
-    yield f"{process['mode']} mode, {process['seconds']:.1f} s{unended(document)}"
+    yield f"{process['mode']} mode, {process['seconds']:.1f} s{observed.unended(document)}"
     yield from _steps(document)
     yield from _graphs(document)
-    if len(words := phases(document)) > 1:
+    if len(words := observed.phases(document)) > 1:
         yield from _found("phases", words)
     if document["captures"]:
-        yield f"HPU graphs: {captures(document)}"
-        yield from _listed("each graph", [f"{where(r)}: {capture(r)}" for r in document["captures"]])
-        yield from _found("fewer graphs", padding(document))
-    if checked := checks(document):
+        yield f"HPU graphs: {observed.captures(document)}"
+        yield from _listed("each graph", [f"{observed.where(r)}: {observed.capture(r)}" for r in document["captures"]])
+        yield from _found("fewer graphs", observed.padding(document))
+    if checked := observed.checks(document):
         yield f"HPU graphs checked: {checked}"
         for name, key in (("different", "graph_differences"), ("not checked", "graphs_unchecked")):
-            yield from _found(name, [f"{where(r)}: {check(r)}" for r in document[key]])
+            yield from _found(name, [f"{observed.where(r)}: {observed.check(r)}" for r in document[key]])
     of_graphs = _listed if process["mode"] == "lazy" else _found
-    yield from of_graphs("compiled after warm-up", [later(r) for r in document["phases"]["later"]])
-    changes = [f"{where(r)}: {recompilation(r)} ({plural(r['count'], 'time')})" for r in document["recompilations"]]
+    yield from of_graphs("compiled after warm-up", [observed.later(r) for r in document["phases"]["later"]])
+    changes = [
+        f"{observed.where(r)}: {observed.recompilation(r)} ({observed.plural(r['count'], 'time')})"
+        for r in document["recompilations"]
+    ]
     yield from of_graphs("recompilations", changes)
-    yield from _listed("CPU fallbacks", [times(r, fallback(r)) for r in document["fallbacks"]])
-    yield from _found("a Gaudi would not permit", [times(r, kindness(r)) for r in document["kindnesses"]])
-    yield from _found("to run this on a Gaudi", needs(document))
+    yield from _listed("CPU fallbacks", [observed.times(r, observed.fallback(r)) for r in document["fallbacks"]])
+    yield from _found(
+        "a Gaudi would not permit", [observed.times(r, observed.kindness(r)) for r in document["kindnesses"]]
+    )
+    yield from _found("to run this on a Gaudi", observed.needs(document))
     yield from _found(
         "indices out of range (an accelerator reads an unspecified row here)",
-        [f"{where(r)}: {out_of_range(r)}" for r in document["indices_out_of_range"]],
+        [f"{observed.where(r)}: {observed.out_of_range(r)}" for r in document["indices_out_of_range"]],
     )
     yield from _found(
         "integers of 64 bits that wrapped to 32 (OPENHPU_INT64=gaudi)",
-        [times(r, r["op"], "element") for r in document["int64_overflows"]],
+        [observed.times(r, r["op"], "element") for r in document["int64_overflows"]],
     )
-    yield from _found("operands moved from the CPU", [times(r, r["op"]) for r in document["moved_operands"]])
-    yield from _listed("blocking reads", [waited(r) for r in document["blocking_reads"]])
-    yield from _listed("waits for sizes that depend on values", [waited(r) for r in document["shape_waits"]])
-    yield from _found("waits that a Gaudi does not have", own_waits(document["own_waits"]))
-    yield from _found("collectives", [collective(c) for c in document["collectives"]])
+    yield from _found("operands moved from the CPU", [observed.times(r, r["op"]) for r in document["moved_operands"]])
+    yield from _listed("blocking reads", [observed.waited(r) for r in document["blocking_reads"]])
+    yield from _listed("waits for sizes that depend on values", [observed.waited(r) for r in document["shape_waits"]])
+    yield from _found("waits that a Gaudi does not have", observed.own_waits(document["own_waits"]))
+    yield from _found("collectives", [observed.collective(c) for c in document["collectives"]])
     memory = document["memory"]
-    yield f"memory peak: {size(memory['peak_bytes'])} of {size(memory['limit_bytes'])}" + (
-        f"; {size(memory['peak_growth_bytes'])} of it came at {where(memory, 'peak_')}" if memory["peak_line"] else ""
+    yield f"memory peak: {observed.size(memory['peak_bytes'])} of {observed.size(memory['limit_bytes'])}" + (
+        f"; {observed.size(memory['peak_growth_bytes'])} of it came at {observed.where(memory, 'peak_')}"
+        if memory["peak_line"]
+        else ""
     )
-    yield from _found("does not fit", too_large(document))
+    yield from _found("does not fit", observed.too_large(document))
     for section in document["sections"]:
         facts = ["; ".join(f"{name} {value}" for name, value in section["facts"])] if section["facts"] else []
         yield from _listed(section["title"], [*facts, *section["notes"]])
-    yield from _found("errors", [f"{where(e)}: {e['op']}: {e['message']}" for e in document["errors"]])
+    yield from _found("errors", [f"{observed.where(e)}: {e['op']}: {e['message']}" for e in document["errors"]])
 
 
 def _shared(row: dict[str, Any]) -> str:
-    late = f", {wait(row['skew_ns'])} of it for rank {row['slowest']}" if row["ranks"] > 1 else ""
-    return f"{collective(row)}{late}"
+    late = f", {observed.wait(row['skew_ns'])} of it for rank {row['slowest']}" if row["ranks"] > 1 else ""
+    return f"{observed.collective(row)}{late}"
 
 
 def _steps(document: Document) -> Iterator[str]:
@@ -120,7 +100,7 @@ def _steps(document: Document) -> Iterator[str]:
         f"({steps['fastest_ms']:.2f} to {steps['slowest_ms']:.2f})"
     )
     yield (
-        f"  {bound(steps)}; device busy {steps['device_busy_share']:.0%}, "
+        f"  {observed.bound(steps)}; device busy {steps['device_busy_share']:.0%}, "
         f"host waiting {steps['host_waiting_share']:.0%}"
     )
 
@@ -131,14 +111,14 @@ def _graphs(document: Document) -> Iterator[str]:
     graphs, recipes = document["graphs"], document["recipes"]
     yield (
         f"graphs: {graphs['distinct']:,} different, {graphs['as_recipes']:,} runs as recipes, "
-        f"{graphs['node_by_node']:,} node by node, {plural(len(graphs['seen_once']), 'graph')} seen only once"
+        f"{graphs['node_by_node']:,} node by node, {observed.plural(len(graphs['seen_once']), 'graph')} seen only once"
     )
     compiled = [recipe for recipe in recipes if recipe["compilations"]]
     yield (
-        f"recipes: {plural(len(recipes), 'recipe')}, {len(compiled)} compiled in "
+        f"recipes: {observed.plural(len(recipes), 'recipe')}, {len(compiled)} compiled in "
         f"{sum(recipe['ms'] for recipe in compiled) / 1e3:.1f} s, {len(recipes) - len(compiled)} from disk"
     )
-    if late := unfinished(graphs):
+    if late := observed.unfinished(graphs):
         yield f"  {late}"
 
 

@@ -8,6 +8,7 @@ the command.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import socket
@@ -15,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from openhpu.observe.profiler.reading import Event
 from openhpu.settings import folders
 
 COMPILER_TRACK = 0x7FFFFFFE
@@ -99,28 +101,22 @@ def write(path: Path, recorded: Recorded, title: str, rank: int | None = None, m
         "traceName": path.name,
     }
     if rank is not None:
-        head["distributedInfo"] = {
-            "backend": "hccl",
-            "rank": rank,
-            "world_size": int(os.environ.get("WORLD_SIZE", "1")),
-        }
+        size = int(os.environ.get("WORLD_SIZE", "1"))
+        head["distributedInfo"] = {"backend": "hccl", "rank": rank, "world_size": size}
     if recorded.dropped:
         head["hpu_dropped"] = recorded.dropped
     with folders.replacing(path) as file:
-        file.write(json.dumps(head)[:-1] + ', "traceEvents": [\n')
-        file.write(",\n".join(_tracks(recorded, title)))
-        for event in _events(recorded):
-            file.write(",\n" + event)
-        for each in more:
-            file.write(",\n" + json.dumps(each))
+        file.write(json.dumps(head)[:-1] + ', "traceEvents": [')
+        for number, event in enumerate(itertools.chain(_tracks(recorded, title), _events(recorded), more)):
+            file.write(("," if number else "") + "\n" + json.dumps(event))
         file.write("\n]}\n")
 
 
-def _tracks(recorded: Recorded, title: str) -> Iterator[str]:
+def _tracks(recorded: Recorded, title: str) -> Iterator[Event]:
     pid = os.getpid()
 
-    def meta(kind: str, process: int, thread: int, **values: Any) -> str:
-        return json.dumps({"ph": "M", "name": kind, "pid": process, "tid": thread, "ts": 0, "args": values})
+    def meta(kind: str, process: int, thread: int, **values: Any) -> Event:
+        return {"ph": "M", "name": kind, "pid": process, "tid": thread, "ts": 0, "args": values}
 
     yield meta("process_name", pid, 0, name=title)
     yield meta("process_labels", pid, 0, labels="CPU")
@@ -138,57 +134,43 @@ def _tracks(recorded: Recorded, title: str) -> Iterator[str]:
         yield meta("thread_name", device, stream, name=name)
 
 
-def _events(recorded: Recorded) -> Iterator[str]:
-    pid, base = os.getpid(), recorded.begin
-    names: dict[str, str] = {}
+def _events(recorded: Recorded) -> Iterator[Event]:
+    pid = os.getpid()
 
-    def quoted(text: str) -> str:
-        found = names.get(text)
-        if found is None:
-            found = names[text] = json.dumps(text)
-        return found
+    def us(nanoseconds: int) -> float:
+        return (nanoseconds - recorded.begin) / 1000
 
-    def us(nanoseconds: int) -> str:
-        return f"{nanoseconds // 1000}.{nanoseconds % 1000:03}"
-
-    def times(begin: int, end: int) -> str:
-        return f'"ts": {us(begin - base)}, "dur": {us(max(end - begin, 0))}'
+    def span(category: str, name: str, process: int, thread: int, begin: int, end: int, **known: Any) -> Event:
+        return {
+            "ph": "X", "cat": category, "name": name, "pid": process, "tid": thread, "ts": us(begin),
+            "dur": max(end - begin, 0) / 1000, "args": {key: one for key, one in known.items() if one is not None},
+        }  # fmt: skip
 
     last: dict[tuple[int, int], int] = {}
     for c in recorded.commands:
         # A clock that was set back must not make events of a track cross.
         begin = max(c.begin, c.launch_begin, last.get((c.device, c.stream), 0))
         end = last[c.device, c.stream] = max(c.end, begin)
-        line = f', "line": {quoted(c.line)}' if c.line else ""
-        shown = quoted(_COPIES.get(c.kind, c.name))
-        yield (
-            f'{{"ph": "X", "cat": "cuda_runtime", "name": "{_LAUNCHES[c.kind]}", "pid": {pid}, "tid": {c.thread}, '
-            f'{times(c.launch_begin, c.launch_end)}, "args": {{"correlation": {c.number}, "command": {shown}{line}}}}}'
-        )
-        arrow = f'"id": {c.number}, "cat": "ac2g", "name": "ac2g"'
-        yield f'{{"ph": "s", {arrow}, "pid": {pid}, "tid": {c.thread}, "ts": {us(c.launch_begin - base)}}}'
-        more = f', "bytes": {c.bytes}' if c.bytes else ""
-        more += f', "operators": {c.operators}' if c.operators else ""
-        yield (
-            f'{{"ph": "X", "cat": "{CATEGORIES[c.kind]}", "name": {shown}, "pid": {c.device}, "tid": {c.stream}, '
-            f'{times(begin, end)}, "args": {{"device": {c.device}, "context": 0, "stream": {c.stream}, '
-            f'"correlation": {c.number}{more}{line}}}}}'
-        )
-        yield (f'{{"ph": "f", "bp": "e", {arrow}, "pid": {c.device}, "tid": {c.stream}, "ts": {us(begin - base)}}}')
+        shown, line, launch = _COPIES.get(c.kind, c.name), c.line or None, _LAUNCHES[c.kind]
+        arrow = {"id": c.number, "cat": "ac2g", "name": "ac2g"}
+        yield span(
+            "cuda_runtime", launch, pid, c.thread, c.launch_begin, c.launch_end,
+            correlation=c.number, command=shown, line=line,
+        )  # fmt: skip
+        yield {"ph": "s", **arrow, "pid": pid, "tid": c.thread, "ts": us(c.launch_begin)}
+        yield span(
+            CATEGORIES[c.kind], shown, c.device, c.stream, begin, end, device=c.device, context=0, stream=c.stream,
+            correlation=c.number, bytes=c.bytes or None, operators=c.operators or None, line=line,
+        )  # fmt: skip
+        yield {"ph": "f", "bp": "e", **arrow, "pid": c.device, "tid": c.stream, "ts": us(begin)}
         for name, first, second, where in c.parts:
             first = min(max(first, begin), end)
-            where_ = f', "line": {quoted(where)}' if where else ""
-            yield (
-                f'{{"ph": "X", "cat": "hpu_op", "name": {quoted(name)}, "pid": {c.device}, "tid": {c.stream}, '
-                f'{times(first, min(max(second, first), end))}, "args": {{"part of": {shown}{where_}}}}}'
-            )
+            known = {"part of": shown, "line": where or None}
+            yield span("hpu_op", name, c.device, c.stream, first, min(max(second, first), end), **known)
     compiled = 0
     for s in sorted(recorded.spans, key=lambda s: s.end):
         begin, thread = s.begin, s.thread
         if thread < 0:  # the compiler does one thing at a time
             begin, thread = max(begin, compiled), COMPILER_TRACK
             compiled = s.end
-        yield (
-            f'{{"ph": "X", "cat": "cuda_runtime", "name": {quoted(s.name)}, "pid": {pid}, "tid": {thread}, '
-            f'{times(begin, s.end)}, "args": {{"detail": {json.dumps(s.detail)}}}}}'
-        )
+        yield span("cuda_runtime", s.name, pid, thread, begin, s.end, detail=s.detail)

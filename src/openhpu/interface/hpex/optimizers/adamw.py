@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from openhpu.interface.gaudi_ops.fp8 import is_fp8
-from openhpu.interface.hpex.optimizers.lists import ListOptimizer
-from openhpu.interface.hpex.optimizers.ranges import check_range
+from openhpu.interface.hpex.optimizers.lists import ListOptimizer, check_range
 
 
 class FusedAdamW(ListOptimizer):

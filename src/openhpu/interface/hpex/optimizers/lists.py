@@ -9,8 +9,6 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from openhpu.interface.hpex.optimizers.ranges import check_range
-
 
 class ListOptimizer(Optimizer):
     """An optimizer that steps each group's parameters, those with gradients, together."""
@@ -50,6 +48,13 @@ def number(value: float | Tensor, like: Tensor) -> Tensor:
     if isinstance(value, Tensor):
         return value.to(device=like.device, dtype=torch.float32).reshape(1)
     return torch.full((1,), float(value), dtype=torch.float32, device=like.device)
+
+
+def check_range(name: str, **numbers: float | Tensor) -> None:
+    """Raise ValueError for a number below 0; a tensor's is not looked at, as that would wait for the device."""
+    for argument, value in numbers.items():
+        if not isinstance(value, Tensor) and value < 0.0:
+            raise ValueError(f"{name}: {argument} is {value}; expected a number of at least 0")
 
 
 class FusedSGD(torch.optim.SGD):

@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from openhpu.interface.hpex.optimizers.lists import ListOptimizer, number
-from openhpu.interface.hpex.optimizers.ranges import check_range
+from openhpu.interface.hpex.optimizers.lists import ListOptimizer, check_range, number
 
 
 def rows_of(grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
