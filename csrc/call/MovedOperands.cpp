@@ -15,6 +15,7 @@
 #include "observe/site.h"
 #include "record/Capture.h"
 #include "record/Lazy.h"
+#include "run/Tensors.h"
 
 namespace openhpu {
 namespace {
@@ -123,7 +124,7 @@ void return_moved_gradients() {
 bool OpCall::is_misplaced(const Operand& o) const {
   const auto d = o.tensor->device();
   if (d.type() == c10::kHPU) return false;
-  const bool indexed = kernel_.traits().masks_wait && &o == operands_.data();
+  const bool indexed = kernel_.traits().masks_wait && o.arg == 0;
   const bool accepted = o.tensor->dim() == 0 || (kernel_.traits().cpu_operands && !indexed);
   return o.written || d.type() != c10::kCPU || !accepted;
 }
@@ -145,47 +146,29 @@ TORCH_LIBRARY_IMPL(aten, HPU, m) {
 
 void OpCall::move_operands_and_call() {
   MovedCall call;
-  c10::Stack args(args_, args_ + arg_count_);
   const auto moved = [&](const at::Tensor& t) {
     auto copy = moved_to(c10::Device(c10::kHPU, device_index()), t, kernel_.name());
     if (c10::GradMode::is_enabled() && t.requires_grad()) call.moved.emplace_back(t, copy);
     return copy;
   };
-  for (const auto& o : operands_) {
+  for (const auto& o : operands_)
     if (o.written && o.tensor->device().type() == c10::kHPU) call.results.push_back(*o.tensor);
-    if (!is_misplaced(o)) continue;
-    auto& value = args[o.arg];
-    if (value.isTensor()) {
-      value = moved(*o.tensor);
-      continue;
-    }
-    // `o.tensor` lies in a list: a list of its own for this call.
-    const auto list = args_[o.arg].toListRef();
-    const bool optional = kernel_.args()[o.arg].kind == OpKernel::ArgKind::OptionalTensorList;
-    c10::List<std::optional<at::Tensor>> some;
-    c10::List<at::Tensor> all;
-    for (size_t k = 0; k < list.size(); ++k) {
-      const auto& now = value.toListRef()[k];
-      std::optional<at::Tensor> element;
-      if (!now.isNone()) element = &list[k].toTensor() == o.tensor ? moved(*o.tensor) : now.toTensor();
-      if (optional)
-        some.push_back(std::move(element));
-      else
-        all.push_back(element ? std::move(*element) : at::Tensor());
-    }
-    value = optional ? c10::IValue(std::move(some)) : c10::IValue(std::move(all));
+  c10::Stack args;
+  for (size_t i = 0; i < arg_count_; ++i) {
+    const bool written = kernel_.writes(i, args_);
+    args.push_back(map_tensors(args_[i], [&](const at::Tensor& t) {
+      return t.defined() && is_misplaced({&t, i, written}) ? moved(t) : t;
+    }));
   }
   OpCall again(kernel_, args.data(), results_, on_stack_);
   kernel_.call(again);
   if (call.moved.empty()) return;
   if (results_) {
     const size_t returned = kernel_.schema().returns().size();
-    for (size_t k = results_->size() - returned; k < results_->size(); ++k) {
-      const auto& value = (*results_)[k];
-      if (value.isTensor() && value.toTensor().defined()) call.results.push_back(value.toTensor());
-      if (value.isTensorList())
-        for (const at::Tensor& t : value.toTensorList()) call.results.push_back(t);
-    }
+    for (size_t k = results_->size() - returned; k < results_->size(); ++k)
+      for_each_tensor((*results_)[k], [&](const at::Tensor& t) {
+        if (t.defined()) call.results.push_back(t);
+      });
   }
   keep_for_gradients(std::move(call));
 }

@@ -2,12 +2,12 @@
 
 #include "call/OpCall.h"
 #include "device/first_seen.h"
+#include "run/Tensors.h"
 
 namespace openhpu {
 
 template <class MakeAlias>
 void OpCall::alias_arguments(c10::Stack& out, MakeAlias&& make) {
-  const auto& args = kernel_.args();
   out.reserve(arg_count_ + 1);
   // An operand given twice is one tensor for the kernel too: in-place composites pass self as input and as output.
   device::FirstSeen seen;
@@ -28,31 +28,8 @@ void OpCall::alias_arguments(c10::Stack& out, MakeAlias&& make) {
     if (first == made.size()) made.push_back(alias_new(t));
     return made[first];
   };
-  for (size_t i = 0; i < arg_count_; ++i) {
-    auto& value = args_[i];
-    if (args[i].kind == OpKernel::ArgKind::Tensor && value.isTensor()) {
-      out.emplace_back(alias(value.toTensor()));
-    } else if (args[i].kind == OpKernel::ArgKind::TensorList && value.isList()) {
-      c10::List<at::Tensor> list;
-      const auto tensors = value.toListRef();
-      list.reserve(tensors.size());
-      for (const auto& e : tensors) list.push_back(alias(e.toTensor()));
-      out.emplace_back(std::move(list));
-    } else if (args[i].kind == OpKernel::ArgKind::OptionalTensorList && value.isList()) {
-      c10::List<std::optional<at::Tensor>> list;
-      for (const auto& e : value.toListRef()) {
-        if (e.isNone())
-          list.push_back(std::nullopt);
-        else
-          list.push_back(alias(e.toTensor()));
-      }
-      out.emplace_back(std::move(list));
-    } else if (args[i].kind == OpKernel::ArgKind::Device && value.isDevice()) {
-      out.emplace_back(c10::Device(c10::kCPU));
-    } else {
-      out.emplace_back(value);
-    }
-  }
+  for (size_t i = 0; i < arg_count_; ++i)
+    out.push_back(args_[i].isDevice() ? c10::IValue(c10::Device(c10::kCPU)) : map_tensors(args_[i], alias));
 }
 
 }  // namespace openhpu

@@ -33,10 +33,9 @@ struct OpCall {
   // Runs on the worker (or, for a CPU fallback, on this thread after the queue has drained) and waits. Leaves the
   // results and returns what was learned about them; null when it can't be reused.
   std::shared_ptr<const ShapeEntry> run_and_wait(bool on_host);
-  // The same without a run. The metadata come from PyTorch's description of the operator (StructuredKernels) or from a
-  // rule (ResultSizes), and a call of other sizes was learned. Returns null if this does not hold for the call, or if
-  // the call is an error. Throws c10::OutOfMemoryError for results that the device can never hold.
-  std::shared_ptr<const ShapeEntry> predict();
+  // The same without a run, by the operator's Prediction, from calls of other sizes. Returns null if that does not tell
+  // them, or if the call is an error. Throws c10::OutOfMemoryError for results that the device can never hold.
+  std::shared_ptr<const ShapeEntry> predict(const ShapeCache::Entries& siblings);
   // Lazy mode: learns the same from a run on zeros of the operands' sizes, on this thread, so that the graph need not be
   // cut. Null where that does not work.
   std::shared_ptr<const ShapeEntry> rehearse();
@@ -78,7 +77,7 @@ struct OpCall {
     size_t arg;
     bool written;
   };
-  std::shared_ptr<const ShapeEntry> predict_results();
+  std::shared_ptr<const ShapeEntry> predict_results(const ShapeCache::Entries& siblings);
   std::shared_ptr<const ShapeEntry> predict_by_structure(const ShapeEntry& sibling);
   bool predict_by_sizes(const ShapeEntry& sibling, ShapeEntry& entry) const;
   void describe(ShapeEntry& entry) const;

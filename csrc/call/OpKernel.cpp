@@ -2,7 +2,6 @@
 
 #include "call/Fallback.h"
 #include "call/OpCall.h"
-#include "call/StructuredKernels.h"
 #include "observe/events.h"
 #include "observe/site.h"
 #include "record/Capture.h"
@@ -12,8 +11,7 @@ namespace openhpu {
 
 OpKernel::OpKernel(const c10::OperatorHandle& op)
     : Operator(op, traits_of(c10::toString(op.operator_name()))),
-      structured_(structured_kernel_of(c10::toString(op.operator_name()))),
-      result_sizes_(result_sizes_of(c10::toString(op.operator_name()))) {
+      prediction_(prediction_of(c10::toString(op.operator_name()))) {
   fills_ = traits_.seeded && args_[0].written;
   if (traits_.masks_wait) return;
   if (op.hasTag(at::Tag::dynamic_output_shape) || op.hasTag(at::Tag::data_dependent_output))
@@ -98,15 +96,17 @@ void OpKernel::call(OpCall& call) {
     entry = call.describe_fill();
     cache_.insert(call.signature, hash, entry);
   }
-  if (C10_UNLIKELY(!entry) && (lazy || structured_ || result_sizes_)) {
-    if ((entry = call.predict())) {
-      count(Counter::OpsPredicted);
-    } else if (const auto family = call.family(); lazy && !traits_.collective && cache_.knows_family(family) &&
-                                                  (entry = call.rehearse())) {
-      count(Counter::OpsRehearsed);
-      cache_.add_family(family, entry);
+  if (C10_UNLIKELY(!entry) && (lazy || prediction_.structured || prediction_.sizes)) {
+    const uint64_t family = call.family();
+    if (const auto siblings = cache_.siblings(family); !siblings.empty()) {
+      if ((entry = call.predict(siblings))) {
+        count(Counter::OpsPredicted);
+      } else if (lazy && !traits_.collective && (entry = call.rehearse())) {
+        count(Counter::OpsRehearsed);
+        cache_.add_family(family, entry);
+      }
+      if (entry) cache_.insert(call.signature, hash, entry);
     }
-    if (entry) cache_.insert(call.signature, hash, entry);
   }
   if (entry) {
     if (lazy && call.record(entry)) return;

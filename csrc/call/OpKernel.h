@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "call/ResultSizes.h"
+#include "call/Predictions.h"
 #include "call/Widenings.h"
 #include "run/Operator.h"
 #include "run/ShapeCache.h"
@@ -45,8 +45,7 @@ class OpKernel final : public c10::OperatorKernel, public Operator {
   bool is_native(const OpCall& call);
   friend struct OpCall;
 
-  const c10::KernelFunction* structured_;  // null: none
-  ResultSizes result_sizes_;                // null: no rule
+  Prediction prediction_;
   int output_size_ = -1;  // the argument that gives the size of the result; -1: none
   bool fills_ = false;  // a random operator that returns its first operand, refilled: nothing to learn from a run
   std::atomic<uint64_t> policy_version_{0};

@@ -90,18 +90,16 @@ bool are_alike(const CallTemplate& one, const CallTemplate& other) {
 
 }  // namespace
 
-std::shared_ptr<const ShapeEntry> OpCall::predict() {
-  auto entry = predict_results();
+std::shared_ptr<const ShapeEntry> OpCall::predict(const ShapeCache::Entries& siblings) {
+  auto entry = predict_results(siblings);
   if (entry)  // where a run would say it, too
     for (const auto& s : entry->storages) check_capacity(device_.index(), s.nbytes);
   return entry;
 }
 
-std::shared_ptr<const ShapeEntry> OpCall::predict_results() {
-  const auto siblings = kernel_.cache_.siblings(family());
-  if (siblings.empty()) return nullptr;
-  if (kernel_.structured_) return predict_by_structure(*siblings.front());
-  if (!kernel_.result_sizes_) return nullptr;
+std::shared_ptr<const ShapeEntry> OpCall::predict_results(const ShapeCache::Entries& siblings) {
+  if (kernel_.prediction_.structured) return predict_by_structure(*siblings.front());
+  if (!kernel_.prediction_.sizes) return nullptr;
   auto entry = new_entry();
   describe(*entry);
   for (const auto& sibling : siblings)
@@ -127,7 +125,7 @@ std::shared_ptr<const ShapeEntry> OpCall::predict_by_structure(const ShapeEntry&
           c10::StorageImpl::use_byte_size_t(), storage.nbytes(), c10::DataPtr(nullptr, c10::Device(c10::kMeta)),
           c10::GetAllocator(c10::kMeta), /*resizable=*/true);
     }, &meta_alias_over);
-    kernel_.structured_->callBoxed(kernel_.handle_, c10::DispatchKeySet(c10::DispatchKey::Meta), &call.stack);
+    kernel_.prediction_.structured->callBoxed(kernel_.handle_, c10::DispatchKeySet(c10::DispatchKey::Meta), &call.stack);
   } catch (const std::exception&) {
     return nullptr;  // the script's error: the call itself will tell
   }
@@ -145,7 +143,7 @@ std::shared_ptr<const ShapeEntry> OpCall::predict_by_structure(const ShapeEntry&
 
 bool OpCall::predict_by_sizes(const ShapeEntry& sibling, ShapeEntry& entry) const {
   if (!sibling.resizes.empty()) return false;
-  const auto sizes = kernel_.result_sizes_(args_);
+  const auto sizes = kernel_.prediction_.sizes(args_);
   entry.outputs.clear();
   entry.storages.clear();
   if (sizes.size() != sibling.outputs.size()) return false;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 
@@ -8,12 +9,12 @@ namespace openhpu::device {
 class CommandQueue;
 class Stream;
 
-// A point outside of the queue (the end of a collective), until it gets a place in the queue.
-class PointBeside {
+// A point in a queue. One outside of it (the end of a collective) gets its place when somebody waits for it.
+class Point {
  public:
-  virtual ~PointBeside() = default;
+  virtual ~Point() = default;
   virtual bool reached() = 0;
-  // Queues a wait for it, once. Returns the wait's place in the queue.
+  // Of one that lies outside: queues a wait for it, once. Returns the wait's place in the queue.
   virtual uint64_t place() = 0;
   virtual CommandQueue& queue() = 0;
 };
@@ -25,8 +26,8 @@ class Event {
   explicit Event(bool timing) : timing_(timing) {}
 
   void record(Stream& stream);
-  void record(std::shared_ptr<PointBeside> point);
-  bool recorded() const noexcept { return point_ || beside_; }
+  void record(std::shared_ptr<Point> point);
+  bool recorded() const noexcept { return point_ != nullptr; }
   bool query() const;        // reached?
   void synchronize() const;  // blocks until reached
   // Makes the stream's later commands run after this point, and waits for the stream end after it. Within one device the
@@ -40,10 +41,9 @@ class Event {
   static double elapsed_ms(const Event& begin, const Event& end);
 
  private:
-  struct Point;
   bool timing_;
   std::shared_ptr<Point> point_;
-  std::shared_ptr<PointBeside> beside_;
+  std::shared_ptr<std::atomic<uint64_t>> stamp_ns_;  // of a point in a stream, if it has a time
 };
 
 }  // namespace openhpu::device

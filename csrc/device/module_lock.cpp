@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <iterator>
 #include <map>
 #include <sstream>
@@ -58,13 +59,6 @@ void release(int fd) {
   }
 }
 
-std::string read_all(int fd, size_t limit) {
-  std::string text(limit, '\0');
-  const ssize_t got = ::pread(fd, text.data(), limit, 0);
-  text.resize(got > 0 ? static_cast<size_t>(got) : 0);
-  return text;
-}
-
 // A process as /proc/PID/stat shows it.
 struct Status {
   char state = 0;           // 'T': stopped; 0: there is no such process, or it can't be seen
@@ -72,12 +66,8 @@ struct Status {
 };
 
 Status status_of(const std::string& pid) {
-  const int fd = ::open(("/proc/" + pid + "/stat").c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return {};
-  char text[1024];
-  const ssize_t got = ::read(fd, text, sizeof text);
-  ::close(fd);
-  const std::string line(text, got > 0 ? static_cast<size_t>(got) : 0);
+  std::string line;
+  std::getline(std::ifstream("/proc/" + pid + "/stat"), line, '\0');
   // "pid (name) state ...": the name may hold anything, the start is the 20th word behind it.
   const size_t name_end = line.rfind(')');
   if (name_end == std::string::npos) return {};
@@ -89,19 +79,10 @@ Status status_of(const std::string& pid) {
 }
 
 std::string own_command_line() {
-  std::string text;
-  const int fd = ::open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
-  if (fd >= 0) {
-    // procfs may hand the text out in pieces, and does not support reading it at a fixed offset everywhere.
-    char buffer[512];
-    ssize_t got;
-    while (text.size() < 400 && (got = ::read(fd, buffer, sizeof buffer)) > 0) text.append(buffer, got);
-    ::close(fd);
-  }
-  for (char& c : text) {
-    if (c == '\0' || c == '\n') c = ' ';
-  }
-  while (!text.empty() && text.back() == ' ') text.pop_back();
+  std::string text(400, ' ');
+  std::ifstream("/proc/self/cmdline").read(text.data(), static_cast<std::streamsize>(text.size()));
+  std::replace_if(text.begin(), text.end(), [](char c) { return c == '\0' || c == '\n'; }, ' ');
+  text.erase(text.find_last_not_of(' ') + 1);
   if (text.size() > 300) text = text.substr(0, 297) + "...";
   return text;
 }
@@ -131,8 +112,9 @@ bool try_lock(int fd, const std::string& path) {
   return true;
 }
 
-std::string describe_holder(int fd) {
-  std::istringstream text(read_all(fd, 1024));
+// Of the lock with this file.
+std::string describe_holder(const std::string& path) {
+  std::ifstream text(path);
   std::string pid, start, command;
   std::getline(text, pid);
   std::getline(text, start);
@@ -186,11 +168,11 @@ struct Candidates {
 std::string in_use(const Candidates& all, double timeout_s) {
   const auto& tried = all.tried;
   if (tried.size() == 1) {
-    return "HPU module " + std::to_string(tried[0].module) + " is in use by " + describe_holder(tried[0].fd) +
+    return "HPU module " + std::to_string(tried[0].module) + " is in use by " + describe_holder(tried[0].path) +
            ". End that process, or choose another module with HABANA_VISIBLE_MODULES.";
   }
   std::map<int, std::string> holders;
-  for (const auto& candidate : tried) holders[candidate.module] = describe_holder(candidate.fd);
+  for (const auto& candidate : tried) holders[candidate.module] = describe_holder(candidate.path);
   std::ostringstream text;
   text << "All " << tried.size() << " HPU modules are in use";
   if (timeout_s > 0) text << ", and none became free within " << timeout_s << " s (OPENHPU_MODULE_WAIT_S)";

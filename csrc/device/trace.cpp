@@ -35,6 +35,19 @@ struct Store {
   std::vector<Listener> listeners;
   uint64_t next_listener = 1;
   std::atomic<uint64_t> issued{0};
+
+  // Whether a listener takes one more of `kept` records, or spans. The others count it as dropped.
+  bool has_room(size_t kept, size_t Listener::*first, uint64_t correlation) {
+    bool any = false;
+    for (auto& l : listeners) {
+      if (correlation <= l.after) continue;
+      if (kept - l.*first < l.most_records)
+        any = true;
+      else
+        ++l.dropped;
+    }
+    return any;
+  }
 };
 Store& store() {
   static auto* s = [] {
@@ -127,28 +140,13 @@ std::unique_ptr<TraceRecord> Trace::issue(const char* name, int device, uint32_t
 void Trace::add(std::unique_ptr<TraceRecord> record) {
   auto& s = store();
   std::lock_guard lock(s.mutex);
-  bool wanted = false;
-  for (auto& l : s.listeners) {
-    if (record->correlation <= l.after) continue;
-    if (s.records.size() - l.first_record < l.most_records)
-      wanted = true;
-    else
-      ++l.dropped;
-  }
-  if (wanted) s.records.push_back(std::move(record));
+  if (s.has_room(s.records.size(), &Listener::first_record, record->correlation)) s.records.push_back(std::move(record));
 }
 
 void Trace::add(TraceSpan span) {
   auto& s = store();
   std::lock_guard lock(s.mutex);
-  bool wanted = false;
-  for (auto& l : s.listeners) {
-    if (s.spans.size() - l.first_span < l.most_records)
-      wanted = true;
-    else
-      ++l.dropped;
-  }
-  if (wanted) s.spans.push_back(std::move(span));
+  if (s.has_room(s.spans.size(), &Listener::first_span, UINT64_MAX)) s.spans.push_back(std::move(span));
 }
 
 TraceRecord* Trace::current() noexcept { return running ? running->record_.get() : nullptr; }

@@ -9,7 +9,6 @@
 #include <fstream>
 #include <limits>
 #include <set>
-#include <sstream>
 #include <vector>
 
 #include "device/control_groups.h"
@@ -98,12 +97,8 @@ int nearest_cores(double quota, double period) {
 // "max 100000" or "150000 100000".
 int quota_v2(const std::string& folder) {
   std::ifstream file(folder + "/cpu.max");
-  std::string quota;
-  double period = 0;
-  if (!(file >> quota >> period) || quota == "max") return kUnlimited;
-  std::istringstream number(quota);
-  double value = 0;
-  return number >> value ? nearest_cores(value, period) : kUnlimited;
+  double quota = 0, period = 0;
+  return file >> quota >> period ? nearest_cores(quota, period) : kUnlimited;
 }
 
 int quota_v1(const std::string& folder) {

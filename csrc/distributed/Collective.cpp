@@ -509,7 +509,7 @@ void WorkHCCL::abort() {
 
 c10::intrusive_ptr<c10::ivalue::Future> WorkHCCL::getFuture() {
   // Complete at once, as for other accelerators: a wait for it makes a stream wait, not the host.
-  class End final : public device::PointBeside {
+  class End final : public device::Point {
    public:
     explicit End(std::vector<std::shared_ptr<Collective>> parts) : parts_(std::move(parts)) {}
     bool reached() override {
@@ -530,7 +530,7 @@ c10::intrusive_ptr<c10::ivalue::Future> WorkHCCL::getFuture() {
   for (const auto& t : outputs_)
     if (std::find(devices.begin(), devices.end(), t.device()) == devices.end()) devices.push_back(t.device());
   auto future = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()), devices);
-  const std::shared_ptr<device::PointBeside> end = std::make_shared<End>(parts_);
+  const std::shared_ptr<device::Point> end = std::make_shared<End>(parts_);
   std::optional<RecordBeside> recording;
   if (!parts_.empty()) recording.emplace(end);
   future->markCompleted(c10::IValue(outputs_));

@@ -52,7 +52,6 @@ class Describe {
     out["variable"] = variable_;
     out["threads"] = threads_for(graph_.largest());
     out["sites"] = sites_;
-    out["scalar_words"] = scalar_words_;
     out["lenient"] = lenient_indices();
     out["int32"] = narrow_int64();
     out["e4m3"] = g_e4m3.load() == E4m3::kGaudi2;
@@ -74,6 +73,9 @@ class Describe {
     return out;
   }
 
+  // Where each of the description's scalars stands among the graph's words, and its kind.
+  std::vector<RecipeManifest::NumberSpec> numbers;
+
  private:
   // The graph's next integer, or the formula for it. They come in the order of Skeleton.
   py::object integer(int64_t value) {
@@ -94,32 +96,28 @@ class Describe {
     return py::make_tuple(py::isinstance<py::str>(value) ? "size" : "const", value);
   }
 
-  int64_t add_scalar(py::object value, size_t word, size_t words, py::tuple where) {
+  int64_t add_scalar(const c10::IValue& value, RecipeManifest::NumberSpec where) {
     bool variable = false;
-    for (size_t i = word; i < word + words; ++i) variable = variable || request_.variable[i];
-    scalars_.append(std::move(value));
+    for (size_t i = where.word; i < where.word + where.words(); ++i) variable = variable || request_.variable[i];
+    scalars_.append(torch::jit::toPyObject(value));
     variable_.append(variable);
-    scalar_words_.append(std::move(where));
-    return static_cast<int64_t>(py::len(scalars_)) - 1;
+    numbers.push_back(where);
+    return static_cast<int64_t>(numbers.size()) - 1;
   }
 
   py::object number(Kind kind, size_t word) {
     const auto value = number_of(kind, graph_.numbers.data() + word);
-    const char* name = kind == Kind::Int ? "int" : kind == Kind::Double ? "double" : kind == Kind::Bool ? "bool" : "complex";
-    const auto index = add_scalar(torch::jit::toPyObject(value), word, kind == Kind::Complex ? 2 : 1,
-                                  py::make_tuple(word, name, py::none()));
-    return py::make_tuple("scalar", index);
+    return py::make_tuple("scalar", add_scalar(value, {.word = static_cast<uint32_t>(word), .kind = kind}));
   }
 
   py::object operand(const CallTemplate& call, int32_t k, const Graph::Node& node) {
     if (k < 0) return py::make_tuple("const", py::none());
     const auto& o = call.operands[k];
-    const auto dtype = dtype_object(c10::typeMetaToScalarType(o.dtype));
+    const auto type = c10::typeMetaToScalarType(o.dtype);
+    const auto dtype = dtype_object(type);
     if (o.on_host) {
-      const size_t word = node.numbers + o.number;
-      const auto value = host_value(o, graph_.numbers.data() + word);
-      const auto index = add_scalar(torch::jit::toPyObject(c10::IValue(value)), word, 2,
-                                    py::make_tuple(word, "host", dtype));
+      const uint32_t word = node.numbers + o.number;
+      const auto index = add_scalar(host_value(o, graph_.numbers.data() + word), {.word = word, .host = type});
       return py::make_tuple("cpu_scalar", index, dtype, o.wrapped_number);
     }
     uint64_t where = 0;
@@ -201,7 +199,7 @@ class Describe {
 
   const CompileRequest& request_;
   const Graph& graph_;
-  py::list scalars_, variable_, scalar_words_;
+  py::list scalars_, variable_;
   py::dict sites_;
   size_t next_integer_ = 0;
 };
@@ -218,30 +216,32 @@ Formula formula_of(const py::handle& value) {
 
 std::vector<Formula> formulas_of(const py::handle& list) {
   std::vector<Formula> out;
-  for (const auto& value : py::cast<py::list>(list)) out.push_back(formula_of(value));
+  for (const auto& value : list) out.push_back(formula_of(value));
   return out;
 }
 
-std::vector<RecipeManifest::TensorSpec> tensor_specs(const py::list& list) {
+std::vector<RecipeManifest::TensorSpec> tensor_specs(const py::object& list) {
   std::vector<RecipeManifest::TensorSpec> out;
-  for (const auto& item : list) {
-    auto d = py::cast<py::dict>(item);
-    out.push_back({py::cast<uint32_t>(d["slot"]), scalar_type(d["dtype"]), formulas_of(d["sizes"]),
-                   formulas_of(d["strides"]), formula_of(d["offset"])});
-  }
+  for (const auto& t : list)
+    out.push_back({py::cast<uint32_t>(t.attr("slot")), scalar_type(t.attr("dtype")), formulas_of(t.attr("sizes")),
+                   formulas_of(t.attr("strides")), formula_of(t.attr("offset"))});
   return out;
 }
 
 std::atomic<bool> break_description{false};
 
 // Requests that the service has taken and not yet answered.
+struct Open {
+  CompileRequest request;
+  std::vector<RecipeManifest::NumberSpec> numbers;
+};
 std::mutex open_mutex;
-std::unordered_map<uint64_t, CompileRequest>& open_requests() {
-  static auto* all = new std::unordered_map<uint64_t, CompileRequest>();
+std::unordered_map<uint64_t, Open>& open_requests() {
+  static auto* all = new std::unordered_map<uint64_t, Open>();
   return *all;
 }
 
-CompileRequest take_open(uint64_t id) {
+Open take_open(uint64_t id) {
   std::lock_guard lock(open_mutex);
   auto node = open_requests().extract(id);
   TORCH_CHECK(!node.empty(), "no compilation ", id, " was asked for");
@@ -279,9 +279,10 @@ void bind_graph(py::module& m) {
     const uint64_t id = request.id;
     try {
       TORCH_CHECK(!break_description.exchange(false), "for a test");
-      py::object answer = py::make_tuple(id, Describe(request)());
+      Describe describe(request);
+      py::object answer = py::make_tuple(id, describe());
       std::lock_guard lock(open_mutex);
-      open_requests()[id] = std::move(request);
+      open_requests()[id] = {std::move(request), std::move(describe.numbers)};
       return answer;
     } catch (const std::exception& error) {
       const std::string why = "it can't be described: " + std::string(error.what());
@@ -294,8 +295,9 @@ void bind_graph(py::module& m) {
   });
   // For tests: the next graph can't be described.
   m.def("break_description", [] { break_description.store(true); });
-  m.def("recipe_ready", [](uint64_t id, const py::dict& manifest) {
-    auto request = take_open(id);
+  // `manifest`: an object of openhpu.compiler.client.manifest.Manifest.
+  m.def("recipe_ready", [](uint64_t id, const py::object& manifest, std::string library, std::string program) {
+    const auto [request, numbers] = take_open(id);
     // Even if it is wrong, a thread may be waiting for an answer.
     struct Answer {
       uint64_t id;
@@ -304,46 +306,44 @@ void bind_graph(py::module& m) {
         if (!given) release("a request for a recipe", [&] { GraphCache::instance().fail(id); });
       }
     } answer{id};
-    RecipeManifest out;
-    out.name = py::cast<std::string>(manifest["name"]);
-    out.library = py::cast<std::string>(manifest["library"]);
-    out.program = py::cast<std::string>(manifest["program"]);
-    out.inputs = tensor_specs(manifest["inputs"]);
-    out.outputs = tensor_specs(manifest["outputs"]);
-    out.threads = py::cast<int>(manifest["threads"]);
-    for (const auto& guard : py::cast<py::list>(manifest["guards"])) {
-      const auto sides = formulas_of(guard);
-      out.guards.emplace_back(sides.at(0), sides.at(1));
-    }
-    const auto nodes_of = [&](const char* key) {
+    const auto nodes_of = [&nodes = request.graph.nodes](const py::object& indices) {
       std::vector<RecipeManifest::Counted> found;
-      for (const auto& item : py::cast<py::list>(manifest[key])) {
-        const auto& node = request.graph.nodes.at(py::cast<size_t>(item));
+      for (const auto& index : indices) {
+        const auto& node = nodes.at(py::cast<size_t>(index));
         found.push_back({user_name(*node.entry->call->kernel), node.site});
       }
       return found;
     };
-    out.counted = nodes_of("counted");
-    out.overflowing = nodes_of("overflowing");
+    RecipeManifest out;
+    out.name = py::cast<std::string>(manifest.attr("key")).substr(0, 16);
+    out.library = std::move(library);
+    out.program = std::move(program);
+    out.inputs = tensor_specs(manifest.attr("inputs"));
+    out.outputs = tensor_specs(manifest.attr("outputs"));
+    out.threads = py::cast<int>(manifest.attr("threads"));
+    for (const auto& guard : manifest.attr("guards")) {
+      const auto sides = formulas_of(guard);
+      out.guards.emplace_back(sides.at(0), sides.at(1));
+    }
+    out.counted = nodes_of(manifest.attr("counted"));
+    out.overflowing = nodes_of(manifest.attr("overflowing"));
     out.operators = request.graph.nodes.size();
-    out.external_kernels = py::cast<size_t>(manifest["external_kernels"]);
-    for (const auto& item : py::cast<py::list>(manifest["numbers"])) {
-      auto d = py::cast<py::dict>(item);
-      RecipeManifest::NumberSpec spec;
-      spec.word = py::cast<uint32_t>(d["word"]);
-      const auto kind = py::cast<std::string>(d["kind"]);
-      spec.kind = kind == "int" ? Kind::Int : kind == "bool" ? Kind::Bool : Kind::Double;
-      if (kind == "host") spec.host = scalar_type(d["host"]);
-      spec.dtype = scalar_type(d["dtype"]);
-      out.numbers.push_back(spec);
+    for (const auto& calls : manifest.attr("external_kernels").attr("values")())
+      out.external_kernels += py::cast<size_t>(calls);
+    for (const auto& input : manifest.attr("scalar_inputs")) {
+      out.numbers.push_back(numbers.at(py::cast<size_t>(input.attr("index"))));
+      out.numbers.back().dtype = scalar_type(input.attr("dtype"));
     }
     // The compiler may have had to compile numbers in that were seen to change.
     auto variable = std::vector<bool>(request.variable.size(), false);
-    for (const auto& word : py::cast<py::list>(manifest["variable"])) variable.at(py::cast<size_t>(word)) = true;
+    for (const auto& index : manifest.attr("variable")) {
+      const auto& n = numbers.at(py::cast<size_t>(index));
+      for (size_t k = 0; k < n.words(); ++k) variable.at(n.word + k) = true;
+    }
     py::gil_scoped_release no_gil;
     GraphCache::instance().make_room();
     GraphCache::instance().succeed(
-        id, std::make_shared<CompiledGraph>(std::move(out), request.graph.numbers, std::move(variable)));
+        id, std::make_shared<RecipeLibrary>(std::move(out), request.graph.numbers, std::move(variable)));
     answer.given = true;
   });
   // Of one that was answered before it does nothing.

@@ -104,11 +104,11 @@ void GraphCache::evict() {
 }
 
 void GraphCache::make_room() {
-  std::vector<std::shared_ptr<CompiledGraph>> dropped;  // unloaded without the lock
+  std::vector<std::shared_ptr<RecipeLibrary>> dropped;  // unloaded without the lock
   {
     std::lock_guard lock(mutex_);
     // A dropped library may be in use until the device has run it. So only as many graphs are dropped as necessary.
-    while (CompiledGraph::loaded() >= limits_.libraries + dropped.size() && !recency_.empty()) {
+    while (RecipeLibrary::loaded() >= limits_.libraries + dropped.size() && !recency_.empty()) {
       const auto compilation = recency_.back()->compilation;
       drop_oldest();
       auto& result = compilation->result;
@@ -119,7 +119,7 @@ void GraphCache::make_room() {
   const size_t most = 2 * limits_.libraries;
   dropped.clear();
   TORCH_CHECK(
-      CompiledGraph::loaded() < most, CompiledGraph::loaded(), " recipes are loaded, and the system lets a process map no "
+      RecipeLibrary::loaded() < most, RecipeLibrary::loaded(), " recipes are loaded, and the system lets a process map no "
       "more (vm.max_map_count); they belong to captured graphs: drop some of these");
 }
 
@@ -519,14 +519,14 @@ void GraphCache::trace_compilation(const Compilation& c, const char* end) {
   device::Trace::add(std::move(span));
 }
 
-void GraphCache::succeed(uint64_t id, std::shared_ptr<CompiledGraph> compiled) {
+void GraphCache::succeed(uint64_t id, std::shared_ptr<RecipeLibrary> compiled) {
   count(Counter::RecipesCompiled);
   end_compilation(id, State::Ready, std::move(compiled));
 }
 
 void GraphCache::fail(uint64_t id) { end_compilation(id, State::Failed, nullptr); }
 
-void GraphCache::end_compilation(uint64_t id, State state, std::shared_ptr<CompiledGraph> result) {
+void GraphCache::end_compilation(uint64_t id, State state, std::shared_ptr<RecipeLibrary> result) {
   std::lock_guard lock(mutex_);
   given_up_ = false;
   if (auto node = open_.extract(id)) {
@@ -585,10 +585,10 @@ CompileProgress GraphCache::progress() const {
   return out;
 }
 
-std::vector<std::shared_ptr<const CompiledGraph>> GraphCache::recipes() const {
+std::vector<std::shared_ptr<const RecipeLibrary>> GraphCache::recipes() const {
   std::lock_guard lock(mutex_);
-  std::vector<std::shared_ptr<const CompiledGraph>> out;
-  auto add = [&](const std::shared_ptr<CompiledGraph>& result) {
+  std::vector<std::shared_ptr<const RecipeLibrary>> out;
+  auto add = [&](const std::shared_ptr<RecipeLibrary>& result) {
     if (result && std::find(out.begin(), out.end(), result) == out.end()) out.push_back(result);
   };
   for (const auto& c : private_)

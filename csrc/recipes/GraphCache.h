@@ -84,7 +84,7 @@ class GraphCache {
     uint64_t compiling_since = 0;  // for traces
     bool given_up = false;         // its answer was waited for as long as may be, and is not waited for again
     Clock::time_point asked;
-    std::shared_ptr<CompiledGraph> result;
+    std::shared_ptr<RecipeLibrary> result;
     std::shared_ptr<const Graph> compiled;  // nodes and numbers, as it was when it was last sent to the compiler
   };
 
@@ -144,7 +144,7 @@ class GraphCache {
   // For the service. `next_request` blocks until there is a request whose time has come. It returns false after
   // `close`.
   bool next_request(CompileRequest& out);
-  void succeed(uint64_t id, std::shared_ptr<CompiledGraph> compiled);
+  void succeed(uint64_t id, std::shared_ptr<RecipeLibrary> compiled);
   // Called before a library is loaded. It drops the graphs that were unused for longest, until there is room. It throws
   // if the libraries of other holders (captured graphs) take all of the room.
   void make_room();
@@ -166,7 +166,7 @@ class GraphCache {
   // that was reported has ended. Returns false after `close`.
   bool next_notice(const std::vector<double>& after, WaitNotice& out);
   CompileProgress progress() const;
-  std::vector<std::shared_ptr<const CompiledGraph>> recipes() const;
+  std::vector<std::shared_ptr<const RecipeLibrary>> recipes() const;
   // The last recompilations, in order: compilations of programs that had been compiled for other sizes or numbers. The
   // counter `recompilations` counts all.
   static constexpr size_t kMostRecompilations = 1024;
@@ -200,7 +200,7 @@ class GraphCache {
   void join_family(Entry& entry, const Graph& graph);
   std::shared_ptr<Compilation> new_compilation(const Graph& graph);
   void request(const Entry& entry, const Graph& graph, Sight& sight);
-  void end_compilation(uint64_t id, State state, std::shared_ptr<CompiledGraph> result);
+  void end_compilation(uint64_t id, State state, std::shared_ptr<RecipeLibrary> result);
   static void trace_compilation(const Compilation& compilation, const char* end);
   void send(const std::shared_ptr<Compilation>& compilation, CompileRequest request);
   std::shared_ptr<const Graph>& latest_like(const Graph& graph);

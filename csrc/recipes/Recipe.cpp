@@ -51,7 +51,7 @@ double as_double(const RecipeManifest::NumberSpec& spec, const uint64_t* words) 
 
 }  // namespace
 
-CompiledGraph::CompiledGraph(RecipeManifest manifest, std::vector<uint64_t> constants, std::vector<bool> variable)
+RecipeLibrary::RecipeLibrary(RecipeManifest manifest, std::vector<uint64_t> constants, std::vector<bool> variable)
     : manifest_(std::move(manifest)), constants_(std::move(constants)) {
   for (size_t i = 0; i < constants_.size(); ++i)
     if (!variable[i]) fixed_.push_back(i);
@@ -64,22 +64,22 @@ CompiledGraph::CompiledGraph(RecipeManifest manifest, std::vector<uint64_t> cons
   g_loaded.fetch_add(1);
 }
 
-CompiledGraph::~CompiledGraph() { g_loaded.fetch_sub(1); }
+RecipeLibrary::~RecipeLibrary() { g_loaded.fetch_sub(1); }
 
-size_t CompiledGraph::loaded() noexcept { return g_loaded.load(); }
+size_t RecipeLibrary::loaded() noexcept { return g_loaded.load(); }
 
-bool CompiledGraph::accepts(const std::vector<uint64_t>& numbers) const noexcept {
+bool RecipeLibrary::accepts(const std::vector<uint64_t>& numbers) const noexcept {
   for (size_t i : fixed_)
     if (numbers[i] != constants_[i]) return false;
   return true;
 }
 
-bool CompiledGraph::admits(const std::vector<int64_t>& symbols) const {
+bool RecipeLibrary::admits(const std::vector<int64_t>& symbols) const {
   return std::all_of(manifest_.guards.begin(), manifest_.guards.end(),
                      [&](const auto& guard) { return guard.first(symbols) < guard.second(symbols); });
 }
 
-Recipe::Recipe(std::shared_ptr<CompiledGraph> compiled, const std::vector<int64_t>& symbols)
+Recipe::Recipe(std::shared_ptr<RecipeLibrary> compiled, const std::vector<int64_t>& symbols)
     : compiled_(std::move(compiled)) {
   auto values = [&](const std::vector<Formula>& formulas) {
     std::vector<int64_t> out;

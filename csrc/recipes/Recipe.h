@@ -32,6 +32,10 @@ struct RecipeManifest {
     CallTemplate::ArgKind kind = CallTemplate::ArgKind::Double;  // Int, Double or Bool, as recorded
     at::ScalarType host = at::ScalarType::Undefined;             // a 0-dim CPU operand of this dtype
     at::ScalarType dtype = at::kDouble;   // as which the recipe takes it
+
+    size_t words() const noexcept {
+      return host != at::ScalarType::Undefined || kind == CallTemplate::ArgKind::Complex ? 2 : 1;
+    }
   };
   // What one of its nodes counts.
   struct Counted {
@@ -53,12 +57,12 @@ struct RecipeManifest {
 };
 
 // A compiled graph: native code that PyTorch's Inductor made.
-class CompiledGraph {
+class RecipeLibrary {
  public:
   // `constants`: the numbers that are compiled in, by word. `variable`: the numbers that are arguments. Throws if the
   // library cannot be loaded.
-  CompiledGraph(RecipeManifest manifest, std::vector<uint64_t> constants, std::vector<bool> variable);
-  ~CompiledGraph();
+  RecipeLibrary(RecipeManifest manifest, std::vector<uint64_t> constants, std::vector<bool> variable);
+  ~RecipeLibrary();
 
   // How many libraries of such graphs are loaded in this process.
   static size_t loaded() noexcept;
@@ -85,9 +89,9 @@ class CompiledGraph {
 class Recipe {
  public:
   // `symbols`: values of the symbols in the manifest's formulas.
-  Recipe(std::shared_ptr<CompiledGraph> compiled, const std::vector<int64_t>& symbols);
+  Recipe(std::shared_ptr<RecipeLibrary> compiled, const std::vector<int64_t>& symbols);
 
-  const std::shared_ptr<CompiledGraph>& compiled() const noexcept { return compiled_; }
+  const std::shared_ptr<RecipeLibrary>& compiled() const noexcept { return compiled_; }
 
   // Worker thread. Reads inputs and writes results in the slots' memory.
   void run(device::Device& device, const std::vector<SlotMemory>& slots, const std::vector<uint64_t>& numbers);
@@ -103,7 +107,7 @@ class Recipe {
   void set_arguments(const std::vector<SlotMemory>& slots, const std::vector<uint64_t>& numbers);
   void deliver(device::Device& device, const std::vector<at::Tensor>& results, const std::vector<SlotMemory>& slots);
 
-  std::shared_ptr<CompiledGraph> compiled_;
+  std::shared_ptr<RecipeLibrary> compiled_;
   std::vector<at::Tensor> arguments_;
   std::vector<Output> outputs_;
   bool ordinals_known_ = false;

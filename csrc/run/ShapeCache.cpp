@@ -49,15 +49,10 @@ void ShapeCache::insert(const Signature& signature, uint64_t hash, std::shared_p
   slot.entry.swap(entry);
 }
 
-bool ShapeCache::knows_family(uint64_t family) {
-  std::lock_guard<SpinLock> lock(lock_);
-  return families_.contains(family);
-}
-
-std::vector<std::shared_ptr<const ShapeEntry>> ShapeCache::siblings(uint64_t family) {
+ShapeCache::Entries ShapeCache::siblings(uint64_t family) {
   std::lock_guard<SpinLock> lock(lock_);
   const auto it = families_.find(family);
-  return it == families_.end() ? std::vector<std::shared_ptr<const ShapeEntry>>() : it->second;
+  return it == families_.end() ? Entries() : it->second;
 }
 
 void ShapeCache::add_family(uint64_t family, std::shared_ptr<const ShapeEntry> entry) {

@@ -61,8 +61,8 @@ class ShapeCache {
   void insert(const Signature& signature, uint64_t hash, std::shared_ptr<const ShapeEntry> entry);
 
   // The entries of calls with operands of the same dtypes and numbers of dimensions (OpCall::family).
-  bool knows_family(uint64_t family);
-  std::vector<std::shared_ptr<const ShapeEntry>> siblings(uint64_t family);
+  using Entries = std::vector<std::shared_ptr<const ShapeEntry>>;
+  Entries siblings(uint64_t family);
   void add_family(uint64_t family, std::shared_ptr<const ShapeEntry> entry);
 
  private:
@@ -80,7 +80,7 @@ class ShapeCache {
   size_t hand_ = 0;
   static constexpr size_t kMostSiblings = 32;
   static constexpr size_t kMostFamilies = 1024;
-  using Families = std::unordered_map<uint64_t, std::vector<std::shared_ptr<const ShapeEntry>>>;
+  using Families = std::unordered_map<uint64_t, Entries>;
   Families families_;
 };
 

@@ -11,11 +11,11 @@ c10::Device hpu(c10::DeviceIndex index) { return c10::Device(c10::kHPU, index); 
 c10::DeviceIndex index_of(c10::Device d) { return d.index() < 0 ? current_device() : d.index(); }
 device::Event* as_event(void* p) { return static_cast<device::Event*>(p); }
 
-thread_local const std::shared_ptr<device::PointBeside>* tls_beside = nullptr;
+thread_local const std::shared_ptr<device::Point>* tls_beside = nullptr;
 
 }  // namespace
 
-RecordBeside::RecordBeside(const std::shared_ptr<device::PointBeside>& point) { tls_beside = &point; }
+RecordBeside::RecordBeside(const std::shared_ptr<device::Point>& point) { tls_beside = &point; }
 RecordBeside::~RecordBeside() { tls_beside = nullptr; }
 
 c10::Device HPUGuardImpl::exchangeDevice(c10::Device d) const { return hpu(exchange_device(d.index())); }

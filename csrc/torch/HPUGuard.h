@@ -11,7 +11,7 @@ namespace openhpu {
 // While it exists, events that this thread records are this point, on any stream.
 class RecordBeside {
  public:
-  explicit RecordBeside(const std::shared_ptr<device::PointBeside>& point);
+  explicit RecordBeside(const std::shared_ptr<device::Point>& point);
   ~RecordBeside();
   RecordBeside(const RecordBeside&) = delete;
   RecordBeside& operator=(const RecordBeside&) = delete;

@@ -6,6 +6,7 @@ import pytest
 
 CODE = """
     import contextlib, sys, warnings, torch, openhpu
+    from pathlib import Path
     from types import SimpleNamespace
     from unittest.mock import patch
     from openhpu import _C; from openhpu.compiler.client import client as graphs
@@ -14,24 +15,23 @@ CODE = """
     from openhpu.compiler.client import dumps
 
     FULL = OSError("No space left on device")
-    recipe = {"name": "none", "library": "/nowhere/recipe.so", "program": "", "inputs": [], "outputs": [],
-              "numbers": [], "variable": [], "threads": 1, "guards": [], "external_kernels": 0,
-              "counted": [], "overflowing": []}
+    recipe = {"key": "0" * 64, "inputs": [], "outputs": [], "scalar_inputs": [], "variable": [], "threads": 1,
+              "guards": [], "external_kernels": {}, "counted": [], "overflowing": []}
 
     @contextlib.contextmanager
     def answered(**changes):
         # As if the compiler had answered at once, with this.
         def request(self, identity, description, on_ready, on_failed):
             try:
-                on_ready(identity, SimpleNamespace(key="0" * 64), None)
+                on_ready(identity, SimpleNamespace(**recipe | changes), Path("/nowhere"))
             except Exception:
                 service._report()
-        with patch.object(Service, "request", request), patch.object(graphs, "_for_core", lambda *a: recipe | changes):
+        with patch.object(Service, "request", request), patch.object(Path, "read_text", return_value=""):
             yield
 
     @contextlib.contextmanager
     def unreadable():
-        with answered(), patch.object(graphs, "_for_core", side_effect=FULL):
+        with answered(), patch.object(Path, "read_text", side_effect=FULL):
             yield
 
     @contextlib.contextmanager
@@ -65,7 +65,7 @@ BROKEN = """
         undescribed(),
         patch.object(Service, "request", side_effect=FULL),
         unreadable(),
-        answered(inputs=[{"slot": 0, "dtype": "no dtype"}]),
+        answered(inputs=[SimpleNamespace(slot=0, dtype="no dtype")]),
         answered(guards=[[]]),
         answered(),
     ]

@@ -122,13 +122,13 @@ class Compilations:
         try:
             duration = round((time.monotonic() - asked) * 1e6)
             kind = "recipe_loaded" if self._service.found_on_disk(identity) else "graph_compilation"
-            recipe = _for_core(manifest, folder, description)
+            program = (folder / "program.py").read_text()
             params = {"recipe": manifest.key[:16], "duration": duration, "ops": operators(description)}
             self._aside.run(functools.partial(events.publish, kind, params))
             # Listeners hear of it before the recipe counts as ready, so that a thread that waits for the recipe finds
             # the event delivered. If a listener itself waits for the compiler, the recipe does not wait longer.
             self._aside.settle(_TOLD_S)
-            _C.recipe_ready(identity, recipe)
+            _C.recipe_ready(identity, manifest, str(folder / "recipe.so"), program)
         except Exception as error:
             message = f"the recipe could not be loaded: {error}"
             self._warn_failure(message, *_identify(description))
@@ -298,42 +298,6 @@ def recompilations() -> list[Recompilation]:
     from openhpu import _C
 
     return [Recompilation(**record) for record in _C.recompilations()]
-
-
-def _for_core(manifest: Manifest, folder: Path, description: dict[str, Any]) -> dict[str, Any]:
-    """The manifest as the core takes it: numbers by where they stand among the graph's words."""
-
-    def tensor(spec: Any) -> dict[str, Any]:
-        return {
-            "slot": spec.slot,
-            "dtype": spec.dtype,
-            "sizes": list(spec.sizes),
-            "strides": list(spec.strides),
-            "offset": spec.offset,
-        }
-
-    numbers = []
-    for spec in manifest.scalar_inputs:
-        word, kind, host = description["scalar_words"][spec.index]
-        numbers.append({"word": word, "kind": kind, "host": host, "dtype": spec.dtype})
-    variable = []
-    for index in manifest.variable:
-        word, kind, _ = description["scalar_words"][index]
-        variable += [word, word + 1] if kind in ("complex", "host") else [word]
-    return {
-        "name": manifest.key[:16],
-        "library": str(folder / "recipe.so"),
-        "program": (folder / "program.py").read_text(),
-        "inputs": [tensor(spec) for spec in manifest.inputs],
-        "outputs": [tensor(spec) for spec in manifest.outputs],
-        "numbers": numbers,
-        "variable": variable,
-        "threads": manifest.threads,
-        "guards": [list(guard) for guard in manifest.guards],
-        "counted": list(manifest.counted),
-        "overflowing": list(manifest.overflowing),
-        "external_kernels": sum(manifest.external_kernels.values()),
-    }
 
 
 def operators(description: dict[str, Any]) -> dict[str, int]:

@@ -1,5 +1,6 @@
-#include "call/ResultSizes.h"
+#include "call/Predictions.h"
 
+#include <ATen/MetaFunctions.h>
 #include <ATen/core/Reduction.h>
 #include <ATen/core/Tensor.h>
 
@@ -144,29 +145,72 @@ Results attention_backward(const c10::IValue* args) {
   return {sizes(args[1]), sizes(args[2]), sizes(args[3])};
 }
 
+template <class Function>
+Prediction structured(Function function) {
+  return {.structured = new c10::KernelFunction(c10::KernelFunction::makeFromUnboxedFunction(function))};
+}
+
+// The overload that is no `out=` variant.
+constexpr at::Tensor (*div_tensors)(const at::Tensor&, const at::Tensor&) = &at::meta::div;
+constexpr at::Tensor (*pow_scalar)(const at::Tensor&, const at::Scalar&) = &at::meta::pow;
+
 }  // namespace
 
-ResultSizes result_sizes_of(const std::string& name) {
-  static const auto* table = new std::unordered_map<std::string, ResultSizes>{
-      {"aten::relu", &as_self},
-      {"aten::zero_", &as_self},
-      {"aten::copy_", &as_self},
-      {"aten::index_select", &index_select},
-      {"aten::embedding_dense_backward", &embedding_dense_backward},
-      {"aten::nll_loss_forward", &nll_loss_forward},
-      {"aten::nll_loss_backward", &nll_loss_backward},
-      {"aten::convolution", &convolution},
-      {"aten::convolution_backward", &convolution_backward},
-      {"aten::native_batch_norm", &batch_norm},
-      {"aten::_native_batch_norm_legit", &batch_norm},
-      {"aten::native_batch_norm_backward", &batch_norm_backward},
-      {"aten::native_layer_norm", &layer_norm},
-      {"aten::native_layer_norm_backward", &layer_norm_backward},
-      {"aten::_scaled_dot_product_flash_attention_for_cpu", &attention},
-      {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", &attention_backward},
+Prediction prediction_of(const std::string& name) {
+  static const auto* table = new std::unordered_map<std::string, Prediction>{
+      {"aten::mm", structured(TORCH_FN(at::meta::mm))},
+      {"aten::addmm", structured(TORCH_FN(at::meta::addmm))},
+      {"aten::bmm", structured(TORCH_FN(at::meta::bmm))},
+      {"aten::baddbmm", structured(TORCH_FN(at::meta::baddbmm))},
+      {"aten::add.Tensor", structured(TORCH_FN(at::meta::add))},
+      {"aten::add_.Tensor", structured(TORCH_FN(at::meta::add_))},
+      {"aten::sub.Tensor", structured(TORCH_FN(at::meta::sub))},
+      {"aten::mul.Tensor", structured(TORCH_FN(at::meta::mul))},
+      {"aten::mul_.Tensor", structured(TORCH_FN(at::meta::mul_))},
+      {"aten::maximum", structured(TORCH_FN(at::meta::maximum))},
+      {"aten::pow.Tensor_Scalar", structured(TORCH_FN(pow_scalar))},
+      {"aten::cat", structured(TORCH_FN(at::meta::cat))},
+      {"aten::neg", structured(TORCH_FN(at::meta::neg))},
+      {"aten::cos", structured(TORCH_FN(at::meta::cos))},
+      {"aten::sin", structured(TORCH_FN(at::meta::sin))},
+      {"aten::div.Tensor", structured(TORCH_FN(div_tensors))},
+      {"aten::exp", structured(TORCH_FN(at::meta::exp))},
+      {"aten::log", structured(TORCH_FN(at::meta::log))},
+      {"aten::sqrt", structured(TORCH_FN(at::meta::sqrt))},
+      {"aten::rsqrt", structured(TORCH_FN(at::meta::rsqrt))},
+      {"aten::sigmoid", structured(TORCH_FN(at::meta::sigmoid))},
+      {"aten::sigmoid_backward", structured(TORCH_FN(at::meta::sigmoid_backward))},
+      {"aten::tanh", structured(TORCH_FN(at::meta::tanh))},
+      {"aten::tanh_backward", structured(TORCH_FN(at::meta::tanh_backward))},
+      {"aten::gelu", structured(TORCH_FN(at::meta::gelu))},
+      {"aten::gelu_backward", structured(TORCH_FN(at::meta::gelu_backward))},
+      {"aten::silu", structured(TORCH_FN(at::meta::silu))},
+      {"aten::threshold_backward", structured(TORCH_FN(at::meta::threshold_backward))},
+      {"aten::_softmax", structured(TORCH_FN(at::meta::_softmax))},
+      {"aten::_softmax_backward_data", structured(TORCH_FN(at::meta::_softmax_backward_data))},
+      {"aten::_log_softmax", structured(TORCH_FN(at::meta::_log_softmax))},
+      {"aten::_log_softmax_backward_data", structured(TORCH_FN(at::meta::_log_softmax_backward_data))},
+      {"aten::sum.dim_IntList", structured(TORCH_FN(at::meta::sum))},
+      {"aten::mean.dim", structured(TORCH_FN(at::meta::mean))},
+      {"aten::relu", {.sizes = &as_self}},
+      {"aten::zero_", {.sizes = &as_self}},
+      {"aten::copy_", {.sizes = &as_self}},
+      {"aten::index_select", {.sizes = &index_select}},
+      {"aten::embedding_dense_backward", {.sizes = &embedding_dense_backward}},
+      {"aten::nll_loss_forward", {.sizes = &nll_loss_forward}},
+      {"aten::nll_loss_backward", {.sizes = &nll_loss_backward}},
+      {"aten::convolution", {.sizes = &convolution}},
+      {"aten::convolution_backward", {.sizes = &convolution_backward}},
+      {"aten::native_batch_norm", {.sizes = &batch_norm}},
+      {"aten::_native_batch_norm_legit", {.sizes = &batch_norm}},
+      {"aten::native_batch_norm_backward", {.sizes = &batch_norm_backward}},
+      {"aten::native_layer_norm", {.sizes = &layer_norm}},
+      {"aten::native_layer_norm_backward", {.sizes = &layer_norm_backward}},
+      {"aten::_scaled_dot_product_flash_attention_for_cpu", {.sizes = &attention}},
+      {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", {.sizes = &attention_backward}},
   };
   const auto it = table->find(name);
-  return it == table->end() ? nullptr : it->second;
+  return it == table->end() ? Prediction() : it->second;
 }
 
 }  // namespace openhpu
