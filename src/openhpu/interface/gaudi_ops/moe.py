@@ -131,6 +131,12 @@ def _check_weights(a: Arguments) -> None:
             )  # fmt: skip
 
 
+def largest_sent(a: Arguments, i: int, inner: Tensor) -> Tensor:
+    """The largest absolute value of the rows of `inner` whose token is sent to the i-th expert, in float32."""
+    sent = (a.expert_routing_table == a.experts_min + i).any(-1, keepdim=True)
+    return torch.where(sent, inner.abs(), 0.0).amax().float()
+
+
 def _measured(a: Arguments, measuring: bool) -> tuple[Tensor, Tensor]:
     """The mixture, and of each expert the largest absolute value that its tokens give to w3."""
     separate(a)
@@ -143,8 +149,7 @@ def _measured(a: Arguments, measuring: bool) -> tuple[Tensor, Tensor]:
     def expert(i: int) -> Tensor:
         inner = intermediate(x, a.w1[i], a.w2[i], permuted, function)
         if measuring:
-            sent = (a.expert_routing_table == a.experts_min + i).any(-1, keepdim=True)
-            maxima.append(torch.where(sent, inner.abs(), 0.0).amax().float())
+            maxima.append(largest_sent(a, i, inner))
         return product(inner, a.w3[i], permuted)
 
     total = mix(a, len(a.w1), expert)
@@ -163,22 +168,22 @@ def mixture_of_experts_measurement(a: Arguments) -> tuple[Tensor, Tensor]:
     return _measured(a, a.measurement_mode)
 
 
-_SCALES = "Tensor d_scale_hidden_states, Tensor[] d_scale_intermediate_hidden_states"
+SCALES = "Tensor d_scale_hidden_states, Tensor[] d_scale_intermediate_hidden_states"
 _THREE = "Tensor[] d_scale_w1, Tensor[] d_scale_w2, Tensor[] d_scale_w3"
-_TWO = "Tensor[] d_scale_w12, Tensor[] d_scale_w3"
+TWO_SCALES = "Tensor[] d_scale_w12, Tensor[] d_scale_w3"
 
 
-def _fp8_schemas(overload: str, weights: str, scales: str) -> list[str]:
+def fp8_schemas(overload: str, weights: str, scales: str, options: str = f"{_OPTIONS}, {_HINTS}") -> list[str]:
     """With tensors and with numbers as scales."""
     return [
-        f"mixture_of_experts.{overload}{kind}({_INPUTS}, {weights}, {of_scales}, {_OPTIONS}, {_HINTS}) -> Tensor"
+        f"mixture_of_experts.{overload}{kind}({_INPUTS}, {weights}, {of_scales}, {options}) -> Tensor"
         for kind, of_scales in (("", scales), ("_scalars", scales.replace("Tensor", "float")))
     ]
 
 
 @operator(
-    *_fp8_schemas("fp8", _W123, f"{_SCALES}, {_THREE}"),
-    *_fp8_schemas("fp8_fused_weights", _W12, f"{_SCALES}, {_TWO}"),
+    *fp8_schemas("fp8", _W123, f"{SCALES}, {_THREE}"),
+    *fp8_schemas("fp8_fused_weights", _W12, f"{SCALES}, {TWO_SCALES}"),
     of=f"to, mul, cast_to_fp8_v2; {_OF}", named=True,
 )  # fmt: skip
 def mixture_of_experts_fp8(a: Arguments) -> Tensor:
@@ -203,11 +208,16 @@ def mixture_of_experts_fp8(a: Arguments) -> Tensor:
     def expert(i: int) -> Tensor:
         gate = scaled_product(x, a.w1[i], a.d_scale_w1[i], permuted)
         inner = function(gate) * scaled_product(x, a.w2[i], a.d_scale_w2[i], permuted)
-        between = a.d_scale_intermediate_hidden_states[i]
-        held = quantize(scaled(inner, 1.0 / between, None, name), E4M3)
-        return scaled_product(scaled(held, between, None, name), a.w3[i], a.d_scale_w3[i], permuted)
+        return last_product(a, i, inner)
 
     return mix(a, len(a.w1), expert).to(torch.bfloat16)
+
+
+def last_product(a: Arguments, i: int, inner: Tensor) -> Tensor:
+    """`inner`, rounded to fp8 with its d_scale, times w3 of the i-th expert."""
+    between = a.d_scale_intermediate_hidden_states[i]
+    held = quantize(scaled(inner, 1.0 / between, None, a.operator), E4M3)
+    return scaled_product(scaled(held, between, None, a.operator), a.w3[i], a.d_scale_w3[i], a.permuted_weights)
 
 
 def scaled_product(x: Tensor, weight: Tensor, scale: Tensor | float, permuted: bool) -> Tensor:
