@@ -5,10 +5,12 @@ logit on the CPU. Exits with 1 if one is not right. The mode is eager, compile, 
 """
 
 import argparse
+import contextlib
 import gc
 import json
 import os
 import re
+import shutil
 import sys
 import tempfile
 import time
@@ -21,6 +23,7 @@ import torch
 
 from commands import child
 from ecosystem.vllm import made
+from ecosystem.vllm.server import free_port
 from examples.serve_llm import NEAR, PROMPTS, engine, generate, shortfalls
 
 _TOKENS = 16
@@ -36,9 +39,12 @@ class Feature(NamedTuple):
     near: float = NEAR
     draft: str = ""  # the kind of the model that drafts
     calibration: dict[str, Any] = {}  # noqa: RUF012  # what Neural Compressor's QUANT_CONFIG has
+    saved: bool = False  # by Neural Compressor, for vLLM
     spoil: Callable[[Path], None] | None = None  # what is done to the model's files
     counter: str = ""  # of vLLM's, that must not stay 0
     refused: str = ""  # a pattern of the error that there must be
+    warmup: bool = False  # run all buckets first
+    replicas: int = 1  # data parallel: processes with an engine each
     check: Callable[..., float] | None = None  # of the engine, the model's folder, and the one of what it stands for
 
 
@@ -141,8 +147,17 @@ def _calibrated(method: str, *left: str, **more: Any) -> Feature:
     return Feature(near=1.5, options={"quantization": "inc", **more}, calibration=calibration)  # of the head, too
 
 
+_TENSORS, _EXPERTS_APART = {"tensor_parallel_size": 2}, {"enable_expert_parallel": True}
+
 FEATURES: dict[str, Feature] = {
     "bf16": Feature(),
+    "warm-up": Feature(options={"max_num_seqs": 2, "max_num_batched_tokens": 128}, warmup=True),
+    "tensor parallel": Feature(options=_TENSORS),
+    "data parallel": Feature(replicas=2),
+    "experts, tensor parallel": Feature("mixtral", options=_TENSORS),
+    "experts, data parallel": Feature("mixtral", replicas=2),
+    "experts, expert parallel": Feature("mixtral", options=_TENSORS | _EXPERTS_APART),
+    "experts, data and expert parallel": Feature("mixtral", options=_EXPERTS_APART, replicas=2),
     **{name: Feature(form=name, near=FP8 if "fp8" in name else NEAR) for name in made.FORMATS if " " in name},
     **{name: Feature(form=name, options={"quantization": f"{name}_hpu"}) for name in ("awq", "gptq")},
     "fp8 made by vLLM": Feature(near=FP8, options={"quantization": "fp8"}),
@@ -157,9 +172,12 @@ FEATURES: dict[str, Feature] = {
     "n-gram drafts of 3 tokens": _drafting("ngram", 3, prompt_lookup_max=3, prompt_lookup_min=1),
     "drafts of EAGLE": _drafting("eagle", draft="eagle"),
     "drafts of a model": _drafting("draft_model", draft="llama"),
+    "refused: a draft with another vocabulary": _drafting("draft_model", draft="small")._replace(refused="vocab"),
+    "drafts of EAGLE, with another vocabulary": _drafting("eagle", draft="small eagle"),
     "Neural Compressor, fp8": _calibrated("maxabs_hw", "k_cache", "v_cache"),
     "Neural Compressor, fp8 and cache": _calibrated("maxabs_hw", kv_cache_dtype="fp8_inc"),
     "Neural Compressor, fp8 by channel": _calibrated("act_maxabs_hw_weights_pcs_maxabs_pow2", "k_cache", "v_cache"),
+    "Neural Compressor, saved": Feature(near=1.5, saved=True),
     # vLLM leaves it to the model to normalise images, and the plugin's model does not.
     "images": Feature(
         "vision", options={"limit_mm_per_prompt": {"image": 1}, "mm_device_do_normalize": False}, check=images
@@ -190,13 +208,16 @@ def run(name: str, compiled: bool) -> float:
         meant = made.model(feature.kind, feature.form, folder)
         if feature.spoil:
             feature.spoil(folder)
+        if feature.saved:
+            folder = Path(shutil.copytree(folder, folder.with_name("saved")))
+            apart("--save", folder)
         given: dict[str, Any] = {"num_gpu_blocks_override": 64, **feature.options}
         if feature.draft:
             made.draft(feature.draft, folder, folder.with_name("draft"))
             given["speculative_config"] = given["speculative_config"] | {"model": str(folder.with_name("draft"))}
         if feature.calibration:
             os.environ["QUANT_CONFIG"] = str(calibrated(folder, feature.calibration))
-        llm = engine(folder, compiled, **given)
+        llm = engine(folder, compiled, feature.warmup, **given)
         try:
             found = (feature.check or tokens)(llm, folder, meant)
             counted = sum(one.value for one in llm.get_metrics() if one.name == f"vllm:{feature.counter}")
@@ -212,18 +233,41 @@ def run(name: str, compiled: bool) -> float:
             clear_config()
 
 
+def replicated(cell: str, count: int) -> float:
+    """The largest shortfall of all replicas, each a process that runs the cell."""
+    common = {"VLLM_DP_SIZE": str(count), "VLLM_DP_MASTER_IP": "127.0.0.1", "VLLM_DP_MASTER_PORT": str(free_port())}
+    words = [sys.executable, "-m", "ecosystem.vllm.features", cell]
+    with contextlib.ExitStack() as stack:
+        replicas = [
+            stack.enter_context(
+                child.start(
+                    words, seconds=800.0, env={**os.environ, **common, "VLLM_DP_RANK": str(rank)}, farewell=10.0
+                )
+            )
+            for rank in range(count)
+        ]
+        ended = [replica.wait() for replica in replicas]
+    for one in ended:
+        if one.code:
+            raise RuntimeError(f"a replica: {one.how}\n{one.tail}")
+    return max(float(re.findall(r"^cell .+: right: ([\d.]+)", one.output, re.MULTILINE)[-1]) for one in ended)
+
+
 def calibrated(folder: Path, options: dict[str, Any]) -> Path:
     """Measure a model in a process of its own; the file that QUANT_CONFIG names to quantise by that."""
     common = {"observer": "maxabs", "dump_stats_path": str(folder.with_name("measured") / "inc"), **options}
     for mode in ("measure", "quantize"):
         folder.with_name(f"{mode}.json").write_text(json.dumps({"mode": mode.upper(), **common}))
-    words = [sys.executable, "-m", "ecosystem.vllm.features", "--measure", str(folder)]
-    ended = child.run(
-        words, seconds=400.0, env=os.environ | {"QUANT_CONFIG": f"{folder.parent}/measure.json"}, farewell=10.0
-    )
-    if ended.code:
-        raise RuntimeError(f"the measurement: {ended.how}\n{ended.tail}")
+    apart("--measure", folder, QUANT_CONFIG=f"{folder.parent}/measure.json")
     return folder.with_name("quantize.json")
+
+
+def apart(option: str, folder: Path, **environment: str) -> None:
+    """Run this command in a process of its own. Raises RuntimeError if it fails."""
+    words = [sys.executable, "-m", "ecosystem.vllm.features", option, str(folder)]
+    ended = child.run(words, seconds=400.0, env=os.environ | environment, farewell=10.0)
+    if ended.code:
+        raise RuntimeError(f"{option}: {ended.how}\n{ended.tail}")
 
 
 def measure(folder: Path) -> int:
@@ -234,20 +278,41 @@ def measure(folder: Path) -> int:
     return 0
 
 
+def save(folder: Path) -> int:
+    """Measure and quantise a model of transformers by Neural Compressor, and save it in its place as vLLM loads it."""
+    import transformers
+    from neural_compressor.torch import quantization
+
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    config = quantization.FP8Config(
+        fp8_config="E4M3", scale_format="const", allowlist={"types": ["Linear"]}, blocklist={"names": ["lm_head"]},
+        dump_stats_path=str(folder.with_name("measured") / "inc"),
+    )  # fmt: skip
+    model = quantization.prepare(model, config)
+    with torch.no_grad():
+        for prompt in PROMPTS:
+            model(tokenizer(prompt, return_tensors="pt").input_ids.to("hpu"))
+    quantization.save(quantization.convert(model), str(folder), format="vllm")
+    return 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("cells", nargs="*", metavar="FEATURE/MODE")
     parser.add_argument("--measure", type=Path, metavar="FOLDER", help="used by this command itself")
+    parser.add_argument("--save", type=Path, metavar="FOLDER", help="as well")
     given = parser.parse_args()
-    if given.measure:
-        return measure(given.measure)
+    if given.measure or given.save:
+        return measure(given.measure) if given.measure else save(given.save)
     wrong = 0
     for cell in given.cells:
         name, _, mode = cell.rpartition("/")
         feature, start = FEATURES[name], time.monotonic()
         os.environ.update(feature.environment)
         try:
-            found = run(name, mode != "eager")
+            alone = feature.replicas == 1 or "VLLM_DP_RANK" in os.environ
+            found = run(name, mode != "eager") if alone else replicated(cell, feature.replicas)
             said = f"{'wrong' if found > feature.near or feature.refused else 'right'}: {found:.3f}"
         except Exception as error:
             traceback.print_exc()

@@ -203,11 +203,18 @@ def adapter(folder: Path, base: Path, seed: int, rank: int = 8) -> Path:
 
 
 def draft(kind: str, base: Path, folder: Path) -> None:
-    """Write a model that drafts for `base`: of "eagle", a layer and one that joins tokens and states; or itself."""
+    """Write a model that drafts for `base`: of "eagle", a layer and one that joins tokens and states; or itself.
+
+    A "small" one has half of the vocabulary.
+    """
     shutil.copytree(base, folder)
-    if kind != "eagle":
-        return
     weights = load_file(base / "model.safetensors")
+    if kind.startswith("small"):
+        half = {key: one[: len(one) // 2].contiguous() for key, one in weights.items() if re.search("embed|head", key)}
+        _save(weights | half, folder)
+        configure(folder, vocab_size=SHAPE["vocab_size"] // 2)
+    if not kind.endswith("eagle"):
+        return
     kept = {key[6:]: one for key, one in weights.items() if re.search(r"^model.layers.0.*(proj|post.*)\.weight", key)}
     joins = torch.randn(SHAPE["hidden_size"], 2 * SHAPE["hidden_size"]) * 0.05
     _save(kept | {"fc.weight": joins.to(torch.bfloat16)}, folder)

@@ -13,10 +13,10 @@ _MOST_S = 1200.0
 # Of the lazy mode: what is most used there.
 _LAZY = {
     "bf16", "fp8 dynamic", "fp8 static", "compressed-tensors fp8 channel", "experts, bf16", "experts, fp8 dynamic",
-    "LoRA", "MLA",
+    "LoRA", "MLA", "warm-up",
 }  # fmt: skip
 MODES = ("lazy",) if os.environ.get("PT_HPU_LAZY_MODE") == "1" else ("eager", "compile")
-CELLS = [f"{name}/eager" for name in FEATURES if "eager" in MODES]
+CELLS = [f"{name}/eager" for name, feature in FEATURES.items() if "eager" in MODES and not feature.warmup]
 CELLS += [f"{name}/compile" for name, feature in FEATURES.items() if "compile" in MODES and not feature.refused]
 CELLS += [f"{name}/lazy" for name in FEATURES if "lazy" in MODES and name in _LAZY]
 _found: dict[str, str] = {}
@@ -26,7 +26,9 @@ def process(cell):
     """What must be alike of cells that one process runs one after the other."""
     name, _, mode = cell.rpartition("/")
     feature = FEATURES[name]
-    return feature.kind, feature.environment, mode, cell if feature.calibration or feature.refused else ""
+    alone = feature.calibration or feature.refused or feature.warmup or feature.replicas > 1
+    alone = alone or "tensor_parallel_size" in feature.options
+    return feature.kind, feature.environment, mode, cell if alone else ""
 
 
 @pytest.mark.parametrize("cell", CELLS)

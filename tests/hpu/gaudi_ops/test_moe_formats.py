@@ -51,21 +51,57 @@ def test_biases(everywhere, permuted):
     given = [[w if permuted else w.t().contiguous() for w in ws] for ws in (w12, w3)]
 
     def work(x, r, w, w12, w3, b12, b3):
-        return ops.mixture_of_experts.bias_fused_weights(
-            hidden_states=x,
-            expert_routing_table=r,
-            router_weights=w,
-            w12=w12,
-            w3=w3,
-            w12_bias=b12,
-            w3_bias=b3,
-            permuted_weights=permuted,
-            experts_min=2,
-            experts_max=5,
-        )
+        common = {
+            "hidden_states": x, "expert_routing_table": r, "router_weights": w, "w12": w12, "w3": w3, "w12_bias": b12,
+            "w3_bias": b3, "permuted_weights": permuted, "experts_min": 2, "experts_max": 5,
+        }  # fmt: skip
+        operator = ops.mixture_of_experts
+        return operator.bias_fused_weights(**common), *operator.measurement_bias_fused_weights(**common)
 
-    y = everywhere(work, x, routing, weights, *given, *biases)
+    y, again, amax = everywhere(work, x, routing, weights, *given, *biases)
     torch.testing.assert_close(y.double(), expected, rtol=1e-4, atol=1e-3)
+    assert torch.equal(y, again)
+    sent = [x[(routing == i + 2).any(-1)].double() for i in range(EXPERTS)]
+    largest = [
+        max((gpt_oss(w12[i].double() @ row + biases[0][i]).abs().max() for row in sent[i]), default=0.0)
+        for i in range(EXPERTS)
+    ]
+    torch.testing.assert_close(amax.double(), torch.tensor(largest), rtol=1e-4, atol=1e-4)
+
+
+def test_a_measurement_of_each_token_is_refused():
+    x, routing, weights = (t.to("hpu") for t in inputs())
+    lists = [[t.to("hpu")] for t in (torch.ones(HIDDEN, 2), torch.ones(1, HIDDEN), torch.ones(2), torch.ones(HIDDEN))]
+    with pytest.raises(RuntimeError, match=r"measure_per_token is True; expected False"):
+        ops.mixture_of_experts.measurement_bias_fused_weights(x, routing, weights, *lists, False, 2, 2, True)
+
+
+@pytest.mark.parametrize("as_numbers", [False, True])
+def test_fp8_with_biases(native, as_numbers):
+    fp8 = torch.float8_e4m3fn
+    x, routing, weights = inputs()
+    x = x.to(fp8)
+    w12 = [(torch.randn(HIDDEN, 2 * INNER) / 4).to(fp8) for _ in range(EXPERTS)]
+    w3 = [torch.randn(INNER, HIDDEN).to(fp8) for _ in range(EXPERTS)]
+    biases = [[torch.randn(n) for _ in range(EXPERTS)] for n in (2 * INNER, HIDDEN)]
+    between = [0.05, 0.1, 0.02, 0.04]
+
+    def expert(i, row):
+        inner = gpt_oss(0.5 * w12[i].double().t() @ (0.25 * row) + biases[0][i])
+        held = (inner / between[i]).clamp(-240, 240).to(fp8).double() * between[i]
+        return 2.0 * w3[i].double().t() @ held + biases[1][i]
+
+    def scale(values):
+        return values if as_numbers else [torch.tensor(value) for value in values]
+
+    def work(x, r, w, w12, w3, b12, b3, first, *scales):
+        name = "bias_fp8_fused_weights" + ("_scalars" if as_numbers else "")
+        return getattr(ops.mixture_of_experts, name)(x, r, w, w12, w3, b12, b3, first, *scales, False, 2, 5)
+
+    scales = (scale([0.25])[0], scale(between), scale([0.5] * 4), scale([2.0] * 4))
+    y = native(work, x, routing, weights, w12, w3, *biases, *scales)
+    assert y.dtype is torch.bfloat16
+    torch.testing.assert_close(y.double(), mixture(x, routing, weights, expert), rtol=2e-2, atol=5e-2)
 
 
 @pytest.mark.parametrize("with_bias", [False, True])

@@ -47,6 +47,14 @@ def test_the_imports_of_gaudi_scripts(hpu):
         assert importlib.import_module(name) is sys.modules[name]
 
 
+def test_versions_of_pytorch():
+    from habana_frameworks.torch.utils.version_checker import is_pytorch_at_least
+
+    assert [is_pytorch_at_least(one) for one in ("1.13", "2.13.0", "2.9.1", "2.99", "10.0")] == [True] * 3 + [False] * 2
+    with pytest.raises(ValueError, match="version is 'new'; expected one like"):
+        is_pytorch_at_least("new")
+
+
 def test_packages_that_are_named_without_an_import(script):
     code = """
         import habana_frameworks.torch as ht

@@ -120,6 +120,12 @@ def _check_weights(a: Arguments) -> None:
             )  # fmt: skip
 
 
+def largest_sent(a: Arguments, i: int, inner: Tensor) -> Tensor:
+    """The largest absolute value of the rows of `inner` whose token is sent to the i-th expert, in float32."""
+    sent = (a.expert_routing_table == a.experts_min + i).any(-1, keepdim=True)
+    return torch.where(sent, inner.abs(), 0.0).amax().float()
+
+
 def _measured(a: Arguments, measuring: bool) -> tuple[Tensor, Tensor]:
     """The mixture, and of each expert the largest absolute value that its tokens give to w3."""
     separate(a)
@@ -132,8 +138,7 @@ def _measured(a: Arguments, measuring: bool) -> tuple[Tensor, Tensor]:
     def expert(i: int) -> Tensor:
         inner = intermediate(x, a.w1[i], a.w2[i], permuted, function)
         if measuring:
-            sent = (a.expert_routing_table == a.experts_min + i).any(-1, keepdim=True)
-            maxima.append(torch.where(sent, inner.abs(), 0.0).amax().float())
+            maxima.append(largest_sent(a, i, inner))
         return product(inner, a.w3[i], permuted)
 
     total = mix(a, len(a.w1), expert)
@@ -168,11 +173,16 @@ def mixture_of_experts_fp8(a: Arguments) -> Tensor:
     def expert(i: int) -> Tensor:
         gate = scaled_product(x, a.w1[i], a.d_scale_w1[i], permuted)
         inner = function(gate) * scaled_product(x, a.w2[i], a.d_scale_w2[i], permuted)
-        between = a.d_scale_intermediate_hidden_states[i]
-        held = quantize(scaled(inner, 1.0 / between, None, name), E4M3)
-        return scaled_product(scaled(held, between, None, name), a.w3[i], a.d_scale_w3[i], permuted)
+        return last_product(a, i, inner)
 
     return mix(a, len(a.w1), expert).to(torch.bfloat16)
+
+
+def last_product(a: Arguments, i: int, inner: Tensor) -> Tensor:
+    """`inner`, rounded to fp8 with its d_scale, times w3 of the i-th expert."""
+    between = a.d_scale_intermediate_hidden_states[i]
+    held = quantize(scaled(inner, 1.0 / between, None, a.operator), E4M3)
+    return scaled_product(scaled(held, between, None, a.operator), a.w3[i], a.d_scale_w3[i], a.permuted_weights)
 
 
 def scaled_product(x: Tensor, weight: Tensor, scale: Tensor | float, permuted: bool) -> Tensor:

@@ -9,7 +9,15 @@ from torch import Tensor
 
 from openhpu.interface.gaudi_ops.errors import check, check_dims, check_same_length
 from openhpu.interface.gaudi_ops.fp8 import E4M3, largest, quantize, scaled
-from openhpu.interface.gaudi_ops.moe import activation_of, check_scales, mix, product, scaled_product
+from openhpu.interface.gaudi_ops.moe import (
+    activation_of,
+    check_scales,
+    largest_sent,
+    last_product,
+    mix,
+    product,
+    scaled_product,
+)
 from openhpu.interface.gaudi_ops.registry import Arguments
 
 # The meaning of four bits: a sign, two bits of exponent, one of mantissa.
@@ -74,6 +82,39 @@ def mixture_of_experts_bias(a: Arguments) -> Tensor:
     gpt-oss' checkpoints. w12_bias: [2 F]; w3_bias: [H]. Source: vLLM's call of its gpt-oss; `swiglu_oai`.
     """
     return _mixed(a, lambda i: (a.w12[i], a.w3[i]), _biased_swiglu(a))
+
+
+def mixture_of_experts_bias_measurement(a: Arguments) -> tuple[Tensor, Tensor]:
+    """`mixture_of_experts.bias_fused_weights`, and of each expert the largest absolute value before w3, [experts].
+
+    Raises RuntimeError with `measure_per_token`. Source: Neural Compressor's call.
+    """
+    expected = "False: there is no public description of a measurement of each token"
+    check(not a.measure_per_token, a.operator, "measure_per_token", a.measure_per_token, expected)
+    between, maxima = _biased_swiglu(a), []
+
+    def inner(i: int, pairs: Tensor) -> Tensor:
+        held = between(i, pairs)
+        maxima.append(largest_sent(a, i, held))
+        return held
+
+    return _mixed(a, lambda i: (a.w12[i], a.w3[i]), inner), torch.stack(maxima)
+
+
+def mixture_of_experts_bias_fp8(a: Arguments) -> Tensor:
+    """`mixture_of_experts.fp8_fused_weights` with biases and gpt-oss' activation, as in `bias_fused_weights`.
+
+    Biases count after the scales. The result is in bfloat16. Source: Neural Compressor's call.
+    """
+    between = _biased_swiglu(a)
+    check_scales(a, len(a.w12), "d_scale_intermediate_hidden_states", "d_scale_w12", "d_scale_w3")
+    x = scaled(a.hidden_states, a.d_scale_hidden_states, None, a.operator)
+
+    def expert(i: int) -> Tensor:
+        inner = between(i, scaled_product(x, a.w12[i], a.d_scale_w12[i], a.permuted_weights))
+        return last_product(a, i, inner) + a.w3_bias[i]
+
+    return mix(a, len(a.w12), expert).to(torch.bfloat16)
 
 
 def _unpacked(a: Arguments) -> Callable[[int], tuple[Tensor, Tensor]]:
