@@ -245,6 +245,17 @@ def test_messages_with_tags_and_from_anybody():
         equal(x, values(1))
 
 
+@ranks(2)
+def test_objects():
+    rank = dist.get_rank()
+    everything = [None, None]
+    dist.all_gather_object(everything, {"rank": rank})
+    assert everything == [{"rank": 0}, {"rank": 1}]
+    objects = ["a", 3] if rank == 0 else [None, None]
+    dist.broadcast_object_list(objects, src=0)
+    assert objects == ["a", 3]
+
+
 @ranks(2, backend=None)
 def test_the_backend_is_found_by_itself():
     dist.init_process_group()  # from torchrun's variables

@@ -114,6 +114,35 @@ def test_an_error_of_backward_carries_the_line_of_its_forward(wait):
     assert usable()
 
 
+MIXED = {
+    "add": lambda x, c: x + c,
+    "add reversed": lambda x, c: c + x,
+    "mm": lambda x, c: x @ c.t(),
+    "in place": lambda x, c: x.add_(c),
+    "in place on host": lambda x, c: c.add_(x),
+    "out": lambda x, c: torch.add(x, x, out=c),
+    "cat": lambda x, c: torch.cat([x, c]),
+    "linear": lambda x, c: F.linear(x, c),
+    "embedding": lambda x, c: F.embedding(c.long(), x),
+    "where": lambda x, c: torch.where(x > 0, x, c),
+    "layer_norm": lambda x, c: F.layer_norm(x, [3], c[0]),
+    "index of device, table of host": lambda x, c: c[x.long()],
+}
+
+
+# Lazy mode moves other operands: test_lazy_moved_operands.py.
+@pytest.mark.parametrize("name", ["in place on host", "out"] if htcore.is_lazy() else MIXED)
+@pytest.mark.parametrize("attempt", ["first", "second"])
+def test_operands_on_different_devices_are_refused(name, attempt):
+    for _ in range(2 if attempt == "second" else 1):
+        x, c = torch.ones(2, 3, device="hpu"), torch.ones(2, 3)
+        with pytest.raises((RuntimeError, IndexError)) as caught:
+            MIXED[name](x, c)
+        assert "hpu" in str(caught.value)
+        assert "cpu" in str(caught.value)
+    assert usable()
+
+
 def test_the_device_error_names_operator_and_argument():
     with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device") as caught:
         torch.mm(torch.ones(2, 3, device="hpu"), torch.ones(3, 2, device="hpu"), out=torch.ones(2, 2))
