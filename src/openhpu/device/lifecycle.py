@@ -14,21 +14,8 @@ from openhpu.compiler.client import client
 from openhpu.device import mode, product_rule
 from openhpu.observe import differences, events
 
-# Settings that device_setup() reads; the core is configured again when one of them changed before a device was opened.
-_DEVICE_VARIABLES = (
-    "HABANA_VISIBLE_MODULES",
-    "HLS_MODULE_ID",
-    "LOCAL_RANK",
-    "LOCAL_WORLD_SIZE",
-    "OPENHPU_DEVICE_COUNT",
-    "OPENHPU_MEMORY_GB",
-    "OPENHPU_PROTECT_MEMORY",
-    "OPENHPU_MODULE_LOCKS",
-    "OPENHPU_MODULE_WAIT_S",
-    "OPENHPU_SPIN_US",
-    "PT_HPU_POOL_MEM_ACQUIRE_PERC",
-    "PT_HABANA_POOL_SIZE",
-)
+# The core is configured again when one of them changed before a device was opened.
+_DEVICE_VARIABLES = tuple(row.name for row in settings.ROWS if row.when == "first use of a device")
 
 # Functions of higher floors, called once.
 before_first_operator: list[Callable[[], None]] = []

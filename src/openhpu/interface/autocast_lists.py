@@ -1,6 +1,6 @@
 """Autocast on hpu: which operators run in lower precision, in float32, or in the widest of their inputs' dtypes.
 
-The lists are Gaudi's, by names of aten operators. PT_HPU_AUTOCAST_LOWER_PRECISION_OPS_LIST and
+The lists are Gaudi's, by names of aten operators, in autocast.tsv. PT_HPU_AUTOCAST_LOWER_PRECISION_OPS_LIST and
 PT_HPU_AUTOCAST_FP32_OPS_LIST name files that replace the first two. An operator in several lists belongs to the
 first of: a file's list, lower precision, float32, widest.
 """
@@ -14,30 +14,8 @@ from pathlib import Path
 
 from openhpu import _C, settings
 
-
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(text.split())
-
-
-LOWER_PRECISION = _words(
-    """
-    addmm addbmm batch_norm baddbmm bmm conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d
-    dot dropout feature_dropout group_norm instance_norm layer_norm leaky_relu linear log_softmax matmul mean mm
-    mul mv scaled_dot_product_attention softmax
-    """
-)
-
-FP32 = _words(
-    """
-    acos addcdiv asin atan2 bilinear binary_cross_entropy binary_cross_entropy_with_logits cdist cosh
-    cosine_embedding_loss cosine_similarity cross_entropy_loss dist div divide embedding embedding_bag erfinv
-    exp expm1 hinge_embedding_loss huber_loss kl_div l1_loss log log10 log1p log2 logsumexp margin_ranking_loss
-    mse_loss multi_margin_loss multilabel_margin_loss nll_loss pdist poisson_nll_loss pow reciprocal renorm
-    rsqrt sinh smooth_l1_loss soft_margin_loss softplus tan topk triplet_margin_loss true_divide
-    """
-)
-
-PROMOTE = ("add", "addcdiv", "addcmul", "cat", "div", "exp", "mul", "pow", "stack", "sub", "true_divide")
+_LINES = Path(__file__).with_name("autocast.tsv").read_text(encoding="utf-8").splitlines()[1:]
+LOWER_PRECISION, FP32, PROMOTE = (tuple(line.split("\t")[1].split()) for line in _LINES)
 
 # Python's names of operators, which Gaudi's own lists contain.
 _SPELLINGS = {"iadd": "add", "truediv": "true_divide"}

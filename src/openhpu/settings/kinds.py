@@ -23,8 +23,8 @@ class Setting:
 
     `name` may end in `*`: a family of variables with that prefix. `default` is the typed value of the unset
     variable. `choices` are the allowed values of a `choice`, `low` and `high` the limits of a number, both
-    inclusive. `effective` says whether the variable changes anything in this version. `strict` is the default under
-    OPENHPU_STRICT=gaudi, where that differs.
+    inclusive. `effective` says whether the variable changes anything in this version. `option` is its name among the
+    options of torch.compile's backend. `strict` is the default under OPENHPU_STRICT=gaudi, where that differs.
     """
 
     name: str
@@ -36,6 +36,7 @@ class Setting:
     choices: tuple[str, ...] = ()
     low: float | None = None
     high: float | None = None
+    option: str = ""
     strict: Any = None
 
     def allowed(self) -> str:

@@ -1,7 +1,8 @@
 """The one table of environment variables, variables.tsv: OpenHPU's own, then those of Gaudi's stack.
 
 Columns: name, kind, default (as a text that the row allows; empty: unset), the choices or the limits of a number, the
-default under OPENHPU_STRICT=gaudi where it is another one, when it is read, and the meaning. A variable of Gaudi's that
+default under OPENHPU_STRICT=gaudi where it is another one, when it is read, the meaning, and the option of the backend
+of torch.compile, if it is one. A variable of Gaudi's that
 is never read concerns a graph, a compilation, a transport or hardware that this version does not have: its value is
 checked and changes nothing.
 """
@@ -18,10 +19,10 @@ _EMPTY_IS_A_VALUE = ("text", "choice")
 
 
 def _row(line: str) -> Setting:
-    name, kind, default, allowed, strict, when, meaning = line.split("\t")
+    name, kind, default, allowed, strict, when, meaning, *option = line.split("\t")
     choices = tuple(allowed.split(",")) if kind.startswith("choice") else ()
     low, high = (int(n) if n else None for n in ("" if choices else allowed).partition("..")[::2])
-    row = Setting(name, cast("Kind", kind), None, when, meaning, bool(when), choices, low, high)
+    row = Setting(name, cast("Kind", kind), None, when, meaning, bool(when), choices, low, high, *option)
     value = row.parse(default) if default or kind in _EMPTY_IS_A_VALUE else None
     return replace(row, default=value, strict=row.parse(strict) if strict else None)
 

@@ -10,26 +10,7 @@ from openhpu import settings
 from openhpu.settings.kinds import SettingError
 
 # Option: environment variable. All of Gaudi's; which of them change something says the table of settings.
-VARIABLES = {
-    "use_compiled_recipes": "PT_HPU_COMPILE_USE_RECIPES",
-    "decomposition_mode": "PT_HPU_COMPILE_DECOMPOSITION_MODE",
-    "keep_input_mutations": "PT_HPU_KEEP_INPUT_MUTATIONS",
-    "use_eager_fallback": "PT_HPU_USE_EAGER_FALLBACK",
-    "use_graph_freezing": "PT_HPU_COMPILE_GRAPH_FREEZE",
-    "discard_frozen_params": "PT_HPU_COMPILE_DISCARD_FROZEN_PARAMS",
-    "remove_unnecessary_clones": "PT_HPU_COMPILE_REMOVE_UNNECESSARY_CLONES",
-    "use_inplace_allreduce": "PT_HPU_USE_INPLACE_COLLECTIVE",
-    "use_inplace_index_copy": "PT_HPU_USE_INPLACE_INDEX_COPY",
-    "inference": "PT_HPU_USE_INFERENCE_COMPILER",
-    "enable_sfg": "PT_HPU_ENABLE_SFG",
-    "use_cpp_partitioner": "PT_HPU_USE_CPP_PARTITIONER",
-    "enable_allreduce_graph_split": "PT_HPU_ENABLE_ALLREDUCE_GRAPH_SPLIT",
-    "force_static_compile": "PT_HPU_FORCE_STATIC_COMPILE",
-    "reinplace_add": "PT_HPU_REINPLACE_ADD",
-    "reassign_full_copy": "PT_HPU_REASSIGN_FULL_COPY",
-    "reassign_copy_": "PT_HPU_REASSIGN_COPY_",
-    "use_boxed_input": "PT_HPU_USE_BOXED_INPUT",
-}
+VARIABLES = {row.option: row.name for row in settings.ROWS if row.option}
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
 
@@ -45,7 +26,6 @@ class Options:
     use_inplace_index_copy: bool
     inference: bool
     force_static_compile: bool
-    max_captures: int = 64  # of one graph, for inputs of different metadata
 
 
 def read(given: Mapping[str, Any] | None = None, mode: str | None = None) -> Options:

@@ -17,7 +17,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 
@@ -46,17 +46,33 @@ class Operator:
 OPERATORS: list[Operator] = []
 
 
+class Row(NamedTuple):
+    """A line of operators.tsv. `function`: with its module. `binding`: the name in Gaudi's module `_hpex_C`."""
+
+    schema: str
+    function: str
+    made_of: str
+    lowered: str = ""
+    binding: str = ""
+
+
+def rows() -> list[Row]:
+    """Those of the table."""
+    lines = Path(__file__).with_name("operators.tsv").read_text(encoding="utf-8").splitlines()
+    return [Row(*line.split("\t")) for line in lines[1:]]
+
+
 def fill() -> None:
     """Read the table into OPERATORS."""
     OPERATORS.clear()
-    for line in Path(__file__).with_name("operators.tsv").read_text(encoding="utf-8").splitlines()[1:]:
-        schema, where, made_of, *lowered = line.split("\t")
-        family, _, name = where.partition(".")
+    for row in rows():
+        family, _, name = row.function.partition(".")
         function = getattr(importlib.import_module(f"{__package__}.{family}"), name)
         formals = inspect.signature(function).parameters.values()
         if [formal.annotation for formal in formals] == ["Arguments"]:
-            function = _named(schema, function)
-        OPERATORS.append(Operator(schema, (_lowered if lowered else _isolated)(function), made_of, family))
+            function = _named(row.schema, function)
+        called = (_lowered if row.lowered else _isolated)(function)
+        OPERATORS.append(Operator(row.schema, called, row.made_of, family))
 
 
 def _named(schema: str, function: Callable[[Arguments], Any]) -> Callable[..., Any]:

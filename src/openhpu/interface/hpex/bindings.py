@@ -6,26 +6,10 @@ from typing import Any
 
 import torch
 
+from openhpu.interface.gaudi_ops.registry import rows
 from openhpu.interface.hpex.kernels import EmbeddingBagPreproc
 
-_OPERATORS = {
-    "bounds_check_indices": "habana_bounds_check_indices",
-    "embedding_bag_sum_bwd": "embedding_bag_sum_bwd_out",
-    "embedding_bag_sum_fwd": "embedding_bag_sum",
-    "expand_into_jagged_permute": "habana_expand_into_jagged_permute",
-    "fused_adagrad": "habanaOptimizerFusedAdagrad",
-    "fused_ema": "habanaOptimizerFusedEMA",
-    "fused_lars": "habanaOptimizerLars",
-    "fused_norm": "fused_norm_lazy",
-    "optimizer_sgd": "habanaOptimizerSgd",
-    "optimizer_sgd_momentum": "habanaOptimizerSgdMomentum",
-    "permute_1D_sparse_data": "habana_permute_1D_sparse_data",
-    "permute_2D_sparse_data": "habana_permute_2D_sparse_data",
-    "random_seed": "habana_random_seed",
-    "sparse_adagrad_with_valid_count": "habanaOptimizerSparseAdagrad",
-    "sparse_sgd_with_valid_count": "habanaOptimizerSparseSgd",
-    "split_permute_cat": "habana_split_permute_cat",
-}
+_OPERATORS = {row.binding: row.schema.partition("(")[0] for row in rows() if row.binding}
 
 NAMES = (*_OPERATORS, "embedding_bag_preproc")
 
