@@ -28,7 +28,7 @@ from typing import Any
 from commands.supervisor import Supervisor
 
 _MESSAGE = 1 << 20  # bytes
-_START_S = 100.0
+_START_S = 300.0
 _LIFE_S = 6 * 3600.0
 _KEPT = 1 << 12  # file descriptors from here on are nobody's
 
