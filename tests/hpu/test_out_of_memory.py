@@ -4,7 +4,6 @@ The error is torch.OutOfMemoryError, what was computed before keeps its values, 
 """
 
 import itertools
-import os
 
 import pytest
 import torch
@@ -131,39 +130,6 @@ def test_a_step_of_training(name, memory_walk, live):
                 agree(weights(model), [start[key] for key, _ in model.named_parameters()])
                 run()
         agree([losses[0], *weights(model)], expected)
-
-
-def test_a_step_that_is_synchronised(memory_walk, live):
-    """In lazy mode the error is that of the flush; the graph is kept, and its results are those of one run."""
-    x = torch.linspace(-1, 1, 64, device="hpu")
-
-    def step(count):
-        y = x * 2
-        count.add_(1)
-        z = (y + count).tanh()
-        return y, z.view(8, 8).t() + 1, count
-
-    step(torch.zeros(64, device="hpu"))
-    torch.hpu.synchronize()
-    lazy = os.environ.get("PT_HPU_LAZY_MODE") == "1"
-    for attempt in memory_walk:
-        count = torch.zeros(64, device="hpu")
-        torch.hpu.synchronize()
-        results = []
-
-        def run():
-            results.append(step(count))  # noqa: B023
-            torch.hpu.synchronize()
-
-        with live:
-            attempt.run(run)
-            if not results:
-                assert not lazy
-                count.zero_()
-                results.append(step(count))
-        x_cpu = torch.linspace(-1, 1, 64)
-        agree(list(results[0]), [x_cpu * 2, ((x_cpu * 2 + 1).tanh()).view(8, 8).t() + 1, torch.ones(64)])
-    assert memory_walk.errors > 0 or memory_walk.times == 1
 
 
 def test_temporaries_of_kernels(times, live):

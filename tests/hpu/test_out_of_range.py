@@ -71,13 +71,6 @@ def test_32_bit_indices(function):
     agree(function, *operands(function, 1, index_dtype=torch.int32))
 
 
-@pytest.mark.parametrize("function", EVERY, ids=lambda f: f.__name__)
-def test_all_out_of_range(function):
-    arguments = operands(function, 1)
-    arguments[2].fill_(-1 if function.__name__ not in WRAPS else 5)
-    agree(function, *arguments)
-
-
 @pytest.mark.parametrize("function", [index_select, gather, index, index_copy, index_add, *PUTS, scatter, scatter_add])
 def test_an_empty_dimension(function):
     arguments = list(operands(function, 1))
@@ -237,16 +230,6 @@ def test_they_are_counted_and_reported_with_their_line():
     assert f'"{__file__}", line {number}' in warning
     assert "aten::index_select: index 7 is out of range for a dimension of size 5" in warning
     assert "OPENHPU_OUT_OF_RANGE=error" in warning
-
-
-def test_padding_is_counted_silently():
-    x, index = torch.ones(5, 2, device="hpu"), torch.tensor([-1, 2, -1], device="hpu")
-    with WatchedIndices() as watched:
-        x.index_select(0, index)
-        x.index_add_(0, index, torch.ones(3, 2, device="hpu"))
-        F.one_hot(index, 4)
-    assert watched.counted == 6
-    assert not watched.warnings
 
 
 def test_indices_in_range_are_not_counted():
