@@ -86,11 +86,8 @@ def _openvino(model: nn.Module, x: Tensor) -> Prepared:
 
 
 PEERS: dict[str, Callable[[nn.Module, Tensor], Prepared]] = {
-    "CPU": _cpu,
-    "compile": _compiled,
-    "ONNX Runtime": _onnx_runtime,
-    "OpenVINO": _openvino,
-}
+    "CPU": _cpu, "compile": _compiled, "ONNX Runtime": _onnx_runtime, "OpenVINO": _openvino,
+}  # fmt: skip
 
 
 class Inference:

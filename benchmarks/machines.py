@@ -78,14 +78,10 @@ MODES = (EAGER, LAZY, REPLAY)
 CPU, FUSED, AGAIN, COMPILED = "CPU", "CPU, fused", "CPU, fused, again", "compile, fused"
 _FUSED = {"optimizer": {"fused": True}}
 PEERS: dict[str, dict[str, Any]] = {
-    EAGER: {"device": "hpu", "mode": "eager"},
-    LAZY: {"device": "hpu", "mode": "lazy"},
-    REPLAY: {"device": "hpu", "mode": "replay"},
-    CPU: {},
-    FUSED: _FUSED,
-    AGAIN: _FUSED,
+    EAGER: {"device": "hpu", "mode": "eager"}, LAZY: {"device": "hpu", "mode": "lazy"},
+    REPLAY: {"device": "hpu", "mode": "replay"}, CPU: {}, FUSED: _FUSED, AGAIN: _FUSED,
     COMPILED: {"compiled": True, **_FUSED},
-}
+}  # fmt: skip
 
 _MINUTES, _QUICK_MINUTES = 28.0, 5.5
 _WARM_UP = 6

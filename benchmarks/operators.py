@@ -25,13 +25,10 @@ def _random(*sizes: int) -> Tensor:
 def _small() -> list[Case]:
     square = _random(8, 8)
     return [
-        ("add 8x8", torch.add, (square, square + 1)),
-        ("mm 8x8", torch.mm, (square, square)),
-        ("relu 8x8", torch.relu, (square,)),
-        ("softmax 8x8", torch.softmax, (square, -1)),
-        ("add_ 8x8", torch.Tensor.add_, (square, 0.0)),
-        ("linear 8x8", F.linear, (square, square, square[0])),
-    ]
+        ("add 8x8", torch.add, (square, square + 1)), ("mm 8x8", torch.mm, (square, square)),
+        ("relu 8x8", torch.relu, (square,)), ("softmax 8x8", torch.softmax, (square, -1)),
+        ("add_ 8x8", torch.Tensor.add_, (square, 0.0)), ("linear 8x8", F.linear, (square, square, square[0])),
+    ]  # fmt: skip
 
 
 def _measure(title: str, cases: list[Case], rounds: int, calls: int, aim: float) -> Table:
@@ -49,15 +46,10 @@ def _measure(title: str, cases: list[Case], rounds: int, calls: int, aim: float)
         hpu, cpu = found["hpu"], found["CPU"]
         table.rows.append(
             [
-                name,
-                *hpu.spreads(1e6),
-                Spread.of(cpu.done, 1e6),
-                hpu.ratio_to(cpu, "host"),
-                hpu.ratio_to(cpu),
-                f"<= {aim}",
-                f"{Spread.of(hpu.faults).median:.3g}, {Spread.of(cpu.faults).median:.3g}",
+                name, *hpu.spreads(1e6), Spread.of(cpu.done, 1e6), hpu.ratio_to(cpu, "host"), hpu.ratio_to(cpu),
+                f"<= {aim}", f"{Spread.of(hpu.faults).median:.3g}, {Spread.of(cpu.faults).median:.3g}",
             ]
-        )
+        )  # fmt: skip
     return table
 
 

@@ -87,16 +87,13 @@ _VLLM_TABLES = {
 _VLLM_LATER = "{}: not looked at yet; names a model of the hub"
 # What is served, by parts: title, file, pytest's expression.
 _VLLM_SERVING = (
-    ("tokens of models", "test_serving.py", "test_tokens"),
-    ("warm-up", "test_serving.py", "test_warm_up"),
-    ("ranks", "test_serving.py", "test_ranks"),
-    ("the server, without graphs", "test_server.py", "plain"),
+    ("tokens of models", "test_serving.py", "test_tokens"), ("warm-up", "test_serving.py", "test_warm_up"),
+    ("ranks", "test_serving.py", "test_ranks"), ("the server, without graphs", "test_server.py", "plain"),
     ("the server, with graphs", "test_server.py", "graphs"),
     ("the server's end, and what it refuses", "test_server.py", "end or large or ranks or report"),
     ("tokens of models with HPU graphs", "test_serving.py", "test_tokens and compile"),
-    ("features", "test_features.py", ""),
-    ("the plugin's unit tests as docs/ci.md runs them", "test_ci.py", ""),
-)
+    ("features", "test_features.py", ""), ("the plugin's unit tests as docs/ci.md runs them", "test_ci.py", ""),
+)  # fmt: skip
 
 
 def _vllm_files(files: tuple[str, ...]) -> tuple[str, ...]:
@@ -176,11 +173,8 @@ LANES: dict[str, Lane] = {
         ),
         source="accelerate",
         left_out={
-            "FeatureExamplesTests": _NOT_SHIPPED,
-            "ExampleDifferenceTests": _NOT_SHIPPED,
-            "TpuConfigTester": _NOT_SHIPPED,
-            "ToFSDP2Tester": _NOT_SHIPPED,
-            "ModelEstimatorTester": _HUB,
+            "FeatureExamplesTests": _NOT_SHIPPED, "ExampleDifferenceTests": _NOT_SHIPPED,
+            "TpuConfigTester": _NOT_SHIPPED, "ToFSDP2Tester": _NOT_SHIPPED, "ModelEstimatorTester": _HUB,
             "TestLoadCheckpointAndDispatchWithBroadcast": _HUB,
         },
         expected={

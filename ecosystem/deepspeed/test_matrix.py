@@ -90,12 +90,9 @@ def test_cell(tmp_path, stage, offload, precision, size):
 
 
 TRIPS = [
-    ((1, "none", 2), (2, "optimizer", 4)),
-    ((2, "optimizer", 2), (1, "none", 1)),
-    ((3, "none", 4), (3, "parameters", 2)),
-    ((3, "parameters", 2), (3, "none", 4)),
-    ((3, "nvme", 2), (3, "none", 1)),
-]
+    ((1, "none", 2), (2, "optimizer", 4)), ((2, "optimizer", 2), (1, "none", 1)),
+    ((3, "none", 4), (3, "parameters", 2)), ((3, "parameters", 2), (3, "none", 4)), ((3, "nvme", 2), (3, "none", 1)),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("first", "second"), TRIPS, ids=str)

@@ -47,12 +47,9 @@ def kind(name: str) -> str:
 
     info = type(operators()[name]).__name__
     return {
-        "UnaryUfuncInfo": "elementwise, one operand",
-        "BinaryUfuncInfo": "elementwise, two operands",
-        "ReductionOpInfo": "reductions",
-        "ShapeFuncInfo": "shapes",
-        "ForeachFuncInfo": "lists",
-    }.get(info, "others")
+        "UnaryUfuncInfo": "elementwise, one operand", "BinaryUfuncInfo": "elementwise, two operands",
+        "ReductionOpInfo": "reductions", "ShapeFuncInfo": "shapes", "ForeachFuncInfo": "lists",
+    }.get(info, "others")  # fmt: skip
 
 
 @functools.cache

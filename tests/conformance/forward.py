@@ -27,28 +27,18 @@ from tests.conformance.transfer import OnHost
 # Results whose contents are whatever the memory held; shape, dtype, strides and device are compared.
 UNINITIALISED = frozenset(
     {
-        "empty",
-        "empty_like",
-        "empty_permuted",
-        "empty_strided",
-        "new_empty",
-        "new_empty_strided",
-        "resize_",
+        "empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "resize_",
         "resize_as_",
     }
-)
+)  # fmt: skip
 # Their sections or indices are a tensor of the CPU on every device.
 SPLITS_BY_HOST_TENSOR = frozenset({"tensor_split"})
 # What PyTorch's own decorators widen a tolerance for is here the same comparison: one device against another.
 _TESTS = frozenset(
     {
-        None,
-        "test_compare_cpu",
-        "test_variant_consistency_eager",
-        "test_noncontiguous_samples",
-        "test_out",
+        None, "test_compare_cpu", "test_variant_consistency_eager", "test_noncontiguous_samples", "test_out",
     }
-)
+)  # fmt: skip
 
 
 def tolerance(op: Any, dtype: torch.dtype) -> Tolerance:

@@ -43,13 +43,9 @@ def _bool_dtype(like: torch.Tensor, device: str) -> torch.Tensor:
 
 
 _FORMS: tuple[tuple[str, Make], ...] = (
-    ("out", _exact),
-    ("out empty", _empty),
-    ("out of a wrong size", _wrong_size),
-    ("out strided", _strided),
-    ("out of a wrong dtype", _wrong_dtype),
-    ("out of bool", _bool_dtype),
-)
+    ("out", _exact), ("out empty", _empty), ("out of a wrong size", _wrong_size), ("out strided", _strided),
+    ("out of a wrong dtype", _wrong_dtype), ("out of bool", _bool_dtype),
+)  # fmt: skip
 
 
 def _program(op: Any, expected: Any, make: Make) -> Program:

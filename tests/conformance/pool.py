@@ -90,15 +90,10 @@ class Worker:
         how = f"crash: {ended.how}" if ended else "hangs"
         return [
             {
-                "case": at,
-                "ok": False,
-                "failures": [f"case: {how}: {tail}"],
-                "count": 1,
-                "samples": 0,
-                "checked": 0,
+                "case": at, "ok": False, "failures": [f"case: {how}: {tail}"], "count": 1, "samples": 0, "checked": 0,
                 "seconds": round(time.perf_counter() - start, 3),
             }
-        ]
+        ]  # fmt: skip
 
     def close(self, error: type[Exception] | None = None) -> None:
         """End the process, at once if there was an error."""

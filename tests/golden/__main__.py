@@ -1,7 +1,7 @@
 """`python -m tests.golden [FOLDER]`: writes the golden files anew; `git diff tests/golden` shows what has changed.
 
-A file NAME.txt has a graph in the three forms between the script and Inductor: the description that the core has
-recorded, the Python program that it becomes, and the graph of ATen operators after the compiler's passes.
+A file NAME.txt has a graph in two forms between the script and Inductor: the Python program that the core's recording
+becomes, and the graph of ATen operators after the compiler's passes.
 """
 
 import os
@@ -47,29 +47,13 @@ def recorded(make):
     return max(reversed(found), key=lambda graph: len(graph["nodes"]))
 
 
-def text_of_description(description):
-    """A line for each slot and each node."""
-    lines = [f"threads: {description['threads']}"]
-    lines += [f"{name}: {description[name]}" for name in ("lenient", "int32") if description.get(name)]
-    for number, scalar in enumerate(description["scalars"]):
-        lines.append(f"number {number}: {scalar!r}{', variable' if description['variable'][number] else ''}")
-    for number, slot in enumerate(description["slots"]):
-        live = ", live" if number in description["live"] else ""
-        lines.append(f"slot {number}: {slot['kind']}, {slot['nbytes']} bytes{live}")
-    for node in description["nodes"]:
-        lines.append(f"{node['op']}{tuple(node['args'])} -> {node['outputs']}")
-    return "\n".join(lines)
-
-
 def text(make):
     """A golden file."""
-    description = recorded(make)
-    program = Program(description)
+    program = Program(recorded(make))
     graph, inputs = trace(program, inductor.decompositions())
     passes.run(graph)
     constants.compile_in(program, graph, inputs)
     parts = {
-        "description": text_of_description(description),
         "program": re.sub(r" *# .*:\d+$", "", program.text, flags=re.MULTILINE),  # without source lines
         "graph after the passes": str(graph.graph),
     }

@@ -87,13 +87,10 @@ RANDOM = {
 MASKS = {
     f"{dtype} by {mask}": (lambda x, m: torch._masked_scale(x, m, 1.25), lambda k, d=dtype, m=mask: scaled(k, d, m))
     for dtype, mask in [
-        (torch.bfloat16, torch.bfloat16),
-        (torch.float32, torch.float32),
-        (torch.int8, torch.int8),
-        (torch.int64, torch.int64),
-        (torch.int32, torch.uint8),
+        (torch.bfloat16, torch.bfloat16), (torch.float32, torch.float32), (torch.int8, torch.int8),
+        (torch.int64, torch.int64), (torch.int32, torch.uint8),
     ]
-}
+}  # fmt: skip
 CHECKED = {
     "cholesky": (lambda a: torch.linalg.cholesky(a), lambda k: (positive_definite(k),)),
     "cholesky, upper": (lambda a: torch.linalg.cholesky(a * 2, upper=True).mT + 1, lambda k: (positive_definite(k),)),

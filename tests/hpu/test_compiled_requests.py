@@ -74,13 +74,10 @@ BROKEN = """
             assert check(length) == 0, length
 """
 TOLD = [
-    "it can't be described: for a test",
-    "OSError: No space left on device",
-    "could not be loaded: No space left on device",
-    "could not be loaded: ",
-    "could not be loaded: ",
+    "it can't be described: for a test", "OSError: No space left on device",
+    "could not be loaded: No space left on device", "could not be loaded: ", "could not be loaded: ",
     "could not be loaded: .*/nowhere/recipe.so",
-]
+]  # fmt: skip
 MODE = {"OPENHPU_COMPILE": "sync", "PT_HPU_RECIPE_CACHE_CONFIG": ""}
 
 

@@ -4,18 +4,9 @@ import pytest
 import torch
 
 DIRECT = [
-    "aten::add.Tensor",
-    "aten::add_.Tensor",
-    "aten::mul.out",
-    "aten::mm",
-    "aten::addmm",
-    "aten::relu",
-    "aten::_softmax",
-    "aten::gelu",
-    "aten::where.self",
-    "aten::clamp",
-    "aten::max.dim",
-]
+    "aten::add.Tensor", "aten::add_.Tensor", "aten::mul.out", "aten::mm", "aten::addmm", "aten::relu", "aten::_softmax",
+    "aten::gelu", "aten::where.self", "aten::clamp", "aten::max.dim",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", DIRECT)

@@ -54,26 +54,11 @@ def _commit(root):
     return checkout.commit(root)
 
 
-def test_a_commit_names_the_code(repository):
-    assert checkout.why_not(repository) == "" and not checkout.commit(repository).endswith("+")
-
-
-@pytest.mark.parametrize("name", ["benchmarks/RESULTS.md", "docs/ecosystem/lane.md"])
-def test_what_runs_write_may_differ(repository, name):
-    (repository / name).write_text("2")
-    _git(repository, "add", "-N", ".")
-    assert checkout.why_not(repository) == ""
-
-
 @pytest.mark.parametrize("name", ["src/a.py", "new.py"])
 def test_other_files_may_not(repository, name):
     (repository / name).write_text("2")
     assert f"1 files differ from the commit ({name} ...)" in checkout.why_not(repository)
     assert checkout.commit(repository).endswith("+")
-
-
-def test_no_repository_is_named(tmp_path):
-    assert "is no git repository" in checkout.why_not(tmp_path)
 
 
 def test_what_is_older_than_the_code(repository):

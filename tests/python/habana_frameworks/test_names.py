@@ -24,26 +24,17 @@ def test_the_packages_and_their_attributes(hpu):
 
 def test_the_imports_of_gaudi_scripts(hpu):
     for name in (
-        "habana_frameworks.torch.activity_profiler",
-        "habana_frameworks.torch.core",
-        "habana_frameworks.torch.core.step_closure",
-        "habana_frameworks.torch.hpex",
-        "habana_frameworks.torch.hpex.kernels",
-        "habana_frameworks.torch.hpex.normalization",
-        "habana_frameworks.torch.hpex.optimizers",
-        "habana_frameworks.torch.hpu.graphs",
-        "habana_frameworks.torch.hpu.metrics",
-        "habana_frameworks.torch.hpu.random",
-        "habana_frameworks.torch.internal.bridge_config",
-        "habana_frameworks.torch.low_overhead_profiler",
-        "habana_frameworks.torch.profiler",
-        "habana_frameworks.torch.utils.debug",
-        "habana_frameworks.torch.utils.event_dispatcher",
-        "habana_frameworks.torch.utils.experimental",
-        "habana_frameworks.torch.utils.internal",
-        "habana_frameworks.torch.utils.library_loader",
+        "habana_frameworks.torch.activity_profiler", "habana_frameworks.torch.core",
+        "habana_frameworks.torch.core.step_closure", "habana_frameworks.torch.hpex",
+        "habana_frameworks.torch.hpex.kernels", "habana_frameworks.torch.hpex.normalization",
+        "habana_frameworks.torch.hpex.optimizers", "habana_frameworks.torch.hpu.graphs",
+        "habana_frameworks.torch.hpu.metrics", "habana_frameworks.torch.hpu.random",
+        "habana_frameworks.torch.internal.bridge_config", "habana_frameworks.torch.low_overhead_profiler",
+        "habana_frameworks.torch.profiler", "habana_frameworks.torch.utils.debug",
+        "habana_frameworks.torch.utils.event_dispatcher", "habana_frameworks.torch.utils.experimental",
+        "habana_frameworks.torch.utils.internal", "habana_frameworks.torch.utils.library_loader",
         "habana_frameworks.torch.utils.profiler",
-    ):
+    ):  # fmt: skip
         assert importlib.import_module(name) is sys.modules[name]
 
 

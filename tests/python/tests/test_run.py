@@ -155,12 +155,8 @@ def test_e(): pass
 """.replace("MARK", str(os.getpid()))
     outcomes, heard = run_file(code, "-o", "faulthandler_timeout=4", "-o", "faulthandler_exit_on_timeout=true")
     assert outcomes == {
-        "test_a": "passed",
-        "test_b": "failed",
-        "test_c": "failed",
-        "test_d": "failed",
-        "test_e": "passed",
-    }
+        "test_a": "passed", "test_b": "failed", "test_c": "failed", "test_d": "failed", "test_e": "passed",
+    }  # fmt: skip
     told = "\n".join(heard.said)
     assert "crashed while running" in told and "Timeout (0:00:04)!" in told and "in test_d\n" in told
     assert not processes_with(f"left-{os.getpid()}")

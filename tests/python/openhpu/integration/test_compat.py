@@ -43,14 +43,6 @@ def test_the_core_is_of_the_pytorch_that_is_there():
     assert openhpu._C is _C
 
 
-def test_a_package_of_another_python_says_so(cores):
-    assert compat.other_python() is None  # nothing was built: that is another message
-    cores("2.13", ".cpython-39-riscv64-linux-gnu.so")
-    assert "it was installed for cpython-39-riscv64-linux-gnu, and this is cpython-3" in compat.other_python()
-    cores("2.13")
-    assert compat.other_python() is None
-
-
 def test_a_core_of_a_newer_system_says_which_library_is_too_old():
     def error(name, version):
         return ImportError(f"/lib/x86_64-linux-gnu/lib.so: version `{name}_{version}' not found (required by _C.so)")

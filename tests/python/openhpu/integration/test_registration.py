@@ -80,16 +80,10 @@ def test_a_late_load_is_an_error_that_says_what_to_do(script):
     assert "Import habana_frameworks.torch directly after torch" in result.last
 
 
-def test_a_missing_core_is_an_error_and_for_autoload_a_warning(script):
+def test_a_missing_core_is_an_error(script):
     hide = "import sys; sys.modules['openhpu._C'] = None; import torch; "
     result = script(hide + "import habana_frameworks.torch", fails=True)
     assert "openhpu._C, is missing; build it with `make build`" in result.last
-    result = script(
-        hide + "import habana_frameworks.autoload as a; getattr(a, '__autoload')(); print(a.is_loaded)",
-        warnings="default",
-    )
-    assert result.out == "False"
-    assert "RuntimeWarning: the hpu device is not available" in result.err
 
 
 def test_another_pytorch_is_an_error_that_names_both(script):
@@ -100,13 +94,6 @@ def test_another_pytorch_is_an_error_that_names_both(script):
         f"fit the installed PyTorch {torch.__version__}"
     )
     assert 'site-packages/torch). Install that one with `pip install "torch==2.9.*"`, or build openhpu' in result.last
-    result = script(
-        another + "print((torch.ones(2) + 1).tolist())", warnings="default", TORCH_DEVICE_BACKEND_AUTOLOAD="1"
-    )
-    assert result.out == "[2.0, 2.0]"
-    assert (
-        "RuntimeWarning: the hpu device is not available: its compiled core was built with PyTorch 2.9 " in result.err
-    )
 
 
 AUTOLOAD = """
@@ -216,11 +203,6 @@ def test_what_was_missing_at_autoload_can_be_loaded_later(script):
         print(torch.hpu.is_available(), torch.ones(2, device="hpu").tolist(), torch.accelerator.current_accelerator())
     """
     assert script(code, warnings="ignore", TORCH_DEVICE_BACKEND_AUTOLOAD="1").out == "True [1.0, 1.0] hpu"
-
-
-def test_an_invalid_variable_is_an_error_at_import(script):
-    result = script("import habana_frameworks.torch", fails=True, OPENHPU_GENERATION="gaudi9")
-    assert "OPENHPU_GENERATION='gaudi9' is not valid; allowed: gaudi, gaudi2, gaudi3" in result.last
 
 
 def test_one_module_object_under_all_names(script):

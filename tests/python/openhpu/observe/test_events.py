@@ -1,7 +1,5 @@
-import pytest
 import torch
 
-import openhpu
 from openhpu import events
 
 
@@ -34,11 +32,6 @@ def test_publishing_from_python(hpu):
     events.publish("own", {"n": 1}, site=("script.py", 3))
     events.unsubscribe(subscription)
     assert (found[-1].kind, found[-1].params, found[-1].site) == ("own", {"n": 1}, ("script.py", 3))
-
-
-def test_an_unknown_name_of_the_package(hpu):
-    with pytest.raises(AttributeError, match="no_such"):
-        _ = openhpu.no_such
 
 
 def test_a_subscription_before_torch_is_loaded(script):

@@ -9,8 +9,6 @@ import textwrap
 
 import pytest
 
-from openhpu.testing import report
-
 TESTS = """
 import pytest, torch, unittest
 
@@ -240,24 +238,6 @@ def test_a_test_that_forks_has_a_row_of_its_own_process(tmp_path):
     assert "2 passed" in run(tmp_path, tests, "--hpu-report=page.html", code=0)
     first, second = json.loads((tmp_path / "page.json").read_text())["tests"]
     assert [one["count"] for one in first["waits"]] == [1] and not second["waits"]
-
-
-def test_a_lock_that_its_owner_removed_is_not_taken_for_one(tmp_path, monkeypatch):
-    path, flock, calls = tmp_path / "page.lock", report.fcntl.flock, []
-
-    def removed_meanwhile(file, how):
-        calls.append(how)
-        if len(calls) == 1:
-            path.unlink()
-        flock(file, how)
-
-    monkeypatch.setattr(report.fcntl, "flock", removed_meanwhile)
-    first = report.Report(tmp_path / "page.html")
-    assert len(calls) == 2 and path.exists()
-    with pytest.raises(report.ReportError, match="another run"):
-        report.Report(tmp_path / "page.html")
-    first.close()
-    assert not path.exists()
 
 
 @pytest.mark.parametrize(("options", "code"), [((), 1), (("--hpu-strict",), 0)])

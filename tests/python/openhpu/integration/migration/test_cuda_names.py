@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 import torch
 
 from openhpu.integration.migration.cuda_names import ROWS
@@ -162,20 +161,6 @@ for where in (
     print(torch.load("cuda.pt", map_location=where)["w"].device, end=" ")
 """
     assert script(code).out == "hpu:0 " * 5 + "hpu:0 cpu"
-
-
-@pytest.mark.parametrize("lazy", ["0", "1"])
-def test_compiled_code(script, lazy):
-    code = """
-@torch.compile(fullgraph=True, mode="reduce-overhead")
-def step(x):
-    assert x.is_cuda
-    noise = torch.zeros(2, device="cuda") + torch.full((2,), 1.0, device=torch.device("cuda"))
-    return x.to("cuda") + noise + (1 if torch.cuda.is_available() else 0)
-with torch.autocast("cuda", dtype=torch.bfloat16):
-    print(step(torch.ones(2, device="cuda")).tolist())
-"""
-    assert script(ON + code, warnings="default", PT_HPU_LAZY_MODE=lazy, OPENHPU_COMPILE="off").out == "[3.0, 3.0]"
 
 
 def test_parts_of_other_packages(script):

@@ -16,36 +16,6 @@ def rows(phases):
     return [(row["phase"], row["step"], row["cause"]) for row in phases.document()["later"]]
 
 
-def test_warm_up_ends_with_the_first_step_without_a_new_graph():
-    phases = Phases()
-    for new in (2, 1, 0, 0):
-        for _ in range(new):
-            phases.new_graph(PLACE)
-        phases.step("mark_step")
-    assert rows(phases) == []
-    phases.recompiled(CAUSE)
-    phases.new_graph(PLACE)
-    phases.step("mark_step")
-    phases.new_graph(PLACE)
-    assert rows(phases) == [(AFTER, 2, CAUSE), (AFTER, 3, None)]
-    rest = {"recipes": 0, "bytes": 0}
-    assert phases.document()["phases"] == [
-        {"name": WARM_UP, "steps": 3, "graphs": 3, **rest}, {"name": AFTER, "steps": 2, "graphs": 2, **rest}
-    ]  # fmt: skip
-
-
-def test_the_script_may_end_it():
-    phases = Phases()
-    phases.new_graph(PLACE)
-    phases.step("mark_step")
-    phases.begin("serving")
-    phases.new_graph(PLACE)
-    phases.step("mark_step")
-    phases.step("mark_step")
-    assert rows(phases) == [("serving", 1, None)]
-    assert [one["name"] for one in phases.document()["phases"]] == [WARM_UP, "serving"]
-
-
 def test_steps_are_the_first_optimizers():
     """A script with a mark_step before and after its optimizer's step: one step, of which a half is no step."""
     phases = Phases()
