@@ -6,20 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
+from torch._prims_common import make_contiguous_strides_for
 
 from openhpu import _C
 
 Output = Callable[[Sequence[Any], Sequence[torch.Tensor]], Any]
-
-
-def _row_major(tensor: torch.Tensor) -> bool:
-    """Whether the strides are those of a new tensor, also in dimensions of size 1."""
-    expected = 1
-    for size, stride in zip(reversed(tensor.size()), reversed(tensor.stride()), strict=True):
-        if stride != expected:
-            return False
-        expected *= max(size, 1)
-    return True
 
 
 def fills_its_storage(tensor: torch.Tensor) -> bool:
@@ -55,7 +46,7 @@ class Inputs:
     def _add(self, i: int, arg: torch.Tensor, seen: set[int], written: bool) -> None:
         arg = arg.detach()
         tensor = arg
-        if not _row_major(arg):
+        if arg.stride() != make_contiguous_strides_for(arg.size()):  # also in dimensions of size 1
             self.flat[i] = (arg.size(), arg.stride())
             tensor = _span(arg)
         address = tensor.untyped_storage().data_ptr()

@@ -31,11 +31,7 @@ _NO_COMPILER = "recipes need a C++ compiler that knows C++20: name one in CXX, o
 
 
 def compile_recipe(
-    description: Description,
-    directory: Path | str,
-    *,
-    key: str | None = None,
-    keep_sources: bool = False,
+    description: Description, directory: Path | str, *, key: str | None = None, keep_sources: bool = False
 ) -> Manifest:
     """Compile a graph into `directory/<key>/` (recipe.so, program.py, manifest.json) and return its manifest.
 

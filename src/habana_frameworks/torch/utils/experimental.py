@@ -6,11 +6,7 @@ import torch
 
 from openhpu import _C
 from openhpu.interface import hpu as hpu
-from openhpu.interface.dynamicity import (
-    const_shape_dataloader,
-    data_dynamicity,
-    detect_recompilation_auto_model,
-)
+from openhpu.interface.dynamicity import const_shape_dataloader, data_dynamicity, detect_recompilation_auto_model
 
 __all__ = ["const_shape_dataloader", "data_dynamicity", "detect_recompilation_auto_model", "hpu", "synDeviceType"]
 

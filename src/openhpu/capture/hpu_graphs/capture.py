@@ -70,25 +70,22 @@ class HPUGraph(_C.CapturedGraph):
                 self.__class__ = _CheckedGraph
 
 
+def _told(name: str) -> Any:
+    """The function of HPUGraph, which says what differs."""
+    plain = getattr(HPUGraph, name)
+
+    def call(self: _CheckedGraph, *args: Any, **kwargs: Any) -> Any:
+        results = plain(self, *args, **kwargs)
+        self._tell()
+        return results
+
+    return call
+
+
 class _CheckedGraph(HPUGraph):
     """Captured by hand, with OPENHPU_CHECK_GRAPHS: each replay runs beside its operators, one by one, on copies."""
 
-    def replay(self, asynchronous: bool = False) -> None:
-        super().replay(asynchronous)
-        self._tell()
-
-    def replayV2(self, static_tlist: list[torch.Tensor], tlist: list[torch.Tensor], asynchronous: bool = False) -> None:
-        super().replayV2(static_tlist, tlist, asynchronous)
-        self._tell()
-
-    def replayV3(self, tlist: list[torch.Tensor], asynchronous: bool = False) -> None:
-        super().replayV3(tlist, asynchronous)
-        self._tell()
-
-    def run(self, tlist: list[torch.Tensor]) -> list[torch.Tensor]:
-        results = super().run(tlist)
-        self._tell()
-        return results
+    replay, replayV2, replayV3, run = map(_told, ("replay", "replayV2", "replayV3", "run"))
 
     def _tell(self) -> None:
         found = self.unequal()

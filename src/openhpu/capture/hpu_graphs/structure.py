@@ -89,12 +89,7 @@ class Walk:
     """
 
     def __init__(
-        self,
-        value: Any,
-        names: str | tuple[str, ...] = "value",
-        *,
-        gradients: bool = False,
-        metadata: bool = True,
+        self, value: Any, names: str | tuple[str, ...] = "value", *, gradients: bool = False, metadata: bool = True
     ) -> None:
         self.value, self.names = value, names
         self.tensors: list[Any] = []

@@ -15,12 +15,11 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import warnings
 import weakref
 from collections import deque
-from collections.abc import Callable, Collection
-from multiprocessing.connection import Connection, wait
+from collections.abc import Callable, Collection, Iterator
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,6 +46,10 @@ class _Request(NamedTuple):
     on_failed: Callable[[int, str], object]
 
 
+class _Failure(Exception):
+    """Why a request fails, and the compile process is not there any more."""
+
+
 class _Nonsense(Exception):
     """The compile process sent an invalid answer."""
 
@@ -56,10 +59,11 @@ class Service:
 
     A request is looked up in `cache`, then compiled by a process, started when first needed, or by `ahead`, and
     started again if it dies. With `idle` graphs get only time that nobody else wants, but where `hurry` says that
-    somebody waits or will wait. Callbacks run on the service's thread, one at a time: `on_ready(identity, manifest,
-    folder)` or `on_failed(identity, message)`, exactly one of them, unless the service is closed before.
+    somebody waits or will wait. Of a request `on_ready(identity, manifest, folder)` or `on_failed(identity, message)`
+    is called, exactly one of them, unless the service is closed before: on the thread that asks for a recipe that is on
+    disk, else on the service's, which does one thing after another.
     A process that takes longer than `deadline` seconds for one graph (None: no limit) is killed. `urgent` names the
-    requests that somebody waits for: they are compiled first. `warn` gets, on the service's thread, what a person
+    requests that somebody waits for: they are compiled first. `warn` gets, on one of these threads, what a person
     should know; by default it becomes a RuntimeWarning there.
     `work` is a folder for what the compiler writes, by default a temporary one that goes with the service; recipes that
     no cache takes stay there, too. Belongs to the process that made it: a forked child needs one of its own.
@@ -85,23 +89,17 @@ class Service:
         self._given_work = work
         self._work: Path | None = None
         self._caches: list[DiskCache] = []
-        self._new: deque[_Request] = deque()  # not looked up yet
         self._waiting: deque[tuple[_Request, bytes]] = deque()  # for the compile process, as messages
         self._current: _Request | None = None  # the request that the process compiles
         self._greeted = False  # the process has said that it takes requests
-        self._until: float | None = None  # by when it has to answer
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection | None = None
         self._ahead = False  # the process is to be started although nothing is asked yet
-        self._delivered = False  # a recipe
         self._open = 0
         self._found: set[int] = set()  # requests answered from the disk, until their callback has run
         self._closed = False
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
-        self._wake_up, self._woken = socket.socketpair()
-        self._wake_up.setblocking(False)
-        self._woken.setblocking(False)
         self._said: set[str] = set()
         if cache is not None:
             cache.warn = self._warn  # a finding of both processes is reported once
@@ -115,15 +113,18 @@ class Service:
         on_ready: Callable[[int, Manifest, Path], object],
         on_failed: Callable[[int, str], object],
     ) -> None:
-        """Ask for the recipe of a graph (`openhpu.compiler.program.description`). Returns at once."""
+        """Ask for the recipe of a graph (`openhpu.compiler.program.description`). Does not wait for a compilation."""
         self._check_process()
         with self._changed:
             if self._closed:
                 raise RuntimeError("the compile service is closed")
             self._start_thread()
-            self._new.append(_Request(identity, description, on_ready, on_failed))
             self._open += 1
-        self._wake()
+        request = _Request(identity, description, on_ready, on_failed)
+        try:
+            self._look_up(request)
+        except Exception as error:  # of ours, or a full disk
+            self._call(on_failed, identity, f"{type(error).__name__}: {error}")
 
     def ahead(self) -> None:
         """Start the compile process now, so that its imports are done when the first graph comes. Where recipes are on
@@ -132,11 +133,10 @@ class Service:
         if self._cache is not None and self._cache.has_recipes():
             return
         with self._changed:
-            if self._closed or self._ahead:
-                return
-            self._ahead = True
-            self._start_thread()
-        self._wake()
+            if not self._closed:
+                self._ahead = True
+                self._start_thread()
+                self._changed.notify_all()
 
     def _start_thread(self) -> None:
         if self._thread is None:
@@ -166,7 +166,6 @@ class Service:
             self._changed.notify_all()
         if already:
             return
-        self._wake()
         self._kill(self._process)
         thread = self._thread
         if thread is threading.current_thread():  # called by a callback: `_serve` cleans up
@@ -182,10 +181,6 @@ class Service:
                 f"this compile service belongs to process {self._owner}; a forked child needs a service of its own"
             )
 
-    def _wake(self) -> None:
-        with contextlib.suppress(OSError):  # full: it wakes up anyway; closed: nothing to wake
-            self._wake_up.send(b"\0")
-
     @staticmethod
     def _kill(process: subprocess.Popen[bytes] | None) -> None:
         """With its C++ compiler, which is in its group."""
@@ -193,93 +188,12 @@ class Service:
             with contextlib.suppress(OSError):
                 os.killpg(process.pid, signal.SIGKILL)
 
-    # All below runs on the service's thread.
-
-    def _serve(self) -> None:
-        leave_openmp_binding()  # of this thread, so also of the compile process
-        try:
-            while not self._closed:
-                try:
-                    self._turn()
-                except Exception as error:  # a defect of ours, or a system without memory or files
-                    report()
-                    self._give_up(f"{type(error).__name__}: {error}")
-                    time.sleep(0.1)  # if it comes again at once
-        finally:
-            self._clean_up()
-
-    def _turn(self) -> None:
-        self._wait()
-        if self._ahead and self._process is None and not self._delivered and not self._closed:
-            self._prepare_folders()
-            self._start_process()
-        while self._new and not self._closed:
-            self._guarded(self._look_up, self._new.popleft())
-        while self._waiting and self._process is None and not self._closed:
-            try:
-                self._start_process()
-            except Exception as error:  # of the system
-                self._failed(self._next()[0], f"{type(error).__name__}: {error}")
-        while self._waiting and self._greeted and self._current is None and not self._closed:
-            self._guarded(self._start, *self._next())
-
-    def _next(self) -> tuple[_Request, bytes]:
-        """Of the requests that somebody waits for, otherwise of all: the largest graph, which gains most."""
-        urgent: Collection[int] = ()
-        with contextlib.suppress(Exception):
-            urgent = self._urgent()
-        awaited = [entry for entry in self._waiting if entry[0].identity in urgent]
-        chosen = max(awaited or self._waiting, key=lambda entry: len(entry[0].description["nodes"]))
-        self._waiting.remove(chosen)
-        return chosen
-
-    def _wait(self) -> None:
-        """For a request, an answer, the end of the process, the end of its time, or the service's."""
-        left = None if self._until is None else max(0.0, self._until - time.monotonic())
-        ready = wait([self._woken, *([self._connection] if self._connection else [])], left)
-        if self._woken in ready:
-            with contextlib.suppress(BlockingIOError):
-                self._woken.recv(4096)
-        if self._closed:
-            return
-        if self._connection in ready:
-            self._receive()
-        elif self._until is not None and time.monotonic() >= self._until:
-            self._give_up_late()
-
-    def _give_up(self, message: str) -> None:
-        """End the process, and the request that it has."""
-        request = self._blamed()
-        self._end_process(patience=0.0)
-        if request is not None:
-            self._failed(request, message)
-
-    def _give_up_late(self) -> None:
-        self._give_up(
-            f"the compile process did not answer within {self._deadline:g} s, the limit that "
-            "OPENHPU_COMPILE_DEADLINE sets, and was killed; the next graph starts another"
-        )
-
-    def _blamed(self) -> _Request | None:
-        """The request that fails with the process: the one that it has, or the one for which it was started."""
-        request, self._current = self._current, None
-        if request is None and self._waiting and not self._greeted:
-            request = self._next()[0]
-        return request
-
-    def _guarded(self, step: Callable[..., None], request: _Request, *arguments: Any) -> None:
-        """An error of ours is the request's, and the thread goes on."""
-        try:
-            step(request, *arguments)
-        except Exception as error:
-            self._failed(request, f"{type(error).__name__}: {error}")
-
     def _look_up(self, request: _Request) -> None:
         self._prepare_folders()
         key = recipe_key(request.description)
         if found := disk_cache.find(self._caches, request.description, key):
             self._found.add(request.identity)
-            self._ready(request, *found)
+            self._call(request.on_ready, request.identity, *found)
             self._found.discard(request.identity)
             return
         caches = [(cache.path, cache.max_bytes) for cache in self._caches]
@@ -288,61 +202,119 @@ class Service:
             description = sections.as_files(description)
         except OSError as error:  # a full disk, a folder that is gone: they go as a message
             self._warn(f"constant sections are not written: {error}")
-        job = server.Job(description, key, caches)
-        self._waiting.append((request, pickle.dumps(tuple(job))))
+        message = pickle.dumps(tuple(server.Job(description, key, caches)))
+        with self._changed:
+            self._waiting.append((request, message))
+            self._changed.notify_all()
 
-    def _start(self, request: _Request, message: bytes) -> None:
-        assert self._connection is not None
+    def _serve(self) -> None:
+        leave_openmp_binding()  # of this thread, so also of the compile process
         try:
-            self._connection.send_bytes(bytes([self._may_wait()]) + message)
-        except ConnectionError:  # the process died since its last answer: the next turn starts another
-            self._end_process()
-            self._waiting.appendleft((request, message))
-            self._wake()
+            while True:
+                with self._changed:
+                    self._changed.wait_for(lambda: self._closed or self._waiting or self._ahead)
+                    if self._closed:
+                        return
+                    self._ahead = False
+                try:
+                    self._turn()
+                except Exception as error:
+                    self._fail(error)
+        finally:
+            self._clean_up()
+
+    def _turn(self) -> None:
+        """One compilation, by a process that is started if there is none."""
+        if self._connection is not None and self._connection.poll():  # it greets; or it died, or was not asked
+            try:
+                self._greet()
+            except _Failure:
+                self._end_process(patience=0.0)
+        if self._process is None:
+            self._start_process()
+        if not self._waiting or self._closed:
             return
-        except BlockingIOError:  # it does not take the job
-            self._current = request
-            self._give_up_late()
-            return
-        self._current = request
-        self._limit_time()
+        if not self._greeted:
+            self._greet()
+        self._current, message = self._next()
+        with self._talking() as connection:
+            connection.send_bytes(bytes([self._may_wait()]) + message)
+        answer = self._receive()
+        request, self._current = self._current, None
+        for note in answer.notes:
+            self._warn(note)
+        if answer.manifest is None or answer.folder is None:
+            self._call(request.on_failed, request.identity, answer.error)
+        else:
+            self._call(request.on_ready, request.identity, answer.manifest, answer.folder)
+
+    def _fail(self, error: Exception) -> None:
+        """The request that the process has, or for which it was started, fails, and the thread goes on."""
+        message = str(error)
+        if not isinstance(error, _Failure):  # a defect of ours, or a system without memory or files
+            report()
+            message = f"{type(error).__name__}: {error}"
+        self._end_process(patience=0.0)
+        request, self._current = self._current, None
+        if request is None and self._waiting:
+            request, _ = self._next()
+        if request is not None:
+            self._call(request.on_failed, request.identity, message)
+
+    def _next(self) -> tuple[_Request, bytes]:
+        """Of the requests that somebody waits for, otherwise of all: the largest graph, which gains most."""
+        urgent: Collection[int] = ()
+        with contextlib.suppress(Exception):
+            urgent = self._urgent()
+        with self._changed:
+            awaited = [entry for entry in self._waiting if entry[0].identity in urgent]
+            chosen = max(awaited or self._waiting, key=lambda entry: len(entry[0].description["nodes"]))
+            self._waiting.remove(chosen)
+        return chosen
 
     def _may_wait(self) -> bool:
         """Whether the process gets idle cores only."""
         return self._idle and not self._hurry()
 
-    def _limit_time(self) -> None:
-        self._until = None if self._deadline is None else time.monotonic() + self._deadline
-
-    def _receive(self) -> None:
+    @contextlib.contextmanager
+    def _talking(self) -> Iterator[Connection]:
+        """The connection, whose errors become the request's."""
         assert self._connection is not None
         try:
-            message = self._connection.recv_bytes(_LONGEST_ANSWER if self._greeted else 0)
-            answer = self._answer(message) if self._greeted else None
+            yield self._connection
         except (EOFError, ConnectionError):
-            request = self._blamed()
-            reason = self._end_process()
-            if request is not None:
-                self._failed(request, f"the compile process {reason}")
-        except BlockingIOError:  # a part of an answer, and no more
-            self._give_up_late()
+            raise _Failure(f"the compile process {self._end_process()}") from None
+        except (BlockingIOError, TimeoutError):  # for a part of a message, or for an answer
+            raise _Failure(
+                f"the compile process did not answer within {self._deadline:g} s, the limit that "
+                "OPENHPU_COMPILE_DEADLINE sets, and was killed; the next graph starts another"
+            ) from None
         except Exception as error:
-            self._give_up(
+            raise _Failure(
                 f"the compile process answered nonsense ({error}) and was killed; the next graph starts another"
-            )
-        else:
-            request, self._current, self._until, self._greeted = self._current, None, None, True
-            if answer is not None:
-                assert request is not None
-                self._guarded(self._answered, request, answer)
+            ) from error
 
-    def _answer(self, message: bytes) -> server.Answer:
+    def _greet(self) -> None:
+        with self._talking() as connection:
+            if not connection.poll(self._deadline):
+                raise TimeoutError
+            connection.recv_bytes(0)
+        self._greeted = True
+
+    def _receive(self) -> server.Answer:
+        """The answer to the request that the process has."""
+        assert self._current is not None
+        with self._talking() as connection:
+            if not connection.poll(self._deadline):
+                raise TimeoutError
+            message = connection.recv_bytes(_LONGEST_ANSWER)
+            if connection.poll():
+                raise _Nonsense("more than an answer")
+            return self._answer(message, self._current.description)
+
+    @staticmethod
+    def _answer(message: bytes, description: Any) -> server.Answer:
         """Raises any exception, if it is not an answer."""
-        assert self._connection is not None
-        if self._current is None:
-            raise _Nonsense("nothing was asked")
-        if self._connection.poll():
-            raise _Nonsense("more than an answer")
         answer = server.Answer(*pickle.loads(message))
         if not (isinstance(answer.notes, list) and all(isinstance(note, str) for note in answer.notes)):
             raise _Nonsense("its notes are no texts")
@@ -352,24 +324,9 @@ class Service:
             raise _Nonsense("neither a recipe nor an error")
         if not (answer.folder / LIBRARY).is_file():
             raise _Nonsense(f"{answer.folder} has no {LIBRARY}")
-        if wrong := misfit(answer.manifest, self._current.description):
+        if wrong := misfit(answer.manifest, description):
             raise _Nonsense(f"the recipe does not fit the graph: {wrong}")
         return answer
-
-    def _answered(self, request: _Request, answer: server.Answer) -> None:
-        for note in answer.notes:
-            self._warn(note)
-        if answer.manifest is None or answer.folder is None:
-            self._failed(request, answer.error)
-        else:
-            self._ready(request, answer.manifest, answer.folder)
-
-    def _ready(self, request: _Request, manifest: Manifest, folder: Path) -> None:
-        self._delivered = True
-        self._call(request.on_ready, request.identity, manifest, folder)
-
-    def _failed(self, request: _Request, message: str) -> None:
-        self._call(request.on_failed, request.identity, message)
 
     def _call(self, callback: Callable[..., object], *arguments: Any) -> None:
         try:
@@ -383,15 +340,18 @@ class Service:
                 self._changed.notify_all()
 
     def _prepare_folders(self) -> None:
-        if self._caches:
-            return
-        if self._given_work is None:
-            self._work = Path(tempfile.mkdtemp(prefix="openhpu-compile-"))
-        else:
-            self._given_work.mkdir(parents=True, exist_ok=True)
-            self._work = Path(tempfile.mkdtemp(prefix="compile-", dir=self._given_work))
-        private = DiskCache(self._work / "recipes", None, warn=self._warn)
-        self._caches = [private] if self._cache is None else [self._cache, private]
+        with self._changed:
+            if self._caches:
+                return
+            if self._closed:  # nobody would remove them
+                raise RuntimeError("the compile service is closed")
+            if self._given_work is None:
+                self._work = Path(tempfile.mkdtemp(prefix="openhpu-compile-"))
+            else:
+                self._given_work.mkdir(parents=True, exist_ok=True)
+                self._work = Path(tempfile.mkdtemp(prefix="compile-", dir=self._given_work))
+            private = DiskCache(self._work / "recipes", None, warn=self._warn)
+            self._caches = [private] if self._cache is None else [self._cache, private]
 
     def _warn(self, message: str) -> None:
         if message not in self._said:
@@ -402,8 +362,6 @@ class Service:
                 report()
 
     def _start_process(self) -> None:
-        assert self._work is not None
-        self._work.mkdir(parents=True, exist_ok=True)  # somebody may tidy up temporary folders
         ours, theirs = socket.socketpair()
         for end in (ours, theirs):
             end.setblocking(True)  # also where the script has set a default timeout
@@ -411,15 +369,18 @@ class Service:
             limit = struct.pack("ll", int(self._deadline), max(1, int(self._deadline % 1 * 1e6)))
             ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
             ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
-        with contextlib.ExitStack() as on_error:
-            on_error.callback(ours.close)
+        try:
+            self._prepare_folders()
             self._process = self._popen(theirs)
-            on_error.pop_all()
+        except Exception as error:  # of the system
+            for end in (ours, theirs):
+                end.close()
+            raise _Failure(f"{type(error).__name__}: {error}") from error
         self._connection = Connection(ours.detach())
-        self._limit_time()
 
     def _popen(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
         assert self._work is not None
+        self._work.mkdir(parents=True, exist_ok=True)  # somebody may tidy up temporary folders
         try:
             opened = (self._work / "log").open("wb")
         except OSError:  # a full disk
@@ -438,7 +399,7 @@ class Service:
         the end of a sentence about it."""
         process, self._process = self._process, None
         connection, self._connection = self._connection, None
-        self._until, self._greeted = None, False
+        self._greeted = False
         if connection is not None:
             connection.close()
         if process is None:
@@ -462,19 +423,11 @@ class Service:
         return "it said nothing"
 
     def _clean_up(self) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            self._kill(process)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_DIE_S)
-        for end in (self._connection, self._wake_up, self._woken):
-            if end is not None:
-                end.close()
+        self._end_process(patience=0.0)
         if self._work is not None:
             shutil.rmtree(self._work, ignore_errors=True)
         with self._changed:
             self._closed = True
-            self._new.clear()
             self._waiting.clear()
             self._changed.notify_all()
         _services.discard(self)
@@ -510,9 +463,8 @@ _services: weakref.WeakSet[Service] = weakref.WeakSet()
 def _let_go_in_child() -> None:
     """A forked child would keep the connection open beyond its parent's end."""
     for service in list(_services):
-        for end in (service._connection, service._wake_up, service._woken):
-            if end is not None:
-                end.close()
+        if service._connection is not None:
+            service._connection.close()
 
 
 os.register_at_fork(after_in_child=_let_go_in_child)

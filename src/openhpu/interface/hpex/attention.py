@@ -9,14 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from openhpu.interface.gaudi_ops.attention import (
-    SOFTMAX_MODES,
-    Masking,
-    Window,
-    attend,
-    check_arguments,
-    visible,
-)
+from openhpu.interface.gaudi_ops.attention import SOFTMAX_MODES, Masking, Window, attend, check_arguments, visible
 from openhpu.interface.gaudi_ops.errors import check
 from openhpu.interface.gaudi_ops.registry import AUTOCAST
 

@@ -153,7 +153,7 @@ def test_a_cache_that_cannot_be_used_costs_a_warning(tmp_path, answers):
     assert not answers.failed
     assert answers.ready[1] == answers.ready[2]
     assert [type(report.exc_value) for report in reports] == [KeyError, KeyError]
-    assert threads == ["openhpu-compile"] * 2
+    assert threads == ["openhpu-compile", threading.current_thread().name]
     assert len(warned) == 1
     manifest, folder = answers.ready[1]
     assert folder.is_relative_to(tmp_path / "work")
