@@ -32,6 +32,11 @@ class Describe {
   explicit Describe(const CompileRequest& request) : request_(request), graph_(request.graph) {}
 
   py::dict operator()() {
+    graph_.visit_integers([&](const void* node, const void* of, c10::IntArrayRef values, bool) {
+      py::tuple out(values.size());
+      for (size_t i = 0; i < values.size(); ++i) out[i] = next_integer(values[i]);
+      integers_[{node, of}].push_back(std::move(out));
+    });
     py::list nodes;
     for (const auto& node : graph_.nodes) nodes.append(describe(node));
     py::list slots, live;
@@ -40,7 +45,7 @@ class Describe {
       const bool fresh = graph_.slots[i].kind == Graph::SlotKind::Fresh;
       py::dict slot;
       slot["kind"] = fresh ? "fresh" : "input";
-      slot["nbytes"] = integer(static_cast<int64_t>(graph_.slots[i].nbytes));
+      slot["nbytes"] = integers_.at({nullptr, &graph_.slots[i]})[0][0];
       slots.append(slot);
       if (liveness[i] & 1) live.append(i);
     }
@@ -56,7 +61,6 @@ class Describe {
     out["int32"] = narrow_int64();
     out["e4m3"] = g_e4m3.load() == E4m3::kGaudi2;
     if (!request_.formulas.empty()) {
-      TORCH_INTERNAL_ASSERT(next_integer_ == request_.formulas.size());
       py::dict symbols;
       for (size_t i = 0; i < request_.symbols.size(); ++i) {
         py::dict symbol;
@@ -77,22 +81,15 @@ class Describe {
   std::vector<RecipeManifest::NumberSpec> numbers;
 
  private:
-  // The graph's next integer, or the formula for it. They come in the order of Skeleton.
-  py::object integer(int64_t value) {
+  // The graph's next integer, or the formula for it.
+  py::object next_integer(int64_t value) {
     if (request_.formulas.empty()) return py::int_(value);
     const auto& formula = request_.formulas.at(next_integer_++);
-    TORCH_INTERNAL_ASSERT(formula(request_.symbols) == value, "the integers of a graph come in another order");
-    if (formula.is_constant()) return py::int_(formula.term);
+    if (formula.is_constant()) return py::int_(value);
     return py::str(formula.text());
   }
-  template <class Integers>
-  py::tuple integers(const Integers& values) {
-    py::tuple out(values.size());
-    for (size_t i = 0; i < values.size(); ++i) out[i] = integer(values[i]);
-    return out;
-  }
 
-  static py::object size_argument(py::object value) {
+  static py::object size_argument(const py::handle& value) {
     return py::make_tuple(py::isinstance<py::str>(value) ? "size" : "const", value);
   }
 
@@ -120,14 +117,13 @@ class Describe {
       const auto index = add_scalar(host_value(o, graph_.numbers.data() + word), {.word = word, .host = type});
       return py::make_tuple("cpu_scalar", index, dtype, o.wrapped_number);
     }
-    uint64_t where = 0;
+    uint32_t slot = 0;
     graph_.for_each_operand(node, [&](const auto& other, uint64_t place) {
-      if (&other == &o) where = place;
+      if (&other == &o) slot = Graph::slot_of(place);
     });
     const int flags = static_cast<int>(o.conj) | static_cast<int>(o.neg) << 1 | static_cast<int>(o.wrapped_number) << 2;
-    auto sizes = integers(o.sizes), strides = integers(o.strides);
-    auto offset = integer(Graph::offset_of(where));
-    return py::make_tuple("tensor", Graph::slot_of(where), dtype, sizes, strides, offset, flags);
+    const auto& integers = integers_.at({&node, &o});
+    return py::make_tuple("tensor", slot, dtype, integers[0], integers[1], integers[2][0], flags);
   }
 
   py::object argument(const CallTemplate& call, size_t i, const Graph::Node& node) {
@@ -136,12 +132,12 @@ class Describe {
       case Kind::Constant:
         if (arg.constant.isDevice()) return py::make_tuple("const", py::cast(c10::Device(c10::kHPU)));
         if (arg.constant.isTensor()) return py::make_tuple("const", py::none());  // an undefined one
-        if (arg.constant.isInt()) return size_argument(integer(arg.constant.toInt()));
+        if (arg.constant.isInt()) return size_argument(integers_.at({&node, &arg})[0][0]);
         if (arg.constant.isIntList()) {
-          const auto values = integers(arg.constant.toIntVector());
+          const auto& values = integers_.at({&node, &arg})[0];
           if (request_.formulas.empty()) return py::make_tuple("const", py::list(values));
           py::list list;
-          for (const auto& value : values) list.append(size_argument(py::reinterpret_borrow<py::object>(value)));
+          for (const auto& value : values) list.append(size_argument(value));
           return py::make_tuple("list", list);
         }
         return py::make_tuple("const", torch::jit::toPyObject(arg.constant));
@@ -173,10 +169,9 @@ class Describe {
     for (const auto& o : node.entry->outputs) {
       switch (o.kind) {
         case OutputSpec::Kind::Fresh: {
-          auto sizes = integers(o.sizes), strides = integers(o.strides);
-          auto offset = integer(o.offset);
+          const auto& integers = integers_.at({&node, &o});
           outputs.append(py::make_tuple("fresh", fresh[o.index], dtype_object(c10::typeMetaToScalarType(o.dtype)),
-                                        sizes, strides, offset));
+                                        integers[0], integers[1], integers[2][0]));
           break;
         }
         case OutputSpec::Kind::Argument: outputs.append(py::make_tuple("argument", o.index)); break;
@@ -201,6 +196,7 @@ class Describe {
   const Graph& graph_;
   py::list scalars_, variable_;
   py::dict sites_;
+  std::map<std::pair<const void*, const void*>, std::vector<py::tuple>> integers_;  // of an operand and the like of a node
   size_t next_integer_ = 0;
 };
 

@@ -81,6 +81,30 @@ struct Graph {
     const uint64_t* fresh = for_each_operand(n, [&](const auto&, uint64_t place) { visit(slot_of(place)); });
     for (size_t k = 0; k < n.entry->storages.size(); ++k) visit(static_cast<uint32_t>(fresh[k]));
   }
+  // Visits the graph's integers in their order: for each node sizes, strides and offset of each operand on the device,
+  // integer arguments, sizes, strides and offset of each fresh output; then the bytes of slots.
+  // `visit(node, of, values, input)`: `of` is the operand, argument, output or (without a node) slot that has these
+  // values; `input`: they are the sizes of a tensor that the graph is given.
+  template <class Visit>
+  void visit_integers(Visit&& visit) const {
+    for (const auto& n : nodes) {
+      const auto visit_tensor = [&](const auto& of, int64_t offset, bool input) {
+        visit(&n, &of, c10::IntArrayRef(of.sizes), input);
+        visit(&n, &of, c10::IntArrayRef(of.strides), false);
+        visit(&n, &of, c10::IntArrayRef(offset), false);
+      };
+      for_each_operand(n, [&](const auto& o, uint64_t place) {
+        visit_tensor(o, offset_of(place), slots[slot_of(place)].kind == SlotKind::Input);
+      });
+      for (const auto& arg : n.entry->call->args) {
+        if (arg.constant.isInt()) visit(&n, &arg, c10::IntArrayRef(arg.constant.toInt()), false);
+        if (arg.constant.isIntList()) visit(&n, &arg, c10::IntArrayRef(arg.constant.toIntVector()), false);
+      }
+      for (const auto& o : n.entry->outputs)
+        if (o.kind == OutputSpec::Kind::Fresh) visit_tensor(o, o.offset, false);
+    }
+    for (const auto& slot : slots) visit(nullptr, &slot, c10::IntArrayRef(static_cast<int64_t>(slot.nbytes)), false);
+  }
 };
 
 }  // namespace openhpu

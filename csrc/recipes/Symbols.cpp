@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <limits>
 
 #include "run/Operator.h"
 #include "run/Signature.h"
@@ -12,36 +11,24 @@
 namespace openhpu {
 namespace {
 
-using Kind = CallTemplate::ArgKind;
 using Values = c10::SmallVector<int64_t, 4>;  // of one integer, by recording
 
 constexpr int64_t kSmallestSymbol = 2;
 constexpr size_t kMostSymbols = 8;
 
-void add_constant(const c10::IValue& value, Skeleton& out) {
-  if (value.isInt()) {
-    out.structure.push_back('i');
-    out.integers.push_back(value.toInt());
-  } else if (value.isIntList()) {
-    const auto list = value.toIntVector();
-    out.structure.push_back('I');
-    out.structure.push_back(list.size());
-    out.integers.insert(out.integers.end(), list.begin(), list.end());
-  } else {
-    Signature exact;
-    if (value.isTensor())
-      exact.add_undefined();
-    else
-      exact.add_value(value, /*by_type=*/false);
-    out.structure.insert(out.structure.end(), exact.words().begin(), exact.words().end());
-    // A value that words can't express is like no other.
-    if (!exact.cacheable()) out.structure.push_back(std::numeric_limits<uint64_t>::max());
+void add_constant(const c10::IValue& value, std::vector<uint64_t>& structure) {
+  if (value.isInt() || value.isIntList()) {
+    structure.push_back(value.isInt() ? UINT64_MAX - 1 : value.toListRef().size());
+    return;
   }
-}
-
-template <class Numbers>
-void append(std::vector<int64_t>& out, const Numbers& values) {
-  out.insert(out.end(), values.begin(), values.end());
+  Signature exact;
+  if (value.isTensor())
+    exact.add_undefined();
+  else
+    exact.add_value(value, /*by_type=*/false);
+  structure.insert(structure.end(), exact.words().begin(), exact.words().end());
+  // A value that words can't express is like no other.
+  if (!exact.cacheable()) structure.push_back(UINT64_MAX);
 }
 
 // factor * base + term for all recordings, where `base` changes.
@@ -81,61 +68,36 @@ std::optional<Formula> explain(const std::vector<Values>& symbols, const Values&
 }  // namespace
 
 Skeleton::Skeleton(const Graph& graph) {
+  graph.visit_integers([&](const void*, const void*, c10::IntArrayRef values, bool input) {
+    for (int64_t value : values) {
+      if (input) input_sizes.push_back(static_cast<uint32_t>(integers.size()));
+      integers.push_back(value);
+    }
+  });
   for (const auto& node : graph.nodes) {
     const auto& call = *node.entry->call;
-    c10::SmallVector<uint64_t, 8> place_of(call.operands.size(), 0);
-    const uint64_t* fresh = graph.for_each_operand(
-        node, [&](const auto& o, uint64_t place) { place_of[&o - call.operands.data()] = place; });
     structure.push_back(reinterpret_cast<uintptr_t>(call.kernel));
-
-    auto add_operand = [&](int32_t k) {
-      structure.push_back(static_cast<uint64_t>(k));
-      if (k < 0) return;
-      const auto& o = call.operands[k];
+    for (const auto& o : call.operands)
       structure.push_back(
           static_cast<uint64_t>(c10::typeMetaToScalarType(o.dtype)) | uint64_t{o.conj} << 8 | uint64_t{o.neg} << 9 |
           uint64_t{o.wrapped_number} << 10 | uint64_t{o.on_host} << 11 | o.sizes.size() << 16);
-      if (o.on_host) return;
-      const uint32_t slot = Graph::slot_of(place_of[k]);
-      structure.push_back(slot);
-      if (graph.slots[slot].kind == Graph::SlotKind::Input)
-        for (size_t d = 0; d < o.sizes.size(); ++d) input_sizes.push_back(static_cast<uint32_t>(integers.size() + d));
-      append(integers, o.sizes);
-      append(integers, o.strides);
-      integers.push_back(Graph::offset_of(place_of[k]));
-    };
+    const uint64_t* fresh = graph.for_each_operand(
+        node, [&](const auto&, uint64_t place) { structure.push_back(Graph::slot_of(place)); });
     for (const auto& arg : call.args) {
-      structure.push_back(static_cast<uint64_t>(arg.kind));
-      switch (arg.kind) {
-        case Kind::Constant: add_constant(arg.constant, *this); break;
-        case Kind::Tensor: add_operand(static_cast<int32_t>(arg.first)); break;
-        case Kind::TensorList:
-        case Kind::OptionalTensorList:
-          structure.push_back(arg.elements.size());
-          for (int32_t k : arg.elements) add_operand(k);
-          break;
-        case Kind::NumberList:
-          structure.push_back(arg.kinds.size());
-          for (auto kind : arg.kinds) structure.push_back(static_cast<uint64_t>(kind));
-          break;
-        default: break;
-      }
+      structure.push_back(static_cast<uint64_t>(arg.kind) | arg.kinds.size() << 8 | arg.elements.size() << 32);
+      for (int32_t k : arg.elements) structure.push_back(static_cast<uint64_t>(k));
+      for (auto kind : arg.kinds) structure.push_back(static_cast<uint64_t>(kind));
+      if (arg.kind == CallTemplate::ArgKind::Constant) add_constant(arg.constant, structure);
     }
     for (const auto& o : node.entry->outputs) {
       structure.push_back(static_cast<uint64_t>(o.kind) | uint64_t{o.index} << 8);
       if (o.kind != OutputSpec::Kind::Fresh) continue;
       structure.push_back(fresh[o.index]);
       structure.push_back(static_cast<uint64_t>(c10::typeMetaToScalarType(o.dtype)) | o.sizes.size() << 16);
-      append(integers, o.sizes);
-      append(integers, o.strides);
-      integers.push_back(o.offset);
     }
   }
   const uint64_t* liveness = graph.words.data() + graph.words.size() - graph.slots.size();
-  for (size_t i = 0; i < graph.slots.size(); ++i) {
-    structure.push_back(liveness[i] & 3);
-    integers.push_back(static_cast<int64_t>(graph.slots[i].nbytes));
-  }
+  for (size_t i = 0; i < graph.slots.size(); ++i) structure.push_back(liveness[i] & 3);
 }
 
 uint64_t Skeleton::hash() const noexcept {

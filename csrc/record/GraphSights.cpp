@@ -11,59 +11,48 @@ GraphSights& GraphSights::instance() {
   return *sights;
 }
 
-GraphSights::Known* GraphSights::Table::find(uint64_t key) {
-  const auto it = known.find(key);
-  if (it == known.end()) return nullptr;
-  recency.splice(recency.begin(), recency, it->second.recency);
+GraphSights::Known* GraphSights::find(uint64_t key) {
+  const auto it = known_.find(key);
+  if (it == known_.end()) return nullptr;
+  recency_.splice(recency_.begin(), recency_, it->second.recency);
   return &it->second;
 }
 
-void GraphSights::Table::add(uint64_t key, uint64_t id, bool in_parts, size_t most) {
-  recency.push_front(key);
-  known.emplace(key, Known{id, in_parts, recency.begin()});
-  while (known.size() > most) {
-    known.erase(recency.back());
-    recency.pop_back();
+void GraphSights::add(uint64_t key, uint64_t id, bool in_parts) {
+  recency_.push_front(key);
+  known_.emplace(key, Known{id, in_parts, recency_.begin()});
+  while (known_.size() > 2 * most_) {  // a graph is a program and a sequence
+    known_.erase(recency_.back());
+    recency_.pop_back();
   }
 }
 
-void GraphSights::Table::clear() {
-  known.clear();
-  recency.clear();
-}
-
-GraphSights::Sight GraphSights::note(Sight sight) noexcept {
-  if (sight.first) count(Counter::GraphsNew);
-  return sight;
+GraphSights::Sight GraphSights::note(uint64_t key, bool in_parts) {
+  std::lock_guard lock(mutex_);
+  if (const auto* known = find(key)) return {known->id, false};
+  add(key, key, in_parts);
+  count(Counter::GraphsNew);
+  return {key, true};
 }
 
 GraphSights::Sight GraphSights::whole(uint64_t program, uint64_t sequence) {
   std::lock_guard lock(mutex_);
-  if (const auto* known = programs_.find(program)) return note({known->id, false});
-  auto* step = sequences_.find(sequence);
+  auto* step = find(sequence);
+  if (const auto* known = find(program)) return {known->id, false};
   const bool first = !step || !step->in_parts;
   const uint64_t id = first ? program : step->id;
   if (step)
     step->in_parts = false;
   else
-    sequences_.add(sequence, id, false, most_);
-  programs_.add(program, id, false, most_);
-  return note({id, first});
+    add(sequence, id, false);
+  add(program, id, false);
+  if (first) count(Counter::GraphsNew);
+  return {id, first};
 }
 
-GraphSights::Sight GraphSights::in_parts(uint64_t sequence) {
-  std::lock_guard lock(mutex_);
-  if (const auto* step = sequences_.find(sequence)) return note({step->id, false});
-  sequences_.add(sequence, sequence, true, most_);
-  return note({sequence, true});
-}
+GraphSights::Sight GraphSights::in_parts(uint64_t sequence) { return note(sequence, true); }
 
-GraphSights::Sight GraphSights::captured(uint64_t program) {
-  std::lock_guard lock(mutex_);
-  if (const auto* known = programs_.find(program)) return note({known->id, false});
-  programs_.add(program, program, false, most_);
-  return note({program, true});
-}
+GraphSights::Sight GraphSights::captured(uint64_t program) { return note(program, false); }
 
 void GraphSights::set_most(size_t graphs) {
   std::lock_guard lock(mutex_);
@@ -72,8 +61,8 @@ void GraphSights::set_most(size_t graphs) {
 
 void GraphSights::clear() {
   std::lock_guard lock(mutex_);
-  programs_.clear();
-  sequences_.clear();
+  known_.clear();
+  recency_.clear();
 }
 
 }  // namespace openhpu

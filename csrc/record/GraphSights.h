@@ -38,17 +38,13 @@ class GraphSights {
     bool in_parts;  // a sequence's: no whole graph of it has been seen
     std::list<uint64_t>::iterator recency;
   };
-  struct Table {
-    std::unordered_map<uint64_t, Known> known;
-    std::list<uint64_t> recency;  // most recent first
-    Known* find(uint64_t key);
-    void add(uint64_t key, uint64_t id, bool in_parts, size_t most);
-    void clear();
-  };
-  Sight note(Sight sight) noexcept;
+  Known* find(uint64_t key);
+  void add(uint64_t key, uint64_t id, bool in_parts);
+  Sight note(uint64_t key, bool in_parts);
 
   std::mutex mutex_;
-  Table programs_, sequences_;
+  std::unordered_map<uint64_t, Known> known_;  // programs and sequences
+  std::list<uint64_t> recency_;                // most recent first
   size_t most_ = 100000;
 };
 

@@ -168,16 +168,21 @@ void read_along(const Operator& op, c10::Stack& stack, bool rows) {
 void index_select(const Operator& op, c10::Stack& stack) { read_along(op, stack, /*rows=*/true); }
 void gather(const Operator& op, c10::Stack& stack) { read_along(op, stack, /*rows=*/false); }
 
-// Calls the kernel with the indices, which are argument `at`, that exist; and with their rows along `dim` of argument
-// `rows`, if there is one.
+// Calls the kernel with the indices, which are argument `at`, that exist; and with their rows of argument `rows`, if there
+// is one: along `dim`, or, if that is negative, with a row for each index.
 void call_with_kept(const Operator& op, c10::Stack& stack, size_t at, Range range, int rows = -1, int64_t dim = 0) {
+  const Tensor index = stack[at].toTensor();
+  if (!lenient_indices() || !is_index(index) || !any_out_of(index, range)) return op.call_kernel(stack);
   IndicesOutOfRange found;
   {
     const AsideOfKernel aside;
-    const Tensor index = stack[at].toTensor();
     const auto keep = kept(index, range, found);
     stack[at] = index.reshape({-1}).index_select(0, keep);
-    if (rows >= 0) stack[rows] = at::atleast_1d(stack[rows].toTensor()).index_select(dim, keep);
+    if (rows >= 0) {
+      const Tensor given = stack[rows].toTensor();
+      const auto all = dim < 0 ? given.reshape({index.numel(), -1}) : at::atleast_1d(given);
+      stack[rows] = all.index_select(std::max<int64_t>(dim, 0), keep);
+    }
   }
   op.call_kernel(stack);
   note(op, found);
@@ -221,11 +226,9 @@ void write_rows(const Operator& op, c10::Stack& stack) {
 
 void index_fill_(const Operator& op, c10::Stack& stack) {
   const auto dim = indexed_dim(stack);
-  if (!dim || !lenient_indices()) return op.call_kernel(stack);
+  if (!dim || stack[2].toTensor().dim() > 1) return op.call_kernel(stack);
   const auto size = size_along(stack[0].toTensor(), *dim);
-  const Range range{-size, size};
-  if (stack[2].toTensor().dim() > 1 || !any_out_of(stack[2].toTensor(), range)) return op.call_kernel(stack);
-  call_with_kept(op, stack, 2, range);
+  call_with_kept(op, stack, 2, {-size, size});
 }
 
 c10::List<std::optional<Tensor>> as_list(const std::vector<Tensor>& tensors) {
@@ -436,24 +439,14 @@ void index_put(const Operator& op, c10::Stack& stack) {
 
 // (grad_output, indices, num_weights, ...): rows of the gradient that belong to no row are dropped.
 void embedding_dense_backward(const Operator& op, c10::Stack& stack) {
-  const Tensor grad = stack[0].toTensor(), index = stack[1].toTensor();
-  const Range range{0, stack[2].toInt()};
-  if (!lenient_indices() || !is_index(index) || grad.dim() == 0 || index.numel() == 0 || grad.numel() % index.numel() ||
-      !any_out_of(index, range))
-    return op.call_kernel(stack);
-  {
-    const AsideOfKernel aside;
-    stack[0] = grad.reshape({index.numel(), -1});
-  }
-  call_with_kept(op, stack, 1, range, 0);
+  const Tensor &grad = stack[0].toTensor(), &index = stack[1].toTensor();
+  if (grad.dim() == 0 || index.numel() == 0 || grad.numel() % index.numel()) return op.call_kernel(stack);
+  call_with_kept(op, stack, 1, {0, stack[2].toInt()}, /*rows=*/0, /*dim=*/-1);
 }
 
 // (self, indices, ...)
 void embedding_renorm_(const Operator& op, c10::Stack& stack) {
-  const Tensor self = stack[0].toTensor(), index = stack[1].toTensor();
-  const Range range{0, size_along(self, 0)};
-  if (!lenient_indices() || !is_index(index) || !any_out_of(index, range)) return op.call_kernel(stack);
-  call_with_kept(op, stack, 1, range);
+  call_with_kept(op, stack, 1, {0, size_along(stack[0].toTensor(), 0)});
 }
 
 }  // namespace
