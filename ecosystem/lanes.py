@@ -88,7 +88,7 @@ _INC_FILES = (
     "block_wise", "calibration_counter", "fakequant", "fp8_config", "qdq", "quarot", "runtime_scale_patching",
     "save_load", "scalar", "scale_method_config",
 )  # fmt: skip
-_INC = LAZY | _NODES | {"INC_PT_ONLY": "1", "OPENHPU_MEMORY_GB": "2"}
+_INC = LAZY | _NODES | {"INC_PT_ONLY": "1", "OPENHPU_MEMORY_GB": "4"}
 _VLLM_LATER = "{}: not looked at yet; names a model of the hub"
 # What is served, by parts: title, file, pytest's expression.
 _VLLM_SERVING = (
