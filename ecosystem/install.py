@@ -95,7 +95,7 @@ def install(name: str, lane: Lane, folder: Path) -> tuple[Path | None, Path]:
                 archive.extractall(folder, filter="data")
     if lane.checkout:
         assert site is not None
-        tests = _checkout(name, lane.checkout, folder, site) / lane.inside
+        tests = _checkout(name, lane.checkout, folder, site, lane.apart) / lane.inside
     if lane.folder:
         tests = ROOT / lane.folder
     for beside in lane.beside:
@@ -106,8 +106,11 @@ def install(name: str, lane: Lane, folder: Path) -> tuple[Path | None, Path]:
     return site, tests
 
 
-def _checkout(name: str, repository: str, folder: Path, site: Path) -> Path:
-    """A copy of a repository, installed in `site`: of the folder that a variable names, or else of GitHub's commit."""
+def _checkout(name: str, repository: str, folder: Path, site: Path, apart: bool) -> Path:
+    """A copy of a repository: of the folder that a variable names, or else of GitHub's commit.
+
+    It is installed in `site` unless `apart`.
+    """
     repository, _, commit = repository.partition("@")
     project = repository.partition("/")[2]
     copy, variable = folder / project, project.replace("-", "_").upper()
@@ -136,7 +139,9 @@ def _checkout(name: str, repository: str, folder: Path, site: Path) -> Path:
                         f"the lane {name} lacks {repository}, which git could not get: {ended.how}\n{ended.tail}\n"
                         f"Bring a checkout of commit {commit} and name its folder: {variable}=folder."
                     )
-    if not installed.exists():
+    if apart:
+        installed.write_text(commit + "\n")
+    elif not installed.exists():
         command = [*PIP, "install", "--no-deps", "--upgrade", "--target", str(site), str(copy)]
         version = {"SETUPTOOLS_SCM_PRETEND_VERSION": "0.28.0"}  # a checkout of one commit has no tags
         ended = child.run(command, seconds=PIP_S, env=os.environ | version)

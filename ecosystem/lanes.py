@@ -22,6 +22,7 @@ class Lane(NamedTuple):
     packages: tuple[str, ...] = ()  # what `python -m ecosystem lock` finds versions and hashes for
     alone: tuple[str, ...] = ()  # packages whose dependencies are not wanted: what is needed of them is in `packages`
     checkout: str = ""  # a repository of GitHub that has no package; a variable of that name may give its folder
+    apart: bool = False  # of the checkout the tests alone are used: the package is in `alone`
     inside: str = ""  # the folder of the checkout that has the tests and their configuration of pytest, pytest.ini
     listed: str = ""  # from there, the workflow of GitHub whose TEST_LIST chooses the tests; `runs` is empty then
     source: str = ""  # the package whose source distribution has the tests; otherwise a folder here
@@ -84,6 +85,11 @@ _VLLM_TABLES = {
     for scale, width in (("4.0", 1024), ("8.0", 512), ("8.0", 1024))
     for style in (False, True)
 }
+_INC_FILES = (
+    "block_wise", "calibration_counter", "fakequant", "fp8_config", "qdq", "quarot", "runtime_scale_patching",
+    "save_load", "scalar", "scale_method_config",
+)  # fmt: skip
+_INC = LAZY | _NODES | {"INC_PT_ONLY": "1", "OPENHPU_MEMORY_GB": "4"}
 _VLLM_LATER = "{}: not looked at yet; names a model of the hub"
 # What is served, by parts: title, file, pytest's expression.
 _VLLM_SERVING = (
@@ -338,6 +344,28 @@ LANES: dict[str, Lane] = {
             "[n-gram drafts of 3 tokens/": "the plugin's: hpu_model_runner.py, line 3136, gives padding position 0 "
             "where a request has fewer drafts than another, and overwrites the key of its first token",
             "[drafts of a model/": "the plugin's: hpu_model_runner.py, line 1458, refuses this method",
+        },
+    ),
+    "neural-compressor": Lane(
+        title="Neural Compressor 3.10: the fp8 tests of its repository, of August 2026",
+        runs=(
+            Run("layers and functions, lazy", ("unit_tests/test_layers", "unit_tests/test_functions"), _INC),
+            Run("models and formats, lazy", tuple(f"unit_tests/test_{name}.py" for name in _INC_FILES), _INC),
+            Run("interface, lazy", ("test_register_apis.py",), _INC),
+        ),
+        packages=("transformers==5.23.0", "accelerate==1.15.0", "prettytable", "py-cpuinfo", "pydantic"),
+        alone=("neural-compressor-pt==3.10",),
+        checkout="intel/neural-compressor@9b47d09b8d135cdc73ea206e225892825ad700ca",
+        apart=True,
+        inside="test/torch/algorithms/fp8_quant",
+        torchvision=True,
+        expected={
+            "::test_linear_accuracy[": "its bound is 17.5 % of a sum that cancels: 0.0646, which exact arithmetic with "
+            "the layer's random bfloat16 weights in fp8 makes 0.0796",
+            "input scales in dynamic quantization should differ": "two random tensors have the same power of two as "
+            "scale: the device's random numbers are not a Gaudi's",
+            "couldn't connect to": _HUB,
+            "LocalEntryNotFoundError": _HUB,
         },
     ),
     "torch-tests": Lane(

@@ -1,4 +1,4 @@
-"""quantized_decomposed's operators, bit for bit round(x / scale) + zero_point in float32, clamped."""
+"""quantized_decomposed's operators, bit for bit round(x / scale) + zero_point in float32, clamped; fp8: the cast's."""
 
 import pytest
 import torch
@@ -13,7 +13,8 @@ BOUNDS = {
 
 
 def formula(x, scale, zero, dtype):
-    return (torch.round(x.float() / scale) + zero).clamp(*BOUNDS[dtype]).to(dtype)
+    divided = x.float() / scale
+    return ((divided if dtype in (E4M3, E5M2) else torch.round(divided)) + zero).clamp(*BOUNDS[dtype]).to(dtype)
 
 
 def bits(x):
@@ -49,21 +50,30 @@ def test_per_tensor(native, dtype, form, given):
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
 @pytest.mark.parametrize("dtype", BOUNDS)
-def test_per_channel(native, dtype, axis):
+@pytest.mark.parametrize("one", [False, True])
+def test_per_channel(native, dtype, axis, one):
     torch.manual_seed(0)
     x = torch.randn(5, 5) * 20
     scales = torch.rand(5) + 0.1
     zeros = torch.zeros(5, dtype=torch.int64) if dtype.is_floating_point else torch.randint(0, 9, (5,))
+
+    if one:  # a zero point for all channels, as Neural Compressor has it
+        zeros = zeros[0].float()
 
     def both(x, scales, zeros):
         y = ops.quantize_per_channel(x, scales, zeros, axis, *BOUNDS[dtype], dtype)
         return y, ops.dequantize_per_channel(y, scales, zeros, axis, *BOUNDS[dtype], dtype, out_dtype=torch.bfloat16)
 
     y, back = native(both, x, scales, zeros)
-    columns = (scales[:, None], zeros[:, None]) if axis == 0 else (scales, zeros)
+    columns = (scales[:, None], zeros if one else zeros[:, None]) if axis == 0 else (scales, zeros)
     expected = formula(x, *columns, dtype)
     assert torch.equal(bits(y), bits(expected))
     assert torch.equal(back, ((expected.float() - columns[1]) * columns[0]).to(torch.bfloat16))
+
+
+def test_numbers_between_whole_ones_stay_in_fp8():
+    x = torch.tensor([0.3125, -1.75, 13.0, 500.0], device="hpu")
+    assert ops.quantize_per_tensor(x, 1.0, 0, -240, 240, E4M3).float().tolist() == [0.3125, -1.75, 13.0, 240.0]
 
 
 def test_nothing_is_read_on_the_host(counted):

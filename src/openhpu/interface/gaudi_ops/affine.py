@@ -2,6 +2,8 @@
 
 Bit for bit round(input / scale) + zero_point in float32, clamped: PyTorch's own functions multiply by the inverse of
 the scale, which differs beside a tie, read scales that are tensors on the host, and refuse zero points beside float8.
+For float8 the cast alone rounds, as in `cast_to_fp8_v2`, where PyTorch's own functions round to whole numbers first.
+Source: Neural Compressor's tests of "qdq", which compare both ways to quantise a layer.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ Number = Tensor | float
 def quantize(
     input: Tensor, scale: Number, zero_point: Number, quant_min: Number, quant_max: Number, dtype: torch.dtype
 ) -> Tensor:
-    """clamp(round(input / scale) + zero_point, quant_min, quant_max) in `dtype`, computed in float32.
+    """clamp(round(input / scale) + zero_point, quant_min, quant_max) in `dtype`, in float32; to float8 without round.
 
     input: floating point, any shape; scale, zero_point, bounds: numbers or tensors of one number, zero points and
     bounds of any dtype. Raises RuntimeError for others.
@@ -31,7 +33,7 @@ def quantize(
 def quantize_by_channel(
     input: Tensor, scales: Tensor, zero_points: Tensor, axis: int, quant_min: int, quant_max: int, dtype: torch.dtype
 ) -> Tensor:
-    """`quantize` with a scale and a zero point for each channel, [channels], along the dimension `axis`."""
+    """`quantize` with a scale for each channel, [channels], along `axis`, and zero points alike or one for all, []."""
     name = f"{NAMESPACE}::quantize_per_channel"
     scale, zero = _along(name, "scales", scales, input, axis), _along(name, "zero_points", zero_points, input, axis)
     return _quantized(name, input, scale, zero, quant_min, quant_max, dtype)
@@ -41,7 +43,10 @@ def _quantized(
     name: str, input: Tensor, scale: Number, zero_point: Number, low: Number, high: Number, dtype: torch.dtype
 ) -> Tensor:
     check(input.is_floating_point(), name, "input", input, "a floating-point tensor")
-    rounded = torch.round(input.float() / _float(scale)) + _float(zero_point)
+    rounded = input.float() / _float(scale)
+    if not dtype.is_floating_point:
+        rounded = torch.round(rounded)
+    rounded = rounded + _float(zero_point)
     if isinstance(low, Tensor) or isinstance(high, Tensor):
         bounds = [torch.as_tensor(bound, dtype=torch.float32, device=input.device) for bound in (low, high)]
         return torch.minimum(torch.maximum(rounded, bounds[0]), bounds[1]).to(dtype)
@@ -62,7 +67,7 @@ def dequantize_by_channel(
     input: Tensor, scales: Tensor, zero_points: Tensor | None, axis: int, quant_min: int, quant_max: int,
     dtype: torch.dtype, *, out_dtype: torch.dtype | None = None,
 ) -> Tensor:  # fmt: skip
-    """`dequantize` with a scale and a zero point (None: 0) for each channel, [channels], along `axis`."""
+    """`dequantize` with scales and zero points (None: 0) as in `quantize_by_channel`."""
     name = f"{NAMESPACE}::dequantize_per_channel"
     check(input.dtype is dtype, name, "input", input, f"a tensor of `dtype`, {dtype}")
     scale = _along(name, "scales", scales, input, axis)
@@ -77,7 +82,9 @@ def _float(number: Number) -> Number:
 
 
 def _along(name: str, argument: str, table: Tensor, input: Tensor, axis: int) -> Tensor:
-    """[channels] as it broadcasts to the input along `axis`."""
+    """[channels] as it broadcasts to the input along `axis`, or one zero point for all."""
+    if argument == "zero_points" and table.dim() == 0:
+        return table
     check(-input.dim() <= axis < input.dim(), name, "axis", axis, f"a dimension of an input of {input.dim()}")
     size = input.shape[axis]
     check(table.dim() == 1 and table.numel() == size, name, argument, table, f"[{size}], one for each channel")
