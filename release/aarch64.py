@@ -43,7 +43,7 @@ class Row(NamedTuple):
 
 
 def refused(*words: str) -> tuple[str, ...]:
-    return (*SMOKE, "refused", *words, "install openhpu anew with this Python's pip")
+    return (*SMOKE, "refused", *words, "install it with this Python")
 
 
 EAGER = {"PT_HPU_LAZY_MODE": "0", "OPENHPU_COMPILE": "sync"}
