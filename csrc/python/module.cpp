@@ -330,6 +330,14 @@ void load() {
   register_nested_kernels();
 }
 
+// Ends the devices when the process exits. Python is gone by then.
+void end_with_process() {
+  std::atexit([] {
+    python_ended.store(true);
+    device::DeviceRegistry::instance().shutdown();
+  });
+}
+
 }  // namespace
 }  // namespace openhpu
 
@@ -337,11 +345,11 @@ PYBIND11_MODULE(_C, m) {
   openhpu::find_main_thread();
   openhpu::hold_interrupts_during_forks();
   openhpu::load();
-  // Before the static objects of PyTorch are destroyed, which a worker may be using. Python is gone by then.
-  std::atexit([] {
-    openhpu::python_ended.store(true);
-    openhpu::device::DeviceRegistry::instance().shutdown();
-  });
+  // Before the static objects of PyTorch and its libraries are destroyed, which a worker may be using. The process calls
+  // what was registered last first, and kernels make such objects when they first run: oneDNN's cache is one. So it is
+  // registered again when Python begins to end. The one from here is for a process that exits otherwise.
+  openhpu::end_with_process();
+  py::module_::import("atexit").attr("register")(py::cpp_function(openhpu::end_with_process));
   openhpu::bind_device(m);
   openhpu::bind_memory(m);
   openhpu::bind_ops(m);

@@ -3,6 +3,7 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 import torch
 
 from openhpu import _C
@@ -151,13 +152,19 @@ def test_an_exception_in_a_python_kernel_reaches_the_script(script):
     assert out.split() == ["True", "True", "28.0"]
 
 
-def test_a_program_may_end_with_work_in_the_queue(script):
+@pytest.mark.parametrize(
+    "work", ["x @ x", "F.linear(x, x)", "F.conv2d(x[None, None], w)[0, 0]", "x.to(torch.bfloat16) @ y"]
+)
+def test_a_program_may_end_with_work_in_the_queue(script, work):
+    """Of libraries whose own objects are destroyed when the process exits, such as oneDNN's cache."""
     script(
-        """
+        f"""
         import torch
-        x = torch.ones(500, 500, device="hpu")
-        for _ in range(50):
-            x = x @ x / 500
+        from torch.nn import functional as F
+        x, w = torch.ones(1500, 1500, device="hpu"), torch.ones(1, 1, 9, 9, device="hpu")
+        y = x.to(torch.bfloat16)
+        for _ in range(30):
+            {work}
         """
     )
 
