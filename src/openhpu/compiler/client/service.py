@@ -238,7 +238,13 @@ class Service:
             self._greet()
         self._current, message = self._next()
         with self._talking() as connection:
-            connection.send_bytes(bytes([self._may_wait()]) + message)
+            try:
+                connection.send_bytes(bytes([self._may_wait()]) + message)
+            except ConnectionError:  # it died since its last answer: the next turn starts another
+                self._end_process()
+                self._waiting.appendleft((self._current, message))
+                self._current = None
+                return
         answer = self._receive()
         request, self._current = self._current, None
         for note in answer.notes:
