@@ -39,7 +39,7 @@ bool product(
     AtenTensorHandle out, AtenTensorHandle self, AtenTensorHandle a, AtenTensorHandle b, double beta, double alpha) {
   using torch::aot_inductor::tensor_handle_to_tensor_pointer;
   static const at::Tensor none;
-  return product_by_onednn(
+  return product_by_rule(
       *tensor_handle_to_tensor_pointer(out), self ? *tensor_handle_to_tensor_pointer(self) : none,
       *tensor_handle_to_tensor_pointer(a), *tensor_handle_to_tensor_pointer(b), beta, alpha);
 }

@@ -1,7 +1,12 @@
 #include "run/Products.h"
 
+#if defined(__x86_64__)
+#define HAVE_AVX2_CPU_DEFINITION  // so that DispatchStub declares its kernels for AVX2
+#endif
 #include <ATen/Context.h>
 #include <ATen/ExpandUtils.h>
+#include <ATen/Parallel.h>
+#include <ATen/native/cpu/ReducedPrecisionFloatGemvFastPathKernel.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
@@ -49,8 +54,8 @@ bool is_plain(const at::Tensor& t) {
   return t.dim() == 2 || strides[0] == sizes[1] * sizes[2];
 }
 
-bool is_float_matrix(const at::Tensor& t, int64_t dim) {
-  return t.defined() && t.scalar_type() == at::kFloat && t.layout() == at::kStrided && t.dim() == dim && !t.is_neg() &&
+bool is_matrix(const at::Tensor& t, int64_t dim, at::ScalarType type) {
+  return t.defined() && t.scalar_type() == type && t.layout() == at::kStrided && t.dim() == dim && !t.is_neg() &&
       t.numel() > 0;
 }
 
@@ -68,11 +73,30 @@ bool is_chosen(const at::Tensor& a, const at::Tensor& b) {
   return multiplications >= static_cast<double>(batch > 1 ? from.batch : std::min(m, n) < kSkinny ? from.skinny : from.single);
 }
 
-bool suits(const at::Tensor& a, const at::Tensor& b) {
+// Who computes a product: PyTorch's kernel, oneDNN, or a dot product for each number of the result.
+enum class Way { kKernel, kOneDnn, kDots };
+
+// A row in bfloat16 waits for b, of which dot products read each column once. oneDNN first copies b.
+bool is_row(const at::Tensor& a, const at::Tensor& b) {
+#if defined(__x86_64__)
+  static const bool possible = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#else
+  constexpr bool possible = false;  // not measured there
+#endif
+  return possible && g_rule.load(std::memory_order_relaxed) == ProductRule::kUsual && a.dim() == 2 && a.size(0) == 1 &&
+      (a.size(1) == 1 || (a.stride(1) == 1 && b.stride(0) == 1));
+}
+
+Way way_of(const at::Tensor& a, const at::Tensor& b) {
   const int64_t dim = a.defined() ? a.dim() : 0;
-  if (!has_onednn_products() || (dim != 2 && dim != 3) || !is_float_matrix(a, dim) || !is_float_matrix(b, dim)) return false;
-  if (a.size(-1) != b.size(-2) || (dim == 3 && a.size(0) != b.size(0))) return false;
-  return is_chosen(a, b) && is_plain(a) && is_plain(b) && at::globalContext().userEnabledMkldnn();
+  if (dim != 2 && dim != 3) return Way::kKernel;
+  const auto type = a.scalar_type();
+  if (!is_matrix(a, dim, type) || !is_matrix(b, dim, type)) return Way::kKernel;
+  if (a.size(-1) != b.size(-2) || (dim == 3 && a.size(0) != b.size(0))) return Way::kKernel;
+  if (type == at::kBFloat16) return is_row(a, b) ? Way::kDots : Way::kKernel;
+  const bool suits = type == at::kFloat && has_onednn_products() && is_chosen(a, b) && is_plain(a) && is_plain(b) &&
+      at::globalContext().userEnabledMkldnn();
+  return suits ? Way::kOneDnn : Way::kKernel;
 }
 
 c10::SmallVector<int64_t, 3> sizes_of(const at::Tensor& a, const at::Tensor& b) {
@@ -82,16 +106,39 @@ c10::SmallVector<int64_t, 3> sizes_of(const at::Tensor& a, const at::Tensor& b) 
 }
 
 bool takes_result(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b) {
-  return is_float_matrix(out, a.dim()) && out.is_contiguous() && out.sizes() == c10::IntArrayRef(sizes_of(a, b)) &&
+  return is_matrix(out, a.dim(), a.scalar_type()) && out.is_contiguous() && out.sizes() == c10::IntArrayRef(sizes_of(a, b)) &&
       !out.is_alias_of(a) && !out.is_alias_of(b);
 }
 
 bool can_be_added(const at::Tensor& self, const at::Tensor& a, const at::Tensor& b) {
-  return self.scalar_type() == at::kFloat && !self.is_neg() && at::is_expandable_to(self.sizes(), sizes_of(a, b));
+  return self.scalar_type() == a.scalar_type() && !self.is_neg() && at::is_expandable_to(self.sizes(), sizes_of(a, b));
+}
+
+void compute_dots(
+    const at::Tensor& out, const at::Tensor& self, const at::Tensor& a, const at::Tensor& b, float beta, float alpha) {
+  constexpr int64_t kMultiplicationsOfThread = 1 << 16;
+#if defined(__x86_64__)
+  const auto dot = decltype(at::native::bf16_dot_stub)::AVX2;  // sums in float32
+#else
+  const auto dot = decltype(at::native::bf16_dot_stub)::DEFAULT;
+#endif
+  const int64_t k = a.size(1), n = b.size(1);
+  const at::Tensor added = beta != 0 ? self.expand(out.sizes()) : out;
+  const auto *row = a.const_data_ptr<at::BFloat16>(), *columns = b.const_data_ptr<at::BFloat16>();
+  const auto* terms = added.const_data_ptr<at::BFloat16>();
+  auto* results = out.mutable_data_ptr<at::BFloat16>();
+  at::parallel_for(0, n, at::divup(kMultiplicationsOfThread, k), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const float sum = alpha * dot(k, row, 1, columns + i * b.stride(1), 1);
+      results[i] = beta == 0 ? sum : sum + beta * static_cast<float>(terms[i * added.stride(1)]);
+    }
+  });
 }
 
 void compute(
-    const at::Tensor& out, const at::Tensor& self, const at::Tensor& a, const at::Tensor& b, double beta, double alpha) {
+    Way way, const at::Tensor& out, const at::Tensor& self, const at::Tensor& a, const at::Tensor& b, double beta,
+    double alpha) {
+  if (way == Way::kDots) return compute_dots(out, self, a, b, static_cast<float>(beta), static_cast<float>(alpha));
   if (beta != 0 && !self.is_same(out)) out.copy_(self.expand(out.sizes()));
   if (beta != 0 && beta != 1) out.mul_(beta);
   at::native::mkldnn_matmul(a, b, out, beta != 0, static_cast<float>(alpha));
@@ -103,7 +150,8 @@ template <bool adds, Result where>
 void call(const Operator& op, c10::Stack& stack) {
   constexpr size_t first = adds ? 1 : 0;
   const at::Tensor a = stack[first].toTensor(), b = stack[first + 1].toTensor();
-  if (!suits(a, b)) return op.call_kernel(stack);
+  const Way way = way_of(a, b);
+  if (way == Way::kKernel) return op.call_kernel(stack);
   at::Tensor self, out;
   double beta = 0, alpha = 1;
   if constexpr (adds) {
@@ -120,7 +168,7 @@ void call(const Operator& op, c10::Stack& stack) {
   } else {
     out = at::empty(sizes_of(a, b), a.options());
   }
-  compute(out, self, a, b, beta, alpha);
+  compute(way, out, self, a, b, beta, alpha);
   stack.clear();
   stack.emplace_back(std::move(out));
 }
@@ -141,11 +189,12 @@ bool has_onednn_products() noexcept {
 ProductBounds product_bounds() noexcept { return bounds(); }
 void set_product_bounds(const ProductBounds& measured) noexcept { bounds() = measured; }
 
-bool product_by_onednn(
+bool product_by_rule(
     const at::Tensor& out, const at::Tensor& self, const at::Tensor& a, const at::Tensor& b, double beta, double alpha) {
-  if (!suits(a, b) || !takes_result(out, a, b) || alpha == 0) return false;
+  const Way way = way_of(a, b);
+  if (way == Way::kKernel || !takes_result(out, a, b) || alpha == 0) return false;
   if (beta != 0 && (!can_be_added(self, a, b) || (!out.is_same(self) && out.is_alias_of(self)))) return false;
-  compute(out, self, a, b, beta, alpha);
+  compute(way, out, self, a, b, beta, alpha);
   return true;
 }
 

@@ -10,13 +10,15 @@ namespace openhpu {
 
 class Operator;
 
-// Which library computes matrix products of float32. PyTorch's CPU kernels call MKL, which uses half of the arithmetic
-// units of some AMD processors. oneDNN, which libtorch_cpu contains too, uses nine tenths. The choice depends on the
-// processor, the sizes and the layout alone, so that eager mode, nodes and recipes compute the same bits.
+// Who computes matrix products. Of float32: PyTorch's CPU kernels call MKL, which uses half of the arithmetic units of
+// some AMD processors. oneDNN, which libtorch_cpu contains too, uses nine tenths. Of one row of bfloat16, as of a language
+// model's token: PyTorch calls oneDNN, which first copies the weights. PyTorch's dot products do not.
+// The choice depends on the processor, the sizes and the layout alone, so that eager mode, nodes and recipes compute the
+// same bits.
 
-// Computes out = beta * self + alpha * a @ b of matrices or batches of matrices by oneDNN. `self` is read only if beta is
-// not 0, and may be `out`. Returns false, and does nothing, where PyTorch's own kernel is to run.
-bool product_by_onednn(
+// Computes out = beta * self + alpha * a @ b of matrices or batches of matrices. `self` is read only if beta is not 0,
+// and may be `out`. Returns false, and does nothing, where PyTorch's own kernel is to run.
+bool product_by_rule(
     const at::Tensor& out, const at::Tensor& self, const at::Tensor& a, const at::Tensor& b, double beta, double alpha);
 
 // Runs the CPU operator on a stack of aliases, as Operator::call_cpu. Null: the operator is no product.

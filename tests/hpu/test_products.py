@@ -1,4 +1,4 @@
-"""Matrix products of float32: each library, each form, each layout, and operands that ask for care."""
+"""Matrix products of float32, and of a row in bfloat16: each library, each form, each layout, and operands that ask for care."""
 
 import math
 
@@ -118,6 +118,44 @@ def test_few_rows_times_weights(rows):
     chosen = "mkl" if _C.product_bounds()[0] > 1030 * 4100 else "onednn"
     assert torch.equal(found["auto"][0], found[chosen][0])
     assert torch.equal(found["auto"][1], found[chosen if rows > 3 else "mkl"][1])
+
+
+ROW_FORMS = [name for name, (dim, _) in FORMS.items() if dim == 2]
+
+
+@pytest.mark.parametrize("layout", ["columns", "rows", "gaps"])
+@pytest.mark.parametrize("name", ROW_FORMS)
+def test_a_row_in_bfloat16(rule, name, layout):
+    """As in float32, rounded at the end."""
+    self, a, b = (t.bfloat16() for t in drawn(2, {2: ((1, 600), (600, 210))}))
+    b = strided(b.mT.contiguous()).mT if layout == "gaps" else LAYOUTS[layout](b)
+    form = FORMS[name][1]
+    found = form(*(on_device(t, "hpu") for t in (self, a, b))).cpu()
+    torch.testing.assert_close(
+        found.float(), form(*(t.float() for t in (self, a, b))), rtol=2**-7, atol=1e-3, equal_nan=True
+    )
+
+
+@pytest.mark.parametrize("mode", ["eager", "recipe"])
+def test_a_row_in_bfloat16_has_the_bits_of_dot_products(script, mode):
+    """Beside 2^24 ones are lost: how many, the order of the sum decides."""
+    out = script(
+        """
+        import torch
+        w = torch.ones(64, 1000)
+        for row, places in enumerate(torch.rand(64, 1000, generator=torch.Generator().manual_seed(3)).argsort()[:, :2]):
+            w[row, places] = torch.tensor([2.0**24, -(2.0**24)])
+        row, w = torch.ones(1000, dtype=torch.bfloat16), w.bfloat16()
+        expected = torch.stack([torch.dot(row, column) for column in w])
+        row, w = row.to("hpu")[None], w.to("hpu")
+        for _ in range(3):
+            found = torch.nn.functional.linear(row, w).cpu()[0]
+        from openhpu import events
+        print(torch.equal(found, expected), found.unique().numel() > 1, events.counters()["ops_in_recipes"] > 0)
+        """,
+        PT_HPU_LAZY_MODE=str(int(mode == "recipe")), OPENHPU_COMPILE="sync",
+    ).out  # fmt: skip
+    assert out == f"True True {mode == 'recipe'}"
 
 
 @pytest.mark.parametrize("sizes", [(0, 4, 3), (4, 0, 3), (4, 3, 0), (1, 1, 1), (1, 300, 1), (300, 1, 300)])
