@@ -67,12 +67,12 @@ SHAPE: dict[str, Any] = {
 }  # fmt: skip
 
 
-def tiny_model(kind: str, folder: Path) -> None:
-    """Write a model of two layers, 256 wide, with its tokenizer: `kind` as in the table."""
+def tiny_model(kind: str, folder: Path, **more: Any) -> None:
+    """Write a model of two layers, 256 wide, with its tokenizer: `kind` as in the table; a Llama with `more`."""
     import transformers
 
     made = {
-        "llama": lambda: transformers.LlamaConfig(**SHAPE),
+        "llama": lambda: transformers.LlamaConfig(**SHAPE | more),
         "qwen": lambda: transformers.Qwen2Config(**SHAPE),
         "mistral": lambda: transformers.MistralConfig(**SHAPE),
         "opt": lambda: transformers.OPTConfig(**SHAPE, ffn_dim=512, word_embed_proj_dim=256),

@@ -54,6 +54,17 @@ class Server:
             answer = connection.getresponse()
             return answer.status, json.loads(answer.read())
 
+    def bench(self, folder: Path) -> child.Ended:
+        """`vllm bench serve`: 32 requests of 32 tokens for 16 more each."""
+        words = [
+            *VLLM, "bench", "serve", "--backend", "openai", "--base-url", f"http://127.0.0.1:{self.port}",
+            "--model", str(folder), "--dataset-name", "random", "--random-input-len", "32",
+            "--random-output-len", "16", "--num-prompts", "32", "--ignore-eos",
+        ]  # fmt: skip
+        ended = child.run(words, seconds=300, cwd=ROOT)
+        assert ended.code == 0, ended.tail
+        return ended
+
 
 def command(folder: Path, port: int, *options: str) -> list[str]:
     """`vllm serve`, for at most 512 tokens a request and 4 requests at a time."""

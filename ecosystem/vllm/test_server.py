@@ -64,13 +64,7 @@ def test_completion(serving, folder, prompt):
 
 
 def test_bench(serving, folder):
-    words = [
-        *server.VLLM, "bench", "serve", "--backend", "openai", "--base-url", f"http://127.0.0.1:{serving.port}",
-        "--model", str(folder), "--dataset-name", "random", "--random-input-len", "32", "--random-output-len", "16",
-        "--num-prompts", "32", "--ignore-eos",
-    ]  # fmt: skip
-    ended = child.run(words, seconds=300, cwd=ROOT)
-    assert ended.code == 0, ended.tail
+    ended = serving.bench(folder)
     assert re.search(r"Successful requests:\s+32\b", ended.output), ended.tail
     assert re.search(r"Total generated tokens:\s+512\b", ended.output), ended.tail
 

