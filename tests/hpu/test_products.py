@@ -1,4 +1,4 @@
-"""Matrix products of float32, and of a row in bfloat16: each library, form and layout, and operands that ask for care."""
+"""Matrix products of float32, and of a row in bfloat16: each library, form, layout, and operands that ask for care."""
 
 import math
 
