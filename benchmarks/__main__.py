@@ -23,7 +23,6 @@ LONG_MINUTES = {
     "compile": 30.0,
     "machines": 32.0,
     "distributed": 12.0,
-    "deepspeed": 12.0,
     "soak": 90.0,
 }
 ALONE = {"soak"}  # only where it is named; it measures memory and counts, so that a busy machine does not matter
@@ -38,7 +37,6 @@ BENCHMARKS: dict[str, tuple[str, int]] = {
     "graphs": ("graphs:graphs", 15),
     "machines": ("machines:machines", 10),
     "distributed": ("distributed:distributed", 11),
-    "deepspeed": ("deepspeed:deepspeed", 9),
     "soak": ("soak:soak", 30),
 }
 

@@ -1,4 +1,4 @@
-"""One rank of the benchmark `distributed`, and what those of `deepspeed` can, too."""
+"""One rank of the benchmark `distributed`."""
 
 import atexit
 import os
@@ -17,16 +17,17 @@ from openhpu import hpu
 WORKLOADS = {"mlp": models.MLP, "gpt": models.GPT_SMALL}
 
 
-class Trainer:
-    """A rank that trains. It has a device, a step, and what waits for the device."""
+class Rank:
+    """A rank on `device`, whose process group is Gloo's for the CPU and hccl for hpu."""
 
-    device: Any
     step: Callable[[], object]
-    sync: Callable[[], None]
 
-    def __init__(self) -> None:
+    def __init__(self, device: str) -> None:
         torch.set_num_threads(1)
         atexit.register(os._exit, 0)  # ranks end at different times
+        dist.init_process_group("gloo" if device == "cpu" else "hccl")
+        self.device = device
+        self.sync = hpu.synchronize if device == "hpu" else lambda: None
 
     def prepare(self, seconds: float) -> bool:
         """More steps, until all of lazy mode's graphs have recipes, or for so many seconds. Whether they have."""
@@ -64,16 +65,6 @@ class Trainer:
         openhpu.reset_counters()
         self.train(steps)
         return openhpu.counters()
-
-
-class Rank(Trainer):
-    """A rank on `device`, whose process group is Gloo's for the CPU and hccl for hpu."""
-
-    def __init__(self, device: str) -> None:
-        super().__init__()
-        dist.init_process_group("gloo" if device == "cpu" else "hccl")
-        self.device = device
-        self.sync = hpu.synchronize if device == "hpu" else lambda: None
 
     def start(self, kind: str) -> list[float]:
         """Set a training up ("mlp ddp", "gpt fsdp", ...) and make 50 steps, each rank on half of a batch; losses."""

@@ -22,7 +22,7 @@ MINUTES = 4.0  # after which a part of the conformance suite begins no case
 FUZZ_PARTS = 4
 # Benchmarks that take more than some seconds with --quick: a part each. The others are one part together.
 LONG_BENCHMARKS = (
-    "recording", "lazy", "compile", "graphs", "machines", "distributed", "deepspeed", "products",
+    "recording", "lazy", "compile", "graphs", "machines", "distributed", "products",
 )  # fmt: skip
 
 
