@@ -96,7 +96,7 @@ _VLLM_SERVING = (
     ("tokens of models", "test_serving.py", "test_tokens"), ("warm-up", "test_serving.py", "test_warm_up"),
     ("ranks", "test_serving.py", "test_ranks"), ("the server, without graphs", "test_server.py", "plain"),
     ("the server, with graphs", "test_server.py", "graphs"),
-    ("the server's end, and what it refuses", "test_server.py", "end or large or ranks or report"),
+    ("the server's end, and what it refuses", "test_server.py", "end or large or ranks or report or parallel"),
     ("tokens of models with HPU graphs", "test_serving.py", "test_tokens and compile"),
     ("features", "test_features.py", ""), ("the plugin's unit tests as docs/ci.md runs them", "test_ci.py", ""),
 )  # fmt: skip

@@ -153,7 +153,6 @@ FEATURES: dict[str, Feature] = {
     "bf16": Feature(),
     "warm-up": Feature(options={"max_num_seqs": 2, "max_num_batched_tokens": 128}, warmup=True),
     "tensor parallel": Feature(options=_TENSORS),
-    "data parallel": Feature(replicas=2),
     "experts, tensor parallel": Feature("mixtral", options=_TENSORS),
     "experts, data parallel": Feature("mixtral", replicas=2),
     "experts, expert parallel": Feature("mixtral", options=_TENSORS | _EXPERTS_APART),
@@ -176,7 +175,10 @@ FEATURES: dict[str, Feature] = {
     "drafts of EAGLE, with another vocabulary": _drafting("eagle", draft="small eagle"),
     "Neural Compressor, fp8": _calibrated("maxabs_hw", "k_cache", "v_cache"),
     "Neural Compressor, fp8 and cache": _calibrated("maxabs_hw", kv_cache_dtype="fp8_inc"),
-    "Neural Compressor, fp8 by channel": _calibrated("act_maxabs_hw_weights_pcs_maxabs_pow2", "k_cache", "v_cache"),
+    # The plugin's default, scales that a graph takes as inputs, is for one scale a tensor.
+    "Neural Compressor, fp8 by channel": _calibrated(
+        "act_maxabs_hw_weights_pcs_maxabs_pow2", "k_cache", "v_cache"
+    )._replace(environment={"RUNTIME_SCALE_PATCHING": "0"}),
     "Neural Compressor, saved": Feature(near=1.5, saved=True),
     # vLLM leaves it to the model to normalise images, and the plugin's model does not.
     "images": Feature(

@@ -91,6 +91,13 @@ def test_a_port_in_use(serving, folder):
     check_tokens(folder, *serving.complete(PROMPTS[0], 4), 4)
 
 
+def test_data_parallel(folder):
+    """Two engines of one server."""
+    with server.serving(folder, "--enforce-eager", "--data-parallel-size", "2", seconds=_DEADLINE_S) as one:
+        for prompt in PROMPTS * 2:
+            check_tokens(folder, *one.complete(prompt, 8), 8)
+
+
 @pytest.mark.parametrize("killed", [signal.SIGKILL, signal.SIGTERM])
 def test_the_end(folder, killed):
     """SIGKILL of the engine's process ends the server as well; SIGTERM of the server ends the engine."""

@@ -70,6 +70,7 @@ def test_experimental(hpu):
     assert experimental._get_device_type() == experimental.synDeviceType.synDeviceGaudi2
     assert experimental._is_fp16_supported()
     assert experimental._set_is_dynamic_quantization(True) is None
+    assert experimental._set_scale_attributes(True, 3) is None
     x = torch.ones(4, device="hpu")
     assert experimental._data_ptr(x) == x.data_ptr() != 0
     assert debug.get_tensor_info(x) == (x.data_ptr(), 16)

@@ -41,3 +41,10 @@ def _set_is_dynamic_quantization(enabled: bool) -> None:
 
     Here a scale may change at each call.
     """
+
+
+def _set_scale_attributes(hw_aligned: bool, method: int) -> None:
+    """Accepted and without effect: Gaudi's graph compiler is told how scales of fp8 were chosen.
+
+    Neural Compressor then refuses methods with a scale for each channel while scales are inputs of a graph.
+    """
