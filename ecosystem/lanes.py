@@ -364,6 +364,8 @@ LANES: dict[str, Lane] = {
             "the layer's random bfloat16 weights in fp8 makes 0.0796",
             "input scales in dynamic quantization should differ": "two random tensors have the same power of two as "
             "scale: the device's random numbers are not a Gaudi's",
+            "Quant comparison with OriginModule failed": "multiplies random numbers without a seed, and 0.5 is its "
+            "bound for a sum of ten products in fp8: most of its runs pass",
             "couldn't connect to": _HUB,
             "LocalEntryNotFoundError": _HUB,
         },
