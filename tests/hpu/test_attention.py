@@ -7,7 +7,6 @@ from .support import agree
 
 
 def qkv(kv_heads=4):
-    torch.manual_seed(0)
     return [torch.randn(2, heads, 10, 8) for heads in (4, kv_heads, kv_heads)]
 
 

@@ -80,7 +80,6 @@ def test_a_graph_across_both_devices():
 
 def test_gradients_keep_the_layout_of_backward_on_request(script):
     code = """
-        import torch
         p = torch.ones(2, 3, 4, device="hpu").permute(2, 0, 1).requires_grad_()
         torch.autograd.backward(p * 2, torch.ones(4, 2, 3, device="hpu"))
         print(p.grad.stride() == p.stride())

@@ -23,7 +23,6 @@ def frozen(function, **options):
 
 
 def small_model():
-    torch.manual_seed(0)
     layers = nn.Linear(6, 8), nn.BatchNorm1d(8), nn.GELU(), nn.Linear(8, 3)
     return nn.Sequential(*layers).eval().to("hpu")
 

@@ -106,7 +106,6 @@ def gradients(model, function, sizes):
 
 
 def assert_same_when_compiled(case, sizes, dynamic=None):
-    torch.manual_seed(0)
     model = CASES[case]().to("hpu")
     plain = copy.deepcopy(model)
     compiled = torch.compile(model, backend="hpu_backend", dynamic=dynamic)

@@ -6,7 +6,6 @@ def test_constant_sections_are_shared_by_recipes(script, tmp_path):
         f"""
 import hashlib
 from pathlib import Path
-import torch, openhpu
 from openhpu.interface import inference
 
 folder = Path({str(tmp_path / "sections")!r})

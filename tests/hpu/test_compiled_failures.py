@@ -4,7 +4,7 @@ import pytest
 
 # A program that recurs, and a second one; `done` waits for the compiler and says what ran.
 COMMON = """
-    import os, signal, time, warnings, torch, openhpu
+    import signal
     from pathlib import Path
     x = torch.arange(6.0, device="hpu")
     def first():
@@ -46,7 +46,6 @@ def test_a_graph_that_cannot_be_compiled_is_one_warning(script):
 def test_compiled_functions_without_a_compiler(script):
     """torch.compile and HPU graphs go on operator by operator, with a warning for each graph."""
     code = """
-        import torch, openhpu
         x = torch.arange(6.0, device="hpu")
         f = torch.compile(lambda x: (x * 2 + 1).tanh().sum(), backend="hpu_backend")
         step = torch.hpu.wrap_in_hpu_graph_func(lambda x: (x - 1).abs().sum())

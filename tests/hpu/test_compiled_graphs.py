@@ -4,8 +4,6 @@ import pytest
 
 _PRELUDE = """
 import copy
-import torch, openhpu
-from torch import nn
 
 def moved(work):
     openhpu.reset_counters()

@@ -2,7 +2,7 @@
 
 # The system allows so few mappings that 3 libraries are kept, and 6 with those of captured graphs.
 COMMON = """
-    import re, torch, openhpu, warnings
+    import re
     from pathlib import Path
     from openhpu.compiler.client import client as graphs
     (few := Path("few")).write_text(str(4 * graphs._MAPPINGS * 3))

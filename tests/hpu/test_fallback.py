@@ -51,7 +51,6 @@ def test_a_fallback_writes_in_place_and_to_out():
 def test_forbidden_fallbacks_are_errors_that_name_operator_and_remedy(script):
     out = script(
         """
-        import torch
         x = torch.ones(3, 3, device="hpu")
         for _ in range(2):
             try:
@@ -69,7 +68,6 @@ def test_forbidden_fallbacks_are_errors_that_name_operator_and_remedy(script):
 def test_a_list_names_what_may_fall_back(script):
     out = script(
         """
-        import torch
         x = torch.tensor([1.0, 1.0, 1.0], dtype=torch.complex64).to("hpu")
         print((x - 1).sum().item().real)
         try:
@@ -84,7 +82,6 @@ def test_a_list_names_what_may_fall_back(script):
 
 def test_generations_differ(script):
     code = """
-        import torch, openhpu
         x = torch.ones(2, 2, dtype=torch.float16, device="hpu")
         x @ x
         print(openhpu.counters()["ops_fallback"] > 0, torch.hpu.get_device_name())

@@ -320,7 +320,7 @@ def test_one_warning_at_the_first_difference(seen):
 
 
 OUT_OF_MEMORY = """
-import torch, habana_frameworks.torch as ht, openhpu
+import habana_frameworks.torch as ht
 seen = []
 openhpu.events.subscribe("graph_check", lambda e: seen.append(e.params["outcome"]))
 x = torch.ones((56 << 20) // 4, device="hpu")
@@ -345,7 +345,7 @@ def test_without_memory_for_the_copies_the_run_goes_on(script, kind):
 
 
 COLLECTIVE = """
-import torch, habana_frameworks.torch as ht, torch.distributed as dist, openhpu
+import habana_frameworks.torch as ht, torch.distributed as dist
 seen = []
 openhpu.events.subscribe("graph_check", lambda e: seen.append((e.params["outcome"], e.params["text"])))
 dist.init_process_group("hccl", store=dist.HashStore(), rank=0, world_size=1)

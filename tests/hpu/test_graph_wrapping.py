@@ -216,7 +216,7 @@ def test_a_packer_takes_nested_tensors_apart():
 def test_a_cache_that_takes_most_of_the_memory_is_written_by_a_graph(script):
     """As a server's cache of keys and values: the capture needs no second one on the device, and has no effect."""
     code = """
-    import torch, habana_frameworks.torch as htorch
+    import habana_frameworks.torch as htorch
     class Step(torch.nn.Module):
         def forward(self, rows, slots, cache):
             cache.index_copy_(0, slots, rows)

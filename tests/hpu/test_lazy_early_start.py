@@ -153,10 +153,6 @@ def test_a_loop_that_stops_reading_is_whole_again(counted):
 
 def test_pieces_hold_no_more_memory_than_eager_mode_does(script):
     code = """
-        import torch
-        import habana_frameworks.torch.core as htcore
-        from torch import nn
-        import openhpu
 
         model = nn.Sequential(*(nn.Sequential(nn.Linear(128, 128), nn.GELU()) for _ in range(6))).to("hpu")
         optimizer = torch.optim.AdamW(model.parameters())

@@ -1,7 +1,6 @@
 """Lazy mode with sizes that change: operators are predicted or rehearsed, graphs stay whole, a recipe serves all."""
 
 STEP = """
-import os, torch, openhpu, habana_frameworks.torch.core as htcore
 torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ELU(), torch.nn.Linear(16, 4))
 reference = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ELU(), torch.nn.Linear(16, 4))
@@ -45,7 +44,6 @@ for batch in (5, 6, 7):
 
 def test_an_operator_that_minds_zeros_is_run_itself(script):
     code = """
-    import torch, openhpu, habana_frameworks.torch.core as htcore
     def divide(n):
         return torch.full((n,), 6, dtype=torch.int32, device="hpu").div(
             torch.arange(1, n + 1, dtype=torch.int32, device="hpu"), rounding_mode="floor")
@@ -56,7 +54,6 @@ def test_an_operator_that_minds_zeros_is_run_itself(script):
 
 def test_rehearsals_leave_operands_and_generators_alone(script):
     code = """
-    import torch, openhpu, habana_frameworks.torch.core as htcore
     def draw(n):
         x = torch.arange(float(n), device="hpu")
         x.add_(1)

@@ -119,7 +119,6 @@ def test_an_empty_step_hands_nothing_over(counted):
 
 def test_a_long_graph_ends_by_itself(script):
     code = """
-        import torch, openhpu
         x = torch.zeros(4, device="hpu")
         x.add_(1)
         torch.hpu.synchronize()
@@ -135,7 +134,6 @@ def test_a_long_graph_ends_by_itself(script):
 
 def test_every_operator_a_graph_of_its_own(script):
     code = """
-        import torch, openhpu
         x = torch.arange(6.0, device="hpu")
         for _ in range(2):
             before = openhpu.counters()["graphs_flushed"]

@@ -138,9 +138,7 @@ def test_the_peak_of_a_training_step_is_that_of_the_cpu(script):
     # The CPU's peak is measured by PyTorch's own profiler of allocations.
     result = script(
         """
-        import torch, sys
         from torch.profiler import profile, ProfilerActivity
-        from torch import nn
 
         def step(model, x):
             model(x).square().mean().backward()
@@ -179,7 +177,6 @@ def test_the_peak_of_a_training_step_is_that_of_the_cpu(script):
 
 
 OUT_OF_MEMORY = """
-    import torch
     x = torch.ones(1 << 20, device="hpu")
     try:
         torch.empty(1 << 30, device="hpu")
@@ -210,8 +207,6 @@ def test_temporaries_of_kernels_do_not_count_as_tensors():
 
 
 MACHINE = """
-    import os, torch
-    from openhpu import _C
 
     os.makedirs("machine/proc")
 

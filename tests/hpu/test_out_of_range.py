@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tests.hpu.support import WatchedIndices, line, to_cpu, to_hpu
+from tests.hpu.support import line, to_cpu, to_hpu, watched_indices
 from tests.indices import (
     BAD,
     EVERY,
@@ -218,7 +218,7 @@ def test_they_are_counted_and_reported_with_their_line():
     x, index = torch.ones(5, 2, device="hpu"), torch.tensor([-1, 7, 1, -1, -3], device="hpu")
     for _ in range(2):
         x.index_select(0, index)
-    with WatchedIndices() as watched:
+    with watched_indices() as watched:
         for _ in range(3):
             x.index_select(0, index)
     number = line() - 1
@@ -234,7 +234,7 @@ def test_they_are_counted_and_reported_with_their_line():
 
 def test_indices_in_range_are_not_counted():
     x, index = torch.ones(5, 2, device="hpu"), torch.tensor([0, 4], device="hpu")
-    with WatchedIndices() as watched:
+    with watched_indices() as watched:
         x.index_select(0, index)
         x[index - 5] = 1
         x[:, :0].index_select(0, index)  # rehearsed on zeros, perhaps
@@ -243,7 +243,7 @@ def test_indices_in_range_are_not_counted():
 
 
 def test_sizes_that_are_new_each_time_count_once():
-    with WatchedIndices() as watched:
+    with watched_indices() as watched:
         for n in range(1, 6):
             torch.ones(0, n, device="hpu").index_select(0, torch.zeros(n, dtype=torch.int64, device="hpu"))
     assert watched.counted == 15

@@ -230,7 +230,6 @@ def test_one_operator_with_many_options(counted):
 def test_strides_that_were_wrongly_supposed_are_put_right(script):
     """A kernel that lays out large results in another way: readers see what the host was told."""
     code = """
-        import torch, openhpu
         with torch.library._scoped_library("aten", "IMPL") as library:
             def relu(x):  # the stand-in for a kernel that chooses by size
                 y = torch.maximum(x, torch.zeros(()))
@@ -292,7 +291,6 @@ def test_an_error_is_the_operators(counted):
 
 def test_a_model_of_a_new_size_does_not_wait(counted):
     """In eager mode either: the host goes on while the worker computes."""
-    torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.Linear(16, 4)).to("hpu")
 
     def step(n):

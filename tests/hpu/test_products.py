@@ -166,7 +166,6 @@ def test_other_dtypes_are_pytorchs(rule):
 def test_mkl_has_the_bits_of_the_cpu_device(script):
     out = script(
         """
-        import torch
         a, b = torch.randn(160, 130), torch.randn(130, 96)
         torch.set_num_threads(1)
         print(torch.equal((a.to("hpu") @ b.to("hpu")).cpu(), a @ b))

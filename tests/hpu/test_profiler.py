@@ -25,7 +25,6 @@ def step(model, x):
 
 @pytest.fixture
 def model():
-    torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 8)).to("hpu")
     x = torch.randn(16, 64, device="hpu")
     for _ in range(2):

@@ -125,8 +125,6 @@ def test_python_objects_die_on_threads_of_the_script(gate):
 def test_an_exception_in_a_python_kernel_reaches_the_script(script):
     out = script(
         """
-        import torch, warnings
-        import habana_frameworks.torch
         warnings.filterwarnings("ignore", message="Warning only once for all operators")  # the override is the point
         library = torch.library.Library("aten", "IMPL")
         fail = False
@@ -159,7 +157,6 @@ def test_a_program_may_end_with_work_in_the_queue(script, work):
     """Of libraries whose own objects are destroyed when the process exits, such as oneDNN's cache."""
     script(
         f"""
-        import torch
         from torch.nn import functional as F
         x, w = torch.ones(1500, 1500, device="hpu"), torch.ones(1, 1, 9, 9, device="hpu")
         y = x.to(torch.bfloat16)
@@ -172,7 +169,6 @@ def test_a_program_may_end_with_work_in_the_queue(script, work):
 def test_a_program_may_end_with_an_error_nobody_asked_for(script):
     script(
         """
-        import torch
         table, index = torch.ones(3, 2, device="hpu"), torch.zeros(2, dtype=torch.long, device="hpu")
         torch.nn.functional.embedding(index, table)
         torch.nn.functional.embedding(index + 9, table)
@@ -226,4 +222,4 @@ def test_the_interpreter_ends_where_its_main_thread_waits_last(script):
         thread.join()
         signal.alarm(100)  # instead of a hang
     """
-    assert script(code, fresh=True).out == "[800.0, 800.0]"
+    assert script(code, fresh=True, bare=True).out == "[800.0, 800.0]"
