@@ -24,14 +24,6 @@ def test_first_sight_waits_and_second_sight_does_not(counted):
     assert (second["ops_waited"], second["ops_issued"]) == (0, 1)
 
 
-def test_another_number_is_no_first_sight(counted):
-    x = rows(3, 19)
-    x * 2.0
-    with counted() as again:
-        x * 3.0
-    assert again["ops_waited"] == 0
-
-
 @pytest.mark.parametrize("name", MODELS)
 def test_a_training_step_is_submitted_without_waiting(name, gate, counted):
     model, optimizer, x, target = make(name)

@@ -153,8 +153,7 @@ def test_threads():
 
 
 def test_on_another_device(script):
-    script(
-        """
+    code = """
 f = torch.compile(lambda x: x * 2 + torch.ones(3, device=x.device), backend="hpu_backend")
 for index in (1, 0, 1, 1, 0):
     x = torch.full((3,), float(index), device=f"hpu:{index}")
@@ -164,16 +163,12 @@ assert torch.hpu.current_device() == 0
 g = torch.compile(lambda a, b: (a + 1).to(b.device) * (b + 2), backend="hpu_backend")
 for k in range(3):
     assert g(torch.full((2,), float(k), device="hpu:1"), torch.ones(2, device="hpu:0")).tolist() == [3.0 * (k + 1)] * 2
-""",
-        warnings="default",
-        OPENHPU_DEVICE_COUNT="2",
-        OPENHPU_COMPILE="off",
-    )
+"""
+    script(code, warnings="default", OPENHPU_DEVICE_COUNT="2", OPENHPU_COMPILE="off")
 
 
 def test_scripts_that_do_not_compile_import_no_dynamo(script):
-    script(
-        """
+    code = """
 import sys, torch
 import habana_frameworks.torch
 torch.ones(3, device="hpu").sum().item()
@@ -182,15 +177,12 @@ import torch._dynamo
 assert "hpu_backend" in torch._dynamo.list_backends()
 interface = torch._dynamo.device_interface.get_interface_for_device("hpu")
 assert interface.is_available() and interface.current_device() == 0 and interface.is_bf16_supported()
-""",
-        fresh=True,
-        bare=True,
-    )
+"""
+    script(code, fresh=True, bare=True)
 
 
 def test_compiled_autograd(script):
-    script(
-        """
+    code = """
 from habana_frameworks.torch.dynamo.compile_backend.experimental import enable_compiled_autograd
 from habana_frameworks.torch.dynamo.device_interface import HpuInterface
 from habana_frameworks.torch.utils.dynamo_utils import FxGraphAnalyzer
@@ -206,10 +198,8 @@ for k in range(3):
     with FxGraphAnalyzer() as analyzer:
         step(x * k)
     assert model.weight.grad.tolist() == [[4.0 * k] * 3] * 2
-""",
-        warnings="ignore",
-        OPENHPU_COMPILE="off",
-    )
+"""
+    script(code, warnings="ignore", OPENHPU_COMPILE="off")
 
 
 def test_functions_of_the_device_inside():

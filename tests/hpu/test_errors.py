@@ -70,14 +70,16 @@ def test_only_the_first_error_is_reported(queued_failure):
     torch.hpu.synchronize()
 
 
-def test_commands_after_a_failed_one_still_run(queued_failure):
+def test_commands_after_a_failed_one_still_run_and_its_line_is_kept(queued_failure):
     x = torch.zeros(3, device="hpu")
     x.add_(1)
-    queued_failure()
-    x.add_(1)
-    with pytest.raises(IndexError):
+    _, number = queued_failure()
+    for _ in range(2):
+        htcore.mark_step()
+        x.add_(1)
+    with pytest.raises(IndexError, match=f"line {number}"):
         torch.hpu.synchronize()
-    assert x.tolist() == [2.0] * 3
+    assert x.tolist() == [3.0] * 3
 
 
 @pytest.mark.usefixtures("strict_indices")

@@ -60,8 +60,13 @@ def test_a_step_larger_than_memory_fails_at_its_end_and_loses_nothing(large):
     del parts, marker
     print((keep * 2)[3].item())
     """
-    out = large(code).out.splitlines()
-    assert out == ["True True True", "True True True", "10", "2.0 [2.0, 8.0, 9.0, 10.0]", "4.0"]
+    assert large(code).out.splitlines() == [
+        "True True True",
+        "True True True",
+        "10",
+        "2.0 [2.0, 8.0, 9.0, 10.0]",
+        "4.0",
+    ]
 
 
 def test_a_read_in_a_step_larger_than_memory_is_an_error_and_can_be_repeated(large):
@@ -102,8 +107,7 @@ def test_a_graph_that_must_end_and_has_no_room_refuses_calls_and_runs_each_once(
     count.add_(1)
     print(count.tolist() == [done + 1.0] * 4)
     """
-    out = large(code, PT_HPU_MAX_COMPOUND_OP_SIZE="16").out
-    assert out.splitlines() == ["True True", "True", "True"]
+    assert large(code, PT_HPU_MAX_COMPOUND_OP_SIZE="16").out.splitlines() == ["True True", "True", "True"]
 
 
 def test_memory_that_waits_in_a_graph_makes_room_for_an_allocation(large):

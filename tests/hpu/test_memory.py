@@ -136,8 +136,7 @@ def test_dropping_model_and_optimizer_frees_everything():
 
 def test_the_peak_of_a_training_step_is_that_of_the_cpu(script):
     # The CPU's peak is measured by PyTorch's own profiler of allocations.
-    result = script(
-        """
+    code = """
         from torch.profiler import profile, ProfilerActivity
 
         def step(model, x):
@@ -168,9 +167,8 @@ def test_the_peak_of_a_training_step_is_that_of_the_cpu(script):
                 now += event.nbytes()
                 peak = max(peak, now)
         print(peak_hpu, peak)
-        """,
-        warnings="default",  # the profiler's own warnings
-    )
+        """
+    result = script(code, warnings="default")
     hpu, cpu = map(int, result.out.split())
     assert cpu > 1 << 20
     assert hpu <= 1.05 * cpu

@@ -121,8 +121,12 @@ def test_a_launchers_process_means_its_module_by_every_index(script):
         print(torch.hpu.current_device())
         torch.nn.Linear(2, 2).to("hpu:1")(torch.ones(1, 2, device="hpu:0"))
     """
-    out = script(code, LOCAL_RANK="1", LOCAL_WORLD_SIZE="2").out
-    assert out.splitlines() == ["2 0", "[1, 1]", "hpu:0 True hpu:0", "0"]
+    assert script(code, LOCAL_RANK="1", LOCAL_WORLD_SIZE="2").out.splitlines() == [
+        "2 0",
+        "[1, 1]",
+        "hpu:0 True hpu:0",
+        "0",
+    ]
 
 
 def test_a_process_that_chose_none_has_the_indices_of_a_node_and_no_more_devices_than_cores(script):

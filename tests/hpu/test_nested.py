@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from openhpu import events
+from tests.hpu.support import heard
 
 pytestmark = pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype")
 
@@ -85,13 +85,11 @@ def test_metadata_is_on_the_host():
 
 
 def test_what_runs_on_the_host_says_so():
-    seen = []
-    subscription = events.subscribe("cpu_fallback", seen.append)
     nested = torch.nested.as_nested_tensor([part.to("hpu") for part in components(4)])
-    torch.nested.to_padded_tensor(nested, 0.0)
-    assert not seen
-    nested.sum(-1, keepdim=True)
-    events.unsubscribe(subscription)
+    with heard("cpu_fallback") as seen:
+        torch.nested.to_padded_tensor(nested, 0.0)
+        assert not seen
+        nested.sum(-1, keepdim=True)
     assert [event.params["op"] for event in seen] == ["aten::sum.dim_IntList"]
 
 

@@ -63,8 +63,9 @@ def test_errors_and_copies_between_devices_run_under_it(script):
             print("caught")
         print(torch.ones(2, device="hpu").tolist())
     """
-    out = script(code, OPENHPU_PROTECT_MEMORY="1", OPENHPU_DEVICE_COUNT="2", OPENHPU_OUT_OF_RANGE="error").out
-    assert out.splitlines() == ["[1.0, 2.0, 3.0, 4.0]", "caught", "[1.0, 1.0]"]
+    assert script(
+        code, OPENHPU_PROTECT_MEMORY="1", OPENHPU_DEVICE_COUNT="2", OPENHPU_OUT_OF_RANGE="error"
+    ).out.splitlines() == ["[1.0, 2.0, 3.0, 4.0]", "caught", "[1.0, 1.0]"]
 
 
 def test_memory_cloned_by_its_allocator(script):
