@@ -40,7 +40,6 @@ READS = {
     "tolist": lambda y: y.tolist(),
     "print": str,
     "mark_step sync": lambda y: htcore.mark_step(sync=True),
-    "to other device": lambda y: y.to("cpu"),
     "stream.synchronize": lambda y: torch.hpu.current_stream().synchronize(),
     "event.synchronize": lambda y: torch.hpu.current_stream().record_event().synchronize(),
 }

@@ -25,9 +25,7 @@ def step(batch):
 
 
 def test_new_sizes_are_predicted_or_rehearsed_and_do_not_cut_graphs(script):
-    code = (
-        STEP
-        + """
+    code = """
 step(4); step(4)
 for batch in (5, 6, 7):
     openhpu.reset_counters()
@@ -38,8 +36,7 @@ for batch in (5, 6, 7):
     print(counters["graphs_cut"], counters["ops_waited"], whole)
     print(counters["ops_predicted"] > counters["ops_rehearsed"] > 0)  # ELU and its gradient are rehearsed
 """
-    )
-    assert script(code, PT_HPU_LAZY_MODE="1", OPENHPU_COMPILE="off").out.splitlines() == ["0 0 1", "True"] * 3
+    assert script(STEP + code, PT_HPU_LAZY_MODE="1", OPENHPU_COMPILE="off").out.splitlines() == ["0 0 1", "True"] * 3
 
 
 def test_an_operator_that_minds_zeros_is_run_itself(script):

@@ -75,10 +75,6 @@ def test_a_thread_of_the_script_has_its_own_line(reads):
     assert reads == [(__file__, line() - 1)]
 
 
-def test_no_line_is_made_up_where_there_is_none():
-    assert _C.current_site() == (__file__, line())
-
-
 def test_a_line_is_known_once(reads):
     """However often it runs, in however many code objects and threads."""
     x = torch.ones(2, device="hpu")
