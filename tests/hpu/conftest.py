@@ -22,7 +22,6 @@ from tests.processes import clean_environment, run_code
 IMPORTS = """
 import os, sys, threading, time, warnings
 import torch, openhpu
-import habana_frameworks.torch.core as htcore
 from openhpu import _C
 from torch import nn
 """

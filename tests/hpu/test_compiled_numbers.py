@@ -7,6 +7,7 @@ import openhpu
 from .support import line, to_cpu
 
 SCHEDULE = """
+    import habana_frameworks.torch.core as htcore
     def train(device, mark, compiled=lambda: None):
         torch.manual_seed(0)
         layer = torch.nn.Linear(6, 3)
@@ -64,6 +65,7 @@ def test_a_number_that_changes_while_the_compiler_holds_it_for_constant(script):
 def test_a_new_size_is_compiled_without_anybody_waiting_for_it(script):
     """The compiler leaves the step that met it alone for a moment, then goes to work by itself."""
     code = """
+        import habana_frameworks.torch.core as htcore
         def step(size):
             x = torch.arange(float(size)).to("hpu")
             y = (x * 2 + 1).relu()

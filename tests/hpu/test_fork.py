@@ -33,6 +33,7 @@ def test_a_child_forked_after_the_first_use_is_told_to_spawn_and_the_parent_goes
 
 
 EVERYTHING = """
+    import habana_frameworks.torch.core as htcore
     import gc, signal
     from openhpu import counters
 

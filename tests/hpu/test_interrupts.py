@@ -130,6 +130,7 @@ def test_an_interrupt_ends_a_wait_for_the_compiler(script, policy):
     code = (
         LAZY_COMPILE
         + f"""
+    import habana_frameworks.torch.core as htcore
     torch.use_deterministic_algorithms({policy != "sync"})
     total, begun = torch.zeros(1000).to("hpu"), 0
     torch.hpu.synchronize()

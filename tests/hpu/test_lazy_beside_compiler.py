@@ -6,6 +6,7 @@ CODE = """
     import signal
     from openhpu.compiler.client import client
     client._IDLE_S = SECONDS
+    import habana_frameworks.torch.core as htcore
     torch.use_deterministic_algorithms(DETERMINISTIC)
     x = torch.rand(300, 300)  # larger than what one thread computes anyway
     y = x.to("hpu")

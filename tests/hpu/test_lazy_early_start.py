@@ -149,6 +149,7 @@ def test_a_loop_that_stops_reading_is_whole_again(counted):
 def test_pieces_hold_no_more_memory_than_eager_mode_does(script):
     code = """
 
+        import habana_frameworks.torch.core as htcore
         model = nn.Sequential(*(nn.Sequential(nn.Linear(128, 128), nn.GELU()) for _ in range(6))).to("hpu")
         optimizer = torch.optim.AdamW(model.parameters())
         x = torch.randn(192, 128, device="hpu")

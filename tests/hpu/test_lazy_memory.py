@@ -43,6 +43,7 @@ def large(script):
 
 def test_a_step_larger_than_memory_fails_at_its_end_and_loses_nothing(large):
     code = """
+    import habana_frameworks.torch.core as htcore
     marker = keep + 0
     parts = [keep + i for i in range(9)]  # recorded: 72 MiB that all live
     for _ in range(2):
@@ -128,6 +129,7 @@ def test_memory_that_waits_in_a_graph_makes_room_for_an_allocation(large):
 def test_a_million_recorded_operators_leak_nothing(ending, script):
     """In each of two equal halves; the first one is what fills buffers and caches."""
     code = f"""
+        import habana_frameworks.torch.core as htcore
         import gc
         def resident():
             with open("/proc/self/statm") as file:
@@ -248,6 +250,7 @@ def test_what_the_collector_frees_while_a_flush_waits_for_its_recipe(script, mod
 def test_results_that_die_in_one_thread_while_another_flushes(script):
     """Promised memory is given back once: not by the thread that destroys a result and by the flush that meets it."""
     code = """
+        import habana_frameworks.torch.core as htcore
         import gc
         x = torch.ones(64, 64, device="hpu", requires_grad=True)
         def steps(n):  # autograd's thread drops results without Python's lock

@@ -1,6 +1,7 @@
 """Lazy mode with sizes that change: operators are predicted or rehearsed, graphs stay whole, a recipe serves all."""
 
 STEP = """
+import habana_frameworks.torch.core as htcore
 torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ELU(), torch.nn.Linear(16, 4))
 reference = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ELU(), torch.nn.Linear(16, 4))
