@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -149,12 +148,3 @@ def check(
         kind = "" if isinstance(e, Mismatch) else f"{type(e).__name__}: "
         checks.fail(where, kind + " ".join(str(e).split())[:500])
     return expected
-
-
-_NUMBERS = re.compile(r"0x[0-9a-f]+|-?\d+(\.\d+)?(e[-+]?\d+)?")
-
-
-def signature(message: str) -> str:
-    """The message without the sample's number and other figures, to group failures of one cause."""
-    text = message.split(": ", 1)[-1]
-    return _NUMBERS.sub("#", text)[:160]

@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import pytest
@@ -81,23 +82,17 @@ def nodes():
 
 def _tun(namespace):
     """A TUN device in a namespace, as a descriptor. A thread of its own enters the namespace, and ends in there."""
-    found = []
 
     def enter():
         with open(f"/run/netns/{namespace}", "rb") as there:
             if ctypes.CDLL(None, use_errno=True).setns(there.fileno(), _CLONE_NEWNET):
-                return found.append(OSError(ctypes.get_errno(), "setns"))
-        try:
-            found.append(file := os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK))
-            fcntl.ioctl(file, _TUNSETIFF, struct.pack("16sH22x", _LINK.encode(), _IFF_TUN | _IFF_NO_PI))
-        except OSError as error:
-            found.append(error)
+                raise OSError(ctypes.get_errno(), "setns")
+        file = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
+        fcntl.ioctl(file, _TUNSETIFF, struct.pack("16sH22x", _LINK.encode(), _IFF_TUN | _IFF_NO_PI))
+        return file
 
-    (thread := threading.Thread(target=enter)).start()
-    thread.join()
-    if isinstance(found[-1], OSError):
-        raise found[-1]
-    return found[0]
+    with ThreadPoolExecutor(1) as alone:
+        return alone.submit(enter).result()
 
 
 def _carry(ends, over):

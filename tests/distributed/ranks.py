@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from multiprocessing.connection import Client, Connection
 from pathlib import Path
@@ -232,6 +232,14 @@ class Job:
         for rank, each in enumerate(ended):
             assert not each.timed_out, f"rank {rank}: {each.how}; processes: {each.killed}\n{each.output}"
         return [each.code for each in ended], [each.output for each in ended]
+
+
+def run_job(code: str, codes: Sequence[int] = (0, 0), **options: Any) -> list[str]:
+    """What the ranks of a Job printed. AssertionError if they did not end with these codes."""
+    with Job(code, **options) as job:
+        ended, printed = job.ends()
+    assert ended == list(codes), printed
+    return printed
 
 
 def ranks(size: int, backend: str | None = GROUP) -> Callable[[Callable[..., None]], Callable[..., None]]:

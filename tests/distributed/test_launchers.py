@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from commands import child
-from tests.distributed.ranks import ROOT, Job, free_port, open_mpi
+from tests.distributed.ranks import ROOT, free_port, open_mpi, run_job
 from tests.processes import clean_environment
 
 PATIENCE_S = 100.0  # much less than the time-outs of rendezvous, half an hour
@@ -50,9 +50,7 @@ dist.all_reduce(x)
 print("sum", x.tolist(), dist.get_world_size(), os.environ["HLS_MODULE_ID"], flush=True)
 dist.destroy_process_group()
 """
-    with Job(code, launcher=open_mpi) as job:
-        codes, printed = job.ends()
-    assert codes == [0, 0], printed
+    printed = run_job(code, launcher=open_mpi)
     for rank, text in enumerate(printed):
         assert f"sum [4.0, 4.0, 4.0, 4.0] 2 {rank}" in text
 

@@ -2,14 +2,13 @@
 
 import os
 import signal
-import time
 
 import pytest
 import torch
 import torch.distributed as dist
 
 import openhpu
-from tests.distributed.ranks import PATIENCE_S, Job, call, ranks
+from tests.distributed.ranks import call, ranks, run_job
 
 CHUNK = 1 << 20  # bytes
 LAZY = os.environ.get("PT_HPU_LAZY_MODE") == "1"
@@ -106,8 +105,8 @@ def counted():
     return through_memory(lambda: each_collective(2, 1000))
 
 
-@pytest.mark.parametrize("variables", [{"OPENHPU_NODE_COLLECTIVES": "0"}])
-def test_switched_off(variables):
+def test_switched_off():
+    variables = {"OPENHPU_NODE_COLLECTIVES": "0"}
     assert call(counted, size=2, backend="cpu:gloo,hpu:hccl", variables=variables) == [(0, 7), (0, 7)]
 
 
@@ -119,16 +118,12 @@ print("in memory", openhpu.counters()["collectives_in_memory"])
 """
     for refusing in range(2):
         switch = f"import os; os.environ['OPENHPU_NODE_COLLECTIVES'] = '01'[os.environ['RANK'] != '{refusing}']\n"
-        with Job(code, first=switch) as job:
-            codes, printed = job.ends()
-        assert codes == [0, 0], printed
+        printed = run_job(code, first=switch)
         assert all("in memory 0" in text for text in printed)
 
 
 def test_shapes_that_differ():
-    with Job("dist.all_reduce(torch.ones(2 + rank, device='hpu'))\ntorch.hpu.synchronize()") as job:
-        codes, printed = job.ends()
-    assert codes == [1, 1]
+    printed = run_job("dist.all_reduce(torch.ones(2 + rank, device='hpu'))\ntorch.hpu.synchronize()", [1, 1])
     for text in printed:
         assert "ranks are not in the same collective: rank" in text
         assert "allreduce (SUM) of 8 bytes as Float" in text
@@ -151,9 +146,7 @@ if rank == 0:
         print("again", "Timed out" in str(error))
 dist.barrier()
 """
-    with Job(code) as job:
-        codes, printed = job.ends()
-    assert codes == [0, 0], printed
+    printed = run_job(code)
     assert "Timed out waiting 1000 ms for rank 1 (process " in printed[0]
     assert "again True" in printed[0]
 
@@ -169,13 +162,9 @@ if rank == 1:
 dist.all_reduce(x)
 print(x)
 """
-    with Job(code) as job:
-        begin = time.monotonic()
-        codes, printed = job.ends()
-    assert codes == [1, -signal.SIGKILL]
+    printed = run_job(code, [1, -signal.SIGKILL])
     assert "hccl::allreduce failed on rank 0 of 2" in printed[0]
     assert "has ended, or has left the group, before it took part" in printed[0]
-    assert time.monotonic() - begin < PATIENCE_S
 
 
 def test_barrier():
@@ -185,9 +174,7 @@ before = openhpu.counters()["collectives_in_memory"]
 dist.barrier()
 print("in memory", openhpu.counters()["collectives_in_memory"] - before)
 """
-    with Job(code) as job:
-        codes, printed = job.ends()
-    assert codes == [0, 0], printed
+    printed = run_job(code)
     assert all("in memory 1" in text for text in printed)
 
 
@@ -201,7 +188,5 @@ time.sleep(0.5)
 print(x.tolist())
 os._exit(0)
 """
-    with Job(code) as job:
-        codes, printed = job.ends()
-    assert codes == [0, 0]
+    printed = run_job(code)
     assert "[4.0, 4.0, 4.0, 4.0]" in printed[1]

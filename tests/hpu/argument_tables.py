@@ -164,13 +164,6 @@ def closure(m):
     return function
 
 
-def default(m):
-    def function(x, m=m, *, zero=0):
-        return x * m + zero
-
-    return function
-
-
 def cycle(k):
     made = Plain(tensor(k))
     made.self = made

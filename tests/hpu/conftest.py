@@ -8,6 +8,7 @@ import gc
 import os
 import threading
 from contextlib import contextmanager
+from textwrap import dedent
 
 import pytest
 import torch
@@ -16,6 +17,14 @@ import openhpu
 from openhpu import _C
 from tests.hpu.support import memory_in_use
 from tests.processes import clean_environment, run_code
+
+# What scripts need not say.
+IMPORTS = """
+import os, sys, threading, time, warnings
+import torch, openhpu
+from openhpu import _C
+from torch import nn
+"""
 
 # Captured graphs run operator by operator in this process, exactly as eager mode; recipes have processes of their own.
 os.environ.setdefault("OPENHPU_COMPILE", "off")
@@ -34,7 +43,9 @@ if not COMPILING or LAZY:
 
 @pytest.fixture(autouse=True)
 def clean_device():
-    """Each test starts with an idle device without a pending error, and must leave it so."""
+    """Each test starts with an idle device without a pending error and the same random numbers, and must leave it
+    idle."""
+    torch.manual_seed(0)
     torch.hpu.synchronize()
     yield
     torch.hpu.synchronize()  # an error that a test left behind belongs to that test
@@ -170,11 +181,12 @@ def one_graph(counted):
 def script(tmp_path):
     """Run Python code in a process of its own, with warnings as errors and in the mode of the suite; its Result.
 
-    Keywords are environment variables. `fresh`: as of `run_code`.
+    It follows IMPORTS, unless it is `bare`. Keywords are environment variables. `fresh`: as of `run_code`.
     """
 
-    def run(code, *, fails=False, warnings="error", timeout=300, fresh=False, **environment):
+    def run(code, *, bare=False, fails=False, warnings="error", timeout=300, fresh=False, **environment):
         variables = clean_environment(tmp_path, **MODE | environment)
-        return run_code(code, tmp_path, variables, warnings, fails, timeout, fresh)
+        whole = code if bare else IMPORTS + dedent(code)
+        return run_code(whole, tmp_path, variables, warnings, fails, timeout, fresh)
 
     return run

@@ -2,7 +2,11 @@
 
 import gc
 import inspect
+import math
 import warnings
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from types import SimpleNamespace
 
 import torch
 from torch import nn
@@ -14,6 +18,29 @@ from openhpu import events
 def line():
     """The number of the calling line."""
     return inspect.currentframe().f_back.f_lineno
+
+
+def compiled(function, **options):
+    """`function` through torch.compile."""
+    return torch.compile(function, backend="hpu_backend", **options)
+
+
+def in_threads(*functions):
+    """What they return, each in a thread of its own, all at once."""
+    with ThreadPoolExecutor(len(functions)) as pool:
+        return [running.result() for running in [pool.submit(function) for function in functions]]
+
+
+@contextmanager
+def heard(*kinds):
+    """The events of these kinds that happen inside."""
+    found = []
+    subscriptions = [events.subscribe(kind, found.append) for kind in kinds]
+    try:
+        yield found
+    finally:
+        for subscription in subscriptions:
+            events.unsubscribe(subscription)
 
 
 def capture(function):
@@ -75,6 +102,33 @@ def agree_on_error(function, *arguments):
     assert errors[0] is not None, "no error on the CPU"
     assert type(errors[0]) is type(errors[1]), f"{errors[0]!r} on the CPU, {errors[1]!r} on hpu"
     return errors[1]
+
+
+def exact_attention(q, k, v, scale, *, seen=None, added=0.0, sinks=None, keep=1.0):
+    """The result, the probabilities and the scores, in float64. A query that sees nothing gets 0."""
+    q, k, v = (t.double() for t in (q, k, v))
+    k, v = (t.repeat_interleave(q.shape[1] // k.shape[1], 1) for t in (k, v))
+    scores = q @ k.mT * scale + added
+    if seen is not None:
+        scores = scores.masked_fill(~seen, -math.inf)
+    if sinks is not None:
+        scores = torch.cat((scores, sinks.double().reshape(-1, 1, 1).expand(*scores.shape[:-1], 1)), -1)
+    probabilities = torch.softmax(scores, -1).nan_to_num()[..., : k.shape[2]]
+    return probabilities * keep @ v, probabilities, scores
+
+
+def causal(length):
+    """Which keys each query sees."""
+    return torch.ones(length, length, dtype=torch.bool).tril()
+
+
+def mixture(x, routing, weights, expert, first=0):
+    """Of each token the sum over its experts, whose numbers begin at `first`; `expert(i, row)` in float64."""
+    out = torch.zeros(x.shape, dtype=torch.float64)
+    for token in range(len(x)):
+        for number, weight in zip(routing[token].tolist(), weights[token].double(), strict=True):
+            out[token] += weight * expert(number - first, x[token].double())
+    return out
 
 
 class Mlp(nn.Sequential):
@@ -166,22 +220,14 @@ def make(name, optimizer=torch.optim.AdamW, device="hpu", **settings):
     return model, optimizer(model.parameters(), lr=0.01, **settings), x.to(device), target.to(device)
 
 
-class WatchedIndices:
+@contextmanager
+def watched_indices():
     """Counter, events and warnings of the indices out of range of what runs inside: `counted`, `events`, `warnings`."""
-
-    def __enter__(self):
-        torch.hpu.synchronize()
-        self.events = []
-        self.subscription = events.subscribe("indices_out_of_range", self.events.append)
-        self.before = events.counters()["indices_out_of_range"]
-        self.catcher = warnings.catch_warnings(record=True)
-        self.caught = self.catcher.__enter__()
+    torch.hpu.synchronize()
+    watched, before = SimpleNamespace(), events.counters()["indices_out_of_range"]
+    with heard("indices_out_of_range") as watched.events, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        return self
-
-    def __exit__(self, *_):
+        yield watched
         torch.hpu.synchronize()
-        events.unsubscribe(self.subscription)
-        self.catcher.__exit__(None, None, None)
-        self.counted = events.counters()["indices_out_of_range"] - self.before
-        self.warnings = [str(w.message) for w in self.caught]
+    watched.counted = events.counters()["indices_out_of_range"] - before
+    watched.warnings = [str(w.message) for w in caught]

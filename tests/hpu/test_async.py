@@ -24,14 +24,6 @@ def test_first_sight_waits_and_second_sight_does_not(counted):
     assert (second["ops_waited"], second["ops_issued"]) == (0, 1)
 
 
-def test_another_number_is_no_first_sight(counted):
-    x = rows(3, 19)
-    x * 2.0
-    with counted() as again:
-        x * 3.0
-    assert again["ops_waited"] == 0
-
-
 @pytest.mark.parametrize("name", MODELS)
 def test_a_training_step_is_submitted_without_waiting(name, gate, counted):
     model, optimizer, x, target = make(name)
@@ -105,7 +97,6 @@ def test_a_first_sight_with_the_worker_busy_waits_until_it_is_free(gate):
 @pytest.mark.parametrize("size", [1_000, 30_000, 100_000, 300_000, 1_000_000])
 def test_a_result_does_not_depend_on_what_the_host_does_meanwhile(size, gate):
     # A kernel's number of threads decides how a reduction is split, so it must not follow the host's activity.
-    torch.manual_seed(0)
     x, done = torch.randn(size, device="hpu"), torch.Event(device="hpu")
     x.sum()
     torch.hpu.synchronize()
@@ -125,7 +116,6 @@ def test_a_result_does_not_depend_on_what_the_host_does_meanwhile(size, gate):
 
 @pytest.mark.parametrize("size", [36_000, 60_000, 100_000, 300_000])
 def test_first_and_second_sight_give_the_same_bits(size):
-    torch.manual_seed(0)
     x = torch.randn(size, device="hpu")
     assert x.sum().item() == x.sum().item()
     x = x[: size // 100 * 100].view(-1, 100)

@@ -8,13 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from tests.hpu.support import line
+from tests.hpu.support import compiled, line
 
 pytestmark = pytest.mark.usefixtures("compiled_graphs")
-
-
-def compiled(function, **options):
-    return torch.compile(function, backend="hpu_backend", **options)
 
 
 def gradients(function, *values):
@@ -47,7 +43,6 @@ def test_a_device_that_is_not_there():
 
 def test_nothing_in_a_batch():
     """Zero rows, forward and backward, before and after batches that have some."""
-    torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.LayerNorm(8), nn.Linear(8, 2)).to("hpu")
     f = compiled(model)
     for n in (0, 3, 0, 5):
@@ -98,7 +93,6 @@ def test_gradients_of_flex_attention():
     def causal(score, b, h, i, j):
         return torch.where(i >= j, score, -float("inf"))
 
-    torch.manual_seed(0)
     inputs = [t.to("hpu") for t in torch.randn(3, 1, 2, 16, 8, device="cpu").unbind(0)]
     f = compiled(lambda q, k, v: flex_attention(q, k, v, score_mod=causal), fullgraph=True)
     expected = gradients(lambda q, k, v: nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True), *inputs)

@@ -1,19 +1,15 @@
 """torch.compile together with what else PyTorch has: autocast, checkpoints, custom operators, graphs, threads."""
 
-import threading
+from functools import partial
 
 import pytest
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from tests.hpu.support import capture, make, to_cpu
+from tests.hpu.support import capture, compiled, in_threads, make, to_cpu, train_step
 
 pytestmark = pytest.mark.usefixtures("compiled_graphs")
-
-
-def compiled(function, **options):
-    return torch.compile(function, backend="hpu_backend", **options)
 
 
 def gradients(function, model, *arguments):
@@ -23,7 +19,6 @@ def gradients(function, model, *arguments):
 
 
 def test_autocast():
-    torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 4)).to("hpu")
     x = torch.randn(5, 8, device="hpu")
 
@@ -46,7 +41,6 @@ def test_autocast():
 
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 def test_checkpoints(dropout):
-    torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Dropout(dropout), nn.Linear(16, 4)).to("hpu")
     x = torch.randn(5, 8, device="hpu", requires_grad=True)
 
@@ -132,50 +126,34 @@ def test_a_graph_around_a_compiled_model(counted):
     ids=["adamw", "capturable", "sgd"],
 )
 def test_compiled_optimizers(optimizer, settings):
-    (model, optimizer, x, target), (reference, other, x_cpu, target_cpu) = (
-        make("mlp", optimizer, device=device, **given)
-        for device, given in (("hpu", settings), ("cpu", {k: v for k, v in settings.items() if k != "capturable"}))
-    )
-    step = compiled(optimizer.step)
+    parts = make("mlp", optimizer, **settings)
+    reference = make("mlp", optimizer, "cpu", **{name: v for name, v in settings.items() if name != "capturable"})
+    parts[1].step = compiled(parts[1].step)
     for _ in range(3):
-        for m, given, run in ((model, (x, target), step), (reference, (x_cpu, target_cpu), other.step)):
-            m.zero_grad()
-            nn.functional.cross_entropy(m(given[0]), given[1]).backward()
-            run()
-    for ours, theirs in zip(model.parameters(), reference.parameters(), strict=True):
-        torch.testing.assert_close(ours.detach().cpu(), theirs.detach(), rtol=1e-3, atol=1e-4)
+        train_step(*parts), train_step(*reference)
+    ours, theirs = (to_cpu(list(model.parameters())) for model in (parts[0], reference[0]))
+    torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
 
 
 def test_threads():
     """Captures exclude each other; a call that finds one under way runs eagerly."""
-    errors = []
     functions = [compiled(lambda x, k=k: (x * k).sum() + k, dynamic=True) for k in range(1, 5)]
 
     def work(k, sizes):
-        try:
-            for n in sizes:
-                for _ in range(3):
-                    x = torch.ones(n, device="hpu", requires_grad=True)
-                    y = functions[k - 1](x)
-                    y.backward()
-                    assert y.item() == n * k + k and x.grad.tolist() == [float(k)] * n
-        except Exception as error:
-            errors.append(error)
+        for n in sizes:
+            for _ in range(3):
+                x = torch.ones(n, device="hpu", requires_grad=True)
+                y = functions[k - 1](x)
+                y.backward()
+                assert y.item() == n * k + k and x.grad.tolist() == [float(k)] * n
 
     for k in range(1, 5):
         work(k, (7, 8))  # what follows is not for Dynamo, which compiles on one thread at a time
-    threads = [threading.Thread(target=work, args=(k, range(3, 20))) for k in range(1, 5)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not errors
+    in_threads(*(partial(work, k, range(3, 20)) for k in range(1, 5)))
 
 
 def test_on_another_device(script):
-    script(
-        """
-import torch, openhpu
+    code = """
 f = torch.compile(lambda x: x * 2 + torch.ones(3, device=x.device), backend="hpu_backend")
 for index in (1, 0, 1, 1, 0):
     x = torch.full((3,), float(index), device=f"hpu:{index}")
@@ -185,16 +163,12 @@ assert torch.hpu.current_device() == 0
 g = torch.compile(lambda a, b: (a + 1).to(b.device) * (b + 2), backend="hpu_backend")
 for k in range(3):
     assert g(torch.full((2,), float(k), device="hpu:1"), torch.ones(2, device="hpu:0")).tolist() == [3.0 * (k + 1)] * 2
-""",
-        warnings="default",
-        OPENHPU_DEVICE_COUNT="2",
-        OPENHPU_COMPILE="off",
-    )
+"""
+    script(code, warnings="default", OPENHPU_DEVICE_COUNT="2", OPENHPU_COMPILE="off")
 
 
 def test_scripts_that_do_not_compile_import_no_dynamo(script):
-    script(
-        """
+    code = """
 import sys, torch
 import habana_frameworks.torch
 torch.ones(3, device="hpu").sum().item()
@@ -203,15 +177,12 @@ import torch._dynamo
 assert "hpu_backend" in torch._dynamo.list_backends()
 interface = torch._dynamo.device_interface.get_interface_for_device("hpu")
 assert interface.is_available() and interface.current_device() == 0 and interface.is_bf16_supported()
-""",
-        fresh=True,
-    )
+"""
+    script(code, fresh=True, bare=True)
 
 
 def test_compiled_autograd(script):
-    script(
-        """
-import torch, openhpu
+    code = """
 from habana_frameworks.torch.dynamo.compile_backend.experimental import enable_compiled_autograd
 from habana_frameworks.torch.dynamo.device_interface import HpuInterface
 from habana_frameworks.torch.utils.dynamo_utils import FxGraphAnalyzer
@@ -227,23 +198,17 @@ for k in range(3):
     with FxGraphAnalyzer() as analyzer:
         step(x * k)
     assert model.weight.grad.tolist() == [[4.0 * k] * 3] * 2
-""",
-        warnings="ignore",
-        OPENHPU_COMPILE="off",
-    )
+"""
+    script(code, warnings="ignore", OPENHPU_COMPILE="off")
 
 
-def test_functions_of_the_device_inside(compiled_graphs):
-    def constants(x):
-        return x + torch.hpu.device_count() if torch.hpu.is_available() else x
-
+def test_functions_of_the_device_inside():
+    @compiled
     def breaks(x):
         y = x + torch.hpu.current_device()
         torch.hpu.synchronize()
         assert torch.hpu.current_stream().query()
         return y * 2
 
-    x = torch.ones(2, device="hpu")
-    f, g = compiled(constants, fullgraph=True), compiled(breaks)
     for _ in range(2):
-        assert torch.equal(f(x), constants(x)) and torch.equal(g(x), breaks(x))
+        assert breaks(torch.ones(2, device="hpu")).tolist() == [2.0, 2.0]

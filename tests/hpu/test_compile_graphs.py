@@ -3,13 +3,9 @@
 import pytest
 import torch
 
-from tests.hpu.support import make
+from tests.hpu.support import compiled, make
 
 pytestmark = pytest.mark.usefixtures("compiled_graphs")
-
-
-def compiled(function, **options):
-    return torch.compile(function, backend="hpu_backend", **options)
 
 
 def assert_one_command(function, counted, graphs=1):
@@ -21,7 +17,7 @@ def assert_one_command(function, counted, graphs=1):
 
 
 def test_later_calls_are_one_command(counted):
-    f = torch.compile(lambda x: x + 1, backend="hpu_backend", fullgraph=True)
+    f = compiled(lambda x: x + 1, fullgraph=True)
     x = torch.ones(3, device="hpu")
     with counted() as moved:
         first = f(x)

@@ -42,10 +42,6 @@ def positive_definite(k):
     return a @ a.mT + torch.eye(N[k], device="hpu") * N[k]
 
 
-def scaled(k, dtype, mask):
-    return floats(k).mul(8).to(dtype), (torch.arange(N[k]) % (k + 2) > 0).to(mask).to("hpu")
-
-
 def repeats(k, *counts):
     return floats(k, 3)[:2].contiguous(), torch.tensor(counts[k]).to("hpu")
 
@@ -84,13 +80,6 @@ RANDOM = {
     ),
     "native_dropout": (lambda x: torch.native_dropout(x, 0.3, True), lambda k: (floats(k, dtype=torch.bfloat16),)),
 }
-MASKS = {
-    f"{dtype} by {mask}": (lambda x, m: torch._masked_scale(x, m, 1.25), lambda k, d=dtype, m=mask: scaled(k, d, m))
-    for dtype, mask in [
-        (torch.bfloat16, torch.bfloat16), (torch.float32, torch.float32), (torch.int8, torch.int8),
-        (torch.int64, torch.int64), (torch.int32, torch.uint8),
-    ]
-}  # fmt: skip
 CHECKED = {
     "cholesky": (lambda a: torch.linalg.cholesky(a), lambda k: (positive_definite(k),)),
     "cholesky, upper": (lambda a: torch.linalg.cholesky(a * 2, upper=True).mT + 1, lambda k: (positive_definite(k),)),
@@ -171,7 +160,7 @@ STREAMS = {
     f.__name__: (f, lambda k: (floats(k, 3),))
     for f in (of_stream, of_events, of_recorded_event, of_waits, of_default_stream)
 }
-PROGRAMS = NUMBERS | RANDOM | MASKS | CHECKED | SIZES | STREAMS
+PROGRAMS = NUMBERS | RANDOM | CHECKED | SIZES | STREAMS
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -3,22 +3,9 @@
 import pytest
 import torch
 
-from tests.hpu.support import agree, to_cpu, to_hpu
+from tests.hpu.support import agree, compiled, to_cpu, to_hpu
 
 pytestmark = pytest.mark.usefixtures("compiled_graphs")
-
-
-def check(work, *arguments, times=3, exact=True, **options):
-    """`work`, compiled, does to its arguments and returns on hpu what it does on the CPU; in each of several calls."""
-    f = torch.compile(work, backend="hpu_backend", **options)
-
-    def run(*values):
-        return (f if values and torch.utils._pytree.tree_leaves(values)[0].device.type == "hpu" else work)(*values)
-
-    for k in range(times):
-        shifted = [v + k if isinstance(v, torch.Tensor) and v.is_contiguous() else v for v in arguments]
-        agree(run, *shifted, exact=exact)
-    return f
 
 
 def test_views_of_inputs_are_written():
@@ -28,11 +15,13 @@ def test_views_of_inputs_are_written():
         y.view(-1)[::2].mul_(3)
         return x.sum() + y.sum()
 
-    check(work, torch.arange(6.0).view(3, 2), torch.ones(2, 4))
+    f = compiled(work)
+    for k in range(3):
+        agree(lambda x, y: (f if x.is_hpu else work)(x, y), torch.arange(6.0).view(3, 2) + k, torch.ones(2, 4) + k)
 
 
 def test_an_input_that_is_a_view_is_written():
-    f = torch.compile(lambda v: v.mul_(3), backend="hpu_backend")
+    f = compiled(lambda v: v.mul_(3))
     base = torch.arange(10.0, device="hpu")
     expected = base.cpu()
     for part in (slice(1, 4), slice(3, 6), slice(5, 8), slice(0, 3)):
@@ -44,7 +33,7 @@ def test_an_input_that_is_a_view_is_written():
 
 def test_a_tensor_of_the_first_call_is_left_alone():
     """Later calls copy what lies badly, but not over the arguments of the first."""
-    f = torch.compile(lambda v: v + 1, backend="hpu_backend")
+    f = compiled(lambda v: v + 1)
     first = torch.arange(10.0, device="hpu")
     f(first[2:6])
     for k in range(3):
@@ -57,12 +46,11 @@ def test_results_that_are_arguments_or_views_of_them():
     def work(x, y):
         return x, x.t(), y[1:], x.view(-1)[2:], y * 1, y
 
-    f = torch.compile(work, backend="hpu_backend")
+    f = compiled(work)
     for k in range(3):
         x, y = torch.full((2, 3), float(k), device="hpu"), torch.arange(4.0, device="hpu") + k
         outs = f(x, y)
-        for ours, theirs in zip(outs, work(x, y), strict=True):
-            assert torch.equal(ours, theirs) and ours.stride() == theirs.stride()
+        torch.testing.assert_close(outs, work(x, y), rtol=0, atol=0, check_stride=True)
         assert [o.data_ptr() for o in outs[:4]] == [o.data_ptr() for o in work(x, y)[:4]]
         assert outs[0] is x and outs[5] is y
         assert outs[4].data_ptr() != y.data_ptr()
@@ -71,7 +59,7 @@ def test_results_that_are_arguments_or_views_of_them():
 
 
 def test_arguments_that_share_memory():
-    f = torch.compile(lambda a, b: a * 10 + b, backend="hpu_backend")
+    f = compiled(lambda a, b: a * 10 + b)
     base = torch.arange(4.0, device="hpu")
     assert f(base, base).tolist() == [0, 11, 22, 33]
     assert f(base, base + 1).tolist() == [1, 12, 23, 34]
@@ -88,7 +76,7 @@ def test_one_written_and_one_that_shares_its_memory():
         a.add_(1)
         return b * 2
 
-    f = torch.compile(work, backend="hpu_backend")
+    f = compiled(work)
     for _ in range(3):
         base = torch.arange(6.0, device="hpu")
         assert f(base[:4], base[2:]).tolist() == [6.0, 8.0, 8.0, 10.0]
@@ -112,13 +100,11 @@ def test_layouts(x):
     def work(x):
         return x + 1, x.sum(), x.exp().contiguous(), torch.relu(x).transpose(0, -1) if x.dim() else x * 2
 
-    f = torch.compile(work, backend="hpu_backend")
+    f = compiled(work)
     for k in range(3):
         given = to_hpu(x)
         given = given if k == 0 or x.dim() == 3 else given.mul(k)
-        for ours, theirs in zip(f(given), work(given), strict=True):
-            torch.testing.assert_close(ours, theirs)
-            assert ours.stride() == theirs.stride()
+        torch.testing.assert_close(f(given), work(given), check_stride=True)
     expected = work(x)
     torch.testing.assert_close(to_cpu(f(to_hpu(x))), expected)
 
@@ -127,7 +113,7 @@ def test_results_without_memory_or_contents():
     def work(x):
         return torch.empty(3, device="hpu"), x[:0] + 1, x.new_zeros(0, 4), torch.empty_like(x), None, 7, x.shape[0]
 
-    f = torch.compile(work, backend="hpu_backend")
+    f = compiled(work)
     x = torch.ones(5, device="hpu")
     kept = [f(x) for _ in range(3)]
     for outs in kept:
@@ -143,7 +129,7 @@ def test_constants():
     def work(x):
         return x + torch.tensor([1.0, 2.0, 3.0, 4.0], device="hpu"), torch.tensor(5.0), x * torch.tensor(2.0), x + table
 
-    f = torch.compile(work, backend="hpu_backend")
+    f = compiled(work)
     for k in range(3):
         x = torch.full((4,), float(k), device="hpu")
         outs = f(x)
@@ -158,7 +144,7 @@ def test_constants():
 
 
 def test_a_changed_activation_is_an_error():
-    f = torch.compile(torch.exp, backend="hpu_backend")
+    f = compiled(torch.exp)
     for _ in range(3):
         y = f(torch.ones(3, 3, device="hpu", requires_grad=True))
         with torch.no_grad():
@@ -173,7 +159,7 @@ def test_arguments_in_the_middle_of_storages():
     def work(a, b, c):
         return a * 2 + b, b @ c, c - a
 
-    f = torch.compile(work, backend="hpu_backend")
+    f = compiled(work)
     for k in range(4):
         base = torch.arange(60.0, device="hpu") * (k + 1)
         given = [base[1 + 17 * i : 17 + 17 * i].view(4, 4) for i in range(3)]

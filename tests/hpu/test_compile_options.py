@@ -23,7 +23,6 @@ def frozen(function, **options):
 
 
 def small_model():
-    torch.manual_seed(0)
     layers = nn.Linear(6, 8), nn.BatchNorm1d(8), nn.GELU(), nn.Linear(8, 3)
     return nn.Sequential(*layers).eval().to("hpu")
 
@@ -186,8 +185,7 @@ class TestFreezing:
         x = torch.randn(2, 3, device="hpu")
         with torch.no_grad():
             for _ in range(3):
-                for ours, theirs in zip(f(x), model(x), strict=True):
-                    torch.testing.assert_close(ours, theirs)
+                torch.testing.assert_close(f(x), model(x))
                 assert f(x)[1].data_ptr() == model.first.weight.data_ptr()
                 model.first.weight.add_(1)
 

@@ -6,14 +6,9 @@ from torch import nn
 
 import habana_frameworks.torch.core as htcore
 from habana_frameworks.torch.core import mark_step, step_closure
-from openhpu import events
-from tests.hpu.support import make, train_step
+from tests.hpu.support import compiled, heard, make, train_step
 
 pytestmark = pytest.mark.usefixtures("compiled_graphs")
-
-
-def compiled(function, **options):
-    return torch.compile(function, backend="hpu_backend", **options)
 
 
 class Steps(nn.Module):
@@ -48,16 +43,13 @@ def test_a_step_breaks_no_graph(mark, compiled_graphs):
         return y - 1
 
     f = compiled(work, fullgraph=True)
-    seen = []
-    subscription = events.subscribe("mark_step", seen.append)
-    for k in range(3):
-        assert f(torch.full((2,), float(k), device="hpu")).tolist() == [3.0 * k - 1] * 2
-    events.unsubscribe(subscription)
+    with heard("mark_step") as seen:
+        for k in range(3):
+            assert f(torch.full((2,), float(k), device="hpu")).tolist() == [3.0 * k - 1] * 2
     assert len(compiled_graphs) == 1 and not seen
 
 
 def test_steps_in_modules_and_in_training(compiled_graphs):
-    torch.manual_seed(0)
     model = Steps().to("hpu")
     f = compiled(model, fullgraph=True)
     x = torch.randn(5, 3, device="hpu")

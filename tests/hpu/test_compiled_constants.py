@@ -2,11 +2,9 @@
 
 
 def test_constant_sections_are_shared_by_recipes(script, tmp_path):
-    script(
-        f"""
+    code = f"""
 import hashlib
 from pathlib import Path
-import torch, openhpu
 from openhpu.interface import inference
 
 folder = Path({str(tmp_path / "sections")!r})
@@ -39,7 +37,5 @@ assert {{name.partition(".")[0] for name in one}} == contents and len(one) == 4,
 check(torch.randn(5, 8))
 assert sections() == one  # shared
 assert openhpu.counters()["ops_in_recipes"] > 0
-""",
-        OPENHPU_COMPILE="sync",
-        PT_HPU_LAZY_MODE="0",
-    )
+"""
+    script(code, OPENHPU_COMPILE="sync", PT_HPU_LAZY_MODE="0")

@@ -9,7 +9,7 @@ import re
 import pytest
 
 COMMON = """
-    import sys, time, torch, openhpu, habana_frameworks.torch.core as htcore
+    import habana_frameworks.torch.core as htcore
     from openhpu.compiler.client import client as graphs
     torch.use_deterministic_algorithms(True)
     x = torch.arange(12.0).to("hpu")

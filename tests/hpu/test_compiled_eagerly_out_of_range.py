@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.hpu.support import WatchedIndices
+from tests.hpu.support import watched_indices
 from tests.hpu.test_compiled_out_of_range import check, forward, step
 
 pytestmark = pytest.mark.filterwarnings("ignore:aten::")
@@ -35,7 +35,7 @@ def test_an_hpu_graph_replays_with_padding(counted):
         return results
 
     check(run, calls=2)
-    with counted() as work, WatchedIndices() as watched:
+    with counted() as work, watched_indices() as watched:
         check(run, calls=2)
     assert work["recipe_hits"] == work["graph_replays"] == 2
     assert work["ops_node_by_node"] == 0
@@ -49,7 +49,7 @@ def test_torch_compile_keeps_them_in_recipes(counted, compiled_graphs):
         return step(*arguments, forward=compiled)
 
     check(run, calls=3)
-    with counted() as work, WatchedIndices() as watched:
+    with counted() as work, watched_indices() as watched:
         check(run, calls=2)
     assert work["recipe_hits"] > 0
     assert work["recipes_compiled"] == 0

@@ -4,7 +4,7 @@ import pytest
 
 # A program that recurs, and a second one; `done` waits for the compiler and says what ran.
 COMMON = """
-    import os, signal, time, warnings, torch, openhpu
+    import signal
     from pathlib import Path
     x = torch.arange(6.0, device="hpu")
     def first():
@@ -30,58 +30,54 @@ COMMON = """
 MODE = {"OPENHPU_COMPILE": "background", "warnings": "always"}
 
 
+@pytest.fixture
+def run(script):
+    """`script` after COMMON, without a cache of recipes."""
+    settings = {"PT_HPU_RECIPE_CACHE_CONFIG": "", **MODE}
+    return lambda code, **variables: script(COMMON + code, **settings | variables)
+
+
 def warnings_in(result):
     return [text for text in result.err.splitlines() if "RuntimeWarning" in text]
 
 
-def test_a_graph_that_cannot_be_compiled_is_one_warning(script):
-    code = COMMON + "    print(repeat(first, FIRST), repeat(first, FIRST), openhpu.recipes())"
-    result = script(code, CXX="/bin/false", PT_HPU_RECIPE_CACHE_CONFIG="", **MODE)
+def test_a_graph_that_cannot_be_compiled_is_one_warning(run):
+    result = run("    print(repeat(first, FIRST), repeat(first, FIRST), openhpu.recipes())", CXX="/bin/false")
     assert result.out == "0 0 []"
     (warning,) = warnings_in(result)
     assert "can't be compiled and runs operator by operator" in warning
     assert "<string>:" in warning  # the line from which it was recorded
 
 
-def test_compiled_functions_without_a_compiler(script):
+def test_compiled_functions_without_a_compiler(run):
     """torch.compile and HPU graphs go on operator by operator, with a warning for each graph."""
     code = """
-        import torch, openhpu
-        x = torch.arange(6.0, device="hpu")
-        f = torch.compile(lambda x: (x * 2 + 1).tanh().sum(), backend="hpu_backend")
-        step = torch.hpu.wrap_in_hpu_graph_func(lambda x: (x - 1).abs().sum())
-        for _ in range(2):
-            for k in range(3):
-                y = f(x * k)
-                torch.testing.assert_close(y, (x * k * 2 + 1).tanh().sum())
-                assert step(x).item() == 11
-            openhpu.wait_for_recipes()
-        print(len(openhpu.recipes()), openhpu.counters()["graph_replays"] > 0)
+    f = torch.compile(lambda x: (x * 2 + 1).tanh().sum(), backend="hpu_backend")
+    step = torch.hpu.wrap_in_hpu_graph_func(lambda x: (x - 1).abs().sum())
+    for _ in range(2):
+        for k in range(3):
+            y = f(x * k)
+            torch.testing.assert_close(y, (x * k * 2 + 1).tanh().sum())
+            assert step(x).item() == 11
+        openhpu.wait_for_recipes()
+    print(len(openhpu.recipes()), openhpu.counters()["graph_replays"] > 0)
     """
-    environment = {**MODE, "PT_HPU_LAZY_MODE": "0"}
-    result = script(code, CXX="/bin/false", PT_HPU_RECIPE_CACHE_CONFIG="", **environment)
+    result = run(code, CXX="/bin/false", PT_HPU_LAZY_MODE="0")
     assert result.out == "0 True"
     found = warnings_in(result)
     assert len(found) == 2 and all("can't be compiled and runs operator by operator" in text for text in found)
 
 
-SILENT = (
-    COMMON
-    + """
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_a_flush_waits_for_a_silent_compiler_for_the_deadline_and_once(run, deterministic):
+    code = f"""
     from openhpu.compiler.client.service import Service
     Service._turn = lambda self: time.sleep(0.05)  # it takes requests and never answers
-    """
-)
-
-
-@pytest.mark.parametrize("deterministic", [False, True])
-def test_a_flush_waits_for_a_silent_compiler_for_the_deadline_and_once(script, deterministic):
-    code = f"""
     torch.use_deterministic_algorithms({deterministic})
     print([first() == FIRST and second() == SECOND for _ in range(40)].count(True))
     """
-    mode = {"OPENHPU_COMPILE": "background" if deterministic else "sync", "OPENHPU_COMPILE_DEADLINE": "0.5"}
-    result = script(SILENT + code, PT_HPU_RECIPE_CACHE_CONFIG="", timeout=60, **MODE | mode)
+    policy = "background" if deterministic else "sync"
+    result = run(code, timeout=60, OPENHPU_COMPILE=policy, OPENHPU_COMPILE_DEADLINE="0.5")
     assert result.out == "40"
     (warning,) = warnings_in(result)
     assert "runs operator by operator" in warning and "OPENHPU_COMPILE_DEADLINE" in warning and "<string>:" in warning
@@ -96,33 +92,23 @@ def test_no_deadline_is_longer_than_a_day(script):
         assert f"OPENHPU_COMPILE_DEADLINE='{wrong}' is not valid" in result.err and "from 0 to 86400" in result.err
 
 
-LISTENING = (
-    COMMON
-    + """
+def test_a_listener_may_read_tensors_while_the_script_waits_for_the_compiler(run):
+    code = """
     seen = []
     def read(*args, **kwargs):
         seen.append((x * 5).sum().item())  # a graph of its own, for which it waits
-    """
-)
-
-
-def test_a_listener_may_read_tensors_while_the_script_waits_for_the_compiler(script):
-    code = """
     openhpu.observe.events.subscribe("graph_compilation", read)
     for _ in range(3):
         assert first() == FIRST and second() == SECOND
     openhpu.wait_for_recipes()
     print(len(seen) > 0, set(seen))
     """
-    mode = {"OPENHPU_COMPILE": "sync", "PT_HPU_RECIPE_CACHE_CONFIG": ""}
-    result = script(LISTENING + code, timeout=120, **MODE | mode)
+    result = run(code, timeout=120, OPENHPU_COMPILE="sync")
     assert (result.out, warnings_in(result)) == ("True {75.0}", [])
 
 
-def test_a_killed_compiler_costs_its_graph_and_the_next_one_is_compiled(script):
-    code = (
-        COMMON
-        + """
+def test_a_killed_compiler_costs_its_graph_and_the_next_one_is_compiled(run):
+    code = """
     for _ in range(3):
         first()
     from openhpu.compiler.client import client as graphs
@@ -131,42 +117,41 @@ def test_a_killed_compiler_costs_its_graph_and_the_next_one_is_compiled(script):
     os.kill(children()[0], signal.SIGKILL)
     print(repeat(first, FIRST), repeat(second, SECOND), len(openhpu.recipes()))
     """
-    )
-    result = script(code, PT_HPU_RECIPE_CACHE_CONFIG="", **MODE)
+    result = run(code)
     assert result.out == "0 1 1"
     (warning,) = warnings_in(result)
     assert "was killed by signal 9" in warning
 
 
-RECIPE = COMMON + "    print(repeat(first, FIRST), len(children()))"
+RECIPE = "    print(repeat(first, FIRST), len(children()))"
 
 
 def recipes_in(folder):
     return [path for path in folder.iterdir() if len(path.name) == 64]
 
 
-def test_the_recipe_cache_between_processes(script, tmp_path):
+def test_the_recipe_cache_between_processes(run, tmp_path):
     folder = tmp_path / "cache"
-    environment = {"PT_HPU_RECIPE_CACHE_CONFIG": str(folder), **MODE}
-    made = script(RECIPE, **environment)
+    environment = {"PT_HPU_RECIPE_CACHE_CONFIG": str(folder)}
+    made = run(RECIPE, **environment)
     assert (made.out, warnings_in(made)) == ("1 1", [])
     (recipe,) = recipes_in(folder)
     assert folder.stat().st_mode & 0o077 == 0
 
-    found = script(RECIPE, **environment)  # without a compiler's process
+    found = run(RECIPE, **environment)  # without a compiler's process
     assert (found.out, warnings_in(found)) == ("1 0", [])
 
     library = recipe / "recipe.so"
     content = bytearray(library.read_bytes())
     content[len(content) // 2] ^= 1
     library.write_bytes(content)
-    tampered = script(RECIPE, **environment)
+    tampered = run(RECIPE, **environment)
     assert tampered.out == "1 1"
     (warning,) = warnings_in(tampered)
     assert "recipe.so has changed since it was compiled" in warning
     (recipe,) = recipes_in(folder)
 
     folder.chmod(0o777)
-    refused = script(COMMON + "    print(repeat(first, FIRST))", CXX="/bin/false", **environment)
+    refused = run("    print(repeat(first, FIRST))", CXX="/bin/false", **environment)
     assert refused.out == "0"
     assert any("others may write there" in warning for warning in warnings_in(refused))

@@ -4,8 +4,6 @@ import pytest
 
 _PRELUDE = """
 import copy
-import torch, openhpu
-from torch import nn
 
 def moved(work):
     openhpu.reset_counters()
@@ -23,8 +21,7 @@ def run(script):
 
 @pytest.mark.parametrize("mode", ["0", "1"])
 def test_a_replay_runs_the_recipe_and_nothing_else(run, mode):
-    run(
-        """
+    code = """
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 4))
 x = torch.randn(5, 8)
@@ -49,15 +46,12 @@ for k in (1, 2, -1):
     g.replay()
     torch.testing.assert_close(y.cpu(), reference(x * k).detach())
 assert y.data_ptr() == place
-""",
-        PT_HPU_LAZY_MODE=mode,
-        OPENHPU_COMPILE="sync",
-    )
+"""
+    run(code, PT_HPU_LAZY_MODE=mode, OPENHPU_COMPILE="sync")
 
 
 def test_wrapped_functions_use_recipes_on_other_memory(run):
-    run(
-        """
+    code = """
 def work(x, total):
     total += x.sum()
     return x * 2 + 1, x[1:]
@@ -72,15 +66,12 @@ for k in range(4):
     assert total.item() == 10 + 3 * k
 assert [y.tolist() for y, _ in kept] == [[2.0 * k + 1] * 3 for k in range(4)]
 assert [rest.tolist() for _, rest in kept] == [[float(k)] * 2 for k in range(4)]
-""",
-        PT_HPU_LAZY_MODE="0",
-        OPENHPU_COMPILE="sync",
-    )
+"""
+    run(code, PT_HPU_LAZY_MODE="0", OPENHPU_COMPILE="sync")
 
 
 def test_in_the_background_the_first_replays_run_one_by_one(run):
-    run(
-        """
+    code = """
 x = torch.ones(7, device="hpu")
 g = torch.hpu.HPUGraph()
 with torch.hpu.graph(g):
@@ -91,6 +82,5 @@ assert openhpu.wait_for_recipes(200)
 after = moved(g.replay)
 assert (after["ops_node_by_node"], after["ops_in_recipes"]) == (0, 2)
 assert x.tolist() == [1.0] * 7
-""",
-        OPENHPU_COMPILE="background",
-    )
+"""
+    run(code, OPENHPU_COMPILE="background")

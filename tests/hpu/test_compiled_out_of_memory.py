@@ -1,8 +1,7 @@
 """Memory that runs out while a graph waits for its recipe, and in a recipe: each allocation in turn."""
 
 CODE = """
-    import itertools, torch, openhpu
-    from openhpu import _C
+    import itertools
     x = torch.linspace(-1, 1, 4096, device="hpu").view(64, 64)
     x_cpu = torch.linspace(-1, 1, 4096).view(64, 64)
     def program(x, length):

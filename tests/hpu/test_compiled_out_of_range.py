@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 import habana_frameworks.torch.core as htcore
-from tests.hpu.support import WatchedIndices
+from tests.hpu.support import to_cpu, watched_indices
 
 pytestmark = pytest.mark.filterwarnings("ignore:aten::")
 
@@ -58,8 +58,7 @@ def check(run, calls=4):
         labels = torch.tensor([[0], [-1], [k], [4]])
         results = run(*given, *(t.to("hpu") for t in (token, slot, labels)))
         wanted = padded_step(*expected, token, slot, labels)
-        for actual, value in zip([*results, *given], [*wanted, *expected], strict=True):
-            torch.testing.assert_close(actual.detach().cpu(), value.detach())
+        torch.testing.assert_close(to_cpu([*results, *given]), to_cpu([*wanted, *expected]))
         for actual, value in zip(given[::2], expected[::2], strict=True):
             torch.testing.assert_close(actual.grad.cpu(), value.grad)
             actual.grad = value.grad = None
@@ -72,7 +71,7 @@ def test_a_step_with_padding_is_one_recipe(counted):
         return results
 
     check(run, calls=2)
-    with counted() as work, WatchedIndices() as watched:
+    with counted() as work, watched_indices() as watched:
         check(run)
     assert work["ops_node_by_node"] == work["ops_waited"] == work["graphs_cut"] == 0
     assert work["recipe_hits"] == work["graphs_flushed"] > 0
@@ -90,7 +89,7 @@ def test_they_are_counted_and_reported_with_their_line(counted):
 
     for n in (1.0, 2.0):
         work(n)
-    with counted() as moved, WatchedIndices() as watched:
+    with counted() as moved, watched_indices() as watched:
         for n in (3.0, 4.0):
             assert work(n)[:, 0].tolist() == [n, n, n + 1, n, n]
     assert moved["recipe_hits"] == 2

@@ -5,7 +5,7 @@ import re
 import pytest
 
 CODE = """
-    import contextlib, sys, warnings, torch, openhpu
+    import contextlib
     from pathlib import Path
     from types import SimpleNamespace
     from unittest.mock import patch

@@ -40,7 +40,6 @@ READS = {
     "tolist": lambda y: y.tolist(),
     "print": str,
     "mark_step sync": lambda y: htcore.mark_step(sync=True),
-    "to other device": lambda y: y.to("cpu"),
     "stream.synchronize": lambda y: torch.hpu.current_stream().synchronize(),
     "event.synchronize": lambda y: torch.hpu.current_stream().record_event().synchronize(),
 }
@@ -70,14 +69,16 @@ def test_only_the_first_error_is_reported(queued_failure):
     torch.hpu.synchronize()
 
 
-def test_commands_after_a_failed_one_still_run(queued_failure):
+def test_commands_after_a_failed_one_still_run_and_its_line_is_kept(queued_failure):
     x = torch.zeros(3, device="hpu")
     x.add_(1)
-    queued_failure()
-    x.add_(1)
-    with pytest.raises(IndexError):
+    _, number = queued_failure()
+    for _ in range(2):
+        htcore.mark_step()
+        x.add_(1)
+    with pytest.raises(IndexError, match=f"line {number}"):
         torch.hpu.synchronize()
-    assert x.tolist() == [2.0] * 3
+    assert x.tolist() == [3.0] * 3
 
 
 @pytest.mark.usefixtures("strict_indices")

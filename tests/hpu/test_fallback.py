@@ -49,9 +49,7 @@ def test_a_fallback_writes_in_place_and_to_out():
 
 
 def test_forbidden_fallbacks_are_errors_that_name_operator_and_remedy(script):
-    out = script(
-        """
-        import torch
+    code = """
         x = torch.ones(3, 3, device="hpu")
         for _ in range(2):
             try:
@@ -60,31 +58,24 @@ def test_forbidden_fallbacks_are_errors_that_name_operator_and_remedy(script):
                 text = str(error)
                 print("CPU fallback of" in text and "svd" in text, "is forbidden by PT_HPU_PLACE_ON_CPU" in text)
         print((x @ x).sum().item())
-        """,
-        PT_HPU_PLACE_ON_CPU="none",
-    ).out
-    assert out.split() == ["True"] * 4 + ["27.0"]
+        """
+    assert script(code, PT_HPU_PLACE_ON_CPU="none").out.split() == ["True"] * 4 + ["27.0"]
 
 
 def test_a_list_names_what_may_fall_back(script):
-    out = script(
-        """
-        import torch
+    code = """
         x = torch.tensor([1.0, 1.0, 1.0], dtype=torch.complex64).to("hpu")
         print((x - 1).sum().item().real)
         try:
             x / 2
         except RuntimeError as error:
             print("aten::div" in str(error))
-        """,
-        PT_HPU_PLACE_ON_CPU="sub,sum",
-    ).out
-    assert out.split() == ["0.0", "True"]
+        """
+    assert script(code, PT_HPU_PLACE_ON_CPU="sub,sum").out.split() == ["0.0", "True"]
 
 
 def test_generations_differ(script):
     code = """
-        import torch, openhpu
         x = torch.ones(2, 2, dtype=torch.float16, device="hpu")
         x @ x
         print(openhpu.counters()["ops_fallback"] > 0, torch.hpu.get_device_name())

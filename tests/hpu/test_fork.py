@@ -5,7 +5,6 @@ import pytest
 
 def test_a_child_forked_after_the_first_use_is_told_to_spawn_and_the_parent_goes_on(script):
     code = """
-        import os, torch
         x = torch.ones(3, device="hpu")
         torch.hpu.synchronize()
         pid = os.fork()
@@ -34,10 +33,9 @@ def test_a_child_forked_after_the_first_use_is_told_to_spawn_and_the_parent_goes
 
 
 EVERYTHING = """
-    import gc, os, signal, sys, threading, warnings
-    import torch
     import habana_frameworks.torch.core as htcore
-    from openhpu import _C, counters
+    import gc, signal
+    from openhpu import counters
 
     warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads, which is what this is about
 
@@ -154,8 +152,7 @@ def test_a_child_drops_a_compiled_function(script):
 
 def test_a_child_ends_while_the_publisher_of_its_parent_writes(script):
     code = """
-        import os, signal, sys, warnings
-        import torch
+        import signal
         from openhpu.observe.smi import publisher
 
         warnings.simplefilter("ignore", DeprecationWarning)

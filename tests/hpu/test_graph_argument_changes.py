@@ -8,19 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from tests.hpu.argument_tables import (
-    WAYS,
-    Cache,
-    Frozen,
-    OnlySlots,
-    Plain,
-    Weighted,
-    closure,
-    graphed,
-    output,
-    tensor,
-    with_attributes,
-)
+from tests.hpu import argument_tables as tables
+from tests.hpu.argument_tables import WAYS, Frozen, OnlySlots, Plain, closure, graphed, output, tensor, with_attributes
 
 
 def counted(a):
@@ -76,7 +65,7 @@ def self_made(m):
 
 # An argument, a function that changes it other than by writing to a tensor, and the place that the warning names.
 CHANGED = {
-    "cache": (lambda: Cache(1), grown, r"args\[1\]\.layers\[1\]\.keys"),
+    "cache": (lambda: tables.Cache(1), grown, r"args\[1\]\.layers\[1\]\.keys"),
     "list": (lambda: [tensor(1)], lambda x, a: (a.append(x), sum(a))[1], r"args\[1\]"),
     "list without tensors": (lambda: [1], lambda x, a: (a.append(2), x * len(a))[1], r"args\[1\]"),
     "deque": (lambda: collections.deque([1], 3), lambda x, a: (a.append(a[-1] + 1), x * a[-1])[1], r"args\[1\]"),
@@ -182,7 +171,7 @@ def test_tensors_that_stay_in_an_argument_are_the_caller_s():
 
 
 def test_gradients_flow_through_what_is_put_into_an_argument():
-    cached = torch.hpu.ModuleCacher()(Weighted(lambda x, a: a.update(y=x * 2)).to("hpu"))
+    cached = torch.hpu.ModuleCacher()(tables.Weighted(lambda x, a: a.update(y=x * 2)).to("hpu"))
     for k in (1, 2, 3):
         given = {}
         cached(tensor(k), given)

@@ -12,25 +12,8 @@ import pytest
 import torch
 from torch import nn
 
-from tests.hpu.argument_tables import (
-    KEYS,
-    WALKED,
-    WAYS,
-    Data,
-    Equal,
-    Layer,
-    OnlySlots,
-    Pair,
-    Plain,
-    Weighted,
-    attribute,
-    closure,
-    graphed,
-    number_of,
-    output,
-    tensor,
-    with_attributes,
-)
+from tests.hpu import argument_tables as tables
+from tests.hpu.argument_tables import WAYS, OnlySlots, Plain, attribute, graphed, number_of, tensor, with_attributes
 
 wrap_function, make_graphed = torch.hpu.wrap_in_hpu_graph_func, torch.hpu.make_graphed_callables
 OTHERWISE = {("cached", "gradient")}  # a graph for training takes an argument without its gradient
@@ -40,9 +23,9 @@ def ways(table):
     return [(way, name) for way in WAYS for name in table if (way, name) not in OTHERWISE]
 
 
-@pytest.mark.parametrize("way, name", ways(WALKED))
+@pytest.mark.parametrize("way, name", ways(tables.WALKED))
 def test_tensors_in_an_argument_are_inputs(way, name, counted):
-    make, use = WALKED[name]
+    make, use = tables.WALKED[name]
     function, x = graphed(way, use), tensor(1)
     arguments = [make(k) for k in (1, 1, 2, 3, 1)]
     assert [number_of(use(x, argument)) for argument in arguments] == [1, 1, 2, 3, 1]
@@ -54,9 +37,9 @@ def test_tensors_in_an_argument_are_inputs(way, name, counted):
     assert moved["graphs_captured"] in ((2, 4) if way == "cached" else (2,))
 
 
-@pytest.mark.parametrize("way, name", ways(KEYS))
+@pytest.mark.parametrize("way, name", ways(tables.KEYS))
 def test_everything_else_is_in_the_key(way, name):
-    make, use = KEYS[name]
+    make, use = tables.KEYS[name]
     function, x = graphed(way, use), tensor(1)
     expected = [number_of(use(x, make(k))) for k in (1, 2, 3, 3, 2, 1)]
     assert len(set(expected)) > 1
@@ -81,7 +64,9 @@ def test_what_holds_no_tensor_is_the_object_itself(counted):
     function = wrap_function(lambda x, a: x * a.e.m if a.c is parent and a.c.child.m is parent else x)
     with counted() as moved:
         for k in (1, 2):
-            assert number_of(function(tensor(k), types.SimpleNamespace(t=tensor(0), c=parent, e=Equal(3)))) == 3 * k
+            assert (
+                number_of(function(tensor(k), types.SimpleNamespace(t=tensor(0), c=parent, e=tables.Equal(3)))) == 3 * k
+            )
     assert moved["graphs_captured"] == 1
 
 
@@ -111,13 +96,13 @@ REFUSED = {
     ),
     "sparse tensor": (lambda: [torch.eye(2).to_sparse().to("hpu")], "args[1][0]", "torch.Tensor", "sparse"),
     "nested tensor": (lambda: nested(torch.strided), "args[1]", "torch.Tensor", "nested"),
-    "jagged tensor": (lambda: Pair(nested(torch.jagged)), "args[1][0]", "NestedTensor", "made of other tensors"),
+    "jagged tensor": (lambda: tables.Pair(nested(torch.jagged)), "args[1][0]", "NestedTensor", "made of other tensors"),
     "mappingproxy": (lambda: types.MappingProxyType({"m": tensor(1)}), "args[1]", "mappingproxy", SEEN),
     "memoryview": (lambda: [memoryview(bytearray(2))], "args[1][0]", "memoryview", SEEN),
     "queue": (queue.SimpleQueue, "args[1]", "_queue.SimpleQueue", SEEN),
     "code that fails": (lambda: [InC()], "args[1][0]", "InC", "not this one"),
-    "local cache": (lambda: functools.lru_cache(closure(1)), "args[1]", "_lru_cache_wrapper", "no global object"),
-    "asynchronous generator": (lambda: closure(wait()), "args[1].__closure__['m']", "async_generator", SEEN),
+    "local cache": (lambda: functools.lru_cache(lambda: 1), "args[1]", "_lru_cache_wrapper", "no global object"),
+    "asynchronous generator": (lambda: tables.closure(wait()), "args[1].__closure__['m']", "async_generator", SEEN),
     "graph": (torch.hpu.HPUGraph, "args[1]", "HPUGraph", SEEN),
     "generator of the host": (torch.Generator, "args[1]", "torch._C.Generator", "of the device hpu"),
     "key": (lambda: {(1, iter([])): 1}, "args[1].keys()[<tuple>][1]", "list_iterator", LIST),
@@ -158,7 +143,7 @@ def test_other_arguments_are_refused_with_their_place(name, counted):
 def test_an_error_names_function_argument_type_and_what_may_be_given():
     function = wrap_function(attribute)
     with pytest.raises(TypeError) as error:
-        function(tensor(1), a=types.SimpleNamespace(batch=Data((0, 1, map(len, [])))))
+        function(tensor(1), a=types.SimpleNamespace(batch=tables.Data((0, 1, map(len, [])))))
     assert str(error.value) == (
         "wrap_in_hpu_graph: attribute: kwargs['a'].batch.m[2] of type map can't be part of a graph: the first call "
         "uses it up; give a list of what it yields. An argument may be a tensor on hpu, a number, a string or another "
@@ -185,7 +170,7 @@ def test_a_copy_that_is_not_the_same_is_not_used():
 def test_tensors_are_written_where_the_caller_has_them(way):
     function = graphed(way, lambda x, a: a[0].keys.add_(x) * 1)
     for k in (1, 2, 3):
-        layer = Layer(k)
+        layer = tables.Layer(k)
         keys = layer.keys
         assert number_of(function(tensor(1), [layer])) == k + 1
         assert layer.keys is keys
@@ -228,7 +213,9 @@ def test_a_result_may_be_an_argument_of_the_next_call():
         plain, given = expected["flipped"], got["flipped"]
 
 
-@pytest.mark.parametrize("make", [Plain, OnlySlots, output, closure, lambda m: types.SimpleNamespace(m=[m, m])])
+@pytest.mark.parametrize(
+    "make", [Plain, OnlySlots, tables.output, tables.closure, lambda m: types.SimpleNamespace(m=[m, m])]
+)
 @pytest.mark.parametrize("way", WAYS)
 def test_results_may_be_what_arguments_may_be(make, way, counted):
     def first(result):
@@ -281,7 +268,7 @@ def test_an_error_whose_text_needs_the_device_ends_the_capture():
 
 
 def test_gradients_reach_tensors_in_an_object():
-    cached = torch.hpu.ModuleCacher()(Weighted(attribute).to("hpu"))
+    cached = torch.hpu.ModuleCacher()(tables.Weighted(attribute).to("hpu"))
     for k in (1, 2):
         m = tensor(k).requires_grad_()
         cached(tensor(3), Plain(m)).sum().backward()

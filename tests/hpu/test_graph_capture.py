@@ -1,12 +1,10 @@
 """Capturing by hand and replaying: values, memory, random numbers, errors. Runs in eager and in lazy mode."""
 
-import threading
-
 import pytest
 import torch
 
 import openhpu
-from tests.hpu.support import capture, memory_in_use
+from tests.hpu.support import capture, in_threads, memory_in_use
 
 HPUGraph, graph = torch.hpu.HPUGraph, torch.hpu.graph
 
@@ -88,18 +86,10 @@ def test_host_values_are_kept_as_they_were(level):
 
 def test_other_threads_are_not_captured(level):
     x = torch.ones(4, device="hpu")
-    done = []
-
-    def other():
-        y = torch.full((4,), 3.0, device="hpu") * 2
-        done.append(y.tolist())
-
     g = HPUGraph()
     with graph(g):
         y = x + 1
-        thread = threading.Thread(target=other)
-        thread.start()
-        thread.join()
+        done = in_threads(lambda: (torch.full((4,), 3.0, device="hpu") * 2).tolist())
         y = y * 2
     assert done == [[6.0] * 4]
     assert g.describe()["operators"] == 2
@@ -110,14 +100,8 @@ def test_other_threads_are_not_captured(level):
 
 def test_replay_from_another_thread(level):
     x = torch.ones(4, device="hpu")
-    g = HPUGraph()
-    with graph(g):
-        x.mul_(2)
-    threads = [threading.Thread(target=lambda: [g.replay() for _ in range(3)]) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    g, _ = capture(lambda: x.mul_(2))
+    in_threads(*[lambda: [g.replay() for _ in range(3)]] * 2)
     assert x.tolist() == [128] * 4
 
 
@@ -156,28 +140,16 @@ def test_each_replay_draws_what_an_ungraphed_run_would():
     assert torch.rand(3, device="hpu").tolist() == after
 
 
-def test_a_generator_of_the_scripts_own():
-    own = torch.Generator("hpu")
-    own.manual_seed(3)
-    expected = [torch.rand(4, device="hpu", generator=own).tolist() for _ in range(3)]
-    own.manual_seed(3)
-    state = torch.hpu.get_rng_state()
-    g, y = capture(lambda: torch.rand(4, device="hpu", generator=own))
-    seen = [y.tolist()]
-    for _ in range(2):
-        g.replay()
-        seen.append(y.tolist())
-    assert seen == expected
-    assert torch.equal(torch.hpu.get_rng_state(), state)
-
-
-def test_a_dry_run_changes_nothing():
+@pytest.mark.parametrize("options", [{"dry_run": True}, {}], ids=["argument", "environment"])
+def test_a_dry_run_changes_nothing(options, monkeypatch):
+    if not options:
+        monkeypatch.setenv("PT_HPUGRAPH_ENABLE_DRY_RUN", "1")
     x = torch.ones(3, device="hpu")
     total = torch.zeros((), device="hpu")
     torch.manual_seed(1)
     state = torch.hpu.get_rng_state()
     g = HPUGraph()
-    with graph(g, dry_run=True):
+    with graph(g, **options):
         x.add_(1)
         total += x.sum()
         noise = torch.rand(3, device="hpu")
@@ -189,15 +161,6 @@ def test_a_dry_run_changes_nothing():
     assert total.item() == 6
     torch.manual_seed(1)
     assert noise.tolist() == torch.rand(3, device="hpu").tolist()
-
-
-def test_the_environment_asks_for_dry_runs(monkeypatch):
-    monkeypatch.setenv("PT_HPUGRAPH_ENABLE_DRY_RUN", "1")
-    x = torch.ones(3, device="hpu")
-    g = HPUGraph()
-    with graph(g):
-        x += 1
-    assert x.tolist() == [1, 1, 1]
 
 
 def test_replays_do_not_wait(gate):

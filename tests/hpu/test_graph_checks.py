@@ -81,29 +81,28 @@ def move_weight(model):
     model.linear.weight.data = ones(4, 4)
 
 
+def around(function, change):
+    """A call of a wrapped function, a change, and another call."""
+    f = wrap_function(function)
+    f(ones(4)).sum().item()
+    change()
+    f(ones(4)).sum().item()
+
+
 def global_number():
     global SCALE
     SCALE = 2.0
-    f = wrap_function(lambda x: x * SCALE)
-    f(ones(4)).sum().item()
-    SCALE = 3.0
-    f(ones(4)).sum().item()
+    around(lambda x: x * SCALE, lambda: globals().update(SCALE=3.0))
 
 
 def number_of_a_closure():
-    def make():
-        scale = ones(3).max().item()
+    scale = ones(3).max().item()
 
-        def change(value):
-            nonlocal scale
-            scale = value
+    def change():
+        nonlocal scale
+        scale = 7.0
 
-        return wrap_function(lambda x: x + scale), change
-
-    f, change = make()
-    f(ones(4)).sum().item()
-    change(7.0)
-    f(ones(4)).sum().item()
+    around(lambda x: x + scale, change)
 
 
 def learning_rate():
@@ -118,10 +117,7 @@ def learning_rate():
 
 def stale_argument_of_a_bound_object():
     batch = types.SimpleNamespace(ids=ones(4))
-    f = wrap_function(lambda x: x * batch.ids)
-    f(ones(4)).sum().item()
-    batch.ids = ones(4, value=3.0)
-    f(ones(4)).sum().item()
+    around(lambda x: x * batch.ids, lambda: setattr(batch, "ids", ones(4, value=3.0)))
 
 
 def overwritten_result():
@@ -154,14 +150,7 @@ def forward_twice():
 
 def value_read_later():
     state = types.SimpleNamespace(looks=False)
-
-    def function(x):
-        return x * x.max().item() if state.looks else x * 2
-
-    f = wrap_function(function)
-    f(ones(4)).sum().item()
-    state.looks = True
-    f(ones(4)).sum().item()
+    around(lambda x: x * x.max().item() if state.looks else x * 2, lambda: setattr(state, "looks", True))
 
 
 BROKEN = {
@@ -320,7 +309,7 @@ def test_one_warning_at_the_first_difference(seen):
 
 
 OUT_OF_MEMORY = """
-import torch, habana_frameworks.torch as ht, openhpu
+import habana_frameworks.torch as ht
 seen = []
 openhpu.events.subscribe("graph_check", lambda e: seen.append(e.params["outcome"]))
 x = torch.ones((56 << 20) // 4, device="hpu")
@@ -345,7 +334,7 @@ def test_without_memory_for_the_copies_the_run_goes_on(script, kind):
 
 
 COLLECTIVE = """
-import torch, habana_frameworks.torch as ht, torch.distributed as dist, openhpu
+import habana_frameworks.torch as ht, torch.distributed as dist
 seen = []
 openhpu.events.subscribe("graph_check", lambda e: seen.append((e.params["outcome"], e.params["text"])))
 dist.init_process_group("hccl", store=dist.HashStore(), rank=0, world_size=1)

@@ -73,50 +73,32 @@ def test_weights_beyond_the_limit_stay_inputs():
     assert _constants(graph) == 0
 
 
-def _data(model):
-    model[0].bias.data.add_(1)
-
-
-def _in_place(model):
-    with torch.no_grad():
-        model[0].weight.mul_(2)
-
-
-def _view(model):
-    with torch.no_grad():
-        model[3].weight[0, :2] = 5
-
-
-def _fill(model):
-    nn.init.normal_(model[3].weight)
-
-
-def _from_the_host(model):
-    with torch.no_grad():
-        model[3].weight.copy_(torch.ones(4, 144))
-
-
-def _out(model):
-    with torch.no_grad():
-        torch.add(torch.ones(4, device="hpu"), 1, out=model[3].bias.detach())
-
-
-def _load(model):
-    model.load_state_dict({name: torch.ones_like(value) for name, value in model.state_dict().items()})
-
-
 def _optimizer(model):
     for p in model.parameters():
         p.grad = torch.ones_like(p)
     torch.optim.AdamW(model.parameters()).step()
 
 
-@pytest.mark.parametrize("write", [_data, _in_place, _view, _fill, _from_the_host, _out, _load, _optimizer])
+# Writes to weights, without gradients.
+WRITES = {
+    "in place": lambda model: model[0].weight.mul_(2),
+    "view": lambda model: model[3].weight[0, :2].fill_(5),
+    "fill": lambda model: nn.init.normal_(model[3].weight),
+    "from the host": lambda model: model[3].weight.copy_(torch.ones(4, 144)),
+    "out": lambda model: torch.add(torch.ones(4, device="hpu"), 1, out=model[3].bias.detach()),
+    "load": lambda model: model.load_state_dict({n: torch.ones_like(value) for n, value in model.state_dict().items()}),
+    "data": lambda model: model[0].bias.data.add_(1),
+    "optimizer": _optimizer,
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
 def test_after_any_write_weights_are_inputs_again(x, write):
     model = _model()
     graph, result = _inference(model, x)
     assert _constants(graph) == 6
-    write(model)
+    with torch.no_grad():
+        WRITES[write](model)
     assert _constants(graph) == 0
     graph.replay()
     with torch.no_grad():
@@ -189,7 +171,7 @@ def _expected(model, x):
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
-@pytest.mark.parametrize("write", [_in_place, _view, _fill, _from_the_host, _load, _out])
+@pytest.mark.parametrize("write", [*WRITES][:6])
 def test_a_write_to_a_marked_tensor_is_seen(x, marked, write, wrapped):
     model = marked(_model())
     if wrapped:
@@ -197,7 +179,7 @@ def test_a_write_to_a_marked_tensor_is_seen(x, marked, write, wrapped):
     else:
         graph, out = _inference(model, x)
     with torch.no_grad():
-        for change in (lambda model: None, write, _view):
+        for change in (lambda model: None, WRITES[write], WRITES["view"]):
             change(model)
             for _ in range(2):
                 y = model(x) if wrapped else (graph.replay(), out)[1]
@@ -207,7 +189,7 @@ def test_a_write_to_a_marked_tensor_is_seen(x, marked, write, wrapped):
 def test_a_write_to_a_marked_tensor_outside_of_graphs(x, marked):
     model = marked(_model())
     with torch.no_grad():
-        for write in (lambda model: None, _in_place, _view, _from_the_host):
+        for write in (lambda model: None, WRITES["in place"], WRITES["view"], WRITES["from the host"]):
             write(model)
             for _ in range(3):
                 torch.testing.assert_close(model(x).cpu(), _expected(model, x), rtol=1e-4, atol=1e-5)

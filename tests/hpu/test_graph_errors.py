@@ -1,11 +1,9 @@
 """What goes wrong in captures and replays: what is refused, wrong uses, exceptions; the device stays usable."""
 
-import threading
-
 import pytest
 import torch
 
-from tests.hpu.support import capture, line
+from tests.hpu.support import capture, in_threads, line
 
 HPUGraph, graph = torch.hpu.HPUGraph, torch.hpu.graph
 
@@ -134,16 +132,6 @@ def test_ending_elsewhere():
     usable()
     g = HPUGraph()
     g.capture_begin()
-    errors = []
-
-    def end():
-        try:
-            g.capture_end()
-        except RuntimeError as error:
-            errors.append(str(error))
-
-    thread = threading.Thread(target=end)
-    thread.start()
-    thread.join()
-    assert "End it on the thread that began it" in errors[0]
+    with pytest.raises(RuntimeError, match="End it on the thread that began it"):
+        in_threads(g.capture_end)
     usable()

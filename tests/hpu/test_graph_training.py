@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.hpu.support import MODELS, loss_of, make, train_step
+from tests.hpu.support import MODELS, capture, loss_of, make, train_step
 
 make_graphed, ModuleCacher = torch.hpu.make_graphed_callables, torch.hpu.ModuleCacher
 
@@ -36,32 +36,23 @@ def train(model, pairs, accumulate=1):
     return losses, [p.tolist() for p in model.parameters()]
 
 
+@pytest.mark.parametrize("cached", [False, True])
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 @pytest.mark.parametrize("accumulate", [1, 3])
-def test_a_graphed_module_trains_as_it_would_without(dropout, accumulate, counted):
+def test_a_module_trains_as_it_would_without(dropout, accumulate, cached, counted):
     reference, graphed = net(dropout), net(dropout)
-    torch.manual_seed(4)
-    expected = train(reference, data(6), accumulate)
-    graphed = make_graphed(graphed, (data(1)[0][0],))
-    with counted() as moved:
-        torch.manual_seed(4)
-        assert train(graphed, data(6), accumulate) == expected
-    assert moved["graph_replays"] == 12
-
-
-@pytest.mark.parametrize("dropout", [0.0, 0.5])
-@pytest.mark.parametrize("accumulate", [1, 3])
-def test_a_cached_module_trains_as_it_would_without(dropout, accumulate):
-    reference, graphed = net(dropout), net(dropout)
-    pairs = [pair for k in (4, 2, 4, 3, 2, 4) for pair in data(1, k)]
+    pairs = [pair for k in (4, 2, 4, 3, 2, 4) for pair in data(1, k)] if cached else data(6)
     torch.manual_seed(4)
     expected = train(reference, pairs, accumulate)
-    ModuleCacher(4)(graphed)
-    torch.manual_seed(4)
-    assert train(graphed, pairs, accumulate) == expected
-    assert graphed.graph_statistics() == {
-        "calls": 6, "hits": 3, "captures": 3, "evictions": 0, "ungraphed": 0, "graphs": 3,
-    }  # fmt: skip
+    graphed = ModuleCacher(4)(graphed) if cached else make_graphed(graphed, (data(1)[0][0],))
+    with counted() as moved:
+        torch.manual_seed(4)
+        assert train(graphed, pairs, accumulate) == expected
+    if cached:
+        counts = {"calls": 6, "hits": 3, "captures": 3, "evictions": 0, "ungraphed": 0, "graphs": 3}
+        assert graphed.graph_statistics() == counts
+    else:
+        assert moved["graph_replays"] == 12
 
 
 def test_functions_and_tuples():
@@ -99,7 +90,6 @@ def test_the_other_mode_runs_without_a_graph(counted):
 
 
 def test_buffers_follow():
-    torch.manual_seed(0)
     reference = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Linear(5, 3)).to("hpu")
     graphed = copy.deepcopy(reference)
     expected = train(reference, data(4))
@@ -205,11 +195,14 @@ def test_a_whole_step(name, optimizer):
     losses = [train_step(model, opt, x, y).item()]  # makes the optimizer's state
     opt.zero_grad(set_to_none=True)
     static_x, static_y = x.roll(1, 0), y.roll(1, 0)
-    g = torch.hpu.HPUGraph()
-    with torch.hpu.graph(g):
+
+    def step():
         loss = loss_of(model, static_x, static_y)
         loss.backward()
         opt.step()
+        return loss
+
+    g, loss = capture(step)
     losses.append(loss.item())
     for i in range(2, 6):
         static_x.copy_(x.roll(i, 0))

@@ -183,18 +183,9 @@ def test_an_argument_on_the_cpu_runs_without_a_graph():
             assert graphed(x, torch.full((2,), k)).tolist() == [1 + k] * 2
 
 
-def test_errors_leave_no_graph():
-    def work(x):
-        return x * (1 / 0)
-
-    graphed = wrap_function(work)
-    x = torch.ones(3, device="hpu")
-    for _ in range(2):
-        with pytest.raises(ZeroDivisionError):
-            graphed(x)
-    assert not torch.hpu.is_current_stream_capturing()
+def test_what_cannot_be_wrapped():
     with pytest.raises(TypeError, match=r"expected a torch\.nn\.Module, got function"):
-        wrap(work)
+        wrap(lambda x: x)
     with pytest.raises(TypeError, match="expected a function, got int"):
         wrap_function(3)
 
@@ -216,7 +207,7 @@ def test_a_packer_takes_nested_tensors_apart():
 def test_a_cache_that_takes_most_of_the_memory_is_written_by_a_graph(script):
     """As a server's cache of keys and values: the capture needs no second one on the device, and has no effect."""
     code = """
-    import torch, habana_frameworks.torch as htorch
+    import habana_frameworks.torch as htorch
     class Step(torch.nn.Module):
         def forward(self, rows, slots, cache):
             cache.index_copy_(0, slots, rows)
@@ -229,5 +220,7 @@ def test_a_cache_that_takes_most_of_the_memory_is_written_by_a_graph(script):
             print(step(rows, slots, cache).tolist())
     print(int(cache.count_nonzero()))
     """
-    out = script(code, OPENHPU_MEMORY_GB="0.25").out.splitlines()
-    assert out == [*(f"[{256.0 * k}, {256.0 * k}]" for k in (1, 2, 3)), str(6 * 256)]
+    assert script(code, OPENHPU_MEMORY_GB="0.25").out.splitlines() == [
+        *(f"[{256.0 * k}, {256.0 * k}]" for k in (1, 2, 3)),
+        str(6 * 256),
+    ]

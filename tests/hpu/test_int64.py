@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from openhpu import events
-from tests.hpu.support import capture, line
+from tests.hpu.support import capture, heard, line
 
 BIG = 2**31 - 3
 
@@ -91,14 +90,10 @@ def test_a_replay_wraps(narrow, counted):
 
 
 def test_the_line_is_told(narrow):
-    seen = []
     x = torch.tensor([2**31 - 1] * 3, device="hpu")
-    subscription = events.subscribe("int64_overflow", seen.append)
-    try:
+    with heard("int64_overflow") as seen:
         here, y = line(), x + 1
         y.cpu()
-    finally:
-        events.unsubscribe(subscription)
     (event,) = seen
     assert event.params == {"op": "aten::add", "overflows": 3}
     assert event.site == (__file__, here)

@@ -13,8 +13,8 @@ SEED = os.environ.get("FUZZ_SEED", "20260729")
 # Each attempt restores a checkpoint, trains some steps, during which the signal comes, and then repeats them
 # undisturbed, to compare with the same steps on the CPU.
 CODE = """
-    import faulthandler, os, random, signal, sys, threading, time, torch, openhpu
     import habana_frameworks.torch.core as htcore
+    import faulthandler, random, signal
     faulthandler.dump_traceback_later(1200, exit=True)
     torch.set_num_threads(1)
     choose = random.Random({seed})

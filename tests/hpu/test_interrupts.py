@@ -6,8 +6,7 @@ A thread sends SIGINT once the script waits for what a gate holds back. Each scr
 import pytest
 
 COMMON = """
-    import faulthandler, os, signal, sys, threading, time, torch, openhpu
-    from openhpu import _C
+    import faulthandler, signal
     faulthandler.dump_traceback_later(120, exit=True)  # a wait that doesn't end
     x = torch.arange(1000.0).to("hpu")
     big = torch.arange(400_000.0)
@@ -112,13 +111,8 @@ def test_an_interrupt_ends_a_submission_to_a_full_queue(interrupting):
 
 
 LAZY_COMPILE = (
-    """
-    import os
-    os.environ["PT_HPU_LAZY_MODE"] = "1"
-"""
-    + COMMON
+    COMMON
     + """
-    import habana_frameworks.torch.core as htcore
     from openhpu.compiler.client import client as graphs
     def stop_compiler():
         # The compile process hangs with its next graph.
@@ -136,6 +130,7 @@ def test_an_interrupt_ends_a_wait_for_the_compiler(script, policy):
     code = (
         LAZY_COMPILE
         + f"""
+    import habana_frameworks.torch.core as htcore
     torch.use_deterministic_algorithms({policy != "sync"})
     total, begun = torch.zeros(1000).to("hpu"), 0
     torch.hpu.synchronize()
@@ -158,8 +153,8 @@ def test_an_interrupt_ends_a_wait_for_the_compiler(script, policy):
     print("done")
     """
     )
-    result = script(code, OPENHPU_COMPILE=policy, PT_HPU_RECIPE_CACHE_CONFIG="", warnings="always")
-    assert result.out == "done"
+    environment = {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": policy, "PT_HPU_RECIPE_CACHE_CONFIG": ""}
+    assert script(code, warnings="always", **environment).out == "done"
 
 
 def test_an_interrupt_that_meets_an_event_listener_is_not_lost(interrupting):
@@ -206,7 +201,7 @@ def test_an_interrupt_during_a_fork_is_not_lost(script, where):
         assert heard()
     assert os.waitpid(child, 0)[1] == 0
     """
-    assert script(code).err == ""
+    assert script(code, bare=True).err == ""
 
 
 def test_a_fork_leaves_a_handler_of_the_scripts_own(script):
@@ -224,4 +219,4 @@ def test_a_fork_leaves_a_handler_of_the_scripts_own(script):
             os._exit(not same)
         assert same and os.wait()[1] == 0
     """
-    assert script(code).err == ""
+    assert script(code, bare=True).err == ""

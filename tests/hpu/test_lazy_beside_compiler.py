@@ -3,7 +3,7 @@
 import pytest
 
 CODE = """
-    import os, signal, time, torch, openhpu
+    import signal
     from openhpu.compiler.client import client
     client._IDLE_S = SECONDS
     import habana_frameworks.torch.core as htcore

@@ -24,6 +24,21 @@ def steps(number, read, name="mlp"):
     return torch.tensor([float(loss) for loss in losses])
 
 
+@pytest.fixture
+def early(counted):
+    """`early(step)`: how many pieces of five steps began early, after twelve from which that was learned."""
+
+    def run(step, *arguments):
+        for _ in range(12):
+            step(*arguments)
+        with counted() as work:
+            for _ in range(5):
+                step(*arguments)
+        return work["graphs_started_early"]
+
+    return run
+
+
 def test_steps_whose_loss_is_read_run_in_pieces(counted):
     steps(12, lambda i: True)
     with counted() as work:
@@ -33,7 +48,7 @@ def test_steps_whose_loss_is_read_run_in_pieces(counted):
     assert work["graphs_cut"] == 0
 
 
-def test_steps_without_a_backward_stay_whole(counted):
+def test_steps_without_a_backward_stay_whole(early):
     """Although the grad mode changes, as between two optimizers."""
 
     def step():
@@ -46,15 +61,10 @@ def test_steps_without_a_backward_stay_whole(counted):
                     x = x / 2
         assert x.sum().item() == 16
 
-    for _ in range(12):
-        step()
-    with counted() as work:
-        for _ in range(5):
-            step()
-    assert work["graphs_started_early"] == 0
+    assert early(step) == 0
 
 
-def test_steps_of_large_operators_stay_whole(counted):
+def test_steps_of_large_operators_stay_whole(early):
     """Recording is a small part of their time (kMostBytes in csrc/record/EarlyStart.h)."""
     weight = torch.ones(256, 256, device="hpu", requires_grad=True)
 
@@ -65,16 +75,11 @@ def test_steps_of_large_operators_stay_whole(counted):
         assert weight.grad.sum().item() != 0
         weight.grad = None
 
-    for rows, pieces in ((16, 1), (1024, 0)):
-        for _ in range(12):
-            step(rows)
-        with counted() as work:
-            for _ in range(5):
-                step(rows)
-        assert work["graphs_started_early"] == 5 * min(pieces, PIECES)
+    assert early(step, 16) == 5 * min(1, PIECES)
+    assert early(step, 1024) == 0
 
 
-def test_an_optimizer_after_the_read_begins_before_the_next_forward(counted):
+def test_an_optimizer_after_the_read_begins_before_the_next_forward(early):
     """As in Hugging Face's Trainer: it reads the loss between the backward pass and the optimizer."""
     model, optimizer, x, target = make("mlp")
 
@@ -86,16 +91,11 @@ def test_an_optimizer_after_the_read_begins_before_the_next_forward(counted):
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
 
-    for _ in range(12):
-        step()
-    with counted() as work:
-        for _ in range(5):
-            step()
     # The optimizer and the forward, each; the backward ends at the read.
-    assert work["graphs_started_early"] == 5 * PIECES
+    assert early(step) == 5 * PIECES
 
 
-def test_pieces_of_small_operators_are_short(counted):
+def test_pieces_of_small_operators_are_short(early):
     """At most kMostNodes operators (csrc/record/EarlyStart.h)."""
     weight = torch.ones(16, device="hpu", requires_grad=True)
 
@@ -109,12 +109,7 @@ def test_pieces_of_small_operators_are_short(counted):
         weight.grad = None
 
     for layers, pieces in ((20, 2), (60, 5)):
-        for _ in range(12):
-            step(layers)
-        with counted() as work:
-            for _ in range(5):
-                step(layers)
-        found = work["graphs_started_early"]
+        found = early(step, layers)
         assert (found >= 5 * pieces) if PIECES else found == 0, layers
 
 
@@ -153,11 +148,8 @@ def test_a_loop_that_stops_reading_is_whole_again(counted):
 
 def test_pieces_hold_no_more_memory_than_eager_mode_does(script):
     code = """
-        import torch
-        import habana_frameworks.torch.core as htcore
-        from torch import nn
-        import openhpu
 
+        import habana_frameworks.torch.core as htcore
         model = nn.Sequential(*(nn.Sequential(nn.Linear(128, 128), nn.GELU()) for _ in range(6))).to("hpu")
         optimizer = torch.optim.AdamW(model.parameters())
         x = torch.randn(192, 128, device="hpu")

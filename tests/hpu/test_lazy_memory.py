@@ -27,8 +27,6 @@ def test_what_dies_within_a_step_is_never_allocated():
 
 
 LARGE = """
-    import torch, openhpu
-    import habana_frameworks.torch.core as htcore
     MB = 1 << 20
     def block():  # 8 MiB
         return torch.ones(2 * MB, device="hpu")
@@ -45,6 +43,7 @@ def large(script):
 
 def test_a_step_larger_than_memory_fails_at_its_end_and_loses_nothing(large):
     code = """
+    import habana_frameworks.torch.core as htcore
     marker = keep + 0
     parts = [keep + i for i in range(9)]  # recorded: 72 MiB that all live
     for _ in range(2):
@@ -62,8 +61,13 @@ def test_a_step_larger_than_memory_fails_at_its_end_and_loses_nothing(large):
     del parts, marker
     print((keep * 2)[3].item())
     """
-    out = large(code).out.splitlines()
-    assert out == ["True True True", "True True True", "10", "2.0 [2.0, 8.0, 9.0, 10.0]", "4.0"]
+    assert large(code).out.splitlines() == [
+        "True True True",
+        "True True True",
+        "10",
+        "2.0 [2.0, 8.0, 9.0, 10.0]",
+        "4.0",
+    ]
 
 
 def test_a_read_in_a_step_larger_than_memory_is_an_error_and_can_be_repeated(large):
@@ -104,8 +108,7 @@ def test_a_graph_that_must_end_and_has_no_room_refuses_calls_and_runs_each_once(
     count.add_(1)
     print(count.tolist() == [done + 1.0] * 4)
     """
-    out = large(code, PT_HPU_MAX_COMPOUND_OP_SIZE="16").out
-    assert out.splitlines() == ["True True", "True", "True"]
+    assert large(code, PT_HPU_MAX_COMPOUND_OP_SIZE="16").out.splitlines() == ["True True", "True", "True"]
 
 
 def test_memory_that_waits_in_a_graph_makes_room_for_an_allocation(large):
@@ -126,8 +129,8 @@ def test_memory_that_waits_in_a_graph_makes_room_for_an_allocation(large):
 def test_a_million_recorded_operators_leak_nothing(ending, script):
     """In each of two equal halves; the first one is what fills buffers and caches."""
     code = f"""
-        import gc, torch, openhpu
         import habana_frameworks.torch.core as htcore
+        import gc
         def resident():
             with open("/proc/self/statm") as file:
                 return int(file.read().split()[1]) * 4096
@@ -178,8 +181,6 @@ def test_what_had_memory_and_dies_while_it_is_recorded_gives_it_back():
 def test_graphs_in_memory_are_bounded(script):
     """Under HABANA_PGM_LRU_MAX; graphs that are never compiled need no room at all with OPENHPU_COMPILE=off."""
     code = """
-        import torch, openhpu
-        from openhpu import _C
         x = torch.zeros(4, device="hpu")
         x.add_(1)
         for n in range(1, 40):
@@ -196,7 +197,7 @@ def test_graphs_in_memory_are_bounded(script):
 def test_what_the_collector_frees_while_a_flush_waits_for_its_recipe(script, mode):
     """The compiler's thread may run Python's collector before it delivers what the flush, with its locks, waits for."""
     code = """
-        import gc, sys, torch, openhpu
+        import gc
         from openhpu.compiler.client.service import Service
         look_up = Service._look_up
         def collect_first(self, request):
@@ -249,8 +250,8 @@ def test_what_the_collector_frees_while_a_flush_waits_for_its_recipe(script, mod
 def test_results_that_die_in_one_thread_while_another_flushes(script):
     """Promised memory is given back once: not by the thread that destroys a result and by the flush that meets it."""
     code = """
-        import gc, threading, torch, openhpu
         import habana_frameworks.torch.core as htcore
+        import gc
         x = torch.ones(64, 64, device="hpu", requires_grad=True)
         def steps(n):  # autograd's thread drops results without Python's lock
             for _ in range(n):
@@ -279,7 +280,6 @@ def test_results_that_die_in_one_thread_while_another_flushes(script):
 
 def test_causes_of_recompilations_are_bounded_and_their_number_is_not(script):
     code = """
-        import torch, openhpu
         from openhpu.compiler.client.service import Service
         Service.request = lambda self, identity, description, on_ready, on_failed: on_failed(identity, "not now")
         numbers = torch.zeros(2000, device="hpu")

@@ -1,7 +1,7 @@
 """Lazy mode with sizes that change: operators are predicted or rehearsed, graphs stay whole, a recipe serves all."""
 
 STEP = """
-import os, torch, openhpu, habana_frameworks.torch.core as htcore
+import habana_frameworks.torch.core as htcore
 torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ELU(), torch.nn.Linear(16, 4))
 reference = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ELU(), torch.nn.Linear(16, 4))
@@ -26,9 +26,7 @@ def step(batch):
 
 
 def test_new_sizes_are_predicted_or_rehearsed_and_do_not_cut_graphs(script):
-    code = (
-        STEP
-        + """
+    code = """
 step(4); step(4)
 for batch in (5, 6, 7):
     openhpu.reset_counters()
@@ -39,13 +37,11 @@ for batch in (5, 6, 7):
     print(counters["graphs_cut"], counters["ops_waited"], whole)
     print(counters["ops_predicted"] > counters["ops_rehearsed"] > 0)  # ELU and its gradient are rehearsed
 """
-    )
-    assert script(code, PT_HPU_LAZY_MODE="1", OPENHPU_COMPILE="off").out.splitlines() == ["0 0 1", "True"] * 3
+    assert script(STEP + code, PT_HPU_LAZY_MODE="1", OPENHPU_COMPILE="off").out.splitlines() == ["0 0 1", "True"] * 3
 
 
 def test_an_operator_that_minds_zeros_is_run_itself(script):
     code = """
-    import torch, openhpu, habana_frameworks.torch.core as htcore
     def divide(n):
         return torch.full((n,), 6, dtype=torch.int32, device="hpu").div(
             torch.arange(1, n + 1, dtype=torch.int32, device="hpu"), rounding_mode="floor")
@@ -56,7 +52,6 @@ def test_an_operator_that_minds_zeros_is_run_itself(script):
 
 def test_rehearsals_leave_operands_and_generators_alone(script):
     code = """
-    import torch, openhpu, habana_frameworks.torch.core as htcore
     def draw(n):
         x = torch.arange(float(n), device="hpu")
         x.add_(1)

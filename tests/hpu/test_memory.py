@@ -136,11 +136,8 @@ def test_dropping_model_and_optimizer_frees_everything():
 
 def test_the_peak_of_a_training_step_is_that_of_the_cpu(script):
     # The CPU's peak is measured by PyTorch's own profiler of allocations.
-    result = script(
-        """
-        import torch, sys
+    code = """
         from torch.profiler import profile, ProfilerActivity
-        from torch import nn
 
         def step(model, x):
             model(x).square().mean().backward()
@@ -170,16 +167,14 @@ def test_the_peak_of_a_training_step_is_that_of_the_cpu(script):
                 now += event.nbytes()
                 peak = max(peak, now)
         print(peak_hpu, peak)
-        """,
-        warnings="default",  # the profiler's own warnings
-    )
+        """
+    result = script(code, warnings="default")
     hpu, cpu = map(int, result.out.split())
     assert cpu > 1 << 20
     assert hpu <= 1.05 * cpu
 
 
 OUT_OF_MEMORY = """
-    import torch
     x = torch.ones(1 << 20, device="hpu")
     try:
         torch.empty(1 << 30, device="hpu")
@@ -210,8 +205,6 @@ def test_temporaries_of_kernels_do_not_count_as_tensors():
 
 
 MACHINE = """
-    import os, torch
-    from openhpu import _C
 
     os.makedirs("machine/proc")
 

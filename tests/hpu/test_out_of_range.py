@@ -7,31 +7,17 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tests.hpu.support import WatchedIndices, line, to_cpu, to_hpu
-from tests.indices import (
-    BAD,
-    EVERY,
-    PUTS,
-    WRAPS,
-    gather,
-    index,
-    index_add,
-    index_copy,
-    index_put,
-    index_put_accumulate,
-    index_select,
-    operands,
-    padded,
-    scatter,
-    scatter_add,
-)  # fmt: skip
+from tests import indices
+from tests.hpu.support import line, to_cpu, to_hpu, watched_indices
+from tests.indices import EVERY, gather, index, index_copy, index_put, index_select, operands, padded, scatter
 
 # Also those that come when the device is waited for after a test: there is one for each operator and line.
 pytestmark = pytest.mark.filterwarnings("ignore")
+MANY = [index_select, gather, index, index_copy, indices.index_add, *indices.PUTS, scatter, indices.scatter_add]
 
 
 def agree(function, *arguments):
-    expected = padded(function, wraps=function.__name__ in WRAPS)(*arguments)
+    expected = padded(function, wraps=function.__name__ in indices.WRAPS)(*arguments)
     actual = function(*to_hpu(arguments))
     torch.testing.assert_close(to_cpu(actual), expected, rtol=0, atol=0, equal_nan=True)
     return actual
@@ -46,7 +32,7 @@ def test_reads_give_zeros_and_writes_are_dropped(function, dim):
 
 @pytest.mark.parametrize("function", EVERY, ids=lambda f: f.__name__)
 def test_extremes_of_64_bits_and_what_wraps_in_32(function):
-    for value in BAD:
+    for value in indices.BAD:
         agree(function, *operands(function, 1, bad=(value, 9)))
 
 
@@ -62,16 +48,16 @@ def test_eight_bit_floats(function, dtype):
     arguments = operands(function, 1)
     small = [a.to(dtype) if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in arguments]
     wide = [a.to(torch.float32) if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in small]
-    expected = padded(function, wraps=function.__name__ in WRAPS)(*wide)
+    expected = padded(function, wraps=function.__name__ in indices.WRAPS)(*wide)
     assert to_cpu(function(*to_hpu(small))).to(torch.float32).equal(expected)
 
 
-@pytest.mark.parametrize("function", [index_select, index, index_copy, index_add, index_put])
+@pytest.mark.parametrize("function", [index_select, index, index_copy, indices.index_add, index_put])
 def test_32_bit_indices(function):
     agree(function, *operands(function, 1, index_dtype=torch.int32))
 
 
-@pytest.mark.parametrize("function", [index_select, gather, index, index_copy, index_add, *PUTS, scatter, scatter_add])
+@pytest.mark.parametrize("function", MANY)
 def test_an_empty_dimension(function):
     arguments = list(operands(function, 1))
     arguments[0] = arguments[0][:, :0]
@@ -96,7 +82,7 @@ def test_views_written_in_place():
     base[::2, 1::3] = padded(scatter)(base[::2, 1::3], 1, index, source)
     assert on_hpu.cpu().equal(base)
     on_hpu.t()[2::2].index_add_(0, index[0].to("hpu"), torch.ones(4, 4, device="hpu"))
-    base.t()[2::2] = padded(index_add)(base.t()[2::2], 0, index[0], torch.ones(4, 4))
+    base.t()[2::2] = padded(indices.index_add)(base.t()[2::2], 0, index[0], torch.ones(4, 4))
     assert on_hpu.cpu().equal(base)
 
 
@@ -177,14 +163,14 @@ def test_embedding_and_its_gradient():
         assert on_hpu.grad[:, 0].tolist() == [1, 1 if scale else 2, 0, 0, 1]
 
 
-GRADIENTS = [index_select, gather, index, index_copy, index_add, index_put, index_put_accumulate, scatter, scatter_add]
-
-
-@pytest.mark.parametrize("function", GRADIENTS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("function", MANY, ids=lambda f: f.__name__)
 def test_gradients_of_such_rows_are_dropped(function):
     arguments = operands(function, 1)
     results = []
-    for call, given in ((padded(function, function.__name__ in WRAPS), arguments), (function, to_hpu(arguments))):
+    for call, given in (
+        (padded(function, function.__name__ in indices.WRAPS), arguments),
+        (function, to_hpu(arguments)),
+    ):
         leaves = [a.detach().clone().requires_grad_() if isinstance(a, torch.Tensor) and a.is_floating_point() else a
                   for a in given]  # fmt: skip
         result = call(*leaves)
@@ -218,7 +204,7 @@ def test_they_are_counted_and_reported_with_their_line():
     x, index = torch.ones(5, 2, device="hpu"), torch.tensor([-1, 7, 1, -1, -3], device="hpu")
     for _ in range(2):
         x.index_select(0, index)
-    with WatchedIndices() as watched:
+    with watched_indices() as watched:
         for _ in range(3):
             x.index_select(0, index)
     number = line() - 1
@@ -234,7 +220,7 @@ def test_they_are_counted_and_reported_with_their_line():
 
 def test_indices_in_range_are_not_counted():
     x, index = torch.ones(5, 2, device="hpu"), torch.tensor([0, 4], device="hpu")
-    with WatchedIndices() as watched:
+    with watched_indices() as watched:
         x.index_select(0, index)
         x[index - 5] = 1
         x[:, :0].index_select(0, index)  # rehearsed on zeros, perhaps
@@ -243,7 +229,7 @@ def test_indices_in_range_are_not_counted():
 
 
 def test_sizes_that_are_new_each_time_count_once():
-    with WatchedIndices() as watched:
+    with watched_indices() as watched:
         for n in range(1, 6):
             torch.ones(0, n, device="hpu").index_select(0, torch.zeros(n, dtype=torch.int64, device="hpu"))
     assert watched.counted == 15
@@ -260,7 +246,7 @@ def test_a_large_index_is_found_wherever_it_is():
         index[at] = 0
 
 
-@pytest.mark.parametrize("function", [gather, scatter, scatter_add])
+@pytest.mark.parametrize("function", [gather, scatter, indices.scatter_add])
 def test_expanded_indices(function):
     x, dim, index, *source = operands(function, 1)
     part = index[:1]

@@ -202,16 +202,12 @@ def test_other_dtypes_are_pytorchs(rule):
 
 
 def test_mkl_has_the_bits_of_the_cpu_device(script):
-    out = script(
-        """
-        import torch
+    code = """
         a, b = torch.randn(160, 130), torch.randn(130, 96)
         torch.set_num_threads(1)
         print(torch.equal((a.to("hpu") @ b.to("hpu")).cpu(), a @ b))
-        """,
-        OPENHPU_PRODUCTS="mkl",
-    ).out
-    assert out == "True"
+        """
+    assert script(code, OPENHPU_PRODUCTS="mkl").out == "True"
 
 
 def test_a_script_that_turns_onednn_off_has_mkl():

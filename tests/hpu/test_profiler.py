@@ -2,7 +2,6 @@
 
 import os
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -14,6 +13,7 @@ import openhpu
 from tests import traces
 
 from .conftest import LAZY
+from .support import capture, in_threads
 
 BOTH = [ProfilerActivity.CPU, ProfilerActivity.HPU]
 
@@ -25,7 +25,6 @@ def step(model, x):
 
 @pytest.fixture
 def model():
-    torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 8)).to("hpu")
     x = torch.randn(16, 64, device="hpu")
     for _ in range(2):
@@ -231,8 +230,8 @@ def test_started_in_one_thread_and_stopped_in_another(model, tmp_path):
     prof.start()
     model()
     torch.hpu.synchronize()
-    with ThreadPoolExecutor(1) as thread, pytest.raises(RuntimeError, match="begun in another thread"):
-        thread.submit(prof.stop).result()
+    with pytest.raises(RuntimeError, match="begun in another thread"):
+        in_threads(prof.stop)
     prof.stop()
     assert device_events(prof)
     with profile(activities=BOTH) as again:
@@ -242,9 +241,7 @@ def test_started_in_one_thread_and_stopped_in_another(model, tmp_path):
 
 def test_other_threads_are_seen(model, tmp_path):
     with profile(activities=BOTH) as prof:
-        thread = threading.Thread(target=model)
-        thread.start()
-        thread.join()
+        in_threads(model)
         torch.hpu.synchronize()
     events = exported(prof, tmp_path)
     assert traces.named(events, "kernel")
@@ -288,9 +285,7 @@ def test_debug_activities_of_gaudi(model):
 
 def test_replays_are_one_command_with_parts(tmp_path):
     x = torch.randn(64, 64, device="hpu")
-    graph = torch.hpu.HPUGraph()
-    with torch.hpu.graph(graph):
-        result = (x @ x).relu()
+    graph, result = capture(lambda: (x @ x).relu())
     graph.replay()
     torch.hpu.synchronize()
     with profile(activities=BOTH) as prof:

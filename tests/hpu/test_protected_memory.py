@@ -5,7 +5,7 @@ import signal
 
 def test_a_host_access_crashes_at_the_spot(script):
     code = """
-        import ctypes, torch
+        import ctypes
         x = torch.ones(4, device="hpu")
         torch.hpu.synchronize()
         print("before", flush=True)
@@ -21,8 +21,7 @@ def test_a_host_access_crashes_at_the_spot(script):
 
 def test_programs_run_under_it(script):
     code = """
-        import io, torch
-        from torch import nn
+        import io
         torch.manual_seed(0)
         model = nn.Sequential(
             nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Dropout(0.1), nn.Flatten(), nn.Linear(144, 3)
@@ -55,7 +54,6 @@ def test_programs_run_under_it(script):
 
 def test_errors_and_copies_between_devices_run_under_it(script):
     code = """
-        import torch
         a = torch.arange(4.0, device="hpu:0")
         b = a.to("hpu:1") + 1
         print(b.to("hpu:0").tolist())
@@ -65,8 +63,9 @@ def test_errors_and_copies_between_devices_run_under_it(script):
             print("caught")
         print(torch.ones(2, device="hpu").tolist())
     """
-    out = script(code, OPENHPU_PROTECT_MEMORY="1", OPENHPU_DEVICE_COUNT="2", OPENHPU_OUT_OF_RANGE="error").out
-    assert out.splitlines() == ["[1.0, 2.0, 3.0, 4.0]", "caught", "[1.0, 1.0]"]
+    assert script(
+        code, OPENHPU_PROTECT_MEMORY="1", OPENHPU_DEVICE_COUNT="2", OPENHPU_OUT_OF_RANGE="error"
+    ).out.splitlines() == ["[1.0, 2.0, 3.0, 4.0]", "caught", "[1.0, 1.0]"]
 
 
 def test_memory_cloned_by_its_allocator(script):

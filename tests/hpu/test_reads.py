@@ -1,14 +1,12 @@
 """A read waits for the command that made its value, and not for those behind it, unless one of them writes to it."""
 
-import threading
-
 import pytest
 import torch
 
 import habana_frameworks.torch.core as htcore
 from openhpu.settings.machine import usable_cores
 
-from .support import make
+from .support import capture, in_threads, make
 
 
 @pytest.fixture
@@ -49,12 +47,6 @@ def storage_of(x):
     return torch.empty(0, device="hpu").set_(x.untyped_storage())
 
 
-def in_a_thread(x):
-    thread = threading.Thread(target=lambda: x.add_(1))
-    thread.start()
-    thread.join()
-
-
 def assign(x):
     x.data = torch.full((), 11.0, device="hpu")
 
@@ -71,7 +63,7 @@ WRITES = {
     "in place, a view": lambda x: x.view(1).add_(1),
     "in place, detached": lambda x: x.detach().add_(1),
     "in place, twice": lambda x: x.add_(2).sub_(1),
-    "in place, another thread": in_a_thread,
+    "in place, another thread": lambda x: in_threads(lambda: x.add_(1)),
     "out=": lambda x: torch.add(x, 1, out=x),
     "out=, of others": lambda x: torch.add(torch.full((), 5.0, device="hpu"), 6, out=x),
     "fill_": lambda x: x.fill_(11),
@@ -105,9 +97,7 @@ def test_a_read_sees_what_was_written_before_it(name, flushed, busy):
 def test_a_read_sees_what_a_replay_wrote(busy):
     given = torch.zeros(4, device="hpu")
     (given + 1).sum()
-    graph = torch.hpu.HPUGraph()
-    with torch.hpu.graph(graph):
-        result = (given + 1).sum()
+    graph, result = capture(lambda: (given + 1).sum())
     for i in range(3):
         busy()
         given.fill_(i)

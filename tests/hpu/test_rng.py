@@ -3,6 +3,7 @@
 import math
 import struct
 
+import numpy as np
 import pytest
 import torch
 
@@ -27,16 +28,8 @@ def float32(x):
 
 
 def mt19937_first(seed):
-    """The first 32-bit word of mt19937, in plain Python from its definition."""
-    state = [seed & MASK]
-    for i in range(1, 624):
-        state.append((1812433253 * (state[-1] ^ state[-1] >> 30) + i) & MASK)
-    mixed = state[0] & 0x80000000 | state[1] & 0x7FFFFFFF
-    word = state[397] ^ mixed >> 1 ^ (0x9908B0DF if mixed & 1 else 0)
-    word ^= word >> 11
-    word ^= word << 7 & 0x9D2C5680
-    word ^= word << 15 & 0xEFC60000
-    return (word ^ word >> 18) & MASK
+    """The first 32-bit word of mt19937."""
+    return int.from_bytes(np.random.RandomState(seed).bytes(4), "little")
 
 
 def test_philox_has_the_published_values():
@@ -188,24 +181,19 @@ def test_numbers_do_not_depend_on_the_number_of_threads(draw):
             results.append(draw().cpu())
     finally:
         torch.set_num_threads(before)
-    assert torch.equal(results[0], results[1])
-    assert torch.equal(results[0], results[2])
+    assert all(torch.equal(result, results[0]) for result in results)
 
 
 @pytest.mark.parametrize("fill", ["uniform_", "normal_", "exponential_", "bernoulli_", "random_", "cauchy_"])
 def test_numbers_do_not_depend_on_strides(fill):
-    layouts = {
-        "contiguous": torch.empty(30, 40, device="hpu"),
-        "transposed": torch.empty(40, 30, device="hpu").t(),
-        "strided": torch.empty(60, 80, device="hpu")[::2, ::2],
-        "offset": torch.empty(1201, device="hpu")[1:].view(30, 40),
-    }
     results = []
-    for x in layouts.values():
+    for x in (
+        torch.empty(30, 40, device="hpu"), torch.empty(40, 30, device="hpu").t(),
+        torch.empty(60, 80, device="hpu")[::2, ::2], torch.empty(1201, device="hpu")[1:].view(30, 40),
+    ):  # fmt: skip
         torch.manual_seed(3)
         results.append(getattr(x, fill)().cpu())
-    for result in results[1:]:
-        assert torch.equal(result, results[0])
+    assert all(torch.equal(result, results[0]) for result in results)
 
 
 # Values of the operands are looked at, or the operator is a CPU fallback.
@@ -224,8 +212,7 @@ def test_draws_do_not_wait_once_their_shapes_were_seen(name, gate, counted):
         torch.manual_seed(5)  # the seeds were drawn at submission: this changes nothing
     assert difference["ops_waited"] == 0
     assert difference["ops_issued"] >= 3
-    for a, b in zip(drawn, expected, strict=True):
-        assert torch.equal(a.cpu(), b)
+    assert all(torch.equal(a.cpu(), b) for a, b in zip(drawn, expected, strict=True))
 
 
 def test_new_parameters_are_no_new_signature(gate):
@@ -316,9 +303,10 @@ def test_the_default_generator_of_the_cpu_can_be_given():
     assert torch.equal(torch.rand(5), following)
 
 
-def test_a_graph_draws_from_a_generator_of_the_cpu_at_each_replay():
-    generator, again = torch.Generator().manual_seed(6), torch.Generator().manual_seed(6)
-    x = torch.zeros(7, device="hpu")
+@pytest.mark.parametrize("device", ["cpu", "hpu"])
+def test_a_graph_draws_from_a_generator_at_each_replay(device):
+    generator, again = (torch.Generator(device).manual_seed(6) for _ in range(2))
+    x, own = torch.zeros(7, device="hpu"), torch.hpu.get_rng_state()
     graph, y = capture(lambda: x.normal_(generator=generator) + torch.rand(7, device="hpu", generator=generator))
     for step in range(4):
         if step:
@@ -326,6 +314,7 @@ def test_a_graph_draws_from_a_generator_of_the_cpu_at_each_replay():
         expected = x.clone().normal_(generator=again) + torch.rand(7, device="hpu", generator=again)
         assert torch.equal(y, expected)
         assert torch.equal(generator.get_state(), again.get_state())
+    assert torch.equal(torch.hpu.get_rng_state(), own)
 
 
 def test_a_dry_run_puts_a_generator_of_the_cpu_back():

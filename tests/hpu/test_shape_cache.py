@@ -117,7 +117,6 @@ def test_threads_and_deterministic_mode_are_switches():
 def test_a_list_of_floats_counts_by_value(script):
     """The recorded call holds it as a constant; PyTorch's own operators of this kind are not Gaudi's, but for one."""
     code = """
-        import torch, openhpu
         from openhpu import _C; from openhpu.integration import fallback
         torch.hpu.init()
         _C.set_native_ops([*fallback.native_ops("gaudi2"), ("_test_optional_floatlist", "Float")])
@@ -134,7 +133,6 @@ def test_a_list_of_floats_counts_by_value(script):
 def test_a_full_cache_keeps_what_is_in_use(script):
     """More sizes than it holds: those that come back keep their entries, and with them the keys of their graphs."""
     code = """
-        import torch, openhpu
         numbers = torch.zeros(20_000, device="hpu")
 
         def used():
@@ -159,8 +157,6 @@ def test_a_full_cache_keeps_what_is_in_use(script):
 
 def test_graphs_keep_their_keys_when_the_cache_is_full(script):
     code = """
-        import torch
-        from openhpu import _C
         numbers = torch.zeros(20_000, device="hpu")
         def step():
             y = torch.ones(3, 5, device="hpu") + 1

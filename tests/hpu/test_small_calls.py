@@ -1,7 +1,5 @@
 """The host computes a small value that it reads, from values that are ready, while the device is busy."""
 
-import threading
-
 import pytest
 import torch
 
@@ -9,7 +7,7 @@ import habana_frameworks.torch.core as htcore
 import openhpu
 from openhpu.settings.machine import usable_cores
 
-from .support import memory_in_use
+from .support import capture, in_threads, memory_in_use
 from .test_reads import WRITES, a_sum, busy  # noqa: F401
 
 pytestmark = pytest.mark.skipif(usable_cores() == 1, reason="on one core commands run where they are submitted")
@@ -105,9 +103,7 @@ def test_operands_and_results_that_are_written_to(name, large, busy):  # noqa: F
 
 def test_operands_that_a_replay_writes_to(busy):  # noqa: F811
     given = torch.zeros(4, device="hpu")
-    graph = torch.hpu.HPUGraph()
-    with torch.hpu.graph(graph):
-        result = (given + 1).sum() * 1
+    graph, result = capture(lambda: (given + 1).sum() * 1)
     for i in range(3):
         before = result + 0
         given.fill_(i)
@@ -165,15 +161,11 @@ def test_values_of_storages_that_get_another_size(busy):  # noqa: F811
 
 
 def test_a_read_in_another_thread(busy):  # noqa: F811
-    found = []
     for _ in range(3):
         made = a_sum()
         busy()
         asked = made * 2
-        thread = threading.Thread(target=lambda asked=asked: found.append(asked.item()))
-        thread.start()
-        thread.join()
-    assert found == [20] * 3
+        assert in_threads(asked.item) == [20]
 
 
 @pytest.mark.usefixtures("strict_indices")

@@ -5,7 +5,7 @@ import torch
 
 from openhpu import _C, events
 
-from .support import line
+from .support import in_threads, line
 
 
 @pytest.fixture
@@ -70,28 +70,13 @@ def test_code_from_a_string_has_its_own_name(reads):
 
 
 def test_a_thread_of_the_script_has_its_own_line(reads):
-    import threading
-
-    x, expected = torch.ones(2, device="hpu"), []
-
-    def work():
-        expected.append((__file__, line() + 1))
-        x.cpu()
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    assert reads == expected
-
-
-def test_no_line_is_made_up_where_there_is_none():
-    assert _C.current_site() == (__file__, line())
+    x = torch.ones(2, device="hpu")
+    in_threads(lambda: x.cpu())
+    assert reads == [(__file__, line() - 1)]
 
 
 def test_a_line_is_known_once(reads):
     """However often it runs, in however many code objects and threads."""
-    import threading
-
     x = torch.ones(2, device="hpu")
 
     def work():
@@ -101,9 +86,7 @@ def test_a_line_is_known_once(reads):
     work()
     before = _C.site_count()
     for _ in range(3):
-        thread = threading.Thread(target=work)
-        thread.start()
-        thread.join()
+        in_threads(work)
     assert _C.site_count() == before
     assert set(reads) == {("<made again>", 1), ("<made again>", 2)}
 

@@ -125,9 +125,3 @@ def test_element_access_of_a_storage():
     assert [storage[i] for i in range(3)] == [0, 1, 2]
     storage[1] = 9
     assert storage.tolist() == [0, 9, 2]
-
-
-def test_typed_storages_and_tensor_types():
-    x = torch.ones(3, device="hpu")
-    assert x.type() == "torch.hpu.FloatTensor"
-    assert torch.hpu.FloatTensor([1.0, 2.0]).device.type == "hpu"

@@ -1,19 +1,20 @@
 """How many threads there are, where they may run, and that it makes no difference which of them runs a command."""
 
+from textwrap import dedent
+
 import pytest
 
 from openhpu.settings.machine import usable_cores
 
+from .conftest import IMPORTS
+
 ONE_CORE = """
-    import os
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+import os
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 """
 
 TRAINING = """
-    import torch
-    from torch import nn
     import habana_frameworks.torch.core as htcore
-    from openhpu import _C
     from openhpu.settings.machine import usable_cores
 
     def train(steps=4, width=300, norm=nn.Identity, lr=1e-3):
@@ -33,7 +34,6 @@ TRAINING = """
         return losses
 
     def tasks():
-        import os
         found = {}
         for task in os.listdir("/proc/self/task"):
             with open(f"/proc/self/task/{task}/status") as file:
@@ -41,6 +41,7 @@ TRAINING = """
             found[task] = (fields["Name"].strip(), fields["Cpus_allowed_list"].strip())
         return found
 """
+KERNEL_THREADS = "    train(1)\n    print(_C.kernel_threads(), usable_cores())"
 
 
 @pytest.fixture
@@ -49,14 +50,18 @@ def trained(script):
     return lambda code, **variables: script(TRAINING + code, **variables)
 
 
+@pytest.fixture
+def alone(script):
+    """`script` on one core, where every command runs on the thread that submits it."""
+    return lambda code, **variables: script(ONE_CORE + IMPORTS + dedent(code), bare=True, **variables)
+
+
 def test_every_thread_may_run_where_the_process_may(trained):
     out = trained("""
     train()
     found = tasks()
-    import os
     print({cores for _, cores in found.values()} == {found[str(os.getpid())][1]})
     # Kernels of two sizes, other threads that feed the device, the script's own work on the CPU.
-    import threading
     other = threading.Thread(target=train)
     other.start()
     other.join()
@@ -82,15 +87,16 @@ def test_the_threads_of_a_device_are_bounded(trained):
     assert out.split() == ["True", "True"]
 
 
-def test_a_process_of_one_core_has_no_worker_and_computes_the_same(script):
+def test_a_process_of_one_core_has_no_worker_and_computes_the_same(alone, trained):
     code = """
+    torch.set_num_threads(1)
     print(*train(), sum(name == "hpu:0" for name, _ in tasks().values()), _C.kernel_threads())
     """
-    *alone, workers, threads = script(ONE_CORE + TRAINING + code).out.split()
+    *losses, workers, threads = alone(TRAINING + code.replace("torch.set_num_threads(1)", "pass")).out.split()
     assert (workers, threads) == ("0", "1")
-    *beside, _, threads = script("    import torch\n    torch.set_num_threads(1)\n" + TRAINING + code).out.split()
+    *beside, _, threads = trained(code).out.split()
     assert threads == "1"
-    assert alone == beside
+    assert losses == beside
 
 
 @pytest.mark.parametrize("binding", [{"OMP_PROC_BIND": "true"}, {"OMP_PLACES": "threads"}])
@@ -108,53 +114,31 @@ def test_a_bound_main_thread_leaves_the_device_all_cores(trained, binding):
 
 
 def test_a_script_that_binds_itself_keeps_to_its_core(script):
-    code = """
-    import os
-    cores = os.sched_getaffinity(0)
-    import torch
-    os.sched_setaffinity(0, {max(cores)})
-    """
-    code += TRAINING + "    train(1)\n    print(_C.kernel_threads(), usable_cores())"
-    out = script(code, OMP_PROC_BIND="true").out
-    assert out == "1 1"
+    bind = "    os.sched_setaffinity(0, {max(cores)})\n"
+    code = "import os\ncores = os.sched_getaffinity(0)\n" + IMPORTS + dedent(bind + TRAINING + KERNEL_THREADS)
+    assert script(code, bare=True, OMP_PROC_BIND="true").out == "1 1"
 
 
 @pytest.mark.parametrize("processes", [1, 2, 64])
-def test_ranks_of_a_launcher_share_the_cores(script, processes):
-    out = script(
-        TRAINING + "    train(1)\n    print(_C.kernel_threads(), usable_cores())",
-        LOCAL_WORLD_SIZE=str(processes), LOCAL_RANK="0", OMP_NUM_THREADS="64",
-    ).out  # fmt: skip
+def test_ranks_of_a_launcher_share_the_cores(trained, processes):
+    """More threads than cores are not used."""
     cores = usable_cores()
+    launched = {"LOCAL_WORLD_SIZE": str(processes), "LOCAL_RANK": "0"} if processes > 1 else {}
+    out = trained(KERNEL_THREADS, OMP_NUM_THREADS="64", **launched).out
     assert out.split() == [str(max(1, cores // processes)), str(cores)]
 
 
-def test_more_threads_than_cores_are_not_used(script):
-    out = script(TRAINING + "    train(1)\n    print(_C.kernel_threads())", OMP_NUM_THREADS="64").out
-    assert out == str(usable_cores())
-
-
-def test_the_scripts_own_number_of_threads_stays(script):
-    out = script(
-        ONE_CORE
-        + TRAINING
-        + """
+def test_the_scripts_own_number_of_threads_stays(alone):
+    code = """
     torch.set_num_threads(3)
     train()
     print(torch.get_num_threads(), _C.kernel_threads())
     """
-    ).out
-    assert out.split() == ["3", "1"]
+    assert alone(TRAINING + code).out.split() == ["3", "1"]
 
 
-def test_modes_of_the_host_do_not_reach_commands_that_it_runs(script):
-    # With one core every command runs on the thread that submits it.
-    out = script(
-        ONE_CORE
-        + """
-    import warnings
-    import torch
-    import habana_frameworks.torch
+def test_modes_of_the_host_do_not_reach_commands_that_it_runs(alone):
+    code = """
     from torch.utils._python_dispatch import TorchDispatchMode
 
     x = torch.full((8, 8), 1e-30, device="hpu")
@@ -192,18 +176,12 @@ def test_modes_of_the_host_do_not_reach_commands_that_it_runs(script):
     with torch.inference_mode():
         z = (a + 1).cpu()
     assert z.is_inference()
-    print("same")
     """
-    ).out
-    assert out == "same"
+    alone(code)
 
 
-def test_an_error_of_a_command_that_the_host_ran_is_reported_like_any_other(script):
-    out = script(
-        ONE_CORE
-        + """
-    import torch
-    import habana_frameworks.torch
+def test_an_error_of_a_command_that_the_host_ran_is_reported_like_any_other(alone):
+    code = """
     table, index = torch.ones(3, 2, device="hpu"), torch.zeros(2, dtype=torch.long, device="hpu")
     torch.nn.functional.embedding(index, table)
     torch.nn.functional.embedding(index + 9, table)
@@ -212,18 +190,13 @@ def test_an_error_of_a_command_that_the_host_ran_is_reported_like_any_other(scri
     except IndexError as error:
         print("The operator aten::" in str(error))
     print((table + 1).sum().item())
-    """,
-        OPENHPU_OUT_OF_RANGE="error",
-    ).out
-    assert out.split() == ["True", "12.0"]
+    """
+    assert alone(code, OPENHPU_OUT_OF_RANGE="error").out.split() == ["True", "12.0"]
 
 
-def test_a_new_thread_that_runs_a_kernel_in_the_workers_place_gives_it_the_same_threads(script):
+def test_a_new_thread_that_runs_a_kernel_in_the_workers_place_gives_it_the_same_threads(alone):
     """PyTorch sets a thread's number at its first kernel: with more threads, sums are rounded otherwise."""
-    out = script(
-        ONE_CORE
-        + """
-    import threading, torch
+    code = """
     torch.set_num_threads(2)
     tensors = [torch.rand(1_000_000, device="hpu") for _ in range(8)]
     here, there = [x.sum().item() for x in tensors], []
@@ -231,10 +204,9 @@ def test_a_new_thread_that_runs_a_kernel_in_the_workers_place_gives_it_the_same_
         thread = threading.Thread(target=lambda: there.append(x.sum().item()))
         thread.start()
         thread.join()
-    print(here == there)
+    assert here == there
     """
-    ).out
-    assert out == "True"
+    alone(code)
 
 
 def test_a_training_gives_the_same_bits_each_time(trained):

@@ -1,14 +1,14 @@
 """Python threads and the device: waits release the interpreter lock, any thread may submit and free."""
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 import torch
 
 from openhpu import _C
 
-from .support import make, train_step
+from .support import in_threads, make, train_step
 
 
 def test_a_wait_on_one_thread_does_not_stop_another_from_submitting(gate):
@@ -43,9 +43,7 @@ def test_tensors_may_be_freed_on_other_threads(gate):
     before = torch.hpu.memory_allocated()
     with gate:
         box, y = program()
-        thread = threading.Thread(target=box.clear)
-        thread.start()
-        thread.join()
+        in_threads(box.clear)
         assert torch.hpu.memory_allocated() == before + 4096
     assert y.sum().item() == 6000
 
@@ -53,12 +51,11 @@ def test_tensors_may_be_freed_on_other_threads(gate):
 def test_threads_may_meet_an_operator_for_the_first_time_together():
     barrier = threading.Barrier(8)
 
-    def work(n):
+    def work():
         barrier.wait()
         return torch.logaddexp2(torch.zeros(3, 23, device="hpu"), torch.zeros(3, 23, device="hpu")).sum().item()
 
-    with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(work, range(8))) == [69.0] * 8
+    assert in_threads(*[work] * 8) == [69.0] * 8
 
 
 def test_threads_may_train_models_side_by_side():
@@ -70,22 +67,13 @@ def test_threads_may_train_models_side_by_side():
     build = {name: make(name) for name in names}
     alone = {name: work(name) for name in names}
     build = {name: make(name) for name in names}
-    with ThreadPoolExecutor(3) as pool:
-        together = dict(zip(names, pool.map(work, names), strict=True))
-    for name in names:
-        torch.testing.assert_close(together[name], alone[name], rtol=0, atol=0)
+    together = in_threads(*(partial(work, name) for name in names))
+    assert dict(zip(names, together, strict=True)) == alone
 
 
 def test_a_new_thread_starts_on_the_first_device_and_the_default_stream():
-    seen = []
-
-    def work():
-        seen.append((torch.hpu.current_device(), torch.hpu.current_stream().id()))
-
     with torch.hpu.stream(torch.hpu.Stream()):
-        thread = threading.Thread(target=work)
-        thread.start()
-        thread.join()
+        seen = in_threads(lambda: (torch.hpu.current_device(), torch.hpu.current_stream().id()))
     assert seen == [(0, 0)]
 
 
@@ -123,10 +111,7 @@ def test_python_objects_die_on_threads_of_the_script(gate):
 
 
 def test_an_exception_in_a_python_kernel_reaches_the_script(script):
-    out = script(
-        """
-        import torch, warnings
-        import habana_frameworks.torch
+    code = """
         warnings.filterwarnings("ignore", message="Warning only once for all operators")  # the override is the point
         library = torch.library.Library("aten", "IMPL")
         fail = False
@@ -148,8 +133,7 @@ def test_an_exception_in_a_python_kernel_reaches_the_script(script):
         fail = False
         print(torch.trunc(x).sum().item())
         """
-    ).out
-    assert out.split() == ["True", "True", "28.0"]
+    assert script(code).out.split() == ["True", "True", "28.0"]
 
 
 @pytest.mark.parametrize(
@@ -157,27 +141,23 @@ def test_an_exception_in_a_python_kernel_reaches_the_script(script):
 )
 def test_a_program_may_end_with_work_in_the_queue(script, work):
     """Of libraries whose own objects are destroyed when the process exits, such as oneDNN's cache."""
-    script(
-        f"""
-        import torch
+    code = f"""
         from torch.nn import functional as F
         x, w = torch.ones(1500, 1500, device="hpu"), torch.ones(1, 1, 9, 9, device="hpu")
         y = x.to(torch.bfloat16)
         for _ in range(30):
             {work}
         """
-    )
+    script(code)
 
 
 def test_a_program_may_end_with_an_error_nobody_asked_for(script):
-    script(
-        """
-        import torch
+    code = """
         table, index = torch.ones(3, 2, device="hpu"), torch.zeros(2, dtype=torch.long, device="hpu")
         torch.nn.functional.embedding(index, table)
         torch.nn.functional.embedding(index + 9, table)
         """
-    )
+    script(code)
 
 
 def test_threads_that_end_leave_their_commands_to_others():
@@ -190,9 +170,7 @@ def test_threads_that_end_leave_their_commands_to_others():
 
     def run(threads):
         for _ in range(threads):
-            thread = threading.Thread(target=work)
-            thread.start()
-            thread.join()
+            in_threads(work)
 
     run(40)
     before = sum(_C.commands())
@@ -226,4 +204,4 @@ def test_the_interpreter_ends_where_its_main_thread_waits_last(script):
         thread.join()
         signal.alarm(100)  # instead of a hang
     """
-    assert script(code, fresh=True).out == "[800.0, 800.0]"
+    assert script(code, fresh=True, bare=True).out == "[800.0, 800.0]"

@@ -1,15 +1,16 @@
 """Traced and scripted modules and functions: their operators run as captured graphs."""
 
 import copy
-import os
 import warnings
 
 import pytest
 import torch
 from torch import nn
 
-import openhpu
 from openhpu import _C
+
+from .conftest import LAZY
+from .support import capture
 
 # PyTorch runs a graph once or twice to profile it before it optimises it.
 PROFILING = 3
@@ -28,11 +29,16 @@ def _model():
     return nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 4)).eval()
 
 
-def _counted(call, *args):
-    before = openhpu.counters()
-    result = call(*args)
-    after = openhpu.counters()
-    return result, {name: after[name] - before[name] for name in after}
+@pytest.fixture
+def run(counted):
+    """`run(call, *args)`: its result, and how far the counters moved."""
+
+    def work(call, *args):
+        with counted() as moved:
+            result = call(*args)
+        return result, moved
+
+    return work
 
 
 def _warm(call, *args):
@@ -40,37 +46,33 @@ def _warm(call, *args):
         call(*args)
 
 
-# In lazy mode the step is the graph, of which the operators become part.
-LAZY = os.environ.get("PT_HPU_LAZY_MODE") == "1"
-
-
 @pytest.mark.parametrize("make", [lambda m, x: torch.jit.trace(m, x), lambda m, x: torch.jit.script(m)])
 @torch.no_grad()
-def test_a_module_is_one_replay(make):
+def test_a_module_is_one_replay(make, run):
     model = _model()
     reference, x = copy.deepcopy(model), torch.randn(5, 8)
     scripted = make(model.to("hpu"), x.to("hpu"))
     _warm(scripted, x.to("hpu"))
     for k in (1, -2):
         given = (x * k).to("hpu")
-        result, counters = _counted(scripted, given)
+        result, counters = run(scripted, given)
         assert (counters["graph_replays"], counters["graphs_captured"], counters["ops_submitted"]) == (not LAZY, 0, 0)
         torch.testing.assert_close(result.cpu(), reference(x * k))
 
 
 @torch.no_grad()
-def test_other_sizes_are_captured_once_more():
+def test_other_sizes_are_captured_once_more(run):
     scripted = torch.jit.trace(_model().to("hpu"), torch.randn(5, 8, device="hpu"))
     _warm(scripted, torch.randn(5, 8, device="hpu"))
     captured = []
     for rows in (7, 7, 5, 7):
-        result, counters = _counted(scripted, torch.ones(rows, 8, device="hpu"))
+        result, counters = run(scripted, torch.ones(rows, 8, device="hpu"))
         captured.append(counters["graphs_captured"])
         torch.testing.assert_close(result.cpu(), _model()(torch.ones(rows, 8)))
     assert captured == [not LAZY, 0, 0, 0]
 
 
-def test_a_function_that_writes_into_its_argument():
+def test_a_function_that_writes_into_its_argument(run):
     def work(x: torch.Tensor, y: torch.Tensor):
         x.add_(y)
         x[0].mul_(2)
@@ -81,7 +83,7 @@ def test_a_function_that_writes_into_its_argument():
     expected_x, expected_y = torch.ones(4), torch.arange(4.0)
     replays = 0
     for _ in range(6):
-        result, counters = _counted(scripted, x, y)
+        result, counters = run(scripted, x, y)
         replays += counters["graph_replays"]
         expected = work(expected_x, expected_y)
         assert torch.equal(result.cpu(), expected) and torch.equal(x.cpu(), expected_x)
@@ -120,9 +122,7 @@ def test_inside_a_capture_it_is_part_of_it():
     scripted = torch.jit.trace(_model().to("hpu"), torch.randn(5, 8, device="hpu"))
     x = torch.randn(5, 8, device="hpu")
     _warm(scripted, x)
-    graph = torch.hpu.HPUGraph()
-    with torch.hpu.graph(graph):
-        result = scripted(x)
+    graph, result = capture(lambda: scripted(x))
     x.zero_()
     graph.replay()
     torch.testing.assert_close(result.cpu(), _model()(torch.zeros(5, 8)))
@@ -130,13 +130,13 @@ def test_inside_a_capture_it_is_part_of_it():
 
 
 @torch.no_grad()
-def test_work_on_the_cpu_is_left_alone():
+def test_work_on_the_cpu_is_left_alone(run):
     def work(x):
         return ((x + 1) * 2).tanh()
 
     scripted, x = torch.jit.script(work), torch.randn(5, 8)
     _warm(scripted, x)
-    _, counters = _counted(scripted, x)
+    _, counters = run(scripted, x)
     assert counters["graph_replays"] == 0
     assert "ScriptGraph" not in str(scripted.graph_for(x))
 

@@ -98,12 +98,12 @@ def vision(tmp_path_factory):
 
 
 def test_its_operators_and_their_gradients_equal_the_cpus(vision, script):
-    assert script(vision + OPERATORS).out == "0"
+    assert script(vision + OPERATORS, bare=True).out == "0"
 
 
 def test_a_detection_model_finds_the_same_boxes(vision, script):
-    assert script(vision + DETECTOR, warnings="default").out == "20"
+    assert script(vision + DETECTOR, bare=True, warnings="default").out == "20"
 
 
 def test_its_operators_are_compiled(vision, script):
-    assert script(vision + COMPILED, warnings="default").out == "ok"
+    assert script(vision + COMPILED, bare=True, warnings="default").out == "ok"

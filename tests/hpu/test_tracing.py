@@ -110,7 +110,6 @@ def test_the_tables_name_every_such_operator():
 @pytest.mark.parametrize("name", [name for name, function in (UNTRACED | COMPOSITES).items() if function])
 def test_an_operator_is_traced(name, grad):
     function = (UNTRACED | COMPOSITES)[name]
-    torch.manual_seed(0)
     one, other = torch.randn(2, 24), torch.randn(4, 24)
     with torch.set_grad_enabled(grad):
         traced = torch.jit.trace(function, one.to("hpu"))
@@ -155,7 +154,6 @@ MODULES = [info for info in module_db if not info.name.startswith("nn.Fractional
 @pytest.mark.parametrize("info", MODULES, ids=lambda info: info.name)
 @torch.no_grad()
 def test_a_module_is_traced_and_scripted(info):
-    torch.manual_seed(0)
     inputs = info.module_inputs_func(info, device="cpu", dtype=torch.float32, requires_grad=False, training=False)
     checked = 0
     for sample in itertools.islice(inputs, 3):
@@ -188,7 +186,6 @@ def test_a_module_is_traced_and_scripted(info):
 @pytest.mark.parametrize("module", [nn.LSTM, nn.GRU, nn.RNN])
 @torch.no_grad()
 def test_a_recurrent_module_is_traced_for_every_batch(module):
-    torch.manual_seed(0)
     built = module(4, 5, 2, bidirectional=True).eval()
 
     def inputs(batch):

@@ -5,14 +5,12 @@ import torch
 
 from .support import agree
 
+# Without composites of these, whose aliases the conformance suite compares.
 VIEWS = {
     "view": lambda x: x.view(6, 4),
-    "view -1": lambda x: x.view(-1),
     "view dtype": lambda x: x.view(torch.int32),
     "view smaller dtype": lambda x: x.view(torch.int16),
-    "reshape": lambda x: x.reshape(2, 12),
     "transpose": lambda x: x.transpose(0, 1),
-    "t": lambda x: x.t(),
     "permute": lambda x: x.view(2, 2, 6).permute(2, 0, 1),
     "select": lambda x: x[2],
     "slice": lambda x: x[1:3, ::2],
@@ -23,25 +21,14 @@ VIEWS = {
     "as_strided": lambda x: x.as_strided((3, 3), (2, 1), 4),
     "unfold": lambda x: x.unfold(1, 3, 2),
     "diagonal": lambda x: x.diagonal(),
-    "flatten": lambda x: x.flatten(),
-    "unflatten": lambda x: x.unflatten(1, (2, 3)),
     "detach": lambda x: x.detach(),
     "alias": lambda x: torch.ops.aten.alias(x),
-    "movedim": lambda x: x.movedim(0, 1),
-    "swapaxes": lambda x: x.swapaxes(0, 1),
     "real": lambda x: torch.view_as_complex(x.view(12, 2)).real,
     "imag": lambda x: torch.view_as_complex(x.view(12, 2)).imag,
     "view_as_real": lambda x: torch.view_as_real(torch.view_as_complex(x.view(12, 2))),
     "conj imag": lambda x: torch.view_as_complex(x.view(12, 2)).conj().imag,
-    "mT": lambda x: x.mT,
-    "tensor_split": lambda x: x.tensor_split(3)[1],
     "split": lambda x: x.split(2, 1)[2],
     "unbind": lambda x: x.unbind(1)[3],
-    "chunk": lambda x: x.chunk(2)[1],
-    "hsplit": lambda x: x.hsplit(2)[1],
-    "broadcast_to": lambda x: x[0].broadcast_to(3, 6),
-    "view_as": lambda x: x.view_as(torch.empty(3, 8)),
-    "ravel": lambda x: x.ravel(),
     "data": lambda x: x.data,
 }
 
@@ -60,7 +47,7 @@ def test_a_view_shares_memory_and_needs_no_device(name, gate, counted):
     assert view.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
 
 
-@pytest.mark.parametrize("name", [name for name in VIEWS if name not in ("expand", "broadcast_to", "unfold")])
+@pytest.mark.parametrize("name", [name for name in VIEWS if name not in ("expand", "unfold")])
 def test_a_write_through_a_view_changes_the_base(name):
     agree(lambda x: VIEWS[name](x).fill_(7), fresh())
     agree(lambda x: VIEWS[name](x).fill_(7), fresh())

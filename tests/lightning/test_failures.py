@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from lightning_habana import roots
-from tests.lightning.support import Classifier, loader, make_trainer
+from tests.lightning.support import Classifier, loader, make_trainer, trained_on_cpu
 
 callbacks = roots.pytorch("callbacks")
 
@@ -39,10 +39,13 @@ def check_last(folder, step):
     last = torch.load(folder / "last.ckpt", weights_only=False)
     assert last["global_step"] == step
     assert {value.device.type for value in last["state_dict"].values()} == {"cpu"}
-    resumed, whole = Classifier(), Classifier()
-    make_trainer(accelerator="hpu", devices=1).fit(resumed, loader(), loader(2), ckpt_path=folder / "last.ckpt")
-    make_trainer(accelerator="cpu", devices=1).fit(whole, loader(), loader(2))
-    torch.testing.assert_close(resumed.weights(), whole.weights(), rtol=1e-4, atol=1e-5)
+    check_resumed(folder / "last.ckpt")
+
+
+def check_resumed(path):
+    model = Classifier()
+    make_trainer(accelerator="hpu", devices=1).fit(model, loader(), loader(2), ckpt_path=path)
+    torch.testing.assert_close(model.weights(), trained_on_cpu(), rtol=1e-4, atol=1e-5)
 
 
 def test_interrupt(tmp_path):
@@ -80,14 +83,7 @@ def test_a_checkpoint_of_cuda_resumes_on_hpu(tmp_path):
     cpu = make_trainer(accelerator="cpu", devices=1, max_epochs=1)
     cpu.fit(Classifier(), loader(), loader(2))
     state = cpu._checkpoint_connector.dump_checkpoint()
-    tagged = torch.serialization.location_tag
-    torch.serialization.location_tag = lambda storage: "cuda:0"
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.serialization, "location_tag", lambda storage: "cuda:0")
         torch.save(state, tmp_path / "cuda.ckpt")
-    finally:
-        torch.serialization.location_tag = tagged
-    model = Classifier()
-    make_trainer(accelerator="hpu", devices=1).fit(model, loader(), loader(2), ckpt_path=tmp_path / "cuda.ckpt")
-    whole = Classifier()
-    make_trainer(accelerator="cpu", devices=1).fit(whole, loader(), loader(2))
-    torch.testing.assert_close(model.weights(), whole.weights(), rtol=1e-4, atol=1e-5)
+    check_resumed(tmp_path / "cuda.ckpt")

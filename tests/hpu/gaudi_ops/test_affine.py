@@ -52,7 +52,6 @@ def test_per_tensor(native, dtype, form, given):
 @pytest.mark.parametrize("dtype", BOUNDS)
 @pytest.mark.parametrize("one", [False, True])
 def test_per_channel(native, dtype, axis, one):
-    torch.manual_seed(0)
     x = torch.randn(5, 5) * 20
     scales = torch.rand(5) + 0.1
     zeros = torch.zeros(5, dtype=torch.int64) if dtype.is_floating_point else torch.randint(0, 9, (5,))

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 ops = torch.ops.hpu
-E4, BF16 = torch.float8_e4m3fn, torch.bfloat16
+E4, E5, F32, BF16 = torch.float8_e4m3fn, torch.float8_e5m2, torch.float32, torch.bfloat16
 
 
 def o(*shape, dt=torch.float32):
@@ -15,8 +15,8 @@ def i(*shape):
     return torch.zeros(shape, dtype=torch.int64, device="hpu")
 
 
-def codes(size):
-    return torch.zeros(size, dtype=torch.uint8, device="hpu")
+def codes(*shape):
+    return torch.zeros(shape, dtype=torch.uint8, device="hpu")
 
 
 def ctc(probabilities, targets, inputs, blank=0):
@@ -31,12 +31,29 @@ def rotary(x, sin, cos, ids=None, offset=0):
     ops.rotary_pos_embedding(x, sin, cos, ids, offset, 0)
 
 
-def moe(**changes):
+def moe(activation="silu", most=0, **changes):
     given = {"x": o(2, 8), "routing": i(2, 2), "weights": o(2, 2), "w1": [o(8, 4)], "w2": [o(8, 4)], "w3": [o(4, 8)]}
-    ops.mixture_of_experts(*(given | changes).values(), False, "silu", 0, 0)
+    ops.mixture_of_experts(*(given | changes).values(), False, activation, 0, most)
 
 
-# The argument at fault, and the call. Others are in the tests of each operator, with the whole message.
+def mxfp4(w12=None, s12=None, permuted=True):
+    weights = [codes(64, 32) if w12 is None else w12], [codes(64, 16)]
+    scales = [codes(64, 2) if s12 is None else s12], [codes(64, 1)]
+    ops.mixture_of_experts.mxfp4_fused_weights(
+        o(2, 64), i(2, 2), o(2, 2), *weights, *scales, 32, permuted, "silu", 2, 2
+    )
+
+
+def adamw(weights=1, step=1):
+    ops.optimizer_adamw([o(2)], [o(2)] * weights, [o(2)], [o(2)], o(step), 0.9, 0.9, 1e-6, o(1), True)
+
+
+def of_cast(*modes, **options):
+    """The scale of a cast of floats."""
+    ops.calculate_scale_for_cast(o(2, 2), *modes, **options)
+
+
+# The argument at fault, and the call.
 CALLS = {
     "kv dims": (r"self", lambda: ops.kv_reorder_(o(2, 3), i(2), i(2), i(1))),
     "kv start len": (r"start", lambda: ops.kv_reorder_(o(4, 2, 8, 3), i(3).int(), i(4).int(), codes(1))),
@@ -48,7 +65,6 @@ CALLS = {
     "ctc blank": (r"blank", lambda: ctc(o(5, 2, 4), i(2, 3), i(2), 9)),
     "ctc targets float": (r"targets", lambda: ctc(o(5, 2, 4), o(2, 3), i(2))),
     "gemm int": (r"A", lambda: gemm(i(2, 3), o(3, 5).to(E4))),
-    "gemm 0d": (r"A", lambda: gemm(o().to(E4), o(3, 5).to(E4))),
     "gemm scale": (r"A_scale_inv", lambda: gemm(o(2, 3).to(E4), o(3, 5).to(E4), o(7), None)),
     "gemm scale shape": (
         r"B_scale_shape", lambda: gemm(o(2, 3).to(E4), o(3, 5).to(E4), None, o(5), None, False, [4])
@@ -74,10 +90,8 @@ CALLS = {
     "tri dims": (r"start_end", lambda: ops.scaled_masked_triangular_softmax(o(4), i(2, 2), 1.0, 1, False, 0)),
     "tri startend": (r"start_end", lambda: ops.scaled_masked_triangular_softmax(o(2, 4, 4), i(2, 3), 1.0, 1, False, 0)),
     "tri int": (r"self", lambda: ops.scaled_masked_triangular_softmax(i(2, 4, 4), i(2, 2), 1.0, 1, False, 0)),
-    "sum int": (r"self", lambda: ops.sum_fp8(i(2, 3))),
     "cast hybrid int": (r"input", lambda: ops.cast_to_fp8_hybrid(i(2, 3))),
     "castfrom dtype": (r"out_dtype", lambda: ops.cast_from_fp8(o(2, 3).to(E4), None, torch.int32)),
-    "cast scale int list": (r"scale", lambda: ops.cast_to_fp8_v2(o(2, 3), [1.0] * 4)),
     "cast out": (r"out", lambda: ops.cast_to_fp8(o(2, 3), None, False, o(2, 4).to(E4), o())),
     "cast out dt": (r"out", lambda: ops.cast_to_fp8(o(2, 3), None, False, o(2, 3), o())),
 }  # fmt: skip
@@ -87,3 +101,84 @@ CALLS = {
 def test_the_argument_is_named(argument, call):
     with pytest.raises(RuntimeError, match=rf"^hpu::\w+: {argument} is .*; expected .*\."):
         call()
+
+
+# What the message says, and the call.
+MESSAGES = {
+    r"embedding_bag_sum: input is .*; expected .rows, dimension.": lambda: ops.embedding_bag_sum(o(4), *[i(4)] * 3, 0),
+    "bounds_check_mode is 0; expected 1": lambda: ops.habana_bounds_check_indices(*[i(4)] * 4, 0, None),
+    "input is .*; expected 2 x 2 x 2 numbers": lambda: ops.habana_split_permute_cat(o(4), i(4), 2, 2, 2),
+    "beam_idx is .*; expected 2 bytes": lambda: ops.kv_reorder(o(8, 1, 2, 1), o(1).int(), o(1).int(), codes(3)),
+    "self is .*; expected a multiple of 4 entries": lambda: ops.in_place_interleave(o(3, 1, 2, 1)),
+    "indices is .*; expected integer tensors": lambda: ops.plain_index(o(8, 1, 2, 1), [o(8)]),
+    "activation is 'tanh'; expected one of silu, gelu, relu": lambda: moe(activation="tanh"),
+    "experts_max is 7; expected 0: weights of 1 experts": lambda: moe(most=7),
+    "expert_routing_table is a float32 tensor": lambda: moe(routing=o(2, 2)),
+    "router_weights is .*; expected a tensor of shape .2, 2.": lambda: moe(weights=o(2, 1)),
+    "measure_per_token is True; expected False": lambda: ops.mixture_of_experts.measurement_bias_fused_weights(
+        o(2, 8), i(2, 2), o(2, 2), [o(8, 2)], [o(1, 8)], [o(2)], [o(8)], False, 2, 2, True
+    ),
+    "w12 is a float32 tensor.*; expected a uint8 tensor": lambda: mxfp4(o(64, 32)),
+    "d_scale_w12 is .*; expected a uint8 tensor of shape .64, 2.": lambda: mxfp4(s12=codes(64, 1)),
+    "permuted_weights is False; expected True": lambda: mxfp4(permuted=False),
+    "sinks is .*shape .3.*; expected one score for each of the 4 heads": lambda: ops.fp8_sdpa_recomp_fwd(
+        *[o(2, 4, 5, 8).to(E4)] * 3, None, 0.0, 0.3, True, False, "None", *[1.0] * 6, False, False, None, "right",
+        (-1, -1), o(3),
+    ),
+    "rms_norm: gamma is .*; expected a tensor of shape .4.": lambda: ops.rms_norm(o(2, 4), o(3), 1e-5),
+    "rms_norm: data_in is a int64 tensor": lambda: ops.rms_norm(i(2, 4), o(4), 1e-5),
+    "fused_clip_norm: grad is .*; expected at least one tensor": lambda: ops.fused_clip_norm([], o(1), 2.0),
+    "weight_vec is .*; expected 1 tensors, as many as gradient_vec": lambda: adamw(weights=0),
+    "neg_step_t is .*; expected one number": lambda: adamw(step=2),
+    "params_momentum_buf_list is .*; expected 2 tensors": lambda: ops.optimizer_resource_apply_momentum(
+        [o(2)], [o(2)], 0.9
+    ),
+    "convert_from_int4: input is a float32 tensor": lambda: ops.convert_from_int4(o(2, 2), o(2, 2), None, F32),
+    "scale is .*; expected a number of rows that divides 5": lambda: ops.convert_from_uint4(
+        o(5, 2).int(), o(2, 2), None, F32
+    ),
+    "nf4: input is .*; expected 2 bytes": lambda: ops.dequantize_nf4(codes(3), o(1), 4, (4,), F32),
+    "dtype is 'fp3'; expected mxfp4 or nvfp4": lambda: ops.fake_quant_fp4(o(2, 2), False, 0, "fp3"),
+    "reduceAxis is None; expected a dimension": lambda: of_cast(2, 0),
+    "reduceAxis is 2; expected a dimension": lambda: of_cast(2, 0, reduceAxis=2),
+    "scale_mode is 3; expected 0, 1 or 2": lambda: of_cast(3, 0),
+    "scale_type is 2; expected 0 or 1": lambda: of_cast(1, 2),
+    "backoff is 0.0; expected a number above 0": lambda: of_cast(1, 0, backoff=0.0),
+    "calculate_scale_for_cast: input is a int64 tensor .* floating-point": lambda: ops.calculate_scale_for_cast(
+        i(2, 2), 1, 0
+    ),
+    "high is 3; expected more than low, 3": lambda: ops.habana_randint(i(1).int(), 3, 3, [2]),
+    "num_samples is 3; expected at most 2": lambda: ops.habana_multinomial(i(1).int(), o(2), 3),
+    "p is 2.0; expected a probability": lambda: ops.habana_native_dropout(i(1).int(), o(2), 2.0, True),
+    "start_end is .*; expected 4 / grouped_batch_size pairs": lambda: ops.scaled_masked_triangular_softmax(
+        o(4, 2, 5, 5), o(3, 2), 1.0, 2, True, 0
+    ),
+    "block_sums is .*; expected shape": lambda: ops.block_softmax_adjustment(o(4, 2, 5, 5), o(1, 2, 5, 5), o(4), 1),
+    "CastToFp8V2 must have no amax for float8.": lambda: ops.cast_to_fp8_v2(o(3, 4).to(E4), None, False, True),
+    r"must have the same dtype for float8, but are Float8_e4m3fn and Float8_e5m2\.": lambda: ops.cast_to_fp8_v2(
+        o(3, 4).to(E4), None, dtype=E5
+    ),
+    "dtype is torch.int8; expected torch.float8_e5m2": lambda: ops.cast_to_fp8_v2(o(3, 4), None, dtype=torch.int8),
+    "input is a int64 tensor of shape .3, 4.": lambda: ops.cast_to_fp8_v2(i(3, 4)),
+    "scale is a float32 tensor of shape .2. .*broadcasts": lambda: ops.cast_to_fp8_v2(o(3, 4), [1.0, 2.0]),
+    "scale_shape is .3.; expected a shape of 2": lambda: ops.cast_to_fp8_v2(o(3, 4), [1.0, 2.0], scale_shape=[3]),
+    "cast_from_fp8: input is a float32 tensor": lambda: ops.cast_from_fp8(o(3, 4), None, F32),
+    "B is .*; expected 4 rows": lambda: gemm(o(3, 4).to(E4), o(3, 4).to(E4)),
+    "fp8_gemm_v2: out_dtype is torch.int32": lambda: ops.fp8_gemm_v2(
+        o(3, 4).to(E4), False, o(4, 3).to(E4), False, None, torch.int32
+    ),
+    "D is None; expected": lambda: gemm(o(3, 4).to(E4), o(4, 3).to(E4), None, None, None, True),
+    "A_scale_inv is .*expected 1": lambda: gemm(o(3, 4).to(E4), o(4, 3).to(E4), o(3, 4), o(3, 4)),
+    "A is .*; expected one dimension": lambda: gemm(o().to(E4), o(4, 3).to(E4)),
+    "sum_fp8: dim is .5.; expected": lambda: ops.sum_fp8(o(3, 4), [5]),
+    "sum_fp8: dim is .0, 0.; expected": lambda: ops.sum_fp8(o(3, 4), [0, 0]),
+    "sum_fp8: self is a int64 tensor": lambda: ops.sum_fp8(i(3, 4)),
+    "sum_fp8: out_dtype is torch.int32": lambda: ops.sum_fp8(o(3, 4), [0], False, torch.int32),
+    "scale is .*.2. on hpu:0": lambda: ops.cast_to_fp8_hybrid(o(3, 4), o(2)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("message", MESSAGES)
+def test_the_message_says_what_was_given_and_expected(message):
+    with pytest.raises(RuntimeError, match=message):
+        MESSAGES[message]()

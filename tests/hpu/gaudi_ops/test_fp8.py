@@ -169,7 +169,6 @@ def test_autocast_changes_no_dtype_of_fp8():
 
 @pytest.mark.parametrize("groups", [1, 2])
 def test_a_convolution(native, everywhere, groups):
-    torch.manual_seed(0)
     x, w = (torch.randn(2, 4, 6, 5) * 9).to(E4M3), (torch.randn(6, 4 // groups, 3, 3) * 9).to(E4M3)
     bias, scale = torch.randn(6), torch.rand(6) + 0.5
     exact = torch.nn.functional.conv2d(x.double(), w.double(), None, (1, 2), 1, 1, groups)
@@ -184,7 +183,6 @@ def test_a_convolution(native, everywhere, groups):
 
 
 def test_softmax_and_sum(everywhere):
-    torch.manual_seed(0)
     x, added = torch.randn(3, 8, dtype=torch.bfloat16), torch.randn(8)
     exact = torch.softmax(x.double() * 0.5 * 3.0 + added.double(), -1)
 
@@ -198,40 +196,6 @@ def test_softmax_and_sum(everywhere):
     y = x.to(E4M3)
     total = everywhere(lambda y: ops.sum_fp8(y, [1], True, torch.float32), y)
     torch.testing.assert_close(total.double(), y.double().sum(1, keepdim=True), rtol=1e-6, atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda x, q: ops.cast_to_fp8_v2(q, None, False, True), "CastToFp8V2 must have no amax for float8."),
-        (
-            lambda x, q: ops.cast_to_fp8_v2(q, None, dtype=E5M2),
-            r"must have the same dtype for float8, but are Float8_e4m3fn and Float8_e5m2\.",
-        ),
-        (lambda x, q: ops.cast_to_fp8_v2(x, None, dtype=torch.int8), "dtype is torch.int8; expected torch.float8_e5m2"),
-        (lambda x, q: ops.cast_to_fp8_v2(x.int()), "input is a int32 tensor of shape .3, 4."),
-        (lambda x, q: ops.cast_to_fp8_v2(x, [1.0, 2.0]), r"scale is a float32 tensor of shape .2. .*broadcasts"),
-        (lambda x, q: ops.cast_to_fp8_v2(x, [1.0, 2.0], scale_shape=[3]), "scale_shape is .3.; expected a shape of 2"),
-        (lambda x, q: ops.cast_from_fp8(x, None, torch.float32), "cast_from_fp8: input is a float32 tensor"),
-        (lambda x, q: ops.fp8_gemm_v2(q, False, q, False, None, torch.float32), r"B is .*; expected 4 rows"),
-        (lambda x, q: ops.fp8_gemm_v2(q, False, q, True, None, torch.int32), "out_dtype is torch.int32"),
-        (lambda x, q: ops.fp8_gemm_v2(q, False, q, True, None, torch.float32, accumulate=True), "D is None; expected"),
-        (lambda x, q: ops.fp8_gemm_v2(q, False, q, True, None, torch.float32, x, x), r"A_scale_inv is .*expected 1"),
-        (
-            lambda x, q: ops.fp8_gemm_v2(q[0, 0], False, q, True, None, torch.float32),
-            r"A is .*; expected one dimension",
-        ),
-        (lambda x, q: ops.sum_fp8(x, [5]), "hpu::sum_fp8: dim is .5.; expected"),
-        (lambda x, q: ops.sum_fp8(x, [0, 0]), "hpu::sum_fp8: dim is .0, 0.; expected"),
-        (lambda x, q: ops.sum_fp8(x.int()), "hpu::sum_fp8: self is a int32 tensor"),
-        (lambda x, q: ops.sum_fp8(x, [0], False, torch.int32), "hpu::sum_fp8: out_dtype is torch.int32"),
-        (lambda x, q: ops.cast_to_fp8_hybrid(x, x[0, :2]), "scale is .*.2. on hpu:0"),
-    ],
-)
-def test_bad_input(call, message):
-    x = torch.ones(3, 4, device="hpu")
-    with pytest.raises(RuntimeError, match=message):
-        call(x, x.to(E4M3))
 
 
 def test_products_of_one_dimension(native):
@@ -287,7 +251,6 @@ def test_a_cast_is_the_product_bit_for_bit_beside_ties(native, dtype, factor, fo
 @pytest.mark.parametrize("out_dtype", [None, torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("dtype", [E4M3, E5M2])
 def test_sums_are_exact(native, dtype, out_dtype, dim, keepdim):
-    torch.manual_seed(0)
     x = torch.randn(4, 6, 5).to(dtype)
     y = native(lambda x: ops.sum_fp8(x, dim, keepdim, out_dtype), x)
     expected = x.double().sum() if dim is None and not keepdim else x.double().sum(dim, keepdim)
@@ -309,7 +272,6 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS)
 def test_scaled_mm_is_the_product_of_the_dequantised_operands(everywhere, form, biased):
     """As on PyTorch's CPU device: scales multiply the operands. That of a result in 8 bits divides it."""
-    torch.manual_seed(0)
     row = {"sizes": (16, 32, 48), "shape": (), "dtypes": (E4M3, E4M3), "error": 2**-8, "out_dtype": torch.bfloat16}
     row |= FORMS[form]
     (m, k, n), error, out_dtype = row["sizes"], row["error"], row["out_dtype"]

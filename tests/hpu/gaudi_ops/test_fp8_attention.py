@@ -1,9 +1,9 @@
 """Attention on fp8 operands, against the formula in float64 with the same roundings."""
 
-import math
-
 import pytest
 import torch
+
+from tests.hpu.support import causal, exact_attention
 
 ops = torch.ops.hpu
 E4M3 = torch.float8_e4m3fn
@@ -11,7 +11,6 @@ FACTORS = (0.5, 0.25, 2.0, 64.0, 4.0, 1 / 64)  # d_scale of q, k, v; q_scale of 
 
 
 def inputs():
-    torch.manual_seed(0)
     q, k, v = (torch.randn(2, heads, 5, 8).to(E4M3) for heads in (4, 2, 2))
     return q, k, v
 
@@ -20,14 +19,12 @@ def rounded(x):
     return x.clamp(-240, 240).to(E4M3).double()
 
 
-def formula(q, k, v):
-    """Probabilities as they are, and as they are held; the result before its scale."""
+def formula(q, k, v, seen=None, sinks=None):
+    """Probabilities as they are, and as they are held; the result before its scale; the scores."""
     q, k, v = (t.double() * f for t, f in zip((q, k, v), FACTORS, strict=False))
-    k, v = k.repeat_interleave(2, 1), v.repeat_interleave(2, 1)
-    s = (q @ k.mT * 0.3).masked_fill(torch.ones(5, 5, dtype=torch.bool).triu(1), -math.inf)
-    exact = torch.softmax(s, -1)
+    _, exact, scores = exact_attention(q, k, v, 0.3, seen=causal(5) if seen is None else seen, sinks=sinks)
     held = rounded(exact * 64)
-    return exact, held, held / 64 @ v
+    return exact, held, held / 64 @ v.repeat_interleave(2, 1), scores
 
 
 def close(actual, expected):
@@ -39,7 +36,7 @@ def close(actual, expected):
 @pytest.mark.parametrize("name", ["fp8_sdpa_fwd", "fp8_sdpa_fwd_non_dropout"])
 def test_forward(everywhere, name):
     q, k, v = inputs()
-    exact, held, out = formula(q, k, v)
+    exact, held, out, _ = formula(q, k, v)
 
     def work(q, k, v, *scales):
         return getattr(ops, name)(q, k, v, None, 0.0, 0.3, True, "None", *scales, True, None, "left")
@@ -54,7 +51,7 @@ def test_forward(everywhere, name):
 @pytest.mark.parametrize("name", ["fp8_sdpa_recomp_fwd", "fp8_sdpa_recomp_fwd_dropout"])
 def test_recomputable_forward_with_numbers_as_scales(native, name):
     q, k, v = inputs()
-    exact, _, out = formula(q, k, v)
+    exact, _, out, _ = formula(q, k, v)
 
     def work(q, k, v):
         return getattr(ops, name)(q, k, v, None, 0.0, 0.3, True, False, "fast", *FACTORS, True, True, None, "left")
@@ -67,7 +64,7 @@ def test_recomputable_forward_with_numbers_as_scales(native, name):
 
 def test_without_scales_it_measures_in_bfloat16(native):
     q, k, v = (t.bfloat16() for t in inputs())
-    exact = torch.softmax(q.double() @ k.repeat_interleave(2, 1).double().mT * 0.3, -1)
+    expected, exact, _ = exact_attention(q, k, v, 0.3)
 
     def work(q, k, v):
         return ops.fp8_sdpa_recomp_fwd(
@@ -75,7 +72,6 @@ def test_without_scales_it_measures_in_bfloat16(native):
         )
 
     out, *_, amax_s, amax_o = native(work, q, k, v)
-    expected = exact @ v.repeat_interleave(2, 1).double()
     assert out.dtype is torch.bfloat16
     torch.testing.assert_close(out.double(), expected, rtol=2**-7, atol=2**-8)
     torch.testing.assert_close(
@@ -97,10 +93,9 @@ def test_backward(native, p):
 
     keep, (*grads, amax) = native(work, q, k, v, grad, torch.tensor([5]))
     a, b, c = (t.double().requires_grad_() for t in (q, k, v))
-    s = (a @ b.repeat_interleave(2, 1).mT * 0.3).masked_fill(torch.ones(5, 5, dtype=torch.bool).triu(1), -math.inf)
+    out, _, s = exact_attention(a, b, c, 0.3, seen=causal(5), keep=keep / (1 - p) if p else 1.0)
     s.retain_grad()
-    weights = torch.softmax(s, -1) * (keep / (1 - p) if p else 1.0)
-    (weights @ c.repeat_interleave(2, 1)).backward(grad.double())
+    out.backward(grad.double())
     for actual, expected in zip(grads, (a.grad, b.grad, c.grad), strict=True):
         assert actual.dtype is torch.bfloat16
         torch.testing.assert_close(actual.double(), expected, rtol=0.02, atol=0.03)
@@ -123,13 +118,8 @@ def test_a_seed_is_a_dropout(native):
 def test_window_and_sinks(native, as_numbers):
     q, k, v = inputs()
     sinks = torch.tensor([0.5, -1.0, 2.0, 0.0])
-    wide_q, wide_k, wide_v = (t.double() * f for t, f in zip((q, k, v), FACTORS, strict=False))
-    wide_k, wide_v = wide_k.repeat_interleave(2, 1), wide_v.repeat_interleave(2, 1)
     distance = torch.arange(5).unsqueeze(-1) - torch.arange(5)
-    s = (wide_q @ wide_k.mT * 0.3).masked_fill((distance < 0) | (distance > 2), -math.inf)
-    with_sinks = torch.cat((s, sinks.double().reshape(1, 4, 1, 1).expand(2, 4, 5, 1)), -1)
-    exact = torch.softmax(with_sinks, -1)[..., :-1]
-    out = rounded(exact * 64) / 64 @ wide_v
+    exact, _, out, with_sinks = formula(q, k, v, (distance >= 0) & (distance <= 2), sinks)
 
     def work(q, k, v, sinks, *scales):
         return ops.fp8_sdpa_recomp_fwd(
@@ -143,15 +133,3 @@ def test_window_and_sinks(native, as_numbers):
     torch.testing.assert_close(maximum.double(), with_sinks.amax(-1, keepdim=True), rtol=1e-6, atol=1e-6)
     total = (with_sinks - with_sinks.amax(-1, keepdim=True)).exp().sum(-1, keepdim=True)
     torch.testing.assert_close(reciprocal.double(), 1 / total, rtol=1e-6, atol=0)
-
-
-def test_bad_window_and_sinks():
-    q, k, v = (t.to("hpu") for t in inputs())
-
-    def call(window, sinks):
-        ops.fp8_sdpa_recomp_fwd(
-            q, k, v, None, 0.0, 0.3, True, False, "None", *FACTORS, False, False, None, "right", window, sinks
-        )
-
-    with pytest.raises(RuntimeError, match=r"sinks is .*shape .3.*; expected one score for each of the 4 heads"):
-        call((-1, -1), torch.zeros(3, device="hpu"))

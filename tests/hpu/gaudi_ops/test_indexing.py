@@ -77,7 +77,6 @@ SHAPES = [((3, 4), (4, 5)), ((4,), (4, 5)), ((2, 3, 4), (4,)), ((2, 1, 3, 4), (6
 
 @pytest.mark.parametrize("shapes", SHAPES, ids=str)
 def test_gradients_of_products(native, shapes):
-    torch.manual_seed(0)
     a, b = torch.randn(shapes[0]), torch.randn(shapes[1])
     wide = [t.double().requires_grad_() for t in (a, b)]
     product = torch.matmul(*wide)
@@ -89,7 +88,6 @@ def test_gradients_of_products(native, shapes):
 
 
 def test_linear_and_masked_products(native):
-    torch.manual_seed(0)
     x, w, bias, grad = torch.randn(2, 3, 4), torch.randn(5, 4), torch.randn(5), torch.randn(2, 3, 5)
     wide = [t.double().requires_grad_() for t in (x, w, bias)]
     exact = torch.nn.functional.linear(*wide)
@@ -122,14 +120,3 @@ def test_copies_are_copies():
     for copy in (ops.identity(x), ops.weight_permutation(x)):
         copy.zero_()
     assert x.tolist() == [1.0, 1.0]
-
-
-def test_bad_input():
-    cache = torch.ones(8, 1, 2, 1, device="hpu")
-    bound = torch.ones(1, device="hpu", dtype=torch.int32)
-    with pytest.raises(RuntimeError, match=r"beam_idx is .*; expected 2 bytes"):
-        ops.kv_reorder(cache, bound, bound, torch.zeros(3, device="hpu", dtype=torch.uint8))
-    with pytest.raises(RuntimeError, match=r"self is .*; expected a multiple of 4 entries"):
-        ops.in_place_interleave(cache[:3])
-    with pytest.raises(RuntimeError, match=r"indices is .*; expected integer tensors"):
-        ops.plain_index(cache, [cache[:, 0, 0, 0]])

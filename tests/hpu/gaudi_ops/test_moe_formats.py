@@ -1,26 +1,21 @@
 """Mixtures of experts with biases, on MXFP4 weights and with scales of each token, against loops in float64."""
 
+from functools import partial
+
 import pytest
 import torch
 
+from tests.hpu import support
+
 ops = torch.ops.hpu
+mixture = partial(support.mixture, first=2)
 HIDDEN, INNER, EXPERTS = 64, 32, 4
 
 
 def inputs(dtype=torch.float32):
-    torch.manual_seed(0)
     x = torch.randn(6, HIDDEN, dtype=dtype)
     routing = torch.randint(0, EXPERTS, (6, 2), dtype=torch.int32) + 2
     return x, routing, torch.rand(6, 2, dtype=dtype)
-
-
-def mixture(x, routing, weights, expert):
-    """Of each token the sum over its experts, whose numbers begin at 2; `expert(i, row)` in float64."""
-    out = torch.zeros(x.shape, dtype=torch.float64)
-    for token in range(len(x)):
-        for number, weight in zip(routing[token].tolist(), weights[token].double(), strict=True):
-            out[token] += weight * expert(number - 2, x[token].double())
-    return out
 
 
 def gpt_oss(pairs, alpha=1.702, limit=7.0):
@@ -67,13 +62,6 @@ def test_biases(everywhere, permuted):
         for i in range(EXPERTS)
     ]
     torch.testing.assert_close(amax.double(), torch.tensor(largest), rtol=1e-4, atol=1e-4)
-
-
-def test_a_measurement_of_each_token_is_refused():
-    x, routing, weights = (t.to("hpu") for t in inputs())
-    lists = [[t.to("hpu")] for t in (torch.ones(HIDDEN, 2), torch.ones(1, HIDDEN), torch.ones(2), torch.ones(HIDDEN))]
-    with pytest.raises(RuntimeError, match=r"measure_per_token is True; expected False"):
-        ops.mixture_of_experts.measurement_bias_fused_weights(x, routing, weights, *lists, False, 2, 2, True)
 
 
 @pytest.mark.parametrize("as_numbers", [False, True])
@@ -131,23 +119,6 @@ def test_mxfp4(everywhere, with_bias):
     matrices, scales = ([[part[j] for part in parts] for parts in (first, second)] for j in (0, 1))
     y = everywhere(work, x, routing, weights, *matrices, *biases, *scales)
     torch.testing.assert_close(y.double(), expected, rtol=1e-4, atol=1e-2)
-
-
-def test_mxfp4_bad_input():
-    x, routing, weights = (t.to("hpu") for t in inputs())
-    w12, s12, _ = packed(2 * INNER, HIDDEN)
-    w3, s3, _ = packed(HIDDEN, INNER)
-
-    def call(w12, s12, permuted=True):
-        lists = [[t.to("hpu")] for t in (w12, w3, s12, s3)]
-        ops.mixture_of_experts.mxfp4_fused_weights(x, routing, weights, *lists, 32, permuted, "silu", 2, 2)
-
-    with pytest.raises(RuntimeError, match=r"w12 is a float32 tensor.*; expected a uint8 tensor"):
-        call(w12.float(), s12)
-    with pytest.raises(RuntimeError, match=r"d_scale_w12 is .*; expected a uint8 tensor of shape .64, 2."):
-        call(w12, s12[:, :1])
-    with pytest.raises(RuntimeError, match="permuted_weights is False; expected True"):
-        call(w12, s12, permuted=False)
 
 
 @pytest.mark.parametrize("per_channel", [False, True])

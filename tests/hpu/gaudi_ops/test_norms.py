@@ -9,7 +9,6 @@ ops = torch.ops.hpu
 @pytest.mark.parametrize("name", ["rms_norm", "rms_norm_fast"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_rms_norm_and_its_backward(everywhere, name, dtype):
-    torch.manual_seed(0)
     x, grad, gamma = torch.randn(3, 4, 8).to(dtype), torch.randn(3, 4, 8).to(dtype), torch.rand(8) + 0.5
 
     def work(x, grad, gamma):
@@ -30,7 +29,6 @@ def test_rms_norm_and_its_backward(everywhere, name, dtype):
 
 @pytest.mark.parametrize("affine", [True, False])
 def test_instance_norm_and_its_backward(native, affine):
-    torch.manual_seed(0)
     x, grad = torch.randn(2, 3, 4, 5), torch.randn(2, 3, 4, 5)
     weight, bias = (torch.rand(3) + 0.5, torch.randn(3)) if affine else (None, None)
 
@@ -56,7 +54,6 @@ def test_instance_norm_and_its_backward(native, affine):
 @pytest.mark.parametrize("name", ["fused_clip_norm", "fused_norm_", "fused_norm_lazy"])
 @pytest.mark.parametrize("max_norm", [1.0, 100.0])
 def test_gradients_are_clipped(everywhere, name, max_norm):
-    torch.manual_seed(0)
     grads = [torch.randn(5), torch.randn(2, 3)]
 
     def work(a, b, limit):
@@ -68,13 +65,3 @@ def test_gradients_are_clipped(everywhere, name, max_norm):
     factor = min(1.0, max_norm / (exact + 1e-6))
     torch.testing.assert_close(norm.double(), exact, rtol=1e-6, atol=0)
     torch.testing.assert_close([g.double() for g in clipped], [g.double() * factor for g in grads], rtol=1e-6, atol=0)
-
-
-def test_bad_input():
-    x = torch.ones(2, 4, device="hpu")
-    with pytest.raises(RuntimeError, match=r"rms_norm: gamma is .*; expected a tensor of shape .4."):
-        ops.rms_norm(x, torch.ones(3, device="hpu"), 1e-5)
-    with pytest.raises(RuntimeError, match=r"rms_norm: data_in is a int64 tensor"):
-        ops.rms_norm(x.long(), torch.ones(4, device="hpu"), 1e-5)
-    with pytest.raises(RuntimeError, match=r"fused_clip_norm: grad is .*; expected at least one tensor"):
-        ops.fused_clip_norm([], torch.ones(1, device="hpu"), 2.0)

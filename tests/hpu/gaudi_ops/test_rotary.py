@@ -7,7 +7,6 @@ ops = torch.ops.hpu
 
 
 def tables(positions, size):
-    torch.manual_seed(0)
     angle = torch.rand(positions, size // 2) * 6
     return angle, angle.cos(), angle.sin()
 

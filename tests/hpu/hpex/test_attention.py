@@ -1,7 +1,5 @@
 """hpex.kernels.FusedSDPA and its relatives, against the formula in float64."""
 
-import math
-
 import pytest
 import torch
 
@@ -13,24 +11,16 @@ from openhpu.interface.hpex.attention import (
     gqa_output_reshape,
     is_gqa,
 )
+from tests.hpu.support import causal, exact_attention
 
 
 def inputs(*shape, key_heads=None):
-    torch.manual_seed(0)
     kv = (shape[0], key_heads or shape[1], *shape[2:])
     return torch.randn(shape), torch.randn(kv), torch.randn(kv)
 
 
 def formula(q, k, v, seen=None, sinks=None, scale=None):
-    q, k, v = (t.double() for t in (q, k, v))
-    k, v = (t.repeat_interleave(q.shape[1] // k.shape[1], 1) for t in (k, v))
-    s = q @ k.mT * (scale or 1 / math.sqrt(q.shape[-1]))
-    if seen is not None:
-        s = s.masked_fill(~seen, -math.inf)
-    if sinks is None:
-        return torch.softmax(s, -1) @ v
-    column = sinks.double().reshape(-1, 1, 1).expand(*s.shape[:-1], 1)
-    return torch.softmax(torch.cat((s, column), -1), -1)[..., :-1] @ v
+    return exact_attention(q, k, v, scale or q.shape[-1] ** -0.5, seen=seen, sinks=sinks)[0]
 
 
 def on_hpu(*tensors):
@@ -50,7 +40,7 @@ def test_all_positional_arguments(counted, key_heads):
         torch.hpu.synchronize()
     assert difference["ops_fallback"] == 0
     assert difference["ops_issued"] + difference["ops_waited"] <= 2  # one operator, and its rehearsal
-    close(out, formula(q, k, v, torch.ones(5, 5, dtype=torch.bool).tril(), scale=0.4))
+    close(out, formula(q, k, v, causal(5), scale=0.4))
     close(ModuleFusedSDPA()(*on_hpu(q, k, v)), formula(q, k, v))
     close(PySDPA(*on_hpu(q, k, v), is_causal=True, scale=0.4), out.cpu().double())
 
@@ -70,7 +60,7 @@ def test_padded_lengths(side):
     q, k, v = inputs(2, 2, 5, 8)
     lengths, columns = torch.tensor([3, 5]), torch.arange(5)
     valid = columns < lengths[:, None] if side == "right" else columns >= 5 - lengths[:, None]
-    seen = valid[:, None, None] & torch.ones(5, 5, dtype=torch.bool).tril()
+    seen = valid[:, None, None] & causal(5)
     out = FusedSDPA.apply(*on_hpu(q, k, v), None, 0.0, True, None, "fast", None, lengths.to("hpu"), side)
     assert out.isfinite().all()
     rows = seen.any(-1)[:, 0]  # of which a query sees something

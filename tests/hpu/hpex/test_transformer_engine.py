@@ -14,7 +14,6 @@ def rounded(x, scale, dtype, limit):
 
 
 def test_products_are_of_fp8_operands_with_delayed_scales():
-    torch.manual_seed(0)
     layer = te.Linear(8, 4).to("hpu")
     w, b = layer.weight.detach().cpu(), layer.bias.detach().cpu()
     recipe = te.DelayedScaling(amax_history_len=2, amax_compute_algo="max")
@@ -77,7 +76,6 @@ def test_recomputation_records_nothing():
 
 
 def test_attention_rounds_its_operands():
-    torch.manual_seed(0)
     attention = te.FusedAttention().to("hpu")
     q, k, v = (torch.randn(1, 2, 4, 8) for _ in range(3))
     on_hpu = [t.to("hpu").requires_grad_() for t in (q, k, v)]
@@ -94,7 +92,6 @@ def test_attention_rounds_its_operands():
 
 
 ON_THE_CPU = """
-import torch
 from habana_frameworks.torch.hpex.experimental import transformer_engine as te
 
 for case in ("plain", "ModuleCacher", "make_graphed_callables"):

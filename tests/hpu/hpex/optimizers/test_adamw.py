@@ -5,24 +5,26 @@ import torch
 
 from openhpu.interface.hpex.optimizers import FusedAdamW
 
+SHAPES = ((4, 3), (7,))
 
-def train(make, steps=5):
+
+def run(make, steps=5, device="hpu", dtype=torch.float32):
     """Parameters after some steps with gradients that are always the same, and the optimizer."""
     torch.manual_seed(0)
-    params = [torch.nn.Parameter(torch.randn(s).to("hpu")) for s in ((4, 3), (7,))]
+    params = [torch.nn.Parameter(torch.randn(s).to(device, dtype)) for s in SHAPES]
     optimizer = make(params)
     for _ in range(steps):
         for p in params:
-            p.grad = torch.randn(p.shape).to("hpu")
+            p.grad = torch.randn(p.shape).to(device, dtype)
         optimizer.step()
     return [p.detach().cpu() for p in params], optimizer
 
 
 def test_it_is_pytorchs(counted):
     with counted() as difference:
-        mine, optimizer = train(lambda p: FusedAdamW(p, lr=0.1, weight_decay=0.1))
+        mine, optimizer = run(lambda p: FusedAdamW(p, lr=0.1, weight_decay=0.1))
     assert difference["ops_fallback"] == 0
-    theirs, _ = train(lambda p: torch.optim.AdamW(p, lr=0.1, weight_decay=0.1, eps=1e-6))
+    theirs, _ = run(lambda p: torch.optim.AdamW(p, lr=0.1, weight_decay=0.1, eps=1e-6))
     torch.testing.assert_close(mine, theirs)
     again = FusedAdamW(optimizer.param_groups[0]["params"])
     again.load_state_dict(optimizer.state_dict())
@@ -34,8 +36,8 @@ def test_it_is_pytorchs(counted):
     [(torch.bfloat16, 0.02), (torch.float8_e4m3fn, 0.2), ((torch.float8_e4m3fn, torch.float8_e5m2), 0.2)],
 )
 def test_moments_in_narrower_dtypes(dtype, tolerance):
-    mine, optimizer = train(lambda p: FusedAdamW(p, lr=0.1, moments_dtype=dtype))
-    theirs, _ = train(lambda p: torch.optim.AdamW(p, lr=0.1, weight_decay=0, eps=1e-6))
+    mine, optimizer = run(lambda p: FusedAdamW(p, lr=0.1, moments_dtype=dtype))
+    theirs, _ = run(lambda p: torch.optim.AdamW(p, lr=0.1, weight_decay=0, eps=1e-6))
     first = dtype[0] if isinstance(dtype, tuple) else dtype
     assert all(state["exp_avg"].dtype is first for state in optimizer.state.values())
     torch.testing.assert_close(mine, theirs, rtol=0, atol=tolerance)
@@ -43,7 +45,7 @@ def test_moments_in_narrower_dtypes(dtype, tolerance):
 
 
 def test_without_correction_of_the_bias():
-    mine, _ = train(lambda p: FusedAdamW(p, lr=0.1, bias_correction=False), steps=2)
+    mine, _ = run(lambda p: FusedAdamW(p, lr=0.1, bias_correction=False), steps=2)
     torch.manual_seed(0)
     params = [torch.randn(s).double() for s in ((4, 3), (7,))]
     moments = [[torch.zeros_like(p), torch.zeros_like(p)] for p in params]
@@ -69,7 +71,7 @@ def test_bad_input():
 @pytest.mark.parametrize("dtype", [None, torch.bfloat16, torch.float8_e4m3fn])
 def test_a_checkpoint_of_the_cpu(tmp_path, dtype):
     """A state that was loaded to the CPU goes on as if it had never been saved."""
-    _, optimizer = train(lambda p: FusedAdamW(p, lr=0.1, moments_dtype=dtype))
+    _, optimizer = run(lambda p: FusedAdamW(p, lr=0.1, moments_dtype=dtype))
     torch.save(optimizer.state_dict(), tmp_path / "state.pt")
     params = optimizer.param_groups[0]["params"]
     copies = [torch.nn.Parameter(p.detach().clone()) for p in params]

@@ -5,19 +5,12 @@ import torch
 
 from openhpu.interface.hpex import optimizers
 
-SHAPES = ((4, 3), (7,))
+from .test_adamw import SHAPES, run
 
 
 def train(make, steps=4, device="hpu", dtype=torch.float32):
     """Parameters after steps with gradients that are the same each time."""
-    torch.manual_seed(0)
-    params = [torch.nn.Parameter(torch.randn(s).to(device, dtype)) for s in SHAPES]
-    optimizer = make(params)
-    for _ in range(steps):
-        for p in params:
-            p.grad = torch.randn(p.shape).to(device, dtype)
-        optimizer.step()
-    return [p.detach().cpu().double() for p in params]
+    return [p.double() for p in run(make, steps, device, dtype)[0]]
 
 
 @pytest.mark.parametrize(
