@@ -1,7 +1,5 @@
 """One capture of one FX graph. A call's arguments become the capture's inputs, and its outputs become the results."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 

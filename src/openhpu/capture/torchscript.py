@@ -4,8 +4,6 @@ The core puts runs of operators of an optimised graph into one node each, once P
 its tensors are on hpu. Source of the names: torch.jit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Compiles a described graph: `compile_recipe`."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import logging

@@ -1,7 +1,5 @@
 """From loaded to open: configuring the core from the environment and opening the first device."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

@@ -1,7 +1,5 @@
 """Device memory: statistics in bytes and counts, and giving unused memory back."""
 
-from __future__ import annotations
-
 import warnings
 
 import torch

@@ -1,7 +1,5 @@
 """Loading tensors that were saved from an hpu device."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

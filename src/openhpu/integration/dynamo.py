@@ -1,7 +1,5 @@
 """Registrations of hpu with torch.compile, when its modules are imported."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 import types

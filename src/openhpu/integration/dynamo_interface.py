@@ -1,7 +1,5 @@
 """Dynamo's interface of the device: which functions of torch.hpu it calls, and inlines in compiled code."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -7,8 +7,6 @@ libraries notice a skipped step. An explicit `fused` or `foreach` stays. `fused=
 GradScaler without a wait.
 """
 
-from __future__ import annotations
-
 import weakref
 from typing import Any
 

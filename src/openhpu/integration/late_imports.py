@@ -1,7 +1,5 @@
 """Work that waits for the import of a module, of torch's or another library's, which many scripts never import."""
 
-from __future__ import annotations
-
 import importlib.abc
 import importlib.machinery
 import importlib.util

@@ -34,8 +34,6 @@ only while it makes a recipe. The replacements are in the modules that MOMENTARY
 The patches of DeepSpeed wait for its import. They are in `openhpu/integration/deepspeed.py`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import importlib

@@ -23,8 +23,6 @@ A callback runs on the thread on which the event happened. The core sends an eve
 one of its kinds. Otherwise an event costs nothing.
 """
 
-from __future__ import annotations
-
 import atexit
 import threading
 import time

@@ -1,7 +1,5 @@
 """Which devices a process has, worked out from the environment."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from openhpu.settings.access import get, is_set

@@ -1,7 +1,5 @@
 """Memory and cores for a device, as the core sees them (csrc/device/host_memory, csrc/device/usable_cores)."""
 
-from __future__ import annotations
-
 from openhpu import _machine  # not the core: settings are read without PyTorch, too (hl-smi)
 
 

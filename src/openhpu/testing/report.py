@@ -1,7 +1,5 @@
 """The work of tests on hpu, as JSON and as a page that needs no network."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -1,7 +1,5 @@
 """A cluster: operators of a compiled graph that run as one recipe. The first call captures it, later calls run it."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any

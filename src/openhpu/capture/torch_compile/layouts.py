@@ -6,8 +6,6 @@ start of backward. Here the images are recorded channels last, as if a script in
 for the script have the layout of the trace.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Sequence
 from typing import Any

@@ -4,8 +4,6 @@ A recipe is machine code that this process will run. So the cache refuses every 
 written, and compares every file with its manifest. A cache that cannot be used costs a warning, never an error.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import grp

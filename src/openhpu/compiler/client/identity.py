@@ -4,8 +4,6 @@ So a recipe of another compiler is never loaded. The key is cheap: it does not i
 compiler for its version once.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """The service of the compiler: takes graphs, and returns recipes from the disk or from the compile process."""
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """Reports waits for the compiler: a wait that lasts gives a message on the terminal, or in the log."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

@@ -4,8 +4,6 @@ A recipe is one command of the device. To measure its kernels, each is marked at
 load and one branch.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Callable, Iterator

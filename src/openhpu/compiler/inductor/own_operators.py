@@ -1,7 +1,5 @@
 """The meaning of the compiler's own operators for Inductor."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from typing import Any

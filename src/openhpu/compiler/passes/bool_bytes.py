@@ -4,8 +4,6 @@ Copies of bools are recorded as copies of their bytes. Inductor writes a reinter
 as C++ that does not compile. Of 0 and 1 a conversion makes the same bytes; others do not survive it.
 """
 
-from __future__ import annotations
-
 import torch
 from torch.fx import GraphModule
 

@@ -3,8 +3,6 @@
 The device adopts a result of a recipe as a slot of its own.
 """
 
-from __future__ import annotations
-
 import torch
 from torch.fx import GraphModule, Node
 

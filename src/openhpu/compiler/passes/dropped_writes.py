@@ -1,7 +1,5 @@
 """Writes at indices some of which may be absent: without Inductor's check, which would raise an error."""
 
-from __future__ import annotations
-
 import torch
 from torch.fx import GraphModule, Node
 

@@ -4,8 +4,6 @@ Inductor generates no code for complex numbers: it calls the operators, and PyTo
 operator None for an empty list.
 """
 
-from __future__ import annotations
-
 import torch
 from torch.fx import GraphModule, Node
 

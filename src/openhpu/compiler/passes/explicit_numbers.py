@@ -4,8 +4,6 @@ Its code hands them to PyTorch's executor of such calls, whose description of th
 refuses the call at run time (`index_add` of bfloat16 and its `alpha`).
 """
 
-from __future__ import annotations
-
 import torch
 from torch.fx import GraphModule
 

@@ -3,8 +3,6 @@
 Inductor replaces a product with the integer 0 by zeros, which loses NaN and infinity.
 """
 
-from __future__ import annotations
-
 import torch
 from torch.fx import GraphModule
 

@@ -7,8 +7,6 @@ writes gets one more row, which is cut off again.
 A recipe also returns how many indices of each node were out of range.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any

@@ -3,8 +3,6 @@
 A person can read this text, and it runs anywhere PyTorch runs. With hooks it is also the program that Inductor gets.
 """
 
-from __future__ import annotations
-
 import builtins
 import keyword
 import linecache

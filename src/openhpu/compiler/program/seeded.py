@@ -8,8 +8,6 @@ of eager mode, bit for bit.
 The compile process does not load the core, which registers these operators. There their schemas declare them.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any

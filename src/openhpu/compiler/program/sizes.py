@@ -5,8 +5,6 @@ integer of the recorded graph. If other values of the symbols could change an an
 The recipe holds where all guards hold. Symbols are 2 or more.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

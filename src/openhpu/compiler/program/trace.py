@@ -1,7 +1,5 @@
 """From a program to a functional graph of ATen operators that ends with copies into the inputs it changes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

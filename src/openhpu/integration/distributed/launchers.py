@@ -1,7 +1,5 @@
 """The rank of this process and the number of ranks, from a launcher's variables: torchrun's, or Open MPI's."""
 
-from __future__ import annotations
-
 import os
 
 from openhpu.settings import chosen_devices

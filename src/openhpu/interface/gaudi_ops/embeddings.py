@@ -1,7 +1,5 @@
 """Sums over bags of embeddings, sparse optimizers, and the permutations of features that recommendation models need."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

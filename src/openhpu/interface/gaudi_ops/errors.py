@@ -1,7 +1,5 @@
 """Errors of Gaudi's operators. They name operator, argument, the given value and the expected one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -5,8 +5,6 @@ and rounds to the nearest even number, or stochastically. A product is computed 
 operands. A result in bfloat16 is rounded before its scales are applied; the scales are one number of bfloat16.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Softmaxes with masks, scales and groups."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Kernels as functions and classes: losses, softmaxes, embeddings, seeds, fp8 attention."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Rotary position embeddings in the forms that models call."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

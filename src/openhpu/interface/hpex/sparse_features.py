@@ -1,7 +1,5 @@
 """fbgemm's functions on sparse features, under their names."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -4,8 +4,6 @@
 killed process leaves its last write. SIGUSR1 asks for one more, unless the process has a handler of its own.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json

@@ -1,7 +1,5 @@
 """HABANA_PROFILE=1: a trace of a whole process, without touching its script."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

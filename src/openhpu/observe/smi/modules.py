@@ -1,7 +1,5 @@
 """The modules of this machine, with the processes on them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from openhpu import settings

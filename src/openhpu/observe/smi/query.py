@@ -1,7 +1,5 @@
 """`-Q` (fields as CSV), `-q` (everything, by section) and `-L` (a list)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from datetime import datetime
 

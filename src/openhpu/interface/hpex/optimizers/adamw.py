@@ -1,7 +1,5 @@
 """AdamW as one operator for all parameters."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from typing import Any
