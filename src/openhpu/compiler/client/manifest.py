@@ -6,18 +6,16 @@ import dataclasses
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
+from openhpu.compiler.program.description import Description
 from openhpu.compiler.program.geometry import Geometry
 from openhpu.compiler.program.sizes import Guard, Size
 from openhpu.settings import folders
 
-if TYPE_CHECKING:
-    from openhpu.compiler.program.description import Description
-
-FORMAT = 5
+FORMAT = 6
 
 LIBRARY, PROGRAM, MANIFEST = "recipe.so", "program.py", "manifest.json"
 
@@ -137,7 +135,6 @@ class Manifest:
     nodes: int
     kernels: int
     external_kernels: Mapping[str, int]
-    compile_seconds: float
     torch: str
     isa: str
     threads: int

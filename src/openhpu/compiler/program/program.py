@@ -77,15 +77,11 @@ class Program:
         names: dict[str, Any] = {
             AT_NODE: at_node or (lambda number: None),
             LAID_OUT: laid_out or (lambda tensor, sizes, strides: tensor),
-            LOWERED: self.lowering,
+            LOWERED: lambda op: _lowering(op, self.description),
         }
         exec(compile(text, name, "exec"), names)
         result: Callable[..., tuple[torch.Tensor, ...]] = names["recipe"]
         return result
-
-    def lowering(self, op: str) -> Callable[..., Any] | None:
-        """The function as which an operator is traced; None: as it is."""
-        return _lowering(op, self.description)
 
     def example_inputs(self) -> list[torch.Tensor]:
         """Inputs of the right geometry with this run's numbers and arbitrary contents."""
@@ -95,6 +91,7 @@ class Program:
 
 
 def _lowering(op: str, description: Description) -> Callable[..., Any] | None:
+    """The function as which an operator is traced; None: as it is."""
     return lowering(op, description.get("lenient", False), description.get("int32", False))
 
 
