@@ -27,6 +27,11 @@ class Module:
         return f"0000:{9 + self.number:02x}:00.0"
 
     @property
+    def free(self) -> int:
+        """Of the memory."""
+        return self.total - self.used
+
+    @property
     def serial(self) -> str:
         """A serial number in form."""
         return f"OPENHPU{self.number:04d}"
