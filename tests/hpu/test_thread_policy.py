@@ -2,7 +2,7 @@
 
 import pytest
 
-from openhpu.settings.machine import usable_cores
+from openhpu._machine import usable_cores
 
 ONE_CORE = """
     import os
@@ -14,7 +14,7 @@ TRAINING = """
     from torch import nn
     import habana_frameworks.torch.core as htcore
     from openhpu import _C
-    from openhpu.settings.machine import usable_cores
+    from openhpu._machine import usable_cores
 
     def train(steps=4, width=300, norm=nn.Identity, lr=1e-3):
         torch.manual_seed(0)

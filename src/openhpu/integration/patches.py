@@ -2,7 +2,7 @@
 migration, where a script asks for it (`integration/migration`).
 
 The patches below are those of a script's process, and they stay. Inductor is patched only in the compile process, and
-only while it makes a recipe. The replacements are in the modules that MOMENTARY names:
+only while it makes a recipe. The replacements are in `compiler/inductor`:
 
 - `VecISA.check_build` compiles a program for each instruction set to learn whether the compiler knows it. The patch
   lets the compiler parse an empty program, which tells the same.
@@ -55,18 +55,6 @@ from openhpu.integration.late_imports import after_import
 from openhpu.interface import autocast_lists, hpu
 from openhpu.interface.gaudi_ops import namespace
 from openhpu.observe.profiler import debug_activities, tables
-
-MOMENTARY = (
-    "compiler/inductor/casts.py",
-    "compiler/inductor/dropped_stores.py",
-    "compiler/inductor/inductor.py",
-    "compiler/inductor/kernel_marks.py",
-    "compiler/inductor/strides.py",
-    "compiler/inductor/toolchain.py",
-    "compiler/inductor/vector_exp.py",
-    "compiler/inductor/vector_random.py",
-    "capture/torch_compile/in_place.py",
-)
 
 
 def apply() -> None:

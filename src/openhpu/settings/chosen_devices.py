@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from openhpu._machine import device_memory, usable_cores  # not the core: settings are read without PyTorch, too
 from openhpu.settings.access import get, is_set
 from openhpu.settings.kinds import MAX_MODULES, SettingError
-from openhpu.settings.machine import device_memory, usable_cores
 
 GIB = 1 << 30
 _WHOLE_POOL = 24  # PT_HABANA_POOL_SIZE's default, which means "as much as there is"

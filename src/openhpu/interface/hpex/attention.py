@@ -10,6 +10,10 @@ from openhpu.interface.gaudi_ops.attention import SOFTMAX_MODES, Masking, Window
 from openhpu.interface.gaudi_ops.errors import check
 from openhpu.interface.gaudi_ops.registry import AUTOCAST, Arguments
 
+__all__ = [
+    "FusedSDPA", "ModuleFusedSDPA", "PySDPA", "PySDPAHinted", "gqa_input_reshape_fwd", "gqa_output_reshape", "is_gqa",
+]  # fmt: skip
+
 
 class FusedSDPA:
     """Attention as one operator. Called as `FusedSDPA.apply(...)`."""

@@ -8,6 +8,11 @@ from torch import Tensor
 from openhpu.interface.gaudi_ops.errors import check
 from openhpu.interface.gaudi_ops.rotary import RotaryPosEmbeddingMode
 
+__all__ = [
+    "RotaryPosEmbeddingHelperV1", "RotaryPosEmbeddingHelperV2", "RotaryPosEmbeddingHelperV3", "RotaryPosEmbeddingMode",
+    "apply_rotary_pos_emb",
+]  # fmt: skip
+
 
 class RotaryPosEmbeddingHelperV1:
     """Positions from an offset on: `apply(p, cos, sin, offset)`."""

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import torch
 
-from openhpu.settings.machine import usable_cores
+from openhpu._machine import usable_cores
 
 Arguments = Mapping[str, Any]
 
