@@ -1,7 +1,5 @@
 """A compiled graph: clusters of operators that run as recipes, and eager operators between them."""
 
-from __future__ import annotations
-
 import operator
 import weakref
 from collections import Counter
@@ -18,12 +16,12 @@ from openhpu.capture.torch_compile.cluster import Cluster
 from openhpu.capture.torch_compile.options import Options
 
 # The graphs of the process, oldest first; a graph lives as long as the compiled function that it belongs to.
-_graphs: list[weakref.ref[CompiledGraph]] = []
+_graphs: list[weakref.ref["CompiledGraph"]] = []
 # Called with each new graph.
-observers: list[Callable[[CompiledGraph], None]] = []
+observers: list[Callable[["CompiledGraph"], None]] = []
 
 
-def compiled_graphs() -> list[CompiledGraph]:
+def compiled_graphs() -> "list[CompiledGraph]":
     """The compiled graphs that are alive, in the order in which they were made."""
     found = [graph for reference in _graphs if (graph := reference()) is not None]
     _graphs[:] = [weakref.ref(graph) for graph in found]

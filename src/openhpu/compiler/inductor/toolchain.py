@@ -11,8 +11,6 @@ A precompiled header takes three times as long as reading the header in one file
 headers, and precompiled ones are made behind them (`precompile_behind`).
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import hashlib
@@ -54,7 +52,7 @@ _INTERFACE = Path(_machine.__file__).parent / "cores" / ".".join(torch.__version
 
 
 @contextlib.contextmanager
-def quick(work: Path) -> Iterator[Prepared]:
+def quick(work: Path) -> "Iterator[Prepared]":
     """While it lasts, Inductor takes the short cuts. Where precompiled headers can't be kept for the user, they
     lie beside `work`, for the next recipe there."""
     from torch._inductor import codecache, cpp_builder
