@@ -7,10 +7,10 @@ import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
 
-_waiting: dict[str, list[Callable[[], None]]] = {}
+_waiting: dict[str, list[Callable[[], object]]] = {}
 
 
-def after_import(module: str, function: Callable[[], None]) -> None:
+def after_import(module: str, function: Callable[[], object]) -> None:
     """Call `function()` when `module` has been imported; now, if it is."""
     if module in sys.modules:
         function()

@@ -269,7 +269,9 @@ def _compile_support() -> None:
         return lambda: getattr(importlib.import_module("openhpu.integration.dynamo"), name)()
 
     after_import("torch._dynamo.backends.registry", call("register_backend"))
-    after_import("torch._dynamo.device_interface", call("register_device"))
+    # Dynamo's interface of the device, which the module registers at its end: it may be the one that imports Dynamo.
+    register = functools.partial(importlib.import_module, "openhpu.integration.dynamo_interface")
+    after_import("torch._dynamo.device_interface", register)
     after_import("torch._dynamo.decorators", call("keep_out"))
     after_import("torch._inductor.codegen.common", call("refuse_inductor"))
 

@@ -33,7 +33,7 @@ def marked() -> Iterator[None]:
     looked_up = CppWrapperCpu.generate_fallback_kernel_with_runtime_lookup_aot
     generated, template = KernelGroup.call_kernel, CppTemplateKernel.call_kernel
 
-    def generate_c_shim_extern_kernel_call(self: Any, kernel: str, args: list[str], *rest: Any, **more: Any) -> None:
+    def call_external(self: Any, kernel: str, args: list[str], *rest: Any, **more: Any) -> None:
         def call() -> None:
             products.ask(self, kernel, args)
             external(self, kernel, args, *rest, **more)
@@ -41,7 +41,7 @@ def marked() -> Iterator[None]:
         _around(self, _SHIM.sub("aten::", kernel), call)
 
     # An operator without a C function of its own, which the runtime of the recipe looks up.
-    def generate_fallback_kernel_with_runtime_lookup_aot(self: Any, op_overload: Any, *args: Any) -> None:
+    def call_looked_up(self: Any, op_overload: Any, *args: Any) -> None:
         _around(self, op_overload.name(), lambda: looked_up(self, op_overload, *args))
 
     def call_kernel(self: Any, wrapper: Any, kernel_name: str) -> None:
@@ -51,12 +51,8 @@ def marked() -> Iterator[None]:
         _around(V.graph.wrapper_code, name, lambda: template(self, name, *args, **kwargs))
 
     with (
-        mock.patch.object(
-            CppWrapperCpu,
-            "generate_fallback_kernel_with_runtime_lookup_aot",
-            generate_fallback_kernel_with_runtime_lookup_aot,
-        ),
-        mock.patch.object(CppWrapperCpu, "generate_c_shim_extern_kernel_call", generate_c_shim_extern_kernel_call),
+        mock.patch.object(CppWrapperCpu, "generate_fallback_kernel_with_runtime_lookup_aot", call_looked_up),
+        mock.patch.object(CppWrapperCpu, "generate_c_shim_extern_kernel_call", call_external),
         mock.patch.object(KernelGroup, "call_kernel", call_kernel),
         mock.patch.object(CppTemplateKernel, "call_kernel", call_template_kernel),
     ):

@@ -209,7 +209,7 @@ class _Writer:
                 continue
             place = graph.geometry(out)
             notes.append(_shape_text(place))
-            name = self._name(_short(overload))
+            name = self._name(overload._opname.strip("_"))
             names.append(name)
             if self._wide.dtype(place.dtype) is not place.dtype:
                 after.append(f"{name} = {name}.to({place.dtype})")
@@ -354,10 +354,6 @@ class _Widened:
 
 def _category(dtype: torch.dtype) -> str:
     return "c" if dtype.is_complex else "f" if dtype.is_floating_point else "i"
-
-
-def _short(overload: torch._ops.OpOverload) -> str:
-    return overload._opname.strip("_")
 
 
 def _shape_text(place: Geometry) -> str:
