@@ -39,8 +39,8 @@ class HpuInterface(DeviceInterface):
     synchronize = staticmethod(hpu.synchronize)
     is_available = staticmethod(hpu.is_available)
     memory_allocated = staticmethod(hpu.memory_allocated)
-    exchange_device = staticmethod(_C.exchange_device)
-    maybe_exchange_device = staticmethod(_C.maybe_exchange_device)
+    exchange_device = staticmethod(_C.exchange_device)  # type: ignore[assignment]
+    maybe_exchange_device = staticmethod(_C.maybe_exchange_device)  # type: ignore[assignment]
 
     @staticmethod
     def get_raw_stream(device_idx: int) -> int:

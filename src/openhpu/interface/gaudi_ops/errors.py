@@ -26,12 +26,6 @@ def c_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.").capitalize()
 
 
-def check_floating(operator: str, **tensors: torch.Tensor) -> None:
-    """Raise RuntimeError for a tensor that does not hold floating-point numbers."""
-    for name, tensor in tensors.items():
-        check(tensor.is_floating_point(), operator, name, tensor, "a floating-point tensor")
-
-
 def check_dims(operator: str, argument: str, tensor: torch.Tensor, *allowed: int) -> None:
     """Raise RuntimeError unless the tensor's number of dimensions is one of `allowed`."""
     names = " or ".join(map(str, allowed))
