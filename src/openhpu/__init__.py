@@ -4,8 +4,6 @@ Importing this package does not load the device; `import torch` does (through it
 or `import habana_frameworks.torch`.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:

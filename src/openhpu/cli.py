@@ -1,7 +1,5 @@
 """The command `openhpu`."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import habana_frameworks.torch.core as htcore
-from openhpu.settings.machine import usable_cores
+from openhpu._machine import usable_cores
 
 from .support import capture, in_threads, make
 

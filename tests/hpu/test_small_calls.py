@@ -5,7 +5,7 @@ import torch
 
 import habana_frameworks.torch.core as htcore
 import openhpu
-from openhpu.settings.machine import usable_cores
+from openhpu._machine import usable_cores
 
 from .support import capture, in_threads, memory_in_use
 from .test_reads import WRITES, a_sum, busy  # noqa: F401

@@ -4,7 +4,7 @@ from textwrap import dedent
 
 import pytest
 
-from openhpu.settings.machine import usable_cores
+from openhpu._machine import usable_cores
 
 from .conftest import IMPORTS
 
@@ -15,7 +15,7 @@ os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
 TRAINING = """
     import habana_frameworks.torch.core as htcore
-    from openhpu.settings.machine import usable_cores
+    from openhpu._machine import usable_cores
 
     def train(steps=4, width=300, norm=nn.Identity, lr=1e-3):
         torch.manual_seed(0)

@@ -8,7 +8,7 @@ import torch
 
 import habana_frameworks.torch.core as htcore
 from openhpu import _C
-from openhpu.settings.machine import usable_cores
+from openhpu._machine import usable_cores
 
 from .support import heard, line
 

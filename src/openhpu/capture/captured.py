@@ -1,7 +1,5 @@
 """One capture of one FX graph. A call's arguments become the capture's inputs, and its outputs become the results."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -16,6 +14,12 @@ Output = Callable[[Sequence[Any], Sequence[torch.Tensor]], Any]
 def fills_its_storage(tensor: torch.Tensor) -> bool:
     """Whether a capture can take other memory in place of this tensor's."""
     return tensor.is_contiguous() and not tensor.storage_offset() and tensor.nbytes == tensor.untyped_storage().nbytes()
+
+
+def share_memory(args: Sequence[Any], places: Iterable[int]) -> bool:
+    """Whether another argument lies in the storage of one at these places."""
+    storages = [arg.untyped_storage().data_ptr() if isinstance(arg, torch.Tensor) else 0 for arg in args]
+    return any(storages[i] and storages.count(storages[i]) > 1 for i in places)
 
 
 class Inputs:
@@ -132,7 +136,7 @@ class Captured:
         self, graph: _C.CapturedGraph, inputs: Inputs, outputs: Iterable[Any], constants: frozenset[int]
     ) -> None:
         self.graph = graph
-        self._inputs = inputs
+        self.inputs = inputs
         self._fresh: list[torch.Tensor] = []
         self._positions: dict[int, int] = {}  # address of a storage: where the first result in it is in `_fresh`
         constants |= inputs.fixed_storages
@@ -155,9 +159,9 @@ class Captured:
             return _constant(value)
         if value.numel() == 0:
             return _empty(value)
-        place = self._inputs.owner(value)
+        place = self.inputs.owner(value)
         if place is not None:
-            view = self._inputs.view_of(place, value)
+            view = self.inputs.view_of(place, value)
             return lambda args, outputs: view(args)
         address = value.untyped_storage().data_ptr()
         if value.device.type != "hpu" or address in constants:
@@ -178,7 +182,7 @@ class Captured:
 
     def __call__(self, args: Sequence[Any]) -> Sequence[Any] | None:
         """The results for `args`, by one command for the device; None if the arguments lie in memory in another way."""
-        given = self._inputs.given(args)
+        given = self.inputs.given(args)
         if given is None:
             return None
         outputs = self._run(given)
@@ -187,10 +191,6 @@ class Captured:
         for k, make in self._renewed.items():
             outputs[k] = make(args, outputs)
         return [outputs[result] if isinstance(result, int) else result(args, outputs) for result in self._results]
-
-    def weights_moved(self, args: Sequence[Any]) -> bool:
-        """Whether `args` can't be run because weights, which are constants of this graph, lie elsewhere."""
-        return self._inputs.moved(args)
 
 
 def _constant(value: Any) -> Output:

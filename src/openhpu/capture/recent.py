@@ -1,7 +1,5 @@
 """A cache of what was used last."""
 
-from __future__ import annotations
-
 import math
 from collections import OrderedDict
 from collections.abc import Hashable

@@ -4,15 +4,13 @@ The core puts runs of operators of an optimised graph into one node each, once P
 its tensors are on hpu. Source of the names: torch.jit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import torch
 
 from openhpu import _C
-from openhpu.capture.captured import Captured, Inputs
+from openhpu.capture.captured import Captured, Inputs, share_memory
 from openhpu.capture.recent import Recent
 from openhpu.compiler.client import client
 from openhpu.device import devices
@@ -33,7 +31,7 @@ class Captures:
         self._captures: Recent[Hashable, Captured | None] = Recent(_MOST_CAPTURES)
 
     def __call__(self, args: Sequence[Any]) -> Sequence[torch.Tensor]:
-        if self._mutates and _share_memory(args):
+        if self._mutates and share_memory(args, range(len(args))):
             return self._plain(args)
         key = tuple((a.shape, a.stride(), a.dtype) if isinstance(a, torch.Tensor) else (type(a), a) for a in args)
         if key not in self._captures:
@@ -64,9 +62,3 @@ class Captures:
             captured = Captured(graph, inputs, outputs, frozenset())
         graph.compile()
         return captured
-
-
-def _share_memory(args: Sequence[Any]) -> bool:
-    """Whether two of the tensors lie in one storage."""
-    storages = [a.untyped_storage().data_ptr() for a in args if isinstance(a, torch.Tensor)]
-    return len(set(storages)) < len(storages)

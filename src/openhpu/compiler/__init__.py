@@ -6,8 +6,6 @@ it; `recipe` does all this. `server` does it in a process of its own, and `clien
 Importing this package is cheap; only `recipe` and what it needs import Inductor.
 """
 
-from __future__ import annotations
-
 from openhpu.compiler.errors import CannotCompile
 
 __all__ = ["CannotCompile"]

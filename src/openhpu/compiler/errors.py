@@ -1,7 +1,5 @@
 """Errors of the compiler."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 

@@ -1,14 +1,10 @@
 """Compiles a described graph: `compile_recipe`."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import logging
 import os
 import shutil
-import tempfile
-import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +12,7 @@ from pathlib import Path
 import torch
 
 from openhpu.compiler import passes
-from openhpu.compiler.client.disk_cache import publish, sha256
+from openhpu.compiler.client.disk_cache import publish, sha256, temporary_folder
 from openhpu.compiler.client.identity import recipe_key, torch_build, vector_isa
 from openhpu.compiler.client.manifest import MANIFEST, PROGRAM, Manifest, ScalarInput, SlotTensor
 from openhpu.compiler.errors import CannotCompile
@@ -40,13 +36,11 @@ def compile_recipe(
     files belongs to the library and has to stay beside it. Raises CannotCompile (the graph) or OSError (the disk).
     Takes seconds to minutes, and sets the number of PyTorch's threads meanwhile.
     """
-    started = time.monotonic()
     key = key or recipe_key(description)
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     program = Program(description)
-    work = Path(tempfile.mkdtemp(prefix=".building-", dir=directory))
-    try:
+    with temporary_folder(".building-", directory) as work:
         with _threads(description["threads"]), _quiet():
             graph, inputs = trace(program, inductor.decompositions())
             passes.run(graph)
@@ -81,7 +75,6 @@ def compile_recipe(
             nodes=len(description["nodes"]),
             kernels=library.kernels,
             external_kernels=library.external_kernels,
-            compile_seconds=round(time.monotonic() - started, 3),
             torch=torch_build(),
             isa=vector_isa(),
             threads=description["threads"],
@@ -89,8 +82,6 @@ def compile_recipe(
         )
         (work / MANIFEST).write_text(manifest.to_json())
         publish(work, directory / key)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
     return manifest
 
 

@@ -19,7 +19,7 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -170,7 +170,7 @@ def _idly(function: Callable[[], T]) -> T:
 def _recipe(description: Description, key: str, caches: list[DiskCache], folder: Path) -> tuple[Manifest, Path]:
     from openhpu.compiler.client.disk_cache import find
 
-    with _locks(caches, key):
+    with caches[0].lock(key):
         if found := find(caches, description, key):  # another process was faster
             return found
         known = {index for cache in caches for index in cache.constants(key)}
@@ -202,14 +202,6 @@ def _compiled(description: Description, key: str, constants: set[int], folder: P
                 raise
             constants = every if retry else constants | set(error.scalars)
     raise AssertionError("a graph without variable numbers names some")
-
-
-@contextlib.contextmanager
-def _locks(caches: list[DiskCache], key: str) -> Iterator[None]:
-    with contextlib.ExitStack() as stack:
-        for cache in caches[:1]:
-            stack.enter_context(cache.lock(key))
-        yield
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """Device arguments."""
 
-from __future__ import annotations
-
 from typing import Any, TypeAlias
 
 import torch

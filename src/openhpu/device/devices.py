@@ -1,7 +1,5 @@
 """Devices: their number, the current one, their properties."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

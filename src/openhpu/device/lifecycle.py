@@ -1,7 +1,6 @@
 """From loaded to open: configuring the core from the environment and opening the first device."""
 
-from __future__ import annotations
-
+import dataclasses
 import os
 import sys
 import threading
@@ -47,17 +46,7 @@ def configure(again: bool = False) -> settings.DeviceSetup:
     with _lock:
         if _setup is None or not (_C.is_initialized() or _C.is_in_bad_fork()):
             setup = settings.device_setup()
-            _C.configure(
-                list(setup.modules),
-                setup.memory_bytes,
-                setup.protect_memory,
-                setup.lock_modules,
-                setup.spin_us,
-                setup.processes,
-                setup.visible,
-                setup.floating,
-                setup.wait_s,
-            )
+            _C.configure(**{name: value for name, value in dataclasses.asdict(setup).items() if name != "count"})
             _setup = setup
         _configured_from = environment
         return _setup

@@ -1,12 +1,11 @@
 """Device memory: statistics in bytes and counts, and giving unused memory back."""
 
-from __future__ import annotations
-
 import warnings
 
 import torch
 
 from openhpu import _C, settings
+from openhpu._machine import device_memory
 from openhpu.device import lifecycle
 from openhpu.device.arguments import DeviceArgument, _get_device_index
 from openhpu.device.memory_history import (
@@ -15,7 +14,6 @@ from openhpu.device.memory_history import (
     _snapshot as _snapshot,
 )
 from openhpu.observe.smi import publisher
-from openhpu.settings.machine import device_memory
 
 __all__ = [
     "empty_cache", "max_memory_allocated", "max_memory_cached", "max_memory_reserved", "mem_get_info",

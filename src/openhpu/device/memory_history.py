@@ -3,8 +3,6 @@
 The names are those of torch.cuda.memory; the document is the one that `torch.cuda._memory_viz` describes.
 """
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 from typing import Any, Literal

@@ -4,8 +4,6 @@ The variable is read once: at the import of habana_frameworks.torch, or at the f
 ignored with a warning, as on a Gaudi.
 """
 
-from __future__ import annotations
-
 import os
 import warnings
 from collections.abc import Callable

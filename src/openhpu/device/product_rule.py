@@ -4,8 +4,6 @@
 later process reads it before its first product. So the choice never changes within a process.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterable

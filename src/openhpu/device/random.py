@@ -1,7 +1,5 @@
 """Random numbers: each device's default generator, its seed and its state."""
 
-from __future__ import annotations
-
 import contextlib
 import struct
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Steps: where a lazy graph ends and is handed to the device. In eager mode there is nothing to end."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -3,9 +3,7 @@
 Events are points in a stream. A script waits for them and measures the time between them.
 """
 
-from __future__ import annotations
-
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import torch
 
@@ -59,7 +57,7 @@ class Stream(torch.Stream):
     existing one. Stream 0 is the default stream of its device.
     """
 
-    def __new__(cls, device: DeviceArgument = None, priority: int = 0, **existing: int) -> Stream:
+    def __new__(cls, device: DeviceArgument = None, priority: int = 0, **existing: int) -> Self:
         lifecycle._lazy_init()
         if existing:
             existing.setdefault("device_type", _HPU_TYPE)

@@ -5,8 +5,6 @@ without. `csrc/torch/BesideCuda` changes that answer. Where a GPU can be used, o
 that.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from types import ModuleType

@@ -1,7 +1,5 @@
 """Loading tensors that were saved from an hpu device."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 
@@ -16,11 +14,7 @@ _PRIORITY = 19
 
 def install() -> None:
     """Let torch.load put tensors on every index that exists."""
-    torch.serialization.register_package(_PRIORITY, _tag, _restore)
-
-
-def _tag(storage: Any) -> None:
-    """Nothing: PyTorch names hpu's storages well."""
+    torch.serialization.register_package(_PRIORITY, lambda storage: None, _restore)  # it names storages well itself
 
 
 def _restore(storage: Any, location: str) -> Any:

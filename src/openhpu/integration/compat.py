@@ -3,8 +3,6 @@
 Nothing else depends on these yet. A difference in Python belongs here, one in C++ in a header `csrc/compat.h`.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.machinery
 import platform

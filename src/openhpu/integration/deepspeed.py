@@ -15,8 +15,6 @@
   before the correction, which makes it 31 times as large in the first step.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import importlib

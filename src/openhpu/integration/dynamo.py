@@ -1,8 +1,5 @@
 """Registrations of hpu with torch.compile, when its modules are imported."""
 
-from __future__ import annotations
-
-import importlib
 import sys
 import types
 from typing import Any
@@ -22,11 +19,6 @@ def register_backend() -> None:
         return hpu_backend(*args, **kwargs)
 
     registry.register_backend(hpu_backend, name="hpu_backend")  # type: ignore[arg-type]
-
-
-def register_device() -> None:
-    """Dynamo's interface of the device. The module registers it at its end: it may be the one that imports Dynamo."""
-    importlib.import_module("openhpu.integration.dynamo_interface")
 
 
 def keep_out() -> None:

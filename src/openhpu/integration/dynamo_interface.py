@@ -1,7 +1,5 @@
 """Dynamo's interface of the device: which functions of torch.hpu it calls, and inlines in compiled code."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -30,10 +28,7 @@ class HpuInterface(DeviceInterface):
             """The one device that a worker could mean."""
             return 0
 
-        @staticmethod
-        def get_device_properties(device: Any = None) -> Any:
-            """The device's properties."""
-            return hpu.get_device_properties(device)
+        get_device_properties = staticmethod(hpu.get_device_properties)
 
     current_device = staticmethod(hpu.current_device)
     set_device = staticmethod(hpu.set_device)
@@ -42,19 +37,10 @@ class HpuInterface(DeviceInterface):
     current_stream = staticmethod(hpu.current_stream)
     set_stream = staticmethod(hpu.set_stream)
     synchronize = staticmethod(hpu.synchronize)
-    get_device_properties = staticmethod(hpu.get_device_properties)  # type: ignore[assignment]
     is_available = staticmethod(hpu.is_available)
     memory_allocated = staticmethod(hpu.memory_allocated)
-
-    @staticmethod
-    def exchange_device(device: int) -> int:
-        """Make `device` the current one; returns the one before."""
-        return _C.exchange_device(device)
-
-    @staticmethod
-    def maybe_exchange_device(device: int) -> int:
-        """The same; a negative number changes nothing."""
-        return _C.maybe_exchange_device(device)
+    exchange_device = staticmethod(_C.exchange_device)  # type: ignore[assignment]
+    maybe_exchange_device = staticmethod(_C.maybe_exchange_device)  # type: ignore[assignment]
 
     @staticmethod
     def get_raw_stream(device_idx: int) -> int:
@@ -70,11 +56,6 @@ class HpuInterface(DeviceInterface):
     def is_bf16_supported(including_emulation: bool = False) -> bool:
         """Always."""
         return True
-
-    @staticmethod
-    def is_triton_capable(device: Any = None) -> bool:
-        """Never."""
-        return False
 
 
 register_interface_for_device("hpu", HpuInterface)

@@ -1,7 +1,5 @@
 """CPU fallback: which operators Gaudi has, which may fall back, and the log of those that do."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

@@ -7,8 +7,6 @@ libraries notice a skipped step. An explicit `fused` or `foreach` stays. `fused=
 GradScaler without a wait.
 """
 
-from __future__ import annotations
-
 import weakref
 from typing import Any
 
@@ -41,7 +39,7 @@ _known: weakref.WeakKeyDictionary[torch.optim.Optimizer, _Known] = weakref.WeakK
 def install() -> None:
     """Register the hooks, which PyTorch calls for every optimizer."""
     register_optimizer_step_pre_hook(_before_step)
-    register_optimizer_step_post_hook(_after_step)
+    register_optimizer_step_post_hook(put_back)
 
 
 def _before_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -51,7 +49,7 @@ def _before_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     if known is None:
         known = _known[optimizer] = _Known()
         optimizer.register_state_dict_pre_hook(put_back)
-    _put_back(known)
+    put_back(optimizer)
     if known.state != id(optimizer.state) or len(known.groups) > len(optimizer.param_groups):
         known.groups.clear()  # a state was loaded, or groups were replaced
         known.state = id(optimizer.state)
@@ -69,18 +67,11 @@ def _before_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         known.changed.append(group)
 
 
-def _after_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def put_back(optimizer: Any, *_: Any) -> None:
+    """Restore the options after a step, also one that raised an exception."""
     known = _known.get(optimizer)
-    if known is not None:
-        _put_back(known)
-
-
-def put_back(optimizer: Any) -> None:
-    """Restore the options after a step that raised an exception."""
-    _after_step(optimizer, (), {})
-
-
-def _put_back(known: _Known) -> None:
+    if known is None:
+        return
     for group in known.changed:
         if group["fused"] is True:
             group["fused"] = None

@@ -3,8 +3,6 @@
 Libraries give integers to every device that is not "cpu" by name: transformers counts each expert's tokens so.
 """
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

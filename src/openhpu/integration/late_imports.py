@@ -1,7 +1,5 @@
 """Work that waits for the import of a module, of torch's or another library's, which many scripts never import."""
 
-from __future__ import annotations
-
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -9,10 +7,10 @@ import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
 
-_waiting: dict[str, list[Callable[[], None]]] = {}
+_waiting: dict[str, list[Callable[[], object]]] = {}
 
 
-def after_import(module: str, function: Callable[[], None]) -> None:
+def after_import(module: str, function: Callable[[], object]) -> None:
     """Call `function()` when `module` has been imported; now, if it is."""
     if module in sys.modules:
         function()

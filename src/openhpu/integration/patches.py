@@ -2,7 +2,7 @@
 migration, where a script asks for it (`integration/migration`).
 
 The patches below are those of a script's process, and they stay. Inductor is patched only in the compile process, and
-only while it makes a recipe. The replacements are in the modules that MOMENTARY names:
+only while it makes a recipe. The replacements are in `compiler/inductor`:
 
 - `VecISA.check_build` compiles a program for each instruction set to learn whether the compiler knows it. The patch
   lets the compiler parse an empty program, which tells the same.
@@ -34,8 +34,6 @@ only while it makes a recipe. The replacements are in the modules that MOMENTARY
 The patches of DeepSpeed wait for its import. They are in `openhpu/integration/deepspeed.py`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import importlib
@@ -57,18 +55,6 @@ from openhpu.integration.late_imports import after_import
 from openhpu.interface import autocast_lists, hpu
 from openhpu.interface.gaudi_ops import namespace
 from openhpu.observe.profiler import debug_activities, tables
-
-MOMENTARY = (
-    "compiler/inductor/casts.py",
-    "compiler/inductor/dropped_stores.py",
-    "compiler/inductor/inductor.py",
-    "compiler/inductor/kernel_marks.py",
-    "compiler/inductor/strides.py",
-    "compiler/inductor/toolchain.py",
-    "compiler/inductor/vector_exp.py",
-    "compiler/inductor/vector_random.py",
-    "capture/torch_compile/in_place.py",
-)
 
 
 def apply() -> None:
@@ -283,7 +269,9 @@ def _compile_support() -> None:
         return lambda: getattr(importlib.import_module("openhpu.integration.dynamo"), name)()
 
     after_import("torch._dynamo.backends.registry", call("register_backend"))
-    after_import("torch._dynamo.device_interface", call("register_device"))
+    # Dynamo's interface of the device, which the module registers at its end: it may be the one that imports Dynamo.
+    register = functools.partial(importlib.import_module, "openhpu.integration.dynamo_interface")
+    after_import("torch._dynamo.device_interface", register)
     after_import("torch._dynamo.decorators", call("keep_out"))
     after_import("torch._inductor.codegen.common", call("refuse_inductor"))
 

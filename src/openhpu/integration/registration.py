@@ -1,7 +1,5 @@
 """Loading the device into PyTorch: the compiled core, `torch.hpu`, and the patches that PyTorch needs."""
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import sys

@@ -9,8 +9,6 @@ the processes that have it. It lives until the last of them has dropped it or ha
 The sender must live until the tensor has been received, because it hands out the descriptor.
 """
 
-from __future__ import annotations
-
 import multiprocessing.reduction
 import os
 from collections.abc import Callable

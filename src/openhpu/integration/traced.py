@@ -1,7 +1,5 @@
 """Stand-ins for functions of torch.hpu that torch.compile does not trace, made of functions that Dynamo knows."""
 
-from __future__ import annotations
-
 import contextlib
 from contextlib import AbstractContextManager
 from typing import Any

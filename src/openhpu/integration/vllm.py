@@ -4,8 +4,6 @@ vllm-gaudi calls these methods of a worker in this order. `initialize_from_confi
 call once more.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 from typing import Any

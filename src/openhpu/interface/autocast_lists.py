@@ -5,8 +5,6 @@ PT_HPU_AUTOCAST_FP32_OPS_LIST name files that replace the first two. An operator
 first of: a file's list, lower precision, float32, widest.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 import warnings

@@ -1,7 +1,5 @@
 """Gaudi's data loader: images of a folder by threads, all else by PyTorch's."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -46,7 +44,7 @@ class HabanaDataLoader(DataLoader[Any]):
         return image_folders.plan_of(self)
 
     @property
-    def dataloader(self) -> _Batches:
+    def dataloader(self) -> "_Batches":
         """The object that makes the batches. Users replace methods of this class by ones that call it."""
         return _Batches(self)
 

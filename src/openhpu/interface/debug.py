@@ -1,7 +1,5 @@
 """Helpers that scripts call to look inside, or to leave a line in the log."""
 
-from __future__ import annotations
-
 import json
 import logging
 import sys

@@ -1,7 +1,5 @@
 """Gaudi's event dispatcher, as a face over `openhpu.observe.events`."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -37,10 +35,10 @@ _PARAM_NAMES = {EventId.CPU_FALLBACK: {"op": "op_name"}}
 class EventDispatcher:
     """Subscriptions and events of this process. There is one, `EventDispatcher.instance()`."""
 
-    _instance: ClassVar[EventDispatcher | None] = None
+    _instance: ClassVar["EventDispatcher | None"] = None
 
     @classmethod
-    def instance(cls) -> EventDispatcher:
+    def instance(cls) -> "EventDispatcher":
         """The dispatcher."""
         if cls._instance is None:
             cls._instance = cls()

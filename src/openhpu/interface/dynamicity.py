@@ -1,7 +1,5 @@
 """Finds changing shapes: in a model's modules, and in a data loader."""
 
-from __future__ import annotations
-
 import csv
 from collections import Counter
 from collections.abc import Iterator

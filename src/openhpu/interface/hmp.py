@@ -7,8 +7,6 @@ not see calls inside such a function. The mode belongs to the thread that import
 device's old name, `habana`, means `hpu`.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator
 from contextlib import contextmanager

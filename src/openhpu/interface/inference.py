@@ -1,7 +1,5 @@
 """Inference mode: the functions that Gaudi scripts call around a model that is only evaluated."""
 
-from __future__ import annotations
-
 import copy
 import warnings
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Modules under the names that scripts import."""
 
-from __future__ import annotations
-
 import sys
 from types import ModuleType
 

@@ -4,8 +4,6 @@ An entry point of the group `openhpu.sections` makes a section of its request, a
 loaded.
 """
 
-from __future__ import annotations
-
 import sys
 from importlib.metadata import entry_points
 from typing import Any, Protocol

@@ -4,8 +4,6 @@ A listener or a handler of warnings is code of the script. It may read a tensor,
 waits for the compiler. On a thread that answers the compiler's requests it would wait for its own thread.
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections import deque

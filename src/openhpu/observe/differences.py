@@ -5,8 +5,6 @@ publishes the event `kindness`, which `openhpu run` lists. `make docs` puts the 
 tests run an example of each row at both levels.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -23,8 +23,6 @@ A callback runs on the thread on which the event happened. The core sends an eve
 one of its kinds. Otherwise an event costs nothing.
 """
 
-from __future__ import annotations
-
 import atexit
 import threading
 import time
@@ -126,28 +124,23 @@ def counters() -> dict[str, int]:
     Beside these, of what the compiler has been asked for and has not answered, as it is now: `graphs_compiling`, how
     many; `graphs_compiling_ops`, the operators of the largest; `graphs_compiling_ms`, for how long it has been at it.
     """
-    from openhpu import _C
-
-    graphs, operators, milliseconds = _C.compile_progress()
+    core = _core()
+    graphs, operators, milliseconds = core.compile_progress()
     progress = {
         "graphs_compiling": graphs, "graphs_compiling_ops": operators, "graphs_compiling_ms": milliseconds
     }  # fmt: skip
-    return {name: value - _counters_before[name] for name, value in _C.counters().items()} | progress
+    return {name: value - _counters_before[name] for name, value in core.counters().items()} | progress
 
 
 def fallback_ops() -> dict[str, int]:
     """How often each operator fell back to the CPU since the start or the last `reset_counters`."""
-    from openhpu import _C
-
-    return dict(Counter(_C.fallback_ops()) - _fallbacks_before)
+    return dict(Counter(_core().fallback_ops()) - _fallbacks_before)
 
 
 def reset_counters() -> None:
     """Set every counter to zero. Metrics keep their values."""
     global _counters_before, _fallbacks_before
-    from openhpu import _C
-
-    _counters_before, _fallbacks_before = Counter(_C.counters()), Counter(_C.fallback_ops())
+    _counters_before, _fallbacks_before = Counter(_core().counters()), Counter(_core().fallback_ops())
 
 
 def _core() -> Any:

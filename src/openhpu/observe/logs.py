@@ -5,8 +5,6 @@ on. If they are unset, the older bit masks PT_HPU_LOG_MOD_MASK and PT_HPU_LOG_TY
 logger of that name.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Writes that are due when a process ends, in whatever way."""
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """What files of several processes are told apart by."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 

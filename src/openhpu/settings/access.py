@@ -1,7 +1,5 @@
 """Reading the environment through the table."""
 
-from __future__ import annotations
-
 import os
 import warnings
 from collections.abc import Iterator

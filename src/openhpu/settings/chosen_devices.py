@@ -1,12 +1,10 @@
 """Which devices a process has, worked out from the environment."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
+from openhpu._machine import device_memory, usable_cores  # not the core: settings are read without PyTorch, too
 from openhpu.settings.access import get, is_set
 from openhpu.settings.kinds import MAX_MODULES, SettingError
-from openhpu.settings.machine import device_memory, usable_cores
 
 GIB = 1 << 30
 _WHOLE_POOL = 24  # PT_HABANA_POOL_SIZE's default, which means "as much as there is"
@@ -14,13 +12,13 @@ _WHOLE_POOL = 24  # PT_HABANA_POOL_SIZE's default, which means "as much as there
 
 @dataclass(frozen=True)
 class DeviceSetup:
-    """The configuration of the core.
+    """The configuration of the core, as its function `configure` takes it, and `count`.
 
     `modules`: module number of each device that the process opens; `floating`: these are the machine's modules, and
     each device gets a free one of them when it is opened. `visible`: number of indices that scripts may use; when
     `modules` is one module, every index means that. `count`: what device_count() reports, by which libraries choose
-    how many devices to use. `wait_s`: how long to wait for a module that is in use. `memory_bytes`: capacity of each
-    device. `spin_us`: how long a worker or a waiting host polls before it sleeps. `processes`: how many of a
+    how many devices to use. `module_wait_s`: how long to wait for a module that is in use. `memory_bytes`: capacity of
+    each device. `spin_us`: how long a worker or a waiting host polls before it sleeps. `processes`: how many of a
     launcher's share this machine's cores.
     """
 
@@ -28,7 +26,7 @@ class DeviceSetup:
     floating: bool
     visible: int
     count: int
-    wait_s: float
+    module_wait_s: float
     memory_bytes: int
     protect_memory: bool
     lock_modules: bool
@@ -44,7 +42,7 @@ def device_setup() -> DeviceSetup:
         floating=floating,
         visible=min(visible, MAX_MODULES),
         count=min(count, MAX_MODULES),
-        wait_s=get("OPENHPU_MODULE_WAIT_S"),
+        module_wait_s=get("OPENHPU_MODULE_WAIT_S"),
         memory_bytes=_memory_bytes(),
         protect_memory=get("OPENHPU_PROTECT_MEMORY"),
         lock_modules=get("OPENHPU_MODULE_LOCKS"),

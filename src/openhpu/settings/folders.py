@@ -6,8 +6,6 @@ does. So no file is written through a link, nothing that is not a regular file i
 it belongs to this user or to the superuser.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

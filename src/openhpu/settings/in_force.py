@@ -1,7 +1,5 @@
 """The value of each variable of the table in this environment, and its source: for `openhpu env`."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The rows of the table, and the conversion of a variable's text to a value."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal
 

@@ -7,8 +7,6 @@ is never read concerns a graph, a compilation, a transport or hardware that this
 checked and changes nothing.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import cast

@@ -1,7 +1,5 @@
 """`openhpu.expect`: asserts what a part of a script does not do. The error names operator, line and cause."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections import Counter
@@ -42,7 +40,7 @@ class Steps(NamedTuple):
     marks: int  # mark_step
     optimizer: int
 
-    def within(self, warm_up: int, all_steps: Steps) -> bool:
+    def within(self, warm_up: int, all_steps: "Steps") -> bool:
         """Whether fewer than `warm_up` steps had ended, in a part of a script that had `all_steps` together: where it
         has several mark_steps for each step of its optimizer, these are one."""
         if not all_steps.marks:

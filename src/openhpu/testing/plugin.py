@@ -3,8 +3,6 @@
 Without a marker and the option it only registers itself. It then runs no code with a test and does not import torch.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator

@@ -1,11 +1,10 @@
 """The work of tests on hpu, as JSON and as a page that needs no network."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os
 import time
+from collections import Counter
 from pathlib import Path
 from typing import IO, Any
 
@@ -82,12 +81,11 @@ class Report:
             f"{plural(sum(len(row['recompilations']) for row in rows), 'recompilation')}, "
             f"{plural(counted['fallbacks'], 'operator')} on the CPU, {plural(counted['waits'], 'wait')}; {self._page}"
         ]
-        by_op: dict[str, int] = {}
+        by_op: Counter[str] = Counter()
         for row in rows:
             for one in row["fallbacks"]:
-                by_op[one["op"]] = by_op.get(one["op"], 0) + one["count"]
-        most = sorted(by_op.items(), key=lambda item: -item[1])[:5]
-        return lines + [f"  on the CPU: {op}, {plural(n, 'time')}" for op, n in most]
+                by_op[one["op"]] += one["count"]
+        return lines + [f"  on the CPU: {op}, {plural(n, 'time')}" for op, n in by_op.most_common(5)]
 
     def annotations(self) -> list[str]:
         """Lines by which GitHub marks lines of the sources."""

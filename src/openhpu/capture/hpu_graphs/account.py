@@ -1,7 +1,5 @@
 """An account of HPU graphs, for those who listen: the event `hpu_graph`, one for each capture."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

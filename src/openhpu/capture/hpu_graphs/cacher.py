@@ -1,7 +1,5 @@
 """Graphs for training with inputs of changing shapes: `ModuleCacher`."""
 
-from __future__ import annotations
-
 import copy
 import logging
 from collections import Counter, OrderedDict

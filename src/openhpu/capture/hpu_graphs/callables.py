@@ -1,7 +1,5 @@
 """Graphs for training: the forward and the backward of a module or function, each one graph, with an autograd node."""
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Capturing by hand: `HPUGraph` and the context manager `graph`."""
 
-from __future__ import annotations
-
 import gc
 from typing import Any, ClassVar
 
@@ -74,7 +72,7 @@ def _told(name: str) -> Any:
     """The function of HPUGraph, which says what differs."""
     plain = getattr(HPUGraph, name)
 
-    def call(self: _CheckedGraph, *args: Any, **kwargs: Any) -> Any:
+    def call(self: "_CheckedGraph", *args: Any, **kwargs: Any) -> Any:
         results = plain(self, *args, **kwargs)
         self._tell()
         return results

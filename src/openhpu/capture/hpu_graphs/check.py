@@ -1,7 +1,5 @@
 """A check of graphed functions (OPENHPU_CHECK_GRAPHS): each replay beside the plain call, whose effects are undone."""
 
-from __future__ import annotations
-
 import atexit
 import functools
 import gc
@@ -141,7 +139,7 @@ class State:
             if tensor.untyped_storage()._cdata != storage._cdata:
                 yield "", storage, tensor
 
-    def of_now(self, function: Any) -> State:
+    def of_now(self, function: Any) -> "State":
         """The state of the function now: this one if it is as it was."""
         if not all(map(_as_it_was, self._containers)):
             return State(function)

@@ -1,7 +1,5 @@
 """What checks of HPU graphs (OPENHPU_CHECK_GRAPHS) say: the event `graph_check`, and a warning at the first one."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterable
 

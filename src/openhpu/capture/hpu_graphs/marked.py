@@ -1,7 +1,5 @@
 """Tensors that a script has marked as constants: recipes of captured graphs hold their contents."""
 
-from __future__ import annotations
-
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 

@@ -1,7 +1,5 @@
 """The arguments that a function gets at its capture, and what comes of it: its results and its changes of arguments."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """How a value is taken apart and put together again: a kind for each class. `structure.Walk` is the only user."""
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import copy

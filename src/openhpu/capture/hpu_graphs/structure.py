@@ -1,7 +1,5 @@
 """Nested arguments and results: their tensors, and the rest as the key of a graph."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools
@@ -240,7 +238,7 @@ class Walk:
         done[id(value)] = node.kind.filled(value, new, node.rest, parts)
         return done[id(value)]
 
-    def again(self, value: Any, **options: Any) -> Walk:
+    def again(self, value: Any, **options: Any) -> "Walk":
         """The same walk through another value."""
         own: dict[str, Any] = {"gradients": self._gradients, "metadata": self._metadata}
         return Walk(value, self.names, **(own | options))
@@ -258,7 +256,7 @@ class Walk:
                 "was before can't be restored. Keep it out of the arguments, or don't graph the function."
             )
 
-    def difference(self, other: Walk, others: bool = False) -> str | None:
+    def difference(self, other: "Walk", others: bool = False) -> str | None:
         """The place where another walk differs from this one: with `others` it may have other tensors."""
         if self._own == other._own and (others or all(map(operator.is_, self.tensors, other.tensors))):
             return None

@@ -1,7 +1,5 @@
 """Captures that are undone: if a graph cannot hold the function, all is as if no capture had begun."""
 
-from __future__ import annotations
-
 import random
 import sys
 import warnings

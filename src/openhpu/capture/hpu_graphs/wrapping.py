@@ -1,7 +1,5 @@
 """Graphs for inference: a module or function that captures each new kind of input, and replays it later."""
 
-from __future__ import annotations
-
 import functools
 import warnings
 import weakref

@@ -1,9 +1,7 @@
 """The result of torch.compile: operators in clusters and operators that run eagerly."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from openhpu.capture.torch_compile import graph as graphs
 
@@ -29,7 +27,7 @@ class FxGraphAnalyzer:
         self._graphs: list[graphs.CompiledGraph] = []
         self._seen = self._graphs.append  # one object, which can be removed again
 
-    def __enter__(self) -> FxGraphAnalyzer:
+    def __enter__(self) -> Self:
         if self._reset:
             import torch._dynamo
 

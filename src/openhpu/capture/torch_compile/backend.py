@@ -1,7 +1,5 @@
 """The backend `hpu_backend` of torch.compile."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """A cluster: operators of a compiled graph that run as one recipe. The first call captures it, later calls run it."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
@@ -10,7 +8,7 @@ import torch
 from torch import fx
 
 from openhpu import _C
-from openhpu.capture.captured import Captured, Inputs
+from openhpu.capture.captured import Captured, Inputs, share_memory
 from openhpu.capture.recent import Recent
 from openhpu.capture.torch_compile import nodes
 from openhpu.capture.torch_compile.options import Options
@@ -48,48 +46,36 @@ class Cluster:
         self._check_sharing = bool(self._written) and not whole
         self._varies = nodes.is_dynamic(module)
         placeholders = [node.name for node in module.graph.nodes if node.op == "placeholder"]
-        self._weights = frozenset(
+        self.weights = frozenset(  # the arguments that are constants of the capture
             i for i, name in enumerate(placeholders) if name in weights and i not in self._written and not self._varies
         )
         self._constants = frozenset(
             tensor.untyped_storage().data_ptr() for tensor in nodes.constants(module) if tensor.device.type == "hpu"
         )
-        self._only: Captured | None = None  # of a graph whose inputs' metadata never changes
-        self._captures: Recent[Hashable, Captured] = Recent(_MOST_CAPTURES)
+        self._captures: Recent[Hashable, Captured] = Recent(_MOST_CAPTURES)  # by metadata of the inputs that changes
 
     @property
     def captures(self) -> int:
         """Captures held now."""
-        return len(self._captures) + (self._only is not None)
-
-    @property
-    def weights(self) -> frozenset[int]:
-        """The arguments that are constants of the capture."""
-        return self._weights
+        return len(self._captures)
 
     def __call__(self, args: Sequence[Any]) -> Sequence[Any]:
         self.calls += 1
         if _C.is_capturing():
             return self.plain(args)  # becomes part of the graph around
-        if self._check_sharing and _share_memory(args, self._written):
+        if self._check_sharing and share_memory(args, self._written):
             return self.plain(args)
-        captured: Captured | None
-        if self._varies:
-            key = tuple(_kind(arg) for arg in args)
-            captured = self._captures.use(key)
-            if captured is None:
-                return self._capture(args, key)
-        else:
-            captured = self._only
-            if captured is None:
-                return self._capture(args, None)
+        key = tuple(map(_kind, args)) if self._varies else None
+        captured = self._captures.use(key)
+        if captured is None:
+            return self._capture(args, key)
         results = captured(args)
         if results is not None:
             return results
-        if captured.weights_moved(args):
-            # They were replaced, or the graph serves several models: from now on they are inputs like others.
-            self._weights = frozenset()
-            return self._capture(args, None)
+        if captured.inputs.moved(args):
+            # Weights were replaced, or the graph serves several models: from now on they are inputs like others.
+            self.weights = frozenset()
+            return self._capture(args, key)
         return self.plain(args)
 
     def plain(self, args: Sequence[Any]) -> Sequence[Any]:
@@ -114,7 +100,7 @@ class Cluster:
         return nodes.device_of(self.module) or torch.device("hpu", devices.current_device())
 
     def _capture_here(self, args: Sequence[Any], key: Hashable) -> Sequence[Any]:
-        inputs = Inputs(args, self._written, self._weights)
+        inputs = Inputs(args, self._written, self.weights)
         graph = _C.CapturedGraph()
         try:
             graph.capture_begin()
@@ -138,10 +124,7 @@ class Cluster:
         results = _for_caller(inputs, args, outputs)
         captured = Captured(graph, inputs, outputs, self._constants)
         graph.compile(self._alone)  # now that it is known which results are needed
-        if key is None:
-            self._only = captured
-        else:
-            self._captures.add(key, captured)
+        self._captures.add(key, captured)
         return results
 
 
@@ -152,12 +135,6 @@ def _for_caller(inputs: Inputs, args: Sequence[Any], outputs: Sequence[Any]) -> 
         place = inputs.owner(value) if isinstance(value, torch.Tensor) else None
         results.append(value if place is None else inputs.view_of(place, value)(args))
     return results
-
-
-def _share_memory(args: Sequence[Any], written: frozenset[int]) -> bool:
-    """Whether an argument lies in the storage of one that is written."""
-    storages = [arg.untyped_storage().data_ptr() if isinstance(arg, torch.Tensor) else 0 for arg in args]
-    return any(storages[i] and storages.count(storages[i]) > 1 for i in written)
 
 
 def _kind(arg: Any) -> Hashable:

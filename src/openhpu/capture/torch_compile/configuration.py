@@ -1,7 +1,5 @@
 """Gaudi's `config` of the backend: options by name, read and set for the whole process."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, MutableMapping
 from types import ModuleType
 from typing import Any

@@ -5,8 +5,6 @@ and events is done at the ends of the graph: waits before it, and all else behin
 before its first operator. Streams that the function enters wait for the graph, and the graph for them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A compiled graph: clusters of operators that run as recipes, and eager operators between them."""
 
-from __future__ import annotations
-
 import operator
 import weakref
 from collections import Counter
@@ -18,12 +16,12 @@ from openhpu.capture.torch_compile.cluster import Cluster
 from openhpu.capture.torch_compile.options import Options
 
 # The graphs of the process, oldest first; a graph lives as long as the compiled function that it belongs to.
-_graphs: list[weakref.ref[CompiledGraph]] = []
+_graphs: list[weakref.ref["CompiledGraph"]] = []
 # Called with each new graph.
-observers: list[Callable[[CompiledGraph], None]] = []
+observers: list[Callable[["CompiledGraph"], None]] = []
 
 
-def compiled_graphs() -> list[CompiledGraph]:
+def compiled_graphs() -> "list[CompiledGraph]":
     """The compiled graphs that are alive, in the order in which they were made."""
     found = [graph for reference in _graphs if (graph := reference()) is not None]
     _graphs[:] = [weakref.ref(graph) for graph in found]
@@ -61,7 +59,7 @@ class CompiledGraph:
         self._refused: dict[str, str] = {}  # names of nodes: why
         self.device = nodes.device_of(module)
         self._stale = False
-        self._clusters: list[Cluster] = []
+        self.clusters: list[Cluster] = []  # which run as recipes
         # The host's own nodes: they are no fallbacks, and no part of a cluster.
         self._on_host: frozenset[fx.Node] = frozenset()
         if self.device is not None and options.use_compiled_recipes:
@@ -70,11 +68,6 @@ class CompiledGraph:
         _graphs.append(weakref.ref(self))
         for observer in observers:
             observer(self)
-
-    @property
-    def clusters(self) -> Sequence[Cluster]:
-        """The clusters, which run as recipes."""
-        return tuple(self._clusters)
 
     def __call__(self, args: list[Any]) -> Sequence[Any]:
         results = self._run(args)
@@ -94,7 +87,7 @@ class CompiledGraph:
 
     def _plan(self) -> Any:
         """The callable of the graph: a cluster, or a module of clusters and eager parts."""
-        self._clusters = []
+        self.clusters = []
         self.layout = Layout()
         if self.device is None or not self._options.use_compiled_recipes:
             return self._eager()
@@ -118,8 +111,8 @@ class CompiledGraph:
             return self._eager()
         if not apart:
             self.layout.clusters = [Counter(map(nodes.name_of, compute))]
-            self._clusters = [Cluster(self._module, self._options, self._refuse, self._weights)]
-            return self._clusters[0]
+            self.clusters = [Cluster(self._module, self._options, self._refuse, self._weights)]
+            return self.clusters[0]
         return self._split(order, apart)
 
     def _eager(self) -> Any:
@@ -161,7 +154,7 @@ class CompiledGraph:
             if not compute:
                 continue
             cluster = Cluster(module, self._options, self._refuse, self._weights, whole=False)
-            self._clusters.append(cluster)
+            self.clusters.append(cluster)
             self.layout.clusters.append(Counter(map(nodes.name_of, compute)))
             setattr(whole, name, _ClusterModule(cluster))
         return lambda args: whole.forward(*args)

@@ -3,8 +3,6 @@
 Neither is work for the device, so neither is an eager fallback. The graph is cut where they stand.
 """
 
-from __future__ import annotations
-
 import operator
 from typing import Any
 

@@ -5,8 +5,6 @@ cache. A recipe would write in place anyway. The first call runs operator by ope
 large as the cache, and the cache of a server takes nearly all that there is.
 """
 
-from __future__ import annotations
-
 from unittest import mock
 
 import torch

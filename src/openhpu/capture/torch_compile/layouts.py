@@ -6,8 +6,6 @@ start of backward. Here the images are recorded channels last, as if a script in
 for the script have the layout of the trace.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -32,8 +30,8 @@ def partition(joint: fx.GraphModule, inputs: Sequence[Any], *, num_fwd_outputs: 
     return forward, backward
 
 
-def keep_channels_last(forward: fx.GraphModule, backward: fx.GraphModule, results: int) -> int:
-    """Record the convolutions of `forward` channels last. Returns how many.
+def keep_channels_last(forward: fx.GraphModule, backward: fx.GraphModule, results: int) -> None:
+    """Record the convolutions of `forward` channels last.
 
     `results`: how many of its outputs are not saved for backward. None where strides would be seen: by operators that
     depend on them, custom ones included, and in results that are not contiguous. None where the script has images
@@ -41,7 +39,7 @@ def keep_channels_last(forward: fx.GraphModule, backward: fx.GraphModule, result
     """
     convolutions = [node for node in forward.graph.nodes if node.target is _CONVOLUTION and is_convolution(node)]
     if not convolutions or not torch.backends.mkldnn.is_available():
-        return 0
+        return
     after = dependents(convolutions)
     (output,), (gradients,) = (graph.find_nodes(op="output") for graph in (forward.graph, backward.graph))
     ours, saved = list(output.args[0][:results]), list(output.args[0][results:])
@@ -49,9 +47,9 @@ def keep_channels_last(forward: fx.GraphModule, backward: fx.GraphModule, result
     seen = [x for x in (*ours, *theirs) if _has_order(x) and (x in after or x.graph is backward.graph)]
     computed = [node for node in (*after, *backward.graph.nodes) if node.op not in ("placeholder", "output")]
     if any(map(_is_channels_last, forward.graph.nodes)) or any(map(_sees_strides, computed)):
-        return 0
+        return
     if not all(x.meta["val"].is_contiguous() for x in seen):
-        return 0
+        return
     images = {node.args[0]: node for node in reversed(convolutions)}  # and the first convolution of each
     for x, first in images.items():
         images[x] = _laid_out(x, torch.channels_last, first)
@@ -62,7 +60,6 @@ def keep_channels_last(forward: fx.GraphModule, backward: fx.GraphModule, result
     gradients.args = (tuple(kept.get(x, x) for x in theirs),)
     forward.recompile()
     backward.recompile()
-    return len(convolutions)
 
 
 def _has_order(x: Any) -> bool:

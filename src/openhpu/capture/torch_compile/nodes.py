@@ -1,7 +1,5 @@
 """Questions about the nodes of FX graphs: their device, their writes, whether a capture can hold them."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Options of the backend: `torch.compile(..., options={...})`, and the environment variables that they override."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -81,9 +81,9 @@ class Compilations:
 
     def __init__(self, service: Service, aside: Aside):
         self._service = service
-        self._aside = aside
+        self.aside = aside
         self._owner = os.getpid()
-        self._asked: dict[int, tuple[float, dict[str, Any]]] = {}
+        self.asked: dict[int, tuple[float, dict[str, Any]]] = {}  # without a recipe or a reason why there is none
         self._teller = waits.Teller()
         self._thread = threading.Thread(target=self._serve, name="openhpu-graphs", daemon=True)
         self._thread.start()
@@ -103,7 +103,7 @@ class Compilations:
 
     def _ask(self, identity: int, description: dict[str, Any]) -> None:
         """Send a request on. It is answered in any case, because a thread may be waiting."""
-        self._asked[identity] = time.monotonic(), description
+        self.asked[identity] = time.monotonic(), description
         try:
             from openhpu.compiler.client import dumps
 
@@ -118,16 +118,16 @@ class Compilations:
     def _ready(self, identity: int, manifest: Manifest, folder: Path) -> None:
         from openhpu import _C
 
-        asked, description = self._asked.pop(identity)
+        asked, description = self.asked.pop(identity)
         try:
             duration = round((time.monotonic() - asked) * 1e6)
             kind = "recipe_loaded" if self._service.found_on_disk(identity) else "graph_compilation"
             program = (folder / "program.py").read_text()
             params = {"recipe": manifest.key[:16], "duration": duration, "ops": operators(description)}
-            self._aside.run(functools.partial(events.publish, kind, params))
+            self.aside.run(functools.partial(events.publish, kind, params))
             # Listeners hear of it before the recipe counts as ready, so that a thread that waits for the recipe finds
             # the event delivered. If a listener itself waits for the compiler, the recipe does not wait longer.
-            self._aside.settle(_TOLD_S)
+            self.aside.settle(_TOLD_S)
             _C.recipe_ready(identity, manifest, str(folder / "recipe.so"), program)
         except Exception as error:
             message = f"the recipe could not be loaded: {error}"
@@ -137,7 +137,7 @@ class Compilations:
     def _failed(self, identity: int, message: str) -> None:
         from openhpu import _C
 
-        asked = self._asked.pop(identity, None)  # none: answered before
+        asked = self.asked.pop(identity, None)  # none: answered before
         if asked is not None and not asked[1].get("symbols"):  # where one recipe for all sizes fails, each gets its own
             self._warn_failure(message, *_identify(asked[1]))
         _C.recipe_failed(identity)
@@ -147,22 +147,13 @@ class Compilations:
             f"a graph of {operators} operators, recorded from {first} on, can't be compiled and runs operator by "
             f"operator: {message}"
         )
-        self._aside.run(functools.partial(warnings.warn, text, RuntimeWarning, stacklevel=2))
-        self._aside.settle(_TOLD_S)  # before the core's answer, as events of recipes
+        self.aside.run(functools.partial(warnings.warn, text, RuntimeWarning, stacklevel=2))
+        self.aside.settle(_TOLD_S)  # before the core's answer, as events of recipes
 
     def ahead(self) -> None:
         """Start the compiler's process."""
         if os.getpid() == self._owner:
             self._service.ahead()
-
-    def settle(self, timeout: float) -> None:
-        """Wait until listeners know of every compilation so far; `timeout` in seconds."""
-        self._aside.settle(timeout)
-
-    @property
-    def unanswered(self) -> int:
-        """Graphs that were sent to the compiler and have neither a recipe nor a reason why not."""
-        return len(self._asked)
 
     def stop(self) -> None:
         """Ask no more, and end the compiler's process. Both are its parent's where this process was forked."""
@@ -178,7 +169,7 @@ class Compilations:
         self._thread.join(_END_S)
         self._teller.join(_END_S)
         self._service.close()
-        self._aside.close()
+        self.aside.close()
 
 
 _compilations: Compilations | None = None
@@ -269,19 +260,19 @@ def wait_for_recipes(timeout: float | None = None) -> bool:
     began = time.monotonic()
     found: bool = _C.wait_for_recipes(-1.0 if timeout is None else timeout)
     if found and _compilations is not None:
-        _compilations.settle(_SETTLE_S if timeout is None else max(0.0, timeout - (time.monotonic() - began)))
+        _compilations.aside.settle(_SETTLE_S if timeout is None else max(0.0, timeout - (time.monotonic() - began)))
     return found
 
 
 def settle() -> None:
     """Wait until listeners know of every compilation so far, for some seconds at most."""
     if _compilations is not None:
-        _compilations.settle(_END_S)
+        _compilations.aside.settle(_END_S)
 
 
 def unanswered() -> int:
     """How many graphs are being compiled; after the end of the script: were, when it ended."""
-    return 0 if _compilations is None else _compilations.unanswered
+    return 0 if _compilations is None else len(_compilations.asked)
 
 
 def recipes() -> list[Recipe]:

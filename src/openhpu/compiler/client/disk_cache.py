@@ -4,8 +4,6 @@ A recipe is machine code that this process will run. So the cache refuses every 
 written, and compares every file with its manifest. A cache that cannot be used costs a warning, never an error.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import grp
@@ -226,13 +224,10 @@ class DiskCache:
         if not self._usable():
             return None
         try:
-            new = Path(tempfile.mkdtemp(prefix=".adopted-", dir=self.path))
-            try:
+            with temporary_folder(".adopted-", self.path) as new:
                 for file in folder.iterdir():
                     _copy(file, new / file.name)
                 publish(new, self.path / key)
-            finally:
-                shutil.rmtree(new, ignore_errors=True)
             self._evict(keep=key)
         except OSError as error:
             self._warn_once("adopt", f"recipes can't be kept in the recipe cache {self.path}: {error}")
@@ -334,11 +329,8 @@ class DiskCache:
 
     def _remove(self, path: Path) -> None:
         """At once for others, and as far as possible."""
-        with contextlib.suppress(OSError):
-            aside = Path(tempfile.mkdtemp(prefix=".removed-", dir=self.path))
-            with contextlib.suppress(OSError):
-                os.rename(path, aside / path.name)
-            shutil.rmtree(aside, ignore_errors=True)
+        with contextlib.suppress(OSError), temporary_folder(".removed-", self.path) as aside:
+            os.rename(path, aside / path.name)
 
 
 def find(caches: Sequence[DiskCache], description: Description, key: str) -> tuple[Manifest, Path] | None:
@@ -382,6 +374,16 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+@contextlib.contextmanager
+def temporary_folder(prefix: str, where: Path) -> Iterator[Path]:
+    """A new folder there, which is removed at the end as far as possible, if it is still there under its name."""
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=where))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def publish(work: Path, target: Path) -> None:
     """Rename a complete folder, after making way: a folder that has contents cannot be replaced in one step."""
     try:
@@ -389,13 +391,10 @@ def publish(work: Path, target: Path) -> None:
     except OSError:
         if not target.is_dir():
             raise
-        aside = Path(tempfile.mkdtemp(prefix=".replaced-", dir=target.parent))
-        try:
+        with temporary_folder(".replaced-", target.parent) as aside:
             with contextlib.suppress(FileNotFoundError):
                 os.rename(target, aside / "old")
             os.rename(work, target)
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
 
 
 def _verified(folder: Path, key: str) -> Manifest | None:

@@ -4,22 +4,17 @@ The thread that sends a graph to the compiler writes them, if GRAPH_VISUALIZATIO
 `finish` waits for it.
 """
 
-from __future__ import annotations
-
 import threading
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from openhpu import _C, settings
+from openhpu.compiler.program.description import Description, NodeDescription, tensors
 from openhpu.observe import process_names
 from openhpu.settings import folders
-
-if TYPE_CHECKING:
-    from openhpu.compiler.program.description import Description, NodeDescription
 
 _ROW, _LEFT, _LANE = 22, 260, 14
 _MARKS = {"pbtxt": "-PreGraph"}  # as Gaudi's graph compiler has it in the name: vLLM's plugin counts graphs by it
@@ -82,7 +77,6 @@ def _forms() -> tuple[str, ...]:
 
 def rows(description: Description) -> list[Row]:
     """The nodes in order, each with the last writers of its operands."""
-    from openhpu.compiler.program.description import tensors
     from openhpu.compiler.program.plan import written_arguments
 
     wrote: dict[int, int] = {}

@@ -4,8 +4,6 @@ So a recipe of another compiler is never loaded. The key is cheap: it does not i
 compiler for its version once.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import os
@@ -28,19 +26,13 @@ _OPTIONS = {
 
 def recipe_key(description: Description) -> str:
     """The content address of the recipe of a graph, on this machine, with this PyTorch and this compiler."""
-    return graph.key(
-        description, torch_build(), torch.__config__.show(), vector_isa(), _compiler(), core(), cxx(), *cxx_options()
-    )
+    sources = f"{_compiler()} {_machine.recipe_calls}"  # ours, and those of the core's that recipes call
+    return graph.key(description, torch_build(), torch.__config__.show(), vector_isa(), sources, cxx(), *cxx_options())
 
 
 def torch_build() -> str:
     """Version and commit of PyTorch, and for which CUDA it was built, if for any."""
     return f"{torch.__version__} {torch.version.git_version} {torch.version.cuda}"
-
-
-def core() -> str:
-    """A digest of the core's sources that recipes call."""
-    return _machine.recipe_calls
 
 
 def cxx() -> str:

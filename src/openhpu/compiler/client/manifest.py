@@ -1,23 +1,19 @@
 """The arguments, results and contents of a compiled recipe: `manifest.json` beside its library."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import torch
 
+from openhpu.compiler.program.description import Description
 from openhpu.compiler.program.geometry import Geometry
 from openhpu.compiler.program.sizes import Guard, Size
 from openhpu.settings import folders
 
-if TYPE_CHECKING:
-    from openhpu.compiler.program.description import Description
-
-FORMAT = 5
+FORMAT = 6
 
 LIBRARY, PROGRAM, MANIFEST = "recipe.so", "program.py", "manifest.json"
 
@@ -36,12 +32,12 @@ class SlotTensor:
     offset: int | str
 
     @classmethod
-    def of(cls, slot: int, geometry: Geometry) -> SlotTensor:
+    def of(cls, slot: int, geometry: Geometry) -> Self:
         dtype, sizes, strides, offset = geometry
         return cls(slot, dtype, tuple(map(_plain, sizes)), tuple(map(_plain, strides)), _plain(offset))
 
 
-def misfit(manifest: Manifest, description: Description) -> str | None:
+def misfit(manifest: "Manifest", description: Description) -> str | None:
     """Why the recipe cannot be one of this graph; None if it may be. What the core would otherwise believe."""
     try:
         return next(_misfits(manifest, description), None)
@@ -49,7 +45,7 @@ def misfit(manifest: Manifest, description: Description) -> str | None:
         return f"{type(error).__name__}: {error}"
 
 
-def _misfits(manifest: Manifest, description: Description) -> Iterator[str]:
+def _misfits(manifest: "Manifest", description: Description) -> Iterator[str]:
     slots, scalars = description["slots"], description["scalars"]
     symbols = description.get("symbols", {})
     if manifest.threads != description["threads"]:
@@ -137,7 +133,6 @@ class Manifest:
     nodes: int
     kernels: int
     external_kernels: Mapping[str, int]
-    compile_seconds: float
     torch: str
     isa: str
     threads: int
@@ -147,7 +142,7 @@ class Manifest:
         return json.dumps({"format": FORMAT, **dataclasses.asdict(self)}, default=_dtype_name, indent=1)
 
     @classmethod
-    def from_json(cls, text: str) -> Manifest:
+    def from_json(cls, text: str) -> Self:
         """Raises ValueError if the text is not a manifest of this format."""
         try:
             data = folders.parsed(text)

@@ -1,7 +1,5 @@
 """The service of the compiler: takes graphs, and returns recipes from the disk or from the compile process."""
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import os
@@ -25,6 +23,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from openhpu._machine import leave_openmp_binding
 from openhpu.compiler import server
 from openhpu.compiler.client import disk_cache
 from openhpu.compiler.client.disk_cache import DiskCache
@@ -32,7 +31,6 @@ from openhpu.compiler.client.identity import recipe_key
 from openhpu.compiler.client.manifest import LIBRARY, Manifest, misfit
 from openhpu.compiler.program import sections
 from openhpu.observe.aside import report
-from openhpu.settings.machine import leave_openmp_binding
 
 _STOP_S = 10.0  # how long `close` waits for a callback that is running
 _DIE_S = 5.0  # and for a killed process, which the system may hold

@@ -1,7 +1,5 @@
 """Reports waits for the compiler: a wait that lasts gives a message on the terminal, or in the log."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys
@@ -45,7 +43,7 @@ class Teller:
             warnings.warn(_given_up(notice), RuntimeWarning, stacklevel=2)
         if not over or (self._shown and self._shown[0] == notice["wait"]):
             self._clear()
-        if not over and _is_terminal(stream):
+        if not over and stream is not None and stream.isatty():
             columns = shutil.get_terminal_size().columns  # a line that is broken could not be cleared
             stream.write(f"{text(notice)}; Ctrl-C ends it"[: columns - 1])
             stream.flush()
@@ -82,7 +80,3 @@ def text(notice: dict[str, Any]) -> str:
     where = f" from {os.path.basename(notice['site'][0])}:{notice['site'][1]}" if notice["site"] else ""
     # Short, with the important part first: a narrow terminal cuts the end off.
     return f"openhpu: {notice['seconds']:.0f} s: compiling {what}{where}"
-
-
-def _is_terminal(stream: TextIO | None) -> bool:
-    return stream is not None and stream.isatty()

@@ -10,8 +10,6 @@ The same code rounds to float32 once. With AVX2 Inductor's vectors round an int6
 vector of float64 that becomes float64 again.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from typing import Any

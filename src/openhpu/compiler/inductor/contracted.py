@@ -5,8 +5,6 @@ module has the compiler's choice for each operator, so that a recipe has the bit
 compiler has no such choice.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -9,8 +9,6 @@ differ from run to run. Here a loop that adds runs on one thread, in the order o
 additions.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 import weakref

@@ -5,8 +5,6 @@ against 0.36 ns an element, one thread, AVX-512). This one is at most 3 units in
 true value; narrower dtypes are computed in float32, as Inductor does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

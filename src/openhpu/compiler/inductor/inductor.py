@@ -1,7 +1,5 @@
 """Inductor, driven directly: from a functional graph to a shared library for the CPU (AOTInductor)."""
 
-from __future__ import annotations
-
 import functools
 import json
 import math

@@ -4,8 +4,6 @@ A recipe is one command of the device. To measure its kernels, each is marked at
 load and one branch.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Callable, Iterator
@@ -29,11 +27,13 @@ def marked() -> Iterator[None]:
     from torch._inductor.codegen.cpp import KernelGroup
     from torch._inductor.codegen.cpp_template_kernel import CppTemplateKernel
     from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
+    from torch._inductor.virtualized import V
 
     external = CppWrapperCpu.generate_c_shim_extern_kernel_call
     looked_up = CppWrapperCpu.generate_fallback_kernel_with_runtime_lookup_aot
+    generated, template = KernelGroup.call_kernel, CppTemplateKernel.call_kernel
 
-    def generate_c_shim_extern_kernel_call(self: Any, kernel: str, args: list[str], *rest: Any, **more: Any) -> None:
+    def call_external(self: Any, kernel: str, args: list[str], *rest: Any, **more: Any) -> None:
         def call() -> None:
             products.ask(self, kernel, args)
             external(self, kernel, args, *rest, **more)
@@ -41,18 +41,20 @@ def marked() -> Iterator[None]:
         _around(self, _SHIM.sub("aten::", kernel), call)
 
     # An operator without a C function of its own, which the runtime of the recipe looks up.
-    def generate_fallback_kernel_with_runtime_lookup_aot(self: Any, op_overload: Any, *args: Any) -> None:
+    def call_looked_up(self: Any, op_overload: Any, *args: Any) -> None:
         _around(self, op_overload.name(), lambda: looked_up(self, op_overload, *args))
 
+    def call_kernel(self: Any, wrapper: Any, kernel_name: str) -> None:
+        _around(wrapper, kernel_name, lambda: generated(self, wrapper, kernel_name))
+
+    def call_template_kernel(self: Any, name: str, *args: Any, **kwargs: Any) -> None:
+        _around(V.graph.wrapper_code, name, lambda: template(self, name, *args, **kwargs))
+
     with (
-        mock.patch.object(
-            CppWrapperCpu,
-            "generate_fallback_kernel_with_runtime_lookup_aot",
-            generate_fallback_kernel_with_runtime_lookup_aot,
-        ),
-        mock.patch.object(CppWrapperCpu, "generate_c_shim_extern_kernel_call", generate_c_shim_extern_kernel_call),
-        mock.patch.object(KernelGroup, "call_kernel", _call_marked(KernelGroup.call_kernel)),
-        mock.patch.object(CppTemplateKernel, "call_kernel", _call_template_marked(CppTemplateKernel.call_kernel)),
+        mock.patch.object(CppWrapperCpu, "generate_fallback_kernel_with_runtime_lookup_aot", call_looked_up),
+        mock.patch.object(CppWrapperCpu, "generate_c_shim_extern_kernel_call", call_external),
+        mock.patch.object(KernelGroup, "call_kernel", call_kernel),
+        mock.patch.object(CppTemplateKernel, "call_kernel", call_template_kernel),
     ):
         yield
 
@@ -62,19 +64,3 @@ def _around(wrapper: Any, name: str, call: Callable[[], None]) -> None:
     wrapper.writeline(f'OPENHPU_MARK("{name}");')
     call()
     wrapper.writeline("OPENHPU_MARK(nullptr);")
-
-
-def _call_marked(original: Callable[..., None]) -> Callable[..., None]:
-    def call_kernel(self: Any, wrapper: Any, kernel_name: str) -> None:
-        _around(wrapper, kernel_name, lambda: original(self, wrapper, kernel_name))
-
-    return call_kernel
-
-
-def _call_template_marked(original: Callable[..., None]) -> Callable[..., None]:
-    def call_kernel(self: Any, name: str, *args: Any, **kwargs: Any) -> None:
-        from torch._inductor.virtualized import V
-
-        _around(V.graph.wrapper_code, name, lambda: original(self, name, *args, **kwargs))
-
-    return call_kernel

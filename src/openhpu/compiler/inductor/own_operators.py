@@ -1,7 +1,5 @@
 """The meaning of the compiler's own operators for Inductor."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from typing import Any
@@ -23,7 +21,7 @@ def register_lowerings() -> None:
         return where(missing, full_like(index, out_of_range.ABSENT), index)
 
     @register(torch.ops.openhpu_compiler.scatter.default, type_promotion_kind=None)
-    def scatter(self: Any, dim: int, index: Any, src: Any, add: bool) -> Any:
+    def scatter(self: Any, dim: int, index: Any, src: Any) -> Any:
         result = clone(self)
         result.realize()
         size, load, value = result.get_size()[dim], index.make_loader(), src.make_loader()
@@ -38,7 +36,6 @@ def register_lowerings() -> None:
             inner_fn=value,
             ranges=index.get_size(),
             output_indexer=place,  # type: ignore[arg-type]
-            scatter_mode="atomic_add" if add else None,
         )
         buffer = ir.ComputedBuffer(name=None, layout=ir.MutationLayoutSHOULDREMOVE(result), data=data)
         buffer.name = V.graph.register_buffer(buffer)

@@ -4,8 +4,6 @@ Inductor's wrapper calls PyTorch's kernel of a product. Here it first asks the c
 that both have the same bits. In a process without the core PyTorch's kernel runs.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 # The pointer is set by the core (csrc/recipes/Recipe) when it loads the library.

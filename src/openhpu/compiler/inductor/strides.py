@@ -5,8 +5,6 @@ with SymPy, which takes half of the time in which it writes the code of a traini
 variable and a constant factor. Their stride is the factor.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from contextlib import AbstractContextManager

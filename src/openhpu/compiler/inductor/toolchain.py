@@ -11,18 +11,16 @@ A precompiled header takes three times as long as reading the header in one file
 headers, and precompiled ones are made behind them (`precompile_behind`).
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import hashlib
 import os
 import shutil
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -30,7 +28,7 @@ from unittest import mock
 import torch
 
 from openhpu import _machine, settings
-from openhpu.compiler.client.disk_cache import own_folder, user_cache
+from openhpu.compiler.client.disk_cache import own_folder, temporary_folder, user_cache
 from openhpu.compiler.client.identity import cxx, cxx_options, torch_build, vector_isa
 from openhpu.compiler.inductor import kernel_marks, products
 
@@ -54,7 +52,7 @@ _INTERFACE = Path(_machine.__file__).parent / "cores" / ".".join(torch.__version
 
 
 @contextlib.contextmanager
-def quick(work: Path) -> Iterator[Prepared]:
+def quick(work: Path) -> "Iterator[Prepared]":
     """While it lasts, Inductor takes the short cuts. Where precompiled headers can't be kept for the user, they
     lie beside `work`, for the next recipe there."""
     from torch._inductor import codecache, cpp_builder
@@ -150,14 +148,14 @@ class Prepared:
         folder = self._folder_of(text, option)
         path = folder / "header.h"
         if not path.exists():
-            with _work(self._begun()) as work:
+            with self._begun() as work:
                 (work / path.name).write_text(text)
                 folder.mkdir(mode=0o700, exist_ok=True)
                 (work / path.name).replace(path)
         if not (folder / "header.h.gch").exists():
 
             def precompile() -> None:
-                with _work(self._begun()) as work:
+                with self._begun() as work:
                     source = str(work / path.name)
                     shutil.copyfile(path, source)
                     _run(CppBuilder(name=source, sources=source, output_dir=str(work), BuildOption=option), work)
@@ -177,10 +175,10 @@ class Prepared:
             os.utime(folder)
         return folder
 
-    def _begun(self) -> Path:
+    def _begun(self) -> AbstractContextManager[Path]:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _tidy(self._folder)
-        return Path(tempfile.mkdtemp(prefix=_BUILDING, dir=self._folder))
+        return temporary_folder(_BUILDING, self._folder)
 
     def end(self) -> None:
         """Cancel builds that have not begun, and wait for the rest."""
@@ -229,14 +227,6 @@ def _run(builder: Any, work: Path, nice: int = 0) -> None:
     # Without the times that Inductor takes: they belong to the thread that it runs in.
     command = builder.get_command_line()
     cpp_builder._run_compile_cmd(f"nice -n {nice} {command}" if nice else command, str(work))
-
-
-@contextlib.contextmanager
-def _work(folder: Path) -> Iterator[Path]:
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _declare_interface(wrapper: Any) -> None:

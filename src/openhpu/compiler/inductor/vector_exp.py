@@ -4,8 +4,6 @@ Inductor calls a library function for every vector, around which the registers a
 of eight operators with tanh and sigmoid takes 1.25 ms instead of 1.67 for a million floats (one thread, AVX-512).
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from typing import Any

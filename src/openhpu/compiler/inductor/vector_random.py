@@ -4,8 +4,6 @@ Inductor generates them one by one, by an object with branches. Here is the same
 `normalized_rand_cpu` of PyTorch's cpp_prefix.h) in vector instructions, on x86 in the processor's own.
 """
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager
 from typing import Any
 from unittest import mock

@@ -1,7 +1,5 @@
 """Passes over the functional graph between tracing and Inductor, one per file, in the order in which they run."""
 
-from __future__ import annotations
-
 from torch.fx import GraphModule
 
 from openhpu.compiler.passes.bool_bytes import bool_bytes

@@ -6,8 +6,6 @@ for the layout where a tensor is made, so that all its users find it. The recipe
 of the time. Weights, which are inputs, are converted once a step for forward and backward. Results keep their strides.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

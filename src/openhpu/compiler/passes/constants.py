@@ -1,7 +1,5 @@
 """Weights as constants: inputs whose contents are known are folded, and laid out for generated products."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -3,18 +3,15 @@
 The device adopts a result of a recipe as a slot of its own.
 """
 
-from __future__ import annotations
-
 import torch
 from torch.fx import GraphModule, Node
 
 
-def distinct_outputs(graph: GraphModule) -> int:
-    """Insert the copies; returns how many. Strides of the results stay."""
+def distinct_outputs(graph: GraphModule) -> None:
+    """Insert the copies. Strides of the results stay."""
     output = graph.graph.output_node()
     taken: set[Node] = set(graph.graph.find_nodes(op="placeholder"))
     results = list(output.args[0])  # type: ignore[arg-type]
-    copies = 0
     for i, result in enumerate(results):
         if not isinstance(result, Node):
             continue
@@ -24,12 +21,9 @@ def distinct_outputs(graph: GraphModule) -> int:
                 copy = graph.graph.call_function(torch.ops.aten.clone.default, (result,))
             copy.meta = dict(result.meta)
             results[i] = copy
-            copies += 1
         else:
             taken.add(root)
-    if copies:
-        output.args = (tuple(results),)
-    return copies
+    output.args = (tuple(results),)
 
 
 def _root(node: Node) -> Node:

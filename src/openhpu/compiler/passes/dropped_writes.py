@@ -1,7 +1,5 @@
 """Writes at indices some of which may be absent: without Inductor's check, which would raise an error."""
 
-from __future__ import annotations
-
 import torch
 from torch.fx import GraphModule, Node
 
@@ -10,15 +8,12 @@ from openhpu.compiler.program import out_of_range  # noqa: F401  # defines the o
 aten = torch.ops.aten
 
 
-def dropped_writes(graph: GraphModule) -> int:
-    """Let `index_put` trust the indices that `out_of_range` made; returns how many did. Generated code drops the writes
-    of those that are absent (`dropped_stores`)."""
-    changed = 0
+def dropped_writes(graph: GraphModule) -> None:
+    """Let `index_put` trust the indices that `out_of_range` made. Generated code drops the writes of those that
+    are absent (`dropped_stores`)."""
     for node in graph.graph.find_nodes(op="call_function", target=aten.index_put.default):
         indices = node.args[1]
         if any(
             isinstance(each, Node) and each.target is torch.ops.openhpu_compiler.existing.default for each in indices
         ):
             node.target = aten._unsafe_index_put.default
-            changed += 1
-    return changed

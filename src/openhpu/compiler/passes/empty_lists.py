@@ -4,8 +4,6 @@ Inductor generates no code for complex numbers: it calls the operators, and PyTo
 operator None for an empty list.
 """
 
-from __future__ import annotations
-
 import torch
 from torch.fx import GraphModule, Node
 
@@ -15,10 +13,9 @@ _aten = torch.ops.aten
 _VIEWS = (_aten.expand.default, _aten.view.default, _aten.reshape.default, _aten.permute.default)
 
 
-def empty_lists(graph: GraphModule) -> int:
-    """Returns how many calls were replaced. Raises CannotCompile for one that has no other form."""
+def empty_lists(graph: GraphModule) -> None:
+    """Replace such calls. Raises CannotCompile for one that has no other form."""
     found = [node for node in graph.graph.nodes if node.op == "call_function" and _is_complex_number(node)]
-    count = 0
     for node in found:
         with graph.graph.inserting_before(node):
             if node.target is _aten.copy.default and not node.args[1].meta["val"].dim():
@@ -33,12 +30,10 @@ def empty_lists(graph: GraphModule) -> int:
         other.meta.update(node.meta)
         node.replace_all_uses_with(other)
         graph.graph.erase_node(node)
-        count += 1
     graph.graph.eliminate_dead_code()  # tensors that were only made to be written
     for node in graph.graph.nodes:
         if node in found and _has_empty_list(node):
             raise CannotCompile("complex numbers without dimensions", node.target.name())
-    return count
 
 
 def _is_complex_number(node: Node) -> bool:

@@ -4,8 +4,6 @@ Writes into inputs are copies at the end of the graph. Inductor takes a copy of 
 second of two such copies would read the result of the first.
 """
 
-from __future__ import annotations
-
 import torch
 from torch.fx import GraphModule, Node
 

@@ -4,17 +4,14 @@ Its code hands them to PyTorch's executor of such calls, whose description of th
 refuses the call at run time (`index_add` of bfloat16 and its `alpha`).
 """
 
-from __future__ import annotations
-
 import torch
 from torch.fx import GraphModule
 
 
-def explicit_numbers(graph: GraphModule) -> int:
-    """Returns how many calls were given numbers."""
+def explicit_numbers(graph: GraphModule) -> None:
+    """Give such calls these numbers."""
     from torch._inductor.lowering import fallbacks, lowerings
 
-    count = 0
     for node in graph.graph.nodes:
         target = node.target
         if not isinstance(target, torch._ops.OpOverload) or (target in lowerings and target not in fallbacks):
@@ -24,7 +21,4 @@ def explicit_numbers(graph: GraphModule) -> int:
             for argument in target._schema.arguments[len(node.args) :]
             if isinstance(argument.type, torch.NumberType) and type(argument.default_value) is int
         }
-        if left.keys() - node.kwargs.keys():
-            node.kwargs = {**left, **node.kwargs}
-            count += 1
-    return count
+        node.kwargs = {**left, **node.kwargs}

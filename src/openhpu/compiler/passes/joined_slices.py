@@ -5,8 +5,6 @@ each of these whole tensors. Gradients that are copied into a bucket, 58 slices 
 long as the copies themselves.
 """
 
-from __future__ import annotations
-
 import bisect
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,7 +26,7 @@ class _Parts:
     writes: int = 0
     written: list[tuple[int, int, Node]] = field(default_factory=list)  # begin, end, value; in order, disjoint
 
-    def with_write(self, begin: int, end: int, value: Node) -> _Parts | None:
+    def with_write(self, begin: int, end: int, value: Node) -> "_Parts | None":
         """The same after a write; None where it covers a part of an earlier one."""
         kept = []
         for other in self.written:

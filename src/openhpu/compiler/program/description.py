@@ -4,8 +4,6 @@ Tensors that share a storage are views on one *slot*. A node is a call of an ope
 of its schema. Views are not nodes: an operand has its place in its slot. Nodes are in program order.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """8-bit floats in recipes: operators on them compute in float32, as Inductor promotes 8-bit floats with nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -6,8 +6,6 @@ in float64, the rest in the dtype of the parameter or, for bfloat16 and float16,
 changes the same tensors in place.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

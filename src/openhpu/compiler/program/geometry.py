@@ -1,7 +1,5 @@
 """Where the elements of a tensor lie in its storage."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from typing import NamedTuple

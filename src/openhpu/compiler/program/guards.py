@@ -1,7 +1,5 @@
 """The assumptions of tracing and Inductor about open sizes, as guards that the core can check."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any

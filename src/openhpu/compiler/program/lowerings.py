@@ -1,7 +1,5 @@
 """Operators that are traced as a Python function of simpler ones. All others are traced as they are."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

@@ -1,13 +1,12 @@
 """Functions that take an operator's arguments by their names in its schema, which then stand there alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
-from typing import Any, TypeAlias
+from typing import Any
 
-# The arguments as attributes.
-Arguments: TypeAlias = Any
+
+class Arguments(SimpleNamespace):
+    """The arguments as attributes."""
 
 
 def by_name(formals: Sequence[Any], function: Callable[[Arguments], Any], **more: Any) -> Callable[..., Any]:
@@ -16,6 +15,6 @@ def by_name(formals: Sequence[Any], function: Callable[[Arguments], Any], **more
     defaults = {formal.name: formal.default_value for formal in formals if formal.has_default_value()} | more
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        return function(SimpleNamespace(**defaults | dict(zip(names, args, strict=False)) | kwargs))
+        return function(Arguments(**defaults | dict(zip(names, args, strict=False)) | kwargs))
 
     return call

@@ -7,8 +7,6 @@ writes gets one more row, which is cut off again.
 A recipe also returns how many indices of each node were out of range.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -23,7 +21,7 @@ ABSENT = -(2**62)
 
 _library = torch.library.Library("openhpu_compiler", "FRAGMENT")
 _library.define("existing(Tensor index, Tensor missing) -> Tensor")
-_library.define("scatter(Tensor self, int dim, Tensor index, Tensor src, bool add) -> Tensor")
+_library.define("scatter(Tensor self, int dim, Tensor index, Tensor src) -> Tensor")
 
 
 class Counts:
@@ -81,10 +79,10 @@ def _existing(index: Tensor, missing: Tensor) -> Tensor:
 
 
 @torch.library.impl(_library, "scatter", "CompositeExplicitAutograd")
-def _scatter(self: Tensor, dim: int, index: Tensor, src: Tensor, add: bool) -> Tensor:
+def _scatter(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     wide = _with_row(self, dim)
     index = index.masked_fill(index < 0, self.shape[dim])
-    return (wide.scatter_add if add else wide.scatter)(dim, index, src).narrow(dim, 0, self.shape[dim]).contiguous()
+    return wide.scatter(dim, index, src).narrow(dim, 0, self.shape[dim]).contiguous()
 
 
 def _is(size: Any, *values: int) -> bool:
@@ -270,11 +268,11 @@ def scatter_(self: Tensor, dim: int, index: Tensor, src: Any, *, reduce: str | N
     if reduce is not None:
         kind = {"add": "sum", "multiply": "prod"}.get(reduce, reduce)
         return _scattered(self, dim, index, src, lambda x, d, i, s: aten.scatter_reduce.two(x, d, i, s, kind))
-    return _scattered(self, dim, index, src, _scatter_generated, add=False)
+    return _scattered(self, dim, index, src, aten.scatter.src, generated=True)
 
 
 def scatter_add_(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    return _scattered(self, dim, index, src, lambda x, d, i, s: aten.scatter_add.default(x, d, i, s))
+    return _scattered(self, dim, index, src, aten.scatter_add.default)
 
 
 def scatter_reduce_(
@@ -286,15 +284,12 @@ def scatter_reduce_(
     )  # fmt: skip
 
 
-def _scatter_generated(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    return aten.scatter.src(x, dim, index, src)
-
-
 def _scattered(
-    self: Tensor, dim: int, index: Tensor, src: Any, write: Callable[..., Tensor], add: bool | None = None
+    self: Tensor, dim: int, index: Tensor, src: Any, write: Callable[..., Tensor], generated: bool = False
 ) -> Tensor:
+    """`generated`: Inductor generates code that writes at an index."""
     if self.dim() == 0:
-        one = _scattered(self.reshape(1).clone(), 0, index, src, write, add)
+        one = _scattered(self.reshape(1).clone(), 0, index, src, write, generated)
         return self.copy_(one.reshape(()))
     dim = _dim(self, dim)
     index = index.reshape(1) if index.dim() == 0 else index
@@ -302,10 +297,9 @@ def _scattered(
         src = torch.scalar_tensor(src, dtype=self.dtype).expand(index.shape)
     elif src.dim() == 0:
         src = src.reshape(1)
-    if add is not None and not _is(self.shape[dim], 0, 1) and (not add or _adds_exactly(self.dtype)):
-        result: Tensor = torch.ops.openhpu_compiler.scatter.default(
-            self, dim, _existing_of(index, self.shape[dim]), src, add
-        )
+    if generated and not _is(self.shape[dim], 0, 1):
+        existing = _existing_of(index, self.shape[dim])
+        result: Tensor = torch.ops.openhpu_compiler.scatter.default(self, dim, existing, src)
         return self.copy_(result)
     return _widely(self, dim, index, lambda x, at: write(x, dim, at, src))
 

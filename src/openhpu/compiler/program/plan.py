@@ -1,7 +1,5 @@
 """The plan of a graph: the facts that its program needs, such as the tensor that stands for each slot."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, field
 

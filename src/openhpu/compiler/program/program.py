@@ -3,8 +3,6 @@
 A person can read this text, and it runs anywhere PyTorch runs. With hooks it is also the program that Inductor gets.
 """
 
-from __future__ import annotations
-
 import builtins
 import keyword
 import linecache
@@ -79,15 +77,11 @@ class Program:
         names: dict[str, Any] = {
             AT_NODE: at_node or (lambda number: None),
             LAID_OUT: laid_out or (lambda tensor, sizes, strides: tensor),
-            LOWERED: self.lowering,
+            LOWERED: lambda op: _lowering(op, self.description),
         }
         exec(compile(text, name, "exec"), names)
         result: Callable[..., tuple[torch.Tensor, ...]] = names["recipe"]
         return result
-
-    def lowering(self, op: str) -> Callable[..., Any] | None:
-        """The function as which an operator is traced; None: as it is."""
-        return _lowering(op, self.description)
 
     def example_inputs(self) -> list[torch.Tensor]:
         """Inputs of the right geometry with this run's numbers and arbitrary contents."""
@@ -97,6 +91,7 @@ class Program:
 
 
 def _lowering(op: str, description: Description) -> Callable[..., Any] | None:
+    """The function as which an operator is traced; None: as it is."""
     return lowering(op, description.get("lenient", False), description.get("int32", False))
 
 
@@ -214,7 +209,7 @@ class _Writer:
                 continue
             place = graph.geometry(out)
             notes.append(_shape_text(place))
-            name = self._name(_short(overload))
+            name = self._name(overload._opname.strip("_"))
             names.append(name)
             if self._wide.dtype(place.dtype) is not place.dtype:
                 after.append(f"{name} = {name}.to({place.dtype})")
@@ -359,10 +354,6 @@ class _Widened:
 
 def _category(dtype: torch.dtype) -> str:
     return "c" if dtype.is_complex else "f" if dtype.is_floating_point else "i"
-
-
-def _short(overload: torch._ops.OpOverload) -> str:
-    return overload._opname.strip("_")
 
 
 def _shape_text(place: Geometry) -> str:

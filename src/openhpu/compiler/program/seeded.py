@@ -8,8 +8,6 @@ of eager mode, bit for bit.
 The compile process does not load the core, which registers these operators. There their schemas declare them.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -86,15 +84,11 @@ def _generated(size: Sequence[int], seed: Number) -> Tensor:
     return result
 
 
-def _below_one(values: Tensor) -> Tensor:
-    """31 random bits round to 1 for the top 64 values; those belong to the largest float32 below it."""
-    return torch.clamp_max(values, 1 - 2.0**-24)
-
-
 def _uniform(size: Sequence[int], dtype: torch.dtype, seed: Number, low: Number, high: Number) -> Tensor:
     if dtype != torch.float32:
         return _draw("uniform", size, seed, (low, high), dtype)
-    return _below_one(_generated(size, seed)) * _float32(high - low) + _float32(low)
+    # 31 random bits round to 1 for the top 64 values; those belong to the largest float32 below it.
+    return torch.clamp_max(_generated(size, seed), 1 - 2.0**-24) * _float32(high - low) + _float32(low)
 
 
 def uniform_(self: Tensor, seed: Number, low: Number, high: Number) -> Tensor:

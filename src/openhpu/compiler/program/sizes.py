@@ -5,8 +5,6 @@ integer of the recorded graph. If other values of the symbols could change an an
 The recipe holds where all guards hold. Symbols are 2 or more.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping
@@ -151,8 +149,7 @@ class Size(int):
                 product[key] = product.get(key, 0) + factor * number
         return self.symbols.make(product)
 
-    def __rmul__(self, other: int) -> int:
-        return self.__mul__(other)
+    __rmul__ = __mul__
 
     def __divmod__(self, other: int) -> tuple[int, int]:
         return _divide(self.symbols, self.polynomial, polynomial_of(other))

@@ -1,7 +1,5 @@
 """Integers of 64 bits as on a Gaudi, in recipes: results wrap to 32 bits and are counted (OPENHPU_INT64)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -5,8 +5,6 @@ Inductor computes a small tensor anew inside every loop that reads it. That is r
 for a power: the optimizers' bias corrections would be computed for each element of each parameter.
 """
 
-from __future__ import annotations
-
 import torch
 
 _library = torch.library.Library("openhpu_compiler", "DEF")

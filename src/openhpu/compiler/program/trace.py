@@ -1,7 +1,5 @@
 """From a program to a functional graph of ATen operators that ends with copies into the inputs it changes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -22,33 +20,20 @@ from openhpu.compiler.program.program import Program
 from openhpu.compiler.program.sizes import Size
 
 
-class _Module(torch.nn.Module):
-    def __init__(self, function: Callable[..., tuple[torch.Tensor, ...]], counts: out_of_range.Counts) -> None:
-        super().__init__()
-        self._function = function
-        self._counts = counts
-
-    def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        self._counts.clear()
-        results = self._function(*inputs)
-        return (*results, *self._counts.tensors, *self._counts.overflows)
-
-
 class _Progress:
     """Which node is being traced: an error names it."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
-        self._node = -1
         self.counts = out_of_range.Counts()
 
     def at_node(self, number: int) -> None:
-        self._node = self.counts.node = number
+        self.counts.node = number
 
     def error(self, error: Exception) -> CannotCompile:
-        if self._node < 0:
+        if self.counts.node < 0:
             return CannotCompile(_first_line(error))
-        node = self._program.description["nodes"][self._node]
+        node = self._program.description["nodes"][self.counts.node]
         variable = self._program.description["variable"]
         scalars = [arg[1] for arg in node["args"] if arg[0] in ("scalar", "cpu_scalar") and variable[arg[1]]]
         return CannotCompile(_first_line(error), node["op"], scalars)
@@ -64,17 +49,24 @@ def trace(program: Program, decompositions: dict[Any, Callable[..., Any]]) -> tu
     from torch._inductor.compile_fx import _unlift_graph
 
     progress = _Progress(program)
-    function = program.function(at_node=progress.at_node, laid_out=_laid_out)
+    function, counts = program.function(at_node=progress.at_node, laid_out=_laid_out), progress.counts
+
+    def forward(*inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        counts.clear()
+        results = function(*inputs)
+        return (*results, *counts.tensors, *counts.overflows)
+
+    module = torch.nn.Module()
+    module.forward = forward
     # Numbers are read out of tensors while tracing: they become symbols.
     fake_mode = FakeTensorMode(shape_env=ShapeEnv())
     inputs = [_fake(fake_mode, program, number, t) for number, t in enumerate(program.example_inputs())]
-    module = _Module(function, progress.counts)
     try:
         with (
             torch.no_grad(),
             fake_mode,
             functorch_config.patch(unlift_effect_tokens=True),
-            out_of_range.counted(progress.counts),
+            out_of_range.counted(counts),
         ):
             exported, signature = aot_export_module(module, inputs, trace_joint=False, decompositions=decompositions)
     except CannotCompile:
@@ -84,7 +76,7 @@ def trace(program: Program, decompositions: dict[Any, Callable[..., Any]]) -> tu
     except Exception as error:  # whatever an operator's own Python code raises
         raise progress.error(error) from error
     assert isinstance(exported, GraphModule)
-    program.counted, program.overflowing = progress.counts.nodes, progress.counts.overflowing
+    program.counted, program.overflowing = counts.nodes, counts.overflowing
     return _unlift_graph(module, exported, signature), list(inputs)  # type: ignore[arg-type]
 
 

@@ -4,8 +4,6 @@ A recorded operand has only the places of its elements. Inductor can compute thr
 an `as_strided` it must first store the tensor. So each view is rebuilt from views and slices where that is possible.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple

@@ -1,17 +1,16 @@
 """The rank of this process and the number of ranks, from a launcher's variables: torchrun's, or Open MPI's."""
 
-from __future__ import annotations
-
 import os
 
 from openhpu.settings import chosen_devices
 
 # Ours, and Open MPI's.
-_WORLD_SIZE, _RANK, _LOCAL_RANK = (
+_VARIABLES = (
     ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE"),
     ("RANK", "OMPI_COMM_WORLD_RANK"),
     ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"),
 )
+_ALONE = (1, 0, 0)
 
 
 def initialize_distributed_hpu(
@@ -26,14 +25,10 @@ def initialize_distributed_hpu(
     Raises ValueError for a number that is none or does not fit, SettingError when this process has no module.
     Source: Gaudi's distributed package (gaudi-api 1.4).
     """
-    found = [
-        _number(names, given) for names, given in ((_WORLD_SIZE, world_size), (_RANK, rank), (_LOCAL_RANK, local_rank))
-    ]
+    found = list(map(_number, _VARIABLES, (world_size, rank, local_rank)))
     if all(value is None for value in found):
-        return 1, 0, 0
-    size = found[0] if found[0] is not None else 1
-    index = found[1] if found[1] is not None else 0
-    local = found[2] if found[2] is not None else 0
+        return _ALONE
+    size, index, local = (alone if value is None else value for value, alone in zip(found, _ALONE, strict=True))
     if not (size >= 1 and 0 <= index < size and 0 <= local < size):
         raise ValueError(
             f"initialize_distributed_hpu: world_size={size}, rank={index}, local_rank={local} do not fit; expected a "
@@ -41,7 +36,7 @@ def initialize_distributed_hpu(
         )
     if size == 1 and found[2] is None:
         return size, index, local
-    os.environ.update({_WORLD_SIZE[0]: str(size), _RANK[0]: str(index), _LOCAL_RANK[0]: str(local)})
+    os.environ.update({"WORLD_SIZE": str(size), "RANK": str(index), "LOCAL_RANK": str(local)})
     os.environ.setdefault("MASTER_ADDR", "localhost")
     os.environ.setdefault("MASTER_PORT", "12345")
     os.environ["ID"] = str(index)

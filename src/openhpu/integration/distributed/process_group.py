@@ -1,7 +1,5 @@
 """The backend `hccl` of torch.distributed: Gloo communicates, and between ranks of one machine memory that all have."""
 
-from __future__ import annotations
-
 import sys
 from datetime import timedelta
 from typing import Any

@@ -5,8 +5,6 @@ broadcasts them), and of an optimizer's parameters the local parts of DTensors a
 are replicated (fully_shard over a two-dimensional mesh). Ranks compare checksums of the bytes: one bit counts.
 """
 
-from __future__ import annotations
-
 import itertools
 import zlib
 from collections.abc import Iterable

@@ -4,8 +4,6 @@ Statistics are per channel (dimension 1), in float32 for smaller floats. Source:
 torch/nn/modules/_functions.py, which says what each of them is for.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

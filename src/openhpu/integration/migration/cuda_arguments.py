@@ -1,7 +1,5 @@
 """Devices in arguments: cuda is hpu."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

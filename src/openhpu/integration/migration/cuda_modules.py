@@ -1,7 +1,5 @@
 """Modules whose names come from the table: torch.cuda and its parts, pynvml, and Apex."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import importlib.machinery

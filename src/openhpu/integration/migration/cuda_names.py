@@ -1,7 +1,5 @@
 """The table of CUDA names and their counterparts on hpu. It is data for other tools, too."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Literal, NamedTuple
 

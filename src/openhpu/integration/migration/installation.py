@@ -1,7 +1,5 @@
 """Putting the table into PyTorch, and taking it out again."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 import inspect

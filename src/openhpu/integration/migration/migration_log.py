@@ -4,8 +4,6 @@ GPU_MIGRATION_LOG_LEVEL: unset or 0: no log. 1: to the console and to a file. 2:
 what PyTorch's own code uses. The file is gpu_migration.log in the folder of the other logs (HABANA_LOGS).
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import TextIO

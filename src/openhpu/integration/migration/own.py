@@ -1,11 +1,9 @@
 """What stands for CUDA names whose counterpart on hpu differs in its arguments, its results or its effect."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import asdict, make_dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch.utils._pytree import tree_map
@@ -133,7 +131,7 @@ class Nothing:
 
     def __init__(self, *args: Any, **kwargs: Any) -> None: ...
 
-    def __enter__(self) -> Nothing:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None: ...

@@ -6,8 +6,6 @@ For float8 the cast alone rounds, as in `cast_to_fp8_v2`, where PyTorch's own fu
 Source: Neural Compressor's tests of "qdq", which compare both ways to quantise a layer.
 """
 
-from __future__ import annotations
-
 import functools
 
 import torch

@@ -5,8 +5,6 @@ and for arguments that PyTorch's operator does not have: padded lengths, windows
 fp8 operands (`fp8_attention`). They compute in float32.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Sums over bags of embeddings, sparse optimizers, and the permutations of features that recommendation models need."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
@@ -9,7 +7,7 @@ from openhpu.interface.gaudi_ops.errors import check
 from openhpu.interface.gaudi_ops.registry import Arguments
 
 
-def _segments(offsets: Tensor, count: int) -> Tensor:
+def segments(offsets: Tensor, count: int) -> Tensor:
     """The bag of each of `count` indices; bags begin at `offsets`, of which the first is 0."""
     positions = torch.arange(count, device=offsets.device)
     return torch.searchsorted(offsets.long(), positions, right=True) - 1
@@ -25,7 +23,7 @@ def embedding_bag_sum(input: Tensor, indices: Tensor, offsets: Tensor, valid_cou
     check(input.dim() == 2, name, "input", input, "[rows, dimension]")
     check(indices.dim() == 1 and offsets.dim() == 1, name, "indices", indices, "one dimension, as offsets")
     bags = offsets.shape[0] - 1
-    bag = _segments(offsets, indices.shape[0]).clamp_max(bags - 1)
+    bag = segments(offsets, indices.shape[0]).clamp_max(bags - 1)
     valid = torch.arange(indices.shape[0], device=input.device) < valid_count.reshape(-1)[0]
     rows = torch.where(valid.unsqueeze(-1), input.index_select(0, torch.where(valid, indices, 0).long()), 0.0)
     return torch.zeros(bags, input.shape[1], dtype=input.dtype, device=input.device).index_put((bag,), rows, True)
@@ -145,7 +143,7 @@ def bounds_check_indices(a: Arguments) -> tuple[Tensor, Tensor, Tensor]:
     tables = a.rows_per_table.shape[0]
     check((a.offsets.shape[0] - 1) % tables == 0, name, "offsets", a.offsets, f"{tables} tables * batch + 1 numbers")
     batch = (a.offsets.shape[0] - 1) // tables
-    table = _segments(a.offsets, a.indices.shape[0]).clamp(0, tables * batch - 1) // batch
+    table = segments(a.offsets, a.indices.shape[0]).clamp(0, tables * batch - 1) // batch
     rows = a.rows_per_table.index_select(0, table)
     bad = (a.indices < 0) | (a.indices >= rows)
     if a.bounds_check_mode == 1:

@@ -1,7 +1,5 @@
 """Errors of Gaudi's operators. They name operator, argument, the given value and the expected one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -26,12 +24,6 @@ def describe(value: Any) -> str:
 def c_name(dtype: torch.dtype) -> str:
     """An 8-bit float dtype as PyTorch's C++ prints it: `Float8_e4m3fn`."""
     return str(dtype).removeprefix("torch.").capitalize()
-
-
-def check_floating(operator: str, **tensors: torch.Tensor) -> None:
-    """Raise RuntimeError for a tensor that does not hold floating-point numbers."""
-    for name, tensor in tensors.items():
-        check(tensor.is_floating_point(), operator, name, tensor, "a floating-point tensor")
 
 
 def check_dims(operator: str, argument: str, tensor: torch.Tensor, *allowed: int) -> None:

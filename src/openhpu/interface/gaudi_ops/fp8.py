@@ -5,8 +5,6 @@ and rounds to the nearest even number, or stochastically. A product is computed 
 operands. A result in bfloat16 is rounded before its scales are applied; the scales are one number of bfloat16.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Sequence
@@ -247,13 +245,8 @@ def fp8_gemm_v2(
     if A.dim() == 1:
         out = out.squeeze(-1 if B.dim() == 1 else -2)
     if bias is not None:
-        check(
-            is_expandable_to(bias.shape, out.shape),
-            name,
-            "bias",
-            bias,
-            f"a tensor that broadcasts to {list(out.shape)}",
-        )
+        expected = f"a tensor that broadcasts to {list(out.shape)}"
+        check(is_expandable_to(bias.shape, out.shape), name, "bias", bias, expected)
         out = out + bias
     if accumulate:
         check(

@@ -1,7 +1,5 @@
 """Attention on fp8 operands, each with a scale; probabilities are rounded to fp8, too."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from openhpu.interface.gaudi_ops.attention import backward, forward, maximum_of, recomputable

@@ -1,7 +1,5 @@
 """Caches of keys and values, gathering, interleaving; products of matrices; fast mathematics."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Connectionist temporal classification."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

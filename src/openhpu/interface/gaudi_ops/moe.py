@@ -4,8 +4,6 @@ Each expert works on all tokens. A token counts with its router weight, which is
 shapes depend on no value, the operator never waits for the device, and it can be part of a graph.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

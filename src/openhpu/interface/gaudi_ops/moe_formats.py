@@ -1,7 +1,5 @@
 """Mixtures of experts with biases and the activation of gpt-oss: weights in MXFP4, or fp8 with a scale per token."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -3,8 +3,6 @@
 Its operators are defined when the first of them is asked for, so that `import torch` does not pay for them.
 """
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Root-mean-square and instance normalization, and the clipping of gradients by their norm."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

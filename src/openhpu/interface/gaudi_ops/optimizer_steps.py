@@ -1,7 +1,5 @@
 """Steps of optimizers on lists of tensors, in place. If PyTorch has the optimizer, the results are the same."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

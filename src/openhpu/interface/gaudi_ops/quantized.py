@@ -1,7 +1,5 @@
 """Numbers of 4 bits: packed integers, nf4, fp4."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -3,8 +3,6 @@
 Element i is a function of seed and i: the same seed gives the same numbers, in every mode.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -9,8 +9,6 @@ A function whose one parameter is of the type Arguments gets the operator's argu
 marked `lowered`, arguments in float32 are cast to autocast's dtype first, as those of PyTorch's matrix products.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import inspect
@@ -69,7 +67,7 @@ def fill() -> None:
         family, _, name = row.function.partition(".")
         function = getattr(importlib.import_module(f"{__package__}.{family}"), name)
         formals = inspect.signature(function).parameters.values()
-        if [formal.annotation for formal in formals] == ["Arguments"]:
+        if [formal.annotation for formal in formals] == [Arguments]:
             function = _named(row.schema, function)
         called = (_lowered if row.lowered else _isolated)(function)
         OPERATORS.append(Operator(row.schema, called, row.made_of, family))

@@ -1,7 +1,5 @@
 """Rotary position embeddings."""
 
-from __future__ import annotations
-
 import enum
 
 import torch

@@ -3,8 +3,6 @@
 They are ordinary integer operators. So each run of a graph draws the numbers of the current seed tensor.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

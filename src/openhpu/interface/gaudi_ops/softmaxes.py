@@ -1,14 +1,12 @@
 """Softmaxes with masks, scales and groups."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from openhpu.interface.gaudi_ops.errors import check, check_floating
+from openhpu.interface.gaudi_ops.errors import check
 from openhpu.interface.gaudi_ops.fp8 import widened
 
 
@@ -64,7 +62,7 @@ def scaled_masked_triangular_softmax(
     ways to the same numbers.
     """
     name = "scaled_masked_triangular_softmax"
-    check_floating(name, self=self)
+    check(self.is_floating_point(), name, "self", self, "a floating-point tensor")
     check(start_end.numel() % 2 == 0, name, "start_end", start_end, "integers [groups, 2]")
     ends = start_end.reshape(-1, 2)
     check(

@@ -1,8 +1,5 @@
 """Fused attention: `FusedSDPA` is PyTorch's scaled_dot_product_attention, with Gaudi's arguments."""
 
-from __future__ import annotations
-
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -11,7 +8,11 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from openhpu.interface.gaudi_ops.attention import SOFTMAX_MODES, Masking, Window, attend, check_arguments, visible
 from openhpu.interface.gaudi_ops.errors import check
-from openhpu.interface.gaudi_ops.registry import AUTOCAST
+from openhpu.interface.gaudi_ops.registry import AUTOCAST, Arguments
+
+__all__ = [
+    "FusedSDPA", "ModuleFusedSDPA", "PySDPA", "PySDPAHinted", "gqa_input_reshape_fwd", "gqa_output_reshape", "is_gqa",
+]  # fmt: skip
 
 
 class FusedSDPA:
@@ -54,7 +55,7 @@ class FusedSDPA:
                 query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=grouped
             )
         masking = Masking(attn_mask, is_causal, valid_sequence_lengths, padding_side, _window(window_size))
-        a = SimpleNamespace(
+        a = Arguments(
             operator="FusedSDPA", q=query, k=key, v=value, p=dropout_p, scale=scale, softmax_mode=mode
         )  # fmt: skip
         check_arguments(a, masking)
@@ -123,7 +124,7 @@ def PySDPA(
 ) -> Tensor:
     """Attention written as products and a softmax, in the dtypes of its operands."""
     masking = Masking(attn_mask, is_causal)
-    a = SimpleNamespace(operator="PySDPA", q=query, k=key, v=value, p=dropout_p, scale=scale, softmax_mode="None")
+    a = Arguments(operator="PySDPA", q=query, k=key, v=value, p=dropout_p, scale=scale, softmax_mode="None")
     return attend(a, masking).out.to(query.dtype)
 
 

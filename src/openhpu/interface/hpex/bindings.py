@@ -1,7 +1,5 @@
 """The functions of Gaudi's compiled module `_hpex_C`, which its lazy mode calls: operators of torch.ops.hpu."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,16 +1,20 @@
 """Kernels as functions and classes: losses, softmaxes, embeddings, seeds, fp8 attention."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from openhpu.interface.gaudi_ops.attention import default_scale
+from openhpu.interface.gaudi_ops.embeddings import segments
 from openhpu.interface.gaudi_ops.errors import check
 from openhpu.interface.gaudi_ops.fp8 import Scale
 from openhpu.interface.gaudi_ops.losses import REDUCTIONS
+
+__all__ = [
+    "CTCLoss", "CustomSoftmax", "EmbeddingBag", "EmbeddingBagPreproc", "RaggedSoftmax", "RandomSeed", "fp8_fused_sdpa",
+    "triu_masked_softmax",
+]  # fmt: skip
 
 
 class CTCLoss:
@@ -68,8 +72,7 @@ def EmbeddingBagPreproc(indices: Tensor, offsets: Tensor) -> tuple[Tensor, Tenso
     each index begin, [unique + 1]; counts [2], of bags in that order and of unique indices. Waits for the device,
     as it sizes its results by the values.
     """
-    positions = torch.arange(indices.shape[0], device=indices.device)
-    bags = torch.searchsorted(offsets.long(), positions, right=True) - 1
+    bags = segments(offsets, indices.shape[0])
     order = torch.argsort(indices, stable=True)
     unique, counts = torch.unique_consecutive(indices[order], return_counts=True)
     starts = torch.cat((counts.new_zeros(1), counts.cumsum(0)))

@@ -1,7 +1,5 @@
 """Normalization of activations, and of gradients by their norm."""
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Iterable
 

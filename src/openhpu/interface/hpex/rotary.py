@@ -1,7 +1,5 @@
 """Rotary position embeddings in the forms that models call."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -9,6 +7,11 @@ from torch import Tensor
 
 from openhpu.interface.gaudi_ops.errors import check
 from openhpu.interface.gaudi_ops.rotary import RotaryPosEmbeddingMode
+
+__all__ = [
+    "RotaryPosEmbeddingHelperV1", "RotaryPosEmbeddingHelperV2", "RotaryPosEmbeddingHelperV3", "RotaryPosEmbeddingMode",
+    "apply_rotary_pos_emb",
+]  # fmt: skip
 
 
 class RotaryPosEmbeddingHelperV1:

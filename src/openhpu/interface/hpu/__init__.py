@@ -2,8 +2,6 @@
 
 # ruff: noqa: F403 - each of these modules has __all__
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Gaudi's names for autocast on hpu."""
 
-from __future__ import annotations
-
 import torch
 
 __all__ = ["get_autocast_hpu_dtype", "is_autocast_hpu_enabled", "set_autocast_hpu_dtype", "set_autocast_hpu_enabled"]

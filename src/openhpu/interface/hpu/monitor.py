@@ -1,7 +1,5 @@
 """Watching the device at work: its utilization, and operators that make the host wait."""
 
-from __future__ import annotations
-
 import warnings
 
 from openhpu.device import lifecycle

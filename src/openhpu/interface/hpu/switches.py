@@ -1,7 +1,5 @@
 """Switches of the compilation of graphs. Those without a body are accepted and change nothing here."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager

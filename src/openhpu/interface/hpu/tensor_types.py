@@ -1,7 +1,5 @@
 """The legacy tensor types, such as torch.hpu.FloatTensor: constructors, and classes for isinstance."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -5,8 +5,6 @@ through shared memory. Here threads write into the batch itself, because the dec
 lock.
 """
 
-from __future__ import annotations
-
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """PyTorch's iterators over media pipes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -6,8 +6,6 @@ counts.
 Sources: the documented operators of Gaudi's media pipes, by name.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from pathlib import Path

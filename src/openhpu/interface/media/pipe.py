@@ -5,8 +5,6 @@ thread of the pipe is `prefetch_depth` batches ahead. The decoder has more threa
 Gaudi's media pipes (Creating and Executing Media Pipeline).
 """
 
-from __future__ import annotations
-
 import queue
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import torch
 
-from openhpu.settings.machine import usable_cores
+from openhpu._machine import usable_cores
 
 Arguments = Mapping[str, Any]
 
@@ -26,7 +24,7 @@ _DEVICES = ("hpu", "cpu", "mixed", "legacy", "gaudi", "gaudi2", "gaudi3")
 class Edge(NamedTuple):
     """One output of a node in `definegraph`."""
 
-    node: Node
+    node: "Node"
     output: int
 
 
@@ -69,7 +67,7 @@ class Node:
     def sources(self) -> tuple[Edge, ...]:
         return self._sources or ()
 
-    def prepare(self, pipe: MediaPipe) -> None:
+    def prepare(self, pipe: "MediaPipe") -> None:
         """Before the first batch."""
 
     def begin(self) -> None:

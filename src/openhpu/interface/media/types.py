@@ -1,7 +1,5 @@
 """Constants of media pipes, by their names on a Gaudi. Those of dtypes are NumPy's names."""
 
-from __future__ import annotations
-
 
 class dtype:
     UINT8 = "uint8"

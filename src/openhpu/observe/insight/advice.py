@@ -1,7 +1,5 @@
 """Advice about a run; each piece has its evidence. The texts are in advice.tsv."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """HPU graphs of a process: where and why each was captured, how often it was replayed, and what it holds."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator

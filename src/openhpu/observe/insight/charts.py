@@ -1,7 +1,5 @@
 """Drawings of the page, as SVG that stretches to the page's width; all text beside them is HTML."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 

@@ -4,8 +4,6 @@
 killed process leaves its last write. SIGUSR1 asks for one more, unless the process has a handler of its own.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json
@@ -86,7 +84,7 @@ class Collector:
     def start(self) -> None:
         """Listen from now on, and write when the process ends, however it does."""
         self.listen()
-        os.register_at_fork(after_in_child=self._after_fork)
+        os.register_at_fork(after_in_child=self._begin)  # a process of its own, from zero
         at_process_end(functools.partial(self.write, complete=True))
         main = threading.current_thread() is threading.main_thread()
         if main and signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL:
@@ -112,9 +110,10 @@ class Collector:
             "error": self._on_error,
             "mark_step": lambda event: self._mark("mark_step", event.time_ns),
         }
-        self._subscriptions = [events.subscribe(kind, self._alone(handler)) for kind, handler in handlers.items()]
+        for kind, handler in handlers.items():
+            events.subscribe(kind, self._alone(handler))
         mark = self._alone(self._mark)
-        self._hook = register_optimizer_step_post_hook(
+        register_optimizer_step_post_hook(
             lambda optimizer, args, kwargs: mark(f"optimizer {id(optimizer):x}", time.monotonic_ns())
         )
         if _C.is_initialized():
@@ -129,18 +128,6 @@ class Collector:
                 handler(*arguments)
 
         return handle
-
-    def ignore(self) -> None:
-        """Count no more."""
-        for subscription in self._subscriptions:
-            events.unsubscribe(subscription)
-        self._hook.remove()
-        for index in range(_C.device_count()):
-            _C.record_busy_spans(index, False)
-
-    def _after_fork(self) -> None:
-        """A forked child is a process of its own, from zero."""
-        self._begin()
 
     # Events
 

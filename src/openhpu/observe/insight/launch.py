@@ -4,8 +4,6 @@ The script runs in an ordinary Python process, with its own arguments, exit code
 process ends, this process reports it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Ends of steps and peaks of memory, in lists of bounded length, and the statistics that follow from them."""
 
-from __future__ import annotations
-
 import statistics
 from array import array
 from collections import Counter

@@ -1,7 +1,5 @@
 """The documents of a run, one for each process, read back and ordered."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 from typing import Any, NamedTuple

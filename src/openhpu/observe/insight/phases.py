@@ -4,8 +4,6 @@ The first phase is the warm-up. It ends with the first step in which no graph wa
 of its own (`openhpu.phase`). Each later compilation has a row: phase, step, line, operators that changed.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 WARM_UP, AFTER = "warm-up", "after warm-up"

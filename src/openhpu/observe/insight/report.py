@@ -1,18 +1,16 @@
 """A document as one HTML page: no network, no script, readable on a phone. Its form is `page.html.j2`."""
 
-from __future__ import annotations
-
 import functools
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader
+from markupsafe import Markup
 
 from openhpu.observe.insight import charts, observed
 from openhpu.observe.insight.advice import advise
 from openhpu.observe.insight.observed import Document
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 
 def page(document: Document) -> str:
@@ -24,9 +22,6 @@ def page(document: Document) -> str:
 @functools.cache
 def environment(folder: Path) -> Environment:
     """The templates of pages in a folder."""
-    from jinja2 import Environment, FileSystemLoader
-    from markupsafe import Markup
-
     found = Environment(loader=FileSystemLoader(folder), autoescape=True, trim_blocks=True, lstrip_blocks=True)
     found.filters["bytes"] = observed.size
     found.filters["shown"] = lambda value: f"{value:,}" if isinstance(value, int) else value
@@ -37,8 +32,6 @@ def environment(folder: Path) -> Environment:
 
 def _parts(document: Document) -> dict[str, Any]:
     """The parts of the page that are not in the document."""
-    from markupsafe import Markup
-
     graphs, memory = document["graphs"], document["memory"]
     return {
         "title": observed.title(document),
@@ -130,8 +123,6 @@ def _facts(document: Document) -> list[tuple[str, str]]:
 
 
 def _recipe(recipe: dict[str, Any]) -> tuple[object, ...]:
-    from markupsafe import Markup
-
     operators = ", ".join(f"{name} x {number}" for name, number in recipe["ops"].items())
     shown = Markup("<details><summary>{}</summary>{}</details>").format(
         observed.plural(recipe["operators"], "operator"), operators

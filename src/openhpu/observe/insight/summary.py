@@ -1,7 +1,5 @@
 """A document as text for a terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Metrics as files: on request, and at the events that PT_HPU_METRICS_DUMP_TRIGGERS names."""
 
-from __future__ import annotations
-
 import json
 import os
 import threading

@@ -1,7 +1,5 @@
 """The four metrics."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable

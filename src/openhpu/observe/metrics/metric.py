@@ -1,7 +1,5 @@
 """The base of all metrics."""
 
-from __future__ import annotations
-
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -67,7 +65,7 @@ class Metric(ABC):
             events.unsubscribe(subscription)
         self._subscriptions.clear()
 
-    def on_metric_change(self, callback: Callable[[Metric], None]) -> None:
+    def on_metric_change(self, callback: Callable[["Metric"], None]) -> None:
         """Call `callback(metric)` after every change while the metric is running."""
         self._callbacks.append(callback)
 

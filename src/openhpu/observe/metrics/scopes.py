@@ -1,7 +1,5 @@
 """The metrics of the whole process, and metrics of a part of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

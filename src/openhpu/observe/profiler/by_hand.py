@@ -1,7 +1,5 @@
 """Gaudi's older names for a trace of a part of a script: start, stop, flush."""
 
-from __future__ import annotations
-
 from openhpu.observe.profiler.whole_process import Tracer, enabled
 
 

@@ -1,12 +1,11 @@
 """The choices of `hl-prof-config` for whole-process traces (HABANA_PROFILE=1), and their file."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os
 import re
 from pathlib import Path
+from typing import Self
 
 from openhpu import settings
 from openhpu.settings import folders
@@ -29,7 +28,7 @@ class Config:
     last: int | None = None
     phase: str = "multi-enq"
 
-    def with_range(self, text: str) -> Config:
+    def with_range(self, text: str) -> Self:
         """`-g 1-20`, or one number. Raises ConfigError."""
         found = re.fullmatch(r"(\d+)(?:-(\d+))?", text.strip())
         first = int(found[1]) if found else 0
@@ -38,7 +37,7 @@ class Config:
             raise ConfigError(f"-g {text}: expected the numbers of the first and last command, such as 1-20")
         return dataclasses.replace(self, first=first, last=last)
 
-    def with_session(self, name: str) -> Config:
+    def with_session(self, name: str) -> Self:
         """`-s name`. Raises ConfigError."""
         if not name or "/" in name or name in (".", ".."):
             raise ConfigError(f"-s {name}: expected a name, without slashes: the beginning of the file's")

@@ -1,7 +1,5 @@
 """The command `hl-prof-config`. Exit codes: 0; 1 where the file can't be written; 2 for a wrong argument."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import os

@@ -1,7 +1,5 @@
 """Gaudi's argument `debug_activities` of torch.profiler.profile."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from enum import Enum, auto
 

@@ -1,7 +1,5 @@
 """`openhpu trace merge`: the traces of several processes as one file, on one clock."""
 
-from __future__ import annotations
-
 import itertools
 from collections import defaultdict
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Trace files, ours and kineto's, read back: events by their kind."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import zlib

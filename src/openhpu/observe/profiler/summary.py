@@ -1,7 +1,5 @@
 """`openhpu trace FILE`: a summary of a trace, as text."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Columns for hpu in PyTorch's tables of profiled operators. `integration/patches.py` says where and why."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any

@@ -6,15 +6,13 @@ device is under its index, with a track for each stream. An arrow (`ac2g`) goes 
 the command.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import os
 import socket
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from openhpu.observe.profiler.reading import Event
 from openhpu.settings import folders
@@ -75,7 +73,7 @@ class Recorded(NamedTuple):
     end: int
 
     @classmethod
-    def of(cls, stopped: tuple[Any, ...]) -> Recorded:
+    def of(cls, stopped: tuple[Any, ...]) -> Self:
         """From the core's tuples, put in order."""
         commands, spans, dropped, begin, end = stopped
         return cls(_ordered([Command(*c) for c in commands]), [Span(*s) for s in spans], dropped, begin, end)

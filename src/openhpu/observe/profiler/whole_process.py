@@ -1,17 +1,14 @@
 """HABANA_PROFILE=1: a trace of a whole process, without touching its script."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from openhpu import settings
+from openhpu import _C, settings
 from openhpu.observe import added_sections, process_names
-
-if TYPE_CHECKING:
-    from openhpu.observe.profiler import trace_file
+from openhpu.observe.process_end import at_process_end
+from openhpu.observe.profiler import config, trace_file
 
 
 def enabled() -> bool:
@@ -27,9 +24,6 @@ class Tracer:
     _written: ClassVar[int] = 0  # by this process
 
     def __init__(self) -> None:
-        from openhpu import _C
-        from openhpu.observe.profiler import config
-
         self._config = config.load()
         self._listener: int | None = _C.trace_start()
         self._recorded: trace_file.Recorded | None = None
@@ -50,9 +44,6 @@ class Tracer:
         """Record no more. What was issued and has not ended is not part of the trace."""
         if self._listener is None:
             return
-        from openhpu import _C
-        from openhpu.observe.profiler import trace_file
-
         listener, self._listener = self._listener, None
         recorded = trace_file.Recorded.of(_C.trace_stop(listener))
         first, last = self._config.first, self._config.last
@@ -68,8 +59,6 @@ class Tracer:
         recorded, self._recorded = self._recorded, None
         if recorded is None or not (recorded.commands or recorded.spans):
             return
-        from openhpu.observe.profiler import trace_file
-
         path = self.path()
         try:
             more = added_sections.tracks(recorded.begin)
@@ -89,8 +78,6 @@ def start() -> None:
     """Trace this process, once."""
     global _tracer
     if _tracer is None:
-        from openhpu.observe.process_end import at_process_end
-
         _tracer = Tracer()
         os.register_at_fork(after_in_child=_tracer.forget)
         at_process_end(_tracer.write)

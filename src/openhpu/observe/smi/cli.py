@@ -4,8 +4,6 @@ Exit codes: 0, also if no process uses a device; 1 for a function that a softwar
 argument.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -1,7 +1,5 @@
 """Data of hl-smi that are not measured: names, versions, and constants in the place of sensors."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 SOFTWARE_VERSION = "1.24.1.482"  # of Gaudi's software that this project follows, as habana-torch-plugin has it

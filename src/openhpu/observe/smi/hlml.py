@@ -3,8 +3,6 @@
 Three unsigned 64-bit numbers: the layout's version, 1; when they were written, in seconds since 1970; bytes in use.
 """
 
-from __future__ import annotations
-
 import os
 import struct
 import time

@@ -1,7 +1,5 @@
 """The modules of this machine, with the processes on them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from openhpu import settings
@@ -27,6 +25,11 @@ class Module:
     def bus_id(self) -> str:
         """A PCI address in form; the device is on no bus."""
         return f"0000:{9 + self.number:02x}:00.0"
+
+    @property
+    def free(self) -> int:
+        """Of the memory."""
+        return self.total - self.used
 
     @property
     def serial(self) -> str:

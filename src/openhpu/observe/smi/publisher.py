@@ -1,7 +1,5 @@
 """Shows this process's open devices to hl-smi, twice a second, from a thread that neither opens nor waits for one."""
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import os

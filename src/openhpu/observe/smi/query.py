@@ -1,48 +1,20 @@
-"""`-Q` (fields as CSV), `-q` (everything, by section) and `-L` (a list)."""
+"""`-Q` (fields as CSV: fields.tsv), `-q` (everything, by section: sections.tsv) and `-L` (a list)."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
+from pathlib import Path
 
 from openhpu.observe.smi.facts import DRIVER_VERSION, FIRMWARE_VERSION
 from openhpu.observe.smi.modules import Module
 
-_UNIT = {
-    "temperature.aip": "C", "utilization.aip": "%", "memory.total": "MiB", "memory.free": "MiB", "memory.used": "MiB",
-    "power.draw": "W", "power.max": "W",
-}  # fmt: skip
 
-_FIELDS: dict[str, Callable[[Module], object]] = {
-    "timestamp": lambda m: datetime.now().strftime("%a %b %e %H:%M:%S %Z %Y").replace("  ", " "),
-    "name": lambda m: m.product.name,
-    "bus_id": lambda m: m.bus_id,
-    "driver_version": lambda m: f"{DRIVER_VERSION}-openhpu",
-    "temperature.aip": lambda m: m.product.celsius,
-    "module_id": lambda m: m.number,
-    "utilization.aip": lambda m: m.percent_busy,
-    "memory.total": lambda m: m.total,
-    "memory.free": lambda m: m.total - m.used,
-    "memory.used": lambda m: m.used,
-    "index": lambda m: m.index,
-    "serial": lambda m: m.serial,
-    "uuid": lambda m: m.uuid,
-    "power.draw": lambda m: m.product.idle_watts,
-    "power.max": lambda m: m.product.max_watts,
-    "ecc.errors.uncorrected.aggregate.total": lambda m: 0,
-    "ecc.errors.uncorrected.volatile.total": lambda m: 0,
-    "ecc.errors.corrected.aggregate.total": lambda m: 0,
-    "ecc.errors.corrected.volatile.total": lambda m: 0,
-    "ecc.errors.dram.aggregate.total": lambda m: 0,
-    "ecc.errors.dram.volatile.total": lambda m: 0,
-    "ecc.errors.dram-corrected.aggregate.total": lambda m: 0,
-    "ecc.mode.current": lambda m: "N/A",
-    "ecc.mode.pending": lambda m: "N/A",
-    "stats.violation.power": lambda m: 0,
-    "stats.violation.thermal": lambda m: 0,
-}
+def _rows(name: str) -> list[list[str]]:
+    return [line.split("\t") for line in Path(__file__).with_name(name).read_text(encoding="utf-8").splitlines()]
 
-SECTIONS = ("PRODUCT", "POWER", "CLOCK", "TEMPERATURE", "FAN", "BUS", "MEMORY", "NET", "ROW_REPLACEMENT")
+
+_FIELDS = {name: (unit, text) for name, unit, text in _rows("fields.tsv")}  # by the names of `-Q`
+_SECTIONS = [(section, label, text) for section, label, text in _rows("sections.tsv")]
+SECTIONS = tuple(dict.fromkeys(section for section, _, _ in _SECTIONS))
 
 
 class UnknownName(ValueError):
@@ -60,12 +32,11 @@ def csv(rows: Sequence[Module], fields: str, form: str) -> str:
         raise UnknownName(f"format {form!r} is not known; expected csv[,noheader][,nounits]")
     lines = []
     if "noheader" not in options:
-        lines.append(", ".join(f"{name} [{_UNIT[name]}]" if name in _UNIT else name for name in names))
+        lines.append(", ".join(f"{name} [{_FIELDS[name][0]}]" if _FIELDS[name][0] else name for name in names))
     for module in rows:
         cells = []
-        for name in names:
-            unit = f" {_UNIT[name]}" if name in _UNIT and "nounits" not in options else ""
-            cells.append(f"{_FIELDS[name](module)}{unit}")
+        for unit, text in map(_FIELDS.__getitem__, names):
+            cells.append(_filled(text, module) + (f" {unit}" if unit and "nounits" not in options else ""))
         lines.append(", ".join(cells))
     return "\n".join(lines)
 
@@ -93,27 +64,13 @@ def everything(rows: Sequence[Module], sections: str | None) -> str:
 
 
 def _section(module: Module, name: str) -> list[str]:
-    product = module.product
-    content: dict[str, list[tuple[str, object]]] = {
-        "PRODUCT": [
-            ("Product Name", product.name), ("Serial Number", module.serial), ("UUID", module.uuid),
-            ("Module ID", module.number), ("Firmware [SPI] Version", f"fw-{FIRMWARE_VERSION} (none: software)"),
-        ],
-        "POWER": [
-            ("Power Draw", f"{product.idle_watts} W (constant)"), ("Power Limit", f"{product.max_watts} W (constant)"),
-        ],
-        "CLOCK": [("SOC", "N/A")],
-        "TEMPERATURE": [("AIP Current Temp", f"{product.celsius} C (constant)")],
-        "FAN": [("Fan Speed", "N/A")],
-        "BUS": [("Bus Id", f"{module.bus_id} (in form only)"), ("Link Width", "N/A")],
-        "MEMORY": [
-            ("Total", f"{module.total} MiB"), ("Used", f"{module.used} MiB"),
-            ("Free", f"{module.total - module.used} MiB"), ("Utilization", f"{module.percent_busy} %"),
-        ],
-        "NET": [("Ports", "none: software")],
-        "ROW_REPLACEMENT": [("Rows Replaced", 0), ("Pending", "No")],
-    }  # fmt: skip
-    return [f"        {_pair(key, value)}" for key, value in content[name]]
+    return [f"        {_pair(label, _filled(text, module))}" for section, label, text in _SECTIONS if section == name]
+
+
+def _filled(text: str, module: Module) -> str:
+    """A text of the tables, with the values of a module."""
+    now = datetime.now().strftime("%a %b %e %H:%M:%S %Z %Y").replace("  ", " ")
+    return text.format(m=module, now=now, driver=f"{DRIVER_VERSION}-openhpu", firmware=FIRMWARE_VERSION)
 
 
 def listing(rows: Sequence[Module]) -> str:

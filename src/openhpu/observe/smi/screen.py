@@ -1,7 +1,5 @@
 """The default table: 79 columns, in the form that programs read."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from openhpu.observe.smi.facts import DRIVER_VERSION, SMI_VERSION

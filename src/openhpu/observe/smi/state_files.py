@@ -4,8 +4,6 @@ A fixed record with a checksum, written in one piece: a reader that comes in the
 again. A file whose process is gone, or whose number belongs to another process by now, does not count.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import stat

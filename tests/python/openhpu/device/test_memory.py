@@ -12,7 +12,7 @@ def test_reserved_is_the_capacity(hpu):
 def test_ranks_of_one_machine_share_what_is_free(script, chosen):
     code = """
         import torch, habana_frameworks.torch
-        from openhpu.settings.machine import device_memory
+        from openhpu._machine import device_memory
         print(*torch.hpu.mem_get_info(), device_memory())
     """
     ran = script(code, LOCAL_RANK="0", LOCAL_WORLD_SIZE="4", OPENHPU_MEMORY_GB=chosen)

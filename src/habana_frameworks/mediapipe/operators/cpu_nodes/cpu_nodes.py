@@ -1,7 +1,5 @@
 """The class that a function of fn.MediaFunc is derived from."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from typing import Any
 

@@ -1,7 +1,5 @@
 """AdamW as one operator for all parameters."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -51,13 +49,10 @@ class FusedAdamW(ListOptimizer):
                 raise RuntimeError("FusedAdamW: a gradient is sparse; expected dense ones, or use SparseAdam")
             if not self.state[param]:
                 self._begin(param)
-        if self._is_plain(group):
+        if self._moments == (None, None) and group["bias_correction"]:
             self._step_as_pytorch(group, params)
         else:
             self._step(group, params)
-
-    def _is_plain(self, group: dict[str, Any]) -> bool:
-        return self._moments == (None, None) and bool(group["bias_correction"])
 
     def _begin(self, param: Tensor) -> None:
         state = self.state[param]
@@ -78,20 +73,17 @@ class FusedAdamW(ListOptimizer):
                 dtype = (kinds[name] or param.dtype) if name in kinds else torch.float32
                 self.state[param][name] = torch.as_tensor(value).detach().clone().to(param.device, dtype)
 
-    def _lists(self, params: list[Tensor], name: str) -> list[Tensor]:
-        return [self.state[param][name] for param in params]
-
     def _step_as_pytorch(self, group: dict[str, Any], params: list[Tensor]) -> None:
         beta1, beta2 = group["betas"]
         by_kind: dict[tuple[torch.device, torch.dtype], list[Tensor]] = {}
         for param in params:
             by_kind.setdefault((param.device, param.dtype), []).append(param)
         for same in by_kind.values():
-            steps = self._lists(same, "step")
+            steps = self.states(same, "step")
             torch._foreach_add_(steps, 1)
             grads: list[Any] = [param.grad for param in same]
             torch._fused_adamw_(
-                same, grads, self._lists(same, "exp_avg"), self._lists(same, "exp_avg_sq"),
+                same, grads, self.states(same, "exp_avg"), self.states(same, "exp_avg_sq"),
                 [], steps, lr=group["lr"], beta1=beta1, beta2=beta2, weight_decay=group["weight_decay"],
                 eps=group["eps"], amsgrad=False, maximize=False,
             )  # fmt: skip
@@ -100,7 +92,7 @@ class FusedAdamW(ListOptimizer):
         beta1, beta2 = group["betas"]
         lr, eps = group["lr"], group["eps"]
         group["step"] = count = group.get("step", 0) + 1
-        torch._foreach_add_(self._lists(params, "step"), 1)
+        torch._foreach_add_(self.states(params, "step"), 1)
         factor = 1.0
         if group["bias_correction"]:
             second = math.sqrt(1 - beta2**count)
@@ -109,11 +101,11 @@ class FusedAdamW(ListOptimizer):
         given = lr if isinstance(lr, Tensor) else torch.full((), lr)
         rate = given.to(device=device, dtype=torch.float32)
         scales = [
-            self._lists(params, name) if is_fp8(dtype) else None
+            self.states(params, name) if is_fp8(dtype) else None
             for name, dtype in zip(("exp_avg_scale", "exp_avg_sq_scale"), self._moments, strict=True)
         ]
         torch.ops.hpu.optimizer_adamw(
-            [param.grad for param in params], params, self._lists(params, "exp_avg"),
-            self._lists(params, "exp_avg_sq"), rate * -factor, beta1, beta2, eps, 1 - rate * group["weight_decay"],
+            [param.grad for param in params], params, self.states(params, "exp_avg"),
+            self.states(params, "exp_avg_sq"), rate * -factor, beta1, beta2, eps, 1 - rate * group["weight_decay"],
             group["weight_decay"] != 0, *scales,
         )  # fmt: skip

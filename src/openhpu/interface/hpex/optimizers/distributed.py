@@ -1,7 +1,5 @@
 """Optimizers for several ranks, in the form in which torch.distributed calls them: with a list of gradients."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Optimizers with steps that are operators on lists of tensors: torch.ops.hpu.optimizer_* and similar ones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """PyTorch's Adam and AdamW that end a step of the graph after their own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

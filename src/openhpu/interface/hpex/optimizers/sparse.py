@@ -1,7 +1,5 @@
 """Optimizers of embeddings: only the rows that a batch has named change."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Attention on operands that are rounded to fp8."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

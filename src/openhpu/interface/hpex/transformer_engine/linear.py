@@ -1,7 +1,5 @@
 """A linear layer whose products are of fp8 operands."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How tensors get their scales."""
 
-from __future__ import annotations
-
 import enum
 from dataclasses import dataclass
 

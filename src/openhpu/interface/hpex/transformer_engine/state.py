@@ -1,7 +1,5 @@
 """Whether fp8 is on, by which recipe, and the scales of a module's tensors."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -31,7 +31,7 @@ def recipe(folder, key=KEYS[0], size=100):
         key=key, inputs=(SlotTensor(1, torch.bfloat16, (2, 3), (3, 1), 4),), variable=(0, 2),
         scalar_inputs=(ScalarInput(2, torch.float64),), outputs=(), mutated=(1,), guards=(Guard("n0", "9"),),
         counted=(), overflowing=(), nodes=5, kernels=1,
-        external_kernels={"mm": 2}, compile_seconds=0.5, torch="2.13", isa="AVX2", threads=2,
+        external_kernels={"mm": 2}, torch="2.13", isa="AVX2", threads=2,
         files={path.name: sha256(path) for path in folder.iterdir()},
     )  # fmt: skip
     (folder / "manifest.json").write_text(manifest.to_json())

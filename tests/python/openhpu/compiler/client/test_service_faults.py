@@ -50,7 +50,7 @@ def manifest(**changes):
         "key": recipe_key(description()), "inputs": (SlotTensor(0, **place),), "scalar_inputs": (), "variable": (),
         "outputs": (SlotTensor(1, **place),), "mutated": (), "guards": (), "counted": (), "overflowing": (),
         "nodes": 1, "kernels": 1,
-        "external_kernels": {}, "compile_seconds": 0.0, "torch": torch_build(), "isa": vector_isa(), "threads": 1,
+        "external_kernels": {}, "torch": torch_build(), "isa": vector_isa(), "threads": 1,
         "files": {},
     }  # fmt: skip
     return Manifest(**{**values, **changes})

@@ -2,7 +2,7 @@
 
 import pytest
 
-from openhpu.settings.machine import device_memory
+from openhpu._machine import device_memory
 
 MIB = 1 << 20
 
