@@ -141,7 +141,6 @@ def test_a_row_in_bfloat16_has_the_bits_of_dot_products(script, mode):
     """Beside 2^24 ones are lost: how many, the order of the sum decides."""
     out = script(
         """
-        import torch
         w = torch.ones(64, 1000)
         for row, places in enumerate(torch.rand(64, 1000, generator=torch.Generator().manual_seed(3)).argsort()[:, :2]):
             w[row, places] = torch.tensor([2.0**24, -(2.0**24)])
