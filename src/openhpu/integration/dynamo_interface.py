@@ -54,7 +54,7 @@ class HpuInterface(DeviceInterface):
     @staticmethod
     def maybe_exchange_device(device: int) -> int:
         """The same; a negative number changes nothing."""
-        return _C.maybe_exchange_device(device)
+        return _C.exchange_device(device)
 
     @staticmethod
     def get_raw_stream(device_idx: int) -> int:
