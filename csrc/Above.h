@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -28,9 +29,9 @@ struct Above {
   void (*handle_signals)() = [] {};
   // Called by device/command_queue, supplied by run/KernelThreads: on a worker, before its first command.
   void (*set_up_worker)() = [] {};
-  // Called by device/command_queue, supplied by run/KernelThreads: calls `run(context)`, which does not throw, on a host
-  // thread that runs commands in the worker's place.
-  void (*run_as_worker)(void (*run)(void*), void* context) = [](void (*run)(void*), void* context) { run(context); };
+  // Called by device/command_queue, supplied by run/KernelThreads: calls `run`, which does not throw, on a host thread that
+  // runs commands in the worker's place.
+  void (*run_as_worker)(const std::function<void()>& run) = [](const std::function<void()>& run) { run(); };
   // Called by device/device, supplied by python/module: right after a device was opened. It may ask for that device.
   void (*set_up_device)(device::Device& d) = [](device::Device&) {};
   // Called by device/trace, supplied by torch/Kineto: the stream (by the record's device), the operation and the annotation

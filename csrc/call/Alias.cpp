@@ -7,18 +7,13 @@
 
 #include "record/Capture.h"
 #include "record/Lazy.h"
+#include "run/Tensors.h"
 #include "torch/HPUAllocator.h"
 #include "torch/HPUDevice.h"
 #include "torch/HostReferences.h"
 
 namespace openhpu {
 namespace {
-c10::intrusive_ptr<c10::StorageImpl> cpu_storage(const c10::StorageImpl& storage) {
-  return c10::make_intrusive<c10::StorageImpl>(
-      c10::StorageImpl::use_byte_size_t(), storage.nbytes(),
-      c10::DataPtr(const_cast<void*>(storage.data()), c10::Device(c10::kCPU)), nullptr, false);
-}
-
 at::Tensor alias_over(const c10::TensorImpl& t, c10::intrusive_ptr<c10::StorageImpl> storage, c10::DispatchKey key) {
   auto impl = c10::make_intrusive<c10::TensorImpl>(
       c10::TensorImpl::VIEW, c10::Storage(std::move(storage)), c10::DispatchKeySet(key), t.dtype());
@@ -56,7 +51,7 @@ class UploadCommand final : public device::Command {
 
 c10::intrusive_ptr<c10::StorageImpl> cpu_storage_over(const c10::StorageImpl& storage) {
   require_memory(storage);
-  return cpu_storage(storage);
+  return host_storage_over(const_cast<void*>(storage.data()), storage.nbytes());
 }
 
 at::Tensor cpu_alias_over(const c10::TensorImpl& t, c10::intrusive_ptr<c10::StorageImpl> storage) {
@@ -76,7 +71,7 @@ at::Tensor cpu_alias_to_read(const at::Tensor& t) {
   const auto* impl = t.unsafeGetTensorImpl();
   const auto& storage = *impl->unsafe_storage().unsafeGetStorageImpl();
   require_memory_to_read(storage);
-  return cpu_alias_over(*impl, cpu_storage(storage));
+  return cpu_alias_over(*impl, host_storage_over(const_cast<void*>(storage.data()), storage.nbytes()));
 }
 
 c10::Storage storage_over(c10::DataPtr memory, size_t nbytes) {

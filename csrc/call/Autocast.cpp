@@ -3,7 +3,6 @@
 #include "call/Autocast.h"
 
 #include <ATen/autocast_mode.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 
 #include <set>
 

@@ -6,8 +6,6 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <atomic>
-#include <mutex>
 #include <set>
 #include <sstream>
 #include <unordered_map>
@@ -45,14 +43,16 @@ Tables& tables() {
 }
 std::atomic<uint64_t> version{1};
 
+// Under the tables' mutex. Most rows name the same few sets of dtypes.
 uint64_t parse_dtypes(const std::string& text) {
-  uint64_t mask = 0;
-  std::istringstream in(text);
+  static auto& known = *new std::unordered_map<std::string, uint64_t>();
+  auto [it, is_new] = known.try_emplace(text);
+  std::istringstream in(is_new ? text : "");
   for (std::string name; in >> name;) {
     for (int i = 0; i < static_cast<int>(ScalarType::NumOptions); ++i)
-      if (name == c10::toString(static_cast<ScalarType>(i))) mask |= uint64_t{1} << i;
+      if (name == c10::toString(static_cast<ScalarType>(i))) it->second |= uint64_t{1} << i;
   }
-  return mask;
+  return it->second;
 }
 
 // What all overloads and forms of an operator have in common: its name without namespace, overload, and the underscore
@@ -64,19 +64,6 @@ std::string stem_of(const std::string& op) {
   if (stem.size() > 1 && stem.back() == '_' && stem.compare(0, 2, "__") != 0) stem.pop_back();
   return stem;
 }
-
-// Most rows name the same few sets of dtypes.
-class Parsed {
- public:
-  uint64_t operator()(const std::string& text) {
-    auto [it, is_new] = known_.try_emplace(text);
-    if (is_new) it->second = parse_dtypes(text);
-    return it->second;
-  }
-
- private:
-  std::unordered_map<std::string, uint64_t> known_;
-};
 
 using Twins = std::vector<std::pair<at::Tensor, at::Tensor>>;  // operand, and what stands for it on the host
 
@@ -105,9 +92,8 @@ void set_native_ops(const std::vector<std::pair<std::string, std::string>>& rows
   std::lock_guard<std::mutex> lock(t.mutex);
   t.native.clear();
   t.native_stems.clear();
-  Parsed parsed;
   for (const auto& [name, text] : rows) {
-    uint64_t dtypes = parsed(text);
+    uint64_t dtypes = parse_dtypes(text);
     // A Gaudi computes doubles as float32; here they stay exact. Masks and indices accompany the listed dtypes in every
     // operator.
     if (dtypes & bit(ScalarType::Float)) dtypes |= bit(ScalarType::Double);
@@ -123,9 +109,8 @@ void set_integer_ops(const std::vector<std::pair<std::string, std::string>>& row
   auto& t = tables();
   std::lock_guard<std::mutex> lock(t.mutex);
   t.integer_stems.clear();
-  Parsed parsed;
   for (const auto& [name, text] : rows) {
-    uint64_t dtypes = parsed(text);
+    uint64_t dtypes = parse_dtypes(text);
     if (dtypes & bit(ScalarType::Int)) dtypes |= bit(ScalarType::Long);
     t.integer_stems[stem_of(name)] |= dtypes;
   }

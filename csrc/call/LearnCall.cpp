@@ -19,6 +19,7 @@
 #include "run/Claim.h"
 #include "run/Eager.h"
 #include "run/KernelMemory.h"
+#include "run/Temporarily.h"
 #include "run/Tensors.h"
 #include "torch/HPUAllocator.h"
 
@@ -145,10 +146,7 @@ std::shared_ptr<const ShapeEntry> OpCall::rehearse() {
     if (o.tensor->device().type() == c10::kHPU) total += o.tensor->storage().nbytes();
   if (total > kMostRehearsed) return nullptr;
   // Its warnings and errors come again when it runs.
-  struct Silent final : c10::WarningHandler {
-    void process(const c10::Warning&) override {}
-  } silent;
-  c10::WarningUtils::WarningHandlerGuard quiet(&silent);
+  const NoWarnings quiet;
   c10::InferenceMode no_autograd(true);
   // A team of the script's own would spin on the worker's core afterwards: small steps then took twice as long.
   struct OneThread {
@@ -157,7 +155,7 @@ std::shared_ptr<const ShapeEntry> OpCall::rehearse() {
     ~OneThread() { omp_set_num_threads(before); }
   } one_thread;
   OnHost call;
-  const UnnotedIndices zeros_are_made_up;
+  const Temporarily zeros_are_made_up(t_unnoted_indices, true);
   try {
     alias_on_host(call, [](c10::StorageImpl& storage) {
       auto* allocator = c10::GetAllocator(c10::kCPU);

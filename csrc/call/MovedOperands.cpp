@@ -6,7 +6,6 @@
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/functions/tensor.h>
 #include <torch/csrc/autograd/variable.h>
-#include <torch/library.h>
 
 #include <algorithm>
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "call/Alias.h"
 #include "call/MovedOperands.h"
 #include "call/SmallCall.h"
 #include "device/first_seen.h"

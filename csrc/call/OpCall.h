@@ -2,9 +2,6 @@
 
 #include <c10/util/SmallVector.h>
 
-#include <exception>
-#include <vector>
-
 #include "call/Alias.h"
 #include "call/OpKernel.h"
 #include "run/ShapeCache.h"

@@ -6,6 +6,7 @@
 #include "observe/site.h"
 #include "record/Capture.h"
 #include "record/Lazy.h"
+#include "run/Temporarily.h"
 
 namespace openhpu {
 
@@ -118,7 +119,7 @@ void OpKernel::call(OpCall& call) {
   }
   if (C10_UNLIKELY(capture != nullptr)) call.prepare_to_learn(*capture);
   // A graph that is cut here is cut because this operator is new, and won't be next time.
-  LearningScope learning;
+  const Temporarily learning(t_learning, true);
   const uint64_t family = call.family();
   if ((entry = run_and_wait(call, /*on_host=*/false))) {
     cache_.add_family(family, entry);

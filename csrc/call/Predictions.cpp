@@ -2,7 +2,6 @@
 
 #include <ATen/MetaFunctions.h>
 #include <ATen/core/Reduction.h>
-#include <ATen/core/Tensor.h>
 
 #include <algorithm>
 #include <unordered_map>

@@ -1,9 +1,5 @@
 // Registers the generic kernel for all operators.
-#include "call/Registration.h"
-
-#include <ATen/core/dispatch/Dispatcher.h>
-
-#include <set>
+#include <unordered_map>
 
 #include "call/DirectKernel.h"
 #include "call/OpKernel.h"

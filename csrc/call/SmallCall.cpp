@@ -129,24 +129,19 @@ at::Tensor compute_small(device::Device& d, const at::Tensor& wanted) {
   const auto* memory = memory_of(*impl.unsafe_storage().unsafeGetStorageImpl());
   const auto call = memory ? small_call_of(*memory) : nullptr;
   if (!call || memory->made_by.load(std::memory_order_relaxed) <= d.queue().completed() || narrow_int64()) return {};
-  struct Work {
-    Repetition repetition;
-    Storage result;
-  } work{Repetition(d), {}};
-  if (!work.repetition.add(*call)) return {};
-  d.queue().wait_to_read(work.repetition.last(), device::OnInterrupt::Throw);
-  run_as_worker(
-      [](void* context) {
-        auto& w = *static_cast<Work*>(context);
-        try {
-          w.result = w.repetition.run();
-        } catch (...) {  // the device meets the same error, and reports it
-        }
-      },
-      &work);
-  if (!work.result) return {};
+  Repetition repetition(d);
+  if (!repetition.add(*call)) return {};
+  d.queue().wait_to_read(repetition.last(), device::OnInterrupt::Throw);
+  Storage result;
+  run_as_worker([&] {
+    try {
+      result = repetition.run();
+    } catch (...) {  // the device meets the same error, and reports it
+    }
+  });
+  if (!result) return {};
   count(Counter::ReadsComputedOnHost);
-  return cpu_alias_over(impl, std::move(work.result));
+  return cpu_alias_over(impl, std::move(result));
 }
 
 }  // namespace openhpu

@@ -26,7 +26,13 @@ class BlockingWait {
   static constexpr std::chrono::milliseconds kAsk{50};
   bool hears(OnInterrupt what) const { return what != OnInterrupt::GoOn && above.hears_signals(); }
   // Whether the wait is to end. Only if it hears, and without locks that a handler might want.
-  bool interrupted(OnInterrupt what) const;
+  bool interrupted(OnInterrupt what) const {
+    if (what == OnInterrupt::Throw) {
+      above.handle_signals();
+      return false;
+    }
+    return what == OnInterrupt::Return && above.interrupt_pending();
+  }
 
  private:
   void* const state_;

@@ -8,12 +8,8 @@
 #include <chrono>
 #include <condition_variable>
 #include <stdexcept>
-#include <utility>
-#include <vector>
 
 #include "Above.h"
-#include "device/blocking_wait.h"
-#include "device/fork_guard.h"
 #include "device/futex.h"
 #include "device/polling.h"
 
@@ -21,6 +17,12 @@ namespace openhpu::device {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+// How many forks lie between program start and this process. A queue that remembers the number at its birth knows by
+// comparing whether it was inherited: its worker then does not exist here, and its locks may be held by nobody.
+std::atomic<uint32_t> fork_generation{0};
+[[maybe_unused]] const int counts_forks =
+    pthread_atfork(nullptr, nullptr, [] { fork_generation.fetch_add(1, std::memory_order_relaxed); });
 
 // Keeps signals away from the worker, so that the host's threads get them. Python handles signals on its main thread
 // only, and a signal that the worker received would not interrupt a blocking call there.
@@ -74,7 +76,7 @@ struct CommandQueue::Impl {
 
   const std::string name;
   const size_t capacity;
-  const uint32_t generation = fork_generation();
+  const uint32_t generation = fork_generation.load(std::memory_order_relaxed);
   std::vector<Command*> ring;
   std::thread worker;
   Polling poll{kDefaultSpinUs};
@@ -115,7 +117,7 @@ struct CommandQueue::Impl {
   static constexpr uint64_t kSpanGapNs = 20000;
 
   // Inherited in a fork: the worker does not exist in this process.
-  bool orphaned() const noexcept { return generation != fork_generation(); }
+  bool orphaned() const noexcept { return generation != fork_generation.load(std::memory_order_relaxed); }
 
   bool begin() noexcept { return !busy.load() && !busy.exchange(true); }
   void end(CommandQueue& queue) {
@@ -252,18 +254,10 @@ void CommandQueue::Impl::run_commands(CommandQueue& queue, uint64_t end, bool on
 // On a host thread, in the worker's place, if nobody runs commands.
 void CommandQueue::Impl::run_here(CommandQueue& queue, uint64_t last) {
   if (!begin()) return;
-  struct Range {
-    Impl& impl;
-    CommandQueue& queue;
-    uint64_t last;
-    const CommandQueue* outer;
-  } range{*this, queue, last, std::exchange(running, &queue)};
-  const auto body = [](void* context) {
-    auto& r = *static_cast<Range*>(context);
-    r.impl.run_commands(r.queue, r.last, /*on_host=*/true);
-  };
-  above.run_as_worker(body, &range);
-  running = range.outer;
+  const auto* outer = std::exchange(running, &queue);
+  const auto body = [&] { run_commands(queue, last, /*on_host=*/true); };
+  above.run_as_worker(std::ref(body));
+  running = outer;
   end(queue);
 }
 

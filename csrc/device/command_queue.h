@@ -20,10 +20,7 @@ namespace openhpu::device {
 // One unit of work. The host creates it. The thread that runs it destroys it after one run.
 class Command {
  public:
-  Command() = default;
   virtual ~Command() = default;
-  Command(const Command&) = delete;
-  Command& operator=(const Command&) = delete;
 
   // Runs on the worker, or on a host thread in the worker's place. An exception becomes the pending error of the queue.
   virtual void run() = 0;
@@ -70,8 +67,6 @@ class CommandQueue {
   // far the host can run ahead. The worker starts when it is first needed.
   explicit CommandQueue(std::string name, size_t capacity = 4096);
   ~CommandQueue();  // drains, then joins the worker
-  CommandQueue(const CommandQueue&) = delete;
-  CommandQueue& operator=(const CommandQueue&) = delete;
 
   // Takes ownership. Returns the sequence number. Throws std::runtime_error if the queue is closed or was inherited in
   // a fork. If the queue is full, it waits. With `Throw` a signal may end this wait by an exception. The command is

@@ -1,6 +1,5 @@
 #include "device/event.h"
 
-#include <atomic>
 #include <chrono>
 #include <stdexcept>
 #include <utility>

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <stdexcept>
 #include <string>
 
@@ -43,8 +42,6 @@ class MemoryPool {
   // machine has memory for their pages, see Backing.
   MemoryPool(std::string name, size_t capacity, bool watchful = false);
   ~MemoryPool();
-  MemoryPool(const MemoryPool&) = delete;
-  MemoryPool& operator=(const MemoryPool&) = delete;
 
   // Returns an aligned block of at least `nbytes` (0 is treated as 1). Throws OutOfMemory, whose text starts
   // "FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed" and says size asked, in use, limit, largest free block, or what

@@ -18,10 +18,8 @@
 #include <map>
 #include <sstream>
 #include <stdexcept>
-#include <string>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "device/blocking_wait.h"
 

@@ -100,8 +100,6 @@ class Trace {
    public:
     explicit Running(std::unique_ptr<TraceRecord> record) noexcept;
     ~Running();
-    Running(const Running&) = delete;
-    Running& operator=(const Running&) = delete;
 
    private:
     friend Trace;

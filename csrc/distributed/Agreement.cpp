@@ -2,8 +2,6 @@
 
 #include <ATen/Functions.h>
 
-#include <chrono>
-
 #include "observe/site.h"
 #include "recipes/GraphCache.h"
 

@@ -7,8 +7,6 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
-#include <map>
-#include <optional>
 #include <thread>
 
 #include "call/Alias.h"
@@ -18,8 +16,8 @@
 #include "observe/events.h"
 #include "observe/site.h"
 #include "run/KernelThreads.h"
+#include "run/Temporarily.h"
 #include "torch/HPUDevice.h"
-#include "torch/HPUGuard.h"
 
 namespace openhpu {
 namespace {
@@ -98,10 +96,7 @@ struct UnderWay {
   std::vector<at::Tensor> tensors;
 };
 std::mutex under_way_mutex;
-std::vector<UnderWay>& under_way() {
-  static auto* all = new std::vector<UnderWay>();
-  return *all;
-}
+auto& under_way = *new std::vector<UnderWay>();
 
 // Takes out of a list the entries for which `which` is true. The caller drops them without the lock.
 template <class Entry, class Which>
@@ -119,23 +114,18 @@ struct Kept {
   std::shared_ptr<Collective> collective;
   std::vector<c10::Storage> memory;
 };
-std::vector<Kept>& kept_memory() {  // under `under_way_mutex`
-  static auto* all = new std::vector<Kept>();
-  return *all;
-}
+auto& kept_memory = *new std::vector<Kept>();  // under `under_way_mutex`
 
 // All collectives that have not ended, for the end of the process.
 std::mutex alive_mutex;
-std::vector<std::weak_ptr<Collective>>& alive() {
-  static auto* all = new std::vector<std::weak_ptr<Collective>>();
-  return *all;
-}
+auto& alive = *new std::vector<std::weak_ptr<Collective>>();
 std::atomic<bool> abandoned{false};
 
 std::mutex times_mutex;
-std::map<std::pair<std::string, uint32_t>, CollectiveTimes>& all_times() {
-  static auto* all = new std::map<std::pair<std::string, uint32_t>, CollectiveTimes>();
-  return *all;
+auto& all_times = *new std::map<std::pair<std::string, uint32_t>, CollectiveTimes>();
+
+bool ended_well(const std::vector<std::shared_ptr<Collective>>& parts) {
+  return std::ranges::all_of(parts, [](const auto& part) { return part->done() && !part->error(); });
 }
 
 }  // namespace
@@ -158,20 +148,15 @@ std::exception_ptr failure_of(const std::string& name, const std::string& group,
 void note_collective(const std::string& name, uint32_t site, size_t bytes, uint64_t wait_ns) {
   count(Counter::CollectiveWaitNs, wait_ns);
   std::lock_guard lock(times_mutex);
-  auto& times = all_times()[{name, site}];
+  auto& times = all_times[{name, site}];
   ++times.count;
   times.bytes += bytes;
   times.wait_ns += wait_ns;
 }
 
-std::vector<CollectiveTimes> collective_times() {
+std::map<std::pair<std::string, uint32_t>, CollectiveTimes> collective_times() {
   std::lock_guard lock(times_mutex);
-  std::vector<CollectiveTimes> out;
-  for (const auto& [key, times] : all_times()) {
-    out.push_back(times);
-    std::tie(out.back().name, out.back().site) = key;
-  }
-  return out;
+  return all_times;
 }
 
 void Collective::issue(const Tensors& written, const Tensors& read) {
@@ -183,20 +168,19 @@ void Collective::issue(const Tensors& written, const Tensors& read) {
   count(Counter::CollectiveBytes, what_.nbytes);
   {
     std::lock_guard lock(alive_mutex);
-    auto& all = alive();
-    std::erase_if(all, [](const auto& other) {
+    std::erase_if(alive, [](const auto& other) {
       auto c = other.lock();
       return !c || c->done();
     });
-    all.push_back(weak_from_this());
+    alive.push_back(weak_from_this());
   }
-  take(under_way(), [](const UnderWay& u) { return u.collective->done(); });
+  take(under_way, [](const UnderWay& u) { return u.collective->done(); });
   for (const auto& t : tensors)
     memory_.emplace_back(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(t.storage().unsafeGetStorageImpl()));
-  take(kept_memory(), [](const Kept& k) { return k.collective->released_.load(); });
+  take(kept_memory, [](const Kept& k) { return k.collective->released_.load(); });
   {
     std::lock_guard lock(under_way_mutex);
-    under_way().push_back({shared_from_this(), std::move(tensors)});
+    under_way.push_back({shared_from_this(), std::move(tensors)});
   }
   openhpu::submit(*what_.device, new StartCommand(shared_from_this()));
 }
@@ -206,7 +190,7 @@ uint64_t Collective::await_in_order() {
   if (awaited_) return awaited_;
   awaited_ = openhpu::submit(*what_.device, new AwaitCommand(shared_from_this()));
   // From here on every user of the memory is queued behind the wait.
-  take(under_way(), [&](const UnderWay& u) { return u.collective.get() == this; });
+  take(under_way, [&](const UnderWay& u) { return u.collective.get() == this; });
   return awaited_;
 }
 
@@ -409,7 +393,7 @@ bool Collective::keep_memory() {
     kept.memory.emplace_back(std::move(storage));
   }
   std::lock_guard lock(under_way_mutex);
-  kept_memory().push_back(std::move(kept));
+  kept_memory.push_back(std::move(kept));
   return true;
 }
 
@@ -417,7 +401,7 @@ void Collective::await_all(device::Device& d) {
   std::vector<std::shared_ptr<Collective>> all;
   {
     std::lock_guard lock(under_way_mutex);
-    for (const auto& u : under_way())
+    for (const auto& u : under_way)
       if (u.collective->what_.device == &d) all.push_back(u.collective);
   }
   for (const auto& collective : all) collective->await_in_order();
@@ -428,7 +412,7 @@ void Collective::abandon_all() {
   std::vector<std::shared_ptr<Collective>> all;
   {
     std::lock_guard lock(alive_mutex);
-    for (const auto& other : alive())
+    for (const auto& other : alive)
       if (auto collective = other.lock()) all.push_back(std::move(collective));
   }
   for (const auto& collective : all) collective->abort(/*at_end=*/true);
@@ -472,9 +456,7 @@ std::exception_ptr WorkHCCL::exception() const {
   return nullptr;
 }
 
-bool WorkHCCL::isSuccess() const {
-  return std::all_of(parts_.begin(), parts_.end(), [](const auto& part) { return part->done() && !part->error(); });
-}
+bool WorkHCCL::isSuccess() const { return ended_well(parts_); }
 
 int WorkHCCL::sourceRank() const {
   const auto& part = *parts_.front();
@@ -512,9 +494,7 @@ c10::intrusive_ptr<c10::ivalue::Future> WorkHCCL::getFuture() {
   class End final : public device::Point {
    public:
     explicit End(std::vector<std::shared_ptr<Collective>> parts) : parts_(std::move(parts)) {}
-    bool reached() override {
-      return std::all_of(parts_.begin(), parts_.end(), [](const auto& part) { return part->done() && !part->error(); });
-    }
+    bool reached() override { return ended_well(parts_); }
     uint64_t place() override {
       cut_for_collective(*parts_.front()->what().device);
       uint64_t last = 0;
@@ -531,8 +511,7 @@ c10::intrusive_ptr<c10::ivalue::Future> WorkHCCL::getFuture() {
     if (std::find(devices.begin(), devices.end(), t.device()) == devices.end()) devices.push_back(t.device());
   auto future = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()), devices);
   const std::shared_ptr<device::Point> end = std::make_shared<End>(parts_);
-  std::optional<RecordBeside> recording;
-  if (!parts_.empty()) recording.emplace(end);
+  const Temporarily recording(t_record_beside, parts_.empty() ? nullptr : &end);
   future->markCompleted(c10::IValue(outputs_));
   return future;
 }

@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -107,12 +108,10 @@ std::exception_ptr failure_of(const std::string& name, const std::string& group,
 
 // Totals of the collectives of one operator that one line issued.
 struct CollectiveTimes {
-  std::string name;
-  uint32_t site;
   uint64_t count = 0, bytes = 0;
   uint64_t wait_ns = 0;  // of the device
 };
-std::vector<CollectiveTimes> collective_times();
+std::map<std::pair<std::string, uint32_t>, CollectiveTimes> collective_times();
 void note_collective(const std::string& name, uint32_t site, size_t bytes, uint64_t wait_ns);
 
 // The script's handle of a collective.

@@ -5,7 +5,6 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <algorithm>
-#include <memory>
 #include <numeric>
 #include <optional>
 
@@ -13,7 +12,6 @@
 #include "distributed/InterruptibleStore.h"
 #include "distributed/captured.h"
 #include "distributed/cut.h"
-#include "distributed/transport.h"
 #include "observe/site.h"
 #include "record/Capture.h"
 #include "record/Lazy.h"
@@ -44,12 +42,6 @@ device::Device& device_for(const char* op, const Tensors& tensors) {
     TORCH_CHECK_VALUE(!t.is_conj() && !t.is_neg(), "hccl ", op, ": call resolve_conj() or resolve_neg() first.");
   }
   return device_of(tensors.front().device());
-}
-
-Tensors joined(const Tensors& first, const Tensors& second) {
-  Tensors all = first;
-  all.insert(all.end(), second.begin(), second.end());
-  return all;
 }
 
 // As the transport takes it: none where this rank is not the root.
@@ -103,16 +95,16 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::issue(const Row& row, Asked opt
 
 // Captured, it becomes an operator of the graph.
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::issue(const Row& row, Collective::Procedure procedure) {
-  auto& d = row.device ? *row.device : device_for(row.op, joined(row.written, row.read));
+  auto& d = row.device ? *row.device : device_for(row.op, flat({row.written, row.read}));
   const std::string name = std::string("hccl::") + row.op;
   std::vector<std::shared_ptr<Collective>> parts;
   if (auto* capture = current_capture(d); C10_UNLIKELY(capture != nullptr)) {
-    if (row.sent().empty() || !lazy_collectives())
+    if (row.sent().empty() || !g_lazy_collectives.load())
       refuse_in_capture(
           name,
           "collective nonSFG is not supported during hpu graph capturing. Leave it out of the graph, or, but for a "
           "barrier, set PT_HPU_ENABLE_LAZY_COLLECTIVES=1.");
-    if (!lazy_collectives_asked()) note_kindness("lazy-collectives", name);
+    if (!g_lazy_collectives_asked.load()) note_kindness("lazy-collectives", name);
     capture_collective(*capture, name, described(), std::move(procedure), row.written, row.read);
   } else {
     cut_for_collective(d);
@@ -464,41 +456,36 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::alltoall(
       static_cast<int>(outputs.size()) == getSize() && static_cast<int>(inputs.size()) == getSize(),
       "hccl alltoall: expected an input and an output for each of ", getSize(), " ranks, got ", inputs.size(), " and ",
       outputs.size());
-  check_one_dtype("alltoall", joined(outputs, inputs));
+  check_one_dtype("alltoall", flat({outputs, inputs}));
   // That all are equally long on this rank says nothing about the others.
   return issue(
       {"alltoall", "hccl:all_to_all", OpType::ALLTOALL, flat_moved, outputs, inputs},
       exchange(transport_, options.timeout));
 }
 
+// One end of a message, of one tensor.
+template <class Start>
+c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::message(const Row& row, Start by_gloo) {
+  only(row.op, row.sent());
+  return issue(row, Collective::Procedure{[t = transport_, by_gloo](const Tensors& written, const Tensors& read) {
+    auto all = all_as(moved, written.empty() ? read : written);
+    return by_gloo(*t->gloo, all);
+  }, nullptr});
+}
+
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::send(Tensors& tensors, int to, int tag) {
-  only("send", tensors);
-  return issue(
-      {"send", "hccl:send", OpType::SEND, moved, {}, tensors},
-      Collective::Procedure{[t = transport_, to, tag](const auto&, const Tensors& read) {
-        auto in = all_as(moved, read);
-        return t->gloo->send(in, to, tag);
-      }, nullptr});
+  return message({"send", "hccl:send", OpType::SEND, moved, {}, tensors},
+                 [to, tag](auto& gloo, Tensors& all) { return gloo.send(all, to, tag); });
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::recv(Tensors& tensors, int from, int tag) {
-  only("recv", tensors);
-  return issue(
-      {"recv", "hccl:recv", OpType::RECV, moved, tensors, {}},
-      Collective::Procedure{[t = transport_, from, tag](const Tensors& written, const auto&) {
-        auto out = all_as(moved, written);
-        return t->gloo->recv(out, from, tag);
-      }, nullptr});
+  return message({"recv", "hccl:recv", OpType::RECV, moved, tensors, {}},
+                 [from, tag](auto& gloo, Tensors& all) { return gloo.recv(all, from, tag); });
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::recvAnysource(Tensors& tensors, int tag) {
-  only("recvAnysource", tensors);
-  return issue(
-      {"recvAnysource", "hccl:recv", OpType::RECVANYSOURCE, moved, tensors, {}},
-      Collective::Procedure{[t = transport_, tag](const Tensors& written, const auto&) {
-        auto out = all_as(moved, written);
-        return t->gloo->recvAnysource(out, tag);
-      }, nullptr});
+  return message({"recvAnysource", "hccl:recv", OpType::RECVANYSOURCE, moved, tensors, {}},
+                 [tag](auto& gloo, Tensors& all) { return gloo.recvAnysource(all, tag); });
 }
 
 void ProcessGroupHCCL::follow(device::Device& d) {

@@ -84,6 +84,8 @@ class ProcessGroupHCCL final : public c10d::Backend {
   template <class Asked, class Start>
   WorkPtr issue(const Row& row, Asked options, Start by_gloo);
   WorkPtr issue(const Row& row, Collective::Procedure procedure);
+  template <class Start>
+  WorkPtr message(const Row& row, Start by_gloo);
   void issue_profiled(Collective& collective, const Row& row);
   device::Device& device_of_barrier(const std::vector<int64_t>& ids);
   // Before a collective is issued: collectives of a group begin in the order in which they are issued, also where a

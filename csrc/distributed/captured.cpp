@@ -30,17 +30,14 @@ struct Entry {
   uint64_t gone_at = 0;  // in the device's queue: what was submitted when it was seen that the graphs have gone
 };
 std::mutex met_mutex;
-std::unordered_map<int64_t, Entry>& all_met() {
-  static auto* all = new std::unordered_map<int64_t, Entry>();
-  return *all;
-}
+auto& all_met = *new std::unordered_map<int64_t, Entry>();
 
 void collective(at::TensorList read, at::TensorList written, int64_t number) {
   std::shared_ptr<const Met> met;
   {
     std::lock_guard lock(met_mutex);
-    const auto found = all_met().find(number);
-    TORCH_CHECK(found != all_met().end(), "hccl: the graph of this captured collective has gone");
+    const auto found = all_met.find(number);
+    TORCH_CHECK(found != all_met.end(), "hccl: the graph of this captured collective has gone");
     met = found->second.met;
   }
   const uint64_t since = now_ns();
@@ -64,13 +61,13 @@ void collective(at::TensorList read, at::TensorList written, int64_t number) {
 void forget_captured_collectives() {
   std::vector<std::shared_ptr<const Met>> forgotten;  // dropped without the lock: a group may go with it
   std::lock_guard lock(met_mutex);
-  for (auto it = all_met().begin(); it != all_met().end();) {
+  for (auto it = all_met.begin(); it != all_met.end();) {
     auto& entry = it->second;
     auto& queue = entry.device->queue();
     if (entry.graphs.expired() && !entry.gone_at) entry.gone_at = queue.submitted();
     if (entry.graphs.expired() && queue.completed() >= entry.gone_at) {
       forgotten.push_back(std::move(entry.met));
-      it = all_met().erase(it);
+      it = all_met.erase(it);
     } else {
       ++it;
     }
@@ -86,7 +83,7 @@ void capture_collective(
   const auto held = std::make_shared<const char>();
   {
     std::lock_guard lock(met_mutex);
-    all_met()[number] = {
+    all_met[number] = {
         std::make_shared<const Met>(
             Met{std::move(name), std::move(group), std::move(procedure), current_site()}),
         held, &capture.device()};

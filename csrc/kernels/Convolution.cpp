@@ -26,13 +26,6 @@ at::Tensor convolution(
   return std::move(stack.front()).toTensor();
 }
 
-at::Tensor forward(
-    const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias, c10::IntArrayRef stride,
-    c10::IntArrayRef padding, c10::IntArrayRef dilation, bool transposed, c10::IntArrayRef output_padding,
-    int64_t groups) {
-  return at::convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups);
-}
-
 std::tuple<at::Tensor, at::Tensor, at::Tensor> backward(
     const at::Tensor& grad_output, const at::Tensor& input, const at::Tensor& weight, c10::IntArrayRef stride,
     c10::IntArrayRef padding, c10::IntArrayRef dilation, bool transposed, c10::IntArrayRef output_padding,
@@ -49,7 +42,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> backward(
 
 TORCH_LIBRARY_IMPL(aten, HPU, m) {
   m.impl("convolution", TORCH_FN(convolution));
-  m.impl("convolution_overrideable", TORCH_FN(forward));
+  m.impl("convolution_overrideable", TORCH_FN(at::convolution));
   m.impl("convolution_backward_overrideable", TORCH_FN(backward));
 }
 

@@ -105,12 +105,6 @@ void blocking_read(device::Device& d, const char* op, size_t bytes, Wait&& wait)
          current_site());
 }
 
-void check_shapes(const at::Tensor& src, const at::Tensor& dst) {
-  TORCH_CHECK(
-      at::is_expandable_to(src.sizes(), dst.sizes()), "output with shape ", dst.sizes(),
-      " doesn't match the broadcast shape of the source ", src.sizes(), " (aten::copy_)");
-}
-
 void device_to_device(const at::Tensor& src, const at::Tensor& dst) {
   if (src.is_same(dst)) return;
   at::assert_no_partial_overlap(dst, src);
@@ -195,7 +189,9 @@ void device_to_host(const at::Tensor& src, const at::Tensor& dst, bool non_block
 at::Tensor copy_from(const at::Tensor& src, const at::Tensor& dst, bool non_blocking) {
   TORCH_CHECK(src.defined(), "src is undefined");
   TORCH_CHECK(dst.defined(), "dst is undefined");
-  check_shapes(src, dst);
+  TORCH_CHECK(
+      at::is_expandable_to(src.sizes(), dst.sizes()), "output with shape ", dst.sizes(),
+      " doesn't match the broadcast shape of the source ", src.sizes(), " (aten::copy_)");
   if (dst.numel() == 0) return dst;
   at::assert_no_internal_overlap(dst);
   if (src._is_zerotensor()) return dst.zero_();

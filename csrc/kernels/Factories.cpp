@@ -9,7 +9,6 @@
 #include <c10/core/TensorOptions.h>
 
 #include "call/Alias.h"
-#include "kernels/Resize.h"
 #include "observe/site.h"
 #include "record/Capture.h"
 #include "torch/HPUAllocator.h"
@@ -89,6 +88,33 @@ at::Tensor efficient_zero_tensor(
       c10::dtype_or_default(dtype), std::nullopt));
 }
 
+// The contents that fit are kept, copied in queue order.
+void resize_storage(c10::StorageImpl& storage, size_t nbytes) {
+  if (storage.nbytes() == nbytes) return;
+  TORCH_CHECK(storage.resizable(), "Trying to resize storage that is not resizable");
+  const auto index = storage.device().index();
+  const size_t kept = std::min(nbytes, storage.nbytes());
+  if (auto* capture = current_capture(index)) {
+    if (kept > 0) refuse_in_capture("aten::resize_", kResizeRemedy);
+    make_pending(storage, index, nbytes);  // new to the graph, as a new tensor's
+    capture->made_here(*memory_of(storage));
+    return;
+  }
+  if (kept > 0) require_memory(storage);
+  auto memory = allocate_on(index, nbytes);
+  if (kept > 0) copy_in_order(device_of(index), "aten::resize_", memory.get(), storage.data(), kept, current_site());
+  storage.set_data_ptr_noswap(std::move(memory));
+  storage.set_nbytes(nbytes);
+  if (storage.has_materializer()) storage.clear_materializer();
+}
+
+// Makes a tensor's storage at least `nbytes` large.
+void grow_storage(const at::Tensor& self, size_t nbytes) {
+  if (self.unsafeGetTensorImpl()->numel() == 0 && nbytes == 0) return;
+  auto& storage = *self.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+  if (nbytes > storage.nbytes()) resize_storage(storage, nbytes);
+}
+
 const at::Tensor& resize_(
     const at::Tensor& self, c10::IntArrayRef size, std::optional<at::MemoryFormat> format) {
   const auto old_bytes = self.storage().nbytes();
@@ -146,31 +172,6 @@ void record_stream(at::Tensor& self, at::Stream s) {
 }
 
 }  // namespace
-
-void resize_storage(c10::StorageImpl& storage, size_t nbytes) {
-  if (storage.nbytes() == nbytes) return;
-  TORCH_CHECK(storage.resizable(), "Trying to resize storage that is not resizable");
-  const auto index = storage.device().index();
-  const size_t kept = std::min(nbytes, storage.nbytes());
-  if (auto* capture = current_capture(index)) {
-    if (kept > 0) refuse_in_capture("aten::resize_", kResizeRemedy);
-    make_pending(storage, index, nbytes);  // new to the graph, as a new tensor's
-    capture->made_here(*memory_of(storage));
-    return;
-  }
-  if (kept > 0) require_memory(storage);
-  auto memory = allocate_on(index, nbytes);
-  if (kept > 0) copy_in_order(device_of(index), "aten::resize_", memory.get(), storage.data(), kept, current_site());
-  storage.set_data_ptr_noswap(std::move(memory));
-  storage.set_nbytes(nbytes);
-  if (storage.has_materializer()) storage.clear_materializer();
-}
-
-void grow_storage(const at::Tensor& self, size_t nbytes) {
-  if (self.unsafeGetTensorImpl()->numel() == 0 && nbytes == 0) return;
-  auto& storage = *self.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
-  if (nbytes > storage.nbytes()) resize_storage(storage, nbytes);
-}
 
 TORCH_LIBRARY_IMPL(aten, HPU, m) {
   m.impl("empty.memory_format", TORCH_FN(empty));

@@ -189,8 +189,6 @@ double power(double base, double step) {
 double number(double value) { return value; }
 double number(const Tensor& value) { return value.item<double>(); }
 
-bool is_skipped(const std::optional<Tensor>& found_inf) { return found_inf && found_inf->item<double>() == 1; }
-
 Tensor nth(TensorList list, size_t i) { return i < list.size() ? list[i] : Tensor(); }
 
 template <class T>
@@ -199,10 +197,13 @@ void scale(Numbers<T>& n, Options& o, const std::optional<Tensor>& grad_scale) {
   if (o.scales) n.grad_scale = grad_scale->to(c10::CppTypeToScalarType<T>::value).template item<T>();
 }
 
-// Calls with the dtype in which a parameter is computed.
-template <class Step>
-void in_dtype_of(const Tensor& param, Step step) {
-  param.scalar_type() == at::kDouble ? step(double{}) : step(float{});
+// Calls `step(parameter, rate, zero)` for each parameter, with a zero of the dtype in which it is computed.
+template <class Rate, class Step>
+void for_each_param(TensorList params, const Rate& lr, const std::optional<Tensor>& found_inf, Step step) {
+  if (found_inf && found_inf->item<double>() == 1) return;
+  const double rate = number(lr);
+  for (size_t i = 0; i < params.size(); ++i)
+    params[i].scalar_type() == at::kDouble ? step(i, rate, double{}) : step(i, rate, float{});
 }
 
 template <bool kDecoupled, class Rate>
@@ -210,20 +211,17 @@ void fused_adam(
     TensorList params, TensorList grads, TensorList averages, TensorList squares, TensorList most, TensorList steps,
     const Rate& lr, double beta1, double beta2, double weight_decay, double eps, bool amsgrad, bool maximize,
     const std::optional<Tensor>& grad_scale, const std::optional<Tensor>& found_inf) {
-  if (is_skipped(found_inf)) return;
-  const double rate = number(lr);
-  for (size_t i = 0; i < params.size(); ++i)
-    in_dtype_of(params[i], [&](auto zero) {
-      using T = decltype(zero);
-      const double step = steps[i].item<double>();
-      Options o{.decoupled = kDecoupled, .amsgrad = amsgrad, .maximize = maximize, .decays = weight_decay != 0};
-      Numbers<T> n{.weight_decay = T(weight_decay), .kept = T(1 - rate * weight_decay), .eps = T(eps), .beta2 = T(beta2),
-                   .one_minus_beta1 = T(1 - beta1), .one_minus_beta2 = T(1 - beta2),
-                   .step_size = T(1 / (1 - power(beta1, step)) * rate), .root = T(std::sqrt(1 - power(beta2, step)))};
-      scale(n, o, grad_scale);
-      update_all<T>({params[i], grads[i], averages[i], squares[i], amsgrad ? nth(most, i) : Tensor()}, o, n,
-                    [](auto&... args) { adam(args...); });
-    });
+  for_each_param(params, lr, found_inf, [&](size_t i, double rate, auto zero) {
+    using T = decltype(zero);
+    const double step = steps[i].item<double>();
+    Options o{.decoupled = kDecoupled, .amsgrad = amsgrad, .maximize = maximize, .decays = weight_decay != 0};
+    Numbers<T> n{.weight_decay = T(weight_decay), .kept = T(1 - rate * weight_decay), .eps = T(eps), .beta2 = T(beta2),
+                 .one_minus_beta1 = T(1 - beta1), .one_minus_beta2 = T(1 - beta2),
+                 .step_size = T(1 / (1 - power(beta1, step)) * rate), .root = T(std::sqrt(1 - power(beta2, step)))};
+    scale(n, o, grad_scale);
+    update_all<T>({params[i], grads[i], averages[i], squares[i], amsgrad ? nth(most, i) : Tensor()}, o, n,
+                  [](auto&... args) { adam(args...); });
+  });
 }
 
 template <class Rate>
@@ -231,19 +229,16 @@ void fused_sgd(
     TensorList params, TensorList grads, TensorList buffers, double weight_decay, double momentum, const Rate& lr,
     double dampening, bool nesterov, bool maximize, bool first_step, const std::optional<Tensor>& grad_scale,
     const std::optional<Tensor>& found_inf) {
-  if (is_skipped(found_inf)) return;
-  const double rate = number(lr);
-  for (size_t i = 0; i < params.size(); ++i)
-    in_dtype_of(params[i], [&](auto zero) {
-      using T = decltype(zero);
-      Options o{.maximize = maximize, .nesterov = nesterov, .first_step = first_step, .decays = weight_decay != 0,
-                .moves = momentum != 0};
-      Numbers<T> n{.lr = T(rate), .weight_decay = T(weight_decay), .momentum = T(momentum),
-                   .one_minus_dampening = T(1 - dampening)};
-      scale(n, o, grad_scale);
-      update_all<T>({params[i], grads[i], o.moves ? nth(buffers, i) : Tensor(), {}, {}}, o, n,
-                    [](auto&... args) { sgd(args...); });
-    });
+  for_each_param(params, lr, found_inf, [&](size_t i, double rate, auto zero) {
+    using T = decltype(zero);
+    Options o{.maximize = maximize, .nesterov = nesterov, .first_step = first_step, .decays = weight_decay != 0,
+              .moves = momentum != 0};
+    Numbers<T> n{.lr = T(rate), .weight_decay = T(weight_decay), .momentum = T(momentum),
+                 .one_minus_dampening = T(1 - dampening)};
+    scale(n, o, grad_scale);
+    update_all<T>({params[i], grads[i], o.moves ? nth(buffers, i) : Tensor(), {}, {}}, o, n,
+                  [](auto&... args) { sgd(args...); });
+  });
 }
 
 template <class Rate>
@@ -251,17 +246,14 @@ void fused_adagrad(
     TensorList params, TensorList grads, TensorList sums, TensorList steps, const Rate& lr, double lr_decay,
     double weight_decay, double eps, bool maximize, const std::optional<Tensor>& grad_scale,
     const std::optional<Tensor>& found_inf) {
-  if (is_skipped(found_inf)) return;
-  const double rate = number(lr);
-  for (size_t i = 0; i < params.size(); ++i)
-    in_dtype_of(params[i], [&](auto zero) {
-      using T = decltype(zero);
-      const double step = steps[i].item<double>();
-      Options o{.maximize = maximize, .decays = weight_decay != 0};
-      Numbers<T> n{.weight_decay = T(weight_decay), .eps = T(eps), .step_size = T(1 / (1 + (step - 1) * lr_decay) * rate)};
-      scale(n, o, grad_scale);
-      update_all<T>({params[i], grads[i], sums[i], {}, {}}, o, n, [](auto&... args) { adagrad(args...); });
-    });
+  for_each_param(params, lr, found_inf, [&](size_t i, double rate, auto zero) {
+    using T = decltype(zero);
+    const double step = steps[i].item<double>();
+    Options o{.maximize = maximize, .decays = weight_decay != 0};
+    Numbers<T> n{.weight_decay = T(weight_decay), .eps = T(eps), .step_size = T(1 / (1 + (step - 1) * lr_decay) * rate)};
+    scale(n, o, grad_scale);
+    update_all<T>({params[i], grads[i], sums[i], {}, {}}, o, n, [](auto&... args) { adagrad(args...); });
+  });
 }
 
 // Adam's step as recipes of many parameters call it: no code is generated for each of them.

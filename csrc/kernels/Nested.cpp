@@ -10,6 +10,7 @@
 
 #include "call/Alias.h"
 #include "call/Fallback.h"
+#include "observe/KernelWarnings.h"
 
 namespace openhpu {
 namespace {
@@ -82,11 +83,7 @@ TORCH_LIBRARY_IMPL(aten, HPU, m) {
 
 void register_nested_kernels() {
   {
-    // In place of PyTorch's, of which it would warn.
-    struct Silent final : c10::WarningHandler {
-      void process(const c10::Warning&) override {}
-    } silent;
-    c10::WarningUtils::WarningHandlerGuard quiet(&silent);
+    const NoWarnings quiet;  // in place of PyTorch's, of which it would warn
     static auto* own = new torch::Library(
         torch::Library::IMPL, "aten", c10::DispatchKey::NestedTensorHPU, __FILE__, __LINE__);
     own->impl("native_layer_norm", TORCH_FN(layer_norm));

@@ -4,9 +4,7 @@
 #include <ATen/ops/isinf.h>
 #include <c10/core/InferenceMode.h>
 
-#include <atomic>
 #include <limits>
-#include <sstream>
 
 #include "observe/events.h"
 
@@ -25,13 +23,12 @@ void check(const at::Tensor& src, OutOfRangeCopies what, const char* kind, const
   const auto low = least.item<Wide>(), high = most.item<Wide>();
   constexpr Wide lowest = std::numeric_limits<Narrow>::lowest(), highest = std::numeric_limits<Narrow>::max();
   if (low >= lowest && high <= highest) return;
-  std::ostringstream given;
-  given << "[" << low << ", " << high << "]";
+  const auto given = c10::str("[", low, ", ", high, "]");
   TORCH_CHECK(
-      what == OutOfRangeCopies::Note, "Error when trying to cast ", wide, " to ", narrow, ", Input values range ", given.str(),
+      what == OutOfRangeCopies::Note, "Error when trying to cast ", wide, " to ", narrow, ", Input values range ", given,
       " exceeds ", narrow, " range [", lowest, ", ", highest, "] (aten::copy_ to hpu). Keep values in this range",
       std::is_floating_point_v<Wide> ? "." : ", or set PT_ENABLE_INT64_SUPPORT=1.");
-  note_kindness(kind, given.str());
+  note_kindness(kind, given);
 }
 
 }  // namespace

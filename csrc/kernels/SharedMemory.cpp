@@ -26,7 +26,7 @@ class Descriptor {
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
   int get() const noexcept { return fd_; }
-  void release() noexcept { fd_ = -1; }
+  int release() noexcept { return std::exchange(fd_, -1); }
 
  private:
   int fd_;
@@ -47,9 +47,7 @@ int new_file(size_t nbytes) {
   const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   if (::ftruncate(file.get(), static_cast<off_t>((nbytes + page - 1) / page * page)) != 0) no_descriptor(errno);
   ::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
-  const int fd = file.get();
-  file.release();
-  return fd;
+  return file.release();
 }
 
 // Moves what a storage holds to the first whole page of a block that is a file's contents.

@@ -3,9 +3,7 @@
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
 
-#include <atomic>
 #include <map>
-#include <mutex>
 #include <set>
 
 #include "observe/events.h"
@@ -22,7 +20,6 @@ struct Note {
   bool e4m3 = false;
 };
 
-std::atomic<bool> lenient{true}, narrow{false};
 std::mutex notes_mutex;
 std::map<Place, Note> notes;
 std::set<Place> warned;
@@ -42,11 +39,6 @@ bool is_news(const Place& place) {
 }
 
 }  // namespace
-
-bool lenient_indices() noexcept { return lenient.load(std::memory_order_relaxed); }
-void set_lenient_indices(bool on) noexcept { lenient.store(on, std::memory_order_relaxed); }
-bool narrow_int64() noexcept { return narrow.load(std::memory_order_relaxed); }
-void set_narrow_int64(bool on) noexcept { narrow.store(on, std::memory_order_relaxed); }
 
 void note_indices(const std::string& op, uint32_t site, const IndicesOutOfRange& found) {
   if (found.count == 0) return;

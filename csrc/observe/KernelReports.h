@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 
@@ -9,8 +10,8 @@ namespace openhpu {
 
 // Indices out of range (OPENHPU_OUT_OF_RANGE). Whether they are as on a Gaudi: a read gives zeros, a write is dropped.
 // Else an error, as on PyTorch's CPU device.
-bool lenient_indices() noexcept;
-void set_lenient_indices(bool on) noexcept;
+inline std::atomic<bool> g_lenient_indices{true};
+inline bool lenient_indices() noexcept { return g_lenient_indices.load(std::memory_order_relaxed); }
 
 // The indices out of range of one call of an operator.
 struct IndicesOutOfRange {
@@ -22,8 +23,8 @@ struct IndicesOutOfRange {
 void note_indices(const std::string& op, uint32_t site, const IndicesOutOfRange& found);
 
 // Integers of 64 bits as on a Gaudi (OPENHPU_INT64=gaudi), which computes them in 32 bits: results wrap.
-bool narrow_int64() noexcept;
-void set_narrow_int64(bool on) noexcept;
+inline std::atomic<bool> g_narrow_int64{false};
+inline bool narrow_int64() noexcept { return g_narrow_int64.load(std::memory_order_relaxed); }
 // `overflows`: how many results of the operator changed.
 void note_overflows(const std::string& op, uint32_t site, int64_t overflows);
 

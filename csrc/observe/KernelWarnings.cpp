@@ -1,11 +1,5 @@
 #include "observe/KernelWarnings.h"
 
-#include <c10/util/Exception.h>
-
-#include <atomic>
-#include <mutex>
-#include <vector>
-
 #include "observe/KernelReports.h"
 
 namespace openhpu {
@@ -25,15 +19,10 @@ struct CollectWarnings final : c10::WarningHandler {
 
 }  // namespace
 
-void collect_kernel_warnings() {
+c10::WarningHandler* kernel_warnings() {
   static CollectWarnings collect;
-  c10::WarningUtils::set_warning_handler(&collect);
+  return &collect;
 }
-
-CollectKernelWarnings::CollectKernelWarnings() : before_(c10::WarningUtils::get_warning_handler()) {
-  collect_kernel_warnings();
-}
-CollectKernelWarnings::~CollectKernelWarnings() { c10::WarningUtils::set_warning_handler(before_); }
 
 void emit_kernel_warnings() {
   report_kernels();

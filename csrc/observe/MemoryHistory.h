@@ -22,18 +22,11 @@ struct MemoryEvent {
   uint64_t time_us;  // since 1970
 };
 
-struct MemoryBlock {
-  int device;
-  uint64_t address;
-  uint64_t nbytes;
-  uint32_t site;
-};
-
 // `most`: events that are kept, the last ones; 0: none from now on, and what was kept is dropped.
 void record_memory_history(size_t most);
 bool recording_memory() noexcept;
-// The events in order, and the blocks that are alive of those taken since recording began.
-std::pair<std::vector<MemoryEvent>, std::vector<MemoryBlock>> memory_history();
+// The events in order, and those of the blocks that are alive, of the blocks taken since recording began.
+std::pair<std::vector<MemoryEvent>, std::vector<MemoryEvent>> memory_history();
 
 // The first profile of this process begins: from now on each block asks whether this thread's memory is profiled.
 void expect_memory_profiles() noexcept;

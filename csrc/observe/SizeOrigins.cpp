@@ -1,7 +1,6 @@
 #include "observe/SizeOrigins.h"
 
 #include <array>
-#include <mutex>
 #include <utility>
 
 namespace openhpu {

@@ -3,9 +3,6 @@
 #include <bit>
 #include <chrono>
 #include <cstdio>
-#include <memory>
-#include <mutex>
-#include <utility>
 
 #include "observe/site.h"
 

@@ -6,7 +6,6 @@
 #include <torch/csrc/autograd/function.h>
 
 #include <array>
-#include <atomic>
 
 #include "Above.h"
 

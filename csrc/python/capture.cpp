@@ -22,6 +22,7 @@
 #include "torch/HPUDevice.h"
 
 namespace py = pybind11;
+using namespace pybind11::literals;
 
 namespace openhpu {
 namespace {
@@ -261,14 +262,9 @@ class GraphHandle {
     for (const auto& p : inputs_) given.push_back(p.slot);
     const auto r = graph("difference").difference(other.graph("difference"), given);
     if (!r) return py::none();
-    py::dict d;
-    d["cause"] = r->cause;
-    d["op"] = r->op;
-    d["argument"] = r->argument;
-    d["before"] = r->before;
-    d["after"] = r->after;
-    d["site"] = site_of(r->site);
-    return d;
+    return py::dict(
+        "cause"_a = r->cause, "op"_a = r->op, "argument"_a = r->argument, "before"_a = r->before, "after"_a = r->after,
+        "site"_a = site_of(r->site));
   }
 
   // What writes a result of the graph, or a tensor that it changes, last: number, operator, line. -1: nothing does.
@@ -290,27 +286,19 @@ class GraphHandle {
     for (size_t i = 0; i < program.slots.size(); ++i) {
       // Memory that dies with the graph: not that of weights and of the script's other tensors.
       const bool marked = std::any_of(inputs_.begin(), inputs_.end(), [&](const auto& p) { return p.slot == i; });
-      if (program.held[i] && (marked || program.graph.slots[i].kind == openhpu::Graph::SlotKind::Fresh))
-        held += program.slots[i].nbytes;
       const bool fresh = program.graph.slots[i].kind == openhpu::Graph::SlotKind::Fresh;
+      if (program.held[i] && (marked || fresh)) held += program.slots[i].nbytes;
       inputs += !fresh;
       results += fresh && program.slots[i].assigned;
     }
-    py::dict d;
-    d["operators"] = program.graph.nodes.size();
-    d["slots"] = program.slots.size();
-    d["inputs"] = inputs;
-    d["results"] = results;
-    d["draws"] = graph_->draws();
-    d["recipe"] = graph_->has_recipe();
-    d["constants"] = graph_->constants();
-    d["bytes"] = held;
-    d["collectives"] = program.collectives;
     std::set<at::ScalarType> dtypes;
     for (const auto& node : program.graph.nodes)
       for (const auto& o : node.entry->call->operands) dtypes.insert(c10::typeMetaToScalarType(o.dtype));
-    d["dtypes"] = py::cast(std::vector<at::ScalarType>(dtypes.begin(), dtypes.end()));
-    return d;
+    return py::dict(
+        "operators"_a = program.graph.nodes.size(), "slots"_a = program.slots.size(), "inputs"_a = inputs,
+        "results"_a = results, "draws"_a = graph_->draws(), "recipe"_a = graph_->has_recipe(),
+        "constants"_a = graph_->constants(), "bytes"_a = held, "collectives"_a = program.collectives,
+        "dtypes"_a = std::vector<at::ScalarType>(dtypes.begin(), dtypes.end()));
   }
 
  private:

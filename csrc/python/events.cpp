@@ -71,8 +71,8 @@ void bind_events(py::module& m) {
   });
   m.def("collective_times", [] {
     py::list rows;
-    for (const auto& t : collective_times())
-      rows.append(py::make_tuple(t.name, site_of(t.site), t.count, t.bytes, t.wait_ns));
+    for (const auto& [of, t] : collective_times())
+      rows.append(py::make_tuple(of.first, site_of(of.second), t.count, t.bytes, t.wait_ns));
     return rows;
   });
   m.def("site_count", &site_count);

@@ -2,10 +2,8 @@
 // walks the frames of the calling thread, which cannot change while the thread is inside this call. The address of an
 // instruction stands for its line. Each address is resolved once, under the lock. When a code object dies, all known
 // addresses are forgotten, so that an address never stands for the line of another object.
-#include "python/frames.h"
-
 #define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "python/frames.h"
 // The layout of frames is known for these versions; all others are asked through public functions, under the lock.
 // OPENHPU_PUBLIC_FRAMES chooses those (to try them).
 #if PY_VERSION_HEX < 0x030E0000 && !defined(Py_GIL_DISABLED) && !defined(OPENHPU_PUBLIC_FRAMES)
@@ -21,7 +19,6 @@
 
 #include <atomic>
 #include <mutex>
-#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -30,11 +27,6 @@
 
 namespace openhpu {
 namespace {
-
-struct Gil {
-  PyGILState_STATE state = PyGILState_Ensure();
-  ~Gil() { PyGILState_Release(state); }
-};
 
 // All lines so far. A line is one entry however often, in however many code objects, and in whichever thread it occurs.
 class Sites {
@@ -77,13 +69,10 @@ Sites& sites() {
 }
 
 // Folders whose frames are skipped: PyTorch's and this project's packages. The user wrote neither.
-std::vector<std::string>& library_folders() {
-  static auto* all = new std::vector<std::string>();
-  return *all;
-}
+auto& library_folders = *new std::vector<std::string>();
 
 bool is_library(const std::string& file) {
-  for (const auto& folder : library_folders())
+  for (const auto& folder : library_folders)
     if (file.compare(0, folder.size(), folder) == 0) return true;
   return file.rfind("<frozen", 0) == 0;
 }
@@ -258,7 +247,7 @@ uint32_t executing_site() {
 std::pair<std::string, int> place_of_site(uint32_t site) { return sites().at(site); }
 
 void add_library_folder(std::string folder) {
-  library_folders().push_back(std::move(folder));
+  library_folders.push_back(std::move(folder));
   if (mark_index < 0) mark_index = request_index(&note_death);
 }
 

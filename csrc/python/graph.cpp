@@ -1,6 +1,4 @@
 // Lazy mode and the compiler's side of the graph cache.
-#include <torch/csrc/Dtype.h>
-#include <torch/csrc/DynamicTypes.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
 #include <torch/csrc/utils/pybind.h>
 
@@ -16,15 +14,12 @@
 #include "torch/HPUDevice.h"
 
 namespace py = pybind11;
+using namespace pybind11::literals;
 
 namespace openhpu {
 namespace {
 
 using Kind = CallTemplate::ArgKind;
-
-py::object dtype_object(at::ScalarType type) {
-  return py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(torch::getTHPDtype(type)));
-}
 
 // The graph as the compiler takes it: plain Python data (openhpu/compiler/program/description.py).
 class Describe {
@@ -43,30 +38,18 @@ class Describe {
     const uint64_t* liveness = graph_.words.data() + graph_.words.size() - graph_.slots.size();
     for (size_t i = 0; i < graph_.slots.size(); ++i) {
       const bool fresh = graph_.slots[i].kind == Graph::SlotKind::Fresh;
-      py::dict slot;
-      slot["kind"] = fresh ? "fresh" : "input";
-      slot["nbytes"] = integers_.at({nullptr, &graph_.slots[i]})[0][0];
-      slots.append(slot);
+      slots.append(py::dict(
+          "kind"_a = fresh ? "fresh" : "input", "nbytes"_a = integers_.at({nullptr, &graph_.slots[i]})[0][0]));
       if (liveness[i] & 1) live.append(i);
     }
-    py::dict out;
-    out["slots"] = slots;
-    out["nodes"] = nodes;
-    out["live"] = live;
-    out["scalars"] = scalars_;
-    out["variable"] = variable_;
-    out["threads"] = threads_for(graph_.largest());
-    out["sites"] = sites_;
-    out["lenient"] = lenient_indices();
-    out["int32"] = narrow_int64();
-    out["e4m3"] = g_e4m3.load() == E4m3::kGaudi2;
+    py::dict out(
+        "slots"_a = slots, "nodes"_a = nodes, "live"_a = live, "scalars"_a = scalars_, "variable"_a = variable_,
+        "threads"_a = threads_for(graph_.largest()), "sites"_a = sites_, "lenient"_a = lenient_indices(),
+        "int32"_a = narrow_int64(), "e4m3"_a = g_e4m3.load() == E4m3::kGaudi2);
     if (!request_.formulas.empty()) {
       py::dict symbols;
-      for (size_t i = 0; i < request_.symbols.size(); ++i) {
-        py::dict symbol;
-        symbol["hint"] = request_.symbols[i];
-        symbols[py::str("n" + std::to_string(i))] = symbol;
-      }
+      for (size_t i = 0; i < request_.symbols.size(); ++i)
+        symbols[py::str("n" + std::to_string(i))] = py::dict("hint"_a = request_.symbols[i]);
       out["symbols"] = symbols;
     }
     if (!request_.constants.empty()) {
@@ -111,7 +94,7 @@ class Describe {
     if (k < 0) return py::make_tuple("const", py::none());
     const auto& o = call.operands[k];
     const auto type = c10::typeMetaToScalarType(o.dtype);
-    const auto dtype = dtype_object(type);
+    const auto dtype = py::cast(type);
     if (o.on_host) {
       const uint32_t word = node.numbers + o.number;
       const auto index = add_scalar(host_value(o, graph_.numbers.data() + word), {.word = word, .host = type});
@@ -170,7 +153,7 @@ class Describe {
       switch (o.kind) {
         case OutputSpec::Kind::Fresh: {
           const auto& integers = integers_.at({&node, &o});
-          outputs.append(py::make_tuple("fresh", fresh[o.index], dtype_object(c10::typeMetaToScalarType(o.dtype)),
+          outputs.append(py::make_tuple("fresh", fresh[o.index], py::cast(c10::typeMetaToScalarType(o.dtype)),
                                         integers[0], integers[1], integers[2][0]));
           break;
         }
@@ -178,13 +161,11 @@ class Describe {
         case OutputSpec::Kind::Undefined: outputs.append(py::make_tuple("undefined")); break;
       }
     }
-    py::dict out;
     const auto& kernel = *call.kernel;
-    out["op"] = kernel.traits().seeded ? c10::toString(kernel.schema().operator_name()) : kernel.name();
-    out["args"] = args;
-    out["outputs"] = outputs;
-    out["site"] = node.site;
-    if (call.widening) out["widened"] = py::make_tuple(dtype_object(call.widening.from), dtype_object(call.widening.to));
+    py::dict out(
+        "op"_a = kernel.traits().seeded ? c10::toString(kernel.schema().operator_name()) : kernel.name(),
+        "args"_a = args, "outputs"_a = outputs, "site"_a = node.site);
+    if (call.widening) out["widened"] = py::make_tuple(call.widening.from, call.widening.to);
     if (node.site && !sites_.contains(py::int_(node.site))) {
       auto [file, line] = resolve_site(node.site);
       sites_[py::int_(node.site)] = file + ":" + std::to_string(line);
@@ -200,11 +181,6 @@ class Describe {
   size_t next_integer_ = 0;
 };
 
-at::ScalarType scalar_type(const py::handle& dtype) {
-  TORCH_CHECK(THPDtype_Check(dtype.ptr()), "expected a torch.dtype");
-  return reinterpret_cast<THPDtype*>(dtype.ptr())->scalar_type;
-}
-
 Formula formula_of(const py::handle& value) {
   return py::isinstance<py::str>(value) ? Formula::parse(py::cast<std::string>(value))
                                         : Formula::constant(py::cast<int64_t>(value));
@@ -219,7 +195,7 @@ std::vector<Formula> formulas_of(const py::handle& list) {
 std::vector<RecipeManifest::TensorSpec> tensor_specs(const py::object& list) {
   std::vector<RecipeManifest::TensorSpec> out;
   for (const auto& t : list)
-    out.push_back({py::cast<uint32_t>(t.attr("slot")), scalar_type(t.attr("dtype")), formulas_of(t.attr("sizes")),
+    out.push_back({py::cast<uint32_t>(t.attr("slot")), py::cast<at::ScalarType>(t.attr("dtype")), formulas_of(t.attr("sizes")),
                    formulas_of(t.attr("strides")), formula_of(t.attr("offset"))});
   return out;
 }
@@ -232,14 +208,11 @@ struct Open {
   std::vector<RecipeManifest::NumberSpec> numbers;
 };
 std::mutex open_mutex;
-std::unordered_map<uint64_t, Open>& open_requests() {
-  static auto* all = new std::unordered_map<uint64_t, Open>();
-  return *all;
-}
+auto& open_requests = *new std::unordered_map<uint64_t, Open>();
 
 Open take_open(uint64_t id) {
   std::lock_guard lock(open_mutex);
-  auto node = open_requests().extract(id);
+  auto node = open_requests.extract(id);
   TORCH_CHECK(!node.empty(), "no compilation ", id, " was asked for");
   return std::move(node.mapped());
 }
@@ -249,7 +222,7 @@ Open take_open(uint64_t id) {
 void bind_graph(py::module& m) {
   m.def("set_mode", [](const std::string& mode) {
     TORCH_CHECK(mode == "eager" || mode == "lazy", "unknown mode '", mode, "'; there are: eager, lazy");
-    set_lazy_mode(mode == "lazy");
+    g_lazy.store(mode == "lazy", std::memory_order_relaxed);
   });
   const GraphCache::Limits limits;
   m.def("configure_graphs", [](const std::string& policy, size_t max_graphs, size_t max_operators, size_t max_libraries,
@@ -278,7 +251,7 @@ void bind_graph(py::module& m) {
       Describe describe(request);
       py::object answer = py::make_tuple(id, describe());
       std::lock_guard lock(open_mutex);
-      open_requests()[id] = {std::move(request), std::move(describe.numbers)};
+      open_requests[id] = {std::move(request), std::move(describe.numbers)};
       return answer;
     } catch (const std::exception& error) {
       const std::string why = "it can't be described: " + std::string(error.what());
@@ -328,7 +301,7 @@ void bind_graph(py::module& m) {
       out.external_kernels += py::cast<size_t>(calls);
     for (const auto& input : manifest.attr("scalar_inputs")) {
       out.numbers.push_back(numbers.at(py::cast<size_t>(input.attr("index"))));
-      out.numbers.back().dtype = scalar_type(input.attr("dtype"));
+      out.numbers.back().dtype = py::cast<at::ScalarType>(input.attr("dtype"));
     }
     // The compiler may have had to compile numbers in that were seen to change.
     auto variable = std::vector<bool>(request.variable.size(), false);
@@ -346,7 +319,7 @@ void bind_graph(py::module& m) {
   m.def("recipe_failed", [](uint64_t id) {
     {
       std::lock_guard lock(open_mutex);
-      open_requests().erase(id);
+      open_requests.erase(id);
     }
     GraphCache::instance().fail(id);
   });
@@ -362,15 +335,9 @@ void bind_graph(py::module& m) {
       py::gil_scoped_release no_gil;
       if (!GraphCache::instance().next_notice(after, notice)) return py::none();
     }
-    py::dict d;
-    d["wait"] = notice.wait;
-    d["operators"] = notice.operators;
-    d["site"] = site_of(notice.site);
-    d["graphs"] = notice.graphs;
-    d["seconds"] = notice.seconds;
-    d["over"] = notice.over;
-    d["given_up"] = notice.given_up;
-    return d;
+    return py::dict(
+        "wait"_a = notice.wait, "operators"_a = notice.operators, "site"_a = site_of(notice.site),
+        "graphs"_a = notice.graphs, "seconds"_a = notice.seconds, "over"_a = notice.over, "given_up"_a = notice.given_up);
   });
   m.def("close_graphs", [] { GraphCache::instance().close(); });
   m.def("clear_graphs", [] {
@@ -385,16 +352,10 @@ void bind_graph(py::module& m) {
   m.def("recompilations", [] {
     py::list out;
     for (const auto& r : GraphCache::instance().recompilations()) {
-      py::dict d;
-      d["cause"] = r.cause;
-      d["op"] = r.op;
-      d["argument"] = r.argument;
-      d["dimension"] = r.dimension < 0 ? py::object(py::none()) : py::cast(r.dimension);
-      d["before"] = r.before;
-      d["after"] = r.after;
-      d["site"] = site_of(r.site);
-      d["time_ns"] = r.time_ns;
-      out.append(d);
+      out.append(py::dict(
+          "cause"_a = r.cause, "op"_a = r.op, "argument"_a = r.argument,
+          "dimension"_a = r.dimension < 0 ? py::object(py::none()) : py::cast(r.dimension), "before"_a = r.before,
+          "after"_a = r.after, "site"_a = site_of(r.site), "time_ns"_a = r.time_ns));
     }
     return out;
   });
@@ -402,13 +363,9 @@ void bind_graph(py::module& m) {
     py::list out;
     for (const auto& compiled : GraphCache::instance().recipes()) {
       const auto& manifest = compiled->manifest();
-      py::dict d;
-      d["name"] = manifest.name;
-      d["library"] = manifest.library;
-      d["program"] = manifest.program;
-      d["operators"] = manifest.operators;
-      d["external_kernels"] = manifest.external_kernels;
-      out.append(d);
+      out.append(py::dict(
+          "name"_a = manifest.name, "library"_a = manifest.library, "program"_a = manifest.program,
+          "operators"_a = manifest.operators, "external_kernels"_a = manifest.external_kernels));
     }
     return out;
   });

@@ -1,6 +1,4 @@
-#include <torch/csrc/DynamicTypes.h>
 #include <torch/csrc/Exceptions.h>
-#include <torch/csrc/Generator.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include <ATen/Parallel.h>
@@ -22,7 +20,7 @@
 #include "call/Autocast.h"
 #include "call/Fallback.h"
 #include "call/MovedOperands.h"
-#include "call/Registration.h"
+#include "call/OpKernel.h"
 #include "device/backing.h"
 #include "device/host_memory.h"
 #include "distributed/Collective.h"
@@ -50,6 +48,7 @@
 #include "torch/Kineto.h"
 
 namespace py = pybind11;
+using namespace pybind11::literals;
 
 namespace openhpu {
 namespace {
@@ -92,25 +91,15 @@ void take_gil(void* state) {
   PyEval_RestoreThread(static_cast<PyThreadState*>(state));
 }
 
-std::array<std::atomic<bool>, kMaxDevices>& gates() {
-  static auto* all = new std::array<std::atomic<bool>, kMaxDevices>();
-  return *all;
-}
+auto& gates = *new std::array<std::atomic<bool>, kMaxDevices>();
 
 py::dict memory_stats(int index) {
   const auto s = memory_stats_of(device_of(static_cast<c10::DeviceIndex>(index)));
-  py::dict d;
-  d["Limit"] = s.limit;
-  d["InUse"] = s.in_use;
-  d["MaxInUse"] = s.max_in_use;
-  d["NumAllocs"] = s.num_allocs;
-  d["NumFrees"] = s.num_frees;
-  d["ActiveAllocs"] = s.active_allocs;
-  d["MaxAllocSize"] = s.max_alloc_size;
-  d["TotalSystemAllocs"] = s.total_system_allocs;
-  d["TotalSystemFrees"] = s.total_system_frees;
-  d["TotalActiveAllocs"] = s.total_active_allocs;
-  return d;
+  return py::dict(
+      "Limit"_a = s.limit, "InUse"_a = s.in_use, "MaxInUse"_a = s.max_in_use, "NumAllocs"_a = s.num_allocs,
+      "NumFrees"_a = s.num_frees, "ActiveAllocs"_a = s.active_allocs, "MaxAllocSize"_a = s.max_alloc_size,
+      "TotalSystemAllocs"_a = s.total_system_allocs, "TotalSystemFrees"_a = s.total_system_frees,
+      "TotalActiveAllocs"_a = s.total_active_allocs);
 }
 
 CastPolicy policy_of(const std::string& name) {
@@ -126,16 +115,10 @@ void bind_device(py::module& m) {
                         int spin_us, int processes, int visible, bool floating, double module_wait_s) {
     TORCH_CHECK(visible >= 0 && visible <= kMaxDevices, "cannot show ", visible, " HPU devices: ", kMaxDevices,
                 " at most");
-    device::DeviceConfig config;
-    config.modules = std::move(modules);
-    config.memory_bytes = memory_bytes;
-    config.protect_memory = protect_memory;
-    config.lock_modules = lock_modules;
-    config.spin_us = spin_us;
-    config.processes = processes;
-    config.floating = floating;
-    config.module_wait_s = module_wait_s;
-    device::DeviceRegistry::instance().configure(std::move(config));
+    device::DeviceRegistry::instance().configure(
+        {.modules = std::move(modules), .floating = floating, .module_wait_s = module_wait_s,
+         .memory_bytes = memory_bytes, .protect_memory = protect_memory, .lock_modules = lock_modules,
+         .spin_us = spin_us, .processes = processes});
     set_visible_indices(visible);
   }, py::arg("modules"), py::arg("memory_bytes"), py::arg("protect_memory"), py::arg("lock_modules"),
      py::arg("spin_us"), py::arg("processes") = 1, py::arg("visible") = 0, py::arg("floating") = false,
@@ -146,11 +129,8 @@ void bind_device(py::module& m) {
   m.def("device_count", &device_count);
   m.def("current_device", [] { return static_cast<int>(current_device()); });
   m.def("set_device", [](int i) { set_device(static_cast<c10::DeviceIndex>(i)); });
+  // For a negative index, the current device stays.
   m.def("exchange_device", [](int i) { return static_cast<int>(exchange_device(static_cast<c10::DeviceIndex>(i))); });
-  m.def("maybe_exchange_device", [](int i) {
-    return i < 0 ? static_cast<int>(current_device())
-                 : static_cast<int>(exchange_device(static_cast<c10::DeviceIndex>(i)));
-  });
   m.def("init", [] { device_of(-1); });
   m.def("is_initialized", [] { return hpu_allocator()->initialized(); });
   m.def("is_in_bad_fork", [] { return device::DeviceRegistry::instance().bad_fork(); });
@@ -162,12 +142,12 @@ void bind_device(py::module& m) {
   // For tests: the worker waits at a gate, so that what is queued behind it stays queued.
   m.def("block_queue", [](int i) {
     auto& queue = device_of(static_cast<c10::DeviceIndex>(i)).queue();
-    auto& gate = gates().at(static_cast<size_t>(i));
+    auto& gate = gates.at(static_cast<size_t>(i));
     gate.store(true);
     queue.submit("gate", [&gate] { gate.wait(true); });
   });
   m.def("unblock_queue", [](int i) {
-    auto& gate = gates().at(static_cast<size_t>(i));
+    auto& gate = gates.at(static_cast<size_t>(i));
     gate.store(false);
     gate.notify_all();
   });
@@ -228,23 +208,13 @@ void bind_memory(py::module& m) {
         [](int i) { hpu_allocator()->resetAccumulatedStats(static_cast<c10::DeviceIndex>(i)); });
   m.def("empty_cache", [](int) { hpu_allocator()->emptyCache(); }, py::arg("device") = -1);
   m.def("data_ptr", [](const at::Tensor& t) { return reinterpret_cast<uintptr_t>(t.data_ptr()); });
-  m.def("require_storage", [](const py::object& storage) {
-    TORCH_CHECK(torch::isStorage(storage.ptr()), "expected a storage");
-    auto s = torch::createStorage(storage.ptr());
-    require_memory(*s.unsafeGetStorageImpl());
-  });
-  m.def("share_storage", torch::wrap_pybind_function([](const py::object& storage) {
-    TORCH_CHECK(torch::isStorage(storage.ptr()), "expected a storage");
-    auto s = torch::createStorage(storage.ptr());
+  m.def("require_storage", [](const c10::Storage& s) { require_memory(*s.unsafeGetStorageImpl()); });
+  m.def("share_storage", torch::wrap_pybind_function([](const c10::Storage& s) {
     return share_storage(*s.unsafeGetStorageImpl());
   }));
-  m.def("shared_file", [](const py::object& storage) {
-    TORCH_CHECK(torch::isStorage(storage.ptr()), "expected a storage");
-    return shared_file(*torch::createStorage(storage.ptr()).unsafeGetStorageImpl());
-  });
+  m.def("shared_file", [](const c10::Storage& s) { return shared_file(*s.unsafeGetStorageImpl()); });
   m.def("open_shared_storage", torch::wrap_pybind_function([](int file, size_t nbytes, int index) {
-    auto storage = open_shared_storage(file, nbytes, static_cast<c10::DeviceIndex>(index));
-    return py::reinterpret_steal<py::object>(torch::createPyObject(storage));
+    return open_shared_storage(file, nbytes, static_cast<c10::DeviceIndex>(index));
   }));
   // For tests: what the machine has is read below this folder.
   m.def("set_machine_root", &device::Backing::set_root);
@@ -263,10 +233,10 @@ void bind_memory(py::module& m) {
 
 void bind_ops(py::module& m) {
   m.def("set_fallback_policy", &set_fallback_policy);
-  m.def("set_lenient_indices", &set_lenient_indices);
+  m.def("set_lenient_indices", [](bool on) { g_lenient_indices.store(on); });
   m.def("report_kernels", &report_kernels);
-  m.def("set_narrow_int64", &set_narrow_int64);
-  m.def("set_e4m3", [](int values) { set_e4m3(static_cast<E4m3>(values)); });
+  m.def("set_narrow_int64", [](bool on) { g_narrow_int64.store(on); });
+  m.def("set_e4m3", [](int values) { g_e4m3.store(static_cast<E4m3>(values)); });
   m.def("set_product_rule", [](const std::string& rule) {
     set_product_rule(
         rule == "mkl"          ? ProductRule::kNever
@@ -290,10 +260,7 @@ void bind_ops(py::module& m) {
   m.def("register_autocast", [](const std::vector<std::string>& names, const std::string& policy) {
     return register_autocast(names, policy_of(policy));
   });
-  m.def("default_generator", [](int i) {
-    return py::reinterpret_steal<py::object>(
-        THPGenerator_Wrap(default_generator(static_cast<c10::DeviceIndex>(i))));
-  });
+  m.def("default_generator", [](int i) { return default_generator(static_cast<c10::DeviceIndex>(i)); });
 }
 
 void set_up_device(device::Device& d) {
@@ -317,13 +284,19 @@ void load() {
       .describe_origin = &describe_origin,
       .executing_site = &executing_site,
       .place_of_site = &place_of_site,
-      .flush = &recorder_flush,
-      .note_read = &recorder_note_read,
+      .flush = [](device::Device& d) { if (auto* r = Recorder::of_if_any(d.index())) r->flush(); },
+      .note_read = [](device::Device& d) { if (auto* r = Recorder::of_if_any(d.index())) r->note_wait(); },
       .check_wait = &check_not_capturing,
       .await_collectives = &Collective::await_all,
-      .forget_memory = &recorder_forget,
-      .make_room = &recorder_make_room,
-      .require_memory = &recorder_require,
+      .forget_memory = [](HPUMemory& m) {
+        auto* r = Recorder::of_if_any(m.pool);
+        return r && r->forget(m);
+      },
+      .make_room = [](int pool) {
+        auto* r = Recorder::of_if_any(pool);
+        return r && r->make_room();
+      },
+      .require_memory = [](HPUMemory& m) { Recorder::of(device_of(m.device)).require(m); },
   };
   register_op_kernels();
   register_sparse_kernels();

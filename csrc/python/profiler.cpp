@@ -1,4 +1,3 @@
-#define FMT_HEADER_ONLY 1
 #include <torch/csrc/utils/pybind.h>
 
 #include "device/device.h"
@@ -6,7 +5,6 @@
 #include "observe/MemoryHistory.h"
 #include "observe/site.h"
 #include "python/bindings.h"
-#include "torch/Activities.h"
 #include "torch/Kineto.h"
 
 namespace py = pybind11;
@@ -40,7 +38,7 @@ void bind_profiler(py::module& m) {
       py::list marks;
       for (const auto& k : r.marks) marks.append(py::make_tuple(operator_name(k.name), k.begin, k.end, line_of(k.site)));
       records.append(py::make_tuple(
-          operator_name(r.name), names_of(r.kind).kind, r.device, r.stream, r.correlation, r.bytes, r.operators, r.thread,
+          operator_name(r.name), kind_name(r.kind), r.device, r.stream, r.correlation, r.bytes, r.operators, r.thread,
           r.launch_begin, r.launch_end, r.begin, r.end, line_of(r.site), marks));
     }
     for (const auto& s : data.spans)

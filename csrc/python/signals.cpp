@@ -10,16 +10,12 @@
 
 #include <pybind11/pybind11.h>
 
+#include "python/frames.h"
+
 namespace py = pybind11;
 
 namespace openhpu {
 namespace {
-
-// A thread may have given Python's lock away before it came to wait.
-struct Lock {
-  PyGILState_STATE state = PyGILState_Ensure();
-  ~Lock() { PyGILState_Release(state); }
-};
 
 // Ctrl-C during os.fork(). All but the first is under Python's lock.
 std::atomic<pid_t> interrupted{0};  // the process: a child inherits its parent's
@@ -66,14 +62,14 @@ bool hears_signals() {
 }
 
 bool interrupt_pending() {
-  Lock lock;
+  Gil gil;
   if (!PyOS_InterruptOccurred()) return false;
   PyErr_SetInterrupt();  // asking takes it away
   return true;
 }
 
 void handle_signals() {
-  Lock lock;
+  Gil gil;
   if (PyErr_CheckSignals() != 0) throw py::error_already_set();
 }
 

@@ -25,7 +25,6 @@ struct Graph {
   struct Slot {
     size_t nbytes;
     SlotKind kind;
-    bool written = false;  // by some node (inputs: changed in place)
   };
 
   std::vector<Node> nodes;

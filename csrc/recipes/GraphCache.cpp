@@ -5,9 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
 
-#include "device/blocking_wait.h"
 #include "observe/SizeOrigins.h"
 #include "observe/events.h"
 #include "observe/site.h"

@@ -2,7 +2,6 @@
 
 #include <cstring>
 
-#include "run/CallRunner.h"
 #include "run/Operator.h"
 
 namespace openhpu {

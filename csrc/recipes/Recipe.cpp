@@ -8,8 +8,6 @@
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <atomic>
-#include <bit>
 #include <cstring>
 
 #include "observe/KernelReports.h"
@@ -18,6 +16,7 @@
 #include "run/KernelThreads.h"
 #include "run/Misplaced.h"
 #include "run/Products.h"
+#include "run/Tensors.h"
 
 namespace openhpu {
 namespace {
@@ -88,13 +87,9 @@ Recipe::Recipe(std::shared_ptr<RecipeLibrary> compiled, const std::vector<int64_
   };
   const auto& manifest = compiled_->manifest_;
   for (const auto& spec : manifest.inputs) {
-    auto storage = c10::make_intrusive<c10::StorageImpl>(
-        c10::StorageImpl::use_byte_size_t(), 0, c10::DataPtr(nullptr, c10::Device(c10::kCPU)), nullptr, false);
-    auto impl = c10::make_intrusive<c10::TensorImpl>(
-        c10::Storage(std::move(storage)), c10::DispatchKeySet(c10::DispatchKey::CPU),
-        c10::scalarTypeToTypeMeta(spec.dtype));
-    impl->set_sizes_and_strides(values(spec.sizes), values(spec.strides), spec.offset(symbols));
-    arguments_.emplace_back(std::move(impl));
+    arguments_.emplace_back(host_tensor_on(
+        host_storage_over(nullptr, 0), c10::scalarTypeToTypeMeta(spec.dtype), values(spec.sizes), values(spec.strides),
+        spec.offset(symbols)));
   }
   for (const auto& spec : manifest.numbers)
     arguments_.push_back(at::empty({}, at::TensorOptions().dtype(spec.dtype).device(c10::kCPU)));
@@ -140,13 +135,11 @@ void Recipe::deliver(
     const auto& result = results[k];
     auto* place = static_cast<char*>(memory.data) + spec.offset * result.itemsize();
     if (result.const_data_ptr() == place && result.strides() == c10::IntArrayRef(spec.strides)) continue;
-    auto impl = c10::make_intrusive<c10::TensorImpl>(
-        c10::Storage(c10::make_intrusive<c10::StorageImpl>(
-            c10::StorageImpl::use_byte_size_t(), memory.nbytes,
-            c10::DataPtr(memory.data, c10::Device(c10::kCPU)), nullptr, false)),
-        c10::DispatchKeySet(c10::DispatchKey::CPU), c10::scalarTypeToTypeMeta(spec.dtype));
-    impl->set_sizes_and_strides(spec.sizes, spec.strides, spec.offset);
-    misplaced.add(at::Tensor(std::move(impl)), result);
+    misplaced.add(
+        at::Tensor(host_tensor_on(
+            host_storage_over(memory.data, memory.nbytes), c10::scalarTypeToTypeMeta(spec.dtype), spec.sizes,
+            spec.strides, spec.offset)),
+        result);
   }
   misplaced.deliver(device);
 }

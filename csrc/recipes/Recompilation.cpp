@@ -1,6 +1,6 @@
 #include "recipes/Recompilation.h"
 
-#include <sstream>
+#include <c10/util/StringUtil.h>
 
 #include "observe/events.h"
 #include "run/Operator.h"
@@ -22,13 +22,6 @@ std::string argument_of(const CallTemplate& call, size_t operand) {
   return "?";
 }
 
-template <class T>
-std::string text(const T& value) {
-  std::ostringstream out;
-  out << value;
-  return out.str();
-}
-
 // The argument that brings word `word` of a call's numbers, and the value.
 std::pair<std::string, std::string> number_at(const CallTemplate& call, const uint64_t* numbers, size_t word) {
   const auto& schema = call.kernel->schema().arguments();
@@ -36,13 +29,13 @@ std::pair<std::string, std::string> number_at(const CallTemplate& call, const ui
     const auto& arg = call.args[i];
     if (arg.kind == Kind::Int || arg.kind == Kind::Double || arg.kind == Kind::Bool || arg.kind == Kind::Complex) {
       if (word >= arg.first && word < arg.first + (arg.kind == Kind::Complex ? 2u : 1u))
-        return {schema[i].name(), text(number_of(arg.kind, numbers + arg.first))};
+        return {schema[i].name(), c10::str(number_of(arg.kind, numbers + arg.first))};
     } else if (arg.kind == Kind::NumberList) {
       size_t at = arg.first;
       for (size_t k = 0; k < arg.kinds.size(); ++k) {
         const size_t words = arg.kinds[k] == Kind::Complex ? 2 : 1;
         if (word >= at && word < at + words)
-          return {schema[i].name() + "[" + std::to_string(k) + "]", text(number_of(arg.kinds[k], numbers + at))};
+          return {schema[i].name() + "[" + std::to_string(k) + "]", c10::str(number_of(arg.kinds[k], numbers + at))};
         at += words;
       }
     }
@@ -50,7 +43,7 @@ std::pair<std::string, std::string> number_at(const CallTemplate& call, const ui
   for (size_t k = 0; k < call.operands.size(); ++k) {
     const auto& o = call.operands[k];
     if (o.on_host && word >= o.number && word < o.number + 2)
-      return {argument_of(call, k), text(c10::IValue(host_value(o, numbers + o.number)))};
+      return {argument_of(call, k), c10::str(c10::IValue(host_value(o, numbers + o.number)))};
   }
   return {"?", "?"};
 }
@@ -107,15 +100,15 @@ std::optional<Recompilation> compare_calls(const Graph::Node& a, const Graph& af
       r.after = std::move(is);
       return r;
     };
-    if (oa.dtype != ob.dtype) return found("dtype", -1, text(oa.dtype), text(ob.dtype));
+    if (oa.dtype != ob.dtype) return found("dtype", -1, c10::str(oa.dtype), c10::str(ob.dtype));
     if (oa.sizes.size() != ob.sizes.size())
-      return found("size", -1, text(oa.sizes.size()) + " dimensions", text(ob.sizes.size()) + " dimensions");
+      return found("size", -1, c10::str(oa.sizes.size()) + " dimensions", c10::str(ob.sizes.size()) + " dimensions");
     for (size_t d = 0; d < oa.sizes.size(); ++d)
       if (oa.sizes[d] != ob.sizes[d])
-        return found("size", static_cast<int>(d), text(oa.sizes[d]), text(ob.sizes[d]));
+        return found("size", static_cast<int>(d), c10::str(oa.sizes[d]), c10::str(ob.sizes[d]));
     for (size_t d = 0; d < oa.strides.size(); ++d)
       if (oa.strides[d] != ob.strides[d])
-        return found("stride", static_cast<int>(d), text(oa.strides[d]), text(ob.strides[d]));
+        return found("stride", static_cast<int>(d), c10::str(oa.strides[d]), c10::str(ob.strides[d]));
   }
   return at_node(b, "graph");
 }

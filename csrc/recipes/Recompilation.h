@@ -4,7 +4,6 @@
 #include <optional>
 #include <string>
 #include <unordered_set>
-#include <vector>
 
 #include "recipes/Graph.h"
 

@@ -6,7 +6,6 @@
 
 #include "device/blocking_wait.h"
 #include "observe/events.h"
-#include "recipes/GraphCache.h"
 #include "record/GraphCommand.h"
 #include "run/Operator.h"
 #include "torch/HPUDevice.h"
@@ -100,8 +99,7 @@ void CapturedGraph::split(CapturedProgram& program) {
       of_whole[slot] = static_cast<uint32_t>(slots.size());
       slots.push_back(slot);
       const bool fresh = whole.slots[slot].kind == Graph::SlotKind::Fresh && first[slot] == stage;
-      part.graph.slots.push_back(
-          {whole.slots[slot].nbytes, fresh ? Graph::SlotKind::Fresh : Graph::SlotKind::Input, whole.slots[slot].written});
+      part.graph.slots.push_back({whole.slots[slot].nbytes, fresh ? Graph::SlotKind::Fresh : Graph::SlotKind::Input});
       auto memory = program.slots[slot];
       memory.fresh = fresh;
       memory.assigned = memory.assigned || !fresh;

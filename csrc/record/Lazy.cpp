@@ -6,31 +6,20 @@
 #include <cstdio>
 #include <optional>
 
-#include "device/blocking_wait.h"
 #include "observe/MemoryHistory.h"
 #include "observe/events.h"
 #include "observe/site.h"
-#include "recipes/GraphCache.h"
 #include "record/Capture.h"
 #include "record/GraphCommand.h"
 #include "record/GraphSights.h"
 #include "run/Eager.h"
+#include "run/Temporarily.h"
 
 namespace openhpu {
-
-std::atomic<bool> g_lazy{false};
 
 namespace {
 
 std::atomic<size_t> max_graph_size{size_t{1} << 18};
-thread_local int learning_depth = 0;
-
-// A flag while this lives.
-struct Raised {
-  bool& flag;
-  explicit Raised(bool& f) : flag(f) { flag = true; }
-  ~Raised() { flag = false; }
-};
 
 // The step for which this thread should wait before it goes on.
 struct Owed {
@@ -40,8 +29,6 @@ struct Owed {
 thread_local Owed owed;
 
 std::array<std::atomic<Recorder*>, kMaxDevices> recorders{};
-
-Recorder* recorder_if_any(int pool) { return recorders[pool].load(std::memory_order_acquire); }
 
 // By slot: the line of the operator that made its storage, or was the first to use it (torch.ones is an empty tensor first).
 std::vector<uint32_t> lines_of_slots(const Graph& graph) {
@@ -83,28 +70,9 @@ struct GraphReport {
 
 }  // namespace
 
-LearningScope::LearningScope() { ++learning_depth; }
-LearningScope::~LearningScope() { --learning_depth; }
-
 void set_max_graph_size(size_t operators) { max_graph_size.store(operators, std::memory_order_relaxed); }
 
-void set_lazy_mode(bool lazy) { g_lazy.store(lazy, std::memory_order_relaxed); }
-
-void recorder_flush(device::Device& d) {
-  if (auto* r = recorder_if_any(d.index())) r->flush();
-}
-void recorder_note_read(device::Device& d) {
-  if (auto* r = recorder_if_any(d.index())) r->note_wait();
-}
-bool recorder_forget(HPUMemory& memory) {
-  auto* r = recorder_if_any(memory.pool);
-  return r && r->forget(memory);
-}
-bool recorder_make_room(int pool) {
-  auto* r = recorder_if_any(pool);
-  return r && r->make_room();
-}
-void recorder_require(HPUMemory& memory) { Recorder::of(device_of(memory.device)).require(memory); }
+Recorder* Recorder::of_if_any(int pool) { return recorders[pool].load(std::memory_order_acquire); }
 
 void check_capacity(c10::DeviceIndex index, size_t nbytes) {
   constexpr size_t kSmall = size_t{64} << 20;
@@ -244,7 +212,7 @@ bool Recorder::keep_alive(Member& member) {
 
 // If its results find no memory, the piece stays in the recording and is handed over later.
 void Recorder::start_early() {
-  if (capture_ || learning_depth > 0 || flushing_ || device_.cores() == 1) return;
+  if (capture_ || t_learning || flushing_ || device_.cores() == 1) return;
   try {
     flush_piece_locked();
     count(Counter::GraphsStartedEarly);
@@ -253,7 +221,7 @@ void Recorder::start_early() {
 }
 
 void Recorder::flush_piece_locked() {
-  const Raised piece(piece_);
+  const Temporarily piece(piece_, true);
   flush_locked();
 }
 
@@ -295,13 +263,13 @@ void Recorder::flush() {
 void Recorder::flush_locked() {
   if (flushing_) return;
   if (graph_.empty()) return end_sight();
-  const Raised flushing(flushing_);
+  const Temporarily flushing(flushing_, true);
   hand_over();
 }
 
 // For a step whose operators all ran on their own, or whose last one did.
 void Recorder::end_sight() {
-  if (!step_begun_ || learning_depth > 0 || captured_ || piece_) return;
+  if (!step_begun_ || t_learning || captured_ || piece_) return;
   GraphReport report{0, false, true, 0, 0, {}, GraphSights::instance().in_parts(sequence_.value())};
   sequence_.reset();
   step_begun_ = in_parts_ = false;
@@ -314,8 +282,6 @@ class Recorder::Handover {
  public:
   explicit Handover(Recorder& r)
       : recorder_(r), command_(GraphCommand::acquire(r.device_)), words_(r.graph_.words.size()), hash_(r.hash_) {}
-  Handover(const Handover&) = delete;
-  Handover& operator=(const Handover&) = delete;
   ~Handover() {
     if (command_) {
       for (size_t i = 0; i < command_->slots.size(); ++i)
@@ -392,7 +358,7 @@ void Recorder::hand_over() {
   handover.allocate();
   const size_t operators = graph_.nodes.size();
   // Of a capture it is the whole that may become a recipe.
-  const bool cut = learning_depth > 0 || captured_;
+  const bool cut = t_learning || captured_;
   GraphCache::Sight sight;
   sight.same_cause = step_recompiled_;
   sight.sized_before = sized_before_;

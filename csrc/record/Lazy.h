@@ -22,9 +22,8 @@ namespace openhpu {
 
 class Recipe;
 
-extern std::atomic<bool> g_lazy;
+inline std::atomic<bool> g_lazy{false};
 inline bool lazy_mode() noexcept { return g_lazy.load(std::memory_order_relaxed); }
-void set_lazy_mode(bool lazy);
 // Graphs are flushed after so many operators (PT_HPU_MAX_COMPOUND_OP_SIZE).
 void set_max_graph_size(size_t operators);
 
@@ -33,25 +32,15 @@ void check_capacity(c10::DeviceIndex index, size_t nbytes);
 
 class Capture;
 
-// Marks a run of an operator that learns its metadata. A graph that is flushed meanwhile is only a piece and is not
-// compiled.
-class LearningScope {
- public:
-  LearningScope();
-  ~LearningScope();
-};
-
-// For the layers below, see Above. Also in eager mode: captures record.
-void recorder_flush(device::Device& d);
-void recorder_note_read(device::Device& d);
-bool recorder_forget(HPUMemory& memory);
-bool recorder_make_room(int pool);
-void recorder_require(HPUMemory& memory);
+// While true, this thread runs an operator that learns its metadata. A graph that is flushed meanwhile is only a piece and
+// is not compiled.
+inline constinit thread_local bool t_learning = false;
 
 // The graph being recorded for one device. Several threads may record (a script's, autograd's).
 class Recorder {
  public:
   static Recorder& of(device::Device& d);
+  static Recorder* of_if_any(int pool);  // null: nothing was recorded for the device
 
   explicit Recorder(device::Device& d) : device_(d) {}
 
@@ -126,7 +115,7 @@ class Recorder {
   // is kept then. `restore` is called when everything recorded is in the queue: now, or after a later flush.
   std::exception_ptr end_capture(std::function<void()> restore);
 
-  // See Above.
+  // See Above. Also in eager mode: captures record.
   bool forget(HPUMemory& memory);
   void require(HPUMemory& memory);
   bool make_room();

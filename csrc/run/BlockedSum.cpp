@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <vector>
 
 #include "run/Operator.h"
 

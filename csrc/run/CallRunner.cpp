@@ -25,22 +25,6 @@ constexpr size_t kKeptAliases = 64;
 // Up to this number of operands each storage is compared with the others. More are looked up in a table.
 constexpr size_t kComparedOperands = 16;
 
-// Of memory that another object frees.
-c10::DataPtr pointer_to(void* data) { return {data, c10::Device(c10::kCPU)}; }
-
-c10::intrusive_ptr<c10::StorageImpl> storage_over(const OperandMemory& m) {
-  return c10::make_intrusive<c10::StorageImpl>(
-      c10::StorageImpl::use_byte_size_t(), m.nbytes, pointer_to(m.data), nullptr, /*resizable=*/false);
-}
-
-c10::intrusive_ptr<c10::TensorImpl> tensor_over(
-    const CallTemplate::Operand& o, int64_t offset, c10::intrusive_ptr<c10::StorageImpl> storage) {
-  auto impl = c10::make_intrusive<c10::TensorImpl>(
-      c10::TensorImpl::VIEW, c10::Storage(std::move(storage)), c10::DispatchKeySet(c10::DispatchKey::CPU), o.dtype);
-  impl->set_sizes_and_strides(o.sizes, o.strides, offset);
-  return impl;
-}
-
 constexpr const char* kRemedy =
     "as an earlier call with the same operands' dtypes, sizes and strides and the same other arguments had returned. Give "
     "an operator whose results depend on more than that the tag torch.Tag.dynamic_output_shape, and each call waits for "
@@ -91,7 +75,7 @@ size_t CallRunner::memory_over(const OperandMemory& operand) {
   auto& memory = memories_[place];
   memory.of = operand.storage;
   if (C10_LIKELY(memory.over && memory.over.use_count() == 1 + memory.aliases)) {
-    memory.over->set_data_ptr_noswap(pointer_to(operand.data));
+    memory.over->set_data_ptr_noswap(c10::DataPtr(operand.data, c10::Device(c10::kCPU)));
     memory.over->set_nbytes(operand.nbytes);
     return place;
   }
@@ -100,7 +84,7 @@ size_t CallRunner::memory_over(const OperandMemory& operand) {
     for (auto& a : aliases_)
       if (a.memory == place) a.memory = kNone;
   }
-  memory.over = storage_over(operand);
+  memory.over = host_storage_over(operand.data, operand.nbytes);
   return place;
 }
 
@@ -108,7 +92,7 @@ at::Tensor CallRunner::alias(const CallTemplate::Operand& o, const OperandMemory
   const size_t place = memory_over(operand);
   auto& memory = memories_[place];
   if (C10_UNLIKELY(o.conj || o.neg || o.wrapped_number)) {
-    auto special = tensor_over(o, operand.offset, memory.over);
+    auto special = host_tensor_on(memory.over, o.dtype, o.sizes, o.strides, operand.offset);
     if (o.conj) special->_set_conj(true);
     if (o.neg) special->_set_neg(true);
     if (o.wrapped_number) special->set_wrapped_number(true);
@@ -122,7 +106,7 @@ at::Tensor CallRunner::alias(const CallTemplate::Operand& o, const OperandMemory
     ++memory.aliases;
   }
   if (C10_UNLIKELY(!slot.tensor || !slot.tensor.unique())) {  // new, or a kernel kept it
-    slot.tensor = tensor_over(o, operand.offset, memory.over);
+    slot.tensor = host_tensor_on(memory.over, o.dtype, o.sizes, o.strides, operand.offset);
     return at::Tensor(slot.tensor);
   }
   auto& impl = *slot.tensor;
@@ -306,11 +290,8 @@ void CallRunner::lay_out_outputs(const ShapeEntry& entry, const c10::Stack& resu
     for_each_tensor(value, [&](const at::Tensor& t) {
       const auto& spec = entry.outputs[i++];
       if (spec.kind != OutputSpec::Kind::Fresh) return;
-      auto place = c10::make_intrusive<c10::TensorImpl>(
-          c10::TensorImpl::VIEW, c10::Storage(buffers[spec.index].storage()),
-          c10::DispatchKeySet(c10::DispatchKey::CPU), spec.dtype);
-      place->set_sizes_and_strides(spec.sizes, spec.strides, spec.offset);
-      exact_copy(at::Tensor(std::move(place)), t);
+      exact_copy(
+          at::Tensor(host_tensor_on(buffers[spec.index].storage(), spec.dtype, spec.sizes, spec.strides, spec.offset)), t);
     });
   }
   for (size_t k = 0; k < buffers.size(); ++k) {

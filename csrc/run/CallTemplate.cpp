@@ -5,12 +5,10 @@
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 
-#include <atomic>
 #include <bit>
 #include <cstring>
 
 #include "run/Operator.h"
-
 
 namespace openhpu {
 namespace {

@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <memory>
-#include <utility>
 
 #include "device/command_queue.h"
 

@@ -24,15 +24,10 @@ void fetch_to_write(const CallCommand* command) {
 
 CallCommand* CallCommand::acquire(std::shared_ptr<const ShapeEntry> entry, device::Device& device) {
   CallCommand* c = Commands::take();
-  if (c) {
-    if (auto* next = Commands::next()) fetch_to_write(next);
-    c->operands.clear();
-    c->outputs.clear();
-    c->numbers.clear();
-  } else {
-    c = new CallCommand();
-    Commands::note_made();
-  }
+  if (auto* next = Commands::next()) fetch_to_write(next);
+  c->operands.clear();
+  c->outputs.clear();
+  c->numbers.clear();
   c->entry_ = std::move(entry);
   c->device_ = &device;
   return c;

@@ -8,9 +8,7 @@
 
 #include <limits>
 
-#include "device/command_queue.h"
 #include "observe/KernelReports.h"
-#include "observe/site.h"
 #include "run/Operator.h"
 #include "run/Tensors.h"
 
@@ -94,8 +92,7 @@ void call_with_e4m3(const Operator& op, c10::Stack& stack, Widening widening) {
   if (written.empty())
     for (const auto& value : stack) for_each_tensor(value, look);
   if (strict || found == 0) return;
-  const auto running = device::CommandQueue::running_site();
-  note_e4m3(user_name(op), running ? *running : current_site());
+  note_e4m3(user_name(op), running_site());
 }
 
 }  // namespace openhpu

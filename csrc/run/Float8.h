@@ -15,7 +15,6 @@ class Operator;
 
 enum class E4m3 : uint8_t { kPyTorch, kNote, kGaudi2 };  // kNote: PyTorch's numbers; those above 240 are reported
 inline std::atomic<E4m3> g_e4m3{E4m3::kPyTorch};
-inline void set_e4m3(E4m3 values) noexcept { g_e4m3.store(values, std::memory_order_relaxed); }
 
 // Whether operators are to be looked at.
 inline bool watches_e4m3() noexcept {

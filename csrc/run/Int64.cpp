@@ -2,9 +2,7 @@
 
 #include <c10/util/SmallVector.h>
 
-#include "device/command_queue.h"
 #include "observe/KernelReports.h"
-#include "observe/site.h"
 #include "run/Operator.h"
 #include "run/Tensors.h"
 
@@ -50,9 +48,8 @@ void call_with_int32(const Operator& op, c10::Stack& stack) {
   int64_t changed = 0;
   for (const auto& t : written) changed += wrap_to_int32(t);
   for (const auto& value : stack) for_each_tensor(value, [&](const at::Tensor& t) { changed += wrap_to_int32(t); });
-  if (changed == 0 || unnoted_indices()) return;
-  const auto running = device::CommandQueue::running_site();
-  note_overflows(user_name(op), running ? *running : current_site(), changed);
+  if (changed == 0 || t_unnoted_indices) return;
+  note_overflows(user_name(op), running_site(), changed);
 }
 
 }  // namespace openhpu

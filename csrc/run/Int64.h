@@ -3,8 +3,6 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/stack.h>
 
-#include <string>
-
 namespace openhpu {
 
 class Operator;

@@ -5,8 +5,6 @@
 #include <c10/util/Exception.h>
 
 #include <array>
-#include <atomic>
-#include <mutex>
 
 #include "torch/HPUDevice.h"
 

@@ -85,10 +85,10 @@ void set_up_worker() {
   if (device::leave_openmp_binding()) unbound_team = 0;
   number_of_threads();
   static thread_local c10::InferenceMode no_autograd(true);
-  collect_kernel_warnings();
+  c10::WarningUtils::set_warning_handler(kernel_warnings());
 }
 
-void run_as_worker(void (*run)(void*), void* context) {
+void run_as_worker(const std::function<void()>& run) {
   struct Keys {
     const c10::impl::LocalDispatchKeySet before = c10::impl::tls_local_dispatch_key_set();
     Keys() {
@@ -103,10 +103,10 @@ void run_as_worker(void (*run)(void*), void* context) {
   // Only where there are callbacks: PyTorch rebuilds its lists of them whenever RecordFunction is disabled or enabled.
   std::optional<at::DisableRecordFunctionGuard> unprofiled;
   if (at::hasCallbacks()) unprofiled.emplace();
-  CollectKernelWarnings warnings;
+  c10::WarningUtils::WarningHandlerGuard warnings(kernel_warnings());
   [[maybe_unused]] DefaultFloats floats;
   HostThreads threads;
-  run(context);
+  run();
 }
 
 int threads_for(size_t largest_bytes) noexcept {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 
 // The set-up of threads that run kernels, and the number of threads of a kernel.
 namespace openhpu {
@@ -8,9 +9,9 @@ namespace openhpu {
 // Sets the calling (worker) thread up for kernels: no autograd, no version counters, warnings kept for the host.
 void set_up_worker();
 
-// Calls `run(context)` on a host thread with the state of a worker. So the results do not depend on the script's modes
+// Calls `run` on a host thread with the state of a worker. So the results do not depend on the script's modes
 // (autocast, a dispatch mode, a profiler, flushing of denormals). See Above.
-void run_as_worker(void (*run)(void*), void* context);
+void run_as_worker(const std::function<void()>& run);
 
 // The number of threads for a kernel whose largest tensor has so many bytes. A small kernel uses one, since a second
 // thread costs more than it gives; otherwise kernel_threads(). The number decides how reductions are split. So it

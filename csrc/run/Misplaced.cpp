@@ -2,25 +2,20 @@
 
 #include "observe/events.h"
 #include "run/KernelMemory.h"
+#include "run/Tensors.h"
 
 namespace openhpu {
 namespace {
 
 at::Tensor bytes_of(c10::Storage storage) {
   const auto nbytes = static_cast<int64_t>(storage.nbytes());
-  auto impl = c10::make_intrusive<c10::TensorImpl>(
-      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), c10::scalarTypeToTypeMeta(at::kByte));
-  impl->set_sizes_contiguous({nbytes});
-  return at::Tensor(std::move(impl));
+  return at::Tensor(host_tensor_on(std::move(storage), c10::scalarTypeToTypeMeta(at::kByte), {nbytes}, {1}, 0));
 }
 
 }  // namespace
 
 void Misplaced::add(void* place, const c10::Storage& result) {
-  auto over = c10::make_intrusive<c10::StorageImpl>(
-      c10::StorageImpl::use_byte_size_t(), result.nbytes(),
-      c10::DataPtr(place, nullptr, [](void*) {}, c10::Device(c10::kCPU)), nullptr, /*resizable=*/false);
-  add(bytes_of(c10::Storage(std::move(over))), bytes_of(result));
+  add(bytes_of(host_storage_over(place, result.nbytes())), bytes_of(result));
 }
 
 void Misplaced::deliver(device::Device& device) {

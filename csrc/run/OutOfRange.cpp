@@ -12,7 +12,6 @@
 #include <functional>
 #include <optional>
 #include <unordered_map>
-#include <vector>
 
 #include "device/command_queue.h"
 #include "observe/KernelReports.h"
@@ -24,8 +23,6 @@ namespace openhpu {
 namespace {
 
 using at::Tensor;
-
-thread_local bool unnoted = false;
 
 // The valid indices: from `low` to below `size`. `low` is 0, or -size if negative indices count from the end.
 struct Range {
@@ -97,9 +94,8 @@ IndicesOutOfRange summary(const Tensor& index, const Tensor& bad, Range range) {
 
 // Once the kernel has run: one that refuses its arguments may be called again with others.
 void note(const Operator& op, const IndicesOutOfRange& found) {
-  if (unnoted) return;
-  const auto running = device::CommandQueue::running_site();
-  note_indices(user_name(op), running ? *running : current_site(), found);
+  if (t_unnoted_indices) return;
+  note_indices(user_name(op), running_site(), found);
 }
 
 // The flat positions of the indices that exist.
@@ -452,39 +448,35 @@ void embedding_renorm_(const Operator& op, c10::Stack& stack) {
 }  // namespace
 
 IndexedCall indexed_call_of(const std::string& name) {
-  static const auto* table = new std::unordered_map<std::string, IndexedCall>{
-      {"aten::index_select", &index_select},
-      {"aten::gather", &gather},
-      {"aten::index", &index},
-      {"aten::index_put_", &index_put},
-      {"aten::_index_put_impl_", &index_put},
-      {"aten::index_copy", &write_rows},
-      {"aten::index_copy_", &write_rows},
-      {"aten::index_add", &write_rows},
-      {"aten::index_add_", &write_rows},
-      {"aten::index_reduce", &write_rows},
-      {"aten::index_reduce_", &write_rows},
-      {"aten::index_fill_", &index_fill_},
-      {"aten::scatter", &scatter},
-      {"aten::scatter_", &scatter},
-      {"aten::scatter_add", &scatter},
-      {"aten::scatter_add_", &scatter},
-      {"aten::scatter_reduce", &scatter},
-      {"aten::scatter_reduce_", &scatter},
-      {"aten::embedding_dense_backward", &embedding_dense_backward},
-      {"aten::embedding_renorm_", &embedding_renorm_},
-  };
+  static const auto* table = [] {
+    auto* rows = new std::unordered_map<std::string, IndexedCall>{
+        {"aten::index_select", &index_select},
+        {"aten::gather", &gather},
+        {"aten::index", &index},
+        {"aten::index_put_", &index_put},
+        {"aten::_index_put_impl_", &index_put},
+        {"aten::index_fill_", &index_fill_},
+        {"aten::embedding_dense_backward", &embedding_dense_backward},
+        {"aten::embedding_renorm_", &embedding_renorm_},
+    };
+    for (const std::string name : {"index_copy", "index_add", "index_reduce"})
+      (*rows)["aten::" + name] = (*rows)["aten::" + name + "_"] = &write_rows;
+    for (const std::string name : {"scatter", "scatter_add", "scatter_reduce"})
+      (*rows)["aten::" + name] = (*rows)["aten::" + name + "_"] = &scatter;
+    return rows;
+  }();
   const auto it = table->find(name.substr(0, name.find('.')));
   return it == table->end() ? nullptr : it->second;
+}
+
+uint32_t running_site() {
+  const auto running = device::CommandQueue::running_site();
+  return running ? *running : current_site();
 }
 
 std::string user_name(const Operator& op) {
   auto name = op.name().substr(0, op.name().find('.'));
   return name == "aten::_index_put_impl_" ? "aten::index_put_" : name;
 }
-
-UnnotedIndices::UnnotedIndices() { unnoted = true; }
-UnnotedIndices::~UnnotedIndices() { unnoted = false; }
-bool unnoted_indices() noexcept { return unnoted; }
 
 }  // namespace openhpu

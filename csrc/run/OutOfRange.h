@@ -16,15 +16,10 @@ using IndexedCall = void (*)(const Operator& op, c10::Stack& stack);
 IndexedCall indexed_call_of(const std::string& name);  // null: an operator like others
 // The operator as reports name it: without its overload.
 std::string user_name(const Operator& op);
+// The line of the command that this thread runs, or of the script.
+uint32_t running_site();
 
-// While it lives, the calling thread reports no indices, because its operators are not calls of the script.
-class UnnotedIndices {
- public:
-  UnnotedIndices();
-  ~UnnotedIndices();
-  UnnotedIndices(const UnnotedIndices&) = delete;
-  UnnotedIndices& operator=(const UnnotedIndices&) = delete;
-};
-bool unnoted_indices() noexcept;
+// While true, the calling thread reports no indices, because its operators are not calls of the script.
+inline constinit thread_local bool t_unnoted_indices = false;
 
 }  // namespace openhpu

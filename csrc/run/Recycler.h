@@ -15,19 +15,21 @@ namespace openhpu {
 template <class T, size_t Reserve>
 class Recycler {
  public:
-  // Null: the caller makes one, and says so with `note_made`.
-  static T* take() noexcept {
+  // A finished one or, where there is none, a new one.
+  static T* take() {
     if (!mine_) refill();
     T* object = mine_;
-    if (object) mine_ = object->next_;
+    if (object) {
+      mine_ = object->next_;
+      return object;
+    }
+    object = new T();
+    total_.fetch_add(1, std::memory_order_relaxed);
+    ++made_;
     return object;
   }
   // What `take` will return next; null if it is not known.
   static T* next() noexcept { return mine_; }
-  static void note_made() noexcept {
-    total_.fetch_add(1, std::memory_order_relaxed);
-    ++made_;
-  }
   static void give(T* object) noexcept { give(object, object); }
   // How many there are.
   static uint64_t total() noexcept { return total_.load(std::memory_order_relaxed); }

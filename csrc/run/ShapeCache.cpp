@@ -1,7 +1,6 @@
 #include "run/ShapeCache.h"
 
 #include <algorithm>
-#include <mutex>
 #include <utility>
 
 namespace openhpu {

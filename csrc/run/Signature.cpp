@@ -21,6 +21,11 @@ void Signature::add_tensor(const c10::TensorImpl& t, uint64_t flags) {
 
 void Signature::add_value(const c10::IValue& v, bool by_type) {
   auto tag = [this](char kind) { add(static_cast<uint64_t>(kind)); };
+  auto add_list = [&](char kind, const auto& list, auto word_of) {
+    tag(kind);
+    add(list.size());
+    for (size_t i = 0; i < list.size(); ++i) add(word_of(list.get(i)));
+  };
   if (v.isNone()) {
     tag('n');
   } else if (v.isInt()) {
@@ -36,21 +41,12 @@ void Signature::add_value(const c10::IValue& v, bool by_type) {
     tag('c');
     if (!by_type) forbid();
   } else if (v.isIntList()) {
-    tag('I');
-    const auto list = v.toIntList();
-    add(list.size());
-    for (size_t i = 0; i < list.size(); ++i) add(static_cast<uint64_t>(list.get(i)));
+    add_list('I', v.toIntList(), [](int64_t e) { return static_cast<uint64_t>(e); });
   } else if (v.isBoolList()) {
-    tag('B');
-    const auto list = v.toBoolList();
-    add(list.size());
-    for (size_t i = 0; i < list.size(); ++i) add(list.get(i));
+    add_list('B', v.toBoolList(), [](bool e) { return uint64_t{e}; });
   } else if (v.isDoubleList()) {
-    tag('D');
-    const auto list = v.toDoubleList();
-    add(list.size());
     // By value: numbers in a list of floats are no numbers of the call's template.
-    for (size_t i = 0; i < list.size(); ++i) add(std::bit_cast<uint64_t>(list.get(i)));
+    add_list('D', v.toDoubleList(), [](double e) { return std::bit_cast<uint64_t>(e); });
   } else if (v.isString()) {
     tag('s');
     const auto& s = v.toStringRef();

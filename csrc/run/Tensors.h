@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/core/stack.h>
 
@@ -8,6 +9,22 @@
 #include <utility>
 
 namespace openhpu {
+
+// A CPU storage over memory that another object frees.
+inline c10::intrusive_ptr<c10::StorageImpl> host_storage_over(void* data, size_t nbytes) {
+  return c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), nbytes, c10::DataPtr(data, c10::Device(c10::kCPU)), nullptr,
+      /*resizable=*/false);
+}
+
+// A CPU tensor on such a storage, below autograd.
+inline c10::intrusive_ptr<c10::TensorImpl> host_tensor_on(
+    c10::Storage storage, caffe2::TypeMeta dtype, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset) {
+  auto impl = c10::make_intrusive<c10::TensorImpl>(
+      c10::TensorImpl::VIEW, std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), dtype);
+  impl->set_sizes_and_strides(sizes, strides, offset);
+  return impl;
+}
 
 // Visits the tensors of a list of values, lists included, in order.
 template <class Visit>

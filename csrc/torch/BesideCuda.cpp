@@ -4,10 +4,8 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <torch/headeronly/version.h>
 
-#include <atomic>
 #include <cstring>
 #include <utility>
-#include <vector>
 
 // Other hooks registered under CUDA's name would come too late: `import torch` has made the hooks of the build for CUDA
 // and keeps them. PyTorch offers no way to exchange them, so the object gets another table of virtual functions: a copy

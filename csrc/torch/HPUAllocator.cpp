@@ -4,7 +4,6 @@
 
 #include <unistd.h>
 
-#include <atomic>
 #include <cstring>
 
 #include "Above.h"
@@ -70,8 +69,22 @@ std::unique_ptr<HPUMemory> new_memory(c10::DeviceIndex index, device::Device& d,
   memory->device = index;
   memory->pool = d.index();
   memory->nbytes = nbytes;
-  memory->data = nullptr;
   return memory;
+}
+
+c10::DataPtr owning(std::unique_ptr<HPUMemory> memory) {
+  const c10::Device device(c10::kHPU, memory->device);
+  void* data = memory->data;
+  return c10::DataPtr(data, memory.release(), &delete_memory, device);
+}
+
+// The storage's memory, which is `memory`'s from now on.
+void point_to(c10::StorageImpl& storage, HPUMemory& memory, void* data) {
+  memory.data = data;
+  auto& ptr = storage._mutable_data_ptr_no_checks();
+  const auto device = ptr.device();
+  (void)ptr.release_context();
+  ptr = c10::DataPtr(data, &memory, &delete_memory, device);
 }
 
 void require(HPUMemory& memory) {
@@ -79,10 +92,6 @@ void require(HPUMemory& memory) {
 }
 
 void materialize(c10::StorageImpl* storage) { require_memory(*storage); }  // for any purpose
-
-// Leaked: storages may be freed after static destructors have run.
-HPUAllocator* const the_allocator = new HPUAllocator();
-REGISTER_ALLOCATOR(c10::kHPU, the_allocator);
 
 }  // namespace
 
@@ -118,8 +127,7 @@ c10::DataPtr allocate_on(c10::DeviceIndex index, size_t nbytes) {
   auto& d = device_of(index);
   auto memory = new_memory(index, d, nbytes);
   memory->data = allocate_block(d, nbytes);
-  void* data = memory->data;
-  return c10::DataPtr(data, memory.release(), &delete_memory, c10::Device(c10::kHPU, index));
+  return owning(std::move(memory));
 }
 
 void HPUMemory::begin_write() noexcept {
@@ -170,12 +178,8 @@ void assign_memory(HPUMemory& memory) {
 void assign_memory(HPUMemory& memory, void* data) noexcept {
   if (memory.nbytes == 0) return;
   unpromise(memory);
-  memory.data = data;
   auto& storage = *memory.owner._unsafe_get_target();
-  auto& ptr = storage._mutable_data_ptr_no_checks();
-  const auto device = ptr.device();
-  (void)ptr.release_context();
-  ptr = c10::DataPtr(data, &memory, &delete_memory, device);
+  point_to(storage, memory, data);
   storage.clear_materializer();
   memory.owner.reset();
 }
@@ -235,21 +239,16 @@ c10::DataPtr make_mapped(c10::DeviceIndex index, size_t nbytes, std::shared_ptr<
   auto memory = new_memory(index, device_of(index), nbytes);
   memory->data = block->data;
   memory->shared = std::move(block);
-  void* data = memory->data;
-  return c10::DataPtr(data, memory.release(), &delete_memory, c10::Device(c10::kHPU, index));
+  return owning(std::move(memory));
 }
 
 void* place_in(c10::StorageImpl& storage, std::shared_ptr<SharedBlock> block) {
   auto* memory = memory_of(storage);
   void* before = memory->shared ? nullptr : memory->data;  // of a graph that is gone: freed with what `shared` holds
-  memory->data = block->data;
   memory->watched.store(nullptr, std::memory_order_relaxed);
   memory->expose();
   memory->shared = std::move(block);
-  auto& ptr = storage._mutable_data_ptr_no_checks();
-  const auto device = ptr.device();
-  (void)ptr.release_context();
-  ptr = c10::DataPtr(memory->data, memory, &delete_memory, device);
+  point_to(storage, *memory, memory->shared->data);
   return before;
 }
 
@@ -288,42 +287,6 @@ void copy_in_order(
   }, site);
 }
 
-c10::DataPtr HPUAllocator::allocate(size_t nbytes) { return allocate_on(-1, nbytes); }
-// The context is not the data pointer, so raw allocation is not offered.
-c10::DeleterFnPtr HPUAllocator::raw_deleter() const { return nullptr; }
-
-void HPUAllocator::copy_data(void* dest, const void* src, std::size_t nbytes) const {
-  auto& registry = device::DeviceRegistry::instance();
-  const int owner = registry.owner_of(dest);
-  copy_in_order(registry.get(owner < 0 ? 0 : owner), "copy_data", dest, src, nbytes, current_site());
-}
-
-bool HPUAllocator::initialized() {
-  auto& registry = device::DeviceRegistry::instance();
-  for (int i = 0; i < registry.count(); ++i)
-    if (registry.get_if_open(i)) return true;
-  return false;
-}
-
-void HPUAllocator::emptyCache(c10::MempoolId_t) {
-  auto& registry = device::DeviceRegistry::instance();
-  for (int i = 0; i < registry.count(); ++i) {
-    if (auto* d = registry.get_if_open(i)) {
-      flush(*d);
-      d->queue().drain(device::OnInterrupt::Throw);
-      d->memory().trim();
-      d->workspace().trim();
-    }
-  }
-}
-
-// One in-order queue per device: commands never use memory ahead of its last owner's. What a stream is recorded for is
-// the address, which no other tensor gets meanwhile.
-void HPUAllocator::recordStream(const c10::DataPtr& ptr, c10::Stream) {
-  if (ptr.get_deleter() == &delete_memory)
-    static_cast<HPUMemory*>(ptr.get_context())->in_order.store(true, std::memory_order_relaxed);
-}
-
 device::MemoryStats memory_stats_of(device::Device& d) {
   flush(d);
   auto s = d.memory().stats();
@@ -338,40 +301,75 @@ device::MemoryStats memory_stats_of(device::Device& d) {
   return s;
 }
 
-c10::CachingDeviceAllocator::DeviceStats HPUAllocator::getDeviceStats(c10::DeviceIndex index) {
-  using c10::CachingAllocator::StatType;
-  const auto s = memory_stats_of(device_of(index));
-  c10::CachingDeviceAllocator::DeviceStats out;
-  const auto all = static_cast<size_t>(StatType::AGGREGATE);
-  auto set = [&](auto& stats, int64_t current, int64_t peak) {
-    stats[all].current = current;
-    stats[all].peak = peak;
-    stats[all].allocated = current;
-  };
-  set(out.allocated_bytes, static_cast<int64_t>(s.in_use), static_cast<int64_t>(s.max_in_use));
-  set(out.active_bytes, static_cast<int64_t>(s.in_use), static_cast<int64_t>(s.max_in_use));
-  set(out.requested_bytes, static_cast<int64_t>(s.in_use), static_cast<int64_t>(s.max_in_use));
-  set(out.reserved_bytes, static_cast<int64_t>(s.limit), static_cast<int64_t>(s.limit));
-  set(out.allocation, static_cast<int64_t>(s.active_allocs), static_cast<int64_t>(s.active_allocs));
-  out.allocation[all].allocated = static_cast<int64_t>(s.num_allocs);
-  out.allocation[all].freed = static_cast<int64_t>(s.num_frees);
-  return out;
-}
+namespace {
 
-void HPUAllocator::resetAccumulatedStats(c10::DeviceIndex index) { device_of(index).memory().reset_accumulated(); }
+class HPUAllocator final : public c10::DeviceAllocator {
+ public:
+  c10::DataPtr allocate(size_t nbytes) override { return allocate_on(-1, nbytes); }
+  // The context is not the data pointer, so raw allocation is not offered.
+  c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
+  void copy_data(void* dest, const void* src, std::size_t nbytes) const override {
+    auto& registry = device::DeviceRegistry::instance();
+    const int owner = registry.owner_of(dest);
+    copy_in_order(registry.get(owner < 0 ? 0 : owner), "copy_data", dest, src, nbytes, current_site());
+  }
+  bool initialized() override {
+    auto& registry = device::DeviceRegistry::instance();
+    for (int i = 0; i < registry.count(); ++i)
+      if (registry.get_if_open(i)) return true;
+    return false;
+  }
+  void emptyCache(c10::MempoolId_t) override {
+    auto& registry = device::DeviceRegistry::instance();
+    for (int i = 0; i < registry.count(); ++i) {
+      if (auto* d = registry.get_if_open(i)) {
+        flush(*d);
+        d->queue().drain(device::OnInterrupt::Throw);
+        d->memory().trim();
+        d->workspace().trim();
+      }
+    }
+  }
+  // One in-order queue per device: commands never use memory ahead of its last owner's. What a stream is recorded for is
+  // the address, which no other tensor gets meanwhile.
+  void recordStream(const c10::DataPtr& ptr, c10::Stream) override {
+    if (ptr.get_deleter() == &delete_memory)
+      static_cast<HPUMemory*>(ptr.get_context())->in_order.store(true, std::memory_order_relaxed);
+  }
+  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex index) override {
+    const auto s = memory_stats_of(device_of(index));
+    c10::CachingDeviceAllocator::DeviceStats out;
+    const auto all = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+    const auto set = [&](auto& stats, uint64_t current, uint64_t peak) {
+      stats[all].current = stats[all].allocated = static_cast<int64_t>(current);
+      stats[all].peak = static_cast<int64_t>(peak);
+    };
+    for (auto* stats : {&out.allocated_bytes, &out.active_bytes, &out.requested_bytes}) set(*stats, s.in_use, s.max_in_use);
+    set(out.reserved_bytes, s.limit, s.limit);
+    set(out.allocation, s.active_allocs, s.active_allocs);
+    out.allocation[all].allocated = static_cast<int64_t>(s.num_allocs);
+    out.allocation[all].freed = static_cast<int64_t>(s.num_frees);
+    return out;
+  }
+  void resetAccumulatedStats(c10::DeviceIndex index) override { device_of(index).memory().reset_accumulated(); }
+  void resetPeakStats(c10::DeviceIndex index) override {
+    auto& d = device_of(index);
+    flush(d);
+    d.memory().reset_peak();
+    reported_peak[d.index()].store(0, std::memory_order_relaxed);
+  }
+  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex index) override {
+    const auto s = memory_stats_of(device_of(index));
+    return {s.limit - s.in_use, s.limit};
+  }
+};
 
-void HPUAllocator::resetPeakStats(c10::DeviceIndex index) {
-  auto& d = device_of(index);
-  flush(d);
-  d.memory().reset_peak();
-  reported_peak[d.index()].store(0, std::memory_order_relaxed);
-}
+// Leaked: storages may be freed after static destructors have run.
+HPUAllocator* const the_allocator = new HPUAllocator();
+REGISTER_ALLOCATOR(c10::kHPU, the_allocator);
 
-std::pair<size_t, size_t> HPUAllocator::getMemoryInfo(c10::DeviceIndex index) {
-  const auto s = memory_stats_of(device_of(index));
-  return {s.limit - s.in_use, s.limit};
-}
+}  // namespace
 
-HPUAllocator* hpu_allocator() { return the_allocator; }
+c10::DeviceAllocator* hpu_allocator() { return the_allocator; }
 
 }  // namespace openhpu

@@ -17,8 +17,6 @@ namespace openhpu {
 struct SharedBlock {
   SharedBlock(void* memory, int of_pool) : data(memory), pool(of_pool) {}
   ~SharedBlock();
-  SharedBlock(const SharedBlock&) = delete;
-  SharedBlock& operator=(const SharedBlock&) = delete;
   void* const data;
   const int pool;
   std::atomic<bool> watched{false};
@@ -31,7 +29,7 @@ struct SharedBlock {
 
 // The object behind the DataPtr of an hpu storage.
 struct HPUMemory {
-  void* data;
+  void* data = nullptr;
   size_t nbytes;
   c10::DeviceIndex device;                             // index the tensor reports
   int pool;                                            // index of the software device whose memory it is
@@ -77,22 +75,7 @@ struct HPUMemory {
   bool pending() const noexcept { return data == nullptr && nbytes > 0; }
 };
 
-class HPUAllocator final : public c10::DeviceAllocator {
- public:
-  c10::DataPtr allocate(size_t nbytes) override;
-  c10::DeleterFnPtr raw_deleter() const override;
-  void copy_data(void* dest, const void* src, std::size_t count) const override;
-
-  bool initialized() override;
-  void emptyCache(c10::MempoolId_t id = {0, 0}) override;
-  void recordStream(const c10::DataPtr& ptr, c10::Stream stream) override;
-  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex index) override;
-  void resetAccumulatedStats(c10::DeviceIndex index) override;
-  void resetPeakStats(c10::DeviceIndex index) override;
-  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex index) override;
-};
-
-HPUAllocator* hpu_allocator();
+c10::DeviceAllocator* hpu_allocator();
 
 // Before a command gets the address of a storage's memory. The caller may write at any time, and so may whoever it gives the address to.
 void require_memory(const c10::StorageImpl& storage);

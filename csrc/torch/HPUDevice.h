@@ -3,7 +3,10 @@
 #include <c10/core/Device.h>
 #include <c10/core/Stream.h>
 
+#include <memory>
+
 #include "device/device.h"
+#include "device/event.h"
 
 // Current device and stream of a thread, and the way from a c10::Device to the software device.
 namespace openhpu {
@@ -29,6 +32,8 @@ inline device::Device& device_of(c10::Device d) { return device_of(d.index()); }
 c10::Stream current_stream(c10::DeviceIndex index);
 c10::Stream exchange_stream(c10::Stream stream);
 device::Stream& stream_of(const c10::Stream& stream);
+// Unless null: events that this thread records are this point, on any stream.
+inline constinit thread_local const std::shared_ptr<device::Point>* t_record_beside = nullptr;
 
 // After a wait: emits kernels' warnings and throws the pending error of the device's queue, if any, with the operator and
 // the line that issued it.

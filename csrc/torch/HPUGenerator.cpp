@@ -1,24 +1,47 @@
 #include "torch/HPUGenerator.h"
 
+#include <ATen/CPUGeneratorImpl.h>
+#include <c10/core/GeneratorImpl.h>
+
 #include <array>
 
 #include "torch/HPUDevice.h"
 
 namespace openhpu {
+namespace {
 
-HPUGeneratorImpl::HPUGeneratorImpl(c10::DeviceIndex index)
-    : c10::GeneratorImpl(c10::Device(c10::kHPU, index), c10::DispatchKeySet(c10::DispatchKey::HPU)) {}
+// The device's random generator. It is PyTorch's CPU generator with another name (same states, same seeds: after
+// torch.manual_seed(s) torch.get_rng_state() == torch.hpu.get_rng_state()). Operators draw one 32-bit seed from it
+// when they are issued; their numbers are a counter-based function of that seed (kernels/philox.h).
+class HPUGeneratorImpl final : public c10::GeneratorImpl {
+ public:
+  explicit HPUGeneratorImpl(c10::DeviceIndex index)
+      : c10::GeneratorImpl(c10::Device(c10::kHPU, index), c10::DispatchKeySet(c10::DispatchKey::HPU)) {}
 
-uint32_t HPUGeneratorImpl::draw_seed() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return inner_.random();
-}
+  uint32_t draw_seed() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return inner_.random();
+  }
 
-HPUGeneratorImpl* HPUGeneratorImpl::clone_impl() const {
-  auto* copy = new HPUGeneratorImpl(device().index());
-  copy->inner_.set_state(*inner_.get_state());
-  return copy;
-}
+  void set_current_seed(uint64_t seed) override { inner_.set_current_seed(seed); }
+  void set_offset(uint64_t offset) override { inner_.set_offset(offset); }
+  uint64_t get_offset() const override { return inner_.get_offset(); }
+  uint64_t current_seed() const override { return inner_.current_seed(); }
+  uint64_t seed() override { return inner_.seed(); }
+  void set_state(const c10::TensorImpl& state) override { inner_.set_state(state); }
+  c10::intrusive_ptr<c10::TensorImpl> get_state() const override { return inner_.get_state(); }
+  static c10::DeviceType device_type() { return c10::kHPU; }
+
+ private:
+  HPUGeneratorImpl* clone_impl() const override {
+    auto* copy = new HPUGeneratorImpl(device().index());
+    copy->inner_.set_state(*inner_.get_state());
+    return copy;
+  }
+  at::CPUGeneratorImpl inner_;
+};
+
+}  // namespace
 
 const at::Generator& default_generator(c10::DeviceIndex index) {
   index = normalize_index(index);

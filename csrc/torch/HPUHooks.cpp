@@ -17,9 +17,8 @@ struct HPUHooks final : at::HPUHooksInterface {
   void setCurrentDevice(c10::DeviceIndex i) const override { openhpu::set_device(i); }
   c10::DeviceIndex getCurrentDevice() const override { return openhpu::current_device(); }
   c10::DeviceIndex exchangeDevice(c10::DeviceIndex i) const override { return openhpu::exchange_device(i); }
-  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex i) const override {
-    return i < 0 ? openhpu::current_device() : openhpu::exchange_device(i);
-  }
+  // For a negative index, the current device stays.
+  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex i) const override { return openhpu::exchange_device(i); }
   bool hasPrimaryContext(c10::DeviceIndex i) const override {
     auto& registry = openhpu::device::DeviceRegistry::instance();
     if (i < 0) i = openhpu::current_device();

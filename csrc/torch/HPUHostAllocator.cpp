@@ -58,16 +58,13 @@ struct PinnedAllocator final : at::HostAllocator {
   void reset_peak_stats() override { pool().reset_peak(); }
 };
 
-PinnedAllocator& allocator() {
-  static auto* a = new PinnedAllocator();
-  return *a;
-}
+auto& allocator = *new PinnedAllocator();
 
-const at::HostAllocatorRegistry<at::kHPU> registered(&allocator());
+const at::HostAllocatorRegistry<at::kHPU> registered(&allocator);
 
 }  // namespace
 
-c10::Allocator* pinned_allocator() { return &allocator(); }
+c10::Allocator* pinned_allocator() { return &allocator; }
 
 bool is_pinned_ptr(const void* ptr) { return used.load(std::memory_order_acquire) && pool().contains(ptr); }
 

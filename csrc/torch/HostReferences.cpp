@@ -1,9 +1,5 @@
 #include "torch/HostReferences.h"
 
-#include <atomic>
-#include <mutex>
-#include <vector>
-
 namespace openhpu {
 namespace {
 std::mutex mutex;

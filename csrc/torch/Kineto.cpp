@@ -6,17 +6,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <deque>
+#include <functional>
 #include <map>
-#include <mutex>
 #include <set>
 #include <tuple>
 #include <unordered_map>
 
 #include "device/device.h"
-#include "device/trace.h"
 #include "observe/MemoryHistory.h"
-#include "torch/Activities.h"
+#include "observe/site.h"
 #include "torch/HPUDevice.h"
 
 namespace openhpu {
@@ -29,6 +27,168 @@ using device::TraceRecord;
 using libkineto::ActivityLogger;
 using libkineto::ActivityType;
 using libkineto::ITraceActivity;
+
+// Records of a trace as kineto's activities. In `prof.events()` all that the device does has the device type HPU (which
+// ActivityType::HPU_OP means there); an exported file names it by the categories that readers of traces know.
+struct Activity final : public libkineto::GenericTraceActivity {
+  // `shown`: its type in a file.
+  Activity(
+      const libkineto::TraceSpan& span, ActivityType type, ActivityType shown, std::string name, int32_t on,
+      int64_t track, uint64_t begin, uint64_t end)
+      : GenericTraceActivity(span, type, std::move(name)), shown(shown) {
+    device = on;
+    resource = static_cast<int32_t>(track);
+    startTime = static_cast<int64_t>(begin);
+    endTime = static_cast<int64_t>(end);
+  }
+  void log(ActivityLogger& logger) const override {
+    Activity in_file(*this);
+    in_file.activityType = shown;
+    if (!shown_name.empty()) in_file.activityName = shown_name;
+    logger.handleActivity(in_file);
+  }
+  const std::string metadataJson() const override { return metadata ? metadata() : ""; }
+  const std::string getMetadataValue(const std::string& key) const override {
+    if (!command) return "";
+    if (key == "device") return std::to_string(command->device);
+    if (key == "stream") return std::to_string(command->stream);
+    if (key == "correlation") return std::to_string(command->correlation);
+    if (key == "bytes") return std::to_string(command->bytes);
+    return "";
+  }
+
+  ActivityType shown;
+  std::string shown_name;                 // in a file; empty: as elsewhere
+  std::function<std::string()> metadata;  // a traced run has very many: written only where it is asked for
+  const TraceRecord* command = nullptr;   // of a command's
+};
+
+// The track of the compiler in a process.
+constexpr int32_t kCompilerTrack = 0x7ffffffe;
+
+// By kind of a record: the kind's name, its type in a file, the name of the call on the host, and, of copies, their own.
+struct KindNames {
+  const char* kind;
+  ActivityType shown;
+  const char* launch;
+  const char* copy;
+};
+
+// PyTorch drops events of this name, of which it has thousands itself.
+constexpr const char* kHiddenName = "profiler::_record_function_exit";
+
+const KindNames& names_of(TraceKind kind) {
+  constexpr auto kKernel = ActivityType::CONCURRENT_KERNEL, kCopy = ActivityType::GPU_MEMCPY;
+  static constexpr KindNames kNames[] = {
+      {"kernel", kKernel, "hpuLaunchKernel", nullptr},
+      {"graph", kKernel, "hpuLaunchGraph", nullptr},
+      {"h2d", kCopy, "hpuMemcpyAsync", "Memcpy HtoD"},
+      {"d2h", kCopy, "hpuMemcpyAsync", "Memcpy DtoH"},
+      {"d2d", kCopy, "hpuMemcpyAsync", "Memcpy DtoD"},
+      {"collective", kKernel, "hpuLaunchCollective", nullptr},
+      {"wait", ActivityType::CUDA_SYNC, "hpuStreamWait", nullptr},
+      {"hidden", kKernel, "hpuLaunchKernel", nullptr},
+  };
+  static_assert(std::size(kNames) == static_cast<size_t>(TraceKind::Hidden) + 1);
+  return kNames[static_cast<size_t>(kind)];
+}
+
+std::string name_of(const TraceRecord& record) {
+  const char* copy = names_of(record.kind).copy;
+  return copy ? copy : operator_name(record.name);
+}
+
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\')
+      out += {'\\', c};
+    else
+      out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+  }
+  return out + "\"";
+}
+
+void add_line(std::string& json, uint32_t site) {
+  const auto [file, line] = resolve_site(site);
+  if (line) json += ", \"line\": " + quoted(file + ":" + std::to_string(line));
+}
+
+// An arrow from the call to the command.
+void link(Activity& activity, const TraceRecord& record, bool begins) {
+  activity.id = static_cast<int32_t>(record.correlation);
+  activity.flow.id = static_cast<uint32_t>(record.correlation);
+  activity.flow.type = libkineto::kLinkAsyncCpuGpu;
+  activity.flow.start = begins;
+}
+
+std::string metadata_of(const TraceRecord& record) {
+  std::string json = "\"device\": " + std::to_string(record.device) + ", \"context\": 0, \"stream\": " +
+      std::to_string(record.stream) + ", \"correlation\": " + std::to_string(record.correlation);
+  if (record.bytes) {
+    json += ", \"bytes\": " + std::to_string(record.bytes);
+    if (record.end > record.begin)
+      json += ", \"memory bandwidth (GB/s)\": " +
+          std::to_string(static_cast<double>(record.bytes) / static_cast<double>(record.end - record.begin));
+  }
+  if (record.operators) json += ", \"operators\": " + std::to_string(record.operators);
+  if (record.begin > record.launch_end)
+    json += ", \"queued (ns)\": " + std::to_string(record.begin - record.launch_end);
+  add_line(json, record.site);
+  return json;
+}
+
+// What they refer to outlives them. A command on the device, the call on the host that issued it (where its arrow
+// begins), a part of a command, and what a host thread did for the device, or the compiler.
+std::unique_ptr<Activity> command_activity(const libkineto::TraceSpan& span, const TraceRecord& record) {
+  auto out = std::make_unique<Activity>(
+      span, ActivityType::HPU_OP, names_of(record.kind).shown, name_of(record), record.device, record.stream,
+      record.begin, record.end);
+  link(*out, record, false);
+  out->command = &record;
+  out->metadata = [&record] { return metadata_of(record); };
+  return out;
+}
+
+std::unique_ptr<Activity> launch_activity(const libkineto::TraceSpan& span, const TraceRecord& record) {
+  auto out = std::make_unique<Activity>(
+      span, ActivityType::PRIVATEUSE1_RUNTIME, ActivityType::CUDA_RUNTIME, names_of(record.kind).launch, getpid(),
+      record.thread, record.launch_begin, record.launch_end);
+  out->threadId = record.thread;
+  link(*out, record, true);
+  out->metadata = [&record] {
+    return "\"correlation\": " + std::to_string(record.correlation) + ", \"command\": " + quoted(name_of(record));
+  };
+  return out;
+}
+
+std::unique_ptr<Activity> mark_activity(
+    const libkineto::TraceSpan& span, const TraceRecord& record, const device::TraceMark& mark) {
+  auto out = std::make_unique<Activity>(
+      span, ActivityType::HPU_OP, ActivityType::HPU_OP, operator_name(mark.name), record.device, record.stream,
+      mark.begin, mark.end);
+  out->metadata = [&record, &mark] {
+    std::string json = "\"part of\": " + quoted(name_of(record)) + ", \"device\": " + std::to_string(record.device) +
+        ", \"stream\": " + std::to_string(record.stream);
+    add_line(json, mark.site);
+    return json;
+  };
+  return out;
+}
+
+std::unique_ptr<Activity> span_activity(const libkineto::TraceSpan& span, const device::TraceSpan& what) {
+  const int32_t thread = what.thread == device::TraceSpan::kCompiler ? kCompilerTrack : what.thread;
+  auto out = std::make_unique<Activity>(
+      span, ActivityType::PRIVATEUSE1_RUNTIME, ActivityType::CUDA_RUNTIME, what.name, getpid(), thread, what.begin,
+      what.end);
+  out->threadId = thread;
+  out->metadata = [&what] {
+    std::string json = "\"detail\": " + quoted(what.detail);
+    add_line(json, what.site);
+    return json;
+  };
+  return out;
+}
 
 // The open operations and ranges of a thread, by the profiler's numbers. They belong to one session. If an earlier
 // session ended in the middle of an operation, its rest is dropped.
@@ -195,8 +355,13 @@ class Session final : public libkineto::IActivityProfilerSession {
       // Several threads may issue on one stream.
       if (!nests(others, times.first, times.second)) continue;
       others.push_back(times);
-      keep(logger, nullptr,
-           range_activity(buffer_->span, range->name(), on, stream, times.first, times.second));
+      // From the first to the last command issued in it. In `prof.events()` the range itself stands, with its device
+      // time, so that this one is for files only.
+      auto activity = std::make_unique<Activity>(
+          buffer_->span, ActivityType::HPU_OP, ActivityType::GPU_USER_ANNOTATION, kHiddenName, on, stream, times.first,
+          times.second);
+      activity->shown_name = range->name();
+      keep(logger, nullptr, std::move(activity));
     }
   }
 
@@ -256,6 +421,14 @@ class Profiler final : public libkineto::IActivityProfiler {
 };
 
 }  // namespace
+
+std::string operator_name(const char* name) {
+  const std::string_view text = name;
+  const auto colons = text.find("::");
+  return std::string(colons == text.npos ? text : text.substr(0, text.find('.', colons)));
+}
+
+const char* kind_name(TraceKind kind) { return names_of(kind).kind; }
 
 void describe_origin(device::TraceRecord& record) {
   record.stream = current_stream(static_cast<c10::DeviceIndex>(record.device)).id();

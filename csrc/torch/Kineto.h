@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "device/trace.h"
 
 namespace openhpu {
@@ -9,5 +11,10 @@ void register_profiler();
 
 // The calling thread's stream, operation and annotation (see Above).
 void describe_origin(device::TraceRecord& record);
+
+// The name of a record's kind.
+const char* kind_name(device::TraceKind kind);
+// An operator's name as PyTorch's events have it: without the overload's.
+std::string operator_name(const char* name);
 
 }  // namespace openhpu

@@ -64,10 +64,10 @@ class device:
         self.prev_idx = -1
 
     def __enter__(self) -> None:
-        self.prev_idx = _C.maybe_exchange_device(self.idx)
+        self.prev_idx = _C.exchange_device(self.idx)
 
     def __exit__(self, *exception: Any) -> None:
-        self.idx = _C.maybe_exchange_device(self.prev_idx)
+        self.idx = _C.exchange_device(self.prev_idx)
 
 
 class device_of(device):

@@ -40,7 +40,7 @@ class HpuInterface(DeviceInterface):
     is_available = staticmethod(hpu.is_available)
     memory_allocated = staticmethod(hpu.memory_allocated)
     exchange_device = staticmethod(_C.exchange_device)  # type: ignore[assignment]
-    maybe_exchange_device = staticmethod(_C.maybe_exchange_device)  # type: ignore[assignment]
+    maybe_exchange_device = staticmethod(_C.exchange_device)  # type: ignore[assignment]  # of -1: nothing
 
     @staticmethod
     def get_raw_stream(device_idx: int) -> int:
