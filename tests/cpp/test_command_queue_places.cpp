@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <latch>
 #include <stdexcept>
 #include <thread>
@@ -197,10 +198,10 @@ TEST(CommandQueue, HostThatWaitsRunsWhatIsLeft) {
   static thread_local int depth = 0;
   static std::atomic<int> scopes = 0;
   scopes = 0;
-  above.run_as_worker = [](void (*run)(void*), void* context) {
+  above.run_as_worker = [](const std::function<void()>& run) {
     ++scopes;
     ++depth;
-    run(context);
+    run();
     --depth;
   };
   // Which of the two runs a command depends on who is faster; all run once and in order, those of the host in the scope.
