@@ -10,11 +10,7 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/AutogradState.h>
 
-#include <pthread.h>
-
-#include <chrono>
 #include <cstdlib>
-#include <thread>
 
 #include "Above.h"
 #include "call/Autocast.h"
@@ -55,23 +51,6 @@ namespace {
 
 thread_local uint64_t waiting_since = 0;
 
-// Python's main thread. When the interpreter is finalised, no other thread goes on.
-std::atomic<unsigned long> main_thread{0};
-
-void find_main_thread() {
-  main_thread.store(py::cast<unsigned long>(py::module_::import("threading").attr("main_thread")().attr("ident")));
-  // In a child the thread that forked is the only one.
-  pthread_atfork(nullptr, nullptr, [] { main_thread.store(PyThread_get_thread_ident()); });
-}
-
-bool finalizing() {
-#if PY_VERSION_HEX >= 0x030D0000
-  return Py_IsFinalizing();
-#else
-  return _Py_IsFinalizing();
-#endif
-}
-
 // The process ends, and Python is gone: waits have no lock to give away.
 std::atomic<bool> python_ended{false};
 
@@ -84,11 +63,7 @@ void* release_gil() {
 void take_gil(void* state) {
   count(Counter::HostWaitNs, now_ns() - waiting_since);
   if (!state) return;
-  // Python ends a thread that asks for its lock while the interpreter is finalised, by unwinding its stack, which from
-  // a destructor means std::terminate. Such a thread stays here until the process is gone.
-  while (finalizing() && PyThread_get_thread_ident() != main_thread.load(std::memory_order_relaxed))
-    std::this_thread::sleep_for(std::chrono::hours(1));
-  PyEval_RestoreThread(static_cast<PyThreadState*>(state));
+  take_lock([state] { PyEval_RestoreThread(static_cast<PyThreadState*>(state)); });
 }
 
 auto& gates = *new std::array<std::atomic<bool>, kMaxDevices>();
@@ -315,7 +290,6 @@ void end_with_process() {
 }  // namespace openhpu
 
 PYBIND11_MODULE(_C, m) {
-  openhpu::find_main_thread();
   openhpu::hold_interrupts_during_forks();
   openhpu::load();
   // Before the static objects of PyTorch and its libraries are destroyed, which a worker may be using. The process calls
