@@ -41,8 +41,7 @@ class AutocastKernel final : public c10::OperatorKernel {
         if (op.schema().arguments()[i].name() == "dtype" && !args[i].isNone()) cast = false;
     }
     for (size_t i = 0; cast && i < (first_only_ ? 1 : n); ++i)
-      if (args[i].isTensor() || args[i].isTensorList())
-        args[i] = map_tensors(args[i], [&](const Tensor& t) { return cast_to(to, t); });
+      args[i] = map_tensors(args[i], [&](const Tensor& t) { return cast_to(to, t); });
     op.callBoxed(stack);
   }
 

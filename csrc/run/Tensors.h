@@ -39,8 +39,13 @@ void for_each_tensor(const c10::IValue& value, Visit&& visit) {
 // The value with `map(tensor)` in the place of each of its tensors.
 template <class Map>
 c10::IValue map_tensors(const c10::IValue& value, Map&& map) {
+  if (value.isTensor()) return map(value.toTensor());
+  if (!value.isList()) return value;
+  // By its elements: TorchScript's interpreter makes lists whose type says more than PyTorch's own (a tensor's dtype).
+  const auto elements = value.toListRef();
+  if (std::none_of(elements.begin(), elements.end(), [](const auto& e) { return e.isTensor(); })) return value;
   const auto map_list = [&](auto list) {
-    for (const auto& e : value.toListRef()) {
+    for (const auto& e : elements) {
       if (e.isNone())
         list.push_back({});
       else
@@ -48,10 +53,8 @@ c10::IValue map_tensors(const c10::IValue& value, Map&& map) {
     }
     return c10::IValue(std::move(list));
   };
-  if (value.isTensor()) return map(value.toTensor());
-  if (value.isTensorList()) return map_list(c10::List<at::Tensor>());
-  if (value.isOptionalTensorList()) return map_list(c10::List<std::optional<at::Tensor>>());
-  return value;
+  if (value.toList().elementType()->kind() != c10::TypeKind::OptionalType) return map_list(c10::List<at::Tensor>());
+  return map_list(c10::List<std::optional<at::Tensor>>());
 }
 
 // Bytes of the largest tensor, for the thread policy.
