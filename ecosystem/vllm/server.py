@@ -54,12 +54,12 @@ class Server:
             answer = connection.getresponse()
             return answer.status, json.loads(answer.read())
 
-    def bench(self, folder: Path) -> child.Ended:
-        """`vllm bench serve`: 32 requests of 32 tokens for 16 more each."""
+    def bench(self, folder: Path, prompt: int = 32, tokens: int = 16) -> child.Ended:
+        """`vllm bench serve`: 32 requests of `prompt` tokens for `tokens` more each."""
         words = [
             *VLLM, "bench", "serve", "--backend", "openai", "--base-url", f"http://127.0.0.1:{self.port}",
-            "--model", str(folder), "--dataset-name", "random", "--random-input-len", "32",
-            "--random-output-len", "16", "--num-prompts", "32", "--ignore-eos",
+            "--model", str(folder), "--dataset-name", "random", "--random-input-len", f"{prompt}",
+            "--random-output-len", f"{tokens}", "--num-prompts", "32", "--ignore-eos",
         ]  # fmt: skip
         ended = child.run(words, seconds=300, cwd=ROOT)
         assert ended.code == 0, ended.tail

@@ -56,12 +56,12 @@ def measure(folder: str, rounds: int, options: dict[str, Any]) -> None:
 
 
 def served(folder: Path, options: dict[str, Any], environment: dict[str, Any]) -> str:
-    """Output tokens per second of `vllm bench serve` with 32 requests, the second time."""
-    words = ("--enforce-eager",) if options else ()
+    """Output tokens per second of `vllm bench serve` with 32 requests, the best of three."""
+    words = ("--max-num-seqs", "8", *(("--enforce-eager",) if options else ()))
     with server.serving(folder, *words, seconds=_MOST_S, **environment) as one:
-        for _ in range(2):
-            ended = one.bench(folder)
-        return re.findall(r"Output token throughput \(tok/s\):\s+([\d.]+)", ended.output)[0]
+        printed = "".join(one.bench(folder, _PROMPT, _TOKENS).output for _ in range(3))
+    found = re.findall(r"Output token throughput \(tok/s\):\s+([\d.]+)", printed)
+    return f"{max(map(float, found)):.0f}"
 
 
 def main() -> int:
@@ -89,10 +89,9 @@ def main() -> int:
     print(
         f"Llamas with random weights in bfloat16; {_TOKENS} tokens a request, the best of three, with recipes and "
         "compiled code. The start is an engine's, to the first token: with empty caches, and again. The server's are "
-        "the output tokens of `vllm bench serve`: 32 requests of 32 tokens, 16 each back, the second time; hpu's "
-        f"recipes are compiled meanwhile, and its plugin makes each prompt {_PROMPT} tokens long. The machine had "
-        f"{os.cpu_count()} cores and a load of {os.getloadavg()[0]:.1f} at first. vLLM's CPU backend leaves one core "
-        "to the rest of the engine (VLLM_CPU_OMP_THREADS_BIND).\n"
+        f"the output tokens of `vllm bench serve`: 32 requests of {_PROMPT} tokens at once, 8 of them at a time. The "
+        f"machine had {os.cpu_count()} cores and a load of {os.getloadavg()[0]:.1f} at first. vLLM's CPU backend "
+        "leaves one core to the rest of the engine (VLLM_CPU_OMP_THREADS_BIND).\n"
     )
     speeds = [f"tokens/s, batch {batch}" for batch in _BATCHES]
     print(f"| model | engine | start, s | start again, s | {' | '.join(speeds)} | served, tokens/s |")
