@@ -297,16 +297,4 @@ void OpCall::describe(ShapeEntry& entry) const {
   for (const auto& s : entry.storages) entry.call->largest = std::max(entry.call->largest, s.nbytes);
 }
 
-void OpCall::run_on_metadata() {
-  c10::Stack cpu;
-  ska::flat_hash_map<const c10::StorageImpl*, c10::intrusive_ptr<c10::StorageImpl>> storages;
-  alias_arguments(cpu, [&](const at::Tensor& t) {
-    auto& storage = storages[t.storage().unsafeGetStorageImpl()];
-    if (!storage) storage = resizable_storage(*t.storage().unsafeGetStorageImpl());
-    return cpu_alias_over(*t.unsafeGetTensorImpl(), storage);
-  });
-  kernel_.call_cpu(cpu);
-  leave_results(std::move(cpu));
-}
-
 }  // namespace openhpu

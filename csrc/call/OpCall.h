@@ -40,8 +40,6 @@ struct OpCall {
   uint64_t family() const noexcept;
   // The same for an operator that returns its first operand and leaves its metadata alone: known without a run.
   std::shared_ptr<const ShapeEntry> describe_fill() const;
-  // Runs at once on this thread, for operators that only look at metadata.
-  void run_on_metadata();
 
   // Within a graph capture: before an operator is run to learn its metadata, and afterwards, when the call becomes
   // part of the capture or, if no graph can hold it (`entry` is null), an error.
