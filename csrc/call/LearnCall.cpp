@@ -6,8 +6,7 @@
 #include <cstring>
 
 #include "call/Alias.h"
-#include "call/OnHost.h"
-#include "call/OpCall-inl.h"
+#include "call/OpCall.h"
 #include "device/first_seen.h"
 #include "observe/KernelWarnings.h"
 #include "observe/SizeOrigins.h"
@@ -29,26 +28,25 @@ namespace {
 // Operands of more bytes are too dear to make up, see OpCall::rehearse.
 constexpr size_t kMostRehearsed = size_t{64} << 20;
 
-void note_ordinals(KernelScope& scope, const c10::Stack& results, c10::SmallVectorImpl<int64_t>& ordinals) {
-  for (const auto& value : results)
+void learn(const OpKernel& kernel, KernelScope& scope, OpCall::OnHost& call) {
+  call.widening = kernel.learn_cpu(call.stack);
+  for (const auto& value : call.stack)
     for_each_tensor(value, [&](const at::Tensor& t) {
-      ordinals.push_back(t.defined() && t.has_storage() ? scope.ordinal_of(t.storage().data()) : -1);
+      call.ordinals.push_back(t.defined() && t.has_storage() ? scope.ordinal_of(t.storage().data()) : -1);
     });
 }
 
 // A command whose submitter waits for it: its error belongs to the caller, not to the queue.
 class WaitedCommand final : public device::Command {
  public:
-  WaitedCommand(const OpKernel& kernel, device::Device& device, c10::Stack& stack, Widening& widening,
-                c10::SmallVectorImpl<int64_t>& ordinals, std::exception_ptr& error, Claim claim)
+  WaitedCommand(
+      const OpKernel& kernel, device::Device& device, OpCall::OnHost& call, std::exception_ptr& error, Claim claim)
       : kernel_(kernel),
         device_(device),
-        stack_(stack),
-        widening_(widening),
-        ordinals_(ordinals),
+        call_(call),
         error_(error),
         claim_(std::move(claim)),
-        threads_(threads_for(largest_tensor(stack))) {}
+        threads_(threads_for(largest_tensor(call.stack))) {}
   const char* name() const override { return kernel_.name().c_str(); }
   bool runs_anywhere() const noexcept override { return threads_ == 1 && !kernel_.traits().collective; }
   void run() override {
@@ -57,8 +55,7 @@ class WaitedCommand final : public device::Command {
       apply_threads(threads_);
       device::MemoryPool::AccessScope access(device_.memory());
       KernelScope scope(device_.workspace(), nullptr, 0, /*record=*/true);
-      widening_ = kernel_.learn_cpu(stack_);
-      note_ordinals(scope, stack_, ordinals_);
+      learn(kernel_, scope, call_);
     } catch (...) {
       error_ = std::current_exception();
     }
@@ -67,12 +64,10 @@ class WaitedCommand final : public device::Command {
  private:
   const OpKernel& kernel_;
   device::Device& device_;
-  c10::Stack& stack_;
-  Widening& widening_;
-  c10::SmallVectorImpl<int64_t>& ordinals_;
+  OpCall::OnHost& call_;
   std::exception_ptr& error_;
   Claim claim_;
-  const int threads_;  // the stack is the submitter's, who may be gone
+  const int threads_;  // the call is the submitter's, who may be gone
 };
 
 // A resizable CPU storage over the memory of an hpu storage, for operators whose effect on `out=` is not known yet.
@@ -102,13 +97,46 @@ c10::SmallVector<int64_t, 6> copy_of(c10::IntArrayRef a) { return {a.begin(), a.
 
 }  // namespace
 
+void OpCall::alias_on_host(OnHost& call, StorageOver storage_over, AliasOver alias_over) const {
+  call.stack.reserve(arg_count_ + 1);
+  const auto alias_new = [&](const at::Tensor& t) -> at::Tensor {
+    // A CPU operand's value is taken now: the script may change it before the command runs.
+    if (t.device().type() == c10::kCPU) {
+      auto copy = t.clone();
+      if (t.unsafeGetTensorImpl()->is_wrapped_number()) copy.unsafeGetTensorImpl()->set_wrapped_number(true);
+      return copy;
+    }
+    const auto& hpu_storage = t.storage();
+    auto& storage = call.storages[hpu_storage.unsafeGetStorageImpl()];
+    if (!storage) {
+      storage = storage_over(*hpu_storage.unsafeGetStorageImpl());
+      call.origin[storage.get()] = hpu_storage;
+    }
+    auto alias = alias_over(*t.unsafeGetTensorImpl(), storage);
+    call.aliases.push_back({&t, alias, storage->data(), storage->nbytes()});
+    return alias;
+  };
+  // An operand given twice is one tensor for the kernel too: in-place composites pass self as input and as output.
+  device::FirstSeen seen;
+  if (kernel_.any_written_) seen.begin(operands_.size());
+  std::vector<at::Tensor> made;
+  const auto alias = [&](const at::Tensor& t) -> at::Tensor {
+    if (!t.defined() || !kernel_.any_written_) return t.defined() ? alias_new(t) : t;
+    const size_t first = seen.add(reinterpret_cast<uintptr_t>(t.unsafeGetTensorImpl()), made.size());
+    if (first == made.size()) made.push_back(alias_new(t));
+    return made[first];
+  };
+  for (size_t i = 0; i < arg_count_; ++i)
+    call.stack.push_back(args_[i].isDevice() ? c10::IValue(c10::Device(c10::kCPU)) : map_tensors(args_[i], alias));
+}
+
 std::shared_ptr<const ShapeEntry> OpCall::run_and_wait(bool on_host) {
   auto& device = device_of(device_);
   TORCH_CHECK(
       on_host || !device.queue().on_worker(), kernel_.name(), " was called on hpu tensors inside a kernel that runs on ",
       "the device's worker, which can't wait for itself. Use CPU tensors in CPU kernels.");
   OnHost call;
-  alias_on_host(call, [](c10::StorageImpl& storage) {
+  alias_on_host(call, [](const c10::StorageImpl& storage) {
     require_memory(storage);
     return resizable_storage(storage);
   });
@@ -123,7 +151,7 @@ std::shared_ptr<const ShapeEntry> OpCall::run_and_wait(bool on_host) {
     kernel_.call_cpu(call.stack);
   } else {
     const Claim claim;
-    auto* command = new WaitedCommand(kernel_, device, call.stack, call.widening, call.ordinals, error, claim);
+    auto* command = new WaitedCommand(kernel_, device, call, error, claim);
     command->site = current_site();
     wait_or_take_back(device.queue(), openhpu::submit(device, command, device::OnInterrupt::Throw), claim);
     emit_kernel_warnings();
@@ -157,7 +185,7 @@ std::shared_ptr<const ShapeEntry> OpCall::rehearse() {
   OnHost call;
   const Temporarily zeros_are_made_up(t_unnoted_indices, true);
   try {
-    alias_on_host(call, [](c10::StorageImpl& storage) {
+    alias_on_host(call, [](const c10::StorageImpl& storage) {
       auto* allocator = c10::GetAllocator(c10::kCPU);
       auto zeros = allocator->allocate(storage.nbytes());
       if (storage.nbytes() > 0) std::memset(zeros.mutable_get(), 0, storage.nbytes());
@@ -165,8 +193,7 @@ std::shared_ptr<const ShapeEntry> OpCall::rehearse() {
           c10::StorageImpl::use_byte_size_t(), storage.nbytes(), std::move(zeros), allocator, /*resizable=*/true);
     });
     KernelScope scope(device_of(device_).workspace(), nullptr, 0, /*record=*/true);
-    call.widening = kernel_.learn_cpu(call.stack);
-    note_ordinals(scope, call.stack, call.ordinals);
+    learn(kernel_, scope, call);
   } catch (const std::exception&) {
     return nullptr;  // it minds the zeros, or the script has an error: the call itself will tell
   }

@@ -1,4 +1,4 @@
-#include "call/OpCall-inl.h"
+#include "call/OpCall.h"
 
 #include <c10/core/AutogradState.h>
 
@@ -263,7 +263,9 @@ void OpCall::submit_boxed(
     const c10::SmallVectorImpl<c10::Storage>& storages) {
   auto command = std::make_unique<BoxedCommand>(std::move(entry), device);
   command->site = current_site();
-  alias_arguments(command->args, [](const at::Tensor& t) { return cpu_alias(t); });
+  OnHost call;
+  alias_on_host(call, &cpu_storage_over);
+  command->args = std::move(call.stack);
   for (const auto& s : storages) command->outputs.push_back({const_cast<void*>(s.data()), s.nbytes(), nullptr});
   openhpu::submit(device, command.release());
 }
