@@ -30,10 +30,9 @@ constexpr size_t kMostRehearsed = size_t{64} << 20;
 
 void learn(const OpKernel& kernel, KernelScope& scope, OpCall::OnHost& call) {
   call.widening = kernel.learn_cpu(call.stack);
-  for (const auto& value : call.stack)
-    for_each_tensor(value, [&](const at::Tensor& t) {
-      call.ordinals.push_back(t.defined() && t.has_storage() ? scope.ordinal_of(t.storage().data()) : -1);
-    });
+  for_each_tensor(call.stack, [&](const at::Tensor& t) {
+    call.ordinals.push_back(t.defined() && t.has_storage() ? scope.ordinal_of(t.storage().data()) : -1);
+  });
 }
 
 // A command whose submitter waits for it: its error belongs to the caller, not to the queue.
@@ -82,12 +81,11 @@ c10::intrusive_ptr<c10::StorageImpl> resizable_storage(const c10::StorageImpl& s
 uint32_t number_sizes(const std::string& op, const c10::Stack& results) {
   SizeOrigin origin{op, current_site(), {}};
   std::vector<HPUMemory*> made;
-  for (const auto& value : results)
-    for_each_tensor(value, [&](const at::Tensor& t) {
-      if (!t.defined() || !t.has_storage()) return;
-      origin.sizes.insert(origin.sizes.end(), t.sizes().begin(), t.sizes().end());
-      if (auto* memory = memory_of(*t.storage().unsafeGetStorageImpl())) made.push_back(memory);
-    });
+  for_each_tensor(results, [&](const at::Tensor& t) {
+    if (!t.defined() || !t.has_storage()) return;
+    origin.sizes.insert(origin.sizes.end(), t.sizes().begin(), t.sizes().end());
+    if (auto* memory = memory_of(*t.storage().unsafeGetStorageImpl())) made.push_back(memory);
+  });
   const uint32_t number = add_size_origin(std::move(origin));
   for (auto* memory : made) memory->sized_by = number;
   return number;

@@ -26,7 +26,7 @@ inline c10::intrusive_ptr<c10::TensorImpl> host_tensor_on(
   return impl;
 }
 
-// Visits the tensors of a list of values, lists included, in order.
+// Visits the tensors of a value, or of a list of values, lists included, in order.
 template <class Visit>
 void for_each_tensor(const c10::IValue& value, Visit&& visit) {
   if (value.isTensor()) {
@@ -34,6 +34,10 @@ void for_each_tensor(const c10::IValue& value, Visit&& visit) {
   } else if (value.isList()) {
     for (const auto& element : value.toListRef()) for_each_tensor(element, visit);
   }
+}
+template <class Visit>
+void for_each_tensor(const c10::Stack& values, Visit&& visit) {
+  for (const auto& value : values) for_each_tensor(value, visit);
 }
 
 // The value with `map(tensor)` in the place of each of its tensors.
@@ -60,11 +64,9 @@ c10::IValue map_tensors(const c10::IValue& value, Map&& map) {
 // Bytes of the largest tensor, for the thread policy.
 inline size_t largest_tensor(const c10::Stack& values) {
   size_t largest = 0;
-  for (const auto& value : values)
-    for_each_tensor(value, [&](const at::Tensor& t) {
-      if (t.defined())
-        largest = std::max(largest, static_cast<size_t>(t.unsafeGetTensorImpl()->numel()) * t.itemsize());
-    });
+  for_each_tensor(values, [&](const at::Tensor& t) {
+    if (t.defined()) largest = std::max(largest, static_cast<size_t>(t.unsafeGetTensorImpl()->numel()) * t.itemsize());
+  });
   return largest;
 }
 
