@@ -39,25 +39,6 @@ void for_blocks(int64_t n, const Write& write) {
   });
 }
 
-// Writes out[i] = make(first word, second word, i) for all elements.
-template <class T, class Make>
-void generate(T* out, int64_t n, uint32_t seed, const Make& make) {
-  for_blocks(n, [&](int64_t i, int64_t m) {
-    uint32_t a[kBlock], b[kBlock];
-    philox::block(seed, static_cast<uint64_t>(i), a, b);
-    for (int64_t j = 0; j < m; ++j) out[i + j] = make(a[j], b[j], i + j);
-  });
-}
-
-// Writes out[i] = make(standard normal number of element i) for all elements.
-template <class Make>
-void generate_normal(float* out, int64_t n, uint32_t seed, const Make& make) {
-  for_blocks(n, [&](int64_t i, int64_t m) {
-    philox::normals(seed, static_cast<uint64_t>(i), static_cast<size_t>(m), out + i);
-    for (int64_t j = i; j < i + m; ++j) out[j] = make(out[j]);
-  });
-}
-
 // Runs `write` on a dense buffer of type T: the tensor itself where it is one, else a temporary copied into it.
 template <class T, class Write>
 void with_buffer(const at::Tensor& out, const Write& write) {
@@ -71,6 +52,18 @@ void with_buffer(const at::Tensor& out, const Write& write) {
   out.copy_(buffer);
 }
 
+// Writes make(first word, second word, i) of type T for all elements i.
+template <class T, class Make>
+void generate(const at::Tensor& out, uint32_t seed, const Make& make) {
+  with_buffer<T>(out, [&](T* data) {
+    for_blocks(out.numel(), [&](int64_t i, int64_t m) {
+      uint32_t a[kBlock], b[kBlock];
+      philox::block(seed, static_cast<uint64_t>(i), a, b);
+      for (int64_t j = 0; j < m; ++j) data[i + j] = make(a[j], b[j], i + j);
+    });
+  });
+}
+
 bool wide(const at::Tensor& t) {
   return t.scalar_type() == at::kDouble || at::isIntegralType(t.scalar_type(), /*includeBool=*/true);
 }
@@ -78,11 +71,10 @@ bool wide(const at::Tensor& t) {
 // A real-valued distribution: `f32` and `f64` map the random words to a value.
 template <class F32, class F64>
 void real(const at::Tensor& out, uint32_t seed, const F32& f32, const F64& f64) {
-  const int64_t n = out.numel();
   if (wide(out))
-    with_buffer<double>(out, [&](double* p) { generate(p, n, seed, f64); });
+    generate<double>(out, seed, f64);
   else
-    with_buffer<float>(out, [&](float* p) { generate(p, n, seed, f32); });
+    generate<float>(out, seed, f32);
 }
 
 // Bits of the fraction that a dtype can hold, so that a value below 1 does not round up to 1.
@@ -99,13 +91,13 @@ double normal_wide(uint32_t a, uint32_t b) {
 // A function of standard normal numbers: `f32` and `f64` map one to a value.
 template <class F32, class F64>
 void of_normal(const at::Tensor& out, uint32_t seed, const F32& f32, const F64& f64) {
-  const int64_t n = out.numel();
-  if (wide(out))
-    with_buffer<double>(out, [&](double* p) {
-      generate(p, n, seed, [&](uint32_t a, uint32_t b, int64_t) { return f64(normal_wide(a, b)); });
+  if (wide(out)) return generate<double>(out, seed, [&](uint32_t a, uint32_t b, int64_t) { return f64(normal_wide(a, b)); });
+  with_buffer<float>(out, [&](float* data) {
+    for_blocks(out.numel(), [&](int64_t i, int64_t m) {
+      philox::normals(seed, static_cast<uint64_t>(i), static_cast<size_t>(m), data + i);
+      for (int64_t j = i; j < i + m; ++j) data[j] = f32(data[j]);
     });
-  else
-    with_buffer<float>(out, [&](float* p) { generate_normal(p, n, seed, f32); });
+  });
 }
 
 double exponential_of(double u) { return -std::log1p(-(u > 0 ? u : 0x1.0p-33)); }
@@ -201,32 +193,24 @@ void normal(const at::Tensor& out, uint32_t seed, double mean, double std) {
 }
 
 void bernoulli(const at::Tensor& out, uint32_t seed, double p) {
-  const int64_t n = out.numel();
-  with_buffer<float>(out, [&](float* data) {
-    generate(data, n, seed, [p](uint32_t a, uint32_t, int64_t) { return philox::to_float(a) < p ? 1.0f : 0.0f; });
-  });
+  generate<float>(out, seed, [p](uint32_t a, uint32_t, int64_t) { return philox::to_float(a) < p ? 1.0f : 0.0f; });
 }
 
 void bernoulli_tensor(const at::Tensor& out, uint32_t seed, const at::Tensor& p) {
-  const auto dense = p.to(at::kDouble).expand(out.sizes()).contiguous();
+  const auto dense = dense_double(p, out.sizes());
   const double* prob = dense.const_data_ptr<double>();
   const int64_t n = out.numel();
   for (int64_t i = 0; i < n; ++i)
     TORCH_CHECK(prob[i] >= 0 && prob[i] <= 1, "Expected p_in >= 0 && p_in <= 1 to be true, but got false (bernoulli)");
-  with_buffer<float>(out, [&](float* data) {
-    generate(data, n, seed,
-             [prob](uint32_t a, uint32_t, int64_t i) { return philox::to_float(a) < prob[i] ? 1.0f : 0.0f; });
-  });
+  generate<float>(
+      out, seed, [prob](uint32_t a, uint32_t, int64_t i) { return philox::to_float(a) < prob[i] ? 1.0f : 0.0f; });
 }
 
 // Integers in [from, from + range); range 0 means all 2^64 values.
 void integers(const at::Tensor& out, uint32_t seed, int64_t from, uint64_t range) {
-  const int64_t n = out.numel();
-  with_buffer<int64_t>(out, [&](int64_t* data) {
-    generate(data, n, seed, [=](uint32_t a, uint32_t b, int64_t) {
-      const uint64_t r = static_cast<uint64_t>(b) << 32 | a;
-      return static_cast<int64_t>((range ? r % range : r) + static_cast<uint64_t>(from));
-    });
+  generate<int64_t>(out, seed, [=](uint32_t a, uint32_t b, int64_t) {
+    const uint64_t r = static_cast<uint64_t>(b) << 32 | a;
+    return static_cast<int64_t>((range ? r % range : r) + static_cast<uint64_t>(from));
   });
 }
 
@@ -249,11 +233,8 @@ void log_normal(const at::Tensor& out, uint32_t seed, double mean, double std) {
 
 void geometric(const at::Tensor& out, uint32_t seed, double p) {
   const double scale = 1.0 / std::log1p(-p);
-  const int64_t n = out.numel();
-  with_buffer<double>(out, [&](double* data) {
-    generate(data, n, seed, [=](uint32_t a, uint32_t b, int64_t) {
-      return std::max(1.0, std::ceil(-exponential_of(philox::to_double(a, b)) * scale));
-    });
+  generate<double>(out, seed, [=](uint32_t a, uint32_t b, int64_t) {
+    return std::max(1.0, std::ceil(-exponential_of(philox::to_double(a, b)) * scale));
   });
 }
 
@@ -273,22 +254,19 @@ void permutation(const at::Tensor& out, uint32_t seed) {
 
 void dropout(const at::Tensor& out, const at::Tensor& mask, const at::Tensor& input, uint32_t seed, double p) {
   const float p_f = static_cast<float>(p);
-  const int64_t n = input.numel();
   const float scale = static_cast<float>(1.0 / (1.0 - p));
   auto keep = [p_f](uint32_t a) { return philox::to_float(a) > p_f; };
   if (input.scalar_type() == at::kFloat && input.is_contiguous() && out.is_contiguous() && mask.is_contiguous()) {
     const float* x = input.const_data_ptr<float>();
     float* y = out.mutable_data_ptr<float>();
-    generate(mask.mutable_data_ptr<bool>(), n, seed, [=](uint32_t a, uint32_t, int64_t i) {
+    generate<bool>(mask, seed, [=](uint32_t a, uint32_t, int64_t i) {
       const bool kept = keep(a);
       y[i] = static_cast<float>(kept) * x[i] * scale;
       return kept;
     });
     return;
   }
-  with_buffer<bool>(mask, [&](bool* m) {
-    generate(m, n, seed, [=](uint32_t a, uint32_t, int64_t) { return keep(a); });
-  });
+  generate<bool>(mask, seed, [=](uint32_t a, uint32_t, int64_t) { return keep(a); });
   out.copy_(at::mul(at::mul(mask, input), static_cast<double>(scale)));
 }
 
