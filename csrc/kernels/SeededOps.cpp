@@ -91,7 +91,8 @@ double normal_wide(uint32_t a, uint32_t b) {
 // A function of standard normal numbers: `f32` and `f64` map one to a value.
 template <class F32, class F64>
 void of_normal(const at::Tensor& out, uint32_t seed, const F32& f32, const F64& f64) {
-  if (wide(out)) return generate<double>(out, seed, [&](uint32_t a, uint32_t b, int64_t) { return f64(normal_wide(a, b)); });
+  const auto f64_of_words = [&](uint32_t a, uint32_t b, int64_t) { return f64(normal_wide(a, b)); };
+  if (wide(out)) return generate<double>(out, seed, f64_of_words);
   with_buffer<float>(out, [&](float* data) {
     for_blocks(out.numel(), [&](int64_t i, int64_t m) {
       philox::normals(seed, static_cast<uint64_t>(i), static_cast<size_t>(m), data + i);
@@ -391,33 +392,26 @@ struct Draw<kKernel> {
 };
 
 using Drawing = void (*)(const Tensor&, uint32_t, Parameters);
-Drawing drawing(std::string_view name) {
-  static const std::unordered_map<std::string_view, Drawing> all{
-      {"uniform", &Draw<&random::uniform>::call},
-      {"normal", &Draw<&random::normal>::call},
-      {"bernoulli", &Draw<&random::bernoulli>::call},
-      {"bernoulli_tensor", &Draw<&random::bernoulli_tensor>::call},
-      {"integers", &Draw<&random::integers>::call},
-      {"exponential", &Draw<&random::exponential>::call},
-      {"cauchy", &Draw<&random::cauchy>::call},
-      {"log_normal", &Draw<&random::log_normal>::call},
-      {"geometric", &Draw<&random::geometric>::call},
-      {"permutation", &Draw<&random::permutation>::call},
-      {"poisson", &Draw<&random::poisson>::call},
-      {"binomial", &Draw<&random::binomial>::call},
-      {"gamma", &Draw<&random::gamma>::call},
-  };
-  const auto found = all.find(name);
-  TORCH_CHECK(found != all.end(), "no distribution '", name, "'");
-  return found->second;
+auto& drawings() {
+  static auto* all = new std::unordered_map<std::string_view, Drawing>();
+  return *all;
 }
 
 Tensor draw(
     c10::string_view distribution, at::IntArrayRef size, const Tensor& seed, Parameters parameters,
     at::ScalarType dtype) {
+  const auto found = drawings().find(distribution);
+  TORCH_CHECK(found != drawings().end(), "no distribution '", distribution, "'");
   auto out = at::empty(size, at::TensorOptions().dtype(dtype));
-  drawing(distribution)(out, static_cast<uint32_t>(seed.item<int64_t>()), parameters);
+  found->second(out, static_cast<uint32_t>(seed.item<int64_t>()), parameters);
   return out;
+}
+
+// An operator, and the same distribution for `draw`.
+template <auto kKernel, auto kOperator = &Fill<kKernel>::call>
+void define(torch::Library& m, std::string_view distribution, const char* schema) {
+  m.def(schema, torch::dispatch(c10::DispatchKey::CPU, kOperator));
+  drawings()[distribution] = &Draw<kKernel>::call;
 }
 
 }  // namespace
@@ -425,46 +419,34 @@ Tensor draw(
 // Whatever changes from call to call is a Scalar or a float: the generic kernel's signature counts those by type, so
 // that a new seed is not a new signature. Ranges are the bits of an unsigned 64-bit number, 0 for all 2^64 integers.
 TORCH_LIBRARY_FRAGMENT(openhpu, m) {
-  m.def("uniform_(Tensor(a!) self, Scalar seed, float from, float to) -> Tensor(a!)");
-  m.def("normal_(Tensor(a!) self, Scalar seed, float mean, float std) -> Tensor(a!)");
-  m.def("bernoulli_.float(Tensor(a!) self, Scalar seed, float p) -> Tensor(a!)");
-  m.def("bernoulli_.Tensor(Tensor(a!) self, Scalar seed, Tensor p) -> Tensor(a!)");
-  m.def("random_.from(Tensor(a!) self, Scalar seed, Scalar start, Scalar range) -> Tensor(a!)");
-  m.def("random_(Tensor(a!) self, Scalar seed, Scalar range) -> Tensor(a!)");
-  m.def("exponential_(Tensor(a!) self, Scalar seed, float lambd) -> Tensor(a!)");
-  m.def("cauchy_(Tensor(a!) self, Scalar seed, float median, float sigma) -> Tensor(a!)");
-  m.def("log_normal_(Tensor(a!) self, Scalar seed, float mean, float std) -> Tensor(a!)");
-  m.def("geometric_(Tensor(a!) self, Scalar seed, float p) -> Tensor(a!)");
-  m.def("randperm.generator_out(Tensor(a!) out, Scalar seed) -> Tensor(a!)");
-  m.def("native_dropout(Tensor input, Scalar seed, float p) -> (Tensor, Tensor)");
+  define<&random::uniform>(m, "uniform", "uniform_(Tensor(a!) self, Scalar seed, float from, float to) -> Tensor(a!)");
+  define<&random::normal>(m, "normal", "normal_(Tensor(a!) self, Scalar seed, float mean, float std) -> Tensor(a!)");
+  define<&random::bernoulli>(m, "bernoulli", "bernoulli_.float(Tensor(a!) self, Scalar seed, float p) -> Tensor(a!)");
+  define<&random::bernoulli_tensor>(
+      m, "bernoulli_tensor", "bernoulli_.Tensor(Tensor(a!) self, Scalar seed, Tensor p) -> Tensor(a!)");
+  define<&random::integers, &seeded_random_from>(
+      m, "integers", "random_.from(Tensor(a!) self, Scalar seed, Scalar start, Scalar range) -> Tensor(a!)");
+  define<&random::exponential>(
+      m, "exponential", "exponential_(Tensor(a!) self, Scalar seed, float lambd) -> Tensor(a!)");
+  define<&random::cauchy>(
+      m, "cauchy", "cauchy_(Tensor(a!) self, Scalar seed, float median, float sigma) -> Tensor(a!)");
+  define<&random::log_normal>(
+      m, "log_normal", "log_normal_(Tensor(a!) self, Scalar seed, float mean, float std) -> Tensor(a!)");
+  define<&random::geometric>(m, "geometric", "geometric_(Tensor(a!) self, Scalar seed, float p) -> Tensor(a!)");
+  define<&random::permutation>(m, "permutation", "randperm.generator_out(Tensor(a!) out, Scalar seed) -> Tensor(a!)");
+  define<&random::poisson, &sample<&random::poisson>>(m, "poisson", "poisson(Tensor self, Scalar seed) -> Tensor");
+  define<&random::binomial, &seeded_binomial>(
+      m, "binomial", "binomial(Tensor count, Scalar seed, Tensor prob) -> Tensor");
+  define<&random::gamma, &sample<&random::gamma>>(m, "gamma", "_standard_gamma(Tensor self, Scalar seed) -> Tensor");
+  const auto cpu = [](auto* kernel) { return torch::dispatch(c10::DispatchKey::CPU, kernel); };
+  m.def("random_(Tensor(a!) self, Scalar seed, Scalar range) -> Tensor(a!)", cpu(&seeded_random_all));
+  m.def("native_dropout(Tensor input, Scalar seed, float p) -> (Tensor, Tensor)", cpu(&seeded_native_dropout));
   m.def(
       "rrelu_with_noise(Tensor self, Scalar seed, Tensor(a!) noise, Tensor(b!) out, float lower, float upper) -> "
-      "Tensor(b!)");
-  m.def("poisson(Tensor self, Scalar seed) -> Tensor");
-  m.def("binomial(Tensor count, Scalar seed, Tensor prob) -> Tensor");
-  m.def("_standard_gamma(Tensor self, Scalar seed) -> Tensor");
+      "Tensor(b!)", cpu(&rrelu_with_noise));
   // What recipes call where they do not generate the numbers themselves.
-  m.def("draw(str distribution, SymInt[] size, Tensor seed, Tensor[] parameters, ScalarType dtype) -> Tensor");
-}
-
-TORCH_LIBRARY_IMPL(openhpu, CPU, m) {
-  m.impl("uniform_", &Fill<&random::uniform>::call);
-  m.impl("normal_", &Fill<&random::normal>::call);
-  m.impl("bernoulli_.float", &Fill<&random::bernoulli>::call);
-  m.impl("bernoulli_.Tensor", &Fill<&random::bernoulli_tensor>::call);
-  m.impl("random_.from", &seeded_random_from);
-  m.impl("random_", &seeded_random_all);
-  m.impl("exponential_", &Fill<&random::exponential>::call);
-  m.impl("cauchy_", &Fill<&random::cauchy>::call);
-  m.impl("log_normal_", &Fill<&random::log_normal>::call);
-  m.impl("geometric_", &Fill<&random::geometric>::call);
-  m.impl("randperm.generator_out", &Fill<&random::permutation>::call);
-  m.impl("native_dropout", &seeded_native_dropout);
-  m.impl("rrelu_with_noise", &rrelu_with_noise);
-  m.impl("poisson", &sample<&random::poisson>);
-  m.impl("binomial", &seeded_binomial);
-  m.impl("_standard_gamma", &sample<&random::gamma>);
-  m.impl("draw", &draw);
+  m.def("draw(str distribution, SymInt[] size, Tensor seed, Tensor[] parameters, ScalarType dtype) -> Tensor",
+        cpu(&draw));
 }
 
 }  // namespace openhpu
