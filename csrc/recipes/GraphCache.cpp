@@ -190,7 +190,8 @@ void GraphCache::request(const Entry& entry, const Graph& graph, Sight& sight) {
     c->settled = true;
     return;
   }
-  auto& latest = latest_like(graph);
+  const uint64_t program = shape_free_hash(graph);
+  const auto latest = latest_.Get(program);
   std::optional<Recompilation> recompilation;
   if (c->compiled)
     recompilation = compare_graphs(*c->compiled, graph, /*numbers_only=*/true);
@@ -203,7 +204,9 @@ void GraphCache::request(const Entry& entry, const Graph& graph, Sight& sight) {
   compared->numbers = graph.numbers;
   send(c, {c->id, graph, c->variable, c->formulas, entry.symbols, {}, not_before});
   c->settled = false;
-  c->compiled = latest = std::move(compared);
+  c->compiled = compared;
+  latest_.Erase(program);
+  latest_.Add(program, std::move(compared));
   c->requested_at = c->sights;
   if (!recompilation) return;
   sight.recompiled = true;
@@ -224,15 +227,6 @@ void GraphCache::send(const std::shared_ptr<Compilation>& c, CompileRequest requ
   c->request = ++requested_;
   untaken_ = true;
   requests_changed_.notify_one();
-}
-
-std::shared_ptr<const Graph>& GraphCache::latest_like(const Graph& graph) {
-  auto& latest = latest_[shape_free_hash(graph)];
-  latest.used = ++latest_used_;
-  if (latest_.size() > kMostLatest)  // only the cause of a recompilation is lost
-    latest_.erase(std::min_element(
-        latest_.begin(), latest_.end(), [](const auto& a, const auto& b) { return a.second.used < b.second.used; }));
-  return latest.graph;
 }
 
 bool GraphCache::by_program() const {
@@ -610,7 +604,7 @@ void GraphCache::clear() {
   entries_.clear();
   families_.clear();
   recency_.clear();
-  latest_.clear();
+  latest_.Clear();
   recompilations_.clear();
 }
 

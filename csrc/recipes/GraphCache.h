@@ -1,5 +1,7 @@
 #pragma once
 
+#include <torch/csrc/lazy/core/cache.h>
+
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -203,7 +205,6 @@ class GraphCache {
   void end_compilation(uint64_t id, State state, std::shared_ptr<RecipeLibrary> result);
   static void trace_compilation(const Compilation& compilation, const char* end);
   void send(const std::shared_ptr<Compilation>& compilation, CompileRequest request);
-  std::shared_ptr<const Graph>& latest_like(const Graph& graph);
   struct Wait {
     WaitNotice notice;
     uint64_t id = 0;  // of the compilation; 0: all
@@ -227,13 +228,7 @@ class GraphCache {
   std::unordered_map<uint64_t, std::shared_ptr<Compilation>> open_;    // being compiled, by id
   std::deque<CompileRequest> requests_;
   // By shape_free_hash: nodes and numbers of the last one compiled. Of so many programs, the most recent ones.
-  static constexpr size_t kMostLatest = 256;
-  struct Latest {
-    std::shared_ptr<const Graph> graph;
-    uint64_t used = 0;
-  };
-  std::unordered_map<uint64_t, Latest> latest_;
-  uint64_t latest_used_ = 0;
+  torch::lazy::Cache<uint64_t, const Graph> latest_{256};
   std::deque<Recompilation> recompilations_;
   uint64_t recompiled_ = 0;
   std::vector<std::weak_ptr<Compilation>> private_;  // of compile_with
