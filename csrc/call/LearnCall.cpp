@@ -1,5 +1,6 @@
 // Runs a call whose results' metadata are not known, and learns the metadata from the run.
 #include <c10/core/InferenceMode.h>
+#include <c10/util/ScopeExit.h>
 
 #include <omp.h>
 
@@ -175,11 +176,8 @@ std::shared_ptr<const ShapeEntry> OpCall::rehearse() {
   const NoWarnings quiet;
   c10::InferenceMode no_autograd(true);
   // A team of the script's own would spin on the worker's core afterwards: small steps then took twice as long.
-  struct OneThread {
-    int before = omp_get_max_threads();
-    OneThread() { omp_set_num_threads(1); }
-    ~OneThread() { omp_set_num_threads(before); }
-  } one_thread;
+  const auto restore = c10::make_scope_exit([before = omp_get_max_threads()] { omp_set_num_threads(before); });
+  omp_set_num_threads(1);
   OnHost call;
   const Temporarily zeros_are_made_up(t_unnoted_indices, true);
   try {

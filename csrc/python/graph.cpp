@@ -1,4 +1,5 @@
 // Lazy mode and the compiler's side of the graph cache.
+#include <c10/util/ScopeExit.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
 #include <torch/csrc/utils/pybind.h>
 
@@ -268,13 +269,9 @@ void bind_graph(py::module& m) {
   m.def("recipe_ready", [](uint64_t id, const py::object& manifest, std::string library, std::string program) {
     const auto [request, numbers] = take_open(id);
     // Even if it is wrong, a thread may be waiting for an answer.
-    struct Answer {
-      uint64_t id;
-      bool given = false;
-      ~Answer() {
-        if (!given) release("a request for a recipe", [&] { GraphCache::instance().fail(id); });
-      }
-    } answer{id};
+    auto no_answer = c10::make_scope_exit([id] {
+      release("a request for a recipe", [id] { GraphCache::instance().fail(id); });
+    });
     const auto nodes_of = [&nodes = request.graph.nodes](const py::object& indices) {
       std::vector<RecipeManifest::Counted> found;
       for (const auto& index : indices) {
@@ -313,7 +310,7 @@ void bind_graph(py::module& m) {
     GraphCache::instance().make_room();
     GraphCache::instance().succeed(
         id, std::make_shared<RecipeLibrary>(std::move(out), request.graph.numbers, std::move(variable)));
-    answer.given = true;
+    no_answer.release();
   });
   // Of one that was answered before it does nothing.
   m.def("recipe_failed", [](uint64_t id) {

@@ -2,6 +2,7 @@
 
 #include <ATen/Context.h>
 #include <c10/util/Exception.h>
+#include <c10/util/ScopeExit.h>
 
 #include <algorithm>
 #include <cstring>
@@ -276,30 +277,25 @@ GraphCache::Waited GraphCache::wait_until(
   if (ended()) return Waited::Done;
   wait.since = Clock::now();
   wait.notice.wait = next_wait_++;
-  waits_.push_back(std::move(wait));
-  struct Waiting {  // a handler may throw
-    GraphCache& cache;
-    Lock& lock;
-    std::list<Wait>::iterator self;
-    ~Waiting() {
-      if (!lock.owns_lock()) lock.lock();
-      if (self->told > 0 || self->notice.given_up) {
-        self->notice.over = true;
-        self->notice.seconds = std::chrono::duration<double>(Clock::now() - self->since).count();
-        cache.ended_.push_back(self->notice);
-        cache.waits_changed_.notify_all();
-      }
-      cache.waits_.erase(self);
+  const auto self = waits_.insert(waits_.end(), std::move(wait));
+  const auto leave = c10::make_scope_exit([&] {  // a handler may throw
+    if (!lock.owns_lock()) lock.lock();
+    if (self->told > 0 || self->notice.given_up) {
+      self->notice.over = true;
+      self->notice.seconds = std::chrono::duration<double>(Clock::now() - self->since).count();
+      ended_.push_back(self->notice);
+      waits_changed_.notify_all();
     }
-  } entered{*this, lock, std::prev(waits_.end())};
+    waits_.erase(self);
+  });
   requests_changed_.notify_all();
   waits_changed_.notify_all();
-  const auto deadline = later(entered.self->since, seconds);
+  const auto deadline = later(self->since, seconds);
   const bool hears = waiting.hears(what);
   while (!ended()) {
     const auto now = Clock::now();
     if (seconds >= 0 && now >= deadline) {
-      entered.self->notice.given_up = entered.self->id != 0;
+      self->notice.given_up = self->id != 0;
       return Waited::TooLong;
     }
     if (!hears) {

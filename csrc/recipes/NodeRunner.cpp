@@ -1,5 +1,7 @@
 #include "recipes/NodeRunner.h"
 
+#include <c10/util/ScopeExit.h>
+
 #include <cstring>
 
 #include "run/Operator.h"
@@ -51,13 +53,10 @@ void NodeRunner::run(
   for (uint32_t n = 0; n < graph.nodes.size(); ++n)
     graph.for_each_slot(graph.nodes[n], [&](uint32_t slot) { last_use_[slot] = n; });
   CallRunner::of(device_).limit_threads(most_threads);
-  struct Clear {
-    NodeRunner& runner;
-    ~Clear() {
-      runner.storages_.clear();
-      CallRunner::of(runner.device_).limit_threads(CallRunner::kUnlimited);
-    }
-  } clear{*this};
+  const auto clear = c10::make_scope_exit([this] {
+    storages_.clear();
+    CallRunner::of(device_).limit_threads(CallRunner::kUnlimited);
+  });
   std::exception_ptr error;
   for (uint32_t n = 0; n < graph.nodes.size(); ++n) {
     try {

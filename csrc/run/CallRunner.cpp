@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
+#include <c10/util/ScopeExit.h>
 
 #include <algorithm>
 #include <array>
@@ -309,13 +310,10 @@ void CallRunner::run_planned(const ShapeEntry& entry, const OutputMemory* output
 
 void CallRunner::run(
     const ShapeEntry& entry, const OperandMemory* operands, const uint64_t* numbers, const OutputMemory* outputs) {
-  struct Clear {
-    CallRunner& runner;
-    ~Clear() {
-      runner.tensors_.clear();
-      runner.stack_.clear();  // after an error it still holds what the kernel was given or made
-    }
-  } clear{*this};
+  const auto clear = c10::make_scope_exit([this] {
+    tensors_.clear();
+    stack_.clear();  // after an error it still holds what the kernel was given or made
+  });
   run_planned(entry, outputs, [&]() -> c10::Stack& {
     KernelScope of_operands(device_.workspace(), nullptr, 0, false);
     fill_stack(*entry.call, operands, numbers);
