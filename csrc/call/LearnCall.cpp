@@ -8,7 +8,6 @@
 
 #include "call/Alias.h"
 #include "call/OpCall.h"
-#include "device/first_seen.h"
 #include "observe/KernelWarnings.h"
 #include "observe/SizeOrigins.h"
 #include "observe/events.h"
@@ -116,14 +115,12 @@ void OpCall::alias_on_host(OnHost& call, StorageOver storage_over, AliasOver ali
     return alias;
   };
   // An operand given twice is one tensor for the kernel too: in-place composites pass self as input and as output.
-  device::FirstSeen seen;
-  if (kernel_.any_written_) seen.begin(operands_.size());
-  std::vector<at::Tensor> made;
+  ska::flat_hash_map<const c10::TensorImpl*, at::Tensor> made;
   const auto alias = [&](const at::Tensor& t) -> at::Tensor {
     if (!t.defined() || !kernel_.any_written_) return t.defined() ? alias_new(t) : t;
-    const size_t first = seen.add(reinterpret_cast<uintptr_t>(t.unsafeGetTensorImpl()), made.size());
-    if (first == made.size()) made.push_back(alias_new(t));
-    return made[first];
+    auto& known = made[t.unsafeGetTensorImpl()];
+    if (!known.defined()) known = alias_new(t);
+    return known;
   };
   for (size_t i = 0; i < arg_count_; ++i)
     call.stack.push_back(args_[i].isDevice() ? c10::IValue(c10::Device(c10::kCPU)) : map_tensors(args_[i], alias));
@@ -236,12 +233,10 @@ std::shared_ptr<const ShapeEntry> OpCall::describe_results(OnHost& call, bool re
 
   ska::flat_hash_map<const c10::StorageImpl*, std::pair<c10::Storage, uint32_t>> fresh;
   size_t flat = 0;
-  device::FirstSeen alias_of, operand_of;
-  alias_of.begin(call.aliases.size());
-  for (size_t k = 0; k < call.aliases.size(); ++k)
-    alias_of.add(reinterpret_cast<uintptr_t>(call.aliases[k].cpu.unsafeGetTensorImpl()), k);
-  operand_of.begin(operands_.size());
-  for (size_t k = 0; k < operands_.size(); ++k) operand_of.add(reinterpret_cast<uintptr_t>(operands_[k].tensor), k);
+  ska::flat_hash_map<const c10::TensorImpl*, const at::Tensor*> hpu_of;
+  ska::flat_hash_map<const at::Tensor*, uint32_t> operand_of;
+  for (const auto& alias : call.aliases) hpu_of.emplace(alias.cpu.unsafeGetTensorImpl(), alias.hpu);
+  for (uint32_t k = 0; k < operands_.size(); ++k) operand_of.emplace(operands_[k].tensor, k);
   auto adopt = [&](const at::Tensor& t) -> at::Tensor {
     const int64_t ordinal = flat < call.ordinals.size() ? call.ordinals[flat] : -1;
     ++flat;
@@ -251,13 +246,11 @@ std::shared_ptr<const ShapeEntry> OpCall::describe_results(OnHost& call, bool re
       entry->outputs.push_back(spec);
       return t;
     }
-    const size_t known = alias_of.find(reinterpret_cast<uintptr_t>(t.unsafeGetTensorImpl()));
-    if (known != device::FirstSeen::kNone) {
-      const auto* hpu = call.aliases[known].hpu;
+    if (const auto known = hpu_of.find(t.unsafeGetTensorImpl()); known != hpu_of.end()) {
       spec.kind = OutputSpec::Kind::Argument;
-      spec.index = static_cast<uint32_t>(operand_of.find(reinterpret_cast<uintptr_t>(hpu)));
+      spec.index = operand_of.at(known->second);
       entry->outputs.push_back(spec);
-      return *hpu;
+      return *known->second;
     }
     if (t.layout() != c10::kStrided || t.is_conj() || t.is_neg() || t.is_quantized()) {
       reusable = false;

@@ -6,7 +6,6 @@
 
 #include "call/MovedOperands.h"
 #include "call/SmallCall.h"
-#include "device/first_seen.h"
 #include "observe/events.h"
 #include "observe/site.h"
 #include "recipes/Graph.h"
@@ -177,10 +176,10 @@ bool OpCall::inspect() {
         if (j < i) note_shared(i, j);
       }
     } else {  // an optimizer over all parameters
-      static thread_local device::FirstSeen first;
-      first.begin(count);
+      static thread_local ska::flat_hash_map<const c10::StorageImpl*, size_t> first;
+      first.clear();
       for (size_t i = 0; i < count; ++i) {
-        const size_t j = first.add(reinterpret_cast<uintptr_t>(storage_of(i)), i);
+        const size_t j = first.emplace(storage_of(i), i).first->second;
         if (j < i) note_shared(i, j);
       }
     }

@@ -66,7 +66,8 @@ CallRunner& CallRunner::of(device::Device& device) {
 
 size_t CallRunner::memory_over(const OperandMemory& operand) {
   if (C10_UNLIKELY(many_)) {
-    if (const size_t known = place_of_.add(operand.storage, used_memories_); known < used_memories_) return known;
+    const size_t known = place_of_.emplace(operand.storage, used_memories_).first->second;
+    if (known < used_memories_) return known;
   } else {
     for (size_t i = 0; i < used_memories_; ++i)
       if (memories_[i].of == operand.storage) return i;
@@ -124,7 +125,7 @@ void CallRunner::fill_stack(const CallTemplate& call, const OperandMemory* opera
     memories_.clear();
   }
   many_ = call.operands.size() > kComparedOperands;
-  if (C10_UNLIKELY(many_)) place_of_.begin(call.operands.size());
+  if (C10_UNLIKELY(many_)) place_of_.clear();
   // Operands on the host have no memory.
   c10::SmallVector<const OperandMemory*, 8> identities;
   const bool compare = call.any_written && !many_;
