@@ -164,7 +164,6 @@ void* MemoryPool::allocate(size_t nbytes) {
     const std::string refusal = impl.backing->promise(offset, offset + bytes);
     if (!refusal.empty()) throw OutOfMemory(impl.out_of_memory_text(nbytes, refusal), /*machine=*/true);
   }
-  impl.live_blocks.prepare();
   impl.descriptors.prepare();
 
   impl.free_blocks.remove(block);
