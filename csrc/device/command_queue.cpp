@@ -1,7 +1,10 @@
 #include "device/command_queue.h"
 
+#include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -10,7 +13,6 @@
 #include <stdexcept>
 
 #include "Above.h"
-#include "device/futex.h"
 #include "device/polling.h"
 
 namespace openhpu::device {
@@ -23,6 +25,16 @@ using Clock = std::chrono::steady_clock;
 std::atomic<uint32_t> fork_generation{0};
 [[maybe_unused]] const int counts_forks =
     pthread_atfork(nullptr, nullptr, [] { fork_generation.fetch_add(1, std::memory_order_relaxed); });
+
+// Sleeping on a word without the spinning and the waiter table that std::atomic::wait brings along: the queue does
+// its own spinning, and knows whether anybody sleeps. `futex_wait` sleeps while the word has this value. May return early.
+static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t));
+void futex_wait(std::atomic<uint32_t>& word, uint32_t value) {
+  ::syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
+}
+void futex_wake_one(std::atomic<uint32_t>& word) {
+  ::syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+}
 
 // Keeps signals away from the worker, so that the host's threads get them. Python handles signals on its main thread
 // only, and a signal that the worker received would not interrupt a blocking call there.
