@@ -20,10 +20,8 @@
 #include "device/backing.h"
 #include "device/host_memory.h"
 #include "distributed/Collective.h"
-#include "kernels/Nested.h"
 #include "kernels/Ranges.h"
 #include "kernels/SharedMemory.h"
-#include "kernels/Sparse.h"
 #include "observe/KernelReports.h"
 #include "observe/events.h"
 #include "python/bindings.h"
@@ -274,8 +272,6 @@ void load() {
       .require_memory = [](HPUMemory& m) { Recorder::of(device_of(m.device)).require(m); },
   };
   register_op_kernels();
-  register_sparse_kernels();
-  register_nested_kernels();
 }
 
 // Ends the devices when the process exits. Python is gone by then.
