@@ -28,10 +28,6 @@ uint64_t physical_memory() {
   return static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
-ModuleLock lock_of(const std::vector<int>& modules, const DeviceConfig& config) {
-  return config.lock_modules ? ModuleLock(modules, config.module_wait_s) : ModuleLock();
-}
-
 }  // namespace
 
 struct Device::Streams {
@@ -49,8 +45,8 @@ Device::Device(int index, const DeviceConfig& config)
 Device::Device(int index, const DeviceConfig& config, const std::vector<int>& modules)
     : index_(index),
       cores_(usable_cores(config.processes)),
-      lock_(lock_of(modules, config)),
-      module_(lock_.held() ? lock_.module() : modules.at(0)),
+      lock_(config.lock_modules ? std::make_unique<ModuleLock>(modules, config.module_wait_s) : nullptr),
+      module_(lock_ ? lock_->module() : modules.at(0)),
       streams_(std::make_unique<Streams>()) {
   const std::string name = "HPU " + std::to_string(index);
   const size_t capacity = config.memory_bytes ? config.memory_bytes : std::min(device_memory(), physical_memory());
@@ -71,7 +67,7 @@ Device::~Device() {
 
 void Device::close() {
   queue_->close();
-  lock_ = ModuleLock();
+  lock_.reset();
 }
 
 Stream& Device::stream(int64_t id) {

@@ -60,7 +60,7 @@ class Device {
  private:
   int index_;
   int cores_;
-  ModuleLock lock_;
+  std::unique_ptr<ModuleLock> lock_;  // null without locks, and once the device is closed
   int module_;
   std::unique_ptr<MemoryPool> memory_;
   std::unique_ptr<MemoryPool> workspace_;
