@@ -183,7 +183,7 @@ TEST(ModuleLock, WaitsForAHolderThatIsEnding) {
 
 TEST(ModuleLock, AForkedChildNeitherKeepsNorReleasesIt) {
   TemporaryFolder folder;
-  auto lock = ModuleLock(0, 0, folder.path());
+  auto lock = std::make_unique<ModuleLock>(0, 0, folder.path());
   Child survivor([&](Child& parent) {
     lock.reset();  // must not close a file that by now is another's
     require(error_of([&] { ModuleLock(0, 0, folder.path()); }).find("in use") != std::string::npos,
