@@ -43,11 +43,6 @@ bool product(
       *tensor_handle_to_tensor_pointer(a), *tensor_handle_to_tensor_pointer(b), beta, alpha);
 }
 
-double as_double(const RecipeManifest::NumberSpec& spec, const uint64_t* words) {
-  const auto value = number_of(spec.kind, words);
-  return value.isDouble() ? value.toDouble() : value.isInt() ? static_cast<double>(value.toInt()) : value.toBool();
-}
-
 }  // namespace
 
 RecipeLibrary::RecipeLibrary(RecipeManifest manifest, std::vector<uint64_t> constants, std::vector<bool> variable)
@@ -110,13 +105,12 @@ void Recipe::set_arguments(const std::vector<SlotMemory>& slots, const std::vect
     const uint64_t* words = numbers.data() + spec.word;
     if (spec.host == spec.dtype) {
       std::memcpy(argument.mutable_data_ptr(), words, argument.itemsize());
-    } else if (spec.dtype == at::kLong && spec.host == at::ScalarType::Undefined) {
-      *argument.mutable_data_ptr<int64_t>() =
-          spec.kind == CallTemplate::ArgKind::Double ? static_cast<int64_t>(as_double(spec, words))
-                                                     : static_cast<int64_t>(words[0]);
     } else if (spec.host == at::ScalarType::Undefined) {
-      TORCH_INTERNAL_ASSERT(spec.dtype == at::kDouble);
-      *argument.mutable_data_ptr<double>() = as_double(spec, words);
+      const auto value = number_of(spec.kind, words).toScalar();
+      if (spec.dtype == at::kLong)
+        *argument.mutable_data_ptr<int64_t>() = value.toLong();
+      else
+        *argument.mutable_data_ptr<double>() = value.toDouble();  // it has no other dtype
     } else {
       CallTemplate::Operand o;
       o.dtype = c10::scalarTypeToTypeMeta(spec.host);
