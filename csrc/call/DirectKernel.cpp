@@ -1,8 +1,6 @@
 #include "call/DirectKernel.h"
 
-#include <array>
 #include <tuple>
-#include <unordered_map>
 
 #include "call/OpKernel.h"
 

@@ -1,14 +1,8 @@
 #include "call/Fallback.h"
 
-#include <c10/core/InferenceMode.h>
-#include <c10/util/Exception.h>
-
 #include <pthread.h>
 
-#include <algorithm>
-#include <set>
 #include <sstream>
-#include <unordered_map>
 
 #include "observe/events.h"
 #include "observe/site.h"

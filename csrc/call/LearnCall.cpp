@@ -1,10 +1,5 @@
 // Runs a call whose results' metadata are not known, and learns the metadata from the run.
-#include <c10/core/InferenceMode.h>
-#include <c10/util/ScopeExit.h>
-
 #include <omp.h>
-
-#include <cstring>
 
 #include "call/Alias.h"
 #include "call/OpCall.h"

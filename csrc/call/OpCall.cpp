@@ -2,8 +2,6 @@
 
 #include <c10/core/AutogradState.h>
 
-#include <algorithm>
-
 #include "call/MovedOperands.h"
 #include "call/SmallCall.h"
 #include "observe/events.h"

@@ -1,6 +1,4 @@
 // The one table of what operators need beyond the generic kernel.
-#include <unordered_map>
-
 #include "call/OpKernel.h"
 
 namespace openhpu {

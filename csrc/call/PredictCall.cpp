@@ -1,8 +1,6 @@
 // What is known of a call's results without running it, from a call of other sizes.
-#include <c10/core/InferenceMode.h>
 #include <c10/util/accumulate.h>
 
-#include <algorithm>
 #include <numeric>
 
 #include "call/OpCall.h"

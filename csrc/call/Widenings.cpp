@@ -1,8 +1,5 @@
 #include "call/Widenings.h"
 
-#include <c10/util/Exception.h>
-
-#include <array>
 #include <string_view>
 
 #include "call/Fallback.h"

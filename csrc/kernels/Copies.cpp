@@ -4,9 +4,6 @@
 #include <ATen/ops/_local_scalar_dense.h>
 #include <ATen/ops/_local_scalar_dense_native.h>
 #include <ATen/ops/copy_native.h>
-#include <c10/core/InferenceMode.h>
-
-#include <optional>
 
 #include "call/Alias.h"
 #include "call/OpKernel.h"

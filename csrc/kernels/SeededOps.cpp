@@ -13,7 +13,6 @@
 #include <cmath>
 #include <numbers>
 #include <string_view>
-#include <unordered_map>
 
 #include "kernels/philox.h"
 

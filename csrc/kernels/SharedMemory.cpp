@@ -1,7 +1,5 @@
 #include "kernels/SharedMemory.h"
 
-#include <c10/util/Exception.h>
-
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>

@@ -1,11 +1,6 @@
 #include "recipes/GraphCache.h"
 
 #include <ATen/Context.h>
-#include <c10/util/Exception.h>
-#include <c10/util/ScopeExit.h>
-
-#include <algorithm>
-#include <cstring>
 
 #include "observe/SizeOrigins.h"
 #include "observe/events.h"

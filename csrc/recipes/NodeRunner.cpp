@@ -1,9 +1,5 @@
 #include "recipes/NodeRunner.h"
 
-#include <c10/util/ScopeExit.h>
-
-#include <cstring>
-
 #include "run/Operator.h"
 
 namespace openhpu {

@@ -1,14 +1,10 @@
 #include "recipes/Recipe.h"
 
 #include <ATen/ops/empty.h>
-#include <c10/util/Exception.h>
 #include <torch/csrc/inductor/aoti_runner/model_container_runner_cpu.h>
 #include <torch/csrc/inductor/aoti_torch/utils.h>
 
 #include <dlfcn.h>
-
-#include <algorithm>
-#include <cstring>
 
 #include "observe/KernelReports.h"
 #include "observe/events.h"

@@ -2,12 +2,9 @@
 
 #include <ATen/ThreadLocalPythonObjects.h>
 #include <c10/core/impl/PyInterpreterHooks.h>
-#include <c10/util/Exception.h>
 
 #include <cstdlib>
-#include <functional>
 #include <numeric>
-#include <utility>
 
 #include "observe/MemoryHistory.h"
 #include "observe/events.h"

@@ -1,7 +1,5 @@
 #include "record/GraphSights.h"
 
-#include <algorithm>
-
 #include "observe/events.h"
 
 namespace openhpu {

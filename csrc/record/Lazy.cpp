@@ -1,11 +1,7 @@
 #include "record/Lazy.h"
 
-#include <c10/util/Exception.h>
-#include <c10/util/ScopeExit.h>
-
 #include <chrono>
 #include <cstdio>
-#include <optional>
 
 #include "observe/MemoryHistory.h"
 #include "observe/events.h"

@@ -3,8 +3,6 @@
 #include <ATen/WrapDimUtilsMulti.h>
 #include <ATen/ops/zeros.h>
 
-#include <algorithm>
-
 #include "run/Operator.h"
 
 namespace openhpu {

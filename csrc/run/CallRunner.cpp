@@ -1,12 +1,6 @@
 #include "run/CallRunner.h"
 
 #include <ATen/ops/empty.h>
-#include <c10/util/Exception.h>
-#include <c10/util/ScopeExit.h>
-
-#include <algorithm>
-#include <array>
-#include <cstring>
 
 #include "observe/events.h"
 #include "run/ExactCopy.h"

@@ -4,7 +4,6 @@
 #include <ATen/ops/bitwise_or.h>
 #include <ATen/ops/isnan.h>
 #include <ATen/ops/where.h>
-#include <c10/util/SmallVector.h>
 
 #include <limits>
 

@@ -1,7 +1,5 @@
 #include "run/Int64.h"
 
-#include <c10/util/SmallVector.h>
-
 #include "observe/KernelReports.h"
 #include "run/Operator.h"
 #include "run/Tensors.h"

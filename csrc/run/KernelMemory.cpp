@@ -2,9 +2,6 @@
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
-#include <c10/util/Exception.h>
-
-#include <array>
 
 #include "torch/HPUDevice.h"
 

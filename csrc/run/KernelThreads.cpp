@@ -3,13 +3,9 @@
 #include <ATen/Parallel.h>
 #include <ATen/record_function.h>
 #include <c10/core/AutogradState.h>
-#include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
-#include <c10/util/ScopeExit.h>
 
 #include <omp.h>
-
-#include <optional>
 
 #if defined(__x86_64__)
 #include <xmmintrin.h>

@@ -1,10 +1,6 @@
 #include "torch/HPUAllocator.h"
 
-#include <c10/util/Exception.h>
-
 #include <unistd.h>
-
-#include <cstring>
 
 #include "Above.h"
 #include "observe/MemoryHistory.h"

@@ -1,12 +1,9 @@
 #include "torch/HPUDevice.h"
 
 #include <ATen/Parallel.h>
-#include <c10/util/Exception.h>
 
 #include <omp.h>
 
-#include <algorithm>
-#include <array>
 #include <limits>
 
 #include "Above.h"

@@ -5,12 +5,7 @@
 #include <output_base.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <functional>
-#include <map>
-#include <set>
 #include <tuple>
-#include <unordered_map>
 
 #include "device/device.h"
 #include "observe/MemoryHistory.h"
