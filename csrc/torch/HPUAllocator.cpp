@@ -213,16 +213,15 @@ SharedBlock::~SharedBlock() {
 std::shared_ptr<SharedBlock> map_block(device::Device& d, size_t nbytes, int file) {
   static const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   const size_t bytes = (nbytes + page - 1) / page * page;
+  auto close_file = c10::make_scope_exit([file] { ::close(file); });
   void* block = allocate_block(d, bytes + page);
   void* data = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(block) + page - 1) / page * page);
-  try {
-    // Commands of the block's last owner may still be waiting.
-    d.queue().drain(device::OnInterrupt::Throw);
-    d.memory().map_file(data, bytes, file);
-  } catch (...) {
-    free_block(d, block);
-    throw;
-  }
+  auto give_back = c10::make_scope_exit([&] { free_block(d, block); });
+  // Commands of the block's last owner may still be waiting.
+  d.queue().drain(device::OnInterrupt::Throw);
+  d.memory().map_file(data, bytes, file);
+  give_back.release();
+  close_file.release();
   auto shared = std::make_shared<SharedBlock>(data, d.index());
   shared->file = file;
   shared->block = block;
