@@ -145,8 +145,10 @@ Tensor& bernoulli_out(const Tensor& self, Gen g, Tensor& out) {
 uint64_t exact_range(at::ScalarType t) {
   const auto range = []<class T>(T) -> uint64_t {
     using Limits = std::numeric_limits<T>;
-    if constexpr (Limits::digits == 64) return 0;
-    else return (uint64_t{1} << Limits::digits) + !Limits::is_integer;
+    if constexpr (Limits::digits == 64)
+      return 0;
+    else
+      return (uint64_t{1} << Limits::digits) + !Limits::is_integer;
   };
   return AT_DISPATCH_V2(
       t, "random_", AT_WRAP([&] { return range(scalar_t{}); }), AT_EXPAND(AT_ALL_TYPES),
