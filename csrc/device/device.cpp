@@ -199,11 +199,16 @@ Device* DeviceRegistry::get_if_open(int index) noexcept {
 
 bool DeviceRegistry::bad_fork() const noexcept { return impl_->bad_fork.load(std::memory_order_acquire); }
 
-int DeviceRegistry::owner_of(const void* ptr) noexcept {
-  for (int index = 0; index < count(); ++index) {
-    Device* device = get_if_open(index);
-    if (device && device->memory().contains(ptr)) return index;
-  }
+std::vector<Device*> DeviceRegistry::open() {
+  std::vector<Device*> found;
+  for (int index = 0; index < count(); ++index)
+    if (Device* device = get_if_open(index)) found.push_back(device);
+  return found;
+}
+
+int DeviceRegistry::owner_of(const void* ptr) {
+  for (Device* device : open())
+    if (device->memory().contains(ptr)) return device->index();
   return -1;
 }
 

@@ -308,21 +308,13 @@ class HPUAllocator final : public c10::DeviceAllocator {
     const int owner = registry.owner_of(dest);
     copy_in_order(registry.get(owner < 0 ? 0 : owner), "copy_data", dest, src, nbytes, current_site());
   }
-  bool initialized() override {
-    auto& registry = device::DeviceRegistry::instance();
-    for (int i = 0; i < registry.count(); ++i)
-      if (registry.get_if_open(i)) return true;
-    return false;
-  }
+  bool initialized() override { return !device::DeviceRegistry::instance().open().empty(); }
   void emptyCache(c10::MempoolId_t) override {
-    auto& registry = device::DeviceRegistry::instance();
-    for (int i = 0; i < registry.count(); ++i) {
-      if (auto* d = registry.get_if_open(i)) {
-        flush(*d);
-        d->queue().drain(device::OnInterrupt::Throw);
-        d->memory().trim();
-        d->workspace().trim();
-      }
+    for (auto* d : device::DeviceRegistry::instance().open()) {
+      flush(*d);
+      d->queue().drain(device::OnInterrupt::Throw);
+      d->memory().trim();
+      d->workspace().trim();
     }
   }
   // One in-order queue per device: commands never use memory ahead of its last owner's. What a stream is recorded for is
