@@ -51,9 +51,11 @@ thread_local const CommandQueue* running = nullptr;
 
 class FunctionCommand : public Command {
  public:
-  FunctionCommand(std::string name, std::function<void()> fn) : name_(std::move(name)), fn_(std::move(fn)) {}
+  FunctionCommand(std::string name, std::function<void()> fn, bool anywhere)
+      : name_(std::move(name)), fn_(std::move(fn)), anywhere_(anywhere) {}
   void run() override { fn_(); }
   const char* name() const override { return name_.c_str(); }
+  bool runs_anywhere() const noexcept override { return anywhere_; }
   void describe(TraceRecord& record) const override {
     record.name = trace_name(name_);
     // What has no operator's name only orders others.
@@ -63,6 +65,7 @@ class FunctionCommand : public Command {
  private:
   std::string name_;
   std::function<void()> fn_;
+  const bool anywhere_;
 };
 
 [[gnu::noinline, gnu::cold]] void trace_issue(Command* command, int device) {
@@ -421,8 +424,8 @@ uint64_t CommandQueue::submit(Command* command, OnInterrupt what) {
   }
 }
 
-uint64_t CommandQueue::submit(std::string name, std::function<void()> fn, uint32_t site) {
-  auto command = std::make_unique<FunctionCommand>(std::move(name), std::move(fn));
+uint64_t CommandQueue::submit(std::string name, std::function<void()> fn, uint32_t site, bool anywhere) {
+  auto command = std::make_unique<FunctionCommand>(std::move(name), std::move(fn), anywhere);
   command->site = site;
   return submit(command.release());
 }

@@ -17,18 +17,15 @@ std::atomic<int> blocks_on_their_way{0};
 std::array<std::atomic<uint64_t>, kMaxDevices> promised_bytes{};
 std::array<std::atomic<uint64_t>, kMaxDevices> promised_blocks{};
 
-void promise(const HPUMemory& memory) {
-  promised_bytes[memory.pool].fetch_add(memory.nbytes, std::memory_order_relaxed);
-  promised_blocks[memory.pool].fetch_add(1, std::memory_order_relaxed);
-}
-void unpromise(const HPUMemory& memory) {
-  promised_bytes[memory.pool].fetch_sub(memory.nbytes, std::memory_order_relaxed);
-  promised_blocks[memory.pool].fetch_sub(1, std::memory_order_relaxed);
+// `blocks`: 1 or, where the promise is over, -1.
+void promise(const HPUMemory& memory, int64_t blocks) {
+  promised_bytes[memory.pool].fetch_add(static_cast<uint64_t>(blocks) * memory.nbytes, std::memory_order_relaxed);
+  promised_blocks[memory.pool].fetch_add(static_cast<uint64_t>(blocks), std::memory_order_relaxed);
 }
 
 void delete_memory(void* context) {
   auto* memory = static_cast<HPUMemory*>(context);
-  if (memory->pending()) unpromise(*memory);
+  if (memory->pending()) promise(*memory, -1);
   const bool recorded = (memory->graph.load(std::memory_order_relaxed) | memory->capture) != 0;
   auto* d = device::DeviceRegistry::instance().get_if_open(memory->pool);
   if (C10_UNLIKELY(!d)) {
@@ -154,7 +151,7 @@ void make_pending(c10::StorageImpl& storage, c10::DeviceIndex index, size_t nbyt
   memory->owner = c10::weak_intrusive_ptr<c10::StorageImpl>::reclaim_copy(&storage);
   storage.set_data_ptr_noswap(c10::DataPtr(nullptr, memory, &delete_memory, c10::Device(c10::kHPU, index)));
   storage.set_nbytes(nbytes);
-  if (nbytes > 0) promise(*memory);
+  if (nbytes > 0) promise(*memory, 1);
   if (nbytes > 0 && !storage.has_materializer())
     storage.set_materializer(&materialize);
 }
@@ -173,7 +170,7 @@ void assign_memory(HPUMemory& memory) {
 
 void assign_memory(HPUMemory& memory, void* data) noexcept {
   if (memory.nbytes == 0) return;
-  unpromise(memory);
+  promise(memory, -1);
   auto& storage = *memory.owner._unsafe_get_target();
   point_to(storage, memory, data);
   storage.clear_materializer();
