@@ -309,7 +309,7 @@ void bind_graph(py::module& m) {
     py::gil_scoped_release no_gil;
     GraphCache::instance().make_room();
     GraphCache::instance().succeed(
-        id, std::make_shared<RecipeLibrary>(std::move(out), request.graph.numbers, std::move(variable)));
+        id, std::make_shared<RecipeLibrary>(std::move(out), request.graph.numbers, variable));
     no_answer.release();
   });
   // Of one that was answered before it does nothing.

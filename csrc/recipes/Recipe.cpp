@@ -41,10 +41,11 @@ bool product(
 
 }  // namespace
 
-RecipeLibrary::RecipeLibrary(RecipeManifest manifest, std::vector<uint64_t> constants, std::vector<bool> variable)
-    : manifest_(std::move(manifest)), constants_(std::move(constants)) {
-  for (size_t i = 0; i < constants_.size(); ++i)
-    if (!variable[i]) fixed_.push_back(i);
+RecipeLibrary::RecipeLibrary(
+    RecipeManifest manifest, const std::vector<uint64_t>& constants, const std::vector<bool>& variable)
+    : manifest_(std::move(manifest)) {
+  for (size_t i = 0; i < constants.size(); ++i)
+    if (!variable[i]) fixed_.emplace_back(i, constants[i]);
   model_ = std::make_unique<torch::inductor::AOTIModelContainerRunnerCpu>(manifest_.library, 1);
   if (void* library = dlopen(manifest_.library.c_str(), RTLD_LAZY | RTLD_NOLOAD)) {
     mark_kernel_ = static_cast<MarkKernel*>(dlsym(library, "openhpu_mark_kernel"));
@@ -59,9 +60,7 @@ RecipeLibrary::~RecipeLibrary() { g_loaded.fetch_sub(1); }
 size_t RecipeLibrary::loaded() noexcept { return g_loaded.load(); }
 
 bool RecipeLibrary::accepts(const std::vector<uint64_t>& numbers) const noexcept {
-  for (size_t i : fixed_)
-    if (numbers[i] != constants_[i]) return false;
-  return true;
+  return std::ranges::all_of(fixed_, [&](const auto& fixed) { return numbers[fixed.first] == fixed.second; });
 }
 
 bool RecipeLibrary::admits(const std::vector<int64_t>& symbols) const {
