@@ -168,8 +168,6 @@ struct CommandQueue::Impl {
   void sleep_until_work(CommandQueue& queue);
   void set_up_worker(CommandQueue& queue);
   void execute(CommandQueue& queue, Command* command, uint64_t sequence);
-  void run(CommandQueue& queue, Command* command, uint64_t sequence);
-  [[gnu::noinline, gnu::cold]] void run_traced(CommandQueue& queue, Command* command, uint64_t sequence);
   void keep_error(CommandQueue& queue, std::exception_ptr error, const char* name, uint32_t site, uint64_t sequence);
   bool sleep_until_completed(CommandQueue& queue, uint64_t sequence, const BlockingWait& waiting, OnInterrupt what);
   void note_span(Clock::time_point begin, Clock::time_point end);
@@ -196,26 +194,18 @@ void CommandQueue::Impl::keep_error(CommandQueue& queue, std::exception_ptr what
   queue.has_error_.store(true, std::memory_order_release);
 }
 
-inline void CommandQueue::Impl::run(CommandQueue& queue, Command* command, uint64_t sequence) {
-  try {
-    command->run();
-  } catch (...) {
-    keep_error(queue, std::current_exception(), command->name(), command->site, sequence);
-  }
-}
-
 void CommandQueue::Impl::execute(CommandQueue& queue, Command* command, uint64_t sequence) {
   queue.running_site_ = command->site;
-  if (command->trace) [[unlikely]]
-    run_traced(queue, command, sequence);
-  else
-    run(queue, command, sequence);
+  {
+    std::optional<Trace::Running> traced;
+    if (command->trace) [[unlikely]] traced.emplace(std::move(command->trace));
+    try {
+      command->run();
+    } catch (...) {
+      keep_error(queue, std::current_exception(), command->name(), command->site, sequence);
+    }
+  }
   command->retire();
-}
-
-void CommandQueue::Impl::run_traced(CommandQueue& queue, Command* command, uint64_t sequence) {
-  Trace::Running traced(std::move(command->trace));
-  run(queue, command, sequence);
 }
 
 void CommandQueue::Impl::set_up_worker(CommandQueue& queue) {
