@@ -91,12 +91,6 @@ void GraphCache::drop_oldest() {
   entries_.erase(std::find_if(first, last, [&](const auto& e) { return e.second == oldest; }));
 }
 
-void GraphCache::evict() {
-  if (entries_.size() <= limits_.graphs) return;
-  while (entries_.size() > limits_.graphs) drop_oldest();
-  std::erase_if(families_, [](const auto& f) { return f.second.expired(); });
-}
-
 void GraphCache::make_room() {
   std::vector<std::shared_ptr<RecipeLibrary>> dropped;  // unloaded without the lock
   {
@@ -136,7 +130,9 @@ std::shared_ptr<GraphCache::Entry> GraphCache::enter(const Graph& graph, uint64_
   recency_.push_front(entry);
   entry->recency = recency_.begin();
   entries_.emplace(hash, entry);
-  evict();
+  if (entries_.size() <= limits_.graphs) return entry;
+  while (entries_.size() > limits_.graphs) drop_oldest();
+  std::erase_if(families_, [](const auto& f) { return f.second.expired(); });
   return entry;
 }
 
@@ -490,33 +486,25 @@ bool GraphCache::next_request(CompileRequest& out) {
   return true;
 }
 
-void GraphCache::trace_compilation(const Compilation& c, const char* end) {
-  if (!device::Trace::on() || !c.compiling_since) return;
-  device::TraceSpan span;
-  span.name = "hpuCompile";
-  span.detail = c10::str(c.operators, " operators, ", end);
-  span.thread = device::TraceSpan::kCompiler;
-  span.site = c.site;
-  span.begin = c.compiling_since;
-  span.end = device::trace_clock();
-  device::Trace::add(std::move(span));
-}
-
-void GraphCache::succeed(uint64_t id, std::shared_ptr<RecipeLibrary> compiled) {
-  count(Counter::RecipesCompiled);
-  end_compilation(id, State::Ready, std::move(compiled));
-}
-
-void GraphCache::fail(uint64_t id) { end_compilation(id, State::Failed, nullptr); }
-
-void GraphCache::end_compilation(uint64_t id, State state, std::shared_ptr<RecipeLibrary> result) {
+void GraphCache::answer(uint64_t id, std::shared_ptr<RecipeLibrary> compiled) {
+  if (compiled) count(Counter::RecipesCompiled);
   std::lock_guard lock(mutex_);
   given_up_ = false;
   if (auto node = open_.extract(id)) {
     if (open_.empty()) leaves_core_from_ = Clock::time_point::max();
-    node.mapped()->state = state;
-    node.mapped()->result = std::move(result);
-    trace_compilation(*node.mapped(), state == State::Ready ? "compiled" : "failed");
+    auto& c = *node.mapped();
+    c.state = compiled ? State::Ready : State::Failed;
+    c.result = std::move(compiled);
+    if (device::Trace::on() && c.compiling_since) {
+      device::TraceSpan span;
+      span.name = "hpuCompile";
+      span.detail = c10::str(c.operators, " operators, ", c.result ? "compiled" : "failed");
+      span.thread = device::TraceSpan::kCompiler;
+      span.site = c.site;
+      span.begin = c.compiling_since;
+      span.end = device::trace_clock();
+      device::Trace::add(std::move(span));
+    }
     version_.fetch_add(1, std::memory_order_release);
   }
   states_changed_.notify_all();

@@ -146,11 +146,11 @@ class GraphCache {
   // For the service. `next_request` blocks until there is a request whose time has come. It returns false after
   // `close`.
   bool next_request(CompileRequest& out);
-  void succeed(uint64_t id, std::shared_ptr<RecipeLibrary> compiled);
+  // `compiled`: null where it failed.
+  void answer(uint64_t id, std::shared_ptr<RecipeLibrary> compiled);
   // Called before a library is loaded. It drops the graphs that were unused for longest, until there is room. It throws
   // if the libraries of other holders (captured graphs) take all of the room.
   void make_room();
-  void fail(uint64_t id);
   void close();
   // Blocks until no graph waits to be compiled. The finished recipes take over then. Returns false at the deadline
   // (seconds; negative: none). Throws an exception of a signal's handler.
@@ -202,8 +202,6 @@ class GraphCache {
   void join_family(Entry& entry, const Graph& graph);
   std::shared_ptr<Compilation> new_compilation(const Graph& graph);
   void request(const Entry& entry, const Graph& graph, Sight& sight);
-  void end_compilation(uint64_t id, State state, std::shared_ptr<RecipeLibrary> result);
-  static void trace_compilation(const Compilation& compilation, const char* end);
   void send(const std::shared_ptr<Compilation>& compilation, CompileRequest request);
   struct Wait {
     WaitNotice notice;
@@ -217,7 +215,6 @@ class GraphCache {
       Lock& lock, const device::BlockingWait& waiting, device::OnInterrupt what, Wait wait, double seconds, Done&& done);
   void wait_for(Lock& lock, Compilation& compilation);
   std::shared_ptr<Entry> find(uint64_t hash, const std::vector<uint64_t>& words);
-  void evict();
   void drop_oldest();
 
   mutable std::mutex mutex_;
