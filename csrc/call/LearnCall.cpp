@@ -155,7 +155,9 @@ std::shared_ptr<const ShapeEntry> OpCall::run_and_wait(bool on_host) {
   if (C10_UNLIKELY(listening(kRecompilation)) && lazy_mode() && waits_for_sizes())
     Recorder::of(device).note_sizes(number_sizes(kernel_.name(), results));
   if (C10_UNLIKELY(capturing())) record_learned(entry, results);
-  leave_results(std::move(results));
+  if (!results_) return entry;
+  results_->resize(results_->size() - on_stack_);
+  std::move(results.begin(), results.end(), std::back_inserter(*results_));
   return entry;
 }
 

@@ -201,8 +201,14 @@ void OpCall::submit(std::shared_ptr<const ShapeEntry> shared) {
     require_memory_to_read(*storages.back().unsafeGetStorageImpl());
   }
   if (C10_UNLIKELY(!entry.resizes.empty())) resize_operands(entry);
-  if (C10_UNLIKELY(!entry.call->recordable)) {
-    submit_boxed(shared, device, storages);
+  if (C10_UNLIKELY(!entry.call->recordable)) {  // no template describes it
+    auto command = std::make_unique<BoxedCommand>(shared, device);
+    command->site = current_site();
+    OnHost call;
+    alias_on_host(call, &cpu_storage_over);
+    command->args = std::move(call.stack);
+    for (const auto& s : storages) command->outputs.push_back({const_cast<void*>(s.data()), s.nbytes(), nullptr});
+    openhpu::submit(device, command.release());
     leave_results(entry, storages);
   } else {
     // Handed to the queue at the end; until then an exception must give it back.
@@ -253,24 +259,6 @@ void OpCall::resize_operands(const ShapeEntry& entry) {
     if (storage->has_materializer()) storage->clear_materializer();
     impl->set_sizes_and_strides(r.sizes, r.strides, 0);
   }
-}
-
-void OpCall::submit_boxed(
-    std::shared_ptr<const ShapeEntry> entry, device::Device& device,
-    const c10::SmallVectorImpl<c10::Storage>& storages) {
-  auto command = std::make_unique<BoxedCommand>(std::move(entry), device);
-  command->site = current_site();
-  OnHost call;
-  alias_on_host(call, &cpu_storage_over);
-  command->args = std::move(call.stack);
-  for (const auto& s : storages) command->outputs.push_back({const_cast<void*>(s.data()), s.nbytes(), nullptr});
-  openhpu::submit(device, command.release());
-}
-
-void OpCall::leave_results(c10::Stack&& results) {
-  if (!results_) return;
-  results_->resize(results_->size() - on_stack_);
-  for (auto& r : results) results_->emplace_back(std::move(r));
 }
 
 void OpCall::leave_results(const ShapeEntry& entry, const c10::SmallVectorImpl<c10::Storage>& storages) {

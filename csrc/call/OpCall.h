@@ -102,13 +102,7 @@ struct OpCall {
   [[noreturn]] void wrong_device(const at::Tensor& t, size_t arg) const;
   // Gives `out=` operands that arrive empty their memory and size.
   void resize_operands(const ShapeEntry& entry);
-  // The same for a call that no template describes.
-  void submit_boxed(
-      std::shared_ptr<const ShapeEntry> entry, device::Device& device,
-      const c10::SmallVectorImpl<c10::Storage>& storages);
-  // Hands the results over. The arguments may be gone afterwards.
-  void leave_results(c10::Stack&& results);
-  // The same for results that lie in `storages`.
+  // Hands the results over, which lie in `storages`. The arguments may be gone afterwards.
   void leave_results(const ShapeEntry& entry, const c10::SmallVectorImpl<c10::Storage>& storages);
   // Fills its stack: aliases of the operands, on storages that `storage_over` makes.
   using StorageOver = c10::intrusive_ptr<c10::StorageImpl> (*)(const c10::StorageImpl&);
