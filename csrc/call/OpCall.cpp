@@ -212,12 +212,9 @@ void OpCall::submit(std::shared_ptr<const ShapeEntry> shared) {
     leave_results(entry, storages);
   } else {
     // Handed to the queue at the end; until then an exception must give it back.
-    struct GiveBack {
-      void operator()(CallCommand* c) const { c->retire(); }
-    };
     if (C10_UNLIKELY(is_small_call(entry)))
       memory_of(*storages[0].unsafeGetStorageImpl())->small_call = small_call(shared);
-    std::unique_ptr<CallCommand, GiveBack> command(CallCommand::acquire(std::move(shared), device));
+    std::unique_ptr<CallCommand, device::Retire> command(CallCommand::acquire(std::move(shared), device));
     command->site = current_site();
     if (entry.call->numbers) append_numbers(*entry.call, args_, command->numbers);
     c10::SmallVector<c10::Storage, 4> written;  // small ones

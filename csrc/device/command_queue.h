@@ -46,6 +46,11 @@ class Command {
   std::unique_ptr<TraceRecord> trace;
 };
 
+// Of an owner until the queue has the command. It may be recycled.
+struct Retire {
+  void operator()(Command* command) const { command->retire(); }
+};
+
 // The error of a command, as it is rethrown at the next synchronisation.
 struct CommandError {
   std::exception_ptr error;
