@@ -495,26 +495,23 @@ void bind_capture(py::module& m) {
       .def("capture_begin", wrap([](GraphHandle& g, bool dry_run) { g.capture_begin(dry_run, false); }),
            py::arg("dry_run") = false)
       .def("capture_begin_undone", wrap([](GraphHandle& g) { g.capture_begin(true, true); }))
-      .def("capture_end", wrap([](GraphHandle& g) { g.capture_end(); }))
-      .def("abandon", wrap([](GraphHandle& g, const std::string& why) { g.abandon(why); }))
-      .def("reset", wrap([](GraphHandle& g) { g.reset(); }))
-      .def("compile", wrap([](GraphHandle& g, bool alone) { g.compile(alone); }), py::arg("alone") = false)
+      .def("capture_end", wrap(&GraphHandle::capture_end))
+      .def("abandon", wrap(&GraphHandle::abandon))
+      .def("reset", wrap(&GraphHandle::reset))
+      .def("compile", wrap(&GraphHandle::compile), py::arg("alone") = false)
       .def("replay", wrap([](GraphHandle& g, bool) { g.replay(); }), py::arg("asynchronous") = false)
       .def("replayV2", wrap([](GraphHandle& g, const std::vector<at::Tensor>& captured, const std::vector<at::Tensor>& tensors,
                                bool) { g.replay_v2(captured, tensors); }),
            py::arg("static_tlist"), py::arg("tlist"), py::arg("asynchronous") = false)
       .def("replayV3", wrap([](GraphHandle& g, const std::vector<at::Tensor>& tensors, bool) { g.replay_v3(tensors); }),
            py::arg("tlist"), py::arg("asynchronous") = false)
-      .def("run", wrap([](GraphHandle& g, const std::vector<at::Tensor>& tensors) { return g.run(tensors); }),
-           py::arg("tlist"))
+      .def("run", wrap(&GraphHandle::run), py::arg("tlist"))
       .def("outputs", &GraphHandle::outputs)
-      .def("mark_user_inputs", wrap([](GraphHandle& g, const std::vector<at::Tensor>& t) { g.mark_user_inputs(t); }))
-      .def("mark_weights", wrap([](GraphHandle& g, const std::vector<at::Tensor>& t) { g.mark_weights(t); }))
-      .def("mark_user_outputs", wrap([](GraphHandle& g, const std::vector<at::Tensor>& t, bool transient) {
-             g.mark_user_outputs(t, transient);
-           }), py::arg("tensors"), py::arg("transient") = false)
+      .def("mark_user_inputs", wrap(&GraphHandle::mark_user_inputs))
+      .def("mark_weights", wrap(&GraphHandle::mark_weights))
+      .def("mark_user_outputs", wrap(&GraphHandle::mark_user_outputs), py::arg("tensors"), py::arg("transient") = false)
       .def("get_user_input_match_indices", &GraphHandle::matches)
-      .def("clear_inputs", wrap([](GraphHandle& g) { g.clear_inputs(); }))
+      .def("clear_inputs", wrap(&GraphHandle::clear_inputs))
       .def("is_capturing", &GraphHandle::is_capturing)
       .def("refusal", &GraphHandle::refusal)
       .def("captured", &GraphHandle::captured)
