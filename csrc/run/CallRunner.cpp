@@ -3,7 +3,6 @@
 #include <ATen/ops/empty.h>
 
 #include "observe/events.h"
-#include "run/ExactCopy.h"
 #include "run/KernelThreads.h"
 #include "run/Misplaced.h"
 #include "run/Operator.h"
