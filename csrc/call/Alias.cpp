@@ -3,8 +3,6 @@
 #include <ATen/SparseTensorImpl.h>
 #include <ATen/native/SparseTensorUtils.h>
 
-#include <cstring>
-
 #include "record/Capture.h"
 #include "record/Lazy.h"
 #include "run/Tensors.h"

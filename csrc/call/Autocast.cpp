@@ -4,8 +4,6 @@
 
 #include <ATen/autocast_mode.h>
 
-#include <set>
-
 #include "run/Tensors.h"
 
 namespace openhpu {

@@ -78,15 +78,11 @@ void OpCall::record_learned(const std::shared_ptr<const ShapeEntry>& entry, cons
   }
   const size_t fresh = piece.words.size();
   piece.words.resize(fresh + entry->storages.size());
-  size_t i = 0;
-  auto enter = [&](const at::Tensor& t) {
-    const auto& spec = entry->outputs[i++];
-    if (spec.kind != OutputSpec::Kind::Fresh) return;
+  entry->for_each_fresh(results, [&](const OutputSpec& spec, const at::Tensor& t) {
     auto& memory = *memory_behind(t);
     if (!capture->has_met(memory)) capture->made_here(memory);
     piece.words[fresh + spec.index] = capture->slot_of(memory);
-  };
-  for (const auto& value : results) for_each_tensor(value, enter);
+  });
   capture->append(piece, seeds);
 }
 

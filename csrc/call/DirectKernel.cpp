@@ -1,8 +1,6 @@
 #include "call/DirectKernel.h"
 
-#include <array>
 #include <tuple>
-#include <unordered_map>
 
 #include "call/OpKernel.h"
 
@@ -80,114 +78,75 @@ class DirectKernel<Return(A...)> final : public c10::OperatorKernel {
   OpKernel kernel_;
 };
 
-// Signatures as text, a letter for each parameter: from C++ types and from schemas.
-template <class T> constexpr char kLetter = '?';
-template <> constexpr char kLetter<const Tensor&> = 't';
-template <> constexpr char kLetter<Tensor> = 't';
-template <> constexpr char kLetter<Tensor&> = 'w';  // written
-template <> constexpr char kLetter<const OptionalTensor&> = 'o';
-template <> constexpr char kLetter<const Scalar&> = 's';
-template <> constexpr char kLetter<const std::optional<Scalar>&> = 'S';
-template <> constexpr char kLetter<int64_t> = 'i';
-template <> constexpr char kLetter<double> = 'f';
-template <> constexpr char kLetter<bool> = 'b';
-template <> constexpr char kLetter<at::ScalarType> = 'd';
-template <> constexpr char kLetter<std::optional<at::ScalarType>> = 'D';
-template <> constexpr char kLetter<std::string_view> = 'n';
+// Signatures as text, from C++ types and from schemas. An argument that is written is marked.
+template <class T>
+std::string type_of() {
+  return c10::getTypePtrCopy<std::decay_t<T>>()->str() + (std::is_same_v<T, Tensor&> ? "!," : ",");
+}
 
-char letter_of(const c10::Argument& argument) {
-  using c10::TypeKind;
-  auto type = argument.real_type();
-  const bool optional = type->kind() == TypeKind::OptionalType;
-  if (optional) type = type->expectRef<c10::OptionalType>().getElementType();
-  const bool is_written = argument.alias_info() && argument.alias_info()->isWrite();
-  switch (type->kind()) {
-    case TypeKind::TensorType: return optional ? 'o' : is_written ? 'w' : 't';
-    case TypeKind::NumberType: return optional ? 'S' : 's';
-    case TypeKind::ScalarTypeType: return optional ? 'D' : 'd';
-    case TypeKind::IntType: return optional ? '?' : 'i';
-    case TypeKind::FloatType: return optional ? '?' : 'f';
-    case TypeKind::BoolType: return optional ? '?' : 'b';
-    case TypeKind::StringType: return optional ? '?' : 'n';
-    default: return '?';
-  }
+std::string type_of(const c10::Argument& argument) {
+  return argument.real_type()->str() + (argument.alias_info() && argument.alias_info()->isWrite() ? "!," : ",");
 }
 
 std::string signature_of(const c10::FunctionSchema& schema) {
   std::string text;
-  for (const auto& result : schema.returns()) text += letter_of(result);
-  text += '=';
-  for (const auto& argument : schema.arguments()) text += letter_of(argument);
+  for (const auto& argument : schema.arguments()) text += type_of(argument);
+  for (const auto& result : schema.returns()) text += type_of(result);
   return text;
 }
 
 using Register = c10::RegistrationHandleRAII (*)(const c10::OperatorHandle&, c10::DispatchKey);
+using Signatures = std::unordered_map<std::string, Register>;
 
-class Signatures {
- public:
-  Signatures();
-  Register find(const std::string& text) const {
-    auto it = known_.find(text);
-    return it == known_.end() ? nullptr : it->second;
-  }
-
- private:
-  template <class T>
-  static std::string returns(T*) {
-    return {kLetter<T>};
-  }
-  template <class... T>
-  static std::string returns(std::tuple<T...>*) {
-    return {kLetter<T>...};
-  }
-  template <class Return, class... A>
-  void add(Return (*)(A...)) {
-    std::string text;
-    if constexpr (std::is_same_v<Return, Tensor&>)
-      text = "w";
-    else
-      text = returns(static_cast<Return*>(nullptr));
-    text += '=';
-    ((text += kLetter<A>), ...);
-    known_[text] = [](const c10::OperatorHandle& op, c10::DispatchKey key) {
-      using Kernel = DirectKernel<Return(A...)>;
-      // With its C++ signature, which PyTorch compares with that of its own kernels.
-      return c10::Dispatcher::singleton().registerImpl(
-          op.operator_name(), key, c10::KernelFunction::makeFromUnboxedFunctor<false, Kernel>(std::make_unique<Kernel>(op)),
-          c10::impl::CppSignature::make<Return(A...)>(), nullptr, "openhpu generic kernel");
-    };
-  }
-  template <class... Signature>
-  void add_all() {
-    (add(static_cast<Signature*>(nullptr)), ...);
-  }
-
-  std::unordered_map<std::string, Register> known_;
+template <class Return>
+struct Returned {
+  static std::string types() { return type_of<Return>(); }
+};
+template <class... T>
+struct Returned<std::tuple<T...>> {
+  static std::string types() { return (type_of<T>() + ...); }
 };
 
-Signatures::Signatures() {
+template <class Return, class... A>
+void add(Signatures& known, Return (*)(A...)) {
+  known[(type_of<A>() + ...) + Returned<Return>::types()] = [](const c10::OperatorHandle& op, c10::DispatchKey key) {
+    using Kernel = DirectKernel<Return(A...)>;
+    // With its C++ signature, which PyTorch compares with that of its own kernels.
+    return c10::Dispatcher::singleton().registerImpl(
+        op.operator_name(), key, c10::KernelFunction::makeFromUnboxedFunctor<false, Kernel>(std::make_unique<Kernel>(op)),
+        c10::impl::CppSignature::make<Return(A...)>(), nullptr, "openhpu generic kernel");
+  };
+}
+template <class... Signature>
+void add_all(Signatures& known) {
+  (add(known, static_cast<Signature*>(nullptr)), ...);
+}
+
+Signatures all_signatures() {
   using T = const Tensor&;
   using S = const Scalar&;
   using Dtype = std::optional<at::ScalarType>;
+  Signatures known;
   add_all<
       Tensor(T), Tensor(T, T), Tensor(T, T, T), Tensor(T, T, S), Tensor(T, S), Tensor(T, S, S), Tensor(T, S, S, S),
       Tensor(T, T, T, S), Tensor(T, T, T, S, S), Tensor(T, T, const OptionalTensor&), Tensor(T, int64_t, bool),
       Tensor(T, T, int64_t, at::ScalarType), Tensor(T, Dtype), Tensor(T, std::string_view), Tensor(T, T, std::string_view),
       Tensor(T, const std::optional<Scalar>&, const std::optional<Scalar>&), Tensor(T, int64_t, T), Tensor(T, int64_t),
-      Tensor(T, bool), Tensor(T, T, int64_t), Tensor(T, T, double), Tensor(T, T, bool)>();
+      Tensor(T, bool), Tensor(T, T, int64_t), Tensor(T, T, double), Tensor(T, T, bool)>(known);
   add_all<
       Tensor&(Tensor&), Tensor&(Tensor&, T), Tensor&(Tensor&, T, T), Tensor&(Tensor&, T, S), Tensor&(Tensor&, S),
-      Tensor&(Tensor&, S, S), Tensor&(Tensor&, T, T, S), Tensor&(Tensor&, T, T, S, S)>();
-  add_all<Tensor&(T, Tensor&), Tensor&(T, T, Tensor&), Tensor&(T, T, S, Tensor&), Tensor&(T, S, Tensor&)>();
-  add_all<std::tuple<Tensor, Tensor>(T, int64_t, bool), std::tuple<Tensor, Tensor>(T)>();
+      Tensor&(Tensor&, S, S), Tensor&(Tensor&, T, T, S), Tensor&(Tensor&, T, T, S, S)>(known);
+  add_all<Tensor&(T, Tensor&), Tensor&(T, T, Tensor&), Tensor&(T, T, S, Tensor&), Tensor&(T, S, Tensor&)>(known);
+  add_all<std::tuple<Tensor, Tensor>(T, int64_t, bool), std::tuple<Tensor, Tensor>(T)>(known);
+  return known;
 }
 
 }  // namespace
 
 std::optional<c10::RegistrationHandleRAII> register_direct_kernel(const c10::OperatorHandle& op, c10::DispatchKey key) {
-  static const auto* signatures = new Signatures();
-  if (Register add = signatures->find(signature_of(op.schema()))) return add(op, key);
-  return std::nullopt;
+  static const auto* signatures = new Signatures(all_signatures());
+  const auto found = signatures->find(signature_of(op.schema()));
+  return found == signatures->end() ? std::nullopt : std::optional(found->second(op, key));
 }
 
 }  // namespace openhpu

@@ -1,14 +1,8 @@
 #include "call/Fallback.h"
 
-#include <c10/core/InferenceMode.h>
-#include <c10/util/Exception.h>
-
 #include <pthread.h>
 
-#include <algorithm>
-#include <set>
 #include <sstream>
-#include <unordered_map>
 
 #include "observe/events.h"
 #include "observe/site.h"
@@ -212,7 +206,7 @@ void run_on_host(const c10::OperatorHandle& op, c10::Stack& stack, const TwinsOn
   }
 }
 
-void register_where_cpu_has(
+bool register_where_cpu_has(
     c10::DispatchKey cpu, c10::DispatchKey key, const c10::KernelFunction& kernel, const char* what) {
   auto& dispatcher = c10::Dispatcher::singleton();
   static auto* handles = new std::vector<c10::RegistrationHandleRAII>();
@@ -221,6 +215,7 @@ void register_where_cpu_has(
     if (op && op->hasKernelForDispatchKey(cpu) && !op->hasKernelForDispatchKey(key))
       handles->push_back(dispatcher.registerImpl(name, key, kernel, std::nullopt, nullptr, what));
   }
+  return true;
 }
 
 }  // namespace openhpu

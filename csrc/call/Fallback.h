@@ -40,8 +40,8 @@ struct TwinsOnHost {
 // Runs the operator on the host, as a CPU fallback; its arguments lie at the end of the stack.
 void run_on_host(const c10::OperatorHandle& op, c10::Stack& stack, const TwinsOnHost& layout);
 // An operator with a composite kernel would not reach the fallback of a key. So the kernel is registered for each operator
-// that PyTorch implements with the key `cpu`, but for those that `key` has. `what`: for PyTorch's messages.
-void register_where_cpu_has(
+// that PyTorch implements with the key `cpu`, but for those that `key` has. `what`: for PyTorch's messages. Returns true.
+bool register_where_cpu_has(
     c10::DispatchKey cpu, c10::DispatchKey key, const c10::KernelFunction& kernel, const char* what);
 
 }  // namespace openhpu

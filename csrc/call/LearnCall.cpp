@@ -1,14 +1,8 @@
 // Runs a call whose results' metadata are not known, and learns the metadata from the run.
-#include <c10/core/InferenceMode.h>
-
 #include <omp.h>
 
-#include <cstring>
-
 #include "call/Alias.h"
-#include "call/OnHost.h"
-#include "call/OpCall-inl.h"
-#include "device/first_seen.h"
+#include "call/OpCall.h"
 #include "observe/KernelWarnings.h"
 #include "observe/SizeOrigins.h"
 #include "observe/events.h"
@@ -29,26 +23,24 @@ namespace {
 // Operands of more bytes are too dear to make up, see OpCall::rehearse.
 constexpr size_t kMostRehearsed = size_t{64} << 20;
 
-void note_ordinals(KernelScope& scope, const c10::Stack& results, c10::SmallVectorImpl<int64_t>& ordinals) {
-  for (const auto& value : results)
-    for_each_tensor(value, [&](const at::Tensor& t) {
-      ordinals.push_back(t.defined() && t.has_storage() ? scope.ordinal_of(t.storage().data()) : -1);
-    });
+void learn(const OpKernel& kernel, KernelScope& scope, OpCall::OnHost& call) {
+  call.widening = kernel.learn_cpu(call.stack);
+  for_each_tensor(call.stack, [&](const at::Tensor& t) {
+    call.ordinals.push_back(t.defined() && t.has_storage() ? scope.ordinal_of(t.storage().data()) : -1);
+  });
 }
 
 // A command whose submitter waits for it: its error belongs to the caller, not to the queue.
 class WaitedCommand final : public device::Command {
  public:
-  WaitedCommand(const OpKernel& kernel, device::Device& device, c10::Stack& stack, Widening& widening,
-                c10::SmallVectorImpl<int64_t>& ordinals, std::exception_ptr& error, Claim claim)
+  WaitedCommand(
+      const OpKernel& kernel, device::Device& device, OpCall::OnHost& call, std::exception_ptr& error, Claim claim)
       : kernel_(kernel),
         device_(device),
-        stack_(stack),
-        widening_(widening),
-        ordinals_(ordinals),
+        call_(call),
         error_(error),
         claim_(std::move(claim)),
-        threads_(threads_for(largest_tensor(stack))) {}
+        threads_(threads_for(largest_tensor(call.stack))) {}
   const char* name() const override { return kernel_.name().c_str(); }
   bool runs_anywhere() const noexcept override { return threads_ == 1 && !kernel_.traits().collective; }
   void run() override {
@@ -57,8 +49,7 @@ class WaitedCommand final : public device::Command {
       apply_threads(threads_);
       device::MemoryPool::AccessScope access(device_.memory());
       KernelScope scope(device_.workspace(), nullptr, 0, /*record=*/true);
-      widening_ = kernel_.learn_cpu(stack_);
-      note_ordinals(scope, stack_, ordinals_);
+      learn(kernel_, scope, call_);
     } catch (...) {
       error_ = std::current_exception();
     }
@@ -67,12 +58,10 @@ class WaitedCommand final : public device::Command {
  private:
   const OpKernel& kernel_;
   device::Device& device_;
-  c10::Stack& stack_;
-  Widening& widening_;
-  c10::SmallVectorImpl<int64_t>& ordinals_;
+  OpCall::OnHost& call_;
   std::exception_ptr& error_;
   Claim claim_;
-  const int threads_;  // the stack is the submitter's, who may be gone
+  const int threads_;  // the call is the submitter's, who may be gone
 };
 
 // A resizable CPU storage over the memory of an hpu storage, for operators whose effect on `out=` is not known yet.
@@ -87,12 +76,11 @@ c10::intrusive_ptr<c10::StorageImpl> resizable_storage(const c10::StorageImpl& s
 uint32_t number_sizes(const std::string& op, const c10::Stack& results) {
   SizeOrigin origin{op, current_site(), {}};
   std::vector<HPUMemory*> made;
-  for (const auto& value : results)
-    for_each_tensor(value, [&](const at::Tensor& t) {
-      if (!t.defined() || !t.has_storage()) return;
-      origin.sizes.insert(origin.sizes.end(), t.sizes().begin(), t.sizes().end());
-      if (auto* memory = memory_of(*t.storage().unsafeGetStorageImpl())) made.push_back(memory);
-    });
+  for_each_tensor(results, [&](const at::Tensor& t) {
+    if (!t.defined() || !t.has_storage()) return;
+    origin.sizes.insert(origin.sizes.end(), t.sizes().begin(), t.sizes().end());
+    if (auto* memory = memory_of(*t.storage().unsafeGetStorageImpl())) made.push_back(memory);
+  });
   const uint32_t number = add_size_origin(std::move(origin));
   for (auto* memory : made) memory->sized_by = number;
   return number;
@@ -102,13 +90,44 @@ c10::SmallVector<int64_t, 6> copy_of(c10::IntArrayRef a) { return {a.begin(), a.
 
 }  // namespace
 
+void OpCall::alias_on_host(OnHost& call, StorageOver storage_over, AliasOver alias_over) const {
+  call.stack.reserve(arg_count_ + 1);
+  const auto alias_new = [&](const at::Tensor& t) -> at::Tensor {
+    // A CPU operand's value is taken now: the script may change it before the command runs.
+    if (t.device().type() == c10::kCPU) {
+      auto copy = t.clone();
+      if (t.unsafeGetTensorImpl()->is_wrapped_number()) copy.unsafeGetTensorImpl()->set_wrapped_number(true);
+      return copy;
+    }
+    const auto& hpu_storage = t.storage();
+    auto& storage = call.storages[hpu_storage.unsafeGetStorageImpl()];
+    if (!storage) {
+      storage = storage_over(*hpu_storage.unsafeGetStorageImpl());
+      call.origin[storage.get()] = hpu_storage;
+    }
+    auto alias = alias_over(*t.unsafeGetTensorImpl(), storage);
+    call.aliases.push_back({&t, alias, storage->data(), storage->nbytes()});
+    return alias;
+  };
+  // An operand given twice is one tensor for the kernel too: in-place composites pass self as input and as output.
+  ska::flat_hash_map<const c10::TensorImpl*, at::Tensor> made;
+  const auto alias = [&](const at::Tensor& t) -> at::Tensor {
+    if (!t.defined() || !kernel_.any_written_) return t.defined() ? alias_new(t) : t;
+    auto& known = made[t.unsafeGetTensorImpl()];
+    if (!known.defined()) known = alias_new(t);
+    return known;
+  };
+  for (size_t i = 0; i < arg_count_; ++i)
+    call.stack.push_back(args_[i].isDevice() ? c10::IValue(c10::Device(c10::kCPU)) : map_tensors(args_[i], alias));
+}
+
 std::shared_ptr<const ShapeEntry> OpCall::run_and_wait(bool on_host) {
   auto& device = device_of(device_);
   TORCH_CHECK(
       on_host || !device.queue().on_worker(), kernel_.name(), " was called on hpu tensors inside a kernel that runs on ",
       "the device's worker, which can't wait for itself. Use CPU tensors in CPU kernels.");
   OnHost call;
-  alias_on_host(call, [](c10::StorageImpl& storage) {
+  alias_on_host(call, [](const c10::StorageImpl& storage) {
     require_memory(storage);
     return resizable_storage(storage);
   });
@@ -123,7 +142,7 @@ std::shared_ptr<const ShapeEntry> OpCall::run_and_wait(bool on_host) {
     kernel_.call_cpu(call.stack);
   } else {
     const Claim claim;
-    auto* command = new WaitedCommand(kernel_, device, call.stack, call.widening, call.ordinals, error, claim);
+    auto* command = new WaitedCommand(kernel_, device, call, error, claim);
     command->site = current_site();
     wait_or_take_back(device.queue(), openhpu::submit(device, command, device::OnInterrupt::Throw), claim);
     emit_kernel_warnings();
@@ -136,7 +155,9 @@ std::shared_ptr<const ShapeEntry> OpCall::run_and_wait(bool on_host) {
   if (C10_UNLIKELY(listening(kRecompilation)) && lazy_mode() && waits_for_sizes())
     Recorder::of(device).note_sizes(number_sizes(kernel_.name(), results));
   if (C10_UNLIKELY(capturing())) record_learned(entry, results);
-  leave_results(std::move(results));
+  if (!results_) return entry;
+  results_->resize(results_->size() - on_stack_);
+  std::move(results.begin(), results.end(), std::back_inserter(*results_));
   return entry;
 }
 
@@ -149,15 +170,12 @@ std::shared_ptr<const ShapeEntry> OpCall::rehearse() {
   const NoWarnings quiet;
   c10::InferenceMode no_autograd(true);
   // A team of the script's own would spin on the worker's core afterwards: small steps then took twice as long.
-  struct OneThread {
-    int before = omp_get_max_threads();
-    OneThread() { omp_set_num_threads(1); }
-    ~OneThread() { omp_set_num_threads(before); }
-  } one_thread;
+  const auto restore = c10::make_scope_exit([before = omp_get_max_threads()] { omp_set_num_threads(before); });
+  omp_set_num_threads(1);
   OnHost call;
   const Temporarily zeros_are_made_up(t_unnoted_indices, true);
   try {
-    alias_on_host(call, [](c10::StorageImpl& storage) {
+    alias_on_host(call, [](const c10::StorageImpl& storage) {
       auto* allocator = c10::GetAllocator(c10::kCPU);
       auto zeros = allocator->allocate(storage.nbytes());
       if (storage.nbytes() > 0) std::memset(zeros.mutable_get(), 0, storage.nbytes());
@@ -165,8 +183,7 @@ std::shared_ptr<const ShapeEntry> OpCall::rehearse() {
           c10::StorageImpl::use_byte_size_t(), storage.nbytes(), std::move(zeros), allocator, /*resizable=*/true);
     });
     KernelScope scope(device_of(device_).workspace(), nullptr, 0, /*record=*/true);
-    call.widening = kernel_.learn_cpu(call.stack);
-    note_ordinals(scope, call.stack, call.ordinals);
+    learn(kernel_, scope, call);
   } catch (const std::exception&) {
     return nullptr;  // it minds the zeros, or the script has an error: the call itself will tell
   }
@@ -213,12 +230,10 @@ std::shared_ptr<const ShapeEntry> OpCall::describe_results(OnHost& call, bool re
 
   ska::flat_hash_map<const c10::StorageImpl*, std::pair<c10::Storage, uint32_t>> fresh;
   size_t flat = 0;
-  device::FirstSeen alias_of, operand_of;
-  alias_of.begin(call.aliases.size());
-  for (size_t k = 0; k < call.aliases.size(); ++k)
-    alias_of.add(reinterpret_cast<uintptr_t>(call.aliases[k].cpu.unsafeGetTensorImpl()), k);
-  operand_of.begin(operands_.size());
-  for (size_t k = 0; k < operands_.size(); ++k) operand_of.add(reinterpret_cast<uintptr_t>(operands_[k].tensor), k);
+  ska::flat_hash_map<const c10::TensorImpl*, const at::Tensor*> hpu_of;
+  ska::flat_hash_map<const at::Tensor*, uint32_t> operand_of;
+  for (const auto& alias : call.aliases) hpu_of.emplace(alias.cpu.unsafeGetTensorImpl(), alias.hpu);
+  for (uint32_t k = 0; k < operands_.size(); ++k) operand_of.emplace(operands_[k].tensor, k);
   auto adopt = [&](const at::Tensor& t) -> at::Tensor {
     const int64_t ordinal = flat < call.ordinals.size() ? call.ordinals[flat] : -1;
     ++flat;
@@ -228,13 +243,11 @@ std::shared_ptr<const ShapeEntry> OpCall::describe_results(OnHost& call, bool re
       entry->outputs.push_back(spec);
       return t;
     }
-    const size_t known = alias_of.find(reinterpret_cast<uintptr_t>(t.unsafeGetTensorImpl()));
-    if (known != device::FirstSeen::kNone) {
-      const auto* hpu = call.aliases[known].hpu;
+    if (const auto known = hpu_of.find(t.unsafeGetTensorImpl()); known != hpu_of.end()) {
       spec.kind = OutputSpec::Kind::Argument;
-      spec.index = static_cast<uint32_t>(operand_of.find(reinterpret_cast<uintptr_t>(hpu)));
+      spec.index = operand_of.at(known->second);
       entry->outputs.push_back(spec);
-      return *hpu;
+      return *known->second;
     }
     if (t.layout() != c10::kStrided || t.is_conj() || t.is_neg() || t.is_quantized()) {
       reusable = false;
@@ -295,18 +308,6 @@ void OpCall::describe(ShapeEntry& entry) const {
     entry.call->largest = std::max(entry.call->largest, r.nbytes);
   }
   for (const auto& s : entry.storages) entry.call->largest = std::max(entry.call->largest, s.nbytes);
-}
-
-void OpCall::run_on_metadata() {
-  c10::Stack cpu;
-  ska::flat_hash_map<const c10::StorageImpl*, c10::intrusive_ptr<c10::StorageImpl>> storages;
-  alias_arguments(cpu, [&](const at::Tensor& t) {
-    auto& storage = storages[t.storage().unsafeGetStorageImpl()];
-    if (!storage) storage = resizable_storage(*t.storage().unsafeGetStorageImpl());
-    return cpu_alias_over(*t.unsafeGetTensorImpl(), storage);
-  });
-  kernel_.call_cpu(cpu);
-  leave_results(std::move(cpu));
 }
 
 }  // namespace openhpu

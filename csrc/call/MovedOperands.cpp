@@ -7,8 +7,6 @@
 #include <torch/csrc/autograd/functions/tensor.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include <algorithm>
-
 #include "call/OpCall.h"
 #include "observe/events.h"
 #include "observe/site.h"

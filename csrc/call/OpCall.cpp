@@ -1,12 +1,9 @@
-#include "call/OpCall-inl.h"
+#include "call/OpCall.h"
 
 #include <c10/core/AutogradState.h>
 
-#include <algorithm>
-
 #include "call/MovedOperands.h"
 #include "call/SmallCall.h"
-#include "device/first_seen.h"
 #include "observe/events.h"
 #include "observe/site.h"
 #include "recipes/Graph.h"
@@ -177,10 +174,10 @@ bool OpCall::inspect() {
         if (j < i) note_shared(i, j);
       }
     } else {  // an optimizer over all parameters
-      static thread_local device::FirstSeen first;
-      first.begin(count);
+      static thread_local ska::flat_hash_map<const c10::StorageImpl*, size_t> first;
+      first.clear();
       for (size_t i = 0; i < count; ++i) {
-        const size_t j = first.add(reinterpret_cast<uintptr_t>(storage_of(i)), i);
+        const size_t j = first.emplace(storage_of(i), i).first->second;
         if (j < i) note_shared(i, j);
       }
     }
@@ -204,17 +201,20 @@ void OpCall::submit(std::shared_ptr<const ShapeEntry> shared) {
     require_memory_to_read(*storages.back().unsafeGetStorageImpl());
   }
   if (C10_UNLIKELY(!entry.resizes.empty())) resize_operands(entry);
-  if (C10_UNLIKELY(!entry.call->recordable)) {
-    submit_boxed(shared, device, storages);
+  if (C10_UNLIKELY(!entry.call->recordable)) {  // no template describes it
+    auto command = std::make_unique<BoxedCommand>(shared, device);
+    command->site = current_site();
+    OnHost call;
+    alias_on_host(call, &cpu_storage_over);
+    command->args = std::move(call.stack);
+    for (const auto& s : storages) command->outputs.push_back({const_cast<void*>(s.data()), s.nbytes(), nullptr});
+    openhpu::submit(device, command.release());
     leave_results(entry, storages);
   } else {
     // Handed to the queue at the end; until then an exception must give it back.
-    struct GiveBack {
-      void operator()(CallCommand* c) const { c->retire(); }
-    };
     if (C10_UNLIKELY(is_small_call(entry)))
       memory_of(*storages[0].unsafeGetStorageImpl())->small_call = small_call(shared);
-    std::unique_ptr<CallCommand, GiveBack> command(CallCommand::acquire(std::move(shared), device));
+    std::unique_ptr<CallCommand, device::Retire> command(CallCommand::acquire(std::move(shared), device));
     command->site = current_site();
     if (entry.call->numbers) append_numbers(*entry.call, args_, command->numbers);
     c10::SmallVector<c10::Storage, 4> written;  // small ones
@@ -256,22 +256,6 @@ void OpCall::resize_operands(const ShapeEntry& entry) {
     if (storage->has_materializer()) storage->clear_materializer();
     impl->set_sizes_and_strides(r.sizes, r.strides, 0);
   }
-}
-
-void OpCall::submit_boxed(
-    std::shared_ptr<const ShapeEntry> entry, device::Device& device,
-    const c10::SmallVectorImpl<c10::Storage>& storages) {
-  auto command = std::make_unique<BoxedCommand>(std::move(entry), device);
-  command->site = current_site();
-  alias_arguments(command->args, [](const at::Tensor& t) { return cpu_alias(t); });
-  for (const auto& s : storages) command->outputs.push_back({const_cast<void*>(s.data()), s.nbytes(), nullptr});
-  openhpu::submit(device, command.release());
-}
-
-void OpCall::leave_results(c10::Stack&& results) {
-  if (!results_) return;
-  results_->resize(results_->size() - on_stack_);
-  for (auto& r : results) results_->emplace_back(std::move(r));
 }
 
 void OpCall::leave_results(const ShapeEntry& entry, const c10::SmallVectorImpl<c10::Storage>& storages) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <c10/util/SmallVector.h>
+#include <c10/util/flat_hash_map.h>
 
 #include "call/Alias.h"
 #include "call/OpKernel.h"
@@ -16,6 +17,23 @@ struct SmallCall;
 struct OpCall {
   // `results`: where results go, in the place of the `on_stack` arguments that lie at its end; null: nowhere.
   OpCall(OpKernel& kernel, c10::IValue* args, c10::Stack* results, size_t on_stack);
+
+  // A call of the operator's CPU kernel on aliases of the operands.
+  struct OnHost {
+    struct Alias {
+      const at::Tensor* hpu;
+      at::Tensor cpu;
+      const void* data;  // of its storage, before the call
+      size_t nbytes;
+    };
+    c10::Stack stack;
+    // One CPU storage per hpu storage, so that kernels see who overlaps whom.
+    ska::flat_hash_map<const c10::StorageImpl*, c10::intrusive_ptr<c10::StorageImpl>> storages;
+    ska::flat_hash_map<const c10::StorageImpl*, c10::Storage> origin;  // CPU storage -> hpu storage
+    std::vector<Alias> aliases;
+    Widening widening;  // in which dtypes it ran
+    c10::SmallVector<int64_t, 4> ordinals;  // by output: which of the kernel's allocations it is
+  };
 
   // Looks at every operand: device, dtype, aliasing, signature. Throws PyTorch's device errors. False where operands lie
   // on the CPU that `move_operands_and_call` has to move.
@@ -40,8 +58,6 @@ struct OpCall {
   uint64_t family() const noexcept;
   // The same for an operator that returns its first operand and leaves its metadata alone: known without a run.
   std::shared_ptr<const ShapeEntry> describe_fill() const;
-  // Runs at once on this thread, for operators that only look at metadata.
-  void run_on_metadata();
 
   // Within a graph capture: before an operator is run to learn its metadata, and afterwards, when the call becomes
   // part of the capture or, if no graph can hold it (`entry` is null), an error.
@@ -86,23 +102,15 @@ struct OpCall {
   [[noreturn]] void wrong_device(const at::Tensor& t, size_t arg) const;
   // Gives `out=` operands that arrive empty their memory and size.
   void resize_operands(const ShapeEntry& entry);
-  // The same for a call that no template describes.
-  void submit_boxed(
-      std::shared_ptr<const ShapeEntry> entry, device::Device& device,
-      const c10::SmallVectorImpl<c10::Storage>& storages);
-  // Hands the results over. The arguments may be gone afterwards.
-  void leave_results(c10::Stack&& results);
-  // The same for results that lie in `storages`.
+  // Hands the results over, which lie in `storages`. The arguments may be gone afterwards.
   void leave_results(const ShapeEntry& entry, const c10::SmallVectorImpl<c10::Storage>& storages);
-  struct OnHost;
+  // Fills its stack: aliases of the operands, on storages that `storage_over` makes.
+  using StorageOver = c10::intrusive_ptr<c10::StorageImpl> (*)(const c10::StorageImpl&);
   using AliasOver = at::Tensor (*)(const c10::TensorImpl&, c10::intrusive_ptr<c10::StorageImpl>);
-  template <class StorageOver>
-  void alias_on_host(OnHost& call, StorageOver&& storage_over, AliasOver alias_over = &cpu_alias_over);
+  void alias_on_host(OnHost& call, StorageOver storage_over, AliasOver alias_over = &cpu_alias_over) const;
   // The metadata of a finished call's results. With `results`, these become tensors of the device, and operands that
   // were resized follow.
   std::shared_ptr<const ShapeEntry> describe_results(OnHost& call, bool reusable, c10::Stack* results);
-  template <class MakeAlias>
-  void alias_arguments(c10::Stack& out, MakeAlias&& make);
 
   OpKernel& kernel_;
   c10::Stack* results_;

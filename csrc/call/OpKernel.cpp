@@ -74,10 +74,6 @@ void OpKernel::call(OpCall& call) {
     call.move_operands_and_call();
     return;
   }
-  if (C10_UNLIKELY(traits_.host_metadata)) {
-    call.run_on_metadata();
-    return;
-  }
   auto* capture = current_capture(call.device_index());
   if (C10_UNLIKELY(!is_native(call))) {
     if (capture) refuse_in_capture(name_, kFallbackRemedy);

@@ -1,6 +1,4 @@
 // The one table of what operators need beyond the generic kernel.
-#include <unordered_map>
-
 #include "call/OpKernel.h"
 
 namespace openhpu {
@@ -31,9 +29,6 @@ const OpTraits& traits_of(const std::string& name) {
         {"aten::_foreach_addcdiv.Tensor", {.cpu_operands = true}},
         {"aten::_foreach_addcdiv_.Tensor", {.cpu_operands = true}},
         {"aten::_pack_padded_sequence", {.always_wait = true, .cpu_operands = true}},
-        // Answers from metadata.
-        {"aten::is_set_to", {.host_metadata = true}},
-        {"aten::_fused_sdp_choice", {.host_metadata = true}},
         // Composites in PyTorch that are one operator here: the choice among PyTorch's convolutions is the worker's.
         {"aten::convolution", {.native = true}},
         {"aten::convolution_backward", {.native = true}},

@@ -1,12 +1,9 @@
 // What is known of a call's results without running it, from a call of other sizes.
-#include <c10/core/InferenceMode.h>
 #include <c10/util/accumulate.h>
 
-#include <algorithm>
 #include <numeric>
 
-#include "call/OnHost.h"
-#include "call/OpCall-inl.h"
+#include "call/OpCall.h"
 #include "record/Lazy.h"
 
 namespace openhpu {
@@ -120,7 +117,7 @@ std::shared_ptr<const ShapeEntry> OpCall::predict_by_structure(const ShapeEntry&
   c10::InferenceMode no_autograd(true);
   OnHost call;
   try {
-    alias_on_host(call, [](c10::StorageImpl& storage) {
+    alias_on_host(call, [](const c10::StorageImpl& storage) {
       return c10::make_intrusive<c10::StorageImpl>(
           c10::StorageImpl::use_byte_size_t(), storage.nbytes(), c10::DataPtr(nullptr, c10::Device(c10::kMeta)),
           c10::GetAllocator(c10::kMeta), /*resizable=*/true);

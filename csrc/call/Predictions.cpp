@@ -3,9 +3,6 @@
 #include <ATen/MetaFunctions.h>
 #include <ATen/core/Reduction.h>
 
-#include <algorithm>
-#include <unordered_map>
-
 namespace openhpu {
 namespace {
 

@@ -1,6 +1,4 @@
 // Registers the generic kernel for all operators.
-#include <unordered_map>
-
 #include "call/DirectKernel.h"
 #include "call/OpKernel.h"
 

@@ -1,7 +1,5 @@
 #include "call/SmallCall.h"
 
-#include <algorithm>
-
 #include "call/Alias.h"
 #include "call/OpCall.h"
 #include "observe/events.h"

@@ -1,8 +1,5 @@
 #include "call/Widenings.h"
 
-#include <c10/util/Exception.h>
-
-#include <array>
 #include <string_view>
 
 #include "call/Fallback.h"
@@ -41,10 +38,9 @@ c10::ArrayRef<ScalarType> wider_than(ScalarType t) {
 // Those of operands, which are the call's identity here, in order. Numbers in tensors' clothes take others' dtype.
 Dtypes dtypes_of(const c10::Stack& stack) {
   Dtypes found;
-  for (const auto& value : stack)
-    for_each_tensor(value, [&](const at::Tensor& t) {
-      if (t.defined() && !t.unsafeGetTensorImpl()->is_wrapped_number()) found.push_back(t.scalar_type());
-    });
+  for_each_tensor(stack, [&](const at::Tensor& t) {
+    if (t.defined() && !t.unsafeGetTensorImpl()->is_wrapped_number()) found.push_back(t.scalar_type());
+  });
   return found;
 }
 

@@ -80,7 +80,6 @@ std::string Backing::promise(size_t begin, size_t end) {
 }
 
 void Backing::forget(size_t begin, size_t end) noexcept {
-  if (begin >= end) return;
   std::lock_guard lock(shared().mutex);
   for (size_t chunk = begin / kChunk; chunk <= (end - 1) / kChunk; ++chunk) promised_[chunk] = touched_[chunk] = false;
 }

@@ -2,28 +2,24 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <deque>
+#include <utility>
 #include <vector>
 
 #include "device/free_blocks.h"
 
 namespace openhpu::device {
 
-// Block descriptors, handed out from slabs and recycled, so that a pool in steady state asks nothing of malloc.
+// Block descriptors, recycled, so that a pool in steady state asks nothing of malloc.
 class BlockSlab {
  public:
   // Makes sure that the next `make` does not allocate.
   void prepare() {
-    if (spare_) return;
-    auto slab = std::make_unique<Block[]>(kBlocksPerSlab);
-    for (size_t i = 0; i < kBlocksPerSlab; ++i) recycle(&slab[i]);
-    slabs_.push_back(std::move(slab));
+    if (!spare_) recycle(&all_.emplace_back());
   }
   Block* make() {
     prepare();
-    Block* block = spare_;
-    spare_ = block->after;
-    return block;
+    return std::exchange(spare_, spare_->after);
   }
   void recycle(Block* block) {
     block->after = spare_;
@@ -31,72 +27,40 @@ class BlockSlab {
   }
 
  private:
-  static constexpr size_t kBlocksPerSlab = 256;
-  std::vector<std::unique_ptr<Block[]>> slabs_;
+  std::deque<Block> all_;
   Block* spare_ = nullptr;
 };
 
-// Live blocks by address: open addressing with linear probing, at most half full. Removal shifts later entries
-// back instead of leaving tombstones, so that the table never needs cleaning.
+// Live blocks by address: lists of blocks with the same hash, linked by `child`. Each has a block or none, up to tens of
+// thousands of live blocks.
 class BlockTable {
  public:
-  BlockTable() : slots_(1024) {}
-
-  // Makes sure that the next `insert` does not allocate.
-  void prepare() {
-    if (2 * (count_ + 1) > slots_.size()) grow();
-  }
   void insert(Block* block) {
-    prepare();
-    place(block);
-    ++count_;
+    Block** link = link_to(block->address);
+    block->child = nullptr;
+    *link = block;
   }
-  Block* find(uintptr_t address) const {
-    for (size_t i = home(address);; i = next(i)) {
-      if (!slots_[i] || slots_[i]->address == address) return slots_[i];
-    }
-  }
-  // Removes and returns the block at `address`; null if there is none.
+  // Null if there is none.
+  Block* find(uintptr_t address) { return *link_to(address); }
+  // Removes it, too.
   Block* take(uintptr_t address) {
-    size_t hole = home(address);
-    while (slots_[hole] && slots_[hole]->address != address) hole = next(hole);
-    Block* block = slots_[hole];
-    if (!block) return nullptr;
-    for (size_t i = next(hole); slots_[i]; i = next(i)) {
-      // An entry may move back only if its home does not lie behind the hole.
-      const size_t distance = (i - home(slots_[i]->address)) & (slots_.size() - 1);
-      if (distance >= ((i - hole) & (slots_.size() - 1))) {
-        slots_[hole] = slots_[i];
-        hole = i;
-      }
-    }
-    slots_[hole] = nullptr;
-    --count_;
+    Block** link = link_to(address);
+    Block* block = *link;
+    if (block) *link = block->child;
     return block;
   }
 
  private:
-  size_t home(uintptr_t address) const {
-    return static_cast<size_t>((static_cast<uint64_t>(address) >> 7) * 0x9E3779B97F4A7C15ull >> shift_);
-  }
-  size_t next(size_t i) const { return (i + 1) & (slots_.size() - 1); }
-  void place(Block* block) {
-    size_t i = home(block->address);
-    while (slots_[i]) i = next(i);
-    slots_[i] = block;
-  }
-  void grow() {
-    std::vector<Block*> old(2 * slots_.size());
-    old.swap(slots_);
-    shift_ -= 1;
-    for (Block* block : old) {
-      if (block) place(block);
-    }
+  // The link to the block at `address`, or the empty one where it would be.
+  Block** link_to(uintptr_t address) {
+    const auto hash = (static_cast<uint64_t>(address) >> 7) * 0x9E3779B97F4A7C15ull >> (64 - kBits);
+    Block** link = &first_[hash];
+    while (*link && (*link)->address != address) link = &(*link)->child;
+    return link;
   }
 
-  std::vector<Block*> slots_;
-  unsigned shift_ = 64 - 10;
-  size_t count_ = 0;
+  static constexpr unsigned kBits = 14;
+  std::vector<Block*> first_ = std::vector<Block*>(size_t{1} << kBits);
 };
 
 }  // namespace openhpu::device

@@ -1,7 +1,10 @@
 #include "device/command_queue.h"
 
+#include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -10,7 +13,6 @@
 #include <stdexcept>
 
 #include "Above.h"
-#include "device/futex.h"
 #include "device/polling.h"
 
 namespace openhpu::device {
@@ -23,6 +25,16 @@ using Clock = std::chrono::steady_clock;
 std::atomic<uint32_t> fork_generation{0};
 [[maybe_unused]] const int counts_forks =
     pthread_atfork(nullptr, nullptr, [] { fork_generation.fetch_add(1, std::memory_order_relaxed); });
+
+// Sleeping on a word without the spinning and the waiter table that std::atomic::wait brings along: the queue does
+// its own spinning, and knows whether anybody sleeps. `futex_wait` sleeps while the word has this value. May return early.
+static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t));
+void futex_wait(std::atomic<uint32_t>& word, uint32_t value) {
+  ::syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
+}
+void futex_wake_one(std::atomic<uint32_t>& word) {
+  ::syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+}
 
 // Keeps signals away from the worker, so that the host's threads get them. Python handles signals on its main thread
 // only, and a signal that the worker received would not interrupt a blocking call there.
@@ -39,9 +51,11 @@ thread_local const CommandQueue* running = nullptr;
 
 class FunctionCommand : public Command {
  public:
-  FunctionCommand(std::string name, std::function<void()> fn) : name_(std::move(name)), fn_(std::move(fn)) {}
+  FunctionCommand(std::string name, std::function<void()> fn, bool anywhere)
+      : name_(std::move(name)), fn_(std::move(fn)), anywhere_(anywhere) {}
   void run() override { fn_(); }
   const char* name() const override { return name_.c_str(); }
+  bool runs_anywhere() const noexcept override { return anywhere_; }
   void describe(TraceRecord& record) const override {
     record.name = trace_name(name_);
     // What has no operator's name only orders others.
@@ -51,6 +65,7 @@ class FunctionCommand : public Command {
  private:
   std::string name_;
   std::function<void()> fn_;
+  const bool anywhere_;
 };
 
 [[gnu::noinline, gnu::cold]] void trace_issue(Command* command, int device) {
@@ -153,8 +168,6 @@ struct CommandQueue::Impl {
   void sleep_until_work(CommandQueue& queue);
   void set_up_worker(CommandQueue& queue);
   void execute(CommandQueue& queue, Command* command, uint64_t sequence);
-  void run(CommandQueue& queue, Command* command, uint64_t sequence);
-  [[gnu::noinline, gnu::cold]] void run_traced(CommandQueue& queue, Command* command, uint64_t sequence);
   void keep_error(CommandQueue& queue, std::exception_ptr error, const char* name, uint32_t site, uint64_t sequence);
   bool sleep_until_completed(CommandQueue& queue, uint64_t sequence, const BlockingWait& waiting, OnInterrupt what);
   void note_span(Clock::time_point begin, Clock::time_point end);
@@ -181,26 +194,18 @@ void CommandQueue::Impl::keep_error(CommandQueue& queue, std::exception_ptr what
   queue.has_error_.store(true, std::memory_order_release);
 }
 
-inline void CommandQueue::Impl::run(CommandQueue& queue, Command* command, uint64_t sequence) {
-  try {
-    command->run();
-  } catch (...) {
-    keep_error(queue, std::current_exception(), command->name(), command->site, sequence);
-  }
-}
-
 void CommandQueue::Impl::execute(CommandQueue& queue, Command* command, uint64_t sequence) {
   queue.running_site_ = command->site;
-  if (command->trace) [[unlikely]]
-    run_traced(queue, command, sequence);
-  else
-    run(queue, command, sequence);
+  {
+    std::optional<Trace::Running> traced;
+    if (command->trace) [[unlikely]] traced.emplace(std::move(command->trace));
+    try {
+      command->run();
+    } catch (...) {
+      keep_error(queue, std::current_exception(), command->name(), command->site, sequence);
+    }
+  }
   command->retire();
-}
-
-void CommandQueue::Impl::run_traced(CommandQueue& queue, Command* command, uint64_t sequence) {
-  Trace::Running traced(std::move(command->trace));
-  run(queue, command, sequence);
 }
 
 void CommandQueue::Impl::set_up_worker(CommandQueue& queue) {
@@ -409,8 +414,8 @@ uint64_t CommandQueue::submit(Command* command, OnInterrupt what) {
   }
 }
 
-uint64_t CommandQueue::submit(std::string name, std::function<void()> fn, uint32_t site) {
-  auto command = std::make_unique<FunctionCommand>(std::move(name), std::move(fn));
+uint64_t CommandQueue::submit(std::string name, std::function<void()> fn, uint32_t site, bool anywhere) {
+  auto command = std::make_unique<FunctionCommand>(std::move(name), std::move(fn), anywhere);
   command->site = site;
   return submit(command.release());
 }

@@ -46,6 +46,11 @@ class Command {
   std::unique_ptr<TraceRecord> trace;
 };
 
+// Of an owner until the queue has the command. It may be recycled.
+struct Retire {
+  void operator()(Command* command) const { command->retire(); }
+};
+
 // The error of a command, as it is rethrown at the next synchronisation.
 struct CommandError {
   std::exception_ptr error;
@@ -72,7 +77,7 @@ class CommandQueue {
   // a fork. If the queue is full, it waits. With `Throw` a signal may end this wait by an exception. The command is
   // then retired and does not run.
   uint64_t submit(Command* command, OnInterrupt what = OnInterrupt::GoOn);
-  uint64_t submit(std::string name, std::function<void()> fn, uint32_t site = 0);
+  uint64_t submit(std::string name, std::function<void()> fn, uint32_t site = 0, bool anywhere = false);
 
   uint64_t submitted() const noexcept { return submitted_.load(std::memory_order_acquire); }
   uint64_t completed() const noexcept { return completed_.load(std::memory_order_acquire); }

@@ -9,7 +9,6 @@
 #include <deque>
 #include <mutex>
 #include <stdexcept>
-#include <utility>
 
 #include "Above.h"
 #include "device/blocking_wait.h"
@@ -26,10 +25,6 @@ constexpr size_t kStreamsOfAKind = 32;
 
 uint64_t physical_memory() {
   return static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
-}
-
-ModuleLock lock_of(const std::vector<int>& modules, const DeviceConfig& config) {
-  return config.lock_modules ? ModuleLock(modules, config.module_wait_s) : ModuleLock();
 }
 
 }  // namespace
@@ -49,8 +44,8 @@ Device::Device(int index, const DeviceConfig& config)
 Device::Device(int index, const DeviceConfig& config, const std::vector<int>& modules)
     : index_(index),
       cores_(usable_cores(config.processes)),
-      lock_(lock_of(modules, config)),
-      module_(lock_.held() ? lock_.module() : modules.at(0)),
+      lock_(config.lock_modules ? std::make_unique<ModuleLock>(modules, config.module_wait_s) : nullptr),
+      module_(lock_ ? lock_->module() : modules.at(0)),
       streams_(std::make_unique<Streams>()) {
   const std::string name = "HPU " + std::to_string(index);
   const size_t capacity = config.memory_bytes ? config.memory_bytes : std::min(device_memory(), physical_memory());
@@ -71,7 +66,7 @@ Device::~Device() {
 
 void Device::close() {
   queue_->close();
-  lock_ = ModuleLock();
+  lock_.reset();
 }
 
 Stream& Device::stream(int64_t id) {
@@ -177,16 +172,6 @@ void DeviceRegistry::configure(DeviceConfig config) {
     throw std::invalid_argument("the number of HPU devices must lie between 1 and " + std::to_string(kMaxDevices) +
                                 ", but is " + std::to_string(config.modules.size()));
   }
-  std::array<bool, kMaxDevices> named{};
-  for (const int module : config.modules) {
-    if (module < 0 || module >= kMaxDevices) {
-      throw std::invalid_argument("HPU modules have numbers from 0 to " + std::to_string(kMaxDevices - 1) + ", not " +
-                                  std::to_string(module));
-    }
-    if (std::exchange(named[static_cast<size_t>(module)], true)) {
-      throw std::invalid_argument("HPU module " + std::to_string(module) + " is named twice");
-    }
-  }
   auto lock = impl_->lock();
   if (impl_->in_use.load() && !(config == impl_->config)) {
     throw std::logic_error("HPU devices are already open: their configuration can no longer change");
@@ -214,11 +199,16 @@ Device* DeviceRegistry::get_if_open(int index) noexcept {
 
 bool DeviceRegistry::bad_fork() const noexcept { return impl_->bad_fork.load(std::memory_order_acquire); }
 
-int DeviceRegistry::owner_of(const void* ptr) noexcept {
-  for (int index = 0; index < count(); ++index) {
-    Device* device = get_if_open(index);
-    if (device && device->memory().contains(ptr)) return index;
-  }
+std::vector<Device*> DeviceRegistry::open() {
+  std::vector<Device*> found;
+  for (int index = 0; index < count(); ++index)
+    if (Device* device = get_if_open(index)) found.push_back(device);
+  return found;
+}
+
+int DeviceRegistry::owner_of(const void* ptr) {
+  for (Device* device : open())
+    if (device->memory().contains(ptr)) return device->index();
   return -1;
 }
 

@@ -60,7 +60,7 @@ class Device {
  private:
   int index_;
   int cores_;
-  ModuleLock lock_;
+  std::unique_ptr<ModuleLock> lock_;  // null without locks, and once the device is closed
   int module_;
   std::unique_ptr<MemoryPool> memory_;
   std::unique_ptr<MemoryPool> workspace_;
@@ -82,9 +82,10 @@ class DeviceRegistry {
   // Opens device `index` if need be. Throws std::out_of_range "HPU device index 3 is out of range: ..." .
   Device& get(int index);
   Device* get_if_open(int index) noexcept;
+  std::vector<Device*> open();  // those that are open, by index; none in a forked child
   bool bad_fork() const noexcept;
   // Which open device's memory holds `ptr`; -1 if none.
-  int owner_of(const void* ptr) noexcept;
+  int owner_of(const void* ptr);
   // Drains and closes everything (at exit). From then on `get` throws and no device counts as open; the objects
   // stay, since tensors may be freed later still. Does nothing in a forked child.
   void shutdown() noexcept;

@@ -26,27 +26,16 @@ class PointInQueue final : public Point {
 }  // namespace
 
 void Event::record(Stream& stream) {
-  using Stamped = std::shared_ptr<std::atomic<uint64_t>>;
-  Stamped stamp;
+  std::shared_ptr<std::atomic<uint64_t>> stamp;
   // Without a time to stamp, the stream's last command is the point: nothing needs to be queued.
   uint64_t sequence = stream.last();
   if (timing_) {
-    class Stamp : public Command {
-     public:
-      explicit Stamp(Stamped ns) : ns_(std::move(ns)) {}
-      void run() override {
-        const auto now = std::chrono::steady_clock::now().time_since_epoch();
-        ns_->store(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count(), std::memory_order_relaxed);
-      }
-      const char* name() const override { return "event"; }
-      void describe(TraceRecord& record) const override { record.kind = TraceKind::Hidden; }
-      bool runs_anywhere() const noexcept override { return true; }
-
-     private:
-      const Stamped ns_;
-    };
     stamp = std::make_shared<std::atomic<uint64_t>>(0);
-    sequence = stream.queue().submit(new Stamp(stamp));
+    const auto set = [stamp] {
+      const auto now = std::chrono::steady_clock::now().time_since_epoch();
+      stamp->store(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count(), std::memory_order_relaxed);
+    };
+    sequence = stream.queue().submit("event", set, /*site=*/0, /*anywhere=*/true);
     stream.note(sequence);
   }
   point_ = std::make_shared<PointInQueue>(stream.queue(), sequence);

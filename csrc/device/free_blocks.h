@@ -10,7 +10,7 @@
 namespace openhpu::device {
 
 // A piece of the pool's range, live or free. Descriptors lie outside the range. `before` and `after` are the
-// neighbours by address; `child`, `sibling` and `back` belong to FreeBlocks.
+// neighbours by address; `child`, `sibling` and `back` belong to FreeBlocks, `child` of a live one to BlockTable.
 struct Block {
   uintptr_t address = 0;
   size_t bytes = 0;

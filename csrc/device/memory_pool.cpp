@@ -57,9 +57,8 @@ struct MemoryPool::Impl {
   BlockTable live_blocks;
   BlockSlab descriptors;
   MemoryStats stats;
-  uint64_t faults_left = 0;  // allocations that are still to fail, for tests
-  uint64_t sound_left = 0;   // allocations before them
-  uint64_t injected = 0;
+  uint64_t first_fault = 0, faults = 0;  // which allocations fail, for tests
+  uint64_t asked = 0, injected = 0;      // allocations since then, and those that failed
   std::optional<Backing> backing;  // of a watchful pool
 
   std::mutex protection_mutex;
@@ -67,13 +66,9 @@ struct MemoryPool::Impl {
   unsigned scopes = 0;
 
   bool fails() noexcept {
-    if (sound_left > 0) {
-      --sound_left;
-      return false;
-    }
-    --faults_left;
-    ++injected;
-    return true;
+    const bool fault = ++asked >= first_fault && asked - first_fault < faults;
+    injected += fault;
+    return fault;
   }
 
   // `machine`: why the machine has no memory left; empty if the pool alone is full.
@@ -155,7 +150,7 @@ void* MemoryPool::allocate(size_t nbytes) {
   // The first comparison also keeps the rounding from overflowing.
   const size_t bytes = nbytes <= reserved_ ? round_up(std::max<size_t>(nbytes, 1), kAlignment) : 0;
   Block* block = bytes ? impl.free_blocks.best_fit(bytes) : nullptr;
-  if (impl.faults_left > 0 && impl.fails()) [[unlikely]] block = nullptr;
+  if (impl.faults > 0 && impl.fails()) [[unlikely]] block = nullptr;
   if (!block) throw OutOfMemory(impl.out_of_memory_text(nbytes));
 
   // What can throw comes before what changes the pool.
@@ -164,7 +159,6 @@ void* MemoryPool::allocate(size_t nbytes) {
     const std::string refusal = impl.backing->promise(offset, offset + bytes);
     if (!refusal.empty()) throw OutOfMemory(impl.out_of_memory_text(nbytes, refusal), /*machine=*/true);
   }
-  impl.live_blocks.prepare();
   impl.descriptors.prepare();
 
   impl.free_blocks.remove(block);
@@ -287,9 +281,9 @@ void MemoryPool::trim() {
 
 void MemoryPool::fail_allocations(uint64_t first, uint64_t times) {
   std::lock_guard lock(impl_->mutex);
-  impl_->sound_left = first > 0 ? first - 1 : 0;
-  impl_->faults_left = first > 0 ? times : 0;
-  impl_->injected = 0;
+  impl_->first_fault = first;
+  impl_->faults = first > 0 ? times : 0;
+  impl_->asked = impl_->injected = 0;
 }
 
 uint64_t MemoryPool::injected_failures() const {

@@ -19,7 +19,6 @@
 #include <sstream>
 #include <stdexcept>
 #include <thread>
-#include <utility>
 
 #include "device/blocking_wait.h"
 
@@ -226,20 +225,6 @@ ModuleLock::ModuleLock(const std::vector<int>& modules, double timeout_s, const 
   fd_ = candidates.take(taken);
 }
 
-ModuleLock::~ModuleLock() {
-  if (fd_ >= 0) release(fd_);
-}
-
-ModuleLock::ModuleLock(ModuleLock&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)), module_(std::exchange(other.module_, -1)) {}
-
-ModuleLock& ModuleLock::operator=(ModuleLock&& other) noexcept {
-  if (this != &other) {
-    if (fd_ >= 0) release(fd_);
-    fd_ = std::exchange(other.fd_, -1);
-    module_ = std::exchange(other.module_, -1);
-  }
-  return *this;
-}
+ModuleLock::~ModuleLock() { release(fd_); }
 
 }  // namespace openhpu::device

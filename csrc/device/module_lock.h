@@ -11,8 +11,6 @@ namespace openhpu::device {
 // entry of a dead owner is recognised and not shown.
 class ModuleLock {
  public:
-  // An empty lock that owns nothing.
-  ModuleLock() = default;
   // Takes the first free one of `modules`, tried in this order. Where none is, waits up to `timeout_s` for one. Throws
   // std::runtime_error naming modules, holders' pids and commands, whether they are stopped, and the remedy.
   // Files lie in `directory`, by default a per-user folder under $XDG_RUNTIME_DIR or /tmp (mode 0700).
@@ -21,11 +19,10 @@ class ModuleLock {
   explicit ModuleLock(int module, double timeout_s = 0.0, const std::string& directory = {})
       : ModuleLock(std::vector<int>{module}, timeout_s, directory) {}
   ~ModuleLock();
-  ModuleLock(ModuleLock&& other) noexcept;
-  ModuleLock& operator=(ModuleLock&& other) noexcept;
+  ModuleLock(const ModuleLock&) = delete;
+  ModuleLock& operator=(const ModuleLock&) = delete;
 
-  bool held() const noexcept { return fd_ >= 0; }
-  int module() const noexcept { return module_; }  // -1: none was taken
+  int module() const noexcept { return module_; }  // that was taken
   static std::string default_directory();
 
  private:

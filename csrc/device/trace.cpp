@@ -112,10 +112,7 @@ TraceData Trace::stop(uint64_t id) {
       else
         out.records.push_back(record);
     }
-    if (last)
-      std::move(s.spans.begin() + static_cast<std::ptrdiff_t>(self.first_span), s.spans.end(), std::back_inserter(out.spans));
-    else
-      out.spans.assign(s.spans.begin() + static_cast<std::ptrdiff_t>(self.first_span), s.spans.end());
+    out.spans.assign(s.spans.begin() + static_cast<std::ptrdiff_t>(self.first_span), s.spans.end());
     if (last) {
       taken = std::exchange(s.records, {});
       s.spans.clear();

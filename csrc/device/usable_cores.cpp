@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <fstream>
 #include <limits>
@@ -18,23 +19,18 @@ namespace {
 
 constexpr int kUnlimited = std::numeric_limits<int>::max();
 
+// More cores than one fixed set holds: the system refuses a set that is smaller than its own.
+using CoreSet = std::array<cpu_set_t, 64>;
+constexpr int kMostCores = CPU_SETSIZE * 64;
+
 // The cores in the affinity mask of thread `id`; none if the system does not tell.
 std::vector<int> affinity(pid_t id) {
-  // More cores than a fixed set holds: the system says so by refusing it.
-  for (int most = CPU_SETSIZE; most <= CPU_SETSIZE * 64; most *= 2) {
-    cpu_set_t* set = CPU_ALLOC(most);
-    if (!set) break;
-    const size_t size = CPU_ALLOC_SIZE(most);
-    CPU_ZERO_S(size, set);
-    std::vector<int> cores;
-    if (sched_getaffinity(id, size, set) == 0) {
-      for (int core = 0; core < most; ++core)
-        if (CPU_ISSET_S(core, size, set)) cores.push_back(core);
-    }
-    CPU_FREE(set);
-    if (!cores.empty()) return cores;
-  }
-  return {};
+  CoreSet set{};
+  std::vector<int> cores;
+  if (sched_getaffinity(id, sizeof set, set.data()) != 0) return cores;
+  for (int core = 0; core < kMostCores; ++core)
+    if (CPU_ISSET_S(core, sizeof set, set.data())) cores.push_back(core);
+  return cores;
 }
 
 // The functions of OpenMP about places, in the library that the process has loaded. Found at run time: hl-smi uses this
@@ -127,15 +123,9 @@ bool leave_openmp_binding() {
   const std::vector<int> cores = bound_cores();
   if (cores.empty()) return false;
   Places().bind();
-  const int most = cores.back() + 1;
-  cpu_set_t* set = CPU_ALLOC(most);
-  if (!set) return false;
-  const size_t size = CPU_ALLOC_SIZE(most);
-  CPU_ZERO_S(size, set);
-  for (int core : cores) CPU_SET_S(core, size, set);
-  const bool left = sched_setaffinity(0, size, set) == 0;  // of the calling thread
-  CPU_FREE(set);
-  return left;
+  CoreSet set{};
+  for (int core : cores) CPU_SET_S(core, sizeof set, set.data());
+  return sched_setaffinity(0, sizeof set, set.data()) == 0;  // of the calling thread
 }
 
 }  // namespace openhpu::device

@@ -15,6 +15,9 @@ int64_t choose(
 }
 
 }  // namespace
+
+TORCH_LIBRARY_IMPL(aten, HPU, m) { m.impl("_fused_sdp_choice", TORCH_FN(choose)); }
+
 }  // namespace openhpu
 
 namespace at::native {

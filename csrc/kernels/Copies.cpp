@@ -4,9 +4,6 @@
 #include <ATen/ops/_local_scalar_dense.h>
 #include <ATen/ops/_local_scalar_dense_native.h>
 #include <ATen/ops/copy_native.h>
-#include <c10/core/InferenceMode.h>
-
-#include <optional>
 
 #include "call/Alias.h"
 #include "call/OpKernel.h"
@@ -18,8 +15,8 @@
 #include "record/Capture.h"
 #include "run/Claim.h"
 #include "run/Eager.h"
-#include "run/ExactCopy.h"
 #include "run/Int64.h"
+#include "run/Tensors.h"
 #include "torch/HPUAllocator.h"
 #include "torch/HPUDevice.h"
 #include "torch/HPUHostAllocator.h"

@@ -17,17 +17,15 @@
 namespace openhpu {
 namespace {
 
-c10::DeviceIndex index_of(std::optional<at::Device> device) {
-  const auto d = c10::device_or_default(device);
-  TORCH_CHECK(d.type() == c10::kHPU, "Expected an hpu device, got ", d);
-  return normalize_index(d.index());
-}
-
-void check_options(std::optional<at::Layout> layout, std::optional<bool> pin_memory) {
+c10::DeviceIndex index_of(
+    std::optional<at::Layout> layout, std::optional<at::Device> device, std::optional<bool> pin_memory) {
   TORCH_CHECK_NOT_IMPLEMENTED(
       c10::layout_or_default(layout) == c10::kStrided, "empty on hpu makes dense tensors, not layout ",
       c10::layout_or_default(layout));
   TORCH_CHECK(!c10::pinned_memory_or_default(pin_memory), "Only dense CPU tensors can be pinned");
+  const auto d = c10::device_or_default(device);
+  TORCH_CHECK(d.type() == c10::kHPU, "Expected an hpu device, got ", d);
+  return normalize_index(d.index());
 }
 
 at::Tensor fill_if_deterministic(at::Tensor t) {
@@ -40,8 +38,7 @@ at::Tensor fill_if_deterministic(at::Tensor t) {
 at::Tensor empty(
     c10::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
     std::optional<at::Device> device, std::optional<bool> pin_memory, std::optional<at::MemoryFormat> format) {
-  check_options(layout, pin_memory);
-  const auto index = index_of(device);
+  const auto index = index_of(layout, device, pin_memory);
   const auto type = c10::scalarTypeToTypeMeta(c10::dtype_or_default(dtype));
   at::detail::check_size_nonnegative(size);
   const size_t nbytes = at::detail::computeStorageNbytesContiguous(size, type.itemsize());
@@ -55,8 +52,7 @@ at::Tensor empty(
 at::Tensor empty_strided(
     c10::IntArrayRef size, c10::IntArrayRef stride, std::optional<at::ScalarType> dtype,
     std::optional<at::Layout> layout, std::optional<at::Device> device, std::optional<bool> pin_memory) {
-  check_options(layout, pin_memory);
-  const auto index = index_of(device);
+  const auto index = index_of(layout, device, pin_memory);
   const auto type = c10::scalarTypeToTypeMeta(c10::dtype_or_default(dtype));
   at::detail::check_size_nonnegative(size);
   TORCH_CHECK(
@@ -69,7 +65,6 @@ at::Tensor empty_strided(
 at::Tensor efficient_zero_tensor(
     c10::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
     std::optional<at::Device> device, std::optional<bool> pin_memory) {
-  check_options(layout, pin_memory);
   // A tensor of zeros without memory; the ZeroTensor key materialises it where a kernel needs values.
   struct NoMemory final : c10::Allocator {
     c10::DeviceIndex index;
@@ -83,7 +78,7 @@ at::Tensor efficient_zero_tensor(
     return all;
   }();
   return at::Tensor(at::detail::empty_generic(
-      size, &(*allocators)[index_of(device)],
+      size, &(*allocators)[index_of(layout, device, pin_memory)],
       c10::DispatchKeySet(c10::DispatchKey::HPU) | c10::DispatchKeySet(c10::DispatchKey::ZeroTensor),
       c10::dtype_or_default(dtype), std::nullopt));
 }

@@ -1,8 +1,6 @@
 // Strided nested tensors. PyTorch has kernels for most of their operators that are made of operators on the components,
 // and serve any device; those that it registers for the CPU alone stand below. The rest reads its operands on the host, as
 // a CPU fallback.
-#include "kernels/Nested.h"
-
 #include <ATen/NativeFunctions.h>
 #include <ATen/NestedTensorImpl.h>
 #include <ATen/ops/native_layer_norm.h>
@@ -79,19 +77,17 @@ TORCH_LIBRARY_IMPL(aten, HPU, m) {
   m.impl("_nested_tensor_from_mask", TORCH_FN(at::native::NestedTensor_nested_tensor_from_mask));
 }
 
-}  // namespace
-
-void register_nested_kernels() {
-  {
-    const NoWarnings quiet;  // in place of PyTorch's, of which it would warn
-    static auto* own = new torch::Library(
-        torch::Library::IMPL, "aten", c10::DispatchKey::NestedTensorHPU, __FILE__, __LINE__);
-    own->impl("native_layer_norm", TORCH_FN(layer_norm));
-    own->impl("native_layer_norm_backward", TORCH_FN(layer_norm_backward));
-  }
-  register_where_cpu_has(
-      c10::DispatchKey::NestedTensorCPU, c10::DispatchKey::NestedTensorHPU,
-      c10::KernelFunction::makeFromBoxedFunction<&nested_fallback>(), "openhpu nested fallback");
+TORCH_LIBRARY_IMPL(aten, NestedTensorHPU, m) {
+  const NoWarnings quiet;  // in place of PyTorch's, of which it would warn
+  m.impl("native_layer_norm", TORCH_FN(layer_norm));
+  m.impl("native_layer_norm_backward", TORCH_FN(layer_norm_backward));
 }
+
+// Last, where what has a kernel of its own is known.
+[[maybe_unused]] const bool has_nested_fallbacks = register_where_cpu_has(
+    c10::DispatchKey::NestedTensorCPU, c10::DispatchKey::NestedTensorHPU,
+    c10::KernelFunction::makeFromBoxedFunction<&nested_fallback>(), "openhpu nested fallback");
+
+}  // namespace
 
 }  // namespace openhpu

@@ -1,6 +1,7 @@
 // Random operators. Each checks its arguments, draws one 32-bit seed from the device's generator when it is issued, and
 // calls the operator that computes from that seed (SeededOps). So the same torch.manual_seed gives the same numbers at
 // any thread count and in every mode.
+#include <ATen/Dispatch_v2.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/ops/_assert_async.h>
 #include <ATen/ops/div.h>
@@ -140,24 +141,18 @@ Tensor& bernoulli_out(const Tensor& self, Gen g, Tensor& out) {
   return bernoulli_tensor(out, self, g);
 }
 
-// The largest integer range of a dtype that holds every integer exactly.
+// The largest integer range of a dtype that holds every integer exactly; 0: all 2^64.
 uint64_t exact_range(at::ScalarType t) {
-  switch (t) {
-    case at::kBool: return 2;
-    case at::kByte: return 1u << 8;
-    case at::kChar: return 1u << 7;
-    case at::kShort: return 1u << 15;
-    case at::kInt: return 1u << 31;
-    case at::kLong: return uint64_t{1} << 63;
-    case at::kUInt16: return 1u << 16;
-    case at::kUInt32: return uint64_t{1} << 32;
-    case at::kUInt64: return 0;
-    case at::kBFloat16: return (1u << 8) + 1;
-    case at::kHalf: return (1u << 11) + 1;
-    case at::kFloat: return (1u << 24) + 1;
-    case at::kDouble: return (uint64_t{1} << 53) + 1;
-    default: TORCH_CHECK_NOT_IMPLEMENTED(false, "\"random_\" not implemented for '", t, "'");
-  }
+  const auto range = []<class T>(T) -> uint64_t {
+    using Limits = std::numeric_limits<T>;
+    if constexpr (Limits::digits == 64)
+      return 0;
+    else
+      return (uint64_t{1} << Limits::digits) + !Limits::is_integer;
+  };
+  return AT_DISPATCH_V2(
+      t, "random_", AT_WRAP([&] { return range(scalar_t{}); }), AT_EXPAND(AT_ALL_TYPES),
+      AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES), at::kBool, at::kHalf, at::kBFloat16);
 }
 
 Tensor& random_from(Tensor& self, int64_t from, std::optional<int64_t> to, Gen g) {

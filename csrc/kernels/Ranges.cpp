@@ -2,7 +2,6 @@
 
 #include <ATen/ops/aminmax.h>
 #include <ATen/ops/isinf.h>
-#include <c10/core/InferenceMode.h>
 
 #include <limits>
 

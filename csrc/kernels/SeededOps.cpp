@@ -13,7 +13,6 @@
 #include <cmath>
 #include <numbers>
 #include <string_view>
-#include <unordered_map>
 
 #include "kernels/philox.h"
 
@@ -39,25 +38,6 @@ void for_blocks(int64_t n, const Write& write) {
   });
 }
 
-// Writes out[i] = make(first word, second word, i) for all elements.
-template <class T, class Make>
-void generate(T* out, int64_t n, uint32_t seed, const Make& make) {
-  for_blocks(n, [&](int64_t i, int64_t m) {
-    uint32_t a[kBlock], b[kBlock];
-    philox::block(seed, static_cast<uint64_t>(i), a, b);
-    for (int64_t j = 0; j < m; ++j) out[i + j] = make(a[j], b[j], i + j);
-  });
-}
-
-// Writes out[i] = make(standard normal number of element i) for all elements.
-template <class Make>
-void generate_normal(float* out, int64_t n, uint32_t seed, const Make& make) {
-  for_blocks(n, [&](int64_t i, int64_t m) {
-    philox::normals(seed, static_cast<uint64_t>(i), static_cast<size_t>(m), out + i);
-    for (int64_t j = i; j < i + m; ++j) out[j] = make(out[j]);
-  });
-}
-
 // Runs `write` on a dense buffer of type T: the tensor itself where it is one, else a temporary copied into it.
 template <class T, class Write>
 void with_buffer(const at::Tensor& out, const Write& write) {
@@ -71,6 +51,18 @@ void with_buffer(const at::Tensor& out, const Write& write) {
   out.copy_(buffer);
 }
 
+// Writes make(first word, second word, i) of type T for all elements i.
+template <class T, class Make>
+void generate(const at::Tensor& out, uint32_t seed, const Make& make) {
+  with_buffer<T>(out, [&](T* data) {
+    for_blocks(out.numel(), [&](int64_t i, int64_t m) {
+      uint32_t a[kBlock], b[kBlock];
+      philox::block(seed, static_cast<uint64_t>(i), a, b);
+      for (int64_t j = 0; j < m; ++j) data[i + j] = make(a[j], b[j], i + j);
+    });
+  });
+}
+
 bool wide(const at::Tensor& t) {
   return t.scalar_type() == at::kDouble || at::isIntegralType(t.scalar_type(), /*includeBool=*/true);
 }
@@ -78,11 +70,10 @@ bool wide(const at::Tensor& t) {
 // A real-valued distribution: `f32` and `f64` map the random words to a value.
 template <class F32, class F64>
 void real(const at::Tensor& out, uint32_t seed, const F32& f32, const F64& f64) {
-  const int64_t n = out.numel();
   if (wide(out))
-    with_buffer<double>(out, [&](double* p) { generate(p, n, seed, f64); });
+    generate<double>(out, seed, f64);
   else
-    with_buffer<float>(out, [&](float* p) { generate(p, n, seed, f32); });
+    generate<float>(out, seed, f32);
 }
 
 // Bits of the fraction that a dtype can hold, so that a value below 1 does not round up to 1.
@@ -99,13 +90,14 @@ double normal_wide(uint32_t a, uint32_t b) {
 // A function of standard normal numbers: `f32` and `f64` map one to a value.
 template <class F32, class F64>
 void of_normal(const at::Tensor& out, uint32_t seed, const F32& f32, const F64& f64) {
-  const int64_t n = out.numel();
-  if (wide(out))
-    with_buffer<double>(out, [&](double* p) {
-      generate(p, n, seed, [&](uint32_t a, uint32_t b, int64_t) { return f64(normal_wide(a, b)); });
+  const auto f64_of_words = [&](uint32_t a, uint32_t b, int64_t) { return f64(normal_wide(a, b)); };
+  if (wide(out)) return generate<double>(out, seed, f64_of_words);
+  with_buffer<float>(out, [&](float* data) {
+    for_blocks(out.numel(), [&](int64_t i, int64_t m) {
+      philox::normals(seed, static_cast<uint64_t>(i), static_cast<size_t>(m), data + i);
+      for (int64_t j = i; j < i + m; ++j) data[j] = f32(data[j]);
     });
-  else
-    with_buffer<float>(out, [&](float* p) { generate_normal(p, n, seed, f32); });
+  });
 }
 
 double exponential_of(double u) { return -std::log1p(-(u > 0 ? u : 0x1.0p-33)); }
@@ -201,32 +193,24 @@ void normal(const at::Tensor& out, uint32_t seed, double mean, double std) {
 }
 
 void bernoulli(const at::Tensor& out, uint32_t seed, double p) {
-  const int64_t n = out.numel();
-  with_buffer<float>(out, [&](float* data) {
-    generate(data, n, seed, [p](uint32_t a, uint32_t, int64_t) { return philox::to_float(a) < p ? 1.0f : 0.0f; });
-  });
+  generate<float>(out, seed, [p](uint32_t a, uint32_t, int64_t) { return philox::to_float(a) < p ? 1.0f : 0.0f; });
 }
 
 void bernoulli_tensor(const at::Tensor& out, uint32_t seed, const at::Tensor& p) {
-  const auto dense = p.to(at::kDouble).expand(out.sizes()).contiguous();
+  const auto dense = dense_double(p, out.sizes());
   const double* prob = dense.const_data_ptr<double>();
   const int64_t n = out.numel();
   for (int64_t i = 0; i < n; ++i)
     TORCH_CHECK(prob[i] >= 0 && prob[i] <= 1, "Expected p_in >= 0 && p_in <= 1 to be true, but got false (bernoulli)");
-  with_buffer<float>(out, [&](float* data) {
-    generate(data, n, seed,
-             [prob](uint32_t a, uint32_t, int64_t i) { return philox::to_float(a) < prob[i] ? 1.0f : 0.0f; });
-  });
+  generate<float>(
+      out, seed, [prob](uint32_t a, uint32_t, int64_t i) { return philox::to_float(a) < prob[i] ? 1.0f : 0.0f; });
 }
 
 // Integers in [from, from + range); range 0 means all 2^64 values.
 void integers(const at::Tensor& out, uint32_t seed, int64_t from, uint64_t range) {
-  const int64_t n = out.numel();
-  with_buffer<int64_t>(out, [&](int64_t* data) {
-    generate(data, n, seed, [=](uint32_t a, uint32_t b, int64_t) {
-      const uint64_t r = static_cast<uint64_t>(b) << 32 | a;
-      return static_cast<int64_t>((range ? r % range : r) + static_cast<uint64_t>(from));
-    });
+  generate<int64_t>(out, seed, [=](uint32_t a, uint32_t b, int64_t) {
+    const uint64_t r = static_cast<uint64_t>(b) << 32 | a;
+    return static_cast<int64_t>((range ? r % range : r) + static_cast<uint64_t>(from));
   });
 }
 
@@ -249,11 +233,8 @@ void log_normal(const at::Tensor& out, uint32_t seed, double mean, double std) {
 
 void geometric(const at::Tensor& out, uint32_t seed, double p) {
   const double scale = 1.0 / std::log1p(-p);
-  const int64_t n = out.numel();
-  with_buffer<double>(out, [&](double* data) {
-    generate(data, n, seed, [=](uint32_t a, uint32_t b, int64_t) {
-      return std::max(1.0, std::ceil(-exponential_of(philox::to_double(a, b)) * scale));
-    });
+  generate<double>(out, seed, [=](uint32_t a, uint32_t b, int64_t) {
+    return std::max(1.0, std::ceil(-exponential_of(philox::to_double(a, b)) * scale));
   });
 }
 
@@ -273,22 +254,19 @@ void permutation(const at::Tensor& out, uint32_t seed) {
 
 void dropout(const at::Tensor& out, const at::Tensor& mask, const at::Tensor& input, uint32_t seed, double p) {
   const float p_f = static_cast<float>(p);
-  const int64_t n = input.numel();
   const float scale = static_cast<float>(1.0 / (1.0 - p));
   auto keep = [p_f](uint32_t a) { return philox::to_float(a) > p_f; };
   if (input.scalar_type() == at::kFloat && input.is_contiguous() && out.is_contiguous() && mask.is_contiguous()) {
     const float* x = input.const_data_ptr<float>();
     float* y = out.mutable_data_ptr<float>();
-    generate(mask.mutable_data_ptr<bool>(), n, seed, [=](uint32_t a, uint32_t, int64_t i) {
+    generate<bool>(mask, seed, [=](uint32_t a, uint32_t, int64_t i) {
       const bool kept = keep(a);
       y[i] = static_cast<float>(kept) * x[i] * scale;
       return kept;
     });
     return;
   }
-  with_buffer<bool>(mask, [&](bool* m) {
-    generate(m, n, seed, [=](uint32_t a, uint32_t, int64_t) { return keep(a); });
-  });
+  generate<bool>(mask, seed, [=](uint32_t a, uint32_t, int64_t) { return keep(a); });
   out.copy_(at::mul(at::mul(mask, input), static_cast<double>(scale)));
 }
 
@@ -413,33 +391,26 @@ struct Draw<kKernel> {
 };
 
 using Drawing = void (*)(const Tensor&, uint32_t, Parameters);
-Drawing drawing(std::string_view name) {
-  static const std::unordered_map<std::string_view, Drawing> all{
-      {"uniform", &Draw<&random::uniform>::call},
-      {"normal", &Draw<&random::normal>::call},
-      {"bernoulli", &Draw<&random::bernoulli>::call},
-      {"bernoulli_tensor", &Draw<&random::bernoulli_tensor>::call},
-      {"integers", &Draw<&random::integers>::call},
-      {"exponential", &Draw<&random::exponential>::call},
-      {"cauchy", &Draw<&random::cauchy>::call},
-      {"log_normal", &Draw<&random::log_normal>::call},
-      {"geometric", &Draw<&random::geometric>::call},
-      {"permutation", &Draw<&random::permutation>::call},
-      {"poisson", &Draw<&random::poisson>::call},
-      {"binomial", &Draw<&random::binomial>::call},
-      {"gamma", &Draw<&random::gamma>::call},
-  };
-  const auto found = all.find(name);
-  TORCH_CHECK(found != all.end(), "no distribution '", name, "'");
-  return found->second;
+auto& drawings() {
+  static auto* all = new std::unordered_map<std::string_view, Drawing>();
+  return *all;
 }
 
 Tensor draw(
     c10::string_view distribution, at::IntArrayRef size, const Tensor& seed, Parameters parameters,
     at::ScalarType dtype) {
+  const auto found = drawings().find(distribution);
+  TORCH_CHECK(found != drawings().end(), "no distribution '", distribution, "'");
   auto out = at::empty(size, at::TensorOptions().dtype(dtype));
-  drawing(distribution)(out, static_cast<uint32_t>(seed.item<int64_t>()), parameters);
+  found->second(out, static_cast<uint32_t>(seed.item<int64_t>()), parameters);
   return out;
+}
+
+// An operator, and the same distribution for `draw`.
+template <auto kKernel, auto kOperator = &Fill<kKernel>::call>
+void define(torch::Library& m, std::string_view distribution, const char* schema) {
+  m.def(schema, torch::dispatch(c10::DispatchKey::CPU, kOperator));
+  drawings()[distribution] = &Draw<kKernel>::call;
 }
 
 }  // namespace
@@ -447,46 +418,34 @@ Tensor draw(
 // Whatever changes from call to call is a Scalar or a float: the generic kernel's signature counts those by type, so
 // that a new seed is not a new signature. Ranges are the bits of an unsigned 64-bit number, 0 for all 2^64 integers.
 TORCH_LIBRARY_FRAGMENT(openhpu, m) {
-  m.def("uniform_(Tensor(a!) self, Scalar seed, float from, float to) -> Tensor(a!)");
-  m.def("normal_(Tensor(a!) self, Scalar seed, float mean, float std) -> Tensor(a!)");
-  m.def("bernoulli_.float(Tensor(a!) self, Scalar seed, float p) -> Tensor(a!)");
-  m.def("bernoulli_.Tensor(Tensor(a!) self, Scalar seed, Tensor p) -> Tensor(a!)");
-  m.def("random_.from(Tensor(a!) self, Scalar seed, Scalar start, Scalar range) -> Tensor(a!)");
-  m.def("random_(Tensor(a!) self, Scalar seed, Scalar range) -> Tensor(a!)");
-  m.def("exponential_(Tensor(a!) self, Scalar seed, float lambd) -> Tensor(a!)");
-  m.def("cauchy_(Tensor(a!) self, Scalar seed, float median, float sigma) -> Tensor(a!)");
-  m.def("log_normal_(Tensor(a!) self, Scalar seed, float mean, float std) -> Tensor(a!)");
-  m.def("geometric_(Tensor(a!) self, Scalar seed, float p) -> Tensor(a!)");
-  m.def("randperm.generator_out(Tensor(a!) out, Scalar seed) -> Tensor(a!)");
-  m.def("native_dropout(Tensor input, Scalar seed, float p) -> (Tensor, Tensor)");
+  define<&random::uniform>(m, "uniform", "uniform_(Tensor(a!) self, Scalar seed, float from, float to) -> Tensor(a!)");
+  define<&random::normal>(m, "normal", "normal_(Tensor(a!) self, Scalar seed, float mean, float std) -> Tensor(a!)");
+  define<&random::bernoulli>(m, "bernoulli", "bernoulli_.float(Tensor(a!) self, Scalar seed, float p) -> Tensor(a!)");
+  define<&random::bernoulli_tensor>(
+      m, "bernoulli_tensor", "bernoulli_.Tensor(Tensor(a!) self, Scalar seed, Tensor p) -> Tensor(a!)");
+  define<&random::integers, &seeded_random_from>(
+      m, "integers", "random_.from(Tensor(a!) self, Scalar seed, Scalar start, Scalar range) -> Tensor(a!)");
+  define<&random::exponential>(
+      m, "exponential", "exponential_(Tensor(a!) self, Scalar seed, float lambd) -> Tensor(a!)");
+  define<&random::cauchy>(
+      m, "cauchy", "cauchy_(Tensor(a!) self, Scalar seed, float median, float sigma) -> Tensor(a!)");
+  define<&random::log_normal>(
+      m, "log_normal", "log_normal_(Tensor(a!) self, Scalar seed, float mean, float std) -> Tensor(a!)");
+  define<&random::geometric>(m, "geometric", "geometric_(Tensor(a!) self, Scalar seed, float p) -> Tensor(a!)");
+  define<&random::permutation>(m, "permutation", "randperm.generator_out(Tensor(a!) out, Scalar seed) -> Tensor(a!)");
+  define<&random::poisson, &sample<&random::poisson>>(m, "poisson", "poisson(Tensor self, Scalar seed) -> Tensor");
+  define<&random::binomial, &seeded_binomial>(
+      m, "binomial", "binomial(Tensor count, Scalar seed, Tensor prob) -> Tensor");
+  define<&random::gamma, &sample<&random::gamma>>(m, "gamma", "_standard_gamma(Tensor self, Scalar seed) -> Tensor");
+  const auto cpu = [](auto* kernel) { return torch::dispatch(c10::DispatchKey::CPU, kernel); };
+  m.def("random_(Tensor(a!) self, Scalar seed, Scalar range) -> Tensor(a!)", cpu(&seeded_random_all));
+  m.def("native_dropout(Tensor input, Scalar seed, float p) -> (Tensor, Tensor)", cpu(&seeded_native_dropout));
   m.def(
       "rrelu_with_noise(Tensor self, Scalar seed, Tensor(a!) noise, Tensor(b!) out, float lower, float upper) -> "
-      "Tensor(b!)");
-  m.def("poisson(Tensor self, Scalar seed) -> Tensor");
-  m.def("binomial(Tensor count, Scalar seed, Tensor prob) -> Tensor");
-  m.def("_standard_gamma(Tensor self, Scalar seed) -> Tensor");
+      "Tensor(b!)", cpu(&rrelu_with_noise));
   // What recipes call where they do not generate the numbers themselves.
-  m.def("draw(str distribution, SymInt[] size, Tensor seed, Tensor[] parameters, ScalarType dtype) -> Tensor");
-}
-
-TORCH_LIBRARY_IMPL(openhpu, CPU, m) {
-  m.impl("uniform_", &Fill<&random::uniform>::call);
-  m.impl("normal_", &Fill<&random::normal>::call);
-  m.impl("bernoulli_.float", &Fill<&random::bernoulli>::call);
-  m.impl("bernoulli_.Tensor", &Fill<&random::bernoulli_tensor>::call);
-  m.impl("random_.from", &seeded_random_from);
-  m.impl("random_", &seeded_random_all);
-  m.impl("exponential_", &Fill<&random::exponential>::call);
-  m.impl("cauchy_", &Fill<&random::cauchy>::call);
-  m.impl("log_normal_", &Fill<&random::log_normal>::call);
-  m.impl("geometric_", &Fill<&random::geometric>::call);
-  m.impl("randperm.generator_out", &Fill<&random::permutation>::call);
-  m.impl("native_dropout", &seeded_native_dropout);
-  m.impl("rrelu_with_noise", &rrelu_with_noise);
-  m.impl("poisson", &sample<&random::poisson>);
-  m.impl("binomial", &seeded_binomial);
-  m.impl("_standard_gamma", &sample<&random::gamma>);
-  m.impl("draw", &draw);
+  m.def("draw(str distribution, SymInt[] size, Tensor seed, Tensor[] parameters, ScalarType dtype) -> Tensor",
+        cpu(&draw));
 }
 
 }  // namespace openhpu

@@ -1,7 +1,5 @@
 #include "kernels/SharedMemory.h"
 
-#include <c10/util/Exception.h>
-
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -17,21 +15,6 @@
 namespace openhpu {
 namespace {
 
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const noexcept { return fd_; }
-  int release() noexcept { return std::exchange(fd_, -1); }
-
- private:
-  int fd_;
-};
-
 [[noreturn]] void no_descriptor(int error) {
   TORCH_CHECK(
       false, "An hpu tensor can't be shared with another process: ", std::strerror(error), ".",
@@ -42,21 +25,23 @@ class Descriptor {
 
 // Nobody may make it shorter: a process that reads beyond its end would be killed.
 int new_file(size_t nbytes) {
-  Descriptor file(::memfd_create("hpu tensor", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (file.get() < 0) no_descriptor(errno);
+  const int file = ::memfd_create("hpu tensor", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (file < 0) no_descriptor(errno);
   const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-  if (::ftruncate(file.get(), static_cast<off_t>((nbytes + page - 1) / page * page)) != 0) no_descriptor(errno);
-  ::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
-  return file.release();
+  if (::ftruncate(file, static_cast<off_t>((nbytes + page - 1) / page * page)) != 0) {
+    const int error = errno;
+    ::close(file);
+    no_descriptor(error);
+  }
+  ::fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+  return file;
 }
 
 // Moves what a storage holds to the first whole page of a block that is a file's contents.
 void move_to_file(c10::StorageImpl& storage, device::Device& d) {
   require_memory(storage);
   const size_t nbytes = storage.nbytes();
-  Descriptor file(new_file(nbytes));
-  auto block = map_block(d, nbytes, file.get());
-  file.release();
+  auto block = map_block(d, nbytes, new_file(nbytes));
   auto& recorder = Recorder::of(d);
   Recorder::Lock lock(recorder);
   recorder.flush_locked();
@@ -99,10 +84,9 @@ c10::Storage open_shared_storage(int file, size_t nbytes, c10::DeviceIndex index
       "expected a file of at least ", nbytes, " bytes, a tensor's of another process, got one of ", found.st_size);
   index = normalize_index(index);
   auto& d = device_of(index);
-  Descriptor own(::fcntl(file, F_DUPFD_CLOEXEC, 0));
-  if (own.get() < 0) no_descriptor(errno);
-  auto block = map_block(d, nbytes, own.get());
-  own.release();
+  const int own = ::fcntl(file, F_DUPFD_CLOEXEC, 0);
+  if (own < 0) no_descriptor(errno);
+  auto block = map_block(d, nbytes, own);
   return c10::Storage(c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), nbytes, make_mapped(index, nbytes, std::move(block)), hpu_allocator(),
       /*resizable=*/false));

@@ -1,6 +1,4 @@
 // Sparse COO tensors: indices and values lie on the device; operators on them run on the host, as a CPU fallback.
-#include "kernels/Sparse.h"
-
 #include <ATen/NativeFunctions.h>
 #include <ATen/SparseTensorImpl.h>
 #include <ATen/ops/_sparse_coo_tensor_with_dims_and_tensors.h>
@@ -67,14 +65,6 @@ void sparse_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, c10::St
   run_on_host(op, *stack, {&to_cpu_operand, &adopt_result, &take_over});
 }
 
-}  // namespace
-
-void register_sparse_kernels() {
-  register_where_cpu_has(
-      c10::DispatchKey::SparseCPU, c10::DispatchKey::SparseHPU,
-      c10::KernelFunction::makeFromBoxedFunction<&sparse_fallback>(), "openhpu sparse fallback");
-}
-
 TORCH_LIBRARY_IMPL(aten, SparseHPU, m) {
   m.impl("_sparse_coo_tensor_with_dims_and_tensors", TORCH_FN(make_with_tensors));
   m.impl("_sparse_coo_tensor_with_dims", TORCH_FN(make_empty));
@@ -92,4 +82,10 @@ TORCH_LIBRARY_IMPL(aten, SparseHPU, m) {
 
 TORCH_LIBRARY_IMPL(_, SparseHPU, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&sparse_fallback>()); }
 
+// Last, where what has a kernel of its own is known.
+[[maybe_unused]] const bool has_sparse_fallbacks = register_where_cpu_has(
+    c10::DispatchKey::SparseCPU, c10::DispatchKey::SparseHPU,
+    c10::KernelFunction::makeFromBoxedFunction<&sparse_fallback>(), "openhpu sparse fallback");
+
+}  // namespace
 }  // namespace openhpu

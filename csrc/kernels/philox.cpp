@@ -41,6 +41,13 @@ OPENHPU_CLONES void block(
 
 namespace {
 
+// A polynomial, from the coefficient of the highest power on.
+template <class... Rest>
+inline double polynomial(double x, double sum, Rest... rest) {
+  ((sum = sum * x + rest), ...);
+  return sum;
+}
+
 // Of numbers in (0, 1]. With sqrt(1/2) <= m < sqrt(2), x = m 2^e, and log m is 2 atanh((m - 1) / (m + 1)), as a series.
 inline double logarithm(double x) {
   constexpr uint64_t kRoot = std::bit_cast<uint64_t>(std::numbers::sqrt2 / 2), kFraction = 0x000fffffffffffff;
@@ -50,16 +57,8 @@ inline double logarithm(double x) {
   const double e = std::bit_cast<double>((((bits >> 52) + 0x800) & 0xfff) | kInteger) - (0x1p52 + 0x800);
   const double m = std::bit_cast<double>((bits & kFraction) + kRoot);
   const double s = (m - 1) / (m + 1), t = s * s;
-  double p = 1.0 / 21;
-  p = p * t + 1.0 / 19;
-  p = p * t + 1.0 / 17;
-  p = p * t + 1.0 / 15;
-  p = p * t + 1.0 / 13;
-  p = p * t + 1.0 / 11;
-  p = p * t + 1.0 / 9;
-  p = p * t + 1.0 / 7;
-  p = p * t + 1.0 / 5;
-  p = p * t + 1.0 / 3;
+  const double p = polynomial(
+      t, 1.0 / 21, 1.0 / 19, 1.0 / 17, 1.0 / 15, 1.0 / 13, 1.0 / 11, 1.0 / 9, 1.0 / 7, 1.0 / 5, 1.0 / 3);
   return e * std::numbers::ln2 + (2 * s + 2 * s * t * p);
 }
 
@@ -68,25 +67,13 @@ inline double cosine(double turns) {
   constexpr double kRound = 0x1.8p52;  // added and taken away it rounds, and leaves the integer in the lowest bits
   const double rounded = turns * 4 + kRound;
   const double x = (turns * 4 - (rounded - kRound)) * (std::numbers::pi / 2), t = x * x;
-  double c = -1.0 / 6402373705728000;  // 1 / 18!
-  c = c * t + 1.0 / 20922789888000;
-  c = c * t - 1.0 / 87178291200;
-  c = c * t + 1.0 / 479001600;
-  c = c * t - 1.0 / 3628800;
-  c = c * t + 1.0 / 40320;
-  c = c * t - 1.0 / 720;
-  c = c * t + 1.0 / 24;
-  c = c * t - 1.0 / 2;
-  c = c * t + 1;
-  double s = 1.0 / 355687428096000;  // 1 / 17!
-  s = s * t - 1.0 / 1307674368000;
-  s = s * t + 1.0 / 6227020800;
-  s = s * t - 1.0 / 39916800;
-  s = s * t + 1.0 / 362880;
-  s = s * t - 1.0 / 5040;
-  s = s * t + 1.0 / 120;
-  s = s * t - 1.0 / 6;
-  s = s * t * x + x;
+  const double c = polynomial(  // from 1 / 18! on
+      t, -1.0 / 6402373705728000, 1.0 / 20922789888000, -1.0 / 87178291200, 1.0 / 479001600, -1.0 / 3628800, 1.0 / 40320,
+      -1.0 / 720, 1.0 / 24, -1.0 / 2, 1.0);
+  const double odd = polynomial(  // from 1 / 17! on
+      t, 1.0 / 355687428096000, -1.0 / 1307674368000, 1.0 / 6227020800, -1.0 / 39916800, 1.0 / 362880, -1.0 / 5040,
+      1.0 / 120, -1.0 / 6);
+  const double s = odd * t * x + x;
   const uint64_t quarters = std::bit_cast<uint64_t>(rounded);
   const uint64_t sign = ((quarters + 1) & 2) << 62;
   return std::bit_cast<double>(std::bit_cast<uint64_t>(quarters & 1 ? s : c) ^ sign);

@@ -1,10 +1,6 @@
 #include "observe/KernelReports.h"
 
-#include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
-
-#include <map>
-#include <set>
 
 #include "observe/events.h"
 #include "observe/site.h"

@@ -3,7 +3,6 @@
 #include <c10/core/Allocator.h>
 
 #include <deque>
-#include <unordered_map>
 
 #include "device/trace.h"
 #include "observe/site.h"

@@ -1,8 +1,5 @@
 #include "observe/SizeOrigins.h"
 
-#include <array>
-#include <utility>
-
 namespace openhpu {
 namespace {
 

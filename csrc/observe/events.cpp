@@ -1,7 +1,8 @@
 #include "observe/events.h"
 
+#include <c10/util/ApproximateClock.h>
+
 #include <bit>
-#include <chrono>
 #include <cstdio>
 
 #include "observe/site.h"
@@ -90,9 +91,7 @@ void note_release_fault(const char* what, std::exception_ptr error) noexcept {
 }
 
 uint64_t now_ns() noexcept {
-  return static_cast<uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-          .count());
+  return static_cast<uint64_t>(c10::getTime(/*allow_monotonic=*/true));
 }
 
 }  // namespace openhpu

@@ -5,8 +5,6 @@
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/function.h>
 
-#include <array>
-
 #include "Above.h"
 
 namespace openhpu {

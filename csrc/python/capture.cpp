@@ -1,4 +1,5 @@
 // Graph captures and their replays.
+#include <ATen/EmptyTensor.h>
 #include <ATen/ThreadLocalPythonObjects.h>
 #include <ATen/core/boxing/KernelFunction.h>
 #include <ATen/ops/equal.h>
@@ -33,20 +34,12 @@ constexpr uint32_t kNoSlot = ~uint32_t{0};
 struct Place {
   uint32_t slot = kNoSlot;
   at::Tensor tensor;  // keeps the storage; undefined where the memory is not the graph's
-  caffe2::TypeMeta dtype;
-  std::vector<int64_t> sizes, strides;
+  at::Tensor like;    // its dtype, sizes and strides, without memory
   int64_t offset = 0;
   size_t storage_bytes = 0;
   bool written = false;  // by the graph
 
-  bool fills_storage() const {
-    int64_t elements = 1;
-    for (size_t i = sizes.size(); i-- > 0;) {
-      if (sizes[i] != 1 && strides[i] != elements) return false;
-      elements *= sizes[i];
-    }
-    return offset == 0 && static_cast<size_t>(elements) * dtype.itemsize() == storage_bytes;
-  }
+  bool fills_storage() const { return offset == 0 && like.is_contiguous() && like.nbytes() == storage_bytes; }
 };
 
 struct Replays {
@@ -352,9 +345,7 @@ class GraphHandle {
     for (uint32_t i = 0; memory && memory->data && i < slots.size(); ++i)
       if (slots[i].data == memory->data) p.slot = i;
     p.tensor = t.detach();
-    p.dtype = t.dtype();
-    p.sizes = t.sizes().vec();
-    p.strides = t.strides().vec();
+    p.like = at::Tensor(at::detail::empty_strided_meta(t.sizes(), t.strides(), t.scalar_type()));
     p.offset = t.storage_offset();
     p.storage_bytes = storage.nbytes();
     return p;
@@ -389,13 +380,13 @@ class GraphHandle {
     static void check(const char* what, const Place& p, const at::Tensor& t, size_t i) {
       check_tensor(what, t);
       TORCH_CHECK(
-          t.sizes() == c10::IntArrayRef(p.sizes) && t.dtype() == p.dtype, what, ": input ", i, " was captured with shape ",
-          c10::IntArrayRef(p.sizes), " and dtype ", p.dtype, " and is now given with shape ", t.sizes(), " and dtype ",
+          t.sizes() == p.like.sizes() && t.dtype() == p.like.dtype(), what, ": input ", i, " was captured with shape ",
+          p.like.sizes(), " and dtype ", p.like.dtype(), " and is now given with shape ", t.sizes(), " and dtype ",
           t.dtype(), ". A graph is replayed with the shapes and dtypes of its capture; capture another one.");
     }
 
     bool substitute(const Place& p, const at::Tensor& t) {
-      if (!p.fills_storage() || t.strides() != c10::IntArrayRef(p.strides) || t.is_conj() || t.is_neg()) return false;
+      if (!p.fills_storage() || t.strides() != p.like.strides() || t.is_conj() || t.is_neg()) return false;
       auto& storage = *t.storage().unsafeGetStorageImpl();
       require_memory(storage);
       auto* first = static_cast<char*>(storage.mutable_data()) + t.storage_offset() * static_cast<int64_t>(t.itemsize());
@@ -430,6 +421,10 @@ class GraphHandle {
     return data >= first && data < first + storage.nbytes();
   }
 
+  static at::Tensor tensor_on(const c10::Storage& storage, const Place& p, int64_t offset) {
+    return make_hpu_tensor(storage, p.like.dtype(), p.like.sizes(), p.like.strides(), p.offset + offset);
+  }
+
   // Where a marked output is after a replay with `given`, to which new memory is added.
   at::Tensor output(
       CapturedGraph& g, const Place& p, Given& given, std::unordered_map<uint32_t, c10::Storage>& storages) const {
@@ -439,7 +434,7 @@ class GraphHandle {
       const auto& t = given.tensors[i];
       for (const auto& s : given.substitutes)
         if (s.slot == p.slot && in_storage(s.data, t.storage()))
-          return make_hpu_tensor(t.storage(), p.dtype, p.sizes, p.strides, p.offset + t.storage_offset());
+          return tensor_on(t.storage(), p, t.storage_offset());
     }
     if (p.tensor.defined()) return p.tensor;
     auto& storage = storages[p.slot];
@@ -447,7 +442,7 @@ class GraphHandle {
       storage = storage_over(allocate_on(g.index(), p.storage_bytes), p.storage_bytes);
       given.substitutes.push_back({p.slot, storage.mutable_data()});
     }
-    return make_hpu_tensor(storage, p.dtype, p.sizes, p.strides, p.offset);
+    return tensor_on(storage, p, 0);
   }
 
   std::unique_ptr<Capture> capture_;
@@ -500,26 +495,23 @@ void bind_capture(py::module& m) {
       .def("capture_begin", wrap([](GraphHandle& g, bool dry_run) { g.capture_begin(dry_run, false); }),
            py::arg("dry_run") = false)
       .def("capture_begin_undone", wrap([](GraphHandle& g) { g.capture_begin(true, true); }))
-      .def("capture_end", wrap([](GraphHandle& g) { g.capture_end(); }))
-      .def("abandon", wrap([](GraphHandle& g, const std::string& why) { g.abandon(why); }))
-      .def("reset", wrap([](GraphHandle& g) { g.reset(); }))
-      .def("compile", wrap([](GraphHandle& g, bool alone) { g.compile(alone); }), py::arg("alone") = false)
+      .def("capture_end", wrap(&GraphHandle::capture_end))
+      .def("abandon", wrap(&GraphHandle::abandon))
+      .def("reset", wrap(&GraphHandle::reset))
+      .def("compile", wrap(&GraphHandle::compile), py::arg("alone") = false)
       .def("replay", wrap([](GraphHandle& g, bool) { g.replay(); }), py::arg("asynchronous") = false)
       .def("replayV2", wrap([](GraphHandle& g, const std::vector<at::Tensor>& captured, const std::vector<at::Tensor>& tensors,
                                bool) { g.replay_v2(captured, tensors); }),
            py::arg("static_tlist"), py::arg("tlist"), py::arg("asynchronous") = false)
       .def("replayV3", wrap([](GraphHandle& g, const std::vector<at::Tensor>& tensors, bool) { g.replay_v3(tensors); }),
            py::arg("tlist"), py::arg("asynchronous") = false)
-      .def("run", wrap([](GraphHandle& g, const std::vector<at::Tensor>& tensors) { return g.run(tensors); }),
-           py::arg("tlist"))
+      .def("run", wrap(&GraphHandle::run), py::arg("tlist"))
       .def("outputs", &GraphHandle::outputs)
-      .def("mark_user_inputs", wrap([](GraphHandle& g, const std::vector<at::Tensor>& t) { g.mark_user_inputs(t); }))
-      .def("mark_weights", wrap([](GraphHandle& g, const std::vector<at::Tensor>& t) { g.mark_weights(t); }))
-      .def("mark_user_outputs", wrap([](GraphHandle& g, const std::vector<at::Tensor>& t, bool transient) {
-             g.mark_user_outputs(t, transient);
-           }), py::arg("tensors"), py::arg("transient") = false)
+      .def("mark_user_inputs", wrap(&GraphHandle::mark_user_inputs))
+      .def("mark_weights", wrap(&GraphHandle::mark_weights))
+      .def("mark_user_outputs", wrap(&GraphHandle::mark_user_outputs), py::arg("tensors"), py::arg("transient") = false)
       .def("get_user_input_match_indices", &GraphHandle::matches)
-      .def("clear_inputs", wrap([](GraphHandle& g) { g.clear_inputs(); }))
+      .def("clear_inputs", wrap(&GraphHandle::clear_inputs))
       .def("is_capturing", &GraphHandle::is_capturing)
       .def("refusal", &GraphHandle::refusal)
       .def("captured", &GraphHandle::captured)

@@ -108,42 +108,27 @@ void watch(PyCodeObject* code) {
   Py_INCREF(code);  // where Python has no place left for a mark, the object is kept
 }
 
-// What a code object is to somebody who looks for the script's line. Within a backward only frames that belong to it
-// count, hooks and the like: the caller's line issued no operator of its own.
-enum class Code : uint8_t { Script, Library, Backward };
+// What an instruction is to somebody who looks for the script's line, if it is none of the script's. Within a backward
+// only frames that belong to it count, hooks and the like: the caller's line issued no operator of its own.
+constexpr uint32_t kOfLibrary = UINT32_MAX, kOfBackward = UINT32_MAX - 1;
 
-// What is known of code objects and instructions, per thread so that reading needs no lock.
+// What is known of instructions, per thread so that reading needs no lock.
 struct Known {
-  std::unordered_map<const void*, Code> code;
-  std::unordered_map<const void*, uint32_t> address;  // instruction -> site
+  std::unordered_map<const void*, uint32_t> sites;  // by address; or one of the above
   const void* last_address = nullptr;
   uint32_t last_site = 0;
   uint64_t deaths = 0;
-
-  void forget() {
-    code.clear();
-    address.clear();
-    last_address = nullptr;
-  }
 };
 
-Code classify(PyCodeObject* code) {
+// `offset`: of the instruction, in bytes.
+uint32_t resolve_now(PyCodeObject* code, int offset) {
   Gil gil;
   watch(code);
   const char* file = PyUnicode_AsUTF8(code->co_filename);
   const char* name = PyUnicode_AsUTF8(code->co_name);
   PyErr_Clear();
-  if (file && !is_library(file)) return Code::Script;
-  return name && std::string_view(name) == kRunsBackward ? Code::Backward : Code::Library;
-}
-
-// `offset`: of the instruction, in bytes.
-uint32_t resolve_now(PyCodeObject* code, int offset) {
-  Gil gil;
-  const char* file = PyUnicode_AsUTF8(code->co_filename);
-  const int line = PyCode_Addr2Line(code, offset);
-  PyErr_Clear();
-  return sites().intern(file ? file : "?", line);
+  if (file && !is_library(file)) return sites().intern(file, PyCode_Addr2Line(code, offset));
+  return name && std::string_view(name) == kRunsBackward ? kOfBackward : kOfLibrary;
 }
 
 #if OPENHPU_FAST_FRAMES
@@ -223,20 +208,18 @@ uint32_t executing_site() {
   if (!state) return 0;
   static thread_local Known known;
   for (Frames frames(state); frames; frames.next()) {
-    PyCodeObject* code = frames.code();
     // A code object in this thread's frames was made after what had its address before was gone.
     if (const uint64_t now = deaths.load(std::memory_order_relaxed); now != known.deaths) [[unlikely]] {
-      known.forget();
+      known = {};
       known.deaths = now;
     }
-    auto it = known.code.find(code);
-    if (it == known.code.end()) it = known.code.emplace(code, classify(code)).first;
-    if (it->second == Code::Backward) return 0;
-    if (it->second == Code::Library) continue;
     const void* address = frames.address();
     if (address == known.last_address) return known.last_site;
-    auto found = known.address.find(address);
-    if (found == known.address.end()) found = known.address.emplace(address, resolve_now(code, frames.offset())).first;
+    auto found = known.sites.find(address);
+    if (found == known.sites.end())
+      found = known.sites.emplace(address, resolve_now(frames.code(), frames.offset())).first;
+    if (found->second == kOfBackward) return 0;
+    if (found->second == kOfLibrary) continue;
     known.last_address = address;
     known.last_site = found->second;
     return found->second;

@@ -1,4 +1,5 @@
 // Lazy mode and the compiler's side of the graph cache.
+#include <c10/util/ScopeExit.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
 #include <torch/csrc/utils/pybind.h>
 
@@ -255,7 +256,7 @@ void bind_graph(py::module& m) {
       return answer;
     } catch (const std::exception& error) {
       const std::string why = "it can't be described: " + std::string(error.what());
-      GraphCache::instance().fail(id);
+      GraphCache::instance().answer(id, nullptr);
       auto [file, line] = resolve_site(request.graph.nodes.front().site);
       auto text = py::reinterpret_steal<py::object>(
           PyUnicode_DecodeUTF8(why.data(), static_cast<Py_ssize_t>(why.size()), "replace"));
@@ -268,13 +269,9 @@ void bind_graph(py::module& m) {
   m.def("recipe_ready", [](uint64_t id, const py::object& manifest, std::string library, std::string program) {
     const auto [request, numbers] = take_open(id);
     // Even if it is wrong, a thread may be waiting for an answer.
-    struct Answer {
-      uint64_t id;
-      bool given = false;
-      ~Answer() {
-        if (!given) release("a request for a recipe", [&] { GraphCache::instance().fail(id); });
-      }
-    } answer{id};
+    auto no_answer = c10::make_scope_exit([id] {
+      release("a request for a recipe", [id] { GraphCache::instance().answer(id, nullptr); });
+    });
     const auto nodes_of = [&nodes = request.graph.nodes](const py::object& indices) {
       std::vector<RecipeManifest::Counted> found;
       for (const auto& index : indices) {
@@ -311,9 +308,9 @@ void bind_graph(py::module& m) {
     }
     py::gil_scoped_release no_gil;
     GraphCache::instance().make_room();
-    GraphCache::instance().succeed(
-        id, std::make_shared<RecipeLibrary>(std::move(out), request.graph.numbers, std::move(variable)));
-    answer.given = true;
+    GraphCache::instance().answer(
+        id, std::make_shared<RecipeLibrary>(std::move(out), request.graph.numbers, variable));
+    no_answer.release();
   });
   // Of one that was answered before it does nothing.
   m.def("recipe_failed", [](uint64_t id) {
@@ -321,7 +318,7 @@ void bind_graph(py::module& m) {
       std::lock_guard lock(open_mutex);
       open_requests.erase(id);
     }
-    GraphCache::instance().fail(id);
+    GraphCache::instance().answer(id, nullptr);
   });
   m.def("wait_for_recipes", [](double seconds) { return GraphCache::instance().wait_idle(seconds); });
   m.def("has_compile_requests", [] { return GraphCache::instance().has_requests(); });

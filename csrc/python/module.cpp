@@ -20,10 +20,8 @@
 #include "device/backing.h"
 #include "device/host_memory.h"
 #include "distributed/Collective.h"
-#include "kernels/Nested.h"
 #include "kernels/Ranges.h"
 #include "kernels/SharedMemory.h"
-#include "kernels/Sparse.h"
 #include "observe/KernelReports.h"
 #include "observe/events.h"
 #include "python/bindings.h"
@@ -157,12 +155,9 @@ void bind_device(py::module& m) {
   m.def("return_moved_gradients", &return_moved_gradients);
   m.def("settle_autograd", [] {
     py::gil_scoped_release no_gil;
-    auto& registry = device::DeviceRegistry::instance();
-    if (registry.bad_fork()) return;
-    for (int i = 0; i < registry.count(); ++i) {
-      if (!registry.get_if_open(i)) continue;
+    for (auto* d : device::DeviceRegistry::instance().open()) {
       try {
-        const auto x = at::zeros({}, at::TensorOptions().device(c10::kHPU, static_cast<c10::DeviceIndex>(i)));
+        const auto x = at::zeros({}, at::TensorOptions().device(c10::kHPU, static_cast<c10::DeviceIndex>(d->index())));
         c10::AutogradState::get_tls_state().set_multithreading_enabled(true);
         x.set_requires_grad(true).mul(1).backward();
       } catch (const std::exception&) {
@@ -274,8 +269,6 @@ void load() {
       .require_memory = [](HPUMemory& m) { Recorder::of(device_of(m.device)).require(m); },
   };
   register_op_kernels();
-  register_sparse_kernels();
-  register_nested_kernels();
 }
 
 // Ends the devices when the process exits. Python is gone by then.

@@ -1,10 +1,6 @@
 #include "recipes/GraphCache.h"
 
 #include <ATen/Context.h>
-#include <c10/util/Exception.h>
-
-#include <algorithm>
-#include <cstring>
 
 #include "observe/SizeOrigins.h"
 #include "observe/events.h"
@@ -95,12 +91,6 @@ void GraphCache::drop_oldest() {
   entries_.erase(std::find_if(first, last, [&](const auto& e) { return e.second == oldest; }));
 }
 
-void GraphCache::evict() {
-  if (entries_.size() <= limits_.graphs) return;
-  while (entries_.size() > limits_.graphs) drop_oldest();
-  std::erase_if(families_, [](const auto& f) { return f.second.expired(); });
-}
-
 void GraphCache::make_room() {
   std::vector<std::shared_ptr<RecipeLibrary>> dropped;  // unloaded without the lock
   {
@@ -140,7 +130,9 @@ std::shared_ptr<GraphCache::Entry> GraphCache::enter(const Graph& graph, uint64_
   recency_.push_front(entry);
   entry->recency = recency_.begin();
   entries_.emplace(hash, entry);
-  evict();
+  if (entries_.size() <= limits_.graphs) return entry;
+  while (entries_.size() > limits_.graphs) drop_oldest();
+  std::erase_if(families_, [](const auto& f) { return f.second.expired(); });
   return entry;
 }
 
@@ -190,7 +182,8 @@ void GraphCache::request(const Entry& entry, const Graph& graph, Sight& sight) {
     c->settled = true;
     return;
   }
-  auto& latest = latest_like(graph);
+  const uint64_t program = shape_free_hash(graph);
+  const auto latest = latest_.Get(program);
   std::optional<Recompilation> recompilation;
   if (c->compiled)
     recompilation = compare_graphs(*c->compiled, graph, /*numbers_only=*/true);
@@ -203,7 +196,9 @@ void GraphCache::request(const Entry& entry, const Graph& graph, Sight& sight) {
   compared->numbers = graph.numbers;
   send(c, {c->id, graph, c->variable, c->formulas, entry.symbols, {}, not_before});
   c->settled = false;
-  c->compiled = latest = std::move(compared);
+  c->compiled = compared;
+  latest_.Erase(program);
+  latest_.Add(program, std::move(compared));
   c->requested_at = c->sights;
   if (!recompilation) return;
   sight.recompiled = true;
@@ -224,15 +219,6 @@ void GraphCache::send(const std::shared_ptr<Compilation>& c, CompileRequest requ
   c->request = ++requested_;
   untaken_ = true;
   requests_changed_.notify_one();
-}
-
-std::shared_ptr<const Graph>& GraphCache::latest_like(const Graph& graph) {
-  auto& latest = latest_[shape_free_hash(graph)];
-  latest.used = ++latest_used_;
-  if (latest_.size() > kMostLatest)  // only the cause of a recompilation is lost
-    latest_.erase(std::min_element(
-        latest_.begin(), latest_.end(), [](const auto& a, const auto& b) { return a.second.used < b.second.used; }));
-  return latest.graph;
 }
 
 bool GraphCache::by_program() const {
@@ -282,30 +268,25 @@ GraphCache::Waited GraphCache::wait_until(
   if (ended()) return Waited::Done;
   wait.since = Clock::now();
   wait.notice.wait = next_wait_++;
-  waits_.push_back(std::move(wait));
-  struct Waiting {  // a handler may throw
-    GraphCache& cache;
-    Lock& lock;
-    std::list<Wait>::iterator self;
-    ~Waiting() {
-      if (!lock.owns_lock()) lock.lock();
-      if (self->told > 0 || self->notice.given_up) {
-        self->notice.over = true;
-        self->notice.seconds = std::chrono::duration<double>(Clock::now() - self->since).count();
-        cache.ended_.push_back(self->notice);
-        cache.waits_changed_.notify_all();
-      }
-      cache.waits_.erase(self);
+  const auto self = waits_.insert(waits_.end(), std::move(wait));
+  const auto leave = c10::make_scope_exit([&] {  // a handler may throw
+    if (!lock.owns_lock()) lock.lock();
+    if (self->told > 0 || self->notice.given_up) {
+      self->notice.over = true;
+      self->notice.seconds = std::chrono::duration<double>(Clock::now() - self->since).count();
+      ended_.push_back(self->notice);
+      waits_changed_.notify_all();
     }
-  } entered{*this, lock, std::prev(waits_.end())};
+    waits_.erase(self);
+  });
   requests_changed_.notify_all();
   waits_changed_.notify_all();
-  const auto deadline = later(entered.self->since, seconds);
+  const auto deadline = later(self->since, seconds);
   const bool hears = waiting.hears(what);
   while (!ended()) {
     const auto now = Clock::now();
     if (seconds >= 0 && now >= deadline) {
-      entered.self->notice.given_up = entered.self->id != 0;
+      self->notice.given_up = self->id != 0;
       return Waited::TooLong;
     }
     if (!hears) {
@@ -505,33 +486,25 @@ bool GraphCache::next_request(CompileRequest& out) {
   return true;
 }
 
-void GraphCache::trace_compilation(const Compilation& c, const char* end) {
-  if (!device::Trace::on() || !c.compiling_since) return;
-  device::TraceSpan span;
-  span.name = "hpuCompile";
-  span.detail = c10::str(c.operators, " operators, ", end);
-  span.thread = device::TraceSpan::kCompiler;
-  span.site = c.site;
-  span.begin = c.compiling_since;
-  span.end = device::trace_clock();
-  device::Trace::add(std::move(span));
-}
-
-void GraphCache::succeed(uint64_t id, std::shared_ptr<RecipeLibrary> compiled) {
-  count(Counter::RecipesCompiled);
-  end_compilation(id, State::Ready, std::move(compiled));
-}
-
-void GraphCache::fail(uint64_t id) { end_compilation(id, State::Failed, nullptr); }
-
-void GraphCache::end_compilation(uint64_t id, State state, std::shared_ptr<RecipeLibrary> result) {
+void GraphCache::answer(uint64_t id, std::shared_ptr<RecipeLibrary> compiled) {
+  if (compiled) count(Counter::RecipesCompiled);
   std::lock_guard lock(mutex_);
   given_up_ = false;
   if (auto node = open_.extract(id)) {
     if (open_.empty()) leaves_core_from_ = Clock::time_point::max();
-    node.mapped()->state = state;
-    node.mapped()->result = std::move(result);
-    trace_compilation(*node.mapped(), state == State::Ready ? "compiled" : "failed");
+    auto& c = *node.mapped();
+    c.state = compiled ? State::Ready : State::Failed;
+    c.result = std::move(compiled);
+    if (device::Trace::on() && c.compiling_since) {
+      device::TraceSpan span;
+      span.name = "hpuCompile";
+      span.detail = c10::str(c.operators, " operators, ", c.result ? "compiled" : "failed");
+      span.thread = device::TraceSpan::kCompiler;
+      span.site = c.site;
+      span.begin = c.compiling_since;
+      span.end = device::trace_clock();
+      device::Trace::add(std::move(span));
+    }
     version_.fetch_add(1, std::memory_order_release);
   }
   states_changed_.notify_all();
@@ -610,7 +583,7 @@ void GraphCache::clear() {
   entries_.clear();
   families_.clear();
   recency_.clear();
-  latest_.clear();
+  latest_.Clear();
   recompilations_.clear();
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <torch/csrc/lazy/core/cache.h>
+
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -144,11 +146,11 @@ class GraphCache {
   // For the service. `next_request` blocks until there is a request whose time has come. It returns false after
   // `close`.
   bool next_request(CompileRequest& out);
-  void succeed(uint64_t id, std::shared_ptr<RecipeLibrary> compiled);
+  // `compiled`: null where it failed.
+  void answer(uint64_t id, std::shared_ptr<RecipeLibrary> compiled);
   // Called before a library is loaded. It drops the graphs that were unused for longest, until there is room. It throws
   // if the libraries of other holders (captured graphs) take all of the room.
   void make_room();
-  void fail(uint64_t id);
   void close();
   // Blocks until no graph waits to be compiled. The finished recipes take over then. Returns false at the deadline
   // (seconds; negative: none). Throws an exception of a signal's handler.
@@ -200,10 +202,7 @@ class GraphCache {
   void join_family(Entry& entry, const Graph& graph);
   std::shared_ptr<Compilation> new_compilation(const Graph& graph);
   void request(const Entry& entry, const Graph& graph, Sight& sight);
-  void end_compilation(uint64_t id, State state, std::shared_ptr<RecipeLibrary> result);
-  static void trace_compilation(const Compilation& compilation, const char* end);
   void send(const std::shared_ptr<Compilation>& compilation, CompileRequest request);
-  std::shared_ptr<const Graph>& latest_like(const Graph& graph);
   struct Wait {
     WaitNotice notice;
     uint64_t id = 0;  // of the compilation; 0: all
@@ -216,7 +215,6 @@ class GraphCache {
       Lock& lock, const device::BlockingWait& waiting, device::OnInterrupt what, Wait wait, double seconds, Done&& done);
   void wait_for(Lock& lock, Compilation& compilation);
   std::shared_ptr<Entry> find(uint64_t hash, const std::vector<uint64_t>& words);
-  void evict();
   void drop_oldest();
 
   mutable std::mutex mutex_;
@@ -227,13 +225,7 @@ class GraphCache {
   std::unordered_map<uint64_t, std::shared_ptr<Compilation>> open_;    // being compiled, by id
   std::deque<CompileRequest> requests_;
   // By shape_free_hash: nodes and numbers of the last one compiled. Of so many programs, the most recent ones.
-  static constexpr size_t kMostLatest = 256;
-  struct Latest {
-    std::shared_ptr<const Graph> graph;
-    uint64_t used = 0;
-  };
-  std::unordered_map<uint64_t, Latest> latest_;
-  uint64_t latest_used_ = 0;
+  torch::lazy::Cache<uint64_t, const Graph> latest_{256};
   std::deque<Recompilation> recompilations_;
   uint64_t recompiled_ = 0;
   std::vector<std::weak_ptr<Compilation>> private_;  // of compile_with

@@ -1,7 +1,5 @@
 #include "recipes/NodeRunner.h"
 
-#include <cstring>
-
 #include "run/Operator.h"
 
 namespace openhpu {
@@ -51,13 +49,10 @@ void NodeRunner::run(
   for (uint32_t n = 0; n < graph.nodes.size(); ++n)
     graph.for_each_slot(graph.nodes[n], [&](uint32_t slot) { last_use_[slot] = n; });
   CallRunner::of(device_).limit_threads(most_threads);
-  struct Clear {
-    NodeRunner& runner;
-    ~Clear() {
-      runner.storages_.clear();
-      CallRunner::of(runner.device_).limit_threads(CallRunner::kUnlimited);
-    }
-  } clear{*this};
+  const auto clear = c10::make_scope_exit([this] {
+    storages_.clear();
+    CallRunner::of(device_).limit_threads(CallRunner::kUnlimited);
+  });
   std::exception_ptr error;
   for (uint32_t n = 0; n < graph.nodes.size(); ++n) {
     try {

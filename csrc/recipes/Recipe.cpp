@@ -1,14 +1,10 @@
 #include "recipes/Recipe.h"
 
 #include <ATen/ops/empty.h>
-#include <c10/util/Exception.h>
 #include <torch/csrc/inductor/aoti_runner/model_container_runner_cpu.h>
 #include <torch/csrc/inductor/aoti_torch/utils.h>
 
 #include <dlfcn.h>
-
-#include <algorithm>
-#include <cstring>
 
 #include "observe/KernelReports.h"
 #include "observe/events.h"
@@ -43,17 +39,13 @@ bool product(
       *tensor_handle_to_tensor_pointer(a), *tensor_handle_to_tensor_pointer(b), beta, alpha);
 }
 
-double as_double(const RecipeManifest::NumberSpec& spec, const uint64_t* words) {
-  const auto value = number_of(spec.kind, words);
-  return value.isDouble() ? value.toDouble() : value.isInt() ? static_cast<double>(value.toInt()) : value.toBool();
-}
-
 }  // namespace
 
-RecipeLibrary::RecipeLibrary(RecipeManifest manifest, std::vector<uint64_t> constants, std::vector<bool> variable)
-    : manifest_(std::move(manifest)), constants_(std::move(constants)) {
-  for (size_t i = 0; i < constants_.size(); ++i)
-    if (!variable[i]) fixed_.push_back(i);
+RecipeLibrary::RecipeLibrary(
+    RecipeManifest manifest, const std::vector<uint64_t>& constants, const std::vector<bool>& variable)
+    : manifest_(std::move(manifest)) {
+  for (size_t i = 0; i < constants.size(); ++i)
+    if (!variable[i]) fixed_.emplace_back(i, constants[i]);
   model_ = std::make_unique<torch::inductor::AOTIModelContainerRunnerCpu>(manifest_.library, 1);
   if (void* library = dlopen(manifest_.library.c_str(), RTLD_LAZY | RTLD_NOLOAD)) {
     mark_kernel_ = static_cast<MarkKernel*>(dlsym(library, "openhpu_mark_kernel"));
@@ -68,9 +60,7 @@ RecipeLibrary::~RecipeLibrary() { g_loaded.fetch_sub(1); }
 size_t RecipeLibrary::loaded() noexcept { return g_loaded.load(); }
 
 bool RecipeLibrary::accepts(const std::vector<uint64_t>& numbers) const noexcept {
-  for (size_t i : fixed_)
-    if (numbers[i] != constants_[i]) return false;
-  return true;
+  return std::ranges::all_of(fixed_, [&](const auto& fixed) { return numbers[fixed.first] == fixed.second; });
 }
 
 bool RecipeLibrary::admits(const std::vector<int64_t>& symbols) const {
@@ -110,13 +100,12 @@ void Recipe::set_arguments(const std::vector<SlotMemory>& slots, const std::vect
     const uint64_t* words = numbers.data() + spec.word;
     if (spec.host == spec.dtype) {
       std::memcpy(argument.mutable_data_ptr(), words, argument.itemsize());
-    } else if (spec.dtype == at::kLong && spec.host == at::ScalarType::Undefined) {
-      *argument.mutable_data_ptr<int64_t>() =
-          spec.kind == CallTemplate::ArgKind::Double ? static_cast<int64_t>(as_double(spec, words))
-                                                     : static_cast<int64_t>(words[0]);
     } else if (spec.host == at::ScalarType::Undefined) {
-      TORCH_INTERNAL_ASSERT(spec.dtype == at::kDouble);
-      *argument.mutable_data_ptr<double>() = as_double(spec, words);
+      const auto value = number_of(spec.kind, words).toScalar();
+      if (spec.dtype == at::kLong)
+        *argument.mutable_data_ptr<int64_t>() = value.toLong();
+      else
+        *argument.mutable_data_ptr<double>() = value.toDouble();  // it has no other dtype
     } else {
       CallTemplate::Operand o;
       o.dtype = c10::scalarTypeToTypeMeta(spec.host);

@@ -61,7 +61,7 @@ class RecipeLibrary {
  public:
   // `constants`: the numbers that are compiled in, by word. `variable`: the numbers that are arguments. Throws if the
   // library cannot be loaded.
-  RecipeLibrary(RecipeManifest manifest, std::vector<uint64_t> constants, std::vector<bool> variable);
+  RecipeLibrary(RecipeManifest manifest, const std::vector<uint64_t>& constants, const std::vector<bool>& variable);
   ~RecipeLibrary();
 
   // How many libraries of such graphs are loaded in this process.
@@ -75,8 +75,7 @@ class RecipeLibrary {
  private:
   friend class Recipe;
   RecipeManifest manifest_;
-  std::vector<uint64_t> constants_;
-  std::vector<size_t> fixed_;  // words that must be as compiled
+  std::vector<std::pair<size_t, uint64_t>> fixed_;  // words that must be as compiled
   std::unique_ptr<torch::inductor::AOTIModelContainerRunnerCpu> model_;
   // In the library: the functions that its code calls before and after each kernel. Null in a recipe that was made
   // without them.

@@ -48,6 +48,8 @@ std::pair<std::string, std::string> number_at(const CallTemplate& call, const ui
   return {"?", "?"};
 }
 
+}  // namespace
+
 Recompilation at_node(const Graph::Node& node, std::string cause) {
   Recompilation r;
   r.cause = std::move(cause);
@@ -56,8 +58,6 @@ Recompilation at_node(const Graph::Node& node, std::string cause) {
   r.time_ns = now_ns();
   return r;
 }
-
-}  // namespace
 
 uint64_t shape_free_hash(const Graph& graph) {
   WordHash hash;

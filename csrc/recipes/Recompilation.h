@@ -21,6 +21,9 @@ struct Recompilation {
   uint64_t time_ns = 0;
 };
 
+// With the operator and the line of a node, and the time.
+Recompilation at_node(const Graph::Node& node, std::string cause);
+
 // Hash of a graph without its sizes: operators, and which operands share storages.
 uint64_t shape_free_hash(const Graph& graph);
 // `numbers_only`: the graphs are the same program, and differ in numbers.

@@ -1,8 +1,5 @@
 #include "recipes/Symbols.h"
 
-#include <c10/util/Exception.h>
-
-#include <algorithm>
 #include <charconv>
 
 #include "run/Operator.h"

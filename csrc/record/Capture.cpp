@@ -2,12 +2,9 @@
 
 #include <ATen/ThreadLocalPythonObjects.h>
 #include <c10/core/impl/PyInterpreterHooks.h>
-#include <c10/util/Exception.h>
 
 #include <cstdlib>
-#include <functional>
 #include <numeric>
-#include <utility>
 
 #include "observe/MemoryHistory.h"
 #include "observe/events.h"
@@ -50,9 +47,8 @@ void refuse_in_capture(const std::string& op, const char* remedy) {
   const std::string where = describe_site(current_site());
   const std::string message = op + " is not supported during HPU Graph capturing" +
       (where.empty() ? "" : "; it was issued at " + where) + ". " + remedy;
-  for (int i = 0; i < device::DeviceRegistry::instance().count(); ++i)
-    if (auto* d = device::DeviceRegistry::instance().get_if_open(i))
-      if (auto* capture = current_capture(*d)) capture->refuse(message);
+  for (auto* d : device::DeviceRegistry::instance().open())
+    if (auto* capture = current_capture(*d)) capture->refuse(message);
   TORCH_CHECK(false, message);
 }
 

@@ -1,9 +1,5 @@
 #include "record/CapturedGraph.h"
 
-#include <c10/util/Exception.h>
-
-#include <algorithm>
-
 #include "device/blocking_wait.h"
 #include "observe/events.h"
 #include "record/GraphCommand.h"

@@ -3,8 +3,6 @@
 #include <c10/core/GradMode.h>
 #include <c10/macros/Macros.h>
 
-#include <utility>
-
 // <torch/csrc/autograd/graph_task.h> declares it, and includes all of autograd.
 namespace torch::autograd {
 TORCH_API int get_current_graph_task_id();

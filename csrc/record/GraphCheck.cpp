@@ -2,8 +2,6 @@
 #include <ATen/ops/empty.h>
 #include <c10/core/ScalarType.h>
 
-#include <algorithm>
-#include <cstring>
 #include <unordered_set>
 
 #include "device/blocking_wait.h"
@@ -113,22 +111,14 @@ std::optional<Recompilation> CapturedGraph::difference(
       const bool outside = !x.fresh && !y.fresh && std::find(given.begin(), given.end(), was) == given.end();
       if (found || !outside || !x.data || !y.data || x.data == y.data) return;
       if (x.nbytes == y.nbytes && std::memcmp(x.data, y.data, x.nbytes) == 0) return;
-      found.emplace();
       // Of a copy from the host nobody but the graph has the memory.
-      found->cause = other.program_->held[is].use_count() == 1 ? "host" : "contents";
-      found->op = b.entry->call->kernel->name();
-      found->site = b.site;
+      found = at_node(b, other.program_->held[is].use_count() == 1 ? "host" : "contents");
     });
     if (found) return found;
   }
   if (before.nodes.size() == now.nodes.size()) return std::nullopt;
   const bool longer = now.nodes.size() > nodes;
-  const auto& node = longer ? now.nodes[nodes] : before.nodes[nodes];
-  Recompilation r;
-  r.cause = longer ? "more" : "fewer";
-  r.op = node.entry->call->kernel->name();
-  r.site = node.site;
-  return r;
+  return at_node(longer ? now.nodes[nodes] : before.nodes[nodes], longer ? "more" : "fewer");
 }
 
 const Graph::Node* CapturedGraph::writer_of(uint32_t slot) const { return last_writers(program_->graph)[slot].node; }

@@ -1,8 +1,5 @@
 #include "record/GraphCommand.h"
 
-#include <algorithm>
-#include <cstring>
-
 #include "observe/events.h"
 #include "recipes/GraphCache.h"
 #include "run/KernelThreads.h"

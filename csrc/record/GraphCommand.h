@@ -16,10 +16,7 @@ namespace openhpu {
 class GraphCommand final : public device::Command {
  public:
   // Handed to the queue at the end (`release`); until then an exception gives it back.
-  struct GiveBack {
-    void operator()(GraphCommand* command) const { command->retire(); }
-  };
-  using Owned = std::unique_ptr<GraphCommand, GiveBack>;
+  using Owned = std::unique_ptr<GraphCommand, device::Retire>;
   static Owned acquire(device::Device& d);
   // How many there are in this process.
   static uint64_t total() noexcept { return Commands::total(); }

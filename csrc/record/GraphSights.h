@@ -1,10 +1,11 @@
 #pragma once
 
+#include <torch/csrc/lazy/core/cache.h>
+
 #include <cstddef>
 #include <cstdint>
-#include <list>
+#include <memory>
 #include <mutex>
-#include <unordered_map>
 
 namespace openhpu {
 
@@ -28,7 +29,7 @@ class GraphSights {
   // A captured graph.
   Sight captured(uint64_t program);
 
-  // So many graphs are remembered, those seen last.
+  // So many graphs are remembered, those seen last. Another number forgets all.
   void set_most(size_t graphs);
   void clear();
 
@@ -36,16 +37,14 @@ class GraphSights {
   struct Known {
     uint64_t id;
     bool in_parts;  // a sequence's: no whole graph of it has been seen
-    std::list<uint64_t>::iterator recency;
   };
-  Known* find(uint64_t key);
-  void add(uint64_t key, uint64_t id, bool in_parts);
+  using Graphs = torch::lazy::Cache<uint64_t, Known>;
+  void add(uint64_t key, uint64_t id, bool in_parts) { known_->Add(key, std::make_shared<Known>(id, in_parts)); }
   Sight note(uint64_t key, bool in_parts);
 
   std::mutex mutex_;
-  std::unordered_map<uint64_t, Known> known_;  // programs and sequences
-  std::list<uint64_t> recency_;                // most recent first
   size_t most_ = 100000;
+  std::unique_ptr<Graphs> known_ = std::make_unique<Graphs>(2 * most_);  // a graph is a program and a sequence
 };
 
 }  // namespace openhpu

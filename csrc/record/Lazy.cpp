@@ -1,10 +1,7 @@
 #include "record/Lazy.h"
 
-#include <c10/util/Exception.h>
-
 #include <chrono>
 #include <cstdio>
-#include <optional>
 
 #include "observe/MemoryHistory.h"
 #include "observe/events.h"
@@ -424,15 +421,12 @@ void Recorder::hand_over() {
 }
 
 std::shared_ptr<Recipe> Recorder::recipe_for_graph(GraphCache::Sight& sight) {
-  struct Open {
-    Recorder& recorder;
-    explicit Open(Recorder& r) : recorder(r) { set(true); }
-    ~Open() { set(false); }
-    void set(bool open) {
-      std::lock_guard deaths(recorder.deaths_mutex_);
-      recorder.deaths_open_ = open;
-    }
-  } open(*this);
+  const auto open_deaths = [this](bool open) {
+    std::lock_guard deaths(deaths_mutex_);
+    deaths_open_ = open;
+  };
+  open_deaths(true);
+  const auto close = c10::make_scope_exit([&] { open_deaths(false); });
   device::SpanScope span("hpuRecipeLookup");
   auto recipe = GraphCache::instance().recipe_for(graph_, hash_.value(), sight);
   if (C10_UNLIKELY(static_cast<bool>(span))) span.set_detail(recipe ? "hit" : "miss");

@@ -1,14 +1,8 @@
 #include "run/CallRunner.h"
 
 #include <ATen/ops/empty.h>
-#include <c10/util/Exception.h>
-
-#include <algorithm>
-#include <array>
-#include <cstring>
 
 #include "observe/events.h"
-#include "run/ExactCopy.h"
 #include "run/KernelThreads.h"
 #include "run/Misplaced.h"
 #include "run/Operator.h"
@@ -65,7 +59,8 @@ CallRunner& CallRunner::of(device::Device& device) {
 
 size_t CallRunner::memory_over(const OperandMemory& operand) {
   if (C10_UNLIKELY(many_)) {
-    if (const size_t known = place_of_.add(operand.storage, used_memories_); known < used_memories_) return known;
+    const size_t known = place_of_.emplace(operand.storage, used_memories_).first->second;
+    if (known < used_memories_) return known;
   } else {
     for (size_t i = 0; i < used_memories_; ++i)
       if (memories_[i].of == operand.storage) return i;
@@ -123,7 +118,7 @@ void CallRunner::fill_stack(const CallTemplate& call, const OperandMemory* opera
     memories_.clear();
   }
   many_ = call.operands.size() > kComparedOperands;
-  if (C10_UNLIKELY(many_)) place_of_.begin(call.operands.size());
+  if (C10_UNLIKELY(many_)) place_of_.clear();
   // Operands on the host have no memory.
   c10::SmallVector<const OperandMemory*, 8> identities;
   const bool compare = call.any_written && !many_;
@@ -191,53 +186,47 @@ void CallRunner::fill_stack(const CallTemplate& call, const OperandMemory* opera
 
 bool CallRunner::lies_as_told(
     const ShapeEntry& entry, const c10::Stack& results, const OutputMemory* outputs) const {
-  size_t i = 0, returned = 0;
+  size_t returned = 0;
   bool as_told = true;
-  for (const auto& value : results) {
-    for_each_tensor(value, [&](const at::Tensor& t) {
-      if (C10_UNLIKELY(++returned > entry.outputs.size())) return;
-      const auto& spec = entry.outputs[i++];
-      if (spec.kind == OutputSpec::Kind::Undefined) {
-        if (C10_UNLIKELY(t.defined())) not_as_told(entry, i - 1, t);
-        return;
-      }
-      const auto& impl = *t.unsafeGetTensorImpl();
-      if (spec.kind == OutputSpec::Kind::Argument) {
-        const auto& operand = entry.call->operands[spec.index];
-        if (C10_UNLIKELY(
-                &impl != given_[spec.index] || impl.sizes() != c10::IntArrayRef(operand.sizes) ||
-                impl.strides() != c10::IntArrayRef(operand.strides)))
-          not_as_told(entry, i - 1, t);
-        return;
-      }
+  for_each_tensor(results, [&](const at::Tensor& t) {
+    const size_t i = returned++;
+    if (C10_UNLIKELY(i >= entry.outputs.size())) return;
+    const auto& spec = entry.outputs[i];
+    if (spec.kind == OutputSpec::Kind::Undefined) {
+      if (C10_UNLIKELY(t.defined())) not_as_told(entry, i, t);
+      return;
+    }
+    const auto& impl = *t.unsafeGetTensorImpl();
+    if (spec.kind == OutputSpec::Kind::Argument) {
+      const auto& operand = entry.call->operands[spec.index];
       if (C10_UNLIKELY(
-              !t.defined() || impl.layout() != c10::kStrided || impl.dtype() != spec.dtype ||
-              impl.sizes() != c10::IntArrayRef(spec.sizes)))
-        not_as_told(entry, i - 1, t);
-      const auto& output = outputs[spec.index];
-      const auto& storage = *impl.unsafe_storage().unsafeGetStorageImpl();
-      // Memory without an allocator is an operand's.
-      as_told &= impl.strides() == c10::IntArrayRef(spec.strides) && impl.storage_offset() == spec.offset &&
-          storage.nbytes() == output.nbytes && !impl.is_conj() && !impl.is_neg() &&
-          (!output.allocated || storage.allocator());
-    });
-  }
+              &impl != given_[spec.index] || impl.sizes() != c10::IntArrayRef(operand.sizes) ||
+              impl.strides() != c10::IntArrayRef(operand.strides)))
+        not_as_told(entry, i, t);
+      return;
+    }
+    if (C10_UNLIKELY(
+            !t.defined() || impl.layout() != c10::kStrided || impl.dtype() != spec.dtype ||
+            impl.sizes() != c10::IntArrayRef(spec.sizes)))
+      not_as_told(entry, i, t);
+    const auto& output = outputs[spec.index];
+    const auto& storage = *impl.unsafe_storage().unsafeGetStorageImpl();
+    // Memory without an allocator is an operand's.
+    as_told &= impl.strides() == c10::IntArrayRef(spec.strides) && impl.storage_offset() == spec.offset &&
+        storage.nbytes() == output.nbytes && !impl.is_conj() && !impl.is_neg() &&
+        (!output.allocated || storage.allocator());
+  });
   TORCH_CHECK(
       returned == entry.outputs.size(), entry.call->kernel->name(), " returned ", returned, " tensors where ",
       entry.outputs.size(), " were expected, ", kRemedy);
   if (C10_UNLIKELY(entry.outputs.size() > entry.storages.size() && entry.storages.size() > 0)) {
     // Results that share memory.
     c10::SmallVector<const c10::StorageImpl*, 4> storages(entry.storages.size(), nullptr);
-    i = 0;
-    for (const auto& value : results) {
-      for_each_tensor(value, [&](const at::Tensor& t) {
-        const auto& spec = entry.outputs[i++];
-        if (spec.kind != OutputSpec::Kind::Fresh) return;
-        const auto* storage = t.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
-        as_told &= !storages[spec.index] || storages[spec.index] == storage;
-        storages[spec.index] = storage;
-      });
-    }
+    entry.for_each_fresh(results, [&](const OutputSpec& spec, const at::Tensor& t) {
+      const auto* storage = t.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+      as_told &= !storages[spec.index] || storages[spec.index] == storage;
+      storages[spec.index] = storage;
+    });
   }
   return as_told;
 }
@@ -259,24 +248,19 @@ void CallRunner::keep_outputs(const ShapeEntry& entry, const c10::Stack& results
     lay_out_outputs(entry, results, outputs);
     return;
   }
-  size_t i = 0;
   // A kernel whose order of allocations varies may put one output where another belongs.
   Misplaced misplaced;
-  for (const auto& value : results) {
-    for_each_tensor(value, [&](const at::Tensor& t) {
-      const auto& spec = entry.outputs[i++];
-      if (spec.kind != OutputSpec::Kind::Fresh) return;
-      const auto& output = outputs[spec.index];
-      const auto& storage = t.unsafeGetTensorImpl()->unsafe_storage();
-      if (output.allocated) {
-        *output.allocated = C10_UNLIKELY(storage.nbytes() > 0 && is_planned(storage.data()))
-            ? copy_of(storage)  // the place is another output's, which is delivered there
-            : c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage.unsafeGetStorageImpl());
-      } else if (C10_UNLIKELY(storage.data() != output.data) && output.nbytes > 0) {
-        misplaced.add(output.data, storage);
-      }
-    });
-  }
+  entry.for_each_fresh(results, [&](const OutputSpec& spec, const at::Tensor& t) {
+    const auto& output = outputs[spec.index];
+    const auto& storage = t.unsafeGetTensorImpl()->unsafe_storage();
+    if (output.allocated) {
+      *output.allocated = C10_UNLIKELY(storage.nbytes() > 0 && is_planned(storage.data()))
+          ? copy_of(storage)  // the place is another output's, which is delivered there
+          : c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage.unsafeGetStorageImpl());
+    } else if (C10_UNLIKELY(storage.data() != output.data) && output.nbytes > 0) {
+      misplaced.add(output.data, storage);
+    }
+  });
   misplaced.deliver(device_);
 }
 
@@ -285,15 +269,10 @@ void CallRunner::lay_out_outputs(const ShapeEntry& entry, const c10::Stack& resu
   std::vector<at::Tensor> buffers;
   for (const auto& s : entry.storages)
     buffers.push_back(at::empty({static_cast<int64_t>(s.nbytes)}, at::TensorOptions().dtype(at::kByte)));
-  size_t i = 0;
-  for (const auto& value : results) {
-    for_each_tensor(value, [&](const at::Tensor& t) {
-      const auto& spec = entry.outputs[i++];
-      if (spec.kind != OutputSpec::Kind::Fresh) return;
-      exact_copy(
-          at::Tensor(host_tensor_on(buffers[spec.index].storage(), spec.dtype, spec.sizes, spec.strides, spec.offset)), t);
-    });
-  }
+  entry.for_each_fresh(results, [&](const OutputSpec& spec, const at::Tensor& t) {
+    exact_copy(
+        at::Tensor(host_tensor_on(buffers[spec.index].storage(), spec.dtype, spec.sizes, spec.strides, spec.offset)), t);
+  });
   for (size_t k = 0; k < buffers.size(); ++k) {
     if (outputs[k].allocated)
       *outputs[k].allocated =
@@ -325,13 +304,10 @@ void CallRunner::run_planned(const ShapeEntry& entry, const OutputMemory* output
 
 void CallRunner::run(
     const ShapeEntry& entry, const OperandMemory* operands, const uint64_t* numbers, const OutputMemory* outputs) {
-  struct Clear {
-    CallRunner& runner;
-    ~Clear() {
-      runner.tensors_.clear();
-      runner.stack_.clear();  // after an error it still holds what the kernel was given or made
-    }
-  } clear{*this};
+  const auto clear = c10::make_scope_exit([this] {
+    tensors_.clear();
+    stack_.clear();  // after an error it still holds what the kernel was given or made
+  });
   run_planned(entry, outputs, [&]() -> c10::Stack& {
     KernelScope of_operands(device_.workspace(), nullptr, 0, false);
     fill_stack(*entry.call, operands, numbers);
@@ -342,10 +318,9 @@ void CallRunner::run(
 void CallRunner::run(const ShapeEntry& entry, c10::Stack& args, const OutputMemory* outputs) {
   run_planned(entry, outputs, [&]() -> c10::Stack& {
     given_.clear();
-    for (const auto& value : args)
-      for_each_tensor(value, [&](const at::Tensor& t) {
-        if (t.defined()) given_.push_back(t.unsafeGetTensorImpl());
-      });
+    for_each_tensor(args, [&](const at::Tensor& t) {
+      if (t.defined()) given_.push_back(t.unsafeGetTensorImpl());
+    });
     return args;
   });
 }

@@ -3,11 +3,11 @@
 #include <ATen/core/stack.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/util/SmallVector.h>
+#include <c10/util/flat_hash_map.h>
 
 #include <climits>
 
 #include "device/device.h"
-#include "device/first_seen.h"
 #include "run/KernelMemory.h"
 #include "run/ShapeCache.h"
 
@@ -94,7 +94,7 @@ class CallRunner {
   size_t used_memories_ = 0;
   int most_threads_ = kUnlimited;
   bool many_ = false;          // operands
-  device::FirstSeen place_of_;  // in memories_, by storage, if they are many
+  ska::flat_hash_map<uint64_t, size_t> place_of_;  // in memories_, by storage, if they are many
 };
 
 }  // namespace openhpu

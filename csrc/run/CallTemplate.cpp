@@ -3,10 +3,8 @@
 #include <ATen/Dispatch.h>
 #include <ATen/ops/_local_scalar_dense_native.h>
 #include <ATen/ops/empty.h>
-#include <c10/util/Exception.h>
 
 #include <bit>
-#include <cstring>
 
 #include "run/Operator.h"
 

@@ -1,7 +1,5 @@
 #include "run/Eager.h"
 
-#include <c10/util/Exception.h>
-
 #include "observe/events.h"
 #include "torch/HPUAllocator.h"
 #include "torch/HPUDevice.h"

@@ -4,7 +4,6 @@
 #include <ATen/ops/bitwise_or.h>
 #include <ATen/ops/isnan.h>
 #include <ATen/ops/where.h>
-#include <c10/util/SmallVector.h>
 
 #include <limits>
 
@@ -89,8 +88,7 @@ void call_with_e4m3(const Operator& op, c10::Stack& stack, Widening widening) {
     if (strict) round_to_infinity(t, source);
   };
   for (const auto& t : written) look(t);
-  if (written.empty())
-    for (const auto& value : stack) for_each_tensor(value, look);
+  if (written.empty()) for_each_tensor(stack, look);
   if (strict || found == 0) return;
   note_e4m3(user_name(op), running_site());
 }

@@ -1,7 +1,5 @@
 #include "run/Int64.h"
 
-#include <c10/util/SmallVector.h>
-
 #include "observe/KernelReports.h"
 #include "run/Operator.h"
 #include "run/Tensors.h"
@@ -47,7 +45,7 @@ void call_with_int32(const Operator& op, c10::Stack& stack) {
   op.call_cpu_as_it_is(stack);
   int64_t changed = 0;
   for (const auto& t : written) changed += wrap_to_int32(t);
-  for (const auto& value : stack) for_each_tensor(value, [&](const at::Tensor& t) { changed += wrap_to_int32(t); });
+  for_each_tensor(stack, [&](const at::Tensor& t) { changed += wrap_to_int32(t); });
   if (changed == 0 || t_unnoted_indices) return;
   note_overflows(user_name(op), running_site(), changed);
 }

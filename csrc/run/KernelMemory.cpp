@@ -2,9 +2,6 @@
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
-#include <c10/util/Exception.h>
-
-#include <array>
 
 #include "torch/HPUDevice.h"
 
@@ -96,21 +93,13 @@ void* KernelScope::allocate(size_t nbytes) {
       throw;
     }
   }
-  if (record_ && counted) log_.push_back(ptr);
+  if (record_ && counted) last_[ptr] = ordinal;
   return ptr;
 }
 
-int64_t KernelScope::ordinal_of(const void* ptr) {
-  constexpr size_t kSearched = 64;
-  if (log_.size() > kSearched) {
-    if (last_.empty())
-      for (size_t i = 0; i < log_.size(); ++i) last_[log_[i]] = i;
-    const auto found = last_.find(ptr);
-    return found == last_.end() ? -1 : static_cast<int64_t>(found->second);
-  }
-  for (size_t i = log_.size(); i-- > 0;)
-    if (log_[i] == ptr) return static_cast<int64_t>(i);
-  return -1;
+int64_t KernelScope::ordinal_of(const void* ptr) const {
+  const auto found = last_.find(ptr);
+  return found == last_.end() ? -1 : found->second;
 }
 
 AsideOfKernel::AsideOfKernel() noexcept : scope_(tls_scope) {

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <exception>
 #include <unordered_map>
-#include <vector>
 
 #include "device/memory_pool.h"
 
@@ -37,7 +36,7 @@ class KernelScope {
   KernelScope& operator=(const KernelScope&) = delete;
 
   // The last allocation that returned `ptr` (only when recording); -1 if none.
-  int64_t ordinal_of(const void* ptr);
+  int64_t ordinal_of(const void* ptr) const;
 
   void* allocate(size_t nbytes);
   // The error of an allocation that failed, for code that passes on only that something failed; null: none did.
@@ -52,9 +51,8 @@ class KernelScope {
   size_t next_planned_ = 0;
   uint32_t next_ = 0;
   bool record_;
-  std::vector<void*> log_;
+  std::unordered_map<const void*, int64_t> last_;  // by address: the last allocation that returned it, if recording
   std::exception_ptr out_of_memory_;
-  std::unordered_map<const void*, size_t> last_;  // by address, of a log that is long: its last place there
   KernelScope* outer_;
 };
 

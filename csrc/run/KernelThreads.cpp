@@ -3,12 +3,9 @@
 #include <ATen/Parallel.h>
 #include <ATen/record_function.h>
 #include <c10/core/AutogradState.h>
-#include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <omp.h>
-
-#include <optional>
 
 #if defined(__x86_64__)
 #include <xmmintrin.h>
@@ -39,43 +36,12 @@ void unbind_team(int threads) noexcept {
   unbound_team = threads;
 }
 
-// Rounding and denormals as a new thread has them.
-class DefaultFloats {
- public:
-#if defined(__x86_64__)
-  DefaultFloats() : before_(_mm_getcsr()) {
-    if ((before_ & ~kFlags) != kDefault) _mm_setcsr(kDefault);
-  }
-  ~DefaultFloats() {
-    if ((before_ & ~kFlags) != kDefault) _mm_setcsr(before_);
-  }
-
- private:
-  static constexpr unsigned kFlags = 0x3f, kDefault = 0x1f80;
-  const unsigned before_;
-#endif
-};
-
 // PyTorch sets a thread's number of threads at its first kernel, over what that is to use. So it is asked for before the
 // first command, of PyTorch's library and of this one: each has its own mark, in an inline function, that it is set.
 int number_of_threads() {
   at::internal::lazy_init_num_threads();
   return at::get_num_threads();
 }
-
-// Gives a host thread its own numbers of threads back.
-class HostThreads {
- public:
-  HostThreads() : omp_(number_of_threads()) { applied_threads = 0; }
-  ~HostThreads() {
-    applied_threads = 0;
-    if (omp_get_max_threads() != omp_) omp_set_num_threads(omp_);
-    if (MKL_Set_Num_Threads_Local) MKL_Set_Num_Threads_Local(0);
-  }
-
- private:
-  const int omp_;
-};
 
 }  // namespace
 
@@ -89,23 +55,33 @@ void set_up_worker() {
 }
 
 void run_as_worker(const std::function<void()>& run) {
-  struct Keys {
-    const c10::impl::LocalDispatchKeySet before = c10::impl::tls_local_dispatch_key_set();
-    Keys() {
-      c10::impl::PODLocalDispatchKeySet of_a_new_thread{};
-      of_a_new_thread.set_included(c10::default_included_set);
-      of_a_new_thread.set_excluded(c10::default_excluded_set);
-      c10::impl::_force_tls_local_dispatch_key_set(of_a_new_thread);
-    }
-    ~Keys() { c10::impl::_force_tls_local_dispatch_key_set(before); }
-  } keys;
+  const auto keys = c10::make_scope_exit([before = c10::impl::tls_local_dispatch_key_set()] {
+    c10::impl::_force_tls_local_dispatch_key_set(before);
+  });
+  c10::impl::PODLocalDispatchKeySet of_a_new_thread{};
+  of_a_new_thread.set_included(c10::default_included_set);
+  of_a_new_thread.set_excluded(c10::default_excluded_set);
+  c10::impl::_force_tls_local_dispatch_key_set(of_a_new_thread);
   c10::InferenceMode no_autograd(true);
   // Only where there are callbacks: PyTorch rebuilds its lists of them whenever RecordFunction is disabled or enabled.
   std::optional<at::DisableRecordFunctionGuard> unprofiled;
   if (at::hasCallbacks()) unprofiled.emplace();
   c10::WarningUtils::WarningHandlerGuard warnings(kernel_warnings());
-  [[maybe_unused]] DefaultFloats floats;
-  HostThreads threads;
+#if defined(__x86_64__)
+  // Rounding and denormals as a new thread has them.
+  constexpr unsigned kFlags = 0x3f, kDefault = 0x1f80;
+  const unsigned before = _mm_getcsr();
+  const bool other_floats = (before & ~kFlags) != kDefault;
+  if (other_floats) _mm_setcsr(kDefault);
+  const auto floats = c10::make_scope_exit([&] { if (other_floats) _mm_setcsr(before); });
+#endif
+  // The thread gets its own numbers of threads back.
+  const auto threads = c10::make_scope_exit([omp = number_of_threads()] {
+    applied_threads = 0;
+    if (omp_get_max_threads() != omp) omp_set_num_threads(omp);
+    if (MKL_Set_Num_Threads_Local) MKL_Set_Num_Threads_Local(0);
+  });
+  applied_threads = 0;
   run();
 }
 

@@ -19,7 +19,6 @@ struct OpTraits {
   bool masks_wait = false;       // results depend on values only where an operand is a mask (bool or uint8)
   bool numbers_matter = false;   // Scalar arguments determine the outputs' sizes (arange)
   bool cpu_operands = false;     // accepts CPU tensors that are not 0-dim, as PyTorch's CUDA kernels do
-  bool host_metadata = false;    // answers from metadata alone, without device work (is_set_to)
   bool collective = false;       // other processes take part: never rehearsed, and run by the worker alone
   bool native = false;           // native in every generation, regardless of the table
   bool exact = false;            // pure, and its result has the same bits in a recipe, except in small floats

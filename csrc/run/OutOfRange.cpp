@@ -7,12 +7,6 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
-#include <algorithm>
-#include <cstring>
-#include <functional>
-#include <optional>
-#include <unordered_map>
-
 #include "device/command_queue.h"
 #include "observe/KernelReports.h"
 #include "observe/site.h"

@@ -9,10 +9,8 @@
 #include <ATen/native/cpu/ReducedPrecisionFloatGemvFastPathKernel.h>
 #include <ATen/ops/empty.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <unordered_map>
 
 #include "run/Operator.h"
 

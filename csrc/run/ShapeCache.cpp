@@ -1,8 +1,5 @@
 #include "run/ShapeCache.h"
 
-#include <algorithm>
-#include <utility>
-
 namespace openhpu {
 
 std::shared_ptr<const ShapeEntry> ShapeCache::find(const Signature& signature, uint64_t hash) {

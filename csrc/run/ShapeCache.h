@@ -10,6 +10,7 @@
 #include "run/CallTemplate.h"
 #include "run/Signature.h"
 #include "run/SpinLock.h"
+#include "run/Tensors.h"
 
 namespace openhpu {
 
@@ -45,6 +46,16 @@ struct ShapeEntry {
   std::vector<ResizeSpec> resizes;
   std::vector<int32_t> returns;  // per return value: -1 a tensor, n >= 0 a list of n tensors
   std::unique_ptr<CallTemplate> call;
+
+  // Visits the tensors of a call's results that lie in its storages: `visit(spec, tensor)`.
+  template <class Visit>
+  void for_each_fresh(const c10::Stack& results, Visit&& visit) const {
+    size_t i = 0;
+    for_each_tensor(results, [&](const at::Tensor& t) {
+      const auto& spec = outputs[i++];
+      if (spec.kind == OutputSpec::Kind::Fresh) visit(spec, t);
+    });
+  }
 };
 
 // The reference count is in a separate block: hosts change it at each call, and the worker reads the entry.

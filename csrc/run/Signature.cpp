@@ -4,7 +4,6 @@
 #include <c10/core/DefaultDtype.h>
 
 #include <bit>
-#include <cstring>
 
 #include "run/WordHash.h"
 

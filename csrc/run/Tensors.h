@@ -26,7 +26,7 @@ inline c10::intrusive_ptr<c10::TensorImpl> host_tensor_on(
   return impl;
 }
 
-// Visits the tensors of a list of values, lists included, in order.
+// Visits the tensors of a value, or of a list of values, lists included, in order.
 template <class Visit>
 void for_each_tensor(const c10::IValue& value, Visit&& visit) {
   if (value.isTensor()) {
@@ -34,6 +34,10 @@ void for_each_tensor(const c10::IValue& value, Visit&& visit) {
   } else if (value.isList()) {
     for (const auto& element : value.toListRef()) for_each_tensor(element, visit);
   }
+}
+template <class Visit>
+void for_each_tensor(const c10::Stack& values, Visit&& visit) {
+  for (const auto& value : values) for_each_tensor(value, visit);
 }
 
 // The value with `map(tensor)` in the place of each of its tensors.
@@ -57,14 +61,24 @@ c10::IValue map_tensors(const c10::IValue& value, Map&& map) {
   return map_list(c10::List<std::optional<at::Tensor>>());
 }
 
+// A tensor whose copies are copies of its bytes. PyTorch's CPU kernels change every byte of a bool that is not 0 or 1
+// to 1. Here bytes that a script views as bool keep their value.
+inline at::Tensor as_bytes(const at::Tensor& t) { return t.scalar_type() == at::kBool ? t.view(at::kByte) : t; }
+
+// dst.copy_(src), where equal dtypes are copied byte by byte.
+inline void exact_copy(const at::Tensor& dst, const at::Tensor& src) {
+  if (dst.scalar_type() == at::kBool && src.scalar_type() == at::kBool)
+    as_bytes(dst).copy_(as_bytes(src));
+  else
+    dst.copy_(src);
+}
+
 // Bytes of the largest tensor, for the thread policy.
 inline size_t largest_tensor(const c10::Stack& values) {
   size_t largest = 0;
-  for (const auto& value : values)
-    for_each_tensor(value, [&](const at::Tensor& t) {
-      if (t.defined())
-        largest = std::max(largest, static_cast<size_t>(t.unsafeGetTensorImpl()->numel()) * t.itemsize());
-    });
+  for_each_tensor(values, [&](const at::Tensor& t) {
+    if (t.defined()) largest = std::max(largest, static_cast<size_t>(t.unsafeGetTensorImpl()->numel()) * t.itemsize());
+  });
   return largest;
 }
 

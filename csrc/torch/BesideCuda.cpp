@@ -4,9 +4,6 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <torch/headeronly/version.h>
 
-#include <cstring>
-#include <utility>
-
 // Other hooks registered under CUDA's name would come too late: `import torch` has made the hooks of the build for CUDA
 // and keeps them. PyTorch offers no way to exchange them, so the object gets another table of virtual functions: a copy
 // of its own with one entry changed. The C++ ABI (Itanium's) says how such tables lie: two words, then the functions in

@@ -1,10 +1,6 @@
 #include "torch/HPUAllocator.h"
 
-#include <c10/util/Exception.h>
-
 #include <unistd.h>
-
-#include <cstring>
 
 #include "Above.h"
 #include "observe/MemoryHistory.h"
@@ -21,18 +17,15 @@ std::atomic<int> blocks_on_their_way{0};
 std::array<std::atomic<uint64_t>, kMaxDevices> promised_bytes{};
 std::array<std::atomic<uint64_t>, kMaxDevices> promised_blocks{};
 
-void promise(const HPUMemory& memory) {
-  promised_bytes[memory.pool].fetch_add(memory.nbytes, std::memory_order_relaxed);
-  promised_blocks[memory.pool].fetch_add(1, std::memory_order_relaxed);
-}
-void unpromise(const HPUMemory& memory) {
-  promised_bytes[memory.pool].fetch_sub(memory.nbytes, std::memory_order_relaxed);
-  promised_blocks[memory.pool].fetch_sub(1, std::memory_order_relaxed);
+// `blocks`: 1 or, where the promise is over, -1.
+void promise(const HPUMemory& memory, int64_t blocks) {
+  promised_bytes[memory.pool].fetch_add(static_cast<uint64_t>(blocks) * memory.nbytes, std::memory_order_relaxed);
+  promised_blocks[memory.pool].fetch_add(static_cast<uint64_t>(blocks), std::memory_order_relaxed);
 }
 
 void delete_memory(void* context) {
   auto* memory = static_cast<HPUMemory*>(context);
-  if (memory->pending()) unpromise(*memory);
+  if (memory->pending()) promise(*memory, -1);
   const bool recorded = (memory->graph.load(std::memory_order_relaxed) | memory->capture) != 0;
   auto* d = device::DeviceRegistry::instance().get_if_open(memory->pool);
   if (C10_UNLIKELY(!d)) {
@@ -158,7 +151,7 @@ void make_pending(c10::StorageImpl& storage, c10::DeviceIndex index, size_t nbyt
   memory->owner = c10::weak_intrusive_ptr<c10::StorageImpl>::reclaim_copy(&storage);
   storage.set_data_ptr_noswap(c10::DataPtr(nullptr, memory, &delete_memory, c10::Device(c10::kHPU, index)));
   storage.set_nbytes(nbytes);
-  if (nbytes > 0) promise(*memory);
+  if (nbytes > 0) promise(*memory, 1);
   if (nbytes > 0 && !storage.has_materializer())
     storage.set_materializer(&materialize);
 }
@@ -177,7 +170,7 @@ void assign_memory(HPUMemory& memory) {
 
 void assign_memory(HPUMemory& memory, void* data) noexcept {
   if (memory.nbytes == 0) return;
-  unpromise(memory);
+  promise(memory, -1);
   auto& storage = *memory.owner._unsafe_get_target();
   point_to(storage, memory, data);
   storage.clear_materializer();
@@ -217,16 +210,15 @@ SharedBlock::~SharedBlock() {
 std::shared_ptr<SharedBlock> map_block(device::Device& d, size_t nbytes, int file) {
   static const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   const size_t bytes = (nbytes + page - 1) / page * page;
+  auto close_file = c10::make_scope_exit([file] { ::close(file); });
   void* block = allocate_block(d, bytes + page);
   void* data = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(block) + page - 1) / page * page);
-  try {
-    // Commands of the block's last owner may still be waiting.
-    d.queue().drain(device::OnInterrupt::Throw);
-    d.memory().map_file(data, bytes, file);
-  } catch (...) {
-    free_block(d, block);
-    throw;
-  }
+  auto give_back = c10::make_scope_exit([&] { free_block(d, block); });
+  // Commands of the block's last owner may still be waiting.
+  d.queue().drain(device::OnInterrupt::Throw);
+  d.memory().map_file(data, bytes, file);
+  give_back.release();
+  close_file.release();
   auto shared = std::make_shared<SharedBlock>(data, d.index());
   shared->file = file;
   shared->block = block;
@@ -313,21 +305,13 @@ class HPUAllocator final : public c10::DeviceAllocator {
     const int owner = registry.owner_of(dest);
     copy_in_order(registry.get(owner < 0 ? 0 : owner), "copy_data", dest, src, nbytes, current_site());
   }
-  bool initialized() override {
-    auto& registry = device::DeviceRegistry::instance();
-    for (int i = 0; i < registry.count(); ++i)
-      if (registry.get_if_open(i)) return true;
-    return false;
-  }
+  bool initialized() override { return !device::DeviceRegistry::instance().open().empty(); }
   void emptyCache(c10::MempoolId_t) override {
-    auto& registry = device::DeviceRegistry::instance();
-    for (int i = 0; i < registry.count(); ++i) {
-      if (auto* d = registry.get_if_open(i)) {
-        flush(*d);
-        d->queue().drain(device::OnInterrupt::Throw);
-        d->memory().trim();
-        d->workspace().trim();
-      }
+    for (auto* d : device::DeviceRegistry::instance().open()) {
+      flush(*d);
+      d->queue().drain(device::OnInterrupt::Throw);
+      d->memory().trim();
+      d->workspace().trim();
     }
   }
   // One in-order queue per device: commands never use memory ahead of its last owner's. What a stream is recorded for is

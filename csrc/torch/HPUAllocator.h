@@ -104,7 +104,8 @@ void copy_in_order(
 device::MemoryStats memory_stats_of(device::Device& d);
 // The memory, with the caller as one more owner. Under the recorder's lock.
 std::shared_ptr<SharedBlock> share_memory(HPUMemory& memory);
-// A block whose first `nbytes` are those of a file (kernels/SharedMemory), which it takes over. Waits for the device.
+// A block whose first `nbytes` are those of a file (kernels/SharedMemory), which it takes over, or closes where it fails.
+// Waits for the device.
 std::shared_ptr<SharedBlock> map_block(device::Device& d, size_t nbytes, int file);
 // A DataPtr of a new storage over such a block; `place_in` puts an existing storage there, without its contents, and returns
 // the memory that it had, to be freed when nothing needs it. Under the recorder's lock.

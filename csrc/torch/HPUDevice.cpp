@@ -1,12 +1,9 @@
 #include "torch/HPUDevice.h"
 
 #include <ATen/Parallel.h>
-#include <c10/util/Exception.h>
 
 #include <omp.h>
 
-#include <algorithm>
-#include <array>
 #include <limits>
 
 #include "Above.h"
@@ -118,8 +115,7 @@ void raise_pending_error(device::Device& d) {
 }
 
 void raise_pending_errors() {
-  for (int i = 0; i < registry().count(); ++i)
-    if (auto* d = registry().get_if_open(i)) raise_pending_error(*d);
+  for (auto* d : registry().open()) raise_pending_error(*d);
 }
 
 void wait_for_commands(device::Device& d, const char* what) {

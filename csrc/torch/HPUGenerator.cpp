@@ -3,8 +3,6 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <c10/core/GeneratorImpl.h>
 
-#include <array>
-
 #include "torch/HPUDevice.h"
 
 namespace openhpu {

@@ -2,9 +2,6 @@
 
 #include <ATen/core/CachingHostAllocator.h>
 #include <c10/core/StorageImpl.h>
-#include <c10/util/Exception.h>
-
-#include <cstring>
 
 #include "device/memory_pool.h"
 #include "torch/HPUDevice.h"

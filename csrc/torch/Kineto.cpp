@@ -5,12 +5,7 @@
 #include <output_base.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <functional>
-#include <map>
-#include <set>
 #include <tuple>
-#include <unordered_map>
 
 #include "device/device.h"
 #include "observe/MemoryHistory.h"
@@ -221,11 +216,8 @@ class Session final : public libkineto::IActivityProfilerSession {
     listener_ = Trace::start();
   }
   void stop() override {
-    auto& registry = device::DeviceRegistry::instance();
-    // In a forked child there are none.
-    if (!registry.bad_fork())
-      for (int i = 0; i < registry.count(); ++i)
-        if (auto* d = registry.get_if_open(i); d && !d->queue().on_worker()) d->queue().drain();
+    for (auto* d : device::DeviceRegistry::instance().open())
+      if (!d->queue().on_worker()) d->queue().drain();
     data_ = Trace::stop(listener_);
     status_ = libkineto::TraceStatus::PROCESSING;
   }
@@ -276,11 +268,9 @@ class Session final : public libkineto::IActivityProfilerSession {
 
   std::string getDeviceProperties() override {
     std::string out;
-    auto& registry = device::DeviceRegistry::instance();
-    for (int i = 0; i < registry.count(); ++i)
-      if (auto* d = registry.get_if_open(i))
-        out += (out.empty() ? "" : ", ") + ("{\"id\": " + std::to_string(i)) + ", \"name\": \"hpu\", \"totalGlobalMem\": " +
-            std::to_string(d->memory().stats().limit) + "}";
+    for (auto* d : device::DeviceRegistry::instance().open())
+      out += (out.empty() ? "" : ", ") + ("{\"id\": " + std::to_string(d->index())) +
+          ", \"name\": \"hpu\", \"totalGlobalMem\": " + std::to_string(d->memory().stats().limit) + "}";
     return out;
   }
   std::unordered_map<std::string, std::string> getMetadata() override {

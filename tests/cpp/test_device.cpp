@@ -184,9 +184,6 @@ TEST(DeviceRegistry, RefusesModulesThatDoNotFitItsArrays) {
     require(registry().get(kMaxDevices - 1).module() == kMaxDevices - 1, "as many as there can be");
     all.push_back(kMaxDevices);
     require_contains(error_of([&] { registry().configure(small(all)); }), "between 1 and 64, but is 65");
-    require_contains(error_of([] { registry().configure(small({kMaxDevices})); }), "from 0 to 63, not 64");
-    require_contains(error_of([] { registry().configure(small({0, -1})); }), "from 0 to 63, not -1");
-    require_contains(error_of([] { registry().configure(small({3, 1, 3})); }), "module 3 is named twice");
     require(registry().get_if_open(kMaxDevices) == nullptr, "no such device");
     registry().shutdown();
   });
