@@ -1,6 +1,5 @@
 """Putting the table into PyTorch, and taking it out again."""
 
-import functools
 import importlib
 import inspect
 import sys
@@ -37,7 +36,7 @@ def install() -> None:
             parent = row.name.rpartition(".")[0]
             if row.install == "later":
                 module = ".".join(part for part in parent.split(".") if not part[0].isupper())
-                after_import(module, functools.partial(_install_late, row))
+                after_import(module, lambda row=row: is_installed() and _install(row))
             elif row.install in ("object", "arguments", "value", "own") and parent not in modules:
                 _install(row)
         torch.serialization.register_package(_BEFORE_PYTORCH, lambda storage: None, own.restore)
@@ -56,11 +55,6 @@ def uninstall() -> None:
     """Give PyTorch its names back, in the reverse order. For tests: what a script has kept stays as it is."""
     while _undo:
         _undo.pop()()
-
-
-def _install_late(row: Row) -> None:
-    if is_installed():
-        _install(row)
 
 
 def _install(row: Row) -> None:
