@@ -52,7 +52,7 @@ def guarded() -> Iterator[None]:
             scalar(self, name, index, value, mode)
         condition = _condition(map(str, variables))
         for line in stores._lines:
-            self.stores.writeline(DeferredLine(name, f"if ({condition}) {line.line}"))
+            self.stores.writeline(DeferredLine(name, f"if ({condition}) {line.line}"))  # type: ignore[union-attr]
         return None
 
     def store_vector(self: Any, name: str, index: Any, value: Any, mode: Any = None) -> None:

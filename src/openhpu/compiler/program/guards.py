@@ -20,7 +20,7 @@ def note_guards(program: Program, inputs: Sequence[torch.Tensor]) -> None:
     symbols = program.symbols
     if not symbols.hints:
         return
-    open_sizes = [
+    open_sizes: list[tuple[Size, Any]] = [
         (size, found)
         for slot, fake in zip(program.plan.inputs, inputs, strict=False)
         for size, found in zip(slot.base.sizes, fake.shape, strict=True)

@@ -1,5 +1,6 @@
 """Putting the table into PyTorch, and taking it out again."""
 
+import functools
 import importlib
 import inspect
 import sys
@@ -36,7 +37,7 @@ def install() -> None:
             parent = row.name.rpartition(".")[0]
             if row.install == "later":
                 module = ".".join(part for part in parent.split(".") if not part[0].isupper())
-                after_import(module, lambda row=row: is_installed() and _install(row))
+                after_import(module, functools.partial(_install, row))
             elif row.install in ("object", "arguments", "value", "own") and parent not in modules:
                 _install(row)
         torch.serialization.register_package(_BEFORE_PYTORCH, lambda storage: None, own.restore)
@@ -58,6 +59,8 @@ def uninstall() -> None:
 
 
 def _install(row: Row) -> None:
+    if not is_installed():  # any more
+        return
     owner, name = row.name.rpartition(".")[0], row.name.rpartition(".")[2]
     try:
         where = cuda_modules.resolve(owner)
