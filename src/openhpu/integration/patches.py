@@ -170,11 +170,13 @@ def _threads() -> None:
 
 def _foreach() -> None:
     """The list of devices with foreach kernels lacks hpu: optimizers and gradient clipping would loop."""
-    for module in (_foreach_utils, importlib.import_module("torch.optim.optimizer")):
 
-        @_around(module, "_get_foreach_kernels_supported_devices")
-        def supported(original: Any) -> list[str]:
-            return [*original(), "hpu"]
+    @_around(_foreach_utils, "_get_foreach_kernels_supported_devices")
+    def supported(original: Any) -> list[str]:
+        return [*original(), "hpu"]
+
+    module: Any = importlib.import_module("torch.optim.optimizer")
+    module._get_foreach_kernels_supported_devices = _foreach_utils._get_foreach_kernels_supported_devices
 
 
 def _device_type_probe() -> None:
