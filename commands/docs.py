@@ -49,13 +49,13 @@ def _gaudi_operators() -> dict[str, str]:
     import habana_frameworks.torch  # noqa: F401  # loads the device
     from openhpu.interface.gaudi_ops import namespace
     from openhpu.interface.gaudi_ops.not_built import REFUSED
-    from openhpu.interface.gaudi_ops.registry import OPERATORS
+    from openhpu.interface.gaudi_ops.registry import rows
 
     namespace.define()
-    found = {}
-    for family in dict.fromkeys(row.family for row in OPERATORS):
-        rows = [(_code(row.schema), row.made_of) for row in OPERATORS if row.family == family]
-        found[family] = _table("operator, made of", rows)
+    families: dict[str, list[tuple[str, str]]] = {}
+    for row in rows():
+        families.setdefault(row.function.partition(".")[0], []).append((_code(row.schema), row.made_of))
+    found = {family: _table("operator, made of", operators) for family, operators in families.items()}
     return found | {"refused": _table("operator, reason", [(_code(name), why) for name, why in REFUSED.items()])}
 
 

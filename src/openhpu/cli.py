@@ -39,6 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "kindness, capture, graph-check (which sets --check-graphs)",
     )  # fmt: skip
     run.add_argument("--json", action="store_true", help="print the report as the last line of stdout, as JSON")
+    run.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    run.add_argument("script", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     env = commands.add_parser("env", help="print the value of each environment variable, and its source")
     env.add_argument("--set", action="store_true", help="only those that are set")
     env.add_argument("--json", action="store_true", help="as JSON")
@@ -52,14 +54,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands.add_parser("calibrate", help="measure which library computes matrix products faster, for later processes")
     for name, point in others.items():
         commands.add_parser(name, help=f"of {point.dist.name if point.dist else point.value}", add_help=False)
-    own, script = _split(given) if given[:1] == ["run"] else (given, [])
-    options = parser.parse_args(own)
+    options = parser.parse_args(given)
     if options.command == "env":
         return _print_environment(options.set, options.json)
     if options.command == "calibrate":
         return _calibrate()
     if options.command == "trace":
         return _trace(options.files, options.output)
+    script = options.script[options.script[:1] == ["--"] :] if options.module is None else ["-m", *options.module]
     if not script:
         run.error("no script was given")
     from openhpu.observe.insight import launch
@@ -132,19 +134,6 @@ def _print_environment(only_set: bool, as_json: bool) -> int:
     else:
         print(in_force.table(rows, only_set))
     return int(any(row.state == "invalid" for row in rows))
-
-
-def _split(given: list[str]) -> tuple[list[str], list[str]]:
-    """Our options, and the arguments of the script from its name on."""
-    at = 1
-    while at < len(given):
-        word = given[at]
-        if word == "-m" or not word.startswith("-"):
-            break
-        if word == "--":
-            return given[:at], given[at + 1 :]
-        at += 2 if word in ("--mode", "--predict", "--report", "--fail-on") else 1
-    return given[:at], given[at:]
 
 
 if __name__ == "__main__":

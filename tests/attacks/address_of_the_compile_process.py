@@ -20,7 +20,7 @@ GUARD = {"socket.socketpair": pair_with_an_address}
 
 
 def attack(folder):
-    service = Service(work=folder)
+    service = Service()
     service.ahead()
     while service._connection is None:
         time.sleep(0.01)

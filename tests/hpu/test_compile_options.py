@@ -1,5 +1,6 @@
 """Options of `hpu_backend`: all of Gaudi's are accepted and checked; those with a meaning here do what they say."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -58,8 +59,9 @@ def test_all_of_gaudis_options_are_accepted():
 
 def test_which_options_have_an_effect():
     """Those that the backend reads are those that the table of settings calls effective, and no others."""
-    read = {name for name in options_module.Options.__dataclass_fields__ if name in OPTIONS}
-    assert read == {name for name, variable in OPTIONS.items() if settings.find(variable).effective}
+    sources = Path(options_module.__file__).parent.glob("*.py")
+    read = {name for source in sources for name in re.findall(r"(?:options|settings)\.(\w+)", source.read_text())}
+    assert read & OPTIONS.keys() == {name for name, variable in OPTIONS.items() if settings.find(variable).effective}
 
 
 def test_the_document_says_so():
@@ -167,7 +169,7 @@ class TestFreezing:
             for _ in range(2):
                 torch.testing.assert_close(f(x), model(x))
         (cluster,) = compiled_graphs[0].clusters
-        assert not cluster.weights and cluster.captures == 1
+        assert not cluster.weights and len(cluster.captures) == 1
 
     def test_tied_weights_and_results_that_are_weights(self):
         class Tied(nn.Module):

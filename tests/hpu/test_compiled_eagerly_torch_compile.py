@@ -149,7 +149,7 @@ def test_weights_as_constants(compiled_graphs, counted):
     moved = check(-1.0)
     assert moved["graph_replays"] == 1 and moved["ops_node_by_node"] == moved["recipes_compiled"] == 0
     (graph,) = compiled_graphs
-    captured = graph.clusters[0]._captures[None].graph
+    captured = graph.clusters[0].captures[None].graph
     assert captured.describe()["constants"] > 0
     with torch.no_grad():
         for m in (model, reference):

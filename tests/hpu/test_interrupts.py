@@ -147,7 +147,6 @@ def test_an_interrupt_ends_a_wait_for_the_compiler(script, policy):
     assert begun < 100
     assert torch.equal(total.cpu(), begun * ((torch.arange(1000.0) * 3 - 1).abs() + torch.arange(1000.0)))
     assert interrupted(openhpu.wait_for_recipes)
-    assert interrupted(service.wait_all)
     os.killpg(service._process.pid, signal.SIGKILL)
     assert openhpu.wait_for_recipes(60)
     print("done")

@@ -393,11 +393,12 @@ def _gaudi_operators(recorder: Recorder) -> Iterator[None]:
         return call
 
     try:
-        for row in registry.OPERATORS:
+        for row in registry.rows():
             name, _, overload = row.name.partition(".")
             found = getattr(getattr(torch.ops.hpu, name), overload or "default")
             if operators.kind(found, (), ()) is not Kind.UNKNOWN:
-                library.impl(row.name, seen(row.function, found), "CompositeImplicitAutograd", allow_override=True)
+                call = seen(registry.implementation(row), found)
+                library.impl(row.name, call, "CompositeImplicitAutograd", allow_override=True)
         with torch.autograd.set_multithreading_enabled(False):  # one call at a time
             yield
     finally:

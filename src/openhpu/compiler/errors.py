@@ -14,7 +14,3 @@ class CannotCompile(Exception):
         super().__init__(f"{op}: {reason}" if op else reason)
         self.op = op
         self.scalars = tuple(scalars)
-        self._reason = reason
-
-    def __reduce__(self) -> tuple[type, tuple[str, str, tuple[int, ...]]]:
-        return type(self), (self._reason, self.op, self.scalars)

@@ -64,10 +64,10 @@ def compile_recipe(
         (work / PROGRAM).write_text(program.text)
         manifest = Manifest(
             key=key,
-            inputs=tuple(SlotTensor.of(s.index, s.base) for s in program.plan.inputs if s.base and s not in known),
+            inputs=tuple(SlotTensor.of(s.index, s.base) for s in program.plan.inputs if s not in known),
             scalar_inputs=tuple(ScalarInput(i, program.scalar_dtype(i)) for i in program.plan.scalars),
             variable=tuple(i for i, variable in enumerate(description["variable"]) if variable),
-            outputs=tuple(SlotTensor.of(s.index, s.base) for s in program.plan.outputs if s.base),
+            outputs=tuple(SlotTensor.of(s.index, s.base) for s in program.plan.outputs),
             mutated=tuple(program.plan.mutated),
             guards=tuple(program.symbols.guards),
             counted=tuple(program.counted),
@@ -116,8 +116,7 @@ def _quiet() -> Iterator[None]:
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             yield
     finally:
         logger.setLevel(level)

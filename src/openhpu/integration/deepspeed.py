@@ -60,15 +60,8 @@ def _operators_of_hosts() -> None:
 
 def _waits() -> None:
     accelerator: Any = importlib.import_module("deepspeed.accelerator.hpu_accelerator").HPU_Accelerator
-
-    def resolves_data_dependency(self: Any) -> bool:
-        return False
-
-    def Stream(self: Any) -> Any:
-        return _default_stream
-
-    accelerator.resolves_data_dependency = resolves_data_dependency
-    accelerator.Stream = property(Stream)
+    accelerator.resolves_data_dependency = lambda self: False
+    accelerator.Stream = property(lambda self: _default_stream)
 
 
 def _default_stream(device: Any = None, priority: int = 0) -> Any:

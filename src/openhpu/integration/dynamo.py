@@ -33,14 +33,12 @@ def keep_out() -> None:
     modules += ["openhpu.capture", "openhpu.observe.events"]
     for name in modules:
         trace_rules.add(name)
-    constant = (hpu.is_available, hpu.device_count, hpu.is_bf16_supported, hpu.get_device_name)
+    # The marks of torch._dynamo.assume_constant_result and torch._dynamo.disable.
+    constant: Any = (hpu.is_available, hpu.device_count, hpu.is_bf16_supported, hpu.get_device_name, mode.is_lazy)
+    for function in constant:
+        function._dynamo_marked_constant = True
     for function in vars(devices).values():
-        if not isinstance(function, types.FunctionType):
-            continue
-        # The marks of torch._dynamo.assume_constant_result and torch._dynamo.disable.
-        if function in constant:
-            function._dynamo_marked_constant = True  # type: ignore[attr-defined]
-        else:
+        if isinstance(function, types.FunctionType) and function not in constant:
             function._torchdynamo_disable = True  # type: ignore[attr-defined]
             skip_code(function.__code__)
     for function in (hpu.current_stream, hpu.default_stream, hpu.stream, hpu.synchronize):
@@ -48,8 +46,6 @@ def keep_out() -> None:
         substitute_in_graph(function, skip_signature_check=True)(known)
     # It looks names up that torch._dynamo, which is being imported, does not have yet, and keeps that.
     trace_rules.get_torch_obj_rule_map.cache_clear()
-    asked: Any = mode.is_lazy
-    asked._dynamo_marked_constant = True
     # `mark_step` itself is traced, and does nothing then.
     for ends_step in (steps.add_step_closure, steps._end_step):
         marks: Any = ends_step

@@ -30,15 +30,6 @@ class HpuInterface(DeviceInterface):
 
         get_device_properties = staticmethod(hpu.get_device_properties)
 
-    current_device = staticmethod(hpu.current_device)
-    set_device = staticmethod(hpu.set_device)
-    device_count = staticmethod(hpu.device_count)
-    stream = staticmethod(hpu.stream)
-    current_stream = staticmethod(hpu.current_stream)
-    set_stream = staticmethod(hpu.set_stream)
-    synchronize = staticmethod(hpu.synchronize)
-    is_available = staticmethod(hpu.is_available)
-    memory_allocated = staticmethod(hpu.memory_allocated)
     exchange_device = staticmethod(_C.exchange_device)  # type: ignore[assignment]
     maybe_exchange_device = staticmethod(_C.exchange_device)  # type: ignore[assignment]  # of -1: nothing
 
@@ -58,5 +49,10 @@ class HpuInterface(DeviceInterface):
         return True
 
 
+for _name in (
+    "current_device", "set_device", "device_count", "stream", "current_stream", "set_stream", "synchronize",
+    "is_available", "memory_allocated",
+):  # fmt: skip
+    setattr(HpuInterface, _name, staticmethod(getattr(hpu, _name)))
 register_interface_for_device("hpu", HpuInterface)
 register_interface_for_device("hpu:0", HpuInterface)

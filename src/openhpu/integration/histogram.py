@@ -3,20 +3,17 @@
 Libraries give integers to every device that is not "cpu" by name: transformers counts each expert's tokens so.
 """
 
+import functools
 import warnings
 from typing import Any
 
 import torch
 
-_library: torch.library.Library | None = None
 
-
-def install() -> None:
-    """Register it over the device's kernel, which still does the other dtypes; once."""
-    global _library
-    if _library is not None:
-        return
-    _library = torch.library.Library("aten", "IMPL")
+@functools.cache
+def install() -> torch.library.Library:
+    """Register it over the device's kernel, which still does the other dtypes."""
+    library = torch.library.Library("aten", "IMPL")
     plain = torch.library.get_kernel("aten::histc", "HPU")
 
     def histc(keys: Any, input: torch.Tensor, bins: int = 100, min: float = 0, max: float = 0) -> torch.Tensor:
@@ -26,9 +23,9 @@ def install() -> None:
             return plain.call_boxed(keys, input.double(), bins, min, max).to(input.dtype)  # type: ignore[no-any-return]
         return _counted(input, bins, min, max)
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that a kernel is replaced is meant
-        _library.impl("histc", histc, "HPU", with_keyset=True)
+    with warnings.catch_warnings(action="ignore"):  # that a kernel is replaced is meant
+        library.impl("histc", histc, "HPU", with_keyset=True)
+    return library
 
 
 def _counted(input: torch.Tensor, bins: int, low: float, high: float) -> torch.Tensor:

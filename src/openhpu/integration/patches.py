@@ -84,32 +84,42 @@ def apply() -> None:
     mode.before_lazy.append(_moved_gradients)
 
 
+def _around(owner: Any, name: str) -> Callable[[Callable[..., Any]], None]:
+    """Decorator of what takes the place of a function: it gets that one as its first argument."""
+    original = getattr(owner, name)
+
+    def put(function: Callable[..., Any]) -> None:
+        @functools.wraps(original)  # others read the arguments' names from the signature
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return function(original, *args, **kwargs)
+
+        setattr(owner, name, call)
+
+    return put
+
+
 def _moved_gradients() -> None:
     """In lazy mode an operand on the CPU is moved, and its gradient comes back: see csrc/call/MovedOperands.
 
     A backward may follow the call at once, and PyTorch has no hook for its beginning.
     """
-    original = torch.autograd.graph._engine_run_backward
 
-    @functools.wraps(original)
-    def _engine_run_backward(*args: Any, **kwargs: Any) -> Any:
+    @_around(torch.autograd.graph, "_engine_run_backward")
+    def run(original: Any, *args: Any, **kwargs: Any) -> Any:
         _C.return_moved_gradients()
         return original(*args, **kwargs)
 
-    for module in (torch.autograd, torch.autograd.graph):
-        module._engine_run_backward = _engine_run_backward  # type: ignore[attr-defined]
+    torch.autograd._engine_run_backward = torch.autograd.graph._engine_run_backward  # type: ignore[attr-defined]
 
 
 def _seeding() -> None:
     """torch.manual_seed and torch.seed know the devices by name, and hpu is not among them. Both call this."""
-    original = torch.random._seed_custom_device
 
-    def _seed_custom_device(seed: int) -> None:
+    @_around(torch.random, "_seed_custom_device")
+    def seed(original: Any, seed: int) -> None:
         if not hpu._is_in_bad_fork():
             hpu.manual_seed_all(seed)
         original(seed)
-
-    torch.random._seed_custom_device = _seed_custom_device
 
 
 def _tensor_names() -> None:
@@ -151,115 +161,85 @@ def _tensor_names() -> None:
 
 def _threads() -> None:
     """The device's worker runs kernels with as many threads as torch.set_num_threads allows on the host."""
-    module: Any = torch
-    original = module.set_num_threads
 
-    def set_num_threads(nthreads: int, /) -> None:
+    @_around(torch, "set_num_threads")
+    def set_num_threads(original: Any, nthreads: int, /) -> None:
         original(nthreads)
         _C.set_num_threads(nthreads)
-
-    set_num_threads.__doc__ = original.__doc__
-    module.set_num_threads = set_num_threads
 
 
 def _foreach() -> None:
     """The list of devices with foreach kernels lacks hpu: optimizers and gradient clipping would loop."""
-    original = _foreach_utils._get_foreach_kernels_supported_devices
 
-    def _get_foreach_kernels_supported_devices() -> list[str]:
+    @_around(_foreach_utils, "_get_foreach_kernels_supported_devices")
+    def supported(original: Any) -> list[str]:
         return [*original(), "hpu"]
 
-    _foreach_utils._get_foreach_kernels_supported_devices = _get_foreach_kernels_supported_devices
-    optimizer_module: Any = importlib.import_module("torch.optim.optimizer")
-    optimizer_module._get_foreach_kernels_supported_devices = _get_foreach_kernels_supported_devices
+    module: Any = importlib.import_module("torch.optim.optimizer")
+    module._get_foreach_kernels_supported_devices = _foreach_utils._get_foreach_kernels_supported_devices
 
 
 def _device_type_probe() -> None:
     """These two know devices by name; without hpu, DistributedDataParallel rejects torch.device("hpu")."""
-    utils: Any = torch._utils
-    probe, attribute = utils._get_available_device_type, utils._get_device_attr
 
-    def _get_available_device_type() -> str | None:
-        found: str | None = probe()
+    @_around(torch._utils, "_get_available_device_type")
+    def probe(original: Any) -> str | None:
+        found: str | None = original()
         return "hpu" if found is None and hpu.is_available() else found
 
-    def _get_device_attr(get_member: Any) -> Any:
-        return get_member(hpu) if _get_available_device_type() == "hpu" else attribute(get_member)
-
-    utils._get_available_device_type = _get_available_device_type
-    utils._get_device_attr = _get_device_attr
+    @_around(torch._utils, "_get_device_attr")
+    def attribute(original: Any, get_member: Any) -> Any:
+        return get_member(hpu) if torch._utils._get_available_device_type() == "hpu" else original(get_member)
 
 
 def _sparse_new() -> None:
     """Tensor.new, which sparse optimizers use, knows sparse tensors by device name and refuses hpu's."""
-    tensor: Any = torch.Tensor
-    original = tensor.new
 
-    def new(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    @_around(torch.Tensor, "new")
+    def new(original: Any, self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         if self.layout is torch.sparse_coo and self.device.type == "hpu" and not kwargs:
             if not args:
                 return torch.sparse_coo_tensor(size=(0,), dtype=self.dtype, device=self.device)  # type: ignore[call-arg]
             return torch.sparse_coo_tensor(*args, dtype=self.dtype, device=self.device)
         return original(self, *args, **kwargs)  # type: ignore[no-any-return]
 
-    new.__doc__ = original.__doc__
-    tensor.new = new
-
 
 def _printing() -> None:
     """A tensor's text is made by double operators on its device: CPU fallbacks, and a wait for each. Read it once."""
-    module: Any = importlib.import_module("torch._tensor_str")
-    original = module._tensor_str
 
-    def _tensor_str(self: torch.Tensor, indent: int) -> str:
+    @_around(importlib.import_module("torch._tensor_str"), "_tensor_str")
+    def text(original: Any, self: torch.Tensor, indent: int) -> str:
         if self.device.type == "hpu" and self.layout is torch.strided and not self.is_nested:
             self = self.detach().cpu()
         return original(self, indent)  # type: ignore[no-any-return]
 
-    module._tensor_str = _tensor_str
-
 
 def _storage_addresses() -> None:
     """These take a storage without memory for an invalid one, before its materializer is asked (lazy mode)."""
-    storage: Any = torch.UntypedStorage
+    for name in ("data_ptr", "resize_", "_write_file", "copy_", "fill_"):
 
-    def with_memory(name: str) -> None:
-        original = getattr(storage, name)
-
-        def method(self: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
-            for one in (self, *args, *kwargs.values()):  # and what is copied from
+        @_around(torch.UntypedStorage, name)
+        def with_memory(original: Any, *args: Any, **kwargs: Any) -> Any:
+            for one in (*args, *kwargs.values()):  # and what is copied from
                 if isinstance(one, torch.UntypedStorage) and one.device.type == "hpu":
                     _C.require_storage(one)
-            return original(self, *args, **kwargs)
-
-        method.__name__, method.__doc__ = name, original.__doc__
-        setattr(storage, name, method)
-
-    for name in ("data_ptr", "resize_", "_write_file", "copy_", "fill_"):
-        with_memory(name)
+            return original(*args, **kwargs)
 
 
 def _fake_autocast() -> None:
     """Autocast's lists are registered before the first operator, and fake tensors alone never come to one."""
-    original = fake_tensor.FakeTensorMode.__init__
 
-    @functools.wraps(original)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+    @_around(fake_tensor.FakeTensorMode, "__init__")
+    def init(original: Any, *args: Any, **kwargs: Any) -> None:
         autocast_lists.install()
-        original(self, *args, **kwargs)
-
-    fake_tensor.FakeTensorMode.__init__ = __init__  # type: ignore[method-assign]
+        original(*args, **kwargs)
 
 
 def _fake_strides() -> None:
     """Fake tensors on hpu have contiguous results only. Kernels here keep strides as on the CPU; traces must agree."""
-
-    def is_noncontiguous_supported(device: Any) -> bool:
-        return True
-
     for name in ("torch._subclasses.fake_impls", "torch._refs"):
         module: Any = importlib.import_module(name)
-        module.is_noncontiguous_supported = is_noncontiguous_supported
+        module.is_noncontiguous_supported = lambda device: True
 
 
 def _compile_support() -> None:
@@ -282,16 +262,13 @@ def _one_card_of_accelerate() -> None:
 
     def patch() -> None:
         modeling: Any = importlib.import_module("accelerate.utils.modeling")
-        original = modeling.get_max_memory
 
-        def get_max_memory(max_memory: dict[int | str, int | str] | None = None) -> dict[int | str, int]:
+        @_around(modeling, "get_max_memory")
+        def memory(original: Any, max_memory: dict[int | str, int | str] | None = None) -> dict[int | str, int]:
             found: dict[int | str, int] = original(max_memory)
             if max_memory is not None or not modeling.is_hpu_available():
                 return found
             return {key: size for key, size in found.items() if key in (hpu.current_device(), "cpu", "disk")}
-
-        get_max_memory.__doc__ = original.__doc__
-        modeling.get_max_memory = get_max_memory
 
     after_import("accelerate.utils.modeling", patch)
 
@@ -301,9 +278,9 @@ def _monitored_barrier() -> None:
     if not torch.distributed.is_available():
         return
     c10d: Any = importlib.import_module("torch.distributed.distributed_c10d")
-    original = c10d.monitored_barrier
 
-    def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> Any:
+    @_around(c10d, "monitored_barrier")
+    def barrier(original: Any, group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> Any:
         if c10d._rank_not_in_group(group) or "hpu:hccl" not in c10d.get_backend_config(group).split(","):
             return original(group, timeout, wait_all_ranks)
         if timeout is None:
@@ -314,10 +291,7 @@ def _monitored_barrier() -> None:
         backend = c10d._group_or_default_group(group)._get_backend(torch.device("hpu"))
         return backend.monitored_barrier(timeout, wait_all_ranks=wait_all_ranks)
 
-    monitored_barrier.__doc__ = original.__doc__
-    c10d.monitored_barrier = monitored_barrier
-    distributed: Any = torch.distributed
-    distributed.monitored_barrier = monitored_barrier
+    torch.distributed.monitored_barrier = c10d.monitored_barrier
 
 
 def _profiled_events() -> None:
@@ -327,33 +301,28 @@ def _profiled_events() -> None:
     profiler: Any = importlib.import_module("torch.autograd.profiler")
     util: Any = importlib.import_module("torch.autograd.profiler_util")
     profiler.DeviceType = util.DeviceType = tables.DeviceTypes()
-    table, stacks, metrics = (
-        util._build_table,
-        util.EventList.export_stacks,
-        util.EventList.supported_export_stacks_metrics,
-    )
-    tree, self_time = util.EventList._build_tree, util.FunctionEvent.self_device_time_total
+    self_time = util.FunctionEvent.self_device_time_total
 
-    def _build_table(events: Any, sort_by: str | None = None, *args: Any, **kwargs: Any) -> str:
-        return table(events, tables.device_key(sort_by), *args, **kwargs)  # type: ignore[no-any-return]
+    @_around(util, "_build_table")
+    def table(original: Any, events: Any, sort_by: str | None = None, *args: Any, **kwargs: Any) -> str:
+        return original(events, tables.device_key(sort_by), *args, **kwargs)  # type: ignore[no-any-return]
 
-    def export_stacks(self: Any, path: str, metric: str) -> None:
-        stacks(self, path, "self_xpu_time_total" if metric == "self_hpu_time_total" else metric)
+    @_around(util.EventList, "export_stacks")
+    def stacks(original: Any, self: Any, path: str, metric: str) -> None:
+        original(self, path, "self_xpu_time_total" if metric == "self_hpu_time_total" else metric)
 
-    def supported_export_stacks_metrics(self: Any) -> list[str]:
-        return [*metrics(self), "self_hpu_time_total"]
+    @_around(util.EventList, "supported_export_stacks_metrics")
+    def metrics(original: Any, self: Any) -> list[str]:
+        return [*original(self), "self_hpu_time_total"]
 
-    def _build_tree(self: Any) -> None:
-        tree(self)
+    @_around(util.EventList, "_build_tree")
+    def tree(original: Any, self: Any) -> None:
+        original(self)
         tables.note_parts(self)
 
     def self_device_time_total(self: Any) -> float:
         return self_time.fget(self) - getattr(self, "hpu_parts_us", 0.0)  # type: ignore[no-any-return]
 
-    util._build_table = _build_table
-    util.EventList.export_stacks = export_stacks
-    util.EventList.supported_export_stacks_metrics = supported_export_stacks_metrics
-    util.EventList._build_tree = _build_tree
     util.FunctionEvent.self_device_time_total = property(self_device_time_total, doc=self_time.__doc__)
 
 
@@ -362,21 +331,23 @@ def _profiler_begin_and_end() -> None:
     profiler on, and what was recorded is lost. It is lost silently where one begins within another, or ends in another
     thread."""
     profile: Any = importlib.import_module("torch.autograd.profiler").profile
-    prepare, start, original = profile._prepare_trace, profile._start_trace, profile.__exit__
 
-    def _prepare_trace(self: Any) -> None:
+    @_around(profile, "_prepare_trace")
+    def prepare(original: Any, self: Any) -> None:
         if self.use_device == "hpu" and torch.autograd._profiler_enabled():
             raise RuntimeError(
                 "A profile with ProfilerActivity.HPU was to begin while another one is recorded, which would be lost. "
                 "End that one first, or mark the part with torch.profiler.record_function."
             )
-        prepare(self)
+        original(self)
 
-    def _start_trace(self: Any) -> None:
-        start(self)
+    @_around(profile, "_start_trace")
+    def start(original: Any, self: Any) -> None:
+        original(self)
         self._hpu_thread = threading.get_ident()
 
-    def __exit__(self: Any, *exception: Any) -> Any:
+    @_around(profile, "__exit__")
+    def end(original: Any, self: Any, *exception: Any) -> Any:
         begun_in = getattr(self, "_hpu_thread", None)
         if begun_in not in (None, threading.get_ident()) and not torch.autograd._profiler_enabled():
             raise RuntimeError("The profile was begun in another thread: end it there.")
@@ -388,36 +359,26 @@ def _profiler_begin_and_end() -> None:
                     original(self, *exception)
             raise
 
-    __exit__.__doc__ = original.__doc__
-    profile._prepare_trace, profile._start_trace, profile.__exit__ = _prepare_trace, _start_trace, __exit__
-
 
 def _debug_activities() -> None:
     """Gaudi's torch.profiler.profile takes `debug_activities`, and PyTorch's refuses it."""
-    profile: Any = importlib.import_module("torch.profiler.profiler").profile
-    original = profile.__init__
 
-    @functools.wraps(original)  # others read the arguments' names from the signature
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+    @_around(importlib.import_module("torch.profiler.profiler").profile, "__init__")
+    def init(original: Any, *args: Any, **kwargs: Any) -> None:
         debug_activities.check(kwargs.pop("debug_activities", None))
-        original(self, *args, **kwargs)
-
-    profile.__init__ = __init__
+        original(*args, **kwargs)
 
 
 def _nvtx() -> None:
     """emit_nvtx writes marks for NVIDIA's tools, and fails without them; scripts have it around a training loop."""
-    nvtx: Any = importlib.import_module("torch.autograd.profiler").emit_nvtx
-    original = nvtx.__enter__
 
-    def __enter__(self: Any) -> Any:
+    @_around(importlib.import_module("torch.autograd.profiler").emit_nvtx, "__enter__")
+    def enter(original: Any, self: Any) -> Any:
         if self.enabled and not torch.cuda.is_available():
             warnings.warn(
                 "torch.autograd.profiler.emit_nvtx marks nothing: there is no CUDA device. Use torch.profiler.profile "
                 "with ProfilerActivity.HPU, or HABANA_PROFILE=1.",
-                stacklevel=2,
+                stacklevel=3,
             )
             self.enabled = False
         return original(self)
-
-    nvtx.__enter__ = __enter__

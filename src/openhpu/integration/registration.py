@@ -211,7 +211,10 @@ def _settings() -> Any:  # a module
 
 
 def _load_core(torch_version: str, folder: str):  # type: ignore[no-untyped-def]  # a compiled module
-    _check_version(torch_version, folder)
+    built = compat.built()
+    # Before it is loaded: a function of it that one PyTorch release calls may differ in another one.
+    if built and compat.release(torch_version) not in built:
+        raise ExtensionError(_misfit(torch_version, folder))
     try:
         return compat.core(torch_version)
     except ModuleNotFoundError as error:
@@ -222,13 +225,6 @@ def _load_core(torch_version: str, folder: str):  # type: ignore[no-untyped-def]
 
 def _missing() -> str:
     return compat.other_python() or _MISSING
-
-
-def _check_version(torch_version: str, folder: str) -> None:
-    """Before the core is loaded: a function of it that one PyTorch release calls may differ in another one."""
-    built = compat.built()
-    if built and compat.release(torch_version) not in built:
-        raise ExtensionError(_misfit(torch_version, folder))
 
 
 def _misfit(torch_version: str, folder: str, reason: str = "") -> str:

@@ -156,12 +156,8 @@ def _ask_core() -> None:
     _wanted = frozenset(subscription.kind for subscription in _subscriptions)
     kinds = CORE_KINDS if None in _wanted else CORE_KINDS & _wanted
     if kinds != _asked_kinds:
-        _core().set_event_listener(_from_core if kinds else None, sorted(kinds))
+        _core().set_event_listener((lambda *event: _dispatch(Event(*event))) if kinds else None, sorted(kinds))
         _asked_kinds = kinds
-
-
-def _from_core(kind: str, time_ns: int, site: Site | None, params: dict[str, Any]) -> None:
-    _dispatch(Event(kind, time_ns, site, params))
 
 
 def _dispatch(event: Event) -> None:

@@ -78,17 +78,6 @@ _MESSAGES = (
 )  # fmt: skip
 
 
-class _TypeFilter(logging.Filter):
-    """Lets the types of messages through that a mask names."""
-
-    def __init__(self, allowed: int) -> None:
-        super().__init__()
-        self._allowed = allowed
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        return bool(_type_bit(record.levelno) & self._allowed)
-
-
 def install() -> None:
     """Start the loggers that the environment, or the level of one of Python's loggers, switches on."""
     logging.addLevelName(TRACE, "TRACE")
@@ -104,7 +93,7 @@ def install() -> None:
                     logger.addHandler(handler)
                 logger.propagate = logger.propagate and not settings.get("ENABLE_CONSOLE")
             if allowed is not None:
-                logger.addFilter(_TypeFilter(allowed))
+                logger.addFilter(_of_types(allowed))
         for message in _MESSAGES:
             if message.logger == name and logger.level != logging.NOTSET and logger.isEnabledFor(message.level):
                 _subscribe(logger, message)
@@ -129,11 +118,10 @@ def _asked(name: str) -> tuple[int | None, int | None]:
     return None, None
 
 
-def _type_bit(level: int) -> int:
-    """The bit of PT_HPU_LOG_TYPE_MASK that lets a message through: fatal 1, warning 2, trace 4, debug 8."""
-    if level >= logging.ERROR:
-        return 1
-    return 2 if level >= logging.WARNING else 4 if level <= TRACE else 8
+def _of_types(allowed: int) -> Callable[[logging.LogRecord], bool]:
+    """The filter of PT_HPU_LOG_TYPE_MASK, whose bits let messages through: fatal 1, warning 2, trace 4, debug 8."""
+    bits = ((logging.ERROR, 1), (logging.WARNING, 2), (TRACE + 1, 8), (0, 4))
+    return lambda record: bool(next(bit for level, bit in bits if record.levelno >= level) & allowed)
 
 
 class LogFile:

@@ -73,17 +73,12 @@ def check_environment() -> None:
 
     Raises SettingError for the first value that is not allowed.
     """
-    for row in ROWS:
-        if not row.name.endswith("*"):
-            text = os.environ.get(row.name, "")
-            if text.strip():
-                row.parse(text)
-    for name in os.environ:
-        row_of_family = find(name)
-        if row_of_family is not None:
-            if row_of_family.name.endswith("*") and os.environ[name].strip():
-                row_of_family.parse(os.environ[name], name)
-        elif name.startswith(_PREFIXES) and name not in _warned:
+    rows = {name: find(name) for name in os.environ}
+    for name, row in rows.items():
+        if row is not None and os.environ[name].strip():
+            row.parse(os.environ[name], name)
+    for name, row in rows.items():
+        if row is None and name.startswith(_PREFIXES) and name not in _warned:
             _warned.add(name)
             warnings.warn(_unknown(name), RuntimeWarning, stacklevel=2)
 

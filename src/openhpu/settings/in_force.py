@@ -21,42 +21,30 @@ class InForce:
 
 def in_force() -> list[InForce]:
     """Every variable of the table, a family's members where they are set, and unknown names that look like ours."""
-    return [*(found for row in ROWS for found in _of(row)), *_unknown_ones()]
+    return [*(_one(row, name) for row in ROWS for name in _names(row)), *_unknown_ones()]
 
 
-def _of(row: Setting) -> Iterator[InForce]:
-    names = [row.name]
-    if row.name.endswith("*"):
-        own = sorted(name for name in os.environ if name.startswith(row.name[:-1]) and find(name) is row)
-        names = own or names
-    for name in names:
-        yield _one(row, name)
+def _names(row: Setting) -> list[str]:
+    if not row.name.endswith("*"):
+        return [row.name]
+    return sorted(name for name in os.environ if find(name) is row) or [row.name]
 
 
 def _one(row: Setting, name: str) -> InForce:
     text = os.environ.get(name, "")
     if name in _overrides:
-        return InForce(name, _show(row, _overrides[name]), "overridden", "set by this process")
+        return InForce(name, row.show(_overrides[name]), "overridden", "set by this process")
     if not text.strip():
         why = "unset" if name not in os.environ else "empty, which counts as unset"
-        return InForce(
-            name, _show(row, default_of(row)) if row.strict is not None else row.show_default(), "default", why
-        )
+        default = row.show_default() if row.strict is None else row.show(default_of(row))
+        return InForce(name, default, "default", why)
     try:
         value = row.parse(text, name)
     except SettingError:
         return InForce(name, text, "invalid", f"allowed: {row.allowed()}")
     if not row.effective:
-        return InForce(name, _show(row, value), "idle", "set, and without effect in this version")
-    return InForce(name, _show(row, value), "set", f"from the environment; read at {row.when}")
-
-
-def _show(row: Setting, value: object) -> str:
-    if isinstance(value, bool):
-        return str(int(value))
-    if isinstance(value, tuple):
-        return ",".join(map(str, value))
-    return f"{value:x}" if row.kind == "mask" else str(value)
+        return InForce(name, row.show(value), "idle", "set, and without effect in this version")
+    return InForce(name, row.show(value), "set", f"from the environment; read at {row.when}")
 
 
 def _unknown_ones() -> Iterator[InForce]:

@@ -95,9 +95,7 @@ class Setting:
             return parts if set(parts) <= set(self.choices) else None
         try:
             if self.kind == "int list":
-                numbers = [int(part) for part in text.split(",")]
-                good = all(map(self._inside, numbers)) and len(set(numbers)) == len(numbers)
-                return tuple(numbers) if good else None
+                return None if self._flaw(text) else tuple(map(int, text.split(",")))
             if self.kind == "mask":
                 mask = int(text, 16)
                 return mask if mask >= 0 else None
@@ -110,14 +108,14 @@ class Setting:
         # A NaN fails both comparisons of a limited number.
         return (self.low is None or number >= self.low) and (self.high is None or number <= self.high)
 
+    def show(self, value: Any) -> str:
+        """A value as one would write it in a shell."""
+        if isinstance(value, tuple):
+            return ",".join(map(str, value))
+        return f"{value:x}" if self.kind == "mask" else str(int(value) if isinstance(value, bool) else value)
+
     def show_default(self) -> str:
         """The default as one would write it in a shell."""
         if self.default is None or self.default == "":
             return "unset"
-        if isinstance(self.default, bool):
-            return str(int(self.default))
-        if self.kind == "mask":
-            return f"{self.default:x}"
-        if isinstance(self.default, tuple):
-            return ",".join(map(str, self.default))
-        return f"{self.default:g}" if isinstance(self.default, float) else str(self.default)
+        return f"{self.default:g}" if isinstance(self.default, float) else self.show(self.default)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from openhpu.observe.insight.observed import fallback, plural, recompilation
+from openhpu.observe.insight.observed import changed, fallback, plural, recompilation
 
 _MOST_LINES = 10  # of one kind, in a message
 
@@ -159,11 +159,7 @@ class Record:
         self.graphs.append((self.steps, _line(event.site)))
 
     def _on_recompilation(self, event: Any) -> None:
-        p = event.params
-        dimension = None if p["dimension"] < 0 else p["dimension"]
-        file, number = event.site or (None, None)
-        row = {**p, "dimension": dimension, "count": 1, "after": [p["after"]], "file": file, "line": number}
-        self.recompilations.append((self.steps, f"{recompilation(row)}, at {_line(event.site)}"))
+        self.recompilations.append((self.steps, f"{recompilation(changed(event.params))}, at {_line(event.site)}"))
 
     def _on_recipe(self, event: Any) -> None:
         self.recipes += 1

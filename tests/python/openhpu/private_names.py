@@ -48,9 +48,11 @@ def _names(tree: ast.AST) -> Iterator[str]:
             names = [f"{node.module}.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Attribute) and node not in inner:
             names = [_dotted(node, imported)]
-        elif isinstance(node, ast.Call) and _dotted(node.func, {}) == "mock.patch.object":
+        elif isinstance(node, ast.Call) and _dotted(node.func, {}) in ("mock.patch.object", "_around"):
             owner, name, *_ = node.args
-            names = [f"{_dotted(owner, imported)}.{ast.literal_eval(name)}"]
+            names = [f"{_dotted(owner, imported)}.{name.value}"] if isinstance(name, ast.Constant) else []
+        elif isinstance(node, ast.Call) and _dotted(node.func, {}) == "mock.patch.multiple":
+            names = [f"{_dotted(node.args[0], imported)}.{keyword.arg}" for keyword in node.keywords]
         yield from (_static(name) for name in names if _is_private(name))
 
 

@@ -64,14 +64,8 @@ class ModuleCacher:
             model = copy.copy(model)
         frequency = log_frequency if verbose else 0
         cache = _Cache(model, self.max_graphs, use_lfu, allow_unused_input, have_grad_accumulation, frequency)
-        for name, value in (
-            ("forward", cache.forward),
-            ("set_iteration_count", cache.set_iteration_count),
-            ("capture_start", cache.capture_start),
-            ("capture_end", cache.capture_end),
-            ("graph_statistics", cache.statistics),
-        ):
-            setattr(model, name, value)
+        for name in ("forward", "set_iteration_count", "capture_start", "capture_end", "graph_statistics"):
+            setattr(model, name, getattr(cache, name))
         return model
 
 
@@ -99,7 +93,7 @@ class _Cache(Whole):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         self._counts["calls"] += 1
         if self._log_frequency and self._counts["calls"] % self._log_frequency == 0:
-            _log.info("%s: %s", type(self._model).__name__, self.statistics())
+            _log.info("%s: %s", type(self._model).__name__, self.graph_statistics())
         if not self._model.training or not torch.is_grad_enabled():
             self._counts["ungraphed"] += 1
             return self._ungraphed(*args, **kwargs)
@@ -152,7 +146,7 @@ class _Cache(Whole):
         """Capture again."""
         self._profiling = False
 
-    def statistics(self) -> dict[str, int]:
+    def graph_statistics(self) -> dict[str, int]:
         """Calls, and of these hits, captures, evictions of graphs, calls without a graph; graphs held now."""
         return {**self._counts, "graphs": len(self._graphs)}
 

@@ -155,14 +155,11 @@ class State:
                 continue
             if isinstance(live, types.CellType):
                 live.cell_contents = kept
-            elif isinstance(live, dict):
-                if not some:
-                    live.clear()
-                live.update(kept)
             elif isinstance(live, list):
                 live[:] = kept
             else:
-                live.clear()
+                if not some:
+                    live.clear()
                 live.update(kept)
 
 

@@ -37,7 +37,6 @@ class Cluster:
         whole: bool = True,
     ) -> None:
         self.module = module
-        self.calls = 0
         self._alone = options.force_static_compile
         self._refuse = refuse
         self._written = nodes.written_placeholders(module)
@@ -52,21 +51,15 @@ class Cluster:
         self._constants = frozenset(
             tensor.untyped_storage().data_ptr() for tensor in nodes.constants(module) if tensor.device.type == "hpu"
         )
-        self._captures: Recent[Hashable, Captured] = Recent(_MOST_CAPTURES)  # by metadata of the inputs that changes
-
-    @property
-    def captures(self) -> int:
-        """Captures held now."""
-        return len(self._captures)
+        self.captures: Recent[Hashable, Captured] = Recent(_MOST_CAPTURES)  # by metadata of the inputs that changes
 
     def __call__(self, args: Sequence[Any]) -> Sequence[Any]:
-        self.calls += 1
         if _C.is_capturing():
             return self.plain(args)  # becomes part of the graph around
         if self._check_sharing and share_memory(args, self._written):
             return self.plain(args)
         key = tuple(map(_kind, args)) if self._varies else None
-        captured = self._captures.use(key)
+        captured = self.captures.use(key)
         if captured is None:
             return self._capture(args, key)
         results = captured(args)
@@ -124,7 +117,7 @@ class Cluster:
         results = _for_caller(inputs, args, outputs)
         captured = Captured(graph, inputs, outputs, self._constants)
         graph.compile(self._alone)  # now that it is known which results are needed
-        self._captures.add(key, captured)
+        self.captures.add(key, captured)
         return results
 
 

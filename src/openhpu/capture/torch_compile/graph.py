@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch import fx
 from torch.fx.passes.split_module import split_module
 
@@ -156,19 +155,9 @@ class CompiledGraph:
             cluster = Cluster(module, self._options, self._refuse, self._weights, whole=False)
             self.clusters.append(cluster)
             self.layout.clusters.append(Counter(map(nodes.name_of, compute)))
-            setattr(whole, name, _ClusterModule(cluster))
+            delattr(whole, name)  # in the place of a module may stand another one only
+            setattr(whole, name, lambda *args, cluster=cluster: cluster(args))
         return lambda args: whole.forward(*args)
 
     def __str__(self) -> str:
         return self._module.print_readable(print_output=False)  # type: ignore[no-any-return]
-
-
-class _ClusterModule(torch.nn.Module):
-    """A cluster, as FX calls it."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        super().__init__()
-        self._cluster = cluster
-
-    def forward(self, *args: Any) -> Any:
-        return self._cluster(args)

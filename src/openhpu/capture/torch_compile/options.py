@@ -1,7 +1,7 @@
 """Options of the backend: `torch.compile(..., options={...})`, and the environment variables that they override."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from openhpu import settings
@@ -12,18 +12,8 @@ VARIABLES = {row.option: row.name for row in settings.ROWS if row.option}
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
 
-@dataclass(frozen=True)
-class Options:
-    """The options of the backend."""
-
-    use_compiled_recipes: bool
-    decomposition_mode: str
-    keep_input_mutations: bool
-    use_eager_fallback: bool
-    use_graph_freezing: bool
-    use_inplace_index_copy: bool
-    inference: bool
-    force_static_compile: bool
+class Options(SimpleNamespace):
+    """The options of the backend, by their names in the table."""
 
 
 def read(given: Mapping[str, Any] | None = None, mode: str | None = None) -> Options:
@@ -44,4 +34,4 @@ def read(given: Mapping[str, Any] | None = None, mode: str | None = None) -> Opt
             values[name] = row.parse(str(int(value)) if isinstance(value, bool) else str(value), variable)
         except SettingError as error:
             raise ValueError(f"hpu_backend: option {name!r}: {error}") from error
-    return Options(**{name: values[name] for name in Options.__dataclass_fields__ if name in values})
+    return Options(**values)

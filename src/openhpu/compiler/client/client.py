@@ -121,7 +121,8 @@ class Compilations:
         asked, description = self.asked.pop(identity)
         try:
             duration = round((time.monotonic() - asked) * 1e6)
-            kind = "recipe_loaded" if self._service.found_on_disk(identity) else "graph_compilation"
+            # A recipe that is on disk comes on the thread that asks.
+            kind = "recipe_loaded" if threading.current_thread() is self._thread else "graph_compilation"
             program = (folder / "program.py").read_text()
             params = {"recipe": manifest.key[:16], "duration": duration, "ops": operators(description)}
             self.aside.run(functools.partial(events.publish, kind, params))
@@ -173,15 +174,13 @@ class Compilations:
 
 
 _compilations: Compilations | None = None
-_started = False
 
 
+@functools.cache
 def start() -> None:
-    """Apply the settings of lazy mode. Called once, when the mode is read."""
-    global _compilations, _started
+    """Apply the settings of lazy mode, once: when the mode is read, or at the first capture."""
+    global _compilations
     from openhpu import _C
-
-    _started = True
 
     policy = settings.get("OPENHPU_COMPILE")
     longest = min(settings.get("PT_HPU_MAX_COMPOUND_OP_SIZE"), _MAX_OPERATORS)
@@ -194,7 +193,7 @@ def start() -> None:
         longest_wait_s=deadline + min(deadline, _GRACE_S),
         idle_compiler_s=_IDLE_S,
     )
-    if policy == "off" or _compilations is not None:
+    if policy == "off":
         return
     from openhpu.compiler.client.service import Service
 
@@ -222,9 +221,8 @@ def _most_libraries() -> int:
 
 
 def start_compiling() -> None:
-    """Call `start`, if it was not called: captures have recipes in eager mode, too."""
-    if not _started:
-        start()
+    """Captures have recipes in eager mode, too."""
+    start()
     ahead()
 
 
@@ -279,9 +277,7 @@ def recipes() -> list[Recipe]:
     """The compiled graphs in memory, the most recently used first."""
     from openhpu import _C
 
-    return [
-        Recipe(r["name"], r["program"], Path(r["library"]), r["operators"], r["external_kernels"]) for r in _C.recipes()
-    ]
+    return [Recipe(**record | {"library": Path(record["library"])}) for record in _C.recipes()]
 
 
 def recompilations() -> list[Recompilation]:

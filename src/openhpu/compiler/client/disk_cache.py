@@ -20,7 +20,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from openhpu.compiler.client.identity import recipe_key
 from openhpu.compiler.client.manifest import LIBRARY, MANIFEST, PROGRAM, Manifest, misfit
@@ -41,14 +40,6 @@ _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 class _Refused(Exception):
     """The files on disk are not trusted; the text has the reason."""
-
-
-class CacheConfig(NamedTuple):
-    """The arguments of `DiskCache`."""
-
-    path: Path
-    max_bytes: int
-    delete_on_init: bool
 
 
 def user_cache() -> Path:
@@ -90,44 +81,29 @@ def _is_own(path: Path, create: bool) -> bool:
     return True
 
 
-def _check_way(path: Path) -> None:
+def _check_way(path: Path, links: int = _MOST_LINKS) -> None:
     """Raises _Refused unless each folder on the way to `path`, links resolved, is one in which only this process's user
     and the superuser rename things: it is theirs, and not writable by others unless sticky, as /tmp is. What is
     missing ends the way."""
     trusted = {0, os.geteuid(), _unmapped_user()}
-    rest = list(reversed(Path(os.path.abspath(path)).parts[1:]))
-    here, links = "/", 0
-    while True:
-        found = os.lstat(here)
+    for here in (*reversed(path.absolute().parents), path):
+        try:
+            found = os.lstat(here)
+        except FileNotFoundError:
+            return
+        if stat.S_ISLNK(found.st_mode):
+            if not links:
+                raise _Refused(f"{path} has too many symbolic links on the way to it")
+            if found.st_uid not in trusted:
+                raise _Refused(f"the link {here}, on the way to it, belongs to user {found.st_uid}")
+            _check_way(here.parent / os.readlink(here), links - 1)
+            continue
         if not stat.S_ISDIR(found.st_mode):
             raise NotADirectoryError(f"{here} is not a folder")
         if found.st_uid not in trusted:
             raise _Refused(f"{here}, on the way to it, belongs to user {found.st_uid}, who could replace it")
         if _others_may_write(found) and not found.st_mode & stat.S_ISVTX:
             raise _Refused(f"others may write to {here}, on the way to it, and could replace it: chmod go-w {here}")
-        if not rest:
-            return
-        name = rest.pop()
-        if name == "..":
-            here = os.path.dirname(here)
-            continue
-        child = os.path.join(here, name)
-        try:
-            found = os.lstat(child)
-        except FileNotFoundError:
-            return
-        if not stat.S_ISLNK(found.st_mode):
-            here = child
-            continue
-        links += 1
-        if links > _MOST_LINKS:
-            raise _Refused(f"{path} has too many symbolic links on the way to it")
-        if found.st_uid not in trusted:
-            raise _Refused(f"the link {child}, on the way to it, belongs to user {found.st_uid}")
-        target = os.readlink(child)
-        if os.path.isabs(target):
-            here = "/"
-        rest += [part for part in reversed(target.split("/")) if part not in ("", ".")]
 
 
 def _others_may_write(found: os.stat_result) -> bool:
@@ -152,9 +128,9 @@ def _unmapped_user() -> int:
         return 0
 
 
-def parse_config(text: str) -> CacheConfig:
-    """`path[,delete_on_init[,max_MB]]`, the form of PT_HPU_RECIPE_CACHE_CONFIG. A part left empty has its default: the
-    user's cache folder, false, 1024. Raises ValueError."""
+def parse_config(text: str) -> tuple[Path, int, bool]:
+    """The arguments of `DiskCache` from `path[,delete_on_init[,max_MB]]`, the form of PT_HPU_RECIPE_CACHE_CONFIG. A
+    part left empty has its default: the user's cache folder, 1024, false. Raises ValueError."""
     parts = [part.strip() for part in text.split(",")]
     if len(parts) > 3:
         raise ValueError(f"{text!r}: expected path,delete_on_init,max_MB, found {len(parts)} parts")
@@ -165,7 +141,7 @@ def parse_config(text: str) -> CacheConfig:
     if size and not (size.isascii() and size.isdigit() and int(size)):
         raise ValueError(f"{text!r}: max_MB is {size!r}, expected a positive whole number")
     where = Path(os.path.abspath(os.path.expanduser(path))) if path else default_path()
-    return CacheConfig(where, int(size) * 2**20 if size else DEFAULT_MAX_BYTES, truth)
+    return where, int(size) * 2**20 if size else DEFAULT_MAX_BYTES, truth
 
 
 class DiskCache:
@@ -241,13 +217,9 @@ class DiskCache:
         if not self._usable(create=False):
             return ()
         try:
-            folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                indices = json.loads(_contents(folder, path.name))
-                with contextlib.suppress(OSError):
-                    os.utime(path.name, dir_fd=folder)
-            finally:
-                os.close(folder)
+            indices = json.loads(_contents(None, path))
+            with contextlib.suppress(OSError):
+                os.utime(path)
             if isinstance(indices, list) and all(type(index) is int and index >= 0 for index in indices):
                 return tuple(indices)
         except FileNotFoundError:
@@ -261,14 +233,10 @@ class DiskCache:
         """The graph `key` cannot be compiled with these numbers as variables: the recipe is that of another key."""
         if not self._usable():
             return
-        with contextlib.suppress(OSError):
-            handle, name = tempfile.mkstemp(prefix=".adopted-", dir=self.path)
-            try:
-                with os.fdopen(handle, "w") as file:
-                    json.dump(sorted(indices), file)
-                os.replace(name, self.path / f"{key}.constants")
-            except OSError:
-                Path(name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError), temporary_folder(".adopted-", self.path) as new:
+            (file := new / "constants").write_text(json.dumps(sorted(indices)))
+            file.chmod(0o600)
+            file.replace(self.path / f"{key}.constants")
 
     @contextlib.contextmanager
     def lock(self, key: str) -> Iterator[None]:
@@ -432,7 +400,7 @@ def _verified(folder: Path, key: str) -> Manifest | None:
         os.close(handle)
 
 
-def _contents(folder: int, name: str) -> bytes:
+def _contents(folder: int | None, name: str | Path) -> bytes:
     try:
         handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
     except FileNotFoundError:

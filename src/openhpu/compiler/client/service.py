@@ -14,7 +14,6 @@ import sys
 import tempfile
 import threading
 import warnings
-import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from multiprocessing.connection import Connection
@@ -63,14 +62,13 @@ class Service:
     A process that takes longer than `deadline` seconds for one graph (None: no limit) is killed. `urgent` names the
     requests that somebody waits for: they are compiled first. `warn` gets, on one of these threads, what a person
     should know; by default it becomes a RuntimeWarning there.
-    `work` is a folder for what the compiler writes, by default a temporary one that goes with the service; recipes that
-    no cache takes stay there, too. Belongs to the process that made it: a forked child needs one of its own.
+    What the compiler writes is in a temporary folder that goes with the service; recipes that no cache takes stay
+    there, too. Belongs to the process that made it: a forked child needs one of its own.
     """
 
     def __init__(
         self,
         cache: DiskCache | None = None,
-        work: Path | None = None,
         idle: bool = False,
         deadline: float | None = None,
         urgent: Callable[[], Collection[int]] = tuple,
@@ -84,7 +82,6 @@ class Service:
         self._idle = idle
         self._tell = warn or _warn
         self._cache = cache
-        self._given_work = work
         self._work: Path | None = None
         self._caches: list[DiskCache] = []
         self._waiting: deque[tuple[_Request, bytes]] = deque()  # for the compile process, as messages
@@ -93,15 +90,13 @@ class Service:
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection | None = None
         self._ahead = False  # the process is to be started although nothing is asked yet
-        self._open = 0
-        self._found: set[int] = set()  # requests answered from the disk, until their callback has run
         self._closed = False
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._said: set[str] = set()
         if cache is not None:
             cache.warn = self._warn  # a finding of both processes is reported once
-        _services.add(self)
+        os.register_at_fork(after_in_child=self._let_go)
         atexit.register(self.close)
 
     def request(
@@ -117,7 +112,6 @@ class Service:
             if self._closed:
                 raise RuntimeError("the compile service is closed")
             self._start_thread()
-            self._open += 1
         request = _Request(identity, description, on_ready, on_failed)
         try:
             self._look_up(request)
@@ -141,18 +135,6 @@ class Service:
             thread = threading.Thread(target=self._serve, name="openhpu-compile", daemon=True)
             thread.start()  # the system may refuse
             self._thread = thread
-
-    def wait_all(self, timeout: float | None = None) -> bool:
-        """Wait until every request was answered and its callback has returned. False if `timeout` seconds passed
-        first, or the service was closed."""
-        self._check_process()
-        with self._changed:
-            self._changed.wait_for(lambda: self._closed or not self._open, timeout)
-            return not self._open
-
-    def found_on_disk(self, identity: int) -> bool:
-        """For `on_ready`: whether the recipe was on disk, and nothing was compiled."""
-        return identity in self._found
 
     def close(self) -> None:
         """End the compile process and drop open requests, without callbacks. May be called again."""
@@ -190,9 +172,7 @@ class Service:
         self._prepare_folders()
         key = recipe_key(request.description)
         if found := disk_cache.find(self._caches, request.description, key):
-            self._found.add(request.identity)
             self._call(request.on_ready, request.identity, *found)
-            self._found.discard(request.identity)
             return
         caches = [(cache.path, cache.max_bytes) for cache in self._caches]
         description = request.description
@@ -338,10 +318,6 @@ class Service:
                 callback(*arguments)
         except BaseException:  # SystemExit, too, would end the thread
             report()
-        finally:
-            with self._changed:
-                self._open -= 1
-                self._changed.notify_all()
 
     def _prepare_folders(self) -> None:
         with self._changed:
@@ -349,11 +325,7 @@ class Service:
                 return
             if self._closed:  # nobody would remove them
                 raise RuntimeError("the compile service is closed")
-            if self._given_work is None:
-                self._work = Path(tempfile.mkdtemp(prefix="openhpu-compile-"))
-            else:
-                self._given_work.mkdir(parents=True, exist_ok=True)
-                self._work = Path(tempfile.mkdtemp(prefix="compile-", dir=self._given_work))
+            self._work = Path(tempfile.mkdtemp(prefix="openhpu-compile-"))
             private = DiskCache(self._work / "recipes", None, warn=self._warn)
             self._caches = [private] if self._cache is None else [self._cache, private]
 
@@ -434,7 +406,11 @@ class Service:
             self._closed = True
             self._waiting.clear()
             self._changed.notify_all()
-        _services.discard(self)
+
+    def _let_go(self) -> None:
+        """A forked child would keep the connection open beyond its parent's end."""
+        if self._connection is not None:
+            self._connection.close()
 
 
 def _warn(message: str) -> None:
@@ -459,16 +435,3 @@ def _environment(work: Path) -> dict[str, str]:
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
     }
     return environment
-
-
-_services: weakref.WeakSet[Service] = weakref.WeakSet()
-
-
-def _let_go_in_child() -> None:
-    """A forked child would keep the connection open beyond its parent's end."""
-    for service in list(_services):
-        if service._connection is not None:
-            service._connection.close()
-
-
-os.register_at_fork(after_in_child=_let_go_in_child)

@@ -15,16 +15,16 @@ AFTER_S = [3.0, 10.0, 30.0, 60.0]
 _CLEAR = "\r\x1b[K"
 
 
-class Teller:
+class Teller(threading.Thread):
     """Tells of the core's waits for the compiler, on a thread of its own: who waits may be in the middle of a flush,
     where no Python code may run. It ends with the graph cache (`_C.close_graphs`)."""
 
     def __init__(self) -> None:
+        super().__init__(name="openhpu-waits", daemon=True)
         self._shown: tuple[int, TextIO] | None = None  # the wait whose line stands on the terminal
-        self._thread = threading.Thread(target=self._serve, name="openhpu-waits", daemon=True)
-        self._thread.start()
+        self.start()
 
-    def _serve(self) -> None:
+    def run(self) -> None:
         from openhpu import _C
 
         while (notice := _C.next_wait_notice(AFTER_S)) is not None:
@@ -57,10 +57,6 @@ class Teller:
             (_, stream), self._shown = self._shown, None
             stream.write(_CLEAR)
             stream.flush()
-
-    def join(self, timeout: float | None = None) -> None:
-        """Until the thread has ended, or for `timeout` seconds."""
-        self._thread.join(timeout)
 
 
 def _given_up(notice: dict[str, Any]) -> str:

@@ -31,11 +31,8 @@ def guarded() -> Iterator[None]:
             if mode is None:
                 return store(self, name, index, value)
             _accumulating.add(self)
-            threads, self.num_threads = self.num_threads, 1
-            try:
+            with mock.patch.object(self, "num_threads", 1):
                 return store(self, name, index, value, mode)
-            finally:
-                self.num_threads = threads
 
         return wrapped
 
@@ -51,15 +48,11 @@ def guarded() -> Iterator[None]:
         variables = _indirect(self, index)
         if not variables:
             return scalar(self, name, index, value, mode)
-        before, self.stores = self.stores, _Lines()
-        try:
+        with mock.patch.object(self, "stores", IndentedBuffer()) as stores:
             scalar(self, name, index, value, mode)
-            lines = self.stores.lines
-        finally:
-            self.stores = before
         condition = _condition(map(str, variables))
-        for line in lines:
-            self.stores.writeline(DeferredLine(name, f"if ({condition}) {line.line}"))
+        for line in stores._lines:
+            self.stores.writeline(DeferredLine(name, f"if ({condition}) {line.line}"))  # type: ignore[union-attr]
         return None
 
     def store_vector(self: Any, name: str, index: Any, value: Any, mode: Any = None) -> None:
@@ -106,16 +99,6 @@ def _accumulates(kernel: Any) -> bool:
     """Whether a kernel, one of the forms of its loop, or a loop inside of it adds."""
     nested = [*getattr(kernel, "kernels", ()), *(loops.get_kernel() for loops in getattr(kernel, "inner", ()))]
     return kernel in _accumulating or any(map(_accumulates, nested))
-
-
-class _Lines:
-    """A buffer that keeps the written text unchanged."""
-
-    def __init__(self) -> None:
-        self.lines: list[Any] = []
-
-    def writeline(self, line: Any) -> None:
-        self.lines.append(line)
 
 
 def _indirect(kernel: Any, index: Any) -> list[Any]:

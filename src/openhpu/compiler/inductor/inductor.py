@@ -163,8 +163,7 @@ def build(graph: GraphModule, inputs: Sequence[torch.Tensor], threads: int, dire
 
 def ahead(directory: Path) -> None:
     """Import what compilations need, and begin with what is the same in all recipes. `directory` as for `build`."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         import torch._functorch.aot_autograd
         import torch._inductor.lowering
         from torch._inductor import config

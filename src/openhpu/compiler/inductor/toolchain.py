@@ -65,8 +65,7 @@ def quick(work: Path) -> "Iterator[Prepared]":
     try:
         with (
             mock.patch.object(VecISA, "check_build", _is_known),
-            mock.patch.object(codecache, "_precompile_header", prepared.header),
-            mock.patch.object(codecache, "CppBuilder", prepared.builder),
+            mock.patch.multiple(codecache, _precompile_header=prepared.header, CppBuilder=prepared.builder),
             mock.patch.object(cpp_builder, "_get_os_related_cpp_cflags", functools.partial(_unloadable, original)),
             mock.patch.object(CppWrapperCpu, "_write_aoti_interface_header", _declare_interface),
             mock.patch.object(CppWrapperCpu, "generate_input_output_runtime_checks", _without_checks),

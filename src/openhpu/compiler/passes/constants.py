@@ -61,7 +61,6 @@ def compile_in(program: Program, graph: GraphModule, inputs: Sequence[torch.Tens
 
 
 def _tensor(slot: Slot, section: bytes | Path) -> torch.Tensor:
-    assert slot.base is not None
     dtype, sizes, strides, offset = slot.base
     storage = torch.frombuffer(bytearray(sections.contents(section)), dtype=torch.uint8).untyped_storage()
     view = torch.empty(0, dtype=dtype).set_(storage, offset, sizes, strides)

@@ -6,6 +6,8 @@ The device adopts a result of a recipe as a slot of its own.
 import torch
 from torch.fx import GraphModule, Node
 
+from openhpu.compiler.passes.exchanged_inputs import origin
+
 
 def distinct_outputs(graph: GraphModule) -> None:
     """Insert the copies. Strides of the results stay."""
@@ -15,7 +17,7 @@ def distinct_outputs(graph: GraphModule) -> None:
     for i, result in enumerate(results):
         if not isinstance(result, Node):
             continue
-        root = _root(result)
+        root = origin(result, copies={})
         if root in taken:
             with graph.graph.inserting_before(output):
                 copy = graph.graph.call_function(torch.ops.aten.clone.default, (result,))
@@ -24,10 +26,3 @@ def distinct_outputs(graph: GraphModule) -> None:
         else:
             taken.add(root)
     output.args = (tuple(results),)
-
-
-def _root(node: Node) -> Node:
-    """The node whose memory this one is a view of."""
-    while node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload) and node.target.is_view:
-        node = node.args[0]  # type: ignore[assignment]
-    return node

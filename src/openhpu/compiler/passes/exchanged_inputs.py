@@ -4,6 +4,9 @@ Writes into inputs are copies at the end of the graph. Inductor takes a copy of 
 second of two such copies would read the result of the first.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 from torch.fx import GraphModule, Node
 
@@ -25,18 +28,18 @@ def exchanged_inputs(graph: GraphModule) -> None:
         if node.target is not torch.ops.aten.copy_.default:
             continue
         target, source = node.args[0], node.args[1]
-        if isinstance(source, Node) and _origin(source) in written:
+        if isinstance(source, Node) and origin(source) in written:
             raise CannotCompile(
                 "tensors exchange their contents in it, which needs a copy of each first", "aten::copy_"
             )
         assert isinstance(target, Node)
-        written.add(_origin(target))
+        written.add(origin(target))
 
 
-def _origin(node: Node) -> Node:
-    """The node whose contents this one has, as a view or a copy."""
+def origin(node: Node, copies: Mapping[Any, int] = _COPIES) -> Node:
+    """The node whose contents this one has, as a view or by one of these operators."""
     while node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload):
-        place = 0 if node.target.is_view else _COPIES.get(node.target)
+        place = 0 if node.target.is_view else copies.get(node.target)
         if place is None or not isinstance(node.args[place], Node):
             break
         node = node.args[place]  # type: ignore[assignment]

@@ -74,9 +74,6 @@ def _bounds(node: Node, first: int) -> tuple[int, int, int, int] | None:
         return None
     given: list[Any] = [0, None, None, 1]
     given[: len(node.args) - first] = node.args[first:]
-    names = ("dim", "start", "end", "step")
-    for position, name in enumerate(names):
-        given[position] = node.kwargs.get(name, given[position])
     dim, begin, end, step = given
     size = value.shape[dim]
     begin, end = 0 if begin is None else begin, size if end is None else end

@@ -20,29 +20,25 @@ def note_guards(program: Program, inputs: Sequence[torch.Tensor]) -> None:
     symbols = program.symbols
     if not symbols.hints:
         return
-    known: dict[Any, Any] = {}  # sympy's symbols as polynomials in ours
-    shape_env = None
-    for slot, fake in zip(program.plan.inputs, inputs, strict=False):
-        assert slot.base is not None
-        for size, found in zip(slot.base.sizes, fake.shape, strict=True):
-            if not isinstance(size, Size):
-                continue
-            if not isinstance(found, torch.SymInt):
-                raise CannotCompile(f"size {size.text} of an input can only be {int(found)}")
-            shape_env = found.node.shape_env
-            expression = found.node._expr
-            if expression.is_Symbol:
-                known.setdefault(expression, size)
-    if shape_env is None:
+    open_sizes: list[tuple[Size, Any]] = [
+        (size, found)
+        for slot, fake in zip(program.plan.inputs, inputs, strict=False)
+        for size, found in zip(slot.base.sizes, fake.shape, strict=True)
+        if isinstance(size, Size)
+    ]
+    if not open_sizes:
         return
-    sympy_names = {symbol: _as_sympy(size) for symbol, size in known.items()}
-    for slot, fake in zip(program.plan.inputs, inputs, strict=False):
-        assert slot.base is not None
-        for size, found in zip(slot.base.sizes, fake.shape, strict=True):
-            if isinstance(size, Size):
-                now = shape_env.replace(found.node._expr).subs(sympy_names)
-                if (now - _as_sympy(size)).expand() != 0:
-                    raise CannotCompile(f"takes the size {size.text} for {now}")
+    sympy_names: dict[Any, Any] = {}  # our formulas for sympy's symbols
+    for size, found in open_sizes:
+        if not isinstance(found, torch.SymInt):
+            raise CannotCompile(f"size {size.text} of an input can only be {int(found)}")
+        if found.node._expr.is_Symbol:
+            sympy_names.setdefault(found.node._expr, _as_sympy(size))
+    shape_env = open_sizes[0][1].node.shape_env
+    for size, found in open_sizes:
+        now = shape_env.replace(found.node._expr).subs(sympy_names)
+        if (now - _as_sympy(size)).expand() != 0:
+            raise CannotCompile(f"takes the size {size.text} for {now}")
     for guard in shape_env.guards:
         _note(symbols, shape_env.replace(guard.expr).subs(sympy_names))
 
@@ -65,8 +61,8 @@ def _note(symbols: Symbols, condition: Any) -> None:
     if isinstance(condition, sympy.Eq) and (condition.args[0] - condition.args[1]).expand() == 0:
         return
     if isinstance(condition, (sympy.Lt, sympy.Le, sympy.Gt, sympy.Ge)):
-        low, high = _polynomial(symbols, condition.lts), _polynomial(symbols, condition.gts)
-        symbols.note_less(low, symbols.plus(high, int(isinstance(condition, (sympy.Le, sympy.Ge)))))
+        above = condition.gts + int(isinstance(condition, (sympy.Le, sympy.Ge)))
+        symbols.note_less(_polynomial(symbols, condition.lts), _polynomial(symbols, above))
         return
     raise CannotCompile(f"relies on {condition}")
 

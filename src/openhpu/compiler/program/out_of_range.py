@@ -21,6 +21,7 @@ ABSENT = -(2**62)
 
 _library = torch.library.Library("openhpu_compiler", "FRAGMENT")
 _library.define("existing(Tensor index, Tensor missing) -> Tensor")
+_library.impl("existing", lambda index, missing: index.masked_fill(missing, ABSENT), "CompositeExplicitAutograd")
 _library.define("scatter(Tensor self, int dim, Tensor index, Tensor src) -> Tensor")
 
 
@@ -71,11 +72,6 @@ def _missing(index: Tensor, size: int, wraps: bool = False) -> tuple[Tensor, Ten
     missing = (index < (-size if wraps else 0)) | (index >= size)
     _counts.add(index, missing)
     return index, missing
-
-
-@torch.library.impl(_library, "existing", "CompositeExplicitAutograd")
-def _existing(index: Tensor, missing: Tensor) -> Tensor:
-    return index.masked_fill(missing, ABSENT)
 
 
 @torch.library.impl(_library, "scatter", "CompositeExplicitAutograd")

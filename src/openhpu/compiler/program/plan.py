@@ -18,14 +18,14 @@ _GRAD_SCALE = "grad_scale"
 class Slot:
     """A slot as the program sees it: one tensor, of which every operand is a view.
 
-    `base` is that tensor's geometry, None for a slot that nobody touches. `producer` is the (node, output) whose result
+    `base` is that tensor's geometry; a slot that nobody touches has none. `producer` is the (node, output) whose result
     is that tensor; without one, a fresh slot is allocated and results are copied into it.
     """
 
     index: int
     kind: str
     nbytes: int
-    base: Geometry | None = None
+    base: Geometry = field(init=False)
     producer: tuple[int, int] | None = None
     mutated: bool = False  # written by an operator, other than by its producer
     operands: list[Geometry] = field(default_factory=list)
@@ -91,7 +91,7 @@ def make_plan(description: Description) -> Plan:
             _choose_base(slot)
     return Plan(
         slots,
-        [slot for slot in slots if slot.kind == "input" and slot.operands and slot.base and slot.base.numel],
+        [slot for slot in slots if slot.kind == "input" and slot.operands and slot.base.numel],
         [slots[index] for index in description["live"]],
         sorted(used_scalars),
     )

@@ -55,7 +55,7 @@ class Program:
         for name in symbols.hints:
             wanted = symbols.size(name)
             for number, slot in enumerate(self.plan.inputs):
-                if slot.base and wanted in slot.base.sizes:
+                if wanted in slot.base.sizes:
                     found.setdefault(name, (number, slot.base.sizes.index(wanted)))
             if name not in found:
                 raise CannotCompile(f"no input has the size {name}")
@@ -85,7 +85,7 @@ class Program:
 
     def example_inputs(self) -> list[torch.Tensor]:
         """Inputs of the right geometry with this run's numbers and arbitrary contents."""
-        inputs = [empty(slot.base) for slot in self.plan.inputs if slot.base]
+        inputs = [empty(slot.base) for slot in self.plan.inputs]
         scalars = self.description["scalars"]
         return inputs + [torch.tensor(scalars[i], dtype=self.scalar_dtype(i)) for i in self.plan.scalars]
 
@@ -127,7 +127,6 @@ class _Writer:
         comma = "," * (len(self._plan.outputs) == 1)
         head = ["import torch", "", "", f"def recipe({', '.join(parameters)}):"]
         for slot in inputs:
-            assert slot.base is not None
             note = ", written" * slot.mutated
             head.append(f"    # {self._of_slot[slot.index]}: {_shape_text(slot.base)}{note}")
         for index in self._plan.scalars:
@@ -159,7 +158,6 @@ class _Writer:
         """A fresh slot that is used before an operator's result becomes it."""
         if slot.index in self._of_slot:
             return
-        assert slot.base is not None
         base = slot.base
         name = self._of_slot[slot.index] = self._name("empty")
         how = f"empty({base.sizes}"
@@ -230,7 +228,6 @@ class _Writer:
         return ", ".join(names), after, notes
 
     def _view(self, slot: Slot, place: Geometry, node: NodeDescription) -> str:
-        assert slot.base is not None
         try:
             return views.text(self._of_slot[slot.index], views.view_steps(slot.base, place))
         except ValueError as error:
@@ -312,7 +309,7 @@ class _Writer:
                     (0,) if result.dim() or other.dim() else (), dtype=torch.result_type(result, other)
                 )  # fmt: skip
             elif arg[0] == "tensor":
-                numbers.append({"f": 1.0, "c": 1j}.get(_category(arg[2]), 1))
+                numbers.append(1j if arg[2].is_complex else 1.0 if arg[2].is_floating_point else 1)
             elif arg[0] == "cpu_scalar":
                 numbers.append(self._description["scalars"][arg[1]])
         dtype = torch.get_default_dtype() if result is None else result.dtype
@@ -350,10 +347,6 @@ class _Widened:
         self.before.append(f"{name} = {text}.to({to})")
         self.after.append(f"{text}.copy_({name})")
         return name
-
-
-def _category(dtype: torch.dtype) -> str:
-    return "c" if dtype.is_complex else "f" if dtype.is_floating_point else "i"
 
 
 def _shape_text(place: Geometry) -> str:

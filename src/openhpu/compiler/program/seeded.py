@@ -39,14 +39,7 @@ _library = torch.library.Library("openhpu", "FRAGMENT")
 if not hasattr(torch.ops.openhpu, "draw"):
     for _schema in _SCHEMAS:
         _library.define(_schema)
-
-
-@torch.library.impl(_library, "draw", "Meta")
-def _draw_meta(
-    distribution: str, size: Sequence[int], seed: Tensor, parameters: Sequence[Tensor], dtype: torch.dtype
-) -> Tensor:
-    return torch.empty(size, dtype=dtype, device="meta")
-
+_library.impl("draw", lambda kind, size, seed, parameters, dtype: torch.empty(size, dtype=dtype, device="meta"), "Meta")
 
 Number = Any  # a number, or a 0-dim float64 or int64 tensor for one that changes
 

@@ -54,10 +54,6 @@ class Symbols:
         size.symbols, size.polynomial = self, kept
         return size
 
-    def plus(self, polynomial: _Polynomial, number: int) -> _Polynomial:
-        """The sum of a polynomial and a number."""
-        return _sum(polynomial, {(): number})
-
     def always_positive(self, polynomial: _Polynomial) -> bool:
         """Whether it is above zero whatever the symbols are, as far as that is easy to see."""
         if any(factor < 0 for names, factor in polynomial.items() if names):
@@ -114,11 +110,6 @@ class Size(int):
     def __repr__(self) -> str:  # programs' texts are made of these
         return self.text
 
-    __str__ = __repr__
-
-    def __format__(self, spec: str) -> str:
-        return self.text
-
     def __hash__(self) -> int:
         return hash(frozenset(self.polynomial.items()))
 
@@ -151,23 +142,17 @@ class Size(int):
 
     __rmul__ = __mul__
 
-    def __divmod__(self, other: int) -> tuple[int, int]:
-        return _divide(self.symbols, self.polynomial, polynomial_of(other))
-
-    def __rdivmod__(self, other: int) -> tuple[int, int]:
-        return _divide(self.symbols, polynomial_of(other), self.polynomial)
-
     def __floordiv__(self, other: int) -> int:
-        return self.__divmod__(other)[0]
+        return _divide(self.symbols, self.polynomial, polynomial_of(other))[0]
 
     def __rfloordiv__(self, other: int) -> int:
-        return self.__rdivmod__(other)[0]
+        return _divide(self.symbols, polynomial_of(other), self.polynomial)[0]
 
     def __mod__(self, other: int) -> int:
-        return self.__divmod__(other)[1]
+        return _divide(self.symbols, self.polynomial, polynomial_of(other))[1]
 
     def __rmod__(self, other: int) -> int:
-        return self.__rdivmod__(other)[1]
+        return _divide(self.symbols, polynomial_of(other), self.polynomial)[1]
 
     def __bool__(self) -> bool:
         return self != 0

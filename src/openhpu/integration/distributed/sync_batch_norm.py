@@ -4,28 +4,28 @@ Statistics are per channel (dimension 1), in float32 for smaller floats. Source:
 torch/nn/modules/_functions.py, which says what each of them is for.
 """
 
+import functools
+
 import torch
 from torch import Tensor
 
 from openhpu.compiler.program.named import Arguments, by_name
 
-_library: torch.library.Library | None = None
 
-
-def install() -> None:
-    """Register the operators, once."""
-    global _library
-    if _library is None:
-        _library = torch.library.Library("aten", "IMPL")
-        for kernel in (
-            batch_norm_stats,
-            batch_norm_gather_stats_with_counts,
-            batch_norm_elemt,
-            batch_norm_backward_reduce,
-            batch_norm_backward_elemt,
-        ):
-            schema = getattr(torch.ops.aten, kernel.__name__).default._schema
-            _library.impl(kernel.__name__, by_name(schema.arguments, kernel), "HPU")
+@functools.cache
+def install() -> torch.library.Library:
+    """Register the operators."""
+    library = torch.library.Library("aten", "IMPL")
+    for kernel in (
+        batch_norm_stats,
+        batch_norm_gather_stats_with_counts,
+        batch_norm_elemt,
+        batch_norm_backward_reduce,
+        batch_norm_backward_elemt,
+    ):
+        schema = getattr(torch.ops.aten, kernel.__name__).default._schema
+        library.impl(kernel.__name__, by_name(schema.arguments, kernel), "HPU")
+    return library
 
 
 def _wide(x: Tensor) -> Tensor:

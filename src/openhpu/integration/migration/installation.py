@@ -37,7 +37,7 @@ def install() -> None:
             parent = row.name.rpartition(".")[0]
             if row.install == "later":
                 module = ".".join(part for part in parent.split(".") if not part[0].isupper())
-                after_import(module, functools.partial(_install_late, row))
+                after_import(module, functools.partial(_install, row))
             elif row.install in ("object", "arguments", "value", "own") and parent not in modules:
                 _install(row)
         torch.serialization.register_package(_BEFORE_PYTORCH, lambda storage: None, own.restore)
@@ -58,12 +58,9 @@ def uninstall() -> None:
         _undo.pop()()
 
 
-def _install_late(row: Row) -> None:
-    if is_installed():
-        _install(row)
-
-
 def _install(row: Row) -> None:
+    if not is_installed():  # any more
+        return
     owner, name = row.name.rpartition(".")[0], row.name.rpartition(".")[2]
     try:
         where = cuda_modules.resolve(owner)

@@ -1,9 +1,10 @@
 """What stands for CUDA names whose counterpart on hpu differs in its arguments, its results or its effect."""
 
+import contextlib
 import re
 from collections.abc import Callable
 from dataclasses import asdict, make_dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils._pytree import tree_map
@@ -126,15 +127,11 @@ def make_graphed_callables(
 
 
 @stands_for("torch.cuda.nvtx.range", "torch.cuda.profiler.profile", "torch.autograd.profiler.emit_nvtx")
-class Nothing:
+class Nothing(contextlib.nullcontext[Any]):
     """A context manager without effect, which takes all arguments."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None: ...
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None: ...
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(self)
 
 
 def _dtype_on_hpu(kind: Any) -> torch.dtype | None:

@@ -82,8 +82,7 @@ def scaled(x: Tensor, scale: Scale, shape: Sequence[int] | None, name: str) -> T
         return x
     if isinstance(scale, float | int):
         return x if scale == 1.0 else x * scale
-    factor = as_tensor(scale, x)
-    factor = _shaped(factor, shape, name, "scale_shape")
+    factor = _shaped(as_tensor(scale, x), shape, name, "scale_shape")
     if factor.numel() == 1:
         factor = factor.reshape(())
     elif factor.dim() == 1 and not is_expandable_to(factor.shape, x.shape) and factor.numel() in x.shape[:2]:
@@ -262,8 +261,7 @@ def _result_scale(
     """An operand's scale as a factor of the result, to which hardware applies it: by row for A's, by column for B's."""
     if scale is None or isinstance(scale, float | int):
         return None if scale == 1.0 else scale
-    factor = as_tensor(scale, out).to(out.dtype)
-    factor = _shaped(factor, shape, name, f"{argument[0]}_scale_shape")
+    factor = _shaped(as_tensor(scale, out).to(out.dtype), shape, name, f"{argument[0]}_scale_shape")
     length = out.shape[-2] if rows else out.shape[-1]
     if factor.numel() == 1:
         return factor.reshape(())

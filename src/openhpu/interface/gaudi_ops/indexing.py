@@ -65,24 +65,11 @@ def plain_index(self: Tensor, indices: list[Tensor]) -> Tensor:
     return self[tuple(index.long() for index in indices)]
 
 
-def exp_fast_math(self: Tensor) -> Tensor:
-    """exp. Gaudi's form trades digits for speed; this one does not."""
-    return torch.exp(self)
-
-
-def sqrt_fast_math(self: Tensor) -> Tensor:
-    """sqrt, as exact as PyTorch's."""
-    return torch.sqrt(self)
-
-
-def rsqrt_fast_math(self: Tensor) -> Tensor:
-    """rsqrt, as exact as PyTorch's."""
-    return torch.rsqrt(self)
-
-
-def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """torch.nn.functional.linear."""
-    return torch.nn.functional.linear(input, weight, bias)
+# As exact as PyTorch's: Gaudi's forms trade digits for speed.
+exp_fast_math, sqrt_fast_math, rsqrt_fast_math = torch.exp, torch.sqrt, torch.rsqrt
+linear, matmul = torch.nn.functional.linear, torch.matmul
+# Gaudi's `weight_permutation` gives the copy another layout of memory, which tensors here do not need.
+weight_permutation = identity = torch.clone
 
 
 def linear_backward(
@@ -94,11 +81,6 @@ def linear_backward(
     grad_input = torch.matmul(grad_output, weight) if output_mask[0] else nothing
     grad_weight = torch.matmul(rows.t(), self.reshape(-1, self.shape[-1])) if output_mask[1] else nothing
     return grad_input, grad_weight, rows.sum(0) if output_mask[2] else nothing
-
-
-def matmul(self: Tensor, other: Tensor) -> Tensor:
-    """torch.matmul."""
-    return torch.matmul(self, other)
 
 
 def matmul_bwd(grad_out: Tensor, self: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
@@ -121,16 +103,6 @@ def masked_batch_gemm(a: Tensor, b: Tensor, mask_a: Tensor, mask_b: Tensor, tran
     return torch.matmul(turned(a, trans_a), turned(b, trans_b)) + torch.matmul(
         turned(mask_a, trans_a), turned(mask_b, trans_b)
     )
-
-
-def weight_permutation(input: Tensor) -> Tensor:
-    """A copy. Gaudi's has another layout of memory, which tensors here do not need."""
-    return input.clone()
-
-
-def identity(self: Tensor) -> Tensor:
-    """A copy."""
-    return self.clone()
 
 
 def accumulate_grads_(variables: list[Tensor], new_grads: list[Tensor]) -> None:

@@ -87,9 +87,6 @@ def check_scales(a: Arguments, count: int, *names: str) -> None:
         check(len(scales) == count, a.operator, name, scales, f"{count} scales, one for each expert")
 
 
-_W123, _W12 = "Tensor[] w1, Tensor[] w2, Tensor[] w3", "Tensor[] w12, Tensor[] w3"
-
-
 def mixture_of_experts(a: Arguments) -> Tensor:
     """Of each token the sum over its experts of router_weight * (activation(x @ w1) * (x @ w2)) @ w3.
 

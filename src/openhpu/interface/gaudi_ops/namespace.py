@@ -21,14 +21,13 @@ def define() -> None:
     with _lock:
         if _library is not None:
             return
-        from openhpu.interface.gaudi_ops.registry import NAMESPACE, OPERATORS, fill
+        from openhpu.interface.gaudi_ops.registry import NAMESPACE, implementation, rows
 
-        fill()
         library = torch.library.Library(NAMESPACE, "FRAGMENT")  # kept for the process's life
         _library = library
-        for row in OPERATORS:
+        for row in rows():
             library.define(row.schema)
-            library.impl(row.name, row.function, "CompositeImplicitAutograd")
+            library.impl(row.name, implementation(row), "CompositeImplicitAutograd")
 
 
 class _Namespace(torch._ops._OpNamespace):  # type: ignore[misc]
@@ -41,9 +40,9 @@ class _Namespace(torch._ops._OpNamespace):  # type: ignore[misc]
 
     def __dir__(self) -> list[str]:
         define()
-        from openhpu.interface.gaudi_ops.registry import OPERATORS
+        from openhpu.interface.gaudi_ops.registry import rows
 
-        return sorted({*super().__dir__(), *(row.name.partition(".")[0] for row in OPERATORS)})
+        return sorted({*super().__dir__(), *(row.name.partition(".")[0] for row in rows())})
 
 
 def install() -> None:

@@ -1,4 +1,5 @@
-"""Steps of optimizers on lists of tensors, in place. If PyTorch has the optimizer, the results are the same."""
+"""Steps of optimizers on lists of tensors, in place, without gradients (`registry`). If PyTorch has the optimizer, the
+results are the same."""
 
 import torch
 from torch import Tensor
@@ -28,23 +29,22 @@ def optimizer_adamw(a: Arguments) -> None:
     check(a.neg_step_t.numel() == 1, a.operator, "neg_step_t", a.neg_step_t, "one number")
     if not a.gradient_vec:
         return
-    with torch.no_grad():
-        grads = [grad.to(_computing(weight)) for grad, weight in zip(a.gradient_vec, a.weight_vec, strict=True)]
-        first = _load(a.exp_avg_vec, a.weight_vec, scales[0])
-        second = _load(a.exp_avg_sq_vec, a.weight_vec, scales[1])
-        torch._foreach_lerp_(first, grads, 1 - a.beta1)
-        torch._foreach_mul_(second, a.beta2)
-        torch._foreach_addcmul_(second, grads, grads, 1 - a.beta2)
-        denominator = torch._foreach_sqrt(second)
-        torch._foreach_add_(denominator, a.epsilon)
-        torch._foreach_div_(denominator, a.neg_step_t.reshape(()))
-        weights = [weight.to(_computing(weight)) for weight in a.weight_vec]
-        if a.has_weight_decay:
-            torch._foreach_mul_(weights, a.weight_decay.reshape(()))
-        torch._foreach_addcdiv_(weights, first, denominator)
-        _store(a.weight_vec, weights, None)
-        _store(a.exp_avg_vec, first, scales[0])
-        _store(a.exp_avg_sq_vec, second, scales[1])
+    grads = [grad.to(_computing(weight)) for grad, weight in zip(a.gradient_vec, a.weight_vec, strict=True)]
+    first = _load(a.exp_avg_vec, a.weight_vec, scales[0])
+    second = _load(a.exp_avg_sq_vec, a.weight_vec, scales[1])
+    torch._foreach_lerp_(first, grads, 1 - a.beta1)
+    torch._foreach_mul_(second, a.beta2)
+    torch._foreach_addcmul_(second, grads, grads, 1 - a.beta2)
+    denominator = torch._foreach_sqrt(second)
+    torch._foreach_add_(denominator, a.epsilon)
+    torch._foreach_div_(denominator, a.neg_step_t.reshape(()))
+    weights = [weight.to(_computing(weight)) for weight in a.weight_vec]
+    if a.has_weight_decay:
+        torch._foreach_mul_(weights, a.weight_decay.reshape(()))
+    torch._foreach_addcdiv_(weights, first, denominator)
+    _store(a.weight_vec, weights, None)
+    _store(a.exp_avg_vec, first, scales[0])
+    _store(a.exp_avg_sq_vec, second, scales[1])
 
 
 def optimizer_adamw_lazy(a: Arguments) -> None:
@@ -81,10 +81,9 @@ def _store(stored: list[Tensor], wide: list[Tensor], scales: list[Tensor] | None
 def optimizer_ema(model_inputs: list[Tensor], updated_ema: list[Tensor], decay: Tensor) -> None:
     """ema = decay * ema + (1 - decay) * input, for each pair. decay: one number."""
     check_same_length("optimizer_ema", "model_inputs", model_inputs=model_inputs, updated_ema=updated_ema)
-    with torch.no_grad():
-        share = 1.0 - decay.reshape(())
-        for ema, value in zip(updated_ema, model_inputs, strict=True):
-            ema.add_((value - ema) * share)
+    share = 1.0 - decay.reshape(())
+    for ema, value in zip(updated_ema, model_inputs, strict=True):
+        ema.add_((value - ema) * share)
 
 
 def optimizer_lars(a: Arguments) -> None:
@@ -96,16 +95,15 @@ def optimizer_lars(a: Arguments) -> None:
     """
     _check_lists(a, "params", "grads")
     check(len(a.skip_masks) == len(a.params), a.operator, "skip_masks", a.skip_masks, f"{len(a.params)} numbers")
-    with torch.no_grad():
-        rate = a.lr.reshape(())
-        for param, grad, keep in zip(a.params, a.grads, a.skip_masks, strict=True):
-            if keep:
-                weight_norm, grad_norm = torch.linalg.vector_norm(param), torch.linalg.vector_norm(grad)
-                trust = a.eeta * weight_norm / (grad_norm + a.weight_decay * weight_norm + a.eps)
-                trust = torch.where((weight_norm > 0) & (grad_norm > 0), trust, 1.0)
-                grad.add_(param, alpha=a.weight_decay).mul_(trust * rate)
-            else:
-                grad.mul_(rate)
+    rate = a.lr.reshape(())
+    for param, grad, keep in zip(a.params, a.grads, a.skip_masks, strict=True):
+        if keep:
+            weight_norm, grad_norm = torch.linalg.vector_norm(param), torch.linalg.vector_norm(grad)
+            trust = a.eeta * weight_norm / (grad_norm + a.weight_decay * weight_norm + a.eps)
+            trust = torch.where((weight_norm > 0) & (grad_norm > 0), trust, 1.0)
+            grad.add_(param, alpha=a.weight_decay).mul_(trust * rate)
+        else:
+            grad.mul_(rate)
 
 
 def lazy_lars(a: Arguments) -> None:
@@ -117,10 +115,9 @@ def lazy_lars(a: Arguments) -> None:
 def optimizer_sgd(a: Arguments) -> None:
     """weight = weight - learning_rate * (gradient + wd * weight). Source: torch.optim.SGD without momentum."""
     _check_lists(a, "gradients", "weights_in")
-    with torch.no_grad():
-        rate = a.learning_rate.reshape(())
-        for grad, weight in zip(a.gradients, a.weights_in, strict=True):
-            weight.sub_(_decayed(a, grad, weight) * rate)
+    rate = a.learning_rate.reshape(())
+    for grad, weight in zip(a.gradients, a.weights_in, strict=True):
+        weight.sub_(_decayed(a, grad, weight) * rate)
 
 
 def _decayed(a: Arguments, grad: Tensor, weight: Tensor) -> Tensor:
@@ -130,12 +127,11 @@ def _decayed(a: Arguments, grad: Tensor, weight: Tensor) -> Tensor:
 def optimizer_sgd_momentum(a: Arguments) -> None:
     """SGD with momentum; where epoch_num is 0 the buffers start as the gradients. Source: torch.optim.SGD."""
     _check_lists(a, "gradients", "weights_in", "momentum_in")
-    with torch.no_grad():
-        rate, momentum, first = a.learning_rate.reshape(()), a.mom.reshape(()), a.epoch_num.reshape(()) == 0
-        for grad, weight, buffer in zip(a.gradients, a.weights_in, a.momentum_in, strict=True):
-            step = _decayed(a, grad, weight)
-            buffer.copy_(torch.where(first, step, buffer * momentum + (1 - a.damp) * step))
-            weight.sub_((step + momentum * buffer if a.nesterov else buffer) * rate)
+    rate, momentum, first = a.learning_rate.reshape(()), a.mom.reshape(()), a.epoch_num.reshape(()) == 0
+    for grad, weight, buffer in zip(a.gradients, a.weights_in, a.momentum_in, strict=True):
+        step = _decayed(a, grad, weight)
+        buffer.copy_(torch.where(first, step, buffer * momentum + (1 - a.damp) * step))
+        weight.sub_((step + momentum * buffer if a.nesterov else buffer) * rate)
 
 
 def optimizer_resource_apply_momentum(
@@ -149,31 +145,28 @@ def optimizer_resource_apply_momentum(
         len(params_momentum_buf_list) == 2 * len(dp_list), "optimizer_resource_apply_momentum",
         "params_momentum_buf_list", params_momentum_buf_list, f"{2 * len(dp_list)} tensors, two for each of dp_list",
     )  # fmt: skip
-    with torch.no_grad():
-        for i, dp in enumerate(dp_list):
-            param, buffer = params_momentum_buf_list[2 * i : 2 * i + 2]
-            buffer.mul_(momentum).sub_(dp)
-            param.add_(buffer)
+    for i, dp in enumerate(dp_list):
+        param, buffer = params_momentum_buf_list[2 * i : 2 * i + 2]
+        buffer.mul_(momentum).sub_(dp)
+        param.add_(buffer)
 
 
 def fused_adagrad(a: Arguments) -> None:
     """Adagrad; `epoch_num`: steps so far, 0 at first. Source: torch.optim.Adagrad."""
     _check_lists(a, "gradients", "weights_in", "variances_in")
-    with torch.no_grad():
-        rate = a.learning_rate.reshape(()) / (1 + a.epoch_num.reshape(()) * a.lrd)
-        for grad, weight, variance in zip(a.gradients, a.weights_in, a.variances_in, strict=True):
-            step = _decayed(a, grad, weight)
-            variance.addcmul_(step, step)
-            weight.sub_(rate * step / (variance.sqrt() + a.eps))
+    rate = a.learning_rate.reshape(()) / (1 + a.epoch_num.reshape(()) * a.lrd)
+    for grad, weight, variance in zip(a.gradients, a.weights_in, a.variances_in, strict=True):
+        step = _decayed(a, grad, weight)
+        variance.addcmul_(step, step)
+        weight.sub_(rate * step / (variance.sqrt() + a.eps))
 
 
 def optimizer_lamb_fused_norm(grad: list[Tensor], max_norm: float) -> Tensor:
     """max(1, |gradients| / max_norm), by which gradients are divided; a tensor [1] in float32."""
     check(len(grad) > 0, "optimizer_lamb_fused_norm", "grad", grad, "at least one tensor")
-    with torch.no_grad():
-        norms = torch._foreach_norm(grad, 2.0, dtype=torch.float32)
-        total = torch.linalg.vector_norm(torch.stack(list(norms)))
-        return (total / max_norm).clamp_min(1.0).reshape(1)
+    norms = torch._foreach_norm(grad, 2.0, dtype=torch.float32)
+    total = torch.linalg.vector_norm(torch.stack(list(norms)))
+    return (total / max_norm).clamp_min(1.0).reshape(1)
 
 
 def optimizer_lamb_phase1(a: Arguments) -> None:
@@ -185,18 +178,17 @@ def optimizer_lamb_phase1(a: Arguments) -> None:
         a, "gradients", "weights", "exp_avg", "exp_avg_sq", "out_weight_norms", "out_adam_norms", "out_adam_steps"
     )
     share = 1 - a.beta1 if a.grad_averaging else 1.0
-    with torch.no_grad():
-        first_correction, second_correction = a.bias_correction1.reshape(()), a.bias_correction2.reshape(())
-        for i, weight in enumerate(a.weights):
-            grad = a.gradients[i] / a.clip_global_grad_norm.reshape(())
-            a.exp_avg[i].mul_(a.beta1).add_(grad, alpha=share)
-            a.exp_avg_sq[i].mul_(a.beta2).addcmul_(grad, grad, value=1 - a.beta2)
-            step = (a.exp_avg[i] / first_correction) / ((a.exp_avg_sq[i] / second_correction).sqrt() + a.epsilon)
-            if a.weight_decay:
-                step = step + a.weight_decay * weight
-            a.out_adam_steps[i].copy_(step)
-            for norms, values in ((a.out_adam_norms, step), (a.out_weight_norms, weight)):
-                norms[i].copy_(torch.linalg.vector_norm(values).reshape(norms[i].shape))
+    first_correction, second_correction = a.bias_correction1.reshape(()), a.bias_correction2.reshape(())
+    for i, weight in enumerate(a.weights):
+        grad = a.gradients[i] / a.clip_global_grad_norm.reshape(())
+        a.exp_avg[i].mul_(a.beta1).add_(grad, alpha=share)
+        a.exp_avg_sq[i].mul_(a.beta2).addcmul_(grad, grad, value=1 - a.beta2)
+        step = (a.exp_avg[i] / first_correction) / ((a.exp_avg_sq[i] / second_correction).sqrt() + a.epsilon)
+        if a.weight_decay:
+            step = step + a.weight_decay * weight
+        a.out_adam_steps[i].copy_(step)
+        for norms, values in ((a.out_adam_norms, step), (a.out_weight_norms, weight)):
+            norms[i].copy_(torch.linalg.vector_norm(values).reshape(norms[i].shape))
 
 
 def optimizer_lamb_phase2(a: Arguments) -> None:
@@ -205,12 +197,11 @@ def optimizer_lamb_phase2(a: Arguments) -> None:
     Without weight decay trust is 1 unless `use_lamb`, as in NVIDIA's LAMB.
     """
     _check_lists(a, "weights", "adam_norms", "weight_norms", "adam_steps")
-    with torch.no_grad():
-        step = a.neg_step.reshape(())
-        for i, weight in enumerate(a.weights):
-            if a.wd != 0.0 or a.use_lamb:
-                adam, norm = a.adam_norms[i].reshape(()), a.weight_norms[i].reshape(())
-                trust = torch.where((adam > 0) & (norm > 0), norm / adam, 1.0)
-                weight.add_(a.adam_steps[i] * (trust * step))
-            else:
-                weight.add_(a.adam_steps[i] * step)
+    step = a.neg_step.reshape(())
+    for i, weight in enumerate(a.weights):
+        if a.wd != 0.0 or a.use_lamb:
+            adam, norm = a.adam_norms[i].reshape(()), a.weight_norms[i].reshape(())
+            trust = torch.where((adam > 0) & (norm > 0), norm / adam, 1.0)
+            weight.add_(a.adam_steps[i] * (trust * step))
+        else:
+            weight.add_(a.adam_steps[i] * step)

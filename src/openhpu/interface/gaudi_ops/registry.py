@@ -11,9 +11,7 @@ marked `lowered`, arguments in float32 are cast to autocast's dtype first, as th
 
 import functools
 import importlib
-import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -26,32 +24,20 @@ F = TypeVar("F", bound=Callable[..., Any])
 AUTOCAST: Any = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastHPU)  # type: ignore[attr-defined]
 
 
-@dataclass(frozen=True)
-class Operator:
-    """A row: the schema without its namespace, the function behind it, and the PyTorch operators it calls."""
-
-    schema: str
-    function: Callable[..., Any]
-    made_of: str
-    family: str
-
-    @property
-    def name(self) -> str:
-        """With its overload: `cast_to_fp8_v2.scalar`."""
-        return self.schema.partition("(")[0]
-
-
-OPERATORS: list[Operator] = []
-
-
 class Row(NamedTuple):
-    """A line of operators.tsv. `function`: with its module. `binding`: the name in Gaudi's module `_hpex_C`."""
+    """A line of operators.tsv. `schema`: without its namespace. `function`: with its module. `made_of`: the PyTorch
+    operators that it calls. `binding`: the name in Gaudi's module `_hpex_C`."""
 
     schema: str
     function: str
     made_of: str
     lowered: str = ""
     binding: str = ""
+
+    @property
+    def name(self) -> str:
+        """With its overload: `cast_to_fp8_v2.scalar`."""
+        return self.schema.partition("(")[0]
 
 
 def rows() -> list[Row]:
@@ -60,17 +46,16 @@ def rows() -> list[Row]:
     return [Row(*line.split("\t")) for line in lines[1:]]
 
 
-def fill() -> None:
-    """Read the table into OPERATORS."""
-    OPERATORS.clear()
-    for row in rows():
-        family, _, name = row.function.partition(".")
-        function = getattr(importlib.import_module(f"{__package__}.{family}"), name)
-        formals = inspect.signature(function).parameters.values()
-        if [formal.annotation for formal in formals] == [Arguments]:
-            function = _named(row.schema, function)
-        called = (_lowered if row.lowered else _isolated)(function)
-        OPERATORS.append(Operator(row.schema, called, row.made_of, family))
+def implementation(row: Row) -> Callable[..., Any]:
+    """The function behind an operator. Steps of optimizers record no gradients."""
+    family, _, name = row.function.partition(".")
+    function = getattr(importlib.import_module(f"{__package__}.{family}"), name)
+    kinds = [kind for formal, kind in getattr(function, "__annotations__", {}).items() if formal != "return"]
+    if kinds == [Arguments]:
+        function = _named(row.schema, function)
+    if family == "optimizer_steps":
+        function = torch.no_grad()(function)
+    return (_lowered if row.lowered else _isolated)(function)
 
 
 def _named(schema: str, function: Callable[[Arguments], Any]) -> Callable[..., Any]:

@@ -86,10 +86,14 @@ def _from_offset(name: str, x: Tensor, table: Tensor, axis: int, offset: int) ->
     return table.narrow(axis, offset, x.shape[found[0]]).reshape(shape)
 
 
-def _checked(name: str, x: Tensor, mode: int) -> None:
+def _cosine_and_sine(
+    name: str, x: Tensor, sin: Tensor, cos: Tensor, position_ids: Tensor | None, offset: int, mode: int
+) -> list[Tensor]:
+    """Of the positions of `x`."""
     check(x.is_floating_point() and x.dim() >= 2, name, "input", x, "a floating-point tensor [..., length, dimension]")
     check(x.shape[-1] % 2 == 0, name, "input", x, "an even last dimension")
     check(mode in (0, 1), name, "mode", mode, "0 (blockwise) or 1 (pairwise)")
+    return [angles(name, x, table, position_ids, offset, mode) for table in (cos, sin)]
 
 
 def rotary_pos_embedding(
@@ -104,10 +108,7 @@ def rotary_pos_embedding(
     dimensions; None: positions start at `offset`. Raises RuntimeError for shapes that do not fit.
     Source: the operator's schema; J. Su et al., RoFormer, 2021.
     """
-    name = "rotary_pos_embedding"
-    _checked(name, input, mode)
-    cosine = angles(name, input, cos, position_ids, offset, mode)
-    sine = angles(name, input, sin, position_ids, offset, mode)
+    cosine, sine = _cosine_and_sine("rotary_pos_embedding", input, sin, cos, position_ids, offset, mode)
     cosine, sine, turned = cosine.to(input.dtype), sine.to(input.dtype), rotate(input, mode)
     alone = type(input) is Tensor and not _C.is_capturing() and not is_lazy()  # run, not traced or recorded
     if alone or input.dtype not in (torch.bfloat16, torch.float16):
@@ -121,9 +122,6 @@ def rotary_pos_embedding_backward(
     grad_in: Tensor, sin: Tensor, cos: Tensor, position_ids: Tensor | None, offset: int, mode: int
 ) -> Tensor:
     """The gradient of `rotary_pos_embedding`'s input: the rotation the other way."""
-    name = "rotary_pos_embedding_backward"
-    _checked(name, grad_in, mode)
     x = grad_in.float()
-    cosine = angles(name, grad_in, cos, position_ids, offset, mode)
-    sine = angles(name, grad_in, sin, position_ids, offset, mode)
+    cosine, sine = _cosine_and_sine("rotary_pos_embedding_backward", grad_in, sin, cos, position_ids, offset, mode)
     return (x * cosine - rotate(x * sine, mode)).to(grad_in.dtype)

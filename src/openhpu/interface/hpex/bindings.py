@@ -7,7 +7,7 @@ import torch
 from openhpu.interface.gaudi_ops.registry import rows
 from openhpu.interface.hpex.kernels import EmbeddingBagPreproc
 
-_OPERATORS = {row.binding: row.schema.partition("(")[0] for row in rows() if row.binding}
+_OPERATORS = {row.binding: row.name for row in rows() if row.binding}
 
 NAMES = (*_OPERATORS, "embedding_bag_preproc")
 

@@ -60,6 +60,12 @@ def _window(batch: _Array, arguments: Arguments, kind: str) -> tuple[_Array, int
     return batch[tuple(place)], horizontal
 
 
+_WINDOW: Arguments = {
+    "crop_w": 0, "crop_h": 0, "crop_d": 0, "crop_pos_x": 0.5, "crop_pos_y": 0.5, "crop_pos_z": 0.0, "pad_val": 0,
+    "dtype": types.dtype.UINT8,
+}  # fmt: skip
+
+
 def _axes(batch: _Array, kind: str) -> tuple[int, int]:
     """Of height and width."""
     if batch.ndim == 4 and batch.shape[3] == 3:
@@ -69,58 +75,14 @@ def _axes(batch: _Array, kind: str) -> tuple[int, int]:
     raise ValueError(f"fn.{kind}: expected a batch of RGB images; got an array of the shape {batch.shape}")
 
 
-class _Indices:
-    """Which elements an epoch has, in which order: those of a slice, whole batches."""
-
-    def __init__(self, count: int, arguments: Arguments, kind: str, batch: int) -> None:
-        slices, index = arguments["num_slices"], arguments["slice_index"]
-        if slices < 1 or not 0 <= index < slices:
-            raise ValueError(f"fn.{kind}: slice_index is {index} of num_slices {slices}; expected 0 to {slices - 1}")
-        self._shuffle, self._batch = arguments["shuffle"], batch
-        self._rng = np.random.default_rng(_seed(arguments["seed"]) % 2**63)
-        self._drop, self._pad = arguments["drop_remainder"], arguments["pad_remainder"]
-        # Each slice is as long, so that all cards have as many batches.
-        each = math.ceil(count / slices)
-        self._own = np.arange(index * each, (index + 1) * each) % count
-        self._order: _Array = self._own
-        self._next = 0
-        if self.batches() == 0:
-            raise ValueError(
-                f"fn.{kind}: {len(self._own)} elements are not one batch of {batch}; drop_remainder=False fills it up"
-            )
-
-    def batches(self) -> int:
-        whole = len(self._own) / self._batch
-        return math.floor(whole) if self._drop else math.ceil(whole)
-
-    def begin(self) -> None:
-        self._next = 0
-        self._order = self._rng.permutation(self._own) if self._shuffle else self._own
-
-    def take(self) -> _Array:
-        if self._next >= self.batches():
-            raise StopIteration
-        chosen = self._order[self._next * self._batch : (self._next + 1) * self._batch]
-        self._next += 1
-        if missing := self._batch - len(chosen):
-            # The last element again, or ones at random.
-            more = np.repeat(chosen[-1:], missing) if self._pad else self._rng.choice(self._own, missing)
-            chosen = np.concatenate((chosen, more))
-        return chosen
-
-
-_ORDER = {
-    "shuffle": True, "seed": None, "drop_remainder": False, "pad_remainder": False, "num_slices": 1, "slice_index": 0,
-}  # fmt: skip
-
-
 class ReadImageDatasetFromDir(Reader):
     """Paths of images and their classes: folders of `dir` in alphabetical order, or `file_list` with `class_list` and
     `file_classes` (a name for each file). `format`: the files' suffix. Two outputs: paths, and labels [batch_size]."""
 
     parameters: ClassVar[Arguments] = {
-        **_ORDER, "dir": "", "format": "JPEG", "file_list": (), "class_list": (), "file_classes": (), "file_sizes": (),
-        "max_file": None, "label_dtype": types.dtype.UINT32,
+        "shuffle": True, "seed": None, "drop_remainder": False, "pad_remainder": False, "num_slices": 1,
+        "slice_index": 0, "dir": "", "format": "JPEG", "file_list": (), "class_list": (), "file_classes": (),
+        "file_sizes": (), "max_file": None, "label_dtype": types.dtype.UINT32,
     }  # fmt: skip
     outputs = 2
 
@@ -142,7 +104,20 @@ class ReadImageDatasetFromDir(Reader):
             self._labels = np.array([number[name] for name in given["file_classes"]])
         else:
             self._files, self._labels = self._found(Path(given["dir"]), given["format"])
-        self._indices = _Indices(len(self._files), given, type(self).__name__, pipe.get_batch_size())
+        slices, index, self._batch = given["num_slices"], given["slice_index"], pipe.get_batch_size()
+        if slices < 1 or not 0 <= index < slices:
+            raise ValueError(
+                f"fn.ReadImageDatasetFromDir: slice_index is {index} of num_slices {slices}; expected 0 to {slices - 1}"
+            )
+        self._rng = np.random.default_rng(_seed(given["seed"]) % 2**63)
+        # Each slice is as long, so that all cards have as many batches.
+        each = math.ceil(len(self._files) / slices)
+        self._own = np.arange(index * each, (index + 1) * each) % len(self._files)
+        if self.batches() == 0:
+            raise ValueError(
+                f"fn.ReadImageDatasetFromDir: {len(self._own)} elements are not one batch of {self._batch}; "
+                "drop_remainder=False fills it up"
+            )
 
     @staticmethod
     def _found(folder: Path, suffix: str) -> tuple[list[str], _Array]:
@@ -161,13 +136,24 @@ class ReadImageDatasetFromDir(Reader):
         return files, np.array(labels)
 
     def batches(self) -> int:
-        return self._indices.batches()
+        whole = len(self._own) / self._batch
+        return math.floor(whole) if self.arguments["drop_remainder"] else math.ceil(whole)
 
     def begin(self) -> None:
-        self._indices.begin()
+        """Whole batches of the slice's elements, in this order."""
+        self._next = 0
+        self._order: _Array = self._rng.permutation(self._own) if self.arguments["shuffle"] else self._own
 
     def run(self) -> tuple[list[str], Any]:
-        chosen = self._indices.take()
+        if self._next >= self.batches():
+            raise StopIteration
+        chosen = self._order[self._next * self._batch : (self._next + 1) * self._batch]
+        self._next += 1
+        if missing := self._batch - len(chosen):
+            # The last element again, or ones at random.
+            pad = self.arguments["pad_remainder"]
+            more = np.repeat(chosen[-1:], missing) if pad else self._rng.choice(self._own, missing)
+            chosen = np.concatenate((chosen, more))
         return [self._files[n] for n in chosen], _cast(self._labels[chosen], self.arguments["label_dtype"])
 
 
@@ -269,10 +255,7 @@ class ImageDecoder(Node):
 class CropMirrorNorm(Node):
     """(window of the images - mean) * inv_std. Inputs: images, mean, inv_std, which broadcast with them."""
 
-    parameters: ClassVar[Arguments] = {
-        "mirror": 0, "crop_w": 0, "crop_h": 0, "crop_d": 0, "crop_pos_x": 0.5, "crop_pos_y": 0.5, "crop_pos_z": 0.0,
-        "pad_val": 0, "dtype": types.dtype.UINT8, "output_scale": 1.0, "output_zerop": 0.0,
-    }  # fmt: skip
+    parameters: ClassVar[Arguments] = {"mirror": 0, **_WINDOW, "output_scale": 1.0, "output_zerop": 0.0}
     inputs = (3, 3)
 
     def run(self, batch: _Array, mean: _Array, scale: _Array) -> Any:
@@ -290,10 +273,7 @@ class CropMirrorNorm(Node):
 class Crop(Node):
     """A window of the images."""
 
-    parameters: ClassVar[Arguments] = {
-        "crop_w": 0, "crop_h": 0, "crop_d": 0, "crop_pos_x": 0.5, "crop_pos_y": 0.5, "crop_pos_z": 0.0, "pad_val": 0,
-        "dtype": types.dtype.UINT8,
-    }  # fmt: skip
+    parameters = _WINDOW
     inputs = (1, 1)
 
     def run(self, batch: _Array) -> Any:

@@ -15,7 +15,7 @@ _MOST_EVIDENCE = 8
 _LINES = Path(__file__).with_name("advice.tsv").read_text(encoding="utf-8").splitlines()
 _TEXTS = {name: (title, text) for name, title, text in (line.split("\t") for line in _LINES)}
 
-# The name of a text, the evidence, and what the text has places for.
+# The name of a text, the evidence (none: it does not apply), and what the text has places for.
 Found = Iterator[tuple[Any, ...]]
 
 
@@ -33,8 +33,9 @@ def advise(document: Document) -> list[Advice]:
     advice = []
     for rule in (_fallbacks, _reads, _shapes, _recompilations, _graphs, _paddings, _memory, _bound):
         for name, evidence, *facts in rule(document):
-            title, text = _TEXTS.get(name, (name, ""))
-            advice.append(Advice(title, text.format(*facts), tuple(evidence[:_MOST_EVIDENCE])))
+            if evidence:
+                title, text = _TEXTS.get(name, (name, ""))
+                advice.append(Advice(title, text.format(*facts), tuple(evidence[:_MOST_EVIDENCE])))
     return advice
 
 
@@ -42,8 +43,7 @@ def _fallbacks(document: Document) -> Found:
     records = document["fallbacks"]
     complex_numbers = [r for r in records if r["dtype"] in ("ComplexDouble", "ComplexFloat", "ComplexHalf")]
     for name, found in (("complex", complex_numbers), ("fallback", [r for r in records if r not in complex_numbers])):
-        if found:
-            yield name, [observed.times(r, observed.fallback(r)) for r in found]
+        yield name, [observed.times(r, observed.fallback(r)) for r in found]
 
 
 def _often(document: Document, name: str) -> list[dict[str, Any]]:
@@ -54,20 +54,16 @@ def _often(document: Document, name: str) -> list[dict[str, Any]]:
 
 def _reads(document: Document) -> Found:
     steps = plural(document["steps"]["count"], "step")
-    if often := _often(document, "blocking_reads"):
-        yield (
-            "read",
-            [
-                f"{where(r)}: {r['op']} {plural(r['count'], 'time')} in {steps}, {size(r['bytes'])} in all, waited "
-                f"{observed.wait(r['wait_ns'])}"
-                for r in often
-            ],
-        )
+    lines = [
+        f"{where(r)}: {r['op']} {plural(r['count'], 'time')} in {steps}, {size(r['bytes'])} in all, waited "
+        f"{observed.wait(r['wait_ns'])}"
+        for r in _often(document, "blocking_reads")
+    ]
+    yield "read", lines
 
 
 def _shapes(document: Document) -> Found:
-    if often := _often(document, "shape_waits"):
-        yield "shape", [observed.waited(r) for r in often]
+    yield "shape", [observed.waited(r) for r in _often(document, "shape_waits")]
 
 
 def _recompilations(document: Document) -> Found:
@@ -91,8 +87,7 @@ def _graphs(document: Document) -> Found:
 
 
 def _paddings(document: Document) -> Found:
-    if found := observed.padding(document):
-        yield "padding", found
+    yield "padding", observed.padding(document)
 
 
 def _memory(document: Document) -> Found:
@@ -105,10 +100,8 @@ def _memory(document: Document) -> Found:
 def _bound(document: Document) -> Found:
     steps = document["steps"]
     if steps.get("host_bound_share", 0) > 0.5:
-        yield (
-            "host",
-            [
-                f"{steps['host_bound_share']:.0%} of the steps' time is in steps where the host worked longer than the "
-                f"device; the device was busy for {steps['device_busy_share']:.0%} of it"
-            ],
+        line = (
+            f"{steps['host_bound_share']:.0%} of the steps' time is in steps where the host worked longer than the "
+            f"device; the device was busy for {steps['device_busy_share']:.0%} of it"
         )
+        yield "host", [line]

@@ -1,6 +1,6 @@
 """Drawings of the page, as SVG that stretches to the page's width; all text beside them is HTML."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 from openhpu.observe.insight.observed import Document, size
@@ -44,9 +44,10 @@ def lanes(rows: list[tuple[str, list[tuple[float, float]]]]) -> str:
 
 def _lane(title: str, boxes: Sequence[tuple[float, float, str]], begin: float, end: float) -> str:
     shown = [(max(a, begin), min(b, end), kind) for a, b, kind in boxes if b > begin and a < end]
+    one = _WIDTH / (end - begin)
     rectangles = "".join(
-        f'<rect class="{kind}" x="{x:.2f}" y="0" width="{max(width, 0.5):.2f}" height="24"/>'
-        for x, width, kind in _scaled(shown, begin, end)
+        f'<rect class="{kind}" x="{(a - begin) * one:.2f}" y="0" width="{max((b - a) * one, 0.5):.2f}" height="24"/>'
+        for a, b, kind in shown
     )
     covered = sum(b - a for a, b, _ in shown) / (end - begin)
     return (
@@ -54,11 +55,6 @@ def _lane(title: str, boxes: Sequence[tuple[float, float, str]], begin: float, e
         f'<svg viewBox="0 0 {_WIDTH} 24" preserveAspectRatio="none" role="img" aria-label="{title}">'
         f'<rect class="ground" x="0" y="0" width="{_WIDTH}" height="24"/>{rectangles}</svg>'
     )
-
-
-def _scaled(boxes: Iterable[tuple[float, float, str]], begin: float, end: float) -> Iterable[tuple[float, float, str]]:
-    scale = _WIDTH / (end - begin)
-    return (((a - begin) * scale, (b - a) * scale, kind) for a, b, kind in boxes)
 
 
 def memory(document: Document) -> str:

@@ -23,7 +23,7 @@ from openhpu import _C
 from openhpu.observe import added_sections, events, process_names
 from openhpu.observe.insight.captures import Captures
 from openhpu.observe.insight.marks import Marks, Peaks, Timeline, choose
-from openhpu.observe.insight.observed import COUNTED, FORMAT
+from openhpu.observe.insight.observed import COUNTED, FORMAT, changed
 from openhpu.observe.insight.phases import Phases
 from openhpu.observe.process_end import at_process_end
 from openhpu.settings import folders
@@ -167,7 +167,7 @@ class Collector:
 
     def _on_traced(self, event: events.Event) -> None:
         if not event.params["recompiled"]:
-            self._phases.recompiled(None)  # an earlier one, of a graph that was there
+            self._phases.cause = None  # an earlier one, of a graph that was there
         self._phases.new_graph(place(event.site))
 
     def _recipe(self, name: str) -> dict[str, Any]:
@@ -189,14 +189,13 @@ class Collector:
             self._compilations.append((event.time_ns, duration_us, name))
 
     def _on_recompilation(self, event: events.Event) -> None:
-        params = event.params
+        self._phases.cause = params = changed(event.params)
         key = (params["cause"], params["op"], params["argument"], params["dimension"], event.site)
-        self._phases.recompiled({**params, "dimension": _dimension(params["dimension"]), "after": [params["after"]]})
         found = self._recompilations.setdefault(key, {"count": 0, "before": params["before"], "after": []})
         found["count"] += 1
         found |= {name: params[name] for name in _ORIGIN if name in params}
-        if params["after"] not in found["after"] and len(found["after"]) < 20:
-            found["after"].append(params["after"])
+        if params["after"][0] not in found["after"] and len(found["after"]) < 20:
+            found["after"] += params["after"]
 
     def _on_error(self, event: events.Event) -> None:
         if len(self._errors) < 100:
@@ -207,7 +206,7 @@ class Collector:
         if not self._opened:
             return
         self._phases.step(source)
-        marks = self._seen.of(source)
+        marks = self._seen.marks[source]
         sample = _C.device_sample(0)
         marks.add(time_ns, _C.counters()["host_wait_ns"], sample[0] if sample else 0)
         if marks.count % _DRAIN_EVERY == 0:
@@ -274,9 +273,8 @@ class Collector:
             **self._captures.document(),
             "recipes": self._recipe_rows(),
             "recompilations": [
-                {"cause": cause, "op": op, "argument": argument, "dimension": _dimension(dimension),
-                 **found, **place(site)}
-                for (cause, op, argument, dimension, site), found in self._recompilations.items()
+                {**dict(zip(("cause", "op", "argument", "dimension"), key, strict=False)), **found, **place(key[-1])}
+                for key, found in self._recompilations.items()
             ],
             **rows,
             "shape_waits": [row for row in waits if row["kind"] == "shape"],
@@ -335,7 +333,7 @@ class Collector:
     def _timeline(self, marks: Marks) -> dict[str, Any]:
         us = self._since_start_us
         return {
-            "steps_us": [us(t) for t in marks.times[-_KEPT_TIMELINE:]],
+            "steps_us": [us(t) for t, _, _ in marks.ends[-_KEPT_TIMELINE:]],
             "device_us": [[us(a), us(b)] for a, b in sorted(self._seen.spans)[-_KEPT_TIMELINE:]],
             "compilations_us": [
                 [us(end_ns) - duration_us, us(end_ns), name] for end_ns, duration_us, name in self._compilations
@@ -364,7 +362,7 @@ class Collector:
         sample = _C.device_sample(0) if self._opened and not _C.is_in_bad_fork() else None
         site, growth = self._peaks.line()
         found = place(site)
-        over_time = sorted([*zip(marks.times, marks.memory, strict=True), *self._peaks.over_time()])
+        over_time = sorted([*((t, used) for t, _, used in marks.ends), *self._peaks.over_time()])
         return {
             "peak_bytes": self._peaks.highest(),
             "peak_file": found["file"],
@@ -385,10 +383,6 @@ def _in_use() -> int:
 def _whole(graph: dict[str, Any]) -> int:
     """How often it came as a whole, uncut."""
     return int(graph["ran"].total() - graph["ran"]["cut"])
-
-
-def _dimension(number: int) -> int | None:
-    return None if number < 0 else number
 
 
 def place(site: events.Site | None) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from openhpu.observe.insight import observed, summary
 
 _SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGUSR1}
 _ANSWER_S = 10.0  # of processes that are asked what they have seen so far
+_MODES = {None: "", "eager": "0", "lazy": "1"}  # PT_HPU_LAZY_MODE by `--mode`
 _FROM_THE_KERNEL = 128  # si_code of a signal that a terminal sends to all processes of its group
 
 
@@ -103,16 +104,12 @@ def _check_writable(target: Path) -> Path:
 
 
 def _environment(folder: str, mode: str | None, strict: bool, check_graphs: bool, predict: str) -> dict[str, str]:
-    environment = {**os.environ, "OPENHPU_REPORT_DATA": folder}
+    wanted = {
+        "OPENHPU_REPORT_DATA": folder, "OPENHPU_PREDICT": predict, "OPENHPU_STRICT": "gaudi" if strict else "",
+        "OPENHPU_CHECK_GRAPHS": "1" if check_graphs else "", "PT_HPU_LAZY_MODE": _MODES[mode],
+    }  # fmt: skip
+    environment = {**os.environ, **{name: value for name, value in wanted.items() if value}}
     environment.pop("TORCH_DEVICE_BACKEND_AUTOLOAD", None)
-    if strict:
-        environment["OPENHPU_STRICT"] = "gaudi"
-    if check_graphs:
-        environment["OPENHPU_CHECK_GRAPHS"] = "1"
-    if predict:
-        environment["OPENHPU_PREDICT"] = predict
-    if mode is not None:
-        environment["PT_HPU_LAZY_MODE"] = "1" if mode == "lazy" else "0"
     return environment
 
 

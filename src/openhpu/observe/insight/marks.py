@@ -2,10 +2,9 @@
 
 import statistics
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import islice, takewhile
+from itertools import islice, pairwise, takewhile
 from typing import Any
 
 KEPT = 20000  # step ends and busy spans that are kept one by one; older ones are summed up
@@ -24,53 +23,46 @@ class Marks:
 
     def __init__(self) -> None:
         self.count = 0
-        self.times = array("q")
-        self.waits = array("q")
-        self.memory = array("q")
+        self.ends: list[Row] = []  # when, the time that the host had been blocked until then, and memory in use
         self._lengths = array("q")  # of the settled steps, in ns
-        self._settled = _Sums()
+        self._sums = [0, 0, 0, 0]  # of these steps, as `_added` has them
         self._until = 0  # earlier times are settled
         self._open_busy = 0  # of the step that was under way then
 
     def add(self, time_ns: int, waited_ns: int, in_use: int) -> None:
         """One more step."""
         self.count += 1
-        self.times.append(time_ns)
-        self.waits.append(waited_ns)
-        self.memory.append(in_use)
+        self.ends.append((time_ns, waited_ns, in_use))
 
     def settle(self, spans: Sequence[Span], until: int) -> None:
         """Sum up the time before `until`. `spans`: when the device was busy, all that is not settled, in order."""
-        if not self.times or until <= max(self.times[0], self._until):
+        if not self.ends or until <= max(self.ends[0][0], self._until):
             return
         rows, self._open_busy = self._rows(spans, until)
         rows = _evened(rows)
-        self._until = until
-        done = sum(1 for _ in takewhile(lambda end: end <= until, islice(self.times, 1, None)))
         self._lengths.extend(length for length, _, _ in rows)
-        self._settled.add(rows)
-        for kept in (self.times, self.waits, self.memory):
-            del kept[:done]
+        self._sums = _added(self._sums, rows)
+        self._until = until
+        done = sum(1 for _ in takewhile(lambda end: end[0] <= until, islice(self.ends, 1, None)))
+        del self.ends[:done]
 
     def summary(self, spans: Sequence[Span]) -> dict[str, Any]:
         """Times per step, and their bound; `spans`: when the device was busy, without settled times."""
         rows = _evened(self._rows(sorted(spans), None)[0])
-        lengths = [*self._lengths, *(length for length, _, _ in rows)]
-        if not lengths:
+        milliseconds = [length / 1e6 for length in (*self._lengths, *(length for length, _, _ in rows))]
+        if not milliseconds:
             return {"count": self.count}
-        sums = replace(self._settled)
-        sums.add(rows)
-        milliseconds = [length / 1e6 for length in lengths]
+        total, device_bound, busy, waited = _added(self._sums, rows)
         return {
             "count": self.count,
             "first_ms": milliseconds[0],
             "median_ms": statistics.median(milliseconds),
             "fastest_ms": min(milliseconds),
             "slowest_ms": max(milliseconds),
-            "device_bound_share": sums.device_bound / sums.length,
-            "host_bound_share": 1 - sums.device_bound / sums.length,
-            "device_busy_share": min(1.0, sums.busy / sums.length),
-            "host_waiting_share": min(1.0, sums.waited / sums.length),
+            "device_bound_share": device_bound / total,
+            "host_bound_share": 1 - device_bound / total,
+            "device_busy_share": min(1.0, busy / total),
+            "host_waiting_share": min(1.0, waited / total),
         }
 
     def _rows(self, spans: Sequence[Span], until: int | None) -> tuple[list[Row], int]:
@@ -92,16 +84,15 @@ class Marks:
             return busy
 
         known = self._open_busy  # of the first step of these
-        for i in range(1, len(self.times)):
-            begin, end = self.times[i - 1], self.times[i]
+        for (begin, waited_before, _), (end, waited, _) in pairwise(self.ends):
             if until is not None and end > until:
                 return rows, known + busy_in(max(begin, self._until), until)
             busy, known = known + busy_in(max(begin, self._until), end), 0
             if end > begin:
-                rows.append((end - begin, busy, self.waits[i] - self.waits[i - 1]))
-        if until is None or not self.times:
+                rows.append((end - begin, busy, waited - waited_before))
+        if until is None or not self.ends:
             return rows, 0
-        return rows, known + busy_in(max(self.times[-1], self._until), until)
+        return rows, known + busy_in(max(self.ends[-1][0], self._until), until)
 
 
 def _evened(rows: list[Row]) -> list[Row]:
@@ -122,41 +113,27 @@ def _evened(rows: list[Row]) -> list[Row]:
     return found + ahead
 
 
-@dataclass
-class _Sums:
-    """Of several steps, in ns."""
-
-    length: int = 0
-    device_bound: int = 0  # the length of steps in which the device worked longer than the host was not blocked
-    busy: int = 0
-    waited: int = 0
-
-    def add(self, rows: list[Row]) -> None:
-        """Some more steps."""
-        self.length += sum(length for length, _, _ in rows)
-        # A step waits for the longer of the two: the device at work, or the host that is not blocked.
-        self.device_bound += sum(length for length, busy, waited in rows if busy >= length - waited)
-        self.busy += sum(busy for _, busy, _ in rows)
-        self.waited += sum(waited for _, _, waited in rows)
+def _added(sums: list[int], rows: list[Row]) -> list[int]:
+    """The sums with those of some more steps: of all lengths, of those of steps in which the device worked longer than
+    the host was not blocked, of the times that the device was busy, and of those that the host waited."""
+    # A step waits for the longer of the two: the device at work, or the host that is not blocked.
+    more = [(length, length if busy >= length - waited else 0, busy, waited) for length, busy, waited in rows]
+    return [sum(column) for column in zip(sums, *more, strict=True)]
 
 
 class Timeline:
     """The step ends of several sources, and when the device was busy, within bounds."""
 
     def __init__(self) -> None:
-        self.marks: dict[str, Marks] = {}
+        self.marks: defaultdict[str, Marks] = defaultdict(Marks)  # by source
         self.spans: list[Span] = []
-
-    def of(self, source: str) -> Marks:
-        """The step ends that a source tells."""
-        return self.marks.setdefault(source, Marks())
 
     def add_spans(self, spans: Sequence[Span]) -> None:
         """The device was busy, too; sums up old times."""
         self.spans += spans
         until = max([
             min(self.spans[-KEPT:])[0] if len(self.spans) > 2 * KEPT else 0,
-            *(marks.times[-KEPT] for marks in self.marks.values() if len(marks.times) > 2 * KEPT),
+            *(marks.ends[-KEPT][0] for marks in self.marks.values() if len(marks.ends) > 2 * KEPT),
         ])  # fmt: skip
         if not until:
             return

@@ -182,6 +182,12 @@ def out_of_range(record: dict[str, Any]) -> str:
     return f"{record['op']}, {plural(record['count'], 'index', 'indices')}{padding}"
 
 
+def changed(params: dict[str, Any]) -> dict[str, Any]:
+    """The event `recompilation` as a record of one."""
+    dimension = None if params["dimension"] < 0 else params["dimension"]
+    return {**params, "dimension": dimension, "after": [params["after"]]}
+
+
 def recompilation(record: dict[str, Any]) -> str:
     """The difference, in words."""
     if record["cause"] == "guard":

@@ -20,7 +20,8 @@ class Phases:
         self._named = False
         self._optimizer: str | None = None  # whose steps count: the first that was seen
         self._new_in_step = 0
-        self._cause: dict[str, Any] | None = None  # a recompilation, whose graph comes next
+        # Why the next new graph of the step differs from the one before it: a recompilation; None: that is not known.
+        self.cause: dict[str, Any] | None = None
         self._rows: list[dict[str, Any]] = []
 
     def begin(self, name: str, in_use: int = 0) -> None:
@@ -51,19 +52,15 @@ class Phases:
         if self._optimizer not in (None, source):
             return
         self._phases[-1]["steps"] += 1
-        self._cause = None
+        self.cause = None
         new, self._new_in_step = self._new_in_step, 0
         if not new and not self._named and len(self._phases) == 1:
             self._phases.append(_phase(AFTER))
 
-    def recompiled(self, cause: dict[str, Any] | None) -> None:
-        """Why the next new graph of the step differs from the one before it; None: that is not known."""
-        self._cause = cause
-
     def new_graph(self, place: dict[str, Any]) -> None:
         """A graph was seen for the first time; `place`: where it begins."""
-        phase, cause = self._phases[-1], self._cause
-        self._cause = None
+        phase, cause = self._phases[-1], self.cause
+        self.cause = None
         self._new_in_step += 1
         phase["graphs"] += 1
         if phase["name"] not in BEFORE and len(self._rows) < _KEPT:

@@ -1,6 +1,8 @@
 """A document as one HTML page: no network, no script, readable on a phone. Its form is `page.html.j2`."""
 
 import functools
+import operator
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,8 @@ from openhpu.observe.insight.observed import Document
 def page(document: Document) -> str:
     """The HTML text. Names from the script are escaped."""
     template = environment(Path(__file__).parent).get_template("page.html.j2")
-    return template.render(document, **(_parts(document) if document["process"]["pid"] is not None else {}))
+    tools = {"observed": observed, "charts": charts, "advise": advise, "facts": _facts, "rows": _rows}
+    return template.render(document, document=document, datetime=datetime, **tools)
 
 
 @functools.cache
@@ -30,74 +33,27 @@ def environment(folder: Path) -> Environment:
     return found
 
 
-def _parts(document: Document) -> dict[str, Any]:
-    """The parts of the page that are not in the document."""
-    graphs, memory = document["graphs"], document["memory"]
-    return {
-        "title": observed.title(document),
-        "started": datetime.fromtimestamp(document["process"]["started"]).isoformat(" ", "seconds"),
-        "facts": _facts(document),
-        "advice": advise(document),
-        "timeline": Markup(charts.timeline(document)),
-        "phase_words": observed.phases(document) if len(document["phases"]["phases"]) > 1 else [],
-        "too_large": observed.too_large(document),
-        "ended": observed.unended(document),
-        "later": [
-            (
-                observed.where(r),
-                r["phase"],
-                r["step"],
-                observed.recompilation(r["cause"]) if r["cause"] else "a new graph",
-            )
-            for r in document["phases"]["later"]
-        ],
-        "captured": observed.captures(document),
-        "captures": [
-            (
-                observed.where(r),
-                r["owner"] or "by hand",
-                ", ".join(r["inputs"].values()),
-                "; ".join(r["differs"]),
-                r["phase"],
-                f"{r['ms']:,.1f} ms",
-                r["replays"],
-                observed.size(r["bytes"]),
-            )
-            for r in document["captures"]
-        ],
-        "checked": observed.checks(document),
-        "checks": [
-            (observed.where(r), observed.check(r)) for r in document["graph_differences"] + document["graphs_unchecked"]
-        ],
-        "recompilations": [
-            (observed.where(r), r["cause"], observed.recompilation(r), r["count"]) for r in document["recompilations"]
-        ],
-        "fallbacks": [(observed.where(r), r["op"], r["dtype"], r["count"]) for r in document["fallbacks"]],
-        "indices": [(observed.where(r), r["op"], r["count"], r["padding"]) for r in document["indices_out_of_range"]],
-        "kindnesses": [(observed.where(r), observed.kindness(r), r["count"]) for r in document["kindnesses"]],
-        "needs": observed.needs(document),
-        "reads": _waited(document["blocking_reads"]),
-        "shapes": [
-            (observed.where(r), r["op"], r["count"], observed.wait(r["wait_ns"])) for r in document["shape_waits"]
-        ],
-        "own": observed.own_waits(document["own_waits"]),
-        "collectives": _waited(document["collectives"]),
-        "peak_at": observed.where(memory, "peak_") if memory["peak_line"] else "",
-        "memory_drawing": Markup(charts.memory(document)),
-        "unfinished": observed.unfinished(graphs),
-        "recipes": [_recipe(recipe) for recipe in document["recipes"]],
-        "once": observed.by_line(graphs["seen_once"]),
-        "errors": [(observed.where(e), e["op"], e["message"]) for e in document["errors"]],
-        "section_lanes": [Markup(charts.lanes(section["lanes"])) for section in document["sections"]],
-        "counters": [(name, value) for name, value in document["counters"].items() if value],
-    }
+# What tables show of a record by these names; by others it is the record's own.
+_CELLS: dict[str, Callable[[dict[str, Any]], object]] = {
+    "where": observed.where, "change": observed.recompilation, "check": observed.check, "kindness": observed.kindness,
+    "why": lambda r: observed.recompilation(r["cause"]) if r["cause"] else "a new graph",
+    "owner": lambda r: r["owner"] or "by hand",
+    "inputs": lambda r: ", ".join(r["inputs"].values()),
+    "differs": lambda r: "; ".join(r["differs"]),
+    "ms": lambda r: f"{r['ms']:,.1f} ms",
+    "bytes": lambda r: observed.size(r["bytes"]),
+    "wait_ns": lambda r: observed.wait(r["wait_ns"]),
+    "made": lambda r: "from disk" if r["from_disk"] else f"{r['ms'] / 1e3:.1f} s",
+    "ops": lambda r: Markup("<details><summary>{}</summary>{}</details>").format(
+        observed.plural(r["operators"], "operator"), ", ".join(f"{name} x {n}" for name, n in r["ops"].items())
+    ),
+}  # fmt: skip
 
 
-def _waited(records: list[dict[str, Any]]) -> list[tuple[object, ...]]:
-    return [
-        (observed.where(r), r["op"], observed.size(r["bytes"]), r["count"], observed.wait(r["wait_ns"]))
-        for r in records
-    ]
+def _rows(records: list[dict[str, Any]], columns: str) -> list[list[object]]:
+    """Of a table with these columns."""
+    cells = [_CELLS.get(name, operator.itemgetter(name)) for name in columns.split()]
+    return [[cell(record) for cell in cells] for record in records]
 
 
 def _facts(document: Document) -> list[tuple[str, str]]:
@@ -120,12 +76,3 @@ def _facts(document: Document) -> list[tuple[str, str]]:
         ("Waits for sizes", f"{sum(r['count'] for r in document['shape_waits']):,}"),
         ("Memory peak", observed.size(memory["peak_bytes"])),
     ]
-
-
-def _recipe(recipe: dict[str, Any]) -> tuple[object, ...]:
-    operators = ", ".join(f"{name} x {number}" for name, number in recipe["ops"].items())
-    shown = Markup("<details><summary>{}</summary>{}</details>").format(
-        observed.plural(recipe["operators"], "operator"), operators
-    )
-    made = "from disk" if recipe["from_disk"] else f"{recipe['ms'] / 1e3:.1f} s"
-    return recipe["name"], recipe["runs"], made, shown

@@ -112,24 +112,21 @@ def start_file() -> None:
     )
     os.register_at_fork(after_in_child=file.forget)
 
-    def write(metrics: Iterable[Metric], trigger: MetricDumpTrigger) -> None:
+    def write(trigger: MetricDumpTrigger, *changed: Metric) -> None:
         if _C.is_initialized() and not _C.is_in_bad_fork():
             try:
-                file.write(metrics, trigger)
+                file.write(changed or GLOBAL_METRICS.values(), trigger)
             except OSError as error:
                 folders.tell("metrics", OSError(error.errno, error.strerror, name), "; set PT_HPU_METRICS_FILE")
-
-    def write_all(trigger: MetricDumpTrigger) -> None:
-        write(GLOBAL_METRICS.values(), trigger)
 
     triggers = settings.get("PT_HPU_METRICS_DUMP_TRIGGERS")
     if "metric_change" in triggers:
         for metric in GLOBAL_METRICS.values():
-            metric.on_metric_change(lambda changed: write([changed], MetricDumpTrigger.metric_change))
+            metric.on_metric_change(lambda changed: write(MetricDumpTrigger.metric_change, changed))
     if "mark_step" in triggers:
-        events.subscribe("mark_step", lambda _: write_all(MetricDumpTrigger.mark_step))
+        events.subscribe("mark_step", lambda _: write(MetricDumpTrigger.mark_step))
     if "process_exit" in triggers:
-        at_process_end(lambda: write_all(MetricDumpTrigger.process_exit))
+        at_process_end(lambda: write(MetricDumpTrigger.process_exit))
 
 
 def _of_this_process(path: Path, made_in: int) -> Path:

@@ -2,7 +2,6 @@
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable
 
 from openhpu import _C, settings
 from openhpu.observe import events
@@ -45,19 +44,8 @@ class _Counted(Metric):
             self.fold()
         super().stop()
 
-    def on_metric_change(self, callback: Callable[[Metric], None]) -> None:
-        first = not self._callbacks
-        super().on_metric_change(callback)
-        if self._running and first:
-            self._listen_for_changes()
-
-    def _listen(self) -> None:
-        super()._listen()
-        if self._callbacks:
-            self._listen_for_changes()
-
-    def _listen_for_changes(self) -> None:
-        self._subscriptions.append(events.subscribe(self.CHANGE, self._on_event))
+    def _kinds(self) -> tuple[str, ...]:
+        return (*self.KINDS, self.CHANGE) if self._callbacks else self.KINDS
 
 
 class GraphCompilation(_Counted):

@@ -61,16 +61,21 @@ class Metric(ABC):
     def stop(self) -> None:
         """Stop counting; the numbers stay as they are."""
         self._running = False
-        for subscription in self._subscriptions:
-            events.unsubscribe(subscription)
-        self._subscriptions.clear()
+        self._listen()
 
     def on_metric_change(self, callback: Callable[["Metric"], None]) -> None:
         """Call `callback(metric)` after every change while the metric is running."""
         self._callbacks.append(callback)
+        self._listen()
+
+    def _kinds(self) -> tuple[str, ...]:
+        return self.KINDS
 
     def _listen(self) -> None:
-        self._subscriptions += [events.subscribe(kind, self._on_event) for kind in self.KINDS]
+        """To these kinds of events, as long as it runs."""
+        for subscription in self._subscriptions:
+            events.unsubscribe(subscription)
+        self._subscriptions = [events.subscribe(k, self._on_event) for k in self._kinds() if self._running]
 
     def _on_event(self, event: events.Event) -> None:
         with self._lock:

@@ -26,11 +26,10 @@ class Tracer:
     def __init__(self) -> None:
         self._config = config.load()
         self._listener: int | None = _C.trace_start()
-        self._recorded: trace_file.Recorded | None = None
 
     def forget(self) -> None:
         """In a forked child, which can't use the parent's devices."""
-        self._listener = self._recorded = None
+        self._listener = None
         Tracer._written = 0
 
     def path(self) -> Path:
@@ -40,8 +39,9 @@ class Tracer:
         again = f"_{Tracer._written + 1}" if Tracer._written else ""
         return Path(self._config.output) / f"{self._config.session}_{which}{os.getpid()}{again}.hltv"
 
-    def stop(self) -> None:
-        """Record no more. What was issued and has not ended is not part of the trace."""
+    def write(self) -> None:
+        """Record no more, and write what was recorded, once; nothing if no device was used. What was issued and has not
+        ended is not part of the trace. A file that can't be written is a message, and not the script's error."""
         if self._listener is None:
             return
         listener, self._listener = self._listener, None
@@ -50,14 +50,7 @@ class Tracer:
         if first > 1 or last is not None:
             chosen = [c for c in recorded.commands if first <= c.number and (last is None or c.number <= last)]
             recorded = recorded._replace(commands=chosen)
-        self._recorded = recorded
-
-    def write(self) -> None:
-        """Write what was recorded, once; nothing if no device was used. A file that can't be written is a message, and
-        not the script's error."""
-        self.stop()
-        recorded, self._recorded = self._recorded, None
-        if recorded is None or not (recorded.commands or recorded.spans):
+        if not (recorded.commands or recorded.spans):
             return
         path = self.path()
         try:

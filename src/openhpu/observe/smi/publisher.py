@@ -23,7 +23,7 @@ class Publisher:
         self._pid = os.getpid()
         self._files: dict[int, tuple[int, int]] = {}  # by module
         self._before: dict[int, tuple[int, int]] = {}  # by module: time and busy time, ns
-        self._percent: dict[int, int] = {}  # by index
+        self.percent: dict[int, int] = {}  # by index: the share of time that the device was busy in the last period
         self._lock = threading.Lock()
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="openhpu-smi", daemon=True)
@@ -37,10 +37,6 @@ class Publisher:
     def _run(self) -> None:
         while not self._end.wait(PERIOD_S):
             self.look()
-
-    def utilization(self, index: int) -> int:
-        """The share of time, in percent, that the device was busy in the last period."""
-        return self._percent.get(index, 0)
 
     def hlml_name(self, module: int) -> str:
         """The name of the shared object for a module; empty if there is none."""
@@ -62,7 +58,7 @@ class Publisher:
         then, busy_then = self._before.get(module, (now, busy))
         self._before[module] = (now, busy)
         percent = min(100, round(100 * (busy - busy_then) / (now - then))) if now > then else 0
-        self._percent[index] = percent
+        self.percent[index] = percent
         if self._where is None:
             return
         try:
@@ -114,7 +110,7 @@ def _on_device(event: events.Event) -> None:
 
 def utilization(index: int) -> int:
     """The data of a device of this process for hl-smi."""
-    return 0 if _publisher is None else _publisher.utilization(index)
+    return 0 if _publisher is None else _publisher.percent.get(index, 0)
 
 
 def hlml_name(index: int) -> str:

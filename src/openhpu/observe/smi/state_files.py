@@ -6,7 +6,6 @@ again. A file whose process is gone, or whose number belongs to another process 
 
 import contextlib
 import os
-import stat
 import struct
 import tempfile
 import time
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from openhpu import settings
+from openhpu.settings import folders
 
 _PREFIX = "openhpu-smi-"
 _MAGIC = b"OHPUSMI1"
@@ -70,32 +70,24 @@ def read_all(where: Path | None) -> list[State]:
     """The data of live processes, by module and process."""
     if where is None:
         return []
-    found = []
+    found: list[State] = []
     with contextlib.suppress(OSError):
-        for path in where.glob(f"{_PREFIX}*"):
-            state = _read(path)
-            if state is not None:
-                found.append(state)
+        found += filter(None, map(_read, where.glob(f"{_PREFIX}*")))
     return sorted(found, key=lambda state: (state.module, state.pid))
 
 
 def _read(path: Path) -> State | None:
     for _ in range(3):
         try:
-            file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            with open(folders.opened(path, os.O_RDONLY | os.O_NOFOLLOW), "rb", buffering=0) as file:
+                owner = os.fstat(file.fileno()).st_uid
+                text = file.read(_RECORD.size + _CHECKSUM.size)
         except OSError:
             return None
-        try:
-            info = os.fstat(file)
-            if not stat.S_ISREG(info.st_mode):
-                return None
-            text = os.read(file, _RECORD.size + _CHECKSUM.size)
-        finally:
-            os.close(file)
         if len(text) == _RECORD.size + _CHECKSUM.size:
             record = text[: _RECORD.size]
             if _CHECKSUM.unpack(text[_RECORD.size :])[0] == zlib.crc32(record):
-                return _checked(record, info.st_uid)
+                return _checked(record, owner)
         time.sleep(0.001)
     return None
 

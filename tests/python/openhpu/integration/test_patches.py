@@ -78,6 +78,7 @@ def test_momentary_patches_are_those_that_are_listed(hpu):
     assert sorted(str(path.relative_to(source)) for path in found) == sorted(MOMENTARY)
     for path in found:
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == "mock.patch.object":
-                owner, name, *_ = node.args
-                assert f"`{ast.unparse(owner)}.{ast.literal_eval(name)}`" in patches.__doc__
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("mock.patch.object", "mock.patch.multiple"):
+                owner, *rest = map(ast.unparse, node.args)
+                names = [rest[0].strip("'")] if rest else [keyword.arg for keyword in node.keywords]
+                assert owner == "self" or all(f"`{owner}.{name}`" in patches.__doc__ for name in names)

@@ -213,8 +213,7 @@ class FusedLars:
         decays = []
         for group in self.optimizer.param_groups:
             decays.append(group.get("weight_decay", 0.0))
-            chosen = [(param, mask) for param, mask in zip(group["params"], masks, strict=False)]
-            kept = [(param, mask) for param, mask in chosen if param.grad is not None]
+            kept = [pair for pair in zip(group["params"], masks, strict=False) if pair[0].grad is not None]
             if kept:
                 params = [param for param, _ in kept]
                 torch.ops.hpu.optimizer_lars(

@@ -1,6 +1,5 @@
 """A linear layer whose products are of fp8 operands."""
 
-import math
 from typing import Any
 
 import torch
@@ -84,12 +83,8 @@ class Linear(torch.nn.Module):
         self.fp8_scales = torch.nn.ModuleDict({name: TensorScale() for name in ("input", "weight", "grad")})
         self.reset_parameters()
 
-    def reset_parameters(self) -> None:
-        """torch.nn.Linear's initialization."""
-        torch.nn.init.kaiming_uniform_(self.weight, a=math.sqrt(5))
-        if self.bias is not None:
-            bound = 1 / math.sqrt(self.in_features) if self.in_features > 0 else 0
-            torch.nn.init.uniform_(self.bias, -bound, bound)
+    reset_parameters: Any = torch.nn.Linear.reset_parameters
+    extra_repr: Any = torch.nn.Linear.extra_repr
 
     def forward(self, input: Tensor, is_first_microbatch: bool | None = None) -> Tensor:
         """input @ weight^T + bias. input: [..., in_features]."""
@@ -109,7 +104,3 @@ class Linear(torch.nn.Module):
             self.fp8_scales["input"].next(x, forward_dtype)  # type: ignore[operator]
             self.fp8_scales["weight"].next(weight, forward_dtype)  # type: ignore[operator]
         return torch.nn.functional.linear(x, weight, bias)
-
-    def extra_repr(self) -> str:
-        """As torch.nn.Linear's."""
-        return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"

@@ -357,13 +357,13 @@ def test_configuration(monkeypatch):
     assert parse_config("/a/b,true,5") == (Path("/a/b"), 5 * megabyte, True)
     assert parse_config("/a/b") == (Path("/a/b"), 1024 * megabyte, False)
     assert parse_config(" /a/b , False ,") == (Path("/a/b"), 1024 * megabyte, False)
-    assert parse_config("a").path == Path.cwd() / "a"
+    assert parse_config("a")[0] == Path.cwd() / "a"
     monkeypatch.setenv("HOME", "/home/someone")
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    assert parse_config("~/a").path == Path("/home/someone/a")
-    assert parse_config("").path == Path("/home/someone/.cache/openhpu/recipes")
+    assert parse_config("~/a")[0] == Path("/home/someone/a")
+    assert parse_config("")[0] == Path("/home/someone/.cache/openhpu/recipes")
     monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
-    assert parse_config(",1").path == Path("/caches/openhpu/recipes")
+    assert parse_config(",1")[0] == Path("/caches/openhpu/recipes")
     wrong = {"a,b,c,d": "4 parts", "a,yes": "true or false"}
     wrong |= {f"a,true,{size}": "whole number" for size in ("1.5", "-1", "0", "²", "MB")}
     for text, what in wrong.items():

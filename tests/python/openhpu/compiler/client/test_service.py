@@ -36,6 +36,31 @@ def description(number=1.5, op="aten::mul.Tensor", **changes):
     return {**given, **changes}
 
 
+class Watched(Service):
+    """The service, and how many of its requests have no answer yet."""
+
+    def __init__(self, *arguments, **options):
+        self.open = 0
+        super().__init__(*arguments, **options)
+
+    def _look_up(self, request):
+        with self._changed:
+            self.open += 1
+        super()._look_up(request)
+
+    def _call(self, *arguments):
+        super()._call(*arguments)
+        with self._changed:
+            self.open -= 1
+
+    def wait_all(self, timeout):
+        """Until each is answered, and its callback has returned."""
+        end = time.monotonic() + timeout
+        while self.open and not self._closed and time.monotonic() < end:
+            time.sleep(0.01)
+        return not self.open
+
+
 class Answers:
     """Callbacks that remember."""
 
@@ -56,7 +81,7 @@ def answers():
 
 @pytest.fixture
 def service(tmp_path):
-    service = Service(DiskCache(tmp_path / "cache"), idle=True)
+    service = Watched(DiskCache(tmp_path / "cache"), idle=True)
     yield service
     service.close()
     assert service._thread is None or not service._thread.is_alive()
@@ -113,7 +138,7 @@ def test_a_killed_process_fails_its_request_and_the_next_starts_another(service,
     # Another service finds it without a process, also by what had to be constant, and starts none ahead.
     service.close()
     assert not is_running(second)
-    other = Service(DiskCache(tmp_path / "cache"))
+    other = Watched(DiskCache(tmp_path / "cache"))
     started = time.monotonic()
     other.ahead()
     other.request(4, varied, answers.on_ready, answers.on_failed)
@@ -138,7 +163,7 @@ def test_a_cache_that_cannot_be_used_costs_a_warning(tmp_path, answers):
     (tmp_path / "file").write_text("")
     threads = []
     with pytest.warns(RuntimeWarning, match="file/cache is not used") as warned:
-        service = Service(DiskCache(tmp_path / "file" / "cache"), tmp_path / "work")
+        service = Watched(DiskCache(tmp_path / "file" / "cache"))
 
         def on_ready(*arguments):
             answers.on_ready(*arguments)
@@ -156,12 +181,12 @@ def test_a_cache_that_cannot_be_used_costs_a_warning(tmp_path, answers):
     assert threads == ["openhpu-compile", threading.current_thread().name]
     assert len(warned) == 1
     manifest, folder = answers.ready[1]
-    assert folder.is_relative_to(tmp_path / "work")
+    assert folder.is_relative_to(service._work)
     x = torch.rand(2, 3)
     torch.testing.assert_close(run(folder, [x]), [x * 1.5])
     assert manifest.key == recipe_key(description())
     service.close()
-    assert list((tmp_path / "work").iterdir()) == []
+    assert not service._work.exists()
 
 
 class reported:
@@ -226,10 +251,9 @@ import os, sys, time
 sys.path.insert(0, {tests!r})
 from pathlib import Path
 from openhpu.compiler.client.disk_cache import DiskCache
-from openhpu.compiler.client.service import Service
-from tests.python.openhpu.compiler.client.test_service import description, Answers, PATIENCE_S
+from tests.python.openhpu.compiler.client.test_service import Answers, PATIENCE_S, Watched, description
 
-service, answers = Service(DiskCache(Path(sys.argv[1]))), Answers()
+service, answers = Watched(DiskCache(Path(sys.argv[1]))), Answers()
 service.request(1, description(2.5), answers.on_ready, answers.on_failed)
 while not service._current and not answers.ready:
     time.sleep(0.01)
@@ -285,15 +309,15 @@ def test_a_forked_child_has_no_service(start):
     process = start("""
         child = os.fork()
         if child == 0:
-            for use in (service.wait_all, lambda: service.request(2, {}, print, print)):
+            for use in (service.ahead, lambda: service.request(2, {}, print, print)):
                 try:
                     use()
                 except RuntimeError as error:
                     print(error, flush=True)
             service.close()
-            service = Service()
+            service = Watched()
             service.request(3, {}, print, lambda *_: print("failed", flush=True))
-            service.wait_all()
+            assert service.wait_all(PATIENCE_S)
             sys.exit()
         os.waitpid(child, 0)
         print(service._process.poll(), service._work.exists(), service._closed)

@@ -22,7 +22,7 @@ from openhpu.compiler.client.disk_cache import DiskCache
 from openhpu.compiler.client.identity import recipe_key, torch_build, vector_isa
 from openhpu.compiler.client.manifest import LIBRARY, MANIFEST, PROGRAM, Manifest, SlotTensor, misfit
 from openhpu.compiler.client.service import Service
-from tests.python.openhpu.compiler.client.test_service import PATIENCE_S, Answers, description
+from tests.python.openhpu.compiler.client.test_service import PATIENCE_S, Answers, Watched, description
 
 pytestmark = pytest.mark.filterwarnings("ignore:a note")
 
@@ -74,7 +74,7 @@ def fake(tmp_path, monkeypatch):
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_process_that_misbehaves_fails_its_request_and_the_next_starts_another(fake, tmp_path, fault):
     fake(fault)
-    service, answers = Service(DiskCache(tmp_path / "cache"), tmp_path / "work", deadline=5.0), Answers()
+    service, answers = Watched(DiskCache(tmp_path / "cache"), deadline=5.0), Answers()
     if fault not in ("hang", "stop", "half", "deaf"):
         service._deadline = None
     # Larger than what the system takes from a process for one that does not read.
@@ -93,14 +93,14 @@ def test_a_process_that_misbehaves_fails_its_request_and_the_next_starts_another
         raise AssertionError(answers.failed.pop(1))
     assert answers.failed == {2: "as it should", 3: "as it should"}
     assert [str(warning.message) for warning in caught] == ["a note"]  # once
-    assert list((tmp_path / "work").iterdir()) == []
+    assert not service._work.exists()
 
 
 def test_what_is_waited_for_comes_first(fake, tmp_path):
     fake("none")
     (tmp_path / "done").touch()
     order = []
-    service = Service(None, tmp_path / "work", urgent=lambda: [4, 5])
+    service = Watched(None, urgent=lambda: [4, 5])
     held = threading.Event()
 
     def failed(identity, _):
@@ -119,7 +119,7 @@ def test_the_largest_graph_comes_first(fake, tmp_path):
     fake("none")
     (tmp_path / "done").touch()
     order = []
-    service = Service(None, tmp_path / "work")
+    service = Watched(None)
     held = threading.Event()
 
     def failed(identity, _):
@@ -141,7 +141,7 @@ def test_only_what_nobody_waits_for_is_compiled_idly(fake, tmp_path, monkeypatch
     fake("none")
     (tmp_path / "done").touch()
     sent, hurry, answers = [], [], Answers()
-    service = Service(None, tmp_path / "work", idle=True, hurry=lambda: bool(hurry))
+    service = Watched(None, idle=True, hurry=lambda: bool(hurry))
     may_wait = service._may_wait
     monkeypatch.setattr(service, "_may_wait", lambda: sent.append(may_wait()) or sent[-1])
 
@@ -161,7 +161,7 @@ def test_the_thread_survives_whatever_happens(fake, tmp_path, monkeypatch):
     (tmp_path / "done").touch()
     reports, answers = [], Answers()
     monkeypatch.setattr(threading, "excepthook", reports.append)
-    service = Service(None, tmp_path / "work")
+    service = Watched(None)
     service.request(1, description(), None, lambda *_: exec("raise SystemExit"))
     assert service.wait_all(PATIENCE_S)
     turn = service._receive
@@ -181,7 +181,7 @@ def test_the_thread_survives_whatever_happens(fake, tmp_path, monkeypatch):
 
 
 def test_a_thread_that_cannot_be_started_is_no_open_request(tmp_path, monkeypatch):
-    service = Service(None, tmp_path / "work")
+    service = Watched(None)
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", lambda _: exec('raise RuntimeError("can\'t start new thread")'))
         with pytest.raises(RuntimeError, match="can't start"):
@@ -322,7 +322,7 @@ def test_a_full_disk_of_the_service_at_each_write(fake, tmp_path, monkeypatch, f
             warnings.simplefilter("always")
             patch.setattr(tempfile, "tempdir", str(folder))
             disk = FullDisk(patch, folder, number, for_ever)
-            service = Service(DiskCache(folder / "cache"))
+            service = Watched(DiskCache(folder / "cache"))
             for identity in range(3):
                 service.request(identity, description(float(identity)), answers.on_ready, answers.on_failed)
                 assert service.wait_all(PATIENCE_S)
@@ -386,7 +386,7 @@ def test_a_process_that_cannot_be_ended_is_left(fake, tmp_path, monkeypatch):
     """A process in the middle of a system call that does not return stays, whatever signal it gets."""
     fake("hang")
     monkeypatch.setattr(services, "_DIE_S", 0.1)
-    service, answers = Service(None, tmp_path / "work", deadline=0.2), Answers()
+    service, answers = Watched(None, deadline=0.2), Answers()
     killed = []
     monkeypatch.setattr(Service, "_kill", staticmethod(killed.append))
     service.request(1, description(), answers.on_ready, answers.on_failed)

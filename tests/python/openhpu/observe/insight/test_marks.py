@@ -53,7 +53,7 @@ def long_run():
 def test_a_long_run(long_run):
     ends, spans = long_run
     seen = Timeline()
-    marks = seen.of("mark_step")
+    marks = seen.marks["mark_step"]
     for start in range(0, len(ends), 16):
         for time_ns, waited in ends[start : start + 16]:
             marks.add(time_ns, waited, time_ns)
@@ -61,9 +61,9 @@ def test_a_long_run(long_run):
     figures = marks.summary(seen.spans)
     for name, value in expected(ends, spans).items():
         assert figures[name] == pytest.approx(value), name
-    assert len(marks.times) <= 2 * KEPT and len(seen.spans) <= 2 * KEPT + 16
-    assert list(marks.times[-9:]) == [time_ns for time_ns, _ in ends[-9:]]  # the page draws the last eight
-    assert marks.memory[-1] == ends[-1][0]
+    assert len(marks.ends) <= 2 * KEPT and len(seen.spans) <= 2 * KEPT + 16
+    assert [end[0] for end in marks.ends[-9:]] == [time_ns for time_ns, _ in ends[-9:]]  # the page draws the last eight
+    assert marks.ends[-1][2] == ends[-1][0]
     assert seen.spans[-1] == spans[-1]
 
 

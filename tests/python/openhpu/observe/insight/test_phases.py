@@ -37,7 +37,7 @@ def test_what_a_server_compiles_and_holds_by_phase():
         phases.recipe()
         phases.new_graph(PLACE)
     phases.begin(SERVING, 99 << 30)
-    phases.recompiled(CAUSE)
+    phases.cause = CAUSE
     phases.new_graph(PLACE)
     assert rows(phases) == [(SERVING, 1, CAUSE)]
     document = empty("serve") | {"phases": phases.document(100 << 30)}
@@ -56,11 +56,11 @@ def test_what_a_server_compiles_and_holds_by_phase():
 def test_a_cause_is_that_of_the_next_graph_of_its_step():
     phases = Phases()
     phases.begin("serving")
-    phases.recompiled(CAUSE)
+    phases.cause = CAUSE
     phases.step("mark_step")
     phases.new_graph(PLACE)
-    phases.recompiled(CAUSE)
-    phases.recompiled(None)
+    phases.cause = CAUSE
+    phases.cause = None
     phases.new_graph(PLACE)
     assert rows(phases) == [("serving", 2, None), ("serving", 2, None)]
 
