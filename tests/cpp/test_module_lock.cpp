@@ -4,12 +4,10 @@
 #include <gtest/gtest.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 
 #include <atomic>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "Above.h"
@@ -35,58 +33,6 @@ struct Holder : Child {
     await();
   }
 };
-
-TEST(ModuleLock, AnEmptyLockHoldsNothing) {
-  ModuleLock lock;
-  EXPECT_FALSE(lock.held());
-}
-
-TEST(ModuleLock, ModulesAreIndependentAndLocksAreReleased) {
-  TemporaryFolder folder;
-  ModuleLock zero(0, 0, folder.path());
-  ModuleLock one(1, 0, folder.path());
-  EXPECT_TRUE(zero.held());
-  EXPECT_TRUE(one.held());
-  { ModuleLock two(2, 0, folder.path()); }
-  EXPECT_TRUE(ModuleLock(2, 0, folder.path()).held());
-}
-
-TEST(ModuleLock, MovesCarryTheLock) {
-  TemporaryFolder folder;
-  ModuleLock first(0, 0, folder.path());
-  ModuleLock second(std::move(first));
-  EXPECT_FALSE(first.held());
-  EXPECT_TRUE(second.held());
-  EXPECT_NE(error_of([&] { ModuleLock(0, 0, folder.path()); }), "no error");
-  second = ModuleLock();
-  EXPECT_TRUE(ModuleLock(0, 0, folder.path()).held());
-}
-
-TEST(ModuleLock, TheSecondProcessIsToldWhoHoldsIt) {
-  TemporaryFolder folder;
-  Holder holder(folder, 3);
-  const std::string text = error_of([&] { ModuleLock(3, 0, folder.path()); });
-  // A forked child has its parent's command line.
-  for (const std::string& part : {std::string("module 3"), "process " + std::to_string(holder.pid()),
-                                  std::string("device_tests"), std::string("HABANA_VISIBLE_MODULES")}) {
-    EXPECT_NE(text.find(part), std::string::npos) << part << " is missing in: " << text;
-  }
-  holder.tell();
-  EXPECT_EQ(holder.wait(), 0);
-  EXPECT_TRUE(ModuleLock(3, 0, folder.path()).held());
-}
-
-TEST(ModuleLock, TheFirstFreeOneOfSeveralIsTaken) {
-  TemporaryFolder folder;
-  ModuleLock two(2, 0, folder.path());
-  EXPECT_EQ(two.module(), 2);
-  ModuleLock next(std::vector{2, 5, 3}, 0, folder.path());
-  EXPECT_EQ(next.module(), 5);
-  EXPECT_EQ(ModuleLock(std::vector{2, 5, 3}, 0, folder.path()).module(), 3);
-  ModuleLock moved(std::move(next));
-  EXPECT_EQ(moved.module(), 5);
-  EXPECT_EQ(next.module(), -1);
-}
 
 TEST(ModuleLock, WhereAllAreTakenTheErrorNamesEachHolder) {
   TemporaryFolder folder;
@@ -177,27 +123,6 @@ TEST(ModuleLock, FilesThatCanNotBeWrittenAreErrorsWithARemedy) {
     EXPECT_NE(text.find("XDG_RUNTIME_DIR"), std::string::npos) << text;
     EXPECT_NE(text.find("OPENHPU_MODULE_LOCKS=0"), std::string::npos) << text;
   }
-}
-
-TEST(ModuleLock, ItsOwnProcessIsToldSo) {
-  TemporaryFolder folder;
-  ModuleLock lock(0, 0, folder.path());
-  EXPECT_NE(error_of([&] { ModuleLock(0, 0, folder.path()); }).find("this process"), std::string::npos);
-}
-
-TEST(ModuleLock, DiesWithItsProcess) {
-  TemporaryFolder folder;
-  Holder holder(folder, 0);
-  EXPECT_EQ(holder.kill(), 128 + SIGKILL);
-  EXPECT_TRUE(ModuleLock(0, 0, folder.path()).held());
-}
-
-TEST(ModuleLock, WaitsForAHolderThatIsEnding) {
-  TemporaryFolder folder;
-  Holder holder(folder, 0);
-  holder.tell();
-  EXPECT_TRUE(ModuleLock(0, 60, folder.path()).held());
-  EXPECT_EQ(holder.wait(), 0);
 }
 
 TEST(ModuleLock, AForkedChildNeitherKeepsNorReleasesIt) {
