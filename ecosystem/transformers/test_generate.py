@@ -54,25 +54,6 @@ def test_static_cache(model):
 
 
 @decoders
-def test_assisted(model):
-    """A smaller model's candidates, one sequence at a time; and those found in the prompt."""
-    tokens = {}
-    for device in ("cpu", "hpu"):
-        made = make(model).to(device)
-        assistant = make(model).to(device)
-        with torch.no_grad():
-            assistant.get_output_embeddings().weight.mul_(0.9).add_(0.01)
-        given = arguments(model, device)
-        given = {name: given[name][:1] for name in ("input_ids", "attention_mask")}
-        tokens[device] = [
-            made.generate(**given, **LENGTH, do_sample=False, **options).cpu().tolist()
-            for options in ({}, {"assistant_model": assistant}, {"prompt_lookup_num_tokens": 3})
-        ]
-    assert tokens["hpu"] == tokens["cpu"]
-    assert tokens["hpu"][1] == tokens["hpu"][0]
-
-
-@decoders
 def test_no_cache_and_penalties(model):
     equal_to_the_cpus(model, do_sample=False, use_cache=False)
     equal_to_the_cpus(model, do_sample=False, repetition_penalty=1.5, no_repeat_ngram_size=2)
