@@ -366,11 +366,6 @@ class Child:
         """The next line of its stdout, without its end. ChildError if it ends before, or none comes in time."""
         return self._take(lambda: self._rest.find(b"\n") + 1, seconds).decode(errors="replace").removesuffix("\n")
 
-    def ask(self, question: str, seconds: float) -> str:
-        """Its answer, a line, to a question, a line. ChildError as of `send` and `answer`."""
-        self.send(f"{question}\n", seconds)
-        return self.answer(seconds)
-
     def _take(self, complete: Callable[[], int], seconds: float) -> bytes:
         assert self._process.stdout
         file = self._process.stdout.fileno()
