@@ -209,20 +209,6 @@ TEST(CommandQueue, CommandsMaySubmitUntilTheQueueIsFull) {
   EXPECT_TRUE(disposed);
 }
 
-TEST(CommandQueue, DestructorDrains) {
-  int ran = 0;
-  {
-    CommandQueue queue("test");
-    for (int i = 0; i < 100; ++i) {
-      queue.submit("outer", [&] {
-        ++ran;
-        queue.submit("inner", [&] { ++ran; });
-      });
-    }
-  }
-  EXPECT_EQ(ran, 200);
-}
-
 TEST(CommandQueue, ClosedQueueRefusesAndDisposes) {
   CommandQueue queue("test");
   int ran = 0;

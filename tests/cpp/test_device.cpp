@@ -36,14 +36,6 @@ DeviceConfig small(std::vector<int> modules = {0}) {
 
 DeviceRegistry& registry() { return DeviceRegistry::instance(); }
 
-TEST(Device, MemoryIsThatOfTheMachineUnlessConfigured) {
-  DeviceConfig config = small();
-  config.memory_bytes = 0;
-  Device device(0, config);
-  EXPECT_GE(device.memory().stats().limit, uint64_t{64} << 20);
-  EXPECT_LT(device.memory().stats().limit, uint64_t(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE));
-}
-
 TEST(DeviceRegistry, OneDeviceIsOpenedOnceByManyThreads) {
   in_own_process([] {
     registry().configure(small());
@@ -109,16 +101,6 @@ TEST(DeviceRegistry, WhereNobodyChoseADeviceGetsTheFirstFreeModule) {
     require(registry().get(1).module() == 2, "before index 0 is open");
     require(registry().get(0).module() == 3, "which gets what is left");
     require(registry().get(7).module() == 4, "10 in a circle of 8 is 2, which is taken, as is 3");
-    registry().shutdown();
-  });
-}
-
-TEST(DeviceRegistry, WithoutLocksFloatingDevicesHaveTheirOwnNumber) {
-  in_own_process([] {
-    DeviceConfig config = eight();
-    config.lock_modules = false;
-    registry().configure(config);
-    for (int index : {5, 0, 7}) require(registry().get(index).module() == index, "its own number");
     registry().shutdown();
   });
 }

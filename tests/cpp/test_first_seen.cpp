@@ -35,15 +35,6 @@ TEST(FirstSeen, ZeroIsAKey) {
   EXPECT_EQ(seen.add(0, 6), 5u);
 }
 
-TEST(FirstSeen, BeginForgets) {
-  FirstSeen seen;
-  for (size_t most : {300, 3}) {
-    seen.begin(most);
-    EXPECT_EQ(seen.find(64), FirstSeen::kNone);
-    EXPECT_EQ(seen.add(64, 1), 1u);
-  }
-}
-
 // The operands of fused AdamW over 250, 1,000 and 4,000 parameters, objects of a few sizes one after the other.
 TEST(FirstSeen, StepsGrowAsKeysDo) {
   FirstSeen seen;
