@@ -259,32 +259,6 @@ class PoolFile : public ::testing::Test {
   int file = -1;
 };
 
-TEST_F(PoolFile, TwoPoolsHaveTheSameContents) {
-  MemoryPool a("a", 4 * kMiB), b("b", 4 * kMiB, /*watchful=*/true);
-  void* before = a.allocate(100);
-  std::memset(before, 1, 100);
-  void* block_a = a.allocate(2 * kBytes);
-  void* block_b = b.allocate(2 * kBytes);
-  char *at_a = page_in(block_a), *at_b = page_in(block_b);
-  a.map_file(at_a, kBytes, file);
-  b.map_file(at_b, kBytes, file);
-  at_a[kBytes - 1] = 7;
-  EXPECT_EQ(at_b[kBytes - 1], 7);
-  at_b[0] = 3;
-  EXPECT_EQ(at_a[0], 3);
-  EXPECT_TRUE(a.unmap_file(at_a, kBytes));
-  EXPECT_EQ(at_a[0], 0);
-  at_a[0] = 9;
-  EXPECT_EQ(at_b[0], 3);
-  a.free(block_a);
-  a.trim();
-  EXPECT_EQ(as_bytes(before)[99], 1);
-  EXPECT_TRUE(b.unmap_file(at_b, kBytes));
-  b.free(block_b);
-  EXPECT_EQ(b.stats().in_use, 0u);
-  EXPECT_EQ(as_bytes(b.allocate(4 * kMiB))[kMiB], 0);
-}
-
 TEST_F(PoolFile, ProtectionCoversIt) {
   MemoryPool pool("HPU 0", kMiB);
   char* at = page_in(pool.allocate(2 * kBytes));
