@@ -26,14 +26,6 @@ def test_storages_move_between_devices():
     assert list(clone.cpu()) == list(storage)
 
 
-def test_storages_copy():
-    a, b = torch.arange(4.0).to("hpu"), torch.zeros(4, device="hpu")
-    b.untyped_storage().copy_(a.untyped_storage())
-    assert b.tolist() == [0, 1, 2, 3]
-    b.untyped_storage().copy_(torch.ones(4).untyped_storage())
-    assert b.tolist() == [1.0] * 4
-
-
 def test_what_was_just_computed_is_copied():
     """In lazy mode these tensors have no memory before somebody asks for it."""
     x = torch.arange(3.0, device="hpu")
