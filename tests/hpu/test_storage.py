@@ -110,10 +110,3 @@ def test_a_storage_freed_by_resize_is_not_freed_under_queued_readers(gate):
         y, z = program()
     assert y.sum().item() == 768
     assert z.sum().item() == 256 * 9
-
-
-def test_element_access_of_a_storage():
-    storage = torch.arange(3, dtype=torch.uint8, device="hpu").untyped_storage()
-    assert [storage[i] for i in range(3)] == [0, 1, 2]
-    storage[1] = 9
-    assert storage.tolist() == [0, 9, 2]
