@@ -242,9 +242,9 @@ def test_the_device_never_asks_the_machine_for_more_than_it_has(machine):
     print(refused(lambda: zeros(200)), (kept + 1).sum().item())
     available(128 + 300)
     print(zeros(200).sum().item())
-    os.makedirs("machine/sys/fs/cgroup")
     groups = {"proc/self/cgroup": "0::/", "sys/fs/cgroup/memory.max": 240 << 20, "sys/fs/cgroup/memory.current": 9}
     for file, text in groups.items():
+        os.makedirs(os.path.dirname(f"machine/{file}"), exist_ok=True)
         with open(f"machine/{file}", "w") as made:
             print(text, file=made)
     print(refused(lambda: zeros(800), "the limit of 240 MB in machine/sys/fs/cgroup/memory.max"))
