@@ -18,10 +18,8 @@ from benchmarks.timing import ROUNDS_TO_QUOTE, Spread
 _RANKS = 2
 _STEPS = {"mlp ddp": 40, "gpt ddp": 4, "gpt fsdp": 4}
 _MESSAGES = {1 << 10: 60, 1 << 22: 10}
-_GROWING = (2, 4, 8)
 # To see that it runs: the time of the others is that of imports and of compilers.
-_QUICK_STEPS, _QUICK_GROWING = ("mlp ddp", "gpt fsdp"), (4,)
-_SMALL = (1 << 10, 60)
+_QUICK_STEPS = ("mlp ddp", "gpt fsdp")
 
 
 @dataclass(frozen=True)
@@ -39,17 +37,17 @@ _KINDS = (Kind("CPU, Gloo", "cpu"), Kind("hpu, eager", "hpu"), Kind("hpu, lazy",
 class Ranks:
     """The ranks of one kind. Use with `with`."""
 
-    def __init__(self, kind: Kind, what: str = "distributed_probe:Rank", ranks: int = _RANKS, **variables: str) -> None:
+    def __init__(self, kind: Kind) -> None:
         self.kind = kind
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             port = s.getsockname()[1]
-        variables |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
-        variables |= {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks)}
+        variables = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+        variables |= {"WORLD_SIZE": str(_RANKS), "LOCAL_WORLD_SIZE": str(_RANKS)}
         variables["PT_HPU_LAZY_MODE"] = str(int(kind.lazy))
         self._ranks = [
-            Peer(what, kind.device, environment={**variables, "RANK": str(rank), "LOCAL_RANK": str(rank)})
-            for rank in range(ranks)
+            Peer("distributed_probe:Rank", kind.device, environment={**variables, "RANK": rank, "LOCAL_RANK": rank})
+            for rank in map(str, range(_RANKS))
         ]
 
     def __enter__(self) -> Self:
@@ -88,7 +86,7 @@ def distributed(rounds: int) -> list[Table]:
             name = f"{nbytes >> 10} KiB"
             found = part(name, _reduced, peers, rounds, nbytes, number)
             messages.add(name, *row(found, 1e6))
-    return [steps, messages, _more_ranks(rounds)]
+    return [steps, messages]
 
 
 def _reduced(peers: Callable[[], list[Ranks]], rounds: int, nbytes: int, number: int) -> list[list[float]]:
@@ -109,23 +107,6 @@ def _steps(
         f"{counted['ops_in_recipes']} of {counted['ops_recorded']} operators of four steps ran in recipes"
         + ("" if compiled else f" (not all were compiled after {wait_s} s)")
     )
-
-
-def _more_ranks(rounds: int) -> Table:
-    """What a collective costs as ranks are added, which all share this machine's cores."""
-    table = Table(
-        "us an all_reduce of 1 KiB that is waited for, all ranks on this machine",
-        ["ranks", *(kind.title for kind in _KINDS), "eager / CPU", "lazy / CPU"],
-    )
-    for ranks in _GROWING if rounds >= ROUNDS_TO_QUOTE else _QUICK_GROWING:
-        table.add(str(ranks), *row(part(f"{ranks} ranks", _of_ranks, ranks, rounds), 1e6))
-    return table
-
-
-def _of_ranks(ranks: int, rounds: int) -> list[list[float]]:
-    with contextlib.ExitStack() as stack:
-        peers = [stack.enter_context(Ranks(kind, ranks=ranks)) for kind in _KINDS]
-        return in_turns(peers, rounds, "reduce", *_SMALL)
 
 
 def in_turns(peers: Sequence[Ranks], rounds: int, question: str, *arguments: Any) -> list[list[float]]:

@@ -15,9 +15,7 @@ import torch
 from torch import Tensor
 
 import openhpu
-from benchmarks import children, inference_probe, models
-from benchmarks.alone import Child
-from benchmarks.models import Workload
+from benchmarks import children, inference_probe
 from benchmarks.parts import part
 from benchmarks.report import Table, table_of
 from benchmarks.timing import CLOSE, ROUNDS_TO_QUOTE, Peer, Spread, check_equal, in_turns
@@ -88,45 +86,13 @@ def _inference(number: int, rounds: int) -> Table:
     return table_of(case.title, found, "CPU", notes)
 
 
-_CPU_PEERS: dict[str, dict[str, Any]] = {
-    "CPU": {},
-    "CPU, fused": {"fused": True},
-    "compile": {"compiled": "model"},
-    "compile, fused": {"compiled": "model", "fused": True},
-}
-
-
-def _training(workload: Workload, rounds: int, calls: int, aim: str) -> Table:
-    graphed = models.Graphed(workload.training("hpu"))
-    mine = [graphed().cpu() for _ in range(4)]
-    openhpu.wait_for_recipes()
-    graph = graphed.graph
-    graph.replay()
-    hpu.synchronize()
-    notes = ["The replay is a recipe." if graph.describe()["recipe"] else "The replay runs NODE BY NODE."]
-    threads = torch.get_num_threads()
-    with ExitStack() as stack:
-        peers = [Peer("hpu, replay", graph.replay, on_hpu=True)]
-        for name, options in _CPU_PEERS.items():
-            child = stack.enter_context(Child(workload, threads=threads, **options))
-            check_equal(child.losses(len(mine)), [m.item() for m in mine], f"{workload.title}, {name}", **CLOSE)
-            peers.append(child.peer(name))
-        found = in_turns(peers, rounds, calls)
-    notes += ["Each peer on the CPU in a process of its own.", f"Aim: {aim}."]
-    return table_of(f"training step, {workload.title}", found, "CPU", notes)
-
-
 def graphs(rounds: int) -> list[Table]:
-    """Replay overhead, inference of three models, training steps of two.
+    """Replay overhead, inference of three models.
 
-    Few rounds, to see that it runs, leave out the two transformers: their time is that of compilers.
+    Few rounds, to see that it runs, leave out the transformer: its time is that of compilers.
     """
     quick = rounds < ROUNDS_TO_QUOTE
     tables = [part("overhead", overhead, rounds)]
     for number, case in enumerate(inference_probe.cases()[: 2 if quick else None]):
         tables.append(part(case.title, _inference, number, rounds))
-    trainings = [(models.MLP, 100, ">= 2.5 x the best CPU peer")]
-    if not quick:
-        trainings.append((models.GPT_SMALL, 4, ">= 1.2 x the best peer, >= 1.05 x the best fused one"))
-    tables += [part(workload.title, _training, workload, rounds, calls, aim) for workload, calls, aim in trainings]
     return tables

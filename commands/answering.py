@@ -13,7 +13,7 @@ from commands import ROOT
 from commands.child import Child, ChildError, start
 
 ANSWER_S = 300.0
-_LIFE_S = 7200.0
+_LIFE_S = 6 * 3600.0
 _FAREWELL_S = 5.0
 
 _channel = sys.stdout  # of the answers, in the process

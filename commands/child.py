@@ -335,11 +335,11 @@ class Child:
 
     # Talking to it, with `talk`.
 
-    def send(self, message: str | bytes, seconds: float = 60.0) -> None:
+    def send(self, message: str, seconds: float = 60.0) -> None:
         """Write to its stdin. ChildError if it has ended, or does not read in so many seconds."""
         assert self._process.stdin
         file = self._process.stdin.fileno()
-        left = memoryview(message.encode() if isinstance(message, str) else message)
+        left = memoryview(message.encode())
         os.set_blocking(file, False)
         end = time.monotonic() + seconds
         while left:
@@ -358,32 +358,20 @@ class Child:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
 
-    def receive(self, size: int, seconds: float) -> bytes:
-        """So many bytes of its stdout. ChildError if it ends before, or they do not come in time."""
-        return self._take(lambda: size if len(self._rest) >= size else 0, seconds)
-
     def answer(self, seconds: float) -> str:
         """The next line of its stdout, without its end. ChildError if it ends before, or none comes in time."""
-        return self._take(lambda: self._rest.find(b"\n") + 1, seconds).decode(errors="replace").removesuffix("\n")
-
-    def ask(self, question: str, seconds: float) -> str:
-        """Its answer, a line, to a question, a line. ChildError as of `send` and `answer`."""
-        self.send(f"{question}\n", seconds)
-        return self.answer(seconds)
-
-    def _take(self, complete: Callable[[], int], seconds: float) -> bytes:
         assert self._process.stdout
         file = self._process.stdout.fileno()
         end = time.monotonic() + seconds
-        while not (size := complete()):
+        while b"\n" not in self._rest:
             if not _ready(file, select.POLLIN, end):
                 raise ChildError(self.story(f"gave no answer in {seconds:.0f} s"))
             piece = os.read(file, 1 << 16)
             if not piece:
                 raise ChildError(self.story("has ended"))
             self._rest += piece
-        taken, self._rest = self._rest[:size], self._rest[size:]
-        return taken
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line.decode(errors="replace")
 
     def story(self, what: str) -> str:
         """An error's text: which child, what it did, and its last words."""

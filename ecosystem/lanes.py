@@ -370,15 +370,4 @@ LANES: dict[str, Lane] = {
             "LocalEntryNotFoundError": _HUB,
         },
     ),
-    "torch-tests": Lane(
-        title="PyTorch's own database of modules and losses, with hpu in cuda's place",
-        runs=(
-            Run("modules and losses, eager", ("test_common_nn.py",), EAGER),
-            Run("modules and losses, lazy", ("test_common_nn.py",), LAZY | _NODES),
-        ),
-        expected={
-            name: "float32's rounding: 9e-7 of gradients up to 1,600, and the database's bound is absolute"
-            for name in ("BCELoss_no_reduce", "BCELoss_weights_no_reduce")
-        },
-    ),
 }  # fmt: skip

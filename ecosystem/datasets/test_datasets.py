@@ -1,4 +1,4 @@
-"""datasets' tensors on hpu: formats, maps, loaders, streams, against the CPU's values."""
+"""datasets' tensors on hpu: formats, maps, loaders, against the CPU's values."""
 
 import datasets
 import numpy as np
@@ -42,12 +42,6 @@ def test_rows_and_columns():
     assert all(r.device.type == "hpu" for r in data[:4]["ragged"])
 
 
-def test_columns_chosen_and_dtype():
-    data = made().with_format("torch", columns=["x"], output_all_columns=True, device="hpu", dtype=torch.float64)
-    assert data[0]["x"].dtype == torch.float64 and data[0]["x"].device.type == "hpu"
-    assert isinstance(data[0]["y"], int)
-
-
 def test_map_on_the_device():
     data = on_hpu(made()).map(lambda row: {"z": row["x"] * 2 + row["y"]})
     assert data[3]["z"].cpu().tolist() == [9, 10, -3, 5]
@@ -61,26 +55,6 @@ def test_loader():
     assert [len(b["y"]) for b in batches] == [6, 6, 6, 2]
     assert all(value.device.type == "hpu" for batch in batches for value in batch.values())
     assert torch.cat([b["x"] for b in batches]).cpu().equal(made().with_format("torch")[:]["x"])
-
-
-def test_loader_with_workers():
-    """Rows are read in other processes, as CPU tensors, and are copied here."""
-    data = made().remove_columns(["text", "ragged"]).with_format("torch")
-    loader = DataLoader(data, batch_size=6, num_workers=2, pin_memory=True)
-    found = torch.cat([batch["m"].to("hpu", non_blocking=True) for batch in loader])
-    assert found.cpu().equal(data[:]["m"])
-
-
-def test_stream():
-    """Streams name no device: what they yield is copied."""
-    data = (
-        made().to_iterable_dataset(num_shards=2).with_format("torch").map(lambda row: {"z": row["x"].to("hpu").sum()})
-    )
-    rows = list(data)
-    assert all(row["z"].device.type == "hpu" for row in rows)
-    assert sorted(row["y"].item() for row in rows) == list(range(ROWS))
-    batch = next(iter(made().to_iterable_dataset().with_format("torch").iter(batch_size=5)))
-    assert batch["x"].to("hpu").sum().item() == sum(1 + n + 0.5 for n in range(5))
 
 
 def test_written_from_device_tensors():

@@ -1,8 +1,5 @@
 """Operators that DeepSpeed compiles with the host's compiler: Adam in host memory, input and output of NVMe's files."""
 
-import json
-import os
-import resource
 import tempfile
 
 import pytest
@@ -55,38 +52,3 @@ def read_to(skipped):
 def test_pinned_memory_is_read_to_where_it_is_aligned(skipped):
     ((pinned, equal),) = training.on_hpu(read_to, skipped, size=1)
     assert pinned == equal == (skipped % 1024 == 0)
-
-
-def message(settings, limit=None):
-    """The error of a training, or nothing; `limit`: bytes that a file may have, as on a full disk."""
-    kept = resource.getrlimit(resource.RLIMIT_FSIZE)
-    try:
-        if limit is not None:
-            import signal
-
-            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, kept[1]))
-        training.train(settings, 2)
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, kept)
-    return ""
-
-
-@needs_libaio
-@pytest.mark.parametrize("path", [None, "/proc/nowhere"])
-def test_no_folder_for_files(path):
-    assert all(training.on_hpu(message, offloaded(3, "bf16", "nvme", "nvme", path)))
-
-
-@needs_libaio
-def test_a_full_disk(tmp_path):
-    """DeepSpeed's input and output stops the process, or raises; it neither hangs nor goes on."""
-    settings = json.loads(json.dumps(offloaded(3, "bf16", "nvme", "nvme", str(tmp_path))))
-    try:
-        said = training.on_hpu(message, settings, os.sysconf("SC_PAGE_SIZE"))
-    except AssertionError as ended:
-        assert "died" in str(ended)
-    else:
-        assert all(said)

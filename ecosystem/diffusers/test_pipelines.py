@@ -9,8 +9,7 @@ from diffusers.training_utils import EMAModel
 from peft import LoraConfig
 from torch.testing import assert_close
 
-from ecosystem.both import assert_same
-from ecosystem.diffusers.parts import given, make
+from ecosystem.diffusers.parts import make
 from ecosystem.words import tokenizer
 
 # Images of numbers from 0 to 1.
@@ -81,13 +80,6 @@ def painted(pipeline, seed=0, device="cpu"):
     return pipeline(**options, generator=torch.Generator(device).manual_seed(seed)).images
 
 
-def test_generator_of_the_device():
-    pipeline = stable_diffusion().to("hpu")
-    images = [painted(pipeline, seed, "hpu") for seed in (3, 3, 4)]
-    np.testing.assert_array_equal(images[0], images[1])
-    assert np.abs(images[0] - images[2]).max() > 1e-3
-
-
 def test_offload_and_slices():
     expected = painted(stable_diffusion().to("hpu"))
     for enable in ("enable_model_cpu_offload", "enable_sequential_cpu_offload", "enable_attention_slicing"):
@@ -136,15 +128,3 @@ def test_training(lora):
     cpu_losses, cpu_averages = trained("cpu", lora=lora)
     assert_close(losses, cpu_losses, rtol=1e-3, atol=1e-4)
     assert_close(averages, cpu_averages, rtol=1e-2, atol=1e-3)
-
-
-def test_bfloat16():
-    def sample(device):
-        model = make("UNet2DCondition").to(device, torch.bfloat16)
-        arguments = {
-            k: v.to(torch.bfloat16) if v.is_floating_point() else v for k, v in given("UNet2DCondition", device).items()
-        }
-        return model(**arguments).sample.float()
-
-    with torch.no_grad():
-        assert_same(sample, rtol=0.05, atol=0.05)

@@ -28,15 +28,3 @@ def denoised(name, device, steps=6):
 @pytest.mark.parametrize("name", SCHEDULERS)
 def test_steps(name):
     assert_same(partial(denoised, name), rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.parametrize("name", [s for s in SCHEDULERS if hasattr(getattr(diffusers, s), "add_noise")])
-def test_noise_is_added(name):
-    def noisy(device):
-        scheduler = getattr(diffusers, name)()
-        scheduler.set_timesteps(6, device=device)
-        torch.manual_seed(0)
-        sample, noise = torch.randn(2, 3, 4, 4).to(device), torch.randn(2, 3, 4, 4).to(device)
-        return scheduler.add_noise(sample, noise, scheduler.timesteps[[1, 3]])
-
-    assert_same(noisy, rtol=1e-4, atol=1e-5)

@@ -16,7 +16,7 @@ def test_device_map(tmp_path, where):
     """In a process that sees several devices, too."""
     model = make(ROW)
     expected = model(**arguments(ROW, "cpu")).logits
-    model.save_pretrained(tmp_path)
+    model.to("hpu").save_pretrained(tmp_path)
     loaded = transformers.LlamaForCausalLM.from_pretrained(tmp_path, device_map=where)
     assert {p.device.type for p in loaded.parameters()} == {"hpu"}
     with torch.no_grad():

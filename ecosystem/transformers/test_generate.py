@@ -3,13 +3,12 @@
 import pytest
 import torch
 
-from ecosystem.transformers.models import GENERATIVE, TEXT_DECODERS
+from ecosystem.transformers.models import GENERATIVE
 from ecosystem.transformers.support import LABELS, arguments, make
 
 NEW = 6
 LENGTH = {"max_new_tokens": NEW, "min_new_tokens": NEW, "pad_token_id": 0}
 generative = pytest.mark.parametrize("model", GENERATIVE, ids=[model.key for model in GENERATIVE])
-decoders = pytest.mark.parametrize("model", TEXT_DECODERS, ids=[model.key for model in TEXT_DECODERS])
 
 
 def generate(model, device, seed=0, **options):
@@ -51,28 +50,3 @@ def test_static_cache(model):
     if not make(model)._can_compile_fullgraph:
         pytest.skip("a model without static caches")
     equal_to_the_cpus(model, do_sample=False, cache_implementation="static", disable_compile=True)
-
-
-@decoders
-def test_assisted(model):
-    """A smaller model's candidates, one sequence at a time; and those found in the prompt."""
-    tokens = {}
-    for device in ("cpu", "hpu"):
-        made = make(model).to(device)
-        assistant = make(model).to(device)
-        with torch.no_grad():
-            assistant.get_output_embeddings().weight.mul_(0.9).add_(0.01)
-        given = arguments(model, device)
-        given = {name: given[name][:1] for name in ("input_ids", "attention_mask")}
-        tokens[device] = [
-            made.generate(**given, **LENGTH, do_sample=False, **options).cpu().tolist()
-            for options in ({}, {"assistant_model": assistant}, {"prompt_lookup_num_tokens": 3})
-        ]
-    assert tokens["hpu"] == tokens["cpu"]
-    assert tokens["hpu"][1] == tokens["hpu"][0]
-
-
-@decoders
-def test_no_cache_and_penalties(model):
-    equal_to_the_cpus(model, do_sample=False, use_cache=False)
-    equal_to_the_cpus(model, do_sample=False, repetition_penalty=1.5, no_repeat_ngram_size=2)

@@ -6,10 +6,7 @@ import pytest
 
 from ecosystem.both import on_both
 
-COMPARED = (
-    "sft", "sft, chats", "sft, packed", "sft, lora", "sft, checkpointing", "dpo", "dpo, ipo", "dpo, precomputed",
-    "reward", "kto",
-)  # fmt: skip
+COMPARED = ("sft", "sft, lora", "sft, checkpointing", "dpo", "reward", "kto")
 SAMPLED = ("grpo", "rloo")
 
 

@@ -38,16 +38,6 @@ def texts():
     return datasets.Dataset.from_dict({"text": [f"the cat sat on w{n} . the dog ran on w{n + 1}" for n in range(20)]})
 
 
-def chats():
-    return datasets.Dataset.from_list(
-        [
-            {"prompt": [{"role": "user", "content": f"which colour is w{n}"}],
-             "completion": [{"role": "assistant", "content": f"w{n} is blue"}]}
-            for n in range(20)
-        ]
-    )  # fmt: skip
-
-
 def preferences():
     rows = [{"prompt": f"w{n} is", "chosen": f" good w{n}", "rejected": f" bad w{n + 1} ."} for n in range(20)]
     return datasets.Dataset.from_list(rows)
@@ -70,18 +60,18 @@ def sft(name, data, lora=False, **changes):
     return history(trainer, "loss", "grad_norm", "mean_token_accuracy") | {"eval": trainer.evaluate()["eval_loss"]}
 
 
-def trained(name, kind, data, *names, made=None, **changes):
+def trained(name, kind, data, *names, made=None):
     """By a trainer of this kind, which learns what is better."""
     trainer = getattr(trl, f"{kind}Trainer")(
-        made or model(), args=getattr(trl, f"{kind}Config")(**options(name, max_length=32, **changes)),
+        made or model(), args=getattr(trl, f"{kind}Config")(**options(name, max_length=32)),
         train_dataset=data, processing_class=tokenizer(wrapped=False),
     )  # fmt: skip
     trainer.train()
     return history(trainer, "loss", "grad_norm", *names)
 
 
-def dpo(name, **changes):
-    return trained(name, "DPO", preferences(), "rewards/margins", "logps/chosen", **changes)
+def dpo(name):
+    return trained(name, "DPO", preferences(), "rewards/margins", "logps/chosen")
 
 
 def reward(name):
@@ -121,14 +111,10 @@ def sampled(name, trainer_class, config_class, **changes):
 
 CASES = {
     "sft": lambda name: sft(name, texts()),
-    "sft, chats": lambda name: sft(name, chats()),
-    "sft, packed": lambda name: sft(name, texts(), packing=True, packing_strategy="wrapped"),
     "sft, lora": lambda name: sft(name, texts(), lora=True),
     "sft, checkpointing": lambda name: sft(name, texts(), gradient_checkpointing=True),
     "sft, offloading": lambda name: sft(name, texts(), activation_offloading=True, gradient_checkpointing=False),
     "dpo": dpo,
-    "dpo, ipo": lambda name: dpo(name, loss_type=["ipo"]),
-    "dpo, precomputed": lambda name: dpo(name, precompute_ref_log_probs=True),
     "reward": reward,
     "kto": kto,
     "grpo": lambda name: sampled(name, trl.GRPOTrainer, trl.GRPOConfig),

@@ -2,9 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -25,14 +23,6 @@ namespace {
 
 using testing::Gate;
 using testing::SignalCalls;
-
-std::string text_of(const CommandError& error) {
-  try {
-    std::rethrow_exception(error.error);
-  } catch (const std::exception& e) {
-    return e.what();
-  }
-}
 
 // What a test does around waits; Above takes plain functions.
 struct HookCalls {
@@ -55,23 +45,6 @@ struct HookCalls {
     above.leave_wait = Above().leave_wait;
   }
 };
-
-TEST(CommandQueue, NumbersStartAtOneAndCommandsRunInOrder) {
-  CommandQueue queue("test", 16);
-  EXPECT_EQ(queue.submitted(), 0u);
-  std::vector<int> order;
-  for (int i = 0; i < 1000; ++i) EXPECT_EQ(queue.submit("c", [&order, i] { order.push_back(i); }), uint64_t(i + 1));
-  queue.drain();
-  EXPECT_EQ(queue.completed(), 1000u);
-  ASSERT_EQ(order.size(), 1000u);
-  for (int i = 0; i < 1000; ++i) EXPECT_EQ(order[i], i);
-}
-
-TEST(CommandQueue, WaitingForNothingReturns) {
-  CommandQueue queue("test");
-  queue.wait(0);
-  queue.drain();
-}
 
 TEST(CommandQueue, SeveralProducersKeepTheirOrder) {
   constexpr int kProducers = 4, kEach = 5000;
@@ -117,27 +90,6 @@ TEST(CommandQueue, AFullQueueHoldsTheProducerBack) {
   EXPECT_EQ(HookCalls::entered, HookCalls::left);
 }
 
-TEST(CommandQueue, AnInterruptEndsAWaitAndWhatWasSubmittedRuns) {
-  CommandQueue queue("test");
-  SignalCalls signals;
-  Gate gate(queue);
-  bool ran = false;
-  const uint64_t sequence = queue.submit("c", [&] { ran = true; });
-  std::thread sender([] {
-    while (SignalCalls::asked < 2) std::this_thread::yield();  // a wait that goes on asks again
-    SignalCalls::pending = true;
-  });
-  EXPECT_FALSE(queue.wait(sequence, OnInterrupt::Return));
-  sender.join();
-  EXPECT_FALSE(queue.drain(OnInterrupt::Return));  // it stays to be handled
-  EXPECT_THROW(queue.wait(sequence, OnInterrupt::Throw), SignalCalls::Interrupt);
-  EXPECT_LT(queue.completed(), sequence);
-  gate.open();
-  EXPECT_TRUE(queue.wait(sequence));
-  EXPECT_TRUE(ran);
-  EXPECT_TRUE(queue.wait(sequence, OnInterrupt::Throw));  // what is done need not be waited for
-}
-
 TEST(CommandQueue, WhoDoesNotHearIsNotInterrupted) {
   CommandQueue queue("test");
   SignalCalls signals;
@@ -178,14 +130,6 @@ TEST(CommandQueue, AnInterruptEndsASubmissionToAFullQueue) {
   EXPECT_EQ(command.retirements, 1);
 }
 
-TEST(CommandQueue, SmallestCapacity) {
-  CommandQueue queue("test", 1);
-  int ran = 0;
-  for (int i = 0; i < 100; ++i) queue.submit("c", [&ran] { ++ran; });
-  queue.drain();
-  EXPECT_EQ(ran, 100);
-}
-
 TEST(CommandQueue, CommandIsGoneWhenWaitReturns) {
   struct Counting : Command {
     Counting(int& ran, int& gone) : ran(ran), gone(gone) {}
@@ -218,33 +162,6 @@ TEST(CommandQueue, RetireIsCalledAlsoAfterAnError) {
   queue.drain();
   EXPECT_EQ(command.runs, 3);
   EXPECT_EQ(command.retirements, 3);
-}
-
-TEST(CommandQueue, FirstErrorIsKeptOnceAndLaterCommandsRun) {
-  CommandQueue queue("test");
-  bool ran_later = false;
-  queue.submit("aten::fine", [] {});
-  const uint64_t failing = queue.submit("aten::mm", [] { throw std::invalid_argument("first"); }, 42);
-  queue.submit("aten::add", [] { throw std::runtime_error("second"); }, 43);
-  queue.submit("aten::relu", [&] { ran_later = true; });
-  queue.drain();  // does not throw
-  EXPECT_TRUE(ran_later);
-  EXPECT_TRUE(queue.has_error());
-  auto error = queue.take_error();
-  ASSERT_TRUE(error);
-  EXPECT_EQ(error->name, "aten::mm");
-  EXPECT_EQ(error->site, 42u);
-  EXPECT_EQ(error->sequence, failing);
-  EXPECT_EQ(text_of(*error), "first");
-  EXPECT_THROW(std::rethrow_exception(error->error), std::invalid_argument);
-  EXPECT_FALSE(queue.has_error());
-  EXPECT_EQ(queue.take_error(), nullptr);
-
-  queue.submit("aten::sub", [] { throw std::runtime_error("third"); });
-  queue.drain();
-  error = queue.take_error();
-  ASSERT_TRUE(error);
-  EXPECT_EQ(text_of(*error), "third");
 }
 
 TEST(CommandQueue, WaitingOnTheWorkerIsAnError) {
@@ -292,20 +209,6 @@ TEST(CommandQueue, CommandsMaySubmitUntilTheQueueIsFull) {
   EXPECT_TRUE(disposed);
 }
 
-TEST(CommandQueue, DestructorDrains) {
-  int ran = 0;
-  {
-    CommandQueue queue("test");
-    for (int i = 0; i < 100; ++i) {
-      queue.submit("outer", [&] {
-        ++ran;
-        queue.submit("inner", [&] { ++ran; });
-      });
-    }
-  }
-  EXPECT_EQ(ran, 200);
-}
-
 TEST(CommandQueue, ClosedQueueRefusesAndDisposes) {
   CommandQueue queue("test");
   int ran = 0;
@@ -347,21 +250,6 @@ TEST(CommandQueue, EachWaiterWakesAtItsOwnNumber) {
     gates[i]->open();
     waiters[i].join();
     EXPECT_EQ(queue.completed(), gates[i]->sequence());
-  }
-}
-
-TEST(CommandQueue, HookRunsOnlyAroundRealWaiting) {
-  CommandQueue queue("test");
-  queue.wait(queue.submit("c", [] {}));
-  std::latch waiting(1);
-  {
-    HookCalls hook(&waiting);
-    queue.drain();  // nothing to wait for
-    EXPECT_EQ(HookCalls::entered, 0);
-    // Ends only after the host has run the hook, as a command that needs Python's lock would.
-    queue.wait(queue.submit("needs the hook", [&] { waiting.wait(); }));
-    EXPECT_EQ(HookCalls::entered, 1);
-    EXPECT_EQ(HookCalls::left, 1);
   }
 }
 
@@ -428,17 +316,6 @@ TEST(CommandQueue, TwoThreadsMayCloseIt) {
   queue.close();
   other.join();
   EXPECT_EQ(ran, 1);
-}
-
-// Whatever the system decides about who runs where: nobody is bound.
-TEST(CommandQueue, NoThreadIsBoundToACore) {
-  cpu_set_t process, worker, after;
-  ASSERT_EQ(sched_getaffinity(0, sizeof process, &process), 0);
-  CommandQueue queue("test");
-  for (int i = 0; i < 1000; ++i) queue.wait(queue.submit("c", [&] { sched_getaffinity(0, sizeof worker, &worker); }));
-  ASSERT_EQ(sched_getaffinity(0, sizeof after, &after), 0);
-  EXPECT_TRUE(CPU_EQUAL(&process, &worker));
-  EXPECT_TRUE(CPU_EQUAL(&process, &after));
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <functional>
 #include <latch>
-#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -32,19 +31,6 @@ class Probe : public Command {
   const bool anywhere_;
   std::vector<std::thread::id>& ran_;
 };
-
-TEST(CommandQueue, WorkerlessQueueRunsCommandsWhereTheyAreSubmitted) {
-  CommandQueue queue("test");
-  queue.set_workerless(true);
-  std::vector<std::thread::id> ran;
-  EXPECT_EQ(queue.submit(new Probe(true, ran)), 1u);
-  EXPECT_EQ(queue.completed(), 1u);  // nobody waited
-  EXPECT_EQ(ran, std::vector{std::this_thread::get_id()});
-  EXPECT_FALSE(queue.on_worker());
-  queue.drain();
-  queue.close();
-  EXPECT_THROW(queue.submit(new Probe(true, ran)), std::runtime_error);
-}
 
 TEST(CommandQueue, WhatMayNotRunAnywhereRunsOnTheWorkerInOrder) {
   CommandQueue queue("test");
@@ -275,21 +261,6 @@ TEST(CommandQueue, AReadWaitsForATeamBehindIt) {
   EXPECT_TRUE(queue.wait_to_read(made));
   EXPECT_GE(queue.completed(), team);
   opens.join();
-}
-
-TEST(CommandQueue, ErrorOfACommandThatAHostRanIsKept) {
-  CommandQueue queue("test");
-  queue.set_workerless(true);
-  class Fails : public Command {
-   public:
-    void run() override { throw std::runtime_error("failed"); }
-    bool runs_anywhere() const noexcept override { return true; }
-    const char* name() const override { return "fails"; }
-  };
-  queue.submit(new Fails());
-  auto error = queue.take_error();
-  ASSERT_TRUE(error);
-  EXPECT_EQ(error->name, "fails");
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <latch>
-#include <numeric>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -37,88 +36,6 @@ DeviceConfig small(std::vector<int> modules = {0}) {
 
 DeviceRegistry& registry() { return DeviceRegistry::instance(); }
 
-TEST(Device, HasMemoryWorkspaceAndQueue) {
-  Device device(1, small({4, 7}));
-  EXPECT_EQ(device.index(), 1);
-  EXPECT_EQ(device.module(), 7);
-  EXPECT_EQ(device.memory().stats().limit, 16u << 20);
-  EXPECT_EQ(device.workspace().stats().limit, 16u << 20);
-  EXPECT_NE(error_of([&] { device.memory().allocate(1 << 30); }).find("HPU 1:"), std::string::npos);
-  EXPECT_NE(error_of([&] { device.workspace().allocate(1 << 30); }).find("HPU 1 workspace:"), std::string::npos);
-  bool ran = false;
-  device.queue().submit("c", [&] { ran = true; });
-  device.synchronize();
-  EXPECT_TRUE(ran);
-}
-
-TEST(Device, MemoryIsThatOfTheMachineUnlessConfigured) {
-  DeviceConfig config = small();
-  config.memory_bytes = 0;
-  Device device(0, config);
-  EXPECT_GE(device.memory().stats().limit, uint64_t{64} << 20);
-  EXPECT_LT(device.memory().stats().limit, uint64_t(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE));
-}
-
-TEST(Device, Streams) {
-  Device device(0, small());
-  Stream& standard = device.stream(0);
-  EXPECT_EQ(standard.id(), 0);
-  Stream& first = device.new_stream(-1);
-  EXPECT_EQ(first.priority(), -1);
-  EXPECT_EQ(&device.stream(first.id()), &first);
-  std::set<int64_t> ids{0, first.id()};
-  // As many as PyTorch's other accelerators have, of each kind; then they are handed out again in turn.
-  for (int i = 0; i < 32; ++i) ids.insert(device.new_stream(0).id());
-  EXPECT_EQ(ids.size(), 34u);
-  for (int i = 0; i < 31; ++i) ids.insert(device.new_stream(-2).id());
-  EXPECT_EQ(ids.size(), 65u);
-  std::set<int64_t> again;
-  for (int i = 0; i < 32; ++i) again.insert(device.new_stream(0).id());
-  EXPECT_EQ(again.size(), 32u);
-  EXPECT_EQ(&device.new_stream(-1), &first);
-  for (int i = 0; i < 1000; ++i) ids.insert(device.new_stream(i % 3 - 1).id());
-  EXPECT_EQ(ids.size(), 65u);
-  EXPECT_EQ(&device.stream(0), &standard);
-  EXPECT_EQ(&device.stream(first.id()), &first);  // addresses stay
-  EXPECT_THROW(device.stream(5000), std::out_of_range);
-  EXPECT_THROW(device.stream(-1), std::out_of_range);
-}
-
-TEST(Device, ProtectionFollowsTheConfiguration) {
-  DeviceConfig config = small();
-  EXPECT_FALSE(Device(0, config).memory().protection());
-  config.protect_memory = true;
-  EXPECT_TRUE(Device(0, config).memory().protection());
-}
-
-TEST(Device, AClosedDeviceKeepsItsMemory) {
-  Device device(0, small());
-  void* block = device.memory().allocate(1000);
-  device.close();
-  EXPECT_THROW(device.queue().submit("late", [] {}), std::runtime_error);
-  device.synchronize();
-  device.memory().free(block);
-}
-
-TEST(DeviceRegistry, OpensDevicesAtFirstUse) {
-  in_own_process([] {
-    registry().configure(small({0, 1}));
-    static std::vector<int> opened;
-    above.set_up_device = [](Device& device) {
-      opened.push_back(device.index());
-      require(&registry().get(device.index()) == &device, "the callback may ask for its own device");
-    };
-    require(registry().count() == 2, "two devices");
-    require(registry().get_if_open(1) == nullptr, "none is open yet");
-    Device& device = registry().get(1);
-    require(device.module() == 1, "the index chooses the module");
-    require(registry().get_if_open(1) == &device && &registry().get(1) == &device, "it stays");
-    require(registry().get_if_open(0) == nullptr, "the other one is not opened");
-    require(opened == std::vector{1}, "the callback ran once");
-    registry().shutdown();
-  });
-}
-
 TEST(DeviceRegistry, OneDeviceIsOpenedOnceByManyThreads) {
   in_own_process([] {
     registry().configure(small());
@@ -140,24 +57,6 @@ TEST(DeviceRegistry, OneDeviceIsOpenedOnceByManyThreads) {
   });
 }
 
-TEST(DeviceRegistry, WrongIndicesAreErrors) {
-  in_own_process([] {
-    registry().configure(small({0, 1}));
-    for (int index : {2, -1, 1000}) {
-      const std::string text = error_of([&] { registry().get(index); });
-      require_contains(text, "HPU device index " + std::to_string(index) + " is out of range");
-      require_contains(text, "2 devices");
-      require(registry().get_if_open(index) == nullptr, "no such device");
-    }
-    try {
-      registry().get(2);
-    } catch (const std::out_of_range&) {
-      return;
-    }
-    require(false, "std::out_of_range");
-  });
-}
-
 TEST(DeviceRegistry, ConfigurationIsFixedOnceADeviceIsOpen) {
   in_own_process([] {
     registry().configure(small({0, 1}));
@@ -172,19 +71,6 @@ TEST(DeviceRegistry, ConfigurationIsFixedOnceADeviceIsOpen) {
       require_contains(error.what(), "already open");
     }
     require_contains(error_of([] { registry().configure(small({})); }), "between 1 and 64");
-    registry().shutdown();
-  });
-}
-
-TEST(DeviceRegistry, RefusesModulesThatDoNotFitItsArrays) {
-  in_own_process([] {
-    std::vector<int> all(kMaxDevices);
-    std::iota(all.begin(), all.end(), 0);
-    registry().configure(small(all));
-    require(registry().get(kMaxDevices - 1).module() == kMaxDevices - 1, "as many as there can be");
-    all.push_back(kMaxDevices);
-    require_contains(error_of([&] { registry().configure(small(all)); }), "between 1 and 64, but is 65");
-    require(registry().get_if_open(kMaxDevices) == nullptr, "no such device");
     registry().shutdown();
   });
 }
@@ -215,16 +101,6 @@ TEST(DeviceRegistry, WhereNobodyChoseADeviceGetsTheFirstFreeModule) {
     require(registry().get(1).module() == 2, "before index 0 is open");
     require(registry().get(0).module() == 3, "which gets what is left");
     require(registry().get(7).module() == 4, "10 in a circle of 8 is 2, which is taken, as is 3");
-    registry().shutdown();
-  });
-}
-
-TEST(DeviceRegistry, WithoutLocksFloatingDevicesHaveTheirOwnNumber) {
-  in_own_process([] {
-    DeviceConfig config = eight();
-    config.lock_modules = false;
-    registry().configure(config);
-    for (int index : {5, 0, 7}) require(registry().get(index).module() == index, "its own number");
     registry().shutdown();
   });
 }
@@ -324,36 +200,6 @@ TEST(DeviceRegistry, ShutdownDrainsAndCloses) {
     require_contains(error_of([] { registry().get(0); }), "HPU has been shut down");
     require(registry().get_if_open(0) == nullptr, "no device counts as open");
     device.memory().free(block);  // a tensor that dies late
-    registry().shutdown();
-  });
-}
-
-TEST(DeviceRegistry, AForkedChildCannotUseInheritedDevices) {
-  in_own_process([] {
-    registry().configure(small());
-    Device& device = registry().get(0);
-    char* block = static_cast<char*>(device.memory().allocate(100));
-    *block = 7;
-    require(!registry().bad_fork(), "the parent is fine");
-    Gate gate(device.queue());  // a command in flight: the child's copy can never end
-    Child child([&](Child&) {
-      require(registry().bad_fork(), "the child knows");
-      const std::string text = error_of([] { registry().get(0); });
-      require_contains(text, "forked subprocess");
-      require_contains(text, "'spawn' start method");
-      require_contains(error_of([] { registry().configure(small()); }), "forked subprocess");
-      require(registry().get_if_open(0) == nullptr, "no device is open");
-      require_contains(error_of([&] { device.queue().submit("c", [] {}); }), "'spawn' start method");
-      require_contains(error_of([&] { device.synchronize(); }), "'spawn' start method");
-      require(*block == 7, "memory can be read");
-      device.memory().free(block);  // inherited tensors die here too
-      registry().shutdown();        // neither joins nor hangs
-      require(registry().count() == 1, "counting is allowed");
-    });
-    require(child.wait() == 0, "the child");
-    gate.open();
-    require(!registry().bad_fork() && &registry().get(0) == &device, "the parent works on");
-    device.synchronize();
     registry().shutdown();
   });
 }

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -150,47 +149,6 @@ void fuzz(uint64_t seed, int operations, size_t capacity) {
 TEST(MemoryPool, FuzzAgainstTheModel) { fuzz(1, 700000, 4096 * kMiB); }
 TEST(MemoryPool, FuzzAgainstTheModelWhenShortOfMemory) { fuzz(2, 300000, 64 * kMiB); }
 
-TEST(MemoryPool, SizesAreRoundedAndAligned) {
-  MemoryPool pool("test", kMiB);
-  void* none = pool.allocate(0);
-  void* one = pool.allocate(1);
-  void* more = pool.allocate(129);
-  EXPECT_NE(none, one);
-  EXPECT_EQ(pool.block_size(none), 128u);
-  EXPECT_EQ(pool.block_size(one), 128u);
-  EXPECT_EQ(pool.block_size(more), 256u);
-  EXPECT_EQ(pool.block_size(as_bytes(more) + 128), 0u);
-  EXPECT_EQ(reinterpret_cast<uintptr_t>(more) % MemoryPool::kAlignment, 0u);
-  EXPECT_TRUE(pool.contains(as_bytes(none) + kMiB - 1));
-  EXPECT_FALSE(pool.contains(as_bytes(none) + kMiB));
-  EXPECT_FALSE(pool.contains(as_bytes(none) - 1));
-  EXPECT_FALSE(pool.contains(nullptr));
-}
-
-TEST(MemoryPool, OutOfMemorySaysWhatIsInUseAndThePoolStaysUsable) {
-  MemoryPool pool("HPU 0", 4 * kMiB);
-  void* block = pool.allocate(3 * kMiB);
-  try {
-    pool.allocate(2 * kMiB);
-    FAIL() << "more was handed out than there is";
-  } catch (const OutOfMemory& error) {
-    const std::string text = error.what();
-    EXPECT_EQ(text.rfind("FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed", 0), 0u) << text;
-    for (const char* part : {"size::2097152 (2.00 MB)", "HPU 0", "in use 3145728 (3.00 MB) in 1 blocks",
-                             "limit 4194304 (4.00 MB)", "largest free block 1048576 (1.00 MB)"}) {
-      EXPECT_NE(text.find(part), std::string::npos) << part << " is missing in: " << text;
-    }
-  }
-  EXPECT_THROW(pool.allocate(SIZE_MAX), OutOfMemory);
-  EXPECT_THROW(pool.allocate(SIZE_MAX - 64), OutOfMemory);
-  void* rest = pool.allocate(kMiB);
-  EXPECT_THROW(pool.allocate(1), OutOfMemory);
-  pool.free(block);
-  pool.free(rest);
-  EXPECT_EQ(pool.stats().num_allocs, 2u);  // failures do not count
-  std::memset(pool.allocate(4 * kMiB), 1, 4 * kMiB);
-}
-
 TEST(MemoryPool, ForeignAddressesAreRefused) {
   MemoryPool pool("test", kMiB), other("other", kMiB);
   char* block = as_bytes(pool.allocate(256));
@@ -204,35 +162,6 @@ TEST(MemoryPool, ForeignAddressesAreRefused) {
   EXPECT_EQ(pool.block_size(block), 0u);
   EXPECT_EQ(pool.stats().num_frees, 1u);
   EXPECT_EQ(pool.allocate(kMiB), block);
-}
-
-TEST(MemoryPool, Statistics) {
-  MemoryPool pool("test", kMiB);
-  EXPECT_EQ(pool.stats().limit, kMiB);
-  EXPECT_EQ(pool.stats().total_system_allocs, 1u);
-  EXPECT_EQ(pool.stats().total_active_allocs, 1u);
-  void* small = pool.allocate(100);
-  void* large = pool.allocate(1000);
-  pool.free(large);
-  MemoryStats stats = pool.stats();
-  EXPECT_EQ(stats.in_use, 128u);
-  EXPECT_EQ(stats.max_in_use, 128u + 1024u);
-  EXPECT_EQ(stats.max_alloc_size, 1024u);
-  EXPECT_EQ(stats.num_allocs, 2u);
-  EXPECT_EQ(stats.num_frees, 1u);
-  EXPECT_EQ(stats.active_allocs, 1u);
-  pool.reset_peak();
-  EXPECT_EQ(pool.stats().max_in_use, 128u);
-  EXPECT_EQ(pool.stats().max_alloc_size, 0u);
-  EXPECT_EQ(pool.stats().num_allocs, 2u);
-  pool.reset_accumulated();
-  stats = pool.stats();
-  EXPECT_EQ(stats.num_allocs, 0u);
-  EXPECT_EQ(stats.num_frees, 0u);
-  EXPECT_EQ(stats.total_system_allocs, 0u);
-  EXPECT_EQ(stats.total_active_allocs, 1u);
-  EXPECT_EQ(stats.active_allocs, 1u);
-  pool.free(small);
 }
 
 TEST(MemoryPool, CapacityMayExceedTheMachine) {
@@ -312,78 +241,6 @@ TEST(MemoryPool, ThreadsDoNotDisturbEachOther) {
   EXPECT_EQ(pool.block_size(pool.allocate(64 * kMiB)), 64 * kMiB);
 }
 
-// By the signal, or by a sanitizer that caught it.
-bool crashed(int status) { return !WIFEXITED(status) || WEXITSTATUS(status) != 0; }
-
-TEST(MemoryPoolDeathTest, ProtectedMemoryIsAccessibleInsideScopesOnly) {
-  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
-  MemoryPool pool("test", 4 * kMiB);
-  volatile char* block = as_bytes(pool.allocate(kMiB));
-  *block = 1;
-  EXPECT_FALSE(pool.protection());
-  pool.set_protection(true);
-  EXPECT_TRUE(pool.protection());
-  EXPECT_EXIT(*block = 2, crashed, "");
-  EXPECT_EXIT((void)*block, crashed, "");
-  {
-    MemoryPool::AccessScope outer(pool);
-    *block = 3;
-    {
-      MemoryPool::AccessScope inner(pool);
-      *block = 4;
-    }
-    *block = 5;  // the outer scope still counts
-    std::thread([&] {
-      MemoryPool::AccessScope elsewhere(pool);
-      *block = 6;
-    }).join();
-    *block = 7;
-  }
-  EXPECT_EXIT(*block = 8, crashed, "");
-  // Bookkeeping does not touch the memory.
-  pool.free(const_cast<char*>(block));
-  pool.trim();
-  EXPECT_EQ(pool.allocate(kMiB), block);
-  pool.set_protection(false);
-  *block = 9;
-  EXPECT_EQ(*block, 9);
-}
-
-TEST(MemoryPool, FailsTheAllocationsThatATestNames) {
-  MemoryPool pool("test", kMiB);
-  pool.fail_allocations(3, 2);
-  void* first = pool.allocate(128);
-  void* second = pool.allocate(128);
-  EXPECT_EQ(pool.injected_failures(), 0u);
-  EXPECT_THROW(pool.allocate(128), OutOfMemory);
-  EXPECT_THROW(pool.allocate(1), OutOfMemory);
-  EXPECT_EQ(pool.stats().active_allocs, 2u);
-  EXPECT_EQ(pool.stats().in_use, 256u);
-  void* third = pool.allocate(128);
-  EXPECT_EQ(pool.injected_failures(), 2u);
-  pool.fail_allocations(1, 1);
-  EXPECT_EQ(pool.injected_failures(), 0u);
-  pool.fail_allocations(0);  // none
-  for (void* block : {first, second, third}) pool.free(block);
-  EXPECT_EQ(pool.allocate(kMiB), first);
-  EXPECT_EQ(pool.injected_failures(), 0u);
-}
-
-TEST(MemoryPool, ScopesOutliveProtection) {
-  MemoryPool pool("test", kMiB);
-  volatile char* block = as_bytes(pool.allocate(128));
-  pool.set_protection(true);
-  {
-    MemoryPool::AccessScope scope(pool);
-    pool.set_protection(false);
-    pool.set_protection(true);  // not while a scope is open
-    *block = 1;
-    pool.set_protection(false);
-  }
-  *block = 2;
-}
-
-
 // A file without a name, of whole pages.
 class PoolFile : public ::testing::Test {
  protected:
@@ -401,32 +258,6 @@ class PoolFile : public ::testing::Test {
   static constexpr size_t kBytes = 1 << 16;
   int file = -1;
 };
-
-TEST_F(PoolFile, TwoPoolsHaveTheSameContents) {
-  MemoryPool a("a", 4 * kMiB), b("b", 4 * kMiB, /*watchful=*/true);
-  void* before = a.allocate(100);
-  std::memset(before, 1, 100);
-  void* block_a = a.allocate(2 * kBytes);
-  void* block_b = b.allocate(2 * kBytes);
-  char *at_a = page_in(block_a), *at_b = page_in(block_b);
-  a.map_file(at_a, kBytes, file);
-  b.map_file(at_b, kBytes, file);
-  at_a[kBytes - 1] = 7;
-  EXPECT_EQ(at_b[kBytes - 1], 7);
-  at_b[0] = 3;
-  EXPECT_EQ(at_a[0], 3);
-  EXPECT_TRUE(a.unmap_file(at_a, kBytes));
-  EXPECT_EQ(at_a[0], 0);
-  at_a[0] = 9;
-  EXPECT_EQ(at_b[0], 3);
-  a.free(block_a);
-  a.trim();
-  EXPECT_EQ(as_bytes(before)[99], 1);
-  EXPECT_TRUE(b.unmap_file(at_b, kBytes));
-  b.free(block_b);
-  EXPECT_EQ(b.stats().in_use, 0u);
-  EXPECT_EQ(as_bytes(b.allocate(4 * kMiB))[kMiB], 0);
-}
 
 TEST_F(PoolFile, ProtectionCoversIt) {
   MemoryPool pool("HPU 0", kMiB);

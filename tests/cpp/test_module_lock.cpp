@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 
 #include <atomic>
 #include <memory>
@@ -35,39 +34,6 @@ struct Holder : Child {
     await();
   }
 };
-
-TEST(ModuleLock, ModulesAreIndependentAndLocksAreReleased) {
-  TemporaryFolder folder;
-  ModuleLock zero(0, 0, folder.path());
-  ModuleLock one(1, 0, folder.path());
-  EXPECT_EQ(zero.module(), 0);
-  EXPECT_EQ(one.module(), 1);
-  { ModuleLock two(2, 0, folder.path()); }
-  EXPECT_EQ(ModuleLock(2, 0, folder.path()).module(), 2);
-}
-
-TEST(ModuleLock, TheSecondProcessIsToldWhoHoldsIt) {
-  TemporaryFolder folder;
-  Holder holder(folder, 3);
-  const std::string text = error_of([&] { ModuleLock(3, 0, folder.path()); });
-  // A forked child has its parent's command line.
-  for (const std::string& part : {std::string("module 3"), "process " + std::to_string(holder.pid()),
-                                  std::string("device_tests"), std::string("HABANA_VISIBLE_MODULES")}) {
-    EXPECT_NE(text.find(part), std::string::npos) << part << " is missing in: " << text;
-  }
-  holder.tell();
-  EXPECT_EQ(holder.wait(), 0);
-  EXPECT_EQ(ModuleLock(3, 0, folder.path()).module(), 3);
-}
-
-TEST(ModuleLock, TheFirstFreeOneOfSeveralIsTaken) {
-  TemporaryFolder folder;
-  ModuleLock two(2, 0, folder.path());
-  EXPECT_EQ(two.module(), 2);
-  ModuleLock next(std::vector{2, 5, 3}, 0, folder.path());
-  EXPECT_EQ(next.module(), 5);
-  EXPECT_EQ(ModuleLock(std::vector{2, 5, 3}, 0, folder.path()).module(), 3);
-}
 
 TEST(ModuleLock, WhereAllAreTakenTheErrorNamesEachHolder) {
   TemporaryFolder folder;
@@ -158,27 +124,6 @@ TEST(ModuleLock, FilesThatCanNotBeWrittenAreErrorsWithARemedy) {
     EXPECT_NE(text.find("XDG_RUNTIME_DIR"), std::string::npos) << text;
     EXPECT_NE(text.find("OPENHPU_MODULE_LOCKS=0"), std::string::npos) << text;
   }
-}
-
-TEST(ModuleLock, ItsOwnProcessIsToldSo) {
-  TemporaryFolder folder;
-  ModuleLock lock(0, 0, folder.path());
-  EXPECT_NE(error_of([&] { ModuleLock(0, 0, folder.path()); }).find("this process"), std::string::npos);
-}
-
-TEST(ModuleLock, DiesWithItsProcess) {
-  TemporaryFolder folder;
-  Holder holder(folder, 0);
-  EXPECT_EQ(holder.kill(), 128 + SIGKILL);
-  EXPECT_EQ(ModuleLock(0, 0, folder.path()).module(), 0);
-}
-
-TEST(ModuleLock, WaitsForAHolderThatIsEnding) {
-  TemporaryFolder folder;
-  Holder holder(folder, 0);
-  holder.tell();
-  EXPECT_EQ(ModuleLock(0, 60, folder.path()).module(), 0);
-  EXPECT_EQ(holder.wait(), 0);
 }
 
 TEST(ModuleLock, AForkedChildNeitherKeepsNorReleasesIt) {

@@ -130,16 +130,6 @@ def compiled(**arguments):
         return [scores(engine, numbers(seed=seed).to("hpu")).tolist() for seed in (1, 2, 3)][-1]
 
 
-def timed(**arguments):
-    """How long the engine says that each call took."""
-    with training.deepspeed_alone() as deepspeed:
-        engine = deepspeed.init_inference(made("own"), dtype=torch.float, **arguments)
-        engine.profile_model_time()
-        for _ in range(2):
-            scores(engine, numbers().to("hpu"))
-        return engine.model_times()
-
-
 def refused(**arguments):
     """The error of init_inference."""
     with training.deepspeed_alone() as deepspeed:
@@ -207,11 +197,6 @@ def test_generation():
 def test_compiled():
     for found in on_hpu(compiled, dtype=torch.float, tensor_parallel={"tp_size": 2}):
         close(found, expected("own"))
-
-
-def test_times():
-    (times,) = on_hpu(timed, size=1)
-    assert len(times) == 2 and all(time > 0 for time in times)
 
 
 @pytest.mark.parametrize(("arguments", "message"), [

@@ -175,8 +175,3 @@ def train(settings: dict[str, Any], number: int = 6, **made: Any) -> list[float]
         found = steps(engine, number)
         engine.destroy()
         return found
-
-
-def environment() -> dict[str, str]:
-    """This process's, for a job of its own."""
-    return dict(os.environ)

@@ -269,19 +269,6 @@ def test_split_group():
     assert x.tolist() == [1.0, 1.0]
 
 
-@ranks(2)
-def test_functional_collectives_and_device_mesh():
-    import torch.distributed._functional_collectives as functional
-    from torch.distributed.device_mesh import init_device_mesh
-
-    rank = dist.get_rank()
-    mesh = init_device_mesh("hpu", (2,))
-    x = on_hpu(rank)
-    equal(functional.wait_tensor(functional.all_reduce(x, "sum", mesh)), values(0) + values(1))
-    equal(functional.wait_tensor(functional.all_gather_tensor(x, 0, mesh)), torch.cat([values(0), values(1)]))
-    equal(x, values(rank))
-
-
 @ranks(8)
 def test_eight_ranks():
     """As many as a Gaudi node has cards, however few cores there are."""

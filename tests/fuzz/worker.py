@@ -1,24 +1,20 @@
 """A process in one mode that runs programs: `python -m tests.fuzz.worker`, and the handle of it."""
 
+import base64
 import os
 import pickle
-import struct
-import sys
 import warnings
-from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
-from commands import child
+from commands.answering import Answering, serve
+from commands.child import ChildError
 
-ROOT = Path(__file__).resolve().parents[2]
 MODES = {
     "eager": {"PT_HPU_LAZY_MODE": "0"},
     "lazy": {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "off"},
     "compiled": {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "sync", "PT_HPU_RECIPE_CACHE_CONFIG": ""},
 }
 BATCH_S = 300.0  # of programs, with what has to be compiled for them
-LIFE_S = 6 * 3600.0
-_LENGTH = struct.Struct("!Q")
 
 
 class Outcome(NamedTuple):
@@ -61,21 +57,17 @@ class Worker:
 
     def __init__(self, mode: str) -> None:
         self.mode = mode
-        self._process: child.Child | None = None
+        self._process: Answering | None = None
 
     def run(self, programs: list[Any], seed: int, times: int = 1) -> Outcome:
         """Raises RuntimeError with what the worker said, or how it died."""
         if self._process is None:
             clean = {k: v for k, v in os.environ.items() if not k.startswith(("PT_", "OPENHPU_", "HABANA_"))}
-            self._process = child.start(
-                [sys.executable, "-X", "faulthandler", "-m", "tests.fuzz.worker"], cwd=ROOT, seconds=LIFE_S, talk=True,
-                env={**clean, "OPENHPU_MODULE_LOCKS": "0", **MODES[self.mode]},
-            )  # fmt: skip
+            environment = {"PYTHONFAULTHANDLER": "1", **MODES[self.mode]}
+            self._process = Answering("tests.fuzz.worker", environment=environment, base=clean).__enter__()
         try:
-            self._process.send(_packed((programs, seed, times)))
-            (size,) = _LENGTH.unpack(self._process.receive(_LENGTH.size, BATCH_S))
-            answer = pickle.loads(self._process.receive(size, BATCH_S))
-        except child.ChildError as error:
+            answer = _unpacked(self._process.answer_to("run", _packed((programs, seed, times)), seconds=BATCH_S))
+        except ChildError as error:
             self.close()
             raise RuntimeError(f"the {self.mode} worker: {error}") from error
         if isinstance(answer, str):
@@ -84,43 +76,35 @@ class Worker:
 
     def close(self) -> None:
         if self._process is not None:
-            self._process.close_input()
-            self._process.wait(10)
-            self._process.__exit__()
+            self._process.__exit__(None)
             self._process = None
 
 
-def _packed(value: Any) -> bytes:
-    message = pickle.dumps(value)
-    return _LENGTH.pack(len(message)) + message
+def _packed(value: Any) -> str:
+    return base64.b64encode(pickle.dumps(value)).decode()
 
 
-def _receive(pipe: BinaryIO) -> Any:
-    head = pipe.read(_LENGTH.size)
-    if len(head) < _LENGTH.size:
-        return None
-    return pickle.loads(pipe.read(_LENGTH.unpack(head)[0]))
+def _unpacked(text: str) -> Any:
+    return pickle.loads(base64.b64decode(text))
 
 
-def main() -> None:
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    warnings.simplefilter("ignore")
-    import torch
+class Answers:
+    """What the process answers."""
 
-    from tests.fuzz.programs import Instruction
+    def run(self, job: str) -> str:
+        import torch
 
-    while (job := _receive(sys.stdin.buffer)) is not None:
-        programs, seed, times = job
+        from tests.fuzz.programs import Instruction
+
+        programs, seed, times = _unpacked(job)
         try:
             batch = [[Instruction(*instruction) for instruction in program] for program in programs]
-            answer: Any = tuple(run_batch(batch, seed, times))
+            return _packed(tuple(run_batch(batch, seed, times)))
         except Exception as error:
-            answer = f"{type(error).__name__}: {error}"
             torch.hpu.synchronize()
-        answers.write(_packed(answer))
-        answers.flush()
+            return _packed(f"{type(error).__name__}: {error}")
 
 
 if __name__ == "__main__":
-    main()
+    warnings.simplefilter("ignore")
+    serve(Answers)

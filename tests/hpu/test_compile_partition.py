@@ -87,21 +87,6 @@ def test_sizes_that_depend_on_values():
                 assert ours.tolist() == theirs.tolist()
 
 
-@pytest.mark.usefixtures("strict_indices")
-def test_an_operators_own_error_is_raised():
-    def work(x, index):
-        return (x + 1)[index] * 2
-
-    f = compiled(work)
-    x = torch.ones(3, device="hpu")
-    for _ in range(2):
-        f(x, torch.tensor([0], device="hpu"))
-        with pytest.raises(IndexError, match=r"out of range|out of bounds"):
-            f(x, torch.tensor([7], device="hpu"))
-            torch.hpu.synchronize()
-        assert f(x, torch.tensor([1, 2], device="hpu")).tolist() == [4.0, 4.0]
-
-
 def test_the_analyzer():
     def work(x):
         return torch.digamma(x + 1) * 2

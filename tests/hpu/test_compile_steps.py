@@ -49,22 +49,6 @@ def test_a_step_breaks_no_graph(mark, compiled_graphs):
     assert len(compiled_graphs) == 1 and not seen
 
 
-def test_steps_in_modules_and_in_training(compiled_graphs):
-    model = Steps().to("hpu")
-    f = compiled(model, fullgraph=True)
-    x = torch.randn(5, 3, device="hpu")
-    for _ in range(3):
-        grads = []
-        for function in (model, f):
-            model.zero_grad()
-            y = function(x)
-            y.square().sum().backward()
-            htcore.mark_step()
-            grads.append([y.detach(), *(p.grad.clone() for p in model.parameters())])
-        torch.testing.assert_close(grads[1], grads[0])
-    assert [graph.kind for graph in compiled_graphs] == ["forward", "backward"]
-
-
 @pytest.mark.filterwarnings("ignore")  # Inductor's and Dynamo's own
 def test_a_training_step_that_marks_its_end():
     """backward() breaks the graph; what follows it, the step's end too, is compiled or runs as in eager mode."""

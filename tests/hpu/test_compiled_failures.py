@@ -41,14 +41,6 @@ def warnings_in(result):
     return [text for text in result.err.splitlines() if "RuntimeWarning" in text]
 
 
-def test_a_graph_that_cannot_be_compiled_is_one_warning(run):
-    result = run("    print(repeat(first, FIRST), repeat(first, FIRST), openhpu.recipes())", CXX="/bin/false")
-    assert result.out == "0 0 []"
-    (warning,) = warnings_in(result)
-    assert "can't be compiled and runs operator by operator" in warning
-    assert "<string>:" in warning  # the line from which it was recorded
-
-
 def test_compiled_functions_without_a_compiler(run):
     """torch.compile and HPU graphs go on operator by operator, with a warning for each graph."""
     code = """

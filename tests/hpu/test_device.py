@@ -18,23 +18,6 @@ def test_numbers_mean_hpu_devices():
     assert torch.empty(1, device=torch.device("hpu")).device == torch.device("hpu:0")
 
 
-def test_the_default_device_can_be_hpu():
-    with torch.device("hpu"):
-        assert torch.ones(2).device.type == "hpu"
-        assert torch.nn.Linear(2, 2).weight.device.type == "hpu"
-    assert torch.ones(2).device.type == "cpu"
-    torch.set_default_device("hpu")
-    try:
-        assert torch.rand(2).device.type == "hpu"
-    finally:
-        torch.set_default_device(None)
-
-
-def test_printing_a_tensor():
-    assert repr(torch.arange(3, device="hpu")) == "tensor([0, 1, 2], device='hpu:0')"
-    assert "requires_grad" in repr(torch.ones(2, device="hpu", requires_grad=True))
-
-
 def test_deterministic_mode_fills_new_memory():
     torch.use_deterministic_algorithms(True)
     try:
@@ -43,14 +26,3 @@ def test_deterministic_mode_fills_new_memory():
         assert torch.empty(2, device="hpu").resize_(5)[2:].isnan().all().item()
     finally:
         torch.use_deterministic_algorithms(False)
-
-
-def test_pickles_and_deep_copies():
-    import copy
-    import pickle
-
-    x = torch.arange(3.0, device="hpu")
-    for again in (pickle.loads(pickle.dumps(x)), copy.deepcopy(x)):
-        assert again.device == x.device
-        assert torch.equal(again, x)
-        assert again.data_ptr() != x.data_ptr()

@@ -66,6 +66,10 @@ def test_elapsed_time_is_the_devices():
     end.synchronize()
     assert begin.elapsed_time(end) > 0
     assert end.elapsed_time(begin) == -begin.elapsed_time(end)
+    untimed = torch.hpu.Event()
+    untimed.record()
+    with pytest.raises((RuntimeError, ValueError), match="enable_timing"):
+        begin.elapsed_time(untimed)
 
 
 # The event source of the project: what happened, when, and on which line.

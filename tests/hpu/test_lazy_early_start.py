@@ -4,7 +4,6 @@ import pytest
 import torch
 
 import habana_frameworks.torch.core as htcore
-import openhpu
 from openhpu._machine import usable_cores
 
 from .support import make, train_step
@@ -117,17 +116,6 @@ def test_pieces_of_small_operators_are_short(early):
 def test_pieces_change_no_value(name):
     read, unread = steps(6, lambda i: True, name), steps(6, lambda i: False, name)
     assert torch.equal(read, unread)
-
-
-def test_the_forward_is_on_its_way_when_the_backward_is_recorded(counted):
-    model, optimizer, x, target = make("mlp")
-    flushed = []
-    for _ in range(12):
-        train_step(model, optimizer, x, target).item()
-    next(model.parameters()).register_hook(lambda grad: flushed.append(openhpu.counters()["graphs_flushed"]))
-    before = openhpu.counters()["graphs_flushed"]
-    train_step(model, optimizer, x, target).item()
-    assert flushed[-1] - before == min(PIECES, 1)
 
 
 def test_a_loss_that_is_read_now_and_then_does_not_cut_the_other_steps(counted):

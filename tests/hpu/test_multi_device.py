@@ -141,6 +141,7 @@ def test_a_process_that_chose_none_has_the_indices_of_a_node_and_no_more_devices
             (x * x).sum().backward()
             assert x.grad.device == torch.device(f"hpu:{i}") and x.grad.tolist() == [2.0 * i] * 3
             print([_C.device_sample(i) for i in range(8)].count(None), end=" ")
+        assert [torch.hpu.get_device_properties(i).module for i in range(8)] == list(range(8))  # nothing is locked
         try:
             torch.ones(1, device="hpu:8")
         except RuntimeError as error:

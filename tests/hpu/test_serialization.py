@@ -24,23 +24,11 @@ def test_a_tensor_comes_back_on_its_device(location):
     assert torch.equal(again, x)
 
 
-def test_map_location_moves():
-    assert through_a_file(torch.ones(2, device="hpu"), map_location="cpu").device.type == "cpu"
-    assert through_a_file(torch.ones(2), map_location="hpu").device.type == "hpu"
-
-
 def test_saving_waits_for_the_queue():
     x = torch.zeros(1000, device="hpu")
     for _ in range(100):
         x.add_(1)
     assert through_a_file(x).unique().tolist() == [100.0]
-
-
-def test_shared_storages_stay_shared():
-    x = torch.arange(6.0, device="hpu")
-    a, b = through_a_file([x, x[2:]])
-    a.add_(1)
-    assert b.tolist() == [3.0, 4.0, 5.0, 6.0]
 
 
 def test_training_continues_from_a_checkpoint():

@@ -26,14 +26,6 @@ def test_storages_move_between_devices():
     assert list(clone.cpu()) == list(storage)
 
 
-def test_storages_copy():
-    a, b = torch.arange(4.0).to("hpu"), torch.zeros(4, device="hpu")
-    b.untyped_storage().copy_(a.untyped_storage())
-    assert b.tolist() == [0, 1, 2, 3]
-    b.untyped_storage().copy_(torch.ones(4).untyped_storage())
-    assert b.tolist() == [1.0] * 4
-
-
 def test_what_was_just_computed_is_copied():
     """In lazy mode these tensors have no memory before somebody asks for it."""
     x = torch.arange(3.0, device="hpu")
@@ -118,10 +110,3 @@ def test_a_storage_freed_by_resize_is_not_freed_under_queued_readers(gate):
         y, z = program()
     assert y.sum().item() == 768
     assert z.sum().item() == 256 * 9
-
-
-def test_element_access_of_a_storage():
-    storage = torch.arange(3, dtype=torch.uint8, device="hpu").untyped_storage()
-    assert [storage[i] for i in range(3)] == [0, 1, 2]
-    storage[1] = 9
-    assert storage.tolist() == [0, 9, 2]

@@ -123,15 +123,6 @@ def test_memory_of_a_recorded_stream_has_one_owner_until_the_stream_has_used_it(
     assert (y == 6).all().item() and all(other.tolist() == [-1.0] * 512 for other in others)
 
 
-def test_autograd_runs_on_the_streams_of_the_forward():
-    stream = torch.hpu.Stream()
-    x = torch.ones(4, device="hpu", requires_grad=True)
-    with torch.hpu.stream(stream):
-        loss = (x * 3).sum()
-    loss.backward()
-    assert x.grad.tolist() == [3.0] * 4
-
-
 def test_an_unknown_stream_number_is_an_error():
     with pytest.raises((RuntimeError, IndexError), match="stream"):
         torch.hpu.Stream(stream_id=123456, device_index=0, device_type=15).query()

@@ -15,8 +15,6 @@ LEFT_OUT = {
     "CommandQueue.AnInheritedQueueIsDestroyedWithoutHanging": "a forked child that starts a thread aborts in QEMU",
     "DeviceRegistry.AFailedOpeningCanBeRepeated": TIMES,
     "MemoryPool.CapacityMayExceedTheMachine": "QEMU notes each page of 4 TiB, for minutes",
-    "ModuleLock.AStoppedHolderKeepsItAndTheErrorSaysThatItIsStopped": TIMES,
-    "ModuleLock.TheSecondProcessIsToldWhoHoldsIt": TIMES,
     "ModuleLock.WhereAllAreTakenTheErrorNamesEachHolder": TIMES,
 }
 

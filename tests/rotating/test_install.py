@@ -1,4 +1,4 @@
-"""Installations from one clone: into one environment after another, as a wheel, and where there is no compiler."""
+"""Installations from one clone: into one environment after another, and as a wheel."""
 
 import importlib.machinery
 import os
@@ -11,10 +11,8 @@ import zipfile
 import pytest
 import torch
 
-import openhpu
 from commands import child
 from openhpu.integration import compat
-from openhpu.observe.smi import facts
 from release import newcomer
 from tests.rotating.shards import LIMIT_S
 
@@ -101,37 +99,3 @@ def test_one_clone_for_several_environments(clone, packages, tools, tmp_path):
     assert sorted(libraries) == [f"openhpu/_machine{SUFFIX}", f"{cores}/_C{SUFFIX}", f"{cores}/interface.o"]
     shutil.rmtree(clone)  # a wheel needs nothing of it
     assert newcomer.main(str(wheel)) == 0
-    without_a_compiler(wheel, packages, tmp_path)
-
-
-def without_a_compiler(wheel, packages, tmp_path):
-    """Everything but recipes works, and what they need is said."""
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    third = Environment(tmp_path / "third", packages)
-    third.install(str(wheel), tools=empty, cwd=tmp_path)
-    versions = "import importlib.metadata as m; print(m.version('openhpu'), m.version('habana-torch-plugin'))"
-    assert third.run(versions, tmp_path).split()[-2:] == [openhpu.__version__, facts.SOFTWARE_VERSION]
-    bare = {"PATH": f"{third.path}/bin", "PT_HPU_RECIPE_CACHE_CONFIG": ""}
-    assert shutil.which("g++", path=bare["PATH"]) is None
-    assert ANSWER in third.run(WORKS.format(prefix=str(third.path)), tmp_path, **bare)
-    assert ANSWER in third.run(WORKS.format(prefix=str(third.path)), tmp_path, PT_HPU_LAZY_MODE="1", **bare)
-    said = third.run(
-        """
-        import torch, openhpu
-        compiled = torch.compile(lambda x: (x * 2).relu().sum(), backend="hpu_backend")
-        x = torch.ones(100, device="hpu")
-        g = torch.hpu.HPUGraph()
-        with torch.hpu.graph(g):
-            y = x * 3
-        for _ in range(3):
-            print("value", compiled(x).item())
-            g.replay()
-        openhpu.wait_for_recipes()
-        print("replayed", y.sum().item(), "recipes", len(openhpu.recipes()))
-        """,
-        tmp_path,
-        **bare,
-    )
-    assert said.count("value 200.0") == 3 and "replayed 300.0 recipes 0" in said
-    assert "recipes need a C++ compiler that knows C++20: name one in CXX, or run `apt install g++`" in said

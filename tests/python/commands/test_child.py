@@ -37,27 +37,6 @@ def stubborn(tmp_path):
     return [sys.executable, str(script), str(numbers)], both
 
 
-def python(code):
-    return [sys.executable, "-c", code]
-
-
-def test_what_a_command_did(tmp_path):
-    code = "import sys; print(sys.stdin.read(), end=''); print('two', file=sys.stderr); sys.exit(3)"
-    ended = child.run(python(code), seconds=60, input="one\n", log=tmp_path / "log")
-    assert (ended.code, ended.timed_out, ended.stopped, ended.killed) == (3, False, False, ())
-    assert sorted(ended.output.split()) == ["one", "two"] and sorted(ended.tail.split()) == ["one", "two"]
-    assert ended.log and ended.log.read_text() == ended.output
-    assert ended.how == "exit status 3"
-    assert 0 < ended.seconds < 60
-
-
-def test_a_command_that_is_not_there():
-    with pytest.raises(FileNotFoundError, match="no-such-command"):
-        child.run(["no-such-command"], seconds=60)
-    with pytest.raises(ValueError, match="needs a time above 0 s"):
-        child.run(["true"], seconds=0)
-
-
 def test_the_deadline_kills_what_ignores_sigterm_and_what_is_in_another_session(stubborn):
     command, both = stubborn
     with child.start(command, seconds=4) as started:
@@ -91,29 +70,6 @@ def test_the_end_of_the_supervisor_ends_the_command(stubborn):
     for process in both():
         if lives(process):
             os.kill(process, signal.SIGKILL)  # with its supervisor nobody knows the one in another session any more
-
-
-ANSWERS = """
-import sys
-for line in sys.stdin:
-    if line == "leave\\n":
-        sys.exit("gone")
-    if line == "hang\\n":
-        import time
-        time.sleep(600)
-    print(line.upper(), end="", flush=True)
-"""
-
-
-def test_talking_to_a_child():
-    with child.start(python(ANSWERS), seconds=60, talk=True) as started:
-        assert started.ask("one", 30) == "ONE"
-        started.send("two\nthree\n")
-        assert started.receive(4, 30) == b"TWO\n" and started.answer(30) == "THREE"
-        with pytest.raises(child.ChildError, match=r"has ended with exit status 1; it printed:\ngone"):
-            started.ask("leave", 30)
-        with pytest.raises(child.ChildError, match="has ended"):
-            started.ask("one", 30)
 
 
 def test_after_stop_all_nothing_is_started(command, tmp_path):

@@ -1,8 +1,10 @@
-"""The memory that a machine has for a device, from made-up files."""
+"""The memory and the cores that a machine has for a device, from made-up files."""
+
+import os
 
 import pytest
 
-from openhpu._machine import device_memory
+from openhpu._machine import device_memory, usable_cores
 
 MIB = 1 << 20
 
@@ -51,14 +53,16 @@ def test_a_control_group_of_version_1(machine):
         "sys/fs/cgroup/memory/memory.limit_in_bytes": 9223372036854771712,
         "sys/fs/cgroup/memory/a/b/memory.limit_in_bytes": 2048 * MIB,
         "sys/fs/cgroup/memory/a/b/memory.usage_in_bytes": 512 * MIB,
+        "sys/fs/cgroup/memory/a/b/memory.stat": f"inactive_file 7\ntotal_inactive_file {50 * MIB}\n",
     }
-    assert device_memory(machine(info(8192, 8000) | files)) == (2048 - 512 - 128) * MIB
+    assert device_memory(machine(info(8192, 8000) | files)) == (2048 - 462 - 128) * MIB
 
 
-def test_a_container_sees_its_group_as_the_root(machine):
+@pytest.mark.parametrize(("used", "left"), [(24, 1000 - 128), (2000, 64)])  # the second one is over its limit
+def test_a_container_sees_its_group_as_the_root(machine, used, left):
     files = {"proc/self/cgroup": "0::/not/visible\n", "sys/fs/cgroup/memory.max": 1024 * MIB}
-    files["sys/fs/cgroup/memory.current"] = 24 * MIB
-    assert device_memory(machine(info(8192, 8000) | files)) == (1000 - 128) * MIB
+    files["sys/fs/cgroup/memory.current"] = used * MIB
+    assert device_memory(machine(info(8192, 8000) | files)) == left * MIB
 
 
 def test_a_full_machine_has_a_device_all_the_same(machine):
@@ -67,3 +71,35 @@ def test_a_full_machine_has_a_device_all_the_same(machine):
 
 def test_this_machine():
     assert device_memory() >= 64 * MIB
+
+
+ALLOWED = len(os.sched_getaffinity(0))
+VERSION_2 = "sys/fs/cgroup/slice/job/cpu.max"
+VERSION_1 = "sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_"
+
+
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({}, ALLOWED),
+        *(
+            ({VERSION_2: text}, ALLOWED)
+            for text in ("max 100000", "", "x y", "max", "-1 0", "1e99 1", "100000000 100000")
+        ),
+        ({VERSION_2: "150000 100000"}, min(2, ALLOWED)),
+        *(({VERSION_2: text}, 1) for text in ("140000 100000", "20000 100000")),
+        ({VERSION_2: "max 100000", "sys/fs/cgroup/slice/cpu.max": "100000 100000"}, 1),
+        ({"sys/fs/cgroup/cpu.max": "100000 100000"}, 1),  # as a container has it
+        ({VERSION_1 + "quota_us": 100000, VERSION_1 + "period_us": 100000}, 1),
+        ({VERSION_1 + "quota_us": -1, VERSION_1 + "period_us": 100000}, ALLOWED),
+    ],
+)
+def test_cores_of_a_quota(machine, files, cores):
+    version_1 = any(file.startswith(VERSION_1) for file in files)
+    groups = "3:memory:/job\n2:cpu,cpuacct:/job\n" if version_1 else "0::/slice/job\n"
+    assert usable_cores(1, machine({"proc/self/cgroup": groups} | files)) == cores
+
+
+def test_cores_are_shared_by_the_processes_of_a_launcher(machine):
+    found = [usable_cores(processes, machine({})) for processes in (0, 2, 1000)]
+    assert found == [ALLOWED, max(1, ALLOWED // 2), 1]

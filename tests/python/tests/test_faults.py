@@ -5,7 +5,7 @@ import re
 import pytest
 
 from commands import ROOT
-from tests.faults import core, faults
+from tests.faults import faults
 from tests.suites import SUITES
 
 FAULTS = faults.read_all()
@@ -26,14 +26,3 @@ def test_a_patch_fits_and_its_tests_exist(fault):
 
 def test_there_are_many():
     assert len(FAULTS) >= 40
-
-
-def test_what_is_compiled_for_a_change(tmp_path):
-    csrc = tmp_path / "csrc"
-    (csrc / "a").mkdir(parents=True)
-    (csrc / "a/deep.h").write_text("")
-    (csrc / "a/near.h").write_text('#include "a/deep.h"\n')
-    (csrc / "a/one.cpp").write_text('#include "a/near.h"\n')
-    (csrc / "a/two.cpp").write_text("#include <deep.h>\n")
-    assert core.changed_sources(tmp_path, ("csrc/a/deep.h",)) == {"csrc/a/one.cpp"}
-    assert core.changed_sources(tmp_path, ("csrc/a/two.cpp", "src/x.py")) == {"csrc/a/two.cpp"}

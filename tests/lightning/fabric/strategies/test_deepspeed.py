@@ -7,7 +7,7 @@ from lightning_habana import roots
 from lightning_habana.fabric import HPUDeepSpeedStrategy
 from tests.deepspeed.training import deepspeed_alone
 from tests.distributed.ranks import ranks
-from tests.lightning.fabric.strategies.test_fsdp import train
+from tests.lightning.fabric.strategies.test_fsdp import resumed, train
 from tests.lightning.fabric.strategies.test_single import train as train_alone, weights
 from tests.lightning.support import Classifier, make_trainer
 
@@ -56,12 +56,5 @@ def test_by_name(name, maker):
 @ranks(2, backend="hccl")
 def test_a_checkpoint_of_half_the_training(stage, tmp_path):
     with deepspeed_alone():
-        runner, model, optimizer = setup(HPUDeepSpeedStrategy(stage=stage, **BUCKETS))
-        train(runner, model, optimizer, 1)
-        runner.save(tmp_path / "half", {"model": model, "optimizer": optimizer, "epoch": 1})
-        runner, model, optimizer = setup(HPUDeepSpeedStrategy(stage=stage, **BUCKETS))
-        state = {"model": model, "optimizer": optimizer, "epoch": 0}
-        runner.load(tmp_path / "half", state)
-        assert state["epoch"] == 1
-        train(runner, model, optimizer, 1)
+        model = resumed(lambda: setup(HPUDeepSpeedStrategy(stage=stage, **BUCKETS)), tmp_path)
         torch.testing.assert_close(whole(model), weights(train_alone("cpu")[1]), rtol=1e-4, atol=1e-5)

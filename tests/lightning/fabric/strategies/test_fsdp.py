@@ -34,18 +34,24 @@ def gathered(model):
         return weights(model)
 
 
+def resumed(prepared, folder):
+    """A model that was saved and loaded after half of its training. `prepared` makes Fabric, model and optimizer."""
+    runner, model, optimizer = prepared()
+    train(runner, model, optimizer, 1)
+    runner.save(folder / "half", {"model": model, "optimizer": optimizer, "epoch": 1})
+    runner, model, optimizer = prepared()
+    state = {"model": model, "optimizer": optimizer, "epoch": 0}
+    runner.load(folder / "half", state)
+    assert state["epoch"] == 1
+    train(runner, model, optimizer, 1)
+    return model
+
+
 @pytest.mark.parametrize("kind", ["full", "sharded"])
 @ranks(2, backend="hccl")
 def test_a_checkpoint_of_half_the_training(kind, tmp_path):
-    runner, model, optimizer = setup(state_dict_type=kind)
-    train(runner, model, optimizer, 1)
-    runner.save(tmp_path / "half", {"model": model, "optimizer": optimizer, "epoch": 1})
+    model = resumed(lambda: setup(state_dict_type=kind), tmp_path)
     assert (tmp_path / "half").is_dir() == (kind == "sharded")
-    runner, model, optimizer = setup(state_dict_type=kind)
-    state = {"model": model, "optimizer": optimizer, "epoch": 0}
-    runner.load(tmp_path / "half", state)
-    assert state["epoch"] == 1
-    train(runner, model, optimizer, 1)
     torch.testing.assert_close(gathered(model), weights(train_alone("cpu")[1]), rtol=1e-4, atol=1e-5)
 
 

@@ -43,20 +43,6 @@ def test_a_report_with_numbers(tmp_path):
     assert re.search(r"\d+\.\d+[mu]s", row) and int(row.split()[-1]) > 0
 
 
-def test_ranges_of_a_script(tmp_path):
-    class Marked(Classifier):
-        def training_step(self, batch, batch_idx):
-            with self.trainer.profiler.profile("my_custom_action"):
-                pass
-            self.trainer.profiler.start("another_action")
-            self.trainer.profiler.stop("another_action")
-            return super().training_step(batch, batch_idx)
-
-    fit(HPUProfiler(dirpath=tmp_path), tmp_path, model=Marked())
-    names = {event.get("name") for file in tmp_path.glob("*.pt.trace.json") for event in events_of(file)}
-    assert {"[pl][profile]my_custom_action", "[pl][profile]another_action"} <= names
-
-
 def test_on_the_cpu_only_the_cpu_is_recorded(tmp_path):
     trainer = fit(HPUProfiler(dirpath=tmp_path), tmp_path, accelerator="cpu")
     assert trainer.profiler._profiler_kwargs["activities"] == [ProfilerActivity.CPU]

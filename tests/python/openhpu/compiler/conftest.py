@@ -1,37 +1,18 @@
 """Compiling in a process that has no hpu device, as the compile process has none; running what it made here."""
 
-import os
 import pickle
-import sys
-import time
 from pathlib import Path
 
 import pytest
 import torch
 
 import openhpu
-from commands import child
+from commands.answering import Answering
 from openhpu.compiler import CannotCompile
 from openhpu.compiler.client.manifest import Manifest
 from openhpu.compiler.program.program import Program
 
 _ANSWER_S = 100.0  # for all descriptions of a test
-_LIFE_S = 6 * 3600.0
-_COMPILE = """
-import pickle, sys
-from openhpu.compiler import CannotCompile
-from openhpu.compiler.recipe import compile_recipe
-for line in sys.stdin:
-    exchange, folder = line.rstrip("\\n").split("\\t")
-    results = []
-    for description in pickle.load(open(exchange, "rb")):
-        try:
-            results.append(compile_recipe(description, folder, keep_sources=True))
-        except CannotCompile as error:
-            results.append(error)
-    pickle.dump(results, open(exchange, "wb"))
-    print("done", exchange, flush=True)
-"""
 
 
 class Compiled:
@@ -83,22 +64,12 @@ class Compiled:
 def compile_process(tmp_path_factory):
     """One for all tests, as a script has one for all its graphs: importing Inductor takes longer than most of them."""
     environment = {
-        **os.environ,
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
         "PYTHONPATH": str(Path(openhpu.__file__).parents[1]),
         "TORCHINDUCTOR_CACHE_DIR": str(tmp_path_factory.getbasetemp() / "inductor"),
     }
-    with child.start([sys.executable, "-c", _COMPILE], env=environment, seconds=_LIFE_S, talk=True) as process:
-
-        def ask(*words):
-            process.send("\t".join(map(str, words)) + "\n")
-            end = time.monotonic() + _ANSWER_S
-            while process.answer(max(0.0, end - time.monotonic())) != f"done {words[0]}":
-                pass  # a compiler may print, and so does what an earlier test no longer waits for
-
-        yield ask
-        process.close_input()
-        process.wait(30)
+    with Answering("tests.python.openhpu.compiler.compiling", environment=environment) as process:
+        yield process
 
 
 @pytest.fixture
@@ -109,7 +80,9 @@ def compiled(tmp_path_factory, compile_process):
         folder = tmp_path_factory.mktemp("recipes")
         exchange = folder / "exchange.pickle"
         exchange.write_bytes(pickle.dumps(descriptions))
-        compile_process(exchange, folder)
+        compile_process.ask("compile", str(exchange), str(folder))
+        while compile_process.answer(_ANSWER_S) != str(exchange):
+            pass  # what an earlier test no longer waited for
         results = pickle.loads(exchange.read_bytes())
         return [
             result if isinstance(result, CannotCompile) else Compiled(description, result, folder)

@@ -18,12 +18,6 @@ def test_functions_before_a_device_is_open(script):
     assert result.out.splitlines() == ["True 8 0 GAUDI2 0", "False False", "True True"]
 
 
-@pytest.mark.parametrize("where", [8, "hpu:8", torch.device("hpu", 8), -1])
-def test_an_index_that_does_not_exist(hpu, where):
-    with pytest.raises(RuntimeError, match=r"HPU device index -?\d is out of range: this process has 8 devices"):
-        hpu.set_device(where)
-
-
 @pytest.mark.parametrize(("where", "error"), [("cpu", ValueError), (1.5, TypeError), (True, TypeError)])
 def test_what_is_no_hpu_device(hpu, where, error):
     with pytest.raises(error, match="expected"):

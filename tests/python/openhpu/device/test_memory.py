@@ -33,9 +33,11 @@ def test_old_names_warn(hpu):
 def test_accumulated_counts_start_over(hpu):
     torch.empty(1, device="hpu")
     hpu.reset_accumulated_memory_stats()
-    assert hpu.memory_stats()["NumAllocs"] == 0
+    stats = hpu.memory_stats()
+    assert stats["NumAllocs"] == stats["NumFrees"] == stats["TotalSystemAllocs"] == 0
     hpu.reset_max_memory_allocated()
     assert hpu.max_memory_allocated() == hpu.memory_allocated()
+    assert hpu.memory_stats()["MaxAllocSize"] == 0
     hpu.empty_cache()
 
 

@@ -26,14 +26,6 @@ def test_the_asked_kinds_only_while_somebody_listens_to_its_kinds(hpu):
     events.unsubscribe(mine)
 
 
-def test_publishing_from_python(hpu):
-    found = []
-    subscription = events.subscribe(None, found.append)
-    events.publish("own", {"n": 1}, site=("script.py", 3))
-    events.unsubscribe(subscription)
-    assert (found[-1].kind, found[-1].params, found[-1].site) == ("own", {"n": 1}, ("script.py", 3))
-
-
 def test_a_subscription_before_torch_is_loaded(script):
     """It loads torch, and so the device, which subscribes as well."""
     script(

@@ -344,14 +344,6 @@ def test_a_lock_is_waited_for_only_so_long(cache, holder, monkeypatch):
         assert holder.poll() is None
 
 
-def test_manifests_survive_json(tmp_path):
-    _, manifest = recipe(tmp_path)
-    assert Manifest.from_json(manifest.to_json()) == manifest
-    for text in ("", "[]", "{}", manifest.to_json().replace("bfloat16", "Tensor")):
-        with pytest.raises(ValueError):
-            Manifest.from_json(text)
-
-
 def test_configuration(monkeypatch):
     megabyte = 2**20
     assert parse_config("/a/b,true,5") == (Path("/a/b"), 5 * megabyte, True)

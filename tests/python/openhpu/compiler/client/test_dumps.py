@@ -35,13 +35,6 @@ def graph():
     }  # fmt: skip
 
 
-def test_rows_know_what_they_read(graph):
-    mul, add, relu = dumps.rows(graph)
-    assert (mul.reads, add.reads, relu.reads) == ((), (0,), (1,))
-    assert (mul.result, relu.result) == ("float32[2, 3]", "in place")
-    assert add.line == "script.py:2"
-
-
 def test_nothing_unless_asked_for(graph, environment, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for mode in ("", "eager", "compile_fx"):

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 
 from openhpu.compiler.client import identity
 from openhpu.compiler.client.identity import recipe_key
@@ -78,29 +77,21 @@ def test_other_options_of_the_compiler(made_by, monkeypatch, name):
     assert key() != made_by
 
 
-def test_another_core(made_by, monkeypatch):
-    monkeypatch.setattr(identity._machine, "recipe_calls", "0")
-    assert key() != made_by
+OURS = "openhpu.compiler.client.identity."
 
 
-@pytest.mark.parametrize("part", ["__version__", "version.git_version", "version.cuda"])
-def test_another_pytorch(made_by, monkeypatch, part):
-    monkeypatch.setattr(f"torch.{part}", "1.0")
-    assert key() != made_by
-
-
-def test_another_configuration_of_pytorch(made_by, monkeypatch):
-    monkeypatch.setattr(torch.__config__, "show", lambda: "BLAS_INFO=other")
-    assert key() != made_by
-
-
-def test_another_processor(made_by, monkeypatch):
-    monkeypatch.setattr(identity, "vector_isa", lambda: "AVX512 other")
-    assert key() != made_by
-
-
-def test_another_compiler_of_ours(made_by, monkeypatch):
-    monkeypatch.setattr(identity, "_compiler", lambda: "other")
+@pytest.mark.parametrize(
+    ("part", "other"),
+    [
+        (OURS + "_machine.recipe_calls", "0"),
+        (OURS + "vector_isa", lambda: "AVX512 other"),
+        (OURS + "_compiler", lambda: "other"),
+        *((f"torch.{name}", "1.0") for name in ("__version__", "version.git_version", "version.cuda")),
+        ("torch.__config__.show", lambda: "BLAS_INFO=other"),
+    ],
+)
+def test_another_core_or_pytorch_or_processor(made_by, monkeypatch, part, other):
+    monkeypatch.setattr(part, other)
     assert key() != made_by
 
 
