@@ -91,6 +91,7 @@ std::string type_of(const c10::Argument& argument) {
 std::string signature_of(const c10::FunctionSchema& schema) {
   std::string text;
   for (const auto& argument : schema.arguments()) text += type_of(argument);
+  text += "->";
   for (const auto& result : schema.returns()) text += type_of(result);
   return text;
 }
@@ -109,7 +110,7 @@ struct Returned<std::tuple<T...>> {
 
 template <class Return, class... A>
 void add(Signatures& known, Return (*)(A...)) {
-  known[(type_of<A>() + ...) + Returned<Return>::types()] = [](const c10::OperatorHandle& op, c10::DispatchKey key) {
+  known[(type_of<A>() + ...) + "->" + Returned<Return>::types()] = [](const c10::OperatorHandle& op, c10::DispatchKey key) {
     using Kernel = DirectKernel<Return(A...)>;
     // With its C++ signature, which PyTorch compares with that of its own kernels.
     return c10::Dispatcher::singleton().registerImpl(
