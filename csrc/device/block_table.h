@@ -59,7 +59,7 @@ class BlockTable {
     return link;
   }
 
-  static constexpr unsigned kBits = 14;
+  static constexpr unsigned kBits = 16;
   std::vector<Block*> first_ = std::vector<Block*>(size_t{1} << kBits);
 };
 
