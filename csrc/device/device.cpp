@@ -9,6 +9,7 @@
 #include <deque>
 #include <mutex>
 #include <stdexcept>
+#include <utility>
 
 #include "Above.h"
 #include "device/blocking_wait.h"
@@ -171,6 +172,16 @@ void DeviceRegistry::configure(DeviceConfig config) {
   if (config.modules.empty() || config.modules.size() > static_cast<size_t>(kMaxDevices)) {
     throw std::invalid_argument("the number of HPU devices must lie between 1 and " + std::to_string(kMaxDevices) +
                                 ", but is " + std::to_string(config.modules.size()));
+  }
+  std::array<bool, kMaxDevices> named{};
+  for (const int module : config.modules) {
+    if (module < 0 || module >= kMaxDevices) {
+      throw std::invalid_argument("HPU modules have numbers from 0 to " + std::to_string(kMaxDevices - 1) + ", not " +
+                                  std::to_string(module));
+    }
+    if (std::exchange(named[static_cast<size_t>(module)], true)) {
+      throw std::invalid_argument("HPU module " + std::to_string(module) + " is named twice");
+    }
   }
   auto lock = impl_->lock();
   if (impl_->in_use.load() && !(config == impl_->config)) {

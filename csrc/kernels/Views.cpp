@@ -12,6 +12,16 @@ namespace {
 
 at::Tensor view(const at::Tensor& self, c10::IntArrayRef size) { return at::native::view(self, size); }
 
+bool is_set_to(const at::Tensor& self, const at::Tensor& tensor) {
+  const bool first = self.device().type() == c10::kHPU;
+  const at::Tensor &ours = first ? self : tensor, &other = first ? tensor : self;
+  TORCH_CHECK(
+      other.device() == ours.device() || (other.device().is_cpu() && other.dim() == 0),
+      "Expected all tensors to be on the same device, but found at least two devices, ", ours.device(), " and ",
+      other.device(), "! (when checking argument `", first ? "tensor" : "self", "` of aten::is_set_to)");
+  return at::native::is_set_to(self, tensor);
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, HPU, m) {
@@ -21,7 +31,7 @@ TORCH_LIBRARY_IMPL(aten, HPU, m) {
   m.impl("unfold", TORCH_FN(at::native::unfold));
   m.impl("view_as_real", TORCH_FN(at::native::view_as_real));
   m.impl("view_as_complex", TORCH_FN(at::native::view_as_complex));
-  m.impl("is_set_to", TORCH_FN(at::native::is_set_to));
+  m.impl("is_set_to", TORCH_FN(is_set_to));
 }
 
 }  // namespace openhpu

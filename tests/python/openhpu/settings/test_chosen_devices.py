@@ -92,8 +92,10 @@ def test_the_core_has_room_for_every_module(hpu):
     from openhpu import _C
 
     assert _C.MAX_DEVICES == MAX_MODULES
-    with pytest.raises(ValueError, match="but is 65"):
-        _C.configure(list(range(65)), 1 << 30, False, False, 0)
+    numbers = [list(range(65)), [64], [-1], [0, 0]]
+    for modules, text in zip(numbers, ["but is 65", "not 64", "not -1", "named twice"], strict=True):
+        with pytest.raises(ValueError, match=text):
+            _C.configure(modules, 1 << 30, False, False, 0)
     with pytest.raises(RuntimeError, match="64 at most"):
         _C.configure([0], 1 << 30, False, False, 0, 1, 65)
 

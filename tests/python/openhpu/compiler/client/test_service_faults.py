@@ -8,6 +8,7 @@ import io
 import os
 import pickle
 import shutil
+import tempfile
 import threading
 import warnings
 from pathlib import Path
@@ -306,6 +307,37 @@ class Written:
 
     def __iter__(self):
         return iter(self._file)
+
+
+@pytest.mark.parametrize("for_ever", [False, True], ids=["once", "from then on"])
+def test_a_full_disk_of_the_service_at_each_write(fake, tmp_path, monkeypatch, for_ever):
+    """Each graph is answered, and there is no warning but of the cache."""
+    fake("none")
+    (tmp_path / "done").touch()
+    for number in range(1, 100):
+        folder = tmp_path / f"disk{number}"
+        folder.mkdir()
+        answers = Answers()
+        with warnings.catch_warnings(record=True) as caught, monkeypatch.context() as patch:
+            warnings.simplefilter("always")
+            patch.setattr(tempfile, "tempdir", str(folder))
+            disk = FullDisk(patch, folder, number, for_ever)
+            service = Watched(DiskCache(folder / "cache"))
+            for identity in range(3):
+                service.request(identity, description(float(identity)), answers.on_ready, answers.on_failed)
+                assert service.wait_all(PATIENCE_S)
+            service.close()
+        assert not answers.ready and answers.failed.keys() == {0, 1, 2}
+        for message in answers.failed.values():
+            assert message == "as it should" or "No space left on device" in message
+        texts = {str(warning.message) for warning in caught}
+        assert len(texts) == len(caught)
+        if not disk.hits:
+            assert number > 2
+            return
+        if not for_ever:
+            assert answers.failed[2] == "as it should"
+    raise AssertionError("it never succeeded")
 
 
 @pytest.mark.parametrize("for_ever", [False, True], ids=["once", "from then on"])
