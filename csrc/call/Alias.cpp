@@ -8,19 +8,10 @@
 #include "run/Tensors.h"
 #include "torch/HPUAllocator.h"
 #include "torch/HPUDevice.h"
-#include "torch/HostReferences.h"
 
 namespace openhpu {
 namespace {
-at::Tensor alias_over(const c10::TensorImpl& t, c10::intrusive_ptr<c10::StorageImpl> storage, c10::DispatchKey key) {
-  auto impl = c10::make_intrusive<c10::TensorImpl>(
-      c10::TensorImpl::VIEW, c10::Storage(std::move(storage)), c10::DispatchKeySet(key), t.dtype());
-  impl->set_sizes_and_strides(t.sizes(), t.strides(), t.storage_offset());
-  if (C10_UNLIKELY(t.is_conj())) impl->_set_conj(true);
-  if (C10_UNLIKELY(t.is_neg())) impl->_set_neg(true);
-  if (C10_UNLIKELY(t.is_wrapped_number())) impl->set_wrapped_number(true);
-  return at::Tensor(std::move(impl));
-}
+
 class UploadCommand final : public device::Command {
  public:
   UploadCommand(device::Device& device, void* to, c10::Storage from) : device_(device), to_(to), from_(std::move(from)) {}
@@ -52,24 +43,26 @@ c10::intrusive_ptr<c10::StorageImpl> cpu_storage_over(const c10::StorageImpl& st
   return host_storage_over(const_cast<void*>(storage.data()), storage.nbytes());
 }
 
-at::Tensor cpu_alias_over(const c10::TensorImpl& t, c10::intrusive_ptr<c10::StorageImpl> storage) {
-  return alias_over(t, std::move(storage), c10::DispatchKey::CPU);
-}
-
-at::Tensor meta_alias_over(const c10::TensorImpl& t, c10::intrusive_ptr<c10::StorageImpl> storage) {
-  return alias_over(t, std::move(storage), c10::DispatchKey::Meta);
+at::Tensor alias_over(const c10::TensorImpl& t, c10::intrusive_ptr<c10::StorageImpl> storage, c10::DispatchKey key) {
+  auto impl = c10::make_intrusive<c10::TensorImpl>(
+      c10::TensorImpl::VIEW, c10::Storage(std::move(storage)), c10::DispatchKeySet(key), t.dtype());
+  impl->set_sizes_and_strides(t.sizes(), t.strides(), t.storage_offset());
+  if (C10_UNLIKELY(t.is_conj())) impl->_set_conj(true);
+  if (C10_UNLIKELY(t.is_neg())) impl->_set_neg(true);
+  if (C10_UNLIKELY(t.is_wrapped_number())) impl->set_wrapped_number(true);
+  return at::Tensor(std::move(impl));
 }
 
 at::Tensor cpu_alias(const at::Tensor& t) {
   const auto* impl = t.unsafeGetTensorImpl();
-  return cpu_alias_over(*impl, cpu_storage_over(*impl->unsafe_storage().unsafeGetStorageImpl()));
+  return alias_over(*impl, cpu_storage_over(*impl->unsafe_storage().unsafeGetStorageImpl()));
 }
 
 at::Tensor cpu_alias_to_read(const at::Tensor& t) {
   const auto* impl = t.unsafeGetTensorImpl();
   const auto& storage = *impl->unsafe_storage().unsafeGetStorageImpl();
   require_memory_to_read(storage);
-  return cpu_alias_over(*impl, host_storage_over(const_cast<void*>(storage.data()), storage.nbytes()));
+  return alias_over(*impl, host_storage_over(const_cast<void*>(storage.data()), storage.nbytes()));
 }
 
 c10::Storage storage_over(c10::DataPtr memory, size_t nbytes) {

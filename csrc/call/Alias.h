@@ -10,9 +10,9 @@ namespace openhpu {
 at::Tensor cpu_alias(const at::Tensor& t);
 // For who only reads it, now.
 at::Tensor cpu_alias_to_read(const at::Tensor& t);
-at::Tensor cpu_alias_over(const c10::TensorImpl& t, c10::intrusive_ptr<c10::StorageImpl> storage);
-// The same without memory: `storage` is one of the meta device.
-at::Tensor meta_alias_over(const c10::TensorImpl& t, c10::intrusive_ptr<c10::StorageImpl> storage);
+// The same over a storage that is there; with the key Meta one of the meta device, which has no memory.
+at::Tensor alias_over(
+    const c10::TensorImpl& t, c10::intrusive_ptr<c10::StorageImpl> storage, c10::DispatchKey key = c10::DispatchKey::CPU);
 
 // A CPU storage over an hpu tensor's memory.
 c10::intrusive_ptr<c10::StorageImpl> cpu_storage_over(const c10::StorageImpl& storage);

@@ -1,7 +1,3 @@
-#include "call/DirectKernel.h"
-
-#include <tuple>
-
 #include "call/OpKernel.h"
 
 namespace openhpu {

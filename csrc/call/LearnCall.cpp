@@ -1,19 +1,15 @@
 // Runs a call whose results' metadata are not known, and learns the metadata from the run.
 #include <omp.h>
 
-#include "call/Alias.h"
 #include "call/OpCall.h"
 #include "observe/KernelWarnings.h"
 #include "observe/SizeOrigins.h"
 #include "observe/events.h"
 #include "observe/site.h"
-#include "recipes/Graph.h"
 #include "record/Capture.h"
 #include "record/Lazy.h"
-#include "run/Claim.h"
 #include "run/Eager.h"
 #include "run/KernelMemory.h"
-#include "run/Temporarily.h"
 #include "run/Tensors.h"
 #include "torch/HPUAllocator.h"
 
@@ -24,7 +20,7 @@ namespace {
 constexpr size_t kMostRehearsed = size_t{64} << 20;
 
 void learn(const OpKernel& kernel, KernelScope& scope, OpCall::OnHost& call) {
-  call.widening = kernel.learn_cpu(call.stack);
+  call.widening = learn_cpu(kernel, call.stack);
   for_each_tensor(call.stack, [&](const at::Tensor& t) {
     call.ordinals.push_back(t.defined() && t.has_storage() ? scope.ordinal_of(t.storage().data()) : -1);
   });
@@ -90,9 +86,10 @@ c10::SmallVector<int64_t, 6> copy_of(c10::IntArrayRef a) { return {a.begin(), a.
 
 }  // namespace
 
-void OpCall::alias_on_host(OnHost& call, StorageOver storage_over, AliasOver alias_over) const {
+void OpCall::alias_on_host(OnHost& call, StorageOver storage_over, c10::DispatchKey key) const {
   call.stack.reserve(arg_count_ + 1);
-  const auto alias_new = [&](const at::Tensor& t) -> at::Tensor {
+  uint32_t next = 0;  // operand
+  const auto alias_new = [&](const at::Tensor& t, uint32_t operand) -> at::Tensor {
     // A CPU operand's value is taken now: the script may change it before the command runs.
     if (t.device().type() == c10::kCPU) {
       auto copy = t.clone();
@@ -105,16 +102,18 @@ void OpCall::alias_on_host(OnHost& call, StorageOver storage_over, AliasOver ali
       storage = storage_over(*hpu_storage.unsafeGetStorageImpl());
       call.origin[storage.get()] = hpu_storage;
     }
-    auto alias = alias_over(*t.unsafeGetTensorImpl(), storage);
-    call.aliases.push_back({&t, alias, storage->data(), storage->nbytes()});
+    auto alias = alias_over(*t.unsafeGetTensorImpl(), storage, key);
+    call.aliases.push_back({operand, alias, storage->data(), storage->nbytes()});
     return alias;
   };
   // An operand given twice is one tensor for the kernel too: in-place composites pass self as input and as output.
   ska::flat_hash_map<const c10::TensorImpl*, at::Tensor> made;
   const auto alias = [&](const at::Tensor& t) -> at::Tensor {
-    if (!t.defined() || !kernel_.any_written_) return t.defined() ? alias_new(t) : t;
+    if (!t.defined()) return t;
+    const uint32_t operand = next++;
+    if (!kernel_.any_written_) return alias_new(t, operand);
     auto& known = made[t.unsafeGetTensorImpl()];
-    if (!known.defined()) known = alias_new(t);
+    if (!known.defined()) known = alias_new(t, operand);
     return known;
   };
   for (size_t i = 0; i < arg_count_; ++i)
@@ -173,7 +172,10 @@ std::shared_ptr<const ShapeEntry> OpCall::rehearse() {
   const auto restore = c10::make_scope_exit([before = omp_get_max_threads()] { omp_set_num_threads(before); });
   omp_set_num_threads(1);
   OnHost call;
-  const Temporarily zeros_are_made_up(t_unnoted_indices, true);
+  // The zeros are made up.
+  const auto noted = c10::make_scope_exit([before = std::exchange(t_unnoted_indices, true)] {
+    t_unnoted_indices = before;
+  });
   try {
     alias_on_host(call, [](const c10::StorageImpl& storage) {
       auto* allocator = c10::GetAllocator(c10::kCPU);
@@ -193,12 +195,11 @@ std::shared_ptr<const ShapeEntry> OpCall::rehearse() {
 std::shared_ptr<const ShapeEntry> OpCall::describe_results(OnHost& call, bool reusable, c10::Stack* results) {
   auto entry = new_entry();
   // Operands that the operator resized: the hpu tensor takes over the new size, and the contents.
-  ska::flat_hash_map<const c10::StorageImpl*, bool> moved;
-  for (auto& [hpu, alias, data, nbytes] : call.aliases) {
-    auto* impl = hpu->unsafeGetTensorImpl();
+  std::set<const c10::StorageImpl*> moved;
+  for (auto& [operand, alias, data, nbytes] : call.aliases) {
+    auto* impl = operands_[operand].tensor->unsafeGetTensorImpl();
     const auto* storage = alias.storage().unsafeGetStorageImpl();
-    if ((storage->data() != data || storage->nbytes() != nbytes) && !moved[storage]) {
-      moved[storage] = true;
+    if ((storage->data() != data || storage->nbytes() != nbytes) && moved.insert(storage).second) {
       const bool was_empty = nbytes == 0;
       if (results) {
         auto& hpu_storage = *impl->unsafe_storage().unsafeGetStorageImpl();
@@ -207,11 +208,8 @@ std::shared_ptr<const ShapeEntry> OpCall::describe_results(OnHost& call, bool re
         hpu_storage.set_nbytes(storage->nbytes());
         if (hpu_storage.has_materializer()) hpu_storage.clear_materializer();
       }
-      size_t operand = 0;
-      while (operand < operands_.size() && operands_[operand].tensor != hpu) ++operand;
-      reusable &= was_empty && impl->storage_offset() == 0 && operand < operands_.size();
-      entry->resizes.push_back(
-          {static_cast<uint32_t>(operand), storage->nbytes(), copy_of(alias.sizes()), copy_of(alias.strides())});
+      reusable &= was_empty && impl->storage_offset() == 0;
+      entry->resizes.push_back({operand, storage->nbytes(), copy_of(alias.sizes()), copy_of(alias.strides())});
     } else if (impl->sizes() != alias.sizes() || impl->strides() != alias.strides()) {
       reusable = false;
     }
@@ -230,24 +228,20 @@ std::shared_ptr<const ShapeEntry> OpCall::describe_results(OnHost& call, bool re
 
   ska::flat_hash_map<const c10::StorageImpl*, std::pair<c10::Storage, uint32_t>> fresh;
   size_t flat = 0;
-  ska::flat_hash_map<const c10::TensorImpl*, const at::Tensor*> hpu_of;
-  ska::flat_hash_map<const at::Tensor*, uint32_t> operand_of;
-  for (const auto& alias : call.aliases) hpu_of.emplace(alias.cpu.unsafeGetTensorImpl(), alias.hpu);
-  for (uint32_t k = 0; k < operands_.size(); ++k) operand_of.emplace(operands_[k].tensor, k);
+  ska::flat_hash_map<const c10::TensorImpl*, uint32_t> operand_of;
+  for (const auto& alias : call.aliases) operand_of.emplace(alias.cpu.unsafeGetTensorImpl(), alias.operand);
   auto adopt = [&](const at::Tensor& t) -> at::Tensor {
     const int64_t ordinal = flat < call.ordinals.size() ? call.ordinals[flat] : -1;
     ++flat;
-    OutputSpec spec;
+    auto& spec = entry->outputs.emplace_back();
     if (!t.defined()) {
       spec.kind = OutputSpec::Kind::Undefined;
-      entry->outputs.push_back(spec);
       return t;
     }
-    if (const auto known = hpu_of.find(t.unsafeGetTensorImpl()); known != hpu_of.end()) {
+    if (const auto known = operand_of.find(t.unsafeGetTensorImpl()); known != operand_of.end()) {
       spec.kind = OutputSpec::Kind::Argument;
-      spec.index = operand_of.at(known->second);
-      entry->outputs.push_back(spec);
-      return *known->second;
+      spec.index = known->second;
+      return *operands_[spec.index].tensor;
     }
     if (t.layout() != c10::kStrided || t.is_conj() || t.is_neg() || t.is_quantized()) {
       reusable = false;
@@ -271,7 +265,6 @@ std::shared_ptr<const ShapeEntry> OpCall::describe_results(OnHost& call, bool re
     spec.sizes = copy_of(t.sizes());
     spec.strides = copy_of(t.strides());
     spec.offset = t.storage_offset();
-    entry->outputs.push_back(spec);
     if (!results) return {};
     return make_hpu_tensor(it->second.first, t.dtype(), t.sizes(), t.strides(), t.storage_offset());
   };

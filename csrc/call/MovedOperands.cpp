@@ -1,5 +1,3 @@
-#include "call/MovedOperands.h"
-
 #include <ATen/ops/_to_copy.h>
 #include <ATen/ops/index_put_native.h>
 #include <ATen/ops/masked_fill_native.h>

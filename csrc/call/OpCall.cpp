@@ -2,11 +2,9 @@
 
 #include <c10/core/AutogradState.h>
 
-#include "call/MovedOperands.h"
 #include "call/SmallCall.h"
 #include "observe/events.h"
 #include "observe/site.h"
-#include "recipes/Graph.h"
 #include "run/Eager.h"
 #include "torch/HPUAllocator.h"
 

@@ -21,7 +21,7 @@ struct OpCall {
   // A call of the operator's CPU kernel on aliases of the operands.
   struct OnHost {
     struct Alias {
-      const at::Tensor* hpu;
+      uint32_t operand;  // index into the call's
       at::Tensor cpu;
       const void* data;  // of its storage, before the call
       size_t nbytes;
@@ -106,8 +106,7 @@ struct OpCall {
   void leave_results(const ShapeEntry& entry, const c10::SmallVectorImpl<c10::Storage>& storages);
   // Fills its stack: aliases of the operands, on storages that `storage_over` makes.
   using StorageOver = c10::intrusive_ptr<c10::StorageImpl> (*)(const c10::StorageImpl&);
-  using AliasOver = at::Tensor (*)(const c10::TensorImpl&, c10::intrusive_ptr<c10::StorageImpl>);
-  void alias_on_host(OnHost& call, StorageOver storage_over, AliasOver alias_over = &cpu_alias_over) const;
+  void alias_on_host(OnHost& call, StorageOver storage_over, c10::DispatchKey key = c10::DispatchKey::CPU) const;
   // The metadata of a finished call's results. With `results`, these become tensors of the device, and operands that
   // were resized follow.
   std::shared_ptr<const ShapeEntry> describe_results(OnHost& call, bool reusable, c10::Stack* results);

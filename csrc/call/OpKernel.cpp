@@ -6,7 +6,6 @@
 #include "observe/site.h"
 #include "record/Capture.h"
 #include "record/Lazy.h"
-#include "run/Temporarily.h"
 
 namespace openhpu {
 
@@ -56,8 +55,6 @@ std::shared_ptr<const ShapeEntry> OpKernel::run_and_wait(OpCall& call, bool on_h
     emit_wait(for_values ? "shape" : "first_sight", name_.c_str(), since, current_site());
   return entry;
 }
-
-void OpKernel::operator()(const c10::OperatorHandle&, c10::DispatchKeySet, c10::Stack* stack) { call(*stack); }
 
 void OpKernel::call(c10::Stack& stack) {
   OpCall call(*this, stack.data() + stack.size() - args_.size(), &stack, args_.size());
@@ -115,7 +112,7 @@ void OpKernel::call(OpCall& call) {
   }
   if (C10_UNLIKELY(capture != nullptr)) call.prepare_to_learn(*capture);
   // A graph that is cut here is cut because this operator is new, and won't be next time.
-  const Temporarily learning(t_learning, true);
+  const auto learned = c10::make_scope_exit([before = std::exchange(t_learning, true)] { t_learning = before; });
   const uint64_t family = call.family();
   if ((entry = run_and_wait(call, /*on_host=*/false))) {
     cache_.add_family(family, entry);

@@ -1,4 +1,4 @@
-#include "call/Predictions.h"
+#include "call/OpKernel.h"
 
 #include <ATen/MetaFunctions.h>
 #include <ATen/core/Reduction.h>

@@ -1,5 +1,4 @@
 // Registers the generic kernel for all operators.
-#include "call/DirectKernel.h"
 #include "call/OpKernel.h"
 
 namespace openhpu {

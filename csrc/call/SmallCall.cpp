@@ -1,6 +1,5 @@
 #include "call/SmallCall.h"
 
-#include "call/Alias.h"
 #include "call/OpCall.h"
 #include "observe/events.h"
 #include "run/CallRunner.h"
@@ -139,7 +138,7 @@ at::Tensor compute_small(device::Device& d, const at::Tensor& wanted) {
   });
   if (!result) return {};
   count(Counter::ReadsComputedOnHost);
-  return cpu_alias_over(impl, std::move(result));
+  return alias_over(impl, std::move(result));
 }
 
 }  // namespace openhpu

@@ -1,8 +1,7 @@
-#include "call/Widenings.h"
-
 #include <string_view>
 
 #include "call/Fallback.h"
+#include "call/OpKernel.h"
 #include "run/Tensors.h"
 
 namespace openhpu {
@@ -10,6 +9,11 @@ namespace {
 
 using c10::ScalarType;
 using Dtypes = std::vector<ScalarType>;
+
+// Operators' calls by the dtypes of their operands, as far as these are widened.
+std::mutex known_mutex;
+auto& known_widenings = *new std::map<std::pair<const Operator*, Dtypes>, Widening>();
+std::atomic<bool> any_known{false};
 
 bool is_reduced_float(ScalarType t) {
   return t == ScalarType::BFloat16 || t == ScalarType::Half || t == ScalarType::Float8_e5m2 ||
@@ -86,18 +90,16 @@ Dtypes suspects(std::string_view message, const Dtypes& dtypes) {
 
 }  // namespace
 
-Widening Widenings::call(const Operator& op, c10::Stack& stack) {
+Widening learn_cpu(const Operator& op, c10::Stack& stack) {
   // A call that throws leaves its arguments half taken.
   const c10::Stack given = stack;
-  if (any_.load(std::memory_order_acquire)) {
-    Widening known;
-    {
-      std::lock_guard lock(mutex_);
-      if (auto it = known_.find(dtypes_of(given)); it != known_.end()) known = it->second;
-    }
-    if (known) {
-      op.call_cpu(stack, known);
-      return known;
+  if (any_known.load(std::memory_order_acquire)) {
+    std::unique_lock lock(known_mutex);
+    if (const auto it = known_widenings.find({&op, dtypes_of(given)}); it != known_widenings.end()) {
+      const Widening widening = it->second;
+      lock.unlock();
+      op.call_cpu(stack, widening);
+      return widening;
     }
   }
   std::exception_ptr error;
@@ -124,9 +126,9 @@ Widening Widenings::call(const Operator& op, c10::Stack& stack) {
       } catch (const c10::Error&) {
         continue;
       }
-      std::lock_guard lock(mutex_);
-      known_[dtypes] = {from, to};
-      any_.store(true, std::memory_order_release);
+      std::lock_guard lock(known_mutex);
+      known_widenings[{&op, dtypes}] = {from, to};
+      any_known.store(true, std::memory_order_release);
       return {from, to};
     }
   }

@@ -5,6 +5,7 @@
 #include <ATen/record_function.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/util/Exception.h>
+#include <c10/util/ScopeExit.h>
 
 #include <algorithm>
 #include <thread>
@@ -16,7 +17,6 @@
 #include "observe/events.h"
 #include "observe/site.h"
 #include "run/KernelThreads.h"
-#include "run/Temporarily.h"
 #include "torch/HPUDevice.h"
 
 namespace openhpu {
@@ -511,7 +511,8 @@ c10::intrusive_ptr<c10::ivalue::Future> WorkHCCL::getFuture() {
     if (std::find(devices.begin(), devices.end(), t.device()) == devices.end()) devices.push_back(t.device());
   auto future = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()), devices);
   const std::shared_ptr<device::Point> end = std::make_shared<End>(parts_);
-  const Temporarily recording(t_record_beside, parts_.empty() ? nullptr : &end);
+  const auto recorded = c10::make_scope_exit(
+      [before = std::exchange(t_record_beside, parts_.empty() ? nullptr : &end)] { t_record_beside = before; });
   future->markCompleted(c10::IValue(outputs_));
   return future;
 }

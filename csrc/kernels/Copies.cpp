@@ -9,18 +9,13 @@
 #include "call/OpKernel.h"
 #include "call/SmallCall.h"
 #include "kernels/Ranges.h"
-#include "observe/KernelReports.h"
 #include "observe/events.h"
 #include "observe/site.h"
 #include "record/Capture.h"
-#include "run/Claim.h"
 #include "run/Eager.h"
-#include "run/Int64.h"
 #include "run/Tensors.h"
 #include "torch/HPUAllocator.h"
 #include "torch/HPUDevice.h"
-#include "torch/HPUHostAllocator.h"
-#include "torch/HostReferences.h"
 
 namespace openhpu {
 namespace {
@@ -73,7 +68,7 @@ class CopyCommand final : public device::Command {
 
 // A CPU tensor as kernels on the worker see it: the same storage, no autograd, no Python object.
 at::Tensor plain(const at::Tensor& cpu) {
-  return cpu_alias_over(*cpu.unsafeGetTensorImpl(), c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(cpu.storage().unsafeGetStorageImpl()));
+  return alias_over(*cpu.unsafeGetTensorImpl(), c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(cpu.storage().unsafeGetStorageImpl()));
 }
 
 at::Tensor exact_clone(const at::Tensor& t, std::optional<at::MemoryFormat> format = std::nullopt) {

@@ -15,7 +15,6 @@
 #include "Above.h"
 #include "call/Autocast.h"
 #include "call/Fallback.h"
-#include "call/MovedOperands.h"
 #include "call/OpKernel.h"
 #include "device/backing.h"
 #include "device/host_memory.h"
@@ -38,7 +37,6 @@
 #include "torch/HPUAllocator.h"
 #include "torch/HPUDevice.h"
 #include "torch/HPUGenerator.h"
-#include "torch/HostReferences.h"
 #include "torch/Kineto.h"
 
 namespace py = pybind11;
@@ -101,7 +99,7 @@ void bind_device(py::module& m) {
   m.def("leave_accelerator", &leave_accelerator);
   m.def("device_count", &device_count);
   m.def("current_device", [] { return static_cast<int>(current_device()); });
-  m.def("set_device", [](int i) { set_device(static_cast<c10::DeviceIndex>(i)); });
+  m.def("set_device", [](int i) { exchange_device(static_cast<c10::DeviceIndex>(i)); });
   // For a negative index, the current device stays.
   m.def("exchange_device", [](int i) { return static_cast<int>(exchange_device(static_cast<c10::DeviceIndex>(i))); });
   m.def("init", [] { device_of(-1); });

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "run/ShapeCache.h"
-#include "run/WordHash.h"
 
 namespace openhpu {
 

@@ -10,7 +10,6 @@
 #include "observe/events.h"
 #include "run/KernelMemory.h"
 #include "run/KernelThreads.h"
-#include "run/Misplaced.h"
 #include "run/Products.h"
 #include "run/Tensors.h"
 

@@ -10,7 +10,6 @@
 #include "record/GraphCommand.h"
 #include "record/GraphSights.h"
 #include "run/Eager.h"
-#include "run/Temporarily.h"
 
 namespace openhpu {
 
@@ -218,7 +217,7 @@ void Recorder::start_early() {
 }
 
 void Recorder::flush_piece_locked() {
-  const Temporarily piece(piece_, true);
+  const auto whole = c10::make_scope_exit([this, before = std::exchange(piece_, true)] { piece_ = before; });
   flush_locked();
 }
 
@@ -260,7 +259,7 @@ void Recorder::flush() {
 void Recorder::flush_locked() {
   if (flushing_) return;
   if (graph_.empty()) return end_sight();
-  const Temporarily flushing(flushing_, true);
+  const auto flushed = c10::make_scope_exit([this, before = std::exchange(flushing_, true)] { flushing_ = before; });
   hand_over();
 }
 

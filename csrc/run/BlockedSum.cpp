@@ -1,9 +1,7 @@
-#include "run/BlockedSum.h"
+#include "run/Operator.h"
 
 #include <ATen/WrapDimUtilsMulti.h>
 #include <ATen/ops/zeros.h>
-
-#include "run/Operator.h"
 
 namespace openhpu {
 namespace {

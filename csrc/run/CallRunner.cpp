@@ -4,7 +4,6 @@
 
 #include "observe/events.h"
 #include "run/KernelThreads.h"
-#include "run/Misplaced.h"
 #include "run/Operator.h"
 #include "run/Tensors.h"
 #include "torch/HPUDevice.h"

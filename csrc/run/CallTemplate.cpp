@@ -6,8 +6,6 @@
 
 #include <bit>
 
-#include "run/Operator.h"
-
 namespace openhpu {
 namespace {
 

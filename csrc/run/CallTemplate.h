@@ -8,11 +8,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "run/Widening.h"
+#include "run/Operator.h"
 
 namespace openhpu {
-
-class Operator;
 
 // The part of a call that its signature determines. A recorded call holds only the rest: the storages of its operands,
 // their offsets, and the values of numbers that count by type.

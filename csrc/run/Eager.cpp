@@ -1,9 +1,5 @@
 #include "run/Eager.h"
 
-#include "observe/events.h"
-#include "torch/HPUAllocator.h"
-#include "torch/HPUDevice.h"
-
 namespace openhpu {
 namespace {
 
@@ -31,16 +27,10 @@ CallCommand* CallCommand::acquire(std::shared_ptr<const ShapeEntry> entry, devic
   return c;
 }
 
-bool CallCommand::runs_anywhere() const noexcept { return threads_for(entry_->call->largest) == 1; }
-
-const char* CallCommand::name() const { return entry_->call->kernel->name().c_str(); }
-
 void CallCommand::run() {
   device::MemoryPool::AccessScope access(device_->memory());
   CallRunner::of(*device_).run(*entry_, operands.data(), numbers.data(), outputs.data());
 }
-
-void CallCommand::retire() { Commands::give(this); }
 
 void BoxedCommand::run() {
   device::MemoryPool::AccessScope access(device_.memory());

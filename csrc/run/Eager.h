@@ -23,9 +23,9 @@ class CallCommand final : public device::Command {
   static CallCommand* acquire(std::shared_ptr<const ShapeEntry> entry, device::Device& device);
 
   void run() override;
-  void retire() override;
-  const char* name() const override;
-  bool runs_anywhere() const noexcept override;
+  void retire() override { Commands::give(this); }
+  const char* name() const override { return entry_->call->kernel->name().c_str(); }
+  bool runs_anywhere() const noexcept override { return threads_for(entry_->call->largest) == 1; }
   // How many there are in this process.
   static uint64_t total() noexcept { return Commands::total(); }
 
@@ -60,5 +60,26 @@ class BoxedCommand final : public device::Command {
   std::shared_ptr<const ShapeEntry> entry_;
   device::Device& device_;
 };
+
+// A command that uses objects of the thread that waits for it. The thread that takes the claim first has the command.
+// The worker takes it to run the command. The waiting thread takes it after a signal, to cancel the command, which is
+// then skipped.
+class Claim {
+ public:
+  bool take() const noexcept { return !taken_->exchange(true); }
+
+ private:
+  std::shared_ptr<std::atomic<bool>> taken_ = std::make_shared<std::atomic<bool>>(false);
+};
+
+// Waits for such a command. If the handler of a signal throws, this throws too, and the command has run or never will.
+inline void wait_or_take_back(device::CommandQueue& queue, uint64_t sequence, const Claim& claim) {
+  try {
+    queue.wait(sequence, device::OnInterrupt::Throw);
+  } catch (...) {
+    if (!claim.take()) queue.wait(sequence);
+    throw;
+  }
+}
 
 }  // namespace openhpu

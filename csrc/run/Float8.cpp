@@ -1,4 +1,4 @@
-#include "run/Float8.h"
+#include "run/Operator.h"
 
 #include <ATen/ops/bitwise_and.h>
 #include <ATen/ops/bitwise_or.h>
@@ -7,8 +7,6 @@
 
 #include <limits>
 
-#include "observe/KernelReports.h"
-#include "run/Operator.h"
 #include "run/Tensors.h"
 
 namespace openhpu {

@@ -1,6 +1,3 @@
-#include "run/Int64.h"
-
-#include "observe/KernelReports.h"
 #include "run/Operator.h"
 #include "run/Tensors.h"
 

@@ -1,12 +1,15 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
+#include <c10/util/SmallVector.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <unordered_map>
 
-#include "device/memory_pool.h"
+#include "device/device.h"
 
 // The memory of kernels. Kernels are PyTorch's CPU kernels, and they allocate through PyTorch's CPU allocator. While a
 // kernel runs, this code answers its allocations. An allocation that is known to become an output gets the device
@@ -66,6 +69,24 @@ class AsideOfKernel {
 
  private:
   KernelScope* const scope_;
+};
+
+// Results that lie outside of the memory that the host knows them by. They may lie in the places of each other. So the
+// code looks at all of them first. A result that could be overwritten is copied through a buffer.
+class Misplaced {
+ public:
+  // `place` has the sizes of `result`.
+  void add(at::Tensor place, at::Tensor result) { results_.push_back({std::move(place), std::move(result)}); }
+  // A whole storage, byte for byte.
+  void add(void* place, const c10::Storage& result);
+  // Worker thread. Copies them, and counts them.
+  void deliver(device::Device& device);
+
+ private:
+  struct Result {
+    at::Tensor place, value;
+  };
+  c10::SmallVector<Result, 0> results_;
 };
 
 // Puts this allocator before PyTorch's, when the first device is opened. A process without a device keeps PyTorch's.

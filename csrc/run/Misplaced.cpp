@@ -1,7 +1,6 @@
-#include "run/Misplaced.h"
+#include "run/KernelMemory.h"
 
 #include "observe/events.h"
-#include "run/KernelMemory.h"
 #include "run/Tensors.h"
 
 namespace openhpu {

@@ -1,8 +1,5 @@
 #include "run/Operator.h"
 
-#include "run/BlockedSum.h"
-#include "run/Products.h"
-
 namespace openhpu {
 namespace {
 
@@ -37,7 +34,7 @@ c10::OperatorHandle whose_kernel(const c10::OperatorHandle& op) {
   return own && own->schema().arguments() == op.schema().arguments() ? *own : op;
 }
 
-IndexedCall own_call_of(const std::string& name) {
+OwnCall own_call_of(const std::string& name) {
   if (const auto product = product_call_of(name)) return product;
   return name.substr(0, name.find('.')) == "aten::sum" ? &sum_in_blocks : indexed_call_of(name);
 }

@@ -1,17 +1,68 @@
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/ScalarType.h>
 
+#include <atomic>
 #include <string>
 #include <vector>
 
 #include "observe/KernelReports.h"
-#include "run/Float8.h"
-#include "run/Int64.h"
-#include "run/OutOfRange.h"
-#include "run/Widening.h"
+#include "observe/events.h"
 
 namespace openhpu {
+
+class Operator;
+
+// A dtype that an operator's CPU kernel lacks, and the wider one in which its calls are computed instead.
+struct Widening {
+  c10::ScalarType from = c10::ScalarType::Undefined;
+  c10::ScalarType to = c10::ScalarType::Undefined;
+  explicit operator bool() const noexcept { return to != c10::ScalarType::Undefined; }
+};
+
+// Calls the CPU operator on a stack of aliases with every operand of dtype `from` converted to `to`. Results, and
+// operands that it writes, are rounded back once.
+void call_widened(const Operator& op, c10::Stack& stack, Widening widening);
+
+// Runs the CPU operator on a stack of aliases, as Operator::call_cpu.
+using OwnCall = void (*)(const Operator& op, c10::Stack& stack);
+
+// Operators whose indices may be out of range, as on a Gaudi: a read gives zero, a write is dropped. No memory outside
+// of a tensor is touched: the CPU kernel gets only valid indices. Null: an operator like others.
+OwnCall indexed_call_of(const std::string& name);
+// While true, the calling thread reports no indices, because its operators are not calls of the script.
+inline constinit thread_local bool t_unnoted_indices = false;
+
+// Products by the library that is chosen for them (run/Products). Null: the operator is no product.
+OwnCall product_call_of(const std::string& name);
+
+// Sums of small integers. PyTorch's kernel first copies the whole operand as int64, which takes eight times the memory of
+// an int8 operand. Here large operands are summed block by block.
+void sum_in_blocks(const Operator& op, c10::Stack& stack);
+
+// Wraps what the operator returned or wrote (OPENHPU_INT64=gaudi).
+void call_with_int32(const Operator& op, c10::Stack& stack);
+// Wraps the int64 elements of a CPU tensor to the range of int32, and returns how many changed.
+int64_t wrap_to_int32(const at::Tensor& t);
+
+// float8_e4m3fn as on a Gaudi 2, which keeps the uppermost exponent for infinity and NaN: its largest number is 240, where
+// PyTorch's is 448. See docs/differences.md, e4m3-range.
+enum class E4m3 : uint8_t { kPyTorch, kNote, kGaudi2 };  // kNote: PyTorch's numbers; those above 240 are reported
+inline std::atomic<E4m3> g_e4m3{E4m3::kPyTorch};
+// Whether operators are to be looked at.
+inline bool watches_e4m3() noexcept {
+  const E4m3 values = g_e4m3.load(std::memory_order_relaxed);
+  return values == E4m3::kGaudi2 || (values == E4m3::kNote && listening(kKindness));
+}
+// With kGaudi2 a cast gives infinity or NaN for operands above 240, other operators compute with NaN for them, and results
+// above 240 become infinity.
+void call_with_e4m3(const Operator& op, c10::Stack& stack, Widening widening);
+
+// The operator as reports name it: without its overload.
+std::string user_name(const Operator& op);
+// The line of the command that this thread runs, or of the script.
+uint32_t running_site();
 
 // Differences of an operator from the generic case. The table is in call/OpTable.cpp.
 struct OpTraits {
@@ -87,7 +138,7 @@ class Operator {
   bool any_written_ = false;
 
  private:
-  void (*own_call_)(const Operator& op, c10::Stack& stack);  // in place of the kernel alone; null: none
+  OwnCall own_call_;  // in place of the kernel alone; null: none
 };
 
 }  // namespace openhpu

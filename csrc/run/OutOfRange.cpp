@@ -1,4 +1,4 @@
-#include "run/OutOfRange.h"
+#include "run/Operator.h"
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
@@ -8,10 +8,8 @@
 #include <ATen/ops/zeros.h>
 
 #include "device/command_queue.h"
-#include "observe/KernelReports.h"
 #include "observe/site.h"
 #include "run/KernelMemory.h"
-#include "run/Operator.h"
 
 namespace openhpu {
 namespace {
@@ -441,9 +439,9 @@ void embedding_renorm_(const Operator& op, c10::Stack& stack) {
 
 }  // namespace
 
-IndexedCall indexed_call_of(const std::string& name) {
+OwnCall indexed_call_of(const std::string& name) {
   static const auto* table = [] {
-    auto* rows = new std::unordered_map<std::string, IndexedCall>{
+    auto* rows = new std::unordered_map<std::string, OwnCall>{
         {"aten::index_select", &index_select},
         {"aten::gather", &gather},
         {"aten::index", &index},

@@ -196,8 +196,8 @@ bool product_by_rule(
   return true;
 }
 
-ProductCall product_call_of(const std::string& name) {
-  static const auto* table = new std::unordered_map<std::string, ProductCall>{
+OwnCall product_call_of(const std::string& name) {
+  static const auto* table = new std::unordered_map<std::string, OwnCall>{
       {"aten::mm", &call<false, Result::kNew>},         {"aten::mm.out", &call<false, Result::kOut>},
       {"aten::bmm", &call<false, Result::kNew>},        {"aten::bmm.out", &call<false, Result::kOut>},
       {"aten::addmm", &call<true, Result::kNew>},       {"aten::addmm.out", &call<true, Result::kOut>},

@@ -1,14 +1,10 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <ATen/core/stack.h>
 
 #include <cstdint>
-#include <string>
 
 namespace openhpu {
-
-class Operator;
 
 // Who computes matrix products. Of float32: PyTorch's CPU kernels call MKL, which uses half of the arithmetic units of
 // some AMD processors. oneDNN, which libtorch_cpu contains too, uses nine tenths. Of one row of bfloat16, as of a language
@@ -20,10 +16,6 @@ class Operator;
 // and may be `out`. Returns false, and does nothing, where PyTorch's own kernel is to run.
 bool product_by_rule(
     const at::Tensor& out, const at::Tensor& self, const at::Tensor& a, const at::Tensor& b, double beta, double alpha);
-
-// Runs the CPU operator on a stack of aliases, as Operator::call_cpu. Null: the operator is no product.
-using ProductCall = void (*)(const Operator& op, c10::Stack& stack);
-ProductCall product_call_of(const std::string& name);
 
 // Multiplications from which oneDNN is faster than MKL, by kind of product. INT64_MAX: never.
 struct ProductBounds {

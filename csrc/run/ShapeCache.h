@@ -3,13 +3,14 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/SmallVector.h>
 
+#include <atomic>
 #include <memory>
+#include <thread>
 #include <unordered_map>
 #include <vector>
 
 #include "run/CallTemplate.h"
 #include "run/Signature.h"
-#include "run/SpinLock.h"
 #include "run/Tensors.h"
 
 namespace openhpu {
@@ -60,6 +61,18 @@ struct ShapeEntry {
 
 // The reference count is in a separate block: hosts change it at each call, and the worker reads the entry.
 inline std::shared_ptr<ShapeEntry> new_entry() { return std::shared_ptr<ShapeEntry>(new ShapeEntry()); }
+
+// For sections of tens of nanoseconds that two threads rarely enter at once.
+class SpinLock {
+ public:
+  void lock() noexcept {
+    while (flag_.test_and_set(std::memory_order_acquire)) std::this_thread::yield();
+  }
+  void unlock() noexcept { flag_.clear(std::memory_order_release); }
+
+ private:
+  std::atomic_flag flag_;
+};
 
 // Entries by signature, for one operator. Thread-safe. When it is full, a new entry replaces one that was not used for
 // long. Entries in use stay, because recorded graphs are known by them.

@@ -5,8 +5,6 @@
 
 #include <bit>
 
-#include "run/WordHash.h"
-
 namespace openhpu {
 
 void Signature::add_tensor(const c10::TensorImpl& t, uint64_t flags) {

@@ -1,8 +1,7 @@
-#include "run/Widening.h"
+#include "run/Operator.h"
 
 #include <ATen/native/Resize.h>
 
-#include "run/Operator.h"
 #include "run/Tensors.h"
 
 namespace openhpu {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <c10/core/CachingDeviceAllocator.h>
-#include <c10/core/StorageImpl.h>
+#include <c10/core/Storage.h>
 
 #include <atomic>
 #include <memory>
@@ -76,6 +76,17 @@ struct HPUMemory {
 };
 
 c10::DeviceAllocator* hpu_allocator();
+
+// Pinned host memory. On this device "pinned" means memory that copies may read or write asynchronously; the
+// allocator keeps freed blocks for reuse, so that a loader that pins every batch has no page faults.
+c10::Allocator* pinned_allocator();
+bool is_pinned_ptr(const void* ptr);
+
+// Host memory that a queued command needs. The worker must not drop the last reference to it, since a storage may
+// own a Python object: finished commands hand it back here, and host threads release it at their next submission
+// or synchronisation.
+void return_to_host(c10::Storage storage);
+void release_returned();
 
 // Before a command gets the address of a storage's memory. The caller may write at any time, and so may whoever it gives the address to.
 void require_memory(const c10::StorageImpl& storage);

@@ -6,7 +6,6 @@
 
 #include <limits>
 
-#include "Above.h"
 #include "observe/KernelWarnings.h"
 #include "observe/events.h"
 #include "observe/site.h"
@@ -63,7 +62,6 @@ c10::DeviceIndex exchange_device(c10::DeviceIndex index) {
   tls_device = normalize_index(index);
   return old;
 }
-void set_device(c10::DeviceIndex index) { tls_device = normalize_index(index); }
 void unchecked_set_device(c10::DeviceIndex index) noexcept {
   if (index >= 0) tls_device = registry().count() == 1 ? 0 : index;
 }
@@ -132,10 +130,6 @@ void synchronize(c10::DeviceIndex index) {
   note_read(d);
   raise_pending_error(d);
 }
-
-void flush(device::Device& d) { above.flush(d); }
-void check_wait(device::Device& d, const char* what) { above.check_wait(d, what); }
-void note_read(device::Device& d) { above.note_read(d); }
 
 uint64_t submit(device::Device& d, device::Command* command, device::OnInterrupt what) {
   if (!command->runs_anywhere()) release_host_team();

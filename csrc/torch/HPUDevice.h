@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "Above.h"
 #include "device/device.h"
 #include "device/event.h"
 
@@ -19,7 +20,6 @@ c10::DeviceIndex current_device() noexcept;
 // The index that a tensor created with `index` reports (-1: the current device). Throws for one out of range.
 c10::DeviceIndex normalize_index(c10::DeviceIndex index);
 c10::DeviceIndex exchange_device(c10::DeviceIndex index);  // throws for an index out of range
-void set_device(c10::DeviceIndex index);
 void unchecked_set_device(c10::DeviceIndex index) noexcept;
 
 // Sets it. In a process that owns one module every index means that module.
@@ -46,13 +46,13 @@ void wait_for_commands(device::Device& d, const char* what);
 
 // Hands over the recording of the device (lazy mode; otherwise there is none). Called wherever a script waits for the
 // device or marks a place in its queue.
-void flush(device::Device& d);
+inline void flush(device::Device& d) { above.flush(d); }
 
 // Called where a script waits for a device, with the name of the waiting operation. Throws if waiting is not allowed
 // there.
-void check_wait(device::Device& d, const char* what);
+inline void check_wait(device::Device& d, const char* what) { above.check_wait(d, what); }
 // Called when a script has waited for a device in order to read a result.
-void note_read(device::Device& d);
+inline void note_read(device::Device& d) { above.note_read(d); }
 
 // Queues a command on the current stream of the device.
 uint64_t submit(device::Device& d, device::Command* command, device::OnInterrupt what = device::OnInterrupt::GoOn);

@@ -15,7 +15,7 @@ struct HPUGuardImpl final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceType type() const override { return c10::kHPU; }
   c10::Device exchangeDevice(c10::Device d) const override { return hpu(exchange_device(d.index())); }
   c10::Device getDevice() const override { return hpu(current_device()); }
-  void setDevice(c10::Device d) const override { set_device(d.index()); }
+  void setDevice(c10::Device d) const override { exchange_device(d.index()); }
   void uncheckedSetDevice(c10::Device d) const noexcept override { unchecked_set_device(d.index()); }
   c10::DeviceIndex deviceCount() const noexcept override { return static_cast<c10::DeviceIndex>(device_count()); }
   // By default all scalar types: kernels are PyTorch's CPU kernels.

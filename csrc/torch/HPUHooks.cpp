@@ -1,9 +1,9 @@
 #include <ATen/detail/HPUHooksInterface.h>
 
 #include "torch/BesideCuda.h"
+#include "torch/HPUAllocator.h"
 #include "torch/HPUDevice.h"
 #include "torch/HPUGenerator.h"
-#include "torch/HPUHostAllocator.h"
 
 // PyTorch looks the hooks up under exactly this name.
 struct HPUHooks final : at::HPUHooksInterface {
@@ -14,7 +14,7 @@ struct HPUHooks final : at::HPUHooksInterface {
   bool isBuilt() const override { return openhpu::is_accelerator(); }
   bool isAvailable() const override { return openhpu::device_count() > 0; }
   c10::DeviceIndex deviceCount() const override { return static_cast<c10::DeviceIndex>(openhpu::device_count()); }
-  void setCurrentDevice(c10::DeviceIndex i) const override { openhpu::set_device(i); }
+  void setCurrentDevice(c10::DeviceIndex i) const override { openhpu::exchange_device(i); }
   c10::DeviceIndex getCurrentDevice() const override { return openhpu::current_device(); }
   c10::DeviceIndex exchangeDevice(c10::DeviceIndex i) const override { return openhpu::exchange_device(i); }
   // For a negative index, the current device stays.
