@@ -39,27 +39,20 @@ class AutocastKernel final : public c10::OperatorKernel {
         if (op.schema().arguments()[i].name() == "dtype" && !args[i].isNone()) cast = false;
     }
     for (size_t i = 0; cast && i < (first_only_ ? 1 : n); ++i)
-      args[i] = map_tensors(args[i], [&](const Tensor& t) { return cast_to(to, t); });
+      args[i] = map_tensors(args[i], [&](const Tensor& t) { return at::autocast::cached_cast(to, t, c10::kHPU); });
     op.callBoxed(stack);
   }
 
  private:
-  static bool eligible(const Tensor& t) {
-    return t.defined() && t.device().type() == c10::kHPU && t.is_floating_point() && t.scalar_type() != at::kDouble;
-  }
-
   static bool widest(c10::IValue* args, size_t n, at::ScalarType& to) {
     std::optional<at::ScalarType> type;
     auto look = [&](const Tensor& t) {
-      if (eligible(t)) type = type ? c10::promoteTypes(*type, t.scalar_type()) : t.scalar_type();
+      if (at::autocast::is_eligible(t, c10::kHPU))
+        type = type ? c10::promoteTypes(*type, t.scalar_type()) : t.scalar_type();
     };
     for (size_t i = 0; i < n; ++i) for_each_tensor(args[i], look);
     if (type) to = *type;
     return type.has_value();
-  }
-
-  static Tensor cast_to(at::ScalarType to, const Tensor& t) {
-    return eligible(t) && t.scalar_type() != to ? at::autocast::cached_cast(to, t, c10::kHPU) : t;
   }
 
   CastPolicy policy_;

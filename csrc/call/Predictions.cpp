@@ -2,6 +2,8 @@
 
 #include <ATen/MetaFunctions.h>
 #include <ATen/core/Reduction.h>
+#include <ATen/native/ConvUtils.h>
+#include <ATen/native/utils/ParamUtils.h>
 
 namespace openhpu {
 namespace {
@@ -60,21 +62,15 @@ Results nll_loss_backward(const c10::IValue* args) {
 
 // `args` from the stride on.
 Results convolved(const Sizes& input, const Sizes& weight, const c10::IValue* args) {
-  const auto stride = args[0].toIntVector(), padding = args[1].toIntVector(), dilation = args[2].toIntVector(),
-             output_padding = args[4].toIntVector();
+  const auto dims = static_cast<int64_t>(input.size()) - 2;
+  const auto list = [&](size_t k) { return at::native::expand_param_if_needed(args[k].toIntVector(), "list", dims); };
   const bool transposed = args[3].toBool();
   const int64_t groups = args[5].toInt();
   if (input[1] != (transposed ? weight[0] : weight[1] * groups)) return {};
-  Sizes out{input[0], transposed ? weight[1] * groups : weight[0]};
-  auto at = [](const std::vector<int64_t>& list, size_t k) { return list.size() == 1 ? list[0] : list.at(k); };
-  for (size_t k = 0; k + 2 < input.size(); ++k) {
-    const int64_t reach = at(dilation, k) * (weight[k + 2] - 1);
-    out.push_back(
-        transposed ? (input[k + 2] - 1) * at(stride, k) - 2 * at(padding, k) + reach + at(output_padding, k) + 1
-                   : (input[k + 2] + 2 * at(padding, k) - reach - 1) / at(stride, k) + 1);
-    if (out.back() <= 0) return {};
-  }
-  return {out};
+  const auto out = transposed ? at::native::conv_input_size(input, weight, list(1), list(4), list(0), list(2), groups)
+                              : at::native::conv_output_size(input, weight, list(1), list(0), list(2));
+  if (std::any_of(out.begin() + 2, out.end(), [](int64_t size) { return size <= 0; })) return {};
+  return {Sizes(out.begin(), out.end())};
 }
 
 Results convolution(const c10::IValue* args) {
@@ -152,40 +148,24 @@ constexpr at::Tensor (*pow_scalar)(const at::Tensor&, const at::Scalar&) = &at::
 
 }  // namespace
 
+// An operator whose only overload that is no `out=` variant has the same name.
+#define STRUCTURED(NAME) {"aten::" #NAME, structured(TORCH_FN(at::meta::NAME))}
+
 Prediction prediction_of(const std::string& name) {
   static const auto* table = new std::unordered_map<std::string, Prediction>{
-      {"aten::mm", structured(TORCH_FN(at::meta::mm))},
-      {"aten::addmm", structured(TORCH_FN(at::meta::addmm))},
-      {"aten::bmm", structured(TORCH_FN(at::meta::bmm))},
-      {"aten::baddbmm", structured(TORCH_FN(at::meta::baddbmm))},
+      STRUCTURED(mm), STRUCTURED(addmm), STRUCTURED(bmm), STRUCTURED(baddbmm), STRUCTURED(maximum), STRUCTURED(cat),
+      STRUCTURED(neg), STRUCTURED(cos), STRUCTURED(sin), STRUCTURED(exp), STRUCTURED(log), STRUCTURED(sqrt),
+      STRUCTURED(rsqrt), STRUCTURED(sigmoid), STRUCTURED(sigmoid_backward), STRUCTURED(tanh), STRUCTURED(tanh_backward),
+      STRUCTURED(gelu), STRUCTURED(gelu_backward), STRUCTURED(silu), STRUCTURED(threshold_backward),
+      STRUCTURED(_softmax), STRUCTURED(_softmax_backward_data), STRUCTURED(_log_softmax),
+      STRUCTURED(_log_softmax_backward_data),
       {"aten::add.Tensor", structured(TORCH_FN(at::meta::add))},
       {"aten::add_.Tensor", structured(TORCH_FN(at::meta::add_))},
       {"aten::sub.Tensor", structured(TORCH_FN(at::meta::sub))},
       {"aten::mul.Tensor", structured(TORCH_FN(at::meta::mul))},
       {"aten::mul_.Tensor", structured(TORCH_FN(at::meta::mul_))},
-      {"aten::maximum", structured(TORCH_FN(at::meta::maximum))},
       {"aten::pow.Tensor_Scalar", structured(TORCH_FN(pow_scalar))},
-      {"aten::cat", structured(TORCH_FN(at::meta::cat))},
-      {"aten::neg", structured(TORCH_FN(at::meta::neg))},
-      {"aten::cos", structured(TORCH_FN(at::meta::cos))},
-      {"aten::sin", structured(TORCH_FN(at::meta::sin))},
       {"aten::div.Tensor", structured(TORCH_FN(div_tensors))},
-      {"aten::exp", structured(TORCH_FN(at::meta::exp))},
-      {"aten::log", structured(TORCH_FN(at::meta::log))},
-      {"aten::sqrt", structured(TORCH_FN(at::meta::sqrt))},
-      {"aten::rsqrt", structured(TORCH_FN(at::meta::rsqrt))},
-      {"aten::sigmoid", structured(TORCH_FN(at::meta::sigmoid))},
-      {"aten::sigmoid_backward", structured(TORCH_FN(at::meta::sigmoid_backward))},
-      {"aten::tanh", structured(TORCH_FN(at::meta::tanh))},
-      {"aten::tanh_backward", structured(TORCH_FN(at::meta::tanh_backward))},
-      {"aten::gelu", structured(TORCH_FN(at::meta::gelu))},
-      {"aten::gelu_backward", structured(TORCH_FN(at::meta::gelu_backward))},
-      {"aten::silu", structured(TORCH_FN(at::meta::silu))},
-      {"aten::threshold_backward", structured(TORCH_FN(at::meta::threshold_backward))},
-      {"aten::_softmax", structured(TORCH_FN(at::meta::_softmax))},
-      {"aten::_softmax_backward_data", structured(TORCH_FN(at::meta::_softmax_backward_data))},
-      {"aten::_log_softmax", structured(TORCH_FN(at::meta::_log_softmax))},
-      {"aten::_log_softmax_backward_data", structured(TORCH_FN(at::meta::_log_softmax_backward_data))},
       {"aten::sum.dim_IntList", structured(TORCH_FN(at::meta::sum))},
       {"aten::mean.dim", structured(TORCH_FN(at::meta::mean))},
       {"aten::relu", {.sizes = &as_self}},

@@ -4,7 +4,6 @@
 #include <ATen/native/Resize.h>
 #include <ATen/native/ResizeCommon.h>
 #include <ATen/native/TensorFactories.h>
-#include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/set_native.h>
 #include <c10/core/TensorOptions.h>
 
@@ -28,10 +27,13 @@ c10::DeviceIndex index_of(
   return normalize_index(d.index());
 }
 
+bool fills_new_memory() {
+  const auto& context = at::globalContext();
+  return C10_UNLIKELY(context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory());
+}
+
 at::Tensor fill_if_deterministic(at::Tensor t) {
-  if (C10_UNLIKELY(
-          at::globalContext().deterministicAlgorithms() && at::globalContext().deterministicFillUninitializedMemory()))
-    at::native::fill_empty_deterministic_(t);
+  if (fills_new_memory()) at::native::fill_empty_deterministic_(t);
   return t;
 }
 
@@ -66,15 +68,9 @@ at::Tensor efficient_zero_tensor(
     c10::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
     std::optional<at::Device> device, std::optional<bool> pin_memory) {
   // A tensor of zeros without memory; the ZeroTensor key materialises it where a kernel needs values.
-  struct NoMemory final : c10::Allocator {
-    c10::DeviceIndex index;
-    explicit NoMemory(c10::DeviceIndex i) : index(i) {}
-    c10::DataPtr allocate(size_t) override { return {nullptr, c10::Device(c10::kHPU, index)}; }
-    void copy_data(void*, const void*, std::size_t) const override {}
-  };
   static auto* allocators = [] {
-    auto* all = new std::vector<NoMemory>();
-    for (int i = 0; i < kMaxDevices; ++i) all->emplace_back(static_cast<c10::DeviceIndex>(i));
+    auto* all = new std::vector<at::native::ZeroTensorAllocator>();
+    for (int i = 0; i < kMaxDevices; ++i) all->emplace_back(c10::Device(c10::kHPU, static_cast<c10::DeviceIndex>(i)));
     return all;
   }();
   return at::Tensor(at::detail::empty_generic(
@@ -125,8 +121,7 @@ const at::Tensor& resize_(
     TORCH_CHECK(*format != at::MemoryFormat::Preserve, "Unsupported memory format", *format);
     impl->empty_tensor_restride(*format);
   }
-  if (C10_UNLIKELY(
-          at::globalContext().deterministicAlgorithms() && at::globalContext().deterministicFillUninitializedMemory()))
+  if (fills_new_memory())
     at::native::fill_resize_deterministic_(self, static_cast<int64_t>(old_bytes));
   return self;
 }
