@@ -18,7 +18,7 @@
 #include <ATen/native/DistributionTemplates.h>
 #include <ATen/native/Resize.h>
 
-#include "kernels/SeededOps.h"
+#include "call/OpKernel.h"
 #include "record/Capture.h"
 #include "torch/HPUGenerator.h"
 
@@ -27,6 +27,28 @@ namespace {
 
 using at::Tensor;
 using Gen = std::optional<at::Generator>;
+
+// An operator of the library `openhpu` (SeededOps).
+class SeededOp {
+ public:
+  explicit SeededOp(const std::string& name, const char* overload = "")
+      : kernel_(new OpKernel(c10::Dispatcher::singleton().findSchemaOrThrow(("openhpu::" + name).c_str(), overload))) {}
+
+  // Returns the results.
+  template <class... Args>
+  c10::Stack operator()(const Tensor& first, uint32_t seed, Args&&... args) const {
+    c10::Stack stack;
+    stack.reserve(2 + sizeof...(args));
+    stack.emplace_back(first);
+    stack.emplace_back(static_cast<int64_t>(seed));
+    (stack.emplace_back(std::forward<Args>(args)), ...);
+    kernel_->call(stack);
+    return stack;
+  }
+
+ private:
+  OpKernel* kernel_;  // never deleted: commands in the queue refer to it
+};
 
 // `use(seed)` with a seed of its own.
 template <class Use>
@@ -55,7 +77,7 @@ auto with_seed(const Tensor& self, const Gen& generator, Use&& use) {
 template <class... Args>
 Tensor& fill(const SeededOp& op, Tensor& self, const Gen& generator, Args&&... args) {
   with_seed(self, generator, [&](uint32_t seed) {
-    if (self.numel() > 0) op.run(self, seed, std::forward<Args>(args)...);
+    if (self.numel() > 0) op(self, seed, std::forward<Args>(args)...);
   });
   return self;
 }
@@ -63,7 +85,7 @@ Tensor& fill(const SeededOp& op, Tensor& self, const Gen& generator, Args&&... a
 // Samples of a distribution whose parameter is `self`.
 Tensor sample(const SeededOp& op, const Tensor& self, const Gen& generator) {
   return with_seed(self, generator, [&](uint32_t seed) {
-    return self.numel() > 0 ? op.tensor(self, seed) : at::empty_like(self, at::MemoryFormat::Contiguous);
+    return self.numel() > 0 ? op(self, seed)[0].toTensor() : at::empty_like(self, at::MemoryFormat::Contiguous);
   });
 }
 
@@ -243,19 +265,24 @@ Tensor& randperm_out(int64_t n, Gen g, Tensor& out) {
   return fill(op, out, g);
 }
 
+// `p`: the probability to drop an element.
+std::tuple<Tensor, Tensor> drop(const Tensor& input, double p, const Gen& g) {
+  static const SeededOp op("native_dropout");
+  auto results = with_seed(input, g, [&](uint32_t seed) { return op(input, seed, p); });
+  return {std::move(results[0]).toTensor(), std::move(results[1]).toTensor()};
+}
+
 std::tuple<Tensor, Tensor> native_dropout(const Tensor& input, double p, std::optional<bool> train) {
   if (input.numel() == 0 || (train.has_value() && !*train) || p == 0)
     return {input.clone(), at::ones_like(input, input.options().dtype(at::kBool))};
   if (p == 1) return {at::zeros_like(input), at::zeros_like(input, input.options().dtype(at::kBool))};
-  static const SeededOp op("native_dropout");
-  return with_seed(input, std::nullopt, [&](uint32_t seed) { return op.two_tensors(input, seed, p); });
+  return drop(input, p, std::nullopt);
 }
 
 // What CUDA and Gaudi have in place of native_dropout: `p` is the probability to keep an element, the mask is of bytes.
 std::tuple<Tensor, Tensor> fused_dropout(const Tensor& input, double p, Gen g) {
   TORCH_CHECK(p > 0 && p <= 1, "_fused_dropout expects p, the probability to keep an element, in (0, 1], but got ", p);
-  static const SeededOp op("native_dropout");
-  auto [out, mask] = with_seed(input, g, [&](uint32_t seed) { return op.two_tensors(input, seed, 1 - p); });
+  auto [out, mask] = drop(input, 1 - p, g);
   return {std::move(out), mask.to(at::kByte)};
 }
 Tensor masked_scale(const Tensor& self, const Tensor& mask, double scale) {
@@ -293,7 +320,7 @@ void rrelu_into(
   const double lo = lower.toDouble(), hi = upper.toDouble();
   TORCH_CHECK(lo <= hi, "Lower bound should be less than or equal to the upper bound");
   static const SeededOp op("rrelu_with_noise");
-  with_seed(self, g, [&](uint32_t seed) { op.run(self, seed, noise, out, lo, hi); });
+  with_seed(self, g, [&](uint32_t seed) { op(self, seed, noise, out, lo, hi); });
 }
 Tensor& rrelu_out(const Tensor& self, Tensor& noise, const at::Scalar& lower, const at::Scalar& upper, bool training,
                   Gen g, Tensor& out) {
@@ -321,7 +348,7 @@ Tensor binomial(const Tensor& count, const Tensor& prob, Gen g) {
   check_device(prob, count);
   static const SeededOp op("binomial");
   return with_seed(count, g, [&](uint32_t seed) {
-    return c10::multiply_integers(sizes) > 0 ? op.tensor(count, seed, prob) : at::empty(sizes, count.options());
+    return c10::multiply_integers(sizes) > 0 ? op(count, seed, prob)[0].toTensor() : at::empty(sizes, count.options());
   });
 }
 Tensor standard_gamma(const Tensor& self, Gen g) {

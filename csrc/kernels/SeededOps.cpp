@@ -1,5 +1,7 @@
-#include "kernels/SeededOps.h"
-
+// The library `openhpu`: random operators without a generator. Each is the aten operator of the same name and overload
+// with the seed as its second operand, and a function of its operands alone, so that it goes through the generic kernel
+// like any other operator: queued, recorded, replayed. Users see the aten name: in errors, in traces, and where CPU
+// fallbacks are counted (OpTraits::seeded).
 #include <ATen/ExpandUtils.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/PhiloxRNGEngine.h>
@@ -17,11 +19,6 @@
 #include "kernels/philox.h"
 
 namespace openhpu {
-
-SeededOp::SeededOp(const char* name, const char* overload)
-    : kernel_(new OpKernel(
-          c10::Dispatcher::singleton().findSchemaOrThrow((std::string("openhpu::") + name).c_str(), overload))) {}
-
 namespace {
 
 // Random kernels on CPU aliases. Element i (in logical order) is a function of the seed and i.
@@ -67,13 +64,14 @@ bool wide(const at::Tensor& t) {
   return t.scalar_type() == at::kDouble || at::isIntegralType(t.scalar_type(), /*includeBool=*/true);
 }
 
-// A real-valued distribution: `f32` and `f64` map the random words to a value.
-template <class F32, class F64>
-void real(const at::Tensor& out, uint32_t seed, const F32& f32, const F64& f64) {
+// A function of numbers in [0, 1).
+template <class Value>
+void of_uniform(const at::Tensor& out, uint32_t seed, const Value& value) {
   if (wide(out))
-    generate<double>(out, seed, f64);
+    generate<double>(out, seed, [&](uint32_t a, uint32_t b, int64_t) { return value(philox::to_double(a, b)); });
   else
-    generate<float>(out, seed, f32);
+    generate<float>(
+        out, seed, [&](uint32_t a, uint32_t, int64_t) { return static_cast<float>(value(philox::to_float(a))); });
 }
 
 // Bits of the fraction that a dtype can hold, so that a value below 1 does not round up to 1.
@@ -166,25 +164,16 @@ at::Tensor dense_double(const at::Tensor& t, c10::IntArrayRef sizes) {
 }
 
 void uniform(const at::Tensor& out, uint32_t seed, double from, double to) {
+  if (wide(out)) return of_uniform(out, seed, [=](double u) { return u * (to - from) + from; });
   const int bits = fraction_bits(out.scalar_type());
   const float from_f = static_cast<float>(from), range_f = static_cast<float>(to - from);
-  if (bits < 24) {
-    const int drop = 31 - bits;
-    const float unit = std::ldexp(1.0f, -bits);
-    real(out, seed,
-         [=](uint32_t a, uint32_t, int64_t) {
-           return static_cast<float>((a & 0x7fffffff) >> drop) * unit * range_f + from_f;
-         },
-         [](uint32_t, uint32_t, int64_t) { return 0.0; });
-    return;
-  }
-  real(out, seed,
-       [=](uint32_t a, uint32_t, int64_t) {
-         // 31 random bits round to 1.0 in float32 for the top 64 values; those belong to the largest value below it.
-         const float u = std::min(philox::to_float(a), 0x1.fffffep-1f);
-         return u * range_f + from_f;
-       },
-       [=](uint32_t a, uint32_t b, int64_t) { return philox::to_double(a, b) * (to - from) + from; });
+  const float unit = std::ldexp(1.0f, -bits);
+  generate<float>(out, seed, [=](uint32_t a, uint32_t, int64_t) {
+    // 31 random bits round to 1.0 in float32 for the top 64 values; those belong to the largest value below it.
+    const float u = bits < 24 ? static_cast<float>((a & 0x7fffffff) >> (31 - bits)) * unit
+                              : std::min(philox::to_float(a), 0x1.fffffep-1f);
+    return u * range_f + from_f;
+  });
 }
 
 void normal(const at::Tensor& out, uint32_t seed, double mean, double std) {
@@ -207,23 +196,20 @@ void bernoulli_tensor(const at::Tensor& out, uint32_t seed, const at::Tensor& p)
 }
 
 // Integers in [from, from + range); range 0 means all 2^64 values.
-void integers(const at::Tensor& out, uint32_t seed, int64_t from, uint64_t range) {
-  generate<int64_t>(out, seed, [=](uint32_t a, uint32_t b, int64_t) {
+void integers(const at::Tensor& out, uint32_t seed, const at::Scalar& from, const at::Scalar& range) {
+  generate<int64_t>(out, seed, [first = static_cast<uint64_t>(from.toLong()),
+                                count = static_cast<uint64_t>(range.toLong())](uint32_t a, uint32_t b, int64_t) {
     const uint64_t r = static_cast<uint64_t>(b) << 32 | a;
-    return static_cast<int64_t>((range ? r % range : r) + static_cast<uint64_t>(from));
+    return static_cast<int64_t>((count ? r % count : r) + first);
   });
 }
 
 void exponential(const at::Tensor& out, uint32_t seed, double lambda) {
-  real(out, seed,
-       [=](uint32_t a, uint32_t, int64_t) { return static_cast<float>(exponential_of(philox::to_float(a)) / lambda); },
-       [=](uint32_t a, uint32_t b, int64_t) { return exponential_of(philox::to_double(a, b)) / lambda; });
+  of_uniform(out, seed, [=](double u) { return exponential_of(u) / lambda; });
 }
 
 void cauchy(const at::Tensor& out, uint32_t seed, double median, double sigma) {
-  auto value = [=](double u) { return median + sigma * std::tan(std::numbers::pi * (u - 0.5)); };
-  real(out, seed, [=](uint32_t a, uint32_t, int64_t) { return static_cast<float>(value(philox::to_float(a))); },
-       [=](uint32_t a, uint32_t b, int64_t) { return value(philox::to_double(a, b)); });
+  of_uniform(out, seed, [=](double u) { return median + sigma * std::tan(std::numbers::pi * (u - 0.5)); });
 }
 
 void log_normal(const at::Tensor& out, uint32_t seed, double mean, double std) {
@@ -336,12 +322,8 @@ Tensor sample(const Tensor& self, const Scalar& seed) {
   return out;
 }
 
-Tensor& seeded_random_from(Tensor& self, const Scalar& seed, const Scalar& from, const Scalar& range) {
-  random::integers(self, word(seed), from.toLong(), static_cast<uint64_t>(range.toLong()));
-  return self;
-}
 Tensor& seeded_random_all(Tensor& self, const Scalar& seed, const Scalar& range) {
-  return seeded_random_from(self, seed, 0, range);
+  return Fill<&random::integers>::call(self, seed, 0, range);
 }
 
 Tensor seeded_binomial(const Tensor& count, const Scalar& seed, const Tensor& prob) {
@@ -383,8 +365,8 @@ struct Draw<kKernel> {
   static decltype(auto) value(const Tensor& t) {
     if constexpr (std::is_same_v<T, const Tensor&>)
       return (t);
-    else if constexpr (std::is_same_v<T, uint64_t>)
-      return static_cast<uint64_t>(t.item<int64_t>());
+    else if constexpr (std::is_same_v<T, const Scalar&>)
+      return t.item();
     else
       return t.item<T>();
   }
@@ -423,7 +405,7 @@ TORCH_LIBRARY_FRAGMENT(openhpu, m) {
   define<&random::bernoulli>(m, "bernoulli", "bernoulli_.float(Tensor(a!) self, Scalar seed, float p) -> Tensor(a!)");
   define<&random::bernoulli_tensor>(
       m, "bernoulli_tensor", "bernoulli_.Tensor(Tensor(a!) self, Scalar seed, Tensor p) -> Tensor(a!)");
-  define<&random::integers, &seeded_random_from>(
+  define<&random::integers>(
       m, "integers", "random_.from(Tensor(a!) self, Scalar seed, Scalar start, Scalar range) -> Tensor(a!)");
   define<&random::exponential>(
       m, "exponential", "exponential_(Tensor(a!) self, Scalar seed, float lambd) -> Tensor(a!)");
