@@ -22,9 +22,8 @@ struct Tables {
   std::unordered_map<std::string, uint64_t> native_stems;
   std::unordered_map<std::string, uint64_t> integer_stems;
   bool loaded = false;
-  bool forbid_all = false;
   bool allow_all = true;
-  std::set<std::string> allowed;
+  std::set<std::string> allowed;  // "none": no operator
   std::map<std::string, uint64_t> counts;
 };
 Tables& tables() {
@@ -120,7 +119,6 @@ bool computes_in(const std::string& op, ScalarType integer) {
 void set_fallback_policy(const std::string& place_on_cpu) {
   auto& t = tables();
   std::lock_guard<std::mutex> lock(t.mutex);
-  t.forbid_all = place_on_cpu == "none";
   t.allow_all = place_on_cpu.empty();
   t.allowed.clear();
   std::istringstream in(place_on_cpu);
@@ -146,9 +144,8 @@ void note_fallback(const std::string& op, int scalar_type) {
   uint64_t n = 0;
   {
     std::lock_guard<std::mutex> lock(t.mutex);
-    const bool allowed = !t.forbid_all &&
-        (t.allow_all || t.allowed.count(op) || t.allowed.count(bare) || t.allowed.count(base) ||
-         t.allowed.count(op.substr(0, op.find('.'))));
+    const bool allowed = t.allow_all || t.allowed.count(op) || t.allowed.count(bare) || t.allowed.count(base) ||
+        t.allowed.count(op.substr(0, op.find('.')));
     TORCH_CHECK(
         allowed, "CPU fallback of ", op, " is forbidden by PT_HPU_PLACE_ON_CPU: the operator is not native on the chosen",
         " device generation", scalar_type >= 0 ? " for dtype " : "",

@@ -69,14 +69,11 @@ at::Tensor with_first_operand_moved(
   return result;
 }
 
-at::Tensor masked_fill_scalar(const at::Tensor& self, const at::Tensor& mask, const at::Scalar& value) {
-  return with_first_operand_moved("aten::masked_fill", self, {mask}, [&](const at::Tensor& t) {
-    return at::native::masked_fill(t, mask, value);
-  });
-}
-
-at::Tensor masked_fill_tensor(const at::Tensor& self, const at::Tensor& mask, const at::Tensor& value) {
-  return with_first_operand_moved("aten::masked_fill", self, {mask, value}, [&](const at::Tensor& t) {
+template <class Value>
+at::Tensor masked_fill(const at::Tensor& self, const at::Tensor& mask, const Value& value) {
+  c10::SmallVector<at::Tensor, 2> others{mask};
+  if constexpr (std::is_same_v<Value, at::Tensor>) others.push_back(value);
+  return with_first_operand_moved("aten::masked_fill", self, others, [&](const at::Tensor& t) {
     return at::native::masked_fill(t, mask, value);
   });
 }
@@ -134,8 +131,8 @@ bool OpCall::may_move_operands() const {
 }
 
 TORCH_LIBRARY_IMPL(aten, HPU, m) {
-  m.impl("masked_fill.Scalar", TORCH_FN(masked_fill_scalar));
-  m.impl("masked_fill.Tensor", TORCH_FN(masked_fill_tensor));
+  m.impl("masked_fill.Scalar", TORCH_FN(masked_fill<at::Scalar>));
+  m.impl("masked_fill.Tensor", TORCH_FN(masked_fill<at::Tensor>));
   m.impl("index_put", TORCH_FN(index_put));
 }
 

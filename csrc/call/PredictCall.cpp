@@ -33,9 +33,8 @@ Order row_major(size_t dimensions) {
 // N, spatial dimensions, C. Empty where there is no such order.
 Order channels_last(size_t dimensions) {
   if (dimensions < 4) return {};
-  Order out{1};
-  for (size_t k = dimensions - 1; k >= 2; --k) out.push_back(k);
-  out.push_back(0);
+  Order out = row_major(dimensions);
+  std::rotate(out.begin(), out.end() - 2, out.end() - 1);
   return out;
 }
 
@@ -46,16 +45,13 @@ Order by_stride(c10::IntArrayRef strides) {
   return out;
 }
 
-bool lies(c10::IntArrayRef sizes, c10::IntArrayRef strides, const Order& order) {
-  return order.size() == sizes.size() && c10::IntArrayRef(dense_strides(sizes, order)) == strides;
-}
-
 // Strides for `sizes` in the order in which the dimensions of a dense tensor lie; empty where that is not one order.
 Strides strides_like(c10::IntArrayRef known_sizes, c10::IntArrayRef known_strides, c10::IntArrayRef sizes) {
   if (known_sizes.size() != sizes.size()) return {};
   Strides found;
   for (const auto& order : {row_major(sizes.size()), channels_last(sizes.size()), by_stride(known_strides)}) {
-    if (!lies(known_sizes, known_strides, order)) continue;
+    if (order.size() != sizes.size() || known_strides != c10::IntArrayRef(dense_strides(known_sizes, order)))
+      continue;
     auto strides = dense_strides(sizes, order);
     if (!found.empty() && found != strides) return {};
     found = std::move(strides);

@@ -14,6 +14,7 @@
 #include <ATen/ops/_fused_sgd_ops.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <optional>
@@ -121,19 +122,11 @@ DEFINE_BLOCK(adagrad, float)
 DEFINE_BLOCK(adagrad, double)
 #undef DEFINE_BLOCK
 
-template <class T>
-void load(const Tensor& t, int64_t begin, int64_t count, T* out) {
+// Calls `use` with the elements of a tensor from `begin` on, in its own dtype.
+template <class Use>
+void with_elements(const Tensor& t, int64_t begin, const Use& use) {
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, t.scalar_type(), "fused optimizer", [&] {
-    const auto* from = t.const_data_ptr<scalar_t>() + begin;
-    for (int64_t i = 0; i < count; ++i) out[i] = static_cast<T>(from[i]);
-  });
-}
-
-template <class T>
-void store(const Tensor& t, int64_t begin, int64_t count, const T* from) {
-  AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, t.scalar_type(), "fused optimizer", [&] {
-    auto* out = t.mutable_data_ptr<scalar_t>() + begin;
-    for (int64_t i = 0; i < count; ++i) out[i] = static_cast<scalar_t>(from[i]);
+    use(t.mutable_data_ptr<scalar_t>() + begin);
   });
 }
 
@@ -163,7 +156,7 @@ void update_all(std::array<Tensor, kMostTensors> given, const Options& o, const 
           block[k] = tensors[k].template mutable_data_ptr<T>() + at;
         } else {
           block[k] = converted[k].data();
-          load(tensors[k], at, count, block[k]);
+          with_elements(tensors[k], at, [&](auto* from) { std::copy_n(from, count, block[k]); });
         }
       }
       if (o.scales)
@@ -171,7 +164,7 @@ void update_all(std::array<Tensor, kMostTensors> given, const Options& o, const 
       update(block, count, o, n);
       for (size_t k = 0; k < kMostTensors; ++k)
         if (tensors[k].defined() && tensors[k].scalar_type() != kDtype && (k != 1 || o.scales))
-          store(tensors[k], at, count, block[k]);
+          with_elements(tensors[k], at, [&](auto* to) { std::copy_n(block[k], count, to); });
     }
   });
   for (size_t k = 0; k < kMostTensors; ++k)
