@@ -3,8 +3,7 @@
 
 #include "call/Alias.h"
 #include "call/OpCall.h"
-#include "observe/KernelWarnings.h"
-#include "observe/SizeOrigins.h"
+#include "observe/KernelReports.h"
 #include "observe/events.h"
 #include "observe/site.h"
 #include "recipes/Graph.h"

@@ -56,7 +56,6 @@ struct CommandError {
   std::exception_ptr error;
   std::string name;
   uint32_t site = 0;
-  uint64_t sequence = 0;
 };
 
 // A queue with one worker thread that runs its commands in order. Any thread may submit. One command runs at a time: on

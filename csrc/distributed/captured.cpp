@@ -1,5 +1,5 @@
 // Collectives of captured graphs: the operator hccl::collective_, whose number names what a capture met.
-#include "distributed/captured.h"
+#include "distributed/Collective.h"
 
 #include <torch/library.h>
 

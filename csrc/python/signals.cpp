@@ -1,6 +1,3 @@
-#include "python/signals.h"
-
-#include <pthread.h>
 #include <signal.h>
 #include <time.h>
 #include <unistd.h>
@@ -8,9 +5,7 @@
 #include <atomic>
 #include <utility>
 
-#include <pybind11/pybind11.h>
-
-#include "python/frames.h"
+#include "python/bindings.h"
 
 namespace py = pybind11;
 

@@ -12,6 +12,7 @@
 #include "recipes/NodeRunner.h"
 #include "recipes/Symbols.h"
 #include "run/CallTemplate.h"
+#include "run/KernelMemory.h"
 
 namespace torch::inductor {
 class AOTIModelContainerRunnerCpu;

@@ -90,7 +90,7 @@ Recorder& Recorder::of(device::Device& d) {
 
 uint32_t Recorder::enter(HPUMemory& memory) {
   const auto slot = static_cast<uint32_t>(graph_.slots.size());
-  graph_.slots.push_back({memory.nbytes, memory.pending() ? Graph::SlotKind::Fresh : Graph::SlotKind::Input});
+  graph_.slots.push_back({memory.nbytes, memory.pending()});
   members_.push_back({&memory, memory.data, false, captured_ ? capture_->slot_of(memory) : 0, nullptr, false, false});
   if (C10_UNLIKELY(memory.sized_by != 0)) sized_.emplace_back(slot, memory.sized_by);
   memory.slot = slot;
@@ -267,7 +267,7 @@ void Recorder::flush_locked() {
 // For a step whose operators all ran on their own, or whose last one did.
 void Recorder::end_sight() {
   if (!step_begun_ || t_learning || captured_ || piece_) return;
-  GraphReport report{0, false, true, 0, 0, {}, GraphSights::instance().in_parts(sequence_.value())};
+  GraphReport report{0, false, true, 0, 0, {}, GraphSights::instance().note(sequence_.value(), /*in_parts=*/true)};
   sequence_.reset();
   step_begun_ = in_parts_ = false;
   report();
@@ -322,7 +322,7 @@ class Recorder::Handover {
   }
 
  private:
-  bool fresh(size_t slot) const noexcept { return recorder_.graph_.slots[slot].kind == Graph::SlotKind::Fresh; }
+  bool fresh(size_t slot) const noexcept { return recorder_.graph_.slots[slot].fresh; }
 
   Recorder& recorder_;
   GraphCommand::Owned command_;
@@ -373,9 +373,7 @@ void Recorder::hand_over() {
         operators, " operators, ",
         recipe ? "recipe " + recipe->compiled()->manifest().name : std::string(cut ? "cut" : "node by node")));
   if (C10_UNLIKELY(captured_)) {
-    std::vector<uint32_t> slots;
-    for (const auto& member : members_) slots.push_back(member.capture_slot);
-    capture_->take(graph_, slots, seeds_);
+    capture_->take(graph_, [this](uint32_t slot) { return members_[slot].capture_slot; }, seeds_);
     seeds_.clear();
   }
 
@@ -397,7 +395,7 @@ void Recorder::hand_over() {
     in_parts_ = in_parts_ || !captured_;
   } else {
     auto& sights = GraphSights::instance();
-    report.sight = in_parts_ ? sights.in_parts(sequence_.value()) : sights.whole(hash_.value(), sequence_.value());
+    report.sight = in_parts_ ? sights.note(sequence_.value(), true) : sights.whole(hash_.value(), sequence_.value());
     sequence_.reset();
     step_begun_ = in_parts_ = false;
   }

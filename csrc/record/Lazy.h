@@ -75,7 +75,7 @@ class Recorder {
     if (C10_UNLIKELY(overdue_)) flush_locked();
     if (C10_UNLIKELY(early_.due(graph_.nodes.size()))) start_early();
   }
-  // An operator ran whose results' sizes depend on values (observe/SizeOrigins).
+  // An operator ran whose results' sizes depend on values (SizeOrigin).
   void note_sizes(uint32_t number) {
     Lock lock(*this);
     sized_before_ = number;

@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "Above.h"
-#include "observe/KernelWarnings.h"
+#include "observe/KernelReports.h"
 #include "observe/events.h"
 #include "observe/site.h"
 
