@@ -11,6 +11,7 @@
 
 namespace openhpu {
 pybind11::object site_of(uint32_t site);  // (file, line); None where it is unknown
+pybind11::object line_of(uint32_t site);  // "file:line", likewise
 void bind_observation(pybind11::module& m);  // events, counters, source lines, torch.profiler and traces
 void bind_capture(pybind11::module& m); // graph captures and replays
 void bind_distributed(pybind11::module& m);  // the process group

@@ -167,10 +167,7 @@ class Describe {
         "op"_a = kernel.traits().seeded ? c10::toString(kernel.schema().operator_name()) : kernel.name(),
         "args"_a = args, "outputs"_a = outputs, "site"_a = node.site);
     if (call.widening) out["widened"] = py::make_tuple(call.widening.from, call.widening.to);
-    if (node.site && !sites_.contains(py::int_(node.site))) {
-      auto [file, line] = resolve_site(node.site);
-      sites_[py::int_(node.site)] = file + ":" + std::to_string(line);
-    }
+    if (node.site && !sites_.contains(py::int_(node.site))) sites_[py::int_(node.site)] = line_of(node.site);
     return out;
   }
 

@@ -19,6 +19,12 @@ py::object site_of(uint32_t site) {
   return py::make_tuple(file, line);
 }
 
+py::object line_of(uint32_t site) {
+  const auto [file, line] = resolve_site(site);
+  if (!line) return py::none();
+  return py::str(file + ":" + std::to_string(line));
+}
+
 namespace {
 
 void call_listener(const py::object& fn, const Event& event) {
@@ -34,12 +40,6 @@ void call_listener(const py::object& fn, const Event& event) {
     else
       e.discard_as_unraisable("an openhpu event listener");
   }
-}
-
-py::object line_of(uint32_t site) {
-  const auto [file, line] = resolve_site(site);
-  if (!line) return py::none();
-  return py::str(file + ":" + std::to_string(line));
 }
 
 }  // namespace

@@ -474,16 +474,11 @@ void GraphCache::answer(uint64_t id, std::shared_ptr<RecipeLibrary> compiled) {
     auto& c = *node.mapped();
     c.state = compiled ? State::Ready : State::Failed;
     c.result = std::move(compiled);
-    if (device::Trace::on() && c.compiling_since) {
-      device::TraceSpan span;
-      span.name = "hpuCompile";
-      span.detail = c10::str(c.operators, " operators, ", c.result ? "compiled" : "failed");
-      span.thread = device::TraceSpan::kCompiler;
-      span.site = c.site;
-      span.begin = c.compiling_since;
-      span.end = device::trace_clock();
-      device::Trace::add(std::move(span));
-    }
+    if (device::Trace::on() && c.compiling_since)
+      device::Trace::add(
+          {.name = "hpuCompile", .detail = c10::str(c.operators, " operators, ", c.result ? "compiled" : "failed"),
+           .thread = device::TraceSpan::kCompiler, .site = c.site, .begin = c.compiling_since,
+           .end = device::trace_clock()});
     version_.fetch_add(1, std::memory_order_release);
   }
   states_changed_.notify_all();

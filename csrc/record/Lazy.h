@@ -123,7 +123,6 @@ class Recorder {
   void note_wait();
 
  private:
-  class Handover;
   struct Member {
     HPUMemory* memory;  // null: the storage is gone
     void* data;         // inputs, and memory that was taken over
@@ -136,6 +135,7 @@ class Recorder {
   };
   uint32_t enter(HPUMemory& memory);
   void hand_over();
+  size_t allocate(std::vector<SlotMemory>& slots);
   std::shared_ptr<Recipe> recipe_for_graph(GraphCache::Sight& sight);
   bool note_death(HPUMemory& memory);
   bool keep_alive(Member& member);
