@@ -6,10 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <bit>
-#include <chrono>
-#include <condition_variable>
 #include <stdexcept>
 
 #include "Above.h"

@@ -1,16 +1,10 @@
 #pragma once
 
-#include <atomic>
-#include <cstdint>
 #include <exception>
 #include <functional>
-#include <memory>
-#include <mutex>
 #include <optional>
-#include <string>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "device/trace.h"
 #include "device/blocking_wait.h"

@@ -3,13 +3,6 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <mutex>
-#include <stdexcept>
-#include <utility>
-
 #include "Above.h"
 #include "device/blocking_wait.h"
 #include "device/host.h"

@@ -1,11 +1,7 @@
 #pragma once
 
 #include <array>
-#include <cstdint>
 #include <deque>
-#include <memory>
-#include <mutex>
-#include <vector>
 
 #include "device/command_queue.h"
 #include "device/memory_pool.h"

@@ -1,8 +1,6 @@
 #include "device/event.h"
 
-#include <chrono>
 #include <stdexcept>
-#include <utility>
 
 #include "device/stream.h"
 

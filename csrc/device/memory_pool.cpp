@@ -11,7 +11,6 @@
 #include <cstring>
 #include <mutex>
 #include <optional>
-#include <vector>
 
 #include "device/backing.h"
 #include "device/blocks.h"

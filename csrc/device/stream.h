@@ -1,8 +1,5 @@
 #pragma once
 
-#include <atomic>
-#include <cstdint>
-
 #include "device/command_queue.h"
 
 namespace openhpu::device {

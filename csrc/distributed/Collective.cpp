@@ -6,9 +6,6 @@
 #include <c10/core/InferenceMode.h>
 #include <c10/util/Exception.h>
 
-#include <algorithm>
-#include <thread>
-
 #include "call/Alias.h"
 #include "device/event.h"
 #include "device/blocking_wait.h"

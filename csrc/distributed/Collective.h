@@ -3,16 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
-#include <atomic>
-#include <condition_variable>
-#include <exception>
-#include <functional>
 #include <map>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "device/device.h"
 

@@ -10,14 +10,10 @@
 #include <ATen/ops/minimum.h>
 #include <ATen/ops/mul.h>
 #include <c10/core/InferenceMode.h>
-#include <c10/util/Exception.h>
 #include <sched.h>
 
-#include <algorithm>
 #include <cstring>
-#include <optional>
 #include <system_error>
-#include <thread>
 
 #include "distributed/transport.h"
 #include "observe/events.h"

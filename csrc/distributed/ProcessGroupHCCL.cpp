@@ -1,12 +1,8 @@
 #include "distributed/ProcessGroupHCCL.h"
 
-#include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/ParamCommsUtils.hpp>
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
-#include <algorithm>
 #include <numeric>
-#include <optional>
 
 #include "device/event.h"
 #include "observe/site.h"

@@ -1,12 +1,5 @@
 #pragma once
 
-#include <torch/csrc/distributed/c10d/Backend.hpp>
-
-#include <memory>
-#include <mutex>
-#include <string>
-#include <vector>
-
 #include "distributed/Agreement.h"
 #include "distributed/Collective.h"
 #include "distributed/transport.h"

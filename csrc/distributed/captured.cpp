@@ -3,12 +3,6 @@
 
 #include <torch/library.h>
 
-#include <algorithm>
-#include <atomic>
-#include <mutex>
-#include <unordered_map>
-#include <vector>
-
 #include "observe/events.h"
 #include "observe/site.h"
 #include "record/Capture.h"

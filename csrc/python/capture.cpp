@@ -9,10 +9,7 @@
 
 #include <c10/core/InferenceMode.h>
 
-#include <algorithm>
-#include <atomic>
 #include <set>
-#include <unordered_map>
 
 #include "call/Alias.h"
 #include "python/bindings.h"

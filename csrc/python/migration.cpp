@@ -5,7 +5,6 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include <map>
-#include <string>
 #include <string_view>
 
 #include "python/bindings.h"

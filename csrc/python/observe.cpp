@@ -1,7 +1,5 @@
 #include <torch/csrc/utils/pybind.h>
 
-#include <algorithm>
-
 #include "distributed/Collective.h"
 #include "observe/MemoryHistory.h"
 #include "observe/events.h"

@@ -2,18 +2,8 @@
 
 #include <torch/csrc/lazy/core/cache.h>
 
-#include <atomic>
-#include <chrono>
-#include <condition_variable>
-#include <deque>
 #include <list>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <string>
 #include <unordered_map>
-#include <utility>
-#include <vector>
 
 #include "device/blocking_wait.h"
 #include "recipes/Graph.h"

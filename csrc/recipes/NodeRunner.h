@@ -1,7 +1,5 @@
 #pragma once
 
-#include <vector>
-
 #include "device/device.h"
 #include "recipes/Graph.h"
 

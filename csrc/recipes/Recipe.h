@@ -1,12 +1,6 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/util/SmallVector.h>
-
-#include <memory>
-#include <mutex>
-#include <string>
-#include <vector>
 
 #include "device/device.h"
 #include "recipes/NodeRunner.h"

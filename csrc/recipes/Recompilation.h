@@ -1,10 +1,8 @@
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <unordered_set>
-#include <vector>
 
 #include "recipes/Graph.h"
 

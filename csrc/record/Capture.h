@@ -1,16 +1,5 @@
 #pragma once
 
-#include <ATen/core/Generator.h>
-
-#include <atomic>
-#include <exception>
-#include <memory>
-#include <optional>
-#include <string>
-#include <thread>
-#include <unordered_set>
-#include <vector>
-
 #include "device/device.h"
 #include "record/CapturedGraph.h"
 #include "torch/HPUAllocator.h"

@@ -1,13 +1,6 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <ATen/core/Generator.h>
-
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "device/device.h"
 #include "recipes/Graph.h"

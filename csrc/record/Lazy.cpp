@@ -1,6 +1,5 @@
 #include "record/Lazy.h"
 
-#include <chrono>
 #include <cstdio>
 
 #include "observe/MemoryHistory.h"

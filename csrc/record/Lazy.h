@@ -1,13 +1,5 @@
 #pragma once
 
-#include <atomic>
-#include <deque>
-#include <exception>
-#include <functional>
-#include <memory>
-#include <mutex>
-#include <vector>
-
 #include "device/device.h"
 #include "device/blocking_wait.h"
 #include "recipes/Graph.h"
