@@ -2,8 +2,7 @@
 #include <omp.h>
 
 #include "call/OpCall.h"
-#include "observe/KernelWarnings.h"
-#include "observe/SizeOrigins.h"
+#include "observe/KernelReports.h"
 #include "observe/events.h"
 #include "observe/site.h"
 #include "record/Capture.h"

@@ -86,7 +86,7 @@ void OpCall::record_learned(const std::shared_ptr<const ShapeEntry>& entry, cons
     if (!capture->has_met(memory)) capture->made_here(memory);
     piece.words[fresh + spec.index] = capture->slot_of(memory);
   });
-  capture->append(piece, seeds);
+  capture->take(piece, std::identity(), seeds);
 }
 
 bool OpCall::record(const std::shared_ptr<const ShapeEntry>& entry) {

@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <mutex>
 
-#include "device/host_memory.h"
+#include "device/host.h"
 
 namespace openhpu::device {
 namespace {

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <mutex>
 
 #include "Above.h"
@@ -13,6 +15,9 @@ namespace openhpu::device {
 // of an operation, because a handler may run any code. `Throw`: the handler runs at once, and its exception ends the
 // wait; for waits at which no operation is half done.
 enum class OnInterrupt { GoOn, Return, Throw };
+
+// How a wait ended.
+enum class Waited { Done, Interrupted, TooLong };
 
 // Brackets one blocking wait of the calling thread.
 class BlockingWait {
@@ -32,6 +37,28 @@ class BlockingWait {
       return false;
     }
     return what == OnInterrupt::Return && above.interrupt_pending();
+  }
+  // Waits under `lock` until `done()`, an interrupt, or the deadline. `changed` tells of changes. While signals are asked
+  // for, the lock is free, also if a handler throws.
+  template <class Done>
+  Waited until(
+      std::unique_lock<std::mutex>& lock, std::condition_variable& changed, OnInterrupt what, Done&& done,
+      std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max()) const {
+    const bool hears = this->hears(what);
+    while (!done()) {
+      const auto now = std::chrono::steady_clock::now();
+      if (now >= deadline) return Waited::TooLong;
+      const auto end = hears ? std::min(deadline, now + kAsk) : deadline;
+      if (end == std::chrono::steady_clock::time_point::max())
+        changed.wait(lock);
+      else if (changed.wait_until(lock, end) == std::cv_status::timeout && hears) {
+        lock.unlock();
+        const bool ends = interrupted(what);
+        lock.lock();
+        if (ends) return done() ? Waited::Done : Waited::Interrupted;
+      }
+    }
+    return Waited::Done;
   }
 
  private:

@@ -6,10 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <bit>
-#include <chrono>
-#include <condition_variable>
 #include <stdexcept>
 
 #include "Above.h"
@@ -167,8 +164,8 @@ struct CommandQueue::Impl {
   void run_here(CommandQueue& queue, uint64_t end);
   void sleep_until_work(CommandQueue& queue);
   void set_up_worker(CommandQueue& queue);
-  void execute(CommandQueue& queue, Command* command, uint64_t sequence);
-  void keep_error(CommandQueue& queue, std::exception_ptr error, const char* name, uint32_t site, uint64_t sequence);
+  void execute(CommandQueue& queue, Command* command);
+  void keep_error(CommandQueue& queue, std::exception_ptr error, const char* name, uint32_t site);
   bool sleep_until_completed(CommandQueue& queue, uint64_t sequence, const BlockingWait& waiting, OnInterrupt what);
   void note_span(Clock::time_point begin, Clock::time_point end);
 };
@@ -186,15 +183,14 @@ void CommandQueue::Impl::note_span(Clock::time_point begin, Clock::time_point en
     spans.emplace_back(from, to);
 }
 
-void CommandQueue::Impl::keep_error(CommandQueue& queue, std::exception_ptr what, const char* command, uint32_t site,
-                                    uint64_t sequence) {
+void CommandQueue::Impl::keep_error(CommandQueue& queue, std::exception_ptr what, const char* command, uint32_t site) {
   std::lock_guard lock(rare_mutex);
   if (error) return;
-  error = std::make_unique<CommandError>(CommandError{std::move(what), command, site, sequence});
+  error = std::make_unique<CommandError>(CommandError{std::move(what), command, site});
   queue.has_error_.store(true, std::memory_order_release);
 }
 
-void CommandQueue::Impl::execute(CommandQueue& queue, Command* command, uint64_t sequence) {
+void CommandQueue::Impl::execute(CommandQueue& queue, Command* command) {
   queue.running_site_ = command->site;
   {
     std::optional<Trace::Running> traced;
@@ -202,7 +198,7 @@ void CommandQueue::Impl::execute(CommandQueue& queue, Command* command, uint64_t
     try {
       command->run();
     } catch (...) {
-      keep_error(queue, std::current_exception(), command->name(), command->site, sequence);
+      keep_error(queue, std::current_exception(), command->name(), command->site);
     }
   }
   command->retire();
@@ -212,7 +208,7 @@ void CommandQueue::Impl::set_up_worker(CommandQueue& queue) {
   try {
     above.set_up_worker();
   } catch (...) {
-    keep_error(queue, std::current_exception(), "worker initialisation", 0, 0);
+    keep_error(queue, std::current_exception(), "worker initialisation", 0);
   }
 }
 
@@ -236,7 +232,7 @@ void CommandQueue::Impl::run_commands(CommandQueue& queue, uint64_t end, bool on
     const bool anywhere = command->runs_anywhere();
     if (on_host && !anywhere) return;
     if (wide.load(std::memory_order_relaxed) == anywhere) wide.store(!anywhere, std::memory_order_relaxed);
-    execute(queue, command, next);
+    execute(queue, command);
     if (next == end || on_host) {
       // The worker reads the clock once per batch, and before the host can see that the batch is done.
       const auto now = Clock::now();
@@ -294,20 +290,13 @@ void CommandQueue::Impl::loop(CommandQueue& queue) {
 
 bool CommandQueue::Impl::sleep_until_completed(CommandQueue& queue, uint64_t sequence, const BlockingWait& waiting,
                                                OnInterrupt what) {
-  const bool hears = waiting.hears(what);
   std::unique_lock lock(wait_mutex);
-  for (;;) {
+  const auto done = [&] {
     // Set anew after each waking: the worker wakes everybody and forgets when the lowest number is reached.
     if (wake_at.load() > sequence) wake_at.store(sequence);
-    if (queue.completed_.load() >= sequence) return true;
-    if (!hears) {
-      wait_condition.wait(lock);
-    } else if (wait_condition.wait_for(lock, BlockingWait::kAsk) == std::cv_status::timeout) {
-      lock.unlock();
-      if (waiting.interrupted(what)) return queue.completed() >= sequence;
-      lock.lock();
-    }
-  }
+    return queue.completed_.load() >= sequence;
+  };
+  return waiting.until(lock, wait_condition, what, done) == Waited::Done;
 }
 
 CommandQueue::CommandQueue(std::string name, size_t capacity)

@@ -1,16 +1,10 @@
 #pragma once
 
-#include <atomic>
-#include <cstdint>
 #include <exception>
 #include <functional>
-#include <memory>
-#include <mutex>
 #include <optional>
-#include <string>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "device/trace.h"
 #include "device/blocking_wait.h"
@@ -56,7 +50,6 @@ struct CommandError {
   std::exception_ptr error;
   std::string name;
   uint32_t site = 0;
-  uint64_t sequence = 0;
 };
 
 // A queue with one worker thread that runs its commands in order. Any thread may submit. One command runs at a time: on

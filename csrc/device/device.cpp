@@ -3,18 +3,9 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <deque>
-#include <mutex>
-#include <stdexcept>
-#include <utility>
-
 #include "Above.h"
 #include "device/blocking_wait.h"
-#include "device/host_memory.h"
-#include "device/usable_cores.h"
+#include "device/host.h"
 
 namespace openhpu::device {
 namespace {
@@ -30,34 +21,21 @@ uint64_t physical_memory() {
 
 }  // namespace
 
-struct Device::Streams {
-  std::mutex mutex;
-  std::deque<Stream> streams;  // a deque: addresses stay when it grows
-  Stream* default_stream = nullptr;
-  // Normal and high priority: the streams made so far, and the index of the next one to hand out.
-  std::array<std::vector<Stream*>, 2> made;
-  std::array<size_t, 2> turn{};
-};
-
-Device::Device(int index, const DeviceConfig& config)
-    : Device(index, config, {config.modules.at(static_cast<size_t>(index))}) {}
-
 Device::Device(int index, const DeviceConfig& config, const std::vector<int>& modules)
     : index_(index),
       cores_(usable_cores(config.processes)),
       lock_(config.lock_modules ? std::make_unique<ModuleLock>(modules, config.module_wait_s) : nullptr),
       module_(lock_ ? lock_->module() : modules.at(0)),
-      streams_(std::make_unique<Streams>()) {
+      queue_(std::make_unique<CommandQueue>(std::to_string(index))),
+      default_stream_(*queue_, 0) {
   const std::string name = "HPU " + std::to_string(index);
   const size_t capacity = config.memory_bytes ? config.memory_bytes : std::min(device_memory(), physical_memory());
   memory_ = std::make_unique<MemoryPool>(name, capacity, /*watchful=*/true);
   workspace_ = std::make_unique<MemoryPool>(name + " workspace", capacity, /*watchful=*/true);
   memory_->set_protection(config.protect_memory);
-  queue_ = std::make_unique<CommandQueue>(std::to_string(index));
   queue_->set_index(index);
   queue_->set_spin_us(cores_ > 1 ? config.spin_us : 0);
   queue_->set_workerless(cores_ == 1);
-  streams_->default_stream = &streams_->streams.emplace_back(*queue_, 0, 0);
 }
 
 Device::~Device() {
@@ -71,22 +49,20 @@ void Device::close() {
 }
 
 Stream& Device::stream(int64_t id) {
-  if (id == 0) return *streams_->default_stream;
-  std::lock_guard lock(streams_->mutex);
-  if (id < 0 || static_cast<size_t>(id) >= streams_->streams.size()) {
+  if (id == 0) return default_stream_;
+  std::lock_guard lock(streams_mutex_);
+  if (id < 0 || static_cast<size_t>(id) > streams_.size()) {
     throw std::out_of_range("HPU " + std::to_string(index_) + " has no stream " + std::to_string(id));
   }
-  return streams_->streams[static_cast<size_t>(id)];
+  return streams_[static_cast<size_t>(id) - 1];
 }
 
 Stream& Device::new_stream(int priority) {
-  std::lock_guard lock(streams_->mutex);
-  const size_t kind = priority < 0;
-  auto& made = streams_->made[kind];
-  if (made.size() == kStreamsOfAKind) return *made[streams_->turn[kind]++ % kStreamsOfAKind];
-  const auto id = static_cast<int64_t>(streams_->streams.size());
-  made.push_back(&streams_->streams.emplace_back(*queue_, id, priority));
-  return *made.back();
+  std::lock_guard lock(streams_mutex_);
+  auto& [made, turn] = kinds_[priority < 0];
+  if (made.size() == kStreamsOfAKind) return *made[turn++ % kStreamsOfAKind];
+  const auto id = static_cast<int64_t>(streams_.size()) + 1;
+  return *made.emplace_back(&streams_.emplace_back(*queue_, id));
 }
 
 struct DeviceRegistry::Impl {

@@ -1,8 +1,7 @@
 #pragma once
 
-#include <cstdint>
-#include <memory>
-#include <vector>
+#include <array>
+#include <deque>
 
 #include "device/command_queue.h"
 #include "device/memory_pool.h"
@@ -34,7 +33,6 @@ struct DeviceConfig {
 // One software accelerator: memory, workspace (scratch memory of kernels, in worker order), queue, streams.
 class Device {
  public:
-  Device(int index, const DeviceConfig& config);  // on the module of its index
   Device(int index, const DeviceConfig& config, const std::vector<int>& modules);  // on the first free one of these
   ~Device();
 
@@ -65,8 +63,15 @@ class Device {
   std::unique_ptr<MemoryPool> memory_;
   std::unique_ptr<MemoryPool> workspace_;
   std::unique_ptr<CommandQueue> queue_;
-  struct Streams;
-  std::unique_ptr<Streams> streams_;
+  Stream default_stream_;
+  std::mutex streams_mutex_;
+  std::deque<Stream> streams_;  // the others; a deque: addresses stay when it grows
+  // Normal and high priority.
+  struct Kind {
+    std::vector<Stream*> made;
+    size_t turn = 0;  // index of the next one to hand out
+  };
+  std::array<Kind, 2> kinds_;
 };
 
 // The devices of this process. Opened one by one, at first use. A forked child that inherits open devices can

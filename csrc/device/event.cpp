@@ -1,29 +1,10 @@
 #include "device/event.h"
 
-#include <chrono>
 #include <stdexcept>
-#include <utility>
 
-#include "device/command_queue.h"
 #include "device/stream.h"
 
 namespace openhpu::device {
-
-namespace {
-
-class PointInQueue final : public Point {
- public:
-  PointInQueue(CommandQueue& queue, uint64_t sequence) : queue_(queue), sequence_(sequence) {}
-  bool reached() override { return queue_.completed() >= sequence_; }
-  uint64_t place() override { return sequence_; }
-  CommandQueue& queue() override { return queue_; }
-
- private:
-  CommandQueue& queue_;
-  const uint64_t sequence_;
-};
-
-}  // namespace
 
 void Event::record(Stream& stream) {
   std::shared_ptr<std::atomic<uint64_t>> stamp;
@@ -38,7 +19,8 @@ void Event::record(Stream& stream) {
     sequence = stream.queue().submit("event", set, /*site=*/0, /*anywhere=*/true);
     stream.note(sequence);
   }
-  point_ = std::make_shared<PointInQueue>(stream.queue(), sequence);
+  const auto reached = [&queue = stream.queue(), sequence] { return queue.completed() >= sequence; };
+  point_ = std::make_shared<Point>(Point{stream.queue(), reached, [sequence] { return sequence; }});
   stamp_ns_ = std::move(stamp);
 }
 
@@ -50,10 +32,10 @@ void Event::record(std::shared_ptr<Point> point) {
 bool Event::query() const { return !point_ || point_->reached(); }
 
 void Event::synchronize() const {
-  if (point_) point_->queue().wait(point_->place(), OnInterrupt::Throw);
+  if (point_) point_->queue.wait(point_->place(), OnInterrupt::Throw);
 }
 
-bool Event::is_elsewhere(const Stream& stream) const { return point_ && &point_->queue() != &stream.queue(); }
+bool Event::is_elsewhere(const Stream& stream) const { return point_ && &point_->queue != &stream.queue(); }
 
 void Event::block(Stream& stream) const {
   if (query()) return;
@@ -61,7 +43,7 @@ void Event::block(Stream& stream) const {
   // In the same queue the order exists already. But a wait for the stream also waits for the events that it waits for. In
   // another one, the waiting command was submitted after the point, so that waits between queues cannot form a cycle.
   if (is_elsewhere(stream))
-    place = stream.queue().submit("event wait", [point = point_, place] { point->queue().wait(place); });
+    place = stream.queue().submit("event wait", [point = point_, place] { point->queue.wait(place); });
   stream.note(place);
 }
 

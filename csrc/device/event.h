@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 namespace openhpu::device {
@@ -10,13 +11,11 @@ class CommandQueue;
 class Stream;
 
 // A point in a queue. One outside of it (the end of a collective) gets its place when somebody waits for it.
-class Point {
- public:
-  virtual ~Point() = default;
-  virtual bool reached() = 0;
+struct Point {
+  CommandQueue& queue;
+  std::function<bool()> reached;
   // Of one that lies outside: queues a wait for it, once. Returns the wait's place in the queue.
-  virtual uint64_t place() = 0;
-  virtual CommandQueue& queue() = 0;
+  std::function<uint64_t()> place;
 };
 
 // A point in a stream, with the time at which the worker reached it. Copies share the point.

@@ -11,11 +11,9 @@
 #include <cstring>
 #include <mutex>
 #include <optional>
-#include <vector>
 
 #include "device/backing.h"
-#include "device/block_table.h"
-#include "device/free_blocks.h"
+#include "device/blocks.h"
 
 namespace openhpu::device {
 namespace {
@@ -279,16 +277,12 @@ void MemoryPool::trim() {
   }
 }
 
-void MemoryPool::fail_allocations(uint64_t first, uint64_t times) {
+uint64_t MemoryPool::fail_allocations(uint64_t first, uint64_t times) {
   std::lock_guard lock(impl_->mutex);
   impl_->first_fault = first;
   impl_->faults = first > 0 ? times : 0;
-  impl_->asked = impl_->injected = 0;
-}
-
-uint64_t MemoryPool::injected_failures() const {
-  std::lock_guard lock(impl_->mutex);
-  return impl_->injected;
+  impl_->asked = 0;
+  return std::exchange(impl_->injected, 0);
 }
 
 void MemoryPool::set_protection(bool enabled) {

@@ -76,9 +76,8 @@ class MemoryPool {
   void trim();
 
   // For tests: of the allocations from now on the `first`-th and the `times - 1` after it fail, as if the pool were full.
-  // 0: none does. And how many have failed since then.
-  void fail_allocations(uint64_t first, uint64_t times = 1);
-  uint64_t injected_failures() const;
+  // 0: none does. Returns how many have failed since the last call.
+  uint64_t fail_allocations(uint64_t first, uint64_t times = 1);
 
   // Debug mode: while enabled, the range is inaccessible except inside AccessScope, so that a host access
   // outside a kernel crashes at the spot. Scopes nest and may be held by several threads at once.

@@ -164,16 +164,10 @@ Trace::Running::~Running() {
 }
 
 void SpanScope::end() {
-  TraceSpan span;
-  span.name = name_;
-  span.detail = std::move(detail_);
-  span.thread = trace_thread();
-  span.begin = begin_;
   TraceRecord here;
   above.describe_origin(here);
-  span.operation = here.operation;
-  span.end = trace_clock();
-  Trace::add(std::move(span));
+  Trace::add({.name = name_, .detail = std::move(detail_), .thread = trace_thread(), .operation = here.operation,
+              .begin = begin_, .end = trace_clock()});
 }
 
 }  // namespace openhpu::device

@@ -1,8 +1,5 @@
 #pragma once
 
-#include <memory>
-#include <string>
-
 #include "distributed/Collective.h"
 #include "distributed/transport.h"
 

@@ -7,15 +7,12 @@
 #include <c10/util/Exception.h>
 #include <c10/util/ScopeExit.h>
 
-#include <algorithm>
-#include <thread>
-
 #include "call/Alias.h"
 #include "device/event.h"
 #include "device/blocking_wait.h"
-#include "distributed/cut.h"
 #include "observe/events.h"
-#include "observe/site.h"
+#include "record/Capture.h"
+#include "record/Lazy.h"
 #include "run/KernelThreads.h"
 #include "torch/HPUDevice.h"
 
@@ -90,31 +87,26 @@ const at::ThreadLocalState& state_without_python() {
   return *state;
 }
 
-// A collective that was issued and not yet awaited, with the script's tensors. Only the script's threads may drop them.
-struct UnderWay {
-  std::shared_ptr<Collective> collective;
-  std::vector<at::Tensor> tensors;
-};
-std::mutex under_way_mutex;
-auto& under_way = *new std::vector<UnderWay>();
-
-// Takes out of a list the entries for which `which` is true. The caller drops them without the lock.
-template <class Entry, class Which>
-std::vector<Entry> take(std::vector<Entry>& all, Which which) {
-  std::vector<Entry> taken;
-  std::lock_guard lock(under_way_mutex);
-  const auto middle = std::stable_partition(all.begin(), all.end(), [&](const Entry& e) { return !which(e); });
-  std::move(middle, all.end(), std::back_inserter(taken));
-  all.erase(middle, all.end());
-  return taken;
-}
-
-// The memory of an aborted collective that the library still uses. The script's threads drop it.
-struct Kept {
+// A collective that was issued and not yet awaited, or that was aborted while the library uses its memory, with the
+// memory of the script's tensors. Only the script's threads may drop it.
+struct Held {
   std::shared_ptr<Collective> collective;
   std::vector<c10::Storage> memory;
+  bool aborted;
 };
-auto& kept_memory = *new std::vector<Kept>();  // under `under_way_mutex`
+std::mutex held_mutex;
+auto& all_held = *new std::vector<Held>();
+
+// Takes out those for which `which` is true. The caller drops them without the lock.
+template <class Which>
+std::vector<Held> take(Which which) {
+  std::vector<Held> taken;
+  std::lock_guard lock(held_mutex);
+  const auto middle = std::stable_partition(all_held.begin(), all_held.end(), [&](const Held& h) { return !which(h); });
+  std::move(middle, all_held.end(), std::back_inserter(taken));
+  all_held.erase(middle, all_held.end());
+  return taken;
+}
 
 // All collectives that have not ended, for the end of the process.
 std::mutex alive_mutex;
@@ -126,6 +118,14 @@ auto& all_times = *new std::map<std::pair<std::string, uint32_t>, CollectiveTime
 
 bool ended_well(const std::vector<std::shared_ptr<Collective>>& parts) {
   return std::ranges::all_of(parts, [](const auto& part) { return part->done() && !part->error(); });
+}
+
+// Queues the waits for them; returns the last one's place. What was issued before runs beside the collectives.
+uint64_t await_in_order(const std::vector<std::shared_ptr<Collective>>& parts) {
+  cut_for_collective(*parts.front()->what().device);
+  uint64_t last = 0;
+  for (const auto& part : parts) last = part->await_in_order();
+  return last;
 }
 
 }  // namespace
@@ -145,6 +145,15 @@ std::exception_ptr failure_of(const std::string& name, const std::string& group,
   }
 }
 
+void cut_for_collective(device::Device& d) {
+  if (C10_UNLIKELY(current_capture(d) != nullptr))
+    refuse_in_capture("hccl", "A graph waits only for its own collectives. Wait for others before the capture.");
+  if (g_lazy_collectives.load())
+    Recorder::of(d).hand_over_piece();
+  else
+    flush(d);
+}
+
 void note_collective(const std::string& name, uint32_t site, size_t bytes, uint64_t wait_ns) {
   count(Counter::CollectiveWaitNs, wait_ns);
   std::lock_guard lock(times_mutex);
@@ -162,8 +171,6 @@ std::map<std::pair<std::string, uint32_t>, CollectiveTimes> collective_times() {
 void Collective::issue(const Tensors& written, const Tensors& read) {
   for (const auto& t : written) written_.push_back(cpu_alias(t));
   for (const auto& t : read) read_.push_back(cpu_alias(t));
-  Tensors tensors = written;
-  tensors.insert(tensors.end(), read.begin(), read.end());
   count(Counter::Collectives);
   count(Counter::CollectiveBytes, what_.nbytes);
   {
@@ -174,13 +181,16 @@ void Collective::issue(const Tensors& written, const Tensors& read) {
     });
     alive.push_back(weak_from_this());
   }
-  take(under_way, [](const UnderWay& u) { return u.collective->done(); });
-  for (const auto& t : tensors)
-    memory_.emplace_back(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(t.storage().unsafeGetStorageImpl()));
-  take(kept_memory, [](const Kept& k) { return k.collective->released_.load(); });
+  Held own{shared_from_this(), {}, false};
+  for (const auto* tensors : {&written, &read})
+    for (const auto& t : *tensors) {
+      own.memory.push_back(t.storage());
+      memory_.emplace_back(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(t.storage().unsafeGetStorageImpl()));
+    }
+  take([](const Held& h) { return h.aborted ? h.collective->released_.load() : h.collective->done(); });
   {
-    std::lock_guard lock(under_way_mutex);
-    under_way.push_back({shared_from_this(), std::move(tensors)});
+    std::lock_guard lock(held_mutex);
+    all_held.push_back(std::move(own));
   }
   openhpu::submit(*what_.device, new StartCommand(shared_from_this()));
 }
@@ -190,7 +200,7 @@ uint64_t Collective::await_in_order() {
   if (awaited_) return awaited_;
   awaited_ = openhpu::submit(*what_.device, new AwaitCommand(shared_from_this()));
   // From here on every user of the memory is queued behind the wait.
-  take(under_way, [&](const UnderWay& u) { return u.collective.get() == this; });
+  take([&](const Held& h) { return !h.aborted && h.collective.get() == this; });
   return awaited_;
 }
 
@@ -278,7 +288,7 @@ void Collective::end(std::exception_ptr error) noexcept {
 
 // For what does not end by itself.
 void Collective::end_here() noexcept {
-  c10::intrusive_ptr<c10d::Work> work;
+  WorkPtr work;
   {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return work_ || done(); });
@@ -342,27 +352,18 @@ int Collective::source_rank() const {
 
 bool Collective::wait_for(std::chrono::milliseconds timeout) {
   using Clock = std::chrono::steady_clock;
-  const auto end = Clock::now() + timeout;
+  const auto deadline = timeout.count() > 0 ? Clock::now() + timeout : Clock::time_point::max();
   watch();
   device::BlockingWait waiting;
-  while (true) {
-    auto slice = std::chrono::duration_cast<std::chrono::milliseconds>(device::BlockingWait::kAsk);
-    if (timeout.count() > 0)
-      slice = std::min(slice, std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()) + std::chrono::milliseconds(1));
-    {
-      std::unique_lock lock(mutex_);
-      if (changed_.wait_for(lock, slice, [&] { return done(); })) return true;
-    }
-    if (timeout.count() > 0 && Clock::now() >= end) return false;
-    if (waiting.hears(device::OnInterrupt::Throw) && waiting.interrupted(device::OnInterrupt::Throw)) return false;
-  }
+  std::unique_lock lock(mutex_);
+  return waiting.until(lock, changed_, device::OnInterrupt::Throw, [&] { return done(); }, deadline) == device::Waited::Done;
 }
 
 void Collective::abort(bool at_end) noexcept {
   const auto aborted = failure_of(
       what_.name, what_.group,
       std::make_exception_ptr(c10::Error({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, "it was aborted")));
-  c10::intrusive_ptr<c10d::Work> work;
+  WorkPtr work;
   bool started = false;
   {
     std::lock_guard lock(mutex_);
@@ -386,23 +387,23 @@ void Collective::ask_to_end(c10d::Work& work) noexcept {
 
 // Keeps the script's tensors from others for as long as the library has them. False: some have gone.
 bool Collective::keep_memory() {
-  Kept kept{shared_from_this(), {}};
+  Held kept{shared_from_this(), {}, true};
   for (const auto& weak : memory_) {
     auto storage = weak.lock();
     if (!storage) return false;
     kept.memory.emplace_back(std::move(storage));
   }
-  std::lock_guard lock(under_way_mutex);
-  kept_memory.push_back(std::move(kept));
+  std::lock_guard lock(held_mutex);
+  all_held.push_back(std::move(kept));
   return true;
 }
 
 void Collective::await_all(device::Device& d) {
   std::vector<std::shared_ptr<Collective>> all;
   {
-    std::lock_guard lock(under_way_mutex);
-    for (const auto& u : under_way)
-      if (u.collective->what_.device == &d) all.push_back(u.collective);
+    std::lock_guard lock(held_mutex);
+    for (const auto& h : all_held)
+      if (!h.aborted && h.collective->what_.device == &d) all.push_back(h.collective);
   }
   for (const auto& collective : all) collective->await_in_order();
 }
@@ -466,12 +467,10 @@ int WorkHCCL::sourceRank() const {
 }
 
 bool WorkHCCL::wait(std::chrono::milliseconds timeout) {
-  uint64_t last = 0;
-  // What was issued before the wait runs beside the collective.
-  if (!parts_.empty()) cut_for_collective(*parts_.front()->what().device);
-  for (const auto& part : parts_) last = part->await_in_order();
+  if (parts_.empty()) return true;
+  const uint64_t last = await_in_order(parts_);
   const bool limited = timeout.count() > 0;
-  if (parts_.empty() || (!limited && opType_ != c10d::OpType::BARRIER)) return true;
+  if (!limited && opType_ != c10d::OpType::BARRIER) return true;
   const auto& what = parts_.back()->what();
   if (limited)
     for (const auto& part : parts_)
@@ -490,29 +489,16 @@ void WorkHCCL::abort() {
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> WorkHCCL::getFuture() {
-  // Complete at once, as for other accelerators: a wait for it makes a stream wait, not the host.
-  class End final : public device::Point {
-   public:
-    explicit End(std::vector<std::shared_ptr<Collective>> parts) : parts_(std::move(parts)) {}
-    bool reached() override { return ended_well(parts_); }
-    uint64_t place() override {
-      cut_for_collective(*parts_.front()->what().device);
-      uint64_t last = 0;
-      for (const auto& part : parts_) last = part->await_in_order();
-      return last;
-    }
-    device::CommandQueue& queue() override { return parts_.front()->what().device->queue(); }
-
-   private:
-    std::vector<std::shared_ptr<Collective>> parts_;
-  };
   std::vector<c10::Device> devices;
   for (const auto& t : outputs_)
     if (std::find(devices.begin(), devices.end(), t.device()) == devices.end()) devices.push_back(t.device());
   auto future = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()), devices);
-  const std::shared_ptr<device::Point> end = std::make_shared<End>(parts_);
+  // Complete at once, as for other accelerators: a wait for it makes a stream wait, not the host.
+  const std::shared_ptr<device::Point> end = parts_.empty() ? nullptr : std::make_shared<device::Point>(device::Point{
+      parts_.front()->what().device->queue(), [parts = parts_] { return ended_well(parts); },
+      [parts = parts_] { return await_in_order(parts); }});
   const auto recorded = c10::make_scope_exit(
-      [before = std::exchange(t_record_beside, parts_.empty() ? nullptr : &end)] { t_record_beside = before; });
+      [before = std::exchange(t_record_beside, end ? &end : nullptr)] { t_record_beside = before; });
   future->markCompleted(c10::IValue(outputs_));
   return future;
 }

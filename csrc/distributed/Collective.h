@@ -3,20 +3,14 @@
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
-#include <atomic>
-#include <condition_variable>
-#include <exception>
-#include <functional>
 #include <map>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "device/device.h"
 
 namespace openhpu {
+
+class Capture;
+using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
 // One collective, or one end of a message, in the order of its device's queue. It starts when all commands before it
 // have run. Threads of the communication library run it. Commands that the script issues after `Work.wait` come after
@@ -38,7 +32,7 @@ class Collective : public std::enable_shared_from_this<Collective> {
   // communication library. `after` (or nothing) completes the results on one thread, before any thread sees that it is
   // done.
   struct Procedure {
-    std::function<c10::intrusive_ptr<c10d::Work>(const Tensors& written, const Tensors& read)> start;
+    std::function<WorkPtr(const Tensors& written, const Tensors& read)> start;
     std::function<void(const Tensors& written)> after;
   };
   Collective(What what, Procedure procedure) : what_(std::move(what)), procedure_(std::move(procedure)) {}
@@ -88,7 +82,7 @@ class Collective : public std::enable_shared_from_this<Collective> {
   std::unique_ptr<device::TraceRecord> trace_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  c10::intrusive_ptr<c10d::Work> work_;
+  WorkPtr work_;
   std::exception_ptr error_;
   std::atomic<bool> done_{false};
   // The library's progress: it got the memory; it is done with it; the results are being completed.
@@ -113,6 +107,20 @@ struct CollectiveTimes {
 };
 std::map<std::pair<std::string, uint32_t>, CollectiveTimes> collective_times();
 void note_collective(const std::string& name, uint32_t site, size_t bytes, uint64_t wait_ns);
+
+// In a graph capture: runs the collective and makes it an operator of the graph. Replays run it on their worker, from
+// start to end. The graph keeps the collective's arguments alive.
+void capture_collective(
+    Capture& capture, std::string name, std::string group, Collective::Procedure procedure,
+    const Collective::Tensors& written, const Collective::Tensors& read);
+// Drops those whose graphs are gone and whose last runs have ended. Called by a thread of the script's.
+void forget_captured_collectives();
+
+// Whether collectives lie in the middle of lazy graphs' steps (PT_HPU_ENABLE_LAZY_COLLECTIVES); else each of them ends one.
+// `asked`: whether the script set it. Else a graph that holds a collective is a kindness.
+inline std::atomic<bool> g_lazy_collectives{true}, g_lazy_collectives_asked{true};
+// Called before a command that separates two parts of a step in the queue. Hands over the recording before it.
+void cut_for_collective(device::Device& d);
 
 // The script's handle of a collective.
 class WorkHCCL final : public c10d::Work {

@@ -10,14 +10,10 @@
 #include <ATen/ops/minimum.h>
 #include <ATen/ops/mul.h>
 #include <c10/core/InferenceMode.h>
-#include <c10/util/Exception.h>
 #include <sched.h>
 
-#include <algorithm>
 #include <cstring>
-#include <optional>
 #include <system_error>
-#include <thread>
 
 #include "distributed/transport.h"
 #include "observe/events.h"
@@ -86,13 +82,11 @@ void reduce_two(ReduceOp::RedOpType reduction, at::Tensor& out, const at::Tensor
 }  // namespace
 
 struct NodeChannel::Job {
+  Request request;
   Kind kind;
-  ReduceOp::RedOpType reduction;
   at::ScalarType dtype;
-  int root;
   std::vector<Part> parts;
   std::vector<Tensors> kept;
-  std::chrono::milliseconds limit;  // 0: none
   c10::intrusive_ptr<c10::ivalue::Future> ended = c10::make_intrusive<c10::ivalue::Future>(c10::NoneType::get());
   Clock::time_point begun = Clock::now();
   // How far it is.
@@ -136,7 +130,7 @@ void NodeChannel::reduce_into(std::byte* out, const std::vector<const std::byte*
   };
   at::Tensor result = over(out), left = over(from.front());
   for (size_t i = 1; i < from.size(); ++i) {
-    reduce_two(job.reduction, result, left, over(from[i]));
+    reduce_two(job.request.reduction, result, left, over(from[i]));
     left = result;
   }
 }
@@ -149,8 +143,8 @@ size_t NodeChannel::most(const Job& job) const {
 NodeMemory::Label NodeChannel::label_of(const Job& job) {
   const size_t nbytes = job.parts[job.part].elements * c10::elementSize(job.dtype);
   return {
-      static_cast<uint32_t>(job.kind), static_cast<uint32_t>(job.reduction), static_cast<uint32_t>(job.dtype),
-      static_cast<uint32_t>(job.root), nbytes};
+      static_cast<uint32_t>(job.kind), static_cast<uint32_t>(job.request.reduction), static_cast<uint32_t>(job.dtype),
+      static_cast<uint32_t>(job.request.root), nbytes};
 }
 
 void NodeChannel::check_labels(const Job& job) const {
@@ -172,7 +166,7 @@ void NodeChannel::check_labels(const Job& job) const {
 void NodeChannel::publish(Job& job, size_t elements) {
   const Part& part = job.parts[job.part];
   const size_t item = c10::elementSize(job.dtype), nbytes = elements * item;
-  if (nbytes && (job.kind != Kind::Broadcast || job.root == rank())) {
+  if (nbytes && (job.kind != Kind::Broadcast || job.request.root == rank())) {
     std::byte* to = memory_->slot();
     for (const std::byte* from : part.in) {
       std::memcpy(to, from + job.element * item, nbytes);
@@ -202,7 +196,7 @@ void NodeChannel::consume(Job& job, size_t elements) {
         std::memcpy(out(static_cast<size_t>(other)), memory_->slot_of(other), nbytes);
       break;
     case Kind::Broadcast:
-      std::memcpy(out(0), memory_->slot_of(job.root), nbytes);
+      std::memcpy(out(0), memory_->slot_of(job.request.root), nbytes);
       break;
     case Kind::Barrier:
       break;
@@ -224,7 +218,7 @@ bool NodeChannel::advance(Job& job) {
     if (!job.published) {
       publish(job, elements);
       // A rank that only sends need not wait for the others.
-      const bool sent = job.kind == Kind::Broadcast && job.root == rank();
+      const bool sent = job.kind == Kind::Broadcast && job.request.root == rank();
       if (sent)
         next(job, elements);
       else
@@ -250,6 +244,7 @@ bool NodeChannel::polled(Job& job) {
 }
 
 void NodeChannel::finish_waiting(Job& job) {
+  const auto limit = job.request.limit;
   while (true) {
     TORCH_CHECK(!ended_.load(), why());
     if (polled(job)) return;
@@ -259,7 +254,7 @@ void NodeChannel::finish_waiting(Job& job) {
     TORCH_CHECK(
         !memory_->left(late), "rank ", late, " (process ", process, ") has ended, or has left the group, before it took part");
     TORCH_CHECK(
-        job.limit.count() <= 0 || Clock::now() - job.begun < job.limit, "Timed out waiting ", job.limit.count(),
+        limit.count() <= 0 || Clock::now() - job.begun < limit, "Timed out waiting ", limit.count(),
         " ms for rank ", late, " (process ", process, ") to take part");
   }
 }
@@ -358,8 +353,7 @@ c10::intrusive_ptr<c10d::Work> NodeChannel::run(const Request& request, const Te
   const bool scatters = kind == Kind::ReduceScatter, reduces = scatters || kind == Kind::AllReduce;
   // What is only moved is bytes: tensors of one call may differ.
   const auto dtype = reduces ? written.front().scalar_type() : at::kByte;
-  const auto job = std::make_shared<Job>(
-      Job{kind, request.reduction, dtype, request.root, {}, {written, read}, request.limit});
+  const auto job = std::make_shared<Job>(Job{request, kind, dtype, {}, {written, read}});
   // The parts of each tensor, one behind another.
   const auto parts_of = [](const Tensors& tensors, size_t parts) {
     std::vector<std::byte*> all;

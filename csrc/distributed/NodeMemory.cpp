@@ -34,13 +34,8 @@ std::vector<uint8_t> as_bytes(const std::string& text) { return {text.begin(), t
 std::string of_rank(const char* what, int rank) { return c10::str("openhpu/node/", what, rank); }
 
 // A lock on this rank's byte of the file. It goes when the process ends, and no child inherits it.
-struct flock mark_of(int rank, short type) {
-  struct flock mark {};
-  mark.l_type = type;
-  mark.l_whence = SEEK_SET;
-  mark.l_start = rank;
-  mark.l_len = 1;
-  return mark;
+struct flock mark_of(int rank) {
+  return {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = rank, .l_len = 1, .l_pid = 0};
 }
 
 }  // namespace
@@ -93,7 +88,7 @@ std::unique_ptr<NodeMemory> NodeMemory::create(c10d::Store& store, int rank, int
 
 NodeMemory::NodeMemory(int file, int rank, std::vector<int> processes)
     : file_(file), rank_(rank), processes_(std::move(processes)) {
-  struct flock mark = mark_of(rank, F_WRLCK);
+  struct flock mark = mark_of(rank);
   if (::fcntl(file_, F_SETLK, &mark) != 0) return;
   void* found = ::mmap(nullptr, bytes(size()), PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
   if (found == MAP_FAILED) return;
@@ -140,7 +135,7 @@ int NodeMemory::sleep() {
 
 bool NodeMemory::left(int rank) const {
   if (process_of(rank) == process_of(rank_)) return false;
-  struct flock mark = mark_of(rank, F_WRLCK);
+  struct flock mark = mark_of(rank);
   if (::fcntl(file_, F_GETLK, &mark) != 0 || mark.l_type != F_UNLCK) return false;
   return behind(head(rank).published.load(std::memory_order_acquire));  // it may have come before it went
 }

@@ -1,17 +1,10 @@
 #include "distributed/ProcessGroupHCCL.h"
 
-#include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/ParamCommsUtils.hpp>
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
-#include <algorithm>
 #include <numeric>
-#include <optional>
 
 #include "device/event.h"
-#include "distributed/InterruptibleStore.h"
-#include "distributed/captured.h"
-#include "distributed/cut.h"
 #include "observe/site.h"
 #include "record/Capture.h"
 #include "record/Lazy.h"
@@ -44,9 +37,10 @@ device::Device& device_for(const char* op, const Tensors& tensors) {
   return device_of(tensors.front().device());
 }
 
-// As the transport takes it: none where this rank is not the root.
-std::vector<Tensors> list_of(const Tensors& tensors) {
-  return tensors.empty() ? std::vector<Tensors>{} : std::vector<Tensors>{tensors};
+// As the transport takes it, for one expression: none where this rank is not the root.
+std::vector<Tensors>& list_of(const Tensors& tensors, std::vector<Tensors>&& lists = {}) {
+  if (!tensors.empty()) lists.push_back(tensors);
+  return lists;
 }
 
 void check_one_dtype(const char* op, const Tensors& tensors) {
@@ -75,7 +69,7 @@ struct ProcessGroupHCCL::Row {
 
 // `by_gloo(gloo, written, read, options)`: for what the ranks' memory does not take.
 template <class Asked, class Start>
-c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::issue(const Row& row, Asked options, Start by_gloo) {
+WorkPtr ProcessGroupHCCL::issue(const Row& row, Asked options, Start by_gloo) {
   Collective::Procedure procedure;
   NodeChannel::Request request{row.type, options.timeout};
   options.asyncOp = true;
@@ -94,7 +88,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::issue(const Row& row, Asked opt
 }
 
 // Captured, it becomes an operator of the graph.
-c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::issue(const Row& row, Collective::Procedure procedure) {
+WorkPtr ProcessGroupHCCL::issue(const Row& row, Collective::Procedure procedure) {
   auto& d = row.device ? *row.device : device_for(row.op, flat({row.written, row.read}));
   const std::string name = std::string("hccl::") + row.op;
   std::vector<std::shared_ptr<Collective>> parts;
@@ -187,7 +181,7 @@ void ProcessGroupHCCL::startCoalescing() {
   coalescing_ = true;
 }
 
-c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::endCoalescing() {
+WorkPtr ProcessGroupHCCL::endCoalescing() {
   std::lock_guard lock(mutex_);
   TORCH_CHECK(coalescing_, "hccl: _end_coalescing was called without _start_coalescing");
   coalescing_ = false;
@@ -236,22 +230,21 @@ c10d::ErrorType ProcessGroupHCCL::getError() {
   return c10d::ErrorType::SUCCESS;
 }
 
-c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
+WorkPtr ProcessGroupHCCL::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
   only("broadcast", tensors);
   return issue(
       {"broadcast", "hccl:broadcast", OpType::BROADCAST, moved, tensors, {}}, options,
       [](auto& gloo, Tensors& all, Tensors&, const auto& o) { return gloo.broadcast(all, o); });
 }
 
-c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
+WorkPtr ProcessGroupHCCL::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
   only("allreduce", tensors);
   return issue(
       {"allreduce", "hccl:all_reduce", OpType::ALLREDUCE, reduced, tensors, {}}, options,
       [](auto& gloo, Tensors& all, Tensors&, const auto& o) { return gloo.allreduce(all, o); });
 }
 
-c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::allreduce_coalesced(
-    Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
+WorkPtr ProcessGroupHCCL::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
   TORCH_CHECK_VALUE(!tensors.empty(), "hccl allreduce_coalesced: expected at least one tensor");
   check_one_dtype("allreduce_coalesced", tensors);
   return issue(
@@ -259,26 +252,25 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::allreduce_coalesced(
       [](auto& gloo, Tensors& all, Tensors&, const auto& o) { return gloo.allreduce_coalesced(all, o); });
 }
 
-c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
+WorkPtr ProcessGroupHCCL::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
   only("reduce", tensors);
   return issue(
       {"reduce", "hccl:reduce", OpType::REDUCE, reduced, tensors, {}}, options,
       [](auto& gloo, Tensors& all, Tensors&, const auto& o) { return gloo.reduce(all, o); });
 }
 
-c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::allgather(
+WorkPtr ProcessGroupHCCL::allgather(
     std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
   const auto& into = only("allgather", outputs);
   check_parts("allgather", "output", into, getSize(), only("allgather", inputs), getRank());
   const Row row{"allgather", "hccl:all_gather", OpType::ALLGATHER, moved, into, inputs};
   if (!equally_long(into)) return issue(row, exchange(transport_, options.timeout));  // which all ranks see
   return issue(row, options, [](auto& gloo, Tensors& out, Tensors& in, const auto& o) {
-    auto lists = list_of(out);
-    return gloo.allgather(lists, in, o);
+    return gloo.allgather(list_of(out), in, o);
   });
 }
 
-c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::_allgather_base(
+WorkPtr ProcessGroupHCCL::_allgather_base(
     at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) {
   TORCH_CHECK_VALUE(
       output.scalar_type() == input.scalar_type() && output.numel() == input.numel() * getSize(),
@@ -290,7 +282,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::_allgather_base(
       [](auto& gloo, Tensors& out, Tensors& in, const auto& o) { return gloo._allgather_base(out[0], in[0], o); });
 }
 
-c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::allgather_coalesced(
+WorkPtr ProcessGroupHCCL::allgather_coalesced(
     std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
   TORCH_CHECK_VALUE(
       static_cast<int>(outputs.size()) == getSize(), "hccl allgather_coalesced: expected a list of outputs for each of ",
@@ -310,7 +302,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::allgather_coalesced(
       });
 }
 
-c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::allgather_into_tensor_coalesced(
+WorkPtr ProcessGroupHCCL::allgather_into_tensor_coalesced(
     Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
   TORCH_CHECK_VALUE(
       outputs.size() == inputs.size(), "hccl allgather_into_tensor_coalesced: got ", outputs.size(), " outputs and ",
@@ -327,8 +319,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::allgather_into_tensor_coalesced
       });
 }
 
-c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::gather(
-    std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) {
+WorkPtr ProcessGroupHCCL::gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) {
   const auto& from = only("gather", inputs);
   const bool root = options.rootRank == getRank();
   TORCH_CHECK_VALUE(
@@ -337,14 +328,10 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::gather(
   if (root) check_parts("gather", "output", outputs.front(), getSize(), from);
   return issue(
       {"gather", "hccl:gather", OpType::GATHER, moved, flat(outputs), inputs}, options,
-      [](auto& gloo, Tensors& out, Tensors& in, const auto& o) {
-        auto lists = list_of(out);
-        return gloo.gather(lists, in, o);
-      });
+      [](auto& gloo, Tensors& out, Tensors& in, const auto& o) { return gloo.gather(list_of(out), in, o); });
 }
 
-c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::scatter(
-    Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) {
+WorkPtr ProcessGroupHCCL::scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) {
   const auto& into = only("scatter", outputs);
   const bool root = options.rootRank == getRank();
   TORCH_CHECK_VALUE(
@@ -353,13 +340,10 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::scatter(
   if (root) check_parts("scatter", "input", inputs.front(), getSize(), into);
   return issue(
       {"scatter", "hccl:scatter", OpType::SCATTER, moved, outputs, flat(inputs)}, options,
-      [](auto& gloo, Tensors& out, Tensors& in, const auto& o) {
-        auto lists = list_of(in);
-        return gloo.scatter(out, lists, o);
-      });
+      [](auto& gloo, Tensors& out, Tensors& in, const auto& o) { return gloo.scatter(out, list_of(in), o); });
 }
 
-c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::reduce_scatter(
+WorkPtr ProcessGroupHCCL::reduce_scatter(
     Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ReduceScatterOptions& options) {
   const auto& into = only("reduce_scatter", outputs);
   const auto& from = only("reduce_scatter", inputs);
@@ -383,12 +367,11 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::reduce_scatter(
                  }});
   }
   return issue(row, options, [](auto& gloo, Tensors& out, Tensors& in, const auto& o) {
-    auto lists = list_of(in);
-    return gloo.reduce_scatter(out, lists, o);
+    return gloo.reduce_scatter(out, list_of(in), o);
   });
 }
 
-c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::_reduce_scatter_base(
+WorkPtr ProcessGroupHCCL::_reduce_scatter_base(
     at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) {
   TORCH_CHECK_VALUE(
       output.scalar_type() == input.scalar_type() && input.numel() == output.numel() * getSize(),
@@ -402,7 +385,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::_reduce_scatter_base(
       });
 }
 
-c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::reduce_scatter_tensor_coalesced(
+WorkPtr ProcessGroupHCCL::reduce_scatter_tensor_coalesced(
     Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& options) {
   TORCH_CHECK_VALUE(
       outputs.size() == inputs.size() && !inputs.empty(), "hccl reduce_scatter_tensor_coalesced: got ", outputs.size(),
@@ -422,7 +405,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::reduce_scatter_tensor_coalesced
       });
 }
 
-c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::alltoall_base(
+WorkPtr ProcessGroupHCCL::alltoall_base(
     at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits, std::vector<int64_t>& input_splits,
     const c10d::AllToAllOptions& options) {
   TORCH_CHECK_VALUE(
@@ -450,8 +433,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::alltoall_base(
       });
 }
 
-c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::alltoall(
-    Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
+WorkPtr ProcessGroupHCCL::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
   TORCH_CHECK_VALUE(
       static_cast<int>(outputs.size()) == getSize() && static_cast<int>(inputs.size()) == getSize(),
       "hccl alltoall: expected an input and an output for each of ", getSize(), " ranks, got ", inputs.size(), " and ",
@@ -465,7 +447,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::alltoall(
 
 // One end of a message, of one tensor.
 template <class Start>
-c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::message(const Row& row, Start by_gloo) {
+WorkPtr ProcessGroupHCCL::message(const Row& row, Start by_gloo) {
   only(row.op, row.sent());
   return issue(row, Collective::Procedure{[t = transport_, by_gloo](const Tensors& written, const Tensors& read) {
     auto all = all_as(moved, written.empty() ? read : written);
@@ -473,17 +455,17 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::message(const Row& row, Start b
   }, nullptr});
 }
 
-c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::send(Tensors& tensors, int to, int tag) {
+WorkPtr ProcessGroupHCCL::send(Tensors& tensors, int to, int tag) {
   return message({"send", "hccl:send", OpType::SEND, moved, {}, tensors},
                  [to, tag](auto& gloo, Tensors& all) { return gloo.send(all, to, tag); });
 }
 
-c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::recv(Tensors& tensors, int from, int tag) {
+WorkPtr ProcessGroupHCCL::recv(Tensors& tensors, int from, int tag) {
   return message({"recv", "hccl:recv", OpType::RECV, moved, tensors, {}},
                  [from, tag](auto& gloo, Tensors& all) { return gloo.recv(all, from, tag); });
 }
 
-c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::recvAnysource(Tensors& tensors, int tag) {
+WorkPtr ProcessGroupHCCL::recvAnysource(Tensors& tensors, int tag) {
   return message({"recvAnysource", "hccl:recv", OpType::RECVANYSOURCE, moved, tensors, {}},
                  [tag](auto& gloo, Tensors& all) { return gloo.recvAnysource(all, tag); });
 }
@@ -510,7 +492,7 @@ device::Device& ProcessGroupHCCL::device_of_barrier(const std::vector<int64_t>& 
   return device_of(-1);
 }
 
-c10::intrusive_ptr<c10d::Work> ProcessGroupHCCL::barrier(const c10d::BarrierOptions& options) {
+WorkPtr ProcessGroupHCCL::barrier(const c10d::BarrierOptions& options) {
   auto own = options;
   own.device_ids.clear();
   return issue(

@@ -1,13 +1,7 @@
 // Collectives of captured graphs: the operator hccl::collective_, whose number names what a capture met.
-#include "distributed/captured.h"
+#include "distributed/Collective.h"
 
 #include <torch/library.h>
-
-#include <algorithm>
-#include <atomic>
-#include <mutex>
-#include <unordered_map>
-#include <vector>
 
 #include "observe/events.h"
 #include "observe/site.h"

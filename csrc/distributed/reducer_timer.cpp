@@ -2,7 +2,6 @@
 #include <torch/csrc/distributed/c10d/reducer_timer.hpp>
 
 #include <array>
-#include <memory>
 
 #include "device/event.h"
 #include "torch/HPUDevice.h"

@@ -1,19 +1,13 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/div.h>
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
-#include <algorithm>
-#include <chrono>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <vector>
-
+#include "device/blocking_wait.h"
 #include "distributed/Collective.h"
 #include "distributed/NodeChannel.h"
 
@@ -120,6 +114,41 @@ inline bool equally_long(const Tensors& tensors) {
   return std::all_of(tensors.begin(), tensors.end(), [&](const at::Tensor& t) { return t.numel() == tensors[0].numel(); });
 }
 
+// A store whose waits Ctrl-C ends: those of PyTorch's stores hear no signal. Set-up waits for the other ranks in here,
+// and a rank that has ended never comes.
+class InterruptibleStore final : public c10d::PrefixStore {
+ public:
+  explicit InterruptibleStore(c10::intrusive_ptr<Store> store) : PrefixStore("hccl", std::move(store)) {}
+
+  c10::intrusive_ptr<Store> clone() override { return c10::make_intrusive<InterruptibleStore>(store_->clone()); }
+  std::vector<uint8_t> get(const std::string& key) override {
+    wait({key});
+    return PrefixStore::get(key);
+  }
+  std::vector<std::vector<uint8_t>> multiGet(const std::vector<std::string>& keys) override {
+    wait(keys);
+    return PrefixStore::multiGet(keys);
+  }
+  void wait(const std::vector<std::string>& keys) override { wait(keys, getTimeout()); }
+  void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) override {
+    using Clock = std::chrono::steady_clock;
+    device::BlockingWait waiting;
+    if (!waiting.hears(device::OnInterrupt::Throw)) return PrefixStore::wait(keys, timeout);
+    const auto end = Clock::now() + timeout;
+    auto pause = std::chrono::milliseconds(1);
+    while (!check(keys)) {
+      if (timeout.count() > 0 && Clock::now() >= end)
+        C10_THROW_ERROR(
+            DistStoreError, c10::str(
+                "wait timeout after ", timeout.count(), "ms, keys: ", c10::Join(", ", keys),
+                ". Another rank has not come to the creation of the process group, or has ended."));
+      std::this_thread::sleep_for(pause);
+      pause = std::min(2 * pause, device::BlockingWait::kAsk);
+      waiting.interrupted(device::OnInterrupt::Throw);
+    }
+  }
+};
+
 // How the ranks of a group reach each other.
 struct Transport {
   c10::intrusive_ptr<c10d::Backend> gloo;
@@ -130,14 +159,14 @@ struct Transport {
   ~Transport() {
     if (node) node->end("the group was destroyed");
   }
-  c10::intrusive_ptr<c10d::Work> run(
+  WorkPtr run(
       NodeChannel::Request request, Tensors& written, Tensors& read,
-      const std::function<c10::intrusive_ptr<c10d::Work>(c10d::Backend& gloo)>& by_gloo) const {
+      const std::function<WorkPtr(c10d::Backend& gloo)>& by_gloo) const {
     if (!node || !NodeChannel::takes(request.type)) return by_gloo(*gloo);
     if (request.limit == c10d::kUnsetTimeout) request.limit = gloo->getBackendOptions()->timeout;
     return node->run(request, written, read);
   }
-  c10::intrusive_ptr<c10d::Work> allreduce(
+  WorkPtr allreduce(
       Tensors tensors, ReduceOp::RedOpType op, std::chrono::milliseconds limit) const {
     c10d::AllreduceOptions options;
     options.reduceOp = op;

@@ -8,7 +8,7 @@
 
 #include "call/Alias.h"
 #include "call/Fallback.h"
-#include "observe/KernelWarnings.h"
+#include "observe/KernelReports.h"
 
 namespace openhpu {
 namespace {

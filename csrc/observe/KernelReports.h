@@ -1,5 +1,7 @@
 #pragma once
 
+#include <c10/util/Exception.h>
+
 #include <atomic>
 #include <cstdint>
 #include <string>
@@ -34,5 +36,19 @@ void note_e4m3(const std::string& op, uint32_t site);
 // Events since the last call, one for each operator and line, and a warning for each line with indices out of range that
 // has had none.
 void report_kernels();
+
+// Warnings of kernels belong to the script, not to the worker's stderr: workers collect them, and host threads emit
+// them when they wait for the device.
+c10::WarningHandler* kernel_warnings();  // collects those of the threads that have it
+void emit_kernel_warnings();  // and reports what kernels noted
+
+// While it lives, nobody hears the warnings of the calling thread.
+class NoWarnings final : c10::WarningHandler {
+  void process(const c10::Warning&) override {}
+  c10::WarningUtils::WarningHandlerGuard guard_{this};
+
+ public:
+  NoWarnings() = default;
+};
 
 }  // namespace openhpu

@@ -2,8 +2,6 @@
 
 #include <c10/core/Allocator.h>
 
-#include <deque>
-
 #include "device/trace.h"
 #include "observe/site.h"
 

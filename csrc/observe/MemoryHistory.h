@@ -1,11 +1,5 @@
 #pragma once
 
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <utility>
-#include <vector>
-
 #include "device/device.h"
 #include "observe/events.h"
 

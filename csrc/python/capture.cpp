@@ -2,7 +2,6 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/ThreadLocalPythonObjects.h>
 #include <ATen/core/boxing/KernelFunction.h>
-#include <ATen/ops/equal.h>
 #include <ATen/ops/from_blob.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/PyInterpreter.h>
@@ -10,10 +9,7 @@
 
 #include <c10/core/InferenceMode.h>
 
-#include <algorithm>
-#include <atomic>
 #include <set>
-#include <unordered_map>
 
 #include "call/Alias.h"
 #include "python/bindings.h"
@@ -78,11 +74,10 @@ class GraphHandle {
     auto graph = capture->finish();
     TORCH_CHECK(graph, "capture_end: the capture failed and nothing can be replayed: ", capture->failure());
     for (const auto& t : marked) inputs_.push_back(place_of(t, *graph));
-    for (auto& p : inputs_) p.written = p.slot != kNoSlot && graph->writes(p.slot);
     std::vector<uint32_t> weights;
     for (uint32_t slot : graph->program().weights) {
       const bool given = std::any_of(inputs_.begin(), inputs_.end(), [&](const auto& p) { return p.slot == slot; });
-      if (!given && !graph->writes(slot)) weights.push_back(slot);
+      if (!given && !graph->program().written[slot]) weights.push_back(slot);
     }
     graph->fix(std::move(weights));
     graph_ = std::move(graph);
@@ -126,8 +121,7 @@ class GraphHandle {
                    "capture_end(), or `with torch.hpu.graph(g):`.");
       return;
     }
-    auto& g = graph("replay");
-    check_replay(g);
+    auto& g = to_replay("replay");
     TORCH_CHECK(
         !inputs_cleared_, "replay: this graph's inputs were released by clear_inputs(); give others with replayV3().");
     TORCH_CHECK(
@@ -166,7 +160,7 @@ class GraphHandle {
     g.release(g.unused_results(kept), /*scratch=*/true);
     if (!transient) return;
     for (auto& p : outputs_) {
-      if (p.slot == kNoSlot || g.program().graph.slots[p.slot].kind != openhpu::Graph::SlotKind::Fresh) continue;
+      if (p.slot == kNoSlot || !g.program().slots[p.slot].fresh) continue;
       p.tensor.reset();
       given_up.push_back(p.slot);
     }
@@ -195,30 +189,26 @@ class GraphHandle {
 
   // `tensors` take the place of the marked inputs, in their order.
   void replay_v3(const std::vector<at::Tensor>& tensors) {
-    auto& g = graph("replayV3");
-    check_replay(g);
+    auto& g = to_replay("replayV3");
     TORCH_CHECK(!transient_, "replayV3: this graph's outputs have no memory of their own; use run().");
     launch_with(g, Given("replayV3", inputs_, tensors));
   }
 
   // `tensors` take the place of `captured`, tensors that the graph read at the capture.
   void replay_v2(const std::vector<at::Tensor>& captured, const std::vector<at::Tensor>& tensors) {
-    auto& g = graph("replayV2");
-    check_replay(g);
+    auto& g = to_replay("replayV2");
     std::vector<Place> places;
     for (const auto& t : captured) {
       check_tensor("replayV2", t);
       places.push_back(place_of(t, g));
     }
-    for (auto& p : places) p.written = p.slot != kNoSlot && g.writes(p.slot);
     launch_with(g, Given("replayV2", places, tensors));
   }
 
   // The same as replay_v3; returns the marked outputs. Those that lie in an input lie in what was given for it; those of
   // a graph whose outputs are transient are new tensors.
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& tensors) {
-    auto& g = graph("run");
-    check_replay(g);
+    auto& g = to_replay("run");
     TORCH_CHECK(outputs_marked_, "run: mark the outputs first, with mark_user_outputs().");
     Given given("run", inputs_, tensors);
     std::vector<at::Tensor> out;
@@ -279,7 +269,7 @@ class GraphHandle {
     for (size_t i = 0; i < program.slots.size(); ++i) {
       // Memory that dies with the graph: not that of weights and of the script's other tensors.
       const bool marked = std::any_of(inputs_.begin(), inputs_.end(), [&](const auto& p) { return p.slot == i; });
-      const bool fresh = program.graph.slots[i].kind == openhpu::Graph::SlotKind::Fresh;
+      const bool fresh = program.slots[i].fresh;
       if (program.held[i] && (marked || fresh)) held += program.slots[i].nbytes;
       inputs += !fresh;
       results += fresh && program.slots[i].assigned;
@@ -325,10 +315,12 @@ class GraphHandle {
     }
   }
 
-  void check_replay(CapturedGraph& g) {
+  CapturedGraph& to_replay(const char* what) {
+    auto& g = graph(what);
     if (C10_UNLIKELY(current_capture(g.device()) != nullptr))
       refuse_in_capture("HPUGraph.replay", "Graphs do not nest: replay it before the capture or after it.");
     ++replays_->count;
+    return g;
   }
 
   void erase_token() {
@@ -344,6 +336,7 @@ class GraphHandle {
     const auto* memory = memory_of(storage);
     for (uint32_t i = 0; memory && memory->data && i < slots.size(); ++i)
       if (slots[i].data == memory->data) p.slot = i;
+    p.written = p.slot != kNoSlot && g.program().written[p.slot];
     p.tensor = t.detach();
     p.like = at::Tensor(at::detail::empty_strided_meta(t.sizes(), t.strides(), t.scalar_type()));
     p.offset = t.storage_offset();
@@ -471,14 +464,12 @@ std::vector<std::tuple<size_t, at::Tensor, at::Tensor>> unequal_tensors(
   device::MemoryPool::AccessScope access(device.memory());
   c10::InferenceMode no_autograd(true);
   for (size_t i = 0; i < a.size(); ++i) {
-    if (a[i].numel() == 0) continue;
-    const auto host = [&](const at::Tensor& t, at::ScalarType dtype) {
-      return at::from_blob(const_cast<void*>(t.const_data_ptr()), t.sizes(), t.strides(), at::dtype(dtype));
+    const auto on_host = [](const at::Tensor& t) {
+      return at::from_blob(const_cast<void*>(t.const_data_ptr()), t.sizes(), t.strides(), at::dtype(t.scalar_type()))
+          .clone(at::MemoryFormat::Contiguous);
     };
-    const size_t size = a[i].itemsize();
-    const auto bits = size == 1 ? at::kByte : size == 2 ? at::kShort : size == 4 ? at::kInt : size == 8 ? at::kLong : a[i].scalar_type();
-    if (at::equal(host(a[i], bits), host(b[i], bits))) continue;
-    out.emplace_back(i, host(a[i], a[i].scalar_type()).clone(), host(b[i], b[i].scalar_type()).clone());
+    const auto x = on_host(a[i]), y = on_host(b[i]);
+    if (std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) != 0) out.emplace_back(i, x, y);
   }
   return out;
 }
@@ -492,9 +483,7 @@ void bind_capture(py::module& m) {
       .def_property_readonly("count", [](const Replays& r) { return r.count.load(); });
   py::class_<GraphHandle>(m, "CapturedGraph")
       .def(py::init<>())
-      .def("capture_begin", wrap([](GraphHandle& g, bool dry_run) { g.capture_begin(dry_run, false); }),
-           py::arg("dry_run") = false)
-      .def("capture_begin_undone", wrap([](GraphHandle& g) { g.capture_begin(true, true); }))
+      .def("capture_begin", wrap(&GraphHandle::capture_begin), py::arg("dry_run") = false, py::arg("undone") = false)
       .def("capture_end", wrap(&GraphHandle::capture_end))
       .def("abandon", wrap(&GraphHandle::abandon))
       .def("reset", wrap(&GraphHandle::reset))

@@ -1,8 +1,6 @@
 #include <torch/csrc/utils/pybind.h>
 
-#include "distributed/InterruptibleStore.h"
 #include "distributed/ProcessGroupHCCL.h"
-#include "distributed/cut.h"
 #include "python/bindings.h"
 
 namespace py = pybind11;
@@ -24,7 +22,7 @@ void bind_distributed(py::module& m) {
           py::arg("transport"), py::arg("store"), py::arg("node"), py::call_guard<py::gil_scoped_release>())
       .def_property_readonly("options", &ProcessGroupHCCL::getBackendOptions);
   m.def("interruptible", [](c10::intrusive_ptr<c10d::Store> store) -> c10::intrusive_ptr<c10d::Store> {
-    return c10::make_intrusive<InterruptibleStore>(std::move(store));
+    return c10::make_intrusive<transport::InterruptibleStore>(std::move(store));
   });
   m.def("set_lazy_collectives", [](bool on, bool asked) {
     g_lazy_collectives.store(on);

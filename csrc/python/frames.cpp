@@ -3,7 +3,7 @@
 // instruction stands for its line. Each address is resolved once, under the lock. When a code object dies, all known
 // addresses are forgotten, so that an address never stands for the line of another object.
 #define PY_SSIZE_T_CLEAN
-#include "python/frames.h"
+#include "python/bindings.h"
 // The layout of frames is known for these versions; all others are asked through public functions, under the lock.
 // OPENHPU_PUBLIC_FRAMES chooses those (to try them).
 #if PY_VERSION_HEX < 0x030E0000 && !defined(Py_GIL_DISABLED) && !defined(OPENHPU_PUBLIC_FRAMES)

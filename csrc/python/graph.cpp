@@ -38,9 +38,9 @@ class Describe {
     py::list slots, live;
     const uint64_t* liveness = graph_.words.data() + graph_.words.size() - graph_.slots.size();
     for (size_t i = 0; i < graph_.slots.size(); ++i) {
-      const bool fresh = graph_.slots[i].kind == Graph::SlotKind::Fresh;
+      const auto& slot = graph_.slots[i];
       slots.append(py::dict(
-          "kind"_a = fresh ? "fresh" : "input", "nbytes"_a = integers_.at({nullptr, &graph_.slots[i]})[0][0]));
+          "kind"_a = slot.fresh ? "fresh" : "input", "nbytes"_a = integers_.at({nullptr, &slot})[0][0]));
       if (liveness[i] & 1) live.append(i);
     }
     py::dict out(
@@ -167,10 +167,7 @@ class Describe {
         "op"_a = kernel.traits().seeded ? c10::toString(kernel.schema().operator_name()) : kernel.name(),
         "args"_a = args, "outputs"_a = outputs, "site"_a = node.site);
     if (call.widening) out["widened"] = py::make_tuple(call.widening.from, call.widening.to);
-    if (node.site && !sites_.contains(py::int_(node.site))) {
-      auto [file, line] = resolve_site(node.site);
-      sites_[py::int_(node.site)] = file + ":" + std::to_string(line);
-    }
+    if (node.site && !sites_.contains(py::int_(node.site))) sites_[py::int_(node.site)] = line_of(node.site);
     return out;
   }
 
@@ -327,7 +324,7 @@ void bind_graph(py::module& m) {
   m.def("compiler_is_in_a_hurry", [] { return GraphCache::instance().in_a_hurry(); });
   m.def("next_wait_notice", [](const std::vector<double>& after) -> py::object {
     TORCH_CHECK(!after.empty(), "next_wait_notice needs a number of seconds");
-    WaitNotice notice;
+    CompilerWait notice;
     {
       py::gil_scoped_release no_gil;
       if (!GraphCache::instance().next_notice(after, notice)) return py::none();
@@ -341,10 +338,7 @@ void bind_graph(py::module& m) {
     GraphCache::instance().clear();
     GraphSights::instance().clear();
   });
-  m.def("compile_progress", [] {
-    const auto p = GraphCache::instance().progress();
-    return py::make_tuple(p.graphs, p.operators, p.longest.count());
-  });
+  m.def("compile_progress", [] { return GraphCache::instance().progress(); });
   m.def("graphs_seen", [] { return GraphCache::instance().size(); });
   m.def("recompilations", [] {
     py::list out;

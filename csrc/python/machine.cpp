@@ -2,8 +2,7 @@
 // only.
 #include <pybind11/pybind11.h>
 
-#include "device/host_memory.h"
-#include "device/usable_cores.h"
+#include "device/host.h"
 #include "kernels/AdamStep.h"
 
 namespace py = pybind11;

@@ -4,10 +4,8 @@
 #include <torch/csrc/Stream.h>
 #include <torch/csrc/utils/pybind.h>
 
-#include <array>
-#include <string>
+#include <map>
 #include <string_view>
-#include <utility>
 
 #include "python/bindings.h"
 
@@ -18,8 +16,7 @@ namespace {
 
 // torch.device, torch.Generator, torch.Stream and torch.Event. No class of Python's can stand in their place:
 // isinstance, pickle and Dynamo ask for these types themselves.
-constexpr size_t kTypes = 4;
-std::array<newfunc, kTypes> originals{};
+std::map<PyTypeObject*, newfunc> originals;
 // Called with the type's name for each translation; null: nobody listens.
 PyObject* told_of = nullptr;
 
@@ -39,7 +36,6 @@ py::object on_hpu(py::handle value) {
   return py::reinterpret_borrow<py::object>(value);
 }
 
-template <size_t kType>
 PyObject* make(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   try {
     bool found = false;
@@ -57,22 +53,12 @@ PyObject* make(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
         named[name] = translated(value);
     if (found && told_of != nullptr)
       py::handle{told_of}(type->tp_name);
-    return originals[kType](type, given.ptr(), named.ptr());
+    PyTypeObject* base = type;
+    while (!originals.contains(base)) base = base->tp_base;
+    return originals.at(base)(type, given.ptr(), named.ptr());
   } catch (py::error_already_set& error) {
     error.restore();
     return nullptr;
-  }
-}
-
-template <size_t... kType>
-void translate(bool on, std::index_sequence<kType...>) {
-  const std::array<PyTypeObject*, kTypes> types{
-      &THPDeviceType, reinterpret_cast<PyTypeObject*>(THPGeneratorClass), THPStreamClass, THPEventClass};
-  const std::array<newfunc, kTypes> translating{make<kType>...};
-  for (size_t k = 0; k < kTypes; ++k) {
-    if (originals[k] == nullptr) originals[k] = types[k]->tp_new;
-    types[k]->tp_new = on ? translating[k] : originals[k];
-    PyType_Modified(types[k]);
   }
 }
 
@@ -83,7 +69,11 @@ void bind_migration(py::module& m) {
     Py_CLEAR(told_of);
     if (on && !told.is_none())
       told_of = py::object(told).release().ptr();
-    translate(on, std::make_index_sequence<kTypes>());
+    for (auto* type : {&THPDeviceType, reinterpret_cast<PyTypeObject*>(THPGeneratorClass), THPStreamClass, THPEventClass}) {
+      const newfunc original = originals.emplace(type, type->tp_new).first->second;
+      type->tp_new = on ? make : original;
+      PyType_Modified(type);
+    }
   }, py::arg("on"), py::arg("told") = py::none());
 }
 

@@ -17,15 +17,12 @@
 #include "call/Fallback.h"
 #include "call/OpKernel.h"
 #include "device/backing.h"
-#include "device/host_memory.h"
 #include "distributed/Collective.h"
 #include "kernels/Ranges.h"
 #include "kernels/SharedMemory.h"
 #include "observe/KernelReports.h"
 #include "observe/events.h"
 #include "python/bindings.h"
-#include "python/frames.h"
-#include "python/signals.h"
 #include "record/Capture.h"
 #include "record/GraphCommand.h"
 #include "record/Lazy.h"
@@ -125,13 +122,8 @@ void bind_device(py::module& m) {
   // For tests: allocations that fail as if a device's memory, or its workspace, were full.
   m.def("fail_allocations", [](int i, bool workspace, uint64_t first, uint64_t times) {
     auto& d = device_of(static_cast<c10::DeviceIndex>(i));
-    (workspace ? d.workspace() : d.memory()).fail_allocations(first, times);
+    return (workspace ? d.workspace() : d.memory()).fail_allocations(first, times);
   }, py::arg("device"), py::arg("workspace"), py::arg("first"), py::arg("times") = 1);
-  m.def("injected_failures", [](int i, bool workspace) {
-    auto& d = device_of(static_cast<c10::DeviceIndex>(i));
-    return (workspace ? d.workspace() : d.memory()).injected_failures();
-  }, py::arg("device"), py::arg("workspace"));
-  m.def("busy_ns", [](int i) { return device_of(static_cast<c10::DeviceIndex>(i)).queue().busy_ns(); });
   // What may be asked at any time and on any thread: it opens no device and ends no graph.
   m.def("device_sample", [](int i) -> py::object {
     auto* d = device::DeviceRegistry::instance().get_if_open(i);
@@ -291,11 +283,10 @@ PYBIND11_MODULE(_C, m) {
   openhpu::bind_device(m);
   openhpu::bind_memory(m);
   openhpu::bind_ops(m);
-  openhpu::bind_events(m);
+  openhpu::bind_observation(m);
   openhpu::bind_graph(m);
   openhpu::bind_capture(m);
   openhpu::bind_distributed(m);
   openhpu::bind_migration(m);
-  openhpu::bind_profiler(m);
   openhpu::register_script_graphs();
 }

@@ -1,16 +1,10 @@
-#include "python/signals.h"
-
-#include <pthread.h>
 #include <signal.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <utility>
 
-#include <pybind11/pybind11.h>
-
-#include "python/frames.h"
+#include "python/bindings.h"
 
 namespace py = pybind11;
 

@@ -17,13 +17,9 @@ struct Graph {
     uint32_t words;                           // index into `words`: template id, operands' places, outputs' slots
     uint32_t numbers;                         // index into `numbers`
   };
-  enum class SlotKind : uint8_t {
-    Input,  // had contents before
-    Fresh,  // made by the graph
-  };
   struct Slot {
     size_t nbytes;
-    SlotKind kind;
+    bool fresh;  // made by the graph; an input had contents before
   };
 
   std::vector<Node> nodes;
@@ -92,7 +88,7 @@ struct Graph {
         visit(&n, &of, c10::IntArrayRef(offset), false);
       };
       for_each_operand(n, [&](const auto& o, uint64_t place) {
-        visit_tensor(o, offset_of(place), slots[slot_of(place)].kind == SlotKind::Input);
+        visit_tensor(o, offset_of(place), !slots[slot_of(place)].fresh);
       });
       for (const auto& arg : n.entry->call->args) {
         if (arg.constant.isInt()) visit(&n, &arg, c10::IntArrayRef(arg.constant.toInt()), false);

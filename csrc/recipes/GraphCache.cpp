@@ -2,7 +2,6 @@
 
 #include <ATen/Context.h>
 
-#include "observe/SizeOrigins.h"
 #include "observe/events.h"
 #include "observe/site.h"
 #include "run/Operator.h"
@@ -262,46 +261,30 @@ bool GraphCache::settle(Lock& lock, Compilation& c) {
 }
 
 template <class Done>
-GraphCache::Waited GraphCache::wait_until(
-    Lock& lock, const device::BlockingWait& waiting, device::OnInterrupt what, Wait wait, double seconds, Done&& done) {
+device::Waited GraphCache::wait_until(
+    Lock& lock, const device::BlockingWait& waiting, device::OnInterrupt what, CompilerWait wait, double seconds,
+    Done&& done) {
   const auto ended = [&] { return closed_ || done(); };
-  if (ended()) return Waited::Done;
+  if (ended()) return device::Waited::Done;
   wait.since = Clock::now();
-  wait.notice.wait = next_wait_++;
+  wait.wait = next_wait_++;
   const auto self = waits_.insert(waits_.end(), std::move(wait));
   const auto leave = c10::make_scope_exit([&] {  // a handler may throw
     if (!lock.owns_lock()) lock.lock();
-    if (self->told > 0 || self->notice.given_up) {
-      self->notice.over = true;
-      self->notice.seconds = std::chrono::duration<double>(Clock::now() - self->since).count();
-      ended_.push_back(self->notice);
+    if (self->told > 0 || self->given_up) {
+      self->over = true;
+      self->seconds = std::chrono::duration<double>(Clock::now() - self->since).count();
+      ended_.push_back(*self);
       waits_changed_.notify_all();
     }
     waits_.erase(self);
   });
   requests_changed_.notify_all();
   waits_changed_.notify_all();
-  const auto deadline = later(self->since, seconds);
-  const bool hears = waiting.hears(what);
-  while (!ended()) {
-    const auto now = Clock::now();
-    if (seconds >= 0 && now >= deadline) {
-      self->notice.given_up = self->id != 0;
-      return Waited::TooLong;
-    }
-    if (!hears) {
-      seconds < 0 ? states_changed_.wait(lock) : (void)states_changed_.wait_until(lock, deadline);
-      continue;
-    }
-    const auto ask_at = now + device::BlockingWait::kAsk;
-    if (states_changed_.wait_until(lock, seconds < 0 ? ask_at : std::min(ask_at, deadline)) == std::cv_status::timeout) {
-      lock.unlock();
-      const bool interrupted = waiting.interrupted(what);
-      lock.lock();
-      if (interrupted) return ended() ? Waited::Done : Waited::Interrupted;
-    }
-  }
-  return Waited::Done;
+  const auto deadline = seconds < 0 ? Clock::time_point::max() : later(self->since, seconds);
+  const auto waited = waiting.until(lock, states_changed_, what, ended, deadline);
+  self->given_up = waited == device::Waited::TooLong && self->id != 0;
+  return waited;
 }
 
 void GraphCache::wait_for(Lock& lock, Compilation& compilation) {
@@ -312,15 +295,11 @@ void GraphCache::wait_for(Lock& lock, Compilation& compilation) {
     device::SpanScope span("hpuWaitForCompiler");
     device::BlockingWait waiting;
     lock.lock();
-    Wait wait;
-    wait.id = compilation.id;
-    wait.notice.operators = compilation.operators;
-    wait.notice.site = compilation.site;
     // The caller is in the middle of a flush or a replay.
     const auto waited = wait_until(
-        lock, waiting, device::OnInterrupt::Return, std::move(wait), limits_.wait_s,
-        [&] { return compilation.state != State::Compiling; });
-    if (waited == Waited::TooLong) compilation.given_up = given_up_ = true;
+        lock, waiting, device::OnInterrupt::Return, {compilation.id, compilation.operators, compilation.site},
+        limits_.wait_s, [&] { return compilation.state != State::Compiling; });
+    if (waited == device::Waited::TooLong) compilation.given_up = given_up_ = true;
     lock.unlock();
   }
   lock.lock();
@@ -339,8 +318,8 @@ bool GraphCache::in_a_hurry() const {
   return !waits_.empty() || by_program();
 }
 
-bool GraphCache::next_notice(const std::vector<double>& after, WaitNotice& out) {
-  const auto due = [&](const Wait& wait) {
+bool GraphCache::next_notice(const std::vector<double>& after, CompilerWait& out) {
+  const auto due = [&](const CompilerWait& wait) {
     const size_t n = after.size();
     const double seconds = wait.told < n ? after[wait.told] : after.back() * static_cast<double>(wait.told - n + 2);
     return later(wait.since, seconds);
@@ -358,7 +337,7 @@ bool GraphCache::next_notice(const std::vector<double>& after, WaitNotice& out) 
     for (auto& wait : waits_) {
       if (due(wait) <= now) {
         ++wait.told;
-        out = wait.notice;
+        out = wait;
         out.seconds = std::chrono::duration<double>(now - wait.since).count();
         if (wait.id == 0) {
           out.graphs = open_.size();
@@ -495,16 +474,11 @@ void GraphCache::answer(uint64_t id, std::shared_ptr<RecipeLibrary> compiled) {
     auto& c = *node.mapped();
     c.state = compiled ? State::Ready : State::Failed;
     c.result = std::move(compiled);
-    if (device::Trace::on() && c.compiling_since) {
-      device::TraceSpan span;
-      span.name = "hpuCompile";
-      span.detail = c10::str(c.operators, " operators, ", c.result ? "compiled" : "failed");
-      span.thread = device::TraceSpan::kCompiler;
-      span.site = c.site;
-      span.begin = c.compiling_since;
-      span.end = device::trace_clock();
-      device::Trace::add(std::move(span));
-    }
+    if (device::Trace::on() && c.compiling_since)
+      device::Trace::add(
+          {.name = "hpuCompile", .detail = c10::str(c.operators, " operators, ", c.result ? "compiled" : "failed"),
+           .thread = device::TraceSpan::kCompiler, .site = c.site, .begin = c.compiling_since,
+           .end = device::trace_clock()});
     version_.fetch_add(1, std::memory_order_release);
   }
   states_changed_.notify_all();
@@ -523,8 +497,8 @@ bool GraphCache::wait_idle(double seconds) {
   device::BlockingWait waiting;
   std::unique_lock lock(mutex_);
   const auto waited =
-      wait_until(lock, waiting, device::OnInterrupt::Throw, Wait{}, seconds, [&] { return open_.empty(); });
-  if (waited != Waited::Done) return false;
+      wait_until(lock, waiting, device::OnInterrupt::Throw, {}, seconds, [&] { return open_.empty(); });
+  if (waited != device::Waited::Done) return false;
   // The script has said where: what there is takes over now.
   const auto settle_now = [](Compilation& c) { c.settled = c.state == State::Ready || c.state == State::Failed; };
   for (const auto& entry : recency_) settle_now(*entry->compilation);
@@ -540,20 +514,20 @@ bool GraphCache::wait_taken(double seconds) {
   device::BlockingWait waiting;
   Lock lock(mutex_);
   const auto waited =
-      wait_until(lock, waiting, device::OnInterrupt::Throw, Wait{}, seconds, [&] { return !has_requests(); });
-  return waited == Waited::Done;
+      wait_until(lock, waiting, device::OnInterrupt::Throw, {}, seconds, [&] { return !has_requests(); });
+  return waited == device::Waited::Done;
 }
 
-CompileProgress GraphCache::progress() const {
+std::tuple<size_t, size_t, int64_t> GraphCache::progress() const {
   std::lock_guard lock(mutex_);
-  CompileProgress out;
-  out.graphs = open_.size();
+  size_t operators = 0;
   const auto now = Clock::now();
+  auto first = now;
   for (const auto& [id, c] : open_) {
-    out.operators = std::max(out.operators, c->operators);
-    out.longest = std::max(out.longest, std::chrono::duration_cast<std::chrono::milliseconds>(now - c->asked));
+    operators = std::max(operators, c->operators);
+    first = std::min(first, c->asked);
   }
-  return out;
+  return {open_.size(), operators, std::chrono::duration_cast<std::chrono::milliseconds>(now - first).count()};
 }
 
 std::vector<std::shared_ptr<const RecipeLibrary>> GraphCache::recipes() const {

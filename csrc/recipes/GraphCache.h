@@ -2,18 +2,8 @@
 
 #include <torch/csrc/lazy/core/cache.h>
 
-#include <atomic>
-#include <chrono>
-#include <condition_variable>
-#include <deque>
 #include <list>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <string>
 #include <unordered_map>
-#include <utility>
-#include <vector>
 
 #include "device/blocking_wait.h"
 #include "recipes/Graph.h"
@@ -37,22 +27,18 @@ struct CompileRequest {
   std::chrono::steady_clock::time_point not_before;         // unless somebody waits for recipes
 };
 
-// A wait for the compiler: its graph and its duration so far. `over`: it has ended.
-struct WaitNotice {
-  uint64_t wait = 0;
+// A thread's wait for the compiler: its graph and its duration so far. `over`: it has ended.
+struct CompilerWait {
+  uint64_t id = 0;  // of the compilation; 0: all
   size_t operators = 0;
   uint32_t site = 0;
   size_t graphs = 1;  // that are waited for; operators and site are those of one of them
+  uint64_t wait = 0;  // its number
+  std::chrono::steady_clock::time_point since{};
+  size_t told = 0;
   double seconds = 0;
   bool over = false;
   bool given_up = false;  // it has ended without an answer, as the compiler took too long
-};
-
-// The requests that the compiler has not answered.
-struct CompileProgress {
-  size_t graphs = 0;
-  size_t operators = 0;                  // of the largest
-  std::chrono::milliseconds longest{0};  // since the first of them was asked for
 };
 
 // Graphs seen so far, by program, and their state: seen once (run node by node), compiling, ready, failed. Programs
@@ -97,7 +83,7 @@ class GraphCache {
     bool recurs = false;
     // An earlier piece of the same step was compiled anew. So this recompilation has no cause of its own.
     bool same_cause = false;
-    // Slots with sizes that depend on values, and the operators (observe/SizeOrigins); the last such operator before the
+    // Slots with sizes that depend on values, and the operators (SizeOrigin); the last such operator before the
     // graph. For the description of a recompilation.
     std::vector<std::pair<uint32_t, uint32_t>> sized{};
     uint32_t sized_before = 0;
@@ -166,8 +152,10 @@ class GraphCache {
   bool in_a_hurry() const;
   // Blocks until a wait has lasted one of these numbers of seconds (after the last: a multiple of it), or until a wait
   // that was reported has ended. Returns false after `close`.
-  bool next_notice(const std::vector<double>& after, WaitNotice& out);
-  CompileProgress progress() const;
+  bool next_notice(const std::vector<double>& after, CompilerWait& out);
+  // Of the requests that the compiler has not answered: their number, the operators of the largest, and the milliseconds
+  // since the first of them was asked for.
+  std::tuple<size_t, size_t, int64_t> progress() const;
   std::vector<std::shared_ptr<const RecipeLibrary>> recipes() const;
   // The last recompilations, in order: compilations of programs that had been compiled for other sizes or numbers. The
   // counter `recompilations` counts all.
@@ -203,16 +191,10 @@ class GraphCache {
   std::shared_ptr<Compilation> new_compilation(const Graph& graph);
   void request(const Entry& entry, const Graph& graph, Sight& sight);
   void send(const std::shared_ptr<Compilation>& compilation, CompileRequest request);
-  struct Wait {
-    WaitNotice notice;
-    uint64_t id = 0;  // of the compilation; 0: all
-    Clock::time_point since;
-    size_t told = 0;
-  };
-  enum class Waited { Done, Interrupted, TooLong };
   template <class Done>
-  Waited wait_until(
-      Lock& lock, const device::BlockingWait& waiting, device::OnInterrupt what, Wait wait, double seconds, Done&& done);
+  device::Waited wait_until(
+      Lock& lock, const device::BlockingWait& waiting, device::OnInterrupt what, CompilerWait wait, double seconds,
+      Done&& done);
   void wait_for(Lock& lock, Compilation& compilation);
   std::shared_ptr<Entry> find(uint64_t hash, const std::vector<uint64_t>& words);
   void drop_oldest();
@@ -237,8 +219,8 @@ class GraphCache {
   std::atomic<bool> untaken_{false};
   std::atomic<Clock::time_point> leaves_core_from_{Clock::time_point::max()};  // max: open_ is empty
   bool closed_ = false;
-  std::list<Wait> waits_;           // of threads, for recipes
-  std::vector<WaitNotice> ended_;   // of these, to be told
+  std::list<CompilerWait> waits_;
+  std::vector<CompilerWait> ended_;  // of these, to be told
   uint64_t next_wait_ = 1;
   CompilePolicy policy_ = CompilePolicy::Off;
   Limits limits_;

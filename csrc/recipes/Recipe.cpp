@@ -8,7 +8,6 @@
 
 #include "observe/KernelReports.h"
 #include "observe/events.h"
-#include "run/KernelMemory.h"
 #include "run/KernelThreads.h"
 #include "run/Products.h"
 #include "run/Tensors.h"

@@ -1,17 +1,12 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/util/SmallVector.h>
-
-#include <memory>
-#include <mutex>
-#include <string>
-#include <vector>
 
 #include "device/device.h"
 #include "recipes/NodeRunner.h"
 #include "recipes/Symbols.h"
 #include "run/CallTemplate.h"
+#include "run/KernelMemory.h"
 
 namespace torch::inductor {
 class AOTIModelContainerRunnerCpu;

@@ -10,6 +10,11 @@ namespace {
 
 using Kind = CallTemplate::ArgKind;
 
+constexpr uint32_t kKeptOrigins = 1024;
+std::mutex origins_mutex;
+std::array<std::pair<uint32_t, SizeOrigin>, kKeptOrigins> kept_origins;  // by number, modulo kKeptOrigins
+uint32_t last_origin = 0;
+
 // The schema argument to which an operand belongs, with its index in a list.
 std::string argument_of(const CallTemplate& call, size_t operand) {
   const auto& schema = call.kernel->schema().arguments();
@@ -27,17 +32,13 @@ std::pair<std::string, std::string> number_at(const CallTemplate& call, const ui
   const auto& schema = call.kernel->schema().arguments();
   for (size_t i = 0; i < call.args.size(); ++i) {
     const auto& arg = call.args[i];
-    if (arg.kind == Kind::Int || arg.kind == Kind::Double || arg.kind == Kind::Bool || arg.kind == Kind::Complex) {
-      if (word >= arg.first && word < arg.first + (arg.kind == Kind::Complex ? 2u : 1u))
-        return {schema[i].name(), c10::str(number_of(arg.kind, numbers + arg.first))};
-    } else if (arg.kind == Kind::NumberList) {
-      size_t at = arg.first;
-      for (size_t k = 0; k < arg.kinds.size(); ++k) {
-        const size_t words = arg.kinds[k] == Kind::Complex ? 2 : 1;
-        if (word >= at && word < at + words)
-          return {schema[i].name() + "[" + std::to_string(k) + "]", c10::str(number_of(arg.kinds[k], numbers + at))};
-        at += words;
-      }
+    const bool list = arg.kind == Kind::NumberList;
+    const auto kinds = list ? c10::ArrayRef<Kind>(arg.kinds) : c10::ArrayRef<Kind>(arg.kind);
+    for (size_t k = 0, at = arg.first; arg.kind >= Kind::Int && k < kinds.size(); ++k) {
+      const size_t words = kinds[k] == Kind::Complex ? 2 : 1;
+      if (word >= at && word < at + words)
+        return {schema[i].name() + (list ? "[" + std::to_string(k) + "]" : ""), c10::str(number_of(kinds[k], numbers + at))};
+      at += words;
     }
   }
   for (size_t k = 0; k < call.operands.size(); ++k) {
@@ -121,6 +122,19 @@ Recompilation compare_graphs(const Graph& before, const Graph& after, bool numbe
   }
   // The operators are the same: offsets, storages' sizes, or what is needed afterwards.
   return at_node(after.nodes.front(), "memory");
+}
+
+uint32_t add_size_origin(SizeOrigin origin) {
+  std::lock_guard lock(origins_mutex);
+  if (++last_origin == 0) ++last_origin;
+  kept_origins[last_origin % kKeptOrigins] = {last_origin, std::move(origin)};
+  return last_origin;
+}
+
+std::optional<SizeOrigin> size_origin(uint32_t number) {
+  std::lock_guard lock(origins_mutex);
+  const auto& [found, origin] = kept_origins[number % kKeptOrigins];
+  return number != 0 && found == number ? std::optional(origin) : std::nullopt;
 }
 
 }  // namespace openhpu

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <unordered_set>
@@ -34,5 +33,17 @@ std::optional<Recompilation> compare_numbers(
     const Graph& before, const Graph::Node& a, const Graph& after, const Graph::Node& b,
     const std::unordered_set<uint32_t>& ignored);
 std::optional<Recompilation> compare_calls(const Graph::Node& a, const Graph& after, const Graph::Node& b);
+
+// An operator whose results' sizes depend on values, so that a recompilation can name it. The table holds the last ones,
+// and is empty while nobody listens for recompilations.
+struct SizeOrigin {
+  std::string op;
+  uint32_t site = 0;
+  std::vector<int64_t> sizes;  // of its results
+};
+// Returns its number, which is never 0.
+uint32_t add_size_origin(SizeOrigin origin);
+// Nothing for 0, and for one that is too old.
+std::optional<SizeOrigin> size_origin(uint32_t number);
 
 }  // namespace openhpu

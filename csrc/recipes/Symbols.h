@@ -2,11 +2,9 @@
 
 #include <c10/util/SmallVector.h>
 
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "recipes/Graph.h"
 

@@ -4,7 +4,6 @@
 #include <c10/core/impl/PyInterpreterHooks.h>
 
 #include <cstdlib>
-#include <numeric>
 
 #include "observe/MemoryHistory.h"
 #include "observe/events.h"
@@ -130,7 +129,7 @@ uint32_t Capture::slot_of(HPUMemory& memory) {
   const bool met = memory.capture == id_;
   if (met && memory.capture_slot != HPUMemory::kMadeInCapture) return memory.capture_slot;
   const auto slot = static_cast<uint32_t>(graph_.slots.size());
-  graph_.slots.push_back({memory.nbytes, met ? Graph::SlotKind::Fresh : Graph::SlotKind::Input});
+  graph_.slots.push_back({memory.nbytes, met});
   members_.push_back({&memory, nullptr, nullptr, nullptr});
   if (!met) {
     // Its address belongs to the graph as well, even if the tensor goes.
@@ -149,12 +148,12 @@ void Capture::forget(HPUMemory& memory) {
 }
 
 void Capture::take(
-    const Graph& piece, const std::vector<uint32_t>& slots, const std::vector<std::pair<uint32_t, uint32_t>>& seeds) {
+    const Graph& piece, const std::function<uint32_t(uint32_t)>& slot,
+    const std::vector<std::pair<uint32_t, uint32_t>>& seeds) {
   const size_t nodes = graph_.nodes.size(), words = graph_.words.size(), numbers = graph_.numbers.size();
   try {
     for (const auto& node : piece.nodes)
-      graph_.append(
-          piece, node, static_cast<uint32_t>(numbers) + node.numbers, [&](uint32_t slot) { return slots[slot]; });
+      graph_.append(piece, node, static_cast<uint32_t>(numbers) + node.numbers, slot);
     graph_.numbers.insert(graph_.numbers.end(), piece.numbers.begin(), piece.numbers.end());
     for (const auto& [number, draw] : seeds) draws_[draw].numbers.push_back(static_cast<uint32_t>(numbers) + number);
   } catch (...) {
@@ -170,16 +169,10 @@ void Capture::truncate(size_t nodes, size_t words, size_t numbers) noexcept {
   for (auto& draw : draws_) std::erase_if(draw.numbers, [&](uint32_t number) { return number >= numbers; });
 }
 
-void Capture::append(const Graph& piece, const std::vector<std::pair<uint32_t, uint32_t>>& seeds) {
-  std::vector<uint32_t> same(graph_.slots.size());
-  std::iota(same.begin(), same.end(), 0u);
-  take(piece, same, seeds);
-}
-
 void Capture::back_up(uint32_t slot) {
   auto& member = members_[slot];
   const size_t nbytes = graph_.slots[slot].nbytes;
-  if (graph_.slots[slot].kind != Graph::SlotKind::Input || member.backup || !member.data) return;
+  if (graph_.slots[slot].fresh || member.backup || !member.data) return;
   // On the host: a server's cache of keys and values takes most of the device's memory, and a Gaudi needs no second one.
   std::shared_ptr<void> backup(std::malloc(nbytes), std::free);
   TORCH_CHECK_WITH(
@@ -220,9 +213,8 @@ std::unique_ptr<CapturedGraph> Capture::finish() {
   for (size_t i = 0; i < members_.size(); ++i) {
     auto& member = members_[i];
     const auto& slot = graph_.slots[i];
-    const bool fresh = slot.kind == Graph::SlotKind::Fresh;
-    const bool alive = fresh && member.memory && !member.memory->pending();  // pending: another thread is destroying it
-    if (!fresh && weights_.count(member.memory) && member.held) {
+    const bool alive = slot.fresh && member.memory && !member.memory->pending();  // pending: another thread is destroying it
+    if (!slot.fresh && weights_.count(member.memory) && member.held) {
       watch_memory(*member.memory);
       program.weights.push_back(static_cast<uint32_t>(i));
     }
@@ -230,14 +222,14 @@ std::unique_ptr<CapturedGraph> Capture::finish() {
       member.data = member.memory->data;
       member.held = share_memory(*member.memory);
     }
-    program.slots.push_back({member.data, slot.nbytes, alive || !fresh, fresh});
+    program.slots.push_back({member.data, slot.nbytes, alive || !slot.fresh, slot.fresh});
     program.held.push_back(std::move(member.held));
   }
   program.graph = std::move(graph_);
   program.named = std::move(named_);
   count(Counter::GraphsCaptured);
   auto captured = std::make_unique<CapturedGraph>(device_, index_, std::move(program), std::move(draws_));
-  GraphSights::instance().captured(captured->program().hash);
+  GraphSights::instance().note(captured->program().hash, /*in_parts=*/false);
   return captured;
 }
 

@@ -1,16 +1,5 @@
 #pragma once
 
-#include <ATen/core/Generator.h>
-
-#include <atomic>
-#include <exception>
-#include <memory>
-#include <optional>
-#include <string>
-#include <thread>
-#include <unordered_set>
-#include <vector>
-
 #include "device/device.h"
 #include "record/CapturedGraph.h"
 #include "torch/HPUAllocator.h"
@@ -63,11 +52,10 @@ class Capture {
   }
   bool has_met(const HPUMemory& memory) const noexcept { return memory.capture == id_; }
   void forget(HPUMemory& memory);
-  // Appends a piece. `slots`: of the capture, by slot of the piece; `seeds`: number of the piece, draw.
+  // Appends a piece. `slot(s)`: the capture's slot for slot s of the piece; `seeds`: number of the piece, draw.
   void take(
-      const Graph& piece, const std::vector<uint32_t>& slots, const std::vector<std::pair<uint32_t, uint32_t>>& seeds);
-  // The same for a piece whose slots are the capture's.
-  void append(const Graph& piece, const std::vector<std::pair<uint32_t, uint32_t>>& seeds);
+      const Graph& piece, const std::function<uint32_t(uint32_t)>& slot,
+      const std::vector<std::pair<uint32_t, uint32_t>>& seeds);
   // The memory does not change from replay to replay, unless another command writes to it.
   void note_weight(HPUMemory& memory) { weights_.insert(&memory); }
   // An object that a node names by a number. The graph holds it.

@@ -13,15 +13,6 @@ namespace {
 // If the weights of a graph have more bytes together, they stay inputs. A recipe with constants holds a copy of them.
 constexpr size_t kMostConstantBytes = size_t{64} << 20;
 
-std::vector<bool> written_slots(const Graph& graph) {
-  std::vector<bool> out(graph.slots.size(), false);
-  for (const auto& node : graph.nodes)
-    graph.for_each_operand(node, [&](const auto& o, uint64_t place) {
-      if (o.written) out[Graph::slot_of(place)] = true;
-    });
-  return out;
-}
-
 }  // namespace
 
 CapturedGraph::CapturedGraph(
@@ -34,23 +25,27 @@ CapturedGraph::CapturedGraph(
 }
 
 void CapturedGraph::list_changed(CapturedProgram& program) {
-  const auto written = written_slots(program.graph);
   program.changed.clear();
   for (size_t i = 0; i < program.held.size(); ++i)
-    if (program.held[i] && (written[i] || program.graph.slots[i].kind == Graph::SlotKind::Fresh))
+    if (program.held[i] && (program.written[i] || program.graph.slots[i].fresh))
       program.changed.push_back(program.held[i].get());
 }
 
 void CapturedGraph::seal(CapturedProgram& program) const {
   auto& graph = program.graph;
   for (size_t i = 0; i < graph.slots.size(); ++i) {
-    const bool fresh = graph.slots[i].kind == Graph::SlotKind::Fresh;
+    const auto [nbytes, fresh] = graph.slots[i];
     const bool alive = fresh && program.slots[i].assigned;
-    graph.words.push_back(uint64_t{graph.slots[i].nbytes} << 2 | uint64_t{fresh} << 1 | uint64_t{alive});
+    graph.words.push_back(uint64_t{nbytes} << 2 | uint64_t{fresh} << 1 | uint64_t{alive});
   }
   WordHash hash;
   for (uint64_t word : graph.words) hash.add(word);
   program.hash = hash.value();
+  program.written.assign(graph.slots.size(), false);
+  for (const auto& node : graph.nodes)
+    graph.for_each_operand(node, [&](const auto& o, uint64_t place) {
+      if (o.written) program.written[Graph::slot_of(place)] = true;
+    });
   program.collectives = std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const auto& node) {
     return node.entry->call->kernel->traits().collective;
   });
@@ -94,8 +89,8 @@ void CapturedGraph::split(CapturedProgram& program) {
       if (of_whole[slot] != kNever) return of_whole[slot];
       of_whole[slot] = static_cast<uint32_t>(slots.size());
       slots.push_back(slot);
-      const bool fresh = whole.slots[slot].kind == Graph::SlotKind::Fresh && first[slot] == stage;
-      part.graph.slots.push_back({whole.slots[slot].nbytes, fresh ? Graph::SlotKind::Fresh : Graph::SlotKind::Input});
+      const bool fresh = whole.slots[slot].fresh && first[slot] == stage;
+      part.graph.slots.push_back({whole.slots[slot].nbytes, fresh});
       auto memory = program.slots[slot];
       memory.fresh = fresh;
       memory.assigned = memory.assigned || !fresh;
@@ -276,7 +271,7 @@ void CapturedGraph::release(const std::vector<uint32_t>& slots, bool scratch) {
   for (uint32_t slot : slots) {
     changed->held[slot].reset();
     changed->slots[slot].data = nullptr;
-    if (scratch && changed->graph.slots[slot].kind == Graph::SlotKind::Fresh) {
+    if (scratch && changed->graph.slots[slot].fresh) {
       changed->slots[slot].assigned = false;
       other_program = true;
     }
@@ -293,16 +288,11 @@ void CapturedGraph::release(const std::vector<uint32_t>& slots, bool scratch) {
   program_ = std::move(changed);
 }
 
-bool CapturedGraph::writes(uint32_t slot) const {
-  auto lock = device::lock_patiently(mutex_);
-  return written_slots(program_->graph)[slot];
-}
-
 std::vector<uint32_t> CapturedGraph::unused_results(const std::vector<uint32_t>& kept) const {
   auto lock = device::lock_patiently(mutex_);
   std::vector<uint32_t> out;
   for (uint32_t slot = 0; slot < program_->slots.size(); ++slot) {
-    const bool result = program_->graph.slots[slot].kind == Graph::SlotKind::Fresh && program_->slots[slot].assigned;
+    const bool result = program_->graph.slots[slot].fresh && program_->slots[slot].assigned;
     if (result && program_->held[slot].use_count() == 1 && std::find(kept.begin(), kept.end(), slot) == kept.end())
       out.push_back(slot);
   }

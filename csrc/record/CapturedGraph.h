@@ -1,13 +1,6 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <ATen/core/Generator.h>
-
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "device/device.h"
 #include "recipes/Graph.h"
@@ -26,6 +19,7 @@ struct CapturedProgram {
   std::vector<SlotMemory> slots;
   std::vector<std::shared_ptr<SharedBlock>> held;  // by slot: the memory, if it is fixed
   std::vector<uint32_t> weights;                  // slots of inputs that may count as constants
+  std::vector<bool> written;                      // by slot: an operator writes into what lies there when it begins
   std::vector<SharedBlock*> changed;              // of `held`: what a replay changes
   // Objects that nodes name by a number (captured collectives). They live as long as the graph.
   std::vector<std::shared_ptr<const void>> named;
@@ -62,8 +56,6 @@ class CapturedGraph {
   // Releases the fixed memory of slots. A slot that the graph makes, and for which `scratch` is true, becomes temporary
   // memory for good. Any other slot has no memory until a replay substitutes it.
   void release(const std::vector<uint32_t>& slots, bool scratch);
-  // Whether an operator writes into what lies in a slot when it begins.
-  bool writes(uint32_t slot) const;
   // Slots of results that only this graph holds, except those in `kept`.
   std::vector<uint32_t> unused_results(const std::vector<uint32_t>& kept) const;
 

@@ -2,8 +2,6 @@
 #include <ATen/ops/empty.h>
 #include <c10/core/ScalarType.h>
 
-#include <unordered_set>
-
 #include "device/blocking_wait.h"
 #include "observe/events.h"
 #include "record/CapturedGraph.h"

@@ -2,6 +2,7 @@
 
 #include "observe/events.h"
 #include "recipes/GraphCache.h"
+#include "run/CallRunner.h"
 #include "run/KernelThreads.h"
 #include "run/Operator.h"
 #include "torch/HPUDevice.h"
@@ -60,11 +61,11 @@ void GraphCommand::run() {
     }
     return;
   }
-  NodeRunner runner(*device_);
+  size_t failed = 0;
   try {
-    runner.run(whole, memory, values, threads_beside_compiler(device_->cores()));
+    run_nodes(*device_, whole, memory, values, threads_beside_compiler(device_->cores()), failed);
   } catch (...) {
-    const auto& node = whole.nodes[runner.failed];
+    const auto& node = whole.nodes[failed];
     failed_ = node.entry->call->kernel->name().c_str();
     site = node.site;
     throw;

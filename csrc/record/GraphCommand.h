@@ -1,8 +1,5 @@
 #pragma once
 
-#include <memory>
-#include <vector>
-
 #include "device/device.h"
 #include "recipes/Graph.h"
 #include "recipes/NodeRunner.h"

@@ -32,10 +32,6 @@ GraphSights::Sight GraphSights::whole(uint64_t program, uint64_t sequence) {
   return {id, first};
 }
 
-GraphSights::Sight GraphSights::in_parts(uint64_t sequence) { return note(sequence, true); }
-
-GraphSights::Sight GraphSights::captured(uint64_t program) { return note(program, false); }
-
 void GraphSights::set_most(size_t graphs) {
   std::lock_guard lock(mutex_);
   if (std::exchange(most_, graphs) != graphs) known_ = std::make_unique<Graphs>(2 * std::max<size_t>(graphs, 1));

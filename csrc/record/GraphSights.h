@@ -24,10 +24,8 @@ class GraphSights {
   };
   // A graph that was handed over as a whole. `program`: hash of its words; `sequence`: of its calls.
   Sight whole(uint64_t program, uint64_t sequence);
-  // A step that was handed over in parts.
-  Sight in_parts(uint64_t sequence);
-  // A captured graph.
-  Sight captured(uint64_t program);
+  // A captured graph, or (`in_parts`) the sequence of a step that was handed over in parts.
+  Sight note(uint64_t key, bool in_parts);
 
   // So many graphs are remembered, those seen last. Another number forgets all.
   void set_most(size_t graphs);
@@ -40,7 +38,6 @@ class GraphSights {
   };
   using Graphs = torch::lazy::Cache<uint64_t, Known>;
   void add(uint64_t key, uint64_t id, bool in_parts) { known_->Add(key, std::make_shared<Known>(id, in_parts)); }
-  Sight note(uint64_t key, bool in_parts);
 
   std::mutex mutex_;
   size_t most_ = 100000;

@@ -1,6 +1,5 @@
 #include "record/Lazy.h"
 
-#include <chrono>
 #include <cstdio>
 
 #include "observe/MemoryHistory.h"
@@ -89,7 +88,7 @@ Recorder& Recorder::of(device::Device& d) {
 
 uint32_t Recorder::enter(HPUMemory& memory) {
   const auto slot = static_cast<uint32_t>(graph_.slots.size());
-  graph_.slots.push_back({memory.nbytes, memory.pending() ? Graph::SlotKind::Fresh : Graph::SlotKind::Input});
+  graph_.slots.push_back({memory.nbytes, memory.pending()});
   members_.push_back({&memory, memory.data, false, captured_ ? capture_->slot_of(memory) : 0, nullptr, false, false});
   if (C10_UNLIKELY(memory.sized_by != 0)) sized_.emplace_back(slot, memory.sized_by);
   memory.slot = slot;
@@ -266,69 +265,32 @@ void Recorder::flush_locked() {
 // For a step whose operators all ran on their own, or whose last one did.
 void Recorder::end_sight() {
   if (!step_begun_ || t_learning || captured_ || piece_) return;
-  GraphReport report{0, false, true, 0, 0, {}, GraphSights::instance().in_parts(sequence_.value())};
+  GraphReport report{0, false, true, 0, 0, {}, GraphSights::instance().note(sequence_.value(), /*in_parts=*/true)};
   sequence_.reset();
   step_begun_ = in_parts_ = false;
   report();
 }
 
-// The state that a flush takes and gives back unless the graph is submitted: memory for the results, the last words of
-// the key, and the storages that are alive.
-class Recorder::Handover {
- public:
-  explicit Handover(Recorder& r)
-      : recorder_(r), command_(GraphCommand::acquire(r.device_)), words_(r.graph_.words.size()), hash_(r.hash_) {}
-  ~Handover() {
-    if (command_) {
-      for (size_t i = 0; i < command_->slots.size(); ++i)
-        if (fresh(i)) free_block(recorder_.device_, command_->slots[i].data);
-      recorder_.graph_.words.resize(words_);
-      recorder_.hash_ = hash_;
-    }
-    recorder_.kept_.clear();
+// Memory for the results, the last words of the key, and (in `kept_`) the storages that are alive. Returns the bytes of the
+// storages that the graph makes, also of those that are gone.
+size_t Recorder::allocate(std::vector<SlotMemory>& slots) {
+  slots.reserve(graph_.slots.size());
+  kept_.reserve(graph_.slots.size());
+  const bool lines_wanted = listening(kAllocationPeak) || recording_memory();
+  const auto made_at = C10_UNLIKELY(lines_wanted) ? lines_of_slots(graph_) : std::vector<uint32_t>();
+  size_t written = 0;
+  for (size_t i = 0; i < graph_.slots.size(); ++i) {
+    const auto [nbytes, fresh] = graph_.slots[i];
+    const bool alive = fresh && keep_alive(members_[i]);
+    if (fresh) written += nbytes;
+    add_word(uint64_t{nbytes} << 2 | uint64_t{fresh} << 1 | uint64_t{alive});
+    void* data = alive ? allocate_block(device_, nbytes, made_at.empty() ? 0 : made_at[i])
+        : fresh        ? nullptr
+                       : members_[i].data;
+    slots.push_back({data, nbytes, alive || !fresh, fresh});
   }
-
-  void allocate() {
-    auto& graph = recorder_.graph_;
-    auto& slots = command_->slots;
-    slots.reserve(graph.slots.size());
-    recorder_.kept_.reserve(graph.slots.size());
-    const bool lines_wanted = listening(kAllocationPeak) || recording_memory();
-    const auto made_at = C10_UNLIKELY(lines_wanted) ? lines_of_slots(graph) : std::vector<uint32_t>();
-    for (size_t i = 0; i < graph.slots.size(); ++i) {
-      const size_t nbytes = graph.slots[i].nbytes;
-      const bool alive = fresh(i) && recorder_.keep_alive(recorder_.members_[i]);
-      if (fresh(i)) written_ += nbytes;
-      recorder_.add_word(uint64_t{nbytes} << 2 | uint64_t{fresh(i)} << 1 | uint64_t{alive});
-      void* data = alive ? allocate_block(recorder_.device_, nbytes, made_at.empty() ? 0 : made_at[i])
-          : fresh(i)     ? nullptr
-                         : recorder_.members_[i].data;
-      slots.push_back({data, nbytes, alive || !fresh(i), fresh(i)});
-    }
-  }
-
-  size_t written() const noexcept { return written_; }
-
-  // Nothing is given back from here on: the storages own their memory.
-  GraphCommand* commit() noexcept {
-    auto& members = recorder_.members_;
-    for (size_t i = 0; i < members.size(); ++i)
-      if (fresh(i) && members[i].memory) {
-        assign_memory(*members[i].memory, command_->slots[i].data);
-        members[i].made = true;
-      }
-    return command_.release();
-  }
-
- private:
-  bool fresh(size_t slot) const noexcept { return recorder_.graph_.slots[slot].kind == Graph::SlotKind::Fresh; }
-
-  Recorder& recorder_;
-  GraphCommand::Owned command_;
-  const size_t words_;
-  const WordHash hash_;
-  size_t written_ = 0;  // bytes of the storages that the graph makes, also of those that are gone
-};
+  return written;
+}
 
 // A result of an operator may have the size of an operand.
 void Recorder::pass_on_sizes() {
@@ -349,9 +311,16 @@ void Recorder::pass_on_sizes() {
 
 void Recorder::hand_over() {
   device::SpanScope span("hpuFlush");
-  // All that may throw, before anything is changed.
-  Handover handover(*this);
-  handover.allocate();
+  // All that may throw, before anything is changed; what is taken is given back unless the graph is submitted.
+  const auto drop_kept = c10::make_scope_exit([&] { kept_.clear(); });
+  auto command = GraphCommand::acquire(device_);
+  auto undo = c10::make_scope_exit([&, words = graph_.words.size(), hash = hash_] {
+    for (const auto& slot : command->slots)
+      if (slot.fresh) free_block(device_, slot.data);
+    graph_.words.resize(words);
+    hash_ = hash;
+  });
+  const size_t written = allocate(command->slots);
   const size_t operators = graph_.nodes.size();
   // Of a capture it is the whole that may become a recipe.
   const bool cut = t_learning || captured_;
@@ -372,13 +341,16 @@ void Recorder::hand_over() {
         operators, " operators, ",
         recipe ? "recipe " + recipe->compiled()->manifest().name : std::string(cut ? "cut" : "node by node")));
   if (C10_UNLIKELY(captured_)) {
-    std::vector<uint32_t> slots;
-    for (const auto& member : members_) slots.push_back(member.capture_slot);
-    capture_->take(graph_, slots, seeds_);
+    capture_->take(graph_, [this](uint32_t slot) { return members_[slot].capture_slot; }, seeds_);
     seeds_.clear();
   }
 
-  auto* command = handover.commit();
+  undo.release();  // from here on the storages own their memory
+  for (size_t i = 0; i < members_.size(); ++i)
+    if (command->slots[i].fresh && members_[i].memory) {
+      assign_memory(*members_[i].memory, command->slots[i].data);
+      members_[i].made = true;
+    }
   count(Counter::GraphsFlushed);
   if (cut && !captured_) count(Counter::GraphsCut);
   command->site = report.site;
@@ -396,17 +368,17 @@ void Recorder::hand_over() {
     in_parts_ = in_parts_ || !captured_;
   } else {
     auto& sights = GraphSights::instance();
-    report.sight = in_parts_ ? sights.in_parts(sequence_.value()) : sights.whole(hash_.value(), sequence_.value());
+    report.sight = in_parts_ ? sights.note(sequence_.value(), true) : sights.whole(hash_.value(), sequence_.value());
     sequence_.reset();
     step_begun_ = in_parts_ = false;
   }
-  if (!cut) early_.handed_over(operators, handover.written(), piece_);
+  if (!cut) early_.handed_over(operators, written, piece_);
   // From here on the memory of this graph's storages is like any other: later commands are queued behind it.
   ++number_;
   overdue_ = false;
   hash_.reset();
   graph_.clear();
-  const uint64_t sequence = openhpu::submit(device_, command);  // throws at the end of the process only
+  const uint64_t sequence = openhpu::submit(device_, command.release());  // throws at the end of the process only
   for (const auto& member : members_) {
     if (member.taken_over) free_block(device_, member.data);
     if (member.has_new_contents() && !captured_) member.memory->end_write(sequence);

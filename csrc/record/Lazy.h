@@ -1,13 +1,5 @@
 #pragma once
 
-#include <atomic>
-#include <deque>
-#include <exception>
-#include <functional>
-#include <memory>
-#include <mutex>
-#include <vector>
-
 #include "device/device.h"
 #include "device/blocking_wait.h"
 #include "recipes/Graph.h"
@@ -75,7 +67,7 @@ class Recorder {
     if (C10_UNLIKELY(overdue_)) flush_locked();
     if (C10_UNLIKELY(early_.due(graph_.nodes.size()))) start_early();
   }
-  // An operator ran whose results' sizes depend on values (observe/SizeOrigins).
+  // An operator ran whose results' sizes depend on values (SizeOrigin).
   void note_sizes(uint32_t number) {
     Lock lock(*this);
     sized_before_ = number;
@@ -123,7 +115,6 @@ class Recorder {
   void note_wait();
 
  private:
-  class Handover;
   struct Member {
     HPUMemory* memory;  // null: the storage is gone
     void* data;         // inputs, and memory that was taken over
@@ -136,6 +127,7 @@ class Recorder {
   };
   uint32_t enter(HPUMemory& memory);
   void hand_over();
+  size_t allocate(std::vector<SlotMemory>& slots);
   std::shared_ptr<Recipe> recipe_for_graph(GraphCache::Sight& sight);
   bool note_death(HPUMemory& memory);
   bool keep_alive(Member& member);

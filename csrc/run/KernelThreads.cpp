@@ -11,8 +11,8 @@
 #include <xmmintrin.h>
 #endif
 
-#include "device/usable_cores.h"
-#include "observe/KernelWarnings.h"
+#include "device/host.h"
+#include "observe/KernelReports.h"
 #include "torch/HPUDevice.h"
 
 // MKL's own number of threads, where torch is built with it: torch.set_num_threads sets one for the process, and a

@@ -51,7 +51,7 @@ struct HPUMemory {
   std::atomic<uint64_t> made_by{0};
   // A stream was recorded: the block is not free before the commands that the queue has when the tensor dies.
   std::atomic<bool> in_order{false};
-  // The operator whose results have this size because of values (observe/SizeOrigins); 0: none, or nobody listens.
+  // The operator whose results have this size because of values (recipes/Recompilation); 0: none, or nobody listens.
   uint32_t sized_by = 0;
   // Others have the address, and may write at any time.
   std::atomic<bool> exposed{false};

@@ -6,7 +6,7 @@
 
 #include <limits>
 
-#include "observe/KernelWarnings.h"
+#include "observe/KernelReports.h"
 #include "observe/events.h"
 #include "observe/site.h"
 

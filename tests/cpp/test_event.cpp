@@ -56,7 +56,7 @@ TEST_P(EventTest, BlockOrdersStreamsOfDifferentQueues) {
 
 TEST_P(EventTest, BlockWithinAQueueNeedsNoCommand) {
   CommandQueue& queue = queue_;
-  Stream other(queue, 1, 0);
+  Stream other(queue, 1);
   Gate gate(queue);
   stream_.note(gate.sequence());
   Event event(GetParam());
@@ -71,7 +71,7 @@ INSTANTIATE_TEST_SUITE_P(Timing, EventTest, ::testing::Bool(),
 
 TEST(Event, OneEventMayBeWaitedForByManyThreads) {
   CommandQueue queue("test");
-  Stream stream(queue, 0, 0);
+  Stream stream(queue, 0);
   Gate gate(queue);
   Event event(true);
   event.record(stream);

@@ -1,4 +1,4 @@
-#include "device/host_memory.h"
+#include "device/host.h"
 
 #include <gtest/gtest.h>
 

@@ -12,7 +12,7 @@ namespace {
 
 TEST(Stream, TheLargestNumberCounts) {
   CommandQueue queue("test");
-  Stream stream(queue, 0, 0);
+  Stream stream(queue, 0);
   stream.note(5);
   stream.note(3);
   EXPECT_EQ(stream.last(), 5u);

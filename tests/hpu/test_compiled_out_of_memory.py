@@ -23,8 +23,7 @@ CODE = """
             torch.hpu.synchronize()
         except torch.OutOfMemoryError as caught:
             error = caught
-        injected = _C.injected_failures(0, workspace)
-        _C.fail_allocations(0, workspace, 0)
+        injected = _C.fail_allocations(0, workspace, 0)
         assert (error is not None) == (injected > 0), (error, injected)
         if error is not None:
             assert "Allocation failed" in str(error)

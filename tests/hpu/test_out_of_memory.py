@@ -51,8 +51,7 @@ class Walk:
             result = action()
         except torch.OutOfMemoryError as caught:
             error = caught
-        self.injected = _C.injected_failures(0, self.workspace)
-        _C.fail_allocations(0, self.workspace, 0)
+        self.injected = _C.fail_allocations(0, self.workspace, 0)
         self.failures += self.injected > 0
         if error is not None:
             assert self.injected > 0, f"an error that nothing caused: {error}"

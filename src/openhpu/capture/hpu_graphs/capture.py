@@ -39,7 +39,7 @@ class HPUGraph(_C.CapturedGraph):
         """Begin a dry run that goes on after an operator that cannot be captured. Its end, or `abandon`, undoes it."""
         self._prepare()
         self._by_hand = None
-        super().capture_begin_undone()
+        super().capture_begin(dry_run=True, undone=True)
 
     @staticmethod
     def _prepare() -> None:

@@ -1,4 +1,4 @@
-#include "device/free_blocks.h"
+#include "device/blocks.h"
 
 #include <algorithm>
 #include <bit>
@@ -80,13 +80,6 @@ size_t FreeBlocks::first_bin_from(size_t bin) const {
   return (i << 6) + std::countr_zero(level0_[i]);
 }
 
-size_t FreeBlocks::last_bin() const {
-  if (!level2_) return kNone;
-  const size_t j = 63 - std::countl_zero(level2_);
-  const size_t i = (j << 6) + 63 - std::countl_zero(level1_[j]);
-  return (i << 6) + 63 - std::countl_zero(level0_[i]);
-}
-
 void FreeBlocks::insert(Block* block) {
   block->free = true;
   block->child = block->sibling = block->back = nullptr;
@@ -142,8 +135,9 @@ Block* FreeBlocks::best_fit(size_t bytes) const {
 size_t FreeBlocks::largest() const {
   size_t bytes = last_ ? last_->bytes : 0;
   if (!large_.empty()) return std::max(bytes, large_.rbegin()->first.first);
-  const size_t bin = last_bin();
-  return bin == kNone ? bytes : std::max(bytes, bin << shift_);
+  size_t bin = kBins - 1;
+  while (bin > 0 && !heads_[bin]) --bin;  // for the message of an error, which need not be fast
+  return std::max(bytes, bin << shift_);
 }
 
 }  // namespace openhpu::device

@@ -1,13 +1,11 @@
 #include <torch/csrc/utils/pybind.h>
 
-#include <algorithm>
-
-#include "call/Fallback.h"
 #include "distributed/Collective.h"
+#include "observe/MemoryHistory.h"
 #include "observe/events.h"
 #include "observe/site.h"
 #include "python/bindings.h"
-#include "python/frames.h"
+#include "torch/Kineto.h"
 
 namespace py = pybind11;
 
@@ -19,16 +17,18 @@ py::object site_of(uint32_t site) {
   return py::make_tuple(file, line);
 }
 
-namespace {
-
-py::object as_python(const EventValue& v) {
-  return std::visit([](const auto& x) -> py::object { return py::cast(x); }, v);
+py::object line_of(uint32_t site) {
+  const auto [file, line] = resolve_site(site);
+  if (!line) return py::none();
+  return py::str(file + ":" + std::to_string(line));
 }
+
+namespace {
 
 void call_listener(const py::object& fn, const Event& event) {
   py::gil_scoped_acquire gil;
   py::dict params;
-  for (const auto& [name, value] : event.params) params[name] = as_python(value);
+  for (const auto& [name, value] : event.params) params[name] = py::cast(value);
   try {
     fn(event.kind, event.time_ns, site_of(event.site), params);
   } catch (py::error_already_set& e) {
@@ -42,7 +42,7 @@ void call_listener(const py::object& fn, const Event& event) {
 
 }  // namespace
 
-void bind_events(py::module& m) {
+void bind_observation(py::module& m) {
   // The folders of torch and of the packages beside this module (src/ or site-packages).
   auto dirname = py::module_::import("os.path").attr("dirname");
   const auto torch = py::cast<std::string>(dirname(py::module_::import("torch").attr("__file__")));
@@ -77,6 +77,38 @@ void bind_events(py::module& m) {
   });
   m.def("site_count", &site_count);
   m.def("current_site", [] { return site_of(current_site()); });
+  register_profiler();
+  m.def("trace_start", [](size_t most) { return device::Trace::start(most); }, py::arg("most_records") = size_t{1} << 22);
+  // (records, spans, dropped, begin, end): what was issued since `trace_start` and has ended.
+  m.def("trace_stop", [](uint64_t listener) {
+    device::TraceData data;
+    {
+      py::gil_scoped_release no_gil;
+      data = device::Trace::stop(listener);
+    }
+    py::list records, spans;
+    for (const auto& r : data.records) {
+      py::list marks;
+      for (const auto& k : r.marks) marks.append(py::make_tuple(operator_name(k.name), k.begin, k.end, line_of(k.site)));
+      records.append(py::make_tuple(
+          operator_name(r.name), kind_name(r.kind), r.device, r.stream, r.correlation, r.bytes, r.operators, r.thread,
+          r.launch_begin, r.launch_end, r.begin, r.end, line_of(r.site), marks));
+    }
+    for (const auto& s : data.spans)
+      spans.append(py::make_tuple(s.name, s.detail, s.thread, s.begin, s.end, line_of(s.site)));
+    return py::make_tuple(records, spans, data.dropped, data.begin, data.end);
+  });
+  m.def("tracing", &device::Trace::on);
+  m.def("record_memory_history", &record_memory_history, py::arg("most"));
+  // (events, blocks): (device, freed, address, bytes, line, microseconds) and (device, address, bytes, line).
+  m.def("memory_history", [] {
+    const auto [events, blocks] = memory_history();
+    py::list told, alive;
+    for (const auto& e : events)
+      told.append(py::make_tuple(e.device, e.freed, e.address, e.nbytes, resolve_site(e.site), e.time_us));
+    for (const auto& b : blocks) alive.append(py::make_tuple(b.device, b.address, b.nbytes, resolve_site(b.site)));
+    return py::make_tuple(told, alive);
+  });
 }
 
 }  // namespace openhpu
