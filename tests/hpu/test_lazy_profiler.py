@@ -2,20 +2,21 @@
 
 import torch
 from torch.autograd import DeviceType
-from torch.profiler import profile
 
 from tests import traces
 
-from .test_profiler import BOTH, exported
+from .test_profiler import profiled  # noqa: F401
 
 
-def test_operators_are_parts_of_their_graph(tmp_path):
+def test_operators_are_parts_of_their_graph(profiled):  # noqa: F811
     x = torch.ones(64, 64, device="hpu")
-    (x @ x).relu().sum().item()
-    torch.hpu.synchronize()
-    with profile(activities=BOTH) as prof:
+
+    def work():
         (x @ x).relu().sum().item()
-    events = exported(prof, tmp_path)
+
+    work()
+    torch.hpu.synchronize()
+    prof, events = profiled(work)
     (graph,) = traces.named(events, "kernel", "graph")
     assert graph["args"]["operators"] == 3
     parts = traces.named(events, "hpu_op")
@@ -27,14 +28,11 @@ def test_operators_are_parts_of_their_graph(tmp_path):
     assert rows["aten::mm"].device_time_total > 0
 
 
-def test_flushes_and_lookups_are_on_the_host(tmp_path):
+def test_flushes_and_lookups_are_on_the_host(profiled):  # noqa: F811
     x = torch.ones(8, device="hpu")
     x.add(1).mul(2)
     torch.hpu.synchronize()
-    with profile(activities=BOTH) as prof:
-        x.add(1).mul(2)
-        torch.hpu.synchronize()
-    events = exported(prof, tmp_path)
+    _, events = profiled(lambda: x.add(1).mul(2))
     (flush,) = traces.named(events, "cuda_runtime", "hpuFlush")
     assert flush["args"]["detail"] == "2 operators, node by node"
     (launch,) = traces.named(events, "cuda_runtime", "hpuLaunchGraph")
