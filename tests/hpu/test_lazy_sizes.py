@@ -3,12 +3,11 @@
 import torch
 
 STEP = """
+import copy
 import habana_frameworks.torch.core as htcore
 torch.manual_seed(0)
-model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ELU(), torch.nn.Linear(16, 4))
-reference = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ELU(), torch.nn.Linear(16, 4))
-reference.load_state_dict(model.state_dict())
-model.to("hpu")
+reference = nn.Sequential(nn.Linear(8, 16), nn.ELU(), nn.Linear(16, 4))
+model = copy.deepcopy(reference).to("hpu")
 optimizers = [torch.optim.SGD(m.parameters(), lr=0.1) for m in (model, reference)]
 generator = torch.Generator().manual_seed(1)
 
@@ -17,7 +16,7 @@ def step(batch):
     losses = []
     for m, optimizer, device in zip((model, reference), optimizers, ("hpu", "cpu")):
         optimizer.zero_grad()
-        loss = torch.nn.functional.cross_entropy(m(x.to(device)), y.to(device))
+        loss = nn.functional.cross_entropy(m(x.to(device)), y.to(device))
         loss.backward()
         optimizer.step()
         if device == "hpu":

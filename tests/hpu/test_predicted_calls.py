@@ -40,18 +40,14 @@ CALLS = {
     aten.threshold_backward.default: lambda make, n: (make(n, 19), make(n, 19), 0),
     aten.sum.dim_IntList: lambda make, n: (make(n, 19, 3), [0, 2]),
     aten.mean.dim: lambda make, n: (make(n, 19, 3), [1], True),
-    **{
-        getattr(aten, name).default: lambda make, n: (make(n, 19, 3),)
-        for name in ("exp", "log", "sqrt", "rsqrt", "sigmoid", "tanh", "cos", "sin", "neg", "gelu", "silu")
-    },
-    **{
-        getattr(aten, f"{name}_backward").default: lambda make, n: (make(n, 19), make(n, 19))
-        for name in ("gelu", "tanh", "sigmoid")
-    },
-    **{
-        getattr(aten, f"_{name}_backward_data").default: lambda make, n: (make(n, 23), make(n, 23), 1, torch.float32)
-        for name in ("softmax", "log_softmax")
-    },
+    **{op.default: lambda make, n: (make(n, 19, 3),) for op in (aten.exp, aten.log, aten.sqrt, aten.rsqrt, aten.gelu)},
+    **{op.default: lambda make, n: (make(n, 19, 3),) for op in (aten.sigmoid, aten.tanh, aten.cos, aten.sin, aten.neg)},
+    aten.silu.default: lambda make, n: (make(n, 19, 3),),
+    aten.gelu_backward.default: lambda make, n: (make(n, 19, 3), make(n, 19, 3)),
+    aten.tanh_backward.default: lambda make, n: (make(n, 19), make(n, 19)),
+    aten.sigmoid_backward.default: lambda make, n: (make(n, 19), make(n, 19)),
+    aten._softmax_backward_data.default: lambda make, n: (make(n, 23), make(n, 23), 1, torch.float32),
+    aten._log_softmax_backward_data.default: lambda make, n: (make(n, 23), make(n, 23), 1, torch.float32),
     aten.cat.default: lambda make, n: ([make(n, 19, 3), make(n, 3, 3)], 1),
     aten.pow.Tensor_Scalar: lambda make, n: (make(n, 19, 3), 2),
     aten.maximum.default: lambda make, n: (make(n, 19, 3), make(n, 1, 3)),
