@@ -17,6 +17,7 @@ from .conftest import LAZY
 from .support import capture, in_threads
 
 BOTH = [ProfilerActivity.CPU, ProfilerActivity.HPU]
+lazy = pytest.mark.skipif(not LAZY, reason="of a graph that is one command, with its operators within")
 
 
 @pytest.fixture
@@ -65,7 +66,7 @@ def exported(prof, tmp_path):
     return traces.events_of(path)
 
 
-@pytest.mark.skipif(LAZY, reason="there operators are parts of graphs: test_lazy_profiler.py")
+@pytest.mark.skipif(LAZY, reason="there operators are parts of graphs")
 def test_operators_are_events_of_the_device(model, profiled):
     openhpu.reset_counters()
     prof, events = profiled(model)
@@ -300,3 +301,36 @@ def test_a_fork_within_a_profile(model, profiled):
         model()
 
     assert traces.named(profiled(work)[1], "kernel")
+
+
+@lazy
+def test_operators_are_parts_of_their_graph(profiled):
+    x = torch.ones(64, 64, device="hpu")
+
+    def work():
+        (x @ x).relu().sum().item()
+
+    work()
+    torch.hpu.synchronize()
+    prof, events = profiled(work)
+    (graph,) = traces.named(events, "kernel", "graph")
+    assert graph["args"]["operators"] == 3
+    parts = traces.named(events, "hpu_op")
+    assert [e["name"] for e in parts] == ["aten::mm", "aten::relu", "aten::sum"]
+    assert all(traces.inside(e, graph) for e in parts)
+    assert all(e["args"]["line"].startswith(__file__) for e in parts)
+    rows = {e.key: e for e in prof.key_averages() if e.device_type == DeviceType.HPU}
+    assert rows["graph"].self_device_time_total < rows["graph"].device_time_total
+    assert rows["aten::mm"].device_time_total > 0
+
+
+@lazy
+def test_flushes_and_lookups_are_on_the_host(profiled):
+    x = torch.ones(8, device="hpu")
+    x.add(1).mul(2)
+    torch.hpu.synchronize()
+    _, events = profiled(lambda: x.add(1).mul(2))
+    (flush,) = traces.named(events, "cuda_runtime", "hpuFlush")
+    assert flush["args"]["detail"] == "2 operators, node by node"
+    (launch,) = traces.named(events, "cuda_runtime", "hpuLaunchGraph")
+    assert traces.inside(launch, flush)
