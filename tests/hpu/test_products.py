@@ -130,9 +130,8 @@ def test_a_row_in_bfloat16(rule, name, layout):
     b = strided(b.mT.contiguous()).mT if layout == "gaps" else LAYOUTS[layout](b)
     form = FORMS[name][1]
     found = form(*map(on_device, (self, a, b))).cpu()
-    torch.testing.assert_close(
-        found.float(), form(*(t.float() for t in (self, a, b))), rtol=2**-7, atol=1e-3, equal_nan=True
-    )
+    expected = form(*(t.float() for t in (self, a, b)))
+    torch.testing.assert_close(found.float(), expected, rtol=2**-7, atol=1e-3, equal_nan=True)
 
 
 @pytest.mark.parametrize("mode", ["eager", "recipe"])

@@ -5,8 +5,6 @@ import io
 import pytest
 import torch
 
-from .support import make, train_step
-
 
 def through_a_file(value, **options):
     buffer = io.BytesIO()
@@ -29,18 +27,6 @@ def test_saving_waits_for_the_queue():
     for _ in range(100):
         x.add_(1)
     assert through_a_file(x).unique().tolist() == [100.0]
-
-
-def test_training_continues_from_a_checkpoint():
-    model, optimizer, x, target = make("mlp")
-    for _ in range(3):
-        train_step(model, optimizer, x, target)
-    state = through_a_file({"model": model.state_dict(), "optimizer": optimizer.state_dict()})
-    expected = [train_step(model, optimizer, x, target).item() for _ in range(3)]
-    other, again, _, _ = make("mlp")
-    other.load_state_dict(state["model"])
-    again.load_state_dict(state["optimizer"])
-    assert [train_step(other, again, x, target).item() for _ in range(3)] == expected
 
 
 def test_a_checkpoint_of_hpu_loads_where_there_is_no_hpu(script, tmp_path):

@@ -8,12 +8,16 @@ import torch
 pytestmark = pytest.mark.usefixtures("collected")
 
 
-def test_a_storage_can_be_made_and_filled():
+def test_a_storage_can_be_made_filled_and_shared():
     storage = torch.UntypedStorage(16, device="hpu")
     x = torch.empty(0, device="hpu").set_(storage, 0, (4,), (1,))
     x.fill_(2)
     assert x.tolist() == [2.0] * 4
     assert torch.empty(0, dtype=torch.float32, device="hpu").set_(storage).tolist() == [2.0] * 4
+    y = torch.ones(6, device="hpu")
+    assert x.set_(y).shape == (6,)
+    y.add_(1)
+    assert x.tolist() == [2.0] * 6
 
 
 def test_storages_move_between_devices():
@@ -33,14 +37,6 @@ def test_what_was_just_computed_is_copied():
     target.copy_((x * 3).untyped_storage(), non_blocking=False)
     assert torch.empty(3, device="hpu").set_(target, 0, (3,)).tolist() == [0, 3, 6]
     assert list((x * 2).untyped_storage().fill_(1)) == [1] * 12
-
-
-def test_set_source_tensor_shares():
-    a, b = torch.zeros(4, device="hpu"), torch.ones(6, device="hpu")
-    a.set_(b)
-    assert a.shape == (6,)
-    b.add_(1)
-    assert a.tolist() == [2.0] * 6
 
 
 @pytest.mark.parametrize(
