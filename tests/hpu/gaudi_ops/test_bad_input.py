@@ -2,8 +2,9 @@
 
 import pytest
 import torch
+import torch.ao.quantization.fx._decomposed
 
-ops = torch.ops.hpu
+ops, affine = torch.ops.hpu, torch.ops.quantized_decomposed
 E4, E5, F32, BF16 = torch.float8_e4m3fn, torch.float8_e5m2, torch.float32, torch.bfloat16
 
 
@@ -33,6 +34,23 @@ def gemm(a, b, *more, out_dtype=BF16):
 
 def rotary(x, sin, cos, ids=None, offset=0):
     ops.rotary_pos_embedding(x, sin, cos, ids, offset, 0)
+
+
+def turn(shape, table, ids=None, offset=0, mode=0):
+    table = o(*table)
+    ops.rotary_pos_embedding(o(*shape), table, table, None if ids is None else i(*ids), offset, mode)
+
+
+def sdpa(**changes):
+    given = {
+        "q": o(1, 2, 5, 4), "k": o(1, 2, 5, 4), "v": o(1, 2, 5, 4), "attention_mask": None, "p": 0.0, "scale": 1.0,
+        "is_causal": False, "softmax_mode": "None", "valid_seq_len": None, "seq_padding_type": "left",
+    }  # fmt: skip
+    ops.sdpa_fwd(**given | changes)
+
+
+def per_channel(scales=3, zeros=3, axis=1):
+    affine.quantize_per_channel(o(2, 3), o(scales), i(zeros), axis, 0, 9, torch.int8)
 
 
 def moe(activation="silu", most=0, **changes):
@@ -173,6 +191,36 @@ MESSAGES = {
     "sum_fp8: self is a int64 tensor": lambda: ops.sum_fp8(i(3, 4)),
     "sum_fp8: out_dtype is torch.int32": lambda: ops.sum_fp8(o(3, 4), [0], False, torch.int32),
     "scale is .*.2. on hpu:0": lambda: ops.cast_to_fp8_hybrid(o(3, 4), o(2)),
+    "rotary_pos_embedding: input is .*; expected an even last dimension": lambda: turn((1, 2, 5, 7), (9, 8)),
+    "rotary_pos_embedding: cos is .*; expected 5 positions": lambda: turn((1, 2, 5, 8), (4, 8)),
+    "rotary_pos_embedding: cos is .*; expected 7 positions": lambda: turn((1, 2, 5, 8), (6, 8), offset=2),
+    "rotary_pos_embedding: mode is 2; expected 0": lambda: turn((1, 2, 5, 8), (9, 8), mode=2),
+    "rotary_pos_embedding: cos is .*; expected a last dimension of 12": lambda: turn((1, 2, 5, 12), (9, 8)),
+    "rotary_pos_embedding: position_ids is .*batch, 5": lambda: turn((1, 2, 5, 8), (9, 8), (5,)),
+    r"rotary_pos_embedding: cos is .*\[4, 1, 8\].*expected .*positions": lambda: turn((5, 6, 7, 8), (4, 1, 8)),
+    r"rotary_pos_embedding: cos is .*\[9, 3, 8\].*broadcasts to \[2, 3, 5, 8\]": lambda: turn((2, 3, 5, 8), (9, 3, 8)),
+    r"rotary_pos_embedding: position_ids is .*\[3, 4\]": lambda: turn((2, 3, 5, 8), (9, 1, 8), (3, 4)),
+    "rotary_pos_embedding: input is .*even last dimension": lambda: turn((2, 3, 5, 7), (9, 1, 8)),
+    "rotary_pos_embedding: cos is .*a last dimension of 8": lambda: turn((2, 3, 5, 8), (5, 1, 6)),
+    "k is .*; expected a last dimension of 4": lambda: sdpa(k=o(1, 2, 5, 3)),
+    "v is .*; expected 5 positions": lambda: sdpa(v=o(1, 2, 6, 4)),
+    "k is .*divides q's 2": lambda: sdpa(k=o(1, 3, 5, 4), v=o(1, 3, 5, 4)),
+    "p is 1.5; expected a probability": lambda: sdpa(p=1.5),
+    "softmax_mode is 'slow'; expected one of None, fast, fp32": lambda: sdpa(softmax_mode="slow"),
+    "valid_seq_len is .*one length for each of the 1 sequences": lambda: sdpa(valid_seq_len=o(3)),
+    "seq_padding_type is 'top'": lambda: sdpa(valid_seq_len=o(1), seq_padding_type="top"),
+    "quantized_decomposed::.*input is a int32 tensor": lambda: affine.quantize_per_tensor(
+        o(2, 3).int(), 1.0, 0, 0, 9, torch.int8
+    ),
+    "quantized_decomposed::.*axis is 2; expected a dimension": lambda: per_channel(axis=2),
+    r"quantized_decomposed::.*scales is .*expected \[3\]": lambda: per_channel(scales=2),
+    r"quantized_decomposed::.*zero_points is .*\[2\]": lambda: per_channel(zeros=2),
+    "quantized_decomposed::.*input is a float32 .*torch.int8": lambda: affine.dequantize_per_tensor(
+        o(2, 3), 1.0, 0, 0, 9, torch.int8
+    ),
+    "quantized_decomposed::.*input is a float32 .*float8_e4m3fn": lambda: affine.dequantize_per_channel(
+        o(2, 3), o(3), i(3), 1, 0, 9, E4
+    ),
 }  # fmt: skip
 
 
