@@ -186,7 +186,8 @@ def test_a_fork_leaves_a_handler_of_the_scripts_own(script):
     import os, pathlib, signal
     from openhpu import _C
     def handled():
-        return [line for line in pathlib.Path("/proc/self/status").read_text().splitlines() if line[:3] == "Sig"]
+        lines = pathlib.Path("/proc/self/status").read_text().splitlines()
+        return [line for line in lines if line.startswith(("SigBlk", "SigIgn", "SigCgt"))]
     for handler in signal.SIG_IGN, signal.SIG_DFL, lambda number, frame: None:
         signal.signal(signal.SIGINT, handler)
         before = handled()
