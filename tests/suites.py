@@ -73,7 +73,7 @@ RECORDED = (
         "direct_kernels", "errors", "events", "fallback", "graph_*", "histogram", "int64", "memory*", "multi_device",
         "nested", "optimizers", "out_of_*", "pinned", "predicted_calls", "products", "profiler", "reads", "resize_out",
         "rng", "shape_cache", "small_calls", "source_lines", "storage", "streams", "threads", "trace",
-        "unforeseen_results", "views", "waits", "wide*",
+        "unforeseen_results", "views", "waits", "wider_dtypes",
     ),
 )  # fmt: skip
 # In turns, since most of their time is that of the C++ compiler. The other files of the suites compile each time.

@@ -81,6 +81,16 @@ class Child {
     char byte;
     if (::read(read_, &byte, 1) != 1) throw std::runtime_error("the other process is gone");
   }
+  // In the child: tells that it is there, and waits until it may go on.
+  void meet() {
+    tell();
+    await();
+  }
+  // Lets it go on, and waits for its end.
+  int release() {
+    tell();
+    return wait();
+  }
   // Exit status; 128 + signal when killed.
   int wait() {
     int status = 0;

@@ -8,8 +8,8 @@ OPENHPU_GTEST, is used as it is.
 
 import hashlib
 import io
-import lzma
 import os
+import subprocess
 import sys
 import tarfile
 import urllib.error
@@ -53,21 +53,14 @@ def download():
     )
 
 
-def member(archive, prefix):
-    """The content of the first member of an `ar` archive whose name starts with `prefix`."""
-    stream = io.BytesIO(archive)
-    if stream.read(8) != b"!<arch>\n":
-        raise SystemExit("the package is not a Debian archive")
-    while header := stream.read(60):
-        name, size = header[:16].decode().strip(), int(header[48:58])
-        content = stream.read(size + size % 2)[:size]
-        if name.startswith(prefix):
-            return content
-    raise SystemExit(f"the package has no member {prefix}")
-
-
 def unpack(package, folder):
-    with tarfile.open(fileobj=io.BytesIO(lzma.decompress(member(package, "data.tar")))) as files:
+    folder.mkdir(parents=True)
+    file = folder / "package.deb"
+    file.write_bytes(package)
+    # A package is an archive of `ar`, which belongs to every C++ compiler.
+    data = subprocess.run(["ar", "p", file, "data.tar.xz"], capture_output=True, check=True, timeout=60)
+    file.unlink()
+    with tarfile.open(fileobj=io.BytesIO(data.stdout)) as files:
         for entry in files:
             if entry.isfile() and entry.name.startswith(PREFIX):
                 target = folder / entry.name[len(PREFIX) :]

@@ -3,6 +3,8 @@
 #include <functional>
 #include <latch>
 #include <memory>
+#include <thread>
+#include <vector>
 
 #include "device/command_queue.h"
 
@@ -34,5 +36,19 @@ class Gate {
   uint64_t sequence_;
   bool opened_ = false;
 };
+
+// Runs a function of a number in so many threads, which begin together.
+template <class Body>
+void in_threads(int count, Body body) {
+  std::latch start(count);
+  std::vector<std::thread> threads;
+  for (int number = 0; number < count; ++number) {
+    threads.emplace_back([&, number] {
+      start.arrive_and_wait();
+      body(number);
+    });
+  }
+  for (auto& thread : threads) thread.join();
+}
 
 }  // namespace openhpu::device::testing

@@ -36,27 +36,15 @@ def run(budget, *command):
 def build_and_test(budget, folder, options, arguments):
     cmake, ninja = tool("cmake"), tool("ninja")
     # CMake picks its own reconfiguration up; an existing folder is configured again in no time.
-    configured = run(
-        budget, cmake, "-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={ninja}", "-S", ".", "-B", folder,
+    configure = [
+        cmake, "-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={ninja}", "-S", ".", "-B", folder,
         "-DOPENHPU_BUILD_TESTS=ON", "-DOPENHPU_BUILD_EXTENSION=OFF", f"-DPython3_EXECUTABLE={sys.executable}", *options,
-    )  # fmt: skip
+    ]  # fmt: skip
     jobs = f"-j{os.cpu_count() or 1}"
-    return (
-        configured
-        and run(budget, cmake, "--build", folder, jobs)
-        and run(
-            budget,
-            tool("ctest"),
-            "--test-dir",
-            folder,
-            jobs,
-            "--output-on-failure",
-            "--no-tests=error",
-            "--timeout",
-            "120",
-            *arguments,
-        )
-    )
+    build = [cmake, "--build", folder, jobs]
+    shown = ["--output-on-failure", "--no-tests=error", "--timeout", "120"]
+    test = [tool("ctest"), "--test-dir", folder, jobs, *shown, *arguments]
+    return all(run(budget, *command) for command in (configure, build, test))
 
 
 def main(arguments):

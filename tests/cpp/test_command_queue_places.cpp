@@ -20,23 +20,16 @@ namespace {
 using testing::Gate;
 using testing::SignalCalls;
 
-// Runs anywhere, or on the worker alone, and notes on which thread it was.
-class Probe : public Command {
- public:
-  Probe(bool anywhere, std::vector<std::thread::id>& ran) : anywhere_(anywhere), ran_(ran) {}
-  void run() override { ran_.push_back(std::this_thread::get_id()); }
-  bool runs_anywhere() const noexcept override { return anywhere_; }
-
- private:
-  const bool anywhere_;
-  std::vector<std::thread::id>& ran_;
-};
+// What a command does that notes on which thread it runs.
+auto note(std::vector<std::thread::id>& ran) {
+  return [&ran] { ran.push_back(std::this_thread::get_id()); };
+}
 
 TEST(CommandQueue, WhatMayNotRunAnywhereRunsOnTheWorkerInOrder) {
   CommandQueue queue("test");
   queue.set_workerless(true);
   std::vector<std::thread::id> ran;
-  for (bool anywhere : {true, false, true, true, false, true}) queue.submit(new Probe(anywhere, ran));
+  for (bool anywhere : {true, false, true, true, false, true}) queue.submit("c", note(ran), 0, anywhere);
   queue.drain();
   const auto here = std::this_thread::get_id();
   ASSERT_EQ(ran.size(), 6u);
@@ -54,7 +47,7 @@ TEST(CommandQueue, CommandsThatWaitForEachOtherNeverRunOnTheHost) {
   std::vector<std::thread::id> ran;
   for (auto* queue : {&first, &second}) queue->submit("receives before it sends", [&] { both.arrive_and_wait(); });
   for (auto* queue : {&first, &second}) {
-    queue->submit(new Probe(true, ran));
+    queue->submit("c", note(ran), 0, true);
     queue->drain();
   }
   EXPECT_EQ(ran.size(), 2u);
@@ -80,10 +73,10 @@ TEST(CommandQueue, WhoBringsWhatACommandWaitsForRunsIt) {
   CommandQueue queue("test");
   std::atomic<bool> there = false;
   std::vector<std::thread::id> ran;
-  queue.submit("before", [&] { ran.push_back(std::this_thread::get_id()); });
+  queue.submit("before", note(ran));
   queue.drain();
   queue.submit(new Beside(there, ran));
-  const uint64_t last = queue.submit("after", [&] { ran.push_back(std::this_thread::get_id()); });
+  const uint64_t last = queue.submit("after", note(ran));
   queue.resume();  // nothing has come
   EXPECT_EQ(queue.completed(), 1u);
   std::thread::id bringer;
@@ -149,21 +142,17 @@ TEST(CommandQueue, ManyHoldUpsLoseNoCommand) {
 
 TEST(CommandQueue, WhatIsToRunAtOnceRunsWhereItIsSubmittedIfNothingIsBeforeIt) {
   CommandQueue queue("test");
-  std::atomic<std::thread::id> ran{};
-  class AtOnce : public Command {
-   public:
-    explicit AtOnce(std::atomic<std::thread::id>& ran) : ran_(ran) { at_once = true; }
-    void run() override { ran_ = std::this_thread::get_id(); }
+  static std::atomic<std::thread::id> ran{};
+  struct AtOnce : Command {
+    AtOnce() { at_once = true; }
+    void run() override { ran = std::this_thread::get_id(); }
     bool runs_anywhere() const noexcept override { return true; }
-
-   private:
-    std::atomic<std::thread::id>& ran_;
   };
   // A worker that is awake may be faster. Nobody waits between the submission and the look.
   bool here = false;
   for (int i = 0; i < 10000 && !here; ++i) {
     ran = std::thread::id();
-    queue.submit(new AtOnce(ran));
+    queue.submit(new AtOnce);
     here = ran.load() == std::this_thread::get_id();
     queue.drain();
   }
@@ -171,7 +160,7 @@ TEST(CommandQueue, WhatIsToRunAtOnceRunsWhereItIsSubmittedIfNothingIsBeforeIt) {
   Gate gate(queue);
   gate.wait_entered();
   ran = std::thread::id();
-  queue.submit(new AtOnce(ran));
+  queue.submit(new AtOnce);
   EXPECT_EQ(ran.load(), std::thread::id());
   gate.open();
   queue.drain();
@@ -180,7 +169,6 @@ TEST(CommandQueue, WhatIsToRunAtOnceRunsWhereItIsSubmittedIfNothingIsBeforeIt) {
 
 TEST(CommandQueue, HostThatWaitsRunsWhatIsLeft) {
   CommandQueue queue("test");
-  std::vector<std::thread::id> ran;
   static thread_local int depth = 0;
   static std::atomic<int> scopes = 0;
   scopes = 0;
@@ -191,24 +179,14 @@ TEST(CommandQueue, HostThatWaitsRunsWhatIsLeft) {
     --depth;
   };
   // Which of the two runs a command depends on who is faster; all run once and in order, those of the host in the scope.
-  std::vector<int> order;
-  class Numbered : public Command {
-   public:
-    Numbered(int number, std::vector<int>& order, std::thread::id host) : number_(number), order_(order), host_(host) {}
-    void run() override {
-      order_.push_back(number_);
-      EXPECT_EQ(depth > 0, std::this_thread::get_id() == host_);
-    }
-    bool runs_anywhere() const noexcept override { return number_ % 7 != 0; }
-
-   private:
-    const int number_;
-    std::vector<int>& order_;
-    const std::thread::id host_;
-  };
-  std::vector<int> expected;
+  std::vector<int> order, expected;
+  const auto host = std::this_thread::get_id();
   for (int i = 0; i < 20000; ++i) {
-    queue.submit(new Numbered(i, order, std::this_thread::get_id()));
+    const auto numbered = [&order, i, host] {
+      order.push_back(i);
+      EXPECT_EQ(depth > 0, std::this_thread::get_id() == host);
+    };
+    queue.submit("c", numbered, 0, i % 7 != 0);
     expected.push_back(i);
     if (i % 3 == 0) queue.drain();
   }
@@ -218,18 +196,6 @@ TEST(CommandQueue, HostThatWaitsRunsWhatIsLeft) {
   EXPECT_GT(scopes, 0);
 }
 
-// Runs until the gate is open.
-class Held : public Command {
- public:
-  Held(bool anywhere, std::atomic<bool>& open) : anywhere_(anywhere), open_(open) {}
-  void run() override { open_.wait(false); }
-  bool runs_anywhere() const noexcept override { return anywhere_; }
-
- private:
-  const bool anywhere_;
-  std::atomic<bool>& open_;
-};
-
 TEST(CommandQueue, AReadDoesNotWaitForWhatIsBehindIt) {
   CommandQueue queue("test");
   queue.set_spin_us(0);  // else this thread runs the last command itself, if other programs took its core before
@@ -238,7 +204,7 @@ TEST(CommandQueue, AReadDoesNotWaitForWhatIsBehindIt) {
   queue.drain();
   queue.submit("after", [] {});  // a command that needs a team, and is done
   queue.drain();
-  queue.submit(new Held(true, open));
+  queue.submit("held", [&] { open.wait(false); }, 0, true);
   EXPECT_TRUE(queue.wait_to_read(made));
   EXPECT_EQ(queue.completed(), 2u);
   open = true;
@@ -248,18 +214,15 @@ TEST(CommandQueue, AReadDoesNotWaitForWhatIsBehindIt) {
 
 TEST(CommandQueue, AReadWaitsForATeamBehindIt) {
   CommandQueue queue("test");
-  std::vector<std::thread::id> ran;
-  std::atomic<bool> open = false;
-  const uint64_t made = queue.submit(new Probe(true, ran));
+  const uint64_t made = queue.submit("made", [] {}, 0, true);
   queue.drain();
-  const uint64_t team = queue.submit(new Held(false, open));
+  Gate team(queue);
   std::thread opens([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    open = true;
-    open.notify_all();
+    team.open();
   });
   EXPECT_TRUE(queue.wait_to_read(made));
-  EXPECT_GE(queue.completed(), team);
+  EXPECT_GE(queue.completed(), team.sequence());
   opens.join();
 }
 

@@ -2,51 +2,38 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <limits>
 #include <string>
 
+#include "child_process.h"
 #include "device/backing.h"
 #include "device/memory_pool.h"
 
 namespace openhpu::device {
 namespace {
 
+using testing::TemporaryFolder;
+
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 
-// A machine as a file describes it.
-class Machine {
- public:
-  Machine() {
-    char name[] = "/tmp/openhpu-machine-XXXXXX";
-    root = ::mkdtemp(name);
-  }
-  ~Machine() { std::filesystem::remove_all(root); }
-
-  void memory(uint64_t total, uint64_t available) const {
-    std::filesystem::create_directories(root + "/proc");
-    std::ofstream(root + "/proc/meminfo") << "MemTotal: " << (total >> 10) << " kB\nMemFree: 12 kB\nMemAvailable: "
-                                          << (available >> 10) << " kB\n";
-  }
-  std::string root;
-};
-
 TEST(HostMemory, IsUnlimitedWhereTheSystemSaysNothing) {
-  Machine machine;
-  EXPECT_EQ(host_memory(machine.root).available, std::numeric_limits<uint64_t>::max());
+  TemporaryFolder machine;
+  EXPECT_EQ(host_memory(machine.path()).available, std::numeric_limits<uint64_t>::max());
 }
 
 // Pools on a made-up machine. 128 MiB of what is available are the host's.
-class WatchfulPool : public testing::Test {
+class WatchfulPool : public ::testing::Test {
  protected:
   WatchfulPool() { available(128 + 100); }
   ~WatchfulPool() override { Backing::set_root(""); }
   void available(uint64_t megabytes) {
-    machine.memory(1024 * kMiB, megabytes * kMiB);
-    Backing::set_root(machine.root);
+    std::filesystem::create_directories(machine.path() + "/proc");
+    std::ofstream(machine.path() + "/proc/meminfo") << "MemTotal: 1048576 kB\nMemFree: 12 kB\nMemAvailable: "
+                                                    << (megabytes << 10) << " kB\n";
+    Backing::set_root(machine.path());
   }
   static std::string refusal(MemoryPool& pool, size_t nbytes) {
     try {
@@ -57,8 +44,7 @@ class WatchfulPool : public testing::Test {
     }
     return {};
   }
-  static void touch(void* block, size_t nbytes) { std::memset(block, 1, nbytes); }
-  Machine machine;
+  TemporaryFolder machine;
 };
 
 TEST_F(WatchfulPool, WhatIsPromisedAndNotTouchedCounts) {
@@ -69,7 +55,7 @@ TEST_F(WatchfulPool, WhatIsPromisedAndNotTouchedCounts) {
             std::string::npos);
   EXPECT_NE(workspace.allocate(40 * kMiB), nullptr);
   // Touched, it is missing from what the machine has, and no longer counts.
-  touch(first, 60 * kMiB);
+  std::memset(first, 1, 60 * kMiB);
   available(168);
   EXPECT_NE(refusal(pool, 2 * kMiB), "");  // 40 MiB are promised
   available(170);
@@ -79,7 +65,7 @@ TEST_F(WatchfulPool, WhatIsPromisedAndNotTouchedCounts) {
 TEST_F(WatchfulPool, LooksAgainOnlyWhereItGrows) {
   MemoryPool pool("HPU 0", 1024 * kMiB, true);
   void* block = pool.allocate(100 * kMiB);
-  touch(block, 100 * kMiB);
+  std::memset(block, 1, 100 * kMiB);
   available(0);
   pool.free(block);
   EXPECT_EQ(pool.allocate(100 * kMiB), block);  // its pages are there
@@ -101,7 +87,7 @@ TEST_F(WatchfulPool, AFailureChangesNothing) {
 TEST_F(WatchfulPool, WhatWasTrimmedIsAskedForAgain) {
   MemoryPool pool("HPU 0", 1024 * kMiB, true);
   void* block = pool.allocate(100 * kMiB);
-  touch(block, 100 * kMiB);
+  std::memset(block, 1, 100 * kMiB);
   pool.free(block);
   pool.trim();
   available(128 + 50);

@@ -12,8 +12,9 @@
 #include <random>
 #include <set>
 #include <string>
-#include <thread>
 #include <vector>
+
+#include "gates.h"
 
 namespace openhpu::device {
 namespace {
@@ -79,21 +80,10 @@ class Model {
 };
 
 size_t random_size(std::mt19937_64& random) {
-  switch (random() % 16) {
-    case 0:
-      return random() % 3;
-    case 1:
-      return random() % (96 * kMiB);  // beyond the exact bins
-    case 2:
-    case 3:
-      return random() % (4 * kMiB);
-    case 4:
-    case 5:
-    case 6:
-      return random() % 65536;
-    default:
-      return 128 * (1 + random() % 12);  // many equals
-  }
+  // 96 MiB is beyond the exact bins.
+  constexpr size_t kBelow[] = {3, 96 * kMiB, 4 * kMiB, 4 * kMiB, 65536, 65536, 65536};
+  const size_t kind = random() % 16;
+  return kind < std::size(kBelow) ? random() % kBelow[kind] : 128 * (1 + random() % 12);  // many equals
 }
 
 void fuzz(uint64_t seed, int operations, size_t capacity) {
@@ -212,30 +202,26 @@ TEST(MemoryPool, SteadyStateHasNoPageFaults) {
 
 TEST(MemoryPool, ThreadsDoNotDisturbEachOther) {
   MemoryPool pool("test", 64 * kMiB);
-  std::vector<std::thread> threads;
   std::atomic<int> damaged{0};
-  for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([&, t] {
-      std::mt19937 random(t);
-      std::vector<std::pair<char*, size_t>> live;
-      for (int i = 0; i < 20000; ++i) {
-        if (live.size() < 50) {
-          const size_t bytes = 1 + random() % 4096;
-          char* p = as_bytes(pool.allocate(bytes));
-          p[0] = p[bytes - 1] = static_cast<char>(t);
-          live.emplace_back(p, bytes);
-        } else {
-          std::swap(live[random() % live.size()], live.back());
-          auto [p, bytes] = live.back();
-          live.pop_back();
-          if (p[0] != t || p[bytes - 1] != t) ++damaged;
-          pool.free(p);
-        }
+  testing::in_threads(4, [&](int number) {
+    std::mt19937 random(static_cast<unsigned>(number));
+    std::vector<std::pair<char*, size_t>> live;
+    for (int i = 0; i < 20000; ++i) {
+      if (live.size() < 50) {
+        const size_t bytes = 1 + random() % 4096;
+        char* p = as_bytes(pool.allocate(bytes));
+        p[0] = p[bytes - 1] = static_cast<char>(number);
+        live.emplace_back(p, bytes);
+      } else {
+        std::swap(live[random() % live.size()], live.back());
+        auto [p, bytes] = live.back();
+        live.pop_back();
+        if (p[0] != number || p[bytes - 1] != number) ++damaged;
+        pool.free(p);
       }
-      for (auto [p, bytes] : live) pool.free(p);
-    });
-  }
-  for (auto& thread : threads) thread.join();
+    }
+    for (auto [p, bytes] : live) pool.free(p);
+  });
   EXPECT_EQ(damaged, 0);
   EXPECT_EQ(pool.stats().in_use, 0u);
   EXPECT_EQ(pool.block_size(pool.allocate(64 * kMiB)), 64 * kMiB);

@@ -21,6 +21,7 @@ namespace {
 using testing::Child;
 using testing::error_of;
 using testing::require;
+using testing::require_contains;
 using testing::TemporaryFolder;
 
 // A child process that holds a module until it is told to go on.
@@ -28,8 +29,7 @@ struct Holder : Child {
   Holder(const TemporaryFolder& folder, int module)
       : Child([&](Child& parent) {
           ModuleLock lock(module, 0, folder.path());
-          parent.tell();
-          parent.await();
+          parent.meet();
         }) {
     await();
   }
@@ -39,22 +39,19 @@ TEST(ModuleLock, WhereAllAreTakenTheErrorNamesEachHolder) {
   TemporaryFolder folder;
   Child holder([&](Child& parent) {
     ModuleLock zero(0, 0, folder.path()), one(1, 0, folder.path());
-    parent.tell();
-    parent.await();
+    parent.meet();
   });
   holder.await();
   ModuleLock own(2, 0, folder.path());
   const std::string text = error_of([&] { ModuleLock(std::vector{1, 2, 0}, 0, folder.path()); });
-  for (const std::string& part :
-       {std::string("All 3 HPU modules are in use:\n"),
-        "\n  modules 0 to 1: process " + std::to_string(holder.pid()) + " (", std::string("device_tests"),
-        "\n  module 2: process " + std::to_string(::getpid()) + " (", std::string("which is this process\n"),
-        std::string("End one of these processes, or allow more modules with OPENHPU_DEVICE_COUNT")}) {
-    EXPECT_NE(text.find(part), std::string::npos) << part << " is missing in: " << text;
-  }
+  require_contains(text, "All 3 HPU modules are in use:\n");
+  require_contains(text, "\n  modules 0 to 1: process " + std::to_string(holder.pid()) + " (");
+  require_contains(text, "device_tests");
+  require_contains(text, "\n  module 2: process " + std::to_string(::getpid()) + " (");
+  require_contains(text, "which is this process\n");
+  require_contains(text, "End one of these processes, or allow more modules with OPENHPU_DEVICE_COUNT");
   // Nothing was kept: the holder's end frees both.
-  holder.tell();
-  EXPECT_EQ(holder.wait(), 0);
+  EXPECT_EQ(holder.release(), 0);
   EXPECT_EQ(ModuleLock(std::vector{0}, 0, folder.path()).module(), 0);
 }
 
@@ -77,7 +74,7 @@ TEST(ModuleLock, WhatADeadHolderLeftInTheFileIsNotShown) {
   ASSERT_EQ(::flock(fd, LOCK_EX | LOCK_NB), 0);
   std::string text = error_of([&] { ModuleLock(0, 0, folder.path()); });
   EXPECT_EQ(text.find(pid), std::string::npos) << text;
-  EXPECT_NE(text.find("a process that can't be seen from here"), std::string::npos) << text;
+  require_contains(text, "a process that can't be seen from here");
   // A process that has the dead one's number by now, such as this one, is another.
   const std::string other = std::to_string(::getpid()) + "\n1\nsomething else\n";
   ASSERT_EQ(::pwrite(fd, other.data(), other.size(), 0), static_cast<ssize_t>(other.size()));
@@ -99,30 +96,26 @@ TEST(ModuleLock, AChildForkedWhileAnotherThreadWaitsForItDoesNotKeepIt) {
   std::thread waiter([&] { lock = std::make_unique<ModuleLock>(0, 60, folder.path()); });
   while (!waiting) std::this_thread::yield();
   Child survivor([](Child& parent) {
-    parent.tell();
-    parent.await();
+    parent.meet();
   });
   survivor.await();
-  holder.tell();
-  EXPECT_EQ(holder.wait(), 0);
+  EXPECT_EQ(holder.release(), 0);
   waiter.join();
   above.enter_wait = Above().enter_wait;
   EXPECT_TRUE(lock);
   lock.reset();
   EXPECT_EQ(ModuleLock(0, 0, folder.path()).module(), 0) << "kept by a child forked while it was waited for";
-  survivor.tell();
-  EXPECT_EQ(survivor.wait(), 0);
+  EXPECT_EQ(survivor.release(), 0);
 }
 
 TEST(ModuleLock, FilesThatCanNotBeWrittenAreErrorsWithARemedy) {
   TemporaryFolder folder;
   ::mkdir((folder.path() + "/module0.lock").c_str(), 0700);
-  for (const std::string& text : {error_of([&] { ModuleLock(0, 0, folder.path()); }),
-                                  error_of([] { ModuleLock(0, 0, "/proc/1/openhpu"); }),
-                                  error_of([&] { ModuleLock(0, 0, folder.path() + "/a/b"); })}) {
-    EXPECT_NE(text.find("HPU module lock: cannot "), std::string::npos) << text;
-    EXPECT_NE(text.find("XDG_RUNTIME_DIR"), std::string::npos) << text;
-    EXPECT_NE(text.find("OPENHPU_MODULE_LOCKS=0"), std::string::npos) << text;
+  for (const std::string& place : {folder.path(), std::string("/proc/1/openhpu"), folder.path() + "/a/b"}) {
+    const std::string text = error_of([&] { ModuleLock(0, 0, place); });
+    for (const char* part : {"HPU module lock: cannot ", "XDG_RUNTIME_DIR", "OPENHPU_MODULE_LOCKS=0"}) {
+      require_contains(text, part);
+    }
   }
 }
 
@@ -131,16 +124,13 @@ TEST(ModuleLock, AForkedChildNeitherKeepsNorReleasesIt) {
   auto lock = std::make_unique<ModuleLock>(0, 0, folder.path());
   Child survivor([&](Child& parent) {
     lock.reset();  // must not close a file that by now is another's
-    require(error_of([&] { ModuleLock(0, 0, folder.path()); }).find("in use") != std::string::npos,
-            "the parent still holds the module");
-    parent.tell();
-    parent.await();
+    require_contains(error_of([&] { ModuleLock(0, 0, folder.path()); }), "in use");
+    parent.meet();
   });
   survivor.await();
   lock.reset();
   EXPECT_EQ(ModuleLock(0, 0, folder.path()).module(), 0) << "kept by a child that outlived its parent's lock";
-  survivor.tell();
-  EXPECT_EQ(survivor.wait(), 0);
+  EXPECT_EQ(survivor.release(), 0);
 }
 
 TEST(ModuleLock, MakesAPrivateFolder) {
@@ -156,8 +146,7 @@ TEST(ModuleLock, RefusesWhatIsNotAFolderOfThisUser) {
   TemporaryFolder folder;
   const std::string link = folder.path() + "/link";
   ASSERT_EQ(::symlink("/tmp", link.c_str()), 0);
-  EXPECT_NE(error_of([&] { ModuleLock(0, 0, link); }).find("not a folder of this user"), std::string::npos);
-  EXPECT_NE(error_of([&] { ModuleLock(0, 0, folder.path() + "/a/b"); }).find("cannot create"), std::string::npos);
+  require_contains(error_of([&] { ModuleLock(0, 0, link); }), "not a folder of this user");
 }
 
 TEST(ModuleLock, TheDefaultFolderIsTheUsersOwn) {

@@ -2,10 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <thread>
-#include <vector>
-
 #include "device/command_queue.h"
+#include "gates.h"
 
 namespace openhpu::device {
 namespace {
@@ -17,13 +15,9 @@ TEST(Stream, TheLargestNumberCounts) {
   stream.note(3);
   EXPECT_EQ(stream.last(), 5u);
 
-  std::vector<std::thread> threads;
-  for (uint64_t t = 0; t < 4; ++t) {
-    threads.emplace_back([&stream, t] {
-      for (uint64_t i = 0; i < 2000; ++i) stream.note(4 * i + t);
-    });
-  }
-  for (auto& thread : threads) thread.join();
+  testing::in_threads(4, [&](int number) {
+    for (uint64_t i = 0; i < 2000; ++i) stream.note(4 * i + static_cast<uint64_t>(number));
+  });
   EXPECT_EQ(stream.last(), 7999u);
 }
 

@@ -88,6 +88,20 @@ def agree(function, *arguments, exact=True):
     return actual
 
 
+def wide(values):
+    """Nested tensors in float64 that require a gradient."""
+    return tree_map(lambda value: value.detach().cpu().double().requires_grad_(), values)
+
+
+def close(actual, expected, rtol=1e-5, atol=1e-6):
+    """Nested results are near those that were computed in float64."""
+    actual, expected = (
+        tree_map(lambda value: value.detach().cpu().double() if isinstance(value, torch.Tensor) else value, values)
+        for values in (actual, expected)
+    )
+    torch.testing.assert_close(actual, expected, rtol=rtol, atol=atol)
+
+
 def agree_on_error(function, *arguments):
     """`function` raises the same class of error on both devices; returns hpu's."""
     errors = []

@@ -31,7 +31,7 @@ def test_a_dimension_named_twice_or_out_of_range():
 
 def test_more_than_two_to_the_31_elements(script):
     """Elementwise, sum, index, copy; the process never holds more than the tensors and 1 GiB beside them."""
-    code = """
+    script("""
 import resource
 n = 2**31 + 8
 x = torch.zeros(n, dtype=torch.int8, device="hpu")
@@ -45,5 +45,4 @@ assert x[2**31 - 1 :].cpu().tolist() == [1, -7, 1, 1, 1, 1, 1, 1, 100]
 y = x[8:].clone()
 assert y[2**31 - 1].item() == 100 and y[2**31 - 8].item() == -7
 assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < (2 * n + 2**30) // 1024
-"""
-    script(code, timeout=110)
+""")

@@ -2,48 +2,38 @@
 
 import pytest
 
-CODE = """
+
+@pytest.mark.parametrize(("deterministic", "idle"), [(False, 0.0), (True, 0.0), (False, 1e3)])
+def test_graphs_leave_a_core_until_the_recipe_is_there(script, deterministic, idle):
+    """Not at first, and not where two runs must give the same bits, as these depend on the number of threads."""
+    code = f"""
     import signal
     from openhpu.compiler.client import client
-    client._IDLE_S = SECONDS
+    client._IDLE_S = {idle}
     import habana_frameworks.torch.core as htcore
-    torch.use_deterministic_algorithms(DETERMINISTIC)
+    torch.use_deterministic_algorithms({deterministic})
     x = torch.rand(300, 300)  # larger than what one thread computes anyway
     y = x.to("hpu")
 
     def step():
         out = (y @ y).relu() + 1
         htcore.mark_step()
-        torch.hpu.synchronize()
-        return out
+        torch.testing.assert_close(out.cpu(), (x @ x).relu() + 1)
 
-    before = openhpu.counters()["graphs_beside_compiler"]
     for _ in range(3):
-        found = step()
+        step()
     service = client._compilations._service
     while not service._current:
         time.sleep(0.01)
+    openhpu.reset_counters()
     os.killpg(service._process.pid, signal.SIGSTOP)
     for _ in range(5):
-        found = step()
-    beside = openhpu.counters()["graphs_beside_compiler"] - before
+        step()
+    beside = openhpu.counters()["graphs_beside_compiler"]
+    assert beside == 0 if {deterministic or idle > 0} else beside >= 5
     os.killpg(service._process.pid, signal.SIGCONT)
     assert openhpu.wait_for_recipes(120)
-    found_after = step()
-    after = openhpu.counters()["graphs_beside_compiler"] - before - beside
-    torch.testing.assert_close(found.cpu(), (x @ x).relu() + 1)
-    torch.testing.assert_close(found_after.cpu(), (x @ x).relu() + 1)
-    print(beside, after)
-"""
-
-
-@pytest.mark.parametrize(("deterministic", "idle"), [(False, 0.0), (True, 0.0), (False, 1e3)])
-def test_graphs_leave_a_core_until_the_recipe_is_there(script, deterministic, idle):
-    """Not at first, and not where two runs must give the same bits, as these depend on the number of threads."""
-    result = script(
-        CODE.replace("DETERMINISTIC", str(deterministic)).replace("SECONDS", str(idle)), PT_HPU_LAZY_MODE="1",
-        OPENHPU_COMPILE="background", PT_HPU_RECIPE_CACHE_CONFIG="",
-    )  # fmt: skip
-    beside, after = map(int, result.out.split())
-    assert after == 0
-    assert beside == 0 if deterministic or idle else beside >= 5
+    step()
+    assert openhpu.counters()["graphs_beside_compiler"] == beside
+    """
+    script(code, PT_HPU_LAZY_MODE="1", OPENHPU_COMPILE="background", PT_HPU_RECIPE_CACHE_CONFIG="")

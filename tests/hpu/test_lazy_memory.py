@@ -27,105 +27,81 @@ def test_what_dies_within_a_step_is_never_allocated():
 
 
 LARGE = """
+    import pytest
+    import habana_frameworks.torch.core as htcore
     MB = 1 << 20
-    def block():  # 8 MiB
+    def block():  # 8 MiB of 64
         return torch.ones(2 * MB, device="hpu")
     keep = block() + 1
     keep[:4].tolist()
 """
 
 
-@pytest.fixture
-def large(script):
-    """`script` on a device of 64 MiB, after LARGE."""
-    return lambda code, **variables: script(LARGE + code, OPENHPU_MEMORY_GB="0.0625", **variables)
-
-
-def test_a_step_larger_than_memory_fails_at_its_end_and_loses_nothing(large):
+def test_a_step_larger_than_memory_fails_at_its_end_and_loses_nothing(script):
+    """A read in it is an error, too, and can be repeated. Memory that waits in a graph makes room for an allocation."""
     code = """
-    import habana_frameworks.torch.core as htcore
     marker = keep + 0
     parts = [keep + i for i in range(9)]  # recorded: 72 MiB that all live
     for _ in range(2):
-        try:
+        with pytest.raises(torch.OutOfMemoryError, match="(?s)Allocation failed.*limit 67108864.*free tensors"):
             htcore.mark_step()
-        except torch.OutOfMemoryError as error:
-            print("Allocation failed" in str(error), "limit 67108864" in str(error), "free tensors" in str(error))
     # The graph waits: what is given up makes room, and the rest is computed.
     del parts[1:6]
     before = openhpu.counters()
     htcore.mark_step()
     torch.hpu.synchronize()
-    print(openhpu.counters()["ops_node_by_node"] - before["ops_node_by_node"])
-    print(marker[5].item(), [part[7].item() for part in parts])
+    assert openhpu.counters()["ops_node_by_node"] - before["ops_node_by_node"] == 10
+    assert [part[7].item() for part in [marker, *parts]] == [2.0, 2.0, 8.0, 9.0, 10.0]
     del parts, marker
-    print((keep * 2)[3].item())
-    """
-    assert large(code).out.splitlines() == [
-        "True True True",
-        "True True True",
-        "10",
-        "2.0 [2.0, 8.0, 9.0, 10.0]",
-        "4.0",
-    ]
+    assert (keep * 2)[3].item() == 4
 
-
-def test_a_read_in_a_step_larger_than_memory_is_an_error_and_can_be_repeated(large):
-    code = """
     keep.sum(); keep.add_(0); torch.hpu.synchronize()
     total = keep.sum()
     keep.add_(1)
     parts = [keep + i for i in range(9)]
-    for read in (total.item, lambda: total.cpu(), torch.hpu.synchronize, lambda: parts[0].data_ptr()):
-        try:
+    for read in (total.item, total.cpu, torch.hpu.synchronize, parts[0].data_ptr):
+        with pytest.raises(torch.OutOfMemoryError):
             read()
-            print("no error")
-        except torch.OutOfMemoryError:
-            pass
+    del read
     parts.clear()
-    print(total.item(), keep[0].item())  # once, not once for each attempt
-    """
-    assert large(code).out == f"{2.0 * 2 * (1 << 20)} 3.0"
+    assert (total.item(), keep[0].item()) == (2.0 * 2 * MB, 3.0)  # once, not once for each attempt
 
-
-def test_a_graph_that_must_end_and_has_no_room_refuses_calls_and_runs_each_once(large):
-    """The limit of operators is reached by `add_`: the call is recorded and says nothing, later ones are refused."""
-    code = """
-    count = torch.zeros(4, device="hpu")
-    count.add_(1); keep + 1; torch.hpu.synchronize()
-    parts = [keep + i for i in range(9)]
-    done = 1
-    errors = 0
-    for _ in range(20):
-        try:
-            count.add_(1)
-            done += 1
-        except torch.OutOfMemoryError:
-            errors += 1
-    print(errors > 0, done > 1)
-    parts.clear()
-    print(count.tolist() == [float(done)] * 4)
-    count.add_(1)
-    print(count.tolist() == [done + 1.0] * 4)
-    """
-    assert large(code, PT_HPU_MAX_COMPOUND_OP_SIZE="16").out.splitlines() == ["True True", "True", "True"]
-
-
-def test_memory_that_waits_in_a_graph_makes_room_for_an_allocation(large):
-    """A copy from the host needs memory that only the recorded graph's dead inputs hold."""
-    code = """
+    # A copy from the host needs memory that only the recorded graph's dead inputs hold.
+    del keep
     parts = [block() for _ in range(6)]
     torch.hpu.synchronize()
     total = torch.zeros(2 * MB, device="hpu")
     while parts:
         total += parts.pop()
     x = torch.full((6 * MB,), 7.0).to("hpu")  # 24 MiB
-    print(total[9].item(), x[5].item())
+    assert (total[9].item(), x[5].item()) == (6.0, 7.0)
     """
-    assert large(code).out == "6.0 7.0"
+    script(LARGE + code, OPENHPU_MEMORY_GB="0.0625")
 
 
-@pytest.mark.parametrize("ending", ["mark_step", "item", "automatic"])
+def test_a_graph_that_must_end_and_has_no_room_refuses_calls_and_runs_each_once(script):
+    """The limit of operators is reached by `add_`: the call is recorded and says nothing, later ones are refused."""
+    code = """
+    count = torch.zeros(4, device="hpu")
+    count.add_(1); keep + 1; torch.hpu.synchronize()
+    parts = [keep + i for i in range(9)]
+    done = 1
+    for _ in range(20):
+        try:
+            count.add_(1)
+            done += 1
+        except torch.OutOfMemoryError:
+            pass
+    assert 1 < done < 21
+    parts.clear()
+    assert count.tolist() == [float(done)] * 4
+    count.add_(1)
+    assert count.tolist() == [done + 1.0] * 4
+    """
+    script(LARGE + code, OPENHPU_MEMORY_GB="0.0625", PT_HPU_MAX_COMPOUND_OP_SIZE="16")
+
+
+@pytest.mark.parametrize("ending", ["htcore.mark_step()", "x[0].item()", "pass"])
 def test_a_million_recorded_operators_leak_nothing(ending, script):
     """In each of two equal halves; the first one is what fills buffers and caches."""
     code = f"""
@@ -142,22 +118,19 @@ def test_a_million_recorded_operators_leak_nothing(ending, script):
                 b = x[2:6] - 1
                 x[2:6].copy_(b)
                 if i % 250 == 249:
-                    {"htcore.mark_step()" if ending == "mark_step" else "x[0].item()" if ending == "item" else "pass"}
+                    {ending}
             del a, b
             torch.hpu.synchronize()
             gc.collect()
             s = torch.hpu.memory_stats()
-            return s["InUse"], s["ActiveAllocs"], s["NumAllocs"] - s["NumFrees"], resident()
+            return (s["InUse"], s["ActiveAllocs"], s["NumAllocs"] - s["NumFrees"]), resident()
         run(40_000)
-        first, second = run(500_000), run(500_000)
-        print(first[:3] == second[:3], (second[3] - first[3]) / 2**20 < 8)
+        (first, before), (second, after) = run(500_000), run(500_000)
+        assert first == second and after - before < 8 * 2**20, (first, second, after - before)
         counters = openhpu.counters()
-        print(counters["ops_recorded"] >= 1_000_000, counters["ops_recorded"] == counters["ops_node_by_node"])
-        print(second[3] - first[3])
+        assert counters["ops_node_by_node"] == counters["ops_recorded"] >= 1_000_000
     """
-    environment = {"PT_HPU_MAX_COMPOUND_OP_SIZE": "5000"} if ending == "automatic" else {}
-    out = script(code, **environment).out.splitlines()
-    assert out[:2] == ["True True", "True True"], out
+    script(code, **({"PT_HPU_MAX_COMPOUND_OP_SIZE": "5000"} if ending == "pass" else {}))
 
 
 def test_what_had_memory_and_dies_while_it_is_recorded_gives_it_back():
@@ -187,17 +160,16 @@ def test_graphs_in_memory_are_bounded(script):
             for _ in range(n):
                 x.add_(1)
             torch.hpu.synchronize()
-        print(_C.graphs_seen(), x[0].item())
+        assert _C.graphs_seen() == 5 and x[0].item() == 1 + sum(range(1, 40))
     """
-    environment = {"OPENHPU_COMPILE": "background", "HABANA_PGM_LRU_MAX": "5", "PT_HPU_RECIPE_CACHE_CONFIG": ""}
-    assert script(code, **environment).out == f"5 {1.0 + sum(range(1, 40))}"
+    script(code, OPENHPU_COMPILE="background", HABANA_PGM_LRU_MAX="5", PT_HPU_RECIPE_CACHE_CONFIG="")
 
 
-@pytest.mark.parametrize("mode", ["graph", "capture"])
-def test_what_the_collector_frees_while_a_flush_waits_for_its_recipe(script, mode):
+@pytest.mark.parametrize("captured", [False, True])
+def test_what_the_collector_frees_while_a_flush_waits_for_its_recipe(script, captured):
     """The compiler's thread may run Python's collector before it delivers what the flush, with its locks, waits for."""
-    code = """
-        import gc
+    code = f"""
+        import contextlib, gc
         from openhpu.compiler.client.service import Service
         look_up = Service._look_up
         def collect_first(self, request):
@@ -222,18 +194,14 @@ def test_what_the_collector_frees_while_a_flush_waits_for_its_recipe(script, mod
         gc.collect()
         torch.hpu.synchronize()
         before = torch.hpu.memory_allocated()
-        if sys.argv[1] == "graph":
+        given, graph = given + 0, torch.hpu.HPUGraph() if {captured} else None
+        with torch.hpu.graph(graph) if graph else contextlib.nullcontext():
             z = program()
-            del given
-            torch.hpu.synchronize()
-        else:
-            given, graph = given + 0, torch.hpu.HPUGraph()
-            with torch.hpu.graph(graph):
-                z = program()
-            del given
+        del given
+        if graph:
             graph.replay()
-            torch.hpu.synchronize()
-            del graph
+        torch.hpu.synchronize()
+        del graph
         other += z
         torch.hpu.synchronize()
         assert torch.equal(z.cpu(), torch.arange(4096.0) * 2 + 1) and torch.equal(other, z)
@@ -243,13 +211,13 @@ def test_what_the_collector_frees_while_a_flush_waits_for_its_recipe(script, mod
         torch.hpu.synchronize()
         assert torch.hpu.memory_allocated() == before - 4096 * 4, (torch.hpu.memory_allocated(), before)
         assert openhpu.counters()["ops_in_recipes"] >= 4
-    """.replace("sys.argv[1]", repr(mode))
+    """
     script(code, PT_HPU_LAZY_MODE="1", OPENHPU_COMPILE="sync", PT_HPU_RECIPE_CACHE_CONFIG="")
 
 
 def test_results_that_die_in_one_thread_while_another_flushes(script):
     """Promised memory is given back once: not by the thread that destroys a result and by the flush that meets it."""
-    code = """
+    script("""
         import habana_frameworks.torch.core as htcore
         import gc
         x = torch.ones(64, 64, device="hpu", requires_grad=True)
@@ -274,8 +242,7 @@ def test_results_that_die_in_one_thread_while_another_flushes(script):
             htcore.mark_step()
         thread.join()
         assert level() == before, (level(), before)
-    """
-    script(code, PT_HPU_LAZY_MODE="1", OPENHPU_COMPILE="off")
+    """)
 
 
 def test_causes_of_recompilations_are_bounded_and_their_number_is_not(script):

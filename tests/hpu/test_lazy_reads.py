@@ -1,7 +1,6 @@
 """Whatever looks at a value ends the step: reads, copies, data-dependent sizes, events, streams."""
 
 import io
-from contextlib import nullcontext
 
 import pytest
 import torch
@@ -12,16 +11,11 @@ import habana_frameworks.torch.core as htcore
 @pytest.fixture
 def pending(counted):
     """A tensor that was recorded and not flushed: [3, 1, 4, 2] scaled by 1."""
-    host = torch.tensor([3.0, 1, 4, 2])
-
-    def record():
-        return source * 1 + 0
-
-    source = host.to("hpu")
-    record()
+    source = torch.tensor([3.0, 1, 4, 2]).to("hpu")
+    source * 1 + 0
     torch.hpu.synchronize()
     with counted() as work:
-        tensor = record()
+        tensor = source * 1 + 0
     assert (work["ops_recorded"], work["graphs_flushed"]) == (2, 0)
     return tensor
 
@@ -97,32 +91,25 @@ def test_metadata_and_views_are_no_reads(look, pending, counted):
 
 
 def test_a_switch_of_streams_keeps_the_order(counted):
-    def program(stream):
-        x = torch.zeros(8, device="hpu") + 1
-        with torch.hpu.stream(stream) if stream else nullcontext():
-            x.mul_(3)
-        x.add_(1)
-        return x
-
     stream = torch.hpu.Stream()
     for _ in range(2):
         with counted() as work:
-            x = program(stream)
+            x = torch.zeros(8, device="hpu") + 1
+            with torch.hpu.stream(stream):
+                x.mul_(3)
+            x.add_(1)
     assert work["ops_recorded"] == 4
     assert x.tolist() == [4.0] * 8
 
 
 def test_a_copy_from_the_host_into_a_recorded_tensor_comes_after_what_reads_it(counted):
-    def program():
-        x = torch.ones(4, device="hpu") * 2
-        before = x + 1
-        x.copy_(torch.tensor([9.0, 8, 7, 6]))
-        x[2:].copy_(torch.tensor([1.0, 2]))
-        return before, x + 1
-
     for _ in range(2):
         with counted() as work:
-            before, after = program()
+            x = torch.ones(4, device="hpu") * 2
+            before = x + 1
+            x.copy_(torch.tensor([9.0, 8, 7, 6]))
+            x[2:].copy_(torch.tensor([1.0, 2]))
+            after = x + 1
         assert before.tolist() == [3.0] * 4
         assert after.tolist() == [10.0, 9, 2, 3]
     assert work["copies_h2d"] == 2 and work["ops_recorded"] >= 4

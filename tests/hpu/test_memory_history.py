@@ -1,6 +1,5 @@
 """A history of device memory, as PyTorch's visualiser reads it."""
 
-import inspect
 import pickle
 
 import pytest
@@ -8,6 +7,8 @@ import torch
 from torch.cuda import _memory_viz
 
 import openhpu.device.memory as memory
+
+from .support import line
 
 
 @pytest.fixture
@@ -17,13 +18,13 @@ def history():
     memory._record_memory_history(None)
 
 
-def actions(snapshot, size):
-    return [e["action"] for e in snapshot["device_traces"][0] if e["size"] == size]
+def actions(snapshot, size=None):
+    """Of blocks of that size, or of all."""
+    return [e["action"] for e in snapshot["device_traces"][0] if size in (None, e["size"])]
 
 
 def test_blocks_have_their_line(history):
-    kept = torch.ones(1000, device="hpu")
-    line = inspect.currentframe().f_lineno - 1
+    kept, number = torch.ones(1000, device="hpu"), line()
     lost = torch.ones(5000, device="hpu")
     torch.hpu.synchronize()
     del lost
@@ -32,9 +33,8 @@ def test_blocks_have_their_line(history):
     assert actions(snapshot, 4096) == ["alloc"]  # 4,000 bytes in multiples of 128
     assert actions(snapshot, 20096) == ["alloc", "free_requested", "free_completed"]
     (block,) = [b for s in snapshot["segments"] for b in s["blocks"] if b["size"] == 4096]
-    assert block["state"] == "active_allocated"
-    assert (block["frames"][0]["filename"], block["frames"][0]["line"]) == (__file__, line)
-    assert kept.numel() == 1000
+    assert block["state"] == "active_allocated" and kept.numel() == 1000
+    assert (block["frames"][0]["filename"], block["frames"][0]["line"]) == (__file__, number)
 
 
 def test_pytorchs_tools_read_it(history, tmp_path):
@@ -49,8 +49,7 @@ def test_pytorchs_tools_read_it(history, tmp_path):
     assert "stream_0" in _memory_viz.memory(snapshot, format_flamegraph=lambda text: text)
     assert "<script" in _memory_viz.trace_plot(snapshot)
     assert "<script" in _memory_viz.segment_plot(snapshot)
-    totals = {s["total_size"] - sum(b["size"] for b in s["blocks"]) for s in snapshot["segments"]}
-    assert totals == {0}
+    assert all(s["total_size"] == sum(b["size"] for b in s["blocks"]) for s in snapshot["segments"])
 
 
 def test_only_the_last_events_are_kept(history):
@@ -59,7 +58,7 @@ def test_only_the_last_events_are_kept(history):
         kept = torch.ones(1000, device="hpu")
         torch.hpu.synchronize()
         del kept
-    assert sum(e["action"] != "free_requested" for e in history._snapshot()["device_traces"][0]) == 3
+    assert sum(action != "free_requested" for action in actions(history._snapshot())) == 3
 
 
 def test_nothing_is_kept_otherwise():
@@ -67,7 +66,6 @@ def test_nothing_is_kept_otherwise():
     torch.ones(1000, device="hpu")
     torch.hpu.synchronize()
     snapshot = memory._snapshot()
-    assert snapshot["segments"] == []
-    assert not any(snapshot["device_traces"])
+    assert snapshot["segments"] == [] and not any(snapshot["device_traces"])
     with pytest.raises(ValueError, match="-1 was given"):
         memory._record_memory_history(max_entries=-1)

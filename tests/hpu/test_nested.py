@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tests.hpu.support import heard
+from tests.hpu.support import heard, to_cpu
 
 pytestmark = pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype")
 
@@ -24,15 +24,12 @@ def on_both(work, *shape, layout=torch.strided, requires_grad=False):
     for device in ("cpu", "hpu"):
         parts = [part.to(device).requires_grad_(requires_grad) for part in components(*shape)]
         nested = torch.nested.as_nested_tensor(parts, layout=layout)
-        assert nested.device.type == device
         result = work(nested)
-        assert result.device.type == device
+        assert nested.device.type == result.device.type == device
         values = list(result.unbind()) if result.is_nested else [result]
-        grads = []
         if requires_grad:
             sum((v * v).sum() for v in values).backward()
-            grads = [part.grad.cpu() for part in parts]
-        results.append(([v.detach().cpu() for v in values], grads))
+        results.append(to_cpu([values, [part.grad for part in parts]]))
     torch.testing.assert_close(results[1], results[0])
 
 
@@ -51,15 +48,7 @@ STRIDED = {
 
 
 # What PyTorch differentiates on no device.
-ONLY_FORWARD = {"to_padded_tensor of a size", "sum of jagged", "mean over the ragged dimension"}
-
-
-def test_strided_attention():
-    def attention(x):
-        heads = x.view(x.size(0), -1, 2, 4).transpose(1, 2).contiguous()
-        return F.scaled_dot_product_attention(heads, heads, heads).transpose(1, 2)
-
-    on_both(attention, 8)
+ONLY_FORWARD = {"to_padded_tensor of a size", "strided attention", "sum of jagged", "mean over the ragged dimension"}
 
 
 def test_out_of_dense_tensors():
@@ -74,14 +63,9 @@ def test_out_of_dense_tensors():
     torch.testing.assert_close(results[1], results[0])
 
 
-def test_metadata_is_on_the_host():
-    nested = torch.nested.as_nested_tensor([part.to("hpu") for part in components(4)])
-    assert nested._nested_tensor_storage_offsets().tolist() == [0, 8, 28]
-    assert not nested.is_pinned()
-
-
 def test_what_runs_on_the_host_says_so():
     nested = torch.nested.as_nested_tensor([part.to("hpu") for part in components(4)])
+    assert nested._nested_tensor_storage_offsets().tolist() == [0, 8, 28] and not nested.is_pinned()
     with heard("cpu_fallback") as seen:
         torch.nested.to_padded_tensor(nested, 0.0)
         assert not seen
@@ -92,6 +76,11 @@ def test_what_runs_on_the_host_says_so():
 def attention(x, **options):
     heads = x.unflatten(-1, (2, 4)).transpose(1, 2)
     return F.scaled_dot_product_attention(heads, heads, heads, **options).transpose(1, 2).flatten(-2)
+
+
+def strided_attention(x):
+    heads = x.view(x.size(0), -1, 2, 4).transpose(1, 2).contiguous()
+    return F.scaled_dot_product_attention(heads, heads, heads).transpose(1, 2)
 
 
 JAGGED = {
@@ -108,10 +97,12 @@ JAGGED = {
 
 @pytest.mark.parametrize("requires_grad", [False, True])
 @pytest.mark.parametrize(
-    ("layout", "name"), [(torch.strided, name) for name in STRIDED] + [(torch.jagged, name) for name in JAGGED]
+    ("layout", "name", "work", "width"),
+    [(torch.strided, name, work, 4) for name, work in STRIDED.items()]
+    + [(torch.jagged, name, work, 8) for name, work in JAGGED.items()]
+    + [(torch.strided, "strided attention", strided_attention, 8)],
 )
-def test_both_devices_agree(layout, name, requires_grad):
-    work, width = (STRIDED[name], 4) if layout is torch.strided else (JAGGED[name], 8)
+def test_both_devices_agree(layout, name, work, width, requires_grad):
     on_both(work, width, layout=layout, requires_grad=requires_grad and name not in ONLY_FORWARD)
 
 

@@ -3,7 +3,10 @@
 The error is torch.OutOfMemoryError, what was computed before keeps its values, and the next step gives the CPU's.
 """
 
+# ruff: noqa: B023 - what a scenario defines in a loop it calls there
+import copy
 import itertools
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -42,22 +45,31 @@ class Walk:
                 break
         assert self.failures > 0, "the scenario allocates nothing"
 
-    def run(self, action):
-        """What `action` returns; None after the error that is expected of it."""
+    def run(self, action, again=lambda: None):
+        """What `action` returns, up to its end on the device; after the error that is expected of it, once more.
+
+        `again` makes good what the attempt that failed has left.
+        """
+
+        def whole():
+            result = action()
+            torch.hpu.synchronize()
+            return result
+
         torch.hpu.synchronize()
         _C.fail_allocations(0, self.workspace, self.first, self.times)
-        result = error = None
         try:
-            result = action()
+            return whole()
         except torch.OutOfMemoryError as caught:
-            error = caught
-        self.injected = _C.fail_allocations(0, self.workspace, 0)
-        self.failures += self.injected > 0
-        if error is not None:
-            assert self.injected > 0, f"an error that nothing caused: {error}"
-            assert "Allocation failed" in str(error)
-            self.errors += 1
-        return result
+            error = str(caught)
+        finally:
+            self.injected = _C.fail_allocations(0, self.workspace, 0)
+            self.failures += self.injected > 0
+        assert self.injected > 0, f"an error that nothing caused: {error}"
+        assert "Allocation failed" in error
+        self.errors += 1
+        again()
+        return whole()
 
 
 @pytest.fixture(params=TIMES)
@@ -79,20 +91,17 @@ def memory_walk(times):
 def live():
     """Results of which some have run, and some may only be recorded; checked at the end of each attempt."""
 
-    class Live:
-        def __enter__(self):
-            x = torch.arange(64.0, device="hpu")
-            done = x * 2
-            torch.hpu.synchronize()
-            self.values = [(x, torch.arange(64.0)), (done, torch.arange(64.0) * 2), (done + x, torch.arange(64.0) * 3)]
-            return self
+    @contextmanager
+    def checked():
+        x = torch.arange(64.0, device="hpu")
+        done = x * 2
+        torch.hpu.synchronize()
+        recorded = done + x
+        yield
+        for k, value in enumerate((x, done, recorded), start=1):
+            assert torch.equal(value.cpu(), torch.arange(64.0) * k)
 
-        def __exit__(self, kind, error, trace):
-            if kind is None:
-                for value, expected in self.values:
-                    assert torch.equal(value.cpu(), expected)
-
-    return Live()
+    return checked
 
 
 def agree(actual, expected):
@@ -120,14 +129,15 @@ def test_a_step_of_training(name, memory_walk, live):
         losses = []
 
         def run():
-            losses.append(train_step(model, optimizer, x, target))  # noqa: B023
-            torch.hpu.synchronize()
+            if not losses:
+                losses.append(train_step(model, optimizer, x, target))
 
-        with live:
-            attempt.run(run)
+        def again():
             if not losses:  # an operator was refused: nothing has been updated, and the step is done again
                 agree(weights(model), [start[key] for key, _ in model.named_parameters()])
-                run()
+
+        with live():
+            attempt.run(run, again)
         agree([losses[0], *weights(model)], expected)
 
 
@@ -141,14 +151,13 @@ def test_temporaries_of_kernels(times, live):
     def run():
         loss = loss_of(model, x, target)
         loss.backward()
-        torch.hpu.synchronize()
         return loss
 
     for attempt in walk:
         model.zero_grad()
-        with live:
-            attempt.run(run)
-        agree(run(), expected)
+        with live():
+            loss = attempt.run(run)
+        agree(loss, expected)
     assert walk.errors > 0
 
 
@@ -162,19 +171,17 @@ def test_operators_that_are_learned(walk, live):
         out = torch.empty(0, device="hpu")
 
         def run():
-            torch.sum(x, 1, out=out)  # noqa: B023
-            written.add_(1)  # noqa: B023
-            values, indices = torch.sort(x, 1, descending=True)  # noqa: B023
-            result = torch.nn.functional.softmax(values.cumsum(0), 1), indices, out + written  # noqa: B023
-            torch.hpu.synchronize()
-            return result
+            torch.sum(x, 1, out=out)
+            written.add_(1)
+            values, indices = torch.sort(x, 1, descending=True)
+            return torch.nn.functional.softmax(values.cumsum(0), 1), indices, out + written
 
-        with live:
-            result = attempt.run(run)
-            if result is None:
-                written.zero_()
-                out.resize_(0)
-                result = run()
+        def again():
+            written.zero_()
+            out.resize_(0)
+
+        with live():
+            result = attempt.run(run, again)
         x_cpu = torch.linspace(-1, 1, n * 7).view(n, 7)
         values, indices = torch.sort(x_cpu, 1, descending=True)
         agree(list(result), [values.cumsum(0).softmax(1), indices, x_cpu.sum(1) + 1])
@@ -182,22 +189,23 @@ def test_operators_that_are_learned(walk, live):
 
 def test_a_result_that_was_to_be_resized_keeps_its_size(memory_walk):
     x = torch.linspace(-1, 1, 512, device="hpu")
-    values, indices = torch.empty(0, device="hpu"), torch.empty(0, dtype=torch.int64, device="hpu")
-    torch.sort(x, out=(values, indices))
-    for attempt in memory_walk:
-        values, indices = torch.empty(0, device="hpu"), torch.empty(0, dtype=torch.int64, device="hpu")
 
-        done = []
+    def empty():
+        return torch.empty(0, device="hpu"), torch.empty(0, dtype=torch.int64, device="hpu")
+
+    torch.sort(x, out=empty())
+    for attempt in memory_walk:
+        out, done = empty(), []
 
         def run():
-            done.append(torch.sort(x, out=(values, indices)))  # noqa: B023
-            torch.hpu.synchronize()
+            if not done:
+                done.append(torch.sort(x, out=out))
 
-        attempt.run(run)
-        if not done:
-            assert values.shape == indices.shape == (0,)
-            run()
-        agree(values, torch.linspace(-1, 1, 512))
+        def again():
+            assert done or out[0].shape == out[1].shape == (0,)
+
+        attempt.run(run, again)
+        agree(out[0], torch.linspace(-1, 1, 512))
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
@@ -217,28 +225,23 @@ def test_a_capture_by_hand(walk, live, dry_run):
         stream = torch.hpu.current_stream()
 
         def run():
-            with torch.hpu.graph(graph, dry_run=dry_run):  # noqa: B023
-                result = step()
-            torch.hpu.synchronize()
-            return result
+            with torch.hpu.graph(graph, dry_run=dry_run):
+                return step()
 
-        with live:
-            result = attempt.run(run)
+        def again():
             assert torch.hpu.current_stream() == stream
             assert not torch.hpu.is_current_stream_capturing()
-            if result is None and not graph.captured():
-                torch.hpu.synchronize()
-                if dry_run:
-                    assert count.tolist() == [0.0] * 64  # nothing was changed by a dry run that failed
-                graph.reset()
-                result = run()
-            before = count[0].item()
-            assert result is not None or attempt.workspace
-            if result is None:  # a kernel failed after it was captured
-                graph.reset()
+            assert not graph.captured() or attempt.workspace  # a kernel may fail after it was captured
+            torch.hpu.synchronize()
+            if dry_run and not graph.captured():
+                assert count.tolist() == [0.0] * 64  # nothing was changed by a dry run that failed
+            graph.reset()
+            if attempt.workspace:
                 count.zero_()
-                before = 1.0 - dry_run
-                result = run()
+
+        with live():
+            result = attempt.run(run, again)
+            before = count[0].item()
             graph.replay()
         assert count.tolist() == [before + 1] * 64
         x_cpu = torch.linspace(-1, 1, 64)
@@ -260,9 +263,7 @@ def test_a_module_wrapped_in_graphs(walk, live, transient):
             return self.linear(x).tanh() + self.calls, x.sum()
 
     plain = Counting().eval()
-    model = Counting().eval()
-    model.load_state_dict(plain.state_dict())
-    model.to("hpu")
+    model = copy.deepcopy(plain).to("hpu")
     x = torch.linspace(-1, 1, 64).view(4, 16)
     given = x.to("hpu")
     with torch.no_grad():
@@ -272,46 +273,38 @@ def test_a_module_wrapped_in_graphs(walk, live, transient):
             plain.calls.zero_()
             graphed = torch.hpu.wrap_in_hpu_graph_func(model.forward, disable_tensor_cache=transient)
 
-            def run():
-                result = graphed(given)  # noqa: B023
-                torch.hpu.synchronize()
-                return result
-
-            with live:
-                result = attempt.run(run)
+            def again():
                 assert not torch.hpu.is_current_stream_capturing()
-                if result is None:
-                    torch.hpu.synchronize()
-                    if not attempt.workspace:
-                        assert model.calls.tolist() == [0.0] * 16
-                    model.calls.zero_()
-                    result = run()
+                torch.hpu.synchronize()
+                if not attempt.workspace:
+                    assert model.calls.tolist() == [0.0] * 16
+                model.calls.zero_()
+
+            with live():
+                result = attempt.run(lambda: graphed(given), again)
             agree([*result, model.calls], [*plain(x), plain.calls])
             agree(graphed(given), plain(x))
 
 
 def test_replays(walk, live):
-    x = torch.linspace(-1, 1, 64, device="hpu")
-    graphed = torch.hpu.wrap_in_hpu_graph_func(lambda x: (x.view(8, 8).t() @ x.view(8, 8), x.sort()[0]),
-                                               disable_tensor_cache=True)  # fmt: skip
-    graph, replayed = capture(lambda: (x * 2, (x * 2).cumsum(0)))
+    x, strided = torch.linspace(-1, 1, 64, device="hpu"), torch.linspace(-1, 1, 128, device="hpu")[::2]
+
+    def work(x):
+        return x.view(8, 8).t() @ x.view(8, 8), x.sort()[0]
+
+    def steps(x):
+        return x * 2, (x * 2).cumsum(0)
+
+    graphed = torch.hpu.wrap_in_hpu_graph_func(work, disable_tensor_cache=True)
+    graph, replayed = capture(lambda: steps(x))
     graphed(x)
-    strided = torch.linspace(-1, 1, 128, device="hpu")[::2]
 
     def run():
         graph.replay()
-        results = [*graphed(x), *graphed(strided)]
-        torch.hpu.synchronize()
-        return results
+        return [*graphed(x), *graphed(strided)]
 
     run()
     for attempt in walk:
-        with live:
+        with live():
             result = attempt.run(run)
-            if result is None:
-                result = run()
-        expected = []
-        for t in (torch.linspace(-1, 1, 64), torch.linspace(-1, 1, 128)[::2]):
-            expected += [t.view(8, 8).t() @ t.view(8, 8), t.sort()[0]]
-        x_cpu = torch.linspace(-1, 1, 64)
-        agree([*result, *replayed], [*expected, x_cpu * 2, (x_cpu * 2).cumsum(0)])
+        agree([*result, *replayed], [*work(x.cpu()), *work(strided.cpu().clone()), *steps(x.cpu())])

@@ -23,6 +23,11 @@ def agree(function, *arguments):
     return actual
 
 
+def floats(arguments, change):
+    """The arguments, of which the tensors of floats are changed."""
+    return [change(a) if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in arguments]
+
+
 @pytest.mark.parametrize("dim", [0, 1, 2])
 @pytest.mark.parametrize("function", EVERY, ids=lambda f: f.__name__)
 def test_reads_give_zeros_and_writes_are_dropped(function, dim):
@@ -45,11 +50,9 @@ def test_every_dtype(function, dtype):
 @pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
 @pytest.mark.parametrize("function", [index_select, index, index_put])
 def test_eight_bit_floats(function, dtype):
-    arguments = operands(function, 1)
-    small = [a.to(dtype) if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in arguments]
-    wide = [a.to(torch.float32) if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in small]
-    expected = padded(function, wraps=function.__name__ in indices.WRAPS)(*wide)
-    assert to_cpu(function(*to_hpu(small))).to(torch.float32).equal(expected)
+    small = floats(operands(function, 1), lambda a: a.to(dtype))
+    expected = padded(function, wraps=function.__name__ in indices.WRAPS)(*floats(small, torch.Tensor.float))
+    assert to_cpu(function(*to_hpu(small))).float().equal(expected)
 
 
 @pytest.mark.parametrize("function", [index_select, index, index_copy, indices.index_add, index_put])
@@ -59,9 +62,8 @@ def test_32_bit_indices(function):
 
 @pytest.mark.parametrize("function", MANY)
 def test_an_empty_dimension(function):
-    arguments = list(operands(function, 1))
-    arguments[0] = arguments[0][:, :0]
-    agree(function, *arguments)
+    x, *others = operands(function, 1)
+    agree(function, x[:, :0], *others)
 
 
 @pytest.mark.parametrize("function", EVERY, ids=lambda f: f.__name__)
@@ -88,16 +90,14 @@ def test_views_written_in_place():
 
 def test_0_dim():
     x, one, bad = torch.tensor(2.0, device="hpu"), torch.tensor([0], device="hpu"), torch.tensor([3], device="hpu")
-    assert x.index_select(0, one).item() == 2 and x.index_select(0, bad).item() == 0
-    assert x.gather(0, bad[0]).item() == 0
-    assert x.index_copy(0, bad, x + 1).item() == 2
-    assert x.index_add(0, bad, x + 1).item() == 2
-    assert x.scatter(0, bad[0], x + 1).item() == 2
     row = torch.arange(3.0, device="hpu")
-    assert row.index_select(0, bad[0]).tolist() == [0]
-    assert torch.ops.aten.index.Tensor(row, [bad[0]]).item() == 0
-    assert row.index_put((bad[0],), x).tolist() == [0, 1, 2]
-    assert row.index_copy(0, bad[0], x).tolist() == [0, 1, 2]
+    for result, expected in (
+        (x.index_select(0, one), 2), (x.index_select(0, bad), 0), (x.gather(0, bad[0]), 0),
+        (x.index_copy(0, bad, x + 1), 2), (x.index_add(0, bad, x + 1), 2), (x.scatter(0, bad[0], x + 1), 2),
+        (row.index_select(0, bad[0]), [0]), (torch.ops.aten.index.Tensor(row, [bad[0]]), 0),
+        (row.index_put((bad[0],), x), [0, 1, 2]), (row.index_copy(0, bad[0], x), [0, 1, 2]),
+    ):  # fmt: skip
+        assert result.tolist() == expected
 
 
 def test_out_is_filled_and_keeps_its_memory():
@@ -114,22 +114,21 @@ def test_out_is_filled_and_keeps_its_memory():
 def test_advanced_indices_of_several_dimensions():
     x = torch.arange(60.0).view(3, 4, 5)
     first, last = torch.tensor([[0, 3], [-3, -4]]), torch.tensor([4, -5])
+    on_hpu, first_hpu, last_hpu = to_hpu((x, first, last))
     expected = x[torch.tensor([[0, 0], [-3, 0]]), :, last].clone()  # apart, so that their dimension comes first
     expected[0, 1] = expected[1, 1] = 0
-    on_hpu = x.to("hpu")
-    assert on_hpu[first.to("hpu"), :, last.to("hpu")].cpu().equal(expected)
+    assert on_hpu[first_hpu, :, last_hpu].cpu().equal(expected)
     mask = torch.tensor([[True, False, True, False]] * 3)
     third = torch.tensor([9, 0, 1, 2, 3, -6])
     expected = x[mask, third.clamp(0, 4)].clone()
     expected[0] = expected[5] = 0
     assert on_hpu[mask.to("hpu"), third.to("hpu")].cpu().equal(expected)
     values = -torch.arange(8.0).view(2, 2, 2)
-    written = x.clone()
-    on_hpu = x[:, :2].to("hpu").contiguous()
-    on_hpu[first.to("hpu"), :, last.to("hpu")] = values.to("hpu")
-    written[0, :2, 4] = values[0, 0]
-    written[-3, :2, 4] = values[1, 0]
-    assert on_hpu.cpu().equal(written[:, :2])
+    part = x[:, :2].to("hpu").contiguous()
+    part[first_hpu, :, last_hpu] = values.to("hpu")
+    x[0, :2, 4] = values[0, 0]
+    x[-3, :2, 4] = values[1, 0]
+    assert part.cpu().equal(x[:, :2])
 
 
 def test_negative_indices_of_advanced_indexing_keep_their_meaning():
@@ -149,33 +148,27 @@ def test_one_hot_gives_a_row_of_zeros():
     assert F.one_hot(index).tolist() == [[[0, 1, 0, 0], [0, 0, 0, 0]], [[0, 0, 0, 1], [1, 0, 0, 0]]]
 
 
-def test_embedding_and_its_gradient():
+@pytest.mark.parametrize("scale", [False, True])
+def test_embedding_and_its_gradient(scale):
     weight = torch.arange(10.0).view(5, 2)
     index = torch.tensor([[1, -1, 4], [7, 1, 0]])
     on_hpu = weight.to("hpu").requires_grad_()
-    for scale in (False, True):
-        on_hpu.grad = None
-        result = F.embedding(index.to("hpu"), on_hpu, scale_grad_by_freq=scale)
-        expected = weight[index.clamp(0, 4)]
-        expected[0, 1] = expected[1, 0] = 0
-        assert result.detach().cpu().equal(expected)
-        result.backward(torch.ones_like(result))
-        assert on_hpu.grad[:, 0].tolist() == [1, 1 if scale else 2, 0, 0, 1]
+    result = F.embedding(index.to("hpu"), on_hpu, scale_grad_by_freq=scale)
+    assert result.detach().cpu().equal(padded(index_select)(weight, 0, index.flatten()).view(2, 3, 2))
+    result.backward(torch.ones_like(result))
+    assert on_hpu.grad[:, 0].tolist() == [1, 1 if scale else 2, 0, 0, 1]
 
 
 @pytest.mark.parametrize("function", MANY, ids=lambda f: f.__name__)
 def test_gradients_of_such_rows_are_dropped(function):
     arguments = operands(function, 1)
     results = []
-    for call, given in (
-        (padded(function, function.__name__ in indices.WRAPS), arguments),
-        (function, to_hpu(arguments)),
-    ):
-        leaves = [a.detach().clone().requires_grad_() if isinstance(a, torch.Tensor) and a.is_floating_point() else a
-                  for a in given]  # fmt: skip
-        result = call(*leaves)
+    on_cpu = padded(function, function.__name__ in indices.WRAPS)
+    for call, given in ((on_cpu, arguments), (function, to_hpu(arguments))):
+        given = floats(given, lambda a: a.detach().clone().requires_grad_())
+        result = call(*given)
         (result * torch.arange(result.numel(), device=result.device).view(result.shape)).sum().backward()
-        results.append([a.grad.cpu() for a in leaves if isinstance(a, torch.Tensor) and a.requires_grad])
+        results.append([a.grad.cpu() for a in given if isinstance(a, torch.Tensor) and a.requires_grad])
     torch.testing.assert_close(results[1], results[0], rtol=0, atol=0)
 
 
@@ -218,17 +211,13 @@ def test_they_are_counted_and_reported_with_their_line():
     assert "OPENHPU_OUT_OF_RANGE=error" in warning
 
 
-def test_indices_in_range_are_not_counted():
+def test_indices_in_range_are_not_counted_and_sizes_that_are_new_each_time_count_once():
     x, index = torch.ones(5, 2, device="hpu"), torch.tensor([0, 4], device="hpu")
     with watched_indices() as watched:
         x.index_select(0, index)
         x[index - 5] = 1
         x[:, :0].index_select(0, index)  # rehearsed on zeros, perhaps
-    assert watched.counted == 0
-    assert not watched.events
-
-
-def test_sizes_that_are_new_each_time_count_once():
+    assert watched.counted == 0 and not watched.events
     with watched_indices() as watched:
         for n in range(1, 6):
             torch.ones(0, n, device="hpu").index_select(0, torch.zeros(n, dtype=torch.int64, device="hpu"))

@@ -74,17 +74,16 @@ def drawn(dim, sizes):
     return [torch.randn(s, generator=generator) for s in ((*left[:-1], right[-1]), left, right)]
 
 
-def check(form, operands, device="hpu"):
+def check(form, operands):
     """As on the CPU device within rounding: both sum as many products in other orders."""
-    expected = form(*operands)
-    found = form(*(on_device(t, device) for t in operands))
-    torch.testing.assert_close(found.cpu(), expected, rtol=2e-5, atol=2e-4, equal_nan=True)
+    found = form(*map(on_device, operands))
+    torch.testing.assert_close(found.cpu(), form(*operands), rtol=2e-5, atol=2e-4, equal_nan=True)
     return found
 
 
-def on_device(t, device):
-    """With the same strides."""
-    copy = torch.empty_strided((t.untyped_storage().nbytes() // t.element_size(),), (1,), device=device)
+def on_device(t):
+    """With the same strides, also where elements overlap."""
+    copy = torch.empty(t.untyped_storage().nbytes() // t.element_size(), dtype=t.dtype, device="hpu")
     copy.copy_(t.as_strided(copy.shape, (1,), 0))
     return copy.as_strided(t.shape, t.stride(), t.storage_offset())
 
@@ -130,17 +129,15 @@ def test_a_row_in_bfloat16(rule, name, layout):
     self, a, b = (t.bfloat16() for t in drawn(2, {2: ((1, 600), (600, 210))}))
     b = strided(b.mT.contiguous()).mT if layout == "gaps" else LAYOUTS[layout](b)
     form = FORMS[name][1]
-    found = form(*(on_device(t, "hpu") for t in (self, a, b))).cpu()
-    torch.testing.assert_close(
-        found.float(), form(*(t.float() for t in (self, a, b))), rtol=2**-7, atol=1e-3, equal_nan=True
-    )
+    found = form(*map(on_device, (self, a, b))).cpu()
+    expected = form(*(t.float() for t in (self, a, b)))
+    torch.testing.assert_close(found.float(), expected, rtol=2**-7, atol=1e-3, equal_nan=True)
 
 
 @pytest.mark.parametrize("mode", ["eager", "recipe"])
 def test_a_row_in_bfloat16_has_the_bits_of_dot_products(script, mode):
     """Beside 2^24 ones are lost: how many, the order of the sum decides."""
-    out = script(
-        """
+    code = f"""
         w = torch.ones(64, 1000)
         for row, places in enumerate(torch.rand(64, 1000, generator=torch.Generator().manual_seed(3)).argsort()[:, :2]):
             w[row, places] = torch.tensor([2.0**24, -(2.0**24)])
@@ -149,21 +146,17 @@ def test_a_row_in_bfloat16_has_the_bits_of_dot_products(script, mode):
         row, w = row.to("hpu")[None], w.to("hpu")
         for _ in range(3):
             found = torch.nn.functional.linear(row, w).cpu()[0]
-        from openhpu import events
-        print(torch.equal(found, expected), found.unique().numel() > 1, events.counters()["ops_in_recipes"] > 0)
-        """,
-        PT_HPU_LAZY_MODE=str(int(mode == "recipe")), OPENHPU_COMPILE="sync",
-    ).out  # fmt: skip
-    assert out == f"True True {mode == 'recipe'}"
+        assert torch.equal(found, expected) and found.unique().numel() > 1
+        assert (openhpu.counters()["ops_in_recipes"] > 0) == {mode == "recipe"}
+        """
+    script(code, PT_HPU_LAZY_MODE=str(int(mode == "recipe")), OPENHPU_COMPILE="sync")
 
 
 @pytest.mark.parametrize("sizes", [(0, 4, 3), (4, 0, 3), (4, 3, 0), (1, 1, 1), (1, 300, 1), (300, 1, 300)])
 def test_empty_and_thin_products(rule, sizes):
     m, k, n = sizes
-    check(FORMS["mm"][1], (torch.ones(m, n), torch.ones(m, k), torch.ones(k, n)))
-    check(FORMS["addmm"][1], (torch.ones(m, n), torch.ones(m, k), torch.ones(k, n)))
-    check(FORMS["bmm"][1], (torch.ones(2, m, n), torch.ones(2, m, k), torch.ones(2, k, n)))
-    check(FORMS["bmm"][1], (torch.ones(0, m, n), torch.ones(0, m, k), torch.ones(0, k, n)))
+    for name, *batch in (("mm",), ("addmm",), ("bmm", 2), ("bmm", 0)):
+        check(FORMS[name][1], (torch.ones(*batch, m, n), torch.ones(*batch, m, k), torch.ones(*batch, k, n)))
 
 
 def test_infinity_and_nan_stay_in_their_rows(rule):
@@ -185,8 +178,7 @@ def test_denormals_are_numbers(rule):
 
 @pytest.mark.parametrize("name", ["mm", "bmm"])
 def test_a_result_in_the_storage_of_an_operand(rule, name):
-    dim, _ = FORMS[name]
-    _, a, b = drawn(dim, LARGE)
+    _, a, b = drawn(FORMS[name][0], LARGE)
     both = torch.empty(a.numel() + a.numel() // 130 * 96, device="hpu")
     left = both[: a.numel()].view(a.shape).copy_(a)
     out = both[a.numel() :].view(*a.shape[:-1], 96)
@@ -204,15 +196,15 @@ def test_mkl_has_the_bits_of_the_cpu_device(script):
     code = """
         a, b = torch.randn(160, 130), torch.randn(130, 96)
         torch.set_num_threads(1)
-        print(torch.equal((a.to("hpu") @ b.to("hpu")).cpu(), a @ b))
+        assert torch.equal((a.to("hpu") @ b.to("hpu")).cpu(), a @ b)
         """
-    assert script(code, OPENHPU_PRODUCTS="mkl").out == "True"
+    script(code, OPENHPU_PRODUCTS="mkl")
 
 
 def test_a_script_that_turns_onednn_off_has_mkl():
-    _C.set_product_rule("onednn")
+    a, b = (t.to("hpu") for t in drawn(2, LARGE)[1:])
     try:
-        a, b = (t.to("hpu") for t in drawn(2, LARGE)[1:])
+        _C.set_product_rule("onednn")
         enabled = torch.backends.mkldnn.set_flags(False)
         off = (a @ b).cpu()
         torch.backends.mkldnn.set_flags(*enabled)
@@ -220,3 +212,12 @@ def test_a_script_that_turns_onednn_off_has_mkl():
         assert torch.equal(off, (a @ b).cpu())
     finally:
         _C.set_product_rule("auto")
+
+
+@pytest.mark.parametrize("shapes", [((5, 8), (8, 3)), ((2, 4, 5, 8), (2, 4, 8, 3)), ((2, 1, 2, 5, 8), (2, 2, 1, 8, 3))])
+def test_a_product_in_bfloat16_with_a_result_in_float32(shapes):
+    a, b = (torch.randn(shape, dtype=torch.bfloat16) for shape in shapes)
+    expected = a.double() @ b.double()
+    out = torch.empty(expected.shape, device="hpu")
+    assert torch.matmul(a.to("hpu"), b.to("hpu"), out=out) is out
+    torch.testing.assert_close(out.cpu().double(), expected, rtol=1e-5, atol=1e-5)

@@ -10,31 +10,54 @@ from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile, record_function
 
 import openhpu
+from openhpu import _C
 from tests import traces
 
 from .conftest import LAZY
 from .support import capture, in_threads
 
 BOTH = [ProfilerActivity.CPU, ProfilerActivity.HPU]
-
-
-def step(model, x):
-    model.zero_grad()
-    model(x).square().mean().backward()
+lazy = pytest.mark.skipif(not LAZY, reason="of a graph that is one command, with its operators within")
 
 
 @pytest.fixture
 def model():
-    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 8)).to("hpu")
+    """Runs a forward and a backward pass whose operators are known."""
+    layers = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 8)).to("hpu")
     x = torch.randn(16, 64, device="hpu")
-    for _ in range(2):
-        step(model, x)
+
+    def step():
+        layers.zero_grad()
+        layers(x).square().mean().backward()
+
+    step()
+    step()
     torch.hpu.synchronize()
-    return lambda: step(model, x)
+    return step
+
+
+@pytest.fixture
+def profiled(tmp_path):
+    """`profiled(work, **options)`: the profile of `work()` up to its end on the device, and the events of its trace."""
+
+    def run(work, **options):
+        with profile(activities=BOTH, **options) as prof:
+            work()
+            torch.hpu.synchronize()
+        return prof, exported(prof, tmp_path)
+
+    return run
 
 
 def device_events(prof):
     return [e for e in prof.events() if e.device_type == DeviceType.HPU]
+
+
+def is_off(model):
+    """The profiler is: another profile can be made."""
+    with profile(activities=BOTH) as again:
+        model()
+    assert device_events(again)
 
 
 def exported(prof, tmp_path):
@@ -43,22 +66,18 @@ def exported(prof, tmp_path):
     return traces.events_of(path)
 
 
-@pytest.mark.skipif(LAZY, reason="there operators are parts of graphs: test_lazy_profiler.py")
-def test_operators_are_events_of_the_device(model, tmp_path):
+@pytest.mark.skipif(LAZY, reason="there operators are parts of graphs")
+def test_operators_are_events_of_the_device(model, profiled):
     openhpu.reset_counters()
-    with profile(activities=BOTH) as prof:
-        model()
+    prof, events = profiled(model)
     submitted = openhpu.counters()["ops_submitted"] + openhpu.counters()["ops_waited"]
     found = device_events(prof)
     assert len(found) == submitted > 10
-    names = {e.name for e in found}
-    assert {"aten::addmm", "aten::mm", "aten::threshold_backward"} <= names
+    assert {"aten::addmm", "aten::mm", "aten::threshold_backward"} <= {e.name for e in found}
     assert all(e.device_index == 0 for e in found)
-    events = exported(prof, tmp_path)
     commands = traces.named(events, "kernel")
-    assert len(commands) == len(found)
+    assert len(commands) == len(traces.named(events, "cuda_runtime", "hpuLaunchKernel")) == len(found)
     assert all(e["pid"] == 0 and e["tid"] == 0 and e["args"]["stream"] == 0 for e in commands)
-    assert len(traces.named(events, "cuda_runtime", "hpuLaunchKernel")) == len(commands)
     addmm = traces.named(events, "kernel", "aten::addmm")[0]
     assert addmm["args"]["line"].split(":")[0] == __file__
     by_id = {e["args"]["External id"]: e for e in traces.named(events, "cpu_op")}
@@ -77,56 +96,41 @@ def test_tables_have_columns_of_the_device(model):
     everything = next(e for e in averages if e.key == "everything" and e.device_type == DeviceType.CPU)
     assert everything.device_time_total > 0
     total = sum(e.self_device_time_total for e in averages if e.device_type == DeviceType.HPU)
-    own = device_events(prof)
-    tops = sum(e.time_range.elapsed_us() for e in own if not is_part(e, own))
-    assert total == pytest.approx(tops, rel=1e-6)
+    whole = end = 0
+    for e in sorted(device_events(prof), key=lambda e: (e.time_range.start, -e.time_range.end)):
+        if e.time_range.start >= end:  # else it is a part of the one before
+            whole, end = whole + e.time_range.elapsed_us(), e.time_range.end
+    assert total == pytest.approx(whole, rel=1e-6)
     assert "Self HPU time total" in averages.table()
 
 
-def is_part(event, others):
-    return any(
-        o is not event
-        and o.time_range.start <= event.time_range.start
-        and event.time_range.end <= o.time_range.end
-        and o.time_range.elapsed_us() > event.time_range.elapsed_us()
-        for o in others
-    )
-
-
-def test_copies_have_bytes(tmp_path):
+def test_copies_have_bytes(profiled):
     source = torch.ones(1024)
-    with profile(activities=BOTH) as prof:
-        there = source.to("hpu")
-        back = there.cpu()
-    assert back.sum() == 1024
-    events = exported(prof, tmp_path)
+    _, events = profiled(lambda: source.to("hpu").cpu())
     for name in ("Memcpy HtoD", "Memcpy DtoH"):
         (copy,) = traces.named(events, "gpu_memcpy", name)
         assert copy["args"]["bytes"] == 4096
 
 
 @pytest.mark.skipif(LAZY, reason="streams share a graph's command")
-def test_streams_are_tracks(tmp_path):
+def test_streams_are_tracks(profiled):
     x = torch.ones(8, device="hpu")
     other = torch.hpu.Stream()
     torch.hpu.synchronize()
-    with profile(activities=BOTH) as prof:
+
+    def work():
         x.add_(1)
         with torch.hpu.stream(other):
             x.add_(1)
-    events = exported(prof, tmp_path)
-    first, second = traces.named(events, "kernel", "aten::add_.Tensor") or traces.named(events, "kernel")
+
+    first, second = traces.named(profiled(work)[1], "kernel")
     assert first["tid"] == 0
     assert second["tid"] == other.stream_id != 0
 
 
-def test_the_last_name_of_the_device_is_its_own(model, tmp_path):
-    with profile(activities=BOTH) as prof:
-        model()
-        torch.hpu.synchronize()
-    names = [e for e in exported(prof, tmp_path) if e["name"] == "process_name" and e["pid"] == 0]
+def test_the_last_name_of_the_device_is_its_own(model, profiled):
+    names = [e for e in profiled(model)[1] if e["name"] == "process_name" and e["pid"] == 0]
     others = {e["args"]["name"] for e in names} - {"HPU 0"}
-    assert len(others) < len({e["args"]["name"] for e in names})
     if torch.__version__ < (2, 14):
         assert others, "kineto names it too"
     last = max(names, key=lambda e: e["ts"])  # readers that sort by time show this one
@@ -134,11 +138,13 @@ def test_the_last_name_of_the_device_is_its_own(model, tmp_path):
     assert names.count(last) == 1
 
 
-def test_ranges_are_on_the_device(model, tmp_path):
-    with profile(activities=BOTH) as prof, record_function("outer"), record_function("inner"):
-        model()
-        torch.hpu.synchronize()
-    events = exported(prof, tmp_path)
+def test_ranges_are_on_the_device(model, profiled):
+    def work():
+        with record_function("outer"), record_function("inner"):
+            model()
+            torch.hpu.synchronize()
+
+    prof, events = profiled(work)
     (outer,) = traces.named(events, "gpu_user_annotation", "outer")
     (inner,) = traces.named(events, "gpu_user_annotation", "inner")
     assert traces.inside(inner, outer)
@@ -146,12 +152,9 @@ def test_ranges_are_on_the_device(model, tmp_path):
     assert sum(e.name == "inner" for e in prof.events()) == 1
 
 
-def test_waits_and_fallbacks_are_on_the_host(tmp_path):
+def test_waits_and_fallbacks_are_on_the_host(profiled):
     x = torch.ones(4, 4, device="hpu")
-    with profile(activities=BOTH) as prof:
-        torch.linalg.eigvalsh(x)  # no native operator
-        x.sum().item()
-    events = exported(prof, tmp_path)
+    _, events = profiled(lambda: torch.linalg.eigvalsh(x).sum().item())  # no native operator
     falls = traces.named(events, "cuda_runtime", "hpuFallback")
     assert any("eigh" in e["args"]["detail"] for e in falls)
     assert {e["pid"] for e in falls} == {os.getpid()}
@@ -159,22 +162,20 @@ def test_waits_and_fallbacks_are_on_the_host(tmp_path):
 
 @pytest.mark.filterwarnings("ignore:with_modules is deprecated:FutureWarning")  # from 2.15 on
 @pytest.mark.parametrize("memory", [False, True])
-def test_everything_at_once(model, tmp_path, memory):
-    with profile(
-        activities=BOTH, record_shapes=True, profile_memory=memory, with_stack=True, with_modules=True, with_flops=True
-    ) as prof:
+def test_everything_at_once(model, profiled, memory):
+    def work():
         model()
-        kept = torch.empty(1000, device="hpu").fill_(1)
-        del kept
-    events = exported(prof, tmp_path)
-    memory_events = [e for e in events if e["name"] == "[memory]" and e["args"]["Device Type"] == DeviceType.HPU.value]
+        torch.empty(1000, device="hpu").fill_(1)
+
+    every = dict.fromkeys(("record_shapes", "with_stack", "with_modules", "with_flops"), True)
+    prof, events = profiled(work, profile_memory=memory, **every)
+    used = [e["args"] for e in events if e["name"] == "[memory]" and e["args"]["Device Type"] == DeviceType.HPU.value]
+    assert any(abs(a["Bytes"]) == 4096 for a in used) == bool(used) == memory
     if memory:
-        ours = [e["args"] for e in memory_events if abs(e["args"]["Bytes"]) == 4096]
-        assert [a["Bytes"] for a in ours][:1] == [4096]
+        ours = [a for a in used if abs(a["Bytes"]) == 4096]
+        assert ours[0]["Bytes"] == 4096
         assert all(a["Total Reserved"] >= a["Total Allocated"] for a in ours)
         assert "HPU Mem" in prof.key_averages().table()
-    else:
-        assert not memory_events
     assert traces.named(events, "python_function")
     assert any(e.get("cat") == "fwdbwd" for e in events)  # the arrows of the backward
 
@@ -186,17 +187,14 @@ def test_device_events_alone(model):
     assert "HPU" in prof.key_averages().table(sort_by="hpu_time_total")
 
 
-def test_a_profile_without_the_device(tmp_path):
-    with profile(activities=BOTH) as prof:
-        torch.ones(3).add_(1)
+def test_a_profile_without_the_device(profiled):
+    prof, events = profiled(lambda: torch.ones(3).add_(1))
     assert not device_events(prof)
     prof.key_averages().table(sort_by="hpu_time_total")
-    assert not traces.named(exported(prof, tmp_path), "kernel")
+    assert not traces.named(events, "kernel")
 
 
 def test_cpu_profiles_record_nothing(model):
-    from openhpu import _C
-
     with profile(activities=[ProfilerActivity.CPU]) as prof:
         assert not _C.tracing()
         model()
@@ -212,9 +210,7 @@ def test_an_error_of_the_device_ends_the_profile(model):
         model()
         x.index_select(0, index)
     assert device_events(prof)
-    with profile(activities=BOTH) as again:  # the profiler is off
-        model()
-    assert device_events(again)
+    is_off(model)
 
 
 def test_nested_profiles_are_an_error(model):
@@ -225,7 +221,7 @@ def test_nested_profiles_are_an_error(model):
     assert device_events(prof)
 
 
-def test_started_in_one_thread_and_stopped_in_another(model, tmp_path):
+def test_started_in_one_thread_and_stopped_in_another(model):
     prof = profile(activities=BOTH)
     prof.start()
     model()
@@ -234,16 +230,11 @@ def test_started_in_one_thread_and_stopped_in_another(model, tmp_path):
         in_threads(prof.stop)
     prof.stop()
     assert device_events(prof)
-    with profile(activities=BOTH) as again:
-        model()
-    assert device_events(again)
+    is_off(model)
 
 
-def test_other_threads_are_seen(model, tmp_path):
-    with profile(activities=BOTH) as prof:
-        in_threads(model)
-        torch.hpu.synchronize()
-    events = exported(prof, tmp_path)
+def test_other_threads_are_seen(model, profiled):
+    _, events = profiled(lambda: in_threads(model))
     assert traces.named(events, "kernel")
     launches = [e for e in traces.named(events, "cuda_runtime") if e["name"].startswith("hpuLaunch")]
     assert {e["tid"] for e in launches} != {threading.get_native_id()}
@@ -256,21 +247,15 @@ def test_nvtx_says_what_to_use(model):
         model()
 
 
-def test_the_time_of_commands_is_the_workers(tmp_path):
+def test_the_time_of_commands_is_the_workers(profiled):
     """The worker's own clock reads once a batch; here a batch is one long command."""
-    from openhpu import _C
-
     x = torch.randn(512, 512, device="hpu")
     x @ x
     torch.hpu.synchronize()
-    with profile(activities=BOTH) as prof:
-        before = _C.device_sample(0)[3]
-        for _ in range(20):
-            x @ x
-        torch.hpu.synchronize()
-        busy = _C.device_sample(0)[3] - before
-    total = sum(e["dur"] for e in traces.named(exported(prof, tmp_path), "kernel"))
-    assert 0 < total * 1e3 <= busy
+    before = _C.device_sample(0)[3]
+    _, events = profiled(lambda: [x @ x for _ in range(20)])
+    busy = _C.device_sample(0)[3] - before
+    assert 0 < sum(e["dur"] for e in traces.named(events, "kernel")) * 1e3 <= busy
 
 
 def test_debug_activities_of_gaudi(model):
@@ -283,16 +268,13 @@ def test_debug_activities_of_gaudi(model):
         profile(activities=BOTH, debug_activities=["bridge"])
 
 
-def test_replays_are_one_command_with_parts(tmp_path):
+def test_replays_are_one_command_with_parts(profiled):
     x = torch.randn(64, 64, device="hpu")
     graph, result = capture(lambda: (x @ x).relu())
     graph.replay()
     torch.hpu.synchronize()
-    with profile(activities=BOTH) as prof:
-        graph.replay()
-        torch.hpu.synchronize()
+    _, events = profiled(graph.replay)
     assert result.shape == x.shape
-    events = exported(prof, tmp_path)
     (replay,) = traces.named(events, "kernel", "graph replay")
     parts = traces.named(events, "hpu_op")
     assert [e["name"] for e in parts] == ["aten::mm", "aten::relu"]
@@ -300,8 +282,8 @@ def test_replays_are_one_command_with_parts(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # Python 3.12 on: the process has threads
-def test_a_fork_within_a_profile(model, tmp_path):
-    with profile(activities=BOTH) as prof:
+def test_a_fork_within_a_profile(model, profiled):
+    def work():
         model()
         torch.hpu.synchronize()
         child = os.fork()
@@ -309,4 +291,38 @@ def test_a_fork_within_a_profile(model, tmp_path):
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
         model()
-    assert traces.named(exported(prof, tmp_path), "kernel")
+
+    assert traces.named(profiled(work)[1], "kernel")
+
+
+@lazy
+def test_operators_are_parts_of_their_graph(profiled):
+    x = torch.ones(64, 64, device="hpu")
+
+    def work():
+        (x @ x).relu().sum().item()
+
+    work()
+    torch.hpu.synchronize()
+    prof, events = profiled(work)
+    (graph,) = traces.named(events, "kernel", "graph")
+    assert graph["args"]["operators"] == 3
+    parts = traces.named(events, "hpu_op")
+    assert [e["name"] for e in parts] == ["aten::mm", "aten::relu", "aten::sum"]
+    assert all(traces.inside(e, graph) for e in parts)
+    assert all(e["args"]["line"].startswith(__file__) for e in parts)
+    rows = {e.key: e for e in prof.key_averages() if e.device_type == DeviceType.HPU}
+    assert rows["graph"].self_device_time_total < rows["graph"].device_time_total
+    assert rows["aten::mm"].device_time_total > 0
+
+
+@lazy
+def test_flushes_and_lookups_are_on_the_host(profiled):
+    x = torch.ones(8, device="hpu")
+    x.add(1).mul(2)
+    torch.hpu.synchronize()
+    _, events = profiled(lambda: x.add(1).mul(2))
+    (flush,) = traces.named(events, "cuda_runtime", "hpuFlush")
+    assert flush["args"]["detail"] == "2 operators, node by node"
+    (launch,) = traces.named(events, "cuda_runtime", "hpuLaunchGraph")
+    assert traces.inside(launch, flush)

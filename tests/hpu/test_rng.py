@@ -2,6 +2,7 @@
 
 import math
 import struct
+from functools import partial
 
 import numpy as np
 import pytest
@@ -27,41 +28,36 @@ def float32(x):
     return struct.unpack("f", struct.pack("f", x))[0]
 
 
-def mt19937_first(seed):
-    """The first 32-bit word of mt19937."""
-    return int.from_bytes(np.random.RandomState(seed).bytes(4), "little")
-
-
 def test_philox_has_the_published_values():
     # Known answers of the Random123 library for a counter of zeros and a key of zeros.
     assert philox(0, 0) == (0x6627E8D5, 0xE169C58D)
 
 
+def unit(word):
+    """[0, 1) of one word, in float32."""
+    return float32(float32(word & 0x7FFFFFFF) * 2.0**-31)
+
+
+def seeded(seed, count):
+    """Begins at a seed; of so many elements the words that an operator draws from then on."""
+    torch.manual_seed(seed)
+    key = int.from_bytes(np.random.RandomState(seed).bytes(4), "little")  # the first word of mt19937
+    return [philox(key, i) for i in range(count)]
+
+
 @pytest.mark.parametrize("seed", [0, 1, 1234])
 def test_rand_is_philox(seed):
-    key = mt19937_first(seed)
-    torch.manual_seed(seed)
-    actual = torch.rand(300, device="hpu").tolist()
-    expected = [min(float32(float32(philox(key, i)[0] & 0x7FFFFFFF) * 2.0**-31), 1 - 2.0**-24) for i in range(300)]
-    assert actual == pytest.approx(expected, rel=1e-6, abs=1e-9)
+    expected = [min(unit(a), 1 - 2.0**-24) for a, _ in seeded(seed, 300)]
+    assert torch.rand(300, device="hpu").tolist() == pytest.approx(expected, rel=1e-6, abs=1e-9)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 1234])
 def test_randn_is_box_muller_of_philox(seed):
-    key = mt19937_first(seed)
-    torch.manual_seed(seed)
-    actual = torch.randn(300, device="hpu").tolist()
     expected = []
-    for i in range(300):
-        a, b = philox(key, i)
-        u1, u2 = (float32(1 - float32(float32(w & 0x7FFFFFFF) * float32(4.6566127342e-10))) for w in (a, b))
+    for words in seeded(seed, 300):
+        u1, u2 = (float32(1 - float32(float32(w & 0x7FFFFFFF) * float32(4.6566127342e-10))) for w in words)
         expected.append(math.sqrt(-2 * math.log(u1)) * math.cos(2 * math.pi * u2))
-    assert actual == pytest.approx(expected, rel=2.0**-23)
-
-
-def unit(word):
-    """[0, 1) of one word, in float32."""
-    return float32(float32(word & 0x7FFFFFFF) * 2.0**-31)
+    assert torch.randn(300, device="hpu").tolist() == pytest.approx(expected, rel=2.0**-23)
 
 
 def permutation(words):
@@ -95,37 +91,40 @@ EXACT = {
         lambda n: torch.nn.functional.dropout(torch.ones(n, device="hpu"), 0.5),
         lambda words: [2.0 * (unit(a) > 0.5) for a, _ in words],
     ),
-    "random_": (
-        lambda n: torch.empty(n, device="hpu", dtype=torch.int64).random_(),
-        lambda words: [(b << 32 | a) & (1 << 63) - 1 for a, b in words],
-    ),
-    "random_ in a range": (
-        lambda n: torch.empty(n, device="hpu", dtype=torch.int64).random_(-7, 100),
-        lambda words: [(b << 32 | a) % 107 - 7 for a, b in words],
-    ),
-    "random_ in a range of more than 63 bits": (
-        lambda n: torch.empty(n, device="hpu", dtype=torch.int64).random_(-(2**63), 2**62),
-        lambda words: [(b << 32 | a) % (2**63 + 2**62) - 2**63 for a, b in words],
-    ),
-    "random_ of all integers": (
-        lambda n: torch.empty(n, device="hpu", dtype=torch.int64).random_(-(2**63), None),
-        lambda words: [(b << 32 | a) - 2**63 for a, b in words],
-    ),
     "randperm": (lambda n: torch.randperm(n, device="hpu"), permutation),
-}
+    **{
+        f"random_{given}": (
+            lambda n, given=given: torch.empty(n, device="hpu", dtype=torch.int64).random_(*given),
+            lambda words, low=low, size=size: [(b << 32 | a) % size + low for a, b in words],
+        )
+        for given, low, size in (
+            ((), 0, 2**63), ((-7, 100), -7, 107), ((-(2**63), 2**62), -(2**63), 2**63 + 2**62),
+            ((-(2**63), None), -(2**63), 2**64),
+        )
+    },
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("seed", [0, 1234])
 @pytest.mark.parametrize("name", EXACT)
 def test_draws_are_philox_to_the_bit(name, seed):
     draw, expected = EXACT[name]
-    key = mt19937_first(seed)
-    torch.manual_seed(seed)
-    assert draw(600).tolist() == expected([philox(key, i) for i in range(600)])
+    words = seeded(seed, 600)
+    assert draw(600).tolist() == expected(words)
 
 
 def full(value, *sizes):
     return torch.full(sizes or (70, 70), value, device="hpu")
+
+
+def filled(name, numbers, g=None):
+    return getattr(full(0.0), name)(*numbers, generator=g)
+
+
+FILLS = {
+    "normal_": (1, 2), "uniform_": (-1, 3), "bernoulli_": [0.3], "exponential_": [2.0], "geometric_": [0.3],
+    "cauchy_": (), "log_normal_": (),
+}  # fmt: skip
 
 
 # Every random operator, as a function that draws on the device, from a generator or from the device's own.
@@ -139,17 +138,11 @@ DRAWS = {
     "randn complex": lambda g=None: torch.randn(70, 70, device="hpu", dtype=torch.complex64, generator=g),
     "randint": lambda g=None: torch.randint(-5, 100, (70, 70), device="hpu", generator=g),
     "randperm": lambda g=None: torch.randperm(1000, device="hpu", generator=g),
-    "normal_": lambda g=None: full(0.0).normal_(1, 2, generator=g),
     "trunc_normal_": lambda g=None: torch.nn.init.trunc_normal_(full(0.0), generator=g),
-    "uniform_": lambda g=None: full(0.0).uniform_(-1, 3, generator=g),
     "bernoulli": lambda g=None: torch.bernoulli(full(0.3), generator=g),
     "bernoulli p": lambda g=None: torch.bernoulli(full(1.0), 0.5, generator=g),
-    "bernoulli_": lambda g=None: full(0.0).bernoulli_(0.3, generator=g),
     "bernoulli_ of a tensor": lambda g=None: full(0.0).bernoulli_(full(0.5), generator=g),
-    "exponential_": lambda g=None: full(0.0).exponential_(2.0, generator=g),
-    "geometric_": lambda g=None: full(0.0).geometric_(0.3, generator=g),
-    "cauchy_": lambda g=None: full(0.0).cauchy_(generator=g),
-    "log_normal_": lambda g=None: full(0.0).log_normal_(generator=g),
+    **{name: partial(filled, name, numbers) for name, numbers in FILLS.items()},
     "random_": lambda g=None: full(0).random_(generator=g),
     "random_ to": lambda g=None: full(0).random_(9, generator=g),
     "rrelu": lambda g=None: torch.ops.aten.rrelu_with_noise(full(-1.0), full(0.0), training=True, generator=g),
@@ -181,7 +174,7 @@ def test_numbers_do_not_depend_on_the_number_of_threads(draw):
             results.append(draw().cpu())
     finally:
         torch.set_num_threads(before)
-    assert all(torch.equal(result, results[0]) for result in results)
+    assert torch.equal(results[0], results[1]) and torch.equal(results[0], results[2])
 
 
 @pytest.mark.parametrize("fill", ["uniform_", "normal_", "exponential_", "bernoulli_", "random_", "cauchy_"])
@@ -242,15 +235,11 @@ def test_filling_a_tensor_of_a_new_shape_does_not_wait(gate):
 # The generator.
 
 
-def test_manual_seed_gives_both_devices_the_same_state():
-    torch.manual_seed(123)
-    assert torch.equal(torch.get_rng_state(), torch.hpu.get_rng_state())
-    assert torch.hpu.initial_seed() == 123
-
-
-def test_drawing_on_one_device_leaves_the_other_alone():
+def test_manual_seed_gives_both_devices_the_same_state_and_drawing_on_one_leaves_the_other_alone():
     torch.manual_seed(123)
     host = torch.get_rng_state()
+    assert torch.equal(host, torch.hpu.get_rng_state())
+    assert torch.hpu.initial_seed() == 123
     torch.rand(5, device="hpu")
     assert torch.equal(torch.get_rng_state(), host)
     assert not torch.equal(torch.hpu.get_rng_state(), host)
@@ -259,9 +248,7 @@ def test_drawing_on_one_device_leaves_the_other_alone():
 def test_a_generator_can_be_cloned():
     generator = torch.Generator(device="hpu").manual_seed(7)
     other = generator.clone_state()
-    assert torch.equal(
-        torch.rand(5, device="hpu", generator=other).cpu(), torch.rand(5, device="hpu", generator=generator).cpu()
-    )
+    assert torch.equal(*(torch.rand(5, device="hpu", generator=g) for g in (other, generator)))
 
 
 def test_a_generator_of_the_device_is_refused_on_the_cpu():
@@ -275,32 +262,23 @@ def test_a_generator_of_the_cpu_will_do(name):
     draw = DRAWS[name]
     untouched = torch.hpu.get_rng_state()
     generator = torch.Generator().manual_seed(3)
-    first, second = draw(generator), draw(generator)
-    state = generator.get_state()
+    first, middle = draw(generator), generator.get_state()
+    second, state = draw(generator), generator.get_state()
     assert not torch.equal(first, second)
     generator.manual_seed(3)
-    assert torch.equal(draw(generator), first)
-    middle = generator.get_state()
-    assert torch.equal(draw(generator), second)
-    assert torch.equal(generator.get_state(), state)
+    assert torch.equal(draw(generator), first) and torch.equal(generator.get_state(), middle)
     generator.set_state(middle)
-    assert torch.equal(draw(generator), second)
+    assert torch.equal(draw(generator), second) and torch.equal(generator.get_state(), state)
     assert torch.equal(torch.hpu.get_rng_state(), untouched)
-
-
-@pytest.mark.parametrize("name", DRAWN)
-def test_the_same_seed_gives_the_same_numbers_whichever_device_the_generator_is_of(name):
-    draw = DRAWS[name]
-    assert torch.equal(draw(torch.Generator().manual_seed(5)), draw(torch.Generator(device="hpu").manual_seed(5)))
+    assert torch.equal(draw(torch.Generator(device="hpu").manual_seed(3)), first)  # whichever device it is of
 
 
 def test_the_default_generator_of_the_cpu_can_be_given():
-    torch.manual_seed(4)
-    first = torch.rand(5, device="hpu", generator=torch.default_generator)
-    following = torch.rand(5)
-    torch.manual_seed(4)
-    assert torch.equal(torch.rand(5, device="hpu", generator=torch.default_generator), first)
-    assert torch.equal(torch.rand(5), following)
+    drawn = []
+    for _ in range(2):
+        torch.manual_seed(4)
+        drawn.append((torch.rand(5, device="hpu", generator=torch.default_generator).cpu(), torch.rand(5)))
+    assert all(map(torch.equal, *drawn))
 
 
 @pytest.mark.parametrize("device", ["cpu", "hpu"])
@@ -318,16 +296,14 @@ def test_a_graph_draws_from_a_generator_at_each_replay(device):
 
 
 def test_a_dry_run_puts_a_generator_of_the_cpu_back():
-    generator = torch.Generator().manual_seed(6)
-    before = generator.get_state()
+    generator, again = (torch.Generator().manual_seed(6) for _ in range(2))
     graph = torch.hpu.HPUGraph()
     x = torch.zeros(7, device="hpu")
-    graph.capture_begin(dry_run=True)
-    x.normal_(generator=generator)
-    graph.capture_end()
-    assert torch.equal(generator.get_state(), before)
+    with torch.hpu.graph(graph, dry_run=True):
+        x.normal_(generator=generator)
+    assert torch.equal(generator.get_state(), again.get_state())
     graph.replay()
-    assert torch.equal(x, torch.zeros(7, device="hpu").normal_(generator=torch.Generator().manual_seed(6)))
+    assert torch.equal(x, torch.zeros(7, device="hpu").normal_(generator=again))
 
 
 def test_an_operator_without_a_kernel_for_hpu_takes_a_generator_of_the_cpu():
@@ -344,8 +320,7 @@ def test_an_operator_without_a_kernel_for_hpu_takes_a_generator_of_the_cpu():
             noisy(x, generator=torch.Generator(device="hpu"))
 
 
-def test_rand_is_below_one_in_every_dtype():
-    for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
-        x = torch.rand(500_000, device="hpu", dtype=dtype).cpu()
-        assert x.min() >= 0
-        assert x.max() < 1
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_rand_is_below_one_in_every_dtype(dtype):
+    x = torch.rand(500_000, device="hpu", dtype=dtype).cpu()
+    assert 0 <= x.min() <= x.max() < 1

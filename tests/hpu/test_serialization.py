@@ -5,8 +5,6 @@ import io
 import pytest
 import torch
 
-from .support import make, train_step
-
 
 def through_a_file(value, **options):
     buffer = io.BytesIO()
@@ -31,32 +29,18 @@ def test_saving_waits_for_the_queue():
     assert through_a_file(x).unique().tolist() == [100.0]
 
 
-def test_training_continues_from_a_checkpoint():
-    model, optimizer, x, target = make("mlp")
-    for _ in range(3):
-        train_step(model, optimizer, x, target)
-    state = through_a_file({"model": model.state_dict(), "optimizer": optimizer.state_dict()})
-    expected = [train_step(model, optimizer, x, target).item() for _ in range(3)]
-    other, again, _, _ = make("mlp")
-    other.load_state_dict(state["model"])
-    again.load_state_dict(state["optimizer"])
-    assert [train_step(other, again, x, target).item() for _ in range(3)] == expected
-
-
 def test_a_checkpoint_of_hpu_loads_where_there_is_no_hpu(script, tmp_path):
     torch.save(torch.nn.Linear(3, 2).to("hpu").state_dict(), tmp_path / "x.pt")
-    code = f"""
+    code = """
         import torch
         assert not hasattr(torch, "hpu")
-        print(torch.load({str(tmp_path / "x.pt")!r}, map_location="cpu")["weight"].shape)
+        assert torch.load("x.pt", map_location="cpu")["weight"].shape == (2, 3)
     """
-    assert script(code, bare=True, TORCH_DEVICE_BACKEND_AUTOLOAD="0").out == "torch.Size([2, 3])"
+    script(code, bare=True, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
 
 
 def test_an_index_that_does_not_exist_is_an_error(script, tmp_path):
-    script(
-        f"import torch; torch.save(torch.ones(2, device='hpu:8'), {str(tmp_path / 'x.pt')!r})", OPENHPU_DEVICE_COUNT="9"
-    )
+    script("torch.save(torch.ones(2, device='hpu:8'), 'x.pt')", OPENHPU_DEVICE_COUNT="9")
     with pytest.raises(RuntimeError, match="HPU device index 8 is out of range"):
         torch.load(tmp_path / "x.pt")
     assert torch.load(tmp_path / "x.pt", map_location="hpu:0").device.index == 0
@@ -69,9 +53,10 @@ def test_every_index_is_loaded_where_there_are_fewer_cores(script):
         import torch
         x = torch.arange(3.0, device="hpu:5")
         file = io.BytesIO()
-        torch.save({"x": x}, file)
+        torch.save(x, file)
         file.seek(0)
-        loaded, again = torch.load(file)["x"], pickle.loads(pickle.dumps(x))
-        print(torch.hpu.device_count(), loaded.device, again.device, torch.equal(loaded, x), again.tolist())
+        for again in torch.load(file), pickle.loads(pickle.dumps(x)):
+            assert again.device == torch.device("hpu:5") and torch.equal(again, x)
+        assert torch.hpu.device_count() == 1
     """
-    assert script(code, bare=True).out == "1 hpu:5 hpu:5 True [0.0, 1.0, 2.0]"
+    script(code, bare=True)

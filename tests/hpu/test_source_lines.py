@@ -1,5 +1,7 @@
 """The line of the script that issued an operator: in errors and events, through libraries, in backward."""
 
+import weakref
+
 import pytest
 import torch
 
@@ -18,28 +20,22 @@ def reads():
 
 
 def test_the_line_is_the_callers(reads):
-    x = torch.ones(3, device="hpu")
-    x.sum().item()
-    expected = line() - 1
-    assert reads == [(__file__, expected)]
+    """Not that of a frame of PyTorch's, and of a helper or a thread of the script its own."""
 
-
-def test_frames_of_torch_are_skipped(reads):
-    x = torch.ones(3, device="hpu", requires_grad=True)
-    x.sum().backward()
-    reads.clear()
-    repr(x)  # reads inside torch/_tensor_str.py
-    expected = line() - 1
-    assert reads
-    assert set(reads) == {(__file__, expected)}
-
-
-def test_a_helper_of_the_script_is_the_line_not_its_caller(reads):
     def helper(x):
         return x.cpu(), line()
 
-    _, expected = helper(torch.ones(3, device="hpu"))
-    assert reads == [(__file__, expected)]
+    x = torch.ones(3, device="hpu")
+    x.sum().item()
+    assert reads == [(__file__, line() - 1)]
+    reads.clear()
+    repr(x)  # reads inside torch/_tensor_str.py
+    expected = line() - 1
+    assert set(reads) == {(__file__, expected)}
+    reads.clear()
+    for _, expected in (helper(x), *in_threads(lambda: helper(x))):
+        assert reads.pop(0) == (__file__, expected)
+    assert not reads
 
 
 def test_each_iteration_and_each_line_is_told_apart(reads):
@@ -63,43 +59,29 @@ def test_an_error_in_the_second_of_two_equal_lines_names_the_second():
         torch.hpu.synchronize()
 
 
-def test_code_from_a_string_has_its_own_name(reads):
-    code = compile("x.cpu()\n\nx.tolist()", "<made up>", "exec")
-    exec(code, {"x": torch.ones(2, device="hpu")})
-    assert reads == [("<made up>", 1), ("<made up>", 3)]
-
-
-def test_a_thread_of_the_script_has_its_own_line(reads):
-    x = torch.ones(2, device="hpu")
-    in_threads(lambda: x.cpu())
-    assert reads == [(__file__, line() - 1)]
-
-
 def test_a_line_is_known_once(reads):
-    """However often it runs, in however many code objects and threads."""
+    """However often it runs, in however many code objects and threads; of code from a string by its own name."""
     x = torch.ones(2, device="hpu")
 
     def work():
         for _ in range(50):
-            exec(compile("x.cpu()\n(x + x).cpu()", "<made again>", "exec"), {"x": x})
+            exec(compile("x.cpu()\n\n(x + x).cpu()", "<made again>", "exec"), {"x": x})
 
     work()
+    assert reads == [("<made again>", 1), ("<made again>", 3)] * 50
     before = _C.site_count()
     for _ in range(3):
         in_threads(work)
     assert _C.site_count() == before
-    assert set(reads) == {("<made again>", 1), ("<made again>", 2)}
+    assert set(reads) == {("<made again>", 1), ("<made again>", 3)}
 
 
 def test_code_that_is_gone_is_not_kept_and_not_mistaken(reads):
     """Code objects are made at addresses where others were."""
-    import weakref
-
-    x = torch.ones(2, device="hpu")
     gone = []
     for i in range(200):
         code = compile("\n" * i + "x.cpu()", f"<made {i % 3}>", "exec")
-        exec(code, {"x": x})
+        exec(code, {"x": torch.ones(2, device="hpu")})
         gone.append(weakref.ref(code))
         del code
         assert reads[-1] == (f"<made {i % 3}>", i + 1)

@@ -57,44 +57,36 @@ def alone(script):
 
 
 def test_every_thread_may_run_where_the_process_may(trained):
-    out = trained("""
-    train()
-    found = tasks()
-    print({cores for _, cores in found.values()} == {found[str(os.getpid())][1]})
-    # Kernels of two sizes, other threads that feed the device, the script's own work on the CPU.
-    other = threading.Thread(target=train)
-    other.start()
-    other.join()
-    torch.randn(400, 400) @ torch.randn(400, 400)
-    train()
-    print({cores for _, cores in tasks().values()} == {found[str(os.getpid())][1]})
-    """).out
-    assert out.split() == ["True", "True"]
-
-
-def test_the_threads_of_a_device_are_bounded(trained):
-    out = trained("""
+    """And those of a device are bounded."""
+    trained("""
+    def allowed():
+        return {cores for _, cores in tasks().values()}
     torch.randn(400, 400) @ torch.randn(400, 400)  # the script's own team
     before = tasks()
+    main = {before[str(os.getpid())][1]}
+    train()
+    assert allowed() == main
+    # Kernels of two sizes, other threads that feed the device, the script's own work on the CPU.
     x = torch.ones(600, 600, device="hpu")
     for _ in range(3):
-        train()
+        other = threading.Thread(target=train)
+        other.start()
+        other.join()
+        torch.randn(400, 400) @ torch.randn(400, 400)
         (x @ x).sum().item()
+        train()
+    assert allowed() == main
     # Teams take the name of who made them.
     made = [name for task, (name, _) in tasks().items() if task not in before and name.startswith("hpu:")]
-    print(len(made) <= _C.kernel_threads(), _C.kernel_threads() <= usable_cores())
-    """).out
-    assert out.split() == ["True", "True"]
+    assert len(made) <= _C.kernel_threads() <= usable_cores()
+    """)
 
 
 def test_a_process_of_one_core_has_no_worker_and_computes_the_same(alone, trained):
-    code = """
-    torch.set_num_threads(1)
-    print(*train(), sum(name == "hpu:0" for name, _ in tasks().values()), _C.kernel_threads())
-    """
-    *losses, workers, threads = alone(TRAINING + code.replace("torch.set_num_threads(1)", "pass")).out.split()
+    code = "    print(*train(), sum(name == 'hpu:0' for name, _ in tasks().values()), _C.kernel_threads())"
+    *losses, workers, threads = alone(TRAINING + code).out.split()
     assert (workers, threads) == ("0", "1")
-    *beside, _, threads = trained(code).out.split()
+    *beside, _, threads = trained("    torch.set_num_threads(1)\n" + code).out.split()
     assert threads == "1"
     assert losses == beside
 
@@ -129,12 +121,11 @@ def test_ranks_of_a_launcher_share_the_cores(trained, processes):
 
 
 def test_the_scripts_own_number_of_threads_stays(alone):
-    code = """
+    alone(f"""{TRAINING}
     torch.set_num_threads(3)
     train()
-    print(torch.get_num_threads(), _C.kernel_threads())
-    """
-    assert alone(TRAINING + code).out.split() == ["3", "1"]
+    assert torch.get_num_threads() == 3 and _C.kernel_threads() == 1
+    """)
 
 
 def test_modes_of_the_host_do_not_reach_commands_that_it_runs(alone):
@@ -182,21 +173,20 @@ def test_modes_of_the_host_do_not_reach_commands_that_it_runs(alone):
 
 def test_an_error_of_a_command_that_the_host_ran_is_reported_like_any_other(alone):
     code = """
+    import pytest
     table, index = torch.ones(3, 2, device="hpu"), torch.zeros(2, dtype=torch.long, device="hpu")
     torch.nn.functional.embedding(index, table)
     torch.nn.functional.embedding(index + 9, table)
-    try:
+    with pytest.raises(IndexError, match="The operator aten::"):
         torch.hpu.synchronize()
-    except IndexError as error:
-        print("The operator aten::" in str(error))
-    print((table + 1).sum().item())
+    assert (table + 1).sum().item() == 12
     """
-    assert alone(code, OPENHPU_OUT_OF_RANGE="error").out.split() == ["True", "12.0"]
+    alone(code, OPENHPU_OUT_OF_RANGE="error")
 
 
 def test_a_new_thread_that_runs_a_kernel_in_the_workers_place_gives_it_the_same_threads(alone):
     """PyTorch sets a thread's number at its first kernel: with more threads, sums are rounded otherwise."""
-    code = """
+    alone("""
     torch.set_num_threads(2)
     tensors = [torch.rand(1_000_000, device="hpu") for _ in range(8)]
     here, there = [x.sum().item() for x in tensors], []
@@ -205,15 +195,13 @@ def test_a_new_thread_that_runs_a_kernel_in_the_workers_place_gives_it_the_same_
         thread.start()
         thread.join()
     assert here == there
-    """
-    alone(code)
+    """)
 
 
 def test_a_training_gives_the_same_bits_each_time(trained):
     """Whichever thread runs a kernel, with a number of threads that the script has set: PyTorch sets it for each thread
     at a first kernel, also at the first one of the device's own library."""
-    out = trained("""
+    trained("""
     torch.set_num_threads(2)
-    print(len({tuple(train(5, 96, nn.LayerNorm, lr=1e-2)) for _ in range(30)}))
-    """).out
-    assert out == "1"
+    assert len({tuple(train(5, 96, nn.LayerNorm, lr=1e-2)) for _ in range(30)}) == 1
+    """)

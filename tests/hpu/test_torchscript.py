@@ -29,18 +29,6 @@ def _model():
     return nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 4)).eval()
 
 
-@pytest.fixture
-def run(counted):
-    """`run(call, *args)`: its result, and how far the counters moved."""
-
-    def work(call, *args):
-        with counted() as moved:
-            result = call(*args)
-        return result, moved
-
-    return work
-
-
 def _warm(call, *args):
     for _ in range(PROFILING):
         call(*args)
@@ -48,31 +36,33 @@ def _warm(call, *args):
 
 @pytest.mark.parametrize("make", [lambda m, x: torch.jit.trace(m, x), lambda m, x: torch.jit.script(m)])
 @torch.no_grad()
-def test_a_module_is_one_replay(make, run):
+def test_a_module_is_one_replay(make, counted):
     model = _model()
     reference, x = copy.deepcopy(model), torch.randn(5, 8)
     scripted = make(model.to("hpu"), x.to("hpu"))
     _warm(scripted, x.to("hpu"))
     for k in (1, -2):
         given = (x * k).to("hpu")
-        result, counters = run(scripted, given)
+        with counted() as counters:
+            result = scripted(given)
         assert (counters["graph_replays"], counters["graphs_captured"], counters["ops_submitted"]) == (not LAZY, 0, 0)
         torch.testing.assert_close(result.cpu(), reference(x * k))
 
 
 @torch.no_grad()
-def test_other_sizes_are_captured_once_more(run):
+def test_other_sizes_are_captured_once_more(counted):
     scripted = torch.jit.trace(_model().to("hpu"), torch.randn(5, 8, device="hpu"))
     _warm(scripted, torch.randn(5, 8, device="hpu"))
     captured = []
     for rows in (7, 7, 5, 7):
-        result, counters = run(scripted, torch.ones(rows, 8, device="hpu"))
+        with counted() as counters:
+            result = scripted(torch.ones(rows, 8, device="hpu"))
         captured.append(counters["graphs_captured"])
         torch.testing.assert_close(result.cpu(), _model()(torch.ones(rows, 8)))
     assert captured == [not LAZY, 0, 0, 0]
 
 
-def test_a_function_that_writes_into_its_argument(run):
+def test_a_function_that_writes_into_its_argument(counted):
     def work(x: torch.Tensor, y: torch.Tensor):
         x.add_(y)
         x[0].mul_(2)
@@ -83,7 +73,8 @@ def test_a_function_that_writes_into_its_argument(run):
     expected_x, expected_y = torch.ones(4), torch.arange(4.0)
     replays = 0
     for _ in range(6):
-        result, counters = run(scripted, x, y)
+        with counted() as counters:
+            result = scripted(x, y)
         replays += counters["graph_replays"]
         expected = work(expected_x, expected_y)
         assert torch.equal(result.cpu(), expected) and torch.equal(x.cpu(), expected_x)
@@ -130,21 +121,16 @@ def test_inside_a_capture_it_is_part_of_it():
 
 
 @torch.no_grad()
-def test_work_on_the_cpu_is_left_alone(run):
+def test_work_on_the_cpu_is_left_alone(counted):
     def work(x):
         return ((x + 1) * 2).tanh()
 
     scripted, x = torch.jit.script(work), torch.randn(5, 8)
     _warm(scripted, x)
-    _, counters = run(scripted, x)
+    with counted() as counters:
+        scripted(x)
     assert counters["graph_replays"] == 0
     assert "ScriptGraph" not in str(scripted.graph_for(x))
-
-
-@torch.no_grad()
-def test_a_module_on_the_cpu_whose_class_ran_on_hpu():
     # Modules of one class share their optimised graph.
-    scripted = torch.jit.script(_model().to("hpu"))
-    _warm(scripted, torch.randn(5, 8, device="hpu"))
-    x = torch.randn(5, 8)
+    _warm(torch.jit.script(_model().to("hpu")), x.to("hpu"))
     torch.testing.assert_close(torch.jit.script(_model())(x), _model()(x))

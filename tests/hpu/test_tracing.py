@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 from torch.testing._internal.common_modules import module_db
+from torch.utils._pytree import tree_map_only
 from torchgen.packaged.autograd.gen_trace_type import DONT_RECORD_TRACE
 
 from tests.conformance.transfer import tensors_of
@@ -71,11 +72,7 @@ def _w(x, *sizes):
 
 
 def move(device, value):
-    if isinstance(value, torch.Tensor):
-        return value.detach().to(device)
-    if isinstance(value, list | tuple):
-        return type(value)(move(device, part) for part in value)
-    return {name: move(device, part) for name, part in value.items()} if isinstance(value, dict) else value
+    return tree_map_only(torch.Tensor, lambda t: t.detach().to(device), value)
 
 
 def _agree(ours, theirs):
@@ -133,12 +130,12 @@ def test_gradients_flow_through_a_trace():
 
 def _other(value, sizes):
     """Other numbers, and the first dimension twice as long where `sizes`."""
-    if isinstance(value, torch.Tensor):
-        longer = torch.cat([value, value]) if sizes and value.dim() else value
+
+    def change(t):
+        longer = torch.cat([t, t]) if sizes and t.dim() else t
         return longer.flip(0) * (0.5 if longer.is_floating_point() and (longer.min() < 0 or longer.max() > 1) else 1)
-    if isinstance(value, list | tuple):
-        return type(value)(_other(part, sizes) for part in value)
-    return {name: _other(part, sizes) for name, part in value.items()} if isinstance(value, dict) else value
+
+    return tree_map_only(torch.Tensor, change, value)
 
 
 def _trace(module, args, named):

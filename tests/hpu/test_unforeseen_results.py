@@ -74,15 +74,29 @@ def as_at_first():
 WAYS = [*LAID_OUT][:5]
 
 
-@pytest.mark.parametrize("learned", [None, *WAYS[:4]])
+def learned(call, *arguments):
+    """What a call returns whose kernel is as it was at first, or as SWITCH says."""
+    result = call(*arguments)
+    torch.hpu.synchronize()
+    return result
+
+
+def refused(call, x, message):
+    """The error of a call whose kernel is another by now; afterwards it is as it was."""
+    with pytest.raises(RuntimeError, match=message) as error:
+        learned(call, x)
+    SWITCH.clear()
+    return str(error.value)
+
+
+@pytest.mark.parametrize("first", [None, *WAYS[:4]])
 @pytest.mark.parametrize("later", [None, *WAYS])
-def test_strides_are_those_that_the_host_told(learned, later, counted):
-    rows = 4 + [None, *WAYS].index(learned)  # what was learned is kept for each size
+def test_strides_are_those_that_the_host_told(first, later, counted):
+    rows = 4 + [None, *WAYS].index(first)  # what was learned is kept for each size
     x = torch.arange(rows * 4.0).view(rows, 4)
     on_hpu = x.to("hpu")
-    SWITCH["way"] = learned
-    told = doubled(on_hpu)
-    torch.hpu.synchronize()
+    SWITCH["way"] = first
+    told = learned(doubled, on_hpu)
     SWITCH["way"] = later
     with counted() as work:
         y = doubled(on_hpu)
@@ -90,29 +104,27 @@ def test_strides_are_those_that_the_host_told(learned, later, counted):
         assert (y.shape, y.stride(), y.storage_offset()) == (told.shape, told.stride(), told.storage_offset())
         assert y.untyped_storage().nbytes() == told.untyped_storage().nbytes()
         assert torch.equal(y.cpu(), x * 2) and torch.equal(after.cpu(), x * 4)
-    assert work["outputs_copied"] >= (learned != later)
+    assert work["outputs_copied"] >= (first != later)
 
 
 def test_an_expanded_result_is_written_out():
     x = torch.ones(3, 4, device="hpu")
-    doubled(x)
-    torch.hpu.synchronize()
+    learned(doubled, x)
     SWITCH["way"] = "expanded"
     assert doubled(x).tolist() == [[2.0] * 4] * 3
 
 
-@pytest.mark.parametrize(("learned", "later"), [(None, "apart"), ("apart", None)])
-def test_results_that_share_memory_or_not(learned, later):
-    x = torch.arange(6.0).view(3, 2) if learned else torch.arange(8.0).view(4, 2)
+@pytest.mark.parametrize(("first", "later"), [(None, "apart"), ("apart", None)])
+def test_results_that_share_memory_or_not(first, later):
+    x = torch.arange(6.0).view(3, 2) if first else torch.arange(8.0).view(4, 2)
     on_hpu = x.to("hpu")
-    SWITCH["way"] = learned
-    two(on_hpu)
-    torch.hpu.synchronize()
+    SWITCH["way"] = first
+    learned(two, on_hpu)
     SWITCH["way"] = later
     for _ in range(2):
-        first, second = two(on_hpu)
-        second += 1
-        assert torch.equal(first.cpu(), x[:1]) and torch.equal(second.cpu(), x[1:] + 1)
+        one, rest = two(on_hpu)
+        rest += 1
+        assert torch.equal(one.cpu(), x[:1]) and torch.equal(rest.cpu(), x[1:] + 1)
 
 
 @pytest.mark.parametrize("later", WAYS)
@@ -121,8 +133,7 @@ def test_a_call_that_no_template_describes(later, counted):
     x, index = torch.arange(12.0).view(3, 4), torch.tensor([2, 0])
     on_hpu = x.to("hpu")
     aten_index = torch.ops.aten.index.Tensor
-    told = aten_index(on_hpu, [index])
-    torch.hpu.synchronize()
+    told = learned(aten_index, on_hpu, [index])
     with torch.library._scoped_library("aten", "IMPL") as library:
 
         def gather(x, indices):
@@ -148,46 +159,33 @@ STRANGE = {
 
 @pytest.mark.parametrize("kind", STRANGE)
 def test_other_sizes_or_dtypes_are_an_error_that_names_the_operator(kind):
-    make, message = STRANGE[kind]
     x = torch.zeros(3, 4, device="hpu")
-    strange(x)
-    torch.hpu.synchronize()
-    SWITCH["make"] = make
-    with pytest.raises(RuntimeError, match=rf"torchvision::unforeseen_strange.*{message}") as error:
-        strange(x)
-        torch.hpu.synchronize()
-    assert "torch.Tag.dynamic_output_shape" in str(error.value)
-    SWITCH.clear()
+    learned(strange, x)
+    SWITCH["make"], message = STRANGE[kind]
+    error = refused(strange, x, rf"torchvision::unforeseen_strange.*{message}")
+    assert "torch.Tag.dynamic_output_shape" in error
     assert strange(x).tolist() == [[1.0] * 4] * 3
 
 
 def test_another_number_of_results_is_an_error():
     x = torch.zeros(3, device="hpu")
-    strange_list(x)
-    torch.hpu.synchronize()
+    learned(strange_list, x)
     for number in (1, 3):
         SWITCH["number"] = number
-        with pytest.raises(RuntimeError, match=f"strange_list returned {number} tensors where 2 were expected"):
-            strange_list(x)
-            torch.hpu.synchronize()
-    SWITCH.clear()
+        refused(strange_list, x, f"strange_list returned {number} tensors where 2 were expected")
     assert [t.tolist() for t in strange_list(x)] == [[1.0] * 3] * 2
 
 
 def test_a_result_that_is_no_longer_the_argument_is_an_error():
     x = torch.zeros(3, device="hpu")
-    assert strange_(x) is x
-    torch.hpu.synchronize()
+    assert learned(strange_, x) is x
     SWITCH["copy"] = True
-    with pytest.raises(RuntimeError, match=r"strange_ returned .* where operand 0 itself"):
-        strange_(x)
-        torch.hpu.synchronize()
+    refused(strange_, x, r"strange_ returned .* where operand 0 itself")
 
 
 def test_an_argument_in_the_place_of_a_new_tensor_is_copied():
     x = torch.arange(3.0, device="hpu")
-    strange(x)
-    torch.hpu.synchronize()
+    learned(strange, x)
     SWITCH["make"] = lambda x: x
     y = strange(x)
     z = strange(x) * 2  # in lazy mode y is needed afterwards, this one not

@@ -49,8 +49,8 @@ def test_a_view_shares_memory_and_needs_no_device(name, gate, counted):
 
 @pytest.mark.parametrize("name", [name for name in VIEWS if name not in ("expand", "unfold")])
 def test_a_write_through_a_view_changes_the_base(name):
-    agree(lambda x: VIEWS[name](x).fill_(7), fresh())
-    agree(lambda x: VIEWS[name](x).fill_(7), fresh())
+    for _ in range(2):
+        agree(lambda x: VIEWS[name](x).fill_(7), fresh())
 
 
 def test_is_set_to_and_storage_identity():

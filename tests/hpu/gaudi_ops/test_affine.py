@@ -80,20 +80,3 @@ def test_nothing_is_read_on_the_host(counted):
     with counted() as difference:
         ops.quantize_per_tensor.tensor(x, scale, zero, -128, 127, torch.int8)
     assert difference["blocking_reads"] == 0
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda x, s, z: ops.quantize_per_tensor(x.int(), 1.0, 0, 0, 9, torch.int8), "input is a int32 tensor"),
-        (lambda x, s, z: ops.quantize_per_channel(x, s, z, 2, 0, 9, torch.int8), r"axis is 2; expected a dimension"),
-        (lambda x, s, z: ops.quantize_per_channel(x, s[:2], z, 1, 0, 9, torch.int8), r"scales is .*expected \[3\]"),
-        (lambda x, s, z: ops.quantize_per_channel(x, s, z[:2], 1, 0, 9, torch.int8), r"zero_points is .*\[2\]"),
-        (lambda x, s, z: ops.dequantize_per_tensor(x, 1.0, 0, 0, 9, torch.int8), r"input is a float32 .*torch.int8"),
-        (lambda x, s, z: ops.dequantize_per_channel(x, s, z, 1, 0, 9, E4M3), r"input is a float32 .*float8_e4m3fn"),
-    ],
-)  # fmt: skip
-def test_bad_input(call, message):
-    given = [torch.ones(2, 3), torch.ones(3), torch.zeros(3, dtype=torch.int64)]
-    with pytest.raises(RuntimeError, match=f"quantized_decomposed::.*{message}"):
-        call(*(t.to("hpu") for t in given))

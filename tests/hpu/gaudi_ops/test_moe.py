@@ -2,20 +2,18 @@
 
 import pytest
 import torch
+from torch.utils._pytree import tree_leaves, tree_map
 
-from tests.hpu.support import mixture
+from tests.hpu.support import close, mixture, wide
 
 ops = torch.ops.hpu
 ACTIVATIONS = {"silu": torch.nn.functional.silu, "gelu": torch.nn.functional.gelu, "relu": torch.relu}
 
 
-def inputs(first=0, permuted=False):
-    x = torch.randn(6, 8)
-    routing = torch.randint(0, 4, (6, 2)) + first
-    weights = torch.rand(6, 2)
+def inputs(permuted=False):
+    x, routing, weights = torch.randn(6, 8), torch.randint(0, 4, (6, 2)), torch.rand(6, 2)
     shapes = [(8, 5), (8, 5), (5, 8)]
-    experts = [[torch.randn(s[::-1] if permuted else s) for _ in range(4)] for s in shapes]
-    return x, routing, weights, experts
+    return x, routing, weights, [[torch.randn(s[::-1] if permuted else s) for _ in range(4)] for s in shapes]
 
 
 def formula(x, routing, weights, experts, permuted, activation, first=0):
@@ -33,8 +31,11 @@ def formula(x, routing, weights, experts, permuted, activation, first=0):
     return mixture(x, routing, weights, expert, first), amax
 
 
-def together(experts, permuted):
-    return [torch.cat(pair, 0 if permuted else 1) for pair in zip(*experts[:2], strict=True)]
+def matrices(experts, permuted, fused):
+    """The operator's lists of weights: the first two are one where they are fused."""
+    if not fused:
+        return experts
+    return [torch.cat(pair, 0 if permuted else 1) for pair in zip(*experts[:2], strict=True)], experts[2]
 
 
 def test_what_an_expert_makes_of_others_tokens_does_not_count(native):
@@ -44,53 +45,40 @@ def test_what_an_expert_makes_of_others_tokens_does_not_count(native):
     y = native(
         lambda x, r, w, *e: ops.mixture_of_experts(x, r, w, *e, False, "relu", 0, 3), x, routing, weights, *experts
     )
-    expected = formula(x, routing, weights, experts, False, "relu")[0]
-    torch.testing.assert_close(y[:3].double(), expected[:3], rtol=1e-4, atol=1e-4)
+    close(y[:3], formula(x, routing, weights, experts, False, "relu")[0][:3], 1e-4, 1e-4)
     assert not y[3:].isfinite().all()
 
 
 def test_fused_weights_and_a_part_of_the_experts(everywhere):
-    x, routing, weights, experts = inputs(0, True)
+    x, routing, weights, experts = inputs(permuted=True)
     half = [ws[1:3] for ws in experts]
 
     def work(x, r, w, w12, w3):
         return ops.mixture_of_experts(x, r, w, w12, w3, True, "silu", 1, 2)
 
-    y = everywhere(work, x, routing, weights, together(half, True), half[2])
-    expected = formula(x, routing, weights, half, True, "silu", 1)[0]
-    torch.testing.assert_close(y.double(), expected, rtol=1e-4, atol=1e-4)
+    y = everywhere(work, x, routing, weights, *matrices(half, True, fused=True))
+    close(y, formula(x, routing, weights, half, True, "silu", 1)[0], 1e-4, 1e-4)
 
 
 @pytest.mark.parametrize("fused", [False, True])
 def test_measurements(native, fused):
     x, routing, weights, experts = inputs()
-    lists = (together(experts, False), experts[2]) if fused else experts
 
     def work(x, r, w, *e):
         return ops.mixture_of_experts(x, r, w, *e, False, "silu", 0, 3, True)
 
-    y, amax = native(work, x, routing, weights, *lists)
-    expected = formula(x, routing, weights, experts, False, "silu")
-    torch.testing.assert_close((y.double(), amax.double()), expected, rtol=1e-4, atol=1e-4)
+    found = native(work, x, routing, weights, *matrices(experts, False, fused))
+    close(found, formula(x, routing, weights, experts, False, "silu"), 1e-4, 1e-4)
 
 
 def test_gradients_reach_inputs_and_weights():
     x, routing, weights, experts = inputs()
-    mine = [t.to("hpu").requires_grad_() for t in (x, weights)]
-    theirs = [t.double().requires_grad_() for t in (x, weights)]
-    my_experts = [[w.to("hpu").requires_grad_() for w in ws] for ws in experts]
-    their_experts = [[w.double().requires_grad_() for w in ws] for ws in experts]
-    y = ops.mixture_of_experts(mine[0], routing.to("hpu"), mine[1], *my_experts, False, "silu", 0, 3)
+    mine, theirs = tree_map(lambda t: t.to("hpu").requires_grad_(), [x, weights, experts]), wide([x, weights, experts])
+    y = ops.mixture_of_experts(mine[0], routing.to("hpu"), mine[1], *mine[2], False, "silu", 0, 3)
     y.square().sum().backward()
-
-    def expert(i, row):
-        a, b, c = (ws[i] for ws in their_experts)
-        return torch.nn.functional.silu(row @ a) * (row @ b) @ c
-
-    mixture(theirs[0], routing, theirs[1], expert).square().sum().backward()
-    for ours, reference in zip([*mine, *my_experts[0]], [*theirs, *their_experts[0]], strict=True):
-        expected = torch.zeros_like(reference) if reference.grad is None else reference.grad
-        torch.testing.assert_close(ours.grad.cpu().double(), expected, rtol=1e-3, atol=1e-3)
+    formula(theirs[0], routing, theirs[1], theirs[2], False, "silu")[0].square().sum().backward()
+    for ours, reference in zip(tree_leaves(mine), tree_leaves(theirs), strict=True):
+        close(ours.grad, torch.zeros_like(reference) if reference.grad is None else reference.grad, 1e-3, 1e-3)
 
 
 @pytest.mark.parametrize("fused", [False, True])
@@ -110,7 +98,6 @@ def test_fp8(native, fused, as_numbers):
         return values if as_numbers else [torch.tensor(value) for value in values]
 
     scales = [scale([f] * 4) for f in ((0.5, 2.0) if fused else (0.5, 0.5, 2.0))]
-    matrices = (together(experts, False), experts[2]) if fused else experts
     name = ("fp8_fused_weights" if fused else "fp8") + ("_scalars" if as_numbers else "")
 
     def work(x, r, w, matrices, first, between, scales):
@@ -118,27 +105,25 @@ def test_fp8(native, fused, as_numbers):
             x, r, w, *matrices, first, between, *scales, False, "silu", 0, 3, chunk_size=64, total_experts=4
         )
 
-    y = native(work, x, routing, weights, matrices, scale([0.25])[0], scale(between), scales)
+    given = matrices(experts, False, fused), scale([0.25])[0], scale(between), scales
+    y = native(work, x, routing, weights, *given)
     assert y.dtype is torch.bfloat16
-    torch.testing.assert_close(y.double(), mixture(x, routing, weights, expert), rtol=2e-2, atol=2e-2)
+    close(y, mixture(x, routing, weights, expert), 2e-2, 2e-2)
 
 
 @pytest.mark.parametrize("fused", [False, True])
 @pytest.mark.parametrize("permuted", [False, True])
 @pytest.mark.parametrize("activation", ["silu", "gelu", "relu"])
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize(("dtype", "near"), [(torch.bfloat16, 1e-2), (torch.float16, 2e-3), (torch.float32, 1e-5)])
 @pytest.mark.parametrize("tokens", [1, 32])
-def test_eight_experts_of_width_224(native, tokens, dtype, activation, permuted, fused):
+def test_eight_experts_of_width_224(native, tokens, dtype, near, activation, permuted, fused):
     x = torch.randn(tokens, 64).to(dtype)
     weights, routing = torch.softmax(torch.randn(tokens, 8), -1).topk(2, -1)
-    shapes = [(64, 224), (64, 224), (224, 64)]
+    weights, shapes = weights.to(dtype), [(64, 224), (64, 224), (224, 64)]
     experts = [[(torch.randn(s[::-1] if permuted else s) / s[0] ** 0.5).to(dtype) for _ in range(8)] for s in shapes]
-    lists = (together(experts, permuted), experts[2]) if fused else experts
     y = native(
-        lambda x, r, w, *e: ops.mixture_of_experts(x, r, w, *e, permuted, activation, 0, 7), x, routing,
-        weights.to(dtype), *lists,
+        lambda x, r, w, *e: ops.mixture_of_experts(x, r, w, *e, permuted, activation, 0, 7), x, routing, weights,
+        *matrices(experts, permuted, fused),
     )  # fmt: skip
-    expected = formula(x, routing, weights.to(dtype), experts, permuted, activation)[0]
     assert y.dtype is dtype
-    tolerance = {torch.bfloat16: 1e-2, torch.float16: 2e-3, torch.float32: 1e-5}[dtype]
-    torch.testing.assert_close(y.double(), expected, rtol=tolerance, atol=tolerance)
+    close(y, formula(x, routing, weights, experts, permuted, activation)[0], near, near)

@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from tests.hpu.support import close, wide
+
 ops = torch.ops.hpu
 
 
@@ -16,39 +18,31 @@ def test_rms_norm_and_its_backward(everywhere, name, dtype):
         return y, reciprocal, getattr(ops, name + "_backward")(grad, x, gamma, reciprocal, True, 0)
 
     y, reciprocal, (grad_x, grad_gamma) = everywhere(work, x, grad, gamma)
-    wide, weight = x.double().requires_grad_(), gamma.double().requires_grad_()
-    root = (wide.square().mean(-1, keepdim=True) + 1e-5).rsqrt()
-    (wide * root * weight).backward(grad.double())
-    close = {"rtol": 2**-7, "atol": 2**-7} if dtype is torch.bfloat16 else {"rtol": 1e-5, "atol": 1e-6}
+    x64, gamma64 = wide([x, gamma])
+    root = (x64.square().mean(-1, keepdim=True) + 1e-5).rsqrt()
+    expected = x64 * root * gamma64
+    expected.backward(grad.double())
     assert y.dtype is grad_x.dtype is dtype and reciprocal.dtype is grad_gamma.dtype is torch.float32
-    torch.testing.assert_close(y.double(), (wide * root * weight).detach(), **close)
-    torch.testing.assert_close(reciprocal.double(), root.detach(), rtol=1e-6, atol=1e-6)
-    torch.testing.assert_close(grad_x.double(), wide.grad, **close)
-    torch.testing.assert_close(grad_gamma.double(), weight.grad, rtol=1e-5, atol=1e-5)
+    rounding = 2**-7 if dtype is torch.bfloat16 else 1e-5
+    close([y, grad_x], [expected, x64.grad], rounding, rounding)
+    close([reciprocal, grad_gamma], [root, gamma64.grad], atol=1e-5)
 
 
 @pytest.mark.parametrize("affine", [True, False])
 def test_instance_norm_and_its_backward(native, affine):
     x, grad = torch.randn(2, 3, 4, 5), torch.randn(2, 3, 4, 5)
-    weight, bias = (torch.rand(3) + 0.5, torch.randn(3)) if affine else (None, None)
+    parts = [torch.rand(3) + 0.5, torch.randn(3)] if affine else [None, None]
 
     def work(x, grad, weight, bias):
         y, mean, reciprocal = ops.instance_norm(x, weight, bias, 1e-5)
         return y, mean, ops.instance_norm_backward(x, grad, mean, reciprocal, weight)
 
-    y, mean, grads = native(work, x, grad, weight, bias)
-    wide = x.double().requires_grad_()
-    parts = [None if t is None else t.double().requires_grad_() for t in (weight, bias)]
-    mu, var = wide.mean((2, 3), keepdim=True), wide.var((2, 3), keepdim=True, unbiased=False)
-    expected = (wide - mu) / (var + 1e-5).sqrt()
-    if affine:
-        expected = expected * parts[0][:, None, None] + parts[1][:, None, None]
+    y, mean, grads = native(work, x, grad, *parts)
+    x64, *parts64 = wide([x, *(parts if affine else [torch.ones(3), torch.zeros(3)])])
+    expected = torch.nn.functional.instance_norm(x64, weight=parts64[0], bias=parts64[1])
     expected.backward(grad.double())
-    torch.testing.assert_close(y.double(), expected.detach(), rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(mean.double(), mu.detach().flatten(1), rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(grads[0].double(), wide.grad, rtol=1e-4, atol=1e-5)
-    if affine:
-        torch.testing.assert_close([g.double() for g in grads[1:]], [t.grad for t in parts], rtol=1e-4, atol=1e-5)
+    close([y, mean], [expected, x.double().mean((2, 3))])
+    close(list(grads), [t.grad for t in (x64, *parts64)], 1e-4, 1e-5)
 
 
 @pytest.mark.parametrize("name", ["fused_clip_norm", "fused_norm_", "fused_norm_lazy"])
@@ -62,6 +56,4 @@ def test_gradients_are_clipped(everywhere, name, max_norm):
 
     norm, *clipped = everywhere(work, *grads, torch.tensor([max_norm]))
     exact = torch.cat([g.double().flatten() for g in grads]).norm()
-    factor = min(1.0, max_norm / (exact + 1e-6))
-    torch.testing.assert_close(norm.double(), exact, rtol=1e-6, atol=0)
-    torch.testing.assert_close([g.double() for g in clipped], [g.double() * factor for g in grads], rtol=1e-6, atol=0)
+    close([norm, *clipped], [exact, *(g.double() * min(1.0, max_norm / (exact + 1e-6)) for g in grads)], 1e-6, 0)

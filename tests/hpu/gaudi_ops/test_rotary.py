@@ -1,5 +1,7 @@
 """Rotary position embeddings, against complex numbers in float64."""
 
+import math
+
 import pytest
 import torch
 
@@ -25,35 +27,35 @@ def widened(table, mode):
     return torch.cat((table, table), -1) if mode == 0 else table.repeat_interleave(2, -1)
 
 
+# Of the data, of the table beside its last dimension, of position ids; the offset; the angles that turn the data.
+PLACED = {
+    "from an offset": ((2, 3, 5, 8), (9,), None, 2, lambda angle, ids: angle[2:7]),
+    "beside heads": ((2, 5, 3, 8), (1, 5, 1), None, 0, lambda angle, ids: angle[None, :, None]),
+    "by index": ((2, 3, 5, 8), (9,), (2, 5), 0, lambda angle, ids: angle[ids][:, None]),
+    "by index, of four dimensions": ((2, 3, 5, 8), (1, 1, 9), (2, 5), 0, lambda angle, ids: angle[ids][:, None]),
+    "by index, heads first": ((2, 3, 5, 8), (9, 1), (2, 5), 0, lambda angle, ids: angle[ids][:, None]),
+    "by index, heads second": ((2, 5, 3, 8), (9, 1), (2, 5), 0, lambda angle, ids: angle[ids][:, :, None]),
+    "by index, length first": ((5, 2, 3, 8), (9, 1), (5, 2), 0, lambda angle, ids: angle[ids][:, :, None]),
+    **{
+        f"a row for each of {batch}, {'with' if ids else 'without'} ids": (
+            (batch, 3, length, 8), (batch, 1, 1), ids and (batch, length), 0, lambda angle, _: angle[:, None, None]
+        )
+        for batch, length in ((5, 1), (1, 1), (2, 7)) for ids in (False, True)
+    },
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("mode", [0, 1])
 @pytest.mark.parametrize("half", [False, True])
-def test_positions_from_an_offset(everywhere, mode, half):
-    angle, cos, sin = tables(9, 8)
-    x = torch.randn(2, 3, 5, 8)
-    if not half:
-        cos, sin = widened(cos, mode), widened(sin, mode)
-    y = everywhere(lambda x, s, c: ops.rotary_pos_embedding(x, s, c, None, 2, mode), x, sin, cos)
-    torch.testing.assert_close(y.double(), turned(x, angle[2:7], mode), rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("dimensions", [2, 4])
-def test_positions_by_index(everywhere, dimensions):
-    angle, cos, sin = tables(9, 8)
-    x, ids = torch.randn(2, 3, 5, 8, dtype=torch.bfloat16), torch.randint(0, 9, (2, 5))
-    cos, sin = widened(cos, 0), widened(sin, 0)
-    if dimensions == 4:
-        cos, sin = cos[None, None], sin[None, None]
-    y = everywhere(lambda x, s, c, i: ops.rotary_pos_embedding(x, s, c, i, 0, 0), x, sin, cos, ids)
-    assert y.dtype is torch.bfloat16
-    expected = turned(x, angle[ids][:, None], 0)
-    assert ((y.double() - expected).abs() <= 2**-7 * x.double().abs().amax(-1, keepdim=True)).all()
-
-
-def test_a_table_that_broadcasts_as_it_is(native):
-    angle, cos, sin = tables(5, 8)
-    x = torch.randn(2, 5, 3, 8)  # [batch, length, heads, dimension], as vLLM has it
-    y = native(lambda x, s, c: ops.rotary_pos_embedding(x, s[None, :, None], c[None, :, None], None, 0, 0), x, sin, cos)
-    torch.testing.assert_close(y.double(), turned(x, angle[None, :, None], 0), rtol=1e-5, atol=1e-6)
+@pytest.mark.parametrize("case", PLACED)
+def test_which_row_of_the_table_turns_which_position(native, everywhere, case, half, mode):
+    shape, beside, ids_shape, offset, rows = PLACED[case]
+    angle, cos, sin = tables(math.prod(beside), 8)
+    x, ids = torch.randn(shape), torch.randint(0, 9, ids_shape) if ids_shape else None
+    cos, sin = ((t if half else widened(t, mode)).reshape(*beside, -1) for t in (cos, sin))
+    run = everywhere if half else native
+    y = run(lambda x, s, c, i: ops.rotary_pos_embedding(x, s, c, i, offset, mode), x, sin, cos, ids)
+    torch.testing.assert_close(y.double(), turned(x, rows(angle, ids), mode), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("mode", [0, 1])
@@ -80,16 +82,6 @@ def test_in_bfloat16_it_is_the_formula_of_models(everywhere, mode):
     assert not torch.equal(y, (x.float() * cos + turned.float() * sin).bfloat16())
 
 
-@pytest.mark.parametrize("shape", [(2, 3, 5, 8), (2, 5, 3, 8), (5, 2, 3, 8)])
-def test_a_table_beside_heads_by_index(native, shape):
-    angle, cos, sin = tables(9, 8)
-    cos, sin = widened(cos, 0)[:, None], widened(sin, 0)[:, None]
-    x, ids = torch.randn(shape), torch.randint(0, 9, (5, 2) if shape[0] == 5 else (2, 5))
-    y = native(lambda x, s, c, i: ops.rotary_pos_embedding(x, s, c, i, 0, 0), x, sin, cos, ids)
-    rows = angle[ids].unsqueeze(1 if shape[2] == 5 else 2)
-    torch.testing.assert_close(y.double(), turned(x, rows, 0), rtol=1e-5, atol=1e-6)
-
-
 @pytest.mark.parametrize("mode", [0, 1])
 @pytest.mark.parametrize("offset", [0, 2])
 @pytest.mark.parametrize(
@@ -105,37 +97,3 @@ def test_a_longer_table_beside_heads(everywhere, shape, axis, offset, mode):
     y = everywhere(lambda x, s, c: ops.rotary_pos_embedding(x, s, c, None, offset, mode), x, sin, cos)
     expected = turned(x, angle[offset : offset + 5].reshape(beside), mode)
     torch.testing.assert_close(y.double(), expected, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("ids", [False, True])
-@pytest.mark.parametrize(("batch", "length"), [(5, 1), (1, 1), (2, 7)])
-def test_a_row_for_each_batch(native, batch, length, ids):
-    angle, cos, sin = tables(batch, 8)
-    x = torch.randn(batch, 3, length, 8)
-    cos, sin = (widened(t, 0)[:, None, None] for t in (cos, sin))  # [batch, 1, 1, D]: the positions are taken
-    ids = torch.full((batch, length), 11) if ids else None
-    y = native(lambda x, s, c, i: ops.rotary_pos_embedding(x, s, c, i, 0, 0), x, sin, cos, ids)
-    torch.testing.assert_close(y.double(), turned(x, angle[:, None, None], 0), rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("shape", "table", "ids", "offset", "mode", "message"),
-    [
-        ((1, 2, 5, 7), (9, 8), None, 0, 0, "input is .*; expected an even last dimension"),
-        ((1, 2, 5, 8), (4, 8), None, 0, 0, "cos is .*; expected 5 positions"),
-        ((1, 2, 5, 8), (6, 8), None, 2, 0, "cos is .*; expected 7 positions"),
-        ((1, 2, 5, 8), (9, 8), None, 0, 2, "mode is 2; expected 0"),
-        ((1, 2, 5, 12), (9, 8), None, 0, 0, "cos is .*; expected a last dimension of 12"),
-        ((1, 2, 5, 8), (9, 8), (5,), 0, 0, "position_ids is .*batch, 5"),
-        ((5, 6, 7, 8), (4, 1, 8), None, 0, 0, r"cos is .*\[4, 1, 8\].*expected .*positions"),
-        ((2, 3, 5, 8), (9, 3, 8), None, 0, 0, r"cos is .*\[9, 3, 8\].*broadcasts to \[2, 3, 5, 8\]"),
-        ((2, 3, 5, 8), (9, 1, 8), (3, 4), 0, 0, r"position_ids is .*\[3, 4\]"),
-        ((2, 3, 5, 7), (9, 1, 8), None, 0, 0, "input is .*even last dimension"),
-        ((2, 3, 5, 8), (5, 1, 6), None, 0, 0, "cos is .*a last dimension of 8"),
-    ],
-)
-def test_bad_input(shape, table, ids, offset, mode, message):
-    ids = None if ids is None else torch.zeros(ids, dtype=torch.int64, device="hpu")
-    table = torch.ones(table, device="hpu")
-    with pytest.raises(RuntimeError, match=f"hpu::rotary_pos_embedding: {message}"):
-        ops.rotary_pos_embedding(torch.ones(shape, device="hpu"), table, table, ids, offset, mode)

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from tests.hpu.support import causal
+from tests.hpu.support import causal, close
 
 ops = torch.ops.hpu
 
@@ -18,10 +18,6 @@ def softmax(x, seen=None):
 @pytest.fixture
 def x():
     return torch.randn(4, 2, 5, 5)
-
-
-def close(actual, expected):
-    torch.testing.assert_close(actual.double(), expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("boolean", [False, True])

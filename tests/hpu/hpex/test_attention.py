@@ -3,15 +3,9 @@
 import pytest
 import torch
 
-from openhpu.interface.hpex.attention import (
-    FusedSDPA,
-    ModuleFusedSDPA,
-    PySDPA,
-    gqa_input_reshape_fwd,
-    gqa_output_reshape,
-    is_gqa,
-)
-from tests.hpu.support import causal, exact_attention
+from openhpu.interface.hpex import attention
+from openhpu.interface.hpex.attention import FusedSDPA
+from tests.hpu.support import causal, close, exact_attention
 
 
 def inputs(*shape, key_heads=None):
@@ -27,10 +21,6 @@ def on_hpu(*tensors):
     return [t.to("hpu") for t in tensors]
 
 
-def close(actual, expected):
-    torch.testing.assert_close(actual.cpu().double(), expected, rtol=1e-5, atol=1e-6)
-
-
 @pytest.mark.parametrize("key_heads", [4, 2])
 def test_all_positional_arguments(counted, key_heads):
     q, k, v = inputs(2, 4, 5, 8, key_heads=key_heads)
@@ -41,18 +31,21 @@ def test_all_positional_arguments(counted, key_heads):
     assert difference["ops_fallback"] == 0
     assert difference["ops_issued"] + difference["ops_waited"] <= 2  # one operator, and its rehearsal
     close(out, formula(q, k, v, causal(5), scale=0.4))
-    close(ModuleFusedSDPA()(*on_hpu(q, k, v)), formula(q, k, v))
-    close(PySDPA(*on_hpu(q, k, v), is_causal=True, scale=0.4), out.cpu().double())
+    close(attention.ModuleFusedSDPA()(*on_hpu(q, k, v)), formula(q, k, v))
+    close(attention.PySDPA(*on_hpu(q, k, v), is_causal=True, scale=0.4), out.cpu().double())
 
 
 def test_it_trains_as_pytorchs_operator():
-    q, k, v = (t.to("hpu").requires_grad_() for t in inputs(1, 2, 5, 8))
-    FusedSDPA.apply(q, k, v, None, 0.0, True).square().sum().backward()
-    mine = [t.grad.clone() for t in (q, k, v)]
-    for t in (q, k, v):
-        t.grad = None
-    torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True).square().sum().backward()
-    torch.testing.assert_close(mine, [t.grad for t in (q, k, v)])
+    given = inputs(1, 2, 5, 8)
+    grads = []
+    for attend in (
+        lambda q, k, v: FusedSDPA.apply(q, k, v, None, 0.0, True),
+        lambda q, k, v: torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True),
+    ):
+        leaves = [t.to("hpu").requires_grad_() for t in given]
+        attend(*leaves).square().sum().backward()
+        grads.append([t.grad for t in leaves])
+    torch.testing.assert_close(*grads)
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
@@ -82,12 +75,11 @@ def test_windows_and_sinks(window, with_sinks):
 
 def test_five_dimensions():
     q, k, v = inputs(2, 4, 5, 8, key_heads=2)
-    assert is_gqa(q, k) and not is_gqa(q, q)
+    assert attention.is_gqa(q, k) and not attention.is_gqa(q, q)
     mask = torch.rand(2, 1, 5, 5) > 0.3
     mask[..., 0] = True
-    *grouped, wide = gqa_input_reshape_fwd(*on_hpu(q, k, v), mask.to("hpu"))
-    out = gqa_output_reshape(FusedSDPA.apply(*grouped, wide))
-    close(out, formula(q, k, v, mask))
+    *grouped, wide = attention.gqa_input_reshape_fwd(*on_hpu(q, k, v), mask.to("hpu"))
+    close(attention.gqa_output_reshape(FusedSDPA.apply(*grouped, wide)), formula(q, k, v, mask))
 
 
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore::DeprecationWarning")

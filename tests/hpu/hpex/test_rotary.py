@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from openhpu.interface.hpex import rotary
+from tests.hpu.support import close
 
 ops = torch.ops.hpu
 
@@ -15,27 +16,22 @@ def inputs():
 
 def test_the_first_two_helpers():
     x, cos, sin, ids = inputs()
-    assert torch.equal(
-        rotary.RotaryPosEmbeddingHelperV1.apply(x, cos, sin, 3), ops.rotary_pos_embedding(x, sin, cos, None, 3, 0)
-    )
-    assert torch.equal(
-        rotary.RotaryPosEmbeddingHelperV2.apply(x, cos, sin, ids), ops.rotary_pos_embedding(x, sin, cos, ids, 0, 0)
-    )
-    mode = rotary.RotaryPosEmbeddingMode.PAIRWISE
-    assert torch.equal(
-        rotary.apply_rotary_pos_emb(x, cos, sin, ids, 0, mode), ops.rotary_pos_embedding(x, sin, cos, ids, 0, 1)
-    )
+    pairwise = rotary.RotaryPosEmbeddingMode.PAIRWISE
+    for found, *more in (
+        (rotary.RotaryPosEmbeddingHelperV1.apply(x, cos, sin, 3), None, 3, 0),
+        (rotary.RotaryPosEmbeddingHelperV2.apply(x, cos, sin, ids), ids, 0, 0),
+        (rotary.apply_rotary_pos_emb(x, cos, sin, ids, 0, pairwise), ids, 0, 1),
+    ):
+        assert torch.equal(found, ops.rotary_pos_embedding(x, sin, cos, *more))
 
 
 def test_a_cache_rotates_the_first_coordinates():
     x, angle = torch.randn(5, 2, 3, 8), torch.rand(7, 1, 2) * 6
     cache = torch.stack((angle.cos(), angle.sin()), -1)
     y = rotary.apply_rotary_pos_emb(x.to("hpu"), cache.to("hpu")).cpu()
-    turned = torch.view_as_complex(x[..., :4].double().unflatten(-1, (2, 2)).contiguous())
-    turned = torch.view_as_real(turned * torch.polar(torch.ones(()).double(), angle[:5].double())[:, :, None]).flatten(
-        -2
-    )
-    torch.testing.assert_close(y[..., :4].double(), turned, rtol=1e-5, atol=1e-6)
+    pairs = torch.view_as_complex(x[..., :4].double().unflatten(-1, (2, 2)).contiguous())
+    turn = torch.polar(torch.ones(()).double(), angle[:5].double())[:, :, None]
+    close(y[..., :4], torch.view_as_real(pairs * turn).flatten(-2))
     assert torch.equal(y[..., 4:], x[..., 4:])
     assert torch.equal(rotary.RotaryPosEmbeddingHelperV3.apply(x.to("hpu"), cache.to("hpu")).cpu(), y)
 
