@@ -182,8 +182,7 @@ def _limit_of_torch(program: Callable[..., Any], arguments: Arguments) -> str:
     """Why torch.compile traces this for no device: its fake tensors refuse it. Empty if they don't."""
     mode = FakeTensorMode()
     given = tree_map(
-        lambda value: mode.from_tensor(value) if isinstance(value, torch.Tensor) else value,
-        Transfer(DEVICE)(arguments),
+        lambda value: mode.from_tensor(value) if isinstance(value, torch.Tensor) else value, Transfer(DEVICE)(arguments)
     )
     logging.disable(logging.ERROR)
     try:
